@@ -25,7 +25,8 @@ func (e *differError) Error() string {
 	return fmt.Sprintf("%s: %d bytes were saved, and %d were read until the difference was found", e.name, e.size, e.got)
 }
 
-// verifying is a reader of a file of a manifest. It ends with a [differError] in place of io.EOF if the bytes are others.
+// verifying is a reader of a file of a manifest. It ends with a [differError] if the bytes are others, and never gives the last of
+// them: a driver that knows the size may not read on to the error or io.EOF.
 type verifying struct {
 	io.ReadCloser
 	file *File
@@ -44,8 +45,9 @@ func (v *verifying) Read(p []byte) (int, error) {
 	v.sum.Write(p[:n])
 	v.got += int64(n)
 	v.read(n)
-	if v.got > v.file.Size || err == io.EOF && (v.got != v.file.Size || hex.EncodeToString(v.sum.Sum(nil)) != v.file.Hash) {
-		return n, &differError{v.file.Name, v.file.Size, v.got}
+	if v.got > v.file.Size || v.got < v.file.Size && err == io.EOF ||
+		v.got == v.file.Size && hex.EncodeToString(v.sum.Sum(nil)) != v.file.Hash {
+		return 0, &differError{v.file.Name, v.file.Size, v.got}
 	}
 	return n, err
 }

@@ -18,8 +18,8 @@
 // # What a crash leaves
 //
 // A Save that fails or is cut off leaves objects that no manifest names. A note beside the folder lists them, and the Save that
-// follows the next checkpoint deletes them. They stay if the disk is lost: the prefix of their names says which instance they belong
-// to, and all objects with the prefix of a retired instance may be deleted.
+// follows the next checkpoint deletes them. They stay if the disk is lost. The prefix of their names says which instance they belong
+// to: when it is retired, all objects with that prefix may be deleted.
 //
 // # Which drivers fit
 //

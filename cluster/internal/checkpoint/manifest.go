@@ -103,7 +103,13 @@ func decode(ref string, data []byte) (Manifest, error) {
 	if err := json.Unmarshal(data, &m); err != nil {
 		return Manifest{}, err
 	}
-	return m, m.check()
+	if err := m.check(); err != nil {
+		return Manifest{}, err
+	}
+	if prefix(m.Instance, m.Epoch) != prefixOf(ref) {
+		return Manifest{}, fmt.Errorf("it is of instance %s in epoch %d", m.Instance, m.Epoch)
+	}
+	return m, nil
 }
 
 func (m *Manifest) check() error {

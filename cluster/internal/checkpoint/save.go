@@ -21,16 +21,16 @@ import (
 	"github.com/forebay/forebay/internal/pebblestore"
 )
 
-// Save stores the files of a folder and a manifest of them. m says what the folder holds. ref is for the owner's record, and the
-// checkpoint before stays as it is until the record has the new one: then Remove it, keeping the new one.
+// Save stores the files of a folder and a manifest of them. m says what the folder holds. ref is for the owner's record.
 //
-// before is the checkpoint that the owner's record names, as Save or Load returned it, and nil if it names none. Files that it has
-// are not stored again. With any other one, Save may delete what the record names.
+// before is the checkpoint that the record names now, as Save or Load returned it, and nil if there is none. Files that it has are
+// not stored again. It stays whole: when the record names the new one, Remove it, or leave that to the next Save. A before that
+// the record does not name is a mistake by which Save may delete the checkpoint that it does name.
 //
-// The caller owns the instance. One that has lost it without knowing stores objects that nobody names, and deletes nothing that
-// its adopter needs.
+// The caller owns the instance. One that has lost it and does not know yet stores objects that nobody names, and deletes nothing
+// that its adopter needs.
 //
-// Save keeps a note beside the folder, in DIR.objects. Pass the same dir each time, so that it finds what earlier calls have left.
+// Save keeps a note beside the folder, DIR.objects, by which it finds what is to be deleted. Pass the same dir each time.
 func (s *Store) Save(ctx context.Context, dir string, m Manifest, before *Manifest) (saved Manifest, ref string, err error) {
 	dir = filepath.Clean(dir)
 	if err := s.save(ctx, dir, &m, before); err != nil {
@@ -136,7 +136,7 @@ func (m *Manifest) name(before *Manifest) (added []File, size int64) {
 			continue
 		}
 		if f.Object = stored[*f]; f.Object == "" {
-			f.Object = objectName(prefix(m.Instance, m.Epoch), before.ref, f.Name, f.Hash)
+			f.Object = objectName(prefix(m.Instance, m.Epoch), m.Instance, before.ref, f.Name, f.Hash)
 			added = append(added, *f)
 			size += f.Size
 		}
@@ -144,18 +144,19 @@ func (m *Manifest) name(before *Manifest) (added []File, size int64) {
 	return added, size
 }
 
-// left is the note of what Saves have put, or were about to put.
+// left is the note of all objects that this disk's owner may have to delete.
 type left struct {
 	Instance string   `json:"instance"`
-	Before   string   `json:"before"` // the checkpoint that they followed
+	Before   string   `json:"before"` // the checkpoint that the record named when Save was called last
 	Objects  []string `json:"objects"`
 }
 
-// note deletes what Saves have left that followed an earlier checkpoint, and notes what this one is about to store. What Saves
-// have left that followed the same checkpoint stays for now: a deletion of it that arrived late would hit the objects of this
-// one, which may have the same names. So does everything as long as the record names no checkpoint.
+// note deletes what was noted while the record named an earlier checkpoint, except what before has. Then it notes what m is about to
+// store, and the objects of before for the time when a later checkpoint is named.
 //
-// What another instance has left in the folder stays for good: its owner may use it.
+// What was noted with the same before stays for now: the names of this Save may be among it, and a deletion that arrived late would
+// hit them. Everything stays as long as the record names no checkpoint, and what is of another instance stays for good, because
+// its owner may use it.
 func (s *Store) note(ctx context.Context, dir string, m, before *Manifest) error {
 	disk := localdisk.Of(s.opts)
 	path := dir + ".objects"
@@ -169,13 +170,12 @@ func (s *Store) note(ctx context.Context, dir string, m, before *Manifest) error
 	}
 	if found.Before != before.ref && before.ref != "" {
 		if err := s.remove(ctx, without(found.Objects, before.objects())); err != nil {
-			return fmt.Errorf("remove what earlier attempts have left: %w", err)
+			return fmt.Errorf("remove what nothing names any more: %w", err)
 		}
 		found.Objects = nil
 	}
-	mine := without(m.objects(), before.objects())
-	found = left{m.Instance, before.ref, append(mine, without(found.Objects, mine)...)}
-	data, err := json.Marshal(found)
+	all := append(before.objects(), without(m.objects(), before.objects())...)
+	data, err := json.Marshal(left{m.Instance, before.ref, append(all, without(found.Objects, all)...)})
 	if err != nil {
 		return err
 	}

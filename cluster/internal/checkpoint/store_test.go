@@ -1,52 +1,352 @@
 package checkpoint_test
 
 import (
-	"os"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math"
 	"path/filepath"
+	"runtime"
+	"strings"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/buffer/buffertest"
 	"github.com/forebay/forebay/buffer/dir"
 	"github.com/forebay/forebay/cluster/internal/checkpoint"
+	"github.com/forebay/forebay/internal/parts"
 )
 
+var twoTables = files{"local/000001.sst": "table one", "local/000002.sst": "table two", "local/MANIFEST": "list", "local/000003.log": ""}
+
+// On the real disk and the staging that users have.
 func TestSaveAndFetch(t *testing.T) {
-	staging := filepath.Join(t.TempDir(), "staging")
-	s := checkpoint.New(dir.Staging(staging), checkpoint.Options{})
-	from := filepath.Join(t.TempDir(), "snapshot")
-	write := func(name, text string) {
-		t.Helper()
-		path := filepath.Join(from, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	write("local/000001.sst", "table one")
-	write("local/000002.log", "")
-	m, ref, err := s.Save(t.Context(), from, checkpoint.Manifest{Instance: "a-x", Epoch: 3, Log: "id", Number: 7, Trim: 9}, nil)
+	tmp := t.TempDir()
+	s := checkpoint.New(dir.Staging(filepath.Join(tmp, "staging")), checkpoint.Options{})
+	write(t, vfs.Default, filepath.Join(tmp, "snapshot"), twoTables)
+	m, ref, err := s.Save(t.Context(), filepath.Join(tmp, "snapshot"),
+		checkpoint.Manifest{Instance: instance, Epoch: 3, Log: "id", Number: 7, Trim: 9}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	loaded, err := s.Load(t.Context(), "a-x", ref)
+	loaded, err := s.Load(t.Context(), instance, ref)
 	if err != nil {
 		t.Fatal(err)
 	}
-	to := filepath.Join(t.TempDir(), "restored")
-	if err := s.Fetch(t.Context(), loaded, to); err != nil {
+	if loaded.Epoch != 3 || loaded.Log != "id" || loaded.Number != 7 || loaded.Trim != 9 {
+		t.Errorf("loaded %+v", loaded)
+	}
+	if err := s.Fetch(t.Context(), loaded, filepath.Join(tmp, "new", "folder")); err != nil {
 		t.Fatal(err)
 	}
-	if text, err := os.ReadFile(filepath.Join(to, "local/000001.sst")); err != nil || string(text) != "table one" {
-		t.Errorf("%q, %v", text, err)
-	}
-	if text, err := os.ReadFile(filepath.Join(to, "local/000002.log")); err != nil || len(text) > 0 {
-		t.Errorf("%q, %v", text, err)
+	if got := read(t, vfs.Default, filepath.Join(tmp, "new", "folder")); fmt.Sprint(got) != fmt.Sprint(twoTables) {
+		t.Errorf("fetched %v, want %v", got, twoTables)
 	}
 	if err := s.Remove(t.Context(), m); err != nil {
 		t.Fatal(err)
 	}
-	if entries, err := filepath.Glob(filepath.Join(staging, "*.slice")); err != nil || len(entries) > 0 {
-		t.Errorf("left: %v, %v", entries, err)
+	if left, err := filepath.Glob(filepath.Join(tmp, "staging", "*.slice")); err != nil || len(left) > 0 {
+		t.Errorf("left: %v, %v", left, err)
+	}
+}
+
+// A checkpoint is complete when its ref is known: only the files that are new are stored, and the manifest after them.
+func TestSaveStoresWhatIsNew(t *testing.T) {
+	disk, staging := vfs.NewMem(), buffertest.NewMemory()
+	s := newStore(staging, disk, checkpoint.Options{})
+	write(t, disk, snapshot, twoTables)
+	first, ref := save(t, s, 1, nil)
+	puts := func(from int) (names []string) {
+		for _, call := range staging.Calls()[from:] {
+			if call.Op != buffertest.OpPut {
+				t.Errorf("Save made the call %v", call)
+			}
+			names = append(names, call.ID)
+		}
+		return names
+	}
+	if names := puts(0); len(names) != 4 || names[3] != ref {
+		t.Errorf("stored %v, want three files and then %s", names, ref)
+	}
+	calls := len(staging.Calls())
+	now := files{"local/000001.sst": "table one", "local/000004.sst": "table 4", "local/MANIFEST": "long list", "local/000005.log": ""}
+	write(t, disk, snapshot, now)
+	second, ref2 := save(t, s, 2, &first)
+	if names := puts(calls); len(names) != 3 || names[2] != ref2 {
+		t.Errorf("stored %v, want two files and then %s", names, ref2)
+	}
+	expect(t, t.Context(), staging, ref, twoTables)
+	expect(t, t.Context(), staging, ref2, now)
+
+	// The same again stores nothing else.
+	before := objects(staging)
+	if _, again := save(t, s, 2, &first); again != ref2 || fmt.Sprint(objects(staging)) != fmt.Sprint(before) {
+		t.Errorf("the ref is %s, want %s; objects %v, want %v", again, ref2, objects(staging), before)
+	}
+	if err := s.Remove(t.Context(), first, &second); err != nil {
+		t.Fatal(err)
+	}
+	expect(t, t.Context(), staging, ref2, now)
+	if want := objectsOf(second, ref2); fmt.Sprint(objects(staging)) != fmt.Sprint(want) {
+		t.Errorf("objects %v, want %v", objects(staging), want)
+	}
+	if err := s.Remove(t.Context(), second, &second); err != nil || len(staging.Objects()) == 0 {
+		t.Errorf("a checkpoint that is kept was removed: %v", err)
+	}
+}
+
+// Remove that fails can be repeated by one who has the ref alone.
+func TestRemoveDeletesTheManifestLast(t *testing.T) {
+	disk, staging := vfs.NewMem(), buffertest.NewMemory()
+	write(t, disk, snapshot, twoTables)
+	m, ref := save(t, newStore(staging, disk, checkpoint.Options{}), 1, nil)
+	failed := 0
+	staging.Before = func(_ context.Context, call buffertest.Call) error {
+		if call.Op != buffertest.OpDelete || failed == len(objectsOf(m, ref)) {
+			return nil
+		}
+		failed++
+		if failed == 1 { // the first object of the first call may be deleted, or another one: a staging chooses
+			return nil
+		}
+		return errInjected
+	}
+	s := newStore(staging, disk, checkpoint.Options{})
+	for {
+		loaded, err := s.Load(t.Context(), instance, ref)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err = s.Remove(t.Context(), loaded); err == nil {
+			break
+		}
+		if !errors.Is(err, errInjected) {
+			t.Fatal(err)
+		}
+	}
+	if left := staging.Objects(); len(left) > 0 || failed < 2 {
+		t.Errorf("left: %v after %d failures", left, failed)
+	}
+}
+
+// A checkpoint that could not be loaded is still the one that the record names.
+func TestSaveWithoutBeforeDeletesNothing(t *testing.T) {
+	disk, staging := vfs.NewMem(), buffertest.NewMemory()
+	s := newStore(staging, disk, checkpoint.Options{})
+	write(t, disk, snapshot, twoTables)
+	first, _ := save(t, s, 1, nil)
+	_, ref := save(t, s, 2, &first)
+	now := files{"local/000004.sst": "table 4"}
+	write(t, disk, snapshot, now)
+	third, ref3 := save(t, s, 3, nil)
+	expect(t, t.Context(), staging, ref, twoTables)
+	expect(t, t.Context(), staging, ref3, now)
+	// Once the record names the new one, the next Save deletes all others.
+	fourth, ref4 := save(t, s, 4, &third)
+	want := objectsOf(fourth, ref4)
+	want[ref3] = true
+	if fmt.Sprint(objects(staging)) != fmt.Sprint(want) {
+		t.Errorf("objects %v, want %v", objects(staging), want)
+	}
+}
+
+// The folder of a node outlives an instance of which it was fenced. The adopter may use what is noted there.
+func TestSaveLeavesObjectsOfAnotherInstanceAlone(t *testing.T) {
+	disk, staging := vfs.NewMem(), buffertest.NewMemory()
+	s := newStore(staging, disk, checkpoint.Options{})
+	write(t, disk, snapshot, twoTables)
+	_, ref := save(t, s, 1, nil)
+	var before *checkpoint.Manifest
+	for range 3 {
+		m, _, err := s.Save(t.Context(), snapshot, checkpoint.Manifest{Instance: "another", Epoch: 1}, before)
+		if err != nil {
+			t.Fatal(err)
+		}
+		before = &m
+	}
+	expect(t, t.Context(), staging, ref, twoTables)
+}
+
+func TestSaveRefusesAForeignBefore(t *testing.T) {
+	disk, staging := vfs.NewMem(), buffertest.NewMemory()
+	s := newStore(staging, disk, checkpoint.Options{})
+	write(t, disk, snapshot, twoTables)
+	m, _ := save(t, s, 1, nil)
+	for _, before := range []*checkpoint.Manifest{{Instance: instance}, {}} {
+		if _, _, err := s.Save(t.Context(), snapshot, checkpoint.Manifest{Instance: instance, Epoch: 1}, before); err == nil {
+			t.Errorf("Save took the checkpoint before %+v, which was neither saved nor loaded", before)
+		}
+	}
+	for _, now := range []checkpoint.Manifest{{Instance: "another", Epoch: 1}, {Instance: instance}, {Instance: instance, Epoch: math.MaxUint64}} {
+		if _, _, err := s.Save(t.Context(), snapshot, now, &m); err == nil {
+			t.Errorf("Save of %+v succeeded", now)
+		}
+	}
+}
+
+// A staging allows 64 bytes.
+func TestNamesFitAStaging(t *testing.T) {
+	disk, staging := vfs.NewMem(), buffertest.NewMemory()
+	write(t, disk, snapshot, twoTables)
+	m := checkpoint.Manifest{Instance: strings.Repeat("Ünde/", 100), Epoch: math.MaxInt64}
+	if _, _, err := newStore(staging, disk, checkpoint.Options{}).Save(t.Context(), snapshot, m, nil); err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range staging.Objects() {
+		if err := errors.Join(parts.CheckID("object", o.ID), parts.CheckID("file", o.FileID)); err != nil || len(o.ID) != 64 {
+			t.Errorf("object %+v: %v", o, err)
+		}
+	}
+}
+
+// Several files move at once, and the first that fails ends the others.
+func TestFilesMoveAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		disk, staging := vfs.NewMem(), buffertest.NewMemory()
+		many := files{}
+		for i := range 10 {
+			many[fmt.Sprintf("local/%06d.sst", i)] = fmt.Sprint(i)
+		}
+		write(t, disk, snapshot, many)
+		var calls atomic.Int32
+		staging.Before = func(ctx context.Context, _ buffertest.Call) error {
+			if calls.Add(1) == 3 {
+				time.Sleep(time.Second)
+				return errInjected
+			}
+			<-ctx.Done()
+			return ctx.Err()
+		}
+		begin := time.Now()
+		_, _, err := newStore(staging, disk, checkpoint.Options{Parallel: 3}).Save(t.Context(), snapshot,
+			checkpoint.Manifest{Instance: instance, Epoch: 1}, nil)
+		if !errors.Is(err, errInjected) || calls.Load() != 3 || time.Since(begin) != time.Second {
+			t.Errorf("%v after %d calls and %s", err, calls.Load(), time.Since(begin))
+		}
+	})
+}
+
+func TestCallsEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		disk, staging := vfs.NewMem(), buffertest.NewMemory()
+		s := newStore(staging, disk, checkpoint.Options{CallTimeout: time.Minute})
+		write(t, disk, snapshot, twoTables)
+		m, ref := save(t, s, 1, nil)
+		var hang bool
+		staging.Before = func(ctx context.Context, _ buffertest.Call) error {
+			if !hang {
+				return nil
+			}
+			<-ctx.Done()
+			return ctx.Err()
+		}
+		hang = true
+		begin := time.Now()
+		_, _, err := s.Save(t.Context(), snapshot, checkpoint.Manifest{Instance: instance, Epoch: 2}, nil)
+		if !errors.Is(err, context.DeadlineExceeded) || time.Since(begin) != time.Minute {
+			t.Errorf("Save: %v after %s", err, time.Since(begin))
+		}
+		begin = time.Now()
+		if err := s.Remove(t.Context(), m); !errors.Is(err, context.DeadlineExceeded) || time.Since(begin) != time.Minute {
+			t.Errorf("Remove: %v after %s", err, time.Since(begin))
+		}
+		begin = time.Now()
+		if _, err := s.Load(t.Context(), instance, ref); !errors.Is(err, context.DeadlineExceeded) || time.Since(begin) > 5*time.Minute {
+			t.Errorf("Load: %v after %s", err, time.Since(begin))
+		}
+		ctx, cancel := context.WithCancelCause(t.Context())
+		time.AfterFunc(90*time.Second, func() { cancel(errInjected) })
+		begin = time.Now()
+		if err := s.Fetch(ctx, m, "to"); err == nil || time.Since(begin) != 90*time.Second {
+			t.Errorf("Fetch: %v after %s", err, time.Since(begin))
+		}
+		expectNone(t, disk, "to")
+	})
+}
+
+// slow is a staging that takes 4 s for each object.
+type slow struct{ buffer.Staging }
+
+func (s slow) Put(ctx context.Context, obj buffer.Object, src buffer.Content) error {
+	time.Sleep(4 * time.Second)
+	return s.Staging.Put(ctx, obj, src)
+}
+
+func TestProgressIsLogged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		disk := vfs.NewMem()
+		all := files{}
+		for i := range 7 {
+			all[fmt.Sprintf("%d.sst", i)] = strings.Repeat("x", 100)
+		}
+		write(t, disk, snapshot, all)
+		o := checkpoint.Options{Parallel: 1, Logger: slog.New(slog.NewTextHandler(&log, nil))}
+		save(t, newStore(slow{buffertest.NewMemory()}, disk, o), 8, nil)
+		if n := strings.Count(log.String(), "under way"); n != 2 || !strings.Contains(log.String(), "bytes=300 of=700") {
+			t.Errorf("in 32 s the progress was logged %d times: %s", n, &log)
+		}
+		for _, want := range []string{"checkpoint saved", "stored_files=7", "stored_bytes=700", "took=32s", "number=8"} {
+			if !strings.Contains(log.String(), want) {
+				t.Errorf("%q is not in the log: %s", want, &log)
+			}
+		}
+	})
+}
+
+// drain is a staging that reads what it gets and gives zeros.
+type drain struct{ size int64 }
+
+func (drain) Put(_ context.Context, _ buffer.Object, src buffer.Content) error {
+	_, err := src.WriteTo(io.Discard)
+	return err
+}
+
+func (drain) Delete(context.Context, ...buffer.Object) error { return nil }
+
+func (d drain) Open(context.Context, buffer.Object) (io.ReadCloser, error) {
+	return io.NopCloser(io.LimitReader(zeros{}, d.size)), nil
+}
+
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) {
+	clear(p)
+	return len(p), nil
+}
+
+// Files go through without being held in memory.
+func TestMemoryIsBounded(t *testing.T) {
+	const size = 32 << 20
+	tmp := t.TempDir()
+	f, err := vfs.Default.Create(filepath.Join(tmp, "zeros.sst"), vfs.WriteCategoryUnspecified)
+	if err == nil {
+		_, err = io.Copy(f, io.LimitReader(zeros{}, size))
+		err = errors.Join(err, f.Close())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := checkpoint.New(drain{size}, checkpoint.Options{})
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	m, _, err := s.Save(t.Context(), tmp, checkpoint.Manifest{Instance: instance, Epoch: 1}, nil)
+	if err == nil {
+		err = s.Fetch(t.Context(), m, filepath.Join(tmp, "fetched"))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	runtime.ReadMemStats(&after)
+	if got := after.TotalAlloc - before.TotalAlloc; got > size/16 {
+		t.Errorf("%d bytes were allocated for a file of %d", got, size)
 	}
 }

@@ -1,0 +1,186 @@
+package checkpoint_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/buffer/buffertest"
+	"github.com/forebay/forebay/cluster/internal/checkpoint"
+)
+
+// changed is a staging whose objects come back changed, some times.
+type changed struct {
+	buffer.Staging
+	object string
+	change func([]byte) []byte // nil result: the object is missing
+	times  int
+}
+
+func (c *changed) Open(ctx context.Context, obj buffer.Object) (io.ReadCloser, error) {
+	rc, err := c.Staging.Open(ctx, obj)
+	if err != nil || obj.ID != c.object || c.times == 0 {
+		return rc, err
+	}
+	c.times--
+	data, err := io.ReadAll(rc)
+	if err != nil {
+		return nil, err
+	}
+	if data = c.change(data); data == nil {
+		return nil, fmt.Errorf("open %s: %w", obj.ID, fs.ErrNotExist)
+	}
+	return text(data).Open()
+}
+
+var changes = map[string]func([]byte) []byte{
+	"missing": func([]byte) []byte { return nil },
+	"empty":   func([]byte) []byte { return []byte{} },
+	"torn":    func(b []byte) []byte { return b[:len(b)-1] },
+	"longer":  func(b []byte) []byte { return append(b, '\n') },
+	"flipped": func(b []byte) []byte { b[len(b)/2] ^= 4; return b },
+}
+
+// Whatever happens to one object, nobody takes a checkpoint that is not what was saved. What passes by itself is no damage.
+func TestDamageIsFound(t *testing.T) {
+	for name, change := range changes {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				disk, staging := vfs.NewMem(), buffertest.NewMemory()
+				write(t, disk, snapshot, twoTables)
+				m, ref := save(t, newStore(staging, disk, checkpoint.Options{}), 1, nil)
+				for object := range objectsOf(m, ref) {
+					get := func(times int) (time.Duration, error) {
+						begin := time.Now()
+						s := newStore(&changed{staging, object, change, times}, disk, checkpoint.Options{})
+						m, err := s.Load(t.Context(), instance, ref)
+						if err == nil {
+							err = s.Fetch(t.Context(), m, "to")
+						}
+						return time.Since(begin), err
+					}
+					took, err := get(1000)
+					var damage *checkpoint.DamageError
+					if !errors.As(err, &damage) || damage.Object != object || took != 7*time.Second {
+						t.Errorf("object %s: %v after %s", object, err, took)
+					}
+					expectNone(t, disk, "to")
+					if took, err := get(3); err != nil || took != 7*time.Second {
+						t.Errorf("object %s is well at the fourth attempt: %v after %s", object, err, took)
+					}
+					if err := disk.RemoveAll("to"); err != nil {
+						t.Fatal(err)
+					}
+				}
+			})
+		})
+	}
+}
+
+// A staging that is away is no damage.
+func TestAStagingThatIsAwayIsNoDamage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		disk, staging := vfs.NewMem(), buffertest.NewMemory()
+		away := false
+		staging.Before = func(context.Context, buffertest.Call) error {
+			if away {
+				return errInjected
+			}
+			return nil
+		}
+		s := newStore(staging, disk, checkpoint.Options{})
+		write(t, disk, snapshot, twoTables)
+		m, ref := save(t, s, 1, nil)
+		away = true
+		if _, err := s.Load(t.Context(), instance, ref); !errors.Is(err, errInjected) || errors.As(err, new(*checkpoint.DamageError)) {
+			t.Errorf("Load: %v", err)
+		}
+		if err := s.Fetch(t.Context(), m, "to"); !errors.Is(err, errInjected) || errors.As(err, new(*checkpoint.DamageError)) {
+			t.Errorf("Fetch: %v", err)
+		}
+		expectNone(t, disk, "to")
+	})
+}
+
+// A file whose bytes are others than when the manifest was made must not get into staging.
+func TestSaveRefusesAFileThatChanges(t *testing.T) {
+	for name, now := range map[string]string{"other bytes": "table 2.2", "shorter": "table", "longer": "table two and more"} {
+		t.Run(name, func(t *testing.T) {
+			disk, staging := vfs.NewMem(), buffertest.NewMemory()
+			write(t, disk, snapshot, files{"local/000002.sst": "table two"})
+			staging.Before = func(context.Context, buffertest.Call) error {
+				write(t, disk, snapshot, files{"local/000002.sst": now})
+				return nil
+			}
+			_, _, err := newStore(staging, disk, checkpoint.Options{}).Save(t.Context(), snapshot,
+				checkpoint.Manifest{Instance: instance, Epoch: 1}, nil)
+			if err == nil || !strings.Contains(err.Error(), "local/000002.sst") || len(staging.Objects()) > 0 {
+				t.Errorf("%v; objects %v", err, staging.Objects())
+			}
+		})
+	}
+}
+
+// A driver that knows the size may stop reading before it sees the end.
+func TestContentFailsWithItsLastByte(t *testing.T) {
+	disk, staging := vfs.NewMem(), buffertest.NewMemory()
+	write(t, disk, snapshot, files{"local/000002.sst": "table two"})
+	driver := putBySize{staging, func() { write(t, disk, snapshot, files{"local/000002.sst": "table 2.2"}) }}
+	_, _, err := newStore(driver, disk, checkpoint.Options{}).Save(t.Context(), snapshot, checkpoint.Manifest{Instance: instance, Epoch: 1}, nil)
+	if err == nil || len(staging.Objects()) > 0 {
+		t.Errorf("%v; objects %v", err, staging.Objects())
+	}
+}
+
+type putBySize struct {
+	buffer.Staging
+	before func()
+}
+
+func (p putBySize) Put(ctx context.Context, obj buffer.Object, src buffer.Content) error {
+	p.before()
+	r, err := src.Open()
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	data := make([]byte, len("table two"))
+	if _, err := io.ReadFull(r, data); err != nil {
+		return err
+	}
+	return p.Staging.Put(ctx, obj, text(data))
+}
+
+func TestFetchNeedsANewFolder(t *testing.T) {
+	disk, staging := vfs.NewMem(), buffertest.NewMemory()
+	s := newStore(staging, disk, checkpoint.Options{})
+	write(t, disk, snapshot, twoTables)
+	m, _ := save(t, s, 1, nil)
+	if err := s.Fetch(t.Context(), m, snapshot); !errors.Is(err, fs.ErrExist) {
+		t.Errorf("%v, want fs.ErrExist", err)
+	}
+}
+
+// What Fetch has made is there after a power cut.
+func TestFetchIsDurable(t *testing.T) {
+	disk, staging := vfs.NewCrashableMem(), buffertest.NewMemory()
+	makeDurable(t, disk, "data")
+	s := newStore(staging, disk, checkpoint.Options{})
+	write(t, disk, snapshot, files{"a/b/1.sst": "one", "a/2.sst": "two", "3": "three", "c/empty": ""})
+	m, _ := save(t, s, 1, nil)
+	if err := s.Fetch(t.Context(), m, "data/to"); err != nil {
+		t.Fatal(err)
+	}
+	if got := read(t, disk.CrashClone(vfs.CrashCloneCfg{}), "data/to"); len(got) != 4 || got["a/b/1.sst"] != "one" || got["3"] != "three" {
+		t.Errorf("after a power cut: %v", got)
+	}
+}
