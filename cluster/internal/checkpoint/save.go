@@ -155,8 +155,8 @@ type left struct {
 // store, and the objects of before for the time when a later checkpoint is named.
 //
 // What was noted with the same before stays for now: the names of this Save may be among it, and a deletion that arrived late would
-// hit them. Everything stays as long as the record names no checkpoint, and what is of another instance stays for good, because
-// its owner may use it.
+// hit them. Everything stays as long as the record names no checkpoint. Objects of another instance stay for good, because its
+// owner may use them.
 func (s *Store) note(ctx context.Context, dir string, m, before *Manifest) error {
 	disk := localdisk.Of(s.opts)
 	path := dir + ".objects"

@@ -10,6 +10,7 @@ import (
 	"math"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -103,37 +104,44 @@ func TestSaveStoresWhatIsNew(t *testing.T) {
 	}
 }
 
-// Remove that fails can be repeated by one who has the ref alone.
+// backwards is a staging that deletes the last object of a call first, as it may.
+type backwards struct{ buffer.Staging }
+
+func (s backwards) Delete(ctx context.Context, objs ...buffer.Object) error {
+	objs = slices.Clone(objs)
+	slices.Reverse(objs)
+	return s.Staging.Delete(ctx, objs...)
+}
+
+// A Remove that fails can be repeated by one who has the ref alone.
 func TestRemoveDeletesTheManifestLast(t *testing.T) {
 	disk, staging := vfs.NewMem(), buffertest.NewMemory()
-	write(t, disk, snapshot, twoTables)
-	m, ref := save(t, newStore(staging, disk, checkpoint.Options{}), 1, nil)
-	failed := 0
+	var deletes int
 	staging.Before = func(_ context.Context, call buffertest.Call) error {
-		if call.Op != buffertest.OpDelete || failed == len(objectsOf(m, ref)) {
-			return nil
+		if call.Op == buffertest.OpDelete {
+			if deletes++; deletes == 2 || deletes == 6 { // one of the files, and the manifest
+				return errInjected
+			}
 		}
-		failed++
-		if failed == 1 { // the first object of the first call may be deleted, or another one: a staging chooses
-			return nil
-		}
-		return errInjected
+		return nil
 	}
-	s := newStore(staging, disk, checkpoint.Options{})
-	for {
-		loaded, err := s.Load(t.Context(), instance, ref)
+	s := newStore(backwards{staging}, disk, checkpoint.Options{})
+	write(t, disk, snapshot, twoTables)
+	_, ref := save(t, s, 1, nil)
+	for failed := 0; ; failed++ {
+		m, err := s.Load(t.Context(), instance, ref)
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("after %d failures: %v", failed, err)
 		}
-		if err = s.Remove(t.Context(), loaded); err == nil {
-			break
+		if err = s.Remove(t.Context(), m); err == nil {
+			if left := staging.Objects(); len(left) > 0 || failed != 2 {
+				t.Errorf("left: %v after %d failures", left, failed)
+			}
+			return
 		}
 		if !errors.Is(err, errInjected) {
 			t.Fatal(err)
 		}
-	}
-	if left := staging.Objects(); len(left) > 0 || failed < 2 {
-		t.Errorf("left: %v after %d failures", left, failed)
 	}
 }
 
@@ -272,25 +280,21 @@ func TestCallsEnd(t *testing.T) {
 	})
 }
 
-// slow is a staging that takes 4 s for each object.
-type slow struct{ buffer.Staging }
-
-func (s slow) Put(ctx context.Context, obj buffer.Object, src buffer.Content) error {
-	time.Sleep(4 * time.Second)
-	return s.Staging.Put(ctx, obj, src)
-}
-
 func TestProgressIsLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
-		disk := vfs.NewMem()
+		disk, staging := vfs.NewMem(), buffertest.NewMemory()
+		staging.Before = func(context.Context, buffertest.Call) error {
+			time.Sleep(4 * time.Second)
+			return nil
+		}
 		all := files{}
 		for i := range 7 {
 			all[fmt.Sprintf("%d.sst", i)] = strings.Repeat("x", 100)
 		}
 		write(t, disk, snapshot, all)
 		o := checkpoint.Options{Parallel: 1, Logger: slog.New(slog.NewTextHandler(&log, nil))}
-		save(t, newStore(slow{buffertest.NewMemory()}, disk, o), 8, nil)
+		save(t, newStore(staging, disk, o), 8, nil)
 		if n := strings.Count(log.String(), "under way"); n != 2 || !strings.Contains(log.String(), "bytes=300 of=700") {
 			t.Errorf("in 32 s the progress was logged %d times: %s", n, &log)
 		}
