@@ -107,9 +107,10 @@ func (d *drainage) become(ctx context.Context, state changelog.OwnerState) error
 	return d.k.Update(ctx, func(o *changelog.Owner) { o.State = state })
 }
 
-// retry is the function of this name for calls that nothing but another owner makes final.
+// retry is the function of this name for calls that nothing but another owner makes final. Each attempt to drain takes room in the
+// log, so that there are few of them.
 func (d *drainage) retry(ctx context.Context, text string, try func() error) error {
-	return retry(ctx, d.opts, text, func() error {
+	return retryWithin(ctx, d.opts, time.Minute, text, func() error {
 		err := try()
 		if errors.Is(err, changelog.ErrFenced) {
 			err = backoff.Permanent(err)
@@ -141,7 +142,9 @@ func (d *drainage) move(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	stop := d.checkpoints(ctx, e, log)
 	err = d.flush(ctx, e)
+	stop()
 	if err := errors.Join(err, e.Close()); err != nil {
 		return err
 	}
@@ -150,6 +153,23 @@ func (d *drainage) move(ctx context.Context) error {
 		d.log.Debug("the log of the drained instance does not say that it has ended", "error", err)
 	}
 	return nil
+}
+
+// checkpoints makes checkpoints of an adopted instance until stop is called. It takes no rows, but what is done with those that it has
+// needs room in its log, which its owner may have filled.
+func (d *drainage) checkpoints(ctx context.Context, e *forebay.Engine, log *batchLog) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	var background sync.WaitGroup
+	background.Go(func() {
+		stat, err := d.opts.Log.Stat(ctx, d.k.Instance())
+		if err != nil {
+			return // the next attempt to drain may have more luck
+		}
+		log.room.bound(stat, d.opts.CheckpointBytes)
+		i := &Instance{opts: d.opts, folder: &folder{disk: d.disk(), dir: d.dir}, keeper: d.k, log: log, engine: e}
+		(&checkpointer{Instance: i, store: d.opts.checkpoints()}).run(ctx)
+	})
+	return func() { cancel(); background.Wait() }
 }
 
 // flush returns when all rows are in their tables and nothing of them is left in staging.

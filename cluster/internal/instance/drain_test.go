@@ -9,16 +9,18 @@ import (
 	"github.com/forebay/forebay/changelog"
 )
 
-// inWorld runs a test with nodes a, b and c. The process of a has rows, b runs, c does not.
+// inWorld runs a test with nodes a, b and c. The process of a has a checkpoint and rows behind it, b runs, c does not.
 func inWorld(t *testing.T, play func(w *world, a, b, c *worldNode)) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, 1)
-		w.story = testing.Verbose()
+		w.story, w.checkpointBytes = testing.Verbose(), 8<<10
 		a, b, c := w.node("a"), w.node("b"), w.node("c")
 		for _, n := range []*worldNode{a, b} {
 			p := n.start()
-			p.put(p.opened(), 100)
+			p.put(p.opened(), 20)
 		}
+		a.checkpoint()
+		a.runs.put(a.runs.opened(), 20)
 		play(w, a, b, c)
 	})
 }
