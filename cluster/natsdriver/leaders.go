@@ -24,7 +24,7 @@ func (l *Log) Leaders(ctx context.Context, instance string) iter.Seq2[string, er
 		for _, replica := range info.Cluster.Replicas {
 			err := errors.New("its server is away")
 			if !replica.Offline {
-				err = l.lead(ctx, instance, replica.Name)
+				err = l.lead(ctx, info.Config.Name, replica.Name)
 			}
 			if err != nil {
 				yield("", fmt.Errorf("natsdriver: make %s the leader of the log of %s: %w", replica.Name, instance, err))
@@ -38,23 +38,24 @@ func (l *Log) Leaders(ctx context.Context, instance string) iter.Seq2[string, er
 }
 
 // lead makes a replica the leader of a stream. One that lags may lose the election, and is proposed again.
-func (l *Log) lead(ctx context.Context, instance, replica string) error {
+func (l *Log) lead(ctx context.Context, stream, replica string) error {
 	request, err := json.Marshal(map[string]any{"placement": map[string]string{"preferred": replica}})
 	if err != nil {
 		return err
 	}
 	_, err = answered(ctx, l.options, func(ctx context.Context) (struct{}, error) {
-		_, info, err := l.stream(ctx, instance)
+		s, err := l.js.Stream(ctx, stream)
 		if err != nil {
-			return struct{}{}, err
+			return struct{}{}, missing(err)
 		}
-		if info.Cluster.Leader == replica {
+		leader := s.CachedInfo().Cluster.Leader
+		if leader == replica {
 			return struct{}{}, nil
 		}
-		if _, err := l.conn.RequestWithContext(ctx, "$JS.API.STREAM.LEADER.STEPDOWN."+info.Config.Name, request); err != nil {
+		if _, err := l.conn.RequestWithContext(ctx, "$JS.API.STREAM.LEADER.STEPDOWN."+stream, request); err != nil {
 			return struct{}{}, err
 		}
-		return struct{}{}, fmt.Errorf("%s leads", info.Cluster.Leader)
+		return struct{}{}, fmt.Errorf("%s leads", leader)
 	})
 	return err
 }
