@@ -43,6 +43,7 @@ type config struct {
 	n, clients, cycles int
 	dir                string
 	lease              time.Duration
+	checkpoint         int64
 	seed               uint64
 }
 
@@ -79,6 +80,7 @@ func parseConfig(args []string, usage io.Writer) (config, error) {
 	flags.IntVar(&cfg.cycles, "cycles", 0, "losses at random instead of the three of the story")
 	flags.StringVar(&cfg.dir, "dir", "", "folder for everything, which must be empty (default: a temporary one, which is kept)")
 	flags.DurationVar(&cfg.lease, "lease", 6*time.Second, "silence after which another node takes over")
+	flags.Int64Var(&cfg.checkpoint, "checkpoint-bytes", 256<<10, "how much the log of a node grows between two checkpoints; the default of a cluster is 256 MiB")
 	flags.Uint64Var(&cfg.seed, "seed", 0, "seed of the losses at random (default: a new one, which is printed)")
 	if err := flags.Parse(args); err != nil {
 		return cfg, err
@@ -95,6 +97,8 @@ func parseConfig(args []string, usage io.Writer) (config, error) {
 		return cfg, fmt.Errorf("-clients is %d, must be positive", cfg.clients)
 	case cfg.cycles < 0:
 		return cfg, fmt.Errorf("-cycles is %d, must not be negative", cfg.cycles)
+	case cfg.checkpoint < 1:
+		return cfg, fmt.Errorf("-checkpoint-bytes is %d, must be positive", cfg.checkpoint)
 	case cfg.lease < 3*time.Second:
 		return cfg, fmt.Errorf("-lease is %s, must be at least 3s", cfg.lease)
 	}

@@ -55,7 +55,7 @@ func TestLosses(t *testing.T) {
 	if testing.Short() {
 		t.Skip("minutes of losses")
 	}
-	play(t, 500*(*cycles+1), *cycles, "-cycles", strconv.Itoa(*cycles), "-seed", strconv.FormatUint(*seed, 10))
+	play(t, 500*(*cycles+1), *cycles, "-cycles", strconv.Itoa(*cycles), "-checkpoint-bytes", "50000", "-seed", strconv.FormatUint(*seed, 10))
 }
 
 // Rows that are missing, doubled or unexpected are told apart.

@@ -36,6 +36,8 @@ type nodeConfig struct {
 	Peers  []string
 	Secret string
 	Lease  time.Duration
+	// Checkpoint is the size in bytes.
+	Checkpoint int64
 }
 
 func (c nodeConfig) folder() string  { return filepath.Join(c.Dir, c.Name) }
@@ -88,7 +90,7 @@ func serve(ctx context.Context, cfg nodeConfig, logger *slog.Logger, flush <-cha
 	node, err := cluster.Open(ctx, cfg.folder(), cluster.Options{
 		Node:   cfg.Name,
 		Server: &natsserver.Options{Listen: cfg.Listen, Peers: cfg.Peers, Secret: cfg.Secret, MaxStore: 8 << 30},
-		Lease:  cfg.Lease,
+		Lease:  cfg.Lease, CheckpointBytes: cfg.Checkpoint,
 		Engine: forebay.Options{
 			Staging: dir.Staging(filepath.Join(cfg.Dir, "staging")), Target: dir.Tables(filepath.Join(cfg.Dir, "tables")),
 		},

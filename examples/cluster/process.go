@@ -134,11 +134,12 @@ func (p *process) flush(ctx context.Context) error {
 	return p.await(ctx, "empty", func() bool { return p.told.Flushed })
 }
 
-// stop ends the node in good order; after a while it is killed.
+// stop ends the node in good order. It fails if that takes too long.
 func (p *process) stop() error {
+	p.set(func() { p.what = "stopped" })
 	p.over.Store(true)
 	p.stdin.Close()
-	timer := time.AfterFunc(30*time.Second, func() { _ = p.cmd.Process.Kill() })
+	timer := time.AfterFunc(time.Minute, func() { _ = p.cmd.Process.Kill() })
 	defer timer.Stop()
 	<-p.ended
 	if p.err != nil {

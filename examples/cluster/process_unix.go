@@ -9,7 +9,7 @@ const canPause = true
 
 // pause lets the node stand still until resume.
 func (p *process) pause() error {
-	p.set(func() { p.what = "stands still" })
+	p.set(func() { p.what = "paused" })
 	return p.cmd.Process.Signal(syscall.SIGSTOP)
 }
 

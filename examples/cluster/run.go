@@ -35,7 +35,8 @@ type runner struct {
 }
 
 // run runs the program: nodes, load, losses, and the comparison at the end.
-func run(ctx context.Context, cfg config, out io.Writer) (err error) {
+func run(ctx context.Context, cfg config, out io.Writer) error {
+	var err error
 	if cfg.dir, err = folder(cfg.dir); err != nil {
 		return err
 	}
@@ -50,33 +51,31 @@ func run(ctx context.Context, cfg config, out io.Writer) (err error) {
 		return err
 	}
 	r.load = newLoad(nodes, cfg.clients)
-	r.screen.say("three nodes start in %s", cfg.dir)
-	defer func() {
-		for _, p := range nodes {
-			if p.cmd != nil && err != nil {
-				p.kill() // whatever it is that has failed
-			}
-		}
-	}()
-	for _, p := range nodes {
-		if err := p.start(); err != nil {
-			return err
-		}
-	}
 	watching, stop := context.WithCancel(ctx)
 	var watch sync.WaitGroup
 	watch.Go(func() { r.watch(watching) })
 	err = r.play(ctx)
 	stop()
 	watch.Wait()
+	for _, p := range nodes {
+		if p.cmd != nil {
+			p.kill() // it has nothing left to do, or something has failed
+		}
+	}
 	if err != nil {
 		return err
 	}
-	return errors.Join(r.stopAll(), r.verdict(out))
+	return r.verdict(out)
 }
 
-// play waits for the nodes, sends the events and loses nodes, and returns when the table has what was acknowledged, or has it not in time.
+// play starts the nodes, sends the events and loses nodes, and returns when the table has what was acknowledged, or has it not in time.
 func (r *runner) play(ctx context.Context) error {
+	r.screen.say("three nodes start in %s", r.dir)
+	for _, p := range r.nodes {
+		if err := p.start(); err != nil {
+			return err
+		}
+	}
 	if err := r.everybodyReady(ctx); err != nil {
 		return fmt.Errorf("the cluster did not start: %w", err)
 	}
@@ -137,7 +136,7 @@ func (r *runner) newNodes(failed func(error)) ([]*process, error) {
 	var nodes []*process
 	for i, address := range peers {
 		name := string(rune('a' + i))
-		cfg := nodeConfig{Name: name, Dir: r.dir, Listen: address, Peers: peers, Secret: secret, Lease: r.lease}
+		cfg := nodeConfig{Name: name, Dir: r.dir, Listen: address, Peers: peers, Secret: secret, Lease: r.lease, Checkpoint: r.checkpoint}
 		lost := func(why string) { r.screen.say("%s has lost its instance, and begins a new one: %s", name, why) }
 		nodes = append(nodes, newProcess(cfg, lost, failed))
 	}
@@ -200,16 +199,6 @@ func (r *runner) flushAll(ctx context.Context) error {
 		}
 	}
 	return nil // what is missing now is lost
-}
-
-func (r *runner) stopAll() error {
-	errs := make([]error, len(r.nodes))
-	var stopping sync.WaitGroup
-	for i, p := range r.nodes {
-		stopping.Go(func() { errs[i] = p.stop() })
-	}
-	stopping.Wait()
-	return errors.Join(errs...)
 }
 
 // verdict compares and writes the last line.

@@ -111,9 +111,9 @@ func (r *runner) watch(ctx context.Context) {
 		rows := r.table.read()
 		var nodes strings.Builder
 		for _, p := range r.nodes {
-			fmt.Fprintf(&nodes, "%s %-14s ", p.Name, p.state())
+			fmt.Fprintf(&nodes, "%s %-10s ", p.Name, p.state())
 		}
-		r.screen.show(fmt.Sprintf("%sacknowledged %d/%d   in the table %d", nodes.String(), r.sent.Load(), r.n, rows))
+		r.screen.show(fmt.Sprintf("%s sent %d/%d  table %d", nodes.String(), r.sent.Load(), r.n, rows)) // within 80 columns
 		select {
 		case <-time.After(max(200*time.Millisecond, 4*time.Since(begin))): // a large table takes a while
 		case <-ctx.Done():
@@ -147,7 +147,7 @@ func (p *process) state() string {
 	defer p.mu.Unlock()
 	switch {
 	case len(p.status.Adopting) > 0:
-		return "moves " + strings.Join(p.status.Adopting, ", ")
+		return "takes over"
 	case p.status.Ready:
 		return "ready"
 	case p.what != "":
