@@ -1,11 +1,18 @@
 package instance
 
 import (
+	"bytes"
+	"errors"
 	"fmt"
+	"io"
+	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
 
+	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/changelog"
 )
 
@@ -63,7 +70,7 @@ func TestDrain(t *testing.T) {
 		if state := w.records()[name].State; state != changelog.Retired {
 			t.Errorf("the instance is %s", state)
 		}
-		if _, err := w.log.Stat(t.Context(), name); err == nil {
+		if _, err := w.log.Stat(w.Context(), name); err == nil {
 			t.Error("its log is still there")
 		}
 		if names, err := b.runs.disk.List("node/adopted"); err == nil && len(names) > 0 {
@@ -110,4 +117,133 @@ func TestDrainIsTakenOverAtEachStep(t *testing.T) {
 			return
 		}
 	}
+}
+
+// What an instance lacks that it had, and whether another replica or a later attempt has it. If nobody has it the record says so, everything
+// is kept, and nobody adopts the instance again. All other instances go on.
+func TestDrainFindsDamage(t *testing.T) {
+	manifest := func(w *world, name string) buffer.Object {
+		return buffer.Object{ID: w.records()[name].Checkpoint}
+	}
+	hole := func(w *world, name string, replicas ...int) {
+		stat, err := w.log.Stat(w.Context(), name)
+		if err != nil {
+			w.Fatal(err)
+		}
+		for _, r := range replicas {
+			w.log.Hole(name, r, stat.Last-3)
+		}
+	}
+	for what, c := range map[string]struct {
+		play    func(w *world, name string)
+		damaged bool
+	}{
+		"a hole in all replicas": {func(w *world, name string) { hole(w, name, 0, 1, 2) }, true},
+		"a hole in the leader":   {func(w *world, name string) { hole(w, name, 0) }, false},
+		"no log": {func(w *world, name string) {
+			if err := w.log.Delete(w.Context(), name); err != nil {
+				w.Fatal(err)
+			}
+		}, true},
+		"another log": {func(w *world, name string) {
+			if err := errors.Join(w.log.Delete(w.Context(), name), w.log.Create(w.Context(), name)); err != nil {
+				w.Fatal(err)
+			}
+		}, true},
+		"a log that went back": {func(w *world, name string) {
+			stat, err := w.log.Stat(w.Context(), name)
+			if err != nil {
+				w.Fatal(err)
+			}
+			w.log.Rollback(name, stat.Last-5)
+		}, true},
+		"no manifest": {func(w *world, name string) {
+			if err := w.mem.Delete(w.Context(), manifest(w, name)); err != nil {
+				w.Fatal(err)
+			}
+		}, true},
+		"a byte of a manifest": {func(w *world, name string) {
+			r, err := w.mem.Open(w.Context(), manifest(w, name))
+			if err != nil {
+				w.Fatal(err)
+			}
+			data, err := io.ReadAll(r)
+			if err != nil {
+				w.Fatal(err)
+			}
+			data[len(data)/2] ^= 1
+			if err := w.mem.Put(w.Context(), manifest(w, name), content(data)); err != nil {
+				w.Fatal(err)
+			}
+		}, true},
+	} {
+		t.Run(what, func(t *testing.T) {
+			inWorld(t, func(w *world, a, b, _ *worldNode) {
+				name := a.runs.opened().Keeper().Instance()
+				if err := a.runs.opened().Keeper().Beat(w.Context()); err != nil { // the record says what was released
+					t.Fatal(err)
+				}
+				a.kill(nil, true)
+				c.play(w, name)
+				if !c.damaged {
+					w.settle()
+					return
+				}
+				w.await("the record says that the instance is damaged", func() bool { return w.records()[name].State == changelog.Damaged })
+				objects := len(w.mem.Objects())
+				time.Sleep(5 * worldLease)
+				if o := w.records()[name]; o.State != changelog.Damaged {
+					t.Errorf("the record says %s later", o.State)
+				}
+				if _, err := w.log.Stat(w.Context(), name); err != nil && what != "no log" {
+					t.Errorf("the log is not kept: %v", err)
+				}
+				if n := len(w.mem.Objects()); n < objects {
+					t.Errorf("%d of %d objects are left", n, objects)
+				}
+				if i := b.runs.opened(); len(i.drainer.slots) > 0 || i.Err() != nil {
+					t.Errorf("%d instances are being drained, and that of the adopter ended with %v", len(i.drainer.slots), i.Err())
+				}
+			})
+		})
+	}
+}
+
+// content is a [buffer.Content].
+type content []byte
+
+func (c content) Open() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(c)), nil }
+
+func (c content) WriteTo(w io.Writer) (int64, error) {
+	n, err := w.Write(c)
+	return int64(n), err
+}
+
+// A table refuses rows until somebody mends it. Instances whose rows wait for that give up their turn.
+func TestDrainOfRefusedRows(t *testing.T) {
+	inWorld(t, func(w *world, a, b, c *worldNode) {
+		var mended atomic.Bool
+		b.runs.setHooks(func(call string) error {
+			if strings.HasPrefix(call, "import") && !mended.Load() {
+				return buffer.Permanent(errors.New("a column is missing"))
+			}
+			return nil
+		}, nil)
+		gone := []*worldNode{a, c, w.node("d")}
+		for _, n := range gone[1:] {
+			p := n.start()
+			p.put(p.opened(), 20)
+		}
+		var names []string
+		for _, n := range gone {
+			names = append(names, n.runs.opened().Keeper().Instance())
+			n.kill(nil, true)
+		}
+		w.await("all three are being drained", func() bool {
+			records := w.records()
+			return !slices.ContainsFunc(names, func(name string) bool { return records[name].State != changelog.Draining })
+		})
+		mended.Store(true)
+		w.settle()
+	})
 }

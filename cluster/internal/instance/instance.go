@@ -102,6 +102,9 @@ func open(ctx context.Context, f *folder, o Options) (_ *Instance, err error) {
 		return nil, err
 	}
 	defer func() {
+		if isDamage(err) { // or another node has adopted and drained the instance meanwhile, and deleted its log
+			err = errors.Join(err, i.keeper.Beat(ctx))
+		}
 		if errors.Is(err, changelog.ErrFenced) {
 			err = &fencedError{name, i.keeper.Owner().Epoch, err}
 		}

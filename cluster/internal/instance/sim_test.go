@@ -64,6 +64,7 @@ type simulation struct {
 	rng    *rand.Rand // of the goroutine of the test
 	faulty float64    // how many calls of staging and tables fail
 	slow   int64      // how long they take at most
+	lossy  bool       // one replica of the logs loses records
 
 	mu    sync.Mutex
 	chaos *rand.Rand // of the others
@@ -80,6 +81,7 @@ func newSimulation(t *testing.T, seed uint64, count map[string]int) *simulation 
 		s.log.MaxBytes = 96 << 10
 	}
 	s.faulty = 0.1 * float64(s.rng.IntN(3)) / 2
+	s.lossy = s.rng.IntN(4) == 0
 	s.slow = []int64{1, 1e8, 3e9}[s.rng.IntN(3)]
 	some := func(p float64) float64 { return p * float64(s.rng.IntN(3)) / 2 }
 	delay := time.Duration(s.rng.IntN(50)) * time.Millisecond
@@ -191,11 +193,18 @@ func (s *simulation) step() {
 // hurtLog changes the leader of a log, or takes its majority away for some time.
 func (s *simulation) hurtLog() {
 	for name := range s.records() {
-		if _, err := s.log.Stat(context.Background(), name); err != nil || s.rng.IntN(2) == 0 {
+		stat, err := s.log.Stat(context.Background(), name)
+		if err != nil || s.rng.IntN(2) == 0 {
 			continue
 		}
-		if s.rng.IntN(2) == 0 {
+		switch s.rng.IntN(3) {
+		case 0:
 			s.log.Elect(name, s.rng.IntN(3))
+			continue
+		case 1: // another replica has what one has lost
+			if s.lossy && stat.Last >= stat.First {
+				s.log.Hole(name, 0, stat.First+changelog.Position(s.rng.Uint64N(uint64(stat.Last-stat.First+1))))
+			}
 			continue
 		}
 		away := s.rng.Perm(3)[:1+s.rng.IntN(2)]

@@ -222,6 +222,17 @@ func (l linkedLog) Delete(ctx context.Context, instance string) error {
 	return call(ctx, l.link, "log delete", func() error { return l.log.Delete(ctx, instance) })
 }
 
+// Leaders implements [changelog.Elector].
+func (l linkedLog) Leaders(ctx context.Context, instance string) iter.Seq2[string, error] {
+	return func(yield func(string, error) bool) {
+		if err := l.hook(ctx, "log leaders", &l.before); err != nil {
+			yield("", err)
+			return
+		}
+		l.log.(changelog.Elector).Leaders(ctx, instance)(yield)
+	}
+}
+
 // linkedWriter holds up appends and their answers.
 type linkedWriter struct {
 	changelog.Writer
