@@ -201,3 +201,39 @@ func TestSnapshotIsOnDisk(t *testing.T) {
 		})
 	}
 }
+
+// Whatever fails while the copy is written, there is none then, and the original goes on.
+func TestSnapshotOntoFailingDisk(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mem, log := buffertest.NewMemory(), newFakeLog(t)
+		opts := replicated(mem, log)
+		disk := localdisk.Of(opts)
+		var left atomic.Int64
+		opts = localdisk.On(opts, errorfs.Wrap(disk, errorfs.InjectorFunc(func(op errorfs.Op) error {
+			if strings.HasPrefix(op.Path, "copy") && op.Kind.ReadOrWrite() == errorfs.OpIsWrite && left.Add(-1) == 0 {
+				return syscall.ENOSPC
+			}
+			return nil
+		})))
+		b := openAt(t, "data", opts)
+		s := define(t, b, "a")
+		put(t, b, s, 0, 5)
+		for n := int64(1); ; n++ {
+			left.Store(n)
+			_, err := b.Snapshot(t.Context(), "copy")
+			if err == nil && left.Load() > 0 {
+				break
+			}
+			if _, found := disk.Stat("copy"); (err == nil) != (found == nil) {
+				t.Errorf("operation %d: error %v, folder: %v", n, err, found)
+			}
+			if err := errors.Join(b.Ready(), disk.RemoveAll("copy")); err != nil {
+				t.Fatalf("operation %d: %v", n, err)
+			}
+		}
+		put(t, b, s, 5, 10)
+		if positionOf(t, disk, "copy") != log.len()-1 {
+			t.Error("the last snapshot does not have all batches before it")
+		}
+	})
+}

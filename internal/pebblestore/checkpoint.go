@@ -14,8 +14,12 @@ import (
 // [MakeFolder]. finish adds to it; nil: nothing.
 func (o *Opening) Checkpoint(dir string, finish func(partial string) error) error {
 	return MakeFolder(o.conf.FS, dir, func(partial string) error {
+		before := o.fs.outside.Load()
 		if err := copyStore(o.DB, o.conf.FS, partial); err != nil {
 			return err
+		}
+		if failed := o.fs.outside.Load(); failed != before {
+			return *failed
 		}
 		// After a failure the database goes on in memory alone, and so would the copy.
 		if err := o.fs.Failure(); err != nil || finish == nil {

@@ -29,7 +29,8 @@ type FS struct {
 	failed func(error)
 	synced atomic.Pointer[func()]
 
-	fill    atomic.Int64 // see FillLogs
+	fill    atomic.Int64          // see FillLogs
+	outside atomic.Pointer[error] // of the last sync of an outsideDir that failed
 	files   files
 	reacher reacher
 
@@ -212,7 +213,25 @@ func (s *FS) OpenDir(name string) (vfs.File, error) {
 	if err != nil {
 		return nil, err
 	}
+	if !s.watched(name) {
+		return &outsideDir{f, s}, nil
+	}
 	return &file{File: f, fs: s}, nil
+}
+
+// outsideDir is a folder of a checkpoint. Pebble panics where it cannot sync it, and the failure of another disk must not end the
+// opening either. So pebble does not see it, and [Opening.Checkpoint] fails, also one that is made beside it.
+type outsideDir struct {
+	vfs.File
+	fs *FS
+}
+
+// Sync implements [vfs.File].
+func (d *outsideDir) Sync() error {
+	if err := d.File.Sync(); err != nil {
+		d.fs.outside.Store(&err)
+	}
+	return nil
 }
 
 // Stat implements [vfs.FS].
