@@ -1,45 +1,259 @@
 package instance
 
 import (
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/forebay/forebay/changelog"
 )
 
-// checkpoint lets rows come until there is another checkpoint and the log is trimmed behind it.
-func (n *worldNode) checkpoint() {
-	n.w.Helper()
-	i := n.runs.opened()
-	name := i.Keeper().Instance()
-	trimmed := func() (first changelog.Position) {
-		stat, err := n.w.log.Stat(n.w.Context(), name)
-		if err != nil {
-			n.w.Fatal(err)
-		}
-		return stat.First
+// first is where the log of an instance begins.
+func (w *world) first(instance string) changelog.Position {
+	w.Helper()
+	stat, err := w.log.Stat(w.Context(), instance)
+	if err != nil {
+		w.Fatal(err)
 	}
-	before := trimmed()
-	n.w.await("a checkpoint", func() bool {
-		if trimmed() > before {
+	return stat.First
+}
+
+// checkpoint lets rows come until the log is trimmed behind another checkpoint.
+func (p *worldProcess) checkpoint() {
+	p.w.Helper()
+	i := p.opened()
+	name := i.Keeper().Instance()
+	before := p.w.first(name)
+	p.w.await("a checkpoint", func() bool {
+		if !p.alive() || p.w.first(name) > before {
 			return true
 		}
-		n.runs.put(i, 20)
+		p.put(i, 20)
 		return false
 	})
 }
 
-// The log is trimmed behind each checkpoint, and a machine without its disk goes on from the last one.
+// checkpointObjects are those of the checkpoint that the record of an instance names, and how many the staging has.
+func (w *world) checkpointObjects(instance string) (named, stored int) {
+	w.Helper()
+	o := (&worldProcess{link: &link{w: w}, node: w.nodes[0]}).options()
+	m, err := o.withDefaults().checkpoints().Load(w.Context(), instance, w.records()[instance].Checkpoint)
+	if err != nil {
+		w.Fatal(err)
+	}
+	objects := map[string]bool{}
+	for _, f := range m.Files {
+		if f.Object != "" {
+			objects[f.Object] = true
+		}
+	}
+	for _, o := range w.mem.Objects() {
+		if strings.HasPrefix(o.ID, "ckpt-") {
+			stored++
+		}
+	}
+	return len(objects) + 1, stored
+}
+
+// The log is trimmed behind each checkpoint, and a node whose folder is empty goes on from the last one. Staging keeps that one alone.
 func TestCheckpoint(t *testing.T) {
 	alone(t, func(w *world, n *worldNode) {
+		p, name := n.runs, n.instance()
 		for range 3 {
-			n.checkpoint()
+			p.checkpoint()
 		}
-		n.runs.put(n.runs.opened(), 5)
-		name := n.instance()
-		n.kill(noRandom(), false)
+		p.put(p.opened(), 5)
+		synctest.Wait()
+		if named, stored := w.checkpointObjects(name); named != stored {
+			t.Errorf("staging has %d objects, the checkpoint %d", stored, named)
+		}
+		n.kill(nil, false)
 		if err := n.disk.RemoveAll("node/data"); err != nil {
 			t.Fatal(err)
 		}
 		n.goesOn(name)
 	})
+}
+
+// Each step of a checkpoint, from the first object on, fails, loses its answer, or is the last of the process, before or after it took
+// effect. The instance goes on with its disk, or without, and makes another checkpoint.
+func TestCheckpointIsInterruptedAtEachStep(t *testing.T) {
+	step := func(call string) bool {
+		for _, s := range []string{"put ckpt-", "owners set", "log append c", "log trim", "log stat", "delete ckpt-"} {
+			if strings.HasPrefix(call, s) {
+				return true
+			}
+		}
+		return false
+	}
+	for _, how := range []string{"fails", "loses its answer", "is not begun", "is the last"} {
+		t.Run(how, func(t *testing.T) {
+			for at, done := int64(0), false; !done; at++ {
+				alone(t, func(w *world, n *worldNode) {
+					p, name := n.runs, n.instance()
+					p.checkpoint()
+					var begun atomic.Bool
+					var left atomic.Int64
+					left.Store(at)
+					interrupt := func(call string) error {
+						if strings.HasPrefix(call, "put ckpt-") {
+							begun.Store(true)
+						}
+						if !begun.Load() || !step(call) || left.Add(-1) != -1 {
+							return nil
+						}
+						if w.story {
+							w.Logf("%s %s", call, how)
+						}
+						if how == "fails" || how == "loses its answer" {
+							return fmt.Errorf("%w: no answer", changelog.ErrUnknown)
+						}
+						n.kill(nil, false)
+						return errDead
+					}
+					if how == "fails" || how == "is not begun" {
+						p.setHooks(interrupt, nil)
+					} else {
+						p.setHooks(nil, interrupt)
+					}
+					p.checkpoint()
+					synctest.Wait()
+					if done = left.Load() >= 0; done {
+						return
+					}
+					if p.alive() {
+						p.checkpoint()
+						synctest.Wait()
+						if named, stored := w.checkpointObjects(name); named != stored {
+							t.Errorf("step %d: staging has %d objects, the checkpoint %d", at, stored, named)
+						}
+						n.kill(nil, false)
+					}
+					if at%2 == 0 {
+						if err := n.disk.RemoveAll("node/data"); err != nil {
+							t.Fatal(err)
+						}
+					}
+					n.goesOn(name)
+					n.runs.checkpoint()
+				})
+				if t.Failed() {
+					t.Logf("at step %d", at)
+					return
+				}
+			}
+		})
+	}
+}
+
+// A node that was adopted in the middle of a checkpoint neither names it nor trims the log nor deletes the one before.
+func TestCheckpointOfAFencedOwner(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 1)
+		w.story = testing.Verbose()
+		n, other := w.node("a"), w.node("b")
+		p := n.start()
+		p.put(p.opened(), 50)
+		p.checkpoint()
+		other.start().opened()
+		first, name := p.opened(), n.instance()
+		adopted := make(chan struct{})
+		var trims atomic.Int64
+		p.setHooks(func(call string) error {
+			switch {
+			case strings.HasPrefix(call, "put ckpt-"):
+				<-adopted // and beats do not arrive
+			case call == "owners set":
+				select {
+				case <-adopted:
+				default:
+					return errors.New("away")
+				}
+			case call == "log trim":
+				trims.Add(1)
+			}
+			return nil
+		}, nil)
+		w.clients.Go(func() { p.put(first, 500) })
+		w.await("the instance is adopted", func() bool { return w.records()[name].Node == "b" })
+		ref := w.records()[name].Checkpoint
+		close(adopted)
+		w.await("the instance ends", func() bool { return first.Err() != nil })
+		if trims.Load() > 0 {
+			t.Error("the fenced owner trims the log")
+		}
+		if now := w.records()[name].Checkpoint; now != ref {
+			t.Errorf("the fenced owner names its checkpoint %s", now)
+		}
+		w.await("the instance is drained", func() bool { return w.records()[name].State == changelog.Retired })
+		w.check()
+	})
+}
+
+// While the staging of checkpoints is away, rows are held up before the log is full, also behind a restart. It comes back, and they go on.
+func TestCheckpointsAway(t *testing.T) {
+	for _, restarted := range []bool{false, true} {
+		t.Run(fmt.Sprint(restarted), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, 1)
+				w.story = testing.Verbose()
+				w.log.MaxBytes = 256 << 10
+				n := w.node("a")
+				p := n.start()
+				var back atomic.Bool
+				away := func(call string) error {
+					if strings.HasPrefix(call, "put ckpt-") && !back.Load() {
+						return errors.New("away")
+					}
+					return nil
+				}
+				p.setHooks(away, nil)
+				i, name := p.opened(), n.instance()
+				w.clients.Go(func() { p.put(i, 2000) })
+				held := func() (rows int) {
+					time.Sleep(5 * time.Minute)
+					w.mu.Lock()
+					defer w.mu.Unlock()
+					return len(w.acked)
+				}
+				rows := held()
+				stat, err := w.log.Stat(t.Context(), name)
+				if err != nil || rows < 100 || rows > 1900 || stat.Bytes > stat.MaxBytes*9/10 {
+					t.Fatalf("%d rows were acknowledged, the log has %+v: %v", rows, stat, err)
+				}
+				if state := i.log.now().State(); state.Status != changelog.Running {
+					t.Errorf("the log is %+v", state)
+				}
+				w.clients.Wait()
+				if restarted {
+					n.kill(nil, false)
+					p = n.start()
+					p.setHooks(away, nil)
+					time.Sleep(5 * time.Minute)
+					back.Store(true)
+					i = p.opened()
+				} else {
+					w.clients.Go(func() { p.put(i, 200) })
+					if again := held(); again > rows+20 {
+						t.Errorf("%d more rows were acknowledged meanwhile", again-rows)
+					}
+					back.Store(true)
+					w.clients.Wait()
+				}
+				p.checkpoint()
+				p.put(i, 200)
+				if got := len(w.acked); got < rows+200 {
+					t.Errorf("%d rows were acknowledged after it came back", got-rows)
+				}
+				if err := i.Engine().FlushAll(t.Context()); err != nil {
+					t.Error(err)
+				}
+				w.check()
+			})
+		})
+	}
 }

@@ -99,7 +99,7 @@ func TestRestartWithAnotherDisk(t *testing.T) {
 		}, false},
 		"it is older than the log": {func(w *world, n *worldNode) *vfs.MemFS {
 			disk := copied(n)
-			n.checkpoint()
+			n.runs.checkpoint()
 			return disk
 		}, true},
 		"it has what the log lacks": {func(w *world, n *worldNode) *vfs.MemFS {

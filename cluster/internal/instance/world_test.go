@@ -310,7 +310,7 @@ func (m linkedMemory) Open(ctx context.Context, obj buffer.Object) (io.ReadClose
 }
 
 func (m linkedMemory) Delete(ctx context.Context, objs ...buffer.Object) error {
-	return call(ctx, m.link, "delete", func() error { return m.mem.Delete(ctx, objs...) })
+	return call(ctx, m.link, "delete "+objs[0].ID, func() error { return m.mem.Delete(ctx, objs...) })
 }
 
 func (m linkedMemory) Ensure(ctx context.Context, t buffer.Table) error {
