@@ -26,7 +26,7 @@ func inWorld(t *testing.T, play func(w *world, a, b, c *worldNode)) {
 			p := n.start()
 			p.put(p.opened(), 20)
 		}
-		a.checkpoint()
+		a.runs.checkpoint()
 		a.runs.put(a.runs.opened(), 20)
 		play(w, a, b, c)
 	})

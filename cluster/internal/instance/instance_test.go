@@ -114,6 +114,9 @@ func TestRestartWithAnotherDisk(t *testing.T) {
 			return copied(n)
 		}, true},
 		"it is damaged": {func(w *world, n *worldNode) *vfs.MemFS {
+			n.stop()
+			w.processes.Wait()
+			n.start().opened() // its rows are in tables now
 			disk := copied(n)
 			corrupt(t, disk, "node/data/"+n.instance()+"/local")
 			return disk
@@ -141,7 +144,7 @@ func TestRestartWithAnotherDisk(t *testing.T) {
 	}
 }
 
-// corrupt changes a byte in each KiB of the logs of a store.
+// corrupt changes bytes everywhere in the tables of a store.
 func corrupt(t *testing.T, disk vfs.FS, dir string) {
 	t.Helper()
 	names, err := disk.List(dir)
@@ -149,7 +152,7 @@ func corrupt(t *testing.T, disk vfs.FS, dir string) {
 		t.Fatal(err)
 	}
 	for _, name := range names {
-		if !strings.HasSuffix(name, ".log") {
+		if !strings.HasSuffix(name, ".sst") {
 			continue
 		}
 		f, err := disk.OpenReadWrite(disk.PathJoin(dir, name), vfs.WriteCategoryUnspecified)
@@ -157,7 +160,7 @@ func corrupt(t *testing.T, disk vfs.FS, dir string) {
 			t.Fatal(err)
 		}
 		info, err := f.Stat()
-		for at := int64(100); err == nil && at < info.Size(); at += 1 << 10 {
+		for at := int64(50); err == nil && at < info.Size(); at += 100 {
 			_, err = f.WriteAt([]byte("#"), at)
 		}
 		if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
