@@ -316,6 +316,18 @@ func TestBrokenLogIsCaught(t *testing.T) {
 				return &w
 			},
 		}},
+		"trims are not counted": {caughtBy: "TrimInTime", says: "count what was trimmed", log: brokenLog{
+			writer: func(_ *Log, _ string, w brokenWriter) changelog.Writer {
+				left := suiteBytes
+				w.append = func(w *writer, r changelog.Record) changelog.Ticket {
+					if left -= len(r.Data); left < 0 {
+						return waitFunc(func(context.Context) (changelog.Position, error) { return 0, changelog.ErrFull })
+					}
+					return w.Append(r)
+				}
+				return &w
+			},
+		}},
 		"a trimmed position reads as the first": {caughtBy: "Trim", says: "would miss records", log: brokenLog{
 			read: func(ctx context.Context, l *Log, instance string, from changelog.Position) iter.Seq2[changelog.Entry, error] {
 				s, _ := l.Stat(ctx, instance)

@@ -207,6 +207,33 @@ func fullStream(b *logBench) {
 	b.append(b.open(adopter), adopter.batch(uint64(number+1), strings.Repeat("x", changelog.PartBytes)))
 }
 
+// A stream that is trimmed before it is full is never full, however much one writer appends.
+func trimInTime(b *logBench) {
+	if b.maxBytes == 0 {
+		b.t.Skipf("LogHarness.MaxBytes is not set")
+	}
+	w := b.created()
+	data := strings.Repeat("x", changelog.PartBytes)
+	const rounds = 4
+	number := uint64(0)
+	for range rounds {
+		var tickets []changelog.Ticket
+		for range b.maxBytes / changelog.PartBytes / 3 {
+			number++
+			tickets = append(tickets, w.Append(first.batch(number, data)))
+		}
+		var end changelog.Position
+		for _, t := range tickets {
+			p, err := t.Wait(b.ctx)
+			if err != nil {
+				b.t.Fatalf("Wait for record %d = %v, and a third of the stream is in use: count what was trimmed", number, err)
+			}
+			end = p
+		}
+		b.trim(end)
+	}
+}
+
 // fill appends records until the stream is full, and returns those that were stored.
 func (b *logBench) fill(w changelog.Writer, o owner, number, size int) (records []changelog.Record) {
 	b.t.Helper()

@@ -23,7 +23,7 @@ type LogHarness struct {
 	// Open connects to the log as one node does. Each check calls it twice, for two nodes, and makes streams of its own, so that one cluster can
 	// serve all. Connect to another server each time if there are several. Open registers cleanup with t.Cleanup.
 	Open func(t *testing.T) changelog.Log
-	// MaxBytes is the bound of a stream that the log makes, at least 16 MB. One check fills a stream; 0 leaves it out.
+	// MaxBytes is the bound of a stream that the log makes, at least 16 MB. Two checks append as much or more; 0 leaves them out.
 	MaxBytes int64
 }
 
@@ -52,6 +52,7 @@ var logChecks = []logCheck{
 	{"FencePipeline", fencePipeline},
 	{"RefusedOwners", refusedOwners},
 	{"FullStream", fullStream},
+	{"TrimInTime", trimInTime},
 	{"Trim", trimThenRead},
 	{"ReadFromMiddle", readFromMiddle},
 	{"ReadWhileAppending", readWhileAppending},
