@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"math"
 	"strings"
+	"time"
 
 	"github.com/forebay/forebay/changelog"
 )
@@ -39,6 +40,8 @@ type File struct {
 	Size   int64  `json:"size"`
 	// Hash is the SHA-256 of its bytes, in hexadecimal.
 	Hash string `json:"hash"`
+
+	modified time.Time // on the disk from which this process has saved it
 }
 
 // manifestFormat is the format that this release writes, and the newest that it reads. A member that an older release must not

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"path"
 	"path/filepath"
 	"slices"
 	"time"
@@ -51,11 +52,21 @@ func (s *Store) save(ctx context.Context, dir string, m *Manifest, before *Manif
 		return err
 	}
 	slices.SortFunc(files, func(a, b File) int { return cmp.Compare(a.Name, b.Name) })
-	if err := s.each(ctx, files, func(ctx context.Context, f *File) error { return f.hash(ctx, disk, dir) }); err != nil {
+	stored := make(map[string]File, len(before.Files))
+	for _, f := range before.Files {
+		stored[f.Name] = f
+	}
+	if err := s.each(ctx, files, func(ctx context.Context, f *File) error {
+		if old := stored[f.Name]; path.Ext(f.Name) == table && old.Size == f.Size && old.modified.Equal(f.modified) {
+			f.Hash = old.Hash
+			return nil
+		}
+		return f.hash(ctx, disk, dir)
+	}); err != nil {
 		return err
 	}
 	m.Files = files
-	added, size := m.name(before)
+	added, size := m.name(before.ref, stored)
 	manifest, err := m.encode()
 	if err != nil {
 		return err
@@ -81,6 +92,9 @@ func (s *Store) save(ctx context.Context, dir string, m *Manifest, before *Manif
 	return nil
 }
 
+// table is the extension of files that a store never changes. The process that has saved one does not read it again.
+const table = ".sst"
+
 // list returns the files below a folder.
 func list(disk vfs.FS, dir, below string) (files []File, err error) {
 	names, err := disk.List(dir)
@@ -94,7 +108,7 @@ func list(disk vfs.FS, dir, below string) (files []File, err error) {
 			return nil, err
 		}
 		if !info.IsDir() {
-			files = append(files, File{Name: below + name, Size: info.Size()})
+			files = append(files, File{Name: below + name, Size: info.Size(), modified: info.ModTime()})
 			continue
 		}
 		inner, err := list(disk, path, below+name+"/")
@@ -124,19 +138,18 @@ func (f *File) hash(ctx context.Context, disk vfs.FS, dir string) error {
 	return nil
 }
 
-// name gives each file its object, and returns those that are not in staging yet and their bytes.
-func (m *Manifest) name(before *Manifest) (added []File, size int64) {
-	stored := make(map[File]string, len(before.Files))
-	for _, f := range before.Files {
-		stored[File{Name: f.Name, Size: f.Size, Hash: f.Hash}] = f.Object
-	}
+// name gives each file its object, and returns those that are not stored yet and their bytes. stored are the files of the checkpoint
+// before by name.
+func (m *Manifest) name(before string, stored map[string]File) (added []File, size int64) {
 	for i := range m.Files {
 		f := &m.Files[i]
-		if f.Size == 0 {
-			continue
-		}
-		if f.Object = stored[*f]; f.Object == "" {
-			f.Object = objectName(prefix(m.Instance, m.Epoch), m.Instance, before.ref, f.Name, f.Hash)
+		old := stored[f.Name]
+		switch {
+		case f.Size == 0:
+		case old.Size == f.Size && old.Hash == f.Hash:
+			f.Object = old.Object
+		default:
+			f.Object = objectName(prefix(m.Instance, m.Epoch), m.Instance, before, f.Name, f.Hash)
 			added = append(added, *f)
 			size += f.Size
 		}
