@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"math"
+	"path"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -353,4 +354,56 @@ func TestMemoryIsBounded(t *testing.T) {
 	if got := after.TotalAlloc - before.TotalAlloc; got > size/16 {
 		t.Errorf("%d bytes were allocated for a file of %d", got, size)
 	}
+}
+
+// noted is a disk that notes which tables are opened.
+type noted struct {
+	vfs.FS
+	opened []string
+}
+
+func (d *noted) Open(name string, opts ...vfs.OpenOption) (vfs.File, error) {
+	if strings.HasSuffix(name, ".sst") {
+		d.opened = append(d.opened, path.Base(name))
+	}
+	return d.FS.Open(name, opts...)
+}
+
+// A process reads a table to save it, and not again while it stays as it is. It does not rely on what another process has saved under
+// that name: the disk may have been replaced by an older copy, which goes on with other tables.
+func TestTablesAreReadOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mem, staging := vfs.NewMem(), buffertest.NewMemory()
+		disk := &noted{FS: mem}
+		s := newStore(staging, disk, checkpoint.Options{Parallel: 1})
+		expectRead := func(when, want string) {
+			t.Helper()
+			if got := fmt.Sprint(disk.opened); got != want {
+				t.Errorf("%s: %s were opened, want %s", when, got, want)
+			}
+			disk.opened = nil
+		}
+		write(t, mem, snapshot, files{"1.sst": "one", "MANIFEST": "a"})
+		first, _ := save(t, s, 1, nil)
+		expectRead("first", "[1.sst 1.sst]") // to hash it, and to store it
+		write(t, mem, snapshot, files{"1.sst": "one", "2.sst": "two", "MANIFEST": "b"})
+		second, _ := save(t, s, 2, &first)
+		expectRead("another one", "[2.sst 2.sst]")
+
+		time.Sleep(time.Second)
+		now := files{"1.sst": "ONE", "2.sst": "two", "MANIFEST": "b"}
+		write(t, mem, snapshot, now)
+		third, ref := save(t, s, 3, &second)
+		expectRead("changed", "[1.sst 2.sst 1.sst]")
+		expect(t, t.Context(), staging, ref, now)
+
+		loaded, err := s.Load(t.Context(), instance, ref)
+		if err != nil {
+			t.Fatal(err)
+		}
+		save(t, s, 4, &loaded)
+		expectRead("another process", "[1.sst 2.sst]")
+		save(t, s, 4, &third)
+		expectRead("the same", "[]")
+	})
 }
