@@ -219,7 +219,7 @@ func (c content) WriteTo(w io.Writer) (int64, error) {
 	return int64(n), err
 }
 
-// A table refuses rows until somebody mends it. Instances whose rows wait for that give up their turn.
+// A table refuses rows until somebody fixes it. Instances whose rows wait for that give up their turn.
 func TestDrainOfRefusedRows(t *testing.T) {
 	inWorld(t, func(w *world, a, b, c *worldNode) {
 		var mended atomic.Bool
