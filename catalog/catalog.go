@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"time"
 
 	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/internal/keylock"
@@ -15,8 +16,14 @@ import (
 type Options struct {
 	// BranchID stands in the ids of tasks. Default: 1.
 	BranchID int
-	// Store keeps the records. The catalog closes it. Default: a store in the folder that is given to Open.
+	// Store keeps the records. The catalog closes it. Default: a store in the folder that is given to Open. Several catalogs may have
+	// one each on the same journal, see [OpenJournal].
 	Store Store
+	// Node names this catalog among those that share a journal, and stays the same after a restart. Required with [OpenJournal], else
+	// without effect.
+	Node string
+	// Lease is how long a catalog that shares a journal has to be silent before others give up its changes. Default: 30 s.
+	Lease time.Duration
 	// Tokens makes the tokens of sinks. Default: sinks have none.
 	Tokens Tokens
 	// DropTable deletes a table; one that is gone already is no error. It is called when a source is deleted with all
@@ -31,10 +38,17 @@ type Options struct {
 
 // Validate reports every breach at once.
 func (o Options) Validate() error {
+	var problems []error
 	if o.BranchID < 0 {
-		return fmt.Errorf("catalog: Options.BranchID is %d, must be positive, or 0 for the default", o.BranchID)
+		problems = append(problems, fmt.Errorf("catalog: Options.BranchID is %d, must be positive, or 0 for the default", o.BranchID))
 	}
-	return nil
+	if o.Lease != 0 && o.Lease < minLease {
+		problems = append(problems, fmt.Errorf("catalog: Options.Lease is %s, must be at least %s, or 0 for the default", o.Lease, minLease))
+	}
+	if _, ok := o.Store.(shared); ok && o.Node == "" {
+		problems = append(problems, errors.New("catalog: Options.Node is empty, a store of OpenJournal needs it"))
+	}
+	return errors.Join(problems...)
 }
 
 // How the parts work together
@@ -59,6 +73,9 @@ func (o Options) Validate() error {
 //
 // Each part has its own mutex, held for memory only. None calls another part with its mutex held, so there is no order to
 // keep. The lock of a source (keylock) is held through calls of drivers and of the store, and taken before any mutex.
+// In a store that catalogs share (hold.go), asked includes the hold of the change, which excludes those of other nodes. The other nodes get
+// definitions, tasks and tokens by took (follow.go), and their engines by repairs.
+//
 // Wakers: tableClaims.changed wakes those who wait for tables, running.done those who wait for a task, repairs.wake the sweep.
 
 // Catalog keeps definitions. It is safe for concurrent use.
@@ -67,6 +84,9 @@ type Catalog struct {
 	eng   *forebay.Engine
 	store Store
 	log   *slog.Logger
+	// shared is the store if other catalogs have it too, else nil, and held has the holds in it.
+	shared shared
+	held   *holds
 
 	// ctx ends with Close.
 	ctx    context.Context
@@ -88,6 +108,7 @@ func Open(dir string, eng *forebay.Engine, opts Options) (*Catalog, error) {
 		return nil, err
 	}
 	opts.BranchID = cmp.Or(opts.BranchID, 1)
+	opts.Lease = cmp.Or(opts.Lease, defaultLease)
 	opts.Logger = cmp.Or(opts.Logger, slog.New(slog.DiscardHandler))
 	if opts.Store == nil {
 		var err error
@@ -99,8 +120,9 @@ func Open(dir string, eng *forebay.Engine, opts Options) (*Catalog, error) {
 		opts: opts, eng: eng, store: opts.Store, log: opts.Logger,
 		defs:   &definitions{trees: map[string]*tree{}},
 		tasks:  &tasks{reserved: map[string]string{}, byID: map[string]*running{}},
-		tables: newTableClaims(), retired: &retiredTokens{byID: map[string]retired{}}, repairs: newRepairs(),
+		tables: newTableClaims(), retired: &retiredTokens{byID: map[string]retired{}}, repairs: newRepairs(), held: newHolds(),
 	}
+	c.shared, _ = opts.Store.(shared)
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	erasures, creations, err := c.load()
 	if err != nil {
@@ -108,8 +130,14 @@ func Open(dir string, eng *forebay.Engine, opts Options) (*Catalog, error) {
 		return nil, errors.Join(fmt.Errorf("catalog: %w", err), c.store.Close())
 	}
 	c.syncAll()
-	c.resumeErasures(erasures)
-	c.resumeCreations(creations)
+	if c.shared != nil { // the catalogs that have begun them go on with them, or takeOver does
+		c.shared.follow(c.took)
+		c.tasks.work.Add(1)
+		go c.watchHolds()
+	} else {
+		c.resumeErasures(erasures, "")
+		c.resumeCreations(creations)
+	}
 	c.tasks.work.Add(1)
 	go c.sweep()
 	return c, nil

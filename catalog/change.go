@@ -32,6 +32,8 @@ type change struct {
 	// created are the sinks that are new or come back: their tables must be right, even where a deleted sink of the id had
 	// the table before.
 	created map[string]bool
+	// hold is the key of the change's hold in a store that catalogs share, else empty.
+	hold string
 	// warnings are what the user should know although the change was made.
 	warnings []Warning
 }
@@ -92,12 +94,17 @@ func (c *Catalog) compile(t *tree) (*forebay.Definition, error) {
 
 // apply makes a change: tokens first, then the engine, then the store, whose write decides. What fails before that write is
 // undone; a write that failed is read back. record adds the end of the task to the write, or what remains to be done; nil
-// for a change without a task. The caller has the lock of the source.
-func (c *Catalog) apply(ctx context.Context, by By, ref Ref, task string, p plan, record func(*change) (key string, value []byte)) error {
+// for a change without a task. The caller has the lock of the source and, in a store that catalogs share, a hold.
+func (c *Catalog) apply(ctx context.Context, by By, ref Ref, task, hold string, p plan, record func(*change) (key string, value []byte)) error {
+	outOfSync := c.repairs.outOfSyncSince(ref.Source)
+	if err := c.eraseFollowed(ctx, ref.Source); err != nil {
+		return err
+	}
 	ch, err := c.plan(by, ref, p, now())
 	if err != nil {
 		return err
 	}
+	ch.hold = hold
 	def, err := c.compile(ch.next)
 	if err != nil {
 		return err
@@ -115,7 +122,7 @@ func (c *Catalog) apply(ctx context.Context, by By, ref Ref, task string, p plan
 	if err != nil {
 		return errors.Join(err, c.deleteTokens(made))
 	}
-	if c.repairs.isOutOfSync(ref.Source) || !c.engineHas(def) {
+	if outOfSync > 0 || !c.engineHas(def) {
 		problems, err := c.defineInEngine(ctx, ref.Source, def, forebay.ApplyOptions{Creation: intent.id(), Refuse: ch.refuses})
 		if err != nil {
 			return errors.Join(err, c.undo(ch, made, intent))
@@ -137,7 +144,10 @@ func (c *Catalog) apply(ctx context.Context, by By, ref Ref, task string, p plan
 		key, value := record(ch)
 		records[key] = value
 	}
-	if err := c.store.Commit(records); err != nil {
+	if ch.erasure == nil {
+		c.held.end(hold, records)
+	}
+	if err := c.commit(hold, records); err != nil {
 		stored, unknown := c.readBack(ch, records, err)
 		switch {
 		case unknown != nil:
@@ -150,9 +160,11 @@ func (c *Catalog) apply(ctx context.Context, by By, ref Ref, task string, p plan
 	if e := ch.erasure; e != nil {
 		c.tables.erase(e.Task.ID, e.Tables)
 	}
-	c.retired.add(gone...)
-	c.defs.set(ref.Source, ch.next)
-	c.repairs.synced(ref.Source)
+	if c.shared == nil { // else took has done it, and maybe more
+		c.retired.add(gone...)
+		c.defs.set(ref.Source, ch.next)
+	}
+	c.repairs.synced(ref.Source, outOfSync)
 	return nil
 }
 
@@ -198,9 +210,22 @@ func (c *Catalog) direct(ctx context.Context, by By, ref Ref, entity string, p p
 		}
 		return err
 	}
+	hold := ""
+	if c.shared != nil {
+		planned := func() (*change, error) { return c.plan(by, ref, p, now()) }
+		if hold, err = c.begin(ref, entity, "", planned, map[string][]byte{}); err != nil {
+			unlock()
+			c.tasks.release(entity)
+			return err
+		}
+	}
 	result := make(chan error, 1)
 	go func() {
-		err := c.apply(ctx, by, ref, "", p, nil)
+		err := c.apply(ctx, by, ref, "", hold, p, nil)
+		if err != nil && hold != "" {
+			c.repairs.writeLater(map[string][]byte{hold: nil})
+		}
+		c.held.drop(hold)
 		unlock()
 		c.tasks.release(entity)
 		result <- err

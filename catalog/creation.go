@@ -24,6 +24,8 @@ type creation struct {
 	// Source is the source of the change, Task its task.
 	Source string `json:"source"`
 	Task   string `json:"task,omitempty"`
+	// Hold is the key of the hold of the change, in a store that catalogs share.
+	Hold string `json:"hold,omitempty"`
 	// Tables are sorted.
 	Tables []string `json:"tables"`
 }
@@ -47,8 +49,8 @@ func (c *Catalog) beginCreation(ch *change, task string) (*creation, error) {
 	if len(tables) == 0 {
 		return nil, nil
 	}
-	cr := &creation{ID: "forebay-" + uuid.NewString(), Source: ch.ref.Source, Task: task, Tables: tables}
-	err := c.store.Commit(map[string][]byte{creationKey(cr.ID): encode(cr)})
+	cr := &creation{ID: "forebay-" + uuid.NewString(), Source: ch.ref.Source, Task: task, Hold: ch.hold, Tables: tables}
+	err := c.commit(ch.hold, map[string][]byte{creationKey(cr.ID): encode(cr)})
 	if err == nil {
 		return cr, nil
 	}
@@ -62,6 +64,10 @@ func (c *Catalog) beginCreation(ch *change, task string) (*creation, error) {
 // It reports false if it must be repeated: rows are on their way to the tables, changes other than the own ones of the
 // caller begin to use them, or the target or the store failed.
 func (c *Catalog) undoCreation(ctx context.Context, cr *creation, own int) bool {
+	if cr.Hold != "" && !c.held.has(cr.Hold) {
+		c.log.Warn("tables stay that a change has created, which another node has ended", "task", cr.Task, "tables", cr.Tables)
+		return true
+	}
 	defer c.tables.endUndo(cr.ID)
 	waits := slices.ContainsFunc(c.eng.Stats().Sinks, func(s forebay.SinkStats) bool {
 		return s.Source == cr.Source && s.Local.Rows+s.Staging.Rows > 0
@@ -75,7 +81,13 @@ func (c *Catalog) undoCreation(ctx context.Context, cr *creation, own int) bool 
 	defer cancel()
 	err := c.eng.Uncreate(ctx, cr.ID, tables...)
 	if err == nil {
-		err = c.store.Commit(map[string][]byte{creationKey(cr.ID): nil})
+		end := map[string][]byte{creationKey(cr.ID): nil}
+		if own == 0 && cr.Hold != "" { // the task has ended
+			end[cr.Hold] = nil
+		}
+		if err = c.store.Commit(end); err == nil && own == 0 {
+			c.held.drop(cr.Hold)
+		}
 	}
 	if err != nil {
 		c.log.Warn("tables that a failed change has created could not be removed, it is tried again",

@@ -47,28 +47,34 @@ func (c *Catalog) EraseSource(id string) (Task, error) {
 	}))
 }
 
-// resumeErasures continues what an earlier opening has begun. The sources are not in the catalog any more.
-func (c *Catalog) resumeErasures(erasures []*erasure) {
+// resumeErasures continues what an earlier opening has begun, or another catalog whose hold this one has now. The sources are not in the
+// catalog any more.
+func (c *Catalog) resumeErasures(erasures []*erasure, hold string) {
+	erasures = slices.DeleteFunc(erasures, func(e *erasure) bool { return !c.tasks.resume(e.Task) })
 	for _, e := range erasures { // all before the first can end
-		c.tasks.resume(e.Task)
 		c.tables.erase(e.Task.ID, e.Tables)
 	}
 	for _, e := range erasures {
 		go func() {
 			ctx, cancel := context.WithTimeout(c.ctx, taskTimeout)
 			defer cancel()
-			c.finishErasure(ctx, e)
+			c.finishErasure(ctx, e, hold)
 		}()
 	}
 }
 
 // finishErasure erases what is left and ends the task.
-func (c *Catalog) finishErasure(ctx context.Context, e *erasure) {
+func (c *Catalog) finishErasure(ctx context.Context, e *erasure, hold string) {
 	done := e.Task
-	err := c.erase(ctx, e)
+	defer c.held.drop(hold)
+	err := c.erase(ctx, e, hold)
 	c.tables.endErasure(e.Task.ID)
-	if c.ctx.Err() != nil {
+	switch {
+	case c.ctx.Err() != nil:
 		c.tasks.end(done, ErrClosed)
+		return
+	case hold != "" && !c.held.has(hold):
+		c.disown(done)
 		return
 	}
 	done.Status, done.Result, done.FinishedAt = Succeeded, e.Result, now()
@@ -77,6 +83,7 @@ func (c *Catalog) finishErasure(ctx context.Context, e *erasure) {
 		done.Status, done.Result, done.Failure, done.Partial = Failed, "", sentence(err), true
 	}
 	end := map[string][]byte{taskKey(done.ID): encode(done), erasureKey(done): nil}
+	c.held.end(hold, end)
 	if err := c.store.Commit(end); err != nil {
 		c.repairs.writeLater(end)
 	}
@@ -88,9 +95,9 @@ func (c *Catalog) finishErasure(ctx context.Context, e *erasure) {
 const eraseAttempts = 3
 
 // erase gives up the rows of a source that wait, drops its tables and forgets its counters. It may be repeated.
-func (c *Catalog) erase(ctx context.Context, e *erasure) error {
+func (c *Catalog) erase(ctx context.Context, e *erasure, hold string) error {
 	for attempt := 1; ; attempt++ {
-		err := errors.Join(c.discardRows(ctx, e.Task.SourceID), c.dropTables(ctx, e))
+		err := errors.Join(c.discardRows(ctx, e.Task.SourceID), c.dropTables(ctx, e, hold))
 		again := false
 		for _, s := range c.eng.Stats().Sinks {
 			if s.Source != e.Task.SourceID {
@@ -139,13 +146,15 @@ func (c *Catalog) discardRows(ctx context.Context, sourceID string) error {
 }
 
 // dropTables drops the tables of an erasure, except those that a live sink uses. No change begins to use one meanwhile.
-func (c *Catalog) dropTables(ctx context.Context, e *erasure) error {
+func (c *Catalog) dropTables(ctx context.Context, e *erasure, hold string) error {
 	var problems []error
 	for _, table := range e.Tables {
 		err := c.tables.unclaimed(ctx, table)
 		user := c.defs.userOf(table)
 		switch {
 		case err != nil:
+		case hold != "" && !c.held.has(hold):
+			err = ErrChanged // another node goes on with it
 		case user != "":
 			problems = append(problems, fmt.Errorf("table %q stays: sink %s uses it", table, user))
 			continue

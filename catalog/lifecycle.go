@@ -26,9 +26,13 @@ func (c *Catalog) checkSources() error {
 		}
 	}
 	if n >= forebay.MaxSources {
-		return refuse(SourceLimit, "There are %d sources already, which is the limit; delete one first.", forebay.MaxSources)
+		return tooManySources()
 	}
 	return nil
+}
+
+func tooManySources() error {
+	return refuse(SourceLimit, "There are %d sources already, which is the limit; delete one first.", forebay.MaxSources)
 }
 
 // checkSinks refuses one sink more than the source may have.

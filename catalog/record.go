@@ -1,6 +1,7 @@
 package catalog
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -59,8 +60,25 @@ func (c *Catalog) load() (erasures []*erasure, creations []*creation, err error)
 		scan(c.store, retiredPrefix, func(_ string, r *retired) { c.retired.add(*r) }),
 		scan(c.store, erasurePrefix, func(_ string, e *erasure) { erasures = append(erasures, e) }),
 		scan(c.store, creationPrefix, func(_ string, cr *creation) { creations = append(creations, cr) }),
+		c.store.Scan(holdPrefix, func(key string, record []byte) error {
+			c.held.follow(key, bytes.Clone(record))
+			return nil
+		}),
 	)
 	return erasures, creations, errors.Join(err, c.loadTasks(erasures))
+}
+
+// readTree reads a source with its sinks; nil when there is none.
+func readTree(store Store, source string) (*tree, error) {
+	record, err := store.Get(sourceKey(source))
+	if err != nil || record == nil {
+		return nil, err
+	}
+	t := &tree{sinks: map[string]*Sink{}}
+	if err := json.Unmarshal(record, &t.source); err != nil {
+		return nil, fmt.Errorf("record %s: %w", sourceKey(source), err)
+	}
+	return t, scan(store, sinkKey(source, ""), func(_ string, s *Sink) { t.sinks[s.ID] = s })
 }
 
 // scan calls visit for every record with a prefix, by key.

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -14,8 +15,11 @@ import (
 // pauses, until it succeeds.
 type repairs struct {
 	mu sync.Mutex
-	// outOfSync are the sources whose definition in the engine may differ from the catalog's.
-	outOfSync map[string]bool
+	// outOfSync are the sources whose definition in the engine may differ from the catalog's, with the number of the last entry.
+	outOfSync map[string]int
+	entries   int
+	// erased are sources that another catalog has erased, whose rows and counters are still in the engine of this one.
+	erased map[string]bool
 	// pendingWrites are records that could not be written; nil ones are to be removed.
 	pendingWrites map[string][]byte
 	// creations has, by id, the creations whose change was not made.
@@ -26,7 +30,7 @@ type repairs struct {
 
 func newRepairs() *repairs {
 	return &repairs{
-		outOfSync: map[string]bool{}, pendingWrites: map[string][]byte{}, creations: map[string]*creation{}, wake: make(chan struct{}, 1),
+		outOfSync: map[string]int{}, erased: map[string]bool{}, pendingWrites: map[string][]byte{}, creations: map[string]*creation{}, wake: make(chan struct{}, 1),
 	}
 }
 
@@ -46,21 +50,43 @@ func (r *repairs) writeLater(records map[string][]byte) {
 	r.add(func() { maps.Copy(r.pendingWrites, records) })
 }
 
-func (r *repairs) syncLater(source string) { r.add(func() { r.outOfSync[source] = true }) }
+func (r *repairs) syncLater(source string) {
+	r.add(func() {
+		r.entries++
+		r.outOfSync[source] = r.entries
+	})
+}
+
+func (r *repairs) eraseLater(source string) { r.add(func() { r.erased[source] = true }) }
 
 func (r *repairs) undoLater(cr *creation) { r.add(func() { r.creations[cr.ID] = cr }) }
 
-// synced says that the engine has what the catalog has.
-func (r *repairs) synced(source string) {
+// synced says that the engine has what the catalog had when outOfSyncSince returned since.
+func (r *repairs) synced(source string, since int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	delete(r.outOfSync, source)
+	if r.outOfSync[source] == since {
+		delete(r.outOfSync, source)
+	}
 }
 
-func (r *repairs) isOutOfSync(source string) bool {
+// outOfSyncSince returns the number of the last syncLater of a source; 0 if the engine has what the catalog has.
+func (r *repairs) outOfSyncSince(source string) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.outOfSync[source]
+}
+
+func (r *repairs) isErased(source string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.erased[source]
+}
+
+func (r *repairs) eraseDone(source string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.erased, source)
 }
 
 // endErasures adds to the write of a new source the ends of erasures of its id that are still to be written. Otherwise the
@@ -129,7 +155,7 @@ func (c *Catalog) sweep() {
 func (c *Catalog) repair(ctx context.Context) bool {
 	r := c.repairs
 	r.mu.Lock()
-	pending, outOfSync, creations := maps.Clone(r.pendingWrites), slices.Sorted(maps.Keys(r.outOfSync)), maps.Clone(r.creations)
+	pending, creations := maps.Clone(r.pendingWrites), maps.Clone(r.creations)
 	r.mu.Unlock()
 	done := true
 	if len(pending) > 0 {
@@ -140,12 +166,7 @@ func (c *Catalog) repair(ctx context.Context) bool {
 			r.written(pending)
 		}
 	}
-	for _, id := range outOfSync {
-		if err := c.syncAgain(ctx, id); err != nil {
-			c.log.Warn("the engine does not follow a source yet", "source", id, "error", err)
-			done = false
-		}
-	}
+	done = c.syncOutOfSync(ctx) && done
 	for _, id := range slices.Sorted(maps.Keys(creations)) {
 		if !c.undoCreation(ctx, creations[id], 0) {
 			done = false
@@ -165,12 +186,44 @@ func (c *Catalog) syncAgain(ctx context.Context, sourceID string) error {
 		return err
 	}
 	defer unlock()
-	if !c.repairs.isOutOfSync(sourceID) {
+	if err := c.eraseFollowed(ctx, sourceID); err != nil {
+		return err
+	}
+	since := c.repairs.outOfSyncSince(sourceID)
+	if since == 0 {
 		return nil
 	}
 	if err := c.restore(ctx, sourceID, c.defs.get(sourceID)); err != nil {
 		return err
 	}
-	c.repairs.synced(sourceID)
+	c.repairs.synced(sourceID, since)
 	return nil
+}
+
+// syncOutOfSync gives the engine all definitions that it may lack, several at a time, and reports whether it has them.
+func (c *Catalog) syncOutOfSync(ctx context.Context) bool {
+	r := c.repairs
+	r.mu.Lock()
+	sources := slices.Collect(maps.Keys(r.outOfSync))
+	for id := range r.erased {
+		if r.outOfSync[id] == 0 {
+			sources = append(sources, id)
+		}
+	}
+	r.mu.Unlock()
+	var failed atomic.Bool
+	turns := make(chan struct{}, syncedAtOnce)
+	var all sync.WaitGroup
+	for _, id := range sources {
+		turns <- struct{}{}
+		all.Go(func() {
+			defer func() { <-turns }()
+			if err := c.syncAgain(ctx, id); err != nil {
+				c.log.Warn("the engine does not follow a source yet", "source", id, "error", err)
+				failed.Store(true)
+			}
+		})
+	}
+	all.Wait()
+	return !failed.Load()
 }

@@ -103,10 +103,14 @@ func (c *Catalog) readBack(ch *change, records map[string][]byte, cause error) (
 	ctx, source := c.ctx, ch.ref.Source
 	onOld := false
 	for pause := readBackFirst; ; pause = min(2*pause, readBackLast) {
-		stored, err := c.holds(records)
+		stored, err := c.outcome(records, cause)
 		switch {
 		case err == nil && stored && onOld:
-			if err = c.restore(ctx, source, ch.next); err == nil || ctx.Err() != nil {
+			next := ch.next
+			if c.shared != nil {
+				next = c.defs.get(source) // took has it, or what another node has changed since
+			}
+			if err = c.restore(ctx, source, next); err == nil || ctx.Err() != nil {
 				return true, nil // after Close the next Open gives the engine the new tree
 			}
 		case err == nil:
@@ -124,6 +128,14 @@ func (c *Catalog) readBack(ch *change, records map[string][]byte, cause error) (
 			return false, &unknownError{cause}
 		}
 	}
+}
+
+// outcome reports whether a commit that failed with cause is stored.
+func (c *Catalog) outcome(records map[string][]byte, cause error) (bool, error) {
+	if pending, ok := errors.AsType[*pendingError](cause); ok {
+		return pending.outcome()
+	}
+	return c.holds(records)
 }
 
 // holds reports whether the store has the records of a commit. Nobody else writes their keys meanwhile: they belong to
@@ -150,6 +162,7 @@ func (c *Catalog) undo(ch *change, made []Token, intent *creation) error {
 		c.repairs.syncLater(source)
 	}
 	if intent != nil && !c.undoCreation(c.ctx, intent, 1) { // after Close the next Open does it
+		c.held.narrow(ch.hold, intent.Tables)
 		c.repairs.undoLater(intent)
 	}
 	return errors.Join(err, c.deleteTokens(made))

@@ -3,6 +3,7 @@ package catalog
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -86,6 +87,8 @@ type running struct {
 	task Task
 	err  error
 	done chan struct{}
+	// elsewhere is set while the task belongs to another catalog, or if it had ended when this one was opened.
+	elsewhere bool
 }
 
 // busy is the error for an entity that another change has reserved. task is empty if that change has no task.
@@ -127,15 +130,44 @@ func (t *tasks) start(task Task) {
 	t.byID[task.ID] = &running{task: task, done: make(chan struct{})}
 }
 
-// resume reserves and starts a task of an earlier opening. Its record is missing if the store is a copy.
-func (t *tasks) resume(task Task) {
+// resume reserves and starts a task of an earlier opening. Its record is missing if the store is a copy. It reports false after close.
+func (t *tasks) resume(task Task) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if t.closed {
+		return false
+	}
 	if t.byID[task.ID] == nil {
 		t.byID[task.ID] = &running{task: task, done: make(chan struct{})}
 	}
+	t.byID[task.ID].elsewhere = false
 	t.reserved[task.ref().entity()] = task.ID
 	t.work.Add(1)
+	return true
+}
+
+// follow takes over the record of a task, or its removal, unless the task runs here. own is set if this catalog has written the record.
+func (t *tasks) follow(task Task, removed, own bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	r := t.byID[task.ID]
+	switch {
+	case r == nil && own: // it is about to start here
+	case r != nil && !r.elsewhere && !r.task.Finished():
+	case removed:
+		delete(t.byID, task.ID)
+	case r == nil:
+		r = &running{task: task, done: make(chan struct{}), elsewhere: true}
+		t.byID[task.ID] = r
+		if task.Finished() {
+			close(r.done)
+		}
+	default:
+		if task.Finished() && !r.task.Finished() {
+			close(r.done)
+		}
+		r.task = task
+	}
 }
 
 // end wakes those who wait for a task. With an error the task has not ended: the catalog was closed before. Whoever sees
@@ -147,6 +179,15 @@ func (t *tasks) end(task Task, err error) {
 	r.task, r.err = task, err
 	t.mu.Unlock()
 	close(r.done)
+	t.work.Done()
+}
+
+// disown leaves a task to another catalog, which has taken it over.
+func (t *tasks) disown(task Task) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.reserved, task.ref().entity())
+	t.byID[task.ID].elsewhere = true
 	t.work.Done()
 }
 
@@ -209,12 +250,8 @@ func (c *Catalog) submit(by By, kind string, ref Ref, p plan) (Task, error) {
 	if err := c.tasks.reserve(ref.entity(), task.ID); err != nil {
 		return Task{}, err
 	}
-	err := c.check(by, ref, p, at)
-	if err == nil {
-		if err = c.store.Commit(map[string][]byte{taskKey(task.ID): encode(task)}); err != nil && !errors.Is(err, ErrNotCommitted) {
-			c.repairs.writeLater(map[string][]byte{taskKey(task.ID): nil}) // nobody will ask for it
-		}
-	}
+	checked := func() (*change, error) { return c.check(by, ref, p, at) }
+	hold, err := c.begin(ref, ref.entity(), task.ID, checked, map[string][]byte{taskKey(task.ID): encode(task)})
 	if err != nil {
 		c.tasks.release(ref.entity())
 		return Task{}, err
@@ -223,41 +260,42 @@ func (c *Catalog) submit(by By, kind string, ref Ref, p plan) (Task, error) {
 	go func() {
 		ctx, cancel := context.WithTimeout(c.ctx, taskTimeout)
 		defer cancel()
-		c.run(ctx, by, task, p)
+		c.run(ctx, by, task, hold, p)
 	}()
 	return task, nil
 }
 
 // check refuses a change that is impossible as things are.
-func (c *Catalog) check(by By, ref Ref, p plan, at time.Time) error {
+func (c *Catalog) check(by By, ref Ref, p plan, at time.Time) (*change, error) {
 	ch, err := c.plan(by, ref, p, at)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	def, err := c.compile(ch.next)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if def != nil {
 		for _, p := range c.eng.Accepts(def) {
 			if ch.refuses(p) {
-				return refuse(BadRequest, "%s", sentence(p.Err))
+				return nil, refuse(BadRequest, "%s", sentence(p.Err))
 			}
 		}
 	}
 	if table, task := c.tables.erasureOf(newTables(ch.old, ch.next)); task != "" {
-		return &Error{Code: Busy, Task: task, Message: fmt.Sprintf("Task %q is erasing table %q; wait until it has ended and try again.", task, table)}
+		return nil, &Error{Code: Busy, Task: task, Message: fmt.Sprintf("Task %q is erasing table %q; wait until it has ended and try again.", task, table)}
 	}
-	return nil
+	return ch, nil
 }
 
 // run makes the change of a task and records how it ended.
-func (c *Catalog) run(ctx context.Context, by By, task Task, p plan) {
+func (c *Catalog) run(ctx context.Context, by By, task Task, hold string, p plan) {
 	done := task
 	var rest *erasure
+	c.syncFollowed(ctx)
 	unlock, err := c.locks.Lock(ctx, task.SourceID, task.ID)
 	if err == nil {
-		err = c.apply(ctx, by, task.ref(), task.ID, p, func(ch *change) (string, []byte) {
+		err = c.apply(ctx, by, task.ref(), task.ID, hold, p, func(ch *change) (string, []byte) {
 			if rest = ch.erasure; rest != nil {
 				rest.Task = task
 				return erasureKey(task), encode(rest)
@@ -268,7 +306,11 @@ func (c *Catalog) run(ctx context.Context, by By, task Task, p plan) {
 		unlock()
 	}
 	if err == nil && rest != nil {
-		c.finishErasure(ctx, rest)
+		c.finishErasure(ctx, rest, hold)
+		return
+	}
+	if errors.Is(err, ErrChanged) {
+		c.disown(task)
 		return
 	}
 	if err != nil {
@@ -277,12 +319,23 @@ func (c *Catalog) run(ctx context.Context, by By, task Task, p plan) {
 		c.log.Warn("task failed", "task", task.ID, "error", err)
 		if _, unknown := errors.AsType[*unknownError](err); !unknown { // else the record in the store is the truth
 			end := map[string][]byte{taskKey(task.ID): encode(done)}
+			c.held.end(hold, end)
 			if err := c.store.Commit(end); err != nil {
 				c.repairs.writeLater(end)
 			}
 		}
 	}
+	c.held.ended(hold)
 	c.tasks.end(done, nil)
+}
+
+// disown leaves a task to the catalog that has taken over its hold, and follows it from now on.
+func (c *Catalog) disown(task Task) {
+	c.log.Warn("another node has ended a task, because this one was silent for too long", "task", task.ID)
+	c.tasks.disown(task)
+	if record, err := c.store.Get(taskKey(task.ID)); err == nil && record != nil && json.Unmarshal(record, &task) == nil {
+		c.tasks.follow(task, false, false)
+	}
 }
 
 // codeOf returns the code of a failure; empty when the request is not at fault.
@@ -357,6 +410,10 @@ func (c *Catalog) loadTasks(erasures []*erasure) error {
 	ended := map[string][]byte{}
 	err := scan(c.store, taskPrefix, func(key string, t *Task) {
 		erased := slices.ContainsFunc(erasures, func(e *erasure) bool { return e.Task.ID == t.ID })
+		if c.shared != nil {
+			c.tasks.follow(*t, false, false)
+			return
+		}
 		if !erased && !t.Finished() {
 			t.Status, t.Failure, t.FinishedAt = Failed, interrupted, now()
 			ended[key] = encode(t)

@@ -156,7 +156,8 @@ func (c *Catalog) deleteRetired(ctx context.Context, now time.Time) {
 		waiting[s.Source+"/"+s.Sink] = s.Local.Rows + s.Staging.Rows
 	}
 	for _, r := range due {
-		if waiting[r.Source+"/"+r.Sink] > 0 && now.Sub(r.At) < retiredFor {
+		// Rows on other nodes may need a token too.
+		if (c.shared != nil || waiting[r.Source+"/"+r.Sink] > 0) && now.Sub(r.At) < retiredFor {
 			continue
 		}
 		if err := c.opts.Tokens.DeleteToken(ctx, r.Token.ID); err != nil {

@@ -44,7 +44,7 @@ var rooms = map[string][]string{
 	"internal/importbench":   {"datatype", "buffer"},
 	"internal/pipebench":     {"./..."},
 	"internal/clienttest":    {"./..."},
-	"catalog":                {"datatype", ".", "mapping", "trigger", "buffer"},
+	"catalog":                {"changelog", "datatype", ".", "mapping", "trigger", "buffer"},
 	"stream":                 {"datatype", ".", "mapping", "otlpflat", "buffer", "stream/internal/..."},
 	"stream/internal/...":    {".", "buffer"},
 	"stream/streamapi":       {"datatype", ".", "catalog", "mapping", "buffer", "stream", "stream/internal/..."},

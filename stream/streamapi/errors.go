@@ -48,6 +48,7 @@ func answerTo(err error) *wire.Error {
 		auth        *AuthError
 		unavailable *UnavailableError
 		store       *catalog.FailedError
+		journal     *catalog.JournalError
 		local       *buffer.FailedError
 		fenced      *buffer.FencedError
 	)
@@ -63,7 +64,7 @@ func answerTo(err error) *wire.Error {
 			Message:    cmp.Or(unavailable.Message, "The token cannot be verified now. Send the request again later."),
 			RetryAfter: cmp.Or(unavailable.RetryAfter, unavailableAfter), ExceptionID: unavailable.ExceptionID,
 		}
-	case errors.As(err, &store), errors.As(err, &local), errors.As(err, &fenced):
+	case errors.As(err, &store), errors.As(err, &journal), errors.As(err, &local), errors.As(err, &fenced), errors.Is(err, catalog.ErrChanged):
 		e = names.Errorf(http.StatusServiceUnavailable, "unavailable",
 			"The definitions cannot be read or written now. Send the request again later.").Retry(unavailableAfter)
 	case errors.As(err, &refused):

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"strconv"
+	"time"
 
 	"github.com/forebay/forebay/catalog"
 	"github.com/forebay/forebay/stream/internal/wire"
@@ -123,7 +124,19 @@ func (a *api) serve(op *operation, checks *checks, w http.ResponseWriter, r *htt
 	if err := a.authorize(op, c, who); err != nil {
 		return nil, err
 	}
+	a.catchUp(c.ctx)
 	return op.handle(c)
+}
+
+// catchUpTimeout bounds how long a request waits for what was changed through other nodes.
+const catchUpTimeout = 2 * time.Second
+
+// catchUp has the answer show what was changed through any node. While the journal does not answer, requests read what this node knows; those
+// that change something fail by themselves.
+func (a *api) catchUp(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, catchUpTimeout)
+	defer cancel()
+	_ = a.cat.CatchUp(ctx)
 }
 
 // verify returns whose token it is and refuses those without access to the project.

@@ -1,0 +1,112 @@
+package catalog
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/forebay/forebay"
+)
+
+// CatchUp returns when this catalog shows what was changed through any node before the call. Without a store that several catalogs share it
+// returns at once. The error is a [*JournalError] if the journal does not answer.
+func (c *Catalog) CatchUp(ctx context.Context) error { return c.catchUp(ctx, commitTimeout) }
+
+func (c *Catalog) catchUp(ctx context.Context, timeout time.Duration) error {
+	if c.shared == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	if err := c.shared.catchUp(ctx); err != nil {
+		return &JournalError{err}
+	}
+	return nil
+}
+
+// took takes over what a commit has changed, which is in the store already. Commits of this catalog are told too; what they mean for its own
+// tasks and its engine, the changes see to.
+func (c *Catalog) took(records map[string][]byte, own bool) {
+	sources := map[string]bool{}
+	var ended []func()
+	var problems []error
+	for key, record := range records {
+		kind, rest, _ := strings.Cut(key, "/")
+		switch kind + "/" {
+		case sourcePrefix:
+			sources[rest] = true
+		case sinkPrefix:
+			source, _, _ := strings.Cut(rest, "/")
+			sources[source] = true
+		case retiredPrefix:
+			r := new(retired)
+			if record == nil {
+				c.retired.remove(rest)
+			} else if err := json.Unmarshal(record, r); err == nil {
+				c.retired.add(*r)
+			} else {
+				problems = append(problems, fmt.Errorf("record %s: %w", key, err))
+			}
+		case taskPrefix:
+			t := Task{ID: rest}
+			if record != nil {
+				if err := json.Unmarshal(record, &t); err != nil {
+					problems = append(problems, fmt.Errorf("record %s: %w", key, err))
+					continue
+				}
+			}
+			ended = append(ended, func() { c.tasks.follow(t, record == nil, own) })
+		case erasurePrefix:
+			if source, _, _ := strings.Cut(rest, "/"); record != nil && !own {
+				c.repairs.eraseLater(source)
+			}
+		case holdPrefix:
+			if !own {
+				c.held.follow(key, record)
+			}
+		}
+	}
+	for source := range sources {
+		t, err := readTree(c.store, source)
+		if err != nil {
+			problems = append(problems, err)
+			continue
+		}
+		c.defs.set(source, t)
+		if !own {
+			c.repairs.syncLater(source)
+		}
+	}
+	for _, end := range ended { // whoever sees the end of a task finds what it has changed
+		end()
+	}
+	if err := errors.Join(problems...); err != nil {
+		c.log.Error("what another node has changed cannot be read", "error", err)
+	}
+}
+
+// eraseFollowed removes from the engine what belongs to a source that another node has erased. The caller has the lock of the source.
+func (c *Catalog) eraseFollowed(ctx context.Context, source string) error {
+	if !c.repairs.isErased(source) {
+		return nil
+	}
+	_, err := c.defineInEngine(ctx, source, nil, forebay.ApplyOptions{})
+	if err == nil {
+		err = c.erase(ctx, &erasure{Task: Task{SourceID: source}}, "")
+	}
+	if err == nil {
+		c.repairs.eraseDone(source)
+	}
+	return err
+}
+
+// syncFollowed gives the engine what other nodes have changed, before a change that may need the room: the engine must have ended a source
+// before it can have another one at the limit.
+func (c *Catalog) syncFollowed(ctx context.Context) {
+	if c.shared != nil {
+		c.syncOutOfSync(ctx)
+	}
+}

@@ -1,0 +1,398 @@
+package catalog
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/forebay/forebay/changelog"
+)
+
+const (
+	// commitTimeout bounds a commit whose outcome is known. It is longer than an election in the log.
+	commitTimeout = 15 * time.Second
+	// snapshotBytes of entries are in the journal before a node adds a snapshot of the state and trims what is in front of it, or as
+	// many as the last snapshot has.
+	snapshotBytes = 8 << 20
+	// snapshotTimeout bounds a snapshot, which nobody waits for.
+	snapshotTimeout = time.Minute
+	// The first and the last pause after an attempt to read or append that failed.
+	journalFirst = 20 * time.Millisecond
+	journalLast  = 5 * time.Second
+)
+
+// journalStore is a [Store] on a log that other nodes append to. All records are in memory.
+type journalStore struct {
+	journal changelog.Journal
+	log     *slog.Logger
+	// ctx ends with Close, which waits for work.
+	ctx    context.Context
+	cancel context.CancelFunc
+	work   sync.WaitGroup
+
+	// turn has one element while somebody reads the journal or appends to it. It guards the fields up to mu.
+	turn   chan struct{}
+	took   func(records map[string][]byte, own bool)
+	reader entryReader
+	// own is the commit that is being appended; stored is set when it was read.
+	own    entryID
+	stored bool
+	// jumped is set when entries were passed over for a snapshot, which may have own.
+	jumped bool
+	// since are the bytes of the entries behind the last snapshot, and size are its own.
+	since, size int
+
+	mu      sync.RWMutex
+	next    changelog.Position // that of reader, for those who do not have the turn
+	records map[string][]byte
+}
+
+var _ shared = (*journalStore)(nil)
+
+// OpenJournal opens a store that several catalogs share, one on each node of a cluster: a log of their commits, which each of them
+// follows. It reads the whole log, which the store keeps short, tries again until ctx ends while that does not answer, and fails with a [*FormatError] if a later release has written to it.
+//
+// The records have the secrets of sources and the tokens of sinks, like those of every store.
+func OpenJournal(ctx context.Context, journal changelog.Journal, log *slog.Logger) (Store, error) {
+	s := &journalStore{
+		journal: journal, log: log, turn: make(chan struct{}, 1), took: func(map[string][]byte, bool) {},
+		reader: entryReader{next: 1}, next: 1, records: map[string][]byte{},
+	}
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	if err := s.catchUp(ctx); err != nil {
+		s.cancel()
+		return nil, fmt.Errorf("catalog: read the journal: %w", err)
+	}
+	return s, nil
+}
+
+// Get implements [Store].
+func (s *journalStore) Get(key string) ([]byte, error) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return bytes.Clone(s.records[key]), nil
+}
+
+// Scan implements [Store].
+func (s *journalStore) Scan(prefix string, visit func(key string, record []byte) error) error {
+	found := map[string][]byte{}
+	s.mu.RLock()
+	for key, record := range s.records {
+		if strings.HasPrefix(key, prefix) {
+			found[key] = record
+		}
+	}
+	s.mu.RUnlock()
+	for _, key := range slices.Sorted(maps.Keys(found)) {
+		if err := visit(key, found[key]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Close implements [Store]. The outcome of a commit that is not known yet stays unknown.
+func (s *journalStore) Close() error {
+	s.cancel()
+	s.work.Wait()
+	return nil
+}
+
+// follow implements [shared].
+func (s *journalStore) follow(took func(records map[string][]byte, own bool)) {
+	s.took = took // nobody reads yet
+	s.work.Go(func() {
+		pause := journalFirst
+		for s.ctx.Err() == nil {
+			s.mu.RLock()
+			last := s.next - 1
+			s.mu.RUnlock()
+			err := s.journal.Wait(s.ctx, last)
+			if err == nil {
+				err = s.readInTurn(s.ctx)
+			}
+			if err == nil {
+				pause = journalFirst
+				continue
+			}
+			if s.ctx.Err() == nil {
+				s.log.Warn("changes of other nodes cannot be read, it is tried again", "error", err)
+			}
+			s.wait(s.ctx, &pause)
+		}
+	})
+}
+
+// wait pauses for a time that doubles.
+func (s *journalStore) wait(ctx context.Context, pause *time.Duration) {
+	timer := time.NewTimer(*pause)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+	*pause = min(2**pause, journalLast)
+}
+
+// catchUp implements [shared].
+func (s *journalStore) catchUp(ctx context.Context) error {
+	for pause := journalFirst; ; s.wait(ctx, &pause) {
+		err := s.readInTurn(ctx)
+		if err == nil || ctx.Err() != nil || final(err) {
+			return err
+		}
+	}
+}
+
+// final reports whether an error of reading stays until somebody acts.
+func final(err error) bool {
+	_, newer := errors.AsType[*FormatError](err)
+	return newer || errors.Is(err, errEntry) || errors.Is(err, changelog.ErrMissing)
+}
+
+func (s *journalStore) readInTurn(ctx context.Context) error {
+	select {
+	case s.turn <- struct{}{}:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	defer func() { <-s.turn }()
+	return s.read(ctx)
+}
+
+// read takes the entries that it does not have yet. The caller has the turn.
+func (s *journalStore) read(ctx context.Context) error {
+	for e, err := range s.journal.Read(ctx, s.reader.next) {
+		if errors.Is(err, changelog.ErrTrimmed) {
+			return s.readSnapshot(ctx)
+		}
+		if err == nil {
+			err = s.take(e)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// take takes the next entry. The caller has the turn.
+func (s *journalStore) take(e changelog.JournalEntry) error {
+	c, err := s.reader.take(e)
+	if err != nil {
+		return err
+	}
+	s.since += len(e.Data)
+	if c.kind == snapshotKind { // which has what is there
+		s.since, s.size = 0, c.size
+	}
+	s.mu.Lock()
+	s.next = s.reader.next
+	if c.kind == commitKind {
+		apply(s.records, c.records)
+	}
+	s.mu.Unlock()
+	if c.kind == commitKind {
+		own := c.id == s.own
+		s.stored = s.stored || own
+		s.took(c.records, own)
+	}
+	return nil
+}
+
+func apply(state, records map[string][]byte) {
+	for key, record := range records {
+		if record == nil {
+			delete(state, key)
+		} else {
+			state[key] = record
+		}
+	}
+}
+
+// readSnapshot reads a journal that was trimmed beyond what this store has read.
+func (s *journalStore) readSnapshot(ctx context.Context) error {
+	var reader entryReader
+	var state map[string][]byte
+	since, size := 0, 0
+	for e, err := range s.journal.Read(ctx, 0) {
+		if err != nil {
+			return err
+		}
+		if reader.next == 0 {
+			reader.next = e.Position
+		}
+		c, err := reader.take(e)
+		if err != nil {
+			return err
+		}
+		since += len(e.Data)
+		s.stored = s.stored || c.kind == commitKind && c.id == s.own
+		switch {
+		case c.kind == snapshotKind:
+			state, since, size = c.records, 0, c.size
+		case c.kind == commitKind && state == nil:
+			return fmt.Errorf("%w: it was trimmed up to %d, where no snapshot begins", errEntry, e.Position)
+		case c.kind == commitKind:
+			apply(state, c.records)
+		}
+	}
+	if reader.next <= s.reader.next || state == nil {
+		return errors.New("the journal was trimmed while it was read") // or another replica has answered
+	}
+	changed := map[string][]byte{}
+	s.mu.Lock()
+	for key := range s.records {
+		if state[key] == nil {
+			changed[key] = nil
+		}
+	}
+	for key, record := range state {
+		if !bytes.Equal(record, s.records[key]) {
+			changed[key] = record
+		}
+	}
+	s.records, s.next = state, reader.next
+	s.mu.Unlock()
+	s.reader, s.since, s.size, s.jumped = reader, since, size, true
+	s.took(changed, false)
+	return nil
+}
+
+// journalCommit is a commit that is under way.
+type journalCommit struct {
+	check   func() error
+	records map[string][]byte
+	// done is closed when err is the outcome, unsure when the commit takes too long and its outcome is not known.
+	done, unsure chan struct{}
+	err          error
+}
+
+// Commit implements [Store].
+func (s *journalStore) Commit(records map[string][]byte) error {
+	return s.commitIf(func() error { return nil }, records)
+}
+
+// commitIf implements [shared]. An outcome that is not known in time is a pendingError.
+func (s *journalStore) commitIf(check func() error, records map[string][]byte) error {
+	c := &journalCommit{check: check, records: records, done: make(chan struct{}), unsure: make(chan struct{})}
+	s.work.Go(func() {
+		ctx, cancel := context.WithTimeout(s.ctx, commitTimeout)
+		defer cancel()
+		select {
+		case s.turn <- struct{}{}:
+			defer func() { <-s.turn }()
+		case <-ctx.Done():
+			c.err = s.refused(context.Cause(ctx))
+			close(c.done)
+			return
+		}
+		c.err = s.append(ctx, c)
+		close(c.done)
+		s.snapshot()
+	})
+	select {
+	case <-c.done:
+		if c.err == nil || errors.Is(c.err, ErrNotCommitted) {
+			return c.err
+		}
+		return &pendingError{c, &JournalError{c.err}}
+	case <-c.unsure:
+		return &pendingError{c, &JournalError{context.DeadlineExceeded}}
+	}
+}
+
+// refused is the error of a commit that was given up.
+func (s *journalStore) refused(err error) error {
+	if s.ctx.Err() != nil {
+		return &refusedError{ErrClosed}
+	}
+	return &refusedError{&JournalError{err}}
+}
+
+// append appends a commit. Until its outcome is known it ends with the store only. The caller has the turn.
+func (s *journalStore) append(ctx context.Context, c *journalCommit) error {
+	s.own, s.stored, s.jumped = newEntryID(), false, false
+	defer func() { s.own = entryID{} }()
+	parts := encodeEntries(commitKind, s.own, c.records)
+	asked, behind := false, changelog.Position(0) // an Append behind this position may have been stored, or will be
+	pause, reading, unsure := journalFirst, ctx, false
+	for {
+		before := s.reader.next
+		err := s.read(reading)
+		if s.jumped && asked && !s.stored {
+			return errJumped
+		}
+		for err == nil && !s.stored {
+			end, i := s.reader.next-1, s.reader.standing(s.own)
+			if i == 0 && !(asked && behind == end) { // also where another entry has made the first parts void
+				if err := c.check(); err != nil {
+					return &refusedError{err}
+				}
+			}
+			asked, behind = true, end
+			if err = s.journal.Append(s.ctx, end, parts[i]); err == nil {
+				err = s.take(changelog.JournalEntry{Position: end + 1, Data: parts[i]})
+			}
+		}
+		switch {
+		case s.stored:
+			return nil
+		case !asked && (ctx.Err() != nil || final(err)):
+			return s.refused(err)
+		case s.ctx.Err() != nil:
+			return ErrClosed
+		case ctx.Err() != nil && !unsure:
+			s.log.Warn("the journal does not answer: it is not known whether a change is stored", "error", err)
+			unsure, reading = true, s.ctx
+			close(c.unsure)
+		}
+		if s.reader.next > before {
+			pause = journalFirst
+		}
+		s.wait(reading, &pause)
+	}
+}
+
+// errJumped ends a commit whose outcome cannot be learned any more.
+var errJumped = errors.New("the journal was trimmed beyond the place of this change, restart the node to learn its outcome")
+
+// snapshot adds a snapshot if there are enough entries, and trims what is in front of it. If that fails, a later commit tries
+// again. The caller has the turn.
+func (s *journalStore) snapshot() {
+	if s.since < max(snapshotBytes, s.size) {
+		return
+	}
+	ctx, cancel := context.WithTimeout(s.ctx, snapshotTimeout)
+	defer cancel()
+	begin := s.reader.next
+	var err error
+	for _, part := range encodeEntries(snapshotKind, newEntryID(), s.records) { // which only the turn changes
+		at := s.reader.next
+		if err = s.journal.Append(ctx, at-1, part); err == nil {
+			err = s.take(changelog.JournalEntry{Position: at, Data: part})
+		}
+		if err != nil {
+			break
+		}
+	}
+	if err == nil {
+		err = s.journal.Trim(ctx, begin-1)
+	}
+	if err != nil && s.ctx.Err() == nil {
+		s.log.Warn("the journal was not trimmed, it is tried again", "error", err)
+	}
+}
+
+func newEntryID() (id entryID) {
+	_, _ = rand.Read(id[:]) // never fails
+	return id
+}

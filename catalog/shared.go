@@ -1,0 +1,80 @@
+package catalog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+)
+
+// shared is a [Store] that other catalogs change too. A catalog on one follows their commits and makes its own conditional.
+type shared interface {
+	Store
+	// follow begins to follow other catalogs. From now on took is called for each commit, in order, when Get and Scan show it and before
+	// commitIf returns; own tells whether this store made it. took must not call commitIf or catchUp.
+	follow(took func(records map[string][]byte, own bool))
+	// commitIf is Commit if check returns nil in the state that the commit follows directly, which Get and Scan show meanwhile and
+	// which took has been told. Otherwise nothing is written and the error, which is an ErrNotCommitted too, is that of check. check
+	// may be called several times, and must not call commitIf or catchUp.
+	commitIf(check func() error, records map[string][]byte) error
+	// catchUp returns when took was called for all that was committed before.
+	catchUp(ctx context.Context) error
+}
+
+// ErrChanged says that another catalog on the same store was faster, or has taken over a change from this one. Nothing was changed: send
+// the request again.
+var ErrChanged = errors.New("another node has changed this meanwhile")
+
+// JournalError says that the log below the store of [OpenJournal] does not answer, or lacks entries. Definitions are read as this node
+// knows them; nothing has to be restarted when the log is back.
+type JournalError struct {
+	// Err is the cause.
+	Err error
+}
+
+func (e *JournalError) Error() string {
+	return "catalog: the journal of the definitions does not answer, try again later: " + e.Err.Error()
+}
+
+func (e *JournalError) Unwrap() error { return e.Err }
+
+// FormatError says that a catalog of a later release has written to the store of [OpenJournal]. This one cannot read it: update it. Until
+// then the definitions that were read before are in use and nothing can be changed.
+type FormatError struct {
+	// Format is the one that was found, Known the last that this release reads.
+	Format, Known int
+}
+
+func (e *FormatError) Error() string {
+	return fmt.Sprintf("catalog: the journal has entries of format %d, this release reads formats up to %d: update this node", e.Format, e.Known)
+}
+
+// pendingError is the error of a commit whose outcome is not known yet. The store goes on to find out until Close.
+type pendingError struct {
+	commit *journalCommit
+	cause  error
+}
+
+func (e *pendingError) Error() string {
+	return "it is not known yet whether this was stored: " + e.cause.Error()
+}
+
+func (e *pendingError) Unwrap() error { return e.cause }
+
+// outcome reports whether the commit was stored. While that is not known the error is e.
+func (e *pendingError) outcome() (stored bool, err error) {
+	select {
+	case <-e.commit.done:
+		if e.commit.err == nil || errors.Is(e.commit.err, ErrNotCommitted) {
+			return e.commit.err == nil, nil
+		}
+	default:
+	}
+	return false, e
+}
+
+// refusedError is the error of a commit that was not made.
+type refusedError struct{ err error }
+
+func (e *refusedError) Error() string { return e.err.Error() }
+
+func (e *refusedError) Unwrap() []error { return []error{ErrNotCommitted, e.err} }

@@ -1,0 +1,522 @@
+package catalog_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"log/slog"
+	"path/filepath"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/forebay/forebay"
+	"github.com/forebay/forebay/buffer/buffertest"
+	"github.com/forebay/forebay/catalog"
+	"github.com/forebay/forebay/changelog"
+	"github.com/forebay/forebay/changelog/changelogtest"
+)
+
+// wire is the way of one node to a journal. It can be cut.
+type wire struct {
+	changelog.Journal
+	appends atomic.Int64
+	// before and after, if not nil, are called around each append, with its number from 1. An error of theirs is the error of the append.
+	before, after func(n int64) error
+	cut           atomic.Bool
+}
+
+var errCut = errors.New("the node is cut off")
+
+func (w *wire) check() error {
+	if w.cut.Load() {
+		return errCut
+	}
+	return nil
+}
+
+func (w *wire) Append(ctx context.Context, after changelog.Position, data []byte) error {
+	n := w.appends.Add(1)
+	if w.before != nil {
+		if err := w.before(n); err != nil {
+			return err
+		}
+	}
+	if err := w.check(); err != nil {
+		return err
+	}
+	err := w.Journal.Append(ctx, after, data)
+	if err == nil && w.after != nil {
+		err = w.after(n)
+	}
+	return err
+}
+
+func (w *wire) Read(ctx context.Context, from changelog.Position) iter.Seq2[changelog.JournalEntry, error] {
+	if err := w.check(); err != nil {
+		return func(yield func(changelog.JournalEntry, error) bool) { yield(changelog.JournalEntry{}, err) }
+	}
+	return w.Journal.Read(ctx, from)
+}
+
+// node is a catalog with its engine on a shared journal.
+type node struct {
+	*catalog.Catalog
+	eng  *forebay.Engine
+	wire *wire
+}
+
+// nodes are a cluster. All of them have the same target.
+type nodes struct {
+	t       *testing.T
+	journal *changelogtest.Journal
+	target  *buffertest.Memory
+	opts    catalog.Options
+}
+
+func newNodes(t *testing.T, opts catalog.Options) *nodes {
+	return &nodes{t, changelogtest.NewJournal(1, changelogtest.Faults{}), buffertest.NewMemory(), opts}
+}
+
+// open opens a node with a name. Its engine begins with an empty folder.
+func (n *nodes) open(name string) *node {
+	n.t.Helper()
+	w := &wire{Journal: n.journal}
+	store, err := catalog.OpenJournal(n.t.Context(), w, slog.New(slog.DiscardHandler))
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	opts := n.opts
+	opts.Store, opts.Node = store, name
+	eng := openEngine(n.t, forebay.Options{Target: n.target})
+	cat, err := catalog.Open(filepath.Join(n.t.TempDir(), "catalog"), eng, opts)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	n.t.Cleanup(func() {
+		if err := cat.Close(); err != nil {
+			n.t.Error(err)
+		}
+	})
+	return &node{cat, eng, w}
+}
+
+// three opens three nodes.
+func (n *nodes) three() []*node { return []*node{n.open("a"), n.open("b"), n.open("c")} }
+
+// same checks that all nodes have the same definitions, tasks and versions, and their engines too.
+func same(t *testing.T, all ...*node) {
+	t.Helper()
+	text := func(n *node) (s string) {
+		if err := n.CatchUp(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		for _, deleted := range []bool{false, true} {
+			for _, src := range n.Sources(deleted) {
+				s += fmt.Sprintf("source %s %v %d %s %v %v\n", src.ID, deleted, src.Version.Number, src.Secret, src.Disabled != nil, src.Settings)
+				_, sinks, _ := n.Sinks(src.ID, false)
+				for _, sink := range sinks {
+					token, _ := n.SinkToken(src.ID, sink.ID)
+					versions, err := n.Versions(catalog.Ref{Source: src.ID, Sink: sink.ID})
+					s += fmt.Sprintf("  sink %s %s %s %q %s %d %v\n", sink.ID, sink.TableID, sink.Description, token.ID, token.Value, len(versions), err)
+				}
+			}
+		}
+		for _, task := range n.Tasks() {
+			s += fmt.Sprintf("task %s %s %s %s\n", task.ID, task.Status, task.Result, task.Failure)
+		}
+		return s
+	}
+	want := text(all[0])
+	for _, n := range all[1:] {
+		if got := text(n); got != want {
+			t.Errorf("nodes differ:\n%s\n%s", want, got)
+		}
+	}
+	synctest.Wait() // the engines follow
+	for _, n := range all {
+		for _, src := range n.Sources(false) {
+			def, ok := n.eng.Source(src.ID)
+			_, sinks, _ := n.Sinks(src.ID, false)
+			if !ok || def.Secret != src.Secret || len(def.Sinks) != len(sinks) {
+				t.Errorf("the engine has %v for %v", def, src)
+			}
+			for _, sink := range sinks {
+				i := slices.IndexFunc(def.Sinks, func(s forebay.Sink) bool { return s.ID == sink.ID })
+				if i < 0 || def.Sinks[i].Table.ID != sink.TableID || def.Sinks[i].Disabled != (sink.DisabledWith(src) != nil) {
+					t.Errorf("the engine has %v for %v", def, sink)
+				}
+			}
+		}
+		for _, src := range n.Sources(true) {
+			if _, ok := n.eng.Source(src.ID); ok {
+				t.Errorf("the engine has the deleted source %s", src.ID)
+			}
+		}
+	}
+}
+
+// TestSharedChanges makes each kind of change through another node.
+func TestSharedChanges(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tokens := &countingTokens{live: map[string]bool{}}
+		all := newNodes(t, catalog.Options{Tokens: tokens}).three()
+		turn := 0
+		next := func() *node { turn++; return all[turn%3] }
+		do := func(change func(n *node) (catalog.Task, error)) {
+			t.Helper()
+			n := next()
+			if err := n.CatchUp(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			done(t, n.Catalog)(change(n))
+			same(t, all...)
+		}
+		web, a := catalog.Ref{Source: "web"}, catalog.Ref{Source: "web", Sink: "a"}
+		do(func(n *node) (catalog.Task, error) { return n.CreateSource(user, spec("Web", "a", "b")) })
+		do(func(n *node) (catalog.Task, error) { return n.CreateSink(user, "web", spec("x", "c").Sinks[0]) })
+		do(func(n *node) (catalog.Task, error) {
+			text := "new"
+			return n.UpdateSink(user, "web", "a", catalog.SinkPatch{Description: &text})
+		})
+		do(func(n *node) (catalog.Task, error) { return n.Rollback(user, a, 1) })
+		do(func(n *node) (catalog.Task, error) { return n.Disable(user, a) })
+		do(func(n *node) (catalog.Task, error) { return n.Enable(user, a) })
+		do(func(n *node) (catalog.Task, error) { return n.Delete(user, web) })
+		do(func(n *node) (catalog.Task, error) { return n.Undelete(user, web) })
+		secret := ""
+		for range 3 {
+			src, err := next().RotateSecret(t.Context(), user, "web", time.Hour)
+			if err != nil || src.Secret == secret {
+				t.Fatal(src, err)
+			}
+			secret = src.Secret
+			same(t, all...)
+		}
+		if _, err := next().CreateSource(user, spec("Web")); code(err) != catalog.SourceAlreadyExists {
+			t.Errorf("a second create gives %v", err)
+		}
+		do(func(n *node) (catalog.Task, error) { return n.Delete(user, web) })
+		do(func(n *node) (catalog.Task, error) { return n.CreateSource(user, spec("Web", "d")) })
+	})
+}
+
+// TestSharedErase has rows of the source wait on every node.
+func TestSharedErase(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var dropped []string
+		cluster := newNodes(t, catalog.Options{DropTable: func(_ context.Context, table string) error {
+			dropped = append(dropped, table)
+			return nil
+		}})
+		all := cluster.three()
+		done(t, all[0].Catalog)(all[0].CreateSource(user, spec("Web", "a")))
+		same(t, all...)
+		for _, n := range all {
+			ingest(t, n.eng, "web", false)
+		}
+		done(t, all[1].Catalog)(all[1].EraseSource("web"))
+		same(t, all...)
+		if !slices.Equal(dropped, []string{"in.c-web.a"}) {
+			t.Errorf("dropped %v", dropped)
+		}
+		for i, n := range all {
+			for _, s := range n.eng.Stats().Sinks {
+				if s.Local.Rows+s.Staging.Rows+s.Target.Rows+s.Discarded.Rows > 0 {
+					t.Errorf("node %d still counts %+v", i, s)
+				}
+			}
+		}
+		done(t, all[2].Catalog)(all[2].CreateSource(user, spec("Web", "a")))
+		same(t, all...)
+	})
+}
+
+// TestSharedRace changes one sink, and others of its source, through all nodes at once.
+func TestSharedRace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cluster := newNodes(t, catalog.Options{})
+		all := cluster.three()
+		cluster.journal.SetFaults(changelogtest.Faults{Delay: 10 * time.Millisecond, Timeout: time.Second, LostAnswers: 0.1, LateRequests: 0.05})
+		done(t, all[0].Catalog)(all[0].CreateSource(user, spec("Web", "a")))
+		var work sync.WaitGroup
+		const each = 5
+		for i, n := range all {
+			for round := range each {
+				work.Go(func() {
+					text := fmt.Sprintf("%d-%d", i, round)
+					untilFree(t, n, func() (catalog.Task, error) {
+						return n.UpdateSink(user, "web", "a", catalog.SinkPatch{Description: &text})
+					})
+				})
+			}
+			work.Go(func() {
+				untilFree(t, n, func() (catalog.Task, error) {
+					return n.CreateSink(user, "web", spec("x", fmt.Sprintf("n%d", i)).Sinks[0])
+				})
+			})
+		}
+		work.Wait()
+		cluster.journal.SetFaults(changelogtest.Faults{})
+		same(t, all...)
+		for _, n := range all {
+			versions, err := n.Versions(catalog.Ref{Source: "web", Sink: "a"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i, v := range versions {
+				if v.Number != i+1 {
+					t.Errorf("version %d in the place of %d", v.Number, i+1)
+				}
+			}
+			if len(versions) != 1+3*each {
+				t.Errorf("%d versions", len(versions))
+			}
+			if _, sinks, _ := n.Sinks("web", false); len(sinks) != 4 {
+				t.Errorf("%d sinks", len(sinks))
+			}
+		}
+	})
+}
+
+// untilFree makes a change that others may be in the way of.
+func untilFree(t *testing.T, n *node, change func() (catalog.Task, error)) {
+	for {
+		task, err := change()
+		var away *catalog.JournalError
+		if code(err) == catalog.Busy || errors.As(err, &away) { // also if it is unknown: nobody has begun with it then
+			time.Sleep(50 * time.Millisecond)
+			continue
+		}
+		if err == nil {
+			task, err = n.Wait(t.Context(), task.ID)
+		}
+		if err != nil || task.Status != catalog.Succeeded {
+			t.Errorf("task %+v, %v", task, err)
+		}
+		return
+	}
+}
+
+// TestSharedLimit creates the last source that there may be through two nodes at once.
+func TestSharedLimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cluster := newNodes(t, catalog.Options{})
+		a, b := cluster.open("a"), cluster.open("b")
+		for i := range forebay.MaxSources - 1 {
+			done(t, a.Catalog)(a.CreateSource(user, spec(fmt.Sprintf("s%d", i))))
+		}
+		var made atomic.Int64
+		var work sync.WaitGroup
+		for i, n := range []*node{a, b} {
+			work.Go(func() {
+				task, err := n.CreateSource(user, spec(fmt.Sprintf("last%d", i)))
+				switch {
+				case code(err) == catalog.SourceLimit:
+				case err != nil:
+					t.Error(err)
+				default:
+					done(t, n.Catalog)(task, nil)
+					made.Add(1)
+				}
+			})
+		}
+		work.Wait()
+		if made.Load() != 1 {
+			t.Errorf("%d sources were made", made.Load())
+		}
+		same(t, a, b)
+		// One goes through a node, and another comes through the other, whose engine has to let the first go.
+		done(t, a.Catalog)(a.Delete(user, catalog.Ref{Source: "s0"}))
+		done(t, b.Catalog)(b.CreateSource(user, spec("another")))
+		same(t, a, b)
+	})
+}
+
+// TestSharedCatchUp closes one node and cuts off another while the third makes changes.
+func TestSharedCatchUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cluster := newNodes(t, catalog.Options{})
+		all := cluster.three()
+		done(t, all[0].Catalog)(all[0].CreateSource(user, spec("Web", "a")))
+		same(t, all...)
+		if err := all[2].Close(); err != nil {
+			t.Fatal(err)
+		}
+		all[1].wire.cut.Store(true)
+		done(t, all[0].Catalog)(all[0].CreateSource(user, spec("More", "b")))
+		done(t, all[0].Catalog)(all[0].Disable(user, catalog.Ref{Source: "web"}))
+		done(t, all[0].Catalog)(all[0].CreateSink(user, "web", spec("x", "c").Sinks[0]))
+		var away *catalog.JournalError
+		if _, err := all[1].Delete(user, catalog.Ref{Source: "web"}); !errors.As(err, &away) {
+			t.Errorf("a change without the journal gives %v", err)
+		}
+		if _, err := all[1].Source("web"); err != nil {
+			t.Error(err)
+		}
+		all[1].wire.cut.Store(false)
+		same(t, all[0], all[1], cluster.open("c"))
+	})
+}
+
+// TestSharedTables: of two nodes that begin to use one table at once, one waits.
+func TestSharedTables(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tokens := &gatedTokens{entered: make(chan struct{}), gate: make(chan struct{})}
+		cluster := newNodes(t, catalog.Options{})
+		b := cluster.open("b")
+		done(t, b.Catalog)(b.CreateSource(user, spec("Two")))
+		cluster.opts.Tokens = tokens
+		a := cluster.open("a")
+		task, err := a.CreateSource(user, spec("One", "x"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		<-tokens.entered
+		_, err = b.CreateSink(user, "two", spec("x", "x").Sinks[0])
+		var busy *catalog.Error
+		if !errors.As(err, &busy) || busy.Code != catalog.Busy || busy.Task != task.ID {
+			t.Errorf("the second user of the table gets %v", err)
+		}
+		if _, err := b.Delete(user, catalog.Ref{Source: "one"}); code(err) != catalog.SourceNotFound {
+			t.Errorf("a source that is not there yet: %v", err)
+		}
+		if got, err := b.Task(task.ID); err != nil || got.Status != catalog.Processing {
+			t.Errorf("the task is %+v, %v", got, err)
+		}
+		close(tokens.gate)
+		if got, err := b.Wait(t.Context(), task.ID); err != nil || got.Status != catalog.Succeeded {
+			t.Errorf("the task is %+v, %v", got, err)
+		}
+		done(t, b.Catalog)(b.CreateSink(user, "two", spec("x", "x").Sinks[0]))
+	})
+}
+
+// TestSharedPause pauses a node for longer than the lease, after its change was made in its engine and before it is committed.
+func TestSharedPause(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tokens := &countingTokens{live: map[string]bool{}}
+		cluster := newNodes(t, catalog.Options{Tokens: tokens})
+		a, b := cluster.open("a"), cluster.open("b")
+		done(t, a.Catalog)(a.CreateSource(user, spec("Web", "a")))
+		same(t, a, b)
+		// The third append of a change with a new table is the one that decides: hold and task, creation, definitions.
+		asleep, wake := make(chan struct{}), make(chan struct{})
+		a.wire.appends.Store(0)
+		var once sync.Once
+		a.wire.before = func(n int64) error {
+			if n >= 3 {
+				once.Do(func() { close(asleep) })
+				<-wake
+			}
+			return nil
+		}
+		task, err := a.CreateSink(user, "web", spec("x", "b").Sinks[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		<-asleep
+		if got, err := b.Wait(t.Context(), task.ID); err != nil || got.Status != catalog.Failed {
+			t.Errorf("the task is %+v, %v", got, err)
+		}
+		done(t, b.Catalog)(b.Disable(user, catalog.Ref{Source: "web"}))
+		close(wake)
+		if got, err := a.Wait(t.Context(), task.ID); err != nil || got.Status != catalog.Failed {
+			t.Errorf("the task is %+v, %v", got, err)
+		}
+		same(t, a, b)
+		if _, sinks, _ := a.Sinks("web", false); len(sinks) != 1 {
+			t.Errorf("sinks %v", sinks)
+		}
+		if _, used := a.SinkToken("web", "a"); len(tokens.live) > 1 || !used {
+			t.Errorf("tokens %v", tokens.live)
+		}
+	})
+}
+
+// TestSharedDeath stops a node for good at each append of a change, before and after it is stored. Another node ends what it has left.
+func TestSharedDeath(t *testing.T) {
+	changes := map[string]func(n *node) (catalog.Task, error){
+		"create": func(n *node) (catalog.Task, error) { return n.CreateSource(user, spec("New", "x")) },
+		"update": func(n *node) (catalog.Task, error) {
+			table := "in.c-web.other"
+			return n.UpdateSink(user, "web", "a", catalog.SinkPatch{TableID: &table})
+		},
+		"erase": func(n *node) (catalog.Task, error) { return n.EraseSource("web") },
+	}
+	for name, change := range changes {
+		for step := int64(1); step <= 3; step++ {
+			for _, stored := range []bool{false, true} {
+				t.Run(fmt.Sprintf("%s/%d/%v", name, step, stored), func(t *testing.T) {
+					synctest.Test(t, func(t *testing.T) { dieAt(t, change, step, stored) })
+				})
+			}
+		}
+	}
+}
+
+func dieAt(t *testing.T, change func(n *node) (catalog.Task, error), step int64, stored bool) {
+	drops := map[string]int{}
+	var mu sync.Mutex
+	cluster := newNodes(t, catalog.Options{DropTable: func(_ context.Context, table string) error {
+		mu.Lock()
+		defer mu.Unlock()
+		drops[table]++
+		return nil
+	}})
+	all := cluster.three()
+	a, b := all[0], all[1]
+	done(t, a.Catalog)(a.CreateSource(user, spec("Web", "a")))
+	same(t, all...)
+	a.wire.appends.Store(0)
+	die := func(n int64) error {
+		if n >= step {
+			a.wire.cut.Store(true)
+		}
+		return a.wire.check()
+	}
+	if a.wire.before = die; stored {
+		a.wire.before, a.wire.after = nil, die
+	}
+	task, err := change(a)
+	time.Sleep(2 * time.Minute)
+	if !a.wire.cut.Load() {
+		t.Fatalf("the change has fewer than %d appends", step)
+	}
+	if err := b.CatchUp(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, got := range b.Tasks() {
+		if !got.Finished() {
+			t.Errorf("task %+v", got)
+		}
+	}
+	_, err = b.Source("web")
+	erased := code(err) == catalog.SourceNotFound
+	if mu.Lock(); erased != (drops["in.c-web.a"] > 0) {
+		t.Errorf("the source is erased: %v, tables were dropped: %v", erased, drops)
+	}
+	mu.Unlock()
+	if got, err := b.Task(task.ID); task.ID != "" && (err != nil || got.Status == catalog.Succeeded && got.Type == "api.delete.source" && !erased) {
+		t.Errorf("the task is %+v, %v", got, err)
+	}
+	// The others can change all that the dead node had.
+	if !erased {
+		done(t, b.Catalog)(b.EraseSource("web"))
+	}
+	if _, err := b.Source("new"); err == nil {
+		done(t, b.Catalog)(b.EraseSource("new"))
+	}
+	done(t, b.Catalog)(b.CreateSource(user, spec("Web", "a")))
+	done(t, b.Catalog)(b.CreateSource(user, spec("New", "x")))
+	same(t, b, all[2])
+	// The node is back, with its old memory.
+	a.wire.before, a.wire.after = nil, nil
+	a.wire.cut.Store(false)
+	time.Sleep(2 * time.Minute)
+	same(t, all...)
+}

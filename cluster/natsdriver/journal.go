@@ -1,0 +1,225 @@
+package natsdriver
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"iter"
+	"sync/atomic"
+	"time"
+
+	"github.com/forebay/forebay/changelog"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// Journal is the log of the commits of a cluster's catalog, in the stream FB_<cluster>_catalog. It is safe for concurrent use. Create
+// makes the stream; a Journal of a cluster whose stream is not there fails with [changelog.ErrMissing].
+type Journal struct {
+	conn    *nats.Conn
+	js      jetstream.JetStream
+	options Options
+	found   atomic.Pointer[journalStream]
+}
+
+// journalStream is the stream as it was found first. One that is made again later has another id.
+type journalStream struct {
+	jetstream.Stream
+	id, subject string
+}
+
+var _ changelog.Journal = (*Journal)(nil)
+
+// NewJournal returns the journal on the servers of a connection. It sends nothing. The caller closes the connection. Of the options
+// MaxBytes counts only if it is less than 256 MiB: the catalog keeps the journal much smaller by itself.
+func NewJournal(conn *nats.Conn, o Options) (*Journal, error) {
+	if err := o.Validate(); err != nil {
+		return nil, err
+	}
+	js, err := jetstream.New(conn)
+	if err != nil {
+		return nil, fmt.Errorf("natsdriver: %w", err)
+	}
+	return &Journal{conn: conn, js: js, options: o.withDefaults()}, nil
+}
+
+const (
+	journalBytes = 256 << 20
+	// journalWait bounds one of the requests that Wait makes: a replica that was stopped must not keep it waiting for good.
+	journalWait = 15 * time.Second
+)
+
+func (j *Journal) name() string { return "FB_" + j.options.Cluster + "_catalog" }
+
+// Create makes the stream. It needs as many running servers as there are replicas, so it is called when a node joins, never when the
+// stream is missed. One that exists is left alone.
+func (j *Journal) Create(ctx context.Context) error {
+	id := rand.Text()
+	config := jetstream.StreamConfig{
+		Name:       j.name(),
+		Subjects:   []string{"fb." + j.options.Cluster + ".catalog." + id},
+		Storage:    jetstream.FileStorage,
+		Replicas:   j.options.Replicas,
+		MaxBytes:   min(j.options.MaxBytes, journalBytes),
+		Discard:    jetstream.DiscardNew,
+		DenyDelete: true,
+		Metadata:   map[string]string{metaID: id, metaFormat: format},
+	}
+	_, err := answered(ctx, j.options, func(ctx context.Context) (jetstream.Stream, error) { return j.js.CreateStream(ctx, config) })
+	if err != nil && !errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) { // its id is another one, so it was there before
+		return fmt.Errorf("natsdriver: create %s: %w", j.name(), err)
+	}
+	return nil
+}
+
+// stream finds the stream.
+func (j *Journal) stream(ctx context.Context) (*journalStream, error) {
+	if s := j.found.Load(); s != nil {
+		return s, nil
+	}
+	if most := j.conn.MaxPayload(); most < changelog.PartBytes+maxHeaders {
+		return nil, fmt.Errorf("max_payload of the server is %d bytes, must be at least %d", most, changelog.PartBytes+maxHeaders)
+	}
+	stream, err := answered(ctx, j.options, func(ctx context.Context) (jetstream.Stream, error) { return j.js.Stream(ctx, j.name()) })
+	if err != nil {
+		return nil, missing(err)
+	}
+	config := stream.CachedInfo().Config
+	if config.Metadata[metaFormat] != format || len(config.Subjects) != 1 {
+		return nil, fmt.Errorf("the stream %s has the format %q instead of %s: it was made by another version", j.name(), config.Metadata[metaFormat], format)
+	}
+	s := &journalStream{stream, config.Metadata[metaID], config.Subjects[0]}
+	j.found.Store(s)
+	return s, nil
+}
+
+// state returns the stream and what its leader says about it now.
+func (j *Journal) state(ctx context.Context) (*journalStream, jetstream.StreamState, error) {
+	s, err := j.stream(ctx)
+	if err != nil {
+		return nil, jetstream.StreamState{}, err
+	}
+	info, err := answered(ctx, j.options, func(ctx context.Context) (*jetstream.StreamInfo, error) { return s.Info(ctx) })
+	if err != nil {
+		return nil, jetstream.StreamState{}, missing(err)
+	}
+	if info.Config.Metadata[metaID] != s.id {
+		return nil, jetstream.StreamState{}, fmt.Errorf("%w: the stream %s was made again, it is another one", changelog.ErrMissing, j.name())
+	}
+	return s, info.State, nil
+}
+
+// Append implements [changelog.Journal].
+func (j *Journal) Append(ctx context.Context, after changelog.Position, data []byte) error {
+	s, err := j.stream(ctx)
+	if err != nil {
+		return fmt.Errorf("natsdriver: append to %s: %w", j.name(), err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, j.options.AppendTimeout)
+	defer cancel()
+	ack, err := j.js.PublishMsg(ctx, &nats.Msg{Subject: s.subject, Data: data},
+		jetstream.WithRetryAttempts(0), jetstream.WithExpectLastSequence(uint64(after)), jetstream.WithExpectStream(j.name()))
+	switch {
+	case wrongLast(err):
+		return fmt.Errorf("natsdriver: append to %s: %w: %w", j.name(), changelog.ErrLost, err)
+	case err != nil:
+		return fmt.Errorf("natsdriver: append to %s: %w: %w", j.name(), changelog.ErrUnknown, err)
+	case ack.Sequence != uint64(after)+1:
+		return fmt.Errorf("natsdriver: append to %s: %w: the entry behind %d is at %d", j.name(), changelog.ErrUnknown, after, ack.Sequence)
+	}
+	return nil
+}
+
+// Read implements [changelog.Journal]. It asks the leader for the end and one replica for the entries. For some seconds a leader that has
+// lost its quorum may answer with an old end.
+func (j *Journal) Read(ctx context.Context, from changelog.Position) iter.Seq2[changelog.JournalEntry, error] {
+	return func(yield func(changelog.JournalEntry, error) bool) {
+		if err := j.read(ctx, from, yield); err != nil {
+			yield(changelog.JournalEntry{}, fmt.Errorf("natsdriver: read %s at %d: %w", j.name(), from, err))
+		}
+	}
+}
+
+// read returns nil at the end and if yield has had enough.
+func (j *Journal) read(ctx context.Context, from changelog.Position, yield func(changelog.JournalEntry, error) bool) error {
+	s, state, err := j.state(ctx)
+	if err != nil {
+		return err
+	}
+	next, first, last := uint64(from), state.FirstSeq, state.LastSeq
+	if state.Msgs == 0 {
+		first = last + 1
+	}
+	if next == 0 {
+		next = first
+	}
+	switch {
+	case next < first:
+		return changelog.ErrTrimmed
+	case next > last+1:
+		return fmt.Errorf("%w: it ends at %d", changelog.ErrWentBack, last)
+	}
+	for next <= last {
+		chunk, err := answered(ctx, j.options, func(ctx context.Context) ([]jetstream.Msg, error) {
+			return fetch(ctx, s, next, int(min(last-next+1, readMessages)))
+		})
+		if err != nil {
+			return j.lost(ctx, next, err)
+		}
+		for _, m := range chunk {
+			meta, err := m.Metadata()
+			if err != nil {
+				return err
+			}
+			if meta.Sequence.Stream != next {
+				return j.lost(ctx, next, fmt.Errorf("%w: the next entry is at %d", changelog.ErrHole, meta.Sequence.Stream))
+			}
+			next++
+			if !yield(changelog.JournalEntry{Position: changelog.Position(next - 1), Data: m.Data()}, nil) {
+				return nil
+			}
+		}
+	}
+	return nil
+}
+
+// lost says why the entry at a position does not come: it was trimmed, or err.
+func (j *Journal) lost(ctx context.Context, at uint64, err error) error {
+	if _, state, stateErr := j.state(ctx); stateErr == nil && at < state.FirstSeq {
+		return changelog.ErrTrimmed
+	}
+	return err
+}
+
+// Wait implements [changelog.Journal].
+func (j *Journal) Wait(ctx context.Context, after changelog.Position) error {
+	s, err := j.stream(ctx)
+	if err != nil {
+		return fmt.Errorf("natsdriver: wait for %s: %w", j.name(), err)
+	}
+	waiting, cancel := context.WithTimeout(ctx, journalWait)
+	defer cancel()
+	if _, err := fetch(waiting, s, uint64(after)+1, 1); err != nil && waiting.Err() == nil {
+		return fmt.Errorf("natsdriver: wait for %s: %w", j.name(), err)
+	}
+	return ctx.Err()
+}
+
+// Trim implements [changelog.Journal] by a purge. It names the subject too, so that it leaves a stream alone that was made again.
+func (j *Journal) Trim(ctx context.Context, through changelog.Position) error {
+	s, state, err := j.state(ctx)
+	if err != nil {
+		return fmt.Errorf("natsdriver: trim %s: %w", j.name(), err)
+	}
+	if uint64(through) >= state.LastSeq {
+		return fmt.Errorf("natsdriver: trim %s: it ends at %d, not behind %d", j.name(), state.LastSeq, through)
+	}
+	_, err = answered(ctx, j.options, func(ctx context.Context) (struct{}, error) {
+		return struct{}{}, s.Purge(ctx, jetstream.WithPurgeSubject(s.subject), jetstream.WithPurgeSequence(uint64(through)+1))
+	})
+	if err != nil {
+		return fmt.Errorf("natsdriver: trim %s: %w", j.name(), missing(err))
+	}
+	return nil
+}
