@@ -136,7 +136,7 @@ func (h *holds) all() (own map[string]hold, others map[string]seenHold) {
 	return maps.Clone(h.own), maps.Clone(h.others)
 }
 
-// deaf begins to count the silence of the others anew, because this node cannot hear them.
+// deaf starts to count the silence of the others again, because this node cannot hear them.
 func (h *holds) deaf() {
 	h.mu.Lock()
 	defer h.mu.Unlock()

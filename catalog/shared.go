@@ -12,9 +12,9 @@ type shared interface {
 	// follow begins to follow other catalogs. From now on took is called for each commit, in order, when Get and Scan show it and before
 	// commitIf returns; own tells whether this store made it. took must not call commitIf or catchUp.
 	follow(took func(records map[string][]byte, own bool))
-	// commitIf is Commit if check returns nil in the state that the commit follows directly, which Get and Scan show meanwhile and
-	// which took has been told. Otherwise nothing is written and the error, which is an ErrNotCommitted too, is that of check. check
-	// may be called several times, and must not call commitIf or catchUp.
+	// commitIf is Commit on a condition. It calls check in the state that the commit follows directly: Get and Scan show that state, and took
+	// knows it. If check fails, nothing is written and commitIf returns the error, as an ErrNotCommitted too. check may be called
+	// several times, and must not call commitIf or catchUp.
 	commitIf(check func() error, records map[string][]byte) error
 	// catchUp returns when took was called for all that was committed before.
 	catchUp(ctx context.Context) error

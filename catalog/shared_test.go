@@ -243,19 +243,37 @@ func TestSharedRace(t *testing.T) {
 		all := cluster.three()
 		cluster.journal.SetFaults(changelogtest.Faults{Delay: 10 * time.Millisecond, Timeout: time.Second, LostAnswers: 0.1, LateRequests: 0.05})
 		done(t, all[0].Catalog)(all[0].CreateSource(user, spec("Web", "a")))
+		// untilFree makes a change that others may be in the way of.
+		untilFree := func(n *node, change func() (catalog.Task, error)) {
+			for {
+				task, err := change()
+				var away *catalog.JournalError
+				if code(err) == catalog.Busy || errors.As(err, &away) { // also if the outcome is unknown: the change was not begun then
+					time.Sleep(50 * time.Millisecond)
+					continue
+				}
+				if err == nil {
+					task, err = n.Wait(t.Context(), task.ID)
+				}
+				if err != nil || task.Status != catalog.Succeeded {
+					t.Errorf("task %+v, %v", task, err)
+				}
+				return
+			}
+		}
 		var work sync.WaitGroup
 		const each = 5
 		for i, n := range all {
 			for round := range each {
 				work.Go(func() {
 					text := fmt.Sprintf("%d-%d", i, round)
-					untilFree(t, n, func() (catalog.Task, error) {
+					untilFree(n, func() (catalog.Task, error) {
 						return n.UpdateSink(user, "web", "a", catalog.SinkPatch{Description: &text})
 					})
 				})
 			}
 			work.Go(func() {
-				untilFree(t, n, func() (catalog.Task, error) {
+				untilFree(n, func() (catalog.Task, error) {
 					return n.CreateSink(user, "web", spec("x", fmt.Sprintf("n%d", i)).Sinks[0])
 				})
 			})
@@ -281,25 +299,6 @@ func TestSharedRace(t *testing.T) {
 			}
 		}
 	})
-}
-
-// untilFree makes a change that others may be in the way of.
-func untilFree(t *testing.T, n *node, change func() (catalog.Task, error)) {
-	for {
-		task, err := change()
-		var away *catalog.JournalError
-		if code(err) == catalog.Busy || errors.As(err, &away) { // also if it is unknown: nobody has begun with it then
-			time.Sleep(50 * time.Millisecond)
-			continue
-		}
-		if err == nil {
-			task, err = n.Wait(t.Context(), task.ID)
-		}
-		if err != nil || task.Status != catalog.Succeeded {
-			t.Errorf("task %+v, %v", task, err)
-		}
-		return
-	}
 }
 
 // TestSharedLimit creates the last source that there may be through two nodes at once.

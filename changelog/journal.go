@@ -20,8 +20,7 @@ type Journal interface {
 	// Position 0 stands for the first that is there. It ends with ErrTrimmed if the position is no longer there, ErrWentBack if the log
 	// ends in front of the position before it, ErrHole if an entry in the middle is missing, and ErrMissing if there is no log.
 	Read(ctx context.Context, from Position) iter.Seq2[JournalEntry, error]
-	// Wait returns when there is an entry behind a position. It may return without one. Its error is that of ctx, or says why it
-	// cannot wait.
+	// Wait returns when there is an entry behind a position. It may return without one. It fails when ctx ends, or if it cannot wait.
 	Wait(ctx context.Context, after Position) error
 	// Trim removes the entries up to a position, and that one. There must be an entry behind it.
 	Trim(ctx context.Context, through Position) error
