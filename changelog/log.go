@@ -89,8 +89,8 @@ type Writer interface {
 	// Marker is the position of the record that Open appended.
 	Marker() Position
 	// Append begins to append a record behind the one before, and blocks only while Window records are under way, or while the log is
-	// asked whether there is room. Their tickets end in order. After the first that fails the writer is dead: all later tickets fail too, and the only way on is
-	// to open the stream again.
+	// asked whether there is room. Their tickets end in order. After the first that fails the writer is dead: all later tickets fail
+	// too, and the only way on is to open the stream again.
 	Append(r Record) Ticket
 	// Close gives up what is under way: its tickets end with ErrUnknown. It may be called while Append blocks, and ends it.
 	Close() error
