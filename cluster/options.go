@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/forebay/forebay"
+	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/catalog"
 	"github.com/forebay/forebay/cluster/internal/instance"
 	"github.com/forebay/forebay/cluster/natsdriver"
@@ -39,9 +40,11 @@ type Options struct {
 	Lease time.Duration
 	// CheckpointBytes is how much the log of the node's instance grows between two checkpoints. Adoption reads at most this much. Default: 256 MiB.
 	CheckpointBytes int64
+	// Checkpoints keeps the checkpoints. All nodes must reach it, and it must keep an object until it is deleted: the files of the
+	// platform, of storageapi/drivers, end by themselves after two weeks. Default: Engine.Staging.
+	Checkpoints buffer.Staging
 
-	// Engine are the options of the engine. All nodes must reach its Staging and its Target, and give them the same options. Checkpoints are
-	// kept in Staging, too.
+	// Engine are the options of the engine. All nodes must reach its Staging and its Target, and give them the same options.
 	Engine forebay.Options
 	// Catalog are the options of the definitions. BranchID is the one of API.Ingest by default.
 	Catalog catalog.Options
@@ -93,6 +96,6 @@ func (o Options) withDefaults(dir string) Options {
 func (o Options) instance() instance.Options {
 	return instance.Options{
 		Log: (*natsdriver.Log)(nil), Owners: (*natsdriver.Owners)(nil), // which Open makes
-		Node: o.Node, Lease: o.Lease, Engine: o.Engine, CheckpointBytes: o.CheckpointBytes, Logger: o.Logger,
+		Node: o.Node, Lease: o.Lease, Engine: o.Engine, Checkpoints: o.Checkpoints, CheckpointBytes: o.CheckpointBytes, Logger: o.Logger,
 	}
 }

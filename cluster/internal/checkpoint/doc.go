@@ -23,7 +23,9 @@
 //
 // # Which drivers fit
 //
-// Any staging that all nodes reach: a bucket (drivers/bucket), a folder that all nodes mount (buffer/dir), or files of the project
-// (storageapi/drivers). The latter lists files up to a second late, so reading is repeated for some seconds before an object
-// counts as missing.
+// Any staging that all nodes reach and that keeps an object until it is deleted: a bucket (drivers/bucket), or a folder that all
+// nodes mount (buffer/dir). The one of storageapi/drivers does not fit. It puts objects into files of the project that end after two
+// weeks, and the checkpoint of an instance with little traffic is older.
+//
+// Reading is repeated for some seconds before an object counts as missing or changed, since a staging may list an object late.
 package checkpoint

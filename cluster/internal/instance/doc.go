@@ -7,6 +7,7 @@
 //	instance                    the name of the present instance
 //	data/<instance>/            its engine
 //	data/snapshot/              of a checkpoint that is under way
+//	data/snapshot.objects       a note of the objects of checkpoints, see package checkpoint
 //	adopted/<instance>/         the engine of an instance that is being drained
 //	fenced-<instance>-<epoch>/  an engine that must not go on: nobody reads it, an operator removes it
 //
