@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"net"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -38,8 +40,16 @@ func sink(id string, columns ...mapping.Column) forebay.Sink {
 // start serves an engine in memory and returns a connection to it.
 func start(t *testing.T, opts otlpgrpc.Options, more []grpc.ServerOption, sources ...forebay.Source) (*forebay.Engine, *buffertest.Memory, *grpc.ClientConn) {
 	t.Helper()
+	return startWith(t, nil, opts, more, sources...)
+}
+
+// startWith is start with a changelog.
+func startWith(t *testing.T, log buffer.Changelog, opts otlpgrpc.Options, more []grpc.ServerOption, sources ...forebay.Source) (*forebay.Engine, *buffertest.Memory, *grpc.ClientConn) {
+	t.Helper()
 	mem := buffertest.NewMemory()
-	eng, err := forebay.Open("data", forebay.Options{Staging: mem, Target: mem, Buffer: localdisk.On(buffer.Tuning{MemTableBytes: 1 << 20}, vfs.NewMem())})
+	eng, err := forebay.Open("data", forebay.Options{
+		Staging: mem, Target: mem, Changelog: log, Buffer: localdisk.On(buffer.Tuning{MemTableBytes: 1 << 20}, vfs.NewMem()),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -234,6 +244,37 @@ func TestPausedSource(t *testing.T) {
 	}
 	if err := export(); err != nil {
 		t.Error(err)
+	}
+}
+
+// ownedLog is a changelog that keeps nothing, until it has another owner.
+type ownedLog struct{ fenced atomic.Bool }
+
+func (*ownedLog) Begin(context.Context, buffer.LogPosition) iter.Seq2[buffer.LogBatch, error] {
+	return func(func(buffer.LogBatch, error) bool) {}
+}
+
+func (*ownedLog) Mark() []byte { return nil }
+
+func (l *ownedLog) Append(uint64, []byte) func(context.Context) error {
+	return func(context.Context) error {
+		if l.fenced.Load() {
+			return buffer.ErrFenced
+		}
+		return nil
+	}
+}
+
+// When another node has taken over, an exporter sends its batches again, and a balancer finds that node.
+func TestFencedNode(t *testing.T) {
+	log := &ownedLog{}
+	_, _, conn := startWith(t, log, otlpgrpc.Options{}, nil, app(sink("rows", mapping.Body("b"))))
+	log.fenced.Store(true)
+	for range 2 {
+		_, err := plogotlp.NewGRPCClient(conn).Export(with(t.Context(), "Bearer "+secret), logs("x"))
+		if retryDelay(t, err) <= 0 || !strings.Contains(err.Error(), "Another node") {
+			t.Errorf("%v", err)
+		}
 	}
 }
 
