@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/http"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -116,18 +117,21 @@ func (n *Node) connect(ctx context.Context) (err error) {
 		}
 		return err
 	}
-	connected := make(chan struct{})
-	var once sync.Once
-	n.conn, err = nats.Connect(n.opts.URL, append(n.opts.Connect[:len(n.opts.Connect):len(n.opts.Connect)],
-		nats.RetryOnFailedConnect(true), nats.MaxReconnects(-1), nats.ConnectHandler(func(*nats.Conn) { once.Do(func() { close(connected) }) }))...)
+	n.conn, err = nats.Connect(n.opts.URL, append(slices.Clip(n.opts.Connect), nats.RetryOnFailedConnect(true), nats.MaxReconnects(-1))...)
 	if err != nil {
 		return err
 	}
+	connected := n.conn.StatusChanged(nats.CONNECTED)
+	defer n.conn.RemoveStatusListener(connected)
+	if n.conn.IsConnected() {
+		return nil
+	}
+	n.log.Info("the node waits for a server", "servers", n.conn.Servers())
 	select {
 	case <-connected:
 		return nil
 	case <-ctx.Done():
-		return fmt.Errorf("no server at %s answers: %w", n.opts.URL, context.Cause(ctx))
+		return fmt.Errorf("no server of %s answers: %w", n.conn.Servers(), context.Cause(ctx)) // without passwords
 	}
 }
 

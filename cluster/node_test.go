@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
@@ -14,6 +15,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
 
 	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/buffer/dir"
@@ -41,13 +44,20 @@ func (c *nodes) options(i int) cluster.Options {
 	return cluster.Options{
 		Node:   name,
 		Server: &natsserver.Options{Listen: c.peers[i], Peers: c.peers, Secret: "s3cret", MaxStore: 4 << 30},
-		NATS:   natsdriver.Options{MaxBytes: 64 << 20, Timeout: clustertest.Patience},
+		NATS:   natsdriver.Options{MaxBytes: 256 << 20, Timeout: clustertest.Patience},
 		Lease:  3 * time.Second,
 		Engine: forebay.Options{
 			Staging: dir.Staging(filepath.Join(c.dir, "staging")), Target: dir.TablesWith(c.tables(), dir.TablesOptions{PartitionBy: "at"}),
 		},
 		API:    streamapi.Options{Auth: streamapi.StaticToken("token", 1), IngestURL: "http://localhost"},
-		Logger: slog.New(slog.NewTextHandler(c.t.Output(), nil)),
+		Logger: slog.New(slog.NewTextHandler(writer(c.log), nil)),
+	}
+}
+
+// log writes what nodes log, where that is read.
+func (c *nodes) log(line string) {
+	if _, ok := c.t.(*testing.T); ok {
+		fmt.Fprint(c.t.Output(), line)
 	}
 }
 
@@ -244,6 +254,66 @@ func TestAnotherNodeTakesOver(t *testing.T) {
 	}
 }
 
+// A node whose server runs on its own waits for it, and works with it.
+func TestServerOfItsOwn(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	port := listener.Addr().(*net.TCPAddr).Port
+	if err := listener.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s, err := server.NewServer(&server.Options{
+		ServerName: "alone", Host: "127.0.0.1", Port: port, JetStream: true, StoreDir: t.TempDir(), SyncAlways: true, NoSigs: true, NoLog: true,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &nodes{t: t, dir: t.TempDir(), peers: make([]string, clustertest.Size)}
+	o := c.options(0)
+	o.Server, o.URL, o.NATS.Replicas = nil, s.ClientURL(), 1
+	waits := make(chan struct{})
+	o.Logger = slog.New(slog.NewTextHandler(writer(func(line string) {
+		if strings.Contains(line, "waits for a server") {
+			close(waits)
+		}
+	}), nil))
+	go func() {
+		<-waits
+		s.Start()
+	}()
+	defer s.WaitForShutdown()
+	defer s.Shutdown()
+	ctx, cancel := context.WithTimeout(t.Context(), clustertest.Patience)
+	defer cancel()
+	if c.list[0], err = cluster.Open(ctx, filepath.Join(c.dir, "a"), o); err != nil {
+		t.Fatal(err)
+	}
+	defer c.close(0)
+	c.defineAt(c.list[0].Catalog())
+	if status := c.post(0, "1"); status != http.StatusOK {
+		t.Errorf("status %d", status)
+	}
+	if err := c.list[0].Ready(); err != nil {
+		t.Error(err)
+	}
+	if err := c.list[0].Engine().FlushAll(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if got := c.ids(); !slices.Equal(got, []string{"1"}) {
+		t.Errorf("the table has %q", got)
+	}
+}
+
+// writer gets what is logged, a line at a time.
+type writer func(line string)
+
+func (w writer) Write(p []byte) (int, error) {
+	w(string(p))
+	return len(p), nil
+}
+
 // What is wrong with options is said before anything is done.
 func TestValidate(t *testing.T) {
 	c := &nodes{t: t, dir: t.TempDir(), peers: []string{"10.0.0.1:6222", "10.0.0.2:6222", "10.0.0.3:6222"}}
@@ -287,10 +357,10 @@ func TestAloneNodeWaits(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	o := c.options(0)
-	o.Server, o.URL = nil, "nats://"+peers[0]
+	o.Server, o.URL = nil, "nats://me:s3cret@"+peers[0]
 	ctx, cancel = context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
-	if _, err := cluster.Open(ctx, c.dir, o); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), peers[0]) {
+	if _, err := cluster.Open(ctx, c.dir, o); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), peers[0]) || strings.Contains(err.Error(), "s3cret") {
 		t.Errorf("%v", err)
 	}
 }
