@@ -61,7 +61,7 @@ const ownerFormat = 1
 //	                 +--------------------- Update -------------------+
 //
 // Silence is a candidate's decision (see [Adopt]). It raises the epoch, also from Adopting to Adopting when the adopter falls
-// silent too. Update is the owner's decision. [Release] is an operator's, and leads from Damaged back to Owned.
+// silent too. Update is the owner's decision. [Readmit] is an operator's, and leads from Damaged back to Owned.
 type OwnerState string
 
 // The states of an instance.
@@ -77,7 +77,7 @@ const (
 	// Retired: log and checkpoints are deleted.
 	Retired OwnerState = "retired"
 	// Damaged: log or checkpoint cannot be read without a hole. Nobody adopts it and everything is kept until an operator
-	// calls [Release].
+	// calls [Readmit].
 	Damaged OwnerState = "damaged"
 )
 

@@ -11,8 +11,8 @@ import (
 	"github.com/forebay/forebay/changelog/changelogtest"
 )
 
-// A damaged instance is left alone until an operator releases it. Then it is adopted as any other, by what the record says.
-func TestReleasedInstanceIsAdopted(t *testing.T) {
+// A damaged instance is left alone until an operator readmits it. Then it is adopted as any other, by what the record says.
+func TestReadmittedInstanceIsAdopted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		owners := changelogtest.NewOwners(1, changelogtest.Faults{})
 		a, b, c := startProcess(t, newLink(owners), "a", "ia", 0), startProcess(t, newLink(owners), "b", "ib", 0), startProcess(t, newLink(owners), "c", "ic", 0)
@@ -31,19 +31,19 @@ func TestReleasedInstanceIsAdopted(t *testing.T) {
 		time.Sleep(20 * lease)
 		none(t, b, c)
 
-		if err := changelog.Release(t.Context(), owners, "ia", func(o *changelog.Owner) {
+		if err := changelog.Readmit(t.Context(), owners, "ia", func(o *changelog.Owner) {
 			o.Released, o.Checkpoint, o.Node, o.Epoch, o.State = 0, "older", "me", 0, changelog.Retired
 		}); err != nil {
 			t.Fatal(err)
 		}
-		released := record(t, owners, "ia")
-		if released.Node != winner.own.Owner().Node || released.Session == before.Session || released.Epoch != before.Epoch+1 || released.State != changelog.Owned {
-			t.Errorf("the released record is %+v", released)
+		readmitted := record(t, owners, "ia")
+		if readmitted.Node != winner.own.Owner().Node || readmitted.Session == before.Session || readmitted.Epoch != before.Epoch+1 || readmitted.State != changelog.Owned {
+			t.Errorf("the readmitted record is %+v", readmitted)
 		}
 		began := time.Now()
 		k, _, _ := first(t, b, c)
 		if took := time.Since(began); took < lease {
-			t.Errorf("it was adopted %v after it was released, want a lease of silence", took)
+			t.Errorf("it was adopted %v after it was readmitted, want a lease of silence", took)
 		}
 		if err := damaged.Err(); !errors.Is(err, changelog.ErrFenced) || winner.own.Err() != nil {
 			t.Errorf("the Keeper of the damaged instance ended with %v, and the one of the node with %v", err, winner.own.Err())
@@ -57,7 +57,7 @@ func TestReleasedInstanceIsAdopted(t *testing.T) {
 }
 
 // The node that gave the instance up has its local store.
-func TestReleasedInstanceIsTaken(t *testing.T) {
+func TestReadmittedInstanceIsTaken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		owners := newLink(changelogtest.NewOwners(1, changelogtest.Faults{}))
 		k := take(t, owners, "a", "ia", 0)
@@ -68,7 +68,7 @@ func TestReleasedInstanceIsTaken(t *testing.T) {
 		if _, err := changelog.Take(t.Context(), owners, "ia", 1, changelog.LeaseOptions{Node: "a", Lease: lease}); !errors.Is(err, changelog.ErrFenced) {
 			t.Fatalf("Take of a damaged instance = %v, want changelog.ErrFenced", err)
 		}
-		if err := changelog.Release(t.Context(), owners, "ia", nil); err != nil {
+		if err := changelog.Readmit(t.Context(), owners, "ia", nil); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := changelog.Take(t.Context(), owners, "ia", 1, changelog.LeaseOptions{Node: "b", Lease: lease}); !errors.Is(err, changelog.ErrFenced) {
@@ -80,13 +80,13 @@ func TestReleasedInstanceIsTaken(t *testing.T) {
 	})
 }
 
-func TestReleaseRefuses(t *testing.T) {
+func TestReadmitRefuses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		owners := newLink(changelogtest.NewOwners(1, changelogtest.Faults{}))
 		refuse := func(want string) {
 			t.Helper()
-			if err := changelog.Release(t.Context(), owners, "i", nil); err == nil || !strings.Contains(err.Error(), want) {
-				t.Errorf("Release = %v, want that it says %q", err, want)
+			if err := changelog.Readmit(t.Context(), owners, "i", nil); err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("Readmit = %v, want that it says %q", err, want)
 			}
 		}
 		refuse("no record")
@@ -100,8 +100,8 @@ func TestReleaseRefuses(t *testing.T) {
 			replace(t, owners, "i", o)
 			return nil
 		}, nil)
-		if err := changelog.Release(t.Context(), owners, "i", nil); !errors.Is(err, changelog.ErrLost) {
-			t.Errorf("Release of a record that changes meanwhile = %v, want changelog.ErrLost", err)
+		if err := changelog.Readmit(t.Context(), owners, "i", nil); !errors.Is(err, changelog.ErrLost) {
+			t.Errorf("Readmit of a record that changes meanwhile = %v, want changelog.ErrLost", err)
 		}
 		owners.setAway(true)
 		refuse(errAway.Error())

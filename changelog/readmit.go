@@ -3,27 +3,28 @@ package changelog
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 )
 
-// Release lets nodes adopt a [Damaged] instance again, after an operator has brought back what its log or its checkpoint lacked. The
+// Readmit lets nodes adopt a [Damaged] instance again, after an operator has brought back what its log or its checkpoint lacked. The
 // instance counts as [Owned] by the node that gave it up, which is silent: after a lease one of the candidates adopts it, or that node
 // takes it if it has the local store. If the damage is still there, the instance becomes Damaged again.
 //
 // change, if it is not nil, may correct what the next owner goes by. Released 0 accepts that a log ends in front of batches
 // that were acknowledged, whose rows are lost then; Checkpoint and CheckpointPosition may name an older checkpoint that is whole.
 //
-// Release makes one attempt. It fails with [ErrLost] if the record changes meanwhile, and with any error of owners. Every process that still
+// Readmit makes one attempt. It fails with [ErrLost] if the record changes meanwhile, and with any error of owners. Every process that still
 // holds the instance is fenced.
-func Release(ctx context.Context, owners Owners, instance string, change func(*Owner)) error {
-	fail := func(err error) error { return fmt.Errorf("release instance %s: %w", instance, err) }
+func Readmit(ctx context.Context, owners Owners, instance string, change func(*Owner)) error {
+	fail := func(err error) error { return fmt.Errorf("readmit instance %s: %w", instance, err) }
 	got, err := owners.Get(ctx, OwnerKey(instance))
 	if err != nil {
 		return fail(err)
 	}
 	var o Owner
 	if got.Version == 0 {
-		return fail(fmt.Errorf("it has no record"))
+		return fail(errors.New("it has no record"))
 	}
 	if err := o.UnmarshalJSON(got.Value); err != nil {
 		return fail(err)
