@@ -232,28 +232,47 @@ func (d *drainer) clear(ctx context.Context, instance string, o changelog.Owner)
 	return d.opts.Log.Delete(ctx, instance)
 }
 
-// sweep retires the instances whose adopter died after they were drained and before their logs were deleted. Nobody adopts those.
-// One that another node is about to retire may be among them, which does no harm.
+// sweepEvery is how often a node looks for instances that nobody retires.
+const sweepEvery = time.Minute
+
+// sweep retires the instances whose adopter died after they were drained and before their logs were deleted, until ctx ends. Nobody
+// adopts those. One that another node is about to retire may be among them, which does no harm.
 func (d *drainer) sweep(ctx context.Context) {
+	warned := false
+	for ctx.Err() == nil {
+		if err := d.sweepOnce(ctx); err != nil && !warned && ctx.Err() == nil {
+			warned = true
+			d.opts.Logger.Warn("the log and the checkpoint of a drained instance are left; trying again every minute", "error", err)
+		}
+		select {
+		case <-time.After(sweepEvery):
+		case <-ctx.Done():
+		}
+	}
+}
+
+func (d *drainer) sweepOnce(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, sweepEvery)
+	defer cancel()
 	for v, err := range d.opts.Owners.Watch(ctx, changelog.OwnerKey("")) {
 		if err != nil || v.Version == 0 { // these were all
-			return
+			return err
 		}
 		var o changelog.Owner
 		if o.UnmarshalJSON(v.Value) != nil || o.State != changelog.Drained {
 			continue
 		}
-		instance := strings.TrimPrefix(v.Key, changelog.OwnerKey(""))
-		err := d.clear(ctx, instance, o)
-		if err == nil {
-			o.State = changelog.Retired
-			var value []byte
-			if value, err = o.MarshalJSON(); err == nil {
-				_, err = d.opts.Owners.CompareAndSet(ctx, v.Key, v.Version, value)
-			}
+		if err := d.clear(ctx, strings.TrimPrefix(v.Key, changelog.OwnerKey("")), o); err != nil {
+			return err
 		}
-		if err != nil {
-			d.opts.Logger.Warn("log and checkpoints of a drained instance are left; a node that starts tries again", "instance", instance, "error", err)
+		o.State = changelog.Retired
+		value, err := o.MarshalJSON()
+		if err == nil {
+			_, err = d.opts.Owners.CompareAndSet(ctx, v.Key, v.Version, value)
+		}
+		if err != nil && !errors.Is(err, changelog.ErrLost) {
+			return err
 		}
 	}
+	return nil
 }

@@ -1,6 +1,7 @@
 package instance
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -45,6 +46,7 @@ type world struct {
 	mu    sync.Mutex
 	sent  int
 	acked map[string]string // the rows that were acknowledged, with the instance
+	meant map[string]string // what the ids of objects and files stood for first
 }
 
 const (
@@ -55,7 +57,7 @@ const (
 func newWorld(t *testing.T, seed uint64) *world {
 	w := &world{
 		T: t, log: changelogtest.NewLog(seed, changelogtest.Faults{}), owners: changelogtest.NewOwners(seed, changelogtest.Faults{}),
-		mem: buffertest.NewMemory(), acked: map[string]string{}, checkpointBytes: 64 << 10,
+		mem: buffertest.NewMemory(), acked: map[string]string{}, meant: map[string]string{}, checkpointBytes: 64 << 10,
 	}
 	t.Cleanup(func() {
 		for _, n := range w.nodes {
@@ -302,7 +304,14 @@ type linkedMemory struct {
 }
 
 func (m linkedMemory) Put(ctx context.Context, obj buffer.Object, src buffer.Content) error {
-	return call(ctx, m.link, "put "+obj.ID, func() error { return m.mem.Put(ctx, obj, src) })
+	return call(ctx, m.link, "put "+obj.ID, func() error {
+		var data bytes.Buffer
+		if _, err := src.WriteTo(&data); err != nil {
+			return err
+		}
+		m.w.means("object "+obj.ID, data.String())
+		return m.mem.Put(ctx, obj, src)
+	})
 }
 
 func (m linkedMemory) Open(ctx context.Context, obj buffer.Object) (io.ReadCloser, error) {
@@ -318,11 +327,24 @@ func (m linkedMemory) Ensure(ctx context.Context, t buffer.Table) error {
 }
 
 func (m linkedMemory) Import(ctx context.Context, f *buffer.File) error {
-	return call(ctx, m.link, "import "+f.ID, func() error { return m.mem.Import(ctx, f) })
+	return call(ctx, m.link, "import "+f.ID, func() error {
+		m.w.means("file "+f.ID, fmt.Sprint(f.Slices))
+		return m.mem.Import(ctx, f)
+	})
 }
 
 func (m linkedMemory) CountFile(ctx context.Context, t buffer.Table, id string) (int64, error) {
 	return m.mem.CountFile(ctx, t, id)
+}
+
+// means checks that an id stands for the same rows, whoever uses it.
+func (w *world) means(id, what string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if before, again := w.meant[id]; again && before != what {
+		w.Errorf("the %s stands for others than before", id)
+	}
+	w.meant[id] = what
 }
 
 // worldNode is a machine with a disk.
