@@ -150,6 +150,35 @@ func TestCheckpointIsInterruptedAtEachStep(t *testing.T) {
 	}
 }
 
+// A checkpoint with a batch that the log does not have yet is not named before the log has it. An adopter would find a batch of which
+// nobody knows whether its caller sends it again.
+func TestCheckpointWaitsForTheLog(t *testing.T) {
+	alone(t, func(w *world, n *worldNode) {
+		p, name := n.runs, n.instance()
+		i := p.opened()
+		heal := w.log.Cut(name, 1, 2)
+		w.clients.Go(func() { p.put(i, 1) })
+		synctest.Wait()
+		made := make(chan error, 1)
+		go func() {
+			c := checkpointer{Instance: i, store: i.opts.checkpoints()}
+			made <- c.make(w.Context())
+		}()
+		time.Sleep(20 * time.Second)
+		if ref := w.records()[name].Checkpoint; ref != "" {
+			t.Errorf("%s is named before the log has its last batch", ref)
+		}
+		heal()
+		if err := <-made; err != nil {
+			t.Error(err)
+		}
+		if w.records()[name].Checkpoint == "" {
+			t.Error("no checkpoint is named")
+		}
+		w.clients.Wait()
+	})
+}
+
 // A node that was adopted in the middle of a checkpoint neither names it nor trims the log nor deletes the one before.
 func TestCheckpointOfAFencedOwner(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -188,6 +188,12 @@ func TestLogLost(t *testing.T) {
 		if _, err := Open(w.Context(), "node", o); !errors.Is(err, changelog.ErrWentBack) {
 			t.Errorf("the log was made again: %v", err)
 		}
+		if err := n.disk.RemoveAll("node/data"); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Open(w.Context(), "node", o); !errors.Is(err, changelog.ErrWentBack) {
+			t.Errorf("the log was made again, and the disk is empty: %v", err)
+		}
 	})
 }
 

@@ -1,10 +1,18 @@
 package instance
 
 import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/changelog"
+	"github.com/forebay/forebay/changelog/changelogtest"
 )
 
 // A mark is read as it was written. One that is cut, or of another version, is refused. An empty store has the zero mark.
@@ -30,4 +38,164 @@ func TestMark(t *testing.T) {
 	if got, err := parseMark(buffer.LogPosition{}); err != nil || got != (changelog.Mark{}) {
 		t.Errorf("no mark is read as %+v: %v", got, err)
 	}
+}
+
+// logged is a batchLog with the positions that a store of it may have.
+type logged struct {
+	*testing.T
+	*batchLog
+	*link
+	log   *changelogtest.Log
+	marks []buffer.LogPosition
+}
+
+func newLogged(t *testing.T) *logged {
+	t.Helper()
+	log, owners := changelogtest.NewLog(1, changelogtest.Faults{}), changelogtest.NewOwners(1, changelogtest.Faults{})
+	if err := log.Create(t.Context(), "a-1"); err != nil {
+		t.Fatal(err)
+	}
+	k, err := changelog.Take(t.Context(), owners, "a-1", 0, changelog.LeaseOptions{Node: "a"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	link := &link{}
+	l := &logged{t, newLog(linkedLog{link, log}, k, "a", slog.New(slog.DiscardHandler)), link, log, []buffer.LogPosition{{}}}
+	t.Cleanup(func() {
+		l.close()
+		k.Close()
+	})
+	return l
+}
+
+// begin opens the log for a store with n batches and returns what it lacks.
+func (l *logged) begin(n int) (lacks string, err error) {
+	for b, err := range l.Begin(context.Background(), l.marks[n]) {
+		if err != nil {
+			return lacks, err
+		}
+		lacks += string(b.Data)
+	}
+	l.marks = slices.Clip(l.marks[:n+1+len(lacks)/2])
+	return lacks, nil
+}
+
+// append appends batch "n ".
+func (l *logged) append() (wait func() error) {
+	n := len(l.marks)
+	l.marks = append(l.marks, buffer.LogPosition{Number: uint64(n), Mark: slices.Clone(l.Mark())})
+	w := l.Append(uint64(n), fmt.Appendf(nil, "%d ", n))
+	return func() error { return w(context.Background()) }
+}
+
+// content returns all batches of the log.
+func (l *logged) content() string {
+	l.Helper()
+	var all strings.Builder
+	for b, err := range changelog.Batches(context.Background(), l.log, "a-1", changelog.Point{}) {
+		if err != nil {
+			l.Fatal(err)
+		}
+		all.Write(b.Data)
+	}
+	return all.String()
+}
+
+// cut lets only some of the next batches reach the log, and the appender hears of fewer. Each waits until heard is closed.
+func (l *logged) cut(reach, hear int) (heard chan struct{}) {
+	heard = make(chan struct{})
+	lost := fmt.Errorf("%w: lost", changelog.ErrUnknown)
+	l.setHooks(func(call string) error {
+		if call == "log append b" {
+			reach--
+		}
+		if call == "log open" || reach < 0 {
+			return lost
+		}
+		return nil
+	}, func(string) error {
+		<-heard
+		if hear--; hear < 0 {
+			return lost
+		}
+		return nil
+	})
+	return heard
+}
+
+// The local level fails and is opened again, by one process, while three batches are on their way to the log. Whichever of them the store
+// has, the log has, and the appender knows of: each is in both afterwards, once.
+func TestLocalLevelReopens(t *testing.T) {
+	const batches = 4
+	for reach := range batches {
+		for hear := range reach + 1 {
+			for stored := 1; stored <= batches; stored++ {
+				synctest.Test(t, func(t *testing.T) {
+					l := newLogged(t)
+					if lacks, err := l.begin(0); lacks != "" || err != nil {
+						t.Fatal(lacks, err)
+					}
+					if err := l.append()(); err != nil {
+						t.Fatal(err)
+					}
+					heard := l.cut(reach, hear)
+					var waits []func() error
+					for range batches - 1 {
+						waits = append(waits, l.append())
+					}
+					synctest.Wait() // nothing more reaches the log
+					close(heard)
+					for _, wait := range waits[:hear] {
+						if err := wait(); err != nil {
+							t.Fatal(err)
+						}
+					}
+					l.setHooks(nil, nil)
+					lacks, err := l.begin(stored)
+					if err != nil {
+						t.Fatalf("%d stored, %d in the log, %d heard: %v", stored, 1+reach, 1+hear, err)
+					}
+					if err := l.append()(); err != nil {
+						t.Error(err)
+					}
+					want := "1 2 3 4 "[:2*stored] + lacks
+					want += fmt.Sprintf("%d ", len(want)/2+1)
+					if got := l.content(); got != want || len(want)/2 < 2+reach {
+						t.Errorf("%d stored, %d in the log, %d heard: the store gets %q, the log has %q", stored, 1+reach, 1+hear, lacks, got)
+					}
+				})
+			}
+		}
+	}
+}
+
+// Another process does not have the batches that the log lacks. It is told so, and that is final, as is another owner.
+func TestLogCannotGoOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLogged(t)
+		if _, err := l.begin(0); err != nil {
+			t.Fatal(err)
+		}
+		if err := l.append()(); err != nil {
+			t.Fatal(err)
+		}
+		l.log.Cut("a-1", 1, 2)
+		l.append()
+		l.close()
+		if !l.log.Elect("a-1", 1) { // which never got it
+			t.Fatal("the replica is not elected")
+		}
+		l.batchLog = newLog(l.log, l.keeper, "a", l.logger)
+		if _, err := l.begin(2); !errors.Is(err, changelog.ErrAhead) || !errors.Is(context.Cause(l.ctx), changelog.ErrAhead) {
+			t.Errorf("%v, %v", err, context.Cause(l.ctx))
+		}
+		l.close()
+		if _, err := l.log.Open(t.Context(), "a-1", changelog.Record{Kind: changelog.Opened, Epoch: 100, Node: "b"}); err != nil {
+			t.Fatal(err)
+		}
+		l.batchLog = newLog(l.log, l.keeper, "a", l.logger)
+		if _, err := l.begin(1); !errors.Is(err, buffer.ErrFenced) || !errors.Is(context.Cause(l.ctx), buffer.ErrFenced) {
+			t.Errorf("%v, %v", err, context.Cause(l.ctx))
+		}
+	})
 }
