@@ -30,7 +30,7 @@ var rooms = map[string][]string{
 	"buffer/dir":                  {"datatype", "buffer"},
 	"buffer/...":                  {"datatype", "buffer"},
 	"changelog/changelogtest":     {"changelog"},
-	"cluster/...":                 {".", "buffer", "catalog", "stream", "stream/streamapi", "changelog", "cluster/..."},
+	"cluster/...":                 {".", "trigger", "buffer", "catalog", "stream", "stream/streamapi", "changelog", "cluster/..."},
 	".":                           {"datatype", "mapping", "otlpflat", "trigger", "buffer/..."},
 	"drivers/...":                 {"datatype", "buffer", "drivers/..."},
 	"drivers/parquet/parquettest": {"datatype", "buffer/buffertest"},

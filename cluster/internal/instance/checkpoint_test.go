@@ -37,7 +37,7 @@ func (p *worldProcess) checkpoint() {
 	})
 }
 
-// checkpointObjects are those of the checkpoint that the record of an instance names, and how many the staging has.
+// checkpointObjects counts the objects of the checkpoint that the record of an instance names, and how many the staging has.
 func (w *world) checkpointObjects(instance string) (named, stored int) {
 	w.Helper()
 	o := (&worldProcess{link: &link{w: w}, node: w.nodes[0]}).options()

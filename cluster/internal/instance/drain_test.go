@@ -222,9 +222,9 @@ func (c content) WriteTo(w io.Writer) (int64, error) {
 // A table refuses rows until somebody fixes it. Instances whose rows wait for that give up their turn.
 func TestDrainOfRefusedRows(t *testing.T) {
 	inWorld(t, func(w *world, a, b, c *worldNode) {
-		var mended atomic.Bool
+		var repaired atomic.Bool
 		b.runs.setHooks(func(call string) error {
-			if strings.HasPrefix(call, "import") && !mended.Load() {
+			if strings.HasPrefix(call, "import") && !repaired.Load() {
 				return buffer.Permanent(errors.New("a column is missing"))
 			}
 			return nil
@@ -243,7 +243,7 @@ func TestDrainOfRefusedRows(t *testing.T) {
 			records := w.records()
 			return !slices.ContainsFunc(names, func(name string) bool { return records[name].State != changelog.Draining })
 		})
-		mended.Store(true)
+		repaired.Store(true)
 		w.settle()
 	})
 }
