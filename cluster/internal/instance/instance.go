@@ -205,12 +205,13 @@ func mustRestore(err error) bool {
 
 // tryEngine makes one attempt to open the engine.
 func (i *Instance) tryEngine(ctx context.Context, dir string) error {
-	i.log = newLog(i.opts.Log, i.keeper, i.opts.Node, i.opts.Logger)
+	log := newLog(i.opts.Log, i.keeper, i.opts.Node, i.opts.Logger)
+	i.log = log
 	o := i.opts.Engine
-	o.Changelog = i.log
-	stop := context.AfterFunc(ctx, func() { i.log.end(context.Cause(ctx)) })
+	o.Changelog = log
+	stop := context.AfterFunc(ctx, func() { log.end(context.Cause(ctx)) })
 	engine, err := forebay.Open(dir, o)
-	if err == nil && !stop() {
+	if !stop() && err == nil {
 		err = errors.Join(context.Cause(ctx), engine.Close())
 	}
 	if err != nil {

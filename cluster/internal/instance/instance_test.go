@@ -358,6 +358,37 @@ func TestOpenEndsWithItsContext(t *testing.T) {
 	}
 }
 
+// An open instance outlives the context of Open, also if the first attempt to open the engine had failed.
+func TestOpenOutlivesItsContext(t *testing.T) {
+	alone(t, func(w *world, n *worldNode) {
+		n.stop()
+		w.processes.Wait()
+		p := &worldProcess{link: &link{w: w, name: "a"}, node: n, disk: n.disk}
+		failed := false
+		p.setHooks(func(call string) error {
+			if call != "log open" || failed {
+				return nil
+			}
+			failed = true
+			return errors.New("away")
+		}, nil)
+		ctx, cancel := context.WithCancel(w.Context())
+		i, err := Open(ctx, "node", p.options())
+		if err != nil || !failed {
+			t.Fatal(err, failed)
+		}
+		cancel()
+		synctest.Wait()
+		if err := errors.Join(i.Err(), i.Engine().Define(w.Context(), worldSource)); err != nil {
+			t.Error(err)
+		}
+		p.put(i, 10)
+		if err := i.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // A folder that is open is not opened twice: the second process would fence the first.
 func TestOpenTwice(t *testing.T) {
 	alone(t, func(w *world, n *worldNode) {
