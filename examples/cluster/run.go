@@ -161,7 +161,7 @@ func (r *runner) sendAndLose(ctx context.Context) error {
 		if err != nil {
 			cancel()
 		}
-		if failed := <-sent; err == nil || !errors.Is(failed, context.Canceled) {
+		if failed := <-sent; err == nil || failed != nil && !errors.Is(failed, context.Canceled) {
 			err = failed
 		}
 		cancel()
