@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"strings"
 	"sync"
 	"time"
@@ -155,8 +156,8 @@ func (d *drainage) move(ctx context.Context) error {
 	return nil
 }
 
-// checkpoints makes checkpoints of an adopted instance until stop is called. It takes no rows, but what is done with those that it has
-// needs room in its log, which its owner may have filled.
+// checkpoints makes checkpoints of an adopted instance whose log is short of room, until stop is called. The instance takes no rows, but
+// what is done with those that it has is written to its log.
 func (d *drainage) checkpoints(ctx context.Context, e *forebay.Engine, log *batchLog) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var background sync.WaitGroup
@@ -165,7 +166,7 @@ func (d *drainage) checkpoints(ctx context.Context, e *forebay.Engine, log *batc
 		if err != nil {
 			return // the next attempt to drain may have more luck
 		}
-		log.room.bound(stat, d.opts.CheckpointBytes)
+		log.room.bound(stat, math.MaxInt64)
 		i := &Instance{opts: d.opts, folder: &folder{disk: d.disk(), dir: d.dir}, keeper: d.k, log: log, engine: e}
 		(&checkpointer{Instance: i, store: d.opts.checkpoints()}).run(ctx)
 	})
