@@ -99,6 +99,7 @@ func TestCheckpointIsInterruptedAtEachStep(t *testing.T) {
 					var begun atomic.Bool
 					var left atomic.Int64
 					left.Store(at)
+					killed := make(chan struct{})
 					interrupt := func(call string) error {
 						if strings.HasPrefix(call, "put ckpt-") {
 							begun.Store(true)
@@ -113,6 +114,7 @@ func TestCheckpointIsInterruptedAtEachStep(t *testing.T) {
 							return fmt.Errorf("%w: no answer", changelog.ErrUnknown)
 						}
 						n.kill(nil, false)
+						close(killed)
 						return errDead
 					}
 					if how == "fails" || how == "is not begun" {
@@ -132,6 +134,8 @@ func TestCheckpointIsInterruptedAtEachStep(t *testing.T) {
 							t.Errorf("step %d: staging has %d objects, the checkpoint %d", at, stored, named)
 						}
 						n.kill(nil, false)
+					} else {
+						<-killed
 					}
 					if at%2 == 0 {
 						if err := n.disk.RemoveAll("node/data"); err != nil {

@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -69,7 +69,7 @@ func TestRestart(t *testing.T) {
 			alone(t, func(w *world, n *worldNode) {
 				name := n.instance()
 				if killed {
-					n.kill(noRandom(), false)
+					n.kill(nil, false)
 				} else {
 					n.stop()
 					w.processes.Wait()
@@ -133,7 +133,7 @@ func TestRestartWithAnotherDisk(t *testing.T) {
 			alone(t, func(w *world, n *worldNode) {
 				name := n.instance()
 				disk := c.play(w, n)
-				n.kill(noRandom(), false)
+				n.kill(nil, false)
 				n.disk = disk
 				n.goesOn(name)
 				if got := len(n.aside()) > 0; got != c.restore {
@@ -232,7 +232,7 @@ func TestAdopted(t *testing.T) {
 					p.stop()
 					w.clients.Go(func() { p.put(first, 30) }) // under way meanwhile
 				} else {
-					n.kill(noRandom(), false)
+					n.kill(nil, false)
 				}
 				w.await("the instance is adopted and drained", func() bool { return w.records()[name].State == changelog.Retired })
 				if paused {
@@ -271,10 +271,13 @@ func TestFirstOpenIsKilledAtEachStep(t *testing.T) {
 				w.story = testing.Verbose()
 				node := w.node("a")
 				p := node.start()
-				left := n / 2
-				step := func(call string) error {
-					if left--; left == -1 {
-						node.kill(noRandom(), false)
+				var left atomic.Int64
+				left.Store(int64(n / 2))
+				killed := make(chan struct{})
+				step := func(string) error {
+					if left.Add(-1) == -1 {
+						node.kill(nil, false)
+						close(killed)
 						return errDead
 					}
 					return nil
@@ -288,6 +291,7 @@ func TestFirstOpenIsKilledAtEachStep(t *testing.T) {
 				if done = p.alive(); done {
 					return
 				}
+				<-killed
 				p = node.start()
 				p.put(p.opened(), 10)
 				if err := p.opened().Engine().FlushAll(w.Context()); err != nil {
@@ -429,5 +433,3 @@ func TestClose(t *testing.T) {
 		}
 	})
 }
-
-func noRandom() *rand.Rand { return rand.New(rand.NewPCG(0, 0)) }
