@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"path/filepath"
 	"slices"
 	"sync"
 	"time"
@@ -72,7 +71,11 @@ func (n *Node) open(ctx context.Context, dir string) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := n.create(ctx, owners); err != nil {
+	journal, err := natsdriver.NewJournal(n.conn, n.opts.NATS)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(n.create(ctx, "the store of owners", owners.Create), n.create(ctx, "the journal of definitions", journal.Create)); err != nil {
 		return err
 	}
 	o := n.opts.instance()
@@ -80,7 +83,12 @@ func (n *Node) open(ctx context.Context, dir string) (err error) {
 	if n.instance, err = instance.Open(ctx, dir, o); err != nil {
 		return err
 	}
-	if n.catalog, err = catalog.Open(filepath.Join(dir, "catalog"), n.Engine(), n.opts.Catalog); err != nil {
+	definitions := n.opts.Catalog
+	definitions.Node = n.opts.Node
+	if definitions.Store, err = catalog.OpenJournal(ctx, journal, definitions.Logger); err != nil {
+		return err
+	}
+	if n.catalog, err = catalog.Open("", n.Engine(), definitions); err != nil {
 		return err
 	}
 	if err := n.handlers(); err != nil {
@@ -93,14 +101,14 @@ func (n *Node) open(ctx context.Context, dir string) (err error) {
 	return nil
 }
 
-// create makes the store of owners, if no node has done it yet, for as long as that takes: perhaps a server that must have a copy is away.
-func (n *Node) create(ctx context.Context, owners *natsdriver.Owners) error {
+// create makes what all nodes share, if no node has done it yet, for as long as that takes: perhaps a server that must have a copy is away.
+func (n *Node) create(ctx context.Context, what string, create func(context.Context) error) error {
 	for {
-		err := owners.Create(ctx)
+		err := create(ctx)
 		if err == nil {
 			return nil
 		}
-		n.log.Warn("the store of owners cannot be created; trying again until it succeeds", "error", err)
+		n.log.Warn(what+" cannot be created; trying again until it succeeds", "error", err)
 		select {
 		case <-time.After(time.Second):
 		case <-ctx.Done():

@@ -47,7 +47,7 @@ func (c *nodes) options(i int) cluster.Options {
 		NATS:   natsdriver.Options{MaxBytes: 256 << 20, Timeout: clustertest.Patience},
 		Lease:  3 * time.Second,
 		Engine: forebay.Options{
-			Staging: dir.Staging(filepath.Join(c.dir, "staging")), Target: dir.TablesWith(c.tables(), dir.TablesOptions{PartitionBy: "at"}),
+			Staging: dir.Staging(filepath.Join(c.dir, "staging")), Target: dir.Tables(c.tables()),
 		},
 		API:    streamapi.Options{Auth: streamapi.StaticToken("token", 1), IngestURL: "http://localhost"},
 		Logger: slog.New(slog.NewTextHandler(writer(c.log), nil)),
@@ -151,11 +151,26 @@ type readiness struct {
 
 var columns = mapping.Columns{mapping.Path("id", "id", mapping.RawString())}
 
-// define makes the source at each node.
+// define makes the source at the first node, and waits until the engines of all have it.
 func (c *nodes) define() {
 	c.t.Helper()
+	c.defineAt(c.list[0].Catalog())
 	for _, n := range c.list {
-		c.defineAt(n.Catalog())
+		c.awaitSource(n)
+	}
+}
+
+// awaitSource waits until a node takes events of the source.
+func (c *nodes) awaitSource(n *cluster.Node) {
+	c.t.Helper()
+	if err := clustertest.Eventually(func() error {
+		source, err := n.Catalog().Source("web")
+		if _, ok := n.Engine().SourceWithSecret("web", source.Secret); err == nil && !ok {
+			err = errors.New("the engine does not have the source")
+		}
+		return err
+	}); err != nil {
+		c.t.Fatal(err)
 	}
 }
 

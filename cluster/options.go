@@ -46,7 +46,8 @@ type Options struct {
 
 	// Engine are the options of the engine. All nodes must reach its Staging and its Target, and give them the same options.
 	Engine forebay.Options
-	// Catalog are the options of the definitions. BranchID is the one of API.Ingest by default.
+	// Catalog are the options of the definitions, which all nodes share. Store and Node are the cluster's. BranchID is the one of
+	// API.Ingest by default.
 	Catalog catalog.Options
 	// API are the options of the Stream API and, with its field Ingest, of ingestion. Without API.Auth there is no Stream API.
 	API streamapi.Options

@@ -100,7 +100,7 @@ func serve(ctx context.Context, cfg nodeConfig, logger *slog.Logger, flush <-cha
 		return err
 	}
 	defer func() { err = errors.Join(err, node.Close()) }()
-	path, err := define(ctx, node.Catalog())
+	path, err := define(ctx, node)
 	if err != nil {
 		return err
 	}
@@ -145,8 +145,27 @@ func columns() mapping.Columns {
 	return mapping.Columns{mapping.Path("id", "id", mapping.RawString()), mapping.Path("event", "event"), mapping.Datetime("received_at")}
 }
 
-// define makes the source, with its table, if no node has done it yet. It returns the path that events are sent to.
-func define(ctx context.Context, cat *catalog.Catalog) (path string, err error) {
+// define makes the source, with its table, if no node has done it yet, and waits until this node has it. It returns the path that
+// events are sent to.
+func define(ctx context.Context, node *cluster.Node) (path string, err error) {
+	cat := node.Catalog()
+	for {
+		source, err := cat.Source(sourceID)
+		if _, ok := node.Engine().SourceWithSecret(sourceID, source.Secret); err == nil && ok {
+			return fmt.Sprintf("/stream/1/%s/%s", source.ID, source.Secret), nil
+		}
+		if err != nil {
+			err = create(ctx, cat) // another node may be faster
+		}
+		select {
+		case <-time.After(100 * time.Millisecond):
+		case <-ctx.Done():
+			return "", errors.Join(context.Cause(ctx), err)
+		}
+	}
+}
+
+func create(ctx context.Context, cat *catalog.Catalog) error {
 	by := catalog.By{Type: "system"}
 	finish := func(task catalog.Task, err error) error {
 		if err == nil {
@@ -157,25 +176,16 @@ func define(ctx context.Context, cat *catalog.Catalog) (path string, err error) 
 		}
 		return err
 	}
-	source, err := cat.Source(sourceID)
-	if err != nil {
-		if err := finish(cat.CreateSource(by, catalog.SourceSpec{ID: sourceID, Name: sourceID, Type: forebay.HTTP, Sinks: []catalog.SinkSpec{
-			{Name: "events", TableID: tableID, Columns: columns()},
-		}})); err != nil {
-			return "", err
-		}
-		// Small loads, so that a short run shows all levels at work.
-		if err := finish(cat.ChangeSettings(by, catalog.Ref{Source: sourceID}, "small loads", []catalog.SettingChange{
-			{Key: "storage.level.staging.upload.trigger.interval", Value: json.RawMessage(`"1s"`)},
-			{Key: "storage.level.target.import.trigger.count", Value: json.RawMessage(`1`)},
-		})); err != nil {
-			return "", err
-		}
-		if source, err = cat.Source(sourceID); err != nil {
-			return "", err
-		}
+	if err := finish(cat.CreateSource(by, catalog.SourceSpec{ID: sourceID, Name: sourceID, Type: forebay.HTTP, Sinks: []catalog.SinkSpec{
+		{Name: "events", TableID: tableID, Columns: columns()},
+	}})); err != nil {
+		return err
 	}
-	return fmt.Sprintf("/stream/1/%s/%s", source.ID, source.Secret), nil
+	// Small loads, so that a short run shows all levels at work.
+	return finish(cat.ChangeSettings(by, catalog.Ref{Source: sourceID}, "small loads", []catalog.SettingChange{
+		{Key: "storage.level.staging.upload.trigger.interval", Value: json.RawMessage(`"1s"`)},
+		{Key: "storage.level.target.import.trigger.count", Value: json.RawMessage(`1`)},
+	}))
 }
 
 // ready asks a node whether it is ready.
