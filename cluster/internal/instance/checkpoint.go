@@ -17,8 +17,6 @@ type checkpointer struct {
 	// last is the checkpoint that the record names, nil if it names none. Until known is set that was not looked up.
 	last  *checkpoint.Manifest
 	known bool
-	// obsolete are checkpoints that no record names and that may have objects left.
-	obsolete []checkpoint.Manifest
 }
 
 // run makes a checkpoint whenever one is due, until ctx ends.
@@ -46,7 +44,7 @@ func (c *checkpointer) due(ctx context.Context, trimmed bool) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	return c.log.room.correct(stat.Bytes+c.log.waiting(), trimmed), nil
+	return c.log.room.correct(stat, c.log.waiting(), trimmed), nil
 }
 
 // make makes a checkpoint and trims the log. The order of the steps is what keeps rows safe, whichever of them is the last one of
@@ -92,9 +90,7 @@ func (c *checkpointer) make(ctx context.Context) error {
 	if err := c.keeper.Update(ctx, func(o *changelog.Owner) { o.Checkpoint, o.CheckpointPosition = ref, m.Trim }); err != nil {
 		return err
 	}
-	if c.last != nil {
-		c.obsolete = append(c.obsolete, *c.last)
-	}
+	before := c.last
 	c.last = &m
 	// What is in a full log cannot be noted before it is trimmed. The record alone suffices: whoever adopts the instance replaces it and
 	// so knows the checkpoint.
@@ -107,12 +103,10 @@ func (c *checkpointer) make(ctx context.Context) error {
 	if _, err := c.due(ctx, true); err != nil {
 		return err
 	}
-	for len(c.obsolete) > 0 {
-		if err := c.store.Remove(ctx, c.obsolete[0], c.last); err != nil {
-			c.opts.Logger.Warn("an old checkpoint is not removed yet", "instance", name, "error", err)
-			break
+	if before != nil {
+		if err := c.store.Remove(ctx, *before, &m); err != nil {
+			c.opts.Logger.Warn("the checkpoint before is removed with the next one", "instance", name, "error", err)
 		}
-		c.obsolete = c.obsolete[1:]
 	}
 	c.opts.Logger.Info("checkpoint made, the log is trimmed", "instance", name, "batch", at.Number, "position", m.Trim, "took", time.Since(began))
 	return nil

@@ -144,6 +144,13 @@ func TestCheckpointIsInterruptedAtEachStep(t *testing.T) {
 					}
 					n.goesOn(name)
 					n.runs.checkpoint()
+					if at%2 == 1 { // the disk has the note of what staging has
+						n.runs.checkpoint()
+						synctest.Wait()
+						if named, stored := w.checkpointObjects(name); named != stored {
+							t.Errorf("step %d: staging has %d objects, the checkpoint %d", at, stored, named)
+						}
+					}
 				})
 				if t.Failed() {
 					t.Logf("at step %d", at)

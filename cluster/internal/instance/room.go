@@ -41,10 +41,14 @@ func newRoom() *room {
 func (r *room) bound(stat changelog.Stat, every int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.size, r.max, r.every = stat.Bytes, stat.MaxBytes, every
-	r.limit = r.max * 3 / 4
-	r.changed.Broadcast()
+	r.every = every
+	r.set(stat.Bytes, stat.MaxBytes)
 	r.signal()
+}
+
+func (r *room) set(size, most int64) {
+	r.size, r.max, r.limit = size, most, most/4*3
+	r.changed.Broadcast()
 }
 
 // unbound lets everything pass again.
@@ -88,15 +92,15 @@ func (r *room) add(data int) {
 	}
 }
 
-// correct replaces the count by what the log says, and reports whether a checkpoint is due.
-func (r *room) correct(size int64, trimmed bool) bool {
+// correct replaces the count by what the log says, with the bytes that wait for it, and reports whether a checkpoint is due. trimmed: the
+// log was trimmed just now.
+func (r *room) correct(stat changelog.Stat, waiting int64, trimmed bool) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.size = size
 	if trimmed {
-		r.trimmed = size
+		r.trimmed = stat.Bytes
 	}
-	r.changed.Broadcast()
+	r.set(stat.Bytes+waiting, stat.MaxBytes)
 	return r.isDue()
 }
 
