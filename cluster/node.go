@@ -149,11 +149,12 @@ func (n *Node) Engine() *forebay.Engine { return n.instance.Engine() }
 // Catalog returns the definitions.
 func (n *Node) Catalog() *catalog.Catalog { return n.catalog }
 
-// Done is closed when this node has lost its instance to another one, or was closed. It takes no events any more. What to do is to call Close,
-// and to open the node again, in this process or in a new one: it then has a new instance.
+// Done is closed when this node has lost its instance to another one, when the log cannot go on, or with Close. It takes no events any more.
+// What to do is to call Close, and to open the node again, in this process or in a new one.
 func (n *Node) Done() <-chan struct{} { return n.instance.Done() }
 
-// Err returns why Done is closed: an error that is [changelog.ErrFenced] after the instance was lost. It is nil before.
+// Err returns nil until Done is closed. After that it is [forebay.ErrClosed] or why this node stopped: an error that is
+// [changelog.ErrFenced] if another one has its instance.
 func (n *Node) Err() error { return n.instance.Err() }
 
 // Ready returns nil if this node takes events and no other one would be missed: its engine and its catalog take what comes, its lease

@@ -336,17 +336,18 @@ func TestValidate(t *testing.T) {
 		t.Fatal(err)
 	}
 	for want, change := range map[string]func(*cluster.Options){
-		"Node is":               func(o *cluster.Options) { o.Node = "a b" },
-		"exclude each other":    func(o *cluster.Options) { o.URL = "nats://10.0.0.1" },
-		"URL is required":       func(o *cluster.Options) { o.Server = nil },
-		"Listen":                func(o *cluster.Options) { o.Server.Listen = "10.0.0.4:6222" },
-		"Staging is required":   func(o *cluster.Options) { o.Engine.Staging = nil },
-		"Target is required":    func(o *cluster.Options) { o.Engine.Target = nil },
-		"Lease is":              func(o *cluster.Options) { o.Lease = time.Second },
-		"IngestURL":             func(o *cluster.Options) { o.API.IngestURL = "" },
-		"MaxBodyBytes":          func(o *cluster.Options) { o.API.Auth, o.API.Ingest.MaxBodyBytes = nil, 1 },
-		"natsdriver: Replicas ": func(o *cluster.Options) { o.NATS.Replicas = 2 },
-		"BranchID":              func(o *cluster.Options) { o.Catalog.BranchID = -1 },
+		"Node is":                func(o *cluster.Options) { o.Node = "a b" },
+		"exclude each other":     func(o *cluster.Options) { o.URL = "nats://10.0.0.1" },
+		"URL is required":        func(o *cluster.Options) { o.Server = nil },
+		"Listen":                 func(o *cluster.Options) { o.Server.Listen = "10.0.0.4:6222" },
+		"Staging is required":    func(o *cluster.Options) { o.Engine.Staging = nil },
+		"Target is required":     func(o *cluster.Options) { o.Engine.Target = nil },
+		"Lease is":               func(o *cluster.Options) { o.Lease = time.Second },
+		"IngestURL":              func(o *cluster.Options) { o.API.IngestURL = "" },
+		"MaxBodyBytes":           func(o *cluster.Options) { o.API.Auth, o.API.Ingest.MaxBodyBytes = nil, 1 },
+		"natsdriver: Replicas ":  func(o *cluster.Options) { o.NATS.Replicas = 2 },
+		"both are the cluster's": func(o *cluster.Options) { o.Catalog.Node = "a" },
+		"BranchID":               func(o *cluster.Options) { o.Catalog.BranchID = -1 },
 	} {
 		o := c.options(0)
 		change(&o)

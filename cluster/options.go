@@ -69,6 +69,9 @@ func (o Options) Validate() error {
 	case o.URL == "":
 		fault("Server or Options.URL is required")
 	}
+	if o.Catalog.Store != nil || o.Catalog.Node != "" {
+		fault("Catalog has a Store or a Node: both are the cluster's")
+	}
 	if o.API.Auth != nil {
 		errs = append(errs, o.API.Validate())
 	} else {
