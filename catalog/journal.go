@@ -47,8 +47,8 @@ type journalStore struct {
 	stored bool
 	// jumped is set when entries were passed over for a snapshot, which may have own.
 	jumped bool
-	// since are the bytes of the entries behind the last snapshot, and size are its own.
-	since, size int
+	// since are the bytes of the entries behind the last snapshot, size are its own, and snapshotAfter are those that call for the next.
+	since, size, snapshotAfter int
 
 	mu      sync.RWMutex
 	next    changelog.Position // that of reader, for those who do not have the turn
@@ -64,7 +64,7 @@ var _ shared = (*journalStore)(nil)
 func OpenJournal(ctx context.Context, journal changelog.Journal, log *slog.Logger) (Store, error) {
 	s := &journalStore{
 		journal: journal, log: log, turn: make(chan struct{}, 1), took: func(map[string][]byte, bool) {},
-		reader: entryReader{next: 1}, next: 1, records: map[string][]byte{},
+		reader: entryReader{next: 1}, next: 1, records: map[string][]byte{}, snapshotAfter: snapshotBytes,
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	if err := s.catchUp(ctx); err != nil {
@@ -368,7 +368,7 @@ var errJumped = errors.New("the journal was trimmed beyond the place of this cha
 // snapshot adds a snapshot if there are enough entries, and trims what is in front of it. If that fails, a later commit tries
 // again. The caller has the turn.
 func (s *journalStore) snapshot() {
-	if s.since < max(snapshotBytes, s.size) {
+	if s.since < max(s.snapshotAfter, s.size) {
 		return
 	}
 	ctx, cancel := context.WithTimeout(s.ctx, snapshotTimeout)
