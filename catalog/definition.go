@@ -147,6 +147,8 @@ type Sink struct {
 	Token Token `json:"token,omitzero"`
 	// Cleared is what was in the table when the statistics were cleared last.
 	Cleared Cleared `json:"cleared,omitzero"`
+	// ClearedOn takes its place where nodes share their definitions: what each node had counted, by Options.Node.
+	ClearedOn map[string]Cleared `json:"clearedOn,omitempty"`
 }
 
 // DisabledWith returns why a sink takes no events: its own mark, or its source's; nil when it takes them.

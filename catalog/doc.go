@@ -50,6 +50,14 @@
 // sinks and tasks are read from memory meanwhile; versions and their contents need the disk, and calls that need it return a
 // [*FailedError]. Damaged files are a [*DamageError], which no retry can fix.
 //
+// # Several nodes
+//
+// With a store of [OpenJournal] several catalogs have the same definitions, tasks, secrets and tokens, one on each node of a cluster. Each
+// follows what the others commit, and so does its engine. What is guaranteed above holds for changes through all of them: a change first gets
+// a hold on its source and tables, and another node that wants one of these is refused with [Busy]. The hold of a node that is silent for
+// [Options.Lease] ends: its task has failed, or another node continues its erasure. [Catalog.CatchUp] makes reads show what was changed
+// elsewhere before. Statistics, files and retries concern the own engine alone.
+//
 // # Layout
 //
 // All records are in one [Store], by default a small pebble database in the data directory. What is live is also in memory;

@@ -8,12 +8,16 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/cockroachdb/pebble/v2/vfs"
+
 	"github.com/forebay/forebay/changelog"
+	"github.com/forebay/forebay/internal/pebblestore"
 )
 
 const (
@@ -55,7 +59,10 @@ type journalStore struct {
 	records map[string][]byte
 }
 
-var _ shared = (*journalStore)(nil)
+var (
+	_ shared       = (*journalStore)(nil)
+	_ Checkpointer = (*journalStore)(nil)
+)
 
 // OpenJournal opens a store that several catalogs share, one on each node of a cluster: a log of their commits, which each of them
 // follows. It reads the whole log, which the store keeps short, tries again until ctx ends while that does not answer, and fails with a [*FormatError] if a later release has written to it.
@@ -395,4 +402,22 @@ func (s *journalStore) snapshot() {
 func newEntryID() (id entryID) {
 	_, _ = rand.Read(id[:]) // never fails
 	return id
+}
+
+// Checkpoint implements [Checkpointer]. The copy is a store of [OpenStore] with what this node has read. Changes that are under way count as
+// failed there.
+func (s *journalStore) Checkpoint(dir string) error {
+	s.mu.RLock()
+	records := maps.Clone(s.records)
+	s.mu.RUnlock()
+	maps.DeleteFunc(records, func(key string, _ []byte) bool {
+		return strings.HasPrefix(key, holdPrefix) || strings.HasPrefix(key, creationPrefix)
+	})
+	return pebblestore.MakeFolder(vfs.Default, filepath.Clean(dir), func(partial string) error {
+		copied, err := OpenStore(partial, s.log)
+		if err != nil {
+			return err
+		}
+		return errors.Join(copied.Commit(records), copied.Close())
+	})
 }

@@ -395,6 +395,65 @@ func TestSharedTables(t *testing.T) {
 	})
 }
 
+// TestSharedStatistics: each node has its own counters, and clears them by itself.
+func TestSharedStatistics(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all := newNodes(t, catalog.Options{}).three()
+		done(t, all[0].Catalog)(all[0].CreateSource(user, spec("Web", "a")))
+		same(t, all...)
+		for _, n := range all {
+			ingest(t, n.eng, "web", true)
+		}
+		rows := func() (list []int64) {
+			for _, n := range all {
+				st, err := n.SinkStatistics("web", "a")
+				if err != nil {
+					t.Fatal(err)
+				}
+				list = append(list, st.Target.Rows)
+			}
+			return list
+		}
+		for i, want := range [][]int64{{0, 1, 1}, {0, 0, 1}, {0, 0, 0}} {
+			if err := all[i].ClearStatistics(t.Context(), catalog.Ref{Source: "web"}); err != nil {
+				t.Fatal(err)
+			}
+			same(t, all...)
+			if got := rows(); !slices.Equal(got, want) {
+				t.Errorf("rows %v, want %v", got, want)
+			}
+		}
+	})
+}
+
+// TestSharedCheckpoint opens a copy as the catalog of a single engine.
+func TestSharedCheckpoint(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cluster := newNodes(t, catalog.Options{Tokens: &countingTokens{live: map[string]bool{}}})
+		a := cluster.open("a")
+		done(t, a.Catalog)(a.CreateSource(user, spec("Web", "a")))
+		dir := filepath.Join(t.TempDir(), "copy")
+		if err := a.Checkpoint(dir); err != nil {
+			t.Fatal(err)
+		}
+		if err := a.Checkpoint(dir); err == nil {
+			t.Error("a copy was replaced")
+		}
+		eng := openEngine(t, forebay.Options{})
+		single, err := catalog.Open(dir, eng, catalog.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := single.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+		same(t, a, &node{Catalog: single, eng: eng})
+		done(t, single)(single.Disable(user, catalog.Ref{Source: "web"}))
+	})
+}
+
 // TestSharedPause pauses a node for longer than the lease, after its change was made in its engine and before it is committed.
 func TestSharedPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

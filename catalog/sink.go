@@ -88,7 +88,7 @@ func (c *Catalog) addSink(ch *change, spec SinkSpec) *Error {
 	}
 	s := &Sink{ID: id, SinkContent: content, Lifecycle: Lifecycle{Created: Mark{At: ch.at, By: ch.by}}}
 	if old != nil {
-		s.Created, s.Version, s.Cleared, s.Token = old.Created, old.Version, old.Cleared, old.Token
+		s.Created, s.Version, s.Cleared, s.ClearedOn, s.Token = old.Created, old.Version, old.Cleared, old.ClearedOn, old.Token
 	}
 	ch.next.sinks[id] = s
 	ch.addVersion(id, "New sink.")

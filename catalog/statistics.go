@@ -65,22 +65,34 @@ func (c *Catalog) Statistics(sourceIDs []string) map[string]map[string]Statistic
 		}
 		for _, st := range bySource[id] {
 			if s := t.sink(st.Sink); s != nil {
-				all[id][s.ID] = statistics(*s, st)
+				all[id][s.ID] = statistics(c.cleared(*s, st), st)
 			}
 		}
 	}
 	return all
 }
 
-func statistics(s Sink, st forebay.SinkStats) Statistics {
+// cleared returns what to subtract from the counters of the engine.
+func (c *Catalog) cleared(s Sink, st forebay.SinkStats) Cleared {
+	if c.shared == nil {
+		return s.Cleared
+	}
+	cleared := s.ClearedOn[c.opts.Node]
+	if cleared.Rows > st.Target.Rows { // of an earlier engine of the node, whose counters are gone
+		return Cleared{}
+	}
+	return cleared
+}
+
+func statistics(cleared Cleared, st forebay.SinkStats) Statistics {
 	out := Statistics{
 		Local: st.Local, Staging: st.Staging, Target: st.Target,
 		Expired: st.Expired, Damaged: st.Damaged, Discarded: st.Discarded, Rejected: st.Rejected,
 		Columns: st.Table.Columns, Version: st.Version, Retired: st.Retired, Refused: st.Refused,
 	}
-	out.Target.Rows -= s.Cleared.Rows
-	out.Target.StoredBytes -= s.Cleared.StoredBytes
-	out.Target.RawBytes -= s.Cleared.RawBytes
+	out.Target.Rows -= cleared.Rows
+	out.Target.StoredBytes -= cleared.StoredBytes
+	out.Target.RawBytes -= cleared.RawBytes
 	for _, l := range []buffer.Level{out.Local, out.Staging, out.Target} {
 		t := &out.Total
 		if l.Rows > 0 {
@@ -96,7 +108,7 @@ func statistics(s Sink, st forebay.SinkStats) Statistics {
 		}
 	}
 	for _, f := range st.Files {
-		if f.OpenedAt.After(s.Cleared.At) {
+		if f.OpenedAt.After(cleared.At) {
 			out.Files = append(out.Files, f)
 		}
 	}
@@ -114,7 +126,18 @@ func (c *Catalog) ClearStatistics(ctx context.Context, ref Ref) error {
 		for _, st := range c.eng.Stats().Sinks {
 			s := ch.next.sink(st.Sink)
 			if st.Source == ref.Source && s != nil && (ref.Sink == "" || ref.Sink == s.ID) {
-				s.Cleared = Cleared{At: ch.at, Rows: st.Target.Rows, StoredBytes: st.Target.StoredBytes, RawBytes: st.Target.RawBytes}
+				cleared := Cleared{At: ch.at, Rows: st.Target.Rows, StoredBytes: st.Target.StoredBytes, RawBytes: st.Target.RawBytes}
+				if c.shared == nil {
+					s.Cleared = cleared
+					continue
+				}
+				on := map[string]Cleared{c.opts.Node: cleared}
+				for node, other := range s.ClearedOn {
+					if node != c.opts.Node {
+						on[node] = other
+					}
+				}
+				s.ClearedOn = on
 			}
 		}
 		return nil

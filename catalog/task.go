@@ -388,7 +388,7 @@ func (c *Catalog) Task(id string) (Task, error) {
 }
 
 // Wait returns a task when it has ended, or when ctx does. It returns [ErrClosed] if the catalog was closed during an
-// erasure, which the next Open continues.
+// erasure, which the next Open continues. After a task of another node the engine of this one has the change too, if it takes it.
 func (c *Catalog) Wait(ctx context.Context, id string) (Task, error) {
 	r, err := c.tasks.find(id)
 	if err != nil {
@@ -401,6 +401,9 @@ func (c *Catalog) Wait(ctx context.Context, id string) (Task, error) {
 	}
 	if r, err = c.tasks.find(id); err != nil || r.err != nil {
 		return Task{}, cmp.Or(err, r.err)
+	}
+	if r.elsewhere && c.repairs.outOfSyncSince(r.task.SourceID) > 0 {
+		_ = c.syncAgain(ctx, r.task.SourceID) // the sweep logs why, and tries again
 	}
 	return r.task, nil
 }
