@@ -264,3 +264,43 @@ func TestDrainOfRefusedRows(t *testing.T) {
 		w.settle()
 	})
 }
+
+// An owner can make no checkpoint, so that its log has no more room, and is lost. Its adopter trims the log for what it has to write.
+func TestDrainOfAFullLog(t *testing.T) {
+	inWorld(t, func(w *world, a, _, c *worldNode) {
+		w.log.MaxBytes = 64 << 10 // of streams that are created now
+		w.checkpointBytes = 1 << 20
+		away := func(call string) error {
+			if strings.HasPrefix(call, "log") || strings.HasPrefix(call, "owners") {
+				return nil
+			}
+			return errors.New("staging and tables are away")
+		}
+		p := c.start()
+		i := p.opened()
+		p.setHooks(away, nil)
+		p.put(i, 1000)
+		name := i.Keeper().Instance()
+		full, err := w.log.Stat(w.Context(), name)
+		if err != nil || full.Bytes < full.MaxBytes*6/10 {
+			t.Fatalf("the log has %d bytes, %v", full.Bytes, err)
+		}
+		var trimmed atomic.Bool
+		for _, n := range w.nodes[:2] {
+			n.runs.setHooks(func(call string) error {
+				switch {
+				case call == "log trim":
+					trimmed.Store(true)
+				case strings.HasPrefix(call, "import"):
+					time.Sleep(5 * time.Second) // the checkpoint takes no time
+				}
+				return nil
+			}, nil)
+		}
+		c.kill(nil, true)
+		w.settle()
+		if !trimmed.Load() {
+			t.Error("the log was not trimmed")
+		}
+	})
+}
