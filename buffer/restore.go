@@ -86,7 +86,13 @@ func copyCheckpoint(disk vfs.FS, from, to string) error {
 
 // replayInto applies batches to the store of a folder, and returns the version of its format.
 func replayInto(disk vfs.FS, dir string, opts Options, batches iter.Seq2[LogBatch, error]) (version int, err error) {
-	o, err := pebblestore.Open(databaseConfig(dir, opts))
+	c := databaseConfig(dir, opts)
+	tune := c.Tune
+	c.Tune = func(o *pebble.Options) {
+		tune(o)
+		o.DisableWAL = true // after a crash the folder is made again
+	}
+	o, err := pebblestore.Open(c)
 	if err != nil {
 		return 0, err
 	}
@@ -107,7 +113,7 @@ func replayInto(disk vfs.FS, dir string, opts Options, batches iter.Seq2[LogBatc
 			return 0, err
 		}
 	}
-	if err := r.sync(); err != nil {
+	if err := o.DB.Flush(); err != nil {
 		return 0, err
 	}
 	stored, err := pebblestore.Get(o.DB, []byte(format.KeyFormat))

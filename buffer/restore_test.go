@@ -300,7 +300,7 @@ func (l *replicatedLife) restore(number int) *vfs.MemFS {
 	if err := buffer.Restore("restored", checkpoint, l.log.batches(from, number), tuning); err != nil {
 		l.t.Fatalf("restore batch %d from %d: %v", number, base, err)
 	}
-	return disk
+	return disk.CrashClone(vfs.CrashCloneCfg{}) // all of it is durable
 }
 
 func positionOf(t *testing.T, disk vfs.FS, dir string) int {
