@@ -21,7 +21,8 @@ type checkpointer struct {
 
 // run makes a checkpoint whenever one is due, until ctx ends.
 func (c *checkpointer) run(ctx context.Context) {
-	defer c.log.room.unbound() // nobody else makes room
+	defer c.log.room.unbound()                       // nobody else makes room
+	_ = c.folder.disk.RemoveAll(c.folder.snapshot()) // of a process before: its tables keep room that the local level gives back
 	for {
 		select {
 		case <-c.log.room.due:
@@ -91,7 +92,7 @@ func (c *checkpointer) make(ctx context.Context) error {
 		return err
 	}
 	before := c.last
-	c.last = &m
+	c.last, c.known = &m, true
 	// What is in a full log cannot be noted before it is trimmed. The record alone suffices: whoever adopts the instance replaces it and
 	// so knows the checkpoint.
 	if err := c.log.checkpointed(ctx, at.Number); err != nil && !errors.Is(err, changelog.ErrFull) {

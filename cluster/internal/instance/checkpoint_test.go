@@ -3,6 +3,7 @@ package instance
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -63,11 +64,18 @@ func (w *world) checkpointObjects(instance string) (named, stored int) {
 func TestCheckpoint(t *testing.T) {
 	alone(t, func(w *world, n *worldNode) {
 		p, name := n.runs, n.instance()
+		p.setHooks(func(call string) error {
+			if strings.HasPrefix(call, "open ckpt-") {
+				t.Error("the process reads a checkpoint that it has made itself")
+			}
+			return nil
+		}, nil)
 		for range 3 {
 			p.checkpoint()
 		}
 		p.put(p.opened(), 5)
 		synctest.Wait()
+		p.setHooks(nil, nil)
 		if named, stored := w.checkpointObjects(name); named != stored {
 			t.Errorf("staging has %d objects, the checkpoint %d", stored, named)
 		}
@@ -187,6 +195,29 @@ func TestCheckpointWaitsForTheLog(t *testing.T) {
 			t.Error("no checkpoint is named")
 		}
 		w.clients.Wait()
+	})
+}
+
+// The copy that a killed process was storing goes with the next start: it keeps room on the disk.
+func TestSnapshotOfAKilledProcessIsRemoved(t *testing.T) {
+	alone(t, func(w *world, n *worldNode) {
+		p := n.runs
+		p.setHooks(func(call string) error {
+			if strings.HasPrefix(call, "put ckpt-") && p.alive() {
+				n.kill(nil, false)
+				return errDead
+			}
+			return nil
+		}, nil)
+		p.checkpoint()
+		if _, err := n.disk.Stat("node/data/snapshot"); err != nil {
+			t.Fatalf("the killed process has left no snapshot: %v", err)
+		}
+		n.start().opened()
+		synctest.Wait()
+		if _, err := n.disk.Stat("node/data/snapshot"); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("the snapshot is still there: %v", err)
+		}
 	})
 }
 
