@@ -17,34 +17,27 @@ const maxEvents = 9_999_999
 // patience is how long a client waits for an answer. A node that stands still never gives one.
 const patience = 15 * time.Second
 
-// acknowledgement is what a client knows about an attempt that was answered with success.
-type acknowledgement struct {
-	node *process
-	at   time.Time
-}
-
 // ledger is what the clients know.
 type ledger struct {
-	sent  atomic.Int64 // acknowledged events
-	waits atomic.Int64 // clients that have an event
+	sent atomic.Int64 // acknowledged events
 
 	mu      sync.Mutex
-	acked   map[string]acknowledgement // by id of the attempt
-	last    time.Time                  // of the last acknowledgement, or of when events began to wait again
-	stalled time.Duration              // the longest time between two
-	failed  map[string]int             // attempts by what failed
-	changed chan struct{}              // closed by the next acknowledgement
+	acked   map[string]*process // who has acknowledged it, by id of the attempt
+	last    time.Time           // of the last acknowledgement, or of when events began to wait again
+	stalled time.Duration       // the longest time between two
+	failed  map[string]int      // attempts by what failed
+	changed chan struct{}       // closed by the next acknowledgement
 }
 
 func newLedger() *ledger {
-	return &ledger{acked: make(map[string]acknowledgement), failed: make(map[string]int), changed: make(chan struct{})}
+	return &ledger{acked: make(map[string]*process), failed: make(map[string]int), changed: make(chan struct{})}
 }
 
 func (l *ledger) success(id string, node *process) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := time.Now()
-	l.acked[id] = acknowledgement{node, now}
+	l.acked[id] = node
 	l.stalled = max(l.stalled, now.Sub(l.last))
 	l.last = now
 	l.sent.Add(1)
@@ -87,8 +80,8 @@ func (l *ledger) of(node *process) []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var ids []string
-	for id, a := range l.acked {
-		if a.node == node {
+	for id, by := range l.acked {
+		if by == node {
 			ids = append(ids, id)
 		}
 	}

@@ -60,7 +60,7 @@ func TestLosses(t *testing.T) {
 
 // Rows that are missing, doubled or unexpected are told apart.
 func TestCompare(t *testing.T) {
-	acked := map[string]acknowledgement{"1-1": {}, "2-1": {}, "3-2": {}}
+	acked := map[string]*process{"1-1": nil, "2-1": nil, "3-2": nil}
 	a := compare(acked, map[string]int{"1-1": 1, "2-1": 3, "3-1": 1})
 	if got := fmt.Sprintf("%d %d %d %d %q", a.rows, a.lost, a.duplicated, a.unconfirmed, a.examples); got != `5 1 2 1 ["lost 3-2" "doubled 2-1"]` {
 		t.Error(got)

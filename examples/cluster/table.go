@@ -53,7 +53,7 @@ type audit struct {
 	examples []string
 }
 
-func compare(acked map[string]acknowledgement, rows map[string]int) audit {
+func compare(acked map[string]*process, rows map[string]int) audit {
 	var a audit
 	wrong := func(what, id string) {
 		if len(a.examples) < 5 {
