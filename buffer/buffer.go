@@ -85,6 +85,8 @@ type Buffer struct {
 	// they do not.
 	silent, stopped atomic.Int64
 	fenced          atomic.Pointer[FencedError] // set for good, before the store fails of it
+	// damaged is what the last attempt to open the store found, where a changelog has more than a salvage would save.
+	damaged atomic.Pointer[StoreDamageError]
 
 	pack  packer     // of the committer
 	order chunkOrder // of the committer
@@ -417,6 +419,9 @@ func (b *Buffer) failure() error {
 	}
 	if f := b.fenced.Load(); f != nil {
 		return f
+	}
+	if d := b.damaged.Load(); d != nil {
+		err = d
 	}
 	return &FailedError{Err: err}
 }

@@ -81,7 +81,7 @@ func (e *TooLargeError) Error() string {
 // acknowledged before is safe as far as the disk kept it; the outcome of the call is unknown, and rows that nobody
 // waited for may be lost. The buffer closes the store and opens it again by itself, with the backoff of Tuning.Retry,
 // and takes rows as soon as that succeeds. The process need not do anything; it may also close the engine and open it
-// again. A [Changelog] that fails is such a failure too.
+// again. A [Changelog] that fails is such a failure too. One that wraps a [*StoreDamageError] does not pass: [Restore] the local level.
 type FailedError struct{ Err error }
 
 func (e *FailedError) Error() string {

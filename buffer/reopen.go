@@ -122,6 +122,7 @@ func (b *Buffer) takeUp(o *pebblestore.Opening) {
 	b.staged.Store(r.staged)
 	b.gathering.Store(r.gathering)
 	b.damages.Store(r.damages)
+	b.damaged.Store(nil)
 	b.receipts.replace(r.receipts)
 	b.probes.reset()
 	b.db, b.recovered = o.DB, nil

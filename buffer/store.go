@@ -105,7 +105,9 @@ func (b *Buffer) recoverStore(o *pebblestore.Opening, again bool) (err error) {
 // than that, and the log of this instance could not go on.
 func (b *Buffer) salvage(cause *pebblestore.DamageError) error {
 	if b.opts.Changelog != nil {
-		return &StoreDamageError{Dir: b.dir, Err: cause, replicated: true}
+		d := &StoreDamageError{Dir: b.dir, Err: cause, replicated: true}
+		b.damaged.Store(d)
+		return d
 	}
 	version, err := checkFormat(b.fs, b.dir, format.Newest)
 	if err != nil {

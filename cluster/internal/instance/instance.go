@@ -253,12 +253,21 @@ func (i *Instance) start() {
 		c.run(i.ctx)
 	})
 	i.background.Go(func() {
-		select {
-		case <-i.keeper.Done():
-			i.end(i.keeper.Err())
-		case <-i.log.ctx.Done():
-			i.end(context.Cause(i.log.ctx))
-		case <-i.ctx.Done():
+		look := time.NewTicker(i.opts.Lease / 3)
+		defer look.Stop()
+		for {
+			select {
+			case <-i.keeper.Done():
+				i.end(i.keeper.Err())
+			case <-i.log.ctx.Done():
+				i.end(context.Cause(i.log.ctx))
+			case <-look.C:
+				if err := i.engine.Ready(); errors.As(err, new(*buffer.StoreDamageError)) {
+					i.end(err)
+				}
+			case <-i.ctx.Done():
+				return
+			}
 		}
 	})
 }

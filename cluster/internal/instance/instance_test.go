@@ -11,10 +11,12 @@ import (
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 
 	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/changelog"
+	"github.com/forebay/forebay/internal/localdisk"
 	"github.com/forebay/forebay/mapping"
 )
 
@@ -167,6 +169,46 @@ func corrupt(t *testing.T, disk vfs.FS, dir string) {
 			t.Fatal(err)
 		}
 	}
+}
+
+// The disk fails under a running process, and its tables are damaged when it is back. The instance ends, and is restored when it is opened
+// again.
+func TestDamageWhileOpen(t *testing.T) {
+	alone(t, func(w *world, n *worldNode) {
+		name := n.instance()
+		n.stop()
+		w.processes.Wait()
+		p := &worldProcess{link: &link{w: w, name: "a"}, node: n, disk: n.disk}
+		var failing atomic.Bool
+		o := p.options()
+		o.Engine.Buffer = localdisk.On(o.Engine.Buffer, errorfs.Wrap(n.disk, errorfs.InjectorFunc(func(op errorfs.Op) error {
+			if failing.Load() && op.Kind == errorfs.OpFileWrite {
+				return errors.New("away")
+			}
+			return nil
+		})))
+		i, err := Open(w.Context(), "node", o)
+		if err == nil {
+			err = i.Engine().Define(w.Context(), worldSource)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.put(i, 10)
+		failing.Store(true)
+		p.put(i, 1)
+		corrupt(t, n.disk, "node/data/"+name+"/local")
+		failing.Store(false)
+		w.await("the instance ends", func() bool { return i.Err() != nil })
+		if !errors.As(i.Err(), new(*buffer.StoreDamageError)) {
+			t.Errorf("%v", i.Err())
+		}
+		_ = i.Close() // its disk has failed
+		n.goesOn(name)
+		if len(n.aside()) != 1 {
+			t.Errorf("set aside: %v", n.aside())
+		}
+	})
 }
 
 // The log of an instance that has a record is never made again: it was lost, and rows may be with it.
