@@ -101,6 +101,7 @@ func TestDrainIsTakenOverAtEachStep(t *testing.T) {
 				var left atomic.Int64
 				left.Store(int64(n))
 				var last atomic.Value
+				killed := make(chan struct{})
 				p := b.runs
 				p.setHooks(func(call string) error {
 					if o := w.records()[name]; o.State == changelog.Owned {
@@ -114,15 +115,19 @@ func TestDrainIsTakenOverAtEachStep(t *testing.T) {
 							t.Log("b is killed in front of", call)
 						}
 						b.kill(nil, n%2 == 0)
+						close(killed)
 						return errDead
 					}
 					return nil
 				}, nil)
 				a.kill(nil, true)
 				w.await("b is killed, or has drained the instance", func() bool { return !p.alive() || w.records()[name].State == changelog.Retired })
-				if done = p.alive(); done {
+				p.setHooks(nil, nil)
+				synctest.Wait()
+				if done = left.Load() >= 0; done {
 					return
 				}
+				<-killed
 				c.start()
 				if n%2 == 1 {
 					b.start()
