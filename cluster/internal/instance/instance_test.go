@@ -239,7 +239,8 @@ func TestLogLost(t *testing.T) {
 	})
 }
 
-// A log that lacks what it had acknowledged is left alone.
+// A log that lacks what it had acknowledged is left alone. An operator brings the rows of the folder to their tables with an engine of its
+// own, and removes the folder and the name: then the node begins a new instance.
 func TestLogWentBack(t *testing.T) {
 	alone(t, func(w *world, n *worldNode) {
 		name := n.instance()
@@ -250,9 +251,23 @@ func TestLogWentBack(t *testing.T) {
 		if _, err := Open(w.Context(), "node", o); !errors.Is(err, changelog.ErrWentBack) {
 			t.Errorf("%v", err)
 		}
-		if _, err := n.disk.Stat("node/data/" + name + "/local"); err != nil {
-			t.Errorf("the local level is not where it was: %v", err)
+		e, err := forebay.Open("node/data/"+name, o.Engine)
+		if err == nil {
+			err = errors.Join(e.FlushAll(w.Context()), e.Close())
 		}
+		if err := errors.Join(err, n.disk.RemoveAll("node/data"), n.disk.Remove("node/instance")); err != nil {
+			t.Fatal(err)
+		}
+		w.check()
+		p := n.start()
+		p.put(p.opened(), 20)
+		if n.instance() == name {
+			t.Error("the instance begins again under its name")
+		}
+		if err := p.opened().Engine().FlushAll(w.Context()); err != nil {
+			t.Error(err)
+		}
+		w.check()
 	})
 }
 
