@@ -29,4 +29,13 @@
 //
 // A folder that the log does not continue is set aside as well, and the instance is restored: the store is damaged, is older than the
 // log, or has batches that the log never got. Nobody was told that those are stored.
+//
+// # The life of an adopted instance
+//
+//	adopting ──▶ restored ──▶ draining ──▶ its rows are in their tables ──▶ drained ──▶ log and checkpoint deleted ──▶ retired
+//
+// It is damaged instead if its log or its checkpoint lacks what it had. The adopter restores it into a folder of its own, opens an engine
+// that takes no rows, and moves what is there under the ids of the owner. What it does is in the same log, under a higher epoch.
+// So when an adopter dies, the next one starts over with the record, the checkpoint and the log, and finds what is done already.
+// Nobody adopts a drained instance: every node looks for those whose adopter died before it could delete their logs.
 package instance

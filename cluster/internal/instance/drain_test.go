@@ -144,9 +144,6 @@ func TestDrainIsTakenOverAtEachStep(t *testing.T) {
 // What an instance lacks that it had, and whether another replica or a later attempt has it. If nobody has it the record says so, everything
 // is kept, and nobody adopts the instance again. All other instances go on.
 func TestDrainFindsDamage(t *testing.T) {
-	manifest := func(w *world, name string) buffer.Object {
-		return buffer.Object{ID: w.records()[name].Checkpoint}
-	}
 	hole := func(w *world, name string, replicas ...int) {
 		stat, err := w.log.Stat(w.Context(), name)
 		if err != nil {
@@ -180,21 +177,15 @@ func TestDrainFindsDamage(t *testing.T) {
 			w.log.Rollback(name, stat.Last-5)
 		}, true},
 		"no manifest": {func(w *world, name string) {
-			if err := w.mem.Delete(w.Context(), manifest(w, name)); err != nil {
+			obj, _ := w.manifest(name)
+			if err := w.mem.Delete(w.Context(), obj); err != nil {
 				w.Fatal(err)
 			}
 		}, true},
 		"a byte of a manifest": {func(w *world, name string) {
-			r, err := w.mem.Open(w.Context(), manifest(w, name))
-			if err != nil {
-				w.Fatal(err)
-			}
-			data, err := io.ReadAll(r)
-			if err != nil {
-				w.Fatal(err)
-			}
+			obj, data := w.manifest(name)
 			data[len(data)/2] ^= 1
-			if err := w.mem.Put(w.Context(), manifest(w, name), content(data)); err != nil {
+			if err := w.mem.Put(w.Context(), obj, content(data)); err != nil {
 				w.Fatal(err)
 			}
 		}, true},
@@ -229,6 +220,41 @@ func TestDrainFindsDamage(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A damaged instance is drained when what it lacked is back and an operator readmits it.
+func TestDrainOfAReadmittedInstance(t *testing.T) {
+	inWorld(t, func(w *world, a, _, _ *worldNode) {
+		name := a.runs.opened().Keeper().Instance()
+		a.kill(nil, true)
+		obj, data := w.manifest(name)
+		if err := w.mem.Delete(w.Context(), obj); err != nil {
+			t.Fatal(err)
+		}
+		w.await("the record says that the instance is damaged", func() bool { return w.records()[name].State == changelog.Damaged })
+		if err := w.mem.Put(w.Context(), obj, content(data)); err != nil {
+			t.Fatal(err)
+		}
+		if err := changelog.Readmit(w.Context(), w.owners, name, nil); err != nil {
+			t.Fatal(err)
+		}
+		w.settle()
+	})
+}
+
+// manifest returns the object of the checkpoint that the record of an instance names, and its bytes.
+func (w *world) manifest(name string) (buffer.Object, []byte) {
+	w.Helper()
+	obj := buffer.Object{ID: w.records()[name].Checkpoint}
+	r, err := w.mem.Open(w.Context(), obj)
+	if err != nil {
+		w.Fatal(err)
+	}
+	data, err := io.ReadAll(r)
+	if err != nil {
+		w.Fatal(err)
+	}
+	return obj, data
 }
 
 // content is a [buffer.Content].
