@@ -198,6 +198,60 @@ func TestCheckpointWaitsForTheLog(t *testing.T) {
 	})
 }
 
+// The owner stands still at each step of a checkpoint, in front of it or behind it, until another node has adopted the instance and begun
+// to drain it. Then it goes on with that step. The adopter is lost with its disk: whoever comes next still finds checkpoint and log.
+func TestCheckpointOfAnOwnerThatStandsStillAtEachStep(t *testing.T) {
+	steps := []string{"put ckpt-", "owners set", "log append c", "log trim", "log stat", "delete ckpt-"}
+	for _, behind := range []bool{false, true} {
+		for _, step := range steps {
+			t.Run(fmt.Sprintf("%s, behind=%v", step, behind), func(t *testing.T) {
+				alone(t, func(w *world, n *worldNode) {
+					p, name, first := n.runs, n.instance(), n.runs.opened()
+					p.checkpoint()
+					other := w.node("b")
+					q := other.start()
+					q.opened()
+					q.setHooks(func(call string) error {
+						if strings.HasPrefix(call, "import") {
+							return errors.New("away") // so that the instance is not drained yet
+						}
+						return nil
+					}, nil)
+					var begun, stood atomic.Bool
+					stand := func(call string) error {
+						if strings.HasPrefix(call, "put ckpt-") {
+							begun.Store(true)
+						}
+						if begun.Load() && strings.HasPrefix(call, step) && stood.CompareAndSwap(false, true) {
+							p.stop()
+						}
+						return nil
+					}
+					if behind {
+						p.setHooks(nil, stand)
+					} else {
+						p.setHooks(stand, nil)
+					}
+					w.clients.Go(func() { p.put(first, 2000) })
+					w.await("the owner stands still", stood.Load)
+					w.await("the instance is being drained", func() bool { return w.records()[name].State == changelog.Draining })
+					p.resume()
+					w.await("the owner is fenced", func() bool { return first.Err() != nil })
+					synctest.Wait()
+					other.kill(nil, true)
+					other.start()
+					w.await("the instance is drained", func() bool { return w.records()[name].State == changelog.Retired })
+					w.clients.Wait()
+					if err := p.opened().Engine().FlushAll(w.Context()); err != nil {
+						t.Error(err)
+					}
+					w.check()
+				})
+			})
+		}
+	}
+}
+
 // The copy that a killed process had made goes with the next start, also when the log was trimmed already and no other checkpoint is
 // due: it keeps room on the disk.
 func TestSnapshotOfAKilledProcessIsRemoved(t *testing.T) {
