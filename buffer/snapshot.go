@@ -42,7 +42,7 @@ func (b *Buffer) snapshot(ctx context.Context, dir string) (at LogPosition, err 
 	}
 	o := b.store.Opening()
 	if o.Read() != nil {
-		return at, errReopened
+		return at, cmp.Or(b.Ready(), error(errReopened))
 	}
 	defer o.Release()
 	err = o.Checkpoint(dir, func(partial string) error {

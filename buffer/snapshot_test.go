@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"maps"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -124,17 +125,19 @@ func TestSnapshotRefuses(t *testing.T) {
 	})
 }
 
-// stalledSyncs is a disk on which, once a copy has begun, the logs in data are written but not synced.
+// stalledSyncs is a disk on which something happens when a copy begins, and on which the logs in data can be written without being
+// synced.
 type stalledSyncs struct {
 	vfs.FS
 	begun   func()
+	copying sync.Once
 	stalled atomic.Bool
 	end     chan error
 }
 
 func (d *stalledSyncs) MkdirAll(dir string, perm fs.FileMode) error {
-	if strings.HasPrefix(dir, "copy") && !d.stalled.Swap(true) {
-		d.begun()
+	if strings.HasPrefix(dir, "copy") {
+		d.copying.Do(d.begun)
 	}
 	return d.FS.MkdirAll(dir, perm)
 }
@@ -172,6 +175,7 @@ func TestSnapshotIsOnDisk(t *testing.T) {
 				put(t, b, s, 0, 5)
 				had := log.len()
 				disk.begun = func() {
+					disk.stalled.Store(true)
 					begin(t, b, s, 5)
 					<-time.After(time.Second)
 				}
@@ -200,6 +204,32 @@ func TestSnapshotIsOnDisk(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Close waits for a snapshot under way.
+func TestCloseDuringSnapshot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mem, log := buffertest.NewMemory(), newFakeLog(t)
+		opts := replicated(mem, log)
+		disk := &stalledSyncs{FS: localdisk.Of(opts)}
+		b, err := buffer.Open("data", localdisk.On(opts, vfs.FS(disk)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		put(t, b, define(t, b, "a"), 0, 5)
+		closed := make(chan error, 1)
+		disk.begun = func() {
+			go func() { closed <- b.Close() }()
+			<-time.After(time.Second)
+		}
+		at, err := b.Snapshot(t.Context(), "copy")
+		if err := errors.Join(err, <-closed); err != nil {
+			t.Fatal(err)
+		}
+		if n := positionOf(t, disk, "copy"); n != int(at.Number) || n != log.len() {
+			t.Errorf("the copy has %d batches, want %d", n, log.len())
+		}
+	})
 }
 
 // Whatever fails while the copy is written, there is none then, and the original goes on.
