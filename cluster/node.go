@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"net/url"
 	"slices"
 	"sync"
 	"time"
@@ -126,6 +127,9 @@ func (n *Node) connect(ctx context.Context) (err error) {
 		return err
 	}
 	n.conn, err = nats.Connect(n.opts.URL, append(slices.Clip(n.opts.Connect), nats.RetryOnFailedConnect(true), nats.MaxReconnects(-1))...)
+	if _, unread := errors.AsType[*url.Error](err); unread { // it has the password
+		return errors.New("cluster: Options.URL has an address that cannot be read; escape special characters of a password with %")
+	}
 	if err != nil {
 		return err
 	}
