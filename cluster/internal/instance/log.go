@@ -95,6 +95,8 @@ func (l *batchLog) options(at buffer.LogPosition) (changelog.AppenderOptions, er
 	if opts.Store, err = parseMark(at); err != nil {
 		return opts, err
 	}
+	// The record gets this with the new epoch. If the log went back, nobody takes what is left of it for all.
+	l.keeper.SetReleased(opts.Store.Released.Number)
 	// The store may lack what it had before it failed. Then the log, which has it, is read from where the store ends.
 	if l.released.Number > opts.Store.Released.Number && l.released.Number <= at.Number {
 		opts.Store.Released = l.released

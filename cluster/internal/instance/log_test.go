@@ -45,8 +45,9 @@ type logged struct {
 	*testing.T
 	*batchLog
 	*link
-	log   *changelogtest.Log
-	marks []buffer.LogPosition
+	log    *changelogtest.Log
+	owners *changelogtest.Owners
+	marks  []buffer.LogPosition
 }
 
 func newLogged(t *testing.T) *logged {
@@ -60,7 +61,7 @@ func newLogged(t *testing.T) *logged {
 		t.Fatal(err)
 	}
 	link := &link{}
-	l := &logged{t, newLog(linkedLog{link, log}, k, "a", slog.New(slog.DiscardHandler)), link, log, []buffer.LogPosition{{}}}
+	l := &logged{t, newLog(linkedLog{link, log}, k, "a", slog.New(slog.DiscardHandler)), link, log, owners, []buffer.LogPosition{{}}}
 	t.Cleanup(func() {
 		l.close()
 		k.Close()
@@ -196,6 +197,44 @@ func TestLogCannotGoOn(t *testing.T) {
 		l.batchLog = newLog(l.log, l.keeper, "a", l.logger)
 		if _, err := l.begin(1); !errors.Is(err, buffer.ErrFenced) || !errors.Is(context.Cause(l.ctx), buffer.ErrFenced) {
 			t.Errorf("%v, %v", err, context.Cause(l.ctx))
+		}
+	})
+}
+
+// A log went back, and the record of the owner is older than what its store knows. Whoever adopts the instance then must not take what is
+// left of the log for all.
+func TestLogWentBackBehindRecord(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLogged(t)
+		if _, err := l.begin(0); err != nil {
+			t.Fatal(err)
+		}
+		for range 3 {
+			if err := l.append()(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		m, err := parseMark(l.marks[3])
+		if err != nil || m.Released.Number != 2 {
+			t.Fatal(m, err)
+		}
+		l.close()
+		l.keeper.Close()
+		l.log.Rollback("a-1", m.Released.Position-1)
+		k, err := changelog.Take(t.Context(), l.owners, "a-1", 0, changelog.LeaseOptions{Node: "a"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer k.Close()
+		if released := k.Owner().Released; released != 0 {
+			t.Fatalf("the record has batch %d without the store", released)
+		}
+		l.batchLog = newLog(l.log, k, "a", l.logger)
+		if _, err := l.begin(3); !errors.Is(err, changelog.ErrWentBack) {
+			t.Error(err)
+		}
+		if released := k.Owner().Released; released != 2 {
+			t.Errorf("the record has batch %d, want 2", released)
 		}
 	})
 }
