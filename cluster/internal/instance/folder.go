@@ -61,6 +61,23 @@ func (f *folder) snapshot() string { return f.disk.PathJoin(f.dir, "data", "snap
 // adopted has a folder for each instance that is being drained.
 func (f *folder) adopted() string { return f.disk.PathJoin(f.dir, "adopted") }
 
+// tidy removes what a restoration that was cut off has left. It is beside the folders of engines, whose names have no dots.
+func (f *folder) tidy() error {
+	data := f.disk.PathDir(f.snapshot())
+	names, err := f.disk.List(data)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	for _, name := range names {
+		if strings.HasSuffix(name, ".checkpoint") || strings.HasSuffix(name, ".partial") {
+			if err := f.disk.RemoveAll(f.disk.PathJoin(data, name)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
 // inspect returns the last epoch that the local level of an instance knows of, 0 if it cannot be read. empty: there is none.
 func (f *folder) inspect(instance string) (epoch uint64, empty bool, err error) {
 	i, err := forebay.Inspect(f.data(instance), localdisk.On(buffer.InspectOptions{}, f.disk))

@@ -48,7 +48,7 @@ func Open(ctx context.Context, dir string, o Options) (*Instance, error) {
 		return nil, fmt.Errorf("instance: %w", err)
 	}
 	d, err := newDrainer(f.adopted(), o)
-	if err != nil {
+	if err = errors.Join(err, f.tidy()); err != nil {
 		return nil, fmt.Errorf("instance: open %s: %w", dir, errors.Join(err, f.close()))
 	}
 	for {

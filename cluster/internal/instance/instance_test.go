@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -76,7 +77,17 @@ func TestRestart(t *testing.T) {
 					n.stop()
 					w.processes.Wait()
 				}
+				// A restoration was cut off, and its result was synced or set aside.
+				left := "node/data/" + name + ".checkpoint"
+				for _, dir := range []string{left + "/local", left + ".partial/local"} {
+					if err := n.disk.MkdirAll(dir, 0o700); err != nil {
+						t.Fatal(err)
+					}
+				}
 				n.goesOn(name)
+				if names, err := n.runs.disk.List("node/data"); err != nil || slices.ContainsFunc(names, func(n string) bool { return strings.HasPrefix(n, name+".") }) {
+					t.Errorf("%v is left: %v", names, err)
+				}
 				if names := n.aside(); len(names) > 0 {
 					t.Errorf("%v was set aside", names)
 				}

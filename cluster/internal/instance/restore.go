@@ -41,20 +41,7 @@ func restore(ctx context.Context, dir string, k *changelog.Keeper, o Options) (e
 	}
 	log := newLog(o.Log, k, o.Node, o.Logger)
 	defer log.close()
-	empty := false
-	err = forebay.Restore(dir, from, func(yield func(buffer.LogBatch, error) bool) {
-		empty = from == ""
-		for b, err := range log.Begin(ctx, at) {
-			empty = false
-			if !yield(b, err) {
-				return
-			}
-		}
-	}, o.Engine.Buffer)
-	if empty { // the owner had no time for a batch: Restore refuses that, and Open begins with an empty folder
-		return localdisk.Of(o.Engine.Buffer).MkdirAll(dir, 0o700)
-	}
-	return err
+	return forebay.Restore(dir, from, log.Begin(ctx, at), o.Engine.Buffer)
 }
 
 // fetch copies the checkpoint of an instance into a folder.
