@@ -152,7 +152,7 @@ func (r *runner) sendAndLose(ctx context.Context) error {
 		sent := make(chan error, 1)
 		sending, cancel := context.WithCancel(ctx)
 		go func() { sent <- r.send(sending, r.clients, part(2*i+2)) }()
-		err := error(nil)
+		var err error
 		if i < len(losses) {
 			if err = r.await(sending, part(2*i+1)); err == nil {
 				err = r.lose(sending, losses[i])
