@@ -395,6 +395,40 @@ func TestSharedTables(t *testing.T) {
 	})
 }
 
+// TestSharedBusy: while a node changes a sink, no other node changes its source, or another sink of it.
+func TestSharedBusy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cluster := newNodes(t, catalog.Options{})
+		b := cluster.open("b")
+		done(t, b.Catalog)(b.CreateSource(user, spec("Web", "a")))
+		tokens := &gatedTokens{entered: make(chan struct{}), gate: make(chan struct{})}
+		cluster.opts.Tokens = tokens
+		a := cluster.open("a")
+		task, err := a.CreateSink(user, "web", spec("x", "x").Sinks[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		<-tokens.entered
+		time.Sleep(5 * time.Minute / 2) // the node beats, so that nobody ends its task
+		_, deleted := b.Delete(user, catalog.Ref{Source: "web"})
+		_, disabled := b.Disable(user, catalog.Ref{Source: "web", Sink: "a"})
+		_, rotated := b.RotateSecret(t.Context(), user, "web", 0)
+		for what, err := range map[string]error{"delete": deleted, "disable": disabled, "rotate": rotated} {
+			var busy *catalog.Error
+			if !errors.As(err, &busy) || busy.Code != catalog.Busy || busy.Task != task.ID {
+				t.Errorf("%s gives %v", what, err)
+			}
+		}
+		close(tokens.gate)
+		<-tokens.entered // the sink that had no token yet
+		if got, err := b.Wait(t.Context(), task.ID); err != nil || got.Status != catalog.Succeeded {
+			t.Errorf("the task is %+v, %v", got, err)
+		}
+		done(t, b.Catalog)(b.Delete(user, catalog.Ref{Source: "web"}))
+		same(t, a, b)
+	})
+}
+
 // TestSharedStatistics: each node has its own counters, and clears them by itself.
 func TestSharedStatistics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
