@@ -304,30 +304,22 @@ func TestSharedRace(t *testing.T) {
 // TestSharedLimit creates the last source that there may be through two nodes at once.
 func TestSharedLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		cluster := newNodes(t, catalog.Options{})
+		tokens := &gatedTokens{entered: make(chan struct{}), gate: make(chan struct{})}
+		cluster := newNodes(t, catalog.Options{Tokens: tokens})
 		a, b := cluster.open("a"), cluster.open("b")
 		for i := range forebay.MaxSources - 1 {
 			done(t, a.Catalog)(a.CreateSource(user, spec(fmt.Sprintf("s%d", i))))
 		}
-		var made atomic.Int64
-		var work sync.WaitGroup
-		for i, n := range []*node{a, b} {
-			work.Go(func() {
-				task, err := n.CreateSource(user, spec(fmt.Sprintf("last%d", i)))
-				switch {
-				case code(err) == catalog.SourceLimit:
-				case err != nil:
-					t.Error(err)
-				default:
-					done(t, n.Catalog)(task, nil)
-					made.Add(1)
-				}
-			})
+		task, err := a.CreateSource(user, spec("last", "x"))
+		if err != nil {
+			t.Fatal(err)
 		}
-		work.Wait()
-		if made.Load() != 1 {
-			t.Errorf("%d sources were made", made.Load())
+		<-tokens.entered
+		if _, err := b.CreateSource(user, spec("another")); code(err) != catalog.SourceLimit {
+			t.Errorf("one source too many gives %v", err)
 		}
+		close(tokens.gate)
+		done(t, a.Catalog)(task, nil)
 		same(t, a, b)
 		// One goes through a node, and another comes through the other, whose engine has to let the first go.
 		done(t, a.Catalog)(a.Delete(user, catalog.Ref{Source: "s0"}))
