@@ -111,100 +111,100 @@ func (w *wire) Read(ctx context.Context, from changelog.Position) iter.Seq2[chan
 
 func TestDefinitions(t *testing.T) {
 	for seed := range uint64(*seeds) {
-		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { play(t, seed) })
-		})
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) { play(t, seed) })
 	}
 }
 
 // play has clients of three nodes change and read two sources, while messages are lost and nodes are cut off.
 func play(t *testing.T, seed uint64) {
-	const nodes, clients, each = 3, 9, 15
-	journal := changelogtest.NewJournal(seed, changelogtest.Faults{})
-	target := buffertest.NewMemory()
-	var wires [nodes]*wire
-	var catalogs [nodes]*catalog.Catalog
-	for i := range nodes {
-		wires[i] = &wire{Journal: journal}
-		store, err := catalog.OpenJournal(t.Context(), wires[i], slog.New(slog.DiscardHandler))
-		if err != nil {
-			t.Fatal(err)
+	synctest.Test(t, func(t *testing.T) {
+		const nodes, clients, each = 3, 9, 15
+		journal := changelogtest.NewJournal(seed, changelogtest.Faults{})
+		target := buffertest.NewMemory()
+		var wires [nodes]*wire
+		var catalogs [nodes]*catalog.Catalog
+		for i := range nodes {
+			wires[i] = &wire{Journal: journal}
+			store, err := catalog.OpenJournal(t.Context(), wires[i], slog.New(slog.DiscardHandler))
+			if err != nil {
+				t.Fatal(err)
+			}
+			eng, err := forebay.Open(filepath.Join(t.TempDir(), "engine"), forebay.Options{Target: target})
+			if err != nil {
+				t.Fatal(err)
+			}
+			catalogs[i], err = catalog.Open("", eng, catalog.Options{Store: store, Node: fmt.Sprint(i)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() {
+				if err := errors.Join(catalogs[i].Close(), eng.Close()); err != nil {
+					t.Error(err)
+				}
+			})
 		}
-		eng, err := forebay.Open(filepath.Join(t.TempDir(), "engine"), forebay.Options{Target: target})
-		if err != nil {
-			t.Fatal(err)
+		journal.SetFaults(changelogtest.Faults{
+			Delay: 10 * time.Millisecond, Timeout: time.Second, LostRequests: 0.03, LateRequests: 0.03, RepeatedRequests: 0.03, LostAnswers: 0.05,
+		})
+		var mu sync.Mutex
+		var history []porcupine.Operation
+		var clock atomic.Int64
+		var work sync.WaitGroup
+		for client := range clients {
+			rng := rand.New(rand.NewPCG(seed, uint64(client)))
+			work.Go(func() {
+				for round := range each {
+					time.Sleep(time.Duration(rng.IntN(int(300 * time.Millisecond))))
+					do := op{
+						kind:   []string{create, update, update, remove, read, read}[rng.IntN(6)],
+						source: []string{"one", "two"}[rng.IntN(2)], text: fmt.Sprintf("%d-%d", client, round),
+					}
+					call := clock.Add(1)
+					out, known := perform(t, catalogs[client%nodes], do)
+					back := clock.Add(1)
+					if !known {
+						continue
+					}
+					mu.Lock()
+					history = append(history, porcupine.Operation{ClientId: client, Input: do, Call: call, Output: out, Return: back})
+					mu.Unlock()
+				}
+			})
 		}
-		catalogs[i], err = catalog.Open("", eng, catalog.Options{Store: store, Node: fmt.Sprint(i)})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() {
-			if err := errors.Join(catalogs[i].Close(), eng.Close()); err != nil {
-				t.Error(err)
+		ended := make(chan struct{})
+		var cutting sync.WaitGroup
+		cutting.Go(func() { // longer than the lease, or shorter
+			rng := rand.New(rand.NewPCG(seed, clients))
+			for {
+				w := wires[rng.IntN(nodes)]
+				select {
+				case <-time.After(time.Duration(rng.IntN(int(2 * time.Second)))):
+				case <-ended:
+					return
+				}
+				w.cut.Store(true)
+				time.Sleep(time.Duration(rng.IntN(int(time.Minute))))
+				w.cut.Store(false)
 			}
 		})
-	}
-	journal.SetFaults(changelogtest.Faults{
-		Delay: 10 * time.Millisecond, Timeout: time.Second, LostRequests: 0.03, LateRequests: 0.03, RepeatedRequests: 0.03, LostAnswers: 0.05,
-	})
-	var mu sync.Mutex
-	var history []porcupine.Operation
-	var clock atomic.Int64
-	var work sync.WaitGroup
-	for client := range clients {
-		rng := rand.New(rand.NewPCG(seed, uint64(client)))
-		work.Go(func() {
-			for round := range each {
-				time.Sleep(time.Duration(rng.IntN(int(300 * time.Millisecond))))
-				do := op{
-					kind:   []string{create, update, update, remove, read, read}[rng.IntN(6)],
-					source: []string{"one", "two"}[rng.IntN(2)], text: fmt.Sprintf("%d-%d", client, round),
-				}
-				call := clock.Add(1)
-				out, known := perform(t, catalogs[client%nodes], do)
-				back := clock.Add(1)
-				if !known {
-					continue
-				}
-				mu.Lock()
-				history = append(history, porcupine.Operation{ClientId: client, Input: do, Call: call, Output: out, Return: back})
-				mu.Unlock()
+		work.Wait()
+		close(ended)
+		cutting.Wait()
+		result, info := porcupine.CheckOperationsVerbose(model, history, 0)
+		if result != porcupine.Ok {
+			path := filepath.Join(t.ArtifactDir(), "history.html")
+			t.Errorf("%d operations are not linearizable: %v, see %s", len(history), porcupine.VisualizePath(model, info, path), path)
+		}
+		changes := 0
+		for _, o := range history {
+			if o.Input.(op).kind != read && o.Output.(outcome).live {
+				changes++
 			}
-		})
-	}
-	ended := make(chan struct{})
-	var cutting sync.WaitGroup
-	cutting.Go(func() { // longer than the lease, or shorter
-		rng := rand.New(rand.NewPCG(seed, clients))
-		for {
-			w := wires[rng.IntN(nodes)]
-			select {
-			case <-time.After(time.Duration(rng.IntN(int(2 * time.Second)))):
-			case <-ended:
-				return
-			}
-			w.cut.Store(true)
-			time.Sleep(time.Duration(rng.IntN(int(time.Minute))))
-			w.cut.Store(false)
+		}
+		if changes < 3 {
+			t.Errorf("only %d changes of %d operations were made", changes, len(history))
 		}
 	})
-	work.Wait()
-	close(ended)
-	cutting.Wait()
-	result, info := porcupine.CheckOperationsVerbose(model, history, 0)
-	if result != porcupine.Ok {
-		path := filepath.Join(t.ArtifactDir(), "history.html")
-		t.Errorf("%d operations are not linearizable: %v, see %s", len(history), porcupine.VisualizePath(model, info, path), path)
-	}
-	changes := 0
-	for _, o := range history {
-		if o.Input.(op).kind != read && o.Output.(outcome).live {
-			changes++
-		}
-	}
-	if changes < 3 {
-		t.Errorf("only %d changes of %d operations were made", changes, len(history))
-	}
 }
 
 // perform returns what a client learns, if it learns anything: a change that was refused for another one, or that has failed, was not made.
