@@ -252,28 +252,30 @@ func (d *drainer) sweep(ctx context.Context) {
 	}
 }
 
-func (d *drainer) sweepOnce(ctx context.Context) error {
+// sweepOnce passes over an instance that cannot be retired. The error says why.
+func (d *drainer) sweepOnce(ctx context.Context) (failed error) {
 	ctx, cancel := context.WithTimeout(ctx, sweepEvery)
 	defer cancel()
 	for v, err := range d.opts.Owners.Watch(ctx, changelog.OwnerKey("")) {
 		if err != nil || v.Version == 0 { // these were all
-			return err
+			return errors.Join(failed, err)
 		}
 		var o changelog.Owner
 		if o.UnmarshalJSON(v.Value) != nil || o.State != changelog.Drained {
 			continue
 		}
-		if err := d.clear(ctx, strings.TrimPrefix(v.Key, changelog.OwnerKey("")), o); err != nil {
-			return err
-		}
+		err := d.clear(ctx, strings.TrimPrefix(v.Key, changelog.OwnerKey("")), o)
 		o.State = changelog.Retired
-		value, err := o.MarshalJSON()
+		var value []byte
+		if err == nil {
+			value, err = o.MarshalJSON()
+		}
 		if err == nil {
 			_, err = d.opts.Owners.CompareAndSet(ctx, v.Key, v.Version, value)
 		}
 		if err != nil && !errors.Is(err, changelog.ErrLost) {
-			return err
+			failed = errors.Join(failed, err)
 		}
 	}
-	return nil
+	return failed
 }
