@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/forebay/forebay"
+	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/dir"
 	"github.com/forebay/forebay/catalog"
 	"github.com/forebay/forebay/cluster"
@@ -85,6 +86,9 @@ func runNode(ctx context.Context, env string, in io.Reader, out io.Writer) error
 	}
 }
 
+// closing is how long a node that closes waits for a log that is away.
+const closing = 20 * time.Second
+
 // serve opens the node and serves until ctx ends, or until the node has lost its instance.
 func serve(ctx context.Context, cfg nodeConfig, logger *slog.Logger, flush <-chan struct{}, tell func(message)) (err error) {
 	node, err := cluster.Open(ctx, cfg.folder(), cluster.Options{
@@ -99,7 +103,15 @@ func serve(ctx context.Context, cfg nodeConfig, logger *slog.Logger, flush <-cha
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, node.Close()) }()
+	defer func() {
+		begin := time.Now()
+		closed := node.Close()
+		if failed := (*buffer.FailedError)(nil); errors.As(closed, &failed) && time.Since(begin) >= closing {
+			logger.Warn("the log was away while the node closed; nobody was told that the last rows are stored", "error", closed)
+			closed = nil
+		}
+		err = errors.Join(err, closed)
+	}()
 	path, err := define(ctx, node)
 	if err != nil {
 		return err
