@@ -47,7 +47,7 @@ func (c *nodes) options(i int) cluster.Options {
 		Node:   name,
 		Server: &natsserver.Options{Listen: c.peers[i], Peers: c.peers, Secret: "s3cret", MaxStore: 4 << 30},
 		NATS:   natsdriver.Options{MaxBytes: 256 << 20, Timeout: clustertest.Patience},
-		Lease:  cmp.Or(c.lease, 3*time.Second),
+		Lease:  cmp.Or(c.lease, 6*time.Second),
 		Engine: forebay.Options{
 			Staging: dir.Staging(filepath.Join(c.dir, "staging")), Target: dir.Tables(c.tables()),
 		},
@@ -372,7 +372,11 @@ func TestAloneNodeWaits(t *testing.T) {
 	c := &nodes{t: t, dir: t.TempDir(), peers: peers}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
-	if _, err := cluster.Open(ctx, c.dir, c.options(0)); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "0 of 2 other servers") {
+	_, err = cluster.Open(ctx, c.dir, c.options(0))
+	if err != nil && strings.Contains(err.Error(), "address already in use") {
+		t.Skip("another process was given the address of this one")
+	}
+	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "0 of 2 other servers") {
 		t.Errorf("%v", err)
 	}
 	o := c.options(0)
