@@ -129,6 +129,18 @@ func (h *holds) end(key string, records map[string][]byte) {
 	}
 }
 
+// beat writes a hold again with other records of its change, unless they have it.
+func (h *holds) beat(key string, records map[string][]byte) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	own, ok := h.own[key]
+	if _, has := records[key]; ok && !has {
+		own.Beat++
+		h.own[key] = own
+		records[key] = encode(own)
+	}
+}
+
 // all returns copies.
 func (h *holds) all() (own map[string]hold, others map[string]seenHold) {
 	h.mu.Lock()
@@ -235,11 +247,13 @@ func (c *Catalog) conflict(h hold) error {
 	return nil
 }
 
-// commit writes records of a change. The error is [ErrChanged] if the change has lost its hold.
+// commit writes records of a change. The error is [ErrChanged] if the change has lost its hold. Each commit changes the record of the hold, so
+// that takeOver, which has looked at the records of the change before, is refused.
 func (c *Catalog) commit(key string, records map[string][]byte) error {
 	if c.shared == nil {
 		return c.store.Commit(records)
 	}
+	c.held.beat(key, records)
 	return c.shared.commitIf(func() error {
 		// The record is gone if a commit before this one has ended the change.
 		if record, err := c.store.Get(key); err != nil || record == nil || !c.held.has(key) {
@@ -254,15 +268,14 @@ func (c *Catalog) watchHolds() {
 	defer c.tasks.work.Done()
 	tick := time.NewTicker(c.opts.Lease / 3)
 	defer tick.Stop()
-	for beat := 1; ; beat++ {
+	for {
 		own, others := c.held.all()
 		if len(others) > 0 && c.catchUp(c.ctx, c.opts.Lease/3) != nil {
 			c.held.deaf()
 			others = nil
 		}
 		for key, h := range own {
-			h.Beat = beat
-			err := c.commit(key, map[string][]byte{key: encode(h)}) // the next beat is the next attempt
+			err := c.commit(key, map[string][]byte{}) // the next beat is the next attempt
 			if err != nil && c.ctx.Err() == nil && !errors.Is(err, ErrChanged) {
 				c.log.Warn("other nodes cannot be told that a change goes on", "task", h.Task, "error", err)
 			}
