@@ -29,7 +29,7 @@ import (
 type client struct {
 	plan      *plan
 	transport http.RoundTripper
-	auth      *authenticator // nil: no authentication
+	auth      signer // nil: no authentication
 	log       *slog.Logger
 	maxBody   int64
 	maxDelay  time.Duration
@@ -52,9 +52,13 @@ type response struct {
 	header   http.Header
 	body     string
 	attempts int
+	// node is the body when rules had to look at it.
+	node     tree.Node
+	parseErr error
+	parsed   bool
 }
 
-func newClient(pl *plan, o Options, t *traffic) (c *client, closeIdle func()) {
+func newClient(pl *plan, o Options, t *traffic, keep tokenKeeper) (c *client, closeIdle func(), err error) {
 	transport := o.Transport
 	closeIdle = func() {}
 	if transport == nil {
@@ -73,16 +77,23 @@ func newClient(pl *plan, o Options, t *traffic) (c *client, closeIdle func()) {
 	c = &client{
 		plan: pl, transport: transport, log: o.Logger, maxBody: o.MaxResponseBytes, maxDelay: o.MaxRetryDelay, traffic: t,
 	}
-	if pl.login != nil {
-		c.auth = &authenticator{config: pl.login, plan: pl, send: c.do}
+	if c.auth, err = c.signer(keep); err != nil {
+		closeIdle()
+		return nil, nil, err
 	}
-	return c, closeIdle
+	return c, closeIdle, nil
 }
 
 // do sends a request until it succeeds or is not worth another attempt. A status of 400 and above is an error unless
 // it is to be ignored, which holds for API requests only.
 func (c *client) do(ctx context.Context, r *request) (*response, error) {
+	return c.doJudged(ctx, r, nil)
+}
+
+// doJudged is do for answers that judge looks at. An answer that ends the job is returned.
+func (c *client) doJudged(ctx context.Context, r *request, judge func(*response) *answerError) (*response, error) {
 	shown := c.plan.shown(r.url)
+	renewed := false
 	pauses := backoff.ExponentialBackOff{InitialInterval: min(time.Second, c.maxDelay), Multiplier: 2, MaxInterval: c.maxDelay}
 	pauses.Reset()
 	for n := 1; ; n++ {
@@ -97,7 +108,25 @@ func (c *client) do(ctx context.Context, r *request) (*response, error) {
 			resp.attempts = n
 			failure.Status, h = resp.status, resp.header
 		}
-		if c.plan.retry.again(failure.Status, err) && n <= c.plan.retry.max {
+		if err == nil && !renewed && c.renews(r, resp.status) {
+			renewed = true
+			c.log.DebugContext(ctx, "new login", "method", r.method, "url", shown, "status", resp.status)
+			continue
+		}
+		var verdict *answerError
+		if err == nil && judge != nil {
+			if verdict = judge(resp); ctx.Err() != nil {
+				return nil, context.Cause(ctx)
+			}
+		}
+		again := c.plan.retry.again(failure.Status, err)
+		if verdict != nil {
+			if verdict.rule.action == actionEnd {
+				return resp, nil
+			}
+			again, failure.Err = verdict.rule.action == actionRetry, verdict
+		}
+		if again && n <= c.plan.retry.max {
 			delay := c.plan.retry.delay(pauses.NextBackOff(), h, time.Now())
 			if delay > c.maxDelay {
 				failure.Err = fmt.Errorf("the server asks for a pause of %s, more than %s", delay.Round(time.Second), c.maxDelay)
@@ -119,12 +148,21 @@ func (c *client) do(ctx context.Context, r *request) (*response, error) {
 			}
 			return nil, failure
 		}
+		if verdict != nil {
+			failure.Body = c.plan.secrets.excerpt(resp.body)
+			return nil, failure
+		}
 		if resp.status >= 400 && (r.login || !slices.Contains(c.plan.ignoreErrors, resp.status)) {
 			failure.Body = c.plan.secrets.excerpt(resp.body)
 			return nil, failure
 		}
 		return resp, nil
 	}
+}
+
+// renews reports whether the credentials of a request are to be replaced because of the status of its answer.
+func (c *client) renews(r *request, status int) bool {
+	return !r.login && !r.foreign && c.auth != nil && slices.Contains(c.plan.auth.again, status) && c.auth.forget(r)
 }
 
 const maxRedirects = 5
@@ -137,11 +175,10 @@ func (c *client) attempt(ctx context.Context, r *request, n int) (*response, err
 		if hop.foreign {
 			c.tellForeign(ctx, hop.url)
 		} else if c.auth != nil && !r.login {
-			creds, err := c.auth.credentials(ctx)
-			if err != nil {
+			if err := c.auth.sign(ctx, &signed); err != nil {
 				return nil, err
 			}
-			creds.sign(&signed)
+			r.creds = signed.creds
 		}
 		c.log.DebugContext(ctx, "request", "method", hop.method, "url", c.plan.shown(hop.url), "attempt", n, "login", r.login)
 		resp, err := c.roundTrip(ctx, &signed)
@@ -319,33 +356,3 @@ func (r *countingReader) Read(p []byte) (int, error) {
 // mostMembers bounds the members of objects that a page is read into: they may take twice the memory of the largest
 // text, and some megabytes. A member of a large object takes 128 bytes, with its place in the index of names.
 func (c *client) mostMembers() int { return int(2*c.maxBody/128) + 1<<17 }
-
-// fetch sends an API request and decodes the answer.
-func (c *client) fetch(ctx context.Context, r *request) (tree.Node, error) {
-	resp, err := c.do(ctx, r)
-	if err != nil {
-		return tree.Node{}, err
-	}
-	ignored := slices.Contains(c.plan.ignoreErrors, resp.status)
-	if ignored {
-		c.log.WarnContext(ctx, "status of an answer is ignored", "status", resp.status, "url", c.plan.shown(r.url))
-	}
-	n, err := tree.ParseText(ctx, resp.body, c.mostMembers())
-	switch {
-	case ctx.Err() != nil:
-		return n, context.Cause(ctx)
-	case err == nil:
-		return n, nil
-	case ignored:
-		body := strings.ToValidUTF8(resp.body, "")
-		return tree.OfObject(tree.Member{Key: "errorData", Value: tree.OfString(body)}), nil
-	case strings.TrimSpace(resp.body) == "":
-		err = errors.New("the answer is empty, JSON is expected")
-	default:
-		err = fmt.Errorf("the answer is not JSON: %w", err)
-	}
-	return n, &RequestError{
-		Method: r.method, URL: c.plan.shown(r.url), Status: resp.status, Attempts: resp.attempts, Err: err,
-		Body: c.plan.secrets.excerpt(resp.body),
-	}
-}

@@ -91,9 +91,10 @@ type plan struct {
 
 	connectTimeout, requestTimeout time.Duration
 	ignoreErrors                   []int
+	answerRules                    []answerRule
 	trusted                        []origin // in addition to baseURL's
 	retry                          retryConfig
-	login                          *loginConfig // nil: no authentication
+	auth                           *authConfig // nil: no authentication
 	pagination                     *paginationConfig
 	jobs                           []*jobConfig
 
@@ -166,7 +167,7 @@ func parsePlan(p *problems, api, config *section, baseURL string) *plan {
 	pl.parseBaseURL(api, attrOnly, baseURL)
 	pl.parseHTTP(api, config, attrOnly)
 	if auth := api.section("authentication"); auth != nil && auth.node.Len() > 0 {
-		pl.login = parseLogin(auth, attrOnly, pl)
+		pl.auth = parseAuthentication(auth, attrOnly, pl)
 	}
 	if pages := api.section("pagination"); pages != nil && pages.node.Len() > 0 {
 		pl.pagination = parsePagination(pages, false)
@@ -230,6 +231,7 @@ func (pl *plan) parseHTTP(api, config *section, at place) {
 			required = append(required, n.Text())
 		}
 		pl.ignoreErrors = h.integers("ignoreErrors", nil)
+		pl.answerRules = parseAnswerRules(h)
 		pl.trusted = parseTrusted(h)
 		seconds := func(key string, byDefault time.Duration) time.Duration {
 			n, ok := h.get(key)

@@ -22,6 +22,7 @@ type jobConfig struct {
 	filters   []string
 	delimiter string
 	scroller  string
+	format    answerFormat
 	userData  expressionMap
 	children  []*jobConfig
 

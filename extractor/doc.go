@@ -51,6 +51,8 @@
 // names; with expires 0 there is one before every request. A login that fails ends the run with a [*RequestError], and
 // no other request is sent.
 //
+// Instead of a login there may be basic or bearer credentials, an API key, an OAuth 2 grant or an HMAC signature.
+//
 // # Values
 //
 // Where parameters and headers are computed, an object is an expression: {"attr": "#token"} is an attribute of config,

@@ -55,6 +55,8 @@ type place struct {
 	attrs map[string]tree.Node
 	// urlencode may be called in placeholders only.
 	placeholders bool
+	// signed places come after the signature of a request, and may refer to it.
+	signed bool
 }
 
 // compile reads the value of a header, a parameter or another member whose value may be an expression.
@@ -102,6 +104,10 @@ func (pl place) reference(e *expression, m tree.Member) *expression {
 	case familyTime:
 		if e.name != "previousStart" && e.name != "currentStart" {
 			pl.p.add(path, "must be previousStart or currentStart")
+		}
+	case familyRequest:
+		if !slices.Contains(requestValues, e.name) && (!pl.signed || e.name != "signature") {
+			pl.p.add(path, "unknown value %q of a request; known are %s", e.name, strings.Join(requestValues, ", "))
 		}
 	}
 	return e

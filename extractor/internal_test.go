@@ -45,7 +45,10 @@ func loginClient(t *testing.T, expires string, h handlerTransport) *client {
 		t.Fatal(err)
 	}
 	o := Options{Transport: h}.withDefaults()
-	c, _ := newClient(cfg.plans[0], o, new(traffic))
+	c, _, err := newClient(cfg.plans[0], o, new(traffic), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
 	return c
 }
 
@@ -69,7 +72,7 @@ func TestConcurrentRequestsShareALogin(t *testing.T) {
 				wg.Go(func() {
 					r, err := c.plan.apiRequest(apiCall{endpoint: "u"})
 					if err == nil {
-						_, err = c.fetch(t.Context(), r)
+						_, _, err = c.fetch(t.Context(), r, new(answerFormat))
 					}
 					if err != nil {
 						t.Error(err)
@@ -97,7 +100,7 @@ func TestConcurrentRequestsShareAFailure(t *testing.T) {
 		var wg sync.WaitGroup
 		for range 20 {
 			wg.Go(func() {
-				_, err := c.auth.credentials(t.Context())
+				_, err := c.auth.(*authenticator).credentials(t.Context())
 				if failed, ok := errors.AsType[*RequestError](err); !ok || !failed.Login || failed.Status != http.StatusForbidden {
 					t.Errorf("error %v", err)
 				}
@@ -123,13 +126,13 @@ func TestLoginOutlivesItsCaller(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		var wg sync.WaitGroup
 		wg.Go(func() {
-			if _, err := c.auth.credentials(ctx); !errors.Is(err, context.Canceled) {
+			if _, err := c.auth.(*authenticator).credentials(ctx); !errors.Is(err, context.Canceled) {
 				t.Errorf("error %v", err)
 			}
 		})
 		synctest.Wait()
 		wg.Go(func() {
-			if _, err := c.auth.credentials(t.Context()); err != nil {
+			if _, err := c.auth.(*authenticator).credentials(t.Context()); err != nil {
 				t.Errorf("error %v", err)
 			}
 		})

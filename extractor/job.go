@@ -3,6 +3,7 @@ package extractor
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"iter"
 	"log/slog"
@@ -59,6 +60,10 @@ func (jr *jobRun) run(ctx context.Context) error {
 	for {
 		number := int(st.Pages) + 1
 		p, err := jr.fetch(ctx, sc, base, number)
+		if errors.Is(err, errNoPage) {
+			jr.log.InfoContext(ctx, "job finished: an answer matched http.answerRules", "job", jr.job.id, "pages", st.Pages)
+			return nil
+		}
 		if err != nil {
 			return err
 		}
@@ -136,11 +141,11 @@ func (jr *jobRun) fetch(ctx context.Context, sc scroller, base apiCall, number i
 	if err != nil {
 		return nil, err
 	}
-	response, err := jr.client.fetch(ctx, r)
+	response, header, err := jr.client.fetch(ctx, r, &jr.job.format)
 	if err != nil {
 		return nil, err
 	}
-	return &page{response: response}, nil
+	return &page{response: response, header: header}, nil
 }
 
 // store finds the items of a page, emits them and runs the children.

@@ -28,19 +28,7 @@ type loginConfig struct {
 	relative bool
 }
 
-func parseLogin(auth *section, attrOnly place, pl *plan) *loginConfig {
-	switch kind := auth.text("type", ""); kind {
-	case "login":
-	case "":
-		auth.wrong("type", "is required; login is supported")
-		return nil
-	case "basic", "query", "oauth10", "oauth20", "oauth20.login":
-		auth.wrong("type", "authentication %q is not supported, only login is", kind)
-		return nil
-	default:
-		auth.wrong("type", "unknown authentication %q, only login is supported", kind)
-		return nil
-	}
+func parseLogin(auth *section, attrOnly place) *loginConfig {
 	lc := &loginConfig{method: methodGet}
 	if req := auth.section("loginRequest"); req == nil || req.node.Len() == 0 {
 		auth.wrong("loginRequest", "is required")
@@ -66,7 +54,6 @@ func parseLogin(auth *section, attrOnly place, pl *plan) *loginConfig {
 		api.done()
 	}
 	lc.parseExpires(auth)
-	auth.done()
 	return lc
 }
 
@@ -110,15 +97,35 @@ func (c *credentials) sign(r *request) {
 // An authenticator logs in when a request needs it. It is safe for concurrent use: requests that find the login missing or
 // expired at the same time share one login and its error.
 type authenticator struct {
-	config *loginConfig
-	plan   *plan
-	send   func(context.Context, *request) (*response, error)
+	login func(context.Context) (*credentials, error)
+	// always logs in before every request.
+	always bool
 
 	mu sync.Mutex
 	// current is the last login that succeeded, nil before it.
 	current *credentials
 	// flight is the running login, or nil. No lock is held while it runs.
 	flight *flight
+}
+
+func (a *authenticator) sign(ctx context.Context, r *request) error {
+	creds, err := a.credentials(ctx)
+	if err != nil {
+		return err
+	}
+	r.creds = creds
+	creds.sign(r)
+	return nil
+}
+
+// forget drops a login that the API has refused, unless another request has replaced it already.
+func (a *authenticator) forget(r *request) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.current == r.creds {
+		a.current = nil
+	}
+	return true
 }
 
 type flight struct {
@@ -129,7 +136,7 @@ type flight struct {
 
 // credentials returns a login that is valid now.
 func (a *authenticator) credentials(ctx context.Context) (*credentials, error) {
-	if a.config.always {
+	if a.always {
 		return a.login(ctx)
 	}
 	for {
@@ -173,8 +180,15 @@ func (a *authenticator) fly(ctx context.Context, f *flight) (*credentials, error
 	return f.creds, f.err
 }
 
+// A formLogin is the login of an authenticator with a configured request.
+type formLogin struct {
+	config *loginConfig
+	plan   *plan
+	send   func(context.Context, *request) (*response, error)
+}
+
 // login sends the login request and evaluates what API requests get of it.
-func (a *authenticator) login(ctx context.Context) (*credentials, error) {
+func (a *formLogin) login(ctx context.Context) (*credentials, error) {
 	lc, pl := a.config, a.plan
 	s := pl.attrScope()
 	params, err := lc.params.eval(s)

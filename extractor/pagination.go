@@ -3,6 +3,7 @@ package extractor
 import (
 	"cmp"
 	"maps"
+	"net/http"
 	"slices"
 	"strings"
 
@@ -24,6 +25,7 @@ type paginationConfig struct {
 
 type page struct {
 	response tree.Node
+	header   http.Header
 	items    tree.Node // a list
 }
 

@@ -59,6 +59,8 @@ type request struct {
 	home    origin
 	// foreign requests carry no credentials: their origin is not one of the configuration.
 	foreign bool
+	// creds are what an authenticator signed the last attempt with.
+	creds *credentials
 }
 
 // resolve returns the URL of an endpoint (RFC 3986, section 5).

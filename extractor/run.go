@@ -105,6 +105,7 @@ func Run(ctx context.Context, cfg *Config, state State, opts Options) (State, er
 	}
 	r := &runner{cfg: cfg, opts: opts.withDefaults(), state: state, began: time.Now()}
 	r.start = r.began.Unix()
+	r.tokens = tokens{byID: state.Tokens, save: r.saveTokens}
 	at := Checkpoint{}
 	if cp := state.Checkpoint; cp != nil {
 		if cp.Config == cfg.identity && cp.Iteration < len(cfg.plans) {
@@ -138,6 +139,7 @@ type runner struct {
 	began   time.Time
 	start   int64 // of the first run, when this one goes on
 	traffic traffic
+	tokens  tokens
 	pages   int64
 	records int64
 	// atWork is the id of the job whose page is being read.
@@ -158,7 +160,10 @@ func (r *runner) runPlan(ctx context.Context, pl *plan, iteration int, at Checkp
 	if err := pl.evalHeaders(); err != nil {
 		return err
 	}
-	c, closeIdle := newClient(pl, r.opts, &r.traffic)
+	c, closeIdle, err := newClient(pl, r.opts, &r.traffic, &r.tokens)
+	if err != nil {
+		return err
+	}
 	defer closeIdle()
 	pr := &planRun{runner: r, plan: pl, client: c, iteration: iteration, log: redactingLogger(r.opts.Logger, pl.secrets)}
 	c.log, c.retrying = pr.log, r.progress
@@ -188,6 +193,12 @@ func (r *runner) runPlan(ctx context.Context, pl *plan, iteration int, at Checkp
 		}
 	}
 	return nil
+}
+
+// saveTokens makes the state durable with new refresh tokens: the old ones do not work any more.
+func (r *runner) saveTokens(ctx context.Context, all map[string]string) error {
+	r.state.Tokens = all
+	return r.opts.Checkpoint(ctx, r.state)
 }
 
 // A planRun is one iteration at work.

@@ -26,6 +26,9 @@ type State struct {
 	// unchanged. A receiver that makes names unique in the order in which data types come must keep them here. Otherwise a
 	// run that goes on in the middle writes rows to the table of another data type.
 	Names map[string]string `json:"names,omitempty"`
+	// Tokens are refresh tokens that a server gave in place of the configured ones, by a checksum of these. Only the newest
+	// works. They are credentials, and durable before they are used.
+	Tokens map[string]string `json:"tokens,omitempty"`
 	// Checkpoint is where a run that did not succeed goes on; nil after a success.
 	Checkpoint *Checkpoint `json:"checkpoint,omitempty"`
 }

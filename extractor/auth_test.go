@@ -1,0 +1,192 @@
+package extractor_test
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/forebay/forebay/extractor"
+)
+
+// TestAuthentication asserts what each type of authentication sends.
+func TestAuthentication(t *testing.T) {
+	t.Parallel()
+	auth := func(s string) string { return `"authentication": {` + s + `}` }
+	const job = `"jobs": [{"endpoint": "u"}]`
+	const form = " application/x-www-form-urlencoded "
+	headers := []string{"Authorization", "X-Key"}
+	token := func(rest string) string { return `{"access_token": "at-1", "token_type": "Bearer"` + rest + `}` }
+	for _, s := range []story{
+		{name: "basic, from attributes", headers: headers, api: auth(`"type": "basic"`), config: `"#username": "me", "#password": "pa:ss", ` + job, answers: []string{`[]`}, requests: []string{"GET /u Authorization=Basic bWU6cGE6c3M="}},
+		{name: "basic, spelled out", headers: headers, api: auth(`"type": "basic", "username": "me", "password": {"attr": "#p"}`), config: `"#p": "pw", ` + job, answers: []string{`[]`}, requests: []string{"GET /u Authorization=Basic bWU6cHc="}},
+		{name: "bearer", headers: headers, api: auth(`"type": "bearer", "token": {"attr": "#t"}`), config: `"#t": "tok", ` + job, answers: []string{`[]`}, requests: []string{"GET /u Authorization=Bearer tok"}},
+		{name: "key in a header", headers: headers, api: auth(`"type": "apiKey", "name": "X-Key", "value": {"attr": "#t"}`), config: `"#t": "key7", ` + job, answers: []string{`[]`}, requests: []string{"GET /u X-Key=key7"}},
+		{name: "key in the query", api: auth(`"type": "apiKey", "in": "query", "name": "k", "value": {"attr": "#t"}`), config: `"#t": "key7", ` + job, answers: []string{`400 bad key7`}, requests: []string{"GET /u?k=key7"}, err: "GET http://h/u answered 400: bad ***"},
+		{name: "a token that is spelled out is secret too", api: auth(`"type": "bearer", "token": "tok-en"`), config: job, answers: []string{`400 no tok-en`}, requests: []string{"GET /u"}, err: "answered 400: no ***"},
+		{
+			name: "credentials stay with their origin", headers: headers, api: `"pagination": {"method": "response.url"}, ` + auth(`"type": "bearer", "token": "tok"`), config: job,
+			answers: []string{`{"next_page": "http://o/x", "d": [1]}`, `{"d": []}`}, requests: []string{"GET /u Authorization=Bearer tok", "GET http://o/x"},
+		},
+		{
+			name: "client credentials", headers: headers, api: auth(`"type": "oauth2", "tokenUrl": "http://idp/token", "clientId": "me", "clientSecret": {"attr": "#s"}, "params": {"scope": "a b"}`), config: `"#s": "s/+", ` + job,
+			answers: []string{token(`, "expires_in": 3600`), `[]`}, requests: []string{"POST http://idp/token Authorization=Basic bWU6cyUyRiUyQg==" + form + "scope=a+b&grant_type=client_credentials", "GET /u Authorization=Bearer at-1"},
+		},
+		{
+			name: "client credentials in the body", headers: headers, api: auth(`"type": "oauth2", "tokenUrl": "token", "clientAuth": "body", "clientId": "me", "clientSecret": "s3cret"`), config: job,
+			answers: []string{token(""), `[]`}, requests: []string{"POST /token" + form + "grant_type=client_credentials&client_id=me&client_secret=s3cret", "GET /u Authorization=Bearer at-1"},
+		},
+		{
+			name: "a token that expires before the next request", headers: headers, api: auth(`"type": "oauth2", "tokenUrl": "token", "clientAuth": "body", "clientId": "me", "clientSecret": "s3cret"`), config: `"jobs": [{"endpoint": "u"}, {"endpoint": "v"}]`,
+			answers:  []string{token(`, "expires_in": 0`), `[]`, `{"access_token": "at-2"}`, `[]`},
+			requests: []string{"POST /token" + form + "grant_type=client_credentials&client_id=me&client_secret=s3cret", "GET /u Authorization=Bearer at-1", "POST /token" + form + "grant_type=client_credentials&client_id=me&client_secret=s3cret", "GET /v Authorization=Bearer at-2"},
+		},
+		{
+			name: "401: one new token", headers: headers, api: auth(`"type": "oauth2", "tokenUrl": "token", "clientAuth": "body", "clientId": "me", "clientSecret": "s3cret"`), config: job,
+			answers:  []string{token(""), "401 expired", `{"access_token": "at-2"}`, `[]`},
+			requests: []string{"POST /token" + form + "grant_type=client_credentials&client_id=me&client_secret=s3cret", "GET /u Authorization=Bearer at-1", "POST /token" + form + "grant_type=client_credentials&client_id=me&client_secret=s3cret", "GET /u Authorization=Bearer at-2"},
+		},
+		{
+			name: "401 after a new token is the end", headers: headers, api: auth(`"type": "login", "loginOn": [401], "loginRequest": {"endpoint": "in"}, "apiRequest": {"headers": {"X-Key": {"response": "t"}}}`), config: job,
+			answers: []string{`{"t": 1}`, "401 who?", `{"t": 2}`, "401 who?"}, requests: []string{"GET /in", "GET /u X-Key=1", "GET /in", "GET /u X-Key=2"}, err: "answered 401 (attempt 2): who?",
+		},
+		{
+			name: "the token request is refused", api: auth(`"type": "oauth2", "tokenUrl": "token", "clientAuth": "body", "clientId": "me", "clientSecret": "s3cret"`), config: job,
+			answers: []string{`400 {"error": "invalid_client", "s": "s3cret"}`}, requests: []string{"POST /token" + form + "grant_type=client_credentials&client_id=me&client_secret=s3cret"}, err: `login failed: POST http://h/token answered 400: {"error": "invalid_client", "s": "***"}`,
+		},
+		{
+			name: "no token in the answer", api: auth(`"type": "oauth2", "tokenUrl": "token", "clientAuth": "body", "clientId": "me", "clientSecret": "s3cret"`), config: job,
+			answers: []string{`{"token": "at-9"}`}, requests: []string{"POST /token" + form + "grant_type=client_credentials&client_id=me&client_secret=s3cret"}, err: "login failed: POST http://h/token answered 200: the answer has no access_token",
+		},
+	} {
+		s.run(t)
+	}
+}
+
+// TestHMAC checks the signatures of requests as a server does.
+func TestHMAC(t *testing.T) {
+	t.Parallel()
+	type signed struct{ method, uri, body, time, nonce, sign string }
+	var got []signed
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		got = append(got, signed{r.Method, r.RequestURI, string(body), r.Header.Get("X-Time"), r.Header.Get("X-Nonce"), r.Header.Get("X-Sign")})
+		switch len(got) {
+		case 1:
+			w.Header().Set("Wait", "0.001")
+			w.WriteHeader(http.StatusServiceUnavailable)
+		case 2:
+			_, _ = io.WriteString(w, `[{"id": 1}]`)
+		default:
+			_, _ = io.WriteString(w, `[]`)
+		}
+	}))
+	defer server.Close()
+	cfg, err := extractor.ParseAt([]byte(config(`"retryConfig": {"http": {"retryHeader": "Wait"}}, "pagination": {"method": "pagenum"}, "authentication": {"type": "hmac", "keyEncoding": "base64", "encoding": "base64", "key": {"attr": "#key"},
+		"message": {"function": "implode", "args": ["\n", [{"request": "timestamp"}, {"request": "nonce"}, {"request": "method"}, {"request": "path"}, {"request": "query"}, {"function": "hash", "args": ["sha256", {"request": "body"}]}]]},
+		"headers": {"X-Time": {"request": "timestamp"}, "X-Nonce": {"request": "nonce"}, "X-Sign": {"function": "concat", "args": ["v1=", {"request": "signature"}]}}}`,
+		`"#key": "`+base64Text("secret key")+`", "jobs": [{"endpoint": "a/b", "params": {"x": 1}}, {"endpoint": "c", "method": "POST", "params": {"x": 2}}]`)), server.URL)
+	checkError(t, err, "")
+	_, err = extractor.Run(t.Context(), cfg, extractor.State{}, extractor.Options{})
+	checkError(t, err, "")
+	var lines []string
+	nonces := make(map[string]bool)
+	for _, g := range got {
+		path, query, _ := strings.Cut(g.uri, "?")
+		bodySum := sha256.Sum256([]byte(g.body))
+		mac := hmac.New(sha256.New, []byte("secret key"))
+		mac.Write([]byte(strings.Join([]string{g.time, g.nonce, g.method, path, query, hex.EncodeToString(bodySum[:])}, "\n")))
+		if want := "v1=" + base64.StdEncoding.EncodeToString(mac.Sum(nil)); g.sign != want || g.time == "" || len(g.nonce) != 32 {
+			t.Errorf("%+v is not signed %s", g, want)
+		}
+		nonces[g.nonce] = true
+		lines = append(lines, g.method+" "+g.uri+" "+g.body)
+	}
+	same(t, "requests", lines, []string{"GET /a/b?x=1&page=1 ", "GET /a/b?x=1&page=1 ", "GET /a/b?x=1&page=2 ", `POST /c {"x":2,"page":1}`})
+	if len(nonces) != len(got) {
+		t.Errorf("%d nonces for %d requests", len(nonces), len(got))
+	}
+}
+
+// TestRefreshTokens gives a new refresh token for each that is used, and takes none twice. A run must have made a token durable before it
+// uses what came with it, and the next run must know it.
+func TestRefreshTokens(t *testing.T) {
+	t.Parallel()
+	const api = `"authentication": {"type": "oauth2", "grant": "refresh_token", "tokenUrl": "token", "clientId": "pub", "refreshToken": {"attr": "#r"}}`
+	var saved extractor.State
+	a := newAPI(t, `{"access_token": "at-1", "refresh_token": "rt-1"}`, `401 gone`, `{"access_token": "at-2", "refresh_token": "rt-2"}`, `[{"id": 1}]`, `{"access_token": "at-3"}`, `[]`, `{"access_token": "at-4"}`, `[]`)
+	a.headers = []string{"Authorization"}
+	const form = "POST /token application/x-www-form-urlencoded grant_type=refresh_token&refresh_token="
+	cfg := config(api, `"#r": "rt-0", "jobs": [{"endpoint": "u"}]`)
+	pulled := func(state *extractor.State, opts *extractor.Options) {
+		*state = saved
+		opts.Checkpoint = func(_ context.Context, s extractor.State) error {
+			text, err := json.Marshal(s)
+			if err != nil {
+				return err
+			}
+			saved = extractor.State{}
+			return errors.Join(err, json.Unmarshal(text, &saved))
+		}
+	}
+	r := extract(t, a, cfg, func(s *extractor.State, o *extractor.Options) {
+		pulled(s, o)
+		o.Emit = func(context.Context, *extractor.Page) error { return errors.New("killed") }
+	})
+	checkError(t, r.err, "killed")
+	second := extract(t, a, cfg, pulled)
+	checkError(t, second.err, "")
+	saved = second.state
+	// Another token in the configuration takes the place of all that came from the old one.
+	checkError(t, extract(t, a, strings.Replace(cfg, "rt-0", "rt-new", 1), pulled).err, "")
+	same(t, "requests", a.asked(), []string{
+		form + "rt-0&client_id=pub", "GET /u Authorization=Bearer at-1", form + "rt-1&client_id=pub", "GET /u Authorization=Bearer at-2",
+		form + "rt-2&client_id=pub", "GET /u Authorization=Bearer at-3", form + "rt-new&client_id=pub", "GET /u Authorization=Bearer at-4",
+	})
+	if strings.Contains(r.log, "rt-") || strings.Contains(r.log, "at-1") {
+		t.Errorf("a token is in the log:\n%s", r.log)
+	}
+}
+
+// TestTokenIsNotUsedUnsaved ends the run when a new refresh token cannot be saved: nothing is asked with it.
+func TestTokenIsNotUsedUnsaved(t *testing.T) {
+	t.Parallel()
+	a := newAPI(t, `{"access_token": "at-1", "refresh_token": "rt-1"}`, `[]`)
+	r := extract(t, a, config(`"authentication": {"type": "oauth2", "grant": "refresh_token", "tokenUrl": "token", "clientId": "pub", "refreshToken": "rt-0"}`, `"jobs": [{"endpoint": "u"}]`), func(_ *extractor.State, o *extractor.Options) {
+		o.Checkpoint = func(context.Context, extractor.State) error { return errors.New("disk full") }
+	})
+	checkError(t, r.err, "disk full")
+	if n := len(a.asked()); n != 1 {
+		t.Errorf("%d requests: %s", n, a.asked())
+	}
+}
+
+// TestAnswerRules recognises errors in answers.
+func TestAnswerRules(t *testing.T) {
+	t.Parallel()
+	rules := func(s string) string {
+		return `"retryConfig": {"maxRetries": 2, "http": {"retryHeader": "Wait"}}, "pagination": {"method": "pagenum"}, "http": {"answerRules": [` + s + `]}`
+	}
+	const job = `"jobs": [{"endpoint": "u", "dataField": "d"}]`
+	for _, s := range []story{
+		{name: "an error", api: rules(`{"path": "error", "message": "error.text"}`), config: job, answers: []string{`{"error": {"text": "no such view"}, "d": [1]}`}, requests: []string{"GET /u?page=1"}, records: []string{}, err: `GET http://h/u?page=1 answered 200: the answer has an error at "error": no such view: {"error"`},
+		{name: "no error", api: rules(`{"path": "error"}`), config: job, answers: []string{`{"error": null, "d": [1]}`, `{"d": []}`}, requests: []string{"GET /u?page=1", "GET /u?page=2"}, records: []string{`u: {"data":1}`}},
+		{name: "tried again", api: rules(`{"path": "code", "equals": [7, "busy"], "action": "retry"}`), config: job, answers: []string{"Wait: 0.001\n" + `{"code": "busy"}`, "Wait: 0.001\n" + `{"code": 7}`, `{"code": 8, "d": []}`}, requests: []string{"GET /u?page=1", "GET /u?page=1", "GET /u?page=1"}, records: []string{}},
+		{name: "tried too often", api: rules(`{"path": "code", "equals": 7, "action": "retry"}`), config: job, answers: []string{"Wait: 0.001\n" + `{"code": 7}`, "Wait: 0.001\n" + `{"code": 7}`, `{"code": 7}`}, requests: []string{"GET /u?page=1", "GET /u?page=1", "GET /u?page=1"}, err: `(attempt 3): the answer has an error at "code"`},
+		{name: "the end", api: rules(`{"path": "status", "except": "ok", "action": "end"}`), config: job, answers: []string{`{"status": "ok", "d": [1]}`, `{"status": "past the end", "d": [2]}`}, requests: []string{"GET /u?page=1", "GET /u?page=2"}, records: []string{`u: {"data":1}`}, log: "an answer matched http.answerRules"},
+		{name: "the end by a status", api: rules(`{"statuses": [404], "path": "reason", "equals": "page", "action": "end"}`), config: job, answers: []string{`{"d": [1]}`, `404 {"reason": "page"}`}, requests: []string{"GET /u?page=1", "GET /u?page=2"}, records: []string{`u: {"data":1}`}},
+		{name: "a status for another reason", api: rules(`{"statuses": [404], "path": "reason", "equals": "page", "action": "end"}`), config: job, answers: []string{`404 {"reason": "view"}`}, requests: []string{"GET /u?page=1"}, err: "answered 404"},
+		{name: "a status that is tried again", api: rules(`{"statuses": [403], "action": "retry"}`), config: job, answers: []string{"403 Wait: 0.001\nslow down", `{"d": []}`}, requests: []string{"GET /u?page=1", "GET /u?page=1"}},
+		{name: "what is no JSON matches no path", api: rules(`{"path": "error"}`), config: job, answers: []string{`nonsense`}, requests: []string{"GET /u?page=1"}, err: "the answer is not JSON"},
+	} {
+		s.run(t)
+	}
+}
