@@ -51,11 +51,8 @@ func parseAnswerRules(h *section) []answerRule {
 		default:
 			s.wrong("action", "must be fail, retry or end, not %q", action)
 		}
-		if r.path == "" && len(r.statuses) == 0 {
-			s.wrong("path", "is required, or statuses")
-		}
-		if r.path == "" && len(r.equals)+len(r.except) > 0 {
-			s.wrong("path", "is required with equals and except")
+		if r.path == "" && (len(r.statuses) == 0 || len(r.equals)+len(r.except) > 0) {
+			s.wrong("path", "is required, except where statuses alone decide")
 		}
 		s.done()
 		rules = append(rules, r)
