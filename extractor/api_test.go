@@ -55,7 +55,7 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			line += " " + name + "=" + strings.Join(v, ",")
 		}
 	}
-	if r.Method == http.MethodPost {
+	if r.Method != http.MethodGet {
 		line += " " + r.Header.Get("Content-Type") + " " + string(body)
 	}
 	a.mu.Lock()

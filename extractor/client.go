@@ -29,10 +29,12 @@ import (
 type client struct {
 	plan      *plan
 	transport http.RoundTripper
-	auth      signer // nil: no authentication
-	log       *slog.Logger
-	maxBody   int64
-	maxDelay  time.Duration
+	// bare, if not nil, takes the requests to origins that are not trusted: without the certificate of the client.
+	bare     http.RoundTripper
+	auth     signer // nil: no authentication
+	log      *slog.Logger
+	maxBody  int64
+	maxDelay time.Duration
 	// traffic is shared by the clients of a run.
 	traffic *traffic
 	// retrying, if not nil, is called before every pause.
@@ -59,29 +61,42 @@ type response struct {
 }
 
 func newClient(pl *plan, o Options, t *traffic, keep tokenKeeper) (c *client, closeIdle func(), err error) {
-	transport := o.Transport
-	closeIdle = func() {}
-	if transport == nil {
-		dialer := &net.Dialer{Timeout: pl.connectTimeout}
-		own := &http.Transport{
-			Proxy: http.ProxyFromEnvironment, TLSHandshakeTimeout: pl.connectTimeout, ForceAttemptHTTP2: true,
-			MaxIdleConnsPerHost: 4, IdleConnTimeout: 90 * time.Second,
-		}
-		if o.PublicOnly {
-			dialer.Control = guardDial
-			own.Proxy = nil // a proxy would connect where we cannot look
-		}
-		own.DialContext = dialer.DialContext
-		transport, closeIdle = own, own.CloseIdleConnections
-	}
 	c = &client{
-		plan: pl, transport: transport, log: o.Logger, maxBody: o.MaxResponseBytes, maxDelay: o.MaxRetryDelay, traffic: t,
+		plan: pl, transport: o.Transport, log: o.Logger, maxBody: o.MaxResponseBytes, maxDelay: o.MaxRetryDelay, traffic: t,
+	}
+	closeIdle = func() {}
+	switch {
+	case o.Transport != nil && pl.certificates != nil:
+		return nil, nil, errTransportAndCertificates
+	case o.Transport == nil:
+		trusted := newTransport(pl, o, true)
+		c.transport, closeIdle = trusted, trusted.CloseIdleConnections
+		if pl.certificates != nil {
+			bare := newTransport(pl, o, false)
+			c.bare = bare
+			closeIdle = func() { trusted.CloseIdleConnections(); bare.CloseIdleConnections() }
+		}
 	}
 	if c.auth, err = c.signer(keep); err != nil {
 		closeIdle()
 		return nil, nil, err
 	}
 	return c, closeIdle, nil
+}
+
+// newTransport returns a transport for trusted origins, or for others.
+func newTransport(pl *plan, o Options, trusted bool) *http.Transport {
+	dialer := &net.Dialer{Timeout: pl.connectTimeout}
+	t := &http.Transport{
+		Proxy: http.ProxyFromEnvironment, TLSHandshakeTimeout: pl.connectTimeout, ForceAttemptHTTP2: true,
+		MaxIdleConnsPerHost: 4, IdleConnTimeout: 90 * time.Second, TLSClientConfig: pl.certificates.tls(trusted),
+	}
+	if o.PublicOnly {
+		dialer.Control = guardDial
+		t.Proxy = nil // a proxy would connect where we cannot look
+	}
+	t.DialContext = dialer.DialContext
+	return t
 }
 
 // do sends a request until it succeeds or is not worth another attempt. A status of 400 and above is an error unless
@@ -256,7 +271,11 @@ func (c *client) roundTrip(ctx context.Context, r *request) (*response, error) {
 	if req.Header.Get("User-Agent") == "" {
 		req.Header.Set("User-Agent", "forebay-extractor")
 	}
-	resp, err := c.transport.RoundTrip(req)
+	transport := c.transport
+	if r.foreign && c.bare != nil {
+		transport = c.bare
+	}
+	resp, err := transport.RoundTrip(req)
 	if err != nil {
 		if private, ok := errors.AsType[*privateAddressError](err); ok {
 			return nil, private

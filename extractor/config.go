@@ -92,7 +92,9 @@ type plan struct {
 	connectTimeout, requestTimeout time.Duration
 	ignoreErrors                   []int
 	answerRules                    []answerRule
-	trusted                        []origin // in addition to baseURL's
+	certificates                   *certificates // nil: the system's
+	format                         answerFormat  // of jobs without one
+	trusted                        []origin      // in addition to baseURL's
 	retry                          retryConfig
 	auth                           *authConfig // nil: no authentication
 	pagination                     *paginationConfig
@@ -172,7 +174,8 @@ func parsePlan(p *problems, api, config *section, baseURL string) *plan {
 	if pages := api.section("pagination"); pages != nil && pages.node.Len() > 0 {
 		pl.pagination = parsePagination(pages, false)
 	}
-	api.unsupported("sshProxy", "aws", "caCertificate", "clientCertificate", "clientKey")
+	api.unsupported("sshProxy", "aws")
+	pl.certificates = parseCertificates(api, attrOnly, pl)
 	name := api.text("name", "generic")
 	api.done()
 
@@ -184,6 +187,7 @@ func parsePlan(p *problems, api, config *section, baseURL string) *plan {
 	if n, ok := config.node.Get("jobs"); len(jobs) == 0 && (!ok || n.Len() == 0 && n.Kind() != tree.String) {
 		config.wrong("jobs", "must be a list of at least one job")
 	}
+	timed.format = pl.format
 	pl.jobs = parseJobs(jobs, config.at("jobs"), timed)
 	pl.pagination.check(p, pl.jobs)
 	return pl
@@ -232,6 +236,7 @@ func (pl *plan) parseHTTP(api, config *section, at place) {
 		}
 		pl.ignoreErrors = h.integers("ignoreErrors", nil)
 		pl.answerRules = parseAnswerRules(h)
+		pl.format = parseFormat(h, answerFormat{})
 		pl.trusted = parseTrusted(h)
 		seconds := func(key string, byDefault time.Duration) time.Duration {
 			n, ok := h.get(key)
@@ -323,17 +328,17 @@ func parseOutput(config *section, apiName string) *output {
 // mappedTypes returns the data types with a manual layout in order.
 func (o *output) mappedTypes() []string { return slices.Sorted(maps.Keys(o.mappings)) }
 
-// parseMethod reads GET, POST or FORM in any case.
+// parseMethod reads GET, POST, FORM, PUT or PATCH in any case.
 func parseMethod(s *section, byDefault string) string {
 	if _, ok := s.get("method"); !ok {
 		return byDefault
 	}
 	text := s.text("method", methodGet)
 	switch m := strings.ToUpper(text); m {
-	case methodGet, methodPost, methodForm:
+	case methodGet, methodPost, methodForm, methodPut, methodPatch:
 		return m
 	}
-	s.wrong("method", "must be GET, POST or FORM, not %q", text)
+	s.wrong("method", "must be GET, POST, FORM, PUT or PATCH, not %q", text)
 	return methodGet
 }
 

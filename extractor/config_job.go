@@ -89,6 +89,7 @@ func parseJob(s *section, at place) *jobConfig {
 		j.filters = []string{f}
 	}
 	j.delimiter = cmp.Or(s.text("responseFilterDelimiter", ""), ".")
+	j.format = parseFormat(s, at.format)
 	j.userData = at.userData(s)
 	j.placeholders = parsePlaceholders(s, at)
 	if f := s.text("recursionFilter", ""); f != "" {

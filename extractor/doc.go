@@ -33,8 +33,8 @@
 //
 // # Requests
 //
-// The URL of a job is its endpoint resolved against the base URL (RFC 3986). GET sends parameters in the query, POST
-// as a JSON body, FORM as a form. A parameter comes from, in rising priority, the query of the endpoint, the defaults
+// The URL of a job is its endpoint resolved against the base URL (RFC 3986). GET sends parameters in the query, POST,
+// PUT and PATCH as a JSON body, FORM as a form. A parameter comes from, in rising priority, the query of the endpoint, the defaults
 // of the API, the job, and the pagination. Headers of a login replace headers of the same name. A query parameter that
 // request and login both have is sent twice: name[0] is the request's value, name[1] the login's.
 //
@@ -61,8 +61,8 @@
 //
 // # Pages
 //
-// The methods are response.url (a link in the answer), response.param (a value of the answer), offset, pagenum, cursor
-// (the greatest id so far), and multiple (by job). A job ends when its method finds no next page, when limitStop,
+// The methods are response.url (a link in the answer), response.link (a link in a header), response.param (a value of the
+// answer), response.header (the value of a header), offset, pagenum, cursor (the greatest id so far), and multiple (by job). A job ends when its method finds no next page, when limitStop,
 // forceStop or nextPageFlag says so, or when a page equals the one before, which is then not emitted.
 //
 // # Secrets

@@ -57,6 +57,8 @@ type place struct {
 	placeholders bool
 	// signed places come after the signature of a request, and may refer to it.
 	signed bool
+	// format is what jobs without a format of their own have.
+	format answerFormat
 }
 
 // compile reads the value of a header, a parameter or another member whose value may be an expression.

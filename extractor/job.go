@@ -44,7 +44,8 @@ func (jr *jobRun) run(ctx context.Context) error {
 	base := apiCall{
 		endpoint: jr.endpoint(), method: jr.job.method, params: params, headers: jr.job.headers, home: jr.plan.home(jr.job.endpoint),
 	}
-	sc, conditions := jr.plan.pagination.choose(jr.job)
+	sc, conditions, delimiter := jr.plan.pagination.choose(jr.job)
+	base.delimiter = delimiter
 	st := &stopper{configs: conditions, Started: time.Now()}
 	last := ""
 	if jr.from != nil && sc != nil {

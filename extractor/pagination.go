@@ -16,6 +16,8 @@ type paginationConfig struct {
 	// scroller makes a scroller at its first page; nil for the method multiple.
 	scroller func() scroller
 	stops    stopConfig
+	// delimiter makes paths of the names of parameters.
+	delimiter string
 
 	// Of the method multiple: the scrollers by name, and the name that jobs without one use.
 	scrollers map[string]*paginationConfig
@@ -42,16 +44,19 @@ type scroller interface {
 }
 
 var methods = map[string]func(*section) func() scroller{
-	"response.url":   parseResponseURL,
-	"offset":         parseOffset,
-	"pagenum":        parsePageNumber,
-	"response.param": parseResponseParam,
-	"cursor":         parseCursor,
+	"response.url":    parseResponseURL,
+	"response.link":   parseResponseLink,
+	"response.header": parseResponseHeader,
+	"offset":          parseOffset,
+	"pagenum":         parsePageNumber,
+	"response.param":  parseResponseParam,
+	"cursor":          parseCursor,
 }
 
 func parsePagination(s *section, nested bool) *paginationConfig {
 	pc := &paginationConfig{method: s.text("method", ""), path: s.path}
 	pc.stops = parseStops(s)
+	pc.delimiter = s.text("paramDelimiter", "")
 	defer s.done()
 	if pc.method == "multiple" && !nested {
 		pc.parseMultiple(s)
@@ -114,17 +119,18 @@ func (pc *paginationConfig) check(p *problems, jobs []*jobConfig) {
 	walk(jobs)
 }
 
-// choose returns what a job uses: a scroller, or nil for one page, and the conditions that hold for it.
-func (pc *paginationConfig) choose(j *jobConfig) (scroller, []stopConfig) {
+// choose returns what a job uses: a scroller, or nil for one page, the conditions that hold for it, and the delimiter of the
+// names of parameters.
+func (pc *paginationConfig) choose(j *jobConfig) (sc scroller, stops []stopConfig, delimiter string) {
 	switch {
 	case pc == nil:
-		return nil, nil
+		return nil, nil, ""
 	case pc.scroller != nil:
-		return pc.scroller(), []stopConfig{pc.stops}
+		return pc.scroller(), []stopConfig{pc.stops}, pc.delimiter
 	}
 	chosen := pc.scrollers[cmp.Or(j.scroller, pc.fallback)]
 	if chosen == nil {
-		return nil, nil
+		return nil, nil, ""
 	}
-	return chosen.scroller(), []stopConfig{pc.stops, chosen.stops}
+	return chosen.scroller(), []stopConfig{pc.stops, chosen.stops}, cmp.Or(chosen.delimiter, pc.delimiter)
 }

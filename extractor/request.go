@@ -12,11 +12,13 @@ import (
 	"github.com/forebay/forebay/extractor/internal/tree"
 )
 
-// Methods of a configuration. FORM is POST with the parameters as a form.
+// Methods of a configuration. FORM is POST with the parameters as a form. PUT and PATCH are like POST.
 const (
-	methodGet  = "GET"
-	methodPost = "POST"
-	methodForm = "FORM"
+	methodGet   = "GET"
+	methodPost  = "POST"
+	methodForm  = "FORM"
+	methodPut   = "PUT"
+	methodPatch = "PATCH"
 )
 
 // A header is a name and a value. Names keep their spelling until the request is sent.
@@ -47,6 +49,39 @@ type apiCall struct {
 	headers  []header
 	// home is the origin that the configuration names for the call, whatever endpoint an answer put in its place.
 	home origin
+	// delimiter separates the steps of the names that the pagination sets; "" when they are plain names.
+	delimiter string
+}
+
+// param returns a parameter that the pagination knows by name.
+func (call *apiCall) param(name string) tree.Node {
+	if call.delimiter == "" {
+		n, _ := call.params.Get(name)
+		return n
+	}
+	n, _ := call.params.At(name, call.delimiter)
+	return n
+}
+
+// with sets a parameter of the pagination.
+func (call *apiCall) with(name string, value tree.Node) {
+	if call.delimiter == "" {
+		call.params = call.params.With(name, value)
+		return
+	}
+	call.params = withPath(call.params, strings.Split(name, call.delimiter), value)
+}
+
+// withPath sets a value in objects below others, which it makes where they are missing.
+func withPath(n tree.Node, steps []string, value tree.Node) tree.Node {
+	if n.Kind() != tree.Object && (n.Kind() != tree.List || n.Len() == 0) {
+		n = tree.OfObject()
+	}
+	if len(steps) > 1 {
+		below, _ := n.Get(steps[0])
+		value = withPath(below, steps[1:], value)
+	}
+	return n.With(steps[0], value)
 }
 
 // A request is ready to be sent, except for what the login adds to it.
@@ -146,8 +181,8 @@ func (pl *plan) build(call apiCall, u *url.URL) *request {
 	}
 	contentType := ""
 	switch call.method {
-	case methodPost:
-		r.method, contentType = http.MethodPost, "application/json"
+	case methodPost, methodPut, methodPatch:
+		r.method, contentType = call.method, "application/json"
 		r.body = call.params.AppendJSON(nil, tree.Arrays)
 	case methodForm:
 		r.method, contentType = http.MethodPost, "application/x-www-form-urlencoded"

@@ -33,7 +33,7 @@ func (sc *numbered) bare() bool { return !sc.started && !sc.firstPageParams }
 // size returns the page size in force: the job's own parameter of that name, else the configured one, null when there is
 // neither.
 func (sc *numbered) size(base apiCall) tree.Node {
-	if own, _ := base.params.Get(sc.limitParam); !own.Empty() && own.IsScalar() {
+	if own := base.param(sc.limitParam); !own.Empty() && own.IsScalar() {
 		return own
 	}
 	return sc.limit
@@ -68,13 +68,14 @@ func (sc *offsetScroller) call(base apiCall, _ *plan) (apiCall, error) {
 	if !sc.started {
 		offset = sc.start(base)
 	}
-	base.params = base.params.With(sc.limitParam, sc.size(base)).With(sc.offsetParam, offset)
+	base.with(sc.limitParam, sc.size(base))
+	base.with(sc.offsetParam, offset)
 	return base, nil
 }
 
 // start returns the offset of the first page as the job writes it.
 func (sc *offsetScroller) start(base apiCall) tree.Node {
-	if own, _ := base.params.Get(sc.offsetParam); sc.fromJob && !own.Empty() && own.IsScalar() {
+	if own := base.param(sc.offsetParam); sc.fromJob && !own.Empty() && own.IsScalar() {
 		return own
 	}
 	return tree.OfInt(0)
@@ -120,9 +121,9 @@ func (sc *pageScroller) call(base apiCall, _ *plan) (apiCall, error) {
 		return base, nil
 	}
 	limit := sc.size(base)
-	base.params = base.params.With(sc.pageParam, tree.OfInt(sc.number))
+	base.with(sc.pageParam, tree.OfInt(sc.number))
 	if limit.Kind() != tree.Null {
-		base.params = base.params.With(sc.limitParam, limit)
+		base.with(sc.limitParam, limit)
 	}
 	return base, nil
 }
@@ -160,7 +161,7 @@ func parseCursor(s *section) func() scroller {
 func (sc *cursorScroller) call(base apiCall, _ *plan) (apiCall, error) {
 	if sc.id != nil {
 		next := new(big.Int).Add(sc.id, big.NewInt(sc.increment))
-		base.params = base.params.With(sc.param, tree.OfInteger(next))
+		base.with(sc.param, tree.OfInteger(next))
 	}
 	return base, nil
 }

@@ -3,14 +3,17 @@ package extractor
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/forebay/forebay/extractor/internal/tree"
 )
 
-// urlScroller follows links in the answers: method response.url. It ends with an answer without a link.
+// urlScroller follows links in the answers: method response.url, or response.link for those in the header Link. It ends with an
+// answer without a link.
 type urlScroller struct {
+	rel               string // of a link in the header; "" for one in the answer
 	urlKey, delimiter string
 	isQuery, include  bool
 
@@ -22,6 +25,12 @@ func parseResponseURL(s *section) func() scroller {
 		urlKey: s.text("urlKey", "next_page"), delimiter: cmp.Or(s.text("delimiter", ""), "."),
 		isQuery: s.boolean("paramIsQuery", false), include: s.boolean("includeParams", false),
 	}
+	return func() scroller { sc := configured; return &sc }
+}
+
+// parseResponseLink is parseResponseURL for the header Link (RFC 8288).
+func parseResponseLink(s *section) func() scroller {
+	configured := urlScroller{rel: s.text("rel", "next"), include: s.boolean("includeParams", false)}
 	return func() scroller { sc := configured; return &sc }
 }
 
@@ -43,13 +52,17 @@ func (sc *urlScroller) call(base apiCall, pl *plan) (apiCall, error) {
 	}
 	to, err := resolve(from, sc.next)
 	if err != nil {
-		return base, fmt.Errorf("the link at %q in the answer: %w", sc.urlKey, err)
+		return base, fmt.Errorf("the link at %q in the answer: %w", cmp.Or(sc.rel, sc.urlKey), err)
 	}
 	base.endpoint = to.String()
 	return base, nil
 }
 
 func (sc *urlScroller) advance(_ apiCall, p *page) (bool, error) {
+	if sc.rel != "" {
+		sc.next = linkOf(p.header.Values("Link"), sc.rel)
+		return sc.next != "", nil
+	}
 	n, _ := p.response.At(sc.urlKey, sc.delimiter)
 	if n.Empty() {
 		return false, nil
@@ -126,6 +139,7 @@ func (n *nested) node() tree.Node {
 // the value.
 type paramScroller struct {
 	responseParam, queryParam string
+	header                    string // that has the value instead: method response.header
 	include                   bool
 	// What the requests after the first have in place of the job's.
 	endpoint, method string
@@ -135,10 +149,17 @@ type paramScroller struct {
 }
 
 func parseResponseParam(s *section) func() scroller {
-	configured := paramScroller{
-		responseParam: s.required("responseParam"), queryParam: s.required("queryParam"),
-		include: s.boolean("includeParams", false), params: tree.OfObject(),
-	}
+	return parseNextParam(s, paramScroller{responseParam: s.required("responseParam")})
+}
+
+// parseResponseHeader is parseResponseParam for a value in a header.
+func parseResponseHeader(s *section) func() scroller {
+	return parseNextParam(s, paramScroller{header: s.required("header")})
+}
+
+func parseNextParam(s *section, configured paramScroller) func() scroller {
+	configured.queryParam, configured.include = s.required("queryParam"), s.boolean("includeParams", false)
+	configured.params = tree.OfObject()
 	if later := s.section("scrollRequest"); later != nil {
 		configured.endpoint, configured.method = later.text("endpoint", ""), parseMethod(later, "")
 		configured.params = later.object("params")
@@ -160,11 +181,17 @@ func (sc *paramScroller) call(base apiCall, pl *plan) (apiCall, error) {
 	if sc.method != "" {
 		base.method = sc.method
 	}
-	base.params = base.params.Overlay(sc.params).With(sc.queryParam, sc.next)
+	base.params = base.params.Overlay(sc.params)
+	base.with(sc.queryParam, sc.next)
 	return base, nil
 }
 
 func (sc *paramScroller) advance(_ apiCall, p *page) (bool, error) {
+	if sc.header != "" {
+		text := strings.TrimSpace(p.header.Get(sc.header))
+		sc.next = tree.OfString(text)
+		return text != "", nil
+	}
 	n, _ := p.response.At(sc.responseParam, ".")
 	if n.Empty() {
 		return false, nil
@@ -176,3 +203,68 @@ func (sc *paramScroller) advance(_ apiCall, p *page) (bool, error) {
 func (sc *paramScroller) position() tree.Node { return sc.next }
 
 func (sc *paramScroller) resume(n tree.Node) { sc.next = n }
+
+// linkOf returns the target of the first link with a relation type (RFC 8288), "" when there is none.
+func linkOf(headers []string, rel string) string {
+	for _, text := range headers {
+		for {
+			_, rest, ok := strings.Cut(text, "<")
+			if !ok {
+				break
+			}
+			target, params, ok := strings.Cut(rest, ">")
+			if !ok {
+				break
+			}
+			var found bool
+			if found, text = linkHas(params, rel); found {
+				return strings.TrimSpace(target)
+			}
+		}
+	}
+	return ""
+}
+
+// linkHas reads the parameters of a link and reports whether its relation types have rel. rest begins with the next link.
+func linkHas(text, rel string) (found bool, rest string) {
+	known := false // of several rel the first counts
+	for {
+		text = strings.TrimLeft(text, " \t;")
+		if text == "" || text[0] == ',' {
+			return found, text
+		}
+		name := text[:strings.IndexAny(text+";", ";,= \t")]
+		text = strings.TrimLeft(text[len(name):], " \t")
+		value := ""
+		if strings.HasPrefix(text, "=") {
+			value, text = linkValue(strings.TrimLeft(text[1:], " \t"))
+		} else if name == "" {
+			text = text[1:] // no link that a server may send
+		}
+		if strings.EqualFold(name, "rel") && !known {
+			known = true
+			found = slices.ContainsFunc(strings.Fields(value), func(r string) bool { return strings.EqualFold(r, rel) })
+		}
+	}
+}
+
+// linkValue reads a token or a quoted text.
+func linkValue(text string) (value, rest string) {
+	if !strings.HasPrefix(text, `"`) {
+		end := strings.IndexAny(text+";", ";, \t")
+		return text[:end], text[end:]
+	}
+	var b strings.Builder
+	for i := 1; i < len(text); i++ {
+		switch c := text[i]; {
+		case c == '"':
+			return b.String(), text[i+1:]
+		case c == '\\' && i+1 < len(text):
+			i++
+			b.WriteByte(text[i])
+		default:
+			b.WriteByte(c)
+		}
+	}
+	return b.String(), ""
+}

@@ -83,7 +83,14 @@ func identifying(root tree.Node) tree.Node {
 	root = withoutSecrets(root)
 	for _, at := range [][]string{nil, {"parameters"}} {
 		for _, path := range [][]string{
-			{"config", "debug"}, {"api", "retryConfig"}, {"api", "http", "connectTimeout"}, {"api", "http", "requestTimeout"}, {"api", "http", "trustedOrigins"},
+			{"config", "debug"},
+			{"api", "retryConfig"},
+			{"api", "http", "connectTimeout"},
+			{"api", "http", "requestTimeout"},
+			{"api", "http", "trustedOrigins"},
+			{"api", "caCertificate"},
+			{"api", "clientCertificate"},
+			{"api", "clientKey"},
 		} {
 			root = without(root, append(slices.Clone(at), path...))
 		}
