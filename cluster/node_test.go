@@ -37,13 +37,14 @@ type nodes struct {
 	t     testing.TB
 	dir   string
 	peers []string
-	lease time.Duration // of nodes that are opened from now on
+	links *clustertest.Links // nil: servers reach each other at peers
+	lease time.Duration      // of nodes that are opened from now on
 	list  [clustertest.Size]*cluster.Node
 }
 
 func (c *nodes) options(i int) cluster.Options {
 	name := string(rune('a' + i))
-	return cluster.Options{
+	o := cluster.Options{
 		Node:   name,
 		Server: &natsserver.Options{Listen: c.peers[i], Peers: c.peers, Secret: "s3cret", MaxStore: 4 << 30},
 		NATS:   natsdriver.Options{MaxBytes: 256 << 20, Timeout: clustertest.Patience},
@@ -54,6 +55,10 @@ func (c *nodes) options(i int) cluster.Options {
 		API:    streamapi.Options{Auth: streamapi.StaticToken("token", 1), IngestURL: "http://localhost"},
 		Logger: slog.New(slog.NewTextHandler(writer(c.log), nil)),
 	}
+	if c.links != nil {
+		o.Server.Advertise, o.Server.Peers = c.links.Peers(i)
+	}
+	return o
 }
 
 // log writes what nodes log, where that is read.
@@ -82,13 +87,22 @@ func (c *nodes) close(i int) {
 }
 
 // start opens three nodes.
-func start(t testing.TB) *nodes {
+func start(t testing.TB) *nodes { return startWith(t, false) }
+
+// startWith opens three nodes, whose servers reach each other through links if that is asked for.
+func startWith(t testing.TB, links bool) *nodes {
 	t.Helper()
 	for attempts := 1; ; attempts++ {
 		c := &nodes{t: t, dir: t.TempDir()}
 		var err error
-		if c.peers, err = clustertest.FreeAddresses(); err != nil {
+		if c.peers, err = clustertest.FreeAddresses(); err == nil && links {
+			c.links, err = clustertest.NewLinks(c.peers)
+		}
+		if err != nil {
 			t.Fatal(err)
+		}
+		if links {
+			t.Cleanup(c.links.Close)
 		}
 		var errs [clustertest.Size]error
 		var opening sync.WaitGroup

@@ -1,6 +1,7 @@
 package natsserver
 
 import (
+	"cmp"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -20,7 +21,10 @@ type Options struct {
 	Dir string
 	// Listen is the address, host:port, at which the other servers connect. Required.
 	Listen string
-	// Peers are the addresses of all servers of the cluster, this one among them: 3, 5 or 7. Required.
+	// Advertise is the address, host:port, at which the other servers reach this one if that is not Listen: in a container, or behind
+	// translated addresses. Listen may have the host 0.0.0.0 then. Default: Listen.
+	Advertise string
+	// Peers are the addresses at which this server reaches all servers of the cluster, with its own Advertise among them: 3, 5 or 7. Required.
 	Peers []string
 	// Secret is the password of servers to each other, the same for all. Whoever has it can read and write everything.
 	// Required.
@@ -51,7 +55,12 @@ func (o Options) Validate() error {
 	if o.Dir == "" {
 		fault("Dir is missing")
 	}
-	for _, address := range append([]string{o.Listen}, o.Peers...) {
+	own := cmp.Or(o.Advertise, o.Listen)
+	addresses := append([]string{o.Listen}, o.Peers...)
+	if o.Advertise != "" {
+		addresses = append(addresses, o.Advertise)
+	}
+	for _, address := range addresses {
 		host, port, err := net.SplitHostPort(address)
 		if n, _ := strconv.Atoi(port); err != nil || host == "" || n < 1 || n > 65535 {
 			fault("%q must be host:port", withoutUser(address))
@@ -60,8 +69,8 @@ func (o Options) Validate() error {
 	if n := len(o.Peers); n != 3 && n != 5 && n != 7 {
 		fault("Peers has %d addresses, must be 3, 5 or 7", n)
 	}
-	if !slices.Contains(o.Peers, o.Listen) {
-		fault("Peers must contain Listen, %q", withoutUser(o.Listen))
+	if !slices.Contains(o.Peers, own) {
+		fault("Peers must contain Advertise, or Listen without it: %q", withoutUser(own))
 	}
 	if o.Secret == "" {
 		fault("Secret is missing")

@@ -59,6 +59,7 @@ func (o Options) nats() *server.Options {
 		Cluster: server.ClusterOpts{
 			Name: o.Cluster, Host: host, Port: number, Username: user, Password: o.Secret, TLSConfig: o.TLS,
 			NoAdvertise: true, // of the port for clients
+			Advertise:   o.Advertise,
 		},
 		JetStream: true, StoreDir: o.Dir, SyncAlways: !o.LazySync,
 		JetStreamMaxStore: o.MaxStore, JetStreamMaxMemory: o.MaxMemory, DisableJetStreamBanner: true,

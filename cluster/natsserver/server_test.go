@@ -89,6 +89,25 @@ func TestClusterForms(t *testing.T) {
 	}
 }
 
+// Servers that listen at all addresses meet at those that they advertise.
+func TestServersAdvertise(t *testing.T) {
+	c, err := clustertest.Start(func(o *natsserver.Options) {
+		_, port, _ := net.SplitHostPort(o.Listen)
+		o.Listen, o.Advertise = "0.0.0.0:"+port, o.Listen
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range clustertest.Size {
+		if err := clustertest.Eventually(c.Server(i).Ready); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
 // alone returns the options of a server whose peers are not there.
 func alone(t *testing.T) natsserver.Options {
 	peers, err := clustertest.FreeAddresses()
@@ -144,8 +163,8 @@ func TestValidate(t *testing.T) {
 	if err := o.Validate(); err != nil {
 		t.Errorf("Validate = %v", err)
 	}
-	err := natsserver.Options{Name: "a b", Listen: "1.2.3.4", Peers: []string{"x:1", "y:2"}, MaxStore: -1}.Validate()
-	for _, want := range []string{`"a b"`, "Dir", `"1.2.3.4"`, "2 addresses", "contain Listen", "Secret", "MaxStore"} {
+	err := natsserver.Options{Name: "a b", Listen: "1.2.3.4", Advertise: "z", Peers: []string{"x:1", "y:2"}, MaxStore: -1}.Validate()
+	for _, want := range []string{`"a b"`, "Dir", `"1.2.3.4"`, `"z"`, "2 addresses", "contain Advertise", "Secret", "MaxStore"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("Validate = %v, want that it names %s", err, want)
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"slices"
 	"time"
 )
@@ -26,16 +27,34 @@ const (
 	adopter lossKind = "is killed, and then the node that takes over, before both come back"
 	stopped lossKind = "is stopped in good order, and comes back at once"
 	all     lossKind = "and all others are killed, and come back at once"
+	damaged lossKind = "is killed, and comes back with a damaged copy of a log"
+	cut     lossKind = "is cut off from the others until another node has moved its rows"
+	blink   lossKind = "is cut off from the others for a moment"
 )
+
+// network is what the servers of the nodes reach each other through, if it can be cut.
+type network interface {
+	// peers returns what the server of a node advertises, and its peers.
+	peers(node int) (advertise string, peers []string)
+	// isolate swallows what flows between a node and the others, and heal lets it flow again.
+	isolate(node int) error
+	heal() error
+}
+
+// moment is how long a blink lasts: shorter than the lease.
+const moment = 2 * time.Second
 
 // losses are the three of the story, or as many at random as the flag says.
 func (c config) losses() []loss {
 	if c.cycles == 0 {
 		return []loss{{0, away}, {1, back}, {2, wiped}}
 	}
-	kinds := []lossKind{away, back, wiped, adopter, stopped, all}
+	kinds := []lossKind{away, back, wiped, adopter, stopped, all, damaged}
 	if canPause {
 		kinds = append(kinds, paused)
+	}
+	if c.connect != nil {
+		kinds = append(kinds, cut, blink)
 	}
 	rng := rand.New(rand.NewPCG(c.seed, 0))
 	var list []loss
@@ -57,7 +76,7 @@ func (r *runner) lose(ctx context.Context, l loss) error {
 	instance := p.instance()
 	r.screen.say("%s (%s) %s", p.Name, instance, l.kind)
 	begin := time.Now()
-	ids, err := r.loseAndStart(ctx, p, instance, l.kind)
+	ids, err := r.loseAndStart(ctx, p, instance, l)
 	if err != nil {
 		return err
 	}
@@ -74,6 +93,11 @@ func (r *runner) lose(ctx context.Context, l loss) error {
 			return err
 		}
 	}
+	if l.kind == damaged { // or the next loss would be the second fault
+		if err := r.repair(ctx, p); err != nil {
+			return err
+		}
+	}
 	for _, p := range r.nodes {
 		p.set(func() { p.what = "" })
 	}
@@ -83,23 +107,17 @@ func (r *runner) lose(ctx context.Context, l loss) error {
 }
 
 // loseAndStart loses a node and starts again what it has lost. It returns what the node had acknowledged.
-func (r *runner) loseAndStart(ctx context.Context, p *process, instance string, kind lossKind) (ids []string, err error) {
-	if kind == paused {
-		if err := p.pause(); err != nil {
-			return nil, err
-		}
-		ids = r.of(p)
-		if _, err := r.adopted(ctx, instance); err != nil {
-			return nil, err
-		}
-		if err := p.resume(); err != nil {
-			return nil, err
-		}
-		// It has not noticed yet that time has passed.
-		return ids, p.await(ctx, "back", func() bool { return p.status.Instance != instance && p.status.Ready })
+func (r *runner) loseAndStart(ctx context.Context, p *process, instance string, l loss) (ids []string, err error) {
+	switch l.kind {
+	case paused:
+		return r.silence(ctx, p, instance, p.pause, p.resume)
+	case cut:
+		return r.silence(ctx, p, instance, func() error { return r.isolate(l.node) }, r.net.heal)
+	case blink:
+		return r.blink(ctx, l.node)
 	}
 	lost := []*process{p}
-	if kind == stopped {
+	if l.kind == stopped {
 		err = p.stop()
 	} else {
 		p.kill()
@@ -108,11 +126,16 @@ func (r *runner) loseAndStart(ctx context.Context, p *process, instance string, 
 	if err != nil {
 		return nil, err
 	}
-	switch kind {
+	switch l.kind {
 	case away:
 		_, err = r.adopted(ctx, instance)
 	case wiped:
 		err = p.wipe()
+	case damaged:
+		var what string
+		if what, err = p.damage(r.rng); err == nil {
+			r.screen.say("%s: %s", p.Name, what)
+		}
 	case adopter:
 		var other *process
 		if other, err = r.taken(ctx, instance); err == nil {
@@ -131,6 +154,49 @@ func (r *runner) loseAndStart(ctx context.Context, p *process, instance string, 
 		err = errors.Join(err, p.start())
 	}
 	return ids, err
+}
+
+// silence makes a node fall silent, and ends that when another one has moved its rows.
+func (r *runner) silence(ctx context.Context, p *process, instance string, begin, end func() error) (ids []string, err error) {
+	if err := begin(); err != nil {
+		return nil, err
+	}
+	ids = r.of(p)
+	_, err = r.adopted(ctx, instance)
+	if err = errors.Join(err, end()); err != nil {
+		return nil, err
+	}
+	// It may not have noticed yet that time has passed.
+	return ids, p.await(ctx, "back", func() bool { return p.status.Instance != instance && p.status.Ready })
+}
+
+// isolate cuts off a node.
+func (r *runner) isolate(node int) error {
+	p := r.nodes[node]
+	p.set(func() { p.what = "cut off" })
+	return r.net.isolate(node)
+}
+
+// blink cuts off a node for a moment. Whether it loses its instance depends on how busy the machine is.
+func (r *runner) blink(ctx context.Context, node int) (ids []string, err error) {
+	if err := r.isolate(node); err != nil {
+		return nil, err
+	}
+	ids = r.of(r.nodes[node])
+	select {
+	case <-time.After(moment):
+	case <-ctx.Done():
+	}
+	return ids, errors.Join(context.Cause(ctx), r.net.heal())
+}
+
+// repair gives the server of a node an empty disk, which the other servers fill.
+func (r *runner) repair(ctx context.Context, p *process) error {
+	p.kill()
+	if err := errors.Join(os.RemoveAll(p.server()), p.start()); err != nil {
+		return err
+	}
+	return r.everybodyReady(ctx)
 }
 
 // adopted waits until another node has moved the rows of an instance.

@@ -3,7 +3,7 @@
 //
 //	cd examples/cluster && go run .               20,000 events, three losses, in a temporary folder that is kept; about a minute
 //	cd examples/cluster && go run . -n 200000     more of them
-//	cd examples/cluster && go run . -cycles 20    20 losses at random: killed, stopped past the lease, disk wiped
+//	cd examples/cluster && go run . -cycles 20    20 losses at random: killed, stopped past the lease, disk wiped or damaged
 //
 // It is a separate module because of the servers of NATS that the nodes embed.
 //
@@ -45,6 +45,8 @@ type config struct {
 	lease              time.Duration
 	checkpoint         int64
 	seed               uint64
+	// connect returns the network of servers that listen on addresses, if it can be cut.
+	connect func(listen []string) (network, error)
 }
 
 func main() {

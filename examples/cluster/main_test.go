@@ -35,6 +35,7 @@ func play(t *testing.T, events, losses int, args ...string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	cfg.connect = func(listen []string) (network, error) { return newLinks(t, listen) }
 	var out strings.Builder
 	err = run(t.Context(), cfg, io.MultiWriter(&out, t.Output()))
 	m := lastLine.FindStringSubmatch(out.String())
@@ -50,7 +51,7 @@ func play(t *testing.T, events, losses int, args ...string) {
 // The story that the program plays by default.
 func TestCluster(t *testing.T) { play(t, 3000, 3) }
 
-// Nodes are lost at random: killed, stopped past the lease, without their disks.
+// Nodes are lost at random: killed, stopped past the lease, cut off, without their disks, with a damaged copy of a log.
 func TestLosses(t *testing.T) {
 	if testing.Short() {
 		t.Skip("minutes of losses")

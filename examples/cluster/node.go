@@ -32,16 +32,17 @@ const nodeEnv = "FOREBAY_CLUSTER_NODE"
 type nodeConfig struct {
 	Name string
 	// Dir is the folder of the whole run. Staging and tables are shared; the node's own folder is named for it.
-	Dir    string
-	Listen string
-	Peers  []string
-	Secret string
-	Lease  time.Duration
+	Dir               string
+	Listen, Advertise string
+	Peers             []string
+	Secret            string
+	Lease             time.Duration
 	// Checkpoint is the size in bytes.
 	Checkpoint int64
 }
 
 func (c nodeConfig) folder() string  { return filepath.Join(c.Dir, c.Name) }
+func (c nodeConfig) server() string  { return filepath.Join(c.folder(), "nats") }
 func (c nodeConfig) logPath() string { return c.folder() + ".log" }
 
 // message is what a node writes to its standard output, one JSON object a line.
@@ -92,9 +93,11 @@ const closing = 20 * time.Second
 // serve opens the node and serves until ctx ends, or until the node has lost its instance.
 func serve(ctx context.Context, cfg nodeConfig, logger *slog.Logger, flush <-chan struct{}, tell func(message)) (err error) {
 	node, err := cluster.Open(ctx, cfg.folder(), cluster.Options{
-		Node:   cfg.Name,
-		Server: &natsserver.Options{Listen: cfg.Listen, Peers: cfg.Peers, Secret: cfg.Secret, MaxStore: 8 << 30},
-		Lease:  cfg.Lease, CheckpointBytes: cfg.Checkpoint,
+		Node: cfg.Name,
+		Server: &natsserver.Options{
+			Dir: cfg.server(), Listen: cfg.Listen, Advertise: cfg.Advertise, Peers: cfg.Peers, Secret: cfg.Secret, MaxStore: 8 << 30,
+		},
+		Lease: cfg.Lease, CheckpointBytes: cfg.Checkpoint,
 		Engine: forebay.Options{
 			Staging: dir.Staging(filepath.Join(cfg.Dir, "staging")), Target: dir.Tables(filepath.Join(cfg.Dir, "tables")),
 		},

@@ -5,8 +5,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -152,4 +155,34 @@ func (p *process) stop() error {
 func (p *process) wipe() error {
 	p.set(func() { p.what = "wiped" })
 	return os.RemoveAll(p.folder())
+}
+
+// damage flips a bit in a file of the server of a node that does not run, or cuts the file. It takes one of the files with the records of
+// logs, and returns what it did.
+func (p *process) damage(rng *rand.Rand) (what string, err error) {
+	files, err := filepath.Glob(filepath.Join(p.server(), "jetstream", "*", "streams", "*_L_*", "msgs", "*.blk"))
+	if err != nil {
+		return "", err
+	}
+	contents := make(map[string][]byte)
+	for _, path := range files {
+		if contents[path], err = os.ReadFile(path); err != nil {
+			return "", err
+		}
+	}
+	files = slices.DeleteFunc(files, func(path string) bool { return len(contents[path]) == 0 })
+	if len(files) == 0 {
+		return "its logs are empty", nil
+	}
+	path := files[rng.IntN(len(files))]
+	content := contents[path]
+	at := rng.IntN(len(content))
+	if rng.IntN(2) == 0 {
+		what, content = "is cut at", content[:at]
+	} else {
+		what = "has another bit at"
+		content[at] ^= 1 << rng.IntN(8)
+	}
+	stream := filepath.Base(filepath.Dir(filepath.Dir(path)))
+	return fmt.Sprintf("%s/%s %s %d of %d bytes", stream, filepath.Base(path), what, at, len(contents[path])), os.WriteFile(path, content, 0o600)
 }

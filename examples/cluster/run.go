@@ -32,6 +32,8 @@ type runner struct {
 	screen    *screen
 	table     *table
 	recovered time.Duration // the longest
+	net       network       // nil if it cannot be cut
+	rng       *mathrand.Rand
 }
 
 // run runs the program: nodes, load, losses, and the comparison at the end.
@@ -43,7 +45,10 @@ func run(ctx context.Context, cfg config, out io.Writer) error {
 	if err := makeTable(ctx, cfg.dir); err != nil {
 		return err
 	}
-	r := &runner{config: cfg, screen: newScreen(out), table: newTable(filepath.Join(cfg.dir, "tables"))}
+	r := &runner{
+		config: cfg, screen: newScreen(out), table: newTable(filepath.Join(cfg.dir, "tables")),
+		rng: mathrand.New(mathrand.NewPCG(cfg.seed, 1)),
+	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	nodes, err := r.newNodes(cancel)
@@ -132,11 +137,20 @@ func (r *runner) newNodes(failed func(error)) ([]*process, error) {
 			return nil, err
 		}
 	}
+	if r.connect != nil {
+		var err error
+		if r.net, err = r.connect(peers); err != nil {
+			return nil, err
+		}
+	}
 	secret := rand.Text()
 	var nodes []*process
 	for i, address := range peers {
 		name := string(rune('a' + i))
 		cfg := nodeConfig{Name: name, Dir: r.dir, Listen: address, Peers: peers, Secret: secret, Lease: r.lease, Checkpoint: r.checkpoint}
+		if r.net != nil {
+			cfg.Advertise, cfg.Peers = r.net.peers(i)
+		}
 		lost := func(why string) { r.screen.say("%s has lost its instance, and begins a new one: %s", name, why) }
 		nodes = append(nodes, newProcess(cfg, lost, failed))
 	}

@@ -55,6 +55,7 @@ type Progress struct {
 	pause      time.Duration
 	written    time.Time
 	line       string
+	shown      bool // the line is written as it is
 }
 
 // NewProgress returns a progress line on out.
@@ -70,12 +71,18 @@ func NewProgress(out io.Writer) *Progress {
 
 // Show replaces the line. It writes nothing if the last line is too new.
 func (p *Progress) Show(format string, args ...any) {
-	p.line = fmt.Sprintf(format, args...)
+	p.line, p.shown = fmt.Sprintf(format, args...), false
 	if time.Since(p.written) >= p.pause {
-		p.written = time.Now()
+		p.written, p.shown = time.Now(), true
 		fmt.Fprint(p.out, p.clear, p.line, p.end)
 	}
 }
 
-// End writes the last line.
-func (p *Progress) End() { fmt.Fprint(p.out, p.clear, p.line, "\n") }
+// End writes the last line, unless it is the one that was written last.
+func (p *Progress) End() {
+	if p.shown && p.clear == "" {
+		return
+	}
+	p.shown = true
+	fmt.Fprint(p.out, p.clear, p.line, "\n")
+}

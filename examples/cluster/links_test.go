@@ -1,0 +1,95 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	toxiproxy "github.com/Shopify/toxiproxy/v2"
+	"github.com/rs/zerolog"
+)
+
+// nowhere is an address on which nobody listens. Servers that all advertise it, and have it among their peers, take it for their own, and look
+// for no other way to each other than the other peers.
+const nowhere = "127.0.0.1:1"
+
+// links are a network in which each server reaches each other one through a proxy of its own.
+type links struct {
+	control *toxiproxy.ApiServer
+	proxies [size][size]*toxiproxy.Proxy // [from][to]: connections that from has made
+}
+
+func newLinks(t *testing.T, listen []string) (*links, error) {
+	l := &links{control: toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), zerolog.Nop())}
+	t.Cleanup(l.stop)
+	for from := range size {
+		for to := range size {
+			if from != to {
+				if err := l.start(from, to, "127.0.0.1:0", listen[to]); err != nil {
+					return nil, err
+				}
+			}
+		}
+	}
+	return l, nil
+}
+
+func (l *links) start(from, to int, listen, server string) error {
+	p := toxiproxy.NewProxy(l.control, "", listen, server)
+	if err := p.Start(); err != nil {
+		return err
+	}
+	l.proxies[from][to] = p
+	return nil
+}
+
+func (l *links) stop() {
+	for from := range size {
+		for _, p := range l.proxies[from] {
+			if p != nil {
+				p.Stop()
+			}
+		}
+	}
+}
+
+func (l *links) peers(node int) (advertise string, peers []string) {
+	peers = []string{nowhere}
+	for _, p := range l.proxies[node] {
+		if p != nil {
+			peers = append(peers, p.Listen)
+		}
+	}
+	return nowhere, peers
+}
+
+// isolate is noticed by nobody at once: connections stay, and what is sent is never answered.
+func (l *links) isolate(node int) error {
+	var errs []error
+	for other := range size {
+		for _, p := range []*toxiproxy.Proxy{l.proxies[node][other], l.proxies[other][node]} {
+			for _, direction := range []string{"upstream", "downstream"} {
+				if p != nil {
+					_, err := p.Toxics.AddToxicJson(strings.NewReader(fmt.Sprintf(`{"type":"timeout","stream":%q,"attributes":{"timeout":0}}`, direction)))
+					errs = append(errs, err)
+				}
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// heal breaks the connections from which something is missing; servers make them again.
+func (l *links) heal() error {
+	var errs []error
+	for from := range size {
+		for to, p := range l.proxies[from] {
+			if p != nil && len(p.Toxics.GetToxicArray()) > 0 {
+				p.Stop()
+				errs = append(errs, l.start(from, to, p.Listen, p.Upstream))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
