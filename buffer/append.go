@@ -3,6 +3,7 @@ package buffer
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/forebay/forebay/buffer/internal/format"
@@ -20,6 +21,9 @@ type Rows struct {
 	Data []byte
 	// Count is the number of rows in Data.
 	Count int
+	// Rejects are records that the sink cannot map, for its quarantine: see [SinkConfig.Quarantine]. They are stored in one batch with the
+	// rows. There may be no rows then. Append copies them. Default: none.
+	Rejects []Reject
 
 	// Claim is the turn of the call that the rows belong to, and Receipt what a later call with its key shall find: they are
 	// stored in one batch with the rows. Append copies Receipt. Default: the rows have no key.
@@ -53,13 +57,19 @@ func (b *Buffer) append(ctx context.Context, at time.Time, rows []Rows, patient 
 	ticket := Ticket{b: b, epoch: b.store.Now().Epoch} // before it looks for what a reopening changes
 	var size int64
 	for i := range rows {
-		if rows[i].Count < 1 || len(rows[i].Data) == 0 {
+		if (rows[i].Count < 1 || len(rows[i].Data) == 0) && (len(rows[i].Rejects) == 0 || rows[i].Count != 0 || len(rows[i].Data) > 0) {
 			return Ticket{}, fmt.Errorf("buffer: append to sink %q: %d rows of %d bytes", rows[i].Sink.ID(), rows[i].Count, len(rows[i].Data))
 		}
 		if rows[i].Sink.state.gone.Load() {
 			return Ticket{}, fmt.Errorf("%w: %q was lost in a failure of the disk, define it again", ErrUnknownSink, rows[i].Sink.ID())
 		}
 		size += int64(len(rows[i].Data))
+		if len(rows[i].Rejects) > 0 && !rows[i].Sink.state.hadQuarantine(b) {
+			return Ticket{}, fmt.Errorf("%w: %q", ErrNoQuarantine, rows[i].Sink.ID())
+		}
+		for _, r := range rows[i].Rejects {
+			size += r.size()
+		}
 	}
 	if err := b.admit(ctx, rows, size, patient); err != nil {
 		return Ticket{}, err
@@ -125,10 +135,39 @@ type chunk struct {
 	precompressed bool
 	appends       int // how many have put rows into it
 	notes         []note
+	rejects       []rejectedRow
+	rejectBytes   int64
 	raw           int64 // row bytes
 	rows          int64
 	first         int64
 	last          int64
+}
+
+// rejectedRow is a rejected record on its way to the disk.
+type rejectedRow struct {
+	Reject
+	at int64
+}
+
+// release ends the shares of a chunk in its sink.
+func (c *chunk) release() {
+	c.sink.pending.Add(-c.raw)
+	if len(c.rejects) > 0 {
+		c.sink.rejecting.records.Add(-int64(len(c.rejects)))
+		c.sink.rejecting.bytes.Add(-c.rejectBytes)
+	}
+}
+
+// addRejects copies rejected records into the chunk and returns their bytes.
+func (c *chunk) addRejects(rejects []Reject, at int64) (size int64) {
+	for _, r := range rejects {
+		c.rejects = append(c.rejects, rejectedRow{Reject{slices.Clone(r.Info), slices.Clone(r.Data)}, at})
+		size += r.size()
+	}
+	c.rejectBytes += size
+	c.sink.rejecting.records.Add(int64(len(rejects)))
+	c.sink.rejecting.bytes.Add(size)
+	return size
 }
 
 // append puts rows into the sink's open chunk and returns the group that will commit them. reserved is set when the rows
@@ -145,19 +184,24 @@ func (s *SinkHandle) append(r *Rows, at int64, reserved bool) *group {
 		c.precompressed = member != nil
 		st.open = c
 	}
-	if c.precompressed {
-		data = member
+	if r.Count > 0 {
+		if c.precompressed {
+			data = member
+		}
+		if c.rows == 0 {
+			c.first = at
+		}
+		c.first, c.last = min(c.first, at), max(c.last, at)
+		c.data = append(c.data, data...)
+		c.raw += size
+		c.rows += int64(r.Count)
+		c.appends++
+		if !reserved {
+			st.pending.Add(size)
+		}
 	}
-	if c.rows == 0 {
-		c.first = at
-	}
-	c.first, c.last = min(c.first, at), max(c.last, at)
-	c.data = append(c.data, data...)
-	c.raw += size
-	c.rows += int64(r.Count)
-	c.appends++
-	if !reserved {
-		st.pending.Add(size)
+	if len(r.Rejects) > 0 {
+		size += c.addRejects(r.Rejects, at)
 	}
 	if r.Claim != nil {
 		c.notes = append(c.notes, newNote(r, at))

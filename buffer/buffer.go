@@ -100,6 +100,7 @@ type state struct {
 	files               map[uint64]*file
 	slices              map[uint64]*slice
 	lastFile, lastSlice uint64
+	lastReject          uint64
 	lastSink            uint32
 }
 
@@ -133,6 +134,13 @@ type sinkState struct {
 	file  *file              // the writing file, nil when no row waits
 	slice *slice             // the writing slice, nil when no row waits
 	files []*file            // all that have a record, ascending
+
+	// held are the rejected records, ascending, heldBytes what they count.
+	held      []held
+	heldBytes int64
+	warned    time.Time // of the committer: when it was last logged that the oldest make room
+	// rejecting are those on their way to the disk.
+	rejecting struct{ records, bytes atomic.Int64 }
 
 	rest int // of the committer: how many small chunks stay uncompressed
 }
@@ -217,6 +225,10 @@ type SinkConfig struct {
 	// Refused says why the caller's newest columns were refused, so that these go on. SinkStats shows it until the next Define, also
 	// after a restart. Default: they were not.
 	Refused string
+	// Quarantine is what the sink keeps of records that it cannot map: see [Rows.Rejects]. The first definition with one upgrades the
+	// data directory to a format that earlier releases cannot open. Default: the sink has no quarantine. What is in that of an earlier
+	// definition stays.
+	Quarantine *QuarantineBounds
 	// Encoding of the stored rows.
 	Encoding Encoding
 	// Upload and Import are the conditions of the two steps. Zero fields mean the defaults.
@@ -240,6 +252,9 @@ func (c SinkConfig) definition(imports trigger.Limits) (*format.Definition, erro
 		}
 	}
 	problems = append(problems, c.Table.CheckNames())
+	if c.Quarantine != nil {
+		problems = append(problems, c.Quarantine.Validate())
+	}
 	if c.Encoding > Zstd {
 		problems = append(problems, fmt.Errorf("encoding %d is unknown", c.Encoding))
 	}
@@ -298,7 +313,11 @@ func (b *Buffer) Define(ctx context.Context, c SinkConfig) (*SinkHandle, error) 
 	if _, ok := b.opts.Target.(Extender); c.Table.Extend && !ok {
 		return nil, Permanent(fmt.Errorf("buffer: sink %q: the target cannot add columns to a table: define it without Extend", c.ID))
 	}
-	if err := b.upgradeFor(def); err != nil {
+	version := def.Version()
+	if c.Quarantine != nil {
+		version = format.Newest
+	}
+	if err := b.upgradeFor(version); err != nil {
 		return nil, err
 	}
 	var handle *SinkHandle
@@ -310,7 +329,7 @@ func (b *Buffer) Define(ctx context.Context, c SinkConfig) (*SinkHandle, error) 
 				return
 			}
 		}
-		t.upgrade(def)
+		t.upgrade(version)
 		if s == nil {
 			b.mu.lastSink++
 			s = &sinkState{num: b.mu.lastSink, id: c.ID, rec: format.Sink{ID: c.ID}}
@@ -338,6 +357,7 @@ func (b *Buffer) Define(ctx context.Context, c SinkConfig) (*SinkHandle, error) 
 			s.rec.Mapping, s.rec.Refused = c.Mapping, c.Refused
 			t.touchSink(s)
 		}
+		t.defineQuarantine(s, c.Quarantine)
 		if changed {
 			t.leaveTable(s, def)
 			retired := s.grow(def)

@@ -117,13 +117,13 @@ func (b *Buffer) prepare(g *group) {
 			ch.sink.open = nil
 		}
 		ch.sink.mu.Unlock()
-		c.raw += ch.raw
+		c.raw += ch.raw + ch.rejectBytes
 	}
 	defer b.gate.recycle(g)
 	if f := b.failure(); f != nil {
 		for _, ch := range g.chunks {
 			ch.sink.unstored.Add(ch.rows)
-			ch.sink.pending.Add(-ch.raw)
+			ch.release()
 			c.notes = append(c.notes, ch.notes...)
 		}
 		c.err = f
@@ -139,11 +139,16 @@ func (b *Buffer) prepare(g *group) {
 		b.gate.spread.Store(payloads.spread)
 	}
 	c.batch = b.db.NewBatchWithSize(payloads.size + 1024)
-	t := &txn{b: b, now: b.now()}
+	t := &txn{b: b, now: b.now(), batch: c.batch}
 	b.mu.Lock()
 	for i, ch := range g.chunks {
-		c.local += t.addChunk(c.batch, ch, payloads.at(i))
-		ch.sink.pending.Add(-ch.raw)
+		if ch.rows > 0 {
+			c.local += t.addChunk(c.batch, ch, payloads.at(i))
+		}
+		if len(ch.rejects) > 0 {
+			c.local += t.addRejects(c.batch, ch)
+		}
+		ch.release()
 		if len(ch.notes) > 0 {
 			t.addNotes(c.batch, ch)
 			c.notes = append(c.notes, ch.notes...)
@@ -192,8 +197,10 @@ func (b *Buffer) dropLost(g *group) {
 		gone := ch.sink.gone.Load()
 		if gone {
 			g.incomplete = true
+			ch.release()
 			b.receipts.finish(ch.notes, false)
-			b.log.Error("rows in memory of a sink that the damaged disk does not know any more were lost", "sink", ch.sink.id, "rows", ch.rows)
+			b.log.Error("rows in memory of a sink that the damaged disk does not know any more were lost", "sink", ch.sink.id, "rows", ch.rows,
+				"rejected", len(ch.rejects))
 		}
 		return gone
 	})

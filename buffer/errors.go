@@ -36,8 +36,8 @@ var (
 // repeat it after RetryAfter. The bounds are Tuning.MaxPendingBytes, MaxDiskBytes and MaxSinkBytes.
 type OverloadError struct {
 	// Resource is the bound that was hit: "memory" (bytes not yet committed), "disk" (what waits of all sinks, in local
-	// and staging, or what the files of the local level take: of MaxDiskBytes, or of their volume) or "sink" (what waits of
-	// one sink).
+	// and staging, or what the files of the local level take: of MaxDiskBytes, or of their volume), "sink" (what waits of
+	// one sink) or "quarantine" (QuarantineBounds of one sink).
 	Resource string
 	// Used and Limit are in bytes.
 	Used, Limit int64
@@ -54,6 +54,8 @@ func (e *OverloadError) Error() string {
 		"memory": {"in memory", "MaxPendingBytes"},
 		"disk":   {"on disk", "MaxDiskBytes and the volume"},
 		"sink":   {"while rows of the sink wait for their table", "MaxSinkBytes"},
+
+		"quarantine": {"in the quarantine of the sink", "its MaxBytes, or all of its MaxRecords"},
 	}[e.Resource]
 	text := fmt.Sprintf("buffer: overloaded: no room %s (%d of the %d bytes of %s are in use), retry after %s",
 		where[0], e.Used, e.Limit, where[1], e.RetryAfter)

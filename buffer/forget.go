@@ -10,15 +10,18 @@ import (
 
 // Forget deletes the counters and the list of files of a dropped sink: a new sink with the id begins at zero. Call it when the
 // table is deleted too, because [Buffer.Verify] compares a table with these counters. The error is [ErrSinkInUse] if the sink
-// is defined in this process or rows of it wait. Forget may be repeated.
+// is defined in this process, rows of it wait, or records are in its quarantine. Forget may be repeated.
 func (b *Buffer) Forget(ctx context.Context, sinkID string) error {
 	inUse := false
 	err := b.withSink(ctx, sinkID, func(t *txn, s *sinkState) {
 		waits := func(f *file) bool { return !f.done() }
-		if inUse = s.def != nil && !s.rec.Dropped || slices.ContainsFunc(s.files, waits); inUse {
+		if inUse = s.def != nil && !s.rec.Dropped || slices.ContainsFunc(s.files, waits) || len(s.held) > 0; inUse {
 			return
 		}
-		s.rec = format.Sink{ID: s.id, Dropped: true, Life: s.rec.Life + 1}
+		q := s.rec.Quarantine // handles of earlier definitions stay usable, so its bounds stay
+		s.rec = format.Sink{ID: s.id, Dropped: true, Life: s.rec.Life + 1, Quarantine: format.Quarantine{
+			MaxBytes: q.MaxBytes, MaxRecords: q.MaxRecords, MaxAge: q.MaxAge, DropOldest: q.DropOldest,
+		}}
 		t.touchSink(s)
 		s.files = slices.DeleteFunc(s.files, func(f *file) bool {
 			if len(f.slices) > 0 { // its staged objects are about to be deleted

@@ -27,10 +27,10 @@ import (
 // The file is always written first, when a folder is created and when it is upgraded. So a crash leaves
 //
 //	file     store     meaning                          reaction
-//	1        1         version 1                        upgrade, unless Tuning.KeepFormat
-//	2        1         an upgrade that was cut short    complete it
-//	2        2         version 2                        –
-//	1        2         somebody has replaced the file   refuse
+//	1        1         version 1                        upgrade to 2, unless Tuning.KeepFormat
+//	n        below n   an upgrade that was cut short    complete it
+//	n        n         version n                        –
+//	below n  n         somebody has replaced the file   refuse
 //	absent   any       somebody has lost the file       write the version of the store into it
 //
 // copyFile marks a checkpoint that was not opened yet: see recovery.adopt. It holds unsealed in a snapshot, which [Restore] has to
@@ -105,7 +105,7 @@ func (b *Buffer) beginFormat(disk vfs.FS, dir string) error {
 	if version != 0 || err != nil {
 		return err
 	}
-	version = format.Newest
+	version = format.Typed
 	if b.opts.KeepFormat {
 		version = format.Oldest
 	}
@@ -129,7 +129,7 @@ func (b *Buffer) beginFormat(disk vfs.FS, dir string) error {
 	return writeFormat(disk, dir, version)
 }
 
-// upgradeFormat makes the versions in the file and in the store agree, and upgrades both to newest.
+// upgradeFormat makes the versions in the file and in the store agree, and upgrades both to format.Typed at least.
 func (r *recovery) upgradeFormat(b *Buffer, file int) error {
 	if r.version > file {
 		return &FormatError{
@@ -138,7 +138,7 @@ func (r *recovery) upgradeFormat(b *Buffer, file int) error {
 	}
 	want := file
 	if !b.opts.KeepFormat {
-		want = format.Newest
+		want = max(file, format.Typed)
 	}
 	if want > file {
 		if err := writeFormat(b.fs, b.dir, want); err != nil {
@@ -158,8 +158,7 @@ func (r *recovery) upgradeFormat(b *Buffer, file int) error {
 }
 
 // upgradeFor prepares the upgrade that a definition needs: the file is written here, the store in the batch of the definition.
-func (b *Buffer) upgradeFor(def *format.Definition) error {
-	need := def.Version()
+func (b *Buffer) upgradeFor(need int) error {
 	b.upgrading.Lock()
 	defer b.upgrading.Unlock()
 	switch f := b.failure(); {
@@ -199,8 +198,8 @@ func (b *Buffer) checkUpgradeRoom() error {
 }
 
 // upgrade adds to the batch the version that a definition needs.
-func (t *txn) upgrade(def *format.Definition) {
-	b, need := t.b, def.Version()
+func (t *txn) upgrade(need int) {
+	b := t.b
 	if from := int(b.format.Load()); need > from {
 		t.addToBatch(func(batch *pebble.Batch) { _ = batch.Set([]byte(format.KeyFormat), []byte(strconv.Itoa(need)), nil) })
 		// First, because a checkpoint in the same commit writes the version into its format file.

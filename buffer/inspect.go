@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"iter"
 	"log/slog"
 	"maps"
 	"path/filepath"
@@ -106,6 +107,16 @@ func (i *Inspection) Stats() Stats { return i.b.Stats() }
 
 // Damaged lists the records of damage, as [Buffer.Damaged].
 func (i *Inspection) Damaged(ctx context.Context) ([]Damage, error) { return i.b.Damaged(ctx) }
+
+// Rejected iterates over the quarantine of a sink, as [Buffer.Rejected].
+func (i *Inspection) Rejected(ctx context.Context, sinkID, after string) iter.Seq2[Rejected, error] {
+	return i.b.Rejected(ctx, sinkID, after)
+}
+
+// RejectedRecord returns a record of the quarantine, as [Buffer.RejectedRecord].
+func (i *Inspection) RejectedRecord(ctx context.Context, sinkID, id string) (r Rejected, record, came []byte, err error) {
+	return i.b.RejectedRecord(ctx, sinkID, id)
+}
 
 // SliceStats describe one slice.
 type SliceStats struct {

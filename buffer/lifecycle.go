@@ -26,6 +26,7 @@ const (
 	timerDamage                    // the end of the retention of a record of damage
 	timerReceipts                  // the end of the oldest receipts
 	timerCompact                   // the next call of Compactor for a sink
+	timerRejects                   // the end of the oldest rejected record of a sink
 )
 
 type timerKey struct {
@@ -286,6 +287,10 @@ func (b *Buffer) fire(k timerKey) {
 		case timerCompact:
 			if s := b.mu.byNum[uint32(k.num)]; s != nil {
 				t.onDurable(func() { b.queueCompact(s) })
+			}
+		case timerRejects:
+			if s := b.mu.byNum[uint32(k.num)]; s != nil {
+				t.expireRejects(s)
 			}
 		}
 	}}) // with an error the buffer is closing or has failed: recovery sets the timers again

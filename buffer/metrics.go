@@ -54,6 +54,10 @@ func newMetrics(b *Buffer) (*metrics, error) {
 		oldest:    in.ages("forebay.rows.age", "Age of the oldest row that is not in its table; 0 when there is none."),
 		files:     in.gauge("forebay.files", "{file}", "Files that are not in their table yet, by state."),
 		held:      in.gauge("forebay.files.held", "{file}", "Files whose last attempt has failed and that wait for the next."),
+		rejects:   in.gauge("forebay.quarantine.records", "{record}", "Rejected records in the quarantine."),
+		rejected:  in.gauge("forebay.quarantine.size", "By", "What they count in the bounds of the quarantine."),
+		added:     in.observableCounter("forebay.quarantine.added", "{record}", "Records that came into the quarantine."),
+		left:      in.observableCounter("forebay.quarantine.left", "{record}", "Records that left the quarantine, by outcome."),
 		pending:   in.gauge("forebay.memory.size", "By", "Row bytes that are accepted and not committed."),
 		local:     in.gauge("forebay.disk.size", "By", "Stored bytes of the local level."),
 		limit:     in.gauge("forebay.disk.limit", "By", "Bound of forebay.disk.size and forebay.disk.store, at which calls are refused."),
@@ -122,9 +126,9 @@ func (m *metrics) triggered(sinkID, step string, why trigger.Reason) {
 
 // observers are the instruments that read [Stats] at each collection.
 type observers struct {
-	accepted, imported, expired, discarded, damaged, unstored, overloads, forgotten metric.Int64ObservableCounter
-	waiting, size, files, held, pending, local, limit, damages, store, keys         metric.Int64ObservableGauge
-	oldest                                                                          metric.Float64ObservableGauge
+	accepted, imported, expired, discarded, damaged, unstored, overloads, forgotten, added, left metric.Int64ObservableCounter
+	waiting, size, files, held, pending, local, limit, damages, store, keys, rejects, rejected   metric.Int64ObservableGauge
+	oldest                                                                                       metric.Float64ObservableGauge
 }
 
 func (o *observers) observe(to metric.Observer, st Stats, opts Options, now time.Time) {
@@ -150,6 +154,17 @@ func (o *observers) observe(to metric.Observer, st Stats, opts Options, now time
 		to.ObserveInt64(o.discarded, s.Discarded.Rows, sink)
 		to.ObserveInt64(o.damaged, s.Damaged.Rows, sink)
 		to.ObserveInt64(o.unstored, s.Unstored, sink)
+		if q := &s.Quarantine; q.On || q.Added > 0 {
+			to.ObserveInt64(o.rejects, q.Records, sink)
+			to.ObserveInt64(o.rejected, q.Bytes, sink)
+			to.ObserveInt64(o.added, q.Added, sink)
+			for _, way := range []struct {
+				outcome string
+				n       int64
+			}{{"replayed", q.Replayed}, {"discarded", q.Discarded}, {"expired", q.Expired}, {"lost", q.Lost}} {
+				to.ObserveInt64(o.left, way.n, with(attribute.String("outcome", way.outcome)))
+			}
+		}
 		for _, l := range []struct {
 			name  string
 			level Level

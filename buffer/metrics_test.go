@@ -84,3 +84,29 @@ func TestMetrics(t *testing.T) {
 		}
 	})
 }
+
+func TestMetricsOfAQuarantine(t *testing.T) {
+	meter := metertest.New()
+	opts := memoryOptions(buffertest.NewMemory())
+	opts.Meter = meter
+	b := open(t, opts)
+	put(t, b, define(t, b, "a"), 0, 1)
+	q := define(t, b, "q", quarantined())
+	reject(t, b, q, "one", "two", "three")
+	replay(t, b, q, 0, list(t, b, "q")[0])
+	got := meter.Collect()
+	for name, want := range map[string]float64{
+		"forebay.quarantine.records{sink=q}":                2,
+		"forebay.quarantine.size{sink=q}":                   2*256 + float64(len("why two"+"two"+"why three"+"three")),
+		"forebay.quarantine.added{sink=q}":                  3,
+		"forebay.quarantine.left{outcome=replayed,sink=q}":  1,
+		"forebay.quarantine.left{outcome=discarded,sink=q}": 0,
+	} {
+		if v, ok := got[name]; !ok || v != want {
+			t.Errorf("%s = %v, want %v", name, v, want)
+		}
+	}
+	if _, ok := got["forebay.quarantine.added{sink=a}"]; ok {
+		t.Error("a sink that never had a quarantine has its metrics")
+	}
+}

@@ -117,7 +117,7 @@ func (b *Buffer) recoverState(db *pebble.DB, version int, number uint64) (*recov
 		return nil, err
 	}
 	r.lastFile, r.lastSlice, _ = format.ParseCounters(counters)
-	for _, read := range []func() error{r.recoverSinks, r.recoverFiles, r.recoverSlices, r.recoverReceipts} {
+	for _, read := range []func() error{r.recoverSinks, r.recoverFiles, r.recoverSlices, r.recoverReceipts, r.recoverRejects} {
 		if err := read(); err != nil {
 			return nil, err
 		}
@@ -274,6 +274,7 @@ func (b *Buffer) resume() {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
 	b.resumeReceipts()
+	b.resumeRejects()
 	b.resumeCompact()
 	if b.damages.Load() > 0 {
 		b.queueExpireDamage()

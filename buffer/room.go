@@ -240,6 +240,9 @@ func (b *Buffer) admit(ctx context.Context, rows []Rows, size int64, patient boo
 		return nil
 	}
 	for i := range rows {
+		if rows[i].Count == 0 { // rejected records have bounds of their own
+			continue
+		}
 		if err := b.enterSink(ctx, rows[i].Sink.state, int64(len(rows[i].Data))); err != nil {
 			b.release(rows[:i])
 			return err

@@ -75,6 +75,8 @@ type SinkStats struct {
 	Retired []datatype.Column
 	// Refused is copied from [SinkConfig].
 	Refused string
+	// Quarantine are the counters of rejected records.
+	Quarantine QuarantineStats
 }
 
 // FileStats describe one file.
@@ -170,6 +172,7 @@ func (b *Buffer) sinkStats(s *sinkState) SinkStats {
 	if s.rec.Def != nil {
 		st.Table = tableOf(s.rec.Def)
 	}
+	st.Quarantine = s.quarantineStats()
 	st.Version, st.Refused = s.rec.Version, s.rec.Refused
 	for _, r := range s.rec.Retired {
 		st.Retired = append(st.Retired, r.Column)

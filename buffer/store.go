@@ -114,7 +114,7 @@ func (b *Buffer) salvage(cause *pebblestore.DamageError) error {
 		return err
 	}
 	if err := salvage.Run(salvage.Config{
-		Dir: b.dir, FS: b.fs, Log: b.log, Instance: newInstance(), Version: cmp.Or(version, format.Newest),
+		Dir: b.dir, FS: b.fs, Log: b.log, Instance: newInstance(), Version: cmp.Or(version, format.Typed),
 		Open: func(dir string) (*pebblestore.Opening, error) { return pebblestore.Open(databaseConfig(dir, b.opts)) },
 	}, cause); err != nil {
 		return fmt.Errorf("%w; what is whole could not be salvaged, nothing was changed: %w", cause, err)

@@ -14,8 +14,9 @@ import (
 // txn is one atomic change of the local level: chunks and the state changes that follow from them or were asked for.
 // Its operations run in memory, under Buffer.mu, on the committer's goroutine.
 type txn struct {
-	b   *Buffer
-	now time.Time
+	b     *Buffer
+	now   time.Time
+	batch *pebble.Batch
 
 	// Records to write at the end; a record may be touched many times. Most commits touch none, so the maps are made late.
 	sinks    map[*sinkState]bool
@@ -26,6 +27,7 @@ type txn struct {
 	wipe     []uint64 // slices whose chunks go
 	extra    []func(*pebble.Batch)
 	counters bool
+	rejected bool // a number was given to a rejected record
 	changed  bool
 	freed    int64 // payload bytes that leave the local level
 	staged   int64 // payload bytes that come to staging, less those that leave it
@@ -153,6 +155,9 @@ func (t *txn) encode(batch *pebble.Batch) {
 	}
 	for _, num := range t.wipe {
 		wipeChunks(batch, num, t.b.mu.slices[num])
+	}
+	if t.rejected {
+		set([]byte(format.KeyRejects), format.EncodeRejects(t.b.mu.lastReject))
 	}
 	if t.counters {
 		set([]byte(format.KeyCounters), format.EncodeCounters(t.b.mu.lastFile, t.b.mu.lastSlice))

@@ -36,6 +36,8 @@ type SinkReport struct {
 	ID string
 	// Accepted, Imported, Expired, Damaged and Discarded are the counters of the ledger.
 	Accepted, Imported, Expired, Damaged, Discarded int64
+	// Quarantined are the rejected records that could be read back. They are no rows: see [QuarantineStats] for their ledger.
+	Quarantined int64
 	// Local and Staging are the rows counted in the stored bytes.
 	Local, Staging int64
 	// TakenAway are imported rows that readers of the table removed on purpose: see [Taker]. Imported includes them.
@@ -99,6 +101,9 @@ type ledger struct {
 	waiting  int64
 	imported []ended
 	epoch    uint64
+	// held and quarantine are the rejected records and their ledger.
+	held       []held
+	quarantine format.Quarantine
 }
 
 // ledger reads the records of a sink. Called with mu held.
@@ -108,6 +113,7 @@ func (b *Buffer) ledger(id string) ledger {
 	if s == nil {
 		return l // its definition had not reached the disk when the store was reopened
 	}
+	l.held, l.quarantine = slices.Clone(s.held), s.rec.Quarantine
 	l.report.Accepted, l.report.Imported = s.accepted().Rows, s.rec.Imported.Rows
 	l.report.Expired, l.report.Damaged, l.report.Discarded = s.rec.Expired.Rows, s.rec.Damaged.Rows, s.rec.Discarded.Rows
 	for _, f := range s.files {
@@ -183,6 +189,9 @@ func (b *Buffer) verifySink(ctx context.Context, l *ledger) error {
 		if rows != p.Rows || raw != p.Raw {
 			differ("slice %s (%s): %d rows of %d bytes are stored, the ledger has %d of %d", p.obj.ID, p.state, rows, raw, p.Rows, p.Raw)
 		}
+	}
+	if err := b.verifyHeld(ctx, l, differ); err != nil {
+		return err
 	}
 	if counter, ok := b.opts.Target.(Counter); ok {
 		for _, f := range l.imported {

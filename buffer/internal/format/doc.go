@@ -10,8 +10,9 @@
 //	2   a column may have a type and be required: a Table then has an object for it instead of a string
 //	    an empty cell without quotes is NULL
 //	    a table may be one that grows (Table.Extend), and a Sink then has Version, Mapping and Retired
+//	3   a sink may have a quarantine: Sink.Quarantine, Reject and its record
 //
-// Every record and chunk of version 1 is one of version 2 with the same meaning. So an upgrade changes the version and rewrites
+// Every record and chunk of a version is one of the next with the same meaning. So an upgrade changes the version and rewrites
 // nothing. The version alone protects the new members: an older release drops members that it does not know when it writes a
 // record.
 //
@@ -29,6 +30,9 @@
 //	c <slice 8> <seq 4>                        chunk
 //	q <slice 8> <revision 4> <number 4>        Damage, JSON
 //	k <segment 8> <key 16> <sink 4> <part 4>   receipt of a call with a key
+//	m/rejects                                  highest number given to a rejected record, 8 bytes, big endian
+//	x <sink 4> <number 8>                      Reject, JSON
+//	y <sink 4> <number 8> <revision 4>         record of a Reject, bytes of the caller
 //
 // # Chunks
 //

@@ -28,6 +28,8 @@ func TestKeysSortByTheirNumbers(t *testing.T) {
 		"slices":   {SliceKey(0), SliceKey(1), SliceKey(1 << 8), SliceKey(1 << 40), SliceKey(math.MaxUint64)},
 		"chunks":   {chunk(1, 0), chunk(1, 1), chunk(1, 256), chunk(1, math.MaxUint32), chunk(2, 0), chunk(1<<33, 0)},
 		"damage":   {DamageKey(0, 1, 1), DamageKey(1, 0, 0), DamageKey(1, 0, 1), DamageKey(1, 1, 0), DamageKey(2, 0, 0)},
+		"rejects":  {RejectKey(1, 0), RejectKey(1, 1), RejectKey(1, 1<<40), RejectKey(2, 0)},
+		"records":  {RecordKey(1, 1, 0), RecordKey(1, 1, 1), RecordKey(1, 2, 0), RecordKey(2, 0, 0)},
 		"receipts": {ReceiptKey(1, [16]byte{9}, 9, 9), ReceiptBound(2), ReceiptKey(2, [16]byte{}, 1, 0), ReceiptKey(2, [16]byte{}, 1, 1), ReceiptKey(2, [16]byte{1}, 0, 0)},
 	} {
 		if !slices.IsSortedFunc(keys, bytes.Compare) {
@@ -64,10 +66,30 @@ func TestIDs(t *testing.T) {
 		SliceID("a1b2c3d4e5f6", 1<<44, 0):     "a1b2c3d4e5f6-s100000000000",
 		SliceID("a1b2c3d4e5f6", 0x1ff, 3):     "a1b2c3d4e5f6-s0000000001ff-r3",
 		SliceID("a1b2c3d4e5f6", 1<<63, 1<<31): "a1b2c3d4e5f6-s8000000000000000-r2147483648",
+		RejectID("a1b2c3d4e5f6", 1):           "a1b2c3d4e5f6-x000000000001",
 	} {
 		if got != want || len(got) > 64 {
 			t.Errorf("id %s, want %s", got, want)
 		}
+	}
+}
+
+func TestIDsOfRejectsAreReadAsTheyAreWritten(t *testing.T) {
+	for _, seq := range []uint64{1, 1 << 44, math.MaxUint64} {
+		if instance, got, ok := ParseRejectID(RejectID("a1", seq)); instance != "a1" || got != seq || !ok {
+			t.Errorf("the id of %d is read as %s, %d, %v", seq, instance, got, ok)
+		}
+		if sink, got, ok := ParseRejectKey(RejectKey(7, seq)[1:]); sink != 7 || got != seq || !ok {
+			t.Errorf("the key of %d is read as %d, %d, %v", seq, sink, got, ok)
+		}
+	}
+	for _, id := range []string{"", "a1", "a1-x", "a1-x1", "a1-x00000000000g", "a1-f000000000001", "a1-x+00000000001"} {
+		if _, _, ok := ParseRejectID(id); ok {
+			t.Errorf("%q is an id", id)
+		}
+	}
+	if _, _, ok := ParseRejectKey(make([]byte, RejectKeySize-2)); ok {
+		t.Error("a key that is too short is the key of a reject")
 	}
 }
 
@@ -185,11 +207,17 @@ func TestRecordBytes(t *testing.T) {
 		11, 12, 13, 14, []byte("m"),
 		[]Retired{{datatype.Column{Name: "n", Type: datatype.Int64}, 15}, {datatype.Column{Name: "o"}, 16}},
 		"r",
+		Quarantine{true, 1, 2, 3, true, Count{4, 5}, Count{6, 7}, Count{8, 9}, Count{10, 11}, Count{12, 13}},
 	},
 		`{"id":"a","def":`+defText+`,"dropped":true,"life":1,"sealed":{"rows":1,"bytes":2},"imported":{"rows":3,"bytes":4},`+
 			`"expired":{"rows":5,"bytes":6},"damaged":{"rows":7,"bytes":8},"discarded":{"rows":9,"bytes":10},`+
 			`"firstAt":11,"lastAt":12,"storedImported":13,"version":14,"mapping":"bQ==",`+
-			`"retired":[{"column":{"name":"n","type":"int64"},"last":15},{"column":"o","last":16}],"refused":"r"}`)
+			`"retired":[{"column":{"name":"n","type":"int64"},"last":15},{"column":"o","last":16}],"refused":"r",`+
+			`"quarantine":{"on":true,"maxBytes":1,"maxRecords":2,"maxAge":3,"dropOldest":true,"added":{"rows":4,"bytes":5},`+
+			`"replayed":{"rows":6,"bytes":7},"discarded":{"rows":8,"bytes":9},"expired":{"rows":10,"bytes":11},"lost":{"rows":12,"bytes":13}}}`)
+	check(t, Reject{"i-x000000000001", "a", 1, 2, 2, 3, 4, []byte("i")},
+		`{"id":"i-x000000000001","sink":"a","at":1,"revision":2,"edit":2,"came":3,"edited":4,"info":"aQ=="}`)
+	check(t, Reject{ID: "i", SinkID: "a"}, `{"id":"i","sink":"a","at":0,"came":0}`)
 	grown := &Definition{Table: Table{ID: "t", Extend: true, Columns: []datatype.Column{
 		{Name: "id"}, {Name: "n", Type: datatype.Decimal(5, 2)}, {Name: "at", Type: datatype.Timestamp, Required: true},
 	}}}

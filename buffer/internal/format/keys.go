@@ -3,14 +3,18 @@ package format
 import (
 	"encoding/binary"
 	"fmt"
+	"strconv"
+	"strings"
 )
 
 // Versions of the format. This release reads and writes all of them.
 const (
 	// Oldest is the first version: all columns are untyped.
 	Oldest = 1
-	// Newest has typed columns, NULL and tables that grow: see [Definition.Version].
-	Newest = 2
+	// Typed has typed columns, NULL and tables that grow: see [Definition.Version]. Open upgrades to it.
+	Typed = 2
+	// Newest has quarantines. Only the definition of a sink with a quarantine upgrades to it.
+	Newest = 3
 )
 
 // Keys of single values.
@@ -18,7 +22,8 @@ const (
 	KeyFormat   = "m/format"
 	KeyInstance = "m/instance"
 	KeyCounters = "m/counters"
-	KeyLog      = "m/log" // only with a changelog
+	KeyLog      = "m/log"     // only with a changelog
+	KeyRejects  = "m/rejects" // only with a quarantine
 )
 
 // First bytes of the keys of each kind.
@@ -29,6 +34,8 @@ const (
 	PrefixChunk   = 'c'
 	PrefixDamage  = 'q'
 	PrefixReceipt = 'k'
+	PrefixReject  = 'x'
+	PrefixRecord  = 'y'
 )
 
 // SinkKey is the key of a [Sink].
@@ -70,6 +77,53 @@ const DamageKeySize = 1 + 8 + 4 + 4
 func DamageKey(slice uint64, revision, number uint32) []byte {
 	b := binary.BigEndian.AppendUint64([]byte{PrefixDamage}, slice)
 	return binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint32(b, revision), number)
+}
+
+// RejectKeySize and RecordKeySize are the lengths of the keys of a [Reject] and of its record.
+const (
+	RejectKeySize = 1 + 4 + 8
+	RecordKeySize = RejectKeySize + 4
+)
+
+// RejectKey is the key of a [Reject].
+func RejectKey(sink uint32, seq uint64) []byte {
+	return binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint32([]byte{PrefixReject}, sink), seq)
+}
+
+// ParseRejectKey reads what follows the prefix in the key of a [Reject] or of its record.
+func ParseRejectKey(rest []byte) (sink uint32, seq uint64, ok bool) {
+	if len(rest) < RejectKeySize-1 {
+		return 0, 0, false
+	}
+	return binary.BigEndian.Uint32(rest), binary.BigEndian.Uint64(rest[4:]), true
+}
+
+// RecordKey is the key of the record of a [Reject]: revision 0 as it came, others as somebody edited it.
+func RecordKey(sink uint32, seq uint64, revision uint32) []byte {
+	key := RejectKey(sink, seq)
+	key[0] = PrefixRecord
+	return binary.BigEndian.AppendUint32(key, revision)
+}
+
+// RejectID is the id of a rejected record: unique over engines by the instance, ascending by the number.
+func RejectID(instance string, seq uint64) string { return fmt.Sprintf("%s-x%012x", instance, seq) }
+
+// ParseRejectID reads an id of [RejectID].
+func ParseRejectID(id string) (instance string, seq uint64, ok bool) {
+	instance, digits, ok := strings.Cut(id, "-x")
+	seq, err := strconv.ParseUint(digits, 16, 64)
+	return instance, seq, ok && err == nil && id == RejectID(instance, seq)
+}
+
+// EncodeRejects encodes the value of KeyRejects: the highest number given out.
+func EncodeRejects(last uint64) []byte { return binary.BigEndian.AppendUint64(nil, last) }
+
+// ParseRejects reads the value of KeyRejects; 0 for a value of another length.
+func ParseRejects(b []byte) uint64 {
+	if len(b) != 8 {
+		return 0
+	}
+	return binary.BigEndian.Uint64(b)
 }
 
 // FileID is the id of a file for drivers: unique over engines by the instance, ascending by the number.

@@ -35,7 +35,7 @@ func (d *Definition) Equal(o *Definition) bool {
 // Version returns the least version of the format that can hold the definition.
 func (d *Definition) Version() int {
 	if d.Table.Extend || slices.ContainsFunc(d.Table.Columns, func(c datatype.Column) bool { return c != datatype.Column{Name: c.Name} }) {
-		return Newest
+		return Typed
 	}
 	return Oldest
 }
@@ -82,7 +82,60 @@ type Sink struct {
 	Retired []Retired `json:"retired,omitempty"`
 	// Refused says why a newer set of columns was refused, for people.
 	Refused string `json:"refused,omitempty"`
+
+	// Quarantine is the ledger of rejected records. It is apart from the ledger of rows: a rejected record never was one.
+	Quarantine Quarantine `json:"quarantine,omitzero"`
 }
+
+// Quarantine is what a sink's record says about its quarantine:
+//
+//	Added = records held + Replayed + Discarded + Expired + Lost
+//
+// A Count has the number of records in Rows, and their [Reject.Size] when they left in Bytes. Added counts the sizes of new records.
+type Quarantine struct {
+	// On is set while the sink takes rejected records. The bounds stay behind it: they hold for what is there.
+	On bool `json:"on,omitempty"`
+	// MaxBytes, MaxRecords, MaxAge and DropOldest have the meaning of buffer.QuarantineBounds. Defaults are filled in.
+	MaxBytes   int64         `json:"maxBytes,omitempty"`
+	MaxRecords int           `json:"maxRecords,omitempty"`
+	MaxAge     time.Duration `json:"maxAge,omitempty"`
+	DropOldest bool          `json:"dropOldest,omitempty"`
+
+	// Added counts the records of all time, the others those that left, by the way they went.
+	Added     Count `json:"added,omitzero"`
+	Replayed  Count `json:"replayed,omitzero"`  // became rows
+	Discarded Count `json:"discarded,omitzero"` // by somebody
+	Expired   Count `json:"expired,omitzero"`   // by age, or to make room
+	Lost      Count `json:"lost,omitzero"`      // by damage
+}
+
+// Left returns how many records have left the quarantine.
+func (q *Quarantine) Left() int64 {
+	return q.Replayed.Rows + q.Discarded.Rows + q.Expired.Rows + q.Lost.Rows
+}
+
+// Reject is the head of a rejected record. The record itself has a key of its own: lists read heads alone.
+type Reject struct {
+	// ID is the id for callers, SinkID the sink, in case the sink's own record is lost.
+	ID     string `json:"id"`
+	SinkID string `json:"sink"`
+	// At is when the record was rejected first, Unix milliseconds.
+	At int64 `json:"at"`
+	// Revision counts the changes of the head. Edit is the revision with which the record was edited last, 0: it is as it came.
+	Revision uint32 `json:"revision,omitempty"`
+	Edit     uint32 `json:"edit,omitempty"`
+	// Came and Edited are the bytes of the record as it came and as it was edited last.
+	Came   int64 `json:"came"`
+	Edited int64 `json:"edited,omitempty"`
+	// Info is what the caller keeps with the record.
+	Info []byte `json:"info,omitempty"`
+}
+
+// RejectOverhead is what a rejected record counts besides its bytes: keys, and the head without Info.
+const RejectOverhead = 256
+
+// Size is what the record counts in bounds and ledgers.
+func (r *Reject) Size() int64 { return RejectOverhead + r.Came + r.Edited + int64(len(r.Info)) }
 
 // Retired is a column that the last definition of a sink does not have.
 type Retired struct {
@@ -249,7 +302,9 @@ type Damage struct {
 }
 
 // Record is any of the records.
-type Record interface{ Sink | File | Slice | Damage }
+type Record interface {
+	Sink | File | Slice | Damage | Reject
+}
 
 // Encode encodes a record. It cannot fail: records hold only strings, numbers and times of the years 0 to 9999.
 func Encode[R Record](record *R) []byte {

@@ -48,6 +48,8 @@
 //     that was open is sealed, and the new store has a new instance name.
 //   - A slice that may have been longer, or uploaded, is marked Salvaged. The buffer first looks for it in staging, and counts
 //     what is there. Else it uploads what is left under a new id.
+//   - A rejected record counts in the version that is furthest too, and its deletion above all. If the deletion is what is damaged, the
+//     record is back. The ledger of its sink then shows one too many, which is reported.
 //   - What cannot be attributed, such as chunks without the record of their slice, is not imported: it may be in its table
 //     already. It is reported as a loss and stays in the folder that was set aside.
 package salvage

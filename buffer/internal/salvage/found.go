@@ -44,6 +44,12 @@ type chunks struct {
 // keyRange is a range of keys that were deleted; to is outside.
 type keyRange struct{ from, to []byte }
 
+// rejectAt names a rejected record.
+type rejectAt struct {
+	sink uint32
+	seq  uint64
+}
+
 // found is everything that the tables and logs of a damaged store still hold, each record in the version that is furthest.
 type found struct {
 	instance            string
@@ -52,14 +58,19 @@ type found struct {
 	files               map[uint64]*version[format.File]
 	slices              map[uint64]*version[format.Slice]
 	chunks              map[uint64]*chunks
-	damage              map[string][]byte // records of earlier damage, by key
-	gone                map[string]bool   // keys that were deleted
-	ranges              []keyRange        // ascending and apart after join
+	// rejects are the rejected records, bodies the keys of their records, which are written once.
+	rejects    map[rejectAt]*version[format.Reject]
+	bodies     map[string]bool
+	lastReject uint64
+	damage     map[string][]byte // records of earlier damage, by key
+	gone       map[string]bool   // keys that were deleted
+	ranges     []keyRange        // ascending and apart after join
 }
 
 func newFound() *found {
 	return &found{
 		sinks: map[uint32]*version[format.Sink]{}, files: map[uint64]*version[format.File]{}, slices: map[uint64]*version[format.Slice]{},
+		rejects: map[rejectAt]*version[format.Reject]{}, bodies: map[string]bool{},
 		chunks: map[uint64]*chunks{}, damage: map[string][]byte{}, gone: map[string]bool{},
 	}
 }
@@ -86,10 +97,23 @@ func (f *found) take(e entry) error {
 	case string(e.key) == format.KeyCounters:
 		file, slice, _ := format.ParseCounters(e.value)
 		f.lastFile, f.lastSlice = max(f.lastFile, file), max(f.lastSlice, slice)
+	case string(e.key) == format.KeyRejects:
+		f.lastReject = max(f.lastReject, format.ParseRejects(e.value))
+	case e.key[0] == format.PrefixReject && len(e.key) == format.RejectKeySize:
+		sink, seq, _ := format.ParseRejectKey(rest)
+		f.lastReject = max(f.lastReject, seq)
+		var r format.Reject
+		if format.Decode(e.value, &r) == nil && r.SinkID != "" {
+			offer(f.rejects, rejectAt{sink, seq}, version[format.Reject]{r, 0, int64(r.Revision), e.seq})
+		}
+	case e.key[0] == format.PrefixRecord && len(e.key) == format.RecordKeySize:
+		f.bodies[string(e.key)] = true
 	case e.key[0] == format.PrefixSink && len(rest) == 4:
 		var r format.Sink
 		if format.Decode(e.value, &r) == nil && r.ID != "" {
-			offer(f.sinks, binary.BigEndian.Uint32(rest), version[format.Sink]{r, r.Life, r.Sealed.Rows + r.Ended().Rows, e.seq})
+			offer(f.sinks, binary.BigEndian.Uint32(rest), version[format.Sink]{
+				r, r.Life, r.Sealed.Rows + r.Ended().Rows + r.Quarantine.Added.Rows + r.Quarantine.Left(), e.seq,
+			})
 		}
 	case e.key[0] == format.PrefixFile && len(rest) == 8:
 		var r format.File

@@ -28,7 +28,7 @@ type Config struct {
 	Log *slog.Logger
 	// Instance is the name of the new store, which nobody has used before.
 	Instance string
-	// Version is the version of the format.
+	// Version is the version of the format. With a quarantine the new store has a later one.
 	Version int
 	// Open creates a store in an empty folder.
 	Open func(dir string) (*pebblestore.Opening, error)
@@ -133,6 +133,9 @@ func (p *plan) wants(e entry, written map[uint64]map[uint32]bool) bool {
 	}
 	if e.key[0] == format.PrefixReceipt && len(e.key) == format.ReceiptKeySize { // written once and never changed
 		return true
+	}
+	if e.key[0] == format.PrefixRecord {
+		return p.keepRecords[string(e.key)]
 	}
 	if len(e.key) != format.ChunkKeySize || e.key[0] != format.PrefixChunk {
 		return false

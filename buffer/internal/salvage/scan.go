@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"slices"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -67,6 +68,10 @@ type readWatch struct {
 }
 
 func (w *readWatch) note(err error) {
+	// A store that was open for a moment has no note of how far its logs reach. That is an answer, and no failure of the disk.
+	if errors.Is(err, fs.ErrNotExist) {
+		return
+	}
 	if w.err == nil && err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
 		w.err = err
 	}

@@ -16,6 +16,8 @@ type plan struct {
 	*losses
 	records []keyValue
 	keep    map[uint64]bool
+	// keepRecords are the keys of records of rejected records.
+	keepRecords map[string]bool
 }
 
 type keyValue struct{ key, value []byte }
@@ -83,9 +85,11 @@ func settle(f *found, lost *losses, instance string, version int) *plan {
 	for _, num := range slices.Sorted(maps.Keys(parts)) {
 		p.losePart(nil, num, parts[num], "the record of its file is lost, so its table is not known; its rows may be there already")
 	}
+	p.settleRejects(sink)
 	for _, num := range slices.Sorted(maps.Keys(bySink)) {
 		l := bySink[num]
 		l.balance(p)
+		l.balanceQuarantine(p)
 		p.set(format.SinkKey(num), format.Encode(&l.rec))
 	}
 	for _, num := range slices.Sorted(maps.Keys(p.slices)) {
@@ -94,9 +98,17 @@ func settle(f *found, lost *losses, instance string, version int) *plan {
 		}
 	}
 	p.loseOrphans()
+	for _, l := range bySink {
+		if l.rec.Quarantine.MaxAge > 0 {
+			version = format.Newest
+		}
+	}
 	p.set([]byte(format.KeyFormat), []byte(strconv.Itoa(version)))
 	p.set([]byte(format.KeyInstance), []byte(instance))
 	p.set([]byte(format.KeyCounters), format.EncodeCounters(p.lastFile, p.lastSlice))
+	if p.lastReject > 0 {
+		p.set([]byte(format.KeyRejects), format.EncodeRejects(p.lastReject))
+	}
 	for key, value := range p.damage {
 		if !p.wiped([]byte(key)) {
 			p.set([]byte(key), value)
@@ -113,6 +125,7 @@ type ledgerOf struct {
 	rec     format.Sink
 	waiting format.Count
 	sealed  format.Count // of slices that were open, and so are not in rec.Sealed
+	held    format.Count // rejected records
 }
 
 // balance makes the ledger hold. Rows that it knew and that are nowhere are damaged.

@@ -187,7 +187,14 @@ func (d *drainage) flush(ctx context.Context, e *forebay.Engine) error {
 		case err != nil:
 			return err
 		case settled(e.Stats()):
-			return nil
+			n := rejected(e.Stats())
+			if n == 0 {
+				return nil
+			}
+			// Its log is all that has them.
+			d.free()
+			wait = held.NextBackOff()
+			d.log.Warn("rejected records of the adopted instance are in its quarantine: it is kept until they expire", "records", n, "again", wait)
 		}
 		select {
 		case <-time.After(wait):
@@ -215,6 +222,14 @@ func settled(s forebay.Stats) bool {
 		}
 	}
 	return true
+}
+
+// rejected counts the records in the quarantines of an engine.
+func rejected(s forebay.Stats) (records int64) {
+	for _, sink := range s.Sinks {
+		records += sink.Quarantine.Records
+	}
+	return records
 }
 
 // clear deletes what a drained instance has outside of the nodes. It may be repeated, also by several nodes at once: nobody makes

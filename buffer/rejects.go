@@ -1,0 +1,173 @@
+package buffer
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/forebay/forebay/buffer/internal/format"
+	"github.com/forebay/forebay/internal/pebblestore"
+)
+
+// held is a rejected record as the committer knows it: enough to decide whether it is there, in which revision, and what it frees.
+// The head and the record are read from the store by those who ask for them.
+type held struct {
+	seq            uint64
+	instance       string
+	at, size       int64 // at in Unix milliseconds
+	revision, edit uint32
+}
+
+func (h *held) id() string { return format.RejectID(h.instance, h.seq) }
+
+// heldOf is the state of a record that was just written or read.
+func heldOf(instance string, seq uint64, r *format.Reject) held {
+	return held{seq: seq, instance: instance, at: r.At, size: r.Size(), revision: r.Revision, edit: r.Edit}
+}
+
+// findHeld returns the place of a record in s.held. Called with Buffer.mu held.
+func (s *sinkState) findHeld(id string) (at int, ok bool) {
+	instance, seq, ok := format.ParseRejectID(id)
+	if !ok {
+		return 0, false
+	}
+	at, ok = slices.BinarySearchFunc(s.held, seq, func(h held, seq uint64) int { return cmp.Compare(h.seq, seq) })
+	return at, ok && s.held[at].instance == instance
+}
+
+// addRejects puts the rejected records of a chunk into the batch and returns the bytes that they take. With
+// QuarantineBounds.DropOldest the oldest make room for them.
+func (t *txn) addRejects(batch *pebble.Batch, c *chunk) (size int64) {
+	b, s := t.b, c.sink
+	q := &s.rec.Quarantine
+	if len(s.held) == 0 {
+		t.expireAt(s, c.rejects[0].at)
+	}
+	for _, r := range c.rejects {
+		b.mu.lastReject++
+		seq := b.mu.lastReject
+		head := format.Reject{
+			ID: format.RejectID(b.instance, seq), SinkID: s.id, At: r.at, Came: int64(len(r.Data)), Info: r.Info,
+		}
+		_ = batch.Set(format.RejectKey(s.num, seq), format.Encode(&head), nil) // a plain batch cannot fail
+		_ = batch.Set(format.RecordKey(s.num, seq, 0), r.Data, nil)
+		s.held = append(s.held, heldOf(b.instance, seq, &head))
+		s.heldBytes += head.Size()
+		q.Added.Add(1, head.Size())
+		size += head.Size()
+	}
+	t.rejected = true
+	t.touchSink(s)
+	dropped := 0
+	for q.DropOldest && len(s.held) > 1 && (s.heldBytes > q.MaxBytes || len(s.held) > q.MaxRecords) {
+		t.removeHeld(s, 0, &q.Expired)
+		dropped++
+	}
+	if dropped > 0 && (s.warned.IsZero() || t.now.Sub(s.warned) >= time.Hour) {
+		s.warned = t.now
+		size, records := q.MaxBytes, q.MaxRecords
+		t.onDurable(func() {
+			b.log.Warn("the quarantine of a sink is full: its oldest records expire before their time", "sink", s.id, "records", dropped,
+				"max_bytes", size, "max_records", records)
+		})
+	}
+	return size
+}
+
+// removeHeld deletes the record at a place of s.held and counts it.
+func (t *txn) removeHeld(s *sinkState, at int, as *format.Count) {
+	h := s.held[at]
+	if at == 0 { // most go in their order; nothing is moved for them
+		s.held = s.held[1:]
+	} else {
+		s.held = slices.Delete(s.held, at, at+1)
+	}
+	s.heldBytes -= h.size
+	t.freed += h.size
+	as.Add(1, h.size)
+	t.touchSink(s)
+	t.addToBatch(func(batch *pebble.Batch) {
+		_ = batch.Delete(format.RejectKey(s.num, h.seq), nil)
+		_ = batch.Delete(format.RecordKey(s.num, h.seq, 0), nil)
+		if h.edit > 0 {
+			_ = batch.Delete(format.RecordKey(s.num, h.seq, h.edit), nil)
+		}
+	})
+}
+
+// expiryBatch bounds the records that expire in one commit.
+const expiryBatch = 10_000
+
+// expireRejects removes the records that are older than the sink allows, and sets the timer for the next one.
+func (t *txn) expireRejects(s *sinkState) {
+	n := 0
+	for len(s.held) > 0 && n < expiryBatch && !t.now.Before(s.expiry(s.held[0].at)) {
+		t.removeHeld(s, 0, &s.rec.Quarantine.Expired)
+		n++
+	}
+	if n > 0 {
+		t.onDurable(func() { t.b.log.Warn("rejected records expired", "sink", s.id, "records", n) })
+	}
+	if len(s.held) > 0 {
+		t.expireAt(s, s.held[0].at)
+	}
+}
+
+// expiry is when a record of a time expires.
+func (s *sinkState) expiry(at int64) time.Time {
+	return time.UnixMilli(at).Add(s.rec.Quarantine.MaxAge)
+}
+
+// expireAt sets the timer for a record of a time.
+func (t *txn) expireAt(s *sinkState, at int64) {
+	end := s.expiry(at)
+	t.onDurable(func() { t.b.timers.Set(timerKey{timerRejects, uint64(s.num)}, end) })
+}
+
+// resumeRejects sets the timers after an opening. Called with mu held for reading.
+func (b *Buffer) resumeRejects() {
+	for _, s := range b.mu.sinks {
+		if len(s.held) > 0 {
+			b.timers.Set(timerKey{timerRejects, uint64(s.num)}, s.expiry(s.held[0].at))
+		}
+	}
+}
+
+// recoverRejects reads the heads of all rejected records.
+func (r *recovery) recoverRejects() error {
+	last, err := pebblestore.Get(r.db, []byte(format.KeyRejects))
+	if err != nil {
+		return err
+	}
+	r.lastReject = format.ParseRejects(last)
+	names := map[string]string{} // thousands of records share one
+	return eachRecord(r.db, format.PrefixReject, func(key, value []byte) error {
+		num, seq, ok := format.ParseRejectKey(key)
+		var head format.Reject
+		if !ok || format.Decode(value, &head) != nil {
+			return pebblestore.Damaged("rejected record %x cannot be read", key)
+		}
+		instance, named, ok := format.ParseRejectID(head.ID)
+		if !ok || named != seq {
+			return pebblestore.Damaged("rejected record %x has the id %q", key, head.ID)
+		}
+		s := r.byNum[num]
+		if s == nil {
+			return pebblestore.Damaged("rejected record %x: sink %d is unknown", key, num)
+		}
+		if name, ok := names[instance]; ok {
+			instance = name
+		} else {
+			names[instance] = instance
+		}
+		h := heldOf(instance, seq, &head)
+		h.at = r.resumed(time.UnixMilli(h.at)).UnixMilli()
+		s.held = append(s.held, h)
+		s.heldBytes += h.size
+		r.local += h.size
+		r.lastReject = max(r.lastReject, seq)
+		return nil
+	})
+}
