@@ -37,6 +37,8 @@ type client struct {
 	maxDelay time.Duration
 	// traffic is shared by the clients of a run.
 	traffic *traffic
+	// pace is shared by the clients of a run with equal bounds; nil: no bound.
+	pace *pace
 	// retrying, if not nil, is called before every pause.
 	retrying func()
 	// foreign are the origins that the log has told about.
@@ -109,7 +111,9 @@ func (c *client) do(ctx context.Context, r *request) (*response, error) {
 func (c *client) doJudged(ctx context.Context, r *request, judge func(*response) *answerError) (*response, error) {
 	shown := c.plan.shown(r.url)
 	renewed := false
-	pauses := backoff.ExponentialBackOff{InitialInterval: min(time.Second, c.maxDelay), Multiplier: 2, MaxInterval: c.maxDelay}
+	pauses := backoff.ExponentialBackOff{
+		InitialInterval: min(time.Second, c.maxDelay), Multiplier: 2, MaxInterval: c.maxDelay, RandomizationFactor: c.plan.retry.jitter,
+	}
 	pauses.Reset()
 	for n := 1; ; n++ {
 		c.traffic.requests.Add(1)
@@ -242,6 +246,11 @@ var errTooLarge = errors.New("the answer is larger than allowed")
 
 // roundTrip sends one HTTP request and reads the answer.
 func (c *client) roundTrip(ctx context.Context, r *request) (*response, error) {
+	if !r.foreign {
+		if err := c.pace.wait(ctx, c.maxDelay); err != nil {
+			return nil, err
+		}
+	}
 	ctx, cancel := context.WithTimeout(ctx, c.plan.requestTimeout)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, r.method, r.url.String(), bytes.NewReader(r.body))
@@ -283,6 +292,9 @@ func (c *client) roundTrip(ctx context.Context, r *request) (*response, error) {
 		return nil, networkFailure(err)
 	}
 	defer resp.Body.Close()
+	if !r.foreign {
+		c.pace.learn(resp.Header, time.Now())
+	}
 	decoded, err := decodedBody(resp)
 	if err != nil {
 		return nil, err

@@ -96,6 +96,8 @@ type plan struct {
 	format                         answerFormat  // of jobs without one
 	trusted                        []origin      // in addition to baseURL's
 	retry                          retryConfig
+	pace                           paceConfig
+	parallel                       int         // jobs that run at the same time
 	auth                           *authConfig // nil: no authentication
 	pagination                     *paginationConfig
 	jobs                           []*jobConfig
@@ -189,8 +191,48 @@ func parsePlan(p *problems, api, config *section, baseURL string) *plan {
 	}
 	timed.format = pl.format
 	pl.jobs = parseJobs(jobs, config.at("jobs"), timed)
+	pl.parallel = parseParallel(config, "parallelJobs")
+	checkPositions(p, pl.jobs)
 	pl.pagination.check(p, pl.jobs)
 	return pl
+}
+
+// parseParallel reads how many jobs or children run at the same time.
+func parseParallel(s *section, key string) int {
+	n := s.natural(key, 1)
+	if n < 1 || n > 1000 {
+		s.wrong(key, "must be from 1 to 1000")
+		return 1
+	}
+	return int(n)
+}
+
+// checkPositions reports jobs that would share a position in the state, and children that cannot have one.
+func checkPositions(p *problems, jobs []*jobConfig) {
+	known := make(map[string]bool)
+	for _, j := range jobs {
+		if name := j.position(); name != "" {
+			if known[name] {
+				p.add(j.path, "another job keeps its position under the name %q too; give them different ids, or names", name)
+			}
+			known[name] = true
+		}
+		if j.incremental != nil && j.windows != nil {
+			p.add(j.path, "must have one of incremental and windows")
+		}
+	}
+	var below func(jobs []*jobConfig)
+	below = func(jobs []*jobConfig) {
+		for _, j := range jobs {
+			if j.position() != "" {
+				p.add(j.path, "a child cannot have incremental or windows")
+			}
+			below(j.children)
+		}
+	}
+	for _, j := range jobs {
+		below(j.children)
+	}
 }
 
 func (pl *plan) parseBaseURL(api *section, at place, instead string) {
@@ -223,6 +265,7 @@ func (pl *plan) parseBaseURL(api *section, at place, instead string) {
 func (pl *plan) parseHTTP(api, config *section, at place) {
 	pl.connectTimeout, pl.requestTimeout = 30*time.Second, 300*time.Second
 	pl.retry = parseRetry(api)
+	pl.pace = parsePace(api)
 	pl.defaults.params = tree.OfObject()
 	var levels []expressionMap
 	var required []string

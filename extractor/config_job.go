@@ -25,9 +25,24 @@ type jobConfig struct {
 	format    answerFormat
 	userData  expressionMap
 	children  []*jobConfig
+	// parallel is how many runs of children are asked for at the same time.
+	parallel    int
+	incremental *incrementalConfig
+	windows     *windowConfig
 
 	placeholders []placeholder
 	filter       *itemFilter
+}
+
+// position returns the name under which the state has how far the job has come, "" when it has none.
+func (j *jobConfig) position() string {
+	switch {
+	case j.incremental != nil:
+		return j.incremental.name
+	case j.windows != nil:
+		return j.windows.name
+	}
+	return ""
 }
 
 // A placeholder takes a value for the endpoint out of an item of an ancestor: level 1 is the parent.
@@ -71,12 +86,23 @@ func parseJob(s *section, at place) *jobConfig {
 		dataField: parseDataField(s), scroller: s.text("scroller", ""), method: parseMethod(s, ""),
 	}
 	j.dataType = cmp.Or(s.text("dataType", ""), j.endpoint)
+	name := cmp.Or(s.text("id", ""), j.endpoint)
+	j.incremental, j.windows = parseIncremental(s, name), parseWindows(s, name)
+	j.parallel = parseParallel(s, "parallelChildren")
+	own := at
+	own.families = slices.Clone(at.families)
+	if j.incremental != nil {
+		own.families = append(own.families, familyIncremental)
+	}
+	if j.windows != nil {
+		own.families = append(own.families, familyWindow)
+	}
 	if n, ok := s.get("params"); ok && n.Kind() == tree.List && n.Len() > 0 {
 		for i, m := range n.Named().Members() {
-			j.params = append(j.params, member{m.Key, at.compile(m.Value, index(s.at("params"), i))})
+			j.params = append(j.params, member{m.Key, own.compile(m.Value, index(s.at("params"), i))})
 		}
 	} else {
-		j.params = at.compileMap(s, "params")
+		j.params = own.compileMap(s, "params")
 	}
 	if n, ok := s.get("responseFilter"); ok && n.Kind() == tree.List {
 		for i, m := range n.Members() {

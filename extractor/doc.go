@@ -39,7 +39,7 @@
 // request and login both have is sent twice: name[0] is the request's value, name[1] the login's.
 //
 // A failed request is repeated after 1, 2, 4 and so on seconds, or after the server's Retry-After; see retryConfig. There
-// is no jitter, because configurations rely on these delays. At most 5 redirects are followed.
+// is no jitter unless it is asked for, because configurations rely on these delays. At most 5 redirects are followed.
 //
 // Credentials stay with the origins that the configuration names. A redirect, a link or a child's endpoint that leads
 // to another origin is followed without login, configured headers, default parameters and secrets; http.trustedOrigins
@@ -70,9 +70,14 @@
 // Attributes whose names begin with '#', answers of logins, and values computed from them appear neither in logs nor in
 // errors. They are in requests, and may be in a [Checkpoint] when an API repeats them in links.
 //
+// # Positions
+//
+// An incremental job asks for records from the highest value on that a field had in earlier runs, and drops those that were
+// delivered. A job with windows runs once for each day, or other time, since the last run. The [State] has their positions.
+//
 // # Failure
 //
 // The first error ends a run. Errors that the user can correct ([*ConfigError], [*ValueError], [*RequestError],
 // [*DataError]) are told from others by [ExitStatus]. A run that is given the checkpoint of one that did not succeed
-// goes on with the page after the last one that was emitted: a page is emitted at least once.
+// goes on with the page after the last one that was emitted: a page is emitted at least once, and has the same [Page.ID] then.
 package extractor

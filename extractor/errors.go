@@ -109,9 +109,10 @@ func (*ValueError) userError() {}
 // DataError is an answer whose content does not fit the configuration or the tables. The reaction is to correct the
 // configuration, or to look at the API.
 type DataError struct {
-	// Job is the id of the job, Page the number of the page in it; empty and 0 when tables are written at the end.
-	Job  string
-	Page int
+	// Job is the id of the job, Endpoint what the configuration says there, Page the number of the page in it; empty and 0 when
+	// tables are written at the end.
+	Job, Endpoint string
+	Page          int
 	// Table is the table that cannot take the data, if it is about one.
 	Table string
 	// Err says what does not fit.
@@ -122,6 +123,9 @@ func (e *DataError) Error() string {
 	var where []string
 	if e.Job != "" {
 		where = append(where, fmt.Sprintf("job %q, page %d", e.Job, e.Page))
+		if e.Endpoint != "" && e.Endpoint != e.Job {
+			where = append(where, fmt.Sprintf("endpoint %q", e.Endpoint))
+		}
 	}
 	if e.Table != "" {
 		where = append(where, fmt.Sprintf("table %q", e.Table))

@@ -107,6 +107,14 @@ func (pl place) reference(e *expression, m tree.Member) *expression {
 		if e.name != "previousStart" && e.name != "currentStart" {
 			pl.p.add(path, "must be previousStart or currentStart")
 		}
+	case familyIncremental:
+		if e.name != "start" {
+			pl.p.add(path, "must be start")
+		}
+	case familyWindow:
+		if e.name != "from" && e.name != "to" && e.name != "last" {
+			pl.p.add(path, "must be from, to or last")
+		}
 	case familyRequest:
 		if !slices.Contains(requestValues, e.name) && (!pl.signed || e.name != "signature") {
 			pl.p.add(path, "unknown value %q of a request; known are %s", e.name, strings.Join(requestValues, ", "))

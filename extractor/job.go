@@ -1,6 +1,7 @@
 package extractor
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -10,8 +11,10 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
+	"github.com/forebay/forebay/extractor/internal/datetext"
 	"github.com/forebay/forebay/extractor/internal/tree"
 )
 
@@ -29,6 +32,122 @@ type jobRun struct {
 	placeholders map[string]string
 	// from is where the job goes on, nil at its start.
 	from *Checkpoint
+	// origin identifies the job run for pages.
+	origin string
+	// window is the time that the run is for, follow what an incremental job delivers; nil without.
+	window *window
+	follow *follower
+	// turn, if not nil, is closed when everything that comes before this run in order has been emitted.
+	turn <-chan struct{}
+}
+
+// await returns when it is the run's turn to have effects.
+func (jr *jobRun) await(ctx context.Context) error {
+	if jr.turn == nil {
+		return nil
+	}
+	select {
+	case <-jr.turn:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// runTop runs a top-level job: once, or once for each of its windows. What the state knows of it changes together with the
+// checkpoints that say that it is done.
+func (jr *jobRun) runTop(ctx context.Context) error {
+	done := Checkpoint{Job: jr.index, Done: true}
+	if ic := jr.job.incremental; ic != nil {
+		jr.mu.Lock()
+		committed, ok := jr.state.Cursors[jr.name(ic.name)]
+		jr.mu.Unlock()
+		var before, pending *Cursor
+		if ok {
+			before = &committed
+		}
+		if jr.from != nil {
+			pending = jr.from.Cursor
+		}
+		var err error
+		if jr.follow, err = newFollower(ic, before, pending); err != nil {
+			return err
+		}
+		if err := jr.run(ctx); err != nil {
+			return err
+		}
+		cursor := *jr.follow.cursor()
+		if jr.follow.forgot {
+			jr.log.WarnContext(ctx, "more records lie within lookback than are remembered; the next run delivers some again", "job", jr.job.id, "endpoint", jr.job.endpoint)
+		}
+		return jr.checkpoint(ctx, done, func(s *State) {
+			s.Cursors = maps.Clone(s.Cursors)
+			if s.Cursors == nil {
+				s.Cursors = make(map[string]Cursor)
+			}
+			s.Cursors[jr.name(ic.name)] = cursor
+		})
+	}
+	if jr.job.windows != nil {
+		return jr.runWindows(ctx)
+	}
+	if err := jr.run(ctx); err != nil {
+		return err
+	}
+	return jr.checkpoint(ctx, done, nil)
+}
+
+// runWindows runs the job for each window up to now, the time of the run's start.
+func (jr *jobRun) runWindows(ctx context.Context) error {
+	wc := jr.job.windows
+	name := jr.name(wc.name)
+	now := time.Unix(jr.start, 0).UTC()
+	end, ok := datetext.Parse(wc.to, now)
+	if !ok {
+		return jr.dataError(0, fmt.Errorf("the end of the windows %q is not understood", wc.to))
+	}
+	jr.mu.Lock()
+	from := wc.begin(jr.state.Windows[name])
+	jr.mu.Unlock()
+	if jr.from != nil && jr.from.Window != 0 {
+		from = time.Unix(jr.from.Window, 0).UTC()
+	}
+	origin := jr.origin
+	for {
+		w, ok := wc.next(from, end)
+		if !ok {
+			return jr.checkpoint(ctx, Checkpoint{Job: jr.index, Done: true}, nil)
+		}
+		run := *jr
+		run.window, run.origin = &w, fmt.Sprintf("%s@%d", origin, w.from.Unix())
+		jr.log.InfoContext(ctx, "window", "job", jr.job.id, "endpoint", jr.job.endpoint, "from", w.from, "to", w.to)
+		if err := run.run(ctx); err != nil {
+			return err
+		}
+		jr.from, from = nil, w.to
+		err := jr.checkpoint(ctx, Checkpoint{Job: jr.index, Window: w.to.Unix()}, func(s *State) {
+			s.Windows = maps.Clone(s.Windows)
+			if s.Windows == nil {
+				s.Windows = make(map[string]int64)
+			}
+			s.Windows[name] = max(s.Windows[name], w.to.Unix())
+		})
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// jobScope returns what the parameters of the job can refer to.
+func (jr *jobRun) jobScope() *scope {
+	s := jr.scope()
+	if jr.follow != nil {
+		s.values[familyIncremental] = map[string]tree.Node{"start": jr.follow.bottom.node()}
+	}
+	if jr.window != nil {
+		s.values[familyWindow] = jr.window.values()
+	}
+	return s
 }
 
 func (jr *jobRun) run(ctx context.Context) error {
@@ -37,7 +156,7 @@ func (jr *jobRun) run(ctx context.Context) error {
 		extra = extra.With(m.Key, m.Value)
 	}
 	jr.extra = extra.Members()
-	params, err := jr.job.params.eval(jr.scope())
+	params, err := jr.job.params.eval(jr.jobScope())
 	if err != nil {
 		return err
 	}
@@ -48,7 +167,7 @@ func (jr *jobRun) run(ctx context.Context) error {
 	base.delimiter = delimiter
 	st := &stopper{configs: conditions, Started: time.Now()}
 	last := ""
-	if jr.from != nil && sc != nil {
+	if jr.from != nil && jr.from.Pages > 0 && sc != nil {
 		st.Pages, st.Items, st.Volume = jr.from.Pages, jr.from.Items, jr.from.Volume
 		st.Started = st.Started.Add(-jr.from.Elapsed)
 		last = jr.from.Last
@@ -61,8 +180,11 @@ func (jr *jobRun) run(ctx context.Context) error {
 	for {
 		number := int(st.Pages) + 1
 		p, err := jr.fetch(ctx, sc, base, number)
+		if turn := jr.await(ctx); turn != nil {
+			return turn
+		}
 		if errors.Is(err, errNoPage) {
-			jr.log.InfoContext(ctx, "job finished: an answer matched http.answerRules", "job", jr.job.id, "pages", st.Pages)
+			jr.log.InfoContext(ctx, "job finished: an answer matched http.answerRules", "job", jr.job.id, "endpoint", jr.job.endpoint, "pages", st.Pages)
 			return nil
 		}
 		if err != nil {
@@ -89,7 +211,7 @@ func (jr *jobRun) run(ctx context.Context) error {
 			if st.misled {
 				level = slog.LevelWarn
 			}
-			jr.log.Log(ctx, level, "job stopped", "job", jr.job.id, "reason", reason)
+			jr.log.Log(ctx, level, "job stopped", "job", jr.job.id, "endpoint", jr.job.endpoint, "reason", reason)
 			return nil
 		}
 		more, err := sc.advance(base, p)
@@ -97,7 +219,7 @@ func (jr *jobRun) run(ctx context.Context) error {
 			return jr.dataError(number, err)
 		}
 		if !more {
-			jr.log.InfoContext(ctx, "job finished: there is no next page", "job", jr.job.id, "pages", st.Pages)
+			jr.log.InfoContext(ctx, "job finished: there is no next page", "job", jr.job.id, "endpoint", jr.job.endpoint, "pages", st.Pages)
 			return nil
 		}
 		if jr.depth == 0 {
@@ -105,7 +227,13 @@ func (jr *jobRun) run(ctx context.Context) error {
 				Iteration: jr.iteration, Job: jr.index, Pages: st.Pages, Items: st.Items, Volume: st.Volume, Elapsed: time.Since(st.Started),
 				Last: last, Position: json.RawMessage(sc.position().AppendJSON(nil, tree.Plain)),
 			}
-			if err := jr.checkpoint(ctx, cp); err != nil {
+			if jr.window != nil {
+				cp.Window = jr.window.from.Unix()
+			}
+			if jr.follow != nil {
+				cp.Cursor = jr.follow.cursor()
+			}
+			if err := jr.checkpoint(ctx, cp, nil); err != nil {
 				return err
 			}
 		}
@@ -113,7 +241,7 @@ func (jr *jobRun) run(ctx context.Context) error {
 }
 
 func (jr *jobRun) dataError(page int, err error) error {
-	return &DataError{Job: jr.job.id, Page: page, Err: jr.plan.secrets.cleanError(err)}
+	return &DataError{Job: jr.job.id, Endpoint: jr.job.endpoint, Page: page, Err: jr.plan.secrets.cleanError(err)}
 }
 
 // endpoint returns the endpoint with the values of the placeholders.
@@ -137,7 +265,9 @@ func (jr *jobRun) fetch(ctx context.Context, sc scroller, base apiCall, number i
 			return nil, jr.dataError(number, err)
 		}
 	}
+	jr.mu.Lock()
 	jr.atWork = jr.job.id
+	jr.mu.Unlock()
 	r, err := jr.plan.apiRequest(call)
 	if err != nil {
 		return nil, err
@@ -156,7 +286,7 @@ func (jr *jobRun) store(ctx context.Context, p *page, number int) error {
 		return jr.dataError(number, err)
 	}
 	if warning != "" {
-		jr.log.WarnContext(ctx, warning, "job", jr.job.id, "page", number)
+		jr.log.WarnContext(ctx, warning, "job", jr.job.id, "endpoint", jr.job.endpoint, "page", number)
 	}
 	if len(jr.job.filters) > 0 {
 		items, err = items.MapItems(func(i int, item tree.Node) (tree.Node, error) {
@@ -178,63 +308,159 @@ func (jr *jobRun) store(ctx context.Context, p *page, number int) error {
 		return context.Cause(ctx)
 	}
 	out := &Page{
-		Job: jr.job.id, DataType: jr.job.dataType, Bucket: jr.plan.output.bucket, Number: number, items: items, extra: jr.extra,
+		Job: jr.job.id, DataType: jr.job.dataType, Bucket: jr.plan.output.bucket, Number: number, items: items, extra: jr.extra, origin: jr.origin,
+	}
+	if jr.follow != nil {
+		if out.skip, err = jr.follow.skip(ctx, items); ctx.Err() != nil {
+			return context.Cause(ctx)
+		} else if err != nil {
+			return jr.dataError(number, err)
+		}
+	}
+	if err := jr.emit(ctx, out); err != nil {
+		return err
+	}
+	if len(jr.job.children) == 0 {
+		return context.Cause(ctx)
+	}
+	if err := jr.runAllChildren(ctx, out); err != nil {
+		return err
+	}
+	return context.Cause(ctx)
+}
+
+// emit gives a page to the receiver.
+func (jr *jobRun) emit(ctx context.Context, out *Page) error {
+	jr.mu.Lock()
+	defer jr.mu.Unlock()
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
 	}
 	if err := jr.opts.Emit(ctx, out); err != nil {
 		return err
 	}
 	jr.pages++
-	jr.records += int64(items.Len())
-	jr.progress()
-	if len(jr.job.children) == 0 {
-		return context.Cause(ctx)
-	}
-	for m := range items.Each() {
-		for _, child := range jr.job.children {
-			if err := jr.runChildren(ctx, child, m.Value, number); err != nil {
+	jr.records += int64(out.Len())
+	jr.tell()
+	return nil
+}
+
+// runAllChildren runs the children for all records of a page, in order: for each record each child, for each child all
+// combinations of its placeholders.
+//
+// Up to parallel of them ask for their first page at the same time. Each waits with it until all before it have ended, and only then
+// emits it and goes on. So pages come in the same order as one after another, and no more than so many are in memory.
+func (jr *jobRun) runAllChildren(ctx context.Context, out *Page) error {
+	if jr.job.parallel == 1 {
+		for child, err := range jr.childRuns(ctx, out) {
+			if err != nil {
+				return err
+			}
+			if err := child.run(ctx); err != nil {
 				return err
 			}
 		}
+		return nil
 	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	free := make(chan struct{}, jr.job.parallel)
+	before := make(chan struct{})
+	close(before)
+	for child, err := range jr.childRuns(ctx, out) {
+		if err != nil { // of this record: what comes before it is emitted first
+			wg.Wait()
+			return cmp.Or(context.Cause(ctx), err)
+		}
+		select {
+		case free <- struct{}{}:
+		case <-ctx.Done():
+			wg.Wait()
+			return context.Cause(ctx)
+		}
+		ended := make(chan struct{})
+		child.turn, before = before, ended
+		wg.Go(func() {
+			defer func() { <-free }()
+			err := child.run(ctx)
+			if turn := child.await(ctx); turn != nil {
+				return // an earlier one has failed
+			}
+			if err != nil { // the next one does not get its turn
+				cancel(err)
+				return
+			}
+			close(ended)
+		})
+	}
+	wg.Wait()
 	return context.Cause(ctx)
 }
 
-// runChildren runs a child job for an item, once for every combination of placeholder values.
-func (jr *jobRun) runChildren(ctx context.Context, child *jobConfig, item tree.Node, page int) error {
-	if !child.filter.matches(item) {
-		return nil
-	}
-	if len(child.placeholders) == 0 && !jr.fills(child.endpoint) {
-		jr.log.WarnContext(ctx, "a child job without placeholders is not run", "job", child.id)
-		return nil
-	}
-	items := append([]tree.Node{item}, jr.items...)
-	values := make([][]string, len(child.placeholders))
-	for i, ph := range child.placeholders {
-		var err error
-		if values[i], err = jr.placeholderValues(child, ph, items); err != nil {
-			return jr.dataError(page, err)
+// childRuns yields the runs of the children for the records of a page.
+func (jr *jobRun) childRuns(ctx context.Context, out *Page) iter.Seq2[*jobRun, error] {
+	return func(yield func(*jobRun, error) bool) {
+		i := -1
+		for m := range out.items.Each() {
+			if i++; out.skip[i] {
+				continue
+			}
+			for n, child := range jr.job.children {
+				origin := fmt.Sprintf("%s/%d.%d.%d", jr.origin, out.Number, i, n)
+				for run, err := range jr.runsOf(ctx, child, m.Value, out.Number, origin) {
+					if !yield(run, err) || err != nil {
+						return
+					}
+				}
+			}
 		}
 	}
-	own, err := child.userData.eval(jr.scope())
-	if err != nil {
-		return err
-	}
-	for combination := range combinations(values) {
-		run := &jobRun{
-			planRun: jr.planRun, job: child, depth: jr.depth + 1, items: items, userData: own, parents: jr.parents,
+}
+
+// runsOf yields the runs of a child for an item: one for every combination of placeholder values.
+func (jr *jobRun) runsOf(ctx context.Context, child *jobConfig, item tree.Node, page int, origin string) iter.Seq2[*jobRun, error] {
+	return func(yield func(*jobRun, error) bool) {
+		if !child.filter.matches(item) {
+			return
 		}
-		run.placeholders = make(map[string]string)
-		maps.Copy(run.placeholders, jr.placeholders)
+		if len(child.placeholders) == 0 && !jr.fills(child.endpoint) {
+			jr.log.WarnContext(ctx, "a child job without placeholders is not run", "job", child.id, "endpoint", child.endpoint)
+			return
+		}
+		items := append([]tree.Node{item}, jr.items...)
+		values := make([][]string, len(child.placeholders))
 		for i, ph := range child.placeholders {
-			run.placeholders[ph.key] = combination[i]
-			run.parents = run.parents.With(ph.column(), tree.OfString(combination[i]))
+			var err error
+			if values[i], err = jr.placeholderValues(child, ph, items); err != nil {
+				yield(nil, jr.dataError(page, err))
+				return
+			}
 		}
-		if err := run.run(ctx); err != nil {
-			return err
+		own, err := child.userData.eval(jr.scope())
+		if err != nil {
+			yield(nil, err)
+			return
+		}
+		n := -1
+		for combination := range combinations(values) {
+			n++
+			run := &jobRun{
+				planRun: jr.planRun, job: child, depth: jr.depth + 1, items: items, userData: own, parents: jr.parents,
+				origin: fmt.Sprintf("%s.%d", origin, n),
+			}
+			run.placeholders = make(map[string]string)
+			maps.Copy(run.placeholders, jr.placeholders)
+			for i, ph := range child.placeholders {
+				run.placeholders[ph.key] = combination[i]
+				run.parents = run.parents.With(ph.column(), tree.OfString(combination[i]))
+			}
+			if !yield(run, nil) {
+				return
+			}
 		}
 	}
-	return nil
 }
 
 // fills reports whether an endpoint has a placeholder that this job or an ancestor has a value for.

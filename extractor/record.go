@@ -1,6 +1,9 @@
 package extractor
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
 	"iter"
 
 	"github.com/forebay/forebay/extractor/internal/tree"
@@ -18,17 +21,41 @@ type Page struct {
 	Number int
 
 	items tree.Node // a list
+	skip  map[int]bool
 	extra []tree.Member
+	// origin is the run, and the way through jobs and items to the job.
+	origin string
 }
 
 // Len returns the number of records.
-func (p *Page) Len() int { return p.items.Len() }
+func (p *Page) Len() int { return p.items.Len() - len(p.skip) }
+
+// ID identifies the page and its records among all pages of all runs. A page that is emitted again, because the run ended before
+// its checkpoint was saved and goes on after the last one that was, has the same ID as long as the API answers the same. Receivers use it
+// to store a page once. It takes a pass over the records.
+func (p *Page) ID() string {
+	h := sha256.New()
+	fmt.Fprintf(h, "%s\x00%d\x00", p.origin, p.Number)
+	tree.OfObject(p.extra...).WriteSerialized(h, nil)
+	i := -1
+	var scratch []byte
+	for m := range p.items.Each() {
+		if i++; !p.skip[i] {
+			scratch = m.Value.WriteSerialized(h, scratch)
+		}
+	}
+	return hex.EncodeToString(h.Sum(nil))
+}
 
 // Records yields the items in the order of the answer. It can be called again, and yields the same. The records of a
 // large page are read from its text one by one, so that they need not be in memory together.
 func (p *Page) Records() iter.Seq[Record] {
 	return func(yield func(Record) bool) {
+		i := -1
 		for m := range p.items.Each() {
+			if i++; p.skip[i] {
+				continue
+			}
 			if !yield(Record{m.Value, p.extra}) {
 				return
 			}

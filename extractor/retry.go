@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"math"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"slices"
@@ -21,6 +22,8 @@ type retryConfig struct {
 	header  string
 	codes   []int
 	network []int
+	// jitter is the part of a pause that is left to chance, 0 for none.
+	jitter float64
 }
 
 // Codes of network failures, as configurations name them.
@@ -59,24 +62,40 @@ func parseRetry(api *section) retryConfig {
 		rc.network = c.integers("codes", rc.network)
 		c.done()
 	}
+	if n, ok := s.get("jitter"); ok {
+		f, isNumber := n.Number()
+		if rc.jitter = f.Real(); !isNumber || rc.jitter < 0 || rc.jitter > 1 {
+			s.wrong("jitter", "must be a number from 0 to 1")
+			rc.jitter = 0
+		}
+	}
 	s.done()
 	return rc
 }
 
-// delay returns the time before a retry: what the server asks for, else ours, which is 1, 2, 4 and so on seconds by the
-// number of the retry. Configurations rely on these delays, so they have no jitter.
+// delay returns the time before a retry: what the server asks for, and a part of it more by chance, else ours, which is 1, 2, 4
+// and so on seconds by the number of the retry, with its jitter. Configurations rely on these delays, so there is no jitter by default.
 func (rc retryConfig) delay(ours time.Duration, h http.Header, now time.Time) time.Duration {
+	asked, ok := rc.asked(h, now)
+	if !ok {
+		return ours
+	}
+	return asked + time.Duration(rc.jitter*rand.Float64()*float64(asked))
+}
+
+// asked returns the pause that the server asks for.
+func (rc retryConfig) asked(h http.Header, now time.Time) (pause time.Duration, ok bool) {
 	value := strings.TrimSpace(h.Get(rc.header))
 	if f, err := strconv.ParseFloat(value, 64); err == nil && f > 0 && !math.IsInf(f, 0) {
 		wait := f
 		if f >= float64(now.Add(-24*time.Hour).Unix()) { // a time, not a number of seconds
 			wait = f - float64(now.UnixNano())/1e9
 		}
-		return time.Duration(min(max(wait, 0), aeon) * float64(time.Second))
+		return time.Duration(min(max(wait, 0), aeon) * float64(time.Second)), true
 	} else if at, err := http.ParseTime(value); err == nil && value != "" {
-		return max(at.Sub(now), 0)
+		return max(at.Sub(now), 0), true
 	}
-	return ours
+	return 0, false
 }
 
 // again reports whether a failure is tried again; status is 0 when there was no answer. The failure of a login, which

@@ -3,9 +3,14 @@ package extractor
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"errors"
+	"fmt"
 	"log/slog"
+	"maps"
 	"net/http"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/forebay/forebay/extractor/internal/tree"
@@ -13,12 +18,14 @@ import (
 
 // Options of [Run]. The zero value works and throws the records away.
 type Options struct {
-	// Emit takes the records of a page, in order, one page at a time. When it returns nil the records are kept, and a
+	// Emit takes the records of a page, in order, one page at a time. Pages of jobs that run in parallel are mixed. When it returns nil the records are kept, and a
 	// checkpoint after them may be saved. An error ends the run and is returned as it is. Default: nothing is kept.
 	Emit func(ctx context.Context, p *Page) error
 	// Checkpoint is called with the new state after every page of a top-level job, when its records and the records of its
 	// children were emitted. A program that saves it durably, and passes it to the next Run after a crash, loses no
-	// page; the page at which it crashed is emitted again. An error ends the run. Default: none.
+	// page; the page at which it crashed is emitted again, see [Page.ID]. It is also called before the first page, and when an OAuth
+	// server has replaced a refresh token. An error ends the run. Emit, Checkpoint and Progress are never called at the
+	// same time. Default: none.
 	Checkpoint func(ctx context.Context, s State) error
 	// Progress is called after every page, before the pause of every retry, and at the end of the run, also after an
 	// error. It must return soon. Default: none.
@@ -103,16 +110,26 @@ func Run(ctx context.Context, cfg *Config, state State, opts Options) (State, er
 	if err := opts.Validate(); err != nil {
 		return state, err
 	}
-	r := &runner{cfg: cfg, opts: opts.withDefaults(), state: state, began: time.Now()}
+	r := &runner{cfg: cfg, opts: opts.withDefaults(), state: state, began: time.Now(), paces: make(map[paceConfig]*pace)}
 	r.start = r.began.Unix()
 	r.tokens = tokens{byID: state.Tokens, save: r.saveTokens}
 	at := Checkpoint{}
+	goesOn := false
 	if cp := state.Checkpoint; cp != nil {
 		if cp.Config == cfg.identity && cp.Iteration < len(cfg.plans) {
-			at, r.start = *cp, cp.Start
+			at, r.start, r.id, goesOn = *cp, cp.Start, cp.Run, true
 			r.opts.Logger.InfoContext(ctx, "the run goes on after a checkpoint", "iteration", at.Iteration, "job", at.Job, "pages", at.Pages)
 		} else {
 			r.opts.Logger.WarnContext(ctx, "the checkpoint belongs to another configuration, the run begins anew")
+		}
+	}
+	if r.id == "" {
+		r.id = rand.Text()
+	}
+	if !goesOn {
+		r.state.Checkpoint = &Checkpoint{Config: cfg.identity, Run: r.id, Start: r.start}
+		if err := r.opts.Checkpoint(ctx, r.state); err != nil {
+			return state, err
 		}
 	}
 	for i, pl := range cfg.plans {
@@ -135,18 +152,30 @@ func Run(ctx context.Context, cfg *Config, state State, opts Options) (State, er
 type runner struct {
 	cfg     *Config
 	opts    Options
-	state   State
 	began   time.Time
 	start   int64 // of the first run, when this one goes on
+	id      string
 	traffic traffic
 	tokens  tokens
+	paces   map[paceConfig]*pace
+
+	// mu guards what follows, and the callbacks: they are called one at a time.
+	mu      sync.Mutex
+	state   State
 	pages   int64
 	records int64
-	// atWork is the id of the job whose page is being read.
+	// atWork is the id of the job whose page was asked for last.
 	atWork string
 }
 
 func (r *runner) progress() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.tell()
+}
+
+// tell is progress for those who hold the lock.
+func (r *runner) tell() {
 	r.opts.Progress(Progress{
 		Job: r.atWork, Requests: r.traffic.requests.Load(), Retries: r.traffic.retries.Load(), Pages: r.pages, Records: r.records,
 		Bytes: r.traffic.bytes.Load(), Elapsed: time.Since(r.began),
@@ -165,38 +194,88 @@ func (r *runner) runPlan(ctx context.Context, pl *plan, iteration int, at Checkp
 		return err
 	}
 	defer closeIdle()
-	pr := &planRun{runner: r, plan: pl, client: c, iteration: iteration, log: redactingLogger(r.opts.Logger, pl.secrets)}
+	pr := &planRun{
+		runner: r, plan: pl, client: c, iteration: iteration, log: redactingLogger(r.opts.Logger, pl.secrets), positions: make(map[int]Checkpoint),
+	}
+	if c.pace = r.paces[pl.pace]; c.pace == nil {
+		c.pace = newPace(pl.pace)
+		r.paces[pl.pace] = c.pace
+	}
 	c.log, c.retrying = pr.log, r.progress
 	userData, err := pl.userData.eval(pr.scope())
 	if err != nil {
 		return err
 	}
-	for i, j := range pl.jobs {
-		if i < at.Job {
-			continue
+	for i := range at.Job {
+		pr.positions[i] = Checkpoint{Done: true}
+	}
+	for _, cp := range append([]Checkpoint{at}, at.Others...) {
+		if cp.Others = nil; cp.Done || cp.Pages > 0 || cp.Window != 0 {
+			pr.positions[cp.Job] = cp
 		}
-		run := &jobRun{planRun: pr, job: j, index: i}
-		if i == at.Job && at.Pages > 0 {
-			run.from = &at
-		}
-		if run.userData = userData; j.userData != nil {
-			if run.userData, err = j.userData.eval(pr.scope()); err != nil {
+	}
+	if pl.parallel == 1 {
+		for i := range pl.jobs {
+			if err := pr.runJob(ctx, i, userData); err != nil {
 				return err
 			}
 		}
-		if err := run.run(ctx); err != nil {
-			return err
+		return nil
+	}
+	return pr.runParallel(ctx, userData)
+}
+
+// runParallel runs the jobs in their order, as many at the same time as the plan allows. The first error stops the others.
+func (pr *planRun) runParallel(ctx context.Context, userData tree.Node) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var wg sync.WaitGroup
+	free := make(chan struct{}, pr.plan.parallel)
+	for i := range pr.plan.jobs {
+		select {
+		case free <- struct{}{}:
+		case <-ctx.Done():
 		}
-		next := Checkpoint{Job: i + 1, Iteration: iteration}
-		if err := pr.checkpoint(ctx, next); err != nil {
+		if ctx.Err() != nil {
+			break
+		}
+		wg.Go(func() {
+			defer func() { <-free }()
+			if err := pr.runJob(ctx, i, userData); err != nil {
+				cancel(err) // the first counts
+			}
+		})
+	}
+	wg.Wait()
+	return context.Cause(ctx)
+}
+
+// runJob runs a top-level job that is not done.
+func (pr *planRun) runJob(ctx context.Context, i int, userData tree.Node) error {
+	pr.mu.Lock()
+	from, begun := pr.positions[i]
+	pr.mu.Unlock()
+	if from.Done {
+		return nil
+	}
+	j := pr.plan.jobs[i]
+	run := &jobRun{planRun: pr, job: j, index: i, userData: userData, origin: fmt.Sprintf("%s/%d/%d", pr.id, pr.iteration, i)}
+	if begun {
+		run.from = &from
+	}
+	if j.userData != nil {
+		var err error
+		if run.userData, err = j.userData.eval(pr.scope()); err != nil {
 			return err
 		}
 	}
-	return nil
+	return run.runTop(ctx)
 }
 
 // saveTokens makes the state durable with new refresh tokens: the old ones do not work any more.
 func (r *runner) saveTokens(ctx context.Context, all map[string]string) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	r.state.Tokens = all
 	return r.opts.Checkpoint(ctx, r.state)
 }
@@ -208,6 +287,16 @@ type planRun struct {
 	client    *client
 	iteration int
 	log       *slog.Logger
+	// positions has a place for each job that has begun, or is done, by their place in the list. The runner's lock guards them.
+	positions map[int]Checkpoint
+}
+
+// name returns the name of a position in the state: iterations have their own.
+func (pr *planRun) name(position string) string {
+	if len(pr.cfg.plans) > 1 {
+		return fmt.Sprintf("%d/%s", pr.iteration, position)
+	}
+	return position
 }
 
 // scope returns what params and userData can refer to.
@@ -221,8 +310,30 @@ func (pr *planRun) scope() *scope {
 	}}
 }
 
-func (pr *planRun) checkpoint(ctx context.Context, cp Checkpoint) error {
-	cp.Config, cp.Start = pr.cfg.identity, pr.start
-	pr.state.Checkpoint = &cp
+// checkpoint saves the position of a top-level job. change, if not nil, changes the state together with it.
+func (pr *planRun) checkpoint(ctx context.Context, cp Checkpoint, change func(*State)) error {
+	pr.mu.Lock()
+	defer pr.mu.Unlock()
+	pr.positions[cp.Job] = cp
+	first := 0
+	for pr.positions[first].Done {
+		first++
+	}
+	now, ok := pr.positions[first]
+	if !ok {
+		now = Checkpoint{Job: first}
+	}
+	for _, i := range slices.Sorted(maps.Keys(pr.positions)) {
+		if i > first {
+			other := pr.positions[i]
+			other.Job = i
+			now.Others = append(now.Others, other)
+		}
+	}
+	now.Config, now.Run, now.Start, now.Iteration = pr.cfg.identity, pr.id, pr.start, pr.iteration
+	pr.state.Checkpoint = &now
+	if change != nil {
+		change(&pr.state)
+	}
 	return pr.opts.Checkpoint(ctx, pr.state)
 }

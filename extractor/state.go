@@ -29,6 +29,10 @@ type State struct {
 	// Tokens are refresh tokens that a server gave in place of the configured ones, by a checksum of these. Only the newest
 	// works. They are credentials, and durable before they are used.
 	Tokens map[string]string `json:"tokens,omitempty"`
+	// Cursors and Windows are how far incremental jobs, and jobs with windows, have come, by their names. Windows has the end of
+	// the last window in Unix seconds. They change when a job, or a window, is done, together with the checkpoint.
+	Cursors map[string]Cursor `json:"cursors,omitempty"`
+	Windows map[string]int64  `json:"windows,omitempty"`
 	// Checkpoint is where a run that did not succeed goes on; nil after a success.
 	Checkpoint *Checkpoint `json:"checkpoint,omitempty"`
 }
@@ -47,6 +51,8 @@ type StateTime struct {
 type Checkpoint struct {
 	// Config identifies the configuration.
 	Config string `json:"config"`
+	// Run identifies the run among all others, for [Page.ID].
+	Run string `json:"run,omitempty"`
 	// Start is the time {"time":"currentStart"} in Unix seconds.
 	Start int64 `json:"start"`
 	// Iteration and Job are positions in the lists of the configuration. Jobs before have been done.
@@ -60,7 +66,13 @@ type Checkpoint struct {
 	Volume  int64         `json:"volume"`
 	Elapsed time.Duration `json:"elapsed"`
 	// Last is a checksum of the last page, Position what the scroller needs for the next one.
-	Last     string          `json:"last,omitempty"`
+	Last string `json:"last,omitempty"`
+	// Cursor is how far an incremental job has come in this run, Window the start of the window at work in Unix seconds.
+	Cursor *Cursor `json:"cursor,omitempty"`
+	Window int64   `json:"window,omitempty"`
+	// Others are the positions of later jobs that run in parallel. Done is true for those that have ended.
+	Others   []Checkpoint    `json:"others,omitempty"`
+	Done     bool            `json:"done,omitempty"`
 	Position json.RawMessage `json:"position,omitempty"`
 }
 
@@ -88,6 +100,8 @@ func identifying(root tree.Node) tree.Node {
 			{"api", "http", "connectTimeout"},
 			{"api", "http", "requestTimeout"},
 			{"api", "http", "trustedOrigins"},
+			{"api", "rateLimit"},
+			{"config", "parallelJobs"},
 			{"api", "caCertificate"},
 			{"api", "clientCertificate"},
 			{"api", "clientKey"},

@@ -3,8 +3,9 @@
 //	opts := extractor.Options{Emit: feed.Into(eng, func(ctx context.Context, dataType string) (string, error) { return "orders", nil })}
 //	state, err = extractor.Run(ctx, cfg, state, opts)
 //
-// A page is kept when all its rows are on local disk; the position behind it may then be saved. A page that is sent again
-// after a crash is stored again.
+// A page is kept when all its rows are on local disk; the position behind it may then be saved. A page that is emitted again
+// after a crash is stored once, while the engine keeps its key (see [extractor.Page.ID] and buffer.Tuning.KeyRetention). When the API has
+// changed its answer in between, it is another page.
 package feed
 
 import (
@@ -55,8 +56,9 @@ func Into(eng Engine, sourceOf func(ctx context.Context, dataType string) (strin
 		if err != nil {
 			return err
 		}
+		key := p.ID()
 		for {
-			res, err := eng.IngestAtomic(ctx, source, forebay.Batch{Records: records(p)})
+			res, err := eng.IngestAtomic(ctx, source, forebay.Batch{Records: records(p), Once: forebay.Once{Key: key}})
 			var full *buffer.OverloadError
 			switch {
 			case errors.As(err, &full): // nothing of the page was taken

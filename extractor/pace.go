@@ -1,0 +1,135 @@
+package extractor
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/forebay/forebay/internal/ctxio"
+)
+
+// paceConfig bounds the rate of requests. It is comparable: iterations with equal bounds share them.
+type paceConfig struct {
+	perSecond        float64 // 0: no bound
+	burst            int
+	remaining, reset string // names of headers, "" for none
+}
+
+func parsePace(api *section) paceConfig {
+	s := api.section("rateLimit")
+	if s == nil {
+		return paceConfig{}
+	}
+	positive := func(key string, byDefault float64) float64 {
+		n, ok := s.get(key)
+		if !ok {
+			return byDefault
+		}
+		f, ok := n.Number()
+		if !ok || f.Real() <= 0 || f.Real() > 1e9 {
+			s.wrong(key, "must be a positive number")
+			return 1
+		}
+		return f.Real()
+	}
+	pc := paceConfig{burst: max(int(min(positive("burst", 1), 1e6)), 1), remaining: s.text("remaining", ""), reset: s.text("reset", "")}
+	requests, seconds := positive("requests", 0), positive("seconds", 1)
+	pc.perSecond = requests / seconds
+	if (pc.remaining == "") != (pc.reset == "") {
+		s.wrong("reset", "remaining and reset are needed together")
+	}
+	if pc.perSecond == 0 && pc.remaining == "" {
+		s.wrong("requests", "is required, or remaining and reset")
+	}
+	s.done()
+	return pc
+}
+
+// A pace makes requests wait for their turn. It is safe for concurrent use; nil lets all pass.
+type pace struct {
+	config paceConfig
+
+	mu sync.Mutex
+	// free is when the bound of the rate would let a request pass without a burst.
+	free time.Time
+	// until is when the server takes requests again.
+	until time.Time
+}
+
+func newPace(pc paceConfig) *pace {
+	if pc == (paceConfig{}) {
+		return nil
+	}
+	return &pace{config: pc}
+}
+
+// turn books the turn of a request and returns the time until then.
+func (p *pace) turn(now time.Time) time.Duration {
+	if p.config.perSecond == 0 {
+		return 0
+	}
+	every := time.Duration(float64(time.Second) / p.config.perSecond)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.free.Before(now) {
+		p.free = now
+	}
+	at := p.free.Add(-time.Duration(p.config.burst-1) * every)
+	p.free = p.free.Add(every)
+	return at.Sub(now)
+}
+
+// wait returns when a request may be sent. It is an error when the server asks for a longer pause than most.
+func (p *pace) wait(ctx context.Context, most time.Duration) error {
+	if p == nil {
+		return nil
+	}
+	for {
+		p.mu.Lock()
+		pause := time.Until(p.until)
+		p.mu.Unlock()
+		if pause <= 0 {
+			break
+		}
+		if pause > most {
+			return fmt.Errorf("the server takes no request for %s, more than %s", pause.Round(time.Second), most)
+		}
+		if err := ctxio.Sleep(ctx, pause); err != nil {
+			return err
+		}
+	}
+	return ctxio.Sleep(ctx, p.turn(time.Now()))
+}
+
+// learn reads the headers of an answer: when nothing remains, requests wait until the reset, which is a number of seconds from now
+// or a time.
+func (p *pace) learn(h http.Header, now time.Time) {
+	if p == nil || p.config.remaining == "" {
+		return
+	}
+	left, err := strconv.ParseFloat(strings.TrimSpace(h.Get(p.config.remaining)), 64)
+	if err != nil || left >= 1 {
+		return
+	}
+	var until time.Time
+	text := strings.TrimSpace(h.Get(p.config.reset))
+	if at, err := http.ParseTime(text); err == nil {
+		until = at
+	} else if f, err := strconv.ParseFloat(text, 64); err != nil || math.IsNaN(f) || f <= 0 {
+		return
+	} else if f >= float64(now.Add(-24*time.Hour).Unix()) {
+		until = time.Unix(0, int64(min(f, 9e9)*1e9))
+	} else {
+		until = now.Add(time.Duration(min(f, aeon) * float64(time.Second)))
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if until.After(p.until) {
+		p.until = until
+	}
+}
