@@ -31,10 +31,12 @@ type RowReader struct {
 	cells [][]byte
 	rows  int64
 	err   error
+
+	cellBytes []byte // the cells with quotes that scan has found
 }
 
 // NewRowReader returns a reader of the rows in r.
-func NewRowReader(r io.Reader) *RowReader { return &RowReader{in: bufio.NewReaderSize(r, 64<<10)} }
+func NewRowReader(r io.Reader) *RowReader { return &RowReader{in: bufio.NewReaderSize(r, readerBytes)} }
 
 // reset begins with the rows of another reader.
 func (r *RowReader) reset(in io.Reader) {
@@ -46,6 +48,15 @@ func (r *RowReader) reset(in io.Reader) {
 // [RowReader.Err].
 func (r *RowReader) Next() bool {
 	r.cells = r.cells[:0]
+	if n := r.in.Buffered(); n > 0 && r.err == nil {
+		buffered, _ := r.in.Peek(n)
+		if n = r.scan(buffered); n > 0 {
+			_, r.err = r.in.Discard(n)
+			r.rows++
+			return true
+		}
+		r.cells = r.cells[:0]
+	}
 	if !r.readRow() {
 		return false
 	}
