@@ -1,12 +1,12 @@
 package buffer
 
 import (
-	"bufio"
 	"fmt"
 	"io"
 
-	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
+
+	"github.com/forebay/forebay/internal/gunzip"
 )
 
 // Encoding tells how the rows of a slice are stored in local and staging. It is part of the on-disk format.
@@ -52,7 +52,7 @@ func Decode(e Encoding, src io.ReadCloser) (io.ReadCloser, error) {
 	case None:
 		return src, nil
 	case Gzip:
-		zr, err := gzip.NewReader(bufio.NewReaderSize(src, 32<<10)) // a read of staging costs more than a call
+		zr, err := gunzip.NewReader(src)
 		if err != nil {
 			src.Close()
 			return nil, fmt.Errorf("decode gzip: %w", err)
