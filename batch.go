@@ -24,6 +24,9 @@ type BatchResult struct {
 	Sinks int
 	// Rejected is the number of records that at least one sink can never store as they are. The other sinks have them.
 	Rejected int
+	// Quarantined is the number of records that at least one sink has put into its quarantine. The other sinks have them. A record
+	// may be rejected by one sink and kept by another: then both count it.
+	Quarantined int
 	// First is the first rejection, nil if there is none, and FirstRecord the place of its record, from 0.
 	First       *SinkError
 	FirstRecord int
@@ -36,8 +39,9 @@ func (r *BatchResult) add(src *source, out []SinkResult) error {
 	if &out[0] == &src.allStored[0] {
 		return nil
 	}
-	replayed, rejected := 0, false
+	replayed, rejected, quarantined := 0, false, false
 	for _, s := range out {
+		quarantined = quarantined || s.Status == Quarantined
 		switch {
 		case s.Replayed:
 			replayed++
@@ -53,6 +57,9 @@ func (r *BatchResult) add(src *source, out []SinkResult) error {
 	}
 	if rejected {
 		r.Rejected++
+	}
+	if quarantined {
+		r.Quarantined++
 	}
 	if replayed == len(out) {
 		r.Replayed++

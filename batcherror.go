@@ -98,7 +98,7 @@ func batchError(source string, results []Result) error {
 	for i := range results {
 		failed := false
 		for _, s := range results[i].Sinks {
-			if s.Err == nil {
+			if !s.lost() {
 				continue
 			}
 			failed = true

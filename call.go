@@ -34,12 +34,13 @@ type call struct {
 	maxRow          int
 	now             time.Time
 
-	records int      // how many were added before the current one
-	full    []error  // by sink: why it takes nothing now
-	data    [][]byte // by sink: rows that the buffer does not have yet
-	n       []int    // by sink: number of rows in data
-	marks   []mark   // by sink: where the row of the current record begins
-	size    int      // bytes of all rows in data
+	records int               // how many were added before the current one
+	full    []error           // by sink: why it takes nothing now
+	data    [][]byte          // by sink: rows that the buffer does not have yet
+	n       []int             // by sink: number of rows in data
+	rejects [][]buffer.Reject // by sink: records for its quarantine, as data
+	marks   []mark            // by sink: where the row of the current record begins
+	size    int               // bytes of all rows in data, and of all rejects
 	rows    []buffer.Rows
 
 	portions []portion
@@ -47,13 +48,15 @@ type call struct {
 }
 
 // mark is a place in the rows of a sink.
-type mark struct{ bytes, rows int }
+type mark struct{ bytes, rows, rejects int }
 
 // portion is what one Append took: the outcomes up to a place, counted over records and then sinks.
 type portion struct {
 	end    int
 	ticket buffer.Ticket
 	err    error
+	// aside is set when records of it are for a quarantine: then it is waited for whatever the sinks say.
+	aside bool
 }
 
 const (
@@ -87,6 +90,7 @@ func (in Intake) begin(src *source, attempt *attempt, atomic bool) *call {
 	for len(c.data) < len(src.sinks) {
 		c.data, c.n = append(c.data, nil), append(c.n, 0)
 		c.marks, c.full = append(c.marks, mark{}), append(c.full, nil)
+		c.rejects = append(c.rejects, nil)
 	}
 	for k, s := range src.sinks {
 		c.full[k] = c.checkCapacity(s)
@@ -117,7 +121,7 @@ func (c *call) release() {
 	size := 0
 	for k := range c.data {
 		size += cap(c.data[k])
-		c.data[k], c.n[k], c.full[k] = c.data[k][:0], 0, nil
+		c.data[k], c.n[k], c.full[k], c.rejects[k] = c.data[k][:0], 0, nil, nil
 	}
 	// Old rows and tickets stay behind the ends of their lists: clearing them for each record costs more than they hold.
 	c.src, c.attempt, c.err, c.records, c.size, c.portions = nil, nil, nil, 0, 0, c.portions[:0]
@@ -140,10 +144,12 @@ func (c *call) add(ctx context.Context, rec *mapping.Record) []SinkResult {
 		switch {
 		case c.attempt.has(k, c.records):
 			out = c.src.own(out)
-			out[k].Replayed = true
+			if out[k].Replayed = true; c.attempt.hasAside(k, c.records) {
+				out[k].Status = Quarantined
+			}
 			continue
 		case err == nil:
-			status, err = Rejected, c.mapRow(ctx, k, rec)
+			status, err = c.mapRow(ctx, k, rec)
 		case !c.atomic:
 			s.count.failed.Add(1)
 		}
@@ -160,8 +166,8 @@ func (c *call) add(ctx context.Context, rec *mapping.Record) []SinkResult {
 	return out
 }
 
-// mapRow appends the row of a record for sink k. Its error is a rejection, which is counted.
-func (c *call) mapRow(ctx context.Context, k int, rec *mapping.Record) error {
+// mapRow appends the row of a record for sink k. Its error is a rejection, which is counted; the status says what becomes of the record.
+func (c *call) mapRow(ctx context.Context, k int, rec *mapping.Record) (Status, error) {
 	s := c.src.sinks[k]
 	data, err := s.mapper.AppendRow(c.data[k], rec)
 	size := len(data) - len(c.data[k])
@@ -170,12 +176,48 @@ func (c *call) mapRow(ctx context.Context, k int, rec *mapping.Record) error {
 	}
 	if err != nil {
 		s.count.rejected(err)
-		return err
+		if !s.keeps {
+			return Rejected, err
+		}
+		return c.setAside(ctx, k, rec, err)
 	}
 	c.data[k] = data
 	c.n[k]++
 	c.size += size
 	c.attempt.take(k, c.records)
+	c.bound(ctx, k)
+	return 0, nil
+}
+
+// setAside takes a record for the quarantine of sink k.
+func (c *call) setAside(ctx context.Context, k int, rec *mapping.Record, cause error) (Status, error) {
+	s := c.src.sinks[k]
+	reject, err := rejectOf(rec, cause, s.fingerprint)
+	if err != nil {
+		return Rejected, cause
+	}
+	size := len(reject.Info) + len(reject.Data)
+	switch err := s.handle.QuarantineFull(size); {
+	case err == nil:
+	case isOverload(err):
+		return Failed, err
+	default: // it is too large, or the sink has no quarantine any more
+		return Rejected, cause
+	}
+	c.rejects[k] = append(c.rejects[k], reject)
+	c.size += size
+	c.attempt.takeAside(k, c.records)
+	c.bound(ctx, k)
+	return Quarantined, cause
+}
+
+func isOverload(err error) bool {
+	_, ok := errors.AsType[*buffer.OverloadError](err)
+	return ok
+}
+
+// bound hands over a full portion after something of the current record was taken for sink k.
+func (c *call) bound(ctx context.Context, k int) {
 	if c.size > c.limit {
 		c.handOver(ctx, c.records*len(c.src.sinks)) // the records before this one
 	}
@@ -183,13 +225,12 @@ func (c *call) mapRow(ctx context.Context, k int, rec *mapping.Record) error {
 		c.mark(k)
 		c.handOver(ctx, c.records*len(c.src.sinks)+k)
 	}
-	return nil
 }
 
 // mark moves the marks of the first sinks behind all their rows.
 func (c *call) mark(sinks int) {
 	for k := range sinks {
-		c.marks[k] = mark{len(c.data[k]), c.n[k]}
+		c.marks[k] = mark{len(c.data[k]), c.n[k], len(c.rejects[k])}
 	}
 }
 
@@ -204,9 +245,11 @@ func (c *call) finish(ctx context.Context) {
 func (c *call) handOver(ctx context.Context, end int) {
 	sinks := c.src.sinks
 	rows := c.rows[:0]
+	aside := false
 	for k, s := range sinks {
-		if m := c.marks[k]; m.rows > 0 {
-			rows = append(rows, buffer.Rows{Sink: s.handle, Data: c.data[k][:m.bytes], Count: m.rows})
+		if m := c.marks[k]; m.rows > 0 || m.rejects > 0 {
+			rows = append(rows, buffer.Rows{Sink: s.handle, Data: c.data[k][:m.bytes], Count: m.rows, Rejects: c.rejects[k][:m.rejects]})
+			aside = aside || m.rejects > 0
 			if c.attempt != nil {
 				c.attempt.addReceipt(&rows[len(rows)-1], k, (end+len(sinks)-1)/len(sinks))
 			}
@@ -215,7 +258,7 @@ func (c *call) handOver(ctx context.Context, end int) {
 	if len(rows) == 0 || c.atomic && c.err != nil {
 		return
 	}
-	p := portion{end: end}
+	p := portion{end: end, aside: aside}
 	if c.patient || c.atomic && len(c.portions) > 0 { // the rest of a batch waits for room where the first portion has it
 		p.ticket, p.err = c.buf.AppendWhenRoom(ctx, c.now, rows...)
 	} else {
@@ -232,6 +275,10 @@ func (c *call) handOver(ctx context.Context, end int) {
 		c.data[k] = c.data[k][:stay]
 		c.n[k] -= m.rows
 		c.size -= m.bytes
+		for _, r := range c.rejects[k][:m.rejects] {
+			c.size -= len(r.Info) + len(r.Data)
+		}
+		c.rejects[k] = c.rejects[k][m.rejects:]
 		c.marks[k] = mark{}
 	}
 }
@@ -259,7 +306,7 @@ func (src *source) await(ctx context.Context, portions []portion, results []Resu
 	begin := 0
 	for i := range portions {
 		p := &portions[i]
-		if p.err == nil && src.wait {
+		if p.err == nil && (src.wait || p.aside) {
 			p.err = p.ticket.Wait(ctx)
 		}
 		if p.err != nil {
@@ -281,7 +328,7 @@ func (src *source) fail(results []Result, begin, end int, err error) {
 	}
 	for at := begin; at < end; at++ {
 		i, k := at/len(src.sinks), at%len(src.sinks)
-		if results[i].Sinks[k].Err != nil || results[i].Sinks[k].Replayed {
+		if results[i].Sinks[k].lost() || results[i].Sinks[k].Replayed {
 			continue
 		}
 		results[i].Sinks = src.own(results[i].Sinks)
@@ -305,7 +352,7 @@ func (src *source) countFailed(records int) {
 	}
 }
 
-// rejected counts a rejection by its reason.
+// rejected counts a rejection by its reason, as reasonOf has it.
 func (r *rejections) rejected(err error) {
 	if _, ok := errors.AsType[*RowTooLargeError](err); ok {
 		r.tooLarge.Add(1)

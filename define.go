@@ -140,7 +140,7 @@ func (e *Engine) link(ctx context.Context, d *Definition, kept map[string]keptSi
 		}
 		next.sinks = append(next.sinks, &sink{
 			id: c.ID, mapper: c.mapper, handle: handle, sync: c.settings.sync, count: load[rejections](&e.counts, id),
-			refused: refused != "",
+			refused: refused != "", keeps: c.OnReject == Quarantine, fingerprint: fingerprint(c.Table.Columns),
 		})
 		status := Stored
 		if c.settings.sync == SyncUnsafe {
@@ -179,7 +179,7 @@ func (e *Engine) renames(id string, t Table) (renames []string) {
 }
 
 func bufferConfig(sourceID string, c *compiledSink) buffer.SinkConfig {
-	return buffer.SinkConfig{
+	cfg := buffer.SinkConfig{
 		ID:       bufferID(sourceID, c.ID),
 		Table:    c.Table.of(c.mapper),
 		Mapping:  mappingText(c.Table),
@@ -187,6 +187,10 @@ func bufferConfig(sourceID string, c *compiledSink) buffer.SinkConfig {
 		Upload:   c.settings.upload,
 		Import:   c.settings.imports,
 	}
+	if c.OnReject == Quarantine {
+		cfg.Quarantine = &c.Quarantine
+	}
+	return cfg
 }
 
 // mappingText is what the buffer keeps of the columns of a table with Extend, so that they can go on after a restart whose

@@ -70,6 +70,9 @@ type sink struct {
 	count  *rejections
 	// refused is set while the columns of the definition are refused, so that the sink keeps its earlier ones.
 	refused bool
+	// keeps is set with a quarantine. fingerprint names the columns.
+	keeps       bool
+	fingerprint string
 }
 
 // reasons is the size of an array indexed by mapping.Reason.

@@ -212,7 +212,7 @@ func (in Intake) IngestAtomic(ctx context.Context, sourceID string, b Batch) (Ba
 	defer attempt.release()
 	portions, err := in.takeAtomic(ctx, src, attempt, b, &res)
 	for i := range portions {
-		if err == nil && src.wait {
+		if err == nil && (src.wait || portions[i].aside) {
 			err = portions[i].ticket.Wait(ctx)
 		}
 	}

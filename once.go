@@ -32,6 +32,8 @@ type attempt struct {
 	// By sink of the source: stored are the records that earlier calls have stored, taken those that this call has mapped and
 	// that have no receipt yet.
 	stored, taken []spans
+	// storedAside and takenAside are those among them that went into the quarantine.
+	storedAside, takenAside []spans
 }
 
 // contentSum is a hash of a content; the zero value stands for none.
@@ -65,12 +67,13 @@ func (e *Engine) attempt(ctx context.Context, src *source, once *Once) (*attempt
 	if err != nil {
 		return nil, err
 	}
-	a := &attempt{claim: claim, sum: sumOf(once.Content), stored: make([]spans, len(src.sinks)), taken: make([]spans, len(src.sinks))}
+	bySink := func() []spans { return make([]spans, len(src.sinks)) }
+	a := &attempt{claim: claim, sum: sumOf(once.Content), stored: bySink(), taken: bySink(), storedAside: bySink(), takenAside: bySink()}
 	for _, r := range claim.Receipts() {
 		if once.Within > 0 && time.Since(r.At) >= once.Within {
 			continue
 		}
-		sum, stored, ok := parseReceipt(r.Data)
+		sum, stored, aside, ok := parseReceipt(r.Data)
 		if !ok {
 			continue // of a later version of this library
 		}
@@ -80,7 +83,7 @@ func (e *Engine) attempt(ctx context.Context, src *source, once *Once) (*attempt
 		}
 		k := slices.IndexFunc(src.sinks, func(s *sink) bool { return s.handle.ID() == r.SinkID })
 		if k >= 0 {
-			a.stored[k] = a.stored[k].join(stored)
+			a.stored[k], a.storedAside[k] = a.stored[k].join(stored), a.storedAside[k].join(aside)
 		}
 	}
 	return a, nil
@@ -99,6 +102,9 @@ func (a *attempt) has(k, i int) bool { return a != nil && a.stored[k].has(i) }
 // knows reports whether earlier calls have stored rows at sink k.
 func (a *attempt) knows(k int) bool { return a != nil && len(a.stored[k]) > 0 }
 
+// hasAside reports whether it is in the quarantine, or was.
+func (a *attempt) hasAside(k, i int) bool { return a.storedAside[k].has(i) }
+
 // take notes that record i is mapped for sink k.
 func (a *attempt) take(k, i int) {
 	if a != nil {
@@ -106,10 +112,19 @@ func (a *attempt) take(k, i int) {
 	}
 }
 
+// takeAside notes that record i goes into the quarantine of sink k.
+func (a *attempt) takeAside(k, i int) {
+	if a != nil {
+		a.take(k, i)
+		a.takenAside[k] = a.takenAside[k].with(i)
+	}
+}
+
 // addReceipt gives the rows of sink k their receipt. They are of records below a number: the rows of later records are
 // mapped, and not part of this portion.
 func (a *attempt) addReceipt(r *buffer.Rows, k, below int) {
 	now, later := a.taken[k].cut(below)
-	a.taken[k] = later
-	r.Claim, r.Receipt = a.claim, appendReceipt(nil, a.sum, now)
+	aside, laterAside := a.takenAside[k].cut(below)
+	a.taken[k], a.takenAside[k] = later, laterAside
+	r.Claim, r.Receipt = a.claim, appendReceipt(nil, a.sum, now, aside)
 }

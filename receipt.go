@@ -54,11 +54,22 @@ func (s spans) join(o spans) spans {
 }
 
 // A receipt is a version byte, the hash of the content, and two varints for each span of records: its distance from the end
-// of the span before, and its length. Records that it does not name are not stored by it.
-const receiptVersion = 1
+// of the span before, and its length. Records that it does not name are not stored by it. With records in the quarantine its version
+// is another: the number of the spans stands before them, and the spans of those in the quarantine, which are part of the others, follow.
+const (
+	receiptVersion      = 1
+	receiptVersionAside = 2
+)
 
-func appendReceipt(b []byte, sum contentSum, stored spans) []byte {
-	b = append(append(b, receiptVersion), sum[:]...)
+func appendReceipt(b []byte, sum contentSum, stored, aside spans) []byte {
+	if len(aside) == 0 {
+		return appendSpans(append(append(b, receiptVersion), sum[:]...), stored)
+	}
+	b = binary.AppendUvarint(append(append(b, receiptVersionAside), sum[:]...), uint64(len(stored)))
+	return appendSpans(appendSpans(b, stored), aside)
+}
+
+func appendSpans(b []byte, stored spans) []byte {
 	at := 0
 	for _, p := range stored {
 		b = binary.AppendUvarint(b, uint64(p.from-at))
@@ -68,25 +79,43 @@ func appendReceipt(b []byte, sum contentSum, stored spans) []byte {
 	return b
 }
 
-func parseReceipt(b []byte) (sum contentSum, stored spans, ok bool) {
-	if len(b) < 1+len(sum) || b[0] != receiptVersion {
-		return sum, nil, false
+func parseReceipt(b []byte) (sum contentSum, stored, aside spans, ok bool) {
+	if len(b) < 1+len(sum) || b[0] != receiptVersion && b[0] != receiptVersionAside {
+		return sum, nil, nil, false
 	}
+	version := b[0]
 	b = b[1+copy(sum[:], b[1:]):]
+	if version == receiptVersion {
+		stored, _, ok = parseSpans(b, math.MaxInt)
+		return sum, stored, nil, ok
+	}
+	count, n := binary.Uvarint(b)
+	if n <= 0 || count > uint64(len(b)) {
+		return sum, nil, nil, false
+	}
+	if stored, b, ok = parseSpans(b[n:], int(count)); !ok || len(stored) < int(count) {
+		return sum, nil, nil, false
+	}
+	aside, _, ok = parseSpans(b, math.MaxInt)
+	return sum, stored, aside, ok
+}
+
+// parseSpans reads up to most spans and returns what follows them.
+func parseSpans(b []byte, most int) (stored spans, rest []byte, ok bool) {
 	at := 0
-	for len(b) > 0 {
+	for len(b) > 0 && len(stored) < most {
 		gap, n := binary.Uvarint(b)
 		if n <= 0 {
-			return sum, nil, false
+			return nil, nil, false
 		}
 		size, m := binary.Uvarint(b[n:])
 		if m <= 0 || gap > math.MaxInt32 || size == 0 || size > math.MaxInt32 {
-			return sum, nil, false
+			return nil, nil, false
 		}
 		b = b[n+m:]
 		at += int(gap)
 		stored = append(stored, span{at, at + int(size)})
 		at += int(size)
 	}
-	return sum, stored, true
+	return stored, b, true
 }

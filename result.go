@@ -18,6 +18,8 @@ const (
 	// Failed: the record was not stored ([buffer.OverloadError]), or it is unknown whether it was (all other errors).
 	// Sending it again may succeed.
 	Failed
+	// Quarantined: the sink cannot map the record and keeps it in its quarantine, on local disk. Do not send it again.
+	Quarantined
 )
 
 func (s Status) String() string {
@@ -30,6 +32,8 @@ func (s Status) String() string {
 		return "rejected"
 	case Failed:
 		return "failed"
+	case Quarantined:
+		return "quarantined"
 	}
 	return fmt.Sprintf("status(%d)", uint8(s))
 }
@@ -42,10 +46,14 @@ type SinkResult struct {
 	Status Status
 	// Replayed is set when the row was stored by an earlier call with the same key: see [Engine.IngestOnce].
 	Replayed bool
-	// Err says why a record was Rejected or Failed: a [*mapping.Error], a [*buffer.TooLargeError], a [*RowTooLargeError],
-	// a [*buffer.OverloadError], a [*buffer.FailedError], a [*buffer.FencedError] or an error of the context. Otherwise nil.
+	// Err says why a record was Rejected, Failed or Quarantined: a [*mapping.Error], a [*buffer.TooLargeError], a [*RowTooLargeError],
+	// a [*buffer.OverloadError], a [*buffer.FailedError], a [*buffer.FencedError] or an error of the context. Otherwise nil, as for
+	// what an earlier call with the same key has put into the quarantine.
 	Err error
 }
+
+// lost reports whether the record is not kept.
+func (s *SinkResult) lost() bool { return s.Err != nil && s.Status != Quarantined }
 
 // Result is the outcome of one record: one entry for each enabled sink of the source, in the order of its definition.
 type Result struct {
@@ -59,7 +67,7 @@ type Result struct {
 func (r Result) Err(source string) error {
 	var errs []error
 	for _, s := range r.Sinks {
-		if s.Err != nil {
+		if s.lost() {
 			errs = append(errs, &SinkError{Source: source, Sink: s.Sink, Status: s.Status, Err: s.Err})
 		}
 	}

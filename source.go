@@ -94,6 +94,10 @@ type Sink struct {
 	// AllowedSignals are the kinds of telemetry that the sink takes from a source of type OTLP. Default: all. A record without
 	// a signal goes to every sink.
 	AllowedSignals []Signal
+	// OnReject says what becomes of a record that the sink cannot map. Default: Refuse.
+	OnReject OnReject
+	// Quarantine bounds what is kept with OnReject Quarantine. Zero fields mean the defaults of [buffer.QuarantineBounds].
+	Quarantine buffer.QuarantineBounds
 	// Settings override the settings of the source, field by field.
 	Settings Settings
 }
@@ -185,6 +189,14 @@ func compileSource(s Source, imports trigger.Limits, mappers *mapperCache) ([]co
 		for _, signal := range sink.AllowedSignals {
 			if !slices.Contains(allSignals, signal) {
 				report("sink %q: AllowedSignals: allowed signal %q: must be one of %q", sink.ID, signal, allSignals)
+			}
+		}
+		if sink.OnReject > Quarantine {
+			report("sink %q: field OnReject is %d, which is unknown", sink.ID, sink.OnReject)
+		}
+		if err := sink.Quarantine.Validate(); err != nil {
+			for _, err := range each(err) {
+				report("sink %q: %w", sink.ID, err)
 			}
 		}
 		if err := sink.Settings.validate(imports); err != nil {

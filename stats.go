@@ -32,7 +32,7 @@ type SinkStats struct {
 	// SinkStats are the rows on each level, the files and the columns. Its ID is "source/sink". Its Refused says why the columns of
 	// the definition were refused, so that the sink keeps its earlier ones: see Table.Extend.
 	buffer.SinkStats
-	// Rejected counts, by reason, the records that were not stored since Open. Reasons are the names of [mapping.Reason],
+	// Rejected counts, by reason, the records since Open that did not become rows: those in Quarantine too. Reasons are the names of [mapping.Reason],
 	// "rowTooLarge", and "failed": refused by an overload, not stored because of a failure, or of unknown outcome.
 	Rejected map[string]int64
 }
@@ -68,7 +68,7 @@ func (r *rejections) byName() map[string]int64 {
 	for i := range r.byReason {
 		put(mapping.Reason(i).String(), r.byReason[i].Load())
 	}
-	put("rowTooLarge", r.tooLarge.Load())
+	put(reasonTooLarge, r.tooLarge.Load())
 	put("failed", r.failed.Load())
 	return m
 }

@@ -20,6 +20,7 @@
 //
 //	200  OK   every sink has the row on local disk: it will be in its table exactly once
 //	202  OK   every sink has the row, at least one of them in memory only (sync.wait=false)
+//	200  JSON every sink has the row, or the record in its quarantine: the body says which, also without verbose=true
 //	200  OK   the source has no enabled sink: nothing was stored, X-Stream-Warning and verbose=true say so
 //	4xx       the request is at fault: the same request gets the same answer (except 408: it came too slowly)
 //	5xx       the service is at fault: send the request again, after the seconds of Retry-After if there are any

@@ -91,6 +91,8 @@ type eventsBody struct {
 	Events      int    `json:"events"`
 	// Failed has the events that not every sink has taken, at most maxFailed.
 	Failed []eventResult `json:"failed,omitempty"`
+	// Quarantined has the events that every sink has taken, some into its quarantine, at most maxFailed.
+	Quarantined []eventResult `json:"quarantined,omitempty"`
 }
 
 // maxFailed bounds the events that an answer names.
@@ -144,7 +146,7 @@ func (a *answer) mark(dropped bool, results ...forebay.Result) {
 func (a *answer) add(res forebay.Result) (sinks []sinkResult, status int, summary string) {
 	status = http.StatusOK
 	sinks = make([]sinkResult, 0, len(res.Sinks))
-	written := 0
+	written, aside := 0, 0
 	for _, s := range res.Sinks {
 		out := sinkResult{SinkID: s.Sink}
 		switch s.Status {
@@ -154,6 +156,12 @@ func (a *answer) add(res forebay.Result) (sinks []sinkResult, status int, summar
 		case forebay.Queued:
 			out.StatusCode, out.Message = http.StatusAccepted, "accepted"
 			written++
+		case forebay.Quarantined:
+			out.StatusCode, out.Message = http.StatusOK, "quarantined"
+			if s.Err != nil {
+				out.Message += ": " + s.Err.Error()
+			}
+			aside++
 		default:
 			e := ingestError(s.Err, a.contentType())
 			out.StatusCode, out.Error, out.Message = e.Status, e.Name, e.Message
@@ -173,7 +181,11 @@ func (a *answer) add(res forebay.Result) (sinks []sinkResult, status int, summar
 		sinks = append(sinks, out)
 	}
 	slices.SortFunc(sinks, func(a, b sinkResult) int { return cmp.Compare(a.SinkID, b.SinkID) })
-	return sinks, status, fmt.Sprintf("%d/%d sinks written", written, len(res.Sinks))
+	summary = fmt.Sprintf("%d/%d sinks written", written, len(res.Sinks))
+	if aside > 0 {
+		summary += fmt.Sprintf(", %d quarantined", aside)
+	}
+	return sinks, status, summary
 }
 
 // writeOne answers a request with one event.
@@ -181,7 +193,7 @@ func (a *answer) writeOne(res forebay.Result) {
 	dropped := len(res.Sinks) == 0
 	a.mark(dropped, res)
 	status, ok := accepted(res)
-	if ok && !a.verbose() {
+	if ok && !a.verbose() && !quarantined(res) {
 		a.writeOK(status)
 		return
 	}
@@ -201,7 +213,7 @@ func (a *answer) writeOne(res forebay.Result) {
 func (a *answer) writeMany(results []forebay.Result) {
 	out := eventsBody{ProjectID: a.h.opts.ProjectID, BranchID: a.h.opts.BranchID, SourceID: a.source, Events: len(results)}
 	out.StatusCode = http.StatusOK
-	failed := 0
+	failed, aside := 0, 0
 	dropped := len(results) > 0
 	for i, res := range results {
 		dropped = dropped && len(res.Sinks) == 0
@@ -214,21 +226,30 @@ func (a *answer) writeMany(results []forebay.Result) {
 			if status = ev.StatusCode; len(out.Failed) < maxFailed {
 				out.Failed = append(out.Failed, ev)
 			}
+		} else if quarantined(res) {
+			if aside++; len(out.Quarantined) < maxFailed {
+				ev := eventResult{Index: i}
+				ev.Sinks, ev.StatusCode, ev.Message = a.add(res)
+				out.Quarantined = append(out.Quarantined, ev)
+			}
 		}
 		out.StatusCode = max(out.StatusCode, status)
 	}
 	a.mark(dropped, results...)
 	switch {
-	case failed == 0 && !a.verbose():
+	case failed == 0 && aside == 0 && !a.verbose():
 		a.writeOK(out.StatusCode)
 		return
 	case failed > 0:
 		out.Error, out.ExceptionID = writeFailed, a.exceptionID
-		out.Message = fmt.Sprintf("%d/%d events written by all sinks", len(results)-failed, len(results))
+		out.Message = fmt.Sprintf("%d/%d events written by all sinks", len(results)-failed-aside, len(results))
 	case dropped:
 		out.Message = fmt.Sprintf("no enabled sink, %d events were dropped", len(results))
 	default:
-		out.Message = fmt.Sprintf("%d/%d events written", len(results), len(results))
+		out.Message = fmt.Sprintf("%d/%d events written", len(results)-aside, len(results))
+	}
+	if aside > 0 {
+		out.Message += fmt.Sprintf(", %d quarantined", aside)
 	}
 	wire.SetRetryAfter(a.w.Header(), a.retryAfter)
 	wire.WriteJSON(a.w, out.StatusCode, out)
@@ -249,7 +270,7 @@ func accepted(res forebay.Result) (status int, ok bool) {
 	status = http.StatusOK
 	for i := range res.Sinks {
 		switch res.Sinks[i].Status {
-		case forebay.Stored:
+		case forebay.Stored, forebay.Quarantined:
 		case forebay.Queued:
 			status = http.StatusAccepted
 		default:
@@ -257,6 +278,16 @@ func accepted(res forebay.Result) (status int, ok bool) {
 		}
 	}
 	return status, true
+}
+
+// quarantined reports whether a sink has put the event into its quarantine.
+func quarantined(res forebay.Result) bool {
+	for i := range res.Sinks {
+		if res.Sinks[i].Status == forebay.Quarantined {
+			return true
+		}
+	}
+	return false
 }
 
 // replayed reports whether an earlier request has stored all rows of a request.

@@ -1,0 +1,354 @@
+package forebay
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+	"strings"
+	"time"
+
+	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/mapping"
+)
+
+// OnReject says what becomes of a record that a sink cannot map.
+type OnReject uint8
+
+const (
+	// Refuse: the caller gets the error, and nothing is kept. It is the default.
+	Refuse OnReject = iota
+	// Quarantine: the record is kept in the quarantine of the sink, durably before the call returns, also with SyncUnsafe. Its result is
+	// [Quarantined]. At the bounds of the quarantine it is [Failed] with a [*buffer.OverloadError], also in calls that wait for room. A
+	// record that is larger than the whole quarantine, or that has no JSON form, is [Rejected].
+	Quarantine
+)
+
+// SinkQuarantine is the quarantine of one sink: see [Engine.Quarantine]. It is safe for concurrent use.
+//
+// Errors of all methods: [ErrUnknownSink] for a sink that was never defined, a [*buffer.FailedError], [ErrClosed], the error of ctx.
+type SinkQuarantine struct {
+	e            *Engine
+	source, sink string
+}
+
+// Quarantine returns the quarantine of a sink. What is in it stays when the sink is defined without one, or removed.
+func (e *Engine) Quarantine(sourceID, sinkID string) SinkQuarantine {
+	return SinkQuarantine{e, sourceID, sinkID}
+}
+
+// RejectedRecord is a record in the quarantine of a sink, without its content.
+type RejectedRecord struct {
+	// ID is unique over all sinks and engines.
+	ID string
+	// Source and Sink are ids.
+	Source, Sink string
+	// At is when it was rejected first. Its age counts from there.
+	At time.Time
+	// Reason is the name of a [mapping.Reason] or "rowTooLarge", Column the column that failed, and Message the error in words, up to
+	// 1 KiB: of the first rejection, or of the last replay that failed. Values of secret columns are not in it.
+	Reason, Column, Message string
+	// Mapping names the columns that have rejected it: eight digits, equal for equal columns.
+	Mapping string
+	// Failed counts the replays that have failed, TriedAt is when the last one did.
+	Failed  int
+	TriedAt time.Time
+	// Edited is set when the body was edited. Revision counts the edits and the replays that have failed.
+	Edited   bool
+	Revision int
+	// Size is what it counts in the bounds of the quarantine, in bytes.
+	Size int64
+}
+
+// RejectedContent is a record in the quarantine with its content. The caller owns it.
+type RejectedContent struct {
+	RejectedRecord
+	// Record is what a replay maps. It has the arrival time of the event. Structured data, as of a Go value or of telemetry, has become its
+	// JSON.
+	Record *mapping.Record
+	// Came is the body as it came. It is equal to Record.Body if nobody has edited it.
+	Came []byte
+	// Removed are the names of headers that were not kept, because they may hold a secret. A mapping that reads them gets nothing.
+	Removed []string
+}
+
+// RejectedFilter selects records. A zero field selects all.
+type RejectedFilter struct {
+	// Reason and Column are as in [RejectedRecord].
+	Reason, Column string
+	// Since and Until bound RejectedRecord.At; Until is outside.
+	Since, Until time.Time
+	// Text is part of the Message, in any case.
+	Text string
+	// After selects what was rejected after the record with this id. With it a listing goes on where another one has ended.
+	After string
+}
+
+func (f *RejectedFilter) selects(r *RejectedRecord) bool {
+	return (f.Reason == "" || f.Reason == r.Reason) && (f.Column == "" || f.Column == r.Column) &&
+		(f.Since.IsZero() || !r.At.Before(f.Since)) && (f.Until.IsZero() || r.At.Before(f.Until)) &&
+		(f.Text == "" || strings.Contains(strings.ToLower(r.Message), strings.ToLower(f.Text)))
+}
+
+// List iterates over the records in the order of their rejections. It does not read their content. What comes or goes meanwhile may be
+// seen or not. The last pair has the error, if there is one.
+func (q SinkQuarantine) List(ctx context.Context, f RejectedFilter) iter.Seq2[RejectedRecord, error] {
+	return func(yield func(RejectedRecord, error) bool) {
+		for r, err := range q.e.buf.Rejected(ctx, q.id(), f.After) {
+			if err != nil {
+				yield(RejectedRecord{}, q.err(err))
+				return
+			}
+			if rec := q.of(r); f.selects(&rec) && !yield(rec, nil) {
+				return
+			}
+		}
+	}
+}
+
+// Get returns a record with its content. The error is [buffer.ErrUnknownRejected] for one that is not in the quarantine.
+func (q SinkQuarantine) Get(ctx context.Context, id string) (RejectedContent, error) {
+	c, _, err := q.get(ctx, id)
+	return c, err
+}
+
+// get returns the bytes of the record too.
+func (q SinkQuarantine) get(ctx context.Context, id string) (c RejectedContent, data []byte, err error) {
+	r, data, came, err := q.e.buf.RejectedRecord(ctx, q.id(), id)
+	if err != nil {
+		return c, nil, q.err(err)
+	}
+	c.RejectedRecord = q.of(r)
+	_, first, err := parseKept(came)
+	if err != nil {
+		return c, nil, err
+	}
+	head, rec, err := parseKept(data)
+	if err != nil {
+		return c, nil, err
+	}
+	c.Record, c.Came, c.Removed = rec, first.Body, head.Removed
+	return c, data, nil
+}
+
+// Edit replaces the body of a record. revision is the Revision that the caller has seen. The body as it came is kept beside it until the
+// record leaves the quarantine.
+//
+// Further errors: [buffer.ErrRejectedChanged] if somebody has edited or tried the record meanwhile, [buffer.ErrUnknownRejected], and an
+// [*buffer.OverloadError] when the quarantine, memory or the disk has no room for the edit.
+func (q SinkQuarantine) Edit(ctx context.Context, id string, revision int, body []byte) error {
+	c, data, err := q.get(ctx, id)
+	if err != nil {
+		return err
+	}
+	head, _, err := parseKept(data)
+	if err != nil {
+		return err
+	}
+	info := rejectInfo{Reason: c.Reason, Column: c.Column, Message: c.Message, Mapping: c.Mapping, Failed: c.Failed, TriedAt: c.TriedAt}
+	return q.err(q.e.buf.UpdateRejected(ctx, q.id(), id, revision, info.encode(), append(head.append(nil), body...)))
+}
+
+// Test maps a record with the current definition and stores nothing. It returns the cells, each with its value or its own error. Secret
+// values are hidden. err is about the call: see [SinkQuarantine.Replay].
+func (q SinkQuarantine) Test(ctx context.Context, id string) (cells []mapping.Cell, err error) {
+	s, err := q.open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	c, err := q.Get(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	return s.mapper.Cells(c.Record), nil
+}
+
+// ReplayResult counts what became of the records of a replay.
+type ReplayResult struct {
+	// Replayed are rows now. Rejected have failed again and stay in the quarantine, with the new reason. Gone were not there any
+	// more: another call has replayed or discarded them, or they have expired.
+	Replayed, Rejected, Gone int
+}
+
+const (
+	// replayRecords and replayBytes bound what is read and mapped for one commit of a replay.
+	replayRecords = 256
+	replayBytes   = portionBytes
+)
+
+// Replay maps records with the current definition of the sink and moves those that it takes to the rows, durably. Each becomes one row
+// whatever fails and however often Replay is called. Other sinks of the source are not touched. The row has the arrival time of
+// the event, and comes later than the rows of events that came after it.
+//
+// Further errors: [ErrUnknownSource], [ErrDisabledSource], [ErrUnknownSink] also for a sink that is disabled or was removed,
+// and an [*buffer.OverloadError]. Records before the error are counted in the result; the call may be repeated.
+func (q SinkQuarantine) Replay(ctx context.Context, ids ...string) (res ReplayResult, err error) {
+	p := replayer{q: q}
+	for _, id := range ids {
+		if err := p.add(ctx, id); err != nil {
+			return p.res, err
+		}
+	}
+	err = p.flush(ctx)
+	return p.res, err
+}
+
+// ReplayAll is Replay for the records that a filter selects when it is called. Records that are rejected meanwhile, or fail again,
+// are not tried once more.
+func (q SinkQuarantine) ReplayAll(ctx context.Context, f RejectedFilter) (ReplayResult, error) {
+	ids, err := q.ids(ctx, f)
+	if err != nil {
+		return ReplayResult{}, err
+	}
+	return q.Replay(ctx, ids...)
+}
+
+// Discard deletes records for good and returns how many there were. It may be repeated.
+func (q SinkQuarantine) Discard(ctx context.Context, ids ...string) (int, error) {
+	n, err := q.e.buf.DiscardRejected(ctx, q.id(), ids...)
+	return n, q.err(err)
+}
+
+// DiscardAll is Discard for the records that a filter selects when it is called.
+func (q SinkQuarantine) DiscardAll(ctx context.Context, f RejectedFilter) (discarded int, err error) {
+	ids, err := q.ids(ctx, f)
+	for len(ids) > 0 && err == nil {
+		n := min(len(ids), 10*replayRecords)
+		var some int
+		some, err = q.Discard(ctx, ids[:n]...)
+		discarded += some
+		ids = ids[n:]
+	}
+	return discarded, err
+}
+
+func (q SinkQuarantine) ids(ctx context.Context, f RejectedFilter) (ids []string, err error) {
+	for r, err := range q.List(ctx, f) {
+		if err != nil {
+			return nil, err
+		}
+		ids = append(ids, r.ID)
+	}
+	return ids, nil
+}
+
+func (q SinkQuarantine) id() string { return bufferID(q.source, q.sink) }
+
+func (q SinkQuarantine) err(err error) error { return q.e.unknownSink(err, q.source, q.sink) }
+
+func (q SinkQuarantine) of(r buffer.Rejected) RejectedRecord {
+	var info rejectInfo
+	if err := json.Unmarshal(r.Info, &info); err != nil {
+		info.Message = fmt.Sprintf("the reason cannot be read: %v", err)
+	}
+	return RejectedRecord{
+		ID: r.ID, Source: q.source, Sink: q.sink, At: r.At, Reason: info.Reason, Column: info.Column, Message: info.Message,
+		Mapping: info.Mapping, Failed: info.Failed, TriedAt: info.TriedAt, Edited: r.Edited, Revision: r.Revision, Size: r.Size,
+	}
+}
+
+// open returns the sink as it is defined now.
+func (q SinkQuarantine) open(ctx context.Context) (*sink, error) {
+	src, err := q.e.open(ctx, q.source)
+	if err != nil {
+		return nil, err
+	}
+	for _, s := range src.sinks {
+		if s.id == q.sink {
+			return s, nil
+		}
+	}
+	return nil, fmt.Errorf("%w: %q of source %q is not defined, or disabled", ErrUnknownSink, q.sink, q.source)
+}
+
+// replayer maps records and gathers their rows for a commit.
+type replayer struct {
+	q    SinkQuarantine
+	res  ReplayResult
+	sink *sink // of the rows that wait
+	rows []buffer.ReplayRow
+	size int
+}
+
+// add maps one record. Its row waits for flush; a rejection is noted at once.
+func (p *replayer) add(ctx context.Context, id string) error {
+	if len(p.rows) == replayRecords || p.size >= replayBytes {
+		if err := p.flush(ctx); err != nil {
+			return err
+		}
+	}
+	s, err := p.q.open(ctx)
+	if err != nil {
+		return err
+	}
+	if p.sink != s && p.sink != nil { // the definition has changed
+		if err := p.flush(ctx); err != nil {
+			return err
+		}
+	}
+	p.sink = s
+	for {
+		c, _, err := p.q.get(ctx, id)
+		switch {
+		case errors.Is(err, buffer.ErrUnknownRejected):
+			p.res.Gone++
+			return nil
+		case errors.Is(err, buffer.ErrRejectedChanged):
+			continue
+		case err != nil:
+			return err
+		}
+		row, cause := s.mapper.AppendRow(nil, c.Record)
+		if size := len(row); cause == nil && size > p.q.e.opts.MaxRowBytes {
+			cause = &RowTooLargeError{Size: size, Limit: p.q.e.opts.MaxRowBytes}
+		}
+		if cause == nil {
+			p.rows = append(p.rows, buffer.ReplayRow{ID: id, Revision: c.Revision, Row: row})
+			p.size += len(row)
+			return nil
+		}
+		info := infoOf(cause, s.fingerprint)
+		info.Failed, info.TriedAt = c.Failed+1, time.Now().UTC()
+		switch err := p.q.e.buf.UpdateRejected(ctx, p.q.id(), id, c.Revision, info.encode(), nil); {
+		case errors.Is(err, buffer.ErrRejectedChanged):
+			continue
+		case errors.Is(err, buffer.ErrUnknownRejected):
+			p.res.Gone++
+			return nil
+		case err != nil:
+			return p.q.err(err)
+		}
+		p.res.Rejected++
+		return nil
+	}
+}
+
+// flush moves the records whose rows wait. A record that was edited since it was mapped is mapped once more.
+func (p *replayer) flush(ctx context.Context) error {
+	rows := p.rows
+	if p.rows, p.size = nil, 0; len(rows) == 0 {
+		return nil
+	}
+	outcomes, err := p.q.e.buf.ReplayRejected(ctx, p.sink.handle, time.Now(), rows...)
+	if err != nil {
+		return p.q.err(err)
+	}
+	var again []string
+	for i, err := range outcomes {
+		switch {
+		case err == nil:
+			p.res.Replayed++
+		case errors.Is(err, buffer.ErrRejectedChanged):
+			again = append(again, rows[i].ID)
+		default:
+			p.res.Gone++
+		}
+	}
+	for _, id := range again {
+		if err := p.add(ctx, id); err != nil {
+			return err
+		}
+	}
+	return p.flush(ctx)
+}

@@ -1,0 +1,337 @@
+package forebay_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/forebay/forebay"
+	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/buffer/buffertest"
+	"github.com/forebay/forebay/internal/localdisk"
+	"github.com/forebay/forebay/mapping"
+)
+
+// keeping gives the first sink of events, which needs a field id, a quarantine.
+func keeping(s *forebay.Source) { s.Sinks[0].OnReject = forebay.Quarantine }
+
+// lenient replaces its columns by those that take every event.
+func lenient(s *forebay.Source) {
+	s.Sinks[0].Table.Columns = mapping.Columns{
+		mapping.Path("id", "id", mapping.Default("none")), mapping.Path("user", "user.name", mapping.RawString(), mapping.Default("")),
+	}
+}
+
+func rejectedOf(t *testing.T, e *forebay.Engine, f forebay.RejectedFilter) (all []forebay.RejectedRecord) {
+	t.Helper()
+	for r, err := range e.Quarantine("web", "users").List(t.Context(), f) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, r)
+	}
+	return all
+}
+
+const good, bad = `{"id":1,"user":{"name":"Ada"}}`, `{"user":{"name":"Bob"}}`
+
+// A record that one sink cannot map is kept by it, with everything that its mapping reads, and is a row of the others.
+func TestQuarantinedRecord(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e, mem := openMemory(t)
+		mustDefine(t, e, events(keeping))
+		arrived := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+		header := http.Header{
+			"Content-Type": {"application/json"}, "X-Shop": {"7", "8"}, "Idempotency-Key": {"k"}, "Authorization": {"canary-1"},
+			"X-Api-Key": {"canary-2"}, "COOKIE": {"canary-3"}, "X-Hub-Signature-256": {"canary-4"},
+		}
+		res, err := e.Ingest(t.Context(), "web", &mapping.Record{
+			Body: []byte(bad), Header: header, Host: "h", ClientIP: netip.MustParseAddr("192.0.2.1"), Received: arrived,
+		})
+		var cause *mapping.Error
+		if err != nil || res.Sinks[0].Status != forebay.Quarantined || !errors.As(res.Sinks[0].Err, &cause) || res.Sinks[1].Status != forebay.Stored {
+			t.Fatalf("%+v, %v", res, err)
+		}
+		all := rejectedOf(t, e, forebay.RejectedFilter{})
+		if len(all) != 1 || all[0].Reason != "missingValue" || all[0].Column != "id" || all[0].Message != cause.Error() || all[0].Failed != 0 ||
+			len(all[0].Mapping) != 8 || all[0].Source != "web" || all[0].Sink != "users" || !all[0].At.Equal(time.Now()) {
+			t.Errorf("the quarantine has %+v", all)
+		}
+		c, err := e.Quarantine("web", "users").Get(t.Context(), all[0].ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rec := c.Record
+		if string(rec.Body) != bad || string(c.Came) != bad || rec.Host != "h" || rec.ClientIP != netip.MustParseAddr("192.0.2.1") ||
+			!rec.Received.Equal(arrived) || rec.Header.Get("Content-Type") != "application/json" || !slices.Equal(rec.Header["X-Shop"], []string{"7", "8"}) ||
+			rec.Header.Get("Idempotency-Key") != "k" || len(rec.Header) != 3 {
+			t.Errorf("the record is %+v", rec)
+		}
+		if want := []string{"Authorization", "COOKIE", "X-Api-Key", "X-Hub-Signature-256"}; !slices.Equal(c.Removed, want) {
+			t.Errorf("the headers %q were removed, want %q", c.Removed, want)
+		}
+		if err := e.Flush(t.Context(), "web"); err != nil {
+			t.Fatal(err)
+		}
+		if len(mem.Rows("in.c-web.users")) != 0 || len(mem.Rows("in.c-web.raw")) != 1 {
+			t.Errorf("the tables have %v and %v", mem.Rows("in.c-web.users"), mem.Rows("in.c-web.raw"))
+		}
+	})
+}
+
+// No byte of a secret header reaches the disk.
+func TestQuarantineStoresNoSecrets(t *testing.T) {
+	disk := vfs.NewMem()
+	e, _ := openMemory(t, func(o *forebay.Options) { o.Buffer = localdisk.On(o.Buffer, disk) })
+	mustDefine(t, e, events(keeping))
+	// As short bodies and headers are: what is compressed would not be found.
+	_, err := e.Ingest(t.Context(), "web", &mapping.Record{Body: []byte(`{"visible":1}`), Format: mapping.FormatJSON, Header: http.Header{
+		"authorization": {"canary"}, "Cookie": {"canary"}, "X-ACCESS-TOKEN": {"canary"}, "X-Seen": {"visible"},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var found []string
+	for _, dir := range []string{"data", "data/local"} {
+		names, err := disk.List(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range names {
+			data, err := disk.UnsafeGetFileDataBuffer(dir + "/" + name)
+			if err != nil {
+				continue // a folder
+			}
+			if bytes.Contains(data, []byte("canary")) {
+				t.Errorf("%s has a secret", name)
+			}
+			if bytes.Contains(data, []byte("visible")) {
+				found = append(found, name)
+			}
+		}
+	}
+	if len(found) == 0 {
+		t.Error("no file has the record: this test finds nothing")
+	}
+}
+
+// After the cause is fixed, records become rows: each once, with the time of their arrival, of this sink alone.
+func TestReplay(t *testing.T) {
+	e, mem := openMemory(t)
+	mustDefine(t, e, events(keeping))
+	var recs []*mapping.Record
+	for i := range 5 {
+		recs = append(recs, mapping.JSON(fmt.Appendf(nil, `{"user":{"name":"u%d"}}`, i)))
+	}
+	results, err := e.IngestBatch(t.Context(), "web", append(recs, mapping.JSON([]byte(good))))
+	if err != nil || results[0].Sinks[0].Status != forebay.Quarantined || results[5].Sinks[0].Status != forebay.Stored {
+		t.Fatalf("%+v, %v", results, err)
+	}
+	q := e.Quarantine("web", "users")
+	all := rejectedOf(t, e, forebay.RejectedFilter{})
+	if len(all) != 5 {
+		t.Fatalf("%+v", all)
+	}
+	// With the same definition they fail again and keep their place.
+	res, err := q.ReplayAll(t.Context(), forebay.RejectedFilter{})
+	if err != nil || res != (forebay.ReplayResult{Rejected: 5}) {
+		t.Fatalf("%+v, %v", res, err)
+	}
+	again := rejectedOf(t, e, forebay.RejectedFilter{})
+	if again[0].ID != all[0].ID || !again[0].At.Equal(all[0].At) || again[0].Failed != 1 || again[0].TriedAt.IsZero() || again[0].Revision != 1 {
+		t.Errorf("after a replay that failed: %+v, was %+v", again[0], all[0])
+	}
+	// One is repaired by hand.
+	if err := q.Edit(t.Context(), all[1].ID, 0, []byte(good)); !errors.Is(err, buffer.ErrRejectedChanged) {
+		t.Errorf("an edit of an earlier revision: %v", err)
+	}
+	if err := q.Edit(t.Context(), all[1].ID, 1, []byte(`{"id":11,"user":{"name":"edited"}}`)); err != nil {
+		t.Fatal(err)
+	}
+	c, err := q.Get(t.Context(), all[1].ID)
+	if err != nil || string(c.Came) != string(recs[1].Body) || !strings.Contains(string(c.Record.Body), "edited") || !c.Edited || c.Failed != 1 {
+		t.Errorf("after the edit: %+v, %v", c, err)
+	}
+	cells, err := q.Test(t.Context(), all[1].ID)
+	if err != nil || cells[0].Value != "11" || cells[1].Value != "edited" {
+		t.Errorf("test: %+v, %v", cells, err)
+	}
+	if cells, err = q.Test(t.Context(), all[0].ID); err != nil || cells[0].Err == nil || cells[1].Value != "u0" {
+		t.Errorf("test: %+v, %v", cells, err)
+	}
+	if res, err = q.Replay(t.Context(), all[1].ID, all[1].ID, all[0].ID); err != nil || res != (forebay.ReplayResult{Replayed: 1, Gone: 1, Rejected: 1}) {
+		t.Errorf("%+v, %v", res, err)
+	}
+	if n, err := q.Discard(t.Context(), all[4].ID); n != 1 || err != nil {
+		t.Errorf("discard: %d, %v", n, err)
+	}
+	// The rest fits a new definition.
+	mustDefine(t, e, events(keeping, lenient))
+	if res, err = q.ReplayAll(t.Context(), forebay.RejectedFilter{After: all[0].ID, Reason: "missingValue", Column: "id", Text: "ID"}); err != nil || res.Replayed != 2 {
+		t.Errorf("%+v, %v", res, err)
+	}
+	if res, err = q.ReplayAll(t.Context(), forebay.RejectedFilter{Reason: "notIntegral"}); err != nil || res != (forebay.ReplayResult{}) {
+		t.Errorf("%+v, %v", res, err)
+	}
+	if n, err := q.DiscardAll(t.Context(), forebay.RejectedFilter{Until: time.Now().Add(time.Hour)}); n != 1 || err != nil {
+		t.Errorf("discard all: %d, %v", n, err)
+	}
+	if err := e.Flush(t.Context(), "web"); err != nil {
+		t.Fatal(err)
+	}
+	var rows []string
+	for _, row := range mem.Rows("in.c-web.users") {
+		rows = append(rows, strings.Join(row, " "))
+	}
+	slices.Sort(rows)
+	if want := []string{"\"none\" u2", "\"none\" u3", "1 Ada", "11 edited"}; !slices.Equal(rows, want) {
+		t.Errorf("the table has %q, want %q", rows, want)
+	}
+	if n := len(mem.Rows("in.c-web.raw")); n != 6 {
+		t.Errorf("the other table has %d rows", n)
+	}
+	report, err := e.Verify(t.Context())
+	if err != nil || !report.OK() {
+		t.Errorf("%+v, %v", report, err)
+	}
+	var unknown forebay.SinkQuarantine = e.Quarantine("web", "nobody")
+	if _, err := unknown.Replay(t.Context(), "x-x000000000001"); !errors.Is(err, forebay.ErrUnknownSink) {
+		t.Errorf("an unknown sink: %v", err)
+	}
+	for _, err := range unknown.List(t.Context(), forebay.RejectedFilter{}) {
+		if !errors.Is(err, forebay.ErrUnknownSink) {
+			t.Errorf("an unknown sink: %v", err)
+		}
+	}
+}
+
+// A call that is repeated with its key adds nothing, and gets the verdict of the first call.
+func TestQuarantineOnce(t *testing.T) {
+	e, _ := openMemory(t)
+	mustDefine(t, e, events(keeping))
+	once := forebay.Once{Key: "k"}
+	for i := range 3 {
+		recs := []*mapping.Record{mapping.JSON([]byte(good)), mapping.JSON([]byte(bad)), mapping.JSON([]byte(good))}
+		results, err := e.IngestOnce(t.Context(), "web", once, recs)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for r, want := range []forebay.Status{forebay.Stored, forebay.Quarantined, forebay.Stored} {
+			if s := results[r].Sinks[0]; s.Status != want || s.Replayed != (i > 0) {
+				t.Errorf("call %d, record %d: %+v", i, r, s)
+			}
+		}
+		if i == 1 { // also when the record has left the quarantine
+			mustDefine(t, e, events(keeping, lenient))
+			if res, err := e.Quarantine("web", "users").ReplayAll(t.Context(), forebay.RejectedFilter{}); err != nil || res.Replayed != 1 {
+				t.Errorf("%+v, %v", res, err)
+			}
+		}
+	}
+	for _, s := range e.Stats().Sinks {
+		if want := map[string]int64{"users": 1, "raw": 0}[s.Sink]; s.Accepted != 3 || s.Quarantine.Added != want {
+			t.Errorf("sink %s: %+v", s.Sink, s)
+		}
+	}
+}
+
+// The answer comes when the record is on disk, also where rows are acknowledged in memory.
+func TestQuarantineIsDurableWithSyncUnsafe(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		disk := vfs.NewCrashableMem()
+		opts := func(o *forebay.Options) { o.Buffer = localdisk.On(o.Buffer, disk); o.Buffer.SyncInterval = time.Hour }
+		e, _ := openMemory(t, opts)
+		mustDefine(t, e, events(keeping, func(s *forebay.Source) { s.Settings.Sync = forebay.SyncUnsafe }))
+		if _, err := e.Ingest(t.Context(), "web", mapping.JSON([]byte(good))); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := e.Ingest(t.Context(), "web", mapping.JSON([]byte(bad))); err != nil {
+			t.Fatal(err)
+		}
+		p, err := e.Submit(t.Context(), "web", mapping.JSON([]byte(bad)))
+		if err == nil {
+			_, err = p.Wait(t.Context())
+		}
+		batch, e2 := e.IngestAtomic(t.Context(), "web", forebay.Batch{Records: slices.Values([]*mapping.Record{mapping.JSON([]byte(bad)), mapping.JSON([]byte(good))})})
+		if err != nil || e2 != nil || batch.Quarantined != 1 || batch.Rejected != 0 || batch.Records != 2 || batch.First != nil {
+			t.Fatalf("%+v, %v, %v", batch, err, e2)
+		}
+		disk = disk.CrashClone(vfs.CrashCloneCfg{})
+		mem := buffertest.NewMemory()
+		o := forebay.Options{Staging: mem, Target: mem, Buffer: localdisk.On(buffer.Tuning{MemTableBytes: 1 << 20}, disk)}
+		after, err := forebay.Open("data", o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer after.Close()
+		if n := len(rejectedOf(t, after, forebay.RejectedFilter{})); n != 3 {
+			t.Errorf("after the power cut the quarantine has %d records, want 3", n)
+		}
+	})
+}
+
+// A full quarantine refuses its record and not the rows beside it. What never fits is rejected.
+func TestFullQuarantine(t *testing.T) {
+	e, _ := openMemory(t)
+	mustDefine(t, e, events(keeping, func(s *forebay.Source) {
+		s.Sinks[0].Quarantine = buffer.QuarantineBounds{MaxRecords: 2, MaxBytes: 4 << 10}
+	}))
+	recs := []*mapping.Record{mapping.JSON([]byte(bad)), mapping.JSON([]byte(good)), mapping.JSON([]byte(bad)), mapping.JSON([]byte(bad))}
+	large := mapping.JSON(fmt.Appendf(nil, `{"text":"%s"}`, strings.Repeat("x", 5000)))
+	for i, r := range append(recs, large) {
+		res, err := e.Ingest(t.Context(), "web", r)
+		want := []forebay.Status{forebay.Quarantined, forebay.Stored, forebay.Quarantined, forebay.Failed, forebay.Rejected}[i]
+		over, full := errors.AsType[*buffer.OverloadError](err)
+		if s := res.Sinks[0]; s.Status != want || (err != nil) != (i > 2) || full != (i == 3) || full && over.Resource != "quarantine" {
+			t.Errorf("record %d: %+v, %v", i, s, err)
+		}
+		if res.Sinks[1].Status != forebay.Stored {
+			t.Errorf("record %d at the other sink: %+v", i, res.Sinks[1])
+		}
+	}
+	_, err := e.Compile(events(func(s *forebay.Source) {
+		s.Sinks[0].OnReject = 7
+		s.Sinks[0].Quarantine.MaxAge = -1
+	}))
+	if err == nil || !strings.Contains(err.Error(), "OnReject") || !strings.Contains(err.Error(), "MaxAge") {
+		t.Errorf("compile: %v", err)
+	}
+}
+
+// A Go value is kept as its JSON, and a document that has none is rejected.
+func TestQuarantineOfDocuments(t *testing.T) {
+	e, _ := openMemory(t)
+	mustDefine(t, e, events(keeping))
+	type user struct {
+		Name string `json:"name"`
+	}
+	if _, err := e.Ingest(t.Context(), "web", mapping.From(map[string]user{"user": {"Eve"}})); err != nil {
+		t.Fatal(err)
+	}
+	all := rejectedOf(t, e, forebay.RejectedFilter{})
+	if len(all) != 1 {
+		t.Fatalf("%+v", all)
+	}
+	c, err := e.Quarantine("web", "users").Get(t.Context(), all[0].ID)
+	if err != nil || string(c.Record.Body) != `{"user":{"name":"Eve"}}` || c.Record.Format != mapping.FormatJSON {
+		t.Errorf("%+v, %v", c.Record, err)
+	}
+	mustDefine(t, e, events(keeping, lenient))
+	if res, err := e.Quarantine("web", "users").ReplayAll(t.Context(), forebay.RejectedFilter{}); err != nil || res.Replayed != 1 {
+		t.Errorf("%+v, %v", res, err)
+	}
+	if _, err := e.Ingest(t.Context(), "web", mapping.From(make(chan int))); err == nil {
+		t.Error("a channel is in the quarantine")
+	}
+	_ = context.Canceled
+}
