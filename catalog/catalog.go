@@ -22,6 +22,12 @@ type Options struct {
 	// Node names this catalog among those that share a journal, and stays the same after a restart. Required with [OpenJournal], else
 	// without effect.
 	Node string
+	// Instance names the engine of this catalog where catalogs share a journal: a name that stays as long as the engine's local level does,
+	// and that no other engine ever gets. If another node goes on with the engine, it names it in [Catalog.Adopt]. Default: Node.
+	Instance string
+	// Peers reaches the other catalogs that share the journal, for statistics and waiting files. Default: only those of this node are
+	// known, and the others are missing.
+	Peers Peers
 	// Lease is how long a catalog that shares a journal has to be silent before others give up its changes. Default: 30 s.
 	Lease time.Duration
 	// Tokens makes the tokens of sinks. Default: sinks have none.
@@ -98,6 +104,8 @@ type Catalog struct {
 	tables  *tableClaims
 	retired *retiredTokens
 	repairs *repairs
+	members *members
+	adopted adoptions
 }
 
 // Open reads the definitions of a folder and gives them to the engine, which must have no sources from elsewhere. A
@@ -109,6 +117,7 @@ func Open(dir string, eng *forebay.Engine, opts Options) (*Catalog, error) {
 	}
 	opts.BranchID = cmp.Or(opts.BranchID, 1)
 	opts.Lease = cmp.Or(opts.Lease, defaultLease)
+	opts.Instance = cmp.Or(opts.Instance, opts.Node)
 	opts.Logger = cmp.Or(opts.Logger, slog.New(slog.DiscardHandler))
 	if opts.Store == nil {
 		var err error
@@ -121,6 +130,7 @@ func Open(dir string, eng *forebay.Engine, opts Options) (*Catalog, error) {
 		defs:   &definitions{trees: map[string]*tree{}},
 		tasks:  &tasks{reserved: map[string]string{}, byID: map[string]*running{}},
 		tables: newTableClaims(), retired: &retiredTokens{byID: map[string]retired{}}, repairs: newRepairs(), held: newHolds(),
+		members: &members{},
 	}
 	c.shared, _ = opts.Store.(shared)
 	c.ctx, c.cancel = context.WithCancel(context.Background())
@@ -129,9 +139,19 @@ func Open(dir string, eng *forebay.Engine, opts Options) (*Catalog, error) {
 		c.cancel()
 		return nil, errors.Join(fmt.Errorf("catalog: %w", err), c.store.Close())
 	}
-	c.syncAll()
-	if c.shared != nil { // the catalogs that have begun them go on with them, or takeOver does
+	if c.shared != nil {
 		c.shared.follow(c.took)
+		if err := c.join(); err != nil {
+			c.cancel()
+			return nil, errors.Join(fmt.Errorf("catalog: instance %s cannot join the others: %w", c.opts.Instance, err), c.store.Close())
+		}
+		for _, source := range c.members.view().owedSources(c.opts.Instance) {
+			c.repairs.eraseLater(source)
+		}
+	}
+	c.syncAll()
+	if c.shared != nil { // the catalogs that have begun erasures go on with them, or takeOver does
+		c.syncOutOfSync(c.ctx)
 		c.tasks.work.Add(1)
 		go c.watchHolds()
 	} else {

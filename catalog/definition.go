@@ -147,7 +147,8 @@ type Sink struct {
 	Token Token `json:"token,omitzero"`
 	// Cleared is what was in the table when the statistics were cleared last.
 	Cleared Cleared `json:"cleared,omitzero"`
-	// ClearedOn takes its place where nodes share their definitions: what each node had counted, by Options.Node.
+	// ClearedOn takes its place where nodes share their definitions: what each instance had counted, by Options.Instance, and "" for those
+	// that had ended.
 	ClearedOn map[string]Cleared `json:"clearedOn,omitempty"`
 }
 

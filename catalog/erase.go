@@ -7,6 +7,9 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/google/uuid"
+
+	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/buffer"
 )
 
@@ -35,7 +38,7 @@ func (c *Catalog) EraseSource(id string) (Task, error) {
 				return nil
 			})
 		}
-		err := erase(ch.ref)
+		err := errors.Join(erase(ch.ref), c.eraseEverywhere(ch))
 		tables := map[string]bool{}
 		for sinkID, s := range ch.old.sinks {
 			err = errors.Join(err, erase(Ref{id, sinkID}))
@@ -45,6 +48,18 @@ func (c *Catalog) EraseSource(id string) (Task, error) {
 		ch.next = nil
 		return err
 	}))
+}
+
+// eraseEverywhere adds to an erasure what other instances have to follow.
+func (c *Catalog) eraseEverywhere(ch *change) error {
+	if c.shared == nil {
+		return nil
+	}
+	ch.records[erasedPrefix+ch.ref.Source+"/"+uuid.NewString()] = encode(erasedMark{At: ch.at})
+	return c.store.Scan(endedKey(ch.ref.Source, ""), func(key string, _ []byte) error {
+		ch.records[key] = nil
+		return nil
+	})
 }
 
 // resumeErasures continues what an earlier opening has begun, or another catalog whose hold this one has now. The sources are not in the
@@ -67,7 +82,11 @@ func (c *Catalog) resumeErasures(erasures []*erasure, hold string) {
 func (c *Catalog) finishErasure(ctx context.Context, e *erasure, hold string) {
 	done := e.Task
 	defer c.held.drop(hold)
+	owed := c.members.view().owed(c.opts.Instance, e.Task.SourceID)
 	err := c.erase(ctx, e, hold)
+	if c.shared != nil && (err != nil || c.followed(owed) != nil) {
+		c.repairs.eraseLater(e.Task.SourceID)
+	}
 	c.tables.endErasure(e.Task.ID)
 	switch {
 	case c.ctx.Err() != nil:
@@ -96,14 +115,24 @@ const eraseAttempts = 3
 
 // erase gives up the rows of a source that wait, drops its tables and forgets its counters. It may be repeated.
 func (c *Catalog) erase(ctx context.Context, e *erasure, hold string) error {
+	return eraseWith(ctx, c.eng, e.Task.SourceID, func() error { return c.dropTables(ctx, e, hold) })
+}
+
+// eraseRows gives up the rows of a source that wait in an engine, and forgets its counters. It may be repeated.
+func eraseRows(ctx context.Context, eng *forebay.Engine, source string) error {
+	return eraseWith(ctx, eng, source, func() error { return nil })
+}
+
+// eraseWith calls drop when the rows have been given up, and perhaps again.
+func eraseWith(ctx context.Context, eng *forebay.Engine, source string, drop func() error) error {
 	for attempt := 1; ; attempt++ {
-		err := errors.Join(c.discardRows(ctx, e.Task.SourceID), c.dropTables(ctx, e, hold))
+		err := errors.Join(discardRows(ctx, eng, source), drop())
 		again := false
-		for _, s := range c.eng.Stats().Sinks {
-			if s.Source != e.Task.SourceID {
+		for _, s := range eng.Stats().Sinks {
+			if s.Source != source {
 				continue
 			}
-			switch forget := c.eng.Forget(ctx, s.Source, s.Sink); {
+			switch forget := eng.Forget(ctx, s.Source, s.Sink); {
 			case errors.Is(forget, buffer.ErrSinkInUse):
 				again = true
 			case forget != nil:
@@ -111,7 +140,7 @@ func (c *Catalog) erase(ctx context.Context, e *erasure, hold string) error {
 			}
 		}
 		if !again {
-			err = errors.Join(err, c.eng.Forget(ctx, e.Task.SourceID))
+			err = errors.Join(err, eng.Forget(ctx, source))
 		}
 		switch {
 		case !again:
@@ -126,9 +155,9 @@ func (c *Catalog) erase(ctx context.Context, e *erasure, hold string) error {
 }
 
 // discardRows gives up the files of a source that wait.
-func (c *Catalog) discardRows(ctx context.Context, sourceID string) error {
+func discardRows(ctx context.Context, eng *forebay.Engine, sourceID string) error {
 	var problems []error
-	for _, s := range c.eng.Stats().Sinks {
+	for _, s := range eng.Stats().Sinks {
 		if s.Source != sourceID {
 			continue
 		}
@@ -136,7 +165,7 @@ func (c *Catalog) discardRows(ctx context.Context, sourceID string) error {
 			if f.State == buffer.FileImported || f.State == buffer.FileExpired || f.State == buffer.FileDiscarded {
 				continue
 			}
-			err := c.eng.Discard(ctx, s.Source, s.Sink, f.ID)
+			err := eng.Discard(ctx, s.Source, s.Sink, f.ID)
 			if err != nil && !errors.Is(err, buffer.ErrUnknownFile) { // that one has come to its end meanwhile
 				problems = append(problems, fmt.Errorf("waiting rows of sink %q: %w", s.Sink, err))
 			}

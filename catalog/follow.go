@@ -32,7 +32,8 @@ func (c *Catalog) catchUp(ctx context.Context, timeout time.Duration) error {
 func (c *Catalog) took(records map[string][]byte, own bool) {
 	sources := map[string]bool{}
 	var ended []func()
-	var problems []error
+	var erased []string
+	problems := []error{c.members.apply(records)}
 	for key, record := range records {
 		kind, rest, _ := strings.Cut(key, "/")
 		switch kind + "/" {
@@ -59,14 +60,19 @@ func (c *Catalog) took(records map[string][]byte, own bool) {
 				}
 			}
 			ended = append(ended, func() { c.tasks.follow(t, record == nil, own) })
-		case erasurePrefix:
-			if source, _, _ := strings.Cut(rest, "/"); record != nil && !own {
-				c.repairs.eraseLater(source)
+		case erasedPrefix:
+			if record != nil && !own {
+				erased = append(erased, erasedSource(rest))
 			}
 		case holdPrefix:
 			if !own {
 				c.held.follow(key, record)
 			}
+		}
+	}
+	for _, source := range erased {
+		if len(c.members.view().owed(c.opts.Instance, source)) > 0 {
+			c.repairs.eraseLater(source)
 		}
 	}
 	for source := range sources {
@@ -88,17 +94,22 @@ func (c *Catalog) took(records map[string][]byte, own bool) {
 	}
 }
 
-// eraseFollowed removes from the engine what belongs to a source that another node has erased. The caller has the lock of the source.
+// eraseFollowed removes from the engine what belongs to a source that another node has erased, perhaps while this one was away. What
+// the engine has of the source is from before, because it gets a new one of this id only then. The caller has the lock of the source.
 func (c *Catalog) eraseFollowed(ctx context.Context, source string) error {
 	if !c.repairs.isErased(source) {
 		return nil
 	}
+	owed := c.members.view().owed(c.opts.Instance, source)
 	_, err := c.defineInEngine(ctx, source, nil, forebay.ApplyOptions{})
 	if err == nil {
-		err = c.erase(ctx, &erasure{Task: Task{SourceID: source}}, "")
+		err = eraseRows(ctx, c.eng, source)
 	}
 	if err == nil {
-		c.repairs.eraseDone(source)
+		err = c.followed(owed)
+	}
+	if err == nil {
+		c.repairs.eraseDone(source, func() bool { return len(c.members.view().owed(c.opts.Instance, source)) == 0 })
 	}
 	return err
 }

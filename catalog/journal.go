@@ -411,7 +411,8 @@ func (s *journalStore) Checkpoint(dir string) error {
 	records := maps.Clone(s.records)
 	s.mu.RUnlock()
 	maps.DeleteFunc(records, func(key string, _ []byte) bool {
-		return strings.HasPrefix(key, holdPrefix) || strings.HasPrefix(key, creationPrefix)
+		prefix, _, _ := strings.Cut(key, "/")
+		return slices.Contains([]string{holdPrefix, creationPrefix, memberPrefix, endedPrefix, erasedPrefix}, prefix+"/")
 	})
 	return pebblestore.MakeFolder(vfs.Default, filepath.Clean(dir), func(partial string) error {
 		copied, err := OpenStore(partial, s.log)

@@ -30,12 +30,17 @@ func (c *Catalog) Render(sourceID, signal string, rec *mapping.Record) ([]Render
 		return nil, err
 	}
 	var all []Rendered
-	stats := c.Statistics([]string{sourceID})[sourceID]
+	refused := map[string]string{}
+	for _, st := range c.eng.Stats().Sinks {
+		if st.Source == sourceID {
+			refused[st.Sink] = st.Refused
+		}
+	}
 	for _, s := range t.sorted(false) {
 		if t.source.Type == forebay.OTLP && len(s.Signals) > 0 && !slices.Contains(s.Signals, signal) {
 			continue
 		}
-		all = append(all, Rendered{SinkID: s.ID, TableID: s.TableID, Cells: def.Mapper(s.ID).Cells(rec), Refused: stats[s.ID].Refused})
+		all = append(all, Rendered{SinkID: s.ID, TableID: s.TableID, Cells: def.Mapper(s.ID).Cells(rec), Refused: refused[s.ID]})
 	}
 	return all, nil
 }

@@ -1,15 +1,10 @@
 package catalog
 
-import (
-	"context"
-	"errors"
-
-	"github.com/forebay/forebay"
-	"github.com/forebay/forebay/buffer"
-)
+import "context"
 
 // Retry repeats at once what has failed at a sink, or at all live sinks of a source, instead of waiting for the next
-// attempt: after the cause was fixed. It returns when the attempts are due; the statistics tell how they end.
+// attempt: after the cause was fixed. It returns when the attempts are due; the statistics tell how they end. On a store that several
+// catalogs share it does so at all nodes; if one does not answer, the error is a [*MissingError].
 func (c *Catalog) Retry(ctx context.Context, ref Ref) error {
 	t, s, err := c.find(ref)
 	if err != nil {
@@ -19,36 +14,38 @@ func (c *Catalog) Retry(ctx context.Context, ref Ref) error {
 	if s != nil {
 		sinks = []Sink{*s}
 	}
+	r := request{Op: opRetry, Source: ref.Source}
 	for _, s := range sinks {
-		err := c.eng.Retry(ctx, ref.Source, s.ID)
-		if err != nil && !errors.Is(err, forebay.ErrUnknownSink) { // such a sink never took an event
-			return err
-		}
+		r.Sinks = append(r.Sinks, s.ID)
 	}
-	return nil
+	_, err = c.everywhere(ctx, r) // a sink that never took an event is not found
+	return err
 }
 
 // RetryFile is [Catalog.Retry] for one file of a sink.
 func (c *Catalog) RetryFile(ctx context.Context, sourceID, id, fileID string) error {
-	return c.onFile(ctx, sourceID, id, fileID, c.eng.RetryFile)
+	return c.onFile(ctx, request{Op: opRetry, Source: sourceID, Sinks: []string{id}, File: fileID})
 }
 
 // DiscardFile gives up a file of a sink that is not in its table yet, see [forebay.Engine.Discard]. Its rows are lost, and
-// counted as discarded.
+// counted as discarded. On a store that several catalogs share the file may be at any node; if it is not found at those that answer
+// and one does not, the error is a [*MissingError].
 func (c *Catalog) DiscardFile(ctx context.Context, sourceID, id, fileID string) error {
-	return c.onFile(ctx, sourceID, id, fileID, c.eng.Discard)
+	return c.onFile(ctx, request{Op: opDiscard, Source: sourceID, Sinks: []string{id}, File: fileID})
 }
 
-func (c *Catalog) onFile(ctx context.Context, sourceID, id, fileID string, do func(ctx context.Context, sourceID, id, fileID string) error) error {
-	if _, _, err := c.Sink(sourceID, id); err != nil {
+func (c *Catalog) onFile(ctx context.Context, r request) error {
+	sink := r.Sinks[0]
+	if _, _, err := c.Sink(r.Source, sink); err != nil {
 		return err
 	}
-	err := do(ctx, sourceID, id, fileID)
-	switch {
-	case errors.Is(err, forebay.ErrUnknownSink), errors.Is(err, buffer.ErrUnknownFile):
-		return refuse(FileNotFound, "Sink %q of source %q has no file %q that waits.", id, sourceID, fileID)
-	case errors.Is(err, buffer.ErrImportRuns):
-		return refuse(ImportRuns, "An import of file %q that was left alone still runs; try again when it has ended.", fileID)
+	switch done, err := c.everywhere(ctx, r); {
+	case err != nil:
+		return err
+	case done == outcomeNotFound:
+		return refuse(FileNotFound, "Sink %q of source %q has no file %q that waits.", sink, r.Source, r.File)
+	case done == outcomeImportRuns:
+		return refuse(ImportRuns, "An import of file %q that was left alone still runs; try again when it has ended.", r.File)
 	}
-	return err
+	return nil
 }

@@ -83,10 +83,13 @@ func (r *repairs) isErased(source string) bool {
 	return r.erased[source]
 }
 
-func (r *repairs) eraseDone(source string) {
+// eraseDone says that the engine has nothing left of a source, unless none reports that there is another erasure by now.
+func (r *repairs) eraseDone(source string, none func() bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	delete(r.erased, source)
+	if none() {
+		delete(r.erased, source)
+	}
 }
 
 // endErasures adds to the write of a new source the ends of erasures of its id that are still to be written. Otherwise the
@@ -186,11 +189,12 @@ func (c *Catalog) syncAgain(ctx context.Context, sourceID string) error {
 		return err
 	}
 	defer unlock()
+	erased := c.repairs.isErased(sourceID) // then the engine lacks a new source of this id
 	if err := c.eraseFollowed(ctx, sourceID); err != nil {
 		return err
 	}
 	since := c.repairs.outOfSyncSince(sourceID)
-	if since == 0 {
+	if since == 0 && !erased {
 		return nil
 	}
 	if err := c.restore(ctx, sourceID, c.defs.get(sourceID)); err != nil {

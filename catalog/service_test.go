@@ -141,7 +141,7 @@ func TestTimesSurviveAClearing(t *testing.T) {
 	}
 	first := func(rows int64) time.Time {
 		t.Helper()
-		st, err := cat.SinkStatistics("web", "a")
+		st, err := cat.SinkStatistics(t.Context(), "web", "a")
 		if err != nil || st.Total.Rows != rows {
 			t.Fatalf("%+v, %v", st.Total, err)
 		}

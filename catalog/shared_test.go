@@ -68,6 +68,32 @@ type node struct {
 	*catalog.Catalog
 	eng  *forebay.Engine
 	wire *wire
+	// deaf: requests of other nodes do not arrive.
+	deaf atomic.Bool
+	// answer, if not nil, makes what the node answers.
+	answer func(request, answer []byte) []byte
+}
+
+// Ask implements [catalog.Peers] for all nodes: each ignores its own requests.
+func (n *nodes) Ask(ctx context.Context, request []byte) iter.Seq2[[]byte, error] {
+	return func(yield func([]byte, error) bool) {
+		n.mu.Lock()
+		all := slices.Clone(n.all)
+		n.mu.Unlock()
+		for _, one := range all {
+			if one.deaf.Load() {
+				continue
+			}
+			answer := one.Answer(ctx, request)
+			if one.answer != nil {
+				answer = one.answer(request, answer)
+			}
+			if answer != nil && !yield(answer, nil) {
+				return
+			}
+		}
+		<-ctx.Done()
+	}
 }
 
 // nodes are a cluster. All of them have the same target.
@@ -76,14 +102,23 @@ type nodes struct {
 	journal *changelogtest.Journal
 	target  *buffertest.Memory
 	opts    catalog.Options
+
+	mu  sync.Mutex
+	all []*node
 }
 
 func newNodes(t *testing.T, opts catalog.Options) *nodes {
-	return &nodes{t, changelogtest.NewJournal(1, changelogtest.Faults{}), buffertest.NewMemory(), opts}
+	return &nodes{t: t, journal: changelogtest.NewJournal(1, changelogtest.Faults{}), target: buffertest.NewMemory(), opts: opts}
 }
 
 // open opens a node with a name. Its engine begins with an empty folder.
 func (n *nodes) open(name string) *node {
+	n.t.Helper()
+	return n.openWith(name, name, openEngine(n.t, forebay.Options{Target: n.target}))
+}
+
+// openWith opens a node with an engine, which has the name of an instance.
+func (n *nodes) openWith(name, instance string, eng *forebay.Engine) *node {
 	n.t.Helper()
 	w := &wire{Journal: n.journal}
 	store, err := catalog.OpenJournal(n.t.Context(), w, slog.New(slog.DiscardHandler))
@@ -91,8 +126,7 @@ func (n *nodes) open(name string) *node {
 		n.t.Fatal(err)
 	}
 	opts := n.opts
-	opts.Store, opts.Node = store, name
-	eng := openEngine(n.t, forebay.Options{Target: n.target})
+	opts.Store, opts.Node, opts.Instance, opts.Peers = store, name, instance, n
 	cat, err := catalog.Open(filepath.Join(n.t.TempDir(), "catalog"), eng, opts)
 	if err != nil {
 		n.t.Fatal(err)
@@ -102,7 +136,11 @@ func (n *nodes) open(name string) *node {
 			n.t.Error(err)
 		}
 	})
-	return &node{cat, eng, w}
+	one := &node{Catalog: cat, eng: eng, wire: w}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.all = append(n.all, one)
+	return one
 }
 
 // three opens three nodes.
@@ -418,37 +456,6 @@ func TestSharedBusy(t *testing.T) {
 		}
 		done(t, b.Catalog)(b.Delete(user, catalog.Ref{Source: "web"}))
 		same(t, a, b)
-	})
-}
-
-// TestSharedStatistics: each node has its own counters, and clears them by itself.
-func TestSharedStatistics(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		all := newNodes(t, catalog.Options{}).three()
-		done(t, all[0].Catalog)(all[0].CreateSource(user, spec("Web", "a")))
-		same(t, all...)
-		for _, n := range all {
-			ingest(t, n.eng, "web", true)
-		}
-		rows := func() (list []int64) {
-			for _, n := range all {
-				st, err := n.SinkStatistics("web", "a")
-				if err != nil {
-					t.Fatal(err)
-				}
-				list = append(list, st.Target.Rows)
-			}
-			return list
-		}
-		for i, want := range [][]int64{{0, 1, 1}, {0, 0, 1}, {0, 0, 0}} {
-			if err := all[i].ClearStatistics(t.Context(), catalog.Ref{Source: "web"}); err != nil {
-				t.Fatal(err)
-			}
-			same(t, all...)
-			if got := rows(); !slices.Equal(got, want) {
-				t.Errorf("rows %v, want %v", got, want)
-			}
-		}
 	})
 }
 

@@ -1,7 +1,9 @@
 package catalog
 
 import (
+	"cmp"
 	"context"
+	"slices"
 	"time"
 
 	"github.com/forebay/forebay"
@@ -28,7 +30,8 @@ type Statistics struct {
 	Expired, Damaged, Discarded buffer.Level
 	// Rejected counts by reason the records that were not stored, since the engine was opened.
 	Rejected map[string]int64
-	// Files are those that wait, and the last that ended, oldest first. Those opened before the clearing are left out.
+	// Files are those that wait, and the last that ended, oldest first. Those opened before the clearing are left out. The Table of a file
+	// of another node is empty.
 	Files []buffer.FileStats
 	// Columns are the columns of new rows. While Refused is set, they are older than the definition, whose columns were refused.
 	Columns []datatype.Column
@@ -36,110 +39,206 @@ type Statistics struct {
 	Version int
 	Retired []datatype.Column
 	Refused string
+	// Missing are the instances whose rows are not in these counters, because no node has answered for them.
+	Missing []Missing
 }
 
-// SinkStatistics returns the counters of a sink.
-func (c *Catalog) SinkStatistics(sourceID, id string) (Statistics, error) {
+// SinkStatistics returns the counters of a sink: see [Catalog.Statistics].
+func (c *Catalog) SinkStatistics(ctx context.Context, sourceID, id string) (Statistics, error) {
 	if _, _, err := c.Sink(sourceID, id); err != nil {
 		return Statistics{}, err
 	}
-	return c.Statistics([]string{sourceID})[sourceID][id], nil
+	all, err := c.Statistics(ctx, []string{sourceID})
+	return all[sourceID][id], err
 }
 
-// Statistics returns the counters of all live sinks of some sources, by source and sink id, as they are at one moment.
-// Sources that are deleted, or that there are none of, are left out.
-func (c *Catalog) Statistics(sourceIDs []string) map[string]map[string]Statistics {
-	bySource := make(map[string][]forebay.SinkStats)
-	for _, st := range c.eng.Stats().Sinks {
-		bySource[st.Source] = append(bySource[st.Source], st)
-	}
-	all := make(map[string]map[string]Statistics, len(sourceIDs))
+// Statistics returns the counters of all live sinks of some sources, by source and sink id. Sources that are deleted, or that there are none
+// of, are left out.
+//
+// On a store that several catalogs share they are sums over all nodes: each row is counted once, also while another node takes over, and
+// counts stay when an instance has ended. Statistics waits 2 s at most for the other nodes. What it does not know then is in
+// Statistics.Missing. It fails only when ctx ends.
+func (c *Catalog) Statistics(ctx context.Context, sourceIDs []string) (map[string]map[string]Statistics, error) {
+	var live []string
 	for _, id := range sourceIDs {
+		if c.defs.get(id).live() {
+			live = append(live, id)
+		}
+	}
+	counted := c.count(ctx, live)
+	all := make(map[string]map[string]Statistics, len(live))
+	for _, id := range live {
 		t := c.defs.get(id)
 		if !t.live() {
-			continue
+			continue // deleted meanwhile
 		}
 		all[id] = make(map[string]Statistics)
 		for _, s := range t.sorted(false) {
-			all[id][s.ID] = Statistics{}
+			all[id][s.ID] = counted.of(id, s)
 		}
-		for _, st := range bySource[id] {
-			if s := t.sink(st.Sink); s != nil {
-				all[id][s.ID] = statistics(c.cleared(*s, st), st)
+	}
+	return all, context.Cause(ctx)
+}
+
+// counted is what is known of the counters of some sources at one moment.
+type counted struct {
+	// own are the counters of this catalog's engine, under the name instance, which is empty where the store is not shared.
+	own      map[[2]string]forebay.SinkStats
+	instance string
+	// others are the counters of the other instances that were learned, by name.
+	others  map[string]map[[2]string]sinkCounts
+	view    membersView
+	missing []Missing
+}
+
+// count asks all nodes for the counters of some sources.
+func (c *Catalog) count(ctx context.Context, sources []string) counted {
+	k := counted{others: map[string]map[[2]string]sinkCounts{}}
+	if c.shared != nil {
+		k.instance = c.opts.Instance
+		answers := c.ask(ctx, statisticsTimeout, request{Op: opStatistics, Sources: sources})
+		epochs := map[string]uint64{}
+		for _, i := range append(c.adoptedCounts(sources), answers.instances()...) {
+			if _, known := k.others[i.Instance]; known && i.Epoch < epochs[i.Instance] || i.Instance == k.instance {
+				continue
+			}
+			epochs[i.Instance], k.others[i.Instance] = i.Epoch, map[[2]string]sinkCounts{}
+			for _, s := range i.Sinks {
+				k.others[i.Instance][[2]string{s.Source, s.Sink}] = s
+			}
+		}
+		has := func(instance string) bool { return instance == k.instance || k.others[instance] != nil }
+		if k.view = c.members.view(); len(c.missing(k.view, has, answers)) > 0 {
+			_ = c.catchUp(ctx, statisticsTimeout) // an instance that has ended meanwhile is not missing
+			k.view = c.members.view()
+		}
+		k.missing = c.missing(k.view, has, answers)
+	}
+	k.own = map[[2]string]forebay.SinkStats{}
+	for _, st := range c.eng.Stats().Sinks { // last, since the answer to the caller is newest for what it has just sent here
+		if slices.Contains(sources, st.Source) {
+			k.own[[2]string{st.Source, st.Sink}] = st
+		}
+	}
+	return k
+}
+
+// statisticsTimeout bounds how long statistics wait for other nodes.
+const statisticsTimeout = 2 * time.Second
+
+// of returns the counters of a sink.
+func (k counted) of(source string, s Sink) Statistics {
+	at := [2]string{source, s.ID}
+	own := k.own[at]
+	out := Statistics{
+		Columns: own.Table.Columns, Version: own.Version, Retired: own.Retired, Refused: own.Refused, Missing: k.missing,
+		Rejected: map[string]int64{},
+	}
+	clearedAt := s.Cleared.At
+	add := func(n sinkCounts) {
+		addLevel(&out.Local, buffer.Level(n.Local))
+		addLevel(&out.Staging, buffer.Level(n.Staging))
+		addLevel(&out.Target, buffer.Level(n.Target))
+		addLevel(&out.Expired, buffer.Level(n.Expired))
+		addLevel(&out.Damaged, buffer.Level(n.Damaged))
+		addLevel(&out.Discarded, buffer.Level(n.Discarded))
+		for reason, records := range n.Rejected {
+			out.Rejected[reason] += records
+		}
+		for _, f := range n.Files {
+			out.Files = append(out.Files, f.stats())
+		}
+		out.Refused = cmp.Or(out.Refused, n.Refused)
+	}
+	subtract := func(cleared Cleared) {
+		out.Target.Rows -= cleared.Rows
+		out.Target.StoredBytes -= cleared.StoredBytes
+		out.Target.RawBytes -= cleared.RawBytes
+	}
+	mine := newSinkCounts(own)
+	mine.Files = nil
+	add(mine)
+	out.Files = slices.Clone(own.Files) // with their tables
+	if k.instance == "" {
+		subtract(s.Cleared)
+	} else {
+		for instance, sinks := range k.others {
+			if _, counts := k.view.instances[instance]; counts {
+				add(sinks[at])
+			}
+		}
+		if ended := k.view.ended[source+"/"+s.ID]; ended.Created.Equal(s.Created.At) {
+			add(sinkCounts{Target: ended.Target, Expired: ended.Expired, Damaged: ended.Damaged, Discarded: ended.Discarded})
+		}
+		for instance, cleared := range s.ClearedOn {
+			if cleared.At.After(clearedAt) {
+				clearedAt = cleared.At
+			}
+			if _, lives := k.view.instances[instance]; !lives || instance == k.instance || k.others[instance] != nil {
+				subtract(cleared) // of an instance that has ended, its rows are among the ended ones
 			}
 		}
 	}
-	return all
-}
-
-// cleared returns what to subtract from the counters of the engine.
-func (c *Catalog) cleared(s Sink, st forebay.SinkStats) Cleared {
-	if c.shared == nil {
-		return s.Cleared
-	}
-	cleared := s.ClearedOn[c.opts.Node]
-	if cleared.Rows > st.Target.Rows { // of an earlier engine of the node, whose counters are gone
-		return Cleared{}
-	}
-	return cleared
-}
-
-func statistics(cleared Cleared, st forebay.SinkStats) Statistics {
-	out := Statistics{
-		Local: st.Local, Staging: st.Staging, Target: st.Target,
-		Expired: st.Expired, Damaged: st.Damaged, Discarded: st.Discarded, Rejected: st.Rejected,
-		Columns: st.Table.Columns, Version: st.Version, Retired: st.Retired, Refused: st.Refused,
-	}
-	out.Target.Rows -= cleared.Rows
-	out.Target.StoredBytes -= cleared.StoredBytes
-	out.Target.RawBytes -= cleared.RawBytes
+	floor := func(n *int64) { *n = max(*n, 0) }
+	floor(&out.Target.Rows)
+	floor(&out.Target.StoredBytes)
+	floor(&out.Target.RawBytes)
 	for _, l := range []buffer.Level{out.Local, out.Staging, out.Target} {
-		t := &out.Total
-		if l.Rows > 0 {
-			t.Rows += l.Rows
-			t.StoredBytes += l.StoredBytes
-			t.RawBytes += l.RawBytes
+		if l.Rows <= 0 {
+			l.Rows, l.StoredBytes, l.RawBytes = 0, 0, 0
 		}
-		if !l.FirstAt.IsZero() && (t.FirstAt.IsZero() || l.FirstAt.Before(t.FirstAt)) {
-			t.FirstAt = l.FirstAt
-		}
-		if l.LastAt.After(t.LastAt) {
-			t.LastAt = l.LastAt
-		}
+		addLevel(&out.Total, l)
 	}
-	for _, f := range st.Files {
-		if f.OpenedAt.After(cleared.At) {
-			out.Files = append(out.Files, f)
-		}
-	}
+	out.Files = slices.DeleteFunc(out.Files, func(f buffer.FileStats) bool { return !f.OpenedAt.After(clearedAt) })
+	slices.SortStableFunc(out.Files, func(a, b buffer.FileStats) int { return a.OpenedAt.Compare(b.OpenedAt) })
 	return out
 }
 
 // ClearStatistics sets the counters of a sink's table to zero, or the counters of all live sinks of a source. Rows that wait are
-// still counted.
+// still counted. On a store that several catalogs share it needs the counters of all nodes: if one does not answer within 2 s, the error is
+// a [*MissingError] and nothing was changed.
 func (c *Catalog) ClearStatistics(ctx context.Context, ref Ref) error {
 	if _, _, err := c.find(ref); err != nil {
 		return err
 	}
+	k := c.count(ctx, []string{ref.Source})
+	if len(k.missing) > 0 {
+		return &MissingError{Missing: k.missing}
+	}
 	entity := ref.Source + " statistics" // not a valid id: it does not exclude the tasks of the source
 	return c.direct(ctx, By{}, ref, entity, live(func(ch *change) error {
-		for _, st := range c.eng.Stats().Sinks {
-			s := ch.next.sink(st.Sink)
-			if st.Source == ref.Source && s != nil && (ref.Sink == "" || ref.Sink == s.ID) {
-				cleared := Cleared{At: ch.at, Rows: st.Target.Rows, StoredBytes: st.Target.StoredBytes, RawBytes: st.Target.RawBytes}
-				if c.shared == nil {
-					s.Cleared = cleared
-					continue
-				}
-				on := map[string]Cleared{c.opts.Node: cleared}
-				for node, other := range s.ClearedOn {
-					if node != c.opts.Node {
-						on[node] = other
-					}
-				}
-				s.ClearedOn = on
+		for _, s := range ch.next.sinks {
+			if s.Deleted == nil && (ref.Sink == "" || ref.Sink == s.ID) {
+				k.clear(ch.at, ref.Source, s)
 			}
 		}
 		return nil
 	}))
 }
+
+// clear has what was counted subtracted from then on.
+func (k counted) clear(at time.Time, source string, s *Sink) {
+	key := [2]string{source, s.ID}
+	cleared := func(l buffer.Level) Cleared {
+		return Cleared{At: at, Rows: l.Rows, StoredBytes: l.StoredBytes, RawBytes: l.RawBytes}
+	}
+	own := cleared(k.own[key].Target)
+	if k.instance == "" {
+		if _, known := k.own[key]; known {
+			s.Cleared = own
+		}
+		return
+	}
+	s.ClearedOn = map[string]Cleared{k.instance: own}
+	for instance, sinks := range k.others {
+		if _, lives := k.view.instances[instance]; lives {
+			s.ClearedOn[instance] = cleared(buffer.Level(sinks[key].Target))
+		}
+	}
+	if ended := k.view.ended[source+"/"+s.ID]; ended.Created.Equal(s.Created.At) {
+		s.ClearedOn[endedInstances] = cleared(buffer.Level(ended.Target))
+	}
+}
+
+// endedInstances stands for all of them in [Sink.ClearedOn].
+const endedInstances = ""

@@ -65,6 +65,9 @@ func (c *Catalog) syncAll() {
 	turns := make(chan struct{}, syncedAtOnce)
 	var all sync.WaitGroup
 	for i, t := range trees {
+		if c.repairs.isErased(t.source.ID) {
+			continue // until the rows of the source before are gone
+		}
 		turns <- struct{}{}
 		all.Go(func() {
 			defer func() { <-turns }()

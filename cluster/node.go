@@ -32,6 +32,8 @@ type Node struct {
 	instance *instance.Instance
 	catalog  *catalog.Catalog
 	handler  http.Handler
+	// stopAnswers ends the answers to other nodes.
+	stopAnswers func()
 
 	adoption   adoption
 	background sync.WaitGroup
@@ -53,7 +55,7 @@ func Open(ctx context.Context, dir string, opts Options) (*Node, error) {
 		return nil, err
 	}
 	opts = opts.withDefaults(dir)
-	n := &Node{opts: opts, log: opts.Logger, cancel: func() {}}
+	n := &Node{opts: opts, log: opts.Logger, cancel: func() {}, stopAnswers: func() {}}
 	if err := n.open(ctx, dir); err != nil {
 		return nil, errors.Join(fmt.Errorf("cluster: open node %s: %w", opts.Node, err), n.Close())
 	}
@@ -81,17 +83,29 @@ func (n *Node) open(ctx context.Context, dir string) (err error) {
 	}
 	o := n.opts.instance()
 	o.Log, o.Owners = log, owners
+	o.Adopt = func(name string, epoch uint64, e *forebay.Engine) (instance.Adoption, error) {
+		return n.catalog.Adopt(name, epoch, e) // nothing is adopted before the catalog is open
+	}
 	if n.instance, err = instance.Open(ctx, dir, o); err != nil {
 		return err
 	}
 	definitions := n.opts.Catalog
-	definitions.Node = n.opts.Node
+	peers, err := natsdriver.NewPeers(n.conn, n.opts.NATS)
+	if err != nil {
+		return err
+	}
+	definitions.Node, definitions.Instance, definitions.Peers = n.opts.Node, n.instance.Keeper().Instance(), peers
 	if definitions.Store, err = catalog.OpenJournal(ctx, journal, definitions.Logger); err != nil {
 		return err
 	}
 	if n.catalog, err = catalog.Open("", n.Engine(), definitions); err != nil {
 		return err
 	}
+	stop, err := peers.Serve(n.catalog.Answer)
+	if err != nil {
+		return err
+	}
+	n.stopAnswers = stop
 	if err := n.handlers(); err != nil {
 		return err
 	}
@@ -172,6 +186,7 @@ func (n *Node) Close() error {
 	n.closeOnce.Do(func() {
 		n.cancel()
 		n.background.Wait()
+		n.stopAnswers()
 		var errs []error
 		if n.catalog != nil {
 			errs = append(errs, n.catalog.Close())

@@ -46,7 +46,7 @@ type Options struct {
 
 	// Engine are the options of the engine. All nodes must reach its Staging and its Target, and give them the same options.
 	Engine forebay.Options
-	// Catalog are the options of the definitions, which all nodes share. Store and Node are the cluster's. BranchID is the one of
+	// Catalog are the options of the definitions, which all nodes share. Store, Node, Instance and Peers are the cluster's. BranchID is the one of
 	// API.Ingest by default.
 	Catalog catalog.Options
 	// API are the options of the Stream API and, with its field Ingest, of ingestion. Without API.Auth there is no Stream API.
@@ -69,8 +69,8 @@ func (o Options) Validate() error {
 	case o.URL == "":
 		fault("Server or Options.URL is required")
 	}
-	if o.Catalog.Store != nil || o.Catalog.Node != "" {
-		fault("Catalog has a Store or a Node: both are the cluster's")
+	if o.Catalog.Store != nil || o.Catalog.Node != "" || o.Catalog.Instance != "" || o.Catalog.Peers != nil {
+		fault("Catalog has a Store, a Node, an Instance or Peers: they are the cluster's")
 	}
 	if o.API.Auth != nil {
 		errs = append(errs, o.API.Validate())

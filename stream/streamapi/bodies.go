@@ -247,6 +247,7 @@ type totalBody struct {
 	Lost     lostBody         `json:"lost" doc:"Accepted records that are in no level any more and not in the table."`
 	Rejected map[string]int64 `json:"rejected" doc:"Records that were not stored since the service was started, by reason."`
 	Table    *grownTable      `json:"table,omitempty" doc:"Columns of a table that grows; left out for other tables and before the first record."`
+	Missing  []missingBody    `json:"missing,omitempty" doc:"Parts of a cluster that did not answer: their records are not counted. Left out if there are none."`
 }
 
 type grownTable struct {
@@ -269,7 +270,21 @@ type lostBody struct {
 }
 
 type filesBody struct {
-	Files []fileBody `json:"files" doc:"Files of the sink: those that were imported, those that wait, those whose last attempt has failed, each by time."`
+	Files   []fileBody    `json:"files" doc:"Files of the sink: those that were imported, those that wait, those whose last attempt has failed, each by time."`
+	Missing []missingBody `json:"missing,omitempty" doc:"Parts of a cluster that did not answer: their files are not listed. Left out if there are none."`
+}
+
+// missingBody is a part of a cluster that an answer lacks.
+type missingBody struct {
+	Node     string `json:"node" doc:"Name of the node that has taken the records."`
+	Instance string `json:"instance" doc:"Name of the part of its data, which another node may take over."`
+	Reason   string `json:"reason" doc:"Why nothing is known of it."`
+}
+
+func newMissing(list []catalog.Missing) []missingBody {
+	return convert(list, func(m catalog.Missing) missingBody {
+		return missingBody{Node: m.Node, Instance: m.Instance, Reason: m.Reason}
+	})
 }
 
 type fileBody struct {
@@ -409,7 +424,8 @@ func newLevels(local, staging, target buffer.Level) levelsBody {
 func newTotal(s catalog.Statistics) totalBody {
 	b := totalBody{
 		Total: newLevel(s.Total), Levels: newLevels(s.Local, s.Staging, s.Target), Rejected: s.Rejected,
-		Lost: lostBody{Expired: s.Expired.Rows, Damaged: s.Damaged.Rows, Discarded: s.Discarded.Rows},
+		Lost:    lostBody{Expired: s.Expired.Rows, Damaged: s.Damaged.Rows, Discarded: s.Discarded.Rows},
+		Missing: newMissing(s.Missing),
 	}
 	if b.Rejected == nil {
 		b.Rejected = map[string]int64{}

@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/forebay/forebay/buffer"
@@ -51,6 +53,7 @@ func answerTo(err error) *wire.Error {
 		journal     *catalog.JournalError
 		local       *buffer.FailedError
 		fenced      *buffer.FencedError
+		missing     *catalog.MissingError
 	)
 	var e *wire.Error
 	switch {
@@ -67,6 +70,14 @@ func answerTo(err error) *wire.Error {
 	case errors.As(err, &store), errors.As(err, &journal), errors.As(err, &local), errors.As(err, &fenced), errors.Is(err, catalog.ErrChanged):
 		e = names.Errorf(http.StatusServiceUnavailable, "unavailable",
 			"The definitions cannot be read or written now. Send the request again later.").Retry(unavailableAfter)
+	case errors.As(err, &missing):
+		parts := make([]string, len(missing.Missing))
+		for i, m := range missing.Missing {
+			parts[i] = fmt.Sprintf("%q (%s)", m.Node, m.Reason)
+		}
+		e = names.Errorf(http.StatusServiceUnavailable, "nodeMissing",
+			"Not all nodes have answered: %s. Send the request again later; what other nodes have done already is not done twice.",
+			strings.Join(parts, ", ")).Retry(unavailableAfter)
 	case errors.As(err, &refused):
 		return names.Errorf(statusOf[refused.Code], string(refused.Code), "%s", refused.Message)
 	case errors.Is(err, catalog.ErrClosed):

@@ -110,7 +110,7 @@ func (a *api) listSinks(deleted bool) func(*call) (any, error) {
 }
 
 func (a *api) sinkTotal(c *call) (any, error) {
-	s, err := a.cat.SinkStatistics(c.source, c.sink)
+	s, err := a.cat.SinkStatistics(c.ctx, c.source, c.sink)
 	if err != nil {
 		return nil, err
 	}
@@ -118,12 +118,12 @@ func (a *api) sinkTotal(c *call) (any, error) {
 }
 
 func (a *api) sinkFiles(c *call) (any, error) {
-	s, err := a.cat.SinkStatistics(c.source, c.sink)
+	s, err := a.cat.SinkStatistics(c.ctx, c.source, c.sink)
 	if err != nil {
 		return nil, err
 	}
 	failed, _ := strconv.ParseBool(c.query("failedFiles"))
-	return filesBody{Files: newFiles(s.Files, failed)}, nil
+	return filesBody{Files: newFiles(s.Files, failed), Missing: newMissing(s.Missing)}, nil
 }
 
 // newFiles returns the files in the order of the service: those that have ended, then those that wait, then those that

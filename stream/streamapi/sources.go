@@ -112,7 +112,10 @@ func (a *api) aggregate(c *call) (any, error) {
 	for _, s := range list {
 		ids = append(ids, s.ID)
 	}
-	stats := a.cat.Statistics(ids)
+	stats, err := a.cat.Statistics(c.ctx, ids)
+	if err != nil {
+		return nil, err
+	}
 	for _, s := range list {
 		_, sinks, err := a.cat.Sinks(s.ID, false)
 		if err != nil {

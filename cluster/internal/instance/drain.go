@@ -144,7 +144,7 @@ func (d *drainage) move(ctx context.Context) error {
 		return err
 	}
 	stop := d.checkpoints(ctx, e, log)
-	err = d.flush(ctx, e)
+	err = d.empty(ctx, e)
 	stop()
 	if err := errors.Join(err, e.Close()); err != nil {
 		return err
@@ -173,10 +173,26 @@ func (d *drainage) checkpoints(ctx context.Context, e *forebay.Engine, log *batc
 	return func() { cancel(); background.Wait() }
 }
 
+// empty returns when all rows are in their tables, nothing of them is left in staging, and everybody knows it.
+func (d *drainage) empty(ctx context.Context, e *forebay.Engine) error {
+	adoption, err := d.opts.Adopt(d.k.Instance(), d.k.Owner().Epoch, e)
+	if err != nil {
+		return err
+	}
+	defer adoption.Close()
+	if err := d.flush(ctx, e, adoption); err != nil {
+		return err
+	}
+	return adoption.Finish(ctx)
+}
+
 // flush returns when all rows are in their tables and nothing of them is left in staging.
-func (d *drainage) flush(ctx context.Context, e *forebay.Engine) error {
+func (d *drainage) flush(ctx context.Context, e *forebay.Engine, adoption Adoption) error {
 	held := &backoff.ExponentialBackOff{InitialInterval: time.Second, RandomizationFactor: 0.2, Multiplier: 2, MaxInterval: time.Minute}
 	for {
+		if err := adoption.Follow(ctx); err != nil {
+			return err
+		}
 		err := e.FlushAll(ctx)
 		wait := settle
 		switch refused, ok := errors.AsType[*buffer.HeldError](err); {

@@ -2,6 +2,7 @@ package instance
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -31,9 +32,30 @@ type Options struct {
 	// CheckpointBytes is how much of the log is written before the next checkpoint is made. An adopter reads as much. A checkpoint is
 	// made earlier where the log would be full otherwise. Default: 256 MiB.
 	CheckpointBytes int64
+	// Adopt is told of each adopted instance when its engine is open, and the drainer calls what it returns. Default: nobody is told.
+	Adopt func(instance string, epoch uint64, e *forebay.Engine) (Adoption, error)
 	// Logger gets what an operator should see. Default: nothing is logged.
 	Logger *slog.Logger
 }
+
+// Adoption is what else has to know that an instance is drained.
+type Adoption interface {
+	// Follow gives up rows that nobody wants any more. It is called before rows are moved, and again while a table does not take them.
+	Follow(ctx context.Context) error
+	// Finish is called when all rows are in their tables. The instance is drained only if it succeeds, and then it may be called again by
+	// another adopter.
+	Finish(ctx context.Context) error
+	// Close is called before the engine is closed.
+	Close()
+}
+
+type noAdoption struct{}
+
+func (noAdoption) Follow(context.Context) error { return nil }
+
+func (noAdoption) Finish(context.Context) error { return nil }
+
+func (noAdoption) Close() {}
 
 // nodeName leaves room for the rest of the name of an instance, and is a name of folders and streams.
 var nodeName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,100}$`)
@@ -44,6 +66,9 @@ func (o Options) withDefaults() Options {
 	o.CheckpointBytes = cmp.Or(o.CheckpointBytes, 256<<20)
 	if o.Checkpoints == nil {
 		o.Checkpoints = o.Engine.Staging
+	}
+	if o.Adopt == nil {
+		o.Adopt = func(string, uint64, *forebay.Engine) (Adoption, error) { return noAdoption{}, nil }
 	}
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	o.Engine.Logger = cmp.Or(o.Engine.Logger, o.Logger)

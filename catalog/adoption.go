@@ -1,0 +1,82 @@
+package catalog
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/forebay/forebay"
+)
+
+// Adoption is the engine of an instance that this node has taken over from another one, and drains.
+type Adoption struct {
+	adopted
+	c *Catalog
+}
+
+// Adopt has the statistics and waiting files of an instance answered by this catalog, which must be on a shared store: see
+// [Options.Instance]. The engine takes no rows. epoch is higher than the one of every node that has had the instance before. The caller calls
+// Follow and Finish while it drains the engine, and Close before it closes the engine.
+func (c *Catalog) Adopt(instance string, epoch uint64, eng *forebay.Engine) (*Adoption, error) {
+	if c.shared == nil {
+		return nil, fmt.Errorf("catalog: adopt instance %s: the store is not shared", instance)
+	}
+	a := &Adoption{adopted{instance, epoch, eng}, c}
+	c.adopted.mu.Lock()
+	defer c.adopted.mu.Unlock()
+	c.adopted.list = append(c.adopted.list, a)
+	return a, nil
+}
+
+// Follow gives up the rows of sources that were erased while the instance was away. It returns at once if there are none, and may be repeated.
+func (a *Adoption) Follow(ctx context.Context) error {
+	for _, source := range a.c.members.view().owedSources(a.instance) {
+		if err := eraseRows(ctx, a.eng, source); err != nil {
+			return fmt.Errorf("catalog: source %s was erased, rows of instance %s are left: %w", source, a.instance, err)
+		}
+	}
+	return nil
+}
+
+// Finish ends the instance: all its rows are in their tables. Its counters stay in the statistics. It does nothing if the instance has ended
+// before. After an error it may be repeated, also by another node that has adopted the instance since.
+func (a *Adoption) Finish(ctx context.Context) error {
+	if err := a.c.CatchUp(ctx); err != nil {
+		return err
+	}
+	if err := a.Follow(ctx); err != nil {
+		return err
+	}
+	sinks := a.eng.Stats().Sinks
+	return a.c.changeMembers(func(v membersView) map[string][]byte {
+		if _, ok := v.instances[a.instance]; !ok {
+			return nil
+		}
+		erased := v.owedSources(a.instance)
+		records := v.replace(a.instance, nil)
+		for _, st := range sinks {
+			t := a.c.defs.get(st.Source)
+			if t == nil || t.sinks[st.Sink] == nil || slices.Contains(erased, st.Source) {
+				continue
+			}
+			created := t.sinks[st.Sink].Created.At
+			n := v.ended[st.Source+"/"+st.Sink]
+			if !n.Created.Equal(created) {
+				n = endedCounts{Created: created}
+			}
+			n.Target.add(st.Target)
+			n.Expired.add(st.Expired)
+			n.Damaged.add(st.Damaged)
+			n.Discarded.add(st.Discarded)
+			records[endedKey(st.Source, st.Sink)] = encode(n)
+		}
+		return records
+	})
+}
+
+// Close has nobody ask the engine any more.
+func (a *Adoption) Close() {
+	a.c.adopted.mu.Lock()
+	defer a.c.adopted.mu.Unlock()
+	a.c.adopted.list = slices.DeleteFunc(a.c.adopted.list, func(one *Adoption) bool { return one == a })
+}

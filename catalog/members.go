@@ -1,0 +1,253 @@
+package catalog
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/forebay/forebay/buffer"
+)
+
+// The catalogs on a shared store know from it which instances may have rows. An instance is the engine of a node, under a name that is never
+// used again, so that another node can go on with it.
+//
+// It becomes a member with a commit, before its engine has the first definition. It ends with a commit too, which its adopter makes when all
+// rows are in their tables: this commit removes the member and adds its counters to those of all ended instances. So in any state of
+// the store each row is counted once, by a member or as ended.
+//
+// An erasure leaves a record that all members have to follow, except those that began behind it: they have read it before their engine had
+// the first row. A member that has followed says so in its own record. So it does not matter when it follows, and whether the node itself does
+// or an adopter. The last one removes the record.
+
+// member is the record of an instance that may have rows.
+type member struct {
+	// Node is the one that the engine is, or was, of.
+	Node string `json:"node"`
+	// Erased are the erasures that the instance has nothing left of, by what follows erasedPrefix.
+	Erased []string `json:"erased,omitempty"`
+}
+
+// endedCounts are the counters of a sink in all instances that have ended.
+type endedCounts struct {
+	// Created tells a sink from an erased one of the same id.
+	Created   time.Time   `json:"created"`
+	Target    levelRecord `json:"target"`
+	Expired   levelRecord `json:"expired,omitzero"`
+	Damaged   levelRecord `json:"damaged,omitzero"`
+	Discarded levelRecord `json:"discarded,omitzero"`
+}
+
+// levelRecord is a [buffer.Level].
+type levelRecord struct {
+	Rows        int64     `json:"rows"`
+	RawBytes    int64     `json:"rawBytes"`
+	StoredBytes int64     `json:"storedBytes"`
+	FirstAt     time.Time `json:"firstAt,omitzero"`
+	LastAt      time.Time `json:"lastAt,omitzero"`
+}
+
+// erasedMark is the record of an erasure that members have to follow.
+type erasedMark struct {
+	At time.Time `json:"at"`
+}
+
+const (
+	memberPrefix = "member/"
+	endedPrefix  = "ended/"
+	erasedPrefix = "erased/"
+)
+
+func endedKey(source, sink string) string { return endedPrefix + source + "/" + sink }
+
+// erasedSource returns the source of an erasure.
+func erasedSource(erased string) string { return path.Dir(erased) }
+
+// membersView is a state of the members. It never changes.
+type membersView struct {
+	version   int
+	instances map[string]member
+	ended     map[string]endedCounts // by what follows endedPrefix
+	erased    map[string]bool        // by what follows erasedPrefix
+}
+
+// members are the members that are in the store.
+type members struct {
+	mu  sync.RWMutex
+	now membersView
+}
+
+func (m *members) view() membersView {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	return m.now
+}
+
+// apply takes over the records of a commit.
+func (m *members) apply(records map[string][]byte) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	next, changed := m.now, false
+	var problems []error
+	for key, record := range records {
+		prefix, rest, _ := strings.Cut(key, "/")
+		var err error
+		switch prefix + "/" {
+		case memberPrefix:
+			next.instances, err = with(next.instances, rest, record)
+		case endedPrefix:
+			next.ended, err = with(next.ended, rest, record)
+		case erasedPrefix:
+			next.erased = maps.Clone(next.erased)
+			if delete(next.erased, rest); record != nil {
+				if next.erased == nil {
+					next.erased = map[string]bool{}
+				}
+				next.erased[rest] = true
+			}
+		default:
+			continue
+		}
+		changed = true
+		if err != nil {
+			problems = append(problems, fmt.Errorf("record %s: %w", key, err))
+		}
+	}
+	if changed {
+		next.version++
+		m.now = next
+	}
+	return errors.Join(problems...)
+}
+
+// with returns a copy of a map with a record; a nil one is removed.
+func with[R any](all map[string]R, key string, record []byte) (map[string]R, error) {
+	next := maps.Clone(all)
+	if next == nil {
+		next = map[string]R{}
+	}
+	delete(next, key)
+	var value R
+	if record == nil {
+		return next, nil
+	}
+	err := json.Unmarshal(record, &value)
+	next[key] = value
+	return next, err
+}
+
+// owed returns the erasures of a source that an instance has to follow; of all sources for "".
+func (v membersView) owed(instance, source string) (list []string) {
+	m, ok := v.instances[instance]
+	if !ok {
+		return nil
+	}
+	for erased := range v.erased {
+		if (source == "" || erasedSource(erased) == source) && !slices.Contains(m.Erased, erased) {
+			list = append(list, erased)
+		}
+	}
+	return list
+}
+
+// owedSources returns the sources of which an instance has to follow an erasure.
+func (v membersView) owedSources(instance string) []string {
+	var list []string
+	for _, erased := range v.owed(instance, "") {
+		list = append(list, erasedSource(erased))
+	}
+	slices.Sort(list)
+	return slices.Compact(list)
+}
+
+// replace returns the records that make m the record of an instance; nil removes it. Erasures that no member has to follow any more go too.
+func (v membersView) replace(instance string, m *member) map[string][]byte {
+	after := maps.Clone(v.instances)
+	if after == nil {
+		after = map[string]member{}
+	}
+	if delete(after, instance); m != nil {
+		after[instance] = *m
+	}
+	records := map[string][]byte{memberPrefix + instance: nil}
+	gone := map[string]bool{}
+	for erased := range v.erased {
+		owes := func(m member) bool { return !slices.Contains(m.Erased, erased) }
+		if !slices.ContainsFunc(slices.Collect(maps.Values(after)), owes) {
+			records[erasedPrefix+erased], gone[erased] = nil, true
+		}
+	}
+	if m != nil {
+		stay := *m
+		stay.Erased = slices.DeleteFunc(slices.Clone(m.Erased), func(erased string) bool { return !v.erased[erased] || gone[erased] })
+		slices.Sort(stay.Erased)
+		records[memberPrefix+instance] = encode(stay)
+	}
+	return records
+}
+
+// changeMembers commits what build makes of the members, in exactly the state that it was made of. Without records there is nothing to do.
+func (c *Catalog) changeMembers(build func(membersView) map[string][]byte) error {
+	for {
+		v := c.members.view()
+		records := build(v)
+		if len(records) == 0 {
+			return nil
+		}
+		err := c.shared.commitIf(func() error {
+			if c.members.view().version != v.version {
+				return ErrChanged
+			}
+			return nil
+		}, records)
+		if !errors.Is(err, ErrChanged) {
+			return err
+		}
+	}
+}
+
+// join makes the instance of this catalog a member. Its engine has no definitions yet.
+func (c *Catalog) join() error {
+	return c.changeMembers(func(v membersView) map[string][]byte {
+		if _, ok := v.instances[c.opts.Instance]; ok {
+			return nil // of an earlier opening, which may have left rows
+		}
+		return v.replace(c.opts.Instance, &member{Node: c.opts.Node, Erased: slices.Collect(maps.Keys(v.erased))})
+	})
+}
+
+// followed says that the instance of this catalog has nothing left of some erasures.
+func (c *Catalog) followed(erased []string) error {
+	return c.changeMembers(func(v membersView) map[string][]byte {
+		m, ok := v.instances[c.opts.Instance]
+		if !ok || !slices.ContainsFunc(erased, func(e string) bool { return v.erased[e] && !slices.Contains(m.Erased, e) }) {
+			return nil
+		}
+		m.Erased = append(slices.Clone(m.Erased), erased...)
+		return v.replace(c.opts.Instance, &m)
+	})
+}
+
+func (l *levelRecord) add(more buffer.Level) {
+	sum := buffer.Level(*l)
+	addLevel(&sum, more)
+	*l = levelRecord(sum)
+}
+
+// addLevel adds the counters of a level to those of another one, whose times then span both.
+func addLevel(sum *buffer.Level, more buffer.Level) {
+	sum.Rows += more.Rows
+	sum.StoredBytes += more.StoredBytes
+	sum.RawBytes += more.RawBytes
+	if !more.FirstAt.IsZero() && (sum.FirstAt.IsZero() || more.FirstAt.Before(sum.FirstAt)) {
+		sum.FirstAt = more.FirstAt
+	}
+	if more.LastAt.After(sum.LastAt) {
+		sum.LastAt = more.LastAt
+	}
+}

@@ -1,0 +1,405 @@
+package catalog
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/forebay/forebay"
+	"github.com/forebay/forebay/buffer"
+)
+
+// Peers carries requests to the other catalogs on a shared store, and their answers back. Both are small JSON texts without secrets, but
+// whoever can send a request can discard rows: only nodes may.
+type Peers interface {
+	// Ask sends a request to all catalogs but the own one, each of which calls [Catalog.Answer], and yields the answers as they come until
+	// ctx ends. Answers may be lost and may come twice. An error ends it.
+	Ask(ctx context.Context, request []byte) iter.Seq2[[]byte, error]
+}
+
+// Missing is an instance that no node has answered for.
+type Missing struct {
+	// Instance has the rows. Its Node is the one that took them; another one may be about to take over.
+	Instance, Node string
+	// Reason is a sentence for people.
+	Reason string
+}
+
+func (m Missing) String() string {
+	return fmt.Sprintf("instance %s of node %s: %s", m.Instance, m.Node, m.Reason)
+}
+
+// MissingError says that nodes did not answer, so that not all of a request could be carried out. Send it again when they are back or
+// another node has taken over.
+type MissingError struct {
+	// Missing are the instances of which it is not known whether the request was carried out. For all others it was, if it can
+	// be repeated: a clearing that lacks counters changes nothing.
+	Missing []Missing
+}
+
+func (e *MissingError) Error() string {
+	texts := make([]string, len(e.Missing))
+	for i, m := range e.Missing {
+		texts[i] = m.String()
+	}
+	return "not all nodes have answered: " + strings.Join(texts, "; ")
+}
+
+// peerFormat is the format of requests and answers that this release writes, and the newest that it reads. What an older release must not
+// ignore raises it. The members format, node and from of both are the same in all formats.
+const peerFormat = 1
+
+// The requests.
+const (
+	opStatistics = "statistics"
+	opRetry      = "retry"
+	opDiscard    = "discard"
+)
+
+// request is what one catalog asks all others.
+type request struct {
+	Format int `json:"format"`
+	// From tells the sender from all others.
+	From string `json:"from"`
+	Op   string `json:"op"`
+	// Sources is for statistics. The others name a source, a sink, and perhaps a file.
+	Sources []string `json:"sources,omitempty"`
+	Source  string   `json:"source,omitempty"`
+	Sinks   []string `json:"sinks,omitempty"`
+	File    string   `json:"file,omitempty"`
+	// Timeout bounds the work for the answer.
+	Timeout time.Duration `json:"timeout_ns"`
+}
+
+// answer is what a catalog says about the instances that it has.
+type answer struct {
+	Format int    `json:"format"`
+	Node   string `json:"node"`
+	// Refused says why there is no answer.
+	Refused   string           `json:"refused,omitempty"`
+	Instances []instanceAnswer `json:"instances,omitempty"`
+}
+
+type instanceAnswer struct {
+	Instance string `json:"instance"`
+	// Epoch is 0 at the node that takes rows for the instance, and grows with each one that takes it over. The highest knows most.
+	Epoch uint64 `json:"epoch,omitempty"`
+	// Sinks answers opStatistics.
+	Sinks []sinkCounts `json:"sinks,omitempty"`
+	// Outcome answers the others.
+	Outcome outcome `json:"outcome,omitempty"`
+
+	err error // of an instance of this node
+}
+
+// outcome is what became of a retry or of giving up a file.
+type outcome string
+
+const (
+	outcomeDone       outcome = "done"
+	outcomeNotFound   outcome = "notFound"
+	outcomeImportRuns outcome = "importRuns"
+	outcomeFailed     outcome = "failed"
+)
+
+// sinkCounts are counters of one sink in one instance.
+type sinkCounts struct {
+	Source    string           `json:"source"`
+	Sink      string           `json:"sink"`
+	Local     levelRecord      `json:"local,omitzero"`
+	Staging   levelRecord      `json:"staging,omitzero"`
+	Target    levelRecord      `json:"target,omitzero"`
+	Expired   levelRecord      `json:"expired,omitzero"`
+	Damaged   levelRecord      `json:"damaged,omitzero"`
+	Discarded levelRecord      `json:"discarded,omitzero"`
+	Rejected  map[string]int64 `json:"rejected,omitempty"`
+	Refused   string           `json:"refused,omitempty"`
+	Files     []fileCounts     `json:"files,omitempty"`
+}
+
+// fileCounts is a [buffer.FileStats] without its table.
+type fileCounts struct {
+	ID          string           `json:"id"`
+	State       buffer.FileState `json:"state"`
+	OpenedAt    time.Time        `json:"openedAt,omitzero"`
+	ClosedAt    time.Time        `json:"closedAt,omitzero"`
+	ImportingAt time.Time        `json:"importingAt,omitzero"`
+	FinishedAt  time.Time        `json:"finishedAt,omitzero"`
+	Reason      string           `json:"reason,omitempty"`
+	Slices      int              `json:"slices,omitempty"`
+	Level       levelRecord      `json:"level"`
+	Attempt     int              `json:"attempt,omitempty"`
+	RetryReason string           `json:"retryReason,omitempty"`
+	RetryAfter  time.Time        `json:"retryAfter,omitzero"`
+}
+
+func newSinkCounts(st forebay.SinkStats) sinkCounts {
+	n := sinkCounts{
+		Source: st.Source, Sink: st.Sink, Rejected: st.Rejected, Refused: st.Refused,
+		Local: levelRecord(st.Local), Staging: levelRecord(st.Staging), Target: levelRecord(st.Target),
+		Expired: levelRecord(st.Expired), Damaged: levelRecord(st.Damaged), Discarded: levelRecord(st.Discarded),
+	}
+	for _, f := range st.Files {
+		n.Files = append(n.Files, fileCounts{
+			ID: f.ID, State: f.State, OpenedAt: f.OpenedAt, ClosedAt: f.ClosedAt, ImportingAt: f.ImportingAt, FinishedAt: f.FinishedAt,
+			Reason: f.Reason, Slices: f.Slices, Level: levelRecord(f.Level), Attempt: f.Attempt, RetryReason: f.RetryReason, RetryAfter: f.RetryAfter,
+		})
+	}
+	return n
+}
+
+func (f fileCounts) stats() buffer.FileStats {
+	return buffer.FileStats{
+		ID: f.ID, State: f.State, OpenedAt: f.OpenedAt, ClosedAt: f.ClosedAt, ImportingAt: f.ImportingAt, FinishedAt: f.FinishedAt,
+		Reason: f.Reason, Slices: f.Slices, Level: buffer.Level(f.Level), Attempt: f.Attempt, RetryReason: f.RetryReason, RetryAfter: f.RetryAfter,
+	}
+}
+
+// Answer returns the answer to a request of [Peers.Ask] of another catalog, nil if there is none to give: to a request of this catalog, and
+// after Close. It may be called concurrently.
+func (c *Catalog) Answer(ctx context.Context, asked []byte) []byte {
+	var r request
+	a := answer{Format: peerFormat, Node: c.opts.Node}
+	err := json.Unmarshal(asked, &r)
+	switch {
+	case c.shared == nil || c.ctx.Err() != nil || r.From == c.held.opening:
+		return nil
+	case r.Format > peerFormat: // whose members may have other types
+		a.Refused = fmt.Sprintf("it has an older release, which reads requests up to format %d: update it", peerFormat)
+	case err != nil || r.Format < 1:
+		a.Refused = "it cannot read the request"
+	default:
+		ctx, cancel := context.WithTimeout(ctx, min(max(r.Timeout, time.Millisecond), filesTimeout))
+		defer cancel()
+		defer context.AfterFunc(c.ctx, cancel)()
+		a.Refused, a.Instances = c.carryOut(ctx, r)
+	}
+	for _, i := range a.Instances {
+		if i.err != nil { // what it says may be nothing for users
+			c.log.Warn("the request of another node has failed", "request", r.Op, "source", r.Source, "file", r.File, "instance", i.Instance, "error", i.err)
+		}
+	}
+	return encode(a)
+}
+
+// carryOut does what was asked for with all instances that this catalog has.
+func (c *Catalog) carryOut(ctx context.Context, r request) (refused string, list []instanceAnswer) {
+	switch r.Op {
+	case opStatistics:
+		return "", append(c.adoptedCounts(r.Sources), instanceAnswer{Instance: c.opts.Instance, Sinks: countsOf(c.eng, r.Sources)})
+	case opRetry, opDiscard:
+		own := adopted{eng: c.eng, instance: c.opts.Instance}
+		for _, a := range append(c.adopted.all(), own) {
+			done, err := onEngine(ctx, a.eng, r)
+			list = append(list, instanceAnswer{Instance: a.instance, Epoch: a.epoch, Outcome: done, err: err})
+		}
+		return "", list
+	}
+	return "it does not know the request " + fmt.Sprintf("%.40q", r.Op), nil
+}
+
+// countsOf returns the counters of some sources.
+func countsOf(eng *forebay.Engine, sources []string) (list []sinkCounts) {
+	for _, st := range eng.Stats().Sinks {
+		if slices.Contains(sources, st.Source) {
+			list = append(list, newSinkCounts(st))
+		}
+	}
+	return list
+}
+
+// onEngine carries out a retry, or gives up a file.
+func onEngine(ctx context.Context, eng *forebay.Engine, r request) (outcome, error) {
+	done := outcomeNotFound
+	for _, sink := range r.Sinks {
+		var err error
+		switch {
+		case r.Op == opDiscard:
+			err = eng.Discard(ctx, r.Source, sink, r.File)
+		case r.File != "":
+			err = eng.RetryFile(ctx, r.Source, sink, r.File)
+		default:
+			err = eng.Retry(ctx, r.Source, sink)
+		}
+		switch {
+		case err == nil:
+			done = outcomeDone
+		case errors.Is(err, forebay.ErrUnknownSink), errors.Is(err, buffer.ErrUnknownFile):
+		case errors.Is(err, buffer.ErrImportRuns):
+			return outcomeImportRuns, nil
+		default:
+			return outcomeFailed, err
+		}
+	}
+	return done, nil
+}
+
+// answers has what the other nodes said, by node. cause says why there are no more; nil: the time was over.
+type answers struct {
+	byNode map[string]answer
+	cause  error
+}
+
+func (a answers) instances() (list []instanceAnswer) {
+	for _, node := range slices.Sorted(maps.Keys(a.byNode)) {
+		list = append(list, a.byNode[node].Instances...)
+	}
+	return list
+}
+
+// ask asks all other nodes and returns when each of them that may have an instance has answered, or the time is over.
+func (c *Catalog) ask(ctx context.Context, timeout time.Duration, r request) answers {
+	got := answers{byNode: map[string]answer{}}
+	nodes := map[string]bool{}
+	for _, m := range c.members.view().instances {
+		nodes[m.Node] = true
+	}
+	if delete(nodes, c.opts.Node); len(nodes) == 0 {
+		return got
+	}
+	if c.opts.Peers == nil {
+		got.cause = errors.New("this node cannot ask others")
+		return got
+	}
+	r.Format, r.From, r.Timeout = peerFormat, c.held.opening, timeout
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	for data, err := range c.opts.Peers.Ask(ctx, encode(r)) {
+		if err != nil {
+			if ctx.Err() == nil {
+				got.cause = err
+				c.log.Warn("the other nodes cannot be asked", "error", err)
+			}
+			break
+		}
+		var a answer
+		err = json.Unmarshal(data, &a)
+		switch {
+		case a.Node == "":
+			continue // nobody knows whose it is
+		case a.Format > peerFormat:
+			a = answer{Node: a.Node, Refused: fmt.Sprintf("it has a newer release, which answers in format %d: update this node", a.Format)}
+		case err != nil || a.Format < 1:
+			a = answer{Node: a.Node, Refused: "its answer is unreadable"}
+		}
+		got.byNode[a.Node] = a
+		if delete(nodes, a.Node); len(nodes) == 0 {
+			break
+		}
+	}
+	return got
+}
+
+// missing returns the members that has does not know, by name.
+func (c *Catalog) missing(v membersView, has func(instance string) bool, got answers) (list []Missing) {
+	for _, instance := range slices.Sorted(maps.Keys(v.instances)) {
+		if has(instance) {
+			continue
+		}
+		node := v.instances[instance].Node
+		m := Missing{Instance: instance, Node: node}
+		switch a, answered := got.byNode[node]; {
+		case answered && a.Refused != "":
+			m.Reason = a.Refused
+		case answered || node == c.opts.Node:
+			m.Reason = "the node has a new instance, and nobody answers for this one: it is about to be taken over, or damaged"
+		case got.cause != nil:
+			m.Reason = "the servers do not pass on the request"
+		default:
+			m.Reason = "it does not answer, and no other node has taken over yet"
+		}
+		list = append(list, m)
+	}
+	return list
+}
+
+// filesTimeout bounds a retry and the giving up of a file at all nodes. A call of a driver may have to end first.
+const filesTimeout = 10 * time.Second
+
+// everywhere carries out a retry, or gives up a file, at all nodes. A file is in one instance: when that was found, the others do not matter.
+func (c *Catalog) everywhere(ctx context.Context, r request) (outcome, error) {
+	_, all := c.carryOut(ctx, r)
+	done, err := outcomeOf(all)
+	if c.shared == nil || r.File != "" && (err != nil || done != outcomeNotFound) {
+		return done, err
+	}
+	got := c.ask(ctx, filesTimeout, r)
+	all = append(all, got.instances()...)
+	done, own := outcomeOf(all)
+	if err = cmp.Or(err, own); err != nil || r.File != "" && done != outcomeNotFound {
+		return done, err
+	}
+	// A node that has lost its instance and does not know yet fails. Its adopter does not.
+	failed := func(instance string) bool {
+		return slices.ContainsFunc(all, func(i instanceAnswer) bool { return i.Instance == instance && i.Outcome == outcomeFailed })
+	}
+	knows := func(instance string) bool {
+		return slices.ContainsFunc(all, func(i instanceAnswer) bool { return i.Instance == instance && i.Outcome != outcomeFailed })
+	}
+	missing := c.missing(c.members.view(), knows, got)
+	if len(missing) > 0 && c.catchUp(ctx, statisticsTimeout) == nil {
+		missing = c.missing(c.members.view(), knows, got)
+	}
+	for i, m := range missing {
+		if failed(m.Instance) {
+			missing[i].Reason = "it has failed there, see the log of the node"
+		}
+	}
+	if len(missing) > 0 {
+		return done, &MissingError{missing}
+	}
+	return done, nil
+}
+
+// outcomeOf returns what became of a request at some instances, and the error of one of this node.
+func outcomeOf(list []instanceAnswer) (outcome, error) {
+	done, err := outcomeNotFound, error(nil)
+	for _, i := range list {
+		switch {
+		case i.Outcome == outcomeImportRuns:
+			return i.Outcome, nil
+		case i.Outcome == outcomeDone:
+			done = i.Outcome
+		case i.err != nil:
+			err = i.err
+		}
+	}
+	return done, err
+}
+
+// adopted is the engine of another node's instance, whose rows this node brings to their tables.
+type adopted struct {
+	instance string
+	epoch    uint64
+	eng      *forebay.Engine
+}
+
+// adoptions are the adopted instances that are open.
+type adoptions struct {
+	mu   sync.Mutex
+	list []*Adoption
+}
+
+func (a *adoptions) all() (list []adopted) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, one := range a.list {
+		list = append(list, one.adopted)
+	}
+	return list
+}
+
+func (c *Catalog) adoptedCounts(sources []string) (list []instanceAnswer) {
+	for _, a := range c.adopted.all() {
+		list = append(list, instanceAnswer{Instance: a.instance, Epoch: a.epoch, Sinks: countsOf(a.eng, sources)})
+	}
+	return list
+}

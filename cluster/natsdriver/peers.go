@@ -1,0 +1,164 @@
+package natsdriver
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"iter"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/nats-io/nats.go"
+)
+
+// Peers carries requests from one node to all nodes, and their answers back, on the subject fb.<cluster>.peers. Nothing of it is stored.
+// Whoever has the servers' account can send requests, as it can write logs. It is safe for concurrent use.
+type Peers struct {
+	conn    *nats.Conn
+	subject string
+}
+
+// NewPeers returns the nodes on the servers of a connection. It sends nothing. The caller closes the connection.
+func NewPeers(conn *nats.Conn, o Options) (*Peers, error) {
+	if err := o.Validate(); err != nil {
+		return nil, err
+	}
+	return &Peers{conn, "fb." + o.withDefaults().Cluster + ".peers"}, nil
+}
+
+const (
+	// answersAtOnce bounds the requests that a node works on. Further ones get no answer.
+	answersAtOnce = 64
+	// maxAnswer bounds the memory that one answer of a node takes.
+	maxAnswer = 64 << 20
+	// answerPart is the most that one message of an answer carries.
+	answerPart = 512 << 10
+
+	headerAnswer = "Fb-Answer" // the same in all parts of an answer
+	headerPart   = "Fb-Part"   // "1/3"
+)
+
+// Serve answers the requests of all nodes, also those of this one, until stop is called: with what answer returns, or not at all if that is
+// nil. It calls answer for several requests at once. stop ends their contexts and waits for the calls.
+func (p *Peers) Serve(answer func(ctx context.Context, request []byte) []byte) (stop func(), err error) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var mu sync.Mutex
+	var calls sync.WaitGroup
+	slots := make(chan struct{}, answersAtOnce)
+	sub, err := p.conn.Subscribe(p.subject, func(m *nats.Msg) {
+		mu.Lock() // so that no call begins behind stop
+		defer mu.Unlock()
+		if ctx.Err() != nil || m.Reply == "" {
+			return
+		}
+		select {
+		case slots <- struct{}{}:
+		default:
+			return
+		}
+		calls.Go(func() {
+			defer func() { <-slots }()
+			if data := answer(ctx, m.Data); data != nil {
+				p.respond(m, data)
+			}
+		})
+	})
+	if err != nil {
+		cancel()
+		return nil, fmt.Errorf("natsdriver: subscribe to %s: %w", p.subject, err)
+	}
+	return func() {
+		_ = sub.Unsubscribe() // it fails if the connection has ended
+		mu.Lock()
+		cancel()
+		mu.Unlock()
+		calls.Wait()
+	}, nil
+}
+
+// respond sends an answer in parts. One that does not arrive is missing for who has asked, which it finds out by itself.
+func (p *Peers) respond(m *nats.Msg, data []byte) {
+	size := int(min(answerPart, max(1, p.conn.MaxPayload()-maxHeaders)))
+	parts, id := max(1, (len(data)+size-1)/size), rand.Text()
+	for part := 1; part <= parts; part++ {
+		n := min(len(data), size)
+		one := &nats.Msg{Header: nats.Header{}, Data: data[:n]}
+		one.Header.Set(headerAnswer, id)
+		one.Header.Set(headerPart, strconv.Itoa(part)+"/"+strconv.Itoa(parts))
+		data = data[n:]
+		if m.RespondMsg(one) != nil {
+			return
+		}
+	}
+}
+
+// Ask sends a request to all nodes and yields the answers as they come, until ctx ends. It yields an error and ends if the servers refuse the
+// request, or if nobody serves.
+func (p *Peers) Ask(ctx context.Context, request []byte) iter.Seq2[[]byte, error] {
+	return func(yield func([]byte, error) bool) {
+		if err := p.ask(ctx, request, func(answer []byte) bool { return yield(answer, nil) }); err != nil {
+			yield(nil, fmt.Errorf("natsdriver: ask the other nodes: %w", err))
+		}
+	}
+}
+
+// ask returns nil if ctx has ended or yield has had enough.
+func (p *Peers) ask(ctx context.Context, request []byte, yield func([]byte) bool) error {
+	inbox := p.conn.NewRespInbox()
+	sub, err := p.conn.SubscribeSync(inbox)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = sub.Unsubscribe() }()
+	if err := p.conn.PublishRequest(p.subject, inbox, request); err != nil {
+		return err
+	}
+	begun := map[string]*partialAnswer{}
+	for {
+		m, err := sub.NextMsgWithContext(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case err != nil:
+			return err
+		case len(m.Data) == 0 && m.Header.Get("Status") == "503":
+			return nats.ErrNoResponders
+		}
+		id := m.Header.Get(headerAnswer)
+		if begun[id] == nil {
+			begun[id] = &partialAnswer{}
+		}
+		answer, complete, err := begun[id].add(m)
+		if err != nil || complete {
+			delete(begun, id)
+		}
+		if complete && !yield(answer) {
+			return nil
+		}
+	}
+}
+
+// partialAnswer are the parts of an answer that have come. One connection sends them, so they come in order.
+type partialAnswer struct {
+	parts int
+	data  []byte
+}
+
+var errPart = errors.New("it is no part of an answer")
+
+// add takes the next part. With an error nothing of the answer can be used.
+func (a *partialAnswer) add(m *nats.Msg) (answer []byte, complete bool, err error) {
+	one, all, _ := strings.Cut(m.Header.Get(headerPart), "/")
+	part, err := strconv.Atoi(one)
+	if err != nil {
+		return nil, false, errPart
+	}
+	parts, err := strconv.Atoi(all)
+	if err != nil || part != a.parts+1 || part > parts || len(a.data)+len(m.Data) > maxAnswer {
+		return nil, false, errPart
+	}
+	a.parts, a.data = part, append(a.data, m.Data...)
+	return a.data, part == parts, nil
+}
