@@ -29,8 +29,8 @@ func (e *HoleError) Unwrap() error { return ErrHole }
 // replica that leads may have lost what others have.
 type Elector interface {
 	// Leaders makes one after the other of the replicas lead that do not lead now, and yields the name of each when it does. What Read
-	// yields afterwards comes from there, or is what that replica has as well. An error says that one of them could not be
-	// asked; a stream of one replica has no others.
+	// yields afterwards comes from there, or is what that replica has as well. An error says that one of them, or all that follow, could
+	// not be asked. A stream of one replica has no others.
 	Leaders(ctx context.Context, instance string) iter.Seq2[string, error]
 }
 
@@ -42,14 +42,19 @@ func withAnyLeader(ctx context.Context, log Log, instance string, logger *slog.L
 	if !ok || !errors.Is(err, ErrHole) {
 		return err
 	}
+	var unasked error
 	for leader, failed := range elector.Leaders(ctx, instance) {
 		if failed != nil {
-			return fmt.Errorf("the log has a hole for one replica (%v), and not all others can be asked: %w", err, failed)
+			unasked = errors.Join(unasked, failed)
+			continue
 		}
 		logger.Warn("the log has a hole; it is read with another leader", "leader", leader, "error", err)
 		if err = read(); !errors.Is(err, ErrHole) {
 			return err
 		}
+	}
+	if unasked != nil {
+		return fmt.Errorf("the log has a hole for each replica that answers (%v), and not all others can be asked: %w", err, unasked)
 	}
 	return err
 }

@@ -28,6 +28,7 @@ func TestHolesOfReplicas(t *testing.T) {
 		{name: "each another one", holes: [3][]uint64{{2}, {4}, {1}}},
 		{name: "the last batch", holes: [3][]uint64{{5}}},
 		{name: "a follower", holes: [3][]uint64{1: {2}}, away: []int{2}},
+		{name: "the leader, and the next is away", holes: [3][]uint64{{2}}, away: []int{1}},
 		{name: "all", holes: [3][]uint64{{3}, {3}, {3}}, want: changelog.ErrHole, first: 2},
 		{name: "all that can be asked", holes: [3][]uint64{{3}, {3}}, away: []int{2}, want: errUnasked, first: 2},
 	} {

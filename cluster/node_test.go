@@ -39,21 +39,24 @@ type nodes struct {
 	peers []string
 	links *clustertest.Links // nil: servers reach each other at peers
 	lease time.Duration      // of nodes that are opened from now on
-	list  [clustertest.Size]*cluster.Node
+	heard func(line string)  // unless nil, gets what nodes log that are opened from now on
+	// timeout of requests to the servers, of nodes that are opened from now on
+	timeout time.Duration
+	list    [clustertest.Size]*cluster.Node
 }
 
 func (c *nodes) options(i int) cluster.Options {
-	name := string(rune('a' + i))
+	name, heard := string(rune('a'+i)), c.heard
 	o := cluster.Options{
 		Node:   name,
 		Server: &natsserver.Options{Listen: c.peers[i], Peers: c.peers, Secret: "s3cret", MaxStore: 4 << 30},
-		NATS:   natsdriver.Options{MaxBytes: 256 << 20, Timeout: clustertest.Patience},
+		NATS:   natsdriver.Options{MaxBytes: 256 << 20, Timeout: cmp.Or(c.timeout, clustertest.Patience)},
 		Lease:  cmp.Or(c.lease, 6*time.Second),
 		Engine: forebay.Options{
 			Staging: dir.Staging(filepath.Join(c.dir, "staging")), Target: dir.Tables(c.tables()),
 		},
 		API:    streamapi.Options{Auth: streamapi.StaticToken("token", 1), IngestURL: "http://localhost"},
-		Logger: slog.New(slog.NewTextHandler(writer(c.log), nil)),
+		Logger: slog.New(slog.NewTextHandler(writer(func(line string) { c.log(line, heard) }), nil)),
 	}
 	if c.links != nil {
 		o.Server.Advertise, o.Server.Peers = c.links.Peers(i)
@@ -62,7 +65,10 @@ func (c *nodes) options(i int) cluster.Options {
 }
 
 // log writes what nodes log, where that is read.
-func (c *nodes) log(line string) {
+func (c *nodes) log(line string, heard func(string)) {
+	if heard != nil {
+		heard(line)
+	}
 	if _, ok := c.t.(*testing.T); ok {
 		fmt.Fprint(c.t.Output(), line)
 	}

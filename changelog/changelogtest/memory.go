@@ -154,22 +154,26 @@ func (l *Log) Elect(instance string, replica int) (done bool) {
 func (l *Log) Leaders(ctx context.Context, instance string) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
 		leader, err := onStream(ctx, l, instance, func(s *stream, answer func(int, error)) { answer(s.leader, nil) })
-		for i := 1; err == nil && i < replicas; i++ {
+		if err != nil {
+			yield("", err)
+			return
+		}
+		for i := 1; i < replicas; i++ {
 			next := (leader + i) % replicas
 			name := fmt.Sprint("replica ", next)
-			_, err = onStream(ctx, l, instance, func(s *stream, answer func(struct{}, error)) {
+			_, err := onStream(ctx, l, instance, func(s *stream, answer func(struct{}, error)) {
 				if s.replica[next].away || !s.elect(next) {
 					answer(struct{}{}, fmt.Errorf("%s is away or lags", name))
 					return
 				}
 				answer(struct{}{}, nil)
 			})
-			if err == nil && !yield(name, nil) {
+			if err != nil {
+				name = ""
+			}
+			if !yield(name, err) || ctx.Err() != nil {
 				return
 			}
-		}
-		if err != nil {
-			yield("", err)
 		}
 	}
 }

@@ -26,11 +26,11 @@ func (l *Log) Leaders(ctx context.Context, instance string) iter.Seq2[string, er
 			if !replica.Offline {
 				err = l.lead(ctx, info.Config.Name, replica.Name)
 			}
+			name := replica.Name
 			if err != nil {
-				yield("", fmt.Errorf("natsdriver: make %s the leader of the log of %s: %w", replica.Name, instance, err))
-				return
+				name, err = "", fmt.Errorf("natsdriver: make %s the leader of the log of %s: %w", replica.Name, instance, err)
 			}
-			if !yield(replica.Name, nil) {
+			if !yield(name, err) || ctx.Err() != nil {
 				return
 			}
 		}

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/forebay/forebay/changelog"
 	"github.com/forebay/forebay/cluster/internal/clustertest"
@@ -77,4 +78,11 @@ func TestHoleOfOneReplica(t *testing.T) {
 	if len(names) != clustertest.Size-1 {
 		t.Errorf("Leaders yields %q, want the two others", names)
 	}
+
+	// It is asked also while the server of the third replica is away, whichever comes first.
+	restart := stop(t, 1)
+	moveLeader(t, l, instance, damaged)
+	n.check(newLog(t, 0, Options{Timeout: 10 * time.Second}))
+	restart()
+	ready(t)
 }
