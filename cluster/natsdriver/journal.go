@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/cenkalti/backoff/v5"
 	"github.com/forebay/forebay/changelog"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -20,6 +21,7 @@ type Journal struct {
 	conn    *nats.Conn
 	js      jetstream.JetStream
 	options Options
+	wait    time.Duration // journalWait
 	found   atomic.Pointer[journalStream]
 }
 
@@ -41,13 +43,15 @@ func NewJournal(conn *nats.Conn, o Options) (*Journal, error) {
 	if err != nil {
 		return nil, fmt.Errorf("natsdriver: %w", err)
 	}
-	return &Journal{conn: conn, js: js, options: o.withDefaults()}, nil
+	return &Journal{conn: conn, js: js, options: o.withDefaults(), wait: journalWait}, nil
 }
 
 const (
 	journalBytes = 256 << 20
-	// journalWait bounds one of the requests that Wait makes: a replica that was stopped must not keep it waiting for good.
-	journalWait = 15 * time.Second
+	// journalWait bounds one of the requests that Wait makes: a replica that lags must not keep it waiting for good. One that was stopped is
+	// noticed after some ten seconds without a heartbeat. Each request costs the creation of a consumer and its removal, which all
+	// servers of the cluster write down.
+	journalWait = time.Minute
 )
 
 func (j *Journal) name() string { return "FB_" + j.options.Cluster + "_catalog" }
@@ -198,9 +202,18 @@ func (j *Journal) Wait(ctx context.Context, after changelog.Position) error {
 	if err != nil {
 		return fmt.Errorf("natsdriver: wait for %s: %w", j.name(), err)
 	}
-	waiting, cancel := context.WithTimeout(ctx, journalWait)
+	waiting, cancel := context.WithTimeout(ctx, j.wait)
 	defer cancel()
-	if _, err := fetch(waiting, s, uint64(after)+1, 1); err != nil && waiting.Err() == nil {
+	_, err = backoff.Retry(waiting, func() (struct{}, error) {
+		_, err := fetch(waiting, s, uint64(after)+1, 1)
+		if err != nil && !errors.Is(err, nats.ErrNoResponders) { // the servers do not know the consumer everywhere yet
+			err = backoff.Permanent(err)
+		}
+		return struct{}{}, err
+	}, backoff.WithMaxElapsedTime(0), backoff.WithBackOff(&backoff.ExponentialBackOff{
+		InitialInterval: 10 * time.Millisecond, RandomizationFactor: 0.5, Multiplier: 2, MaxInterval: time.Second,
+	}))
+	if err != nil && waiting.Err() == nil {
 		return fmt.Errorf("natsdriver: wait for %s: %w", j.name(), err)
 	}
 	return ctx.Err()

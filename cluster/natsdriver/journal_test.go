@@ -1,11 +1,15 @@
 package natsdriver
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"testing"
+	"time"
 
 	"github.com/forebay/forebay/changelog"
 	"github.com/forebay/forebay/changelog/changelogtest"
+	"github.com/forebay/forebay/cluster/internal/clustertest"
 	"github.com/nats-io/nats.go"
 )
 
@@ -59,5 +63,56 @@ func TestJournalMissing(t *testing.T) {
 	}
 	if err := j.Append(t.Context(), 0, []byte("x")); !errors.Is(err, changelog.ErrUnknown) {
 		t.Errorf("an append to the stream that was made again gives %v", err)
+	}
+}
+
+// waits lets a journal wait behind its end, for an entry that does not come, and returns where the consumer of that is.
+func waits(t *testing.T, j *Journal) (server int, cancel func(), ended <-chan error) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	t.Cleanup(cancel)
+	result := make(chan error, 1)
+	go func() { result <- j.Wait(ctx, 0) }()
+	if err := clustertest.Eventually(func() error {
+		stream, err := j.js.Stream(t.Context(), j.name())
+		if err != nil {
+			return err
+		}
+		var seen []string
+		for info := range stream.ListConsumers(t.Context()).Info() {
+			if info.NumWaiting == 1 {
+				server = theCluster(t).Index(info.Cluster.Leader)
+				return nil
+			}
+			seen = append(seen, fmt.Sprintf("%d at %v", info.NumWaiting, info.Cluster))
+		}
+		return fmt.Errorf("nobody waits: %v, the wait has ended %d times", seen, len(result))
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return server, cancel, result
+}
+
+// TestJournalWaitNoticesALostReplica: a wait at a server that is stopped ends long before the time that one wait may take.
+func TestJournalWaitNoticesALostReplica(t *testing.T) {
+	j := newJournal(t, 0, nats.NewInbox()[len(nats.InboxPrefix):])
+	if err := j.Create(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	j.wait = time.Hour
+	server, cancel, ended := waits(t, j)
+	for server == 0 { // the servers choose at random, and the connection is to this one
+		cancel()
+		if err := <-ended; !errors.Is(err, context.Canceled) {
+			t.Fatalf("a wait that is cancelled ends with %v", err)
+		}
+		server, cancel, ended = waits(t, j)
+	}
+	stop(t, server)
+	select {
+	case err := <-ended:
+		t.Logf("the wait ended with %v", err)
+	case <-within(t).Done():
+		t.Error("the wait goes on at a server that is gone")
 	}
 }
