@@ -34,7 +34,8 @@ var rooms = map[string][]string{
 	".":                           {"datatype", "mapping", "otlpflat", "trigger", "buffer/..."},
 	"drivers/...":                 {"datatype", "buffer", "drivers/..."},
 	"drivers/parquet/parquettest": {"datatype", "buffer/buffertest"},
-	// A command that measures a driver beside the loader of its database.
+	// A command that measures a cluster, and one that measures a driver beside the loader of its database.
+	"cluster/bench":          {"./..."},
 	"drivers/bucket/bench":   {"./..."},
 	"drivers/iceberg/bench":  {"./..."},
 	"drivers/duckdb/bench":   {"./..."},

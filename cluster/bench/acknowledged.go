@@ -1,0 +1,277 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime/pprof"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/forebay/forebay"
+	"github.com/forebay/forebay/cluster/natsserver"
+	"github.com/forebay/forebay/mapping"
+)
+
+// callers is how many wait for an acknowledgement at the same time.
+const callers = 1024
+
+// event makes a row of 200 bytes.
+var event = append(append([]byte(`{"v":"`), bytes.Repeat([]byte("x"), 197)...), `"}`...)
+
+// way is one way to store events.
+type way struct {
+	store func(ctx context.Context, caller int) error
+	// count returns how many events are stored.
+	count func(ctx context.Context) (int64, error)
+	close func() error
+}
+
+// acknowledged measures the three ways, one after the other.
+func (b *bench) acknowledged(ctx context.Context, folder string) (map[string]float64, error) {
+	figures := map[string]float64{}
+	for _, w := range []struct {
+		field string
+		open  func(ctx context.Context, folder string) (way, error)
+	}{{"engine_", openEngine}, {"", openNodes}, {"publish_", openPublish}} {
+		if err := b.measureWay(ctx, filepath.Join(folder, "way-"+w.field), w.field, w.open, figures); err != nil {
+			return nil, fmt.Errorf("%s%w", w.field, err)
+		}
+	}
+	figures["of_engine"] = figures["rows_per_s"] / figures["engine_rows_per_s"]
+	figures["of_publish"] = figures["rows_per_s"] / figures["publish_rows_per_s"]
+	figures["p50_of_engine"] = figures["p50_ms"] / figures["engine_p50_ms"]
+	figures["cpu_of_engine"] = figures["cpu_ns_per_row"] / figures["engine_cpu_ns_per_row"]
+	return figures, nil
+}
+
+func (b *bench) measureWay(
+	ctx context.Context, folder, field string, open func(context.Context, string) (way, error), figures map[string]float64,
+) (err error) {
+	if err := os.MkdirAll(folder, 0o755); err != nil {
+		return err
+	}
+	w, err := open(ctx, folder)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, w.close()) }()
+	warm, err := calls(ctx, b.duration/4, w.store)
+	if err != nil {
+		return err
+	}
+	if b.profiles != "" && field == "" {
+		if err := os.MkdirAll(b.profiles, 0o755); err != nil {
+			return err
+		}
+		f, err := os.Create(filepath.Join(b.profiles, "acknowledged.pprof"))
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		if err := pprof.StartCPUProfile(f); err != nil {
+			return err
+		}
+	}
+	before, err := measureUsage()
+	if err != nil {
+		return err
+	}
+	begin := time.Now()
+	took, err := calls(ctx, b.duration, w.store)
+	elapsed := time.Since(begin)
+	pprof.StopCPUProfile() // does nothing if there is none
+	if err != nil {
+		return err
+	}
+	after, err := measureUsage()
+	if err != nil {
+		return err
+	}
+	stored, err := w.count(ctx)
+	if want := int64(len(warm) + len(took)); err == nil && stored != want {
+		err = fmt.Errorf("%d events are stored, want %d", stored, want)
+	}
+	if err != nil {
+		return err
+	}
+	n := float64(len(took))
+	slices.Sort(took)
+	figures[field+"rows_per_s"] = n / elapsed.Seconds()
+	figures[field+"p50_ms"] = float64(took[len(took)/2]) / 1e6
+	figures[field+"p99_ms"] = float64(took[len(took)*99/100]) / 1e6
+	figures[field+"cpu_ns_per_row"] = float64(after.CPU-before.CPU) / n
+	return nil
+}
+
+// calls lets all callers call for a while, and returns what each call took.
+func calls(ctx context.Context, d time.Duration, store func(context.Context, int) error) ([]time.Duration, error) {
+	var mu sync.Mutex
+	var all []time.Duration
+	var failed error
+	end := time.Now().Add(d)
+	var running sync.WaitGroup
+	for caller := range callers {
+		running.Go(func() {
+			var own []time.Duration
+			var err error
+			for begin := time.Now(); err == nil && begin.Before(end); {
+				if err = store(ctx, caller); err == nil {
+					now := time.Now()
+					own = append(own, now.Sub(begin))
+					begin = now
+				}
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			all = append(all, own...)
+			failed = errors.Join(failed, err)
+		})
+	}
+	running.Wait()
+	if failed == nil && len(all) == 0 {
+		failed = errors.New("nothing was stored in time")
+	}
+	return all, failed
+}
+
+func ingest(engines ...*forebay.Engine) func(context.Context, int) error {
+	return func(ctx context.Context, caller int) error {
+		_, err := engines[caller%len(engines)].Ingest(ctx, sourceID, mapping.JSON(event))
+		return err
+	}
+}
+
+// accepted returns how many rows the engines have taken, by their recounted bytes.
+func accepted(engines ...*forebay.Engine) func(context.Context) (int64, error) {
+	return func(ctx context.Context) (rows int64, err error) {
+		for _, e := range engines {
+			report, err := e.Verify(ctx)
+			if err != nil {
+				return 0, err
+			}
+			if !report.OK() {
+				return 0, fmt.Errorf("the rows are not what the counters say: %+v", report)
+			}
+			for _, s := range report.Sinks {
+				rows += s.Imported + s.Local + s.Staging
+			}
+		}
+		return rows, nil
+	}
+}
+
+func openEngine(ctx context.Context, folder string) (w way, err error) {
+	j := &job{cfg: jobConfig{Kind: kindEngine, Name: "alone", Dir: folder}, log: io.Discard}
+	if w.close, err = j.open(ctx); err != nil {
+		return w, err
+	}
+	w.store, w.count = ingest(j.engine), accepted(j.engine)
+	if err := j.define(ctx, 1); err != nil {
+		return w, errors.Join(err, w.close())
+	}
+	return w, nil
+}
+
+// together opens one of three things each, at the same time, since servers need each other.
+func together(open func(i int) (closeOne func() error, err error)) (closeAll func() error, err error) {
+	var closing [size]func() error
+	var errs [size]error
+	each := func(do func(i int) error) error {
+		var running sync.WaitGroup
+		for i := range size {
+			running.Go(func() { errs[i] = do(i) })
+		}
+		running.Wait()
+		return errors.Join(errs[:]...)
+	}
+	closeAll = func() error {
+		return each(func(i int) error {
+			if closing[i] == nil {
+				return nil
+			}
+			return closing[i]()
+		})
+	}
+	if err := each(func(i int) (err error) { closing[i], err = open(i); return err }); err != nil {
+		return nil, errors.Join(err, closeAll())
+	}
+	return closeAll, nil
+}
+
+func openNodes(ctx context.Context, folder string) (w way, err error) {
+	ports, err := freePorts(size)
+	if err != nil {
+		return w, err
+	}
+	peers := []string{address(ports[0]), address(ports[1]), address(ports[2])}
+	var jobs [size]*job
+	if w.close, err = together(func(i int) (func() error, error) {
+		jobs[i] = &job{cfg: jobConfig{Kind: kindNode, Name: string(rune('a' + i)), Dir: folder, Listen: peers[i], Peers: peers}, log: io.Discard}
+		return jobs[i].open(ctx)
+	}); err != nil {
+		return w, err
+	}
+	err = jobs[0].define(ctx, 1)
+	var engines []*forebay.Engine
+	for _, j := range jobs {
+		if err == nil {
+			err = j.knows(ctx)
+		}
+		engines = append(engines, j.engine)
+	}
+	if err != nil {
+		return w, errors.Join(err, w.close())
+	}
+	w.store, w.count = ingest(engines...), accepted(engines...)
+	return w, nil
+}
+
+func openPublish(ctx context.Context, folder string) (w way, err error) {
+	ports, err := freePorts(size)
+	if err != nil {
+		return w, err
+	}
+	peers := []string{address(ports[0]), address(ports[1]), address(ports[2])}
+	var streams [size]jetstream.JetStream
+	if w.close, err = together(func(i int) (func() error, error) {
+		name := string(rune('a' + i))
+		server, err := natsserver.Start(ctx, natsserver.Options{
+			Name: name, Dir: filepath.Join(folder, name), Listen: peers[i], Peers: peers, Secret: secret, MaxStore: maxStore,
+		})
+		if err != nil {
+			return nil, err
+		}
+		conn, err := server.Connect()
+		if err != nil {
+			return server.Close, err
+		}
+		streams[i], err = jetstream.New(conn)
+		return func() error { conn.Close(); return server.Close() }, err
+	}); err != nil {
+		return w, err
+	}
+	stream, err := streams[0].CreateStream(ctx, jetstream.StreamConfig{Name: "events", Subjects: []string{"events"}, Replicas: size})
+	if err != nil {
+		return w, errors.Join(err, w.close())
+	}
+	w.store = func(ctx context.Context, caller int) error {
+		_, err := streams[caller%size].Publish(ctx, "events", event)
+		return err
+	}
+	w.count = func(ctx context.Context) (int64, error) {
+		info, err := stream.Info(ctx)
+		if err != nil {
+			return 0, err
+		}
+		return int64(info.State.Msgs), nil
+	}
+	return w, nil
+}

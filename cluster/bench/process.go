@@ -1,0 +1,149 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"sync"
+)
+
+// jobEnv is the variable that makes a process a node, a server or an engine. It has a jobConfig as JSON.
+const jobEnv = "FOREBAY_CLUSTER_BENCH"
+
+// process is another process of this program, which answers one question after the other. One goroutine uses it.
+type process struct {
+	name    string
+	cmd     *exec.Cmd
+	stdin   io.WriteCloser
+	answers *bufio.Scanner
+	stderr  bytes.Buffer
+	end     sync.Once
+}
+
+// question is one line to the process, and the answer is one line of JSON.
+type question struct {
+	// Do is the name of a job's method.
+	Do string `json:"do"`
+	// Number and Path are its arguments.
+	Number int64  `json:"number,omitempty"`
+	Path   string `json:"path,omitempty"`
+}
+
+// answer says why a question failed, or what came of it.
+type answer struct {
+	Error  string          `json:"error,omitempty"`
+	Result json.RawMessage `json:"result,omitempty"`
+}
+
+// startProcess starts a process. Its first answer, which await reads, says that it works.
+func startProcess(cfg jobConfig) (*process, error) {
+	exe, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	env, err := json.Marshal(cfg)
+	if err != nil {
+		return nil, err
+	}
+	p := &process{name: cfg.Kind + " " + cfg.Name, cmd: exec.Command(exe)}
+	p.cmd.Env = append(os.Environ(), jobEnv+"="+string(env))
+	p.cmd.Stderr = &p.stderr
+	if p.stdin, err = p.cmd.StdinPipe(); err != nil {
+		return nil, err
+	}
+	stdout, err := p.cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	p.answers = bufio.NewScanner(stdout)
+	p.answers.Buffer(nil, 1<<20)
+	return p, p.cmd.Start()
+}
+
+// await reads an answer into result, if that is not nil. A context that ends kills the process.
+func (p *process) await(ctx context.Context, result any) error {
+	defer context.AfterFunc(ctx, func() { _ = p.cmd.Process.Kill() })()
+	if !p.answers.Scan() {
+		p.kill() // waits for what it wrote to standard error
+		return fmt.Errorf("%s ended: %w: %s", p.name, errors.Join(p.answers.Err(), context.Cause(ctx)), p.stderr.String())
+	}
+	var a answer
+	if err := json.Unmarshal(p.answers.Bytes(), &a); err != nil {
+		return fmt.Errorf("%s: %w", p.name, err)
+	}
+	if a.Error != "" {
+		return fmt.Errorf("%s: %s", p.name, a.Error)
+	}
+	if result == nil {
+		return nil
+	}
+	return json.Unmarshal(a.Result, result)
+}
+
+// ask sends a question and awaits its answer.
+func (p *process) ask(ctx context.Context, q question, result any) error {
+	line, err := json.Marshal(q)
+	if err != nil {
+		return err
+	}
+	if _, err := p.stdin.Write(append(line, '\n')); err != nil {
+		return fmt.Errorf("%s: %w", p.name, err)
+	}
+	return p.await(ctx, result)
+}
+
+// kill ends the process in the middle of whatever it does, and waits until it is gone.
+func (p *process) kill() {
+	p.end.Do(func() {
+		_ = p.cmd.Process.Kill() // fails only if it is gone already
+		_ = p.cmd.Wait()
+	})
+}
+
+// processes are started and killed together.
+type processes []*process
+
+func (all processes) kill() {
+	for _, p := range all {
+		p.kill()
+	}
+}
+
+// startAll starts processes, which may need each other, and awaits that all of them work.
+func startAll(ctx context.Context, configs ...jobConfig) (all processes, err error) {
+	defer func() {
+		if err != nil {
+			all.kill()
+		}
+	}()
+	for _, cfg := range configs {
+		p, err := startProcess(cfg)
+		if err != nil {
+			return all, err
+		}
+		all = append(all, p)
+	}
+	for _, p := range all {
+		if err := p.await(ctx, nil); err != nil {
+			return all, err
+		}
+	}
+	return all, nil
+}
+
+// ask asks all of them the same and returns what each answers.
+func ask[T any](ctx context.Context, all processes, q func(i int) question) ([]T, error) {
+	results := make([]T, len(all))
+	for i, p := range all {
+		if err := p.ask(ctx, q(i), &results[i]); err != nil {
+			return nil, err
+		}
+	}
+	return results, nil
+}
