@@ -2,18 +2,19 @@ package forebay_test
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"net/http"
 	"net/netip"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 
 	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/buffer"
@@ -247,35 +248,93 @@ func TestQuarantineOnce(t *testing.T) {
 
 // The answer comes when the record is on disk, also where rows are acknowledged in memory.
 func TestQuarantineIsDurableWithSyncUnsafe(t *testing.T) {
+	for name, call := range map[string]func(t *testing.T, e *forebay.Engine) error{
+		"Ingest": func(t *testing.T, e *forebay.Engine) error {
+			_, err := e.Ingest(t.Context(), "web", mapping.JSON([]byte(bad)))
+			return err
+		},
+		"Submit": func(t *testing.T, e *forebay.Engine) error {
+			p, err := e.Submit(t.Context(), "web", mapping.JSON([]byte(bad)))
+			if err == nil {
+				_, err = p.Wait(t.Context())
+			}
+			return err
+		},
+		"IngestAtomic": func(t *testing.T, e *forebay.Engine) error {
+			res, err := e.IngestAtomic(t.Context(), "web", forebay.Batch{Records: slices.Values([]*mapping.Record{mapping.JSON([]byte(bad)), mapping.JSON([]byte(good))})})
+			if res.Quarantined != 1 || res.Rejected != 0 || res.Records != 2 || res.First != nil {
+				t.Errorf("%+v", res)
+			}
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				disk := vfs.NewCrashableMem()
+				e, _ := openMemory(t, func(o *forebay.Options) { o.Buffer = localdisk.On(o.Buffer, disk); o.Buffer.SyncInterval = time.Hour })
+				mustDefine(t, e, events(keeping, func(s *forebay.Source) { s.Settings.Sync = forebay.SyncUnsafe }))
+				if _, err := e.Ingest(t.Context(), "web", mapping.JSON([]byte(good))); err != nil {
+					t.Fatal(err)
+				}
+				if err := call(t, e); err != nil {
+					t.Fatal(err)
+				}
+				mem := buffertest.NewMemory()
+				tuning := localdisk.On(buffer.Tuning{MemTableBytes: 1 << 20}, disk.CrashClone(vfs.CrashCloneCfg{}))
+				after, err := forebay.Open("data", forebay.Options{Staging: mem, Target: mem, Buffer: tuning})
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer after.Close()
+				if n := len(rejectedOf(t, after, forebay.RejectedFilter{})); n != 1 {
+					t.Errorf("after the power cut the quarantine has %d records, want 1", n)
+				}
+			})
+		})
+	}
+}
+
+// A large batch goes in portions. Each record is kept once, and in its order.
+func TestQuarantineOfALargeBatch(t *testing.T) {
+	e, _ := openMemory(t)
+	mustDefine(t, e, events(keeping))
+	var recs []*mapping.Record
+	for i := range 60 {
+		recs = append(recs, mapping.JSON(fmt.Appendf(nil, `{"n":%d,"text":"%s"}`, i, strings.Repeat("x", 50_000))))
+	}
+	if _, err := e.IngestBatch(t.Context(), "web", recs); err != nil {
+		t.Fatal(err)
+	}
+	all := rejectedOf(t, e, forebay.RejectedFilter{})
+	if len(all) != len(recs) {
+		t.Fatalf("the quarantine has %d records, want %d", len(all), len(recs))
+	}
+	for i, r := range all {
+		if c, err := e.Quarantine("web", "users").Get(t.Context(), r.ID); err != nil || !bytes.Equal(c.Came, recs[i].Body) {
+			t.Errorf("record %d is %.30s, %v", i, c.Came, err)
+		}
+	}
+}
+
+// What was to be kept and is not on disk has failed.
+func TestQuarantineOnAFailingDisk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		disk := vfs.NewCrashableMem()
-		opts := func(o *forebay.Options) { o.Buffer = localdisk.On(o.Buffer, disk); o.Buffer.SyncInterval = time.Hour }
-		e, _ := openMemory(t, opts)
-		mustDefine(t, e, events(keeping, func(s *forebay.Source) { s.Settings.Sync = forebay.SyncUnsafe }))
-		if _, err := e.Ingest(t.Context(), "web", mapping.JSON([]byte(good))); err != nil {
-			t.Fatal(err)
+		toggle := &errorfs.Toggle{Injector: errorfs.InjectorFunc(func(op errorfs.Op) error {
+			if op.Kind.ReadOrWrite() == errorfs.OpIsWrite {
+				return syscall.EIO
+			}
+			return nil
+		})}
+		e, _ := openMemory(t, func(o *forebay.Options) { o.Buffer = localdisk.On(o.Buffer, errorfs.Wrap(vfs.NewMem(), toggle)) })
+		mustDefine(t, e, events(keeping))
+		toggle.On()
+		res, err := e.Ingest(t.Context(), "web", mapping.JSON([]byte(bad)))
+		toggle.Off()
+		if _, failed := errors.AsType[*buffer.FailedError](err); !failed || res.Sinks[0].Status != forebay.Failed {
+			t.Errorf("%+v, %v", res, err)
 		}
-		if _, err := e.Ingest(t.Context(), "web", mapping.JSON([]byte(bad))); err != nil {
-			t.Fatal(err)
-		}
-		p, err := e.Submit(t.Context(), "web", mapping.JSON([]byte(bad)))
-		if err == nil {
-			_, err = p.Wait(t.Context())
-		}
-		batch, e2 := e.IngestAtomic(t.Context(), "web", forebay.Batch{Records: slices.Values([]*mapping.Record{mapping.JSON([]byte(bad)), mapping.JSON([]byte(good))})})
-		if err != nil || e2 != nil || batch.Quarantined != 1 || batch.Rejected != 0 || batch.Records != 2 || batch.First != nil {
-			t.Fatalf("%+v, %v, %v", batch, err, e2)
-		}
-		disk = disk.CrashClone(vfs.CrashCloneCfg{})
-		mem := buffertest.NewMemory()
-		o := forebay.Options{Staging: mem, Target: mem, Buffer: localdisk.On(buffer.Tuning{MemTableBytes: 1 << 20}, disk)}
-		after, err := forebay.Open("data", o)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer after.Close()
-		if n := len(rejectedOf(t, after, forebay.RejectedFilter{})); n != 3 {
-			t.Errorf("after the power cut the quarantine has %d records, want 3", n)
+		for e.Ready() != nil {
+			time.Sleep(time.Second)
 		}
 	})
 }
@@ -333,5 +392,4 @@ func TestQuarantineOfDocuments(t *testing.T) {
 	if _, err := e.Ingest(t.Context(), "web", mapping.From(make(chan int))); err == nil {
 		t.Error("a channel is in the quarantine")
 	}
-	_ = context.Canceled
 }

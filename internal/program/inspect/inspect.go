@@ -99,6 +99,9 @@ func Run(ctx context.Context, args []string, out, usage io.Writer, o Options) (e
 	return err
 }
 
+// hasQuarantine reports whether a sink has a quarantine or had something in one.
+func hasQuarantine(s buffer.SinkStats) bool { return s.Quarantine.On || s.Quarantine.Added > 0 }
+
 func (p *picture) print(out io.Writer, now time.Time) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(w, "SOURCE/SINK\tACCEPTED\tLOCAL\tSTAGING\tTABLE\tEXPIRED\tDISCARDED\tDAMAGED\tOLDEST\n")
@@ -113,6 +116,15 @@ func (p *picture) print(out io.Writer, now time.Time) error {
 		}
 		fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%s\n", id, s.Accepted, s.Local.Rows, s.Staging.Rows, s.Target.Rows,
 			s.Expired.Rows, s.Discarded.Rows, s.Damaged.Rows, age(oldest, now))
+	}
+	if slices.ContainsFunc(p.Sinks, hasQuarantine) {
+		fmt.Fprintf(w, "\nSOURCE/SINK\tQUARANTINED\tBYTES\tOLDEST\tEVER\tREPLAYED\tDISCARDED\tEXPIRED\tLOST\n")
+	}
+	for _, s := range p.Sinks {
+		if q := &s.Quarantine; hasQuarantine(s) {
+			fmt.Fprintf(w, "%s\t%d\t%d\t%s\t%d\t%d\t%d\t%d\t%d\n", s.ID, q.Records, q.Bytes, age(q.OldestAt, now), q.Added, q.Replayed,
+				q.Discarded, q.Expired, q.Lost)
+		}
 	}
 	fmt.Fprintf(w, "\nSOURCE/SINK\tTABLE\tVERSION\tCOLUMNS\tRETIRED\tREFUSED\n")
 	for _, s := range p.Sinks {

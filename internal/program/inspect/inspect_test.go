@@ -111,3 +111,35 @@ func TestInspectColumns(t *testing.T) {
 		t.Errorf("picture is %+v", s)
 	}
 }
+
+func TestInspectQuarantine(t *testing.T) {
+	data := filepath.Join(t.TempDir(), "data")
+	eng, err := forebay.Open(data, forebay.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	sink := forebay.Sink{
+		ID: "events", Table: forebay.Table{ID: "in.c-web.events", Columns: mapping.Columns{mapping.Path("kind", "kind", mapping.RawString())}},
+	}
+	kept := sink
+	kept.ID, kept.Table.ID, kept.OnReject = "kept", "in.c-web.kept", forebay.Quarantine
+	if err := eng.Define(t.Context(), forebay.Source{ID: "web", Sinks: []forebay.Sink{sink, kept}}); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		if res, _ := eng.Ingest(t.Context(), "web", mapping.JSON([]byte(`{"sort":1}`))); res.Sinks[1].Status != forebay.Quarantined {
+			t.Fatalf("%+v", res)
+		}
+	}
+	if err := eng.Close(); err != nil {
+		t.Fatal(err)
+	}
+	text := inspect(t, "-verify", data)
+	if !strings.Contains(text, "QUARANTINED") || !strings.Contains(text, "holds") {
+		t.Errorf("the quarantine is not in\n%s", text)
+	}
+	lines := strings.Split(text[strings.Index(text, "QUARANTINED"):], "\n")
+	if fields := strings.Fields(lines[1]); fields[0] != "web/kept" || fields[1] != "3" || lines[2] != "" {
+		t.Errorf("the table of quarantines is %q", lines[:3])
+	}
+}
