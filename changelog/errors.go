@@ -21,6 +21,8 @@ var (
 	ErrWentBack = errors.New("the log lacks what it acknowledged before")
 	// ErrAhead: the store has batches that the log lacks. Nobody was told that they are released.
 	ErrAhead = errors.New("the log lacks the last batches of the store")
+	// ErrNewer: a later release has written an entry that this one cannot read. Nothing is damaged: update this node.
+	ErrNewer = errors.New("a later release has written to the log, update this node")
 	// ErrLost: another CompareAndSet was first.
 	ErrLost = errors.New("another node changed it first")
 )

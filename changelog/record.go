@@ -49,6 +49,9 @@ const (
 	fieldPart   = "Fb-P" // "1/3", batches only
 	fieldChain  = "Fb-C" // 16 hexadecimal digits, batches only
 	fieldNode   = "Fb-Node"
+	// fieldFormat is the format of the record. It is missing in format 1, which this release writes, and the newest that it reads. What an
+	// older release must not take for damage raises it, and the format of [Owner] with it, so that an older node does not even adopt.
+	fieldFormat = "Fb-F"
 )
 
 // Fields calls set for each field of r as text, but not for its data.
@@ -63,10 +66,18 @@ func (r Record) Fields(set func(key, value string)) {
 	}
 }
 
-// ParseFields is the inverse of [Record.Fields]. It accepts only what Fields writes: get returns "" for a field that is missing.
+// ParseFields is the inverse of [Record.Fields]. It accepts only what Fields writes: get returns "" for a field that is missing. Of a record
+// of a later format it reads nothing else, and the error is [ErrNewer].
 func ParseFields(get func(key string) string) (Record, error) {
 	var r Record
 	var err error
+	if text := get(fieldFormat); text != "" {
+		format, err := parseNumber(fieldFormat, text)
+		if err != nil || format < 2 {
+			return Record{}, fieldError(fieldFormat, text)
+		}
+		return Record{}, fmt.Errorf("%w: a record has the format %d", ErrNewer, format)
+	}
 	switch kind := get(fieldKind); kind {
 	case "o", "b", "c", "z":
 		r.Kind = Kind(kind[0])

@@ -2,6 +2,7 @@ package changelog_test
 
 import (
 	"bytes"
+	"errors"
 	"math"
 	"strings"
 	"testing"
@@ -164,3 +165,14 @@ func TestChain(t *testing.T) {
 }
 
 const frozenChain = 0x6cf2bb88dfb8df62
+
+// A record of a later format is told from a damaged one: nobody may take the log for damaged because of it.
+func TestRecordOfALaterFormat(t *testing.T) {
+	for text, newer := range map[string]bool{"2": true, "18446744073709551615": true, "1": false, "0": false, "02": false, "x": false} {
+		for _, fields := range []map[string]string{{"Fb-F": text}, {"Fb-F": text, "Fb-K": "q", "Fb-E": "none"}} {
+			if r, err := parseFields(fields); err == nil || errors.Is(err, changelog.ErrNewer) != newer {
+				t.Errorf("%v is read as %+v, %v", fields, r, err)
+			}
+		}
+	}
+}

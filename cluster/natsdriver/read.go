@@ -41,6 +41,9 @@ func (l *Log) read(ctx context.Context, instance string, next changelog.Position
 	}
 	take := func(header nats.Header, data []byte) (more bool, err error) {
 		r, err := changelog.ParseFields(header.Get)
+		if errors.Is(err, changelog.ErrNewer) {
+			return false, err
+		}
 		if err != nil {
 			return false, fmt.Errorf("%w: %w", changelog.ErrHole, err)
 		}

@@ -191,7 +191,7 @@ func (i *Instance) openEngine(ctx context.Context, lost bool) error {
 		case !restored && mustRestore(err):
 			i.opts.Logger.Warn("the local level is set aside and restored from its checkpoint and its log", "instance", name, "error", err)
 			lost = true
-		case i.log.failure == nil || errors.Is(err, changelog.ErrFenced) || isDamage(err):
+		case i.log.failure == nil || errors.Is(err, changelog.ErrFenced) || errors.Is(err, changelog.ErrNewer) || isDamage(err):
 			err = backoff.Permanent(err)
 		}
 		return err
