@@ -124,6 +124,9 @@ func (jr *jobRun) runWindows(ctx context.Context) error {
 		if err := run.run(ctx); err != nil {
 			return err
 		}
+		if jr.preview.enough(jr.job) {
+			return nil
+		}
 		jr.from, from = nil, w.to
 		err := jr.checkpoint(ctx, Checkpoint{Job: jr.index, Window: w.to.Unix()}, func(s *State) {
 			s.Windows = maps.Clone(s.Windows)
@@ -151,6 +154,9 @@ func (jr *jobRun) jobScope() *scope {
 }
 
 func (jr *jobRun) run(ctx context.Context) error {
+	if !jr.preview.begin(jr.job) {
+		return nil
+	}
 	extra := jr.userData
 	for _, m := range jr.parents.Members() {
 		extra = extra.With(m.Key, m.Value)
@@ -203,7 +209,7 @@ func (jr *jobRun) run(ctx context.Context) error {
 		if err := jr.store(ctx, p, number); err != nil {
 			return err
 		}
-		if sc == nil {
+		if sc == nil || jr.preview.enough(jr.job) {
 			return nil
 		}
 		if reason := st.stop(p, time.Now()); reason != "" {
@@ -336,7 +342,9 @@ func (jr *jobRun) emit(ctx context.Context, out *Page) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	if err := jr.opts.Emit(ctx, out); err != nil {
+	if jr.preview != nil {
+		jr.preview.take(jr.job, out)
+	} else if err := jr.opts.Emit(ctx, out); err != nil {
 		return err
 	}
 	jr.pages++
@@ -356,7 +364,7 @@ func (jr *jobRun) runAllChildren(ctx context.Context, out *Page) error {
 			if err != nil {
 				return err
 			}
-			if err := child.run(ctx); err != nil {
+			if err := jr.preview.failed(ctx, child.job, child.run(ctx)); err != nil {
 				return err
 			}
 		}
@@ -384,7 +392,7 @@ func (jr *jobRun) runAllChildren(ctx context.Context, out *Page) error {
 		child.turn, before = before, ended
 		wg.Go(func() {
 			defer func() { <-free }()
-			err := child.run(ctx)
+			err := jr.preview.failed(ctx, child.job, child.run(ctx))
 			if turn := child.await(ctx); turn != nil {
 				return // an earlier one has failed
 			}

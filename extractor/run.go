@@ -44,6 +44,10 @@ type Options struct {
 	// page and a few megabytes, and for a moment the text twice if its length was not announced. Objects with very many
 	// members may take up to two times this bound in addition; more end the run. Default: 100 MiB.
 	MaxResponseBytes int64
+	// Spool is the file in which [RunTables] keeps the pages of a run until its tables are written. With it, and Checkpoint, a run that
+	// did not succeed goes on after its last checkpoint. The file has records of the API, and is removed when the next run begins
+	// from the start. It is for one run at a time. Default: RunTables begins from the start every time.
+	Spool string
 	// MaxRetryDelay bounds the pauses before retries. When a server asks for a longer one the request fails at once.
 	// Default: 24 hours.
 	MaxRetryDelay time.Duration
@@ -110,7 +114,12 @@ func Run(ctx context.Context, cfg *Config, state State, opts Options) (State, er
 	if err := opts.Validate(); err != nil {
 		return state, err
 	}
-	r := &runner{cfg: cfg, opts: opts.withDefaults(), state: state, began: time.Now(), paces: make(map[paceConfig]*pace)}
+	return run(ctx, cfg, state, opts, nil)
+}
+
+// run is Run, or a run for samples.
+func run(ctx context.Context, cfg *Config, state State, opts Options, pv *preview) (State, error) {
+	r := &runner{preview: pv, cfg: cfg, opts: opts.withDefaults(), state: state, began: time.Now(), paces: make(map[paceConfig]*pace)}
 	r.start = r.began.Unix()
 	r.tokens = tokens{byID: state.Tokens, save: r.saveTokens}
 	at := Checkpoint{}
@@ -155,6 +164,7 @@ type runner struct {
 	began   time.Time
 	start   int64 // of the first run, when this one goes on
 	id      string
+	preview *preview
 	traffic traffic
 	tokens  tokens
 	paces   map[paceConfig]*pace
@@ -269,7 +279,7 @@ func (pr *planRun) runJob(ctx context.Context, i int, userData tree.Node) error 
 			return err
 		}
 	}
-	return run.runTop(ctx)
+	return pr.preview.failed(ctx, j, run.runTop(ctx))
 }
 
 // saveTokens makes the state durable with new refresh tokens: the old ones do not work any more.

@@ -33,6 +33,8 @@ type State struct {
 	// the last window in Unix seconds. They change when a job, or a window, is done, together with the checkpoint.
 	Cursors map[string]Cursor `json:"cursors,omitempty"`
 	Windows map[string]int64  `json:"windows,omitempty"`
+	// Spooled is the length of the file of Options.Spool at the checkpoint.
+	Spooled int64 `json:"spooled,omitempty"`
 	// Checkpoint is where a run that did not succeed goes on; nil after a success.
 	Checkpoint *Checkpoint `json:"checkpoint,omitempty"`
 }
@@ -70,6 +72,9 @@ type Checkpoint struct {
 	// Cursor is how far an incremental job has come in this run, Window the start of the window at work in Unix seconds.
 	Cursor *Cursor `json:"cursor,omitempty"`
 	Window int64   `json:"window,omitempty"`
+	// Cursors and Windows are, of a run of [RunTables], what takes the place of these members of the state when the tables are written.
+	Cursors map[string]Cursor `json:"cursors,omitempty"`
+	Windows map[string]int64  `json:"windows,omitempty"`
 	// Others are the positions of later jobs that run in parallel. Done is true for those that have ended.
 	Others   []Checkpoint    `json:"others,omitempty"`
 	Done     bool            `json:"done,omitempty"`

@@ -34,6 +34,9 @@ type Tables struct {
 	w     *bufio.Writer
 	frame []byte
 	pages int
+	// size is the length of the file with what is in w. spool is true when the file stays until the tables are written.
+	size  int64
+	spool bool
 	// unnamed is true when the temporary file has no name any more.
 	unnamed bool
 	err     error // of the temporary file: nothing can be saved any more
@@ -53,6 +56,113 @@ type bucketSet struct {
 // NewTables returns empty tables for the outputs of a configuration. The columns of the state come first in them, also
 // when no row has them, and their tables keep the names that it has. logger gets warnings about lists in lists; nil logs nothing. Close must be called.
 func NewTables(cfg *Config, state State, logger *slog.Logger) (*Tables, error) {
+	t, err := emptyTables(cfg, state, logger)
+	if err != nil {
+		return nil, err
+	}
+	file, err := os.CreateTemp("", "extract-*.pages")
+	if err != nil {
+		return nil, err
+	}
+	// Without a name it is gone with the process, however that ends. Where a file that is open cannot lose its name,
+	// Close removes it.
+	t.unnamed = os.Remove(file.Name()) == nil
+	t.file, t.w = file, bufio.NewWriterSize(file, 1<<16)
+	return t, nil
+}
+
+// spooledTables is NewTables with a file that has a name. The pages of its first state.Spooled bytes are taken up again.
+func spooledTables(ctx context.Context, cfg *Config, state State, path string, logger *slog.Logger) (*Tables, error) {
+	t, err := emptyTables(cfg, state, logger)
+	if err != nil {
+		return nil, err
+	}
+	if t.file, err = os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600); err != nil {
+		return nil, err
+	}
+	t.spool = true
+	if err := t.takeUp(ctx, state.Spooled); err != nil {
+		return nil, errors.Join(err, t.Close())
+	}
+	t.w = bufio.NewWriterSize(t.file, 1<<16)
+	return t, nil
+}
+
+// errSpoolShort is a spool that does not have what the state says.
+var errSpoolShort = errors.New("the spool has fewer pages than the checkpoint")
+
+// takeUp learns the pages in the first bytes of the file, and drops the rest.
+func (t *Tables) takeUp(ctx context.Context, size int64) error {
+	info, err := t.file.Stat()
+	if err != nil {
+		return err
+	}
+	if info.Size() < size {
+		return errSpoolShort
+	}
+	r := bufio.NewReaderSize(io.LimitReader(t.file, size), 1<<16)
+	for {
+		p, err := t.takePage(r)
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			return fmt.Errorf("%w: %w", errSpoolShort, err)
+		}
+		bs := t.sets[p.bucket]
+		if bs == nil {
+			return errSpoolShort
+		}
+		for range p.records {
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
+			item, err := t.take(r)
+			if err != nil {
+				return fmt.Errorf("%w: %w", errSpoolShort, err)
+			}
+			if _, err := bs.Learn(p.dataType, item, p.extra); err != nil {
+				return err // it was learnt before
+			}
+		}
+		t.pages++
+	}
+	if err := t.file.Truncate(size); err != nil {
+		return err
+	}
+	t.size = size
+	_, err = t.file.Seek(size, io.SeekStart)
+	return err
+}
+
+// sync makes the pages durable and returns their length.
+func (t *Tables) sync() (int64, error) {
+	if t.err == nil {
+		t.err = errors.Join(t.w.Flush(), t.file.Sync())
+	}
+	return t.size, t.err
+}
+
+// A keptPage is the head of a page in the file. Its records follow.
+type keptPage struct {
+	bucket, dataType string
+	extra            []tree.Member
+	records          int64
+}
+
+func (t *Tables) takePage(r *bufio.Reader) (keptPage, error) {
+	meta, err := t.take(r)
+	if err != nil {
+		return keptPage{}, err
+	}
+	of, _ := meta.Get("bucket")
+	kind, _ := meta.Get("type")
+	extra, _ := meta.Get("extra")
+	count, _ := meta.Get("records")
+	return keptPage{of.Str(), kind.Str(), extra.Members(), count.Int()}, nil
+}
+
+func emptyTables(cfg *Config, state State, logger *slog.Logger) (*Tables, error) {
 	logger = cmp.Or(logger, slog.New(slog.DiscardHandler))
 	t := &Tables{log: logger, sets: make(map[string]*bucketSet)}
 	known := tree.OfObject()
@@ -67,14 +177,6 @@ func NewTables(cfg *Config, state State, logger *slog.Logger) (*Tables, error) {
 			return nil, err
 		}
 	}
-	file, err := os.CreateTemp("", "extract-*.pages")
-	if err != nil {
-		return nil, err
-	}
-	// Without a name it is gone with the process, however that ends. Where a file that is open cannot lose its name,
-	// Close removes it.
-	t.unnamed = os.Remove(file.Name()) == nil
-	t.file, t.w = file, bufio.NewWriterSize(file, 1<<16)
 	return t, nil
 }
 
@@ -102,7 +204,7 @@ func (t *Tables) addSet(out *output, known tree.Node) error {
 // Close removes the temporary file. Tables that were saved stay.
 func (t *Tables) Close() error {
 	err := t.file.Close()
-	if !t.unnamed {
+	if !t.unnamed && !t.spool {
 		err = errors.Join(err, os.Remove(t.file.Name()))
 	}
 	return err
@@ -148,6 +250,7 @@ func (t *Tables) keep(n tree.Node) {
 	t.frame = n.AppendJSON(t.frame[:0], tree.Exact)
 	var length [binary.MaxVarintLen64]byte
 	for _, b := range [][]byte{length[:binary.PutUvarint(length[:], uint64(len(t.frame)))], t.frame} {
+		t.size += int64(len(b))
 		if _, err := t.w.Write(b); err != nil && t.err == nil {
 			t.err = err
 		}
@@ -273,15 +376,11 @@ func (t *Tables) write(ctx context.Context, bucket string, bs *bucketSet, work s
 	}
 	r := bufio.NewReaderSize(t.file, 1<<16)
 	for range t.pages {
-		meta, err := t.take(r)
+		p, err := t.takePage(r)
 		if err != nil {
 			return err
 		}
-		of, _ := meta.Get("bucket")
-		kind, _ := meta.Get("type")
-		extra, _ := meta.Get("extra")
-		count, _ := meta.Get("records")
-		for range count.Int() {
+		for range p.records {
 			if ctx.Err() != nil {
 				return context.Cause(ctx)
 			}
@@ -289,12 +388,12 @@ func (t *Tables) write(ctx context.Context, bucket string, bs *bucketSet, work s
 			if err != nil {
 				return err
 			}
-			if of.Str() != bucket {
+			if p.bucket != bucket {
 				continue
 			}
-			if err := bs.Write(kind.Str(), item, extra.Members()); err != nil {
+			if err := bs.Write(p.dataType, item, p.extra); err != nil {
 				if _, ok := errors.AsType[*flatten.Error](err); ok {
-					return &DataError{Table: flatten.SafeName(kind.Str()), Err: err}
+					return &DataError{Table: flatten.SafeName(p.dataType), Err: err}
 				}
 				return err
 			}
@@ -326,28 +425,97 @@ func (t *Tables) write(ctx context.Context, bucket string, bs *bucketSet, work s
 }
 
 // RunTables runs a configuration and writes its tables into a folder, as [Tables.Save] does; when the run fails, none
-// is written. Options.Emit is called too. A checkpoint in the state is ignored, because tables need all pages.
+// is written. Options.Emit is called too.
+//
+// With Options.Spool a run that is given the checkpoint of one that did not succeed goes on there, if the spool has its pages. Without it, a
+// checkpoint in the state is ignored, because tables need all pages. The state of a failed run has the last checkpoint.
 func RunTables(ctx context.Context, cfg *Config, state State, dir string, opts Options) (State, error) {
-	state.Checkpoint = nil
+	if opts.Spool != "" {
+		return runSpooled(ctx, cfg, state, dir, opts)
+	}
+	state.Checkpoint, state.Spooled = nil, 0
 	tables, err := NewTables(cfg, state, opts.Logger)
 	if err != nil {
 		return state, err
 	}
 	defer tables.Close()
-	emit := opts.Emit
-	opts.Emit = func(ctx context.Context, p *Page) error {
-		if err := tables.Add(ctx, p); err != nil || emit == nil {
-			return err
-		}
-		return emit(ctx, p)
-	}
 	before := state
+	opts.Emit = tables.emit(opts.Emit)
+	if save := opts.Checkpoint; save != nil {
+		opts.Checkpoint = func(ctx context.Context, s State) error { return save(ctx, heldBack(s, before)) }
+	}
 	if state, err = Run(ctx, cfg, state, opts); err != nil {
+		before.Tokens = state.Tokens
 		return before, err
 	}
 	if err := tables.Save(ctx, dir); err != nil {
 		return before, err
 	}
 	state.Columns = tables.Columns()
+	return state, nil
+}
+
+// emit adds pages before the receiver gets them.
+func (t *Tables) emit(next func(context.Context, *Page) error) func(context.Context, *Page) error {
+	return func(ctx context.Context, p *Page) error {
+		if err := t.Add(ctx, p); err != nil || next == nil {
+			return err
+		}
+		return next(ctx, p)
+	}
+}
+
+// heldBack returns a state of a run whose tables are not written: its positions move only when they are, because a run that cannot
+// take up the spool must ask for all of it again.
+func heldBack(s, before State) State {
+	cp := *s.Checkpoint
+	cp.Cursors, cp.Windows = s.Cursors, s.Windows
+	s.Checkpoint, s.Cursors, s.Windows = &cp, before.Cursors, before.Windows
+	return s
+}
+
+// runSpooled is RunTables with a spool. A state is saved after the pages before it are durable, and says how long the spool was then.
+func runSpooled(ctx context.Context, cfg *Config, state State, dir string, opts Options) (State, error) {
+	opts = opts.withDefaults()
+	if cp := state.Checkpoint; cp == nil || cp.Config != cfg.identity {
+		state.Checkpoint, state.Spooled = nil, 0
+	}
+	before := state
+	tables, err := spooledTables(ctx, cfg, state, opts.Spool, opts.Logger)
+	if errors.Is(err, errSpoolShort) {
+		opts.Logger.WarnContext(ctx, "the spool does not have the pages of the checkpoint, the run begins from the start")
+		state.Checkpoint, state.Spooled = nil, 0
+		tables, err = spooledTables(ctx, cfg, state, opts.Spool, opts.Logger)
+	}
+	if err != nil {
+		return state, err
+	}
+	defer tables.Close()
+	save, last := opts.Checkpoint, state
+	if cp := state.Checkpoint; cp != nil {
+		state.Cursors, state.Windows = cp.Cursors, cp.Windows
+	}
+	opts.Emit = tables.emit(opts.Emit)
+	opts.Checkpoint = func(ctx context.Context, s State) error {
+		size, err := tables.sync()
+		if err != nil {
+			return err
+		}
+		s = heldBack(s, before)
+		s.Spooled = size
+		if err := save(ctx, s); err != nil {
+			return err
+		}
+		last = s
+		return nil
+	}
+	if state, err = Run(ctx, cfg, state, opts); err != nil {
+		return last, err
+	}
+	if err := tables.Save(ctx, dir); err != nil {
+		return last, err
+	}
+	// The spool stays until the next run, which begins at its start: this state may not be saved.
+	state.Columns, state.Spooled = tables.Columns(), 0
 	return state, nil
 }

@@ -2,12 +2,16 @@
 //
 //	go run ./examples/extract                             a bundled configuration, against a small API served here
 //	go run ./examples/extract -config FILE                your configuration
+//	go run ./examples/extract check -config FILE          only log in, and ask for the first page of each job
+//	go run ./examples/extract preview -config FILE        show the first records of each job
+//	go run ./examples/extract discover -config FILE       propose typed columns for the records of each job
 //	go run ./examples/extract -config FILE -out DIR       CSV files and manifests in DIR/tables, without an engine
 //	go run ./examples/extract -config FILE -state FILE    the state is read and written; after a crash or an error
 //	                                                      the run goes on behind the last page that is on disk
 //
 // The program waits for the disk after every page, and then saves the position; so a record that it has read is in its
-// table, whatever happens. Use -data with -state, so that both are kept.
+// table once, whatever happens. Use -data with -state, so that both are kept. With -out and -state, pages are kept in
+// DIR/unfinished.pages until the tables are written.
 //
 // The exit status is 0 when all went well, 1 when the configuration, the API or the data must be looked at, and 2 for
 // every other failure.

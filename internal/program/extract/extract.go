@@ -13,6 +13,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/forebay/forebay/extractor"
 	"github.com/forebay/forebay/extractor/feed"
@@ -42,6 +43,10 @@ func ExitStatus(err error) int {
 }
 
 type options struct {
+	// verb is check, preview or discover, "" for a whole run.
+	verb    string
+	records int
+
 	config, baseURL, state, out, data string
 	public, debug                     bool
 	open                              store.Open
@@ -49,6 +54,9 @@ type options struct {
 
 func parseFlags(args []string, stderr io.Writer, p Options) (options, error) {
 	var o options
+	if len(args) > 0 && slices.Contains([]string{"check", "preview", "discover"}, args[0]) {
+		o.verb, args = args[0], args[1:]
+	}
 	flags := flag.NewFlagSet("extract", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	flags.StringVar(&o.config, "config", "", "file with the configuration (default a bundled one, with an API to go with it)")
@@ -56,6 +64,7 @@ func parseFlags(args []string, stderr io.Writer, p Options) (options, error) {
 	flags.StringVar(&o.state, "state", "", "file with the state of the last run; the new state is written to it")
 	flags.StringVar(&o.out, "out", "", "write CSV files and manifests into tables/ of this folder, and use no engine")
 	flags.StringVar(&o.data, "data", "", "data directory of the engine (default a new temporary one)")
+	flags.IntVar(&o.records, "records", 0, "how many records of each job preview shows (default 10) and discover looks at (default 1000)")
 	flags.BoolVar(&o.public, "public-only", false, "refuse connections to private addresses")
 	flags.BoolVar(&o.debug, "debug", false, "log every request")
 	if p.Flags != nil {
@@ -68,7 +77,10 @@ func parseFlags(args []string, stderr io.Writer, p Options) (options, error) {
 		return o, usageError{err}
 	}
 	if flags.NArg() > 0 {
-		return o, usageError{fmt.Errorf("there are no arguments, only flags: %q", flags.Args())}
+		return o, usageError{fmt.Errorf("there are no arguments, only flags, and check, preview or discover in front of them: %q", flags.Args())}
+	}
+	if o.records < 0 || o.records > 0 && (o.verb == "" || o.verb == "check") {
+		return o, usageError{errors.New("-records is a positive number for preview and discover")}
 	}
 	return o, nil
 }
@@ -112,12 +124,23 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer, p Options
 	if err != nil {
 		return err
 	}
+	if o.verb != "" {
+		opts := extractor.Options{Logger: logger, PublicOnly: o.public, Checkpoint: func(_ context.Context, s extractor.State) error { return file.save(s) }}
+		return look(ctx, cfg, state, opts, o, stdout)
+	}
 	line := show.NewProgress(stderr)
 	opts := extractor.Options{Logger: logger, PublicOnly: o.public, Progress: func(p extractor.Progress) {
 		line.Show("%d pages, %d records, %.1f kB at %.1f kB/s, %d requests, %d retries",
 			p.Pages, p.Records, float64(p.Bytes)/1000, p.BytesPerSecond()/1000, p.Requests, p.Retries)
 	}}
 	if o.out != "" {
+		if err := os.MkdirAll(o.out, 0o777); err != nil {
+			return usageError{err}
+		}
+		if file != "" { // what was pulled is kept for a run that goes on
+			opts.Spool = filepath.Join(o.out, "unfinished.pages")
+			opts.Checkpoint = func(_ context.Context, s extractor.State) error { return file.save(s) }
+		}
 		state, err = extractor.RunTables(ctx, cfg, state, filepath.Join(o.out, "tables"), opts)
 		line.End()
 		if err != nil {
