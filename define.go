@@ -186,6 +186,7 @@ func bufferConfig(sourceID string, c *compiledSink) buffer.SinkConfig {
 		Encoding: c.settings.encoding,
 		Upload:   c.settings.upload,
 		Import:   c.settings.imports,
+		AckLocal: c.AckLocal,
 	}
 	if c.OnReject == Quarantine {
 		cfg.Quarantine = &c.Quarantine

@@ -100,6 +100,11 @@ type Sink struct {
 	Quarantine buffer.QuarantineBounds
 	// Settings override the settings of the source, field by field.
 	Settings Settings
+	// AckLocal acknowledges the rows of this sink when they are on the local disk, before Options.Changelog has them, and goes on while that
+	// does not answer: see [buffer.SinkConfig]. Such rows are lost with the disk, and with the instance if another node adopts it before
+	// the log has them. A request whose record goes to other sinks as well waits for those. Without Options.Changelog it changes nothing.
+	// Default: an acknowledged row is in both.
+	AckLocal bool
 }
 
 // Table is a destination table and the mapping of an event to its row.

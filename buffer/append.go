@@ -54,7 +54,7 @@ func (b *Buffer) append(ctx context.Context, at time.Time, rows []Rows, patient 
 	if err := ctx.Err(); err != nil {
 		return Ticket{}, context.Cause(ctx)
 	}
-	ticket := Ticket{b: b, epoch: b.store.Now().Epoch} // before it looks for what a reopening changes
+	ticket := Ticket{b: b, epoch: b.store.Now().Epoch, local: true} // before it looks for what a reopening changes
 	var size int64
 	for i := range rows {
 		if (rows[i].Count < 1 || len(rows[i].Data) == 0) && (len(rows[i].Rejects) == 0 || rows[i].Count != 0 || len(rows[i].Data) > 0) {
@@ -64,6 +64,7 @@ func (b *Buffer) append(ctx context.Context, at time.Time, rows []Rows, patient 
 			return Ticket{}, fmt.Errorf("%w: %q was lost in a failure of the disk, define it again", ErrUnknownSink, rows[i].Sink.ID())
 		}
 		size += int64(len(rows[i].Data))
+		ticket.local = ticket.local && rows[i].Sink.local
 		if len(rows[i].Rejects) > 0 && !rows[i].Sink.state.hadQuarantine(b) {
 			return Ticket{}, fmt.Errorf("%w: %q", ErrNoQuarantine, rows[i].Sink.ID())
 		}
@@ -71,7 +72,7 @@ func (b *Buffer) append(ctx context.Context, at time.Time, rows []Rows, patient 
 			size += r.size()
 		}
 	}
-	if err := b.admit(ctx, rows, size, patient); err != nil {
+	if err := b.admit(ctx, rows, size, patient, ticket.local); err != nil {
 		return Ticket{}, err
 	}
 	// Close waits for those who are inside, so it finds the rows of all sinks or of none.
@@ -106,11 +107,17 @@ func (b *Buffer) append(ctx context.Context, at time.Time, rows []Rows, patient 
 // reserve adds first and checks afterwards, so that concurrent calls cannot pass the bounds together. Bytes that move on are
 // added to the next counter before they are subtracted from the last one (see finish). The counters are read in the same order,
 // so no byte is missed.
-func (b *Buffer) reserve(size int64) *OverloadError {
+//
+// Rows whose callers wait for the changelog leave half of the memory to the others, if there are others.
+func (b *Buffer) reserve(size int64, local bool) *OverloadError {
+	limit := b.opts.MaxPendingBytes
+	if !local && b.early.Load() {
+		limit = max(limit/2, size)
+	}
 	pending := b.pending.Add(size)
 	used := pending + b.local.Load() + b.staged.Load()
 	full := b.store.Opening().Full()
-	if pending <= b.opts.MaxPendingBytes && used <= b.opts.MaxDiskBytes && full == nil {
+	if pending <= limit && used <= b.opts.MaxDiskBytes && full == nil {
 		return nil
 	}
 	b.pending.Add(-size)
@@ -121,7 +128,7 @@ func (b *Buffer) reserve(size int64) *OverloadError {
 		return &OverloadError{Resource: "disk", Used: used - size, Limit: b.opts.MaxDiskBytes, RetryAfter: 5 * time.Second, size: size}
 	}
 	return &OverloadError{
-		Resource: "memory", Used: pending - size, Limit: b.opts.MaxPendingBytes, RetryAfter: time.Second, Silent: b.silentSince(), size: size,
+		Resource: "memory", Used: pending - size, Limit: limit, RetryAfter: time.Second, Silent: b.silentSince(), size: size,
 	}
 }
 
@@ -133,7 +140,8 @@ type chunk struct {
 	data  []byte
 	// precompressed is set when data holds one gzip member for each Append: see SinkHandle.precompress.
 	precompressed bool
-	appends       int // how many have put rows into it
+	local         bool // its callers do not wait for the changelog
+	appends       int  // how many have put rows into it
 	notes         []note
 	rejects       []rejectedRow
 	rejectBytes   int64
@@ -179,8 +187,12 @@ func (s *SinkHandle) append(r *Rows, at int64, reserved bool) *group {
 	member := pre.member()
 	st.mu.Lock()
 	c := st.open
-	if c == nil || c.def != s.def || c.raw+size > chunkBytes && c.rows > 0 || c.precompressed && member == nil {
-		c = s.b.gate.join(st, s.def)
+	if c == nil || c.def != s.def || c.raw+size > chunkBytes && c.rows > 0 || c.precompressed && member == nil || c.local != s.local {
+		if s.local {
+			c = s.b.gate.joinLocal(st, s.def)
+		} else {
+			c = s.b.gate.join(st, s.def)
+		}
 		c.precompressed = member != nil
 		st.open = c
 	}

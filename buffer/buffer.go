@@ -32,8 +32,8 @@ type Buffer struct {
 	format    atomic.Int32
 	upgrading sync.Mutex
 
-	// pending counts the row bytes that are accepted and not yet committed, local the payload bytes on disk, staged
-	// those in staging.
+	// pending counts the row bytes that are accepted and not yet committed, and the batches that are on disk and that the changelog
+	// lacks; local the payload bytes on disk, staged those in staging.
 	pending, local, staged atomic.Int64
 	// gathering counts the payload bytes of the writing files, which only their import moves; relief is what was asked for
 	// because they take too much room.
@@ -81,6 +81,11 @@ type Buffer struct {
 	discards atomic.Uint64 // gives each call of Discard its own job
 
 	confirm confirmation
+	// early is set for good when a sink is defined whose callers do not wait for the changelog.
+	early    atomic.Bool
+	confirms confirmQueue
+	// void counts the rows that were acknowledged and that the log did not have when another owner opened it, at most.
+	void atomic.Int64
 	// silent is since when the syncer waits for the changelog, stopped since when the committer waits for its Mark, in Unix ns; 0 when
 	// they do not.
 	silent, stopped atomic.Int64
@@ -185,6 +190,7 @@ type SinkHandle struct {
 	b     *Buffer
 	state *sinkState
 	def   *format.Definition
+	local bool // its callers do not wait for the changelog
 }
 
 // ID returns the id of the sink.
@@ -233,6 +239,13 @@ type SinkConfig struct {
 	Encoding Encoding
 	// Upload and Import are the conditions of the two steps. Zero fields mean the defaults.
 	Upload, Import trigger.Conditions
+	// AckLocal lets [Ticket.Wait] return when the rows are on the local disk, before the [Changelog] has them, and goes on while it does not
+	// answer, until what it lacks fills Tuning.MaxPendingBytes. Such rows are lost with the disk, and when another owner opens the log
+	// before it has them. Uploads and imports wait for the log nevertheless. It is not stored: the next Define decides again. Without
+	// Options.Changelog it changes nothing. Default: the rows are in both.
+	//
+	// From the first such sink on, each batch is written twice to the local disk, so that the next opening can append what the log lacks.
+	AckLocal bool
 }
 
 func (c SinkConfig) definition(imports trigger.Limits) (*format.Definition, error) {
@@ -320,6 +333,10 @@ func (b *Buffer) Define(ctx context.Context, c SinkConfig) (*SinkHandle, error) 
 	if err := b.upgradeFor(version); err != nil {
 		return nil, err
 	}
+	local := c.AckLocal && b.opts.Changelog != nil
+	if local {
+		b.early.Store(true) // before its first rows
+	}
 	var handle *SinkHandle
 	var refused error
 	err = b.do(ctx, func(t *txn) {
@@ -375,7 +392,7 @@ func (b *Buffer) Define(ctx context.Context, c SinkConfig) (*SinkHandle, error) 
 			t.touchSink(s)
 			t.retryFailed(s)
 		}
-		handle = &SinkHandle{b: b, state: s, def: def}
+		handle = &SinkHandle{b: b, state: s, def: def, local: local}
 	})
 	if err != nil {
 		return nil, err // the committer may still set handle

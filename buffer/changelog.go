@@ -1,12 +1,14 @@
 package buffer
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"iter"
+	"sync/atomic"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -29,8 +31,9 @@ type Changelog interface {
 	// level applies them. Then the log is this buffer's, and Append goes on behind the last batch. What is left of appends from
 	// before is not waited for any more.
 	//
-	// If it is the log that lacks batches, up to at, nobody was told that they are stored. Begin appends them again if it still has
-	// them, and fails otherwise: [Restore] makes the local level without them. With an error that is [ErrFenced] the buffer stops
+	// If it is the log that lacks batches, up to at, Begin appends them again, and returns when the log has them. It takes them from
+	// at.Tail if it does not have them any more. It fails if they are not there either: then nobody was told that they are stored, and
+	// [Restore] makes the local level without them. With an error that is [ErrFenced] the buffer stops
 	// for good. With any other one Open fails, or the buffer tries again with the backoff of Tuning.Retry.
 	Begin(ctx context.Context, at LogPosition) iter.Seq2[LogBatch, error]
 
@@ -41,7 +44,7 @@ type Changelog interface {
 	Mark() []byte
 
 	// Append begins to append a batch. Numbers are 1, 2, … without gaps. It does not wait for the log: at most three batches are
-	// under way. The bytes stay as they are until wait has returned nil, and for good if it returns an error.
+	// under way, and with sinks that have AckLocal as many as Tuning.MaxPendingBytes holds. The bytes stay as they are until wait has returned nil, and for good if it returns an error.
 	//
 	// wait is called once, in the order of the numbers. It returns nil when the batch is in the log, an error that is [ErrFenced]
 	// when the log belongs to another owner, and any other error, as when ctx ends, when the outcome is unknown. Then the buffer
@@ -55,6 +58,10 @@ type LogPosition struct {
 	Number uint64
 	// Mark is what Changelog.Mark returned before that batch.
 	Mark []byte
+	// Tail yields the last batches up to Number that the local level has copies of, and perhaps older ones. It can be read until Begin
+	// has ended. There are copies of all batches that the log may lack if one of them has rows of a sink with SinkConfig.AckLocal that were
+	// acknowledged. Nil: there are none.
+	Tail iter.Seq2[LogBatch, error]
 }
 
 // LogBatch is one batch of a [Changelog].
@@ -74,6 +81,11 @@ const silentAfter = time.Second
 // confirmation is the buffer's side of its changelog during one opening of the local level.
 type confirmation struct {
 	number uint64 // of the last batch; the committer's
+	// confirmed is the number of the last batch that the changelog has.
+	confirmed atomic.Uint64
+	// copied is the first of the newest batches that all have a copy in the store, 0 if the last one has none. tail is the first batch
+	// that may have a copy, 0 if none has. Both are the committer's.
+	copied, tail uint64
 	// ctx ends the waiting of the syncer: by giveUp when the local level has failed, and with all, which end ends some time after
 	// Close has begun.
 	ctx, all context.Context
@@ -97,10 +109,14 @@ func (b *Buffer) follow(db *pebble.DB) (number uint64, err error) {
 		if r.at.Number > 0 {
 			// From now on the store has changes that the log has not.
 			b.log.Warn("the local level had a changelog, and is opened without one", "dir", b.dir, "batch", r.at.Number)
-			err = db.Delete([]byte(format.KeyLog), pebble.Sync)
+			batch := db.NewBatch()
+			_ = batch.Delete([]byte(format.KeyLog), nil) // a plain batch cannot fail
+			_ = batch.DeleteRange([]byte{format.PrefixTail}, []byte{format.PrefixTail + 1}, nil)
+			err = db.Apply(batch, pebble.Sync)
 		}
 		return 0, err
 	}
+	r.at.Tail = tailOf(db)
 	for batch, err := range b.opts.Changelog.Begin(b.ctx, r.at) {
 		if err == nil {
 			err = r.apply(batch)
@@ -153,10 +169,97 @@ func (b *Buffer) replicate(repr []byte) (wait func(context.Context) error) {
 	return b.opts.Changelog.Append(b.confirm.number, repr)
 }
 
-// awaitChangelog waits until the changelog has a batch. Called by the syncer.
-func (b *Buffer) awaitChangelog(wait func(context.Context) error) error {
+// tailOf yields the copies of batches that a store has.
+func tailOf(db *pebble.DB) iter.Seq2[LogBatch, error] {
+	return func(yield func(LogBatch, error) bool) {
+		it, err := db.NewIter(iterBounds([]byte{format.PrefixTail}, []byte{format.PrefixTail + 1}))
+		if err != nil {
+			yield(LogBatch{}, err)
+			return
+		}
+		defer it.Close()
+		for ok := it.First(); ok; ok = it.Next() {
+			_, number, data, err := parseTail(it)
+			if !yield(LogBatch{Number: number, Data: bytes.Clone(data)}, err) || err != nil {
+				return
+			}
+		}
+		if err := it.Error(); err != nil {
+			yield(LogBatch{}, err)
+		}
+	}
+}
+
+// parseTail reads the copy at which an iterator stands.
+func parseTail(it *pebble.Iterator) (rows int64, number uint64, batch []byte, err error) {
+	key := it.Key()[1:]
+	value, err := it.ValueAndErr()
+	if err != nil {
+		return 0, 0, nil, err
+	}
+	rows, batch, ok := format.ParseTail(value)
+	if !ok || len(key) != 8 {
+		return 0, 0, nil, pebblestore.Damaged("the copy %x of a batch cannot be read: %d bytes", key, len(value))
+	}
+	return rows, binary.BigEndian.Uint64(key), batch, nil
+}
+
+// recoverTail finds the first copy of a batch.
+func (r *recovery) recoverTail() error {
+	it, err := r.db.NewIter(iterBounds([]byte{format.PrefixTail}, []byte{format.PrefixTail + 1}))
+	if err != nil {
+		return err
+	}
+	defer it.Close()
+	if it.First() && len(it.Key()) == 9 {
+		r.tail = binary.BigEndian.Uint64(it.Key()[1:])
+	}
+	return it.Error()
+}
+
+// dropTail deletes the copies of batches that the changelog has. The log gets the deletions, where they find nothing to delete. Called by
+// the committer.
+func (b *Buffer) dropTail(batch *pebble.Batch) {
+	c := &b.confirm
+	end := c.confirmed.Load() + 1
+	switch {
+	case c.tail == 0 || end <= c.tail:
+		return
+	case end-c.tail > wipeOneByOne:
+		_ = batch.DeleteRange(format.TailKey(c.tail), format.TailKey(end), nil) // a plain batch cannot fail
+	default:
+		for n := c.tail; n < end; n++ {
+			_ = batch.Delete(format.TailKey(n), nil)
+		}
+	}
+	if c.tail = end; !b.early.Load() {
+		c.tail = 0 // all were from before this opening, which has appended them
+	}
+}
+
+// copyBatch adds a copy of a batch to itself, for an opening that finds that the log lacks it, and returns what the log gets. Called by
+// the committer.
+func (b *Buffer) copyBatch(c *commit, repr []byte) []byte {
+	data := bytes.Clone(repr)
+	op := c.batch.SetDeferred(1+8, format.TailHeadSize+len(data))
+	copy(op.Key, format.TailKey(b.confirm.number))
+	format.PutTailHead(op.Value, c.early.rows)
+	copy(op.Value[format.TailHeadSize:], data)
+	if err := op.Finish(); err != nil {
+		panic(fmt.Sprintf("buffer: build batch: %v", err)) // only an indexed batch can fail here
+	}
+	if b.confirm.copied == 0 {
+		b.confirm.copied = b.confirm.number
+		b.confirm.tail = cmp.Or(b.confirm.tail, b.confirm.number)
+	}
+	c.early.copied, c.early.size = b.confirm.copied, int64(len(data))
+	return data
+}
+
+// awaitChangelog waits until the changelog has a batch.
+func (b *Buffer) awaitChangelog(c *commit) error {
 	b.silent.Store(time.Now().UnixNano())
-	err := wait(b.confirm.ctx)
+	err := c.confirmed(b.confirm.ctx)
 	b.silent.Store(0)
 	switch {
 	case err == nil:
@@ -181,6 +284,22 @@ func (b *Buffer) stopFor(instance string, cause error) error {
 	b.fenced.Store(f)
 	b.log.Error("another owner has the instance: this one has stopped for good", "instance", instance, "dir", b.dir, "error", cause)
 	return f
+}
+
+// countVoid counts the rows of a commit that were acknowledged before the changelog, which another owner has opened, had them. It may have
+// them nevertheless.
+func (b *Buffer) countVoid(c *commit) {
+	if c.err != nil && c.early.acked && b.fenced.Load() != nil {
+		b.void.Add(c.early.rows)
+	}
+}
+
+// tellVoid reports what countVoid has counted, after the last commit.
+func (b *Buffer) tellVoid() {
+	if n := b.void.Load(); n > 0 {
+		b.log.Error("another owner has opened the changelog before it had all rows that were acknowledged on the local disk alone: these are "+
+			"not in their tables, unless the other owner found them in the log", "instance", b.instance, "dir", b.dir, "rows_at_most", n)
+	}
 }
 
 // silentSince returns since when the changelog has not answered, zero if it works.

@@ -23,6 +23,10 @@ import (
 //	                           takes the next group                   SyncWait ◀────────────── done
 //	                                                                  wait for the changelog, if there is one
 //	                                                                  finish: counters, what follows
+//
+// Where some sinks do not wait for the changelog (SinkConfig.AckLocal), a third goroutine waits for it and finishes, and the syncer goes
+// on: its commits end the wait of the callers of those sinks.
+//
 //	Wait returns ◀─────────────────────────────────────────────────── group.end
 //	                           (kick) ◀────────────────────────────── finished
 //
@@ -35,8 +39,8 @@ import (
 //	done wakes the callers       the end of their group; see grace
 //
 // A group is due (gate.take) when somebody waits for it, when it holds commitBytes, or when SyncInterval has passed. It may be
-// taken when no commit is underway, or when it is so heavy that preparing it takes the time of a sync. gate.gathered holds a
-// group back for callers that are about to come.
+// taken when no commit is underway, or when it is so heavy that preparing it takes the time of a sync. One with rows that do not wait for
+// the changelog may be taken when all commits are on disk. gate.gathered holds a group back for callers that are about to come.
 
 // commitLoop is the committer. It ends after the group that gathered when the buffer was drained.
 func (b *Buffer) commitLoop() {
@@ -44,7 +48,7 @@ func (b *Buffer) commitLoop() {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	for {
-		for (b.syncs.underway.Load() == 0 || b.gate.heavy()) && b.gate.gathered() {
+		for b.mayCommit() && b.gate.gathered() {
 			g, rest := b.gate.take(b.opts.SyncInterval)
 			if g == nil {
 				if rest >= 0 {
@@ -67,13 +71,50 @@ func (b *Buffer) commitLoop() {
 	}
 }
 
+// mayCommit reports whether the gathering group may be taken.
+func (b *Buffer) mayCommit() bool {
+	underway := b.syncs.underway.Load()
+	if underway == 0 {
+		return true
+	}
+	if !b.early.Load() {
+		return b.gate.heavy()
+	}
+	// The committer must not wait behind commits that the changelog lacks.
+	return underway < mostUnderway && b.gate.heavy() || b.syncs.unsynced.Load() == 0 && b.gate.hasLocal()
+}
+
+// mostUnderway is how many commits without rows of SinkConfig.AckLocal are under way at most.
+const mostUnderway = 3
+
 // syncLoop is the syncer: it waits for the disk and lets the callers go. It is apart from the committer so that the next
 // group is compressed and encoded while this one is being written.
 func (b *Buffer) syncLoop() {
-	defer close(b.closed)
+	defer b.confirms.close()
 	for {
 		c, ok := b.syncs.next()
 		if !ok {
+			return
+		}
+		b.synced(c)
+		b.syncs.synced()
+		if b.early.Load() {
+			b.confirms.push(c)
+		} else {
+			b.finish(c)
+			b.syncs.finished()
+		}
+		b.gate.kick()
+	}
+}
+
+// confirmLoop waits for the changelog in place of the syncer, once there are callers who do not.
+func (b *Buffer) confirmLoop() {
+	defer close(b.closed)
+	for {
+		c, ok := b.confirms.next()
+		if !ok {
+			b.tellVoid()
 			return
 		}
 		b.finish(c)
@@ -95,13 +136,24 @@ type commit struct {
 	// confirmed waits until the changelog has the batch; nil without a changelog. The memory of the batch is its as long.
 	confirmed func(context.Context) error
 	err       error  // nothing was written
-	raw       int64  // row bytes that leave memory
+	raw       int64  // bytes that leave memory
 	local     int64  // payload bytes that come to the local level, less those that leave it
 	staged    int64  // likewise of staging
 	changed   bool   // a file has changed
 	notes     []note // the receipts of its rows
+	early     early
 	durable   []func()
 	began     time.Time // set when commits are measured
+}
+
+// early is what a commit has for callers that do not wait for the changelog.
+type early struct {
+	notes []note // the receipts of their rows
+	rows  int64
+	size  int64 // of the batch in memory, until the changelog has it
+	// copied is the first of the batches up to this one that all have a copy in the store; 0: this one has none.
+	copied uint64
+	acked  bool // the callers were told that the rows are stored
 }
 
 // prepare makes one batch of a group and hands it to the store, without waiting for the disk.
@@ -149,9 +201,16 @@ func (b *Buffer) prepare(g *group) {
 			c.local += t.addRejects(c.batch, ch)
 		}
 		ch.release()
+		if ch.local {
+			c.early.rows += ch.rows
+		}
 		if len(ch.notes) > 0 {
 			t.addNotes(c.batch, ch)
-			c.notes = append(c.notes, ch.notes...)
+			if ch.local {
+				c.early.notes = append(c.early.notes, ch.notes...)
+			} else {
+				c.notes = append(c.notes, ch.notes...)
+			}
 		}
 	}
 	for _, op := range g.ops {
@@ -173,7 +232,11 @@ func (b *Buffer) prepare(g *group) {
 	var repr []byte // kept, because a large batch has none after it was applied
 	if c.batch != nil && b.opts.Changelog != nil {
 		b.confirm.number++
+		b.dropTail(c.batch)
 		repr = putPosition(c.batch, b.confirm.number, b.nextMark())
+		if b.early.Load() {
+			repr = b.copyBatch(c, repr)
+		}
 	}
 	b.syncs.add(c)
 	if c.batch != nil { // else the operations had nothing to write
@@ -206,13 +269,34 @@ func (b *Buffer) dropLost(g *group) {
 	})
 }
 
-// finish waits until the commit is on disk, and in the changelog if there is one, and tells everybody.
-func (b *Buffer) finish(c *commit) {
+// synced waits until the commit is on disk, and tells those who wait for nothing else.
+func (b *Buffer) synced(c *commit) {
 	if c.err == nil && c.batch != nil {
 		if err := c.batch.SyncWait(); err != nil {
 			c.err = b.fail(fmt.Errorf("commit: %w", err))
-		} else if c.confirmed != nil {
-			c.err = b.awaitChangelog(c.confirmed)
+		}
+	}
+	// After a failure the store may have lost the batch or one before. Without a copy of all batches that the changelog lacks, the next
+	// opening could not append this one.
+	e := &c.early
+	if c.err != nil || b.failure() != nil || e.copied == 0 || e.copied > b.confirm.confirmed.Load()+1 {
+		return
+	}
+	b.pending.Add(e.size - c.raw)
+	c.raw = e.size
+	b.serveRoom()
+	b.receipts.finish(e.notes, true)
+	e.notes, e.acked = nil, true
+	b.gate.endedLocal(c.group, nil)
+}
+
+// finish waits until a commit that is on disk is in the changelog as well, if there is one, and tells everybody.
+func (b *Buffer) finish(c *commit) {
+	if c.err == nil && c.batch != nil {
+		if c.confirmed != nil && b.fenced.Load() == nil {
+			if c.err = b.awaitChangelog(c); c.err == nil {
+				b.confirm.confirmed.Add(1)
+			}
 		}
 		if c.err == nil && b.failure() == nil {
 			_ = c.batch.Close() // gives its memory back to the store
@@ -227,12 +311,13 @@ func (b *Buffer) finish(c *commit) {
 		b.staged.Add(c.staged)
 		b.local.Add(c.local)
 	}
+	b.countVoid(c)
 	b.pending.Add(-c.raw)
 	b.serveRoom()
 	if c.batch != nil && b.metrics != nil {
 		b.metrics.committed(time.Since(c.began))
 	}
-	b.receipts.finish(c.notes, c.err == nil)
+	b.receipts.finish(append(c.notes, c.early.notes...), c.err == nil)
 	if c.err != nil {
 		b.gate.ended(c.group, c.err)
 		return

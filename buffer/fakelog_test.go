@@ -110,12 +110,33 @@ func (o *fakeOwner) Begin(_ context.Context, at buffer.LogPosition) iter.Seq2[bu
 	if l.away {
 		return none(errLogDown)
 	}
-	// What the store has and the log lacks was kept.
+	copies := map[int][]byte{}
+	if at.Tail != nil {
+		for b, err := range at.Tail {
+			if err != nil {
+				return none(err)
+			}
+			copies[int(b.Number)] = b.Data
+		}
+	}
+	for n, data := range copies {
+		if n <= len(l.stored) && !bytes.Equal(data, l.stored[n-1]) {
+			l.t.Errorf("the copy of batch %d is not what the log has", n)
+		}
+	}
+	// What the store has and the log lacks was kept, here or there.
 	for n := len(l.stored); n < int(at.Number); n++ {
-		if len(l.pending) == 0 {
+		data := copies[n+1]
+		if len(l.pending) > 0 {
+			if data != nil && !bytes.Equal(data, l.pending[0]) {
+				l.t.Errorf("the copy of batch %d is not what was appended", n+1)
+			}
+			data, l.pending = l.pending[0], l.pending[1:]
+		}
+		if data == nil {
 			return none(fmt.Errorf("the log ends with batch %d, the store with batch %d", n, at.Number))
 		}
-		l.stored, l.pending = append(l.stored, l.pending[0]), l.pending[1:]
+		l.stored = append(l.stored, data)
 	}
 	l.pending = nil
 	if want := string(mark(int(at.Number))); at.Number > 0 && string(at.Mark) != want {

@@ -22,17 +22,17 @@ const (
 
 // group is what one commit writes.
 type group struct {
-	seq  uint64
-	done chan struct{} // closed after err is set
-	err  error
+	seq uint64
+	outcome
+	// local is the outcome for those who do not wait for the changelog; nil while no such rows are in the group. Guarded by gate.mu until
+	// the group is taken.
+	local *outcome
 	// incomplete is set before done is closed when rows from before a reopening were dropped.
 	incomplete bool
-	grace      grace
 
 	began    time.Time // when the first chunk joined
 	chunks   []*chunk
 	ops      []*operation
-	waiters  atomic.Int64
 	noticed  atomic.Bool // the committer knows of it
 	complete atomic.Bool // no more callers are expected
 	probed   bool        // probe runs or has run; guarded by gate.mu
@@ -65,7 +65,7 @@ func (g *gate) init(store *pebblestore.Store, bound int64) {
 }
 
 func newGroup(seq uint64) *group {
-	return &group{seq: seq, done: make(chan struct{}), grace: grace{over: make(chan struct{})}}
+	return &group{seq: seq, outcome: newOutcome()}
 }
 
 // kick wakes the committer. It never blocks.
@@ -80,6 +80,10 @@ func (g *gate) kick() {
 func (g *gate) join(s *sinkState, def *format.Definition) *chunk {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	return g.joinLocked(s, def)
+}
+
+func (g *gate) joinLocked(s *sinkState, def *format.Definition) *chunk {
 	if len(g.cur.chunks) == 0 {
 		g.cur.began = time.Now()
 	}
@@ -87,6 +91,27 @@ func (g *gate) join(s *sinkState, def *format.Definition) *chunk {
 	c.sink, c.def, c.group = s, def, g.cur
 	g.cur.chunks = append(g.cur.chunks, c)
 	return c
+}
+
+// joinLocal is join for rows whose callers do not wait for the changelog.
+func (g *gate) joinLocal(s *sinkState, def *format.Definition) *chunk {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	c := g.joinLocked(s, def)
+	c.local = true
+	if g.cur.local == nil {
+		o := newOutcome()
+		g.cur.local = &o
+		g.kick() // the committer may have left the group alone until the changelog answers
+	}
+	return c
+}
+
+// hasLocal reports whether the gathering group has rows whose callers do not wait for the changelog.
+func (g *gate) hasLocal() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.cur.local != nil
 }
 
 // recycle takes the chunks of a group that was written.
@@ -205,9 +230,27 @@ func (g *gate) take(interval time.Duration) (*group, time.Duration) {
 
 // ended releases the callers that wait for the group.
 func (g *gate) ended(done *group, err error) {
+	g.endedLocal(done, err)
 	done.end(err)
+	back := done.waiters.Load()
+	if done.local != nil {
+		if back -= done.local.waiters.Load(); back == 0 {
+			return // all have come back before
+		}
+	}
 	g.mu.Lock()
-	g.expect = done.waiters.Load()
+	g.expect = back
+	g.mu.Unlock()
+}
+
+// endedLocal releases the callers that do not wait for the changelog.
+func (g *gate) endedLocal(done *group, err error) {
+	if done.local == nil || done.local.ended() {
+		return
+	}
+	done.local.end(err)
+	g.mu.Lock()
+	g.expect = done.local.waiters.Load()
 	g.mu.Unlock()
 }
 

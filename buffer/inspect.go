@@ -102,6 +102,29 @@ func (i *Inspection) Close() error { return i.b.store.Close() }
 // LogPosition says which batches of the [Changelog] are in the local level. It is zero where there was none.
 func (i *Inspection) LogPosition() LogPosition { return i.at }
 
+// AckedLocally returns how many rows of sinks with SinkConfig.AckLocal are in the batches that the local level keeps copies of, because
+// the [Changelog] may lack them. At most so many acknowledged rows are lost with this folder if another owner has opened the log.
+func (i *Inspection) AckedLocally() (rows int64, err error) {
+	o := i.b.store.Opening()
+	if err := o.Read(); err != nil {
+		return 0, err
+	}
+	defer o.Release()
+	it, err := o.DB.NewIter(iterBounds([]byte{format.PrefixTail}, []byte{format.PrefixTail + 1}))
+	if err != nil {
+		return 0, err
+	}
+	defer it.Close()
+	for ok := it.First(); ok; ok = it.Next() {
+		n, _, _, err := parseTail(it)
+		if err != nil {
+			return rows, err
+		}
+		rows += n
+	}
+	return rows, it.Error()
+}
+
 // Stats returns the counters of all sinks, as [Buffer.Stats].
 func (i *Inspection) Stats() Stats { return i.b.Stats() }
 

@@ -39,6 +39,7 @@ func Open(dir string, opts Options) (*Buffer, error) {
 		pack: packer{gzipLevel: opts.GzipLevel}, syncs: newSyncQueue(), reopened: make(chan *pebblestore.Opening),
 	}
 	b.mu.changed = make(chan struct{})
+	b.confirms.changed.L = &b.confirms.mu
 	b.ctx, b.cancel = context.WithCancel(context.Background())
 	b.confirm.all, b.confirm.end = context.WithCancelCause(context.Background())
 	b.store = b.newStore()
@@ -53,6 +54,7 @@ func Open(dir string, opts Options) (*Buffer, error) {
 	b.background = b.newBackground()
 	go b.commitLoop()
 	go b.syncLoop()
+	go b.confirmLoop()
 	b.resume()
 	return b, nil
 }
@@ -77,6 +79,7 @@ type recovery struct {
 	buffer   *Buffer
 	db       *pebble.DB
 	number   uint64 // of the last batch in the changelog
+	tail     uint64 // of the first batch that has a copy; 0: none has
 	now      time.Time
 	instance string
 	version  int // of the format
@@ -117,7 +120,7 @@ func (b *Buffer) recoverState(db *pebble.DB, version int, number uint64) (*recov
 		return nil, err
 	}
 	r.lastFile, r.lastSlice, _ = format.ParseCounters(counters)
-	for _, read := range []func() error{r.recoverSinks, r.recoverFiles, r.recoverSlices, r.recoverReceipts, r.recoverRejects} {
+	for _, read := range []func() error{r.recoverSinks, r.recoverFiles, r.recoverSlices, r.recoverReceipts, r.recoverRejects, r.recoverTail} {
 		if err := read(); err != nil {
 			return nil, err
 		}

@@ -127,7 +127,8 @@ func (b *Buffer) takeUp(o *pebblestore.Opening) {
 	b.probes.reset()
 	b.db, b.recovered = o.DB, nil
 	if b.opts.Changelog != nil {
-		b.confirm.number = r.number
+		b.confirm.number, b.confirm.tail, b.confirm.copied = r.number, r.tail, 0
+		b.confirm.confirmed.Store(r.number)
 		b.confirm.ctx, b.confirm.giveUp = context.WithCancel(b.confirm.all)
 	}
 	o.OnSync(b.syncs.wake)

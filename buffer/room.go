@@ -221,8 +221,8 @@ func (b *Buffer) endRoom() {
 }
 
 // admit reserves room for rows of size bytes in total, or says why there is none. A patient call waits for it and also reserves
-// the shares of its sinks. Shares of other calls are counted when their rows are put into chunks.
-func (b *Buffer) admit(ctx context.Context, rows []Rows, size int64, patient bool) error {
+// the shares of its sinks. A local call does not stand behind those that wait for the changelog. Shares of other calls are counted when their rows are put into chunks.
+func (b *Buffer) admit(ctx context.Context, rows []Rows, size int64, patient, local bool) error {
 	if f := b.failure(); f != nil {
 		return f
 	}
@@ -234,8 +234,8 @@ func (b *Buffer) admit(ctx context.Context, rows []Rows, size int64, patient boo
 		return &TooLargeError{Size: size, Limit: limit, Option: "MaxDiskBytes"}
 	}
 	if !patient {
-		if b.rooms.common.n.Load() > 0 || b.reserve(size) != nil {
-			return b.enterCommon(ctx, size, false)
+		if !local && b.rooms.common.n.Load() > 0 || b.reserve(size, local) != nil {
+			return b.enterCommon(ctx, size, false, local)
 		}
 		return nil
 	}
@@ -248,10 +248,10 @@ func (b *Buffer) admit(ctx context.Context, rows []Rows, size int64, patient boo
 			return err
 		}
 	}
-	if b.rooms.common.n.Load() == 0 && b.reserve(size) == nil {
+	if (local || b.rooms.common.n.Load() == 0) && b.reserve(size, local) == nil {
 		return nil
 	}
-	if err := b.enterCommon(ctx, size, true); err != nil {
+	if err := b.enterCommon(ctx, size, true, local); err != nil {
 		b.release(rows)
 		return err
 	}
@@ -268,8 +268,8 @@ func (b *Buffer) release(rows []Rows) {
 }
 
 // enterCommon waits for memory and disk.
-func (b *Buffer) enterCommon(ctx context.Context, size int64, patient bool) error {
-	err := b.rooms.common.enter(ctx, patient, b.opts.AdmissionWait, func() *OverloadError { return b.reserve(size) },
+func (b *Buffer) enterCommon(ctx context.Context, size int64, patient, local bool) error {
+	err := b.rooms.common.enter(ctx, patient, b.opts.AdmissionWait, func() *OverloadError { return b.reserve(size, local) },
 		func() { b.pending.Add(-size) },
 		func() {
 			b.gate.kick()

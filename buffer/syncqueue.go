@@ -1,6 +1,9 @@
 package buffer
 
-import "sync/atomic"
+import (
+	"sync"
+	"sync/atomic"
+)
 
 // syncQueue brings commits from the committer to the syncer, in their order. The committer adds a commit before it gives the
 // batch to the store, and hands it over afterwards:
@@ -18,8 +21,8 @@ type syncQueue struct {
 	commits chan *commit  // in order; closed after the last
 	token   chan struct{} // capacity 1: the syncer should look at its commits
 	first   *commit       // of the syncer: the next one, which is not handed yet
-	// underway counts the commits that were added and not finished.
-	underway atomic.Int64
+	// underway counts the commits that were added and not finished, unsynced those that are not on disk either.
+	underway, unsynced atomic.Int64
 }
 
 // The stages of a commit.
@@ -36,6 +39,7 @@ func newSyncQueue() syncQueue {
 // add gives a commit its place in the order. It waits while two others are on their way.
 func (q *syncQueue) add(c *commit) {
 	q.underway.Add(1)
+	q.unsynced.Add(1)
 	q.commits <- c
 }
 
@@ -61,7 +65,8 @@ func (q *syncQueue) close() {
 	q.wake()
 }
 
-// next returns the next commit once it was handed; false after the last. The syncer calls finished when it is done with it.
+// next returns the next commit once it was handed; false after the last. The syncer calls synced when it has waited for the disk;
+// finished is called when all is done with it.
 func (q *syncQueue) next() (*commit, bool) {
 	for {
 		if q.first == nil {
@@ -85,4 +90,44 @@ func (q *syncQueue) next() (*commit, bool) {
 	}
 }
 
+func (q *syncQueue) synced()   { q.unsynced.Add(-1) }
 func (q *syncQueue) finished() { q.underway.Add(-1) }
+
+// confirmQueue has the commits that are on disk and that the changelog may lack, in order. The syncer puts them there when callers are
+// released before the changelog has their rows. The memory of their batches counts as pending, which bounds them.
+type confirmQueue struct {
+	mu      sync.Mutex
+	changed sync.Cond
+	commits []*commit
+	closed  bool
+}
+
+func (q *confirmQueue) push(c *commit) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.commits = append(q.commits, c)
+	q.changed.Signal()
+}
+
+// next waits for the next commit; false after the last.
+func (q *confirmQueue) next() (*commit, bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for len(q.commits) == 0 && !q.closed {
+		q.changed.Wait()
+	}
+	if len(q.commits) == 0 {
+		return nil, false
+	}
+	c := q.commits[0]
+	q.commits[0] = nil
+	q.commits = q.commits[1:]
+	return c, true
+}
+
+func (q *confirmQueue) close() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.closed = true
+	q.changed.Signal()
+}

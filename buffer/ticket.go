@@ -3,6 +3,7 @@ package buffer
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -14,37 +15,59 @@ type Ticket struct {
 	// earlier one can have failed, and this one have dropped rows, only if the store has failed since.
 	many  bool
 	epoch uint64
+	// local is set when all rows are for sinks with AckLocal.
+	local bool
 }
 
-// Wait returns nil when the rows are on disk. With an error of ctx the outcome is unknown: the rows may be stored.
-// Other errors are [*FailedError] and [ErrClosed]. That ctx has ended is noticed within 10 ms.
+// Wait returns nil when the rows are on disk, and with a [Changelog] in that too, unless all of them are for sinks with
+// SinkConfig.AckLocal. With an error of ctx the outcome is unknown: the rows may be stored.
+// Other errors are [*FailedError], [*FencedError] and [ErrClosed]. That ctx has ended is noticed within 10 ms.
 func (t Ticket) Wait(ctx context.Context) error {
 	if t.g == nil {
 		return nil
 	}
-	waiters := t.g.waiters.Add(1)
-	if waiters == 1 {
+	o := &t.g.outcome
+	waiters := o.waiters.Add(1)
+	first := waiters == 1
+	if t.local {
+		o = t.g.local
+		waiters = o.waiters.Add(1)
+		first = first || waiters == 1
+	}
+	if first {
 		t.b.gate.kick()
 	}
 	done := ctx.Done()
 	if done == nil {
-		<-t.g.done
-		return t.outcome()
+		<-o.done
+		return t.outcome(o)
 	}
 	if waiters > graceWaiters {
-		<-t.g.grace.wait()
+		<-o.grace.wait()
 		select {
-		case <-t.g.done:
-			return t.outcome()
+		case <-o.done:
+			return t.outcome(o)
 		default:
 		}
 	}
 	select {
-	case <-t.g.done:
-		return t.outcome()
+	case <-o.done:
+		return t.outcome(o)
 	case <-done:
 		return context.Cause(ctx)
 	}
+}
+
+// outcome is how a group ended for those who wait for it.
+type outcome struct {
+	done    chan struct{} // closed after err is set
+	err     error
+	waiters atomic.Int64
+	grace   grace
+}
+
+func newOutcome() outcome {
+	return outcome{done: make(chan struct{}), grace: grace{over: make(chan struct{})}}
 }
 
 // grace is the time for which most waiters of a group look at the group alone, before they look at their contexts as well.
@@ -80,17 +103,27 @@ func (g *grace) stop() {
 	g.finish()
 }
 
-// end tells everyone who waits for the group how it ended.
-func (g *group) end(err error) {
-	g.err = err
-	close(g.done)
-	g.grace.stop()
+// end tells everyone who waits how the group ended.
+func (o *outcome) end(err error) {
+	o.err = err
+	close(o.done)
+	o.grace.stop()
+}
+
+// ended reports whether end was called.
+func (o *outcome) ended() bool {
+	select {
+	case <-o.done:
+		return true
+	default:
+		return false
+	}
 }
 
 // outcome is the joint outcome of all groups of the ticket, once the last of them has ended.
-func (t Ticket) outcome() error {
-	if t.g.err == nil && (t.many || t.g.incomplete) && t.b.store.Now().Epoch != t.epoch {
+func (t Ticket) outcome(o *outcome) error {
+	if o.err == nil && (t.many || t.g.incomplete) && t.b.store.Now().Epoch != t.epoch {
 		return errReopened
 	}
-	return t.g.err
+	return o.err
 }

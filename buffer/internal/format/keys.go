@@ -36,6 +36,7 @@ const (
 	PrefixReceipt = 'k'
 	PrefixReject  = 'x'
 	PrefixRecord  = 'y'
+	PrefixTail    = 't' // only with a changelog and sinks that do not wait for it
 )
 
 // SinkKey is the key of a [Sink].
@@ -149,6 +150,27 @@ func ParseCounters(b []byte) (file, slice uint64, ok bool) {
 		return 0, 0, false
 	}
 	return binary.BigEndian.Uint64(b), binary.BigEndian.Uint64(b[8:]), true
+}
+
+// TailKey is the key of the copy of a batch that the changelog may lack.
+func TailKey(number uint64) []byte { return binary.BigEndian.AppendUint64([]byte{PrefixTail}, number) }
+
+// TailHeadSize is the length of what stands in front of the batch in the value of a TailKey: a version and the number of rows that were
+// acknowledged before the changelog had them.
+const TailHeadSize = 1 + 8
+
+// PutTailHead fills b[:TailHeadSize].
+func PutTailHead(b []byte, rows int64) {
+	b[0] = 1
+	binary.BigEndian.PutUint64(b[1:], uint64(rows))
+}
+
+// ParseTail reads the value of a TailKey. One of another version is not ok. batch is part of b.
+func ParseTail(b []byte) (rows int64, batch []byte, ok bool) {
+	if len(b) < TailHeadSize || b[0] != 1 {
+		return 0, nil, false
+	}
+	return int64(binary.BigEndian.Uint64(b[1:])), b[TailHeadSize:], true
 }
 
 // EncodeLogPosition encodes the value of KeyLog: the number of a batch in the changelog, and what the changelog adds.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"log/slog"
 	"strings"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -91,6 +92,19 @@ func (f *folder) inspect(instance string) (epoch uint64, empty bool, err error) 
 	}
 	mark, err := parseMark(i.LogPosition())
 	return mark.Released.Epoch, false, errors.Join(err, i.Close())
+}
+
+// tellVoid reports how many rows of a folder that must not go on were acknowledged before the log had them.
+func (f *folder) tellVoid(instance string, log *slog.Logger) {
+	i, err := forebay.Inspect(f.data(instance), localdisk.On(buffer.InspectOptions{}, f.disk))
+	if err != nil {
+		return // there is none, or it is damaged
+	}
+	rows, err := i.AckedLocally()
+	if err = errors.Join(err, i.Close()); rows > 0 || err != nil {
+		log.Error("rows of the folder that is set aside were acknowledged on its disk alone: they are not in their tables, unless the log got "+
+			"them in time", "instance", instance, "rows_at_most", rows, "error", err)
+	}
 }
 
 // setAside moves the folder of an engine that must not go on, which ended with an epoch.

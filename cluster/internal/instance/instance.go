@@ -63,6 +63,7 @@ func Open(ctx context.Context, dir string, o Options) (*Instance, error) {
 			return nil, fmt.Errorf("instance: open %s: %w", dir, errors.Join(err, f.close()))
 		}
 		o.Logger.Warn("the instance has another owner, a new one begins", "instance", fenced.instance, "error", err)
+		f.tellVoid(fenced.instance, o.Logger)
 		if err := errors.Join(f.setAside(fenced.instance, fenced.epoch), f.begin(newName(o.Node))); err != nil {
 			return nil, fmt.Errorf("instance: begin a new one in %s: %w", dir, errors.Join(err, f.close()))
 		}
@@ -173,6 +174,7 @@ func (i *Instance) openEngine(ctx context.Context, lost bool) error {
 	dir := i.folder.data(name)
 	return retry(ctx, i.opts, "the instance cannot be opened", func() error {
 		if lost {
+			i.folder.tellVoid(name, i.opts.Logger)
 			if err := i.folder.setAside(name, i.keeper.Owner().Epoch); err != nil {
 				return backoff.Permanent(err)
 			}

@@ -72,8 +72,11 @@ func (l *batchLog) Begin(ctx context.Context, at buffer.LogPosition) iter.Seq2[b
 				l.appender = a
 				l.mu.Unlock()
 				context.AfterFunc(l.ctx, a.Close) // an opening that waits for the log ends
-				l.keeper.SetReleased(a.State().Released.Number)
-				return
+				// What follows from batches that are appended again must not begin before the log has them.
+				if err = awaitAppended(ctx, a); err == nil {
+					l.keeper.SetReleased(a.State().Released.Number)
+					return
+				}
 			}
 		}
 		if !errors.Is(err, stopped) {
@@ -102,6 +105,9 @@ func (l *batchLog) options(at buffer.LogPosition) (changelog.AppenderOptions, er
 		opts.Store.Released = l.released
 	}
 	first := opts.Store.Released.Number + 1
+	if opts.Local, err = copies(at, first); err != nil || opts.Local != nil {
+		return opts, err
+	}
 	l.mu.Lock()
 	l.kept = slices.DeleteFunc(l.kept, func(b buffer.LogBatch) bool { return b.Number < first || b.Number > at.Number })
 	kept := slices.Clone(l.kept)
@@ -116,6 +122,54 @@ func (l *batchLog) options(at buffer.LogPosition) (changelog.AppenderOptions, er
 		}
 	}
 	return opts, nil
+}
+
+// copies returns the batches of a local level from one number on up to its last one, nil if it does not have copies of all of them.
+func copies(at buffer.LogPosition, first uint64) (iter.Seq2[[]byte, error], error) {
+	if at.Tail == nil || first > at.Number {
+		return nil, nil
+	}
+	var found [][]byte
+	next := first
+	for b, err := range at.Tail {
+		switch {
+		case err != nil:
+			return nil, fmt.Errorf("read the copies of the last batches: %w", err)
+		case b.Number < first || b.Number > at.Number:
+			continue
+		case b.Number != next:
+			return nil, nil
+		}
+		found, next = append(found, b.Data), next+1
+	}
+	if next <= at.Number {
+		return nil, nil
+	}
+	return func(yield func([]byte, error) bool) {
+		for _, data := range found {
+			if !yield(data, nil) {
+				return
+			}
+		}
+	}, nil
+}
+
+// awaitAppended returns when the log has all batches that were given to an appender.
+func awaitAppended(ctx context.Context, a *changelog.Appender) error {
+	for {
+		s := a.State()
+		switch {
+		case s.Status == changelog.Ended:
+			return s.Cause
+		case s.Waiting == 0:
+			return nil
+		}
+		select {
+		case <-time.After(time.Millisecond):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
 }
 
 // closeAppender ends the appender and notes what it has released.

@@ -49,7 +49,7 @@ func TestSimulation(t *testing.T) {
 	}
 	// A simulation in which nothing happens proves nothing.
 	for _, what := range []string{
-		"acknowledged", "in doubt", "killed", "killed, disk lost", "stands still past the lease", "ended", "adopted", "adopted again", "drained",
+		"acknowledged", "acknowledged by the disk alone", "void", "in doubt", "killed", "killed, disk lost", "stands still past the lease", "ended", "adopted", "adopted again", "drained",
 		"checkpoint", "checkpoint fetched", "restored", "fenced", "call failed", "answer lost", "no majority",
 	} {
 		if total[what] == 0 {
@@ -75,6 +75,7 @@ type simulation struct {
 func newSimulation(t *testing.T, seed uint64, count map[string]int) *simulation {
 	s := &simulation{world: newWorld(t, seed), rng: rand.New(rand.NewPCG(seed, 1)), chaos: rand.New(rand.NewPCG(seed, 2)), count: count, times: map[string]int{}}
 	s.story = *seeds == 1
+	s.localSink = seed%2 == 0
 	s.logs = s
 	s.checkpointBytes = int64(2+s.rng.IntN(30)) << 10
 	if s.rng.IntN(3) == 0 {
@@ -124,6 +125,13 @@ func (s *simulation) run() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.count["acknowledged"] += len(s.acked)
+	s.count["acknowledged by the disk alone"] += len(s.local)
+	s.count["void"] += s.void
+	for id := range s.local {
+		if s.acked[id] == "" {
+			s.sent-- // it was acknowledged
+		}
+	}
 	s.count["in doubt"] += s.sent - len(s.acked)
 }
 

@@ -42,18 +42,25 @@ type world struct {
 	mu    sync.Mutex
 	sent  int
 	acked map[string]string // the rows that were acknowledged, with the instance
-	meant map[string]string // what the ids of objects and files stood for first
+	// local are the acknowledged rows of the sink with AckLocal, with the instance, and void those of them that are not in the table. They
+	// may be lost with the disk, and with an instance that is adopted. Once a row behind them has been acknowledged that waits for
+	// the log, the log has them as well, and they are among acked.
+	local     map[string]string
+	localSink bool // there is such a sink
+	void      int
+	meant     map[string]string // what the ids of objects and files stood for first
 }
 
 const (
 	worldLease = 12 * time.Second
 	worldTable = "in.c-test.rows"
+	localTable = "in.c-test.local"
 )
 
 func newWorld(t *testing.T, seed uint64) *world {
 	w := &world{
 		T: t, log: changelogtest.NewLog(seed, changelogtest.Faults{}), owners: changelogtest.NewOwners(seed, changelogtest.Faults{}),
-		mem: buffertest.NewMemory(), acked: map[string]string{}, meant: map[string]string{}, checkpointBytes: 64 << 10,
+		mem: buffertest.NewMemory(), acked: map[string]string{}, local: map[string]string{}, meant: map[string]string{}, checkpointBytes: 64 << 10,
 	}
 	t.Cleanup(func() {
 		for _, n := range w.nodes {
@@ -134,6 +141,12 @@ var worldSource = forebay.Source{
 	Sinks: []forebay.Sink{{ID: "k", Table: forebay.Table{ID: worldTable, Columns: mapping.Columns{mapping.Path("id", "id", mapping.RawString())}}}},
 }
 
+// localSource has a sink with AckLocal.
+var localSource = forebay.Source{
+	ID: "l", Settings: worldSource.Settings,
+	Sinks: []forebay.Sink{{ID: "k", AckLocal: true, Table: forebay.Table{ID: localTable, Columns: worldSource.Sinks[0].Table.Columns}}},
+}
+
 // start starts a process, which opens its instance as soon as it can.
 func (n *worldNode) start() *worldProcess {
 	ctx, cancel := context.WithCancel(context.Background())
@@ -166,6 +179,9 @@ func (p *worldProcess) live(ctx context.Context) {
 	var adopting sync.WaitGroup
 	adopting.Go(func() { _ = changelog.Adopt(ctx, i.Keeper(), i.Drain) })
 	for i.Engine().Define(ctx, worldSource) != nil && ctx.Err() == nil && i.Err() == nil {
+		time.Sleep(time.Second)
+	}
+	for p.w.localSink && i.Engine().Define(ctx, localSource) != nil && ctx.Err() == nil && i.Err() == nil {
 		time.Sleep(time.Second)
 	}
 	p.set(i)
@@ -224,20 +240,37 @@ func (n *worldNode) stop() {
 
 // put sends rows to the instance of a process, one after the other, and notes which were acknowledged.
 func (p *worldProcess) put(i *Instance, rows int) {
-	w := p.w
+	w, name := p.w, i.Keeper().Instance()
 	for range rows {
 		w.mu.Lock()
 		w.sent++
-		id := fmt.Sprint(w.sent)
+		id, source := fmt.Sprint(w.sent), "s"
+		var before []string // what the log has when it has the row
+		if w.localSink && w.sent%3 > 0 {
+			source = "l"
+		} else {
+			for id, instance := range w.local {
+				if instance == name {
+					before = append(before, id)
+				}
+			}
+		}
 		w.mu.Unlock()
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-		_, err := i.Engine().Ingest(ctx, "s", mapping.JSON([]byte(`{"id":"`+id+`"}`)))
+		_, err := i.Engine().Ingest(ctx, source, mapping.JSON([]byte(`{"id":"`+id+`"}`)))
 		cancel()
 		if err != nil || !p.alive() {
 			return
 		}
 		w.mu.Lock()
-		w.acked[id] = i.Keeper().Instance()
+		if source == "l" {
+			w.local[id] = name
+		} else {
+			w.acked[id] = name
+		}
+		for _, id := range before {
+			w.acked[id] = name
+		}
 		w.mu.Unlock()
 	}
 }
@@ -276,13 +309,23 @@ func (w *world) await(what string, cond func() bool) {
 // check compares the table with what clients were told.
 func (w *world) check() {
 	w.Helper()
+	records := w.records()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	count := map[string]int{}
-	for _, row := range w.mem.Rows(worldTable) {
+	for _, row := range append(w.mem.Rows(worldTable), w.mem.Rows(localTable)...) {
 		count[row[0]]++
 	}
 	var lost, twice []string
+	for id, instance := range w.local {
+		switch {
+		case count[id] > 0 || w.acked[id] != "": // looked at below
+		case records[instance].State == changelog.Retired:
+			w.void++
+		default:
+			lost = append(lost, id+" of the sink with AckLocal of "+instance)
+		}
+	}
 	for id, instance := range w.acked {
 		if count[id] == 0 {
 			lost = append(lost, id+" of "+instance)
