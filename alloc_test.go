@@ -14,8 +14,22 @@ import (
 // counted is the path of a row alone; a commit's own few allocations are shared by all its rows. The race detector
 // makes pools forget at random, so this test does not run under it.
 func TestSteadyStateAllocatesNothing(t *testing.T) {
-	e, _ := openMemory(t, func(o *forebay.Options) { o.Buffer.SyncInterval = time.Hour })
-	mustDefine(t, e, events(func(s *forebay.Source) { s.Settings.Sync = forebay.SyncUnsafe }))
+	for name, local := range map[string]bool{"one disk": false, "a changelog that is not waited for": true} {
+		t.Run(name, func(t *testing.T) { steadyState(t, local) })
+	}
+}
+
+func steadyState(t *testing.T, local bool) {
+	e, _ := openMemory(t, func(o *forebay.Options) {
+		o.Buffer.SyncInterval = time.Hour
+		if local {
+			o.Changelog = &logOwner{&memoryLog{}}
+		}
+	})
+	mustDefine(t, e, events(func(s *forebay.Source) {
+		s.Settings.Sync = forebay.SyncUnsafe
+		s.Sinks[0].AckLocal = local
+	}))
 	rec := mapping.JSON([]byte(`{"id":1,"user":{"name":"Ada"},"more":[1,2,3],"text":"the gate opens"}`))
 	ctx := t.Context()
 	ingest := func() {

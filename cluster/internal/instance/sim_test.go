@@ -49,7 +49,7 @@ func TestSimulation(t *testing.T) {
 	}
 	// A simulation in which nothing happens proves nothing.
 	for _, what := range []string{
-		"acknowledged", "acknowledged by the disk alone", "void", "in doubt", "killed", "killed, disk lost", "stands still past the lease", "ended", "adopted", "adopted again", "drained",
+		"acknowledged", "acknowledged by the disk alone", "void", "killed while the log lacks rows", "in doubt", "killed", "killed, disk lost", "stands still past the lease", "ended", "adopted", "adopted again", "drained",
 		"checkpoint", "checkpoint fetched", "restored", "fenced", "call failed", "answer lost", "no majority",
 	} {
 		if total[what] == 0 {
@@ -218,8 +218,30 @@ func (s *simulation) hurtLog() {
 		away := s.rng.Perm(3)[:1+s.rng.IntN(2)]
 		if len(away) == 2 {
 			s.saw("no majority")
+			s.fillTail(o.Node)
 		}
 		time.AfterFunc(time.Duration(s.rng.IntN(5000))*time.Millisecond, s.log.Cut(name, away...))
+	}
+}
+
+// fillTail has rows acknowledged that the log of a node lacks, and half of the time kills the node then.
+func (s *simulation) fillTail(node string) {
+	n := s.nodes[slices.IndexFunc(s.nodes, func(n *worldNode) bool { return n.name == node })]
+	if !s.localSink || n.runs == nil {
+		return
+	}
+	p, kill := n.runs, s.rng.IntN(2) == 0
+	s.clients.Go(func() {
+		if i := p.open(); i != nil {
+			p.putLocal(i, 5)
+		}
+	})
+	time.Sleep(100 * time.Millisecond)
+	if kill {
+		s.tell("%s is killed while the log lacks rows", n.name)
+		s.saw("killed while the log lacks rows")
+		n.kill(s.rng, s.rng.IntN(3) == 0)
+		s.start(n)
 	}
 }
 

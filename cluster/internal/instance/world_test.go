@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"slices"
@@ -44,7 +45,7 @@ type world struct {
 	acked map[string]string // the rows that were acknowledged, with the instance
 	// local are the acknowledged rows of the sink with AckLocal, with the instance, and void those of them that are not in the table. They
 	// may be lost with the disk, and with an instance that is adopted. Once a row behind them has been acknowledged that waits for
-	// the log, the log has them as well, and they are among acked.
+	// the log, or the next process has opened the instance, the log has them as well, and they are among acked.
 	local     map[string]string
 	localSink bool // there is such a sink
 	void      int
@@ -167,6 +168,9 @@ func (n *worldNode) start() *worldProcess {
 
 // live is the life of a process with one instance.
 func (p *worldProcess) live(ctx context.Context) {
+	p.w.mu.Lock()
+	before := maps.Clone(p.w.local)
+	p.w.mu.Unlock()
 	i, err := Open(ctx, "node", p.options())
 	if err != nil {
 		if ctx.Err() == nil {
@@ -175,6 +179,13 @@ func (p *worldProcess) live(ctx context.Context) {
 		}
 		return
 	}
+	p.w.mu.Lock()
+	for id, instance := range before { // what this disk had acknowledged is in the log now
+		if instance == i.Keeper().Instance() {
+			p.w.acked[id] = instance
+		}
+	}
+	p.w.mu.Unlock()
 	defer p.set(nil)
 	var adopting sync.WaitGroup
 	adopting.Go(func() { _ = changelog.Adopt(ctx, i.Keeper(), i.Drain) })
