@@ -125,7 +125,7 @@ func (s SinkSpec) check(compile compiler, sourceID string) *Error {
 
 // content returns the part of the sink that versions keep.
 func (s SinkSpec) content() SinkContent {
-	return SinkContent{Name: s.Name, Description: s.Description, Signals: sortedSignals(s.Signals), TableID: s.TableID, Columns: s.Columns}
+	return SinkContent{Name: s.Name, Description: s.Description, Signals: sortedSignals(s.Signals), TableID: s.TableID, Columns: s.Columns, AckLocal: s.AckLocal}
 }
 
 func (s SourceContent) check() *Error {

@@ -133,6 +133,8 @@ type SinkContent struct {
 	Columns mapping.Columns `json:"columns"`
 	// Extend lets the table grow with the columns: see [forebay.Table].
 	Extend bool `json:"extend,omitempty"`
+	// AckLocal acknowledges rows before the log of a node has them: see [forebay.Sink].
+	AckLocal bool `json:"ackLocal,omitempty"`
 	// Settings are the overridden ones.
 	Settings Overrides `json:"settings,omitempty"`
 }
@@ -255,7 +257,7 @@ func (t *tree) definition() (forebay.Source, error) {
 		}
 		def.Sinks = append(def.Sinks, forebay.Sink{
 			ID: s.ID, Table: forebay.Table{ID: s.TableID, Columns: s.Columns, Extend: s.Extend},
-			Disabled: s.DisabledWith(t.source) != nil, AllowedSignals: signals, Settings: settings,
+			Disabled: s.DisabledWith(t.source) != nil, AllowedSignals: signals, Settings: settings, AckLocal: s.AckLocal,
 		})
 	}
 	return def, nil

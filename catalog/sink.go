@@ -20,6 +20,8 @@ type SinkSpec struct {
 	Columns mapping.Columns
 	// Extend lets the table grow with the columns: see [forebay.Table]. Default: [Options.Extend].
 	Extend *bool
+	// AckLocal acknowledges rows before the log of a node has them: see [forebay.Sink].
+	AckLocal bool
 }
 
 // grows returns Extend, or its default.
@@ -40,6 +42,8 @@ type SinkPatch struct {
 	Columns mapping.Columns
 	// Extend lets the table grow with the columns: see [forebay.Table].
 	Extend *bool
+	// AckLocal acknowledges rows before the log of a node has them: see [forebay.Sink].
+	AckLocal *bool
 	// ChangeDescription is the text of the new version. Default: "Updated.".
 	ChangeDescription string
 }
@@ -126,6 +130,7 @@ func (c *Catalog) UpdateSink(by By, sourceID, id string, p SinkPatch) (Task, err
 			content.Columns = p.Columns
 		}
 		set(&content.Extend, p.Extend)
+		set(&content.AckLocal, p.AckLocal)
 		if err := content.check(c.eng.CompileColumns, sourceID, id); err != nil {
 			return err
 		}
