@@ -202,7 +202,7 @@ func (b *Buffer) prepare(g *group) {
 		}
 		ch.release()
 		if ch.local {
-			c.early.rows += ch.rows
+			c.early.rows += ch.rows + int64(len(ch.rejects))
 		}
 		if len(ch.notes) > 0 {
 			t.addNotes(c.batch, ch)

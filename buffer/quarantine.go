@@ -313,7 +313,7 @@ func (b *Buffer) UpdateRejected(ctx context.Context, sinkID, id string, revision
 		return fmt.Errorf("%w: %s has revision %d", ErrRejectedChanged, id, head.Revision)
 	}
 	size := int64(len(info) + len(data))
-	if err := b.admit(ctx, nil, size, false); err != nil {
+	if err := b.admit(ctx, nil, size, false, false); err != nil {
 		return err
 	}
 	defer b.giveBack(size)
@@ -421,7 +421,7 @@ func (b *Buffer) ReplayRejected(ctx context.Context, sink *SinkHandle, at time.T
 	if err := sink.Full(); err != nil {
 		return nil, err
 	}
-	if err := b.admit(ctx, nil, size, false); err != nil {
+	if err := b.admit(ctx, nil, size, false, false); err != nil {
 		return nil, err
 	}
 	defer b.giveBack(size)
