@@ -88,6 +88,7 @@ func database(c *counter) pipebench.Database {
 			c.inserted, c.refused = make(signal, 1), make(signal, 1)
 			return pipebench.Own{
 				Insert:      func(context.Context, pipebench.Event) error { return store(1) },
+				InsertAlone: func(context.Context, pipebench.Event) error { return store(1) },
 				InsertBatch: func(_ context.Context, batch []pipebench.Event) error { return store(int64(len(batch))) },
 				Close:       func() error { return nil },
 			}, nil
@@ -122,7 +123,7 @@ func TestRunReportsEachScenario(t *testing.T) {
 		ways     []string
 	}{
 		{"http", []string{"engine", "inserts"}},
-		{"callers", []string{"batches", "engine", "engine in batches", "inserts"}},
+		{"callers", []string{"batches", "each alone", "engine", "engine in batches", "inserts"}},
 		{"fresh", []string{"engine"}},
 		{"outage/none", []string{"engine", "inserts"}},
 	} {

@@ -135,6 +135,23 @@ func (b *bench) inserts(ctx context.Context) (*service, error) {
 	if err != nil {
 		return nil, err
 	}
+	return ownService(own), nil
+}
+
+// alone is inserts with a file or commit for each event.
+func (b *bench) alone(ctx context.Context) (*service, error) {
+	own, err := b.db.Own(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if own.InsertAlone == nil {
+		return nil, errors.Join(errNone, own.Close())
+	}
+	own.Insert, own.InsertBatch = own.InsertAlone, nil
+	return ownService(own), nil
+}
+
+func ownService(own Own) *service {
 	store := func(ctx context.Context, body []byte) error {
 		event, err := newEvent(body)
 		if err != nil {
@@ -169,5 +186,5 @@ func (b *bench) inserts(ctx context.Context) (*service, error) {
 	return &service{
 		serve: server.Serve, path: "/", store: store, storeBatch: storeBatch, flush: func(context.Context) error { return nil },
 		close: func() error { return errors.Join(server.Close(), own.Close()) },
-	}, nil
+	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 
 	"github.com/google/uuid"
 
@@ -42,17 +43,19 @@ func own(path string) (o pipebench.Own, err error) {
 	if err := os.MkdirAll(path, 0o700); err != nil {
 		return o, err
 	}
-	files := 0
-	return pipebench.EachSecond(func(events []pipebench.Event) error {
+	var files atomic.Int64
+	write := func(events []pipebench.Event) error {
 		rows := make([]event, len(events))
 		for i, e := range events {
 			rows[i] = event{e.ID, e.At.UnixMicro(), e.UserID, e.Body}
 		}
-		files++
-		name := filepath.Join(path, fmt.Sprintf("%06d", files))
+		name := filepath.Join(path, fmt.Sprintf("%06d", files.Add(1)))
 		if err := writeFile(name+".temp", rows); err != nil {
 			return err
 		}
 		return os.Rename(name+".temp", name+".parquet")
-	}, func() error { return nil }), nil
+	}
+	o = pipebench.EachSecond(write, func() error { return nil })
+	o.InsertAlone = func(_ context.Context, e pipebench.Event) error { return write([]pipebench.Event{e}) }
+	return o, nil
 }
