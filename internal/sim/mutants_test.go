@@ -245,8 +245,8 @@ func TestMutantsAreCaught(t *testing.T) {
 	healthy := map[string]bool{} // tests that pass without a mutant, by folder and pattern
 	for _, m := range mutants {
 		if _, err := os.Stat(binary(m)); err != nil {
-			build := exec.CommandContext(t.Context(), "go", "test", "-c", "-vet=off", "-overlay", filepath.Join(dir, "overlay.json"), "-o", binary(m), "./"+m.dir)
-			build.Dir = root
+			build := exec.CommandContext(t.Context(), "go", "test", "-c", "-vet=off", "-overlay", filepath.Join(dir, "overlay.json"), "-o", binary(m), ".")
+			build.Dir = filepath.Join(root, filepath.FromSlash(m.dir)) // which may be of another module
 			if out, err := build.CombinedOutput(); err != nil {
 				t.Fatalf("build: %v\n%s", err, out)
 			}
