@@ -135,6 +135,7 @@ func (r *runner) loseAndStart(ctx context.Context, p *process, instance string, 
 		var what string
 		if what, err = p.damage(r.rng); err == nil {
 			r.screen.say("%s: %s", p.Name, what)
+			return ids, r.startDamaged(ctx, p)
 		}
 	case adopter:
 		var other *process
@@ -188,6 +189,23 @@ func (r *runner) blink(ctx context.Context, node int) (ids []string, err error) 
 	case <-ctx.Done():
 	}
 	return ids, errors.Join(context.Cause(ctx), r.net.heal())
+}
+
+// startDamaged starts a node whose server has a damaged file. Some of them end the process: a server of NATS 2.15 that cannot recover a stream
+// may panic. Then the server begins with an empty disk.
+func (r *runner) startDamaged(ctx context.Context, p *process) error {
+	p.frail.Store(true)
+	defer p.frail.Store(false)
+	if err := p.start(); err != nil {
+		return err
+	}
+	gone := false
+	if err := p.await(ctx, "up", func() bool { gone = p.gone; return gone || p.told.Address != "" }); err != nil || !gone {
+		return err
+	}
+	<-p.ended
+	r.screen.say("%s cannot start with the damaged file (%v), and gets an empty one from the others", p.Name, p.err)
+	return errors.Join(os.RemoveAll(p.server()), p.start())
 }
 
 // repair gives the server of a node an empty disk, which the other servers fill.

@@ -25,12 +25,14 @@ type process struct {
 	cmd   *exec.Cmd
 	stdin io.WriteCloser
 	over  *atomic.Bool  // it was asked to end, or is killed
+	frail atomic.Bool   // it may end by itself
 	ended chan struct{} // closed when the process is gone
 	err   error         // how it ended, valid from then on
 
 	mu      sync.Mutex
 	told    message
 	status  readiness
+	gone    bool          // the process has ended
 	what    string        // what was done to it, for people; empty if nothing
 	changed chan struct{} // closed when one of them changes
 }
@@ -63,6 +65,7 @@ func (p *process) start() error {
 		return err
 	}
 	p.cmd, p.ended, p.over = cmd, make(chan struct{}), new(atomic.Bool)
+	p.set(func() { p.gone = false })
 	go func(over *atomic.Bool, ended chan struct{}) {
 		defer close(ended)
 		for in := json.NewDecoder(stdout); ; {
@@ -76,8 +79,8 @@ func (p *process) start() error {
 			p.set(func() { p.told = m })
 		}
 		p.err = cmd.Wait()
-		p.set(func() { p.told, p.status = message{}, readiness{} })
-		if !over.Load() {
+		p.set(func() { p.told, p.status, p.gone = message{}, readiness{}, true })
+		if !over.Load() && !p.frail.Load() {
 			p.failed(fmt.Errorf("node %s has ended by itself: %v; see %s", p.Name, p.err, p.logPath()))
 		}
 	}(p.over, p.ended)
