@@ -74,7 +74,7 @@ func scenarios() []scenario {
 	for _, w := range workloads() {
 		all = append(all, ofWorkload(w)...)
 	}
-	return append(append(append(all, ofMapping()...), ofTelemetry()...), ofScale()...)
+	return append(append(append(append(all, ofMapping()...), ofTelemetry()...), ofPulling()...), ofScale()...)
 }
 
 // manyCallers is the load of a server under pressure.

@@ -282,9 +282,25 @@ func (n Node) sequential() bool {
 
 const hexDigits = "0123456789abcdef"
 
+// asIs are the bytes that stand for themselves in every style.
+var asIs = func() (t [256]bool) {
+	for c := byte(0x20); c < utf8.RuneSelf; c++ {
+		t[c] = c != '"' && c != '\\' && c != '/'
+	}
+	return t
+}()
+
 func appendString(dst []byte, s string, style Style) []byte {
 	dst = append(dst, '"')
 	for i := 0; i < len(s); {
+		end := i
+		for end < len(s) && asIs[s[end]] {
+			end++
+		}
+		if dst = append(dst, s[i:end]...); end == len(s) {
+			break
+		}
+		i = end
 		c := s[i]
 		if c >= utf8.RuneSelf {
 			r, size := utf8.DecodeRuneInString(s[i:])
