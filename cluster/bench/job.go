@@ -16,7 +16,6 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"runtime/debug"
 	"runtime/pprof"
 	"strconv"
 	"sync"
@@ -199,9 +198,6 @@ func (j *job) do(ctx context.Context, q question) (any, error) {
 	switch q.Do {
 	case "usage":
 		return measureUsage()
-	case "collect":
-		debug.FreeOSMemory()
-		return nil, nil
 	case "profile":
 		return nil, j.startProfile(q.Path)
 	case "profiled":
@@ -231,9 +227,9 @@ func (j *job) startProfile(path string) (err error) {
 type usage struct {
 	// CPU is the time of all cores since its start.
 	CPU time.Duration
-	// Resident, Heap and Stacks are bytes.
-	Resident, Heap, Stacks int64
-	Goroutines             int
+	// Resident and Heap are bytes. Resident is 0 where there is no /proc.
+	Resident, Heap int64
+	Goroutines     int
 }
 
 func measureUsage() (u usage, err error) {
@@ -242,10 +238,7 @@ func measureUsage() (u usage, err error) {
 		return u, err
 	}
 	u.CPU = time.Duration(r.Utime.Nano() + r.Stime.Nano())
-	status, err := os.ReadFile("/proc/self/status")
-	if err != nil {
-		return u, err
-	}
+	status, _ := os.ReadFile("/proc/self/status")
 	for line := range bytes.Lines(status) {
 		var kilobytes int64
 		if n, _ := fmt.Sscanf(string(line), "VmRSS: %d kB", &kilobytes); n == 1 {
@@ -254,7 +247,7 @@ func measureUsage() (u usage, err error) {
 	}
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
-	u.Heap, u.Stacks, u.Goroutines = int64(m.HeapAlloc), int64(m.StackInuse), runtime.NumGoroutine()
+	u.Heap, u.Goroutines = int64(m.HeapAlloc), runtime.NumGoroutine()
 	return u, nil
 }
 
