@@ -118,7 +118,8 @@ func parseIncremental(s *section, job string) *incrementalConfig {
 	default:
 		below.wrong("type", "must be time, number or text, not %q", kind)
 	}
-	n, ok := below.get("initial")
+	n, _ := below.get("initial")
+	var ok bool
 	if ic.initial, ok = ic.kind.parse(n); !ok {
 		below.wrong("initial", "is required: the start of the first run, of the type of the cursor")
 	}

@@ -87,7 +87,7 @@ func TestKilledProcess(t *testing.T) {
 		t.Fatal(err)
 	}
 	args := []string{"-config", path("config.json"), "-base-url", server.URL, "-state", path("state.json"), "-data", path("data")}
-	start := func(requests int) (kill bool, err error, log string) {
+	start := func(requests int) (kill bool, log string, err error) {
 		api.mu.Lock()
 		api.left, api.enough = requests, make(chan struct{})
 		enough := api.enough
@@ -103,16 +103,16 @@ func TestKilledProcess(t *testing.T) {
 		go func() { ended <- cmd.Wait() }()
 		select {
 		case err = <-ended:
-			return false, err, out.String()
+			return false, out.String(), err
 		case <-enough:
 			err := cmd.Process.Kill()
 			<-ended
-			return true, err, out.String()
+			return true, out.String(), err
 		}
 	}
 	kills := 0
 	for range 8 {
-		killed, err, log := start(1 + random.IntN(12))
+		killed, log, err := start(1 + random.IntN(12))
 		if err != nil && !errors.Is(err, os.ErrProcessDone) {
 			t.Fatalf("%v\n%s", err, log)
 		}
@@ -124,7 +124,7 @@ func TestKilledProcess(t *testing.T) {
 		api.mu.Unlock()
 	}
 	for range 2 { // the first goes on, the second asks for what came since
-		if _, err, log := start(0); err != nil {
+		if _, log, err := start(0); err != nil {
 			t.Fatalf("%v\n%s", err, log)
 		}
 	}
