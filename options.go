@@ -23,6 +23,9 @@ type Options struct {
 	// Changelog gets all batches of the local level, so that another machine can go on with [Restore] when this one is lost: see
 	// [buffer.Options]. Default: none.
 	Changelog buffer.Changelog
+	// OnDamage is called when the local level cannot be read back although the Changelog has it, and the engine stops: see
+	// [buffer.Options]. Default: such rows are counted as damaged.
+	OnDamage func(*buffer.StoreDamageError)
 	// Logger gets what an operator should see. Default: nothing is logged.
 	Logger *slog.Logger
 	// Meter gets the metrics of docs/operations.md, with the attributes "source" and "sink". Default: nothing is

@@ -2,6 +2,7 @@ package buffer
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -92,6 +93,13 @@ type Buffer struct {
 	fenced          atomic.Pointer[FencedError] // set for good, before the store fails of it
 	// damaged is what the last attempt to open the store found, where a changelog has more than a salvage would save.
 	damaged atomic.Pointer[StoreDamageError]
+
+	// found gets damage for Options.OnDamage. unsound is set for good, before the store is ended because of it; unwatched is closed when
+	// nobody waits for more. ended says that the committer has ended what acts by itself.
+	found     chan error
+	unsound   atomic.Pointer[StoreDamageError]
+	unwatched chan struct{}
+	ended     bool
 
 	pack  packer     // of the committer
 	order chunkOrder // of the committer
@@ -425,6 +433,7 @@ func (b *Buffer) close() error {
 	b.gate.kick()
 	// The last group may hold the outcomes of driver calls, so the calls end first.
 	b.cancel()
+	<-b.unwatched
 	last.stop()
 	b.store.Drain()
 	b.gate.kick()
@@ -457,7 +466,7 @@ func (b *Buffer) failure() error {
 	if f := b.fenced.Load(); f != nil {
 		return f
 	}
-	if d := b.damaged.Load(); d != nil {
+	if d := cmp.Or(b.unsound.Load(), b.damaged.Load()); d != nil {
 		err = d
 	}
 	return &FailedError{Err: err}

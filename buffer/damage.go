@@ -33,7 +33,7 @@ func (e *DamageError) Error() string {
 func (e *DamageError) Unwrap() error { return e.Err }
 
 // Damage is one place in a slice whose rows are lost because the disk returned other bytes than were written. The rest of the
-// slice is uploaded as usual.
+// slice is uploaded as usual. With Options.OnDamage there is none.
 type Damage struct {
 	// ID names the record for [Buffer.ForgetDamage].
 	ID string `json:"-"`

@@ -87,7 +87,8 @@ func (e *TooLargeError) Error() string {
 type FailedError struct{ Err error }
 
 func (e *FailedError) Error() string {
-	if _, ok := errors.AsType[*changelogError](e.Err); ok {
+	_, log := errors.AsType[*changelogError](e.Err)
+	if _, damage := errors.AsType[*StoreDamageError](e.Err); log || damage {
 		return fmt.Sprintf("buffer: it is not known whether this was stored: %v", e.Err)
 	}
 	return fmt.Sprintf("buffer: local level failed, it is being reopened; check the disk: %v", e.Err)
@@ -155,7 +156,7 @@ func IsPermanent(err error) bool {
 
 // StoreDamageError says that the store of a data directory is damaged where [Inspect], which changes nothing, would have
 // to change it. An engine that opens the directory sets the damaged store aside and goes on with what is whole. With a [Changelog] Open
-// returns it too, because [Restore] makes the whole store again.
+// returns it too, and every call after Options.OnDamage, because [Restore] makes the whole store again.
 type StoreDamageError struct {
 	// Dir is the directory.
 	Dir string

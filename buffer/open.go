@@ -37,6 +37,7 @@ func Open(dir string, opts Options) (*Buffer, error) {
 	b := &Buffer{
 		opts: opts, log: opts.Logger, fs: disk, dir: dir, closed: make(chan struct{}),
 		pack: packer{gzipLevel: opts.GzipLevel}, syncs: newSyncQueue(), reopened: make(chan *pebblestore.Opening),
+		found: make(chan error, 1), unwatched: make(chan struct{}),
 	}
 	b.mu.changed = make(chan struct{})
 	b.confirms.changed.L = &b.confirms.mu
@@ -52,6 +53,7 @@ func Open(dir string, opts Options) (*Buffer, error) {
 		return nil, errors.Join(err, b.store.Close())
 	}
 	b.background = b.newBackground()
+	go b.watchDamage()
 	go b.commitLoop()
 	go b.syncLoop()
 	go b.confirmLoop()
@@ -210,7 +212,7 @@ func (r *recovery) recoverSlices() error {
 		sl.file.slices = append(sl.file.slices, sl)
 		if sl.rec.State == format.SliceWriting {
 			sl.rec.Opened = r.resumed(sl.rec.Opened)
-			if err := sl.recoverWriting(r.db, it); err != nil {
+			if err := sl.recoverWriting(r.db, it, r.buffer.opts.OnDamage != nil); err != nil {
 				return fmt.Errorf("slice record %d: %w", sl.num, err)
 			}
 			sl.file.sink.slice = sl
@@ -226,8 +228,8 @@ func (r *recovery) recoverSlices() error {
 	})
 }
 
-// recoverWriting reads the running totals from the last chunk.
-func (sl *slice) recoverWriting(db *pebble.DB, it *pebble.Iterator) error {
+// recoverWriting reads the running totals from the last chunk. One that is damaged is refused, or counted when the slice is uploaded.
+func (sl *slice) recoverWriting(db *pebble.DB, it *pebble.Iterator, refuse bool) error {
 	from, to := format.ChunkBounds(sl.num)
 	ok := it.SeekLT(to) && bytes.Compare(it.Key(), from) >= 0
 	err := it.Error()
@@ -247,10 +249,13 @@ func (sl *slice) recoverWriting(db *pebble.DB, it *pebble.Iterator) error {
 		sl.chunks = binary.BigEndian.Uint32(it.Key()[9:]) + 1
 		return nil
 	}
-	if salvage.IsLost(err) {
-		return sl.recoverDamaged(db)
+	switch {
+	case !salvage.IsLost(err):
+		return err
+	case refuse:
+		return pebblestore.Damaged("the last chunk: %w", err)
 	}
-	return err
+	return sl.recoverDamaged(db)
 }
 
 // eachRecord calls fn with the rest of the key and the value of all records of a kind, ascending.

@@ -23,6 +23,14 @@ type Options struct {
 	// without it has changes that the log lacks: make a [Buffer.Checkpoint] after Open, which [Restore] begins with. Default: none; rows
 	// are on the local disk alone.
 	Changelog Changelog
+	// OnDamage is for an owner with a Changelog, which has what this disk has lost. When rows or records of the local level cannot be read
+	// back, or have been unreadable for Tuning.UnreadableAfter, OnDamage is called once, on a goroutine of its own. Then the buffer
+	// stops for good: every call gets a [*FailedError] with the [*StoreDamageError]. Of the damage nothing is written, neither here
+	// nor to the Changelog. Make the local level again with [Restore]: the owner must remember to do that, because the next Open finds only
+	// such damage as is in its way, and then fails with the [*StoreDamageError]. OnDamage must not call the buffer. Close waits for it.
+	//
+	// Default: rows that cannot be read back are counted and listed as damaged, and the others go on, see [Damage].
+	OnDamage func(*StoreDamageError)
 	// Logger gets state changes and imports at Debug, failures of drivers at Warn, at a rising pace, losses and damage at Error. Default: nothing is logged.
 	Logger *slog.Logger
 
@@ -184,6 +192,9 @@ func (o Options) Validate() error {
 	}
 	if o.Target == nil {
 		problems = append(problems, errors.New("buffer options: Target is missing"))
+	}
+	if o.OnDamage != nil && o.Changelog == nil {
+		problems = append(problems, errors.New("buffer options: OnDamage is set without a Changelog, which would have the rows"))
 	}
 	return errors.Join(problems...)
 }

@@ -60,6 +60,10 @@ func (b *Buffer) watch() {
 	if b.store.Now().Phase != pebblestore.PhaseFailed { // asked after every commit: the call below allocates
 		return
 	}
+	if b.unsound.Load() != nil {
+		b.stop()
+		return
+	}
 	if !b.store.ReopenInBackground(func() func() { return b.background.stop }) {
 		return
 	}
@@ -108,6 +112,9 @@ func (b *Buffer) install(o *pebblestore.Opening) {
 	}
 	b.resume()
 	b.serveRoom()
+	if d := b.unsound.Load(); d != nil { // found while the store was being reopened
+		_ = b.fail(d)
+	}
 }
 
 // takeUp makes the state that was read from an opening the current one. Called by Open and the committer.

@@ -18,8 +18,8 @@ type sliceSource struct {
 	slice uint64
 	obj   Object
 	ext   format.Extent
-	// damaged is set when a reader met damage.
-	damaged atomic.Bool
+	// damage is what a reader met, nil if it met none.
+	damage atomic.Pointer[DamageError]
 	// unreadable is set when the disk failed to read a chunk.
 	unreadable atomic.Bool
 
@@ -130,7 +130,7 @@ func (s *sliceSource) WriteTo(w io.Writer) (n int64, err error) {
 	}
 	if damage, ok := errors.AsType[*DamageError](err); ok {
 		damage.SinkID, damage.SliceID = s.obj.SinkID, s.obj.ID
-		s.damaged.Store(true)
+		s.damage.Store(damage)
 	}
 	return n, err
 }

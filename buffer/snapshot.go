@@ -63,6 +63,9 @@ func (b *Buffer) snapshot(ctx context.Context, dir string) (at LogPosition, err 
 		}
 		return context.Cause(ctx)
 	})
+	if pebblestore.IsDamage(err) { // the copy has the tables of the original
+		b.reportDamage(err)
+	}
 	if err != nil && o.Failure() != nil {
 		err = cmp.Or(b.failure(), error(&FailedError{Err: err}))
 	}

@@ -44,6 +44,9 @@ func (b *Buffer) newStore() *pebblestore.Store {
 		Config: databaseConfig(b.dir, b.opts), Name: "local level", Check: b.recoverStore, Repair: b.salvage, Install: b.handOver,
 		Delay: b.opts.Retry.delay,
 	}
+	if b.opts.OnDamage != nil {
+		c.Corrupted = func(err error) { b.reportDamage(err) }
+	}
 	c.Live, c.Beside, c.Roomier = b.neededBytes, b.staged.Load, b.serveRoom
 	c.Prepare = func() error {
 		for _, prepare := range []func(vfs.FS, string) error{
@@ -55,7 +58,7 @@ func (b *Buffer) newStore() *pebblestore.Store {
 		}
 		return nil
 	}
-	c.Final = func() bool { return b.fenced.Load() != nil }
+	c.Final = func() bool { return b.fenced.Load() != nil || b.unsound.Load() != nil }
 	c.Failed = func() {
 		b.gate.kick()
 		b.syncs.wake()
@@ -105,7 +108,7 @@ func (b *Buffer) recoverStore(o *pebblestore.Opening, again bool) (err error) {
 // than that, and the log of this instance could not go on.
 func (b *Buffer) salvage(cause *pebblestore.DamageError) error {
 	if b.opts.Changelog != nil {
-		d := &StoreDamageError{Dir: b.dir, Err: cause, replicated: true}
+		d := b.storeDamage(cause)
 		b.damaged.Store(d)
 		return d
 	}

@@ -3,6 +3,7 @@ package buffer
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"time"
 
@@ -39,7 +40,10 @@ func (b *Buffer) upload(ctx context.Context, sl *slice) {
 	}, nil)
 	src.end()
 	giveUp := src.unreadable.Load() && !since.IsZero() && b.now().Sub(since) >= b.opts.UnreadableAfter
-	if src.damaged.Load() || giveUp {
+	if damage := src.damage.Load(); damage != nil || giveUp {
+		if damage != nil && b.reportDamage(damage) || giveUp && b.reportDamage(fmt.Errorf("slice %s: unreadable since %s: %w", obj.ID, since, err)) {
+			return // the slice stays as it is
+		}
 		// A driver that reports success all the same has stored less than all: it is put again without the damage.
 		if err = b.attempt(ctx, "set-aside", obj.SinkID, func(ctx context.Context) error { return b.setAside(ctx, sl, giveUp) }, nil); err == nil {
 			return

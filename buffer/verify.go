@@ -167,6 +167,9 @@ func (b *Buffer) verifySink(ctx context.Context, l *ledger) error {
 		}
 		if damage, ok := errors.AsType[*DamageError](err); ok {
 			damage.SinkID, damage.SliceID = r.ID, p.obj.ID
+			if b.reportDamage(damage) {
+				return &FailedError{Err: b.storeDamage(damage)}
+			}
 			differ("%v", damage)
 			continue
 		}

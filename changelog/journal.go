@@ -22,7 +22,7 @@ type Journal interface {
 	Read(ctx context.Context, from Position) iter.Seq2[JournalEntry, error]
 	// Wait returns when there is an entry behind a position. It may return without one. It fails when ctx ends, or if it cannot wait.
 	Wait(ctx context.Context, after Position) error
-	// Trim removes the entries up to a position, and that one. There must be an entry behind it.
+	// Trim removes the entries up to a position, and that one. There must be an entry behind it. Up to position 0 there is none.
 	Trim(ctx context.Context, through Position) error
 }
 

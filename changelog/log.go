@@ -65,7 +65,7 @@ type Log interface {
 	// ends with ErrTrimmed if the position is no longer there, ErrHole if an entry in the middle is missing or
 	// unreadable, and ErrMissing if there is no stream: that is never an empty one. Position 0 stands for 1, the first of each stream.
 	Read(ctx context.Context, instance string, from Position) iter.Seq2[Entry, error]
-	// Trim removes the entries up to a position, and that one.
+	// Trim removes the entries up to a position, and that one. Up to position 0 there is none.
 	Trim(ctx context.Context, instance string, through Position) error
 	// Stat describes the stream. The answer may be old.
 	Stat(ctx context.Context, instance string) (Stat, error)

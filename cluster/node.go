@@ -167,7 +167,8 @@ func (n *Node) Engine() *forebay.Engine { return n.instance.Engine() }
 // Catalog returns the definitions.
 func (n *Node) Catalog() *catalog.Catalog { return n.catalog }
 
-// Done is closed when this node has lost its instance to another one, when the log cannot go on, or with Close. It takes no events any more.
+// Done is closed when this node has lost its instance to another one, when its disk has lost rows that the log has, when the log cannot go
+// on, or with Close. It takes no events any more.
 // What to do is to call Close, and to open the node again, in this process or in a new one.
 func (n *Node) Done() <-chan struct{} { return n.instance.Done() }
 

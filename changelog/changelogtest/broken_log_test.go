@@ -21,6 +21,7 @@ type brokenLog struct {
 	open   func(ctx context.Context, l *Log, instance string, marker changelog.Record) (changelog.Writer, error)
 	read   func(ctx context.Context, l *Log, instance string, from changelog.Position) iter.Seq2[changelog.Entry, error]
 	stat   func(s *changelog.Stat, instance string)
+	trim   func(ctx context.Context, l *Log, instance string, through changelog.Position) error
 	writer func(l *Log, instance string, w brokenWriter) changelog.Writer
 	// leaders replaces what Leaders yields.
 	leaders func(yield func(string, error) bool, name string, err error) bool
@@ -58,6 +59,13 @@ func (b *brokenLog) Stat(ctx context.Context, instance string) (changelog.Stat, 
 		b.stat(&s, instance)
 	}
 	return s, err
+}
+
+func (b *brokenLog) Trim(ctx context.Context, instance string, through changelog.Position) error {
+	if b.trim != nil {
+		return b.trim(ctx, b.Log, instance, through)
+	}
+	return b.Log.Trim(ctx, instance, through)
 }
 
 func (b *brokenLog) Leaders(ctx context.Context, instance string) iter.Seq2[string, error] {
@@ -326,6 +334,14 @@ func TestBrokenLogIsCaught(t *testing.T) {
 					return w.Append(r)
 				}
 				return &w
+			},
+		}},
+		"a trim up to nothing removes everything": {caughtBy: "Trim", says: "remove none", log: brokenLog{
+			trim: func(ctx context.Context, l *Log, instance string, through changelog.Position) error {
+				if s, err := l.Stat(ctx, instance); err == nil && through == 0 {
+					through = s.Last
+				}
+				return l.Trim(ctx, instance, through)
 			},
 		}},
 		"a trimmed position reads as the first": {caughtBy: "Trim", says: "would miss records", log: brokenLog{

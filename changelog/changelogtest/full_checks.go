@@ -104,6 +104,10 @@ func trimThenRead(b *logBench) {
 	w := b.created()
 	records := first.batches(1, 10)
 	p := b.append(w, records...)
+	b.trim(0)
+	if got, err := b.tryRead(b.log, p[0]); err != nil || len(got) != len(records) {
+		b.t.Fatalf("Trim up to position 0 leaves %d of %d records (%v): there is none up to there, so remove none", len(got), len(records), err)
+	}
 	b.trim(p[4])
 	b.expectTrimmed(p[4])
 	b.expectTrimmed(0)

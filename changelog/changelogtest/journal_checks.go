@@ -156,6 +156,12 @@ func checkJournalTrim(t *testing.T, j changelog.Journal) {
 			t.Fatal(err)
 		}
 	}
+	if err := j.Trim(t.Context(), 0); err != nil {
+		t.Fatal(err)
+	}
+	if data, err := readJournal(t, j, 1); err != nil || len(data) != 5 {
+		t.Errorf("a trim up to position 0 leaves %q, %v", data, err)
+	}
 	for range 2 {
 		if err := j.Trim(t.Context(), 3); err != nil {
 			t.Fatal(err)

@@ -228,6 +228,9 @@ func (j *Journal) Trim(ctx context.Context, through changelog.Position) error {
 	if uint64(through) >= state.LastSeq {
 		return fmt.Errorf("natsdriver: trim %s: it ends at %d, not behind %d", j.name(), state.LastSeq, through)
 	}
+	if through == 0 {
+		return nil
+	}
 	_, err = answered(ctx, j.options, func(ctx context.Context) (struct{}, error) {
 		return struct{}{}, s.Purge(ctx, jetstream.WithPurgeSubject(s.subject), jetstream.WithPurgeSequence(uint64(through)+1))
 	})

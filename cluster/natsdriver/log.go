@@ -125,6 +125,9 @@ func (l *Log) Trim(ctx context.Context, instance string, through changelog.Posit
 	if last := info.State.LastSeq; uint64(through) > last { // a purge beyond the end would move the end
 		return fmt.Errorf("natsdriver: trim: %s ends at %d, in front of %d", instance, last, through)
 	}
+	if through == 0 { // a purge without a sequence would be of everything
+		return nil
+	}
 	_, err = answered(ctx, l.options, func(ctx context.Context) (struct{}, error) {
 		return struct{}{}, stream.Purge(ctx, jetstream.WithPurgeSequence(uint64(through)+1))
 	})

@@ -33,10 +33,11 @@ func (l logger) Fatalf(format string, args ...any) {
 }
 
 // Listener keeps pebble from calling Fatalf when it reads damaged bytes: the reader gets the error and decides. Each damaged file
-// is logged once.
-func Listener(log *slog.Logger) *pebble.EventListener {
+// is logged once. found gets each finding.
+func Listener(log *slog.Logger, found func(error)) *pebble.EventListener {
 	var known sync.Map // paths
 	return &pebble.EventListener{DataCorruption: func(info pebble.DataCorruptionInfo) {
+		found(fmt.Errorf("%s: %w", info.Path, info.Details))
 		if _, again := known.LoadOrStore(info.Path, true); again {
 			return
 		}

@@ -39,6 +39,9 @@ type Config struct {
 	Live func() int64
 	// Roomier is called when there is room again after [Opening.Full] has refused. Close waits for it. Optional.
 	Roomier func()
+	// Corrupted is called when a table is found damaged while it is read, also by the database itself, as long as the opening lives. It
+	// may be called several times, with locks of the database held: it must neither block nor use the store. Optional.
+	Corrupted func(error)
 	// Patience is how long an opening that is closed waits for its readers. Default: as long as they take.
 	Patience time.Duration
 
@@ -105,7 +108,12 @@ func Open(c Config) (*Opening, error) {
 	cache := pebble.NewCache(8 << 20)
 	defer cache.Unref()
 	settings := &pebble.Options{
-		FS: o.fs, Cache: cache, ErrorIfNotExists: c.Exists, Logger: o.fs.Logger(c.Log), EventListener: Listener(c.Log),
+		FS: o.fs, Cache: cache, ErrorIfNotExists: c.Exists, Logger: o.fs.Logger(c.Log),
+		EventListener: Listener(c.Log, func(err error) {
+			if c.Corrupted != nil && o.fs.Failure() == nil {
+				c.Corrupted(err)
+			}
+		}),
 		MemTableSize: uint64(mem), FormatMajorVersion: pebble.FormatNewest, Cleaner: cleaner{},
 	}
 	// The usual scheduler wakes ten times a second to look whether more compactions may run at once. Here few run, and
@@ -137,7 +145,7 @@ func OpenReadOnly(c Config) (*Opening, error) {
 	o := &Opening{conf: c, fs: New(c.FS, c.Dir, func(error) {})}
 	var err error
 	o.DB, err = pebble.Open(c.Dir, &pebble.Options{
-		FS: o.fs, ReadOnly: true, ErrorIfNotExists: true, Logger: o.fs.Logger(c.Log), EventListener: Listener(c.Log),
+		FS: o.fs, ReadOnly: true, ErrorIfNotExists: true, Logger: o.fs.Logger(c.Log), EventListener: Listener(c.Log, func(error) {}),
 	})
 	if err != nil {
 		return nil, err

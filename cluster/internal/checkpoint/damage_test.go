@@ -184,3 +184,32 @@ func TestFetchIsDurable(t *testing.T) {
 		t.Errorf("after a power cut: %v", got)
 	}
 }
+
+// A table that the check refuses is not stored, unless nothing better is left. The next checkpoint that has it unread says so too.
+func TestSaveChecksTables(t *testing.T) {
+	disk, staging := vfs.NewMem(), buffertest.NewMemory()
+	write(t, disk, snapshot, twoTables)
+	damaged := errors.New("rotten")
+	s := newStore(staging, disk, checkpoint.Options{Check: func(_ vfs.FS, path string) error {
+		if !strings.HasSuffix(path, ".sst") {
+			t.Errorf("%s is no table", path)
+		}
+		return damaged
+	}})
+	m := checkpoint.Manifest{Instance: instance, Epoch: 1, Log: "log", Number: 1}
+	if _, _, err := s.Save(t.Context(), snapshot, m, nil); !errors.Is(err, damaged) || len(staging.Objects()) > 0 {
+		t.Errorf("saved %d objects: %v", len(staging.Objects()), err)
+	}
+	m.Unchecked = true
+	first, ref, err := s.Save(t.Context(), snapshot, m, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if loaded, err := s.Load(t.Context(), instance, ref); err != nil || !loaded.Unchecked {
+		t.Errorf("it does not say that nobody has checked it: %v", err)
+	}
+	m.Number, m.Unchecked = 2, false
+	if second, _, err := s.Save(t.Context(), snapshot, m, &first); err != nil || !second.Unchecked {
+		t.Errorf("the next one does not say it: %v", err)
+	}
+}

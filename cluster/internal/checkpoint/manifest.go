@@ -25,6 +25,9 @@ type Manifest struct {
 	Number uint64 `json:"number"`
 	// Trim is the position up to which the log may be trimmed once the owner's record names the checkpoint.
 	Trim changelog.Position `json:"trim"`
+	// Unchecked says that tables among the files may be damaged. Store.Save stores no other damage than what was there already: what the
+	// disk has lost would be lost with the log in front of Trim. Set it where nothing has more than the folder.
+	Unchecked bool `json:"unchecked,omitempty"`
 	// Files are the files of the folder, in the order of their names. Store.Save sets them.
 	Files []File `json:"files"`
 

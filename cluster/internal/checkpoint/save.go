@@ -14,6 +14,7 @@ import (
 	"path"
 	"path/filepath"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -27,6 +28,8 @@ import (
 // before is the checkpoint that the record names now, as Save or Load returned it, and nil if there is none. Files that it has are
 // not stored again. It stays whole: when the record names the new one, Remove it, or leave that to the next Save. A before that
 // the record does not name is a mistake by which Save may delete the checkpoint that it does name.
+//
+// Tables that are stored are given to Options.Check first, unless m.Unchecked is set. Its error ends Save.
 //
 // The caller owns the instance. One that has lost it and does not know yet stores objects that nobody names, and deletes nothing
 // that its adopter needs.
@@ -56,16 +59,22 @@ func (s *Store) save(ctx context.Context, dir string, m *Manifest, before *Manif
 	for _, f := range before.Files {
 		stored[f.Name] = f
 	}
+	var inherited atomic.Bool
 	if err := s.each(ctx, files, func(ctx context.Context, f *File) error {
-		if old := stored[f.Name]; path.Ext(f.Name) == table && old.Size == f.Size && old.modified.Equal(f.modified) {
+		isTable := path.Ext(f.Name) == table
+		if old := stored[f.Name]; isTable && old.Size == f.Size && old.modified.Equal(f.modified) {
 			f.Hash = old.Hash
+			inherited.Store(true)
 			return nil
 		}
-		return f.hash(ctx, disk, dir)
+		if err := f.hash(ctx, disk, dir); err != nil || !isTable || m.Unchecked || s.opts.Check == nil {
+			return err
+		}
+		return s.opts.Check(disk, disk.PathJoin(dir, filepath.FromSlash(f.Name)))
 	}); err != nil {
 		return err
 	}
-	m.Files = files
+	m.Files, m.Unchecked = files, m.Unchecked || before.Unchecked && inherited.Load()
 	added, size := m.name(before.ref, stored)
 	manifest, err := m.encode()
 	if err != nil {

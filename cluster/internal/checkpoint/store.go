@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/cockroachdb/pebble/v2/vfs"
+
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/internal/localdisk"
 )
@@ -19,6 +21,9 @@ type Options struct {
 	Parallel int
 	// CallTimeout ends one call of the staging, with all bytes of its object. Default: 5 min.
 	CallTimeout time.Duration
+	// Check is called with each table before Save stores it, and refuses one that the disk has changed since it was written. It is called
+	// concurrently. Default: none.
+	Check func(disk vfs.FS, path string) error
 	// Logger gets the progress of transfers, every 10 s, and their end. Default: nothing is logged.
 	Logger *slog.Logger
 

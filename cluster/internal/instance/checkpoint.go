@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/changelog"
 	"github.com/forebay/forebay/cluster/internal/checkpoint"
+	"github.com/forebay/forebay/internal/pebblestore"
 )
 
 // checkpointer makes checkpoints of an instance and trims its log. One goroutine uses it.
@@ -84,7 +86,11 @@ func (c *checkpointer) make(ctx context.Context) error {
 	name, owner := c.keeper.Instance(), c.keeper.Owner()
 	m, ref, err := c.store.Save(ctx, dir, checkpoint.Manifest{
 		Instance: name, Epoch: owner.Epoch, Log: owner.Log, Number: at.Number, Trim: mark.Released.Position,
+		Unchecked: c.counts,
 	}, c.last)
+	if damage, ok := errors.AsType[*pebblestore.DamageError](err); ok {
+		c.onDamage(&buffer.StoreDamageError{Dir: dir, Err: damage})
+	}
 	if err != nil {
 		return err
 	}

@@ -8,6 +8,8 @@
 //	data/<instance>/            its engine
 //	data/snapshot/              of a checkpoint that is under way
 //	data/snapshot.objects       a note of the objects of checkpoints, see package checkpoint
+//	data/<instance>/damaged     a note: the disk has lost something, restore the instance
+//	data/<instance>.restored/   its engine, while it is restored beside the damaged one
 //	adopted/<instance>/         the engine of an instance that is being drained
 //	fenced-<instance>-<epoch>/  an engine that must not go on: nobody reads it, an operator removes it
 //
@@ -29,6 +31,11 @@
 //
 // A folder that the log does not continue is set aside as well, and the instance is restored: the store is damaged, is older than the
 // log, or has batches that the log never got. Nobody was told that those are stored.
+//
+// So is a folder that rots while its engine runs. Whoever reads the damage ends the instance and leaves a note, and the next Open restores
+// the folder beside the damaged one and exchanges them. Nothing of the damage gets into the log or into a checkpoint, from where each
+// adopter would have it. Only where log or checkpoint lack something too, for as long as a lease, the damaged folder goes on, and what
+// cannot be read is counted. The checkpoints after that say so, and whoever begins with one of them counts as well.
 //
 // # The life of an adopted instance
 //

@@ -126,7 +126,8 @@ func (d *drainage) move(ctx context.Context) error {
 	if err := d.disk().RemoveAll(d.dir); err != nil {
 		return err
 	}
-	if err := restore(ctx, d.dir, d.k, d.opts); err != nil {
+	counts, err := restore(ctx, d.dir, d.k, d.opts, false)
+	if err != nil {
 		return fmt.Errorf("restore instance %s: %w", d.k.Instance(), err)
 	}
 	if err := d.become(ctx, changelog.Draining); err != nil {
@@ -139,12 +140,19 @@ func (d *drainage) move(ctx context.Context) error {
 	o.Changelog = log
 	o.Meter = nil // it has the engine of the node's own instance
 	o.Logger = o.Logger.With("adopted", d.k.Instance())
+	// What this disk loses is restored by the next attempt.
+	flushing, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	onDamage := func(found *buffer.StoreDamageError) { end(found) }
+	if !counts {
+		o.OnDamage = onDamage
+	}
 	e, err := forebay.Open(d.dir, o)
 	if err != nil {
 		return err
 	}
-	stop := d.checkpoints(ctx, e, log)
-	err = d.empty(ctx, e)
+	stop := d.checkpoints(flushing, &Instance{keeper: d.k, log: log, engine: e, counts: counts, onDamage: onDamage})
+	err = d.empty(flushing, e)
 	stop()
 	if err := errors.Join(err, e.Close()); err != nil {
 		return err
@@ -158,7 +166,8 @@ func (d *drainage) move(ctx context.Context) error {
 
 // checkpoints makes checkpoints of an adopted instance whose log is short of room, until stop is called. The instance takes no rows, but
 // what is done with those that it has is written to its log.
-func (d *drainage) checkpoints(ctx context.Context, e *forebay.Engine, log *batchLog) (stop func()) {
+func (d *drainage) checkpoints(ctx context.Context, i *Instance) (stop func()) {
+	i.opts, i.folder = d.opts, &folder{disk: d.disk(), dir: d.dir}
 	ctx, cancel := context.WithCancel(ctx)
 	var background sync.WaitGroup
 	background.Go(func() {
@@ -166,8 +175,7 @@ func (d *drainage) checkpoints(ctx context.Context, e *forebay.Engine, log *batc
 		if err != nil {
 			return // the next attempt to drain may have more luck
 		}
-		log.room.bound(stat, math.MaxInt64)
-		i := &Instance{opts: d.opts, folder: &folder{disk: d.disk(), dir: d.dir}, keeper: d.k, log: log, engine: e}
+		i.log.room.bound(stat, math.MaxInt64)
 		(&checkpointer{Instance: i, store: d.opts.checkpoints()}).run(ctx)
 	})
 	return func() { cancel(); background.Wait() }

@@ -23,7 +23,11 @@ type folder struct {
 	lock io.Closer
 }
 
-const nameFile = "instance"
+const (
+	nameFile = "instance"
+	// damageFile is in the folder of an engine that has met damage. It goes with the folder.
+	damageFile = "damaged"
+)
 
 // openFolder makes the folder and keeps other processes out. The caller closes it.
 func openFolder(disk vfs.FS, dir string) (*folder, error) {
@@ -70,7 +74,7 @@ func (f *folder) tidy() error {
 		return err
 	}
 	for _, name := range names {
-		if strings.HasSuffix(name, ".checkpoint") || strings.HasSuffix(name, ".partial") {
+		if strings.HasSuffix(name, ".checkpoint") || strings.HasSuffix(name, ".restored") || strings.HasSuffix(name, ".partial") {
 			if err := f.disk.RemoveAll(f.disk.PathJoin(data, name)); err != nil {
 				return err
 			}
@@ -105,6 +109,43 @@ func (f *folder) tellVoid(instance string, log *slog.Logger) {
 		log.Error("rows of the folder that is set aside were acknowledged on its disk alone: they are not in their tables, unless the log got "+
 			"them in time", "instance", instance, "rows_at_most", rows, "error", err)
 	}
+}
+
+// noteDamage notes what an engine has met, for damage to return it.
+func (f *folder) noteDamage(instance string, found error) error {
+	return pebblestore.WriteNote(f.disk, f.data(instance), damageFile, found.Error()+"\n")
+}
+
+// damage returns what the engine of an instance has met, nil if it has met nothing.
+func (f *folder) damage(instance string) (found, err error) {
+	text, err := pebblestore.ReadNote(f.disk, f.disk.PathJoin(f.data(instance), damageFile), 1024)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	return errors.New(strings.TrimSpace(text)), err
+}
+
+// forgetDamage removes the note.
+func (f *folder) forgetDamage(instance string) error {
+	if err := f.disk.Remove(f.disk.PathJoin(f.data(instance), damageFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return pebblestore.SyncDir(f.disk, f.data(instance))
+}
+
+// restored is where the folder of an engine is made again while the old one is still there.
+func (f *folder) restored(instance string) string { return f.data(instance) + ".restored" }
+
+// exchange sets the folder of an engine aside and puts the restored one in its place, if there is one. After a crash in between there is no
+// folder, and the next process restores it.
+func (f *folder) exchange(instance string, epoch uint64) error {
+	if err := f.setAside(instance, epoch); err != nil {
+		return err
+	}
+	if err := f.disk.Rename(f.restored(instance), f.data(instance)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return pebblestore.SyncDir(f.disk, f.disk.PathDir(f.data(instance)))
 }
 
 // setAside moves the folder of an engine that must not go on, which ended with an epoch.

@@ -26,6 +26,11 @@ type Instance struct {
 	engine  *forebay.Engine
 	drainer *drainer
 
+	// onDamage is told when the disk of this node has lost what log and checkpoint have. counts: they do not have it, so what is lost is
+	// counted.
+	onDamage func(*buffer.StoreDamageError)
+	counts   bool
+
 	// ctx ends when the instance is fenced, and with Close. Its cause is what Err returns.
 	ctx        context.Context
 	end        context.CancelCauseFunc
@@ -99,7 +104,10 @@ func open(ctx context.Context, f *folder, o Options) (_ *Instance, err error) {
 		return nil, err
 	}
 	i := &Instance{opts: o, folder: f}
+	i.onDamage = i.damaged
+	i.ctx, i.end = context.WithCancelCause(context.Background())
 	if i.keeper, err = take(ctx, name, epoch, empty, o); err != nil {
+		i.end(err)
 		return nil, err
 	}
 	defer func() {
@@ -110,6 +118,7 @@ func open(ctx context.Context, f *folder, o Options) (_ *Instance, err error) {
 			err = &fencedError{name, i.keeper.Owner().Epoch, err}
 		}
 		if err != nil {
+			i.end(err)
 			i.keeper.Close()
 		}
 	}()
@@ -167,37 +176,88 @@ func (i *Instance) checkLog(ctx context.Context) (stat changelog.Stat, err error
 	}
 }
 
-// openEngine opens the engine on the log. lost: its folder was, and is restored first. A folder that the log does not continue is set
-// aside and restored too, once.
+// openEngine opens the engine on the log. lost: its folder was, and is restored first. A folder that the log does not continue, or that is
+// damaged, is set aside and restored too, once. Damage that neither log nor checkpoint can make good is counted.
 func (i *Instance) openEngine(ctx context.Context, lost bool) error {
-	name, restored := i.keeper.Instance(), false
-	dir := i.folder.data(name)
+	name := i.keeper.Instance()
+	found, err := i.folder.damage(name)
+	if err != nil {
+		return err
+	}
+	const aside = "the local level is set aside and restored from its checkpoint and its log"
+	if found != nil {
+		i.opts.Logger.Warn(aside, "instance", name, "error", found)
+	}
+	again, restored, countable := lost || found != nil, false, found != nil
+	var missing time.Time // since when each attempt found that log or checkpoint lack something
 	return retry(ctx, i.opts, "the instance cannot be opened", func() error {
-		if lost {
-			i.folder.tellVoid(name, i.opts.Logger)
-			if err := i.folder.setAside(name, i.keeper.Owner().Epoch); err != nil {
+		if again {
+			switch err := i.restore(ctx, lost); {
+			case err == nil:
+				lost, again, restored = false, false, true
+			case errors.Is(err, changelog.ErrFenced), isDamage(err) && !countable:
 				return backoff.Permanent(err)
-			}
-			if err := restore(ctx, dir, i.keeper, i.opts); err != nil {
-				if errors.Is(err, changelog.ErrFenced) || isDamage(err) {
-					err = backoff.Permanent(err)
-				}
+			case !isDamage(err):
+				missing = time.Time{}
 				return err
+			case missing.IsZero():
+				missing = time.Now()
+				return err
+			case time.Since(missing) < i.opts.Lease: // then another replica would have led
+				return err
+			default:
+				i.opts.Logger.Error("the local level is damaged, and the log or the checkpoint of the instance lacks what it had: rows that cannot be "+
+					"read are counted as damaged", "instance", name, "error", err)
+				if err := i.folder.forgetDamage(name); err != nil {
+					return err
+				}
+				again, countable, i.counts = false, false, true
 			}
-			lost, restored = false, true
 		}
-		err := i.tryEngine(ctx, dir)
+		err := i.tryEngine(ctx, i.folder.data(name))
 		switch {
 		case err == nil:
 			return nil
 		case !restored && mustRestore(err):
-			i.opts.Logger.Warn("the local level is set aside and restored from its checkpoint and its log", "instance", name, "error", err)
-			lost = true
+			i.opts.Logger.Warn(aside, "instance", name, "error", err)
+			again, countable = true, !i.counts && errors.As(err, new(*buffer.StoreDamageError))
 		case i.log.failure == nil || errors.Is(err, changelog.ErrFenced) || errors.Is(err, changelog.ErrNewer) || isDamage(err):
 			err = backoff.Permanent(err)
 		}
 		return err
 	})
+}
+
+// restore restores the folder of the engine. lost: there is none that could serve as well.
+func (i *Instance) restore(ctx context.Context, lost bool) error {
+	name := i.keeper.Instance()
+	dir := i.folder.restored(name)
+	if lost {
+		dir = i.folder.data(name)
+		i.folder.tellVoid(name, i.opts.Logger)
+		if err := i.folder.setAside(name, i.keeper.Owner().Epoch); err != nil { // something else
+			return backoff.Permanent(err)
+		}
+	} else if err := i.folder.disk.RemoveAll(dir); err != nil {
+		return err
+	}
+	damaged, err := restore(ctx, dir, i.keeper, i.opts, !lost)
+	if err == nil && !lost {
+		i.folder.tellVoid(name, i.opts.Logger)
+		err = i.folder.exchange(name, i.keeper.Owner().Epoch)
+	}
+	if err == nil {
+		i.counts = damaged
+	}
+	return err
+}
+
+// damaged ends the instance because its disk has lost something. The next Open restores it.
+func (i *Instance) damaged(found *buffer.StoreDamageError) {
+	if err := i.folder.noteDamage(i.keeper.Instance(), found.Err); err != nil {
+		i.opts.Logger.Error("the damage of the local level cannot be noted, it must be found again", "instance", i.keeper.Instance(), "error", err)
+	}
+	i.end(found)
 }
 
 // mustRestore reports whether the log does not continue a local level as it is.
@@ -211,6 +271,9 @@ func (i *Instance) tryEngine(ctx context.Context, dir string) error {
 	i.log = log
 	o := i.opts.Engine
 	o.Changelog = log
+	if !i.counts {
+		o.OnDamage = i.onDamage
+	}
 	stop := context.AfterFunc(ctx, func() { log.end(context.Cause(ctx)) })
 	engine, err := forebay.Open(dir, o)
 	if !stop() && err == nil {
@@ -248,7 +311,6 @@ func retryWithin(ctx context.Context, o Options, most time.Duration, text string
 
 // start begins what an open instance does by itself.
 func (i *Instance) start() {
-	i.ctx, i.end = context.WithCancelCause(context.Background())
 	i.background.Go(func() { i.drainer.sweep(i.ctx) })
 	i.background.Go(func() {
 		c := checkpointer{Instance: i, store: i.opts.checkpoints()}

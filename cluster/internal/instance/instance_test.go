@@ -157,31 +157,6 @@ func TestRestartWithAnotherDisk(t *testing.T) {
 	}
 }
 
-// corrupt changes bytes everywhere in the tables of a store.
-func corrupt(t *testing.T, disk vfs.FS, dir string) {
-	t.Helper()
-	names, err := disk.List(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, name := range names {
-		if !strings.HasSuffix(name, ".sst") {
-			continue
-		}
-		f, err := disk.OpenReadWrite(disk.PathJoin(dir, name), vfs.WriteCategoryUnspecified)
-		if err != nil {
-			t.Fatal(err)
-		}
-		info, err := f.Stat()
-		for at := int64(50); err == nil && at < info.Size(); at += 100 {
-			_, err = f.WriteAt([]byte("#"), at)
-		}
-		if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
-			t.Fatal(err)
-		}
-	}
-}
-
 // The disk fails under a running process, and its tables are damaged when it is back. The instance ends, and is restored when it is opened
 // again.
 func TestDamageWhileOpen(t *testing.T) {

@@ -33,6 +33,7 @@ type batchLog struct {
 
 	mu       sync.Mutex
 	appender *changelog.Appender // nil while the log is being opened
+	detach   func() bool         // lets the end of ctx forget the appender
 	// kept are the batches that this process appended and of which nobody was told that the log has them. Their bytes are still theirs.
 	kept []buffer.LogBatch
 
@@ -70,8 +71,8 @@ func (l *batchLog) Begin(ctx context.Context, at buffer.LogPosition) iter.Seq2[b
 			if a, err = changelog.OpenAppender(ctx, opts); err == nil {
 				l.mu.Lock()
 				l.appender = a
+				l.detach = context.AfterFunc(l.ctx, a.Close) // an opening that waits for the log ends
 				l.mu.Unlock()
-				context.AfterFunc(l.ctx, a.Close) // an opening that waits for the log ends
 				// What follows from batches that are appended again must not begin before the log has them.
 				if err = awaitAppended(ctx, a); err == nil {
 					l.keeper.SetReleased(a.State().Released.Number)
@@ -179,6 +180,7 @@ func (l *batchLog) closeAppender() {
 	l.appender = nil
 	l.mu.Unlock()
 	if a != nil {
+		l.detach()
 		a.Close()
 		l.released = a.State().Released
 	}

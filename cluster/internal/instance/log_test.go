@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
+	"weak"
 
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/changelog"
@@ -237,4 +239,26 @@ func TestLogWentBackBehindRecord(t *testing.T) {
 			t.Errorf("the record has batch %d, want 2", released)
 		}
 	})
+}
+
+// An appender that has ended is forgotten when the log is opened again: a log may be opened many times in the life of an instance.
+func TestEndedAppendersAreForgotten(t *testing.T) {
+	l := newLogged(t)
+	begin := func() weak.Pointer[changelog.Appender] {
+		for _, err := range l.Begin(t.Context(), buffer.LogPosition{}) {
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		return weak.Make(l.now())
+	}
+	before := begin()
+	begin()
+	for range 100 {
+		if runtime.GC(); before.Value() == nil {
+			return
+		}
+		runtime.Gosched()
+	}
+	t.Error("the appender before is still there")
 }

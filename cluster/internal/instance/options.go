@@ -90,6 +90,7 @@ func (o Options) Validate() error {
 	check(o.Engine.Staging != nil, "Engine.Staging is required, the default is a folder of one node")
 	check(o.Engine.Target != nil, "Engine.Target is required, the default is a folder of one node")
 	check(o.Engine.Changelog == nil, "Engine.Changelog is the instance's own, leave it empty")
+	check(o.Engine.OnDamage == nil, "Engine.OnDamage is the instance's own, leave it empty")
 	check(o.CheckpointBytes > 0, "CheckpointBytes is %d, it must be above 0", o.CheckpointBytes)
 	return errors.Join(problems...)
 }

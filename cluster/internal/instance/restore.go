@@ -10,6 +10,7 @@ import (
 	"github.com/forebay/forebay/changelog"
 	"github.com/forebay/forebay/cluster/internal/checkpoint"
 	"github.com/forebay/forebay/internal/localdisk"
+	"github.com/forebay/forebay/internal/pebblestore"
 )
 
 // restore makes the data directory of the keeper's instance again, in a new folder: from the checkpoint that its record names, and from
@@ -17,58 +18,73 @@ import (
 // folder has every batch that was ever acknowledged, and what an earlier owner still appends is void. The engine that opens the
 // folder appends another marker.
 //
-// Without a checkpoint there is nothing to make: an engine that opens an empty folder gets the whole log. With an error there is no
-// folder either. If the error [isDamage] a repetition helps only where another replica has what is missing.
-func restore(ctx context.Context, dir string, k *changelog.Keeper, o Options) (err error) {
+// Without a checkpoint there is nothing to make, since an engine that opens an empty folder gets the whole log. It is made nevertheless
+// with whole, which proves that the log has everything. With an error there is no folder. If the error [isDamage] a repetition helps only
+// where another replica has what is missing. damaged: the folder may have damage that nobody can make good.
+func restore(ctx context.Context, dir string, k *changelog.Keeper, o Options, whole bool) (damaged bool, err error) {
 	owner := k.Owner()
 	if stat, err := o.Log.Stat(ctx, k.Instance()); err != nil {
-		return fmt.Errorf("look at the log: %w", err)
+		return false, fmt.Errorf("look at the log: %w", err)
 	} else if owner.Log != "" && stat.ID != owner.Log {
-		return &damageError{fmt.Errorf("the log is %s, and the instance had %s", stat.ID, owner.Log)}
+		return false, &damageError{fmt.Errorf("the log is %s, and the instance had %s", stat.ID, owner.Log)}
 	}
+	log := newLog(o.Log, k, o.Node, o.Logger)
+	defer log.close()
 	if owner.Checkpoint == "" {
-		return nil
+		if !whole {
+			return false, nil
+		}
+		some := false
+		err := forebay.Restore(dir, "", func(yield func(buffer.LogBatch, error) bool) {
+			for b, err := range log.Begin(ctx, buffer.LogPosition{}) {
+				if some = true; !yield(b, err) {
+					return
+				}
+			}
+		}, o.Engine.Buffer)
+		if !some {
+			err = nil // nor is there anything to make
+		}
+		return false, err
 	}
 	disk := localdisk.Of(o.Engine.Buffer)
 	from := dir + ".checkpoint"
 	if err := disk.RemoveAll(from); err != nil {
-		return err
+		return false, err
 	}
 	defer func() { err = errors.Join(err, disk.RemoveAll(from)) }()
-	at, err := fetch(ctx, from, k, o)
+	at, damaged, err := fetch(ctx, from, k, o)
 	if err != nil {
-		return err
+		return false, err
 	}
-	log := newLog(o.Log, k, o.Node, o.Logger)
-	defer log.close()
-	return forebay.Restore(dir, from, log.Begin(ctx, at), o.Engine.Buffer)
+	return damaged, forebay.Restore(dir, from, log.Begin(ctx, at), o.Engine.Buffer)
 }
 
-// fetch copies the checkpoint of an instance into a folder.
-func fetch(ctx context.Context, dir string, k *changelog.Keeper, o Options) (at buffer.LogPosition, err error) {
+// fetch copies the checkpoint of an instance into a folder. damaged: it was made of tables that nobody had checked.
+func fetch(ctx context.Context, dir string, k *changelog.Keeper, o Options) (at buffer.LogPosition, damaged bool, err error) {
 	store := o.checkpoints()
 	m, err := store.Load(ctx, k.Instance(), k.Owner().Checkpoint)
 	if err != nil {
-		return at, err
+		return at, false, err
 	}
 	if m.Log != k.Owner().Log {
-		return at, &damageError{fmt.Errorf("it is of log %s, and the instance had %s", m.Log, k.Owner().Log)}
+		return at, false, &damageError{fmt.Errorf("it is of log %s, and the instance had %s", m.Log, k.Owner().Log)}
 	}
 	if err := store.Fetch(ctx, m, dir); err != nil {
-		return at, err
+		return at, false, err
 	}
 	i, err := forebay.Inspect(dir, localdisk.On(buffer.InspectOptions{}, localdisk.Of(o.Engine.Buffer)))
 	if err != nil {
-		return at, &damageError{err} // its bytes are what the owner stored
+		return at, false, &damageError{err} // its bytes are what the owner stored
 	}
 	if at = i.LogPosition(); at.Number != m.Number {
 		err = &damageError{fmt.Errorf("it has batch %d, and its manifest says %d", at.Number, m.Number)}
 	}
-	return at, errors.Join(err, i.Close())
+	return at, m.Unchecked, errors.Join(err, i.Close())
 }
 
 func (o Options) checkpoints() *checkpoint.Store {
-	return checkpoint.New(o.Checkpoints, localdisk.On(checkpoint.Options{Logger: o.Logger}, localdisk.Of(o.Engine.Buffer)))
+	return checkpoint.New(o.Checkpoints, localdisk.On(checkpoint.Options{Logger: o.Logger, Check: pebblestore.CheckTable}, localdisk.Of(o.Engine.Buffer)))
 }
 
 // damageError says that the log or the checkpoint of an instance is not what its record says.

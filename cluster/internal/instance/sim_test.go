@@ -23,7 +23,7 @@ var (
 	fromSeed = flag.Int("from", 0, "the first seed")
 )
 
-// TestSimulation lets nodes take rows, be killed with and without their disks, stand still for longer than their lease, end and come back,
+// TestSimulation lets nodes take rows, have the tables on their disks rot, be killed with and without their disks, stand still for longer than their lease, end and come back,
 // while messages to the log, to the store of owners, to staging and to the tables are lost or late. Then it heals everything. It
 // checks that every acknowledged row is in the table once and no row is there twice, and that nothing is left of the instances that
 // were adopted.
@@ -50,7 +50,7 @@ func TestSimulation(t *testing.T) {
 	// A simulation in which nothing happens proves nothing.
 	for _, what := range []string{
 		"acknowledged", "acknowledged by the disk alone", "void", "killed while the log lacks rows", "in doubt", "killed", "killed, disk lost", "stands still past the lease", "ended", "adopted", "adopted again", "drained",
-		"checkpoint", "checkpoint fetched", "restored", "fenced", "call failed", "answer lost", "no majority",
+		"checkpoint", "checkpoint fetched", "restored", "fenced", "call failed", "answer lost", "no majority", "rotten",
 	} {
 		if total[what] == 0 {
 			t.Errorf("in %d seeds it never happened: %s", n, what)
@@ -189,7 +189,13 @@ func (s *simulation) step() {
 		}
 		p.stop()
 		time.AfterFunc(d, p.resume)
-	case action < 84:
+	case action < 82:
+		if i := p.open(); i != nil {
+			s.tell("the tables of %s rot", n.name)
+			s.saw("rotten")
+			corrupt(s.T, p.disk, "node/data/"+i.Keeper().Instance()+"/local")
+		}
+	case action < 86:
 		s.tell("%s ends", n.name)
 		s.saw("ended")
 		n.stop()

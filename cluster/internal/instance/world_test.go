@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -32,6 +33,7 @@ type world struct {
 	logs  slog.Handler // gets it too; nil: none
 	// checkpointBytes is the option of all instances.
 	checkpointBytes int64
+	size            int // of a row, at least
 	log             *changelogtest.Log
 	owners          *changelogtest.Owners
 	mem             *buffertest.Memory // staging and tables
@@ -256,6 +258,9 @@ func (p *worldProcess) put(i *Instance, rows int) {
 		w.mu.Lock()
 		w.sent++
 		id, source := fmt.Sprint(w.sent), "s"
+		for noise := rand.New(rand.NewPCG(uint64(w.sent), 1)); len(id) < w.size; {
+			id += strconv.FormatUint(noise.Uint64(), 36)
+		}
 		var before []string // what the log has when it has the row
 		if w.localSink && w.sent%3 > 0 {
 			source = "l"

@@ -1,0 +1,46 @@
+package buffer
+
+// reportDamage hands damage over to Options.OnDamage, which ends the buffer. It neither blocks nor uses the store. It reports false where
+// damage is counted instead.
+func (b *Buffer) reportDamage(err error) bool {
+	if b.opts.OnDamage == nil {
+		return false
+	}
+	select {
+	case b.found <- err:
+	default: // one is enough
+	}
+	return true
+}
+
+// watchDamage ends the buffer for good when damage is found. Whoever has found it cannot do that: it may be the database, with locks held.
+func (b *Buffer) watchDamage() {
+	defer close(b.unwatched)
+	select {
+	case err := <-b.found:
+		d := b.storeDamage(err)
+		b.log.Error("the local level is damaged: it must be restored from the changelog, this engine has stopped for good", "dir", b.dir, "error", err)
+		b.opts.OnDamage(d)
+		b.unsound.Store(d)
+		_ = b.fail(d)
+	case <-b.ctx.Done():
+	}
+}
+
+func (b *Buffer) storeDamage(cause error) *StoreDamageError {
+	return &StoreDamageError{Dir: b.dir, Err: cause, replicated: true}
+}
+
+// stop ends what acts by itself after damage. Called by the committer.
+func (b *Buffer) stop() {
+	if b.ended {
+		return
+	}
+	b.ended = true
+	b.confirm.giveUp()
+	b.background.cancel()
+	b.mu.Lock()
+	b.signalChange()
+	b.mu.Unlock()
+	b.serveRoom()
+}

@@ -1,0 +1,103 @@
+package pebblestore_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/forebay/forebay/internal/pebblestore"
+)
+
+// oneTable opens a store whose keys are in one table, and returns its bytes on the disk.
+func oneTable(t *testing.T, found func(error)) (o *pebblestore.Opening, disk *vfs.MemFS, path string, data []byte) {
+	t.Helper()
+	disk = vfs.NewMem()
+	if err := pebblestore.MakeDir(disk, "data"); err != nil {
+		t.Fatal(err)
+	}
+	o, err := pebblestore.Open(pebblestore.Config{Dir: "data", FS: disk, Log: slog.New(slog.DiscardHandler), MemTable: 1 << 20, Corrupted: found})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = o.Close() })
+	for n := range 200 {
+		if err := o.DB.Set(fmt.Appendf(nil, "key %03d", n), bytes.Repeat([]byte{byte(n), byte(7 * n)}, 500), pebble.NoSync); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := o.DB.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	names, err := disk.List("data")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range names {
+		if strings.HasSuffix(name, ".sst") {
+			path = disk.PathJoin("data", name)
+		}
+	}
+	if data, err = disk.UnsafeGetFileDataBuffer(path); err != nil {
+		t.Fatal(err)
+	}
+	return o, disk, path, data
+}
+
+// Any byte of a table that has changed is found, whatever it stands for.
+func TestCheckTable(t *testing.T) {
+	_, disk, path, data := oneTable(t, nil)
+	if err := pebblestore.CheckTable(disk, path); err != nil {
+		t.Fatal(err)
+	}
+	for at := 0; at < len(data); at += max(1, len(data)/500) {
+		data[at] ^= 0x10
+		if err := pebblestore.CheckTable(disk, path); !errors.As(err, new(*pebblestore.DamageError)) {
+			t.Errorf("byte %d of %d has changed: %v", at, len(data), err)
+		}
+		data[at] ^= 0x10
+	}
+	if err := pebblestore.CheckTable(disk, path+".none"); err == nil || errors.As(err, new(*pebblestore.DamageError)) {
+		t.Errorf("no table: %v", err)
+	}
+}
+
+// What the database finds damaged by itself, as in a compaction, is told as well. It would try again for good: the owner ends the
+// opening.
+func TestCorrupted(t *testing.T) {
+	told := make(chan error, 1)
+	o, _, _, data := oneTable(t, func(err error) {
+		select {
+		case told <- err:
+		default:
+		}
+	})
+	data[len(data)/2] ^= 1
+	if err := errors.Join(o.DB.DeleteRange([]byte("key 010"), []byte("key 020"), pebble.NoSync), o.DB.Set([]byte("key 100"), nil, pebble.NoSync)); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	compacted := make(chan error)
+	go func() { compacted <- o.DB.Compact(ctx, []byte("a"), []byte("z"), false) }()
+	select {
+	case err := <-told:
+		if !pebblestore.IsDamage(err) {
+			t.Errorf("told of %v", err)
+		}
+	case err := <-compacted:
+		t.Fatalf("compacted, and nobody was told: %v", err)
+	}
+	o.End(errors.New("the end"))
+	cancel()
+	if err := <-compacted; err == nil {
+		t.Error("damaged bytes were compacted")
+	}
+	_ = o.Close() // its failure is known
+}
