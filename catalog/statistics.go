@@ -99,7 +99,7 @@ func (c *Catalog) count(ctx context.Context, sources []string) counted {
 		answers := c.ask(ctx, statisticsTimeout, request{Op: opStatistics, Sources: sources})
 		epochs := map[string]uint64{}
 		for _, i := range append(c.adoptedCounts(sources), answers.instances()...) {
-			if _, known := k.others[i.Instance]; known && i.Epoch < epochs[i.Instance] || i.Instance == k.instance {
+			if _, known := k.others[i.Instance]; known && i.Epoch < epochs[i.Instance] {
 				continue
 			}
 			epochs[i.Instance], k.others[i.Instance] = i.Epoch, map[[2]string]sinkCounts{}
@@ -125,6 +125,13 @@ func (c *Catalog) count(ctx context.Context, sources []string) counted {
 
 // statisticsTimeout bounds how long statistics wait for other nodes.
 const statisticsTimeout = 2 * time.Second
+
+// ownCounts reports whether the rows of this catalog's engine count. An engine that another node has adopted may not know it yet: then
+// its rows count there, or among those of ended instances.
+func (k counted) ownCounts() bool {
+	_, lives := k.view.instances[k.instance]
+	return k.instance == "" || lives && k.others[k.instance] == nil
+}
 
 // of returns the counters of a sink.
 func (k counted) of(source string, s Sink) Statistics {
@@ -157,8 +164,10 @@ func (k counted) of(source string, s Sink) Statistics {
 	}
 	mine := newSinkCounts(own)
 	mine.Files = nil
-	add(mine)
-	out.Files = slices.Clone(own.Files) // with their tables
+	if k.ownCounts() {
+		add(mine)
+		out.Files = slices.Clone(own.Files) // with their tables
+	}
 	if k.instance == "" {
 		subtract(s.Cleared)
 	} else {
@@ -229,7 +238,10 @@ func (k counted) clear(at time.Time, source string, s *Sink) {
 		}
 		return
 	}
-	s.ClearedOn = map[string]Cleared{k.instance: own}
+	s.ClearedOn = map[string]Cleared{}
+	if k.ownCounts() {
+		s.ClearedOn[k.instance] = own
+	}
 	for instance, sinks := range k.others {
 		if _, lives := k.view.instances[instance]; lives {
 			s.ClearedOn[instance] = cleared(buffer.Level(sinks[key].Target))

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"path/filepath"
@@ -13,12 +14,15 @@ import (
 // size is the number of servers and of nodes.
 const size = 3
 
-// freePorts returns ports on which nobody listens now.
+// freePorts returns ports on which nobody listens now, below those that systems give to outgoing connections.
 func freePorts(n int) (ports []int, err error) {
-	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
+	for attempts := 0; len(ports) < n; attempts++ {
+		l, err := net.Listen("tcp", address(20000+rand.IntN(12000)))
 		if err != nil {
-			return nil, err
+			if attempts == 100 {
+				return nil, err
+			}
+			continue
 		}
 		defer l.Close()
 		ports = append(ports, l.Addr().(*net.TCPAddr).Port)

@@ -74,7 +74,7 @@ func TestAskAllNodes(t *testing.T) {
 		t.Fatal(err)
 	}
 	stops[2]()
-	if got := ask(2, time.Second); !slices.Equal(got, []string{"request of b"}) {
+	if got := ask(2, 5*time.Second); !slices.Equal(got, []string{"request of b"}) {
 		t.Errorf("with a node that has stopped there are %.40q", got)
 	}
 }

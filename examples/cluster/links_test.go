@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	toxiproxy "github.com/Shopify/toxiproxy/v2"
 	"github.com/rs/zerolog"
@@ -42,6 +43,19 @@ func (l *links) start(from, to int, listen, server string) error {
 	}
 	l.proxies[from][to] = p
 	return nil
+}
+
+// restart waits while a connection that goes out has the port.
+func (l *links) restart(from, to int, p *toxiproxy.Proxy) (err error) {
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for range 500 {
+		if err = l.start(from, to, p.Listen, p.Upstream); err == nil {
+			return nil
+		}
+		<-tick.C
+	}
+	return err
 }
 
 func (l *links) stop() {
@@ -87,7 +101,7 @@ func (l *links) heal() error {
 		for to, p := range l.proxies[from] {
 			if p != nil && len(p.Toxics.GetToxicArray()) > 0 {
 				p.Stop()
-				errs = append(errs, l.start(from, to, p.Listen, p.Upstream))
+				errs = append(errs, l.restart(from, to, p))
 			}
 		}
 	}

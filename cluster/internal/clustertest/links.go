@@ -38,12 +38,14 @@ func NewLinks(listen []string) (*Links, error) {
 }
 
 func (l *Links) start(from, to int, listen, server string) error {
-	p := toxiproxy.NewProxy(l.control, "", listen, server)
-	if err := p.Start(); err != nil {
-		return err
-	}
-	l.proxies[from][to] = p
-	return nil
+	return Eventually(func() error { // a connection that goes out may have the port for a moment
+		p := toxiproxy.NewProxy(l.control, "", listen, server)
+		if err := p.Start(); err != nil {
+			return err
+		}
+		l.proxies[from][to] = p
+		return nil
+	})
 }
 
 // Peers returns what server i advertises, and its peers.

@@ -101,13 +101,20 @@ func (f *folder) inspect(instance string) (epoch uint64, empty bool, err error) 
 // tellVoid reports how many rows of a folder that must not go on were acknowledged before the log had them.
 func (f *folder) tellVoid(instance string, log *slog.Logger) {
 	i, err := forebay.Inspect(f.data(instance), localdisk.On(buffer.InspectOptions{}, f.disk))
-	if err != nil {
-		return // there is none, or it is damaged
+	if errors.Is(err, fs.ErrNotExist) {
+		return
 	}
-	rows, err := i.AckedLocally()
-	if err = errors.Join(err, i.Close()); rows > 0 || err != nil {
+	var rows int64
+	if err == nil {
+		rows, err = i.AckedLocally()
+		err = errors.Join(err, i.Close())
+	}
+	switch {
+	case err != nil:
+		log.Error("whether rows of the folder that is set aside were acknowledged on its disk alone cannot be read", "instance", instance, "error", err)
+	case rows > 0:
 		log.Error("rows of the folder that is set aside were acknowledged on its disk alone: they are not in their tables, unless the log got "+
-			"them in time", "instance", instance, "rows_at_most", rows, "error", err)
+			"them in time", "instance", instance, "rows_at_most", rows)
 	}
 }
 

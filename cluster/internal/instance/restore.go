@@ -74,6 +74,9 @@ func fetch(ctx context.Context, dir string, k *changelog.Keeper, o Options) (at 
 		return at, false, err
 	}
 	i, err := forebay.Inspect(dir, localdisk.On(buffer.InspectOptions{}, localdisk.Of(o.Engine.Buffer)))
+	if _, later := errors.AsType[*buffer.FormatError](err); later {
+		return at, false, err // a later release has stored it
+	}
 	if err != nil {
 		return at, false, &damageError{err} // its bytes are what the owner stored
 	}
