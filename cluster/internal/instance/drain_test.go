@@ -261,6 +261,33 @@ func TestDrainOfAReadmittedInstance(t *testing.T) {
 	})
 }
 
+// An instance whose log is gone for good ends when an operator makes a new log and has its record forget the one before.
+func TestDrainOfAReadmittedInstanceWithoutLog(t *testing.T) {
+	inWorld(t, func(w *world, a, _, _ *worldNode) {
+		name := a.runs.opened().Keeper().Instance()
+		if err := a.runs.opened().Engine().FlushAll(w.Context()); err != nil { // as the operator does with what is left of its disk
+			t.Fatal(err)
+		}
+		a.kill(nil, true)
+		if err := w.log.Delete(w.Context(), name); err != nil {
+			t.Fatal(err)
+		}
+		w.await("the record says that the instance is damaged", func() bool { return w.records()[name].State == changelog.Damaged })
+		if err := w.log.Create(w.Context(), name); err != nil {
+			t.Fatal(err)
+		}
+		if err := changelog.Readmit(w.Context(), w.owners, name, func(o *changelog.Owner) {
+			o.Log, o.Checkpoint, o.CheckpointPosition, o.Released = "", "", 0, 0
+		}); err != nil {
+			t.Fatal(err)
+		}
+		w.settle()
+		if o, there := w.records()[name]; there && o.State != changelog.Retired {
+			t.Errorf("the record says %+v", o)
+		}
+	})
+}
+
 // manifest returns the object of the checkpoint that the record of an instance names, and its bytes.
 func (w *world) manifest(name string) (buffer.Object, []byte) {
 	w.Helper()
