@@ -163,7 +163,11 @@ type follower struct {
 	bottom cursorValue
 	high   cursorValue
 	seen   map[string]cursorValue
-	prune  int // the number of records in seen at which it is pruned
+	// before are the records that earlier runs delivered, none of them above beforeHigh. Unlike seen they stay while high moves: an API
+	// that answers newest first gives them last.
+	before     map[string]cursorValue
+	beforeHigh cursorValue
+	prune      int // the number of records in seen at which it is pruned
 	// forgot is set when more records lie in the window than are remembered.
 	forgot  bool
 	scratch []byte
@@ -177,7 +181,7 @@ func newFollower(ic *incrementalConfig, committed, pending *Cursor) (*follower, 
 		if f.high, ok = ic.kind.restore(c.Value); !ok {
 			return fmt.Errorf("the cursor %q of the state cannot be read: is it of another type now?", ic.name)
 		}
-		clear(f.seen)
+		f.seen = make(map[string]cursorValue, len(c.Seen))
 		for sum, text := range c.Seen {
 			v, ok := ic.kind.restore(text)
 			if !ok {
@@ -194,6 +198,7 @@ func newFollower(ic *incrementalConfig, committed, pending *Cursor) (*follower, 
 		if f.bottom = f.high.less(ic.lookback); f.bottom.compare(ic.initial) < 0 {
 			f.bottom = ic.initial
 		}
+		f.before, f.beforeHigh = maps.Clone(f.seen), f.high
 	}
 	if pending != nil {
 		if err := load(pending); err != nil {
@@ -233,12 +238,21 @@ func (f *follower) deliver(item tree.Node, v cursorValue) bool {
 	}
 	if v.compare(f.high) > 0 {
 		f.high = v
-	} else if v.compare(f.high.less(f.config.lookback)) < 0 {
-		return true // the next run does not ask for it
+	}
+	// The next run does not ask for what is old.
+	old, mayBeKnown := v.compare(f.high.less(f.config.lookback)) < 0, len(f.before) > 0 && v.compare(f.beforeHigh) <= 0
+	if old && !mayBeKnown {
+		return true
 	}
 	f.scratch = item.AppendJSON(f.scratch[:0], tree.Exact)
 	sum := sha256.Sum256(f.scratch)
 	key := hex.EncodeToString(sum[:16])
+	if _, known := f.before[key]; known && mayBeKnown {
+		return false
+	}
+	if old {
+		return true
+	}
 	if _, known := f.seen[key]; known {
 		return false
 	}

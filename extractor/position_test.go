@@ -25,6 +25,26 @@ type store struct {
 	mu      sync.Mutex
 	records []int // the second of each
 	asked   []string
+	// tokenUses is how many requests an access token is good for; 0: none is needed.
+	tokenUses, used, tokens int
+}
+
+// answerToken answers requests for tokens, and those without a good one.
+func (s *store) answerToken(r *http.Request, w http.ResponseWriter) bool {
+	switch {
+	case s.tokenUses == 0:
+		return false
+	case r.URL.Path == "/token":
+		s.tokens++
+		s.used = 0
+		fmt.Fprintf(w, `{"access_token": "at-%d", "refresh_token": "rt-%d"}`, s.tokens, s.tokens)
+		return true
+	}
+	if s.used++; s.used > s.tokenUses || r.Header.Get("Authorization") != fmt.Sprintf("Bearer at-%d", s.tokens) {
+		w.WriteHeader(http.StatusUnauthorized)
+		return true
+	}
+	return false
 }
 
 var dayOne = time.Date(2024, 1, 1, 0, 0, 0, 0, time.UTC).Unix()
@@ -32,6 +52,10 @@ var dayOne = time.Date(2024, 1, 1, 0, 0, 0, 0, time.UTC).Unix()
 func (s *store) RoundTrip(r *http.Request) (*http.Response, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	w := httptest.NewRecorder()
+	if s.answerToken(r, w) {
+		return w.Result(), nil
+	}
 	s.asked = append(s.asked, r.URL.RequestURI())
 	q := r.URL.Query()
 	number := func(name string, byDefault int64) int64 {
@@ -48,7 +72,6 @@ func (s *store) RoundTrip(r *http.Request) (*http.Response, error) {
 		}
 	}
 	from := min(int(number("page", 1)-1)*2, len(found))
-	w := httptest.NewRecorder()
 	if name, ok := strings.CutPrefix(r.URL.Path, "/kids/"); ok {
 		fmt.Fprintf(w, `[{"kid": %q}]`, name)
 	} else {
@@ -192,77 +215,6 @@ func TestKilledAtEveryCall(t *testing.T) {
 			t.Errorf("only %d kills", kills)
 		}
 	}
-}
-
-// TestIncremental asserts what is asked for, and delivered, from run to run.
-func TestIncremental(t *testing.T) {
-	t.Parallel()
-	for name, test := range map[string]struct {
-		incremental string
-		answers     [3]string
-		requests    [3]string
-		records     [3]string // "," between ids
-	}{
-		"time": {
-			`"path": "t", "initial": "2024-01-01"`,
-			[3]string{`[{"id": 1, "t": "2024-01-01T00:00:05.9Z"}, {"id": 2, "t": "2024-01-01T00:00:03Z"}, {"id": 0, "t": "2023-12-31"}]`, `[{"id": 1, "t": "2024-01-01T00:00:05.9Z"}, {"id": 3, "t": "2024-01-01T00:00:05.1Z"}, {"id": 2, "t": "2024-01-01T00:00:03Z"}]`, `[]`},
-			[3]string{"1704067200", "1704067205", "1704067205"},
-			[3]string{"1,2", "3", ""},
-		},
-		"time with lookback": {
-			`"path": "t", "initial": "2024-01-01", "lookback": "10 seconds"`,
-			[3]string{`[{"id": 1, "t": 1704067220}, {"id": 2, "t": 1704067209}, {"id": 3, "t": 1704067215}]`, `[{"id": 3, "t": 1704067215, "changed": true}, {"id": 4, "t": 1704067211}, {"id": 5, "t": 1704067209}, {"id": 1, "t": 1704067220}, {"id": 6, "t": 1704067230}]`, `[{"id": 1, "t": 1704067220}, {"id": 3, "t": 1704067215}]`},
-			[3]string{"1704067200", "1704067210", "1704067220"},
-			[3]string{"1,2,3", "3,4,6", ""},
-		},
-		"number": {
-			`"path": "v.n", "initial": 5, "type": "number"`,
-			[3]string{`[{"id": 1, "v": {"n": 123456789012345678901}}]`, `[{"id": 1, "v": {"n": 123456789012345678901}}, {"id": 2, "v": {"n": "123456789012345678902"}}]`, `[]`},
-			[3]string{"5", "123456789012345678901", "123456789012345678902"},
-			[3]string{"1", "2", ""},
-		},
-		"text": {
-			`"path": "id", "initial": "a", "type": "text"`,
-			[3]string{`[{"id": "b"}, {"id": "c"}]`, `[{"id": "c"}, {"id": "d"}, {"id": "b"}]`, `[{"id": "d"}]`},
-			[3]string{"a", "c", "d"},
-			[3]string{"b,c", "d", ""},
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			var state extractor.State
-			for i := range test.answers {
-				a := newAPI(t, test.answers[i])
-				r := extract(t, a, config("", `"jobs": [{"endpoint": "u", "id": "j", "params": {"since": {"incremental": "start"}}, "incremental": {`+test.incremental+`}}]`), func(s *extractor.State, _ *extractor.Options) { *s = state })
-				checkError(t, r.err, "")
-				same(t, "requests", a.asked(), []string{"GET /u?since=" + test.requests[i]})
-				var ids []string
-				for _, rec := range r.records {
-					var item struct{ ID any }
-					checkError(t, json.Unmarshal([]byte(strings.TrimPrefix(rec, "u: ")), &item), "")
-					ids = append(ids, fmt.Sprint(item.ID))
-				}
-				if got := strings.Join(ids, ","); got != test.records[i] {
-					t.Errorf("run %d delivers %s, want %s", i, got, test.records[i])
-				}
-				text, err := json.Marshal(r.state)
-				checkError(t, err, "")
-				state = extractor.State{}
-				checkError(t, json.Unmarshal(text, &state), "")
-			}
-		})
-	}
-}
-
-func TestPositionsAreChecked(t *testing.T) {
-	t.Parallel()
-	a := newAPI(t, `[{"id": 1}]`)
-	r := extract(t, a, config("", `"jobs": [{"endpoint": "u", "id": "j", "incremental": {"path": "t", "initial": "2024-01-01"}}]`), nil)
-	checkError(t, r.err, `job "j", page 1, endpoint "u": item 0 has no value for the cursor at "t"`)
-	r = extract(t, newAPI(t, `[]`), config("", `"jobs": [{"endpoint": "u", "id": "j", "incremental": {"path": "t", "initial": 1, "type": "number"}}]`), func(s *extractor.State, _ *extractor.Options) {
-		s.Cursors = map[string]extractor.Cursor{"j": {Value: "x"}}
-	})
-	checkError(t, r.err, `the cursor "j" of the state cannot be read`)
 }
 
 // TestWindows asserts the windows of runs on following days.

@@ -39,6 +39,7 @@ type tablesRun struct {
 	calls      int
 	killAt     int
 	after      bool
+	emits      bool // calls of Emit count too
 }
 
 func (tr *tablesRun) run(t *testing.T, s *store, cfg *extractor.Config) error {
@@ -55,6 +56,15 @@ func (tr *tablesRun) run(t *testing.T, s *store, cfg *extractor.Config) error {
 	}
 	state, err := extractor.RunTables(t.Context(), cfg, state, tr.dir, extractor.Options{
 		Transport: s, Spool: tr.spool,
+		Emit: func(context.Context, *extractor.Page) error {
+			if !tr.emits {
+				return nil
+			}
+			if tr.calls++; tr.calls == tr.killAt {
+				return errKilled
+			}
+			return nil
+		},
 		Checkpoint: func(_ context.Context, s extractor.State) error {
 			tr.calls++
 			if tr.calls == tr.killAt && !tr.after {
@@ -75,13 +85,32 @@ func (tr *tablesRun) run(t *testing.T, s *store, cfg *extractor.Config) error {
 	return save(state)
 }
 
-// TestTablesGoOn kills runs at each of their checkpoints: the next run writes the same tables as one that was not killed, asks only for
+// TestTablesGoOn kills runs at each of their effects: the next run writes the same tables as one that was not killed, asks only for
 // what is missing, and the run after it has what is new.
 func TestTablesGoOn(t *testing.T) {
 	t.Parallel()
-	cfg, err := extractor.Parse([]byte(config(byPages, strings.Replace(positions, `"parallelChildren": 3,`, "", 1))))
-	checkError(t, err, "")
-	data := func() *store { return &store{records: []int{3, 1, 25, 25, 7}} }
+	const rotating = `"authentication": {"type": "oauth2", "grant": "refresh_token", "tokenUrl": "token", "clientId": "c", "refreshToken": "rt-0"}, `
+	inOrder := strings.Replace(positions, `"parallelChildren": 3,`, "", 1)
+	for name, test := range map[string]struct {
+		config    string
+		tokenUses int
+		emits     bool
+	}{
+		"in order":        {config(byPages, inOrder), 0, false},
+		"parallel":        {config(byPages, `"parallelJobs": 3, `+positions), 0, true},
+		"rotating tokens": {config(rotating+byPages, inOrder), 2, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			cfg, err := extractor.Parse([]byte(test.config))
+			checkError(t, err, "")
+			goOn(t, cfg, test.tokenUses, test.emits)
+		})
+	}
+}
+
+func goOn(t *testing.T, cfg *extractor.Config, tokenUses int, emits bool) {
+	data := func() *store { return &store{records: []int{3, 1, 25, 25, 7}, tokenUses: tokenUses} }
 	whole := &tablesRun{dir: t.TempDir()}
 	all := data()
 	checkError(t, whole.run(t, all, cfg), "")
@@ -90,11 +119,15 @@ func TestTablesGoOn(t *testing.T) {
 		t.Fatalf("tables %v", want)
 	}
 	kills := 0
-	for killAt := 1; ; killAt++ {
+	step := 1
+	if testing.Short() && emits {
+		step = 2
+	}
+	for killAt := 1; ; killAt += step {
 		killed := false
 		for _, after := range []bool{false, true} {
 			s := data()
-			tr := &tablesRun{dir: t.TempDir(), spool: filepath.Join(t.TempDir(), "pages"), killAt: killAt, after: after}
+			tr := &tablesRun{dir: t.TempDir(), spool: filepath.Join(t.TempDir(), "pages"), killAt: killAt, after: after, emits: emits}
 			if err := tr.run(t, s, cfg); err != nil {
 				killed = true
 				kills++
@@ -107,8 +140,15 @@ func TestTablesGoOn(t *testing.T) {
 					checkError(t, errors.Join(err, f.Close()), "")
 				}
 				before := len(s.asked)
-				checkError(t, tr.run(t, s, cfg), "")
-				if after && len(s.asked) != len(all.asked) {
+				if emits { // again, a little later
+					tr.killAt = tr.calls + 2 + killAt%5
+				}
+				err := tr.run(t, s, cfg)
+				if errors.Is(err, errKilled) {
+					err = tr.run(t, s, cfg)
+				}
+				checkError(t, err, "")
+				if after && !emits && len(s.asked) != len(all.asked) {
 					t.Errorf("killed after checkpoint %d: %d and %d requests, want %d: %s", killAt, before, len(s.asked)-before, len(all.asked), s.asked)
 				}
 			}
@@ -131,6 +171,54 @@ func TestTablesGoOn(t *testing.T) {
 	}
 	if kills < 20 {
 		t.Errorf("only %d kills", kills)
+	}
+}
+
+// TestOneStateForTwoReceivers gives the state of a failed run to a run whose receiver does not have its pages: it begins from the start.
+func TestOneStateForTwoReceivers(t *testing.T) {
+	t.Parallel()
+	cfg, err := extractor.Parse([]byte(config(byPages, `"jobs": [{"endpoint": "plain", "scroller": "p"}]`)))
+	checkError(t, err, "")
+	records := []int{1, 2, 3, 4, 5, 6, 7}
+	// pages runs with another receiver, and returns how many pages that has got.
+	pages := func(state extractor.State, failAt int) (extractor.State, int) {
+		n := 0
+		state, err := extractor.Run(t.Context(), cfg, state, extractor.Options{Transport: &store{records: records}, Emit: func(context.Context, *extractor.Page) error {
+			if n++; n == failAt {
+				return errKilled
+			}
+			return nil
+		}})
+		if failAt == 0 || err == nil {
+			checkError(t, err, "")
+		}
+		return state, n
+	}
+	for _, spool := range []string{filepath.Join(t.TempDir(), "pages"), ""} {
+		for name, between := range map[string]func(s extractor.State) extractor.State{
+			"pages, tables": func(extractor.State) extractor.State { s, _ := pages(extractor.State{}, 3); return s },
+			"tables, pages": func(s extractor.State) extractor.State {
+				if _, n := pages(s, 0); n != 5 { // the last is empty
+					t.Errorf("the receiver of pages has got %d", n)
+				}
+				return extractor.State{}
+			},
+			"tables, pages, tables": func(s extractor.State) extractor.State { s, _ = pages(s, 4); return s },
+		} {
+			tr := &tablesRun{dir: t.TempDir(), spool: spool, killAt: 3}
+			if err := tr.run(t, &store{records: records}, cfg); !errors.Is(err, errKilled) {
+				t.Fatal(err)
+			}
+			var state extractor.State
+			checkError(t, json.Unmarshal(tr.state, &state), "")
+			tr.state, err = json.Marshal(between(state))
+			checkError(t, err, "")
+			tr.killAt = 0
+			checkError(t, tr.run(t, &store{records: records}, cfg), "")
+			if text := readTables(t, tr.dir)["plain"]; strings.Count(text, "\n") != 1+len(records) {
+				t.Errorf("%s, spool %q: the table is\n%s", name, spool, text)
+			}
+		}
 	}
 }
 

@@ -114,6 +114,10 @@ func Run(ctx context.Context, cfg *Config, state State, opts Options) (State, er
 	if err := opts.Validate(); err != nil {
 		return state, err
 	}
+	if state.Spooled > 0 {
+		opts.withDefaults().Logger.WarnContext(ctx, "the pages before the checkpoint are in the spool of another run, the run begins from the start")
+		state.Checkpoint, state.Spooled = nil, 0
+	}
 	return run(ctx, cfg, state, opts, nil)
 }
 
@@ -137,6 +141,11 @@ func run(ctx context.Context, cfg *Config, state State, opts Options, pv *previe
 	}
 	if !goesOn {
 		r.state.Checkpoint = &Checkpoint{Config: cfg.identity, Run: r.id, Start: r.start}
+	}
+	if !goesOn || at.Run == "" { // the ID of the run is saved before a page has it
+		cp := *r.state.Checkpoint
+		cp.Run = r.id
+		r.state.Checkpoint = &cp
 		if err := r.opts.Checkpoint(ctx, r.state); err != nil {
 			return state, err
 		}
@@ -220,7 +229,7 @@ func (r *runner) runPlan(ctx context.Context, pl *plan, iteration int, at Checkp
 		pr.positions[i] = Checkpoint{Done: true}
 	}
 	for _, cp := range append([]Checkpoint{at}, at.Others...) {
-		if cp.Others = nil; cp.Done || cp.Pages > 0 || cp.Window != 0 {
+		if cp.Others = nil; cp.begun() {
 			pr.positions[cp.Job] = cp
 		}
 	}

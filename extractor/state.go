@@ -33,7 +33,8 @@ type State struct {
 	// the last window in Unix seconds. They change when a job, or a window, is done, together with the checkpoint.
 	Cursors map[string]Cursor `json:"cursors,omitempty"`
 	Windows map[string]int64  `json:"windows,omitempty"`
-	// Spooled is the length of the file of Options.Spool at the checkpoint.
+	// Spooled is the length of the file of Options.Spool at the checkpoint. When it is not 0 the pages before the checkpoint are there
+	// only: [Run] begins from the start.
 	Spooled int64 `json:"spooled,omitempty"`
 	// Checkpoint is where a run that did not succeed goes on; nil after a success.
 	Checkpoint *Checkpoint `json:"checkpoint,omitempty"`
@@ -75,11 +76,16 @@ type Checkpoint struct {
 	// Cursors and Windows are, of a run of [RunTables], what takes the place of these members of the state when the tables are written.
 	Cursors map[string]Cursor `json:"cursors,omitempty"`
 	Windows map[string]int64  `json:"windows,omitempty"`
+	// Void are, of a run with Options.Spool, the places of pages in that file that were emitted again later.
+	Void []int `json:"void,omitempty"`
 	// Others are the positions of later jobs that run in parallel. Done is true for those that have ended.
 	Others   []Checkpoint    `json:"others,omitempty"`
 	Done     bool            `json:"done,omitempty"`
 	Position json.RawMessage `json:"position,omitempty"`
 }
+
+// begun reports whether the position of a job is not at its start.
+func (cp *Checkpoint) begun() bool { return cp.Done || cp.Pages > 0 || cp.Window != 0 }
 
 // fingerprint identifies a page by types and order of everything in it.
 func fingerprint(n tree.Node) string {

@@ -11,8 +11,12 @@ import (
 	"io"
 	"io/fs"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/forebay/forebay/extractor/internal/flatten"
@@ -37,6 +41,8 @@ type Tables struct {
 	// size is the length of the file with what is in w. spool is true when the file stays until the tables are written.
 	size  int64
 	spool bool
+	// void has the places of pages in the file that count as never emitted.
+	void map[int]bool
 	// unnamed is true when the temporary file has no name any more.
 	unnamed bool
 	err     error // of the temporary file: nothing can be saved any more
@@ -71,7 +77,8 @@ func NewTables(cfg *Config, state State, logger *slog.Logger) (*Tables, error) {
 	return t, nil
 }
 
-// spooledTables is NewTables with a file that has a name. The pages of its first state.Spooled bytes are taken up again.
+// spooledTables is NewTables with a file that has a name. Of its first state.Spooled bytes, the pages that the checkpoint covers are
+// taken up again.
 func spooledTables(ctx context.Context, cfg *Config, state State, path string, logger *slog.Logger) (*Tables, error) {
 	t, err := emptyTables(cfg, state, logger)
 	if err != nil {
@@ -81,7 +88,7 @@ func spooledTables(ctx context.Context, cfg *Config, state State, path string, l
 		return nil, err
 	}
 	t.spool = true
-	if err := t.takeUp(ctx, state.Spooled); err != nil {
+	if err := t.takeUp(ctx, state.Spooled, state.Checkpoint); err != nil {
 		return nil, errors.Join(err, t.Close())
 	}
 	t.w = bufio.NewWriterSize(t.file, 1<<16)
@@ -91,8 +98,10 @@ func spooledTables(ctx context.Context, cfg *Config, state State, path string, l
 // errSpoolShort is a spool that does not have what the state says.
 var errSpoolShort = errors.New("the spool has fewer pages than the checkpoint")
 
-// takeUp learns the pages in the first bytes of the file, and drops the rest.
-func (t *Tables) takeUp(ctx context.Context, size int64) error {
+// takeUp learns the pages in the first bytes of the file, and drops the rest. These bytes may have pages that the checkpoint does not
+// cover, because it was saved between a page and the checkpoint after it: for another job, or for a new token. The run emits them again, so
+// they are void here. Later checkpoints cover their numbers; therefore these keep the list.
+func (t *Tables) takeUp(ctx context.Context, size int64, cp *Checkpoint) error {
 	info, err := t.file.Stat()
 	if err != nil {
 		return err
@@ -100,8 +109,16 @@ func (t *Tables) takeUp(ctx context.Context, size int64) error {
 	if info.Size() < size {
 		return errSpoolShort
 	}
-	r := bufio.NewReaderSize(io.LimitReader(t.file, size), 1<<16)
-	for {
+	if cp != nil {
+		for _, place := range cp.Void {
+			t.void[place] = true
+		}
+	}
+	r, err := t.read(size)
+	if err != nil {
+		return err
+	}
+	for ; ; t.pages++ {
 		p, err := t.takePage(r)
 		if err == io.EOF {
 			break
@@ -113,6 +130,13 @@ func (t *Tables) takeUp(ctx context.Context, size int64) error {
 		if bs == nil {
 			return errSpoolShort
 		}
+		covered, err := cp.covers(p.origin, p.number)
+		if err != nil {
+			return err
+		}
+		if !covered {
+			t.void[t.pages] = true
+		}
 		for range p.records {
 			if ctx.Err() != nil {
 				return context.Cause(ctx)
@@ -121,11 +145,13 @@ func (t *Tables) takeUp(ctx context.Context, size int64) error {
 			if err != nil {
 				return fmt.Errorf("%w: %w", errSpoolShort, err)
 			}
+			if t.void[t.pages] {
+				continue
+			}
 			if _, err := bs.Learn(p.dataType, item, p.extra); err != nil {
 				return err // it was learnt before
 			}
 		}
-		t.pages++
 	}
 	if err := t.file.Truncate(size); err != nil {
 		return err
@@ -133,6 +159,44 @@ func (t *Tables) takeUp(ctx context.Context, size int64) error {
 	t.size = size
 	_, err = t.file.Seek(size, io.SeekStart)
 	return err
+}
+
+// covers reports whether a page was emitted before the checkpoint. A page of a child is emitted before it with the page of the top-level
+// job that it comes from.
+func (cp *Checkpoint) covers(origin string, number int64) (bool, error) {
+	way := strings.SplitN(origin, "/", 4) // run, iteration, job or job@window, and of a child the page of the job and more
+	if cp == nil || len(way) < 3 || way[0] == "" || way[0] != cp.Run {
+		return false, errSpoolShort // it belongs to another run
+	}
+	jobText, windowText, _ := strings.Cut(way[2], "@")
+	iteration, err1 := strconv.Atoi(way[1])
+	job, err2 := strconv.Atoi(jobText)
+	window, err3 := strconv.ParseInt(cmp.Or(windowText, "0"), 10, 64)
+	var err4 error
+	if len(way) == 4 {
+		pageText, _, _ := strings.Cut(way[3], ".")
+		number, err4 = strconv.ParseInt(pageText, 10, 64)
+	}
+	if errors.Join(err1, err2, err3, err4) != nil {
+		return false, errSpoolShort
+	}
+	if iteration != cp.Iteration || job < cp.Job {
+		return iteration <= cp.Iteration, nil
+	}
+	for _, pos := range append([]Checkpoint{*cp}, cp.Others...) {
+		switch {
+		case pos.Job != job:
+		case !pos.begun():
+			return false, nil
+		case pos.Done:
+			return true, nil
+		case pos.Window != window:
+			return window < pos.Window, nil
+		default:
+			return number <= pos.Pages, nil
+		}
+	}
+	return false, nil
 }
 
 // sync makes the pages durable and returns their length.
@@ -148,9 +212,25 @@ type keptPage struct {
 	bucket, dataType string
 	extra            []tree.Member
 	records          int64
+	// origin and number are those of the Page.
+	origin string
+	number int64
 }
 
-func (t *Tables) takePage(r *bufio.Reader) (keptPage, error) {
+// A spoolReader reads the first bytes of the file.
+type spoolReader struct {
+	*bufio.Reader
+	rest *io.LimitedReader
+}
+
+// read returns a reader of the first bytes of the file.
+func (t *Tables) read(size int64) (*spoolReader, error) {
+	rest := &io.LimitedReader{R: t.file, N: size}
+	_, err := t.file.Seek(0, io.SeekStart)
+	return &spoolReader{bufio.NewReaderSize(rest, 1<<16), rest}, err
+}
+
+func (t *Tables) takePage(r *spoolReader) (keptPage, error) {
 	meta, err := t.take(r)
 	if err != nil {
 		return keptPage{}, err
@@ -159,12 +239,14 @@ func (t *Tables) takePage(r *bufio.Reader) (keptPage, error) {
 	kind, _ := meta.Get("type")
 	extra, _ := meta.Get("extra")
 	count, _ := meta.Get("records")
-	return keptPage{of.Str(), kind.Str(), extra.Members(), count.Int()}, nil
+	origin, _ := meta.Get("origin")
+	number, _ := meta.Get("number")
+	return keptPage{of.Str(), kind.Str(), extra.Members(), count.Int(), origin.Str(), number.Int()}, nil
 }
 
 func emptyTables(cfg *Config, state State, logger *slog.Logger) (*Tables, error) {
 	logger = cmp.Or(logger, slog.New(slog.DiscardHandler))
-	t := &Tables{log: logger, sets: make(map[string]*bucketSet)}
+	t := &Tables{log: logger, sets: make(map[string]*bucketSet), void: make(map[int]bool)}
 	known := tree.OfObject()
 	if len(state.Columns) > 0 {
 		var err error
@@ -236,6 +318,7 @@ func (t *Tables) Add(ctx context.Context, p *Page) error {
 	meta := tree.OfObject(
 		tree.Member{Key: "type", Value: tree.OfString(p.DataType)}, tree.Member{Key: "bucket", Value: tree.OfString(p.Bucket)},
 		tree.Member{Key: "extra", Value: tree.OfObject(p.extra...)}, tree.Member{Key: "records", Value: tree.OfInt(int64(p.Len()))},
+		tree.Member{Key: "origin", Value: tree.OfString(p.origin)}, tree.Member{Key: "number", Value: tree.OfInt(int64(p.Number))},
 	)
 	t.keep(meta)
 	for rec := range p.Records() {
@@ -257,10 +340,13 @@ func (t *Tables) keep(n tree.Node) {
 	}
 }
 
-func (t *Tables) take(r *bufio.Reader) (tree.Node, error) {
+func (t *Tables) take(r *spoolReader) (tree.Node, error) {
 	length, err := binary.ReadUvarint(r)
 	if err != nil {
 		return tree.Node{}, err
+	}
+	if length > uint64(r.rest.N)+uint64(r.Buffered()) {
+		return tree.Node{}, io.ErrUnexpectedEOF
 	}
 	t.frame = append(t.frame[:0], make([]byte, length)...)
 	if _, err := io.ReadFull(r, t.frame); err != nil {
@@ -371,11 +457,11 @@ func removeAbandoned(dir, pattern string) error {
 
 // write reads the kept pages and writes the rows of one bucket, and its manifests.
 func (t *Tables) write(ctx context.Context, bucket string, bs *bucketSet, work string) error {
-	if _, err := t.file.Seek(0, io.SeekStart); err != nil {
+	r, err := t.read(t.size)
+	if err != nil {
 		return err
 	}
-	r := bufio.NewReaderSize(t.file, 1<<16)
-	for range t.pages {
+	for place := range t.pages {
 		p, err := t.takePage(r)
 		if err != nil {
 			return err
@@ -388,7 +474,7 @@ func (t *Tables) write(ctx context.Context, bucket string, bs *bucketSet, work s
 			if err != nil {
 				return err
 			}
-			if p.bucket != bucket {
+			if p.bucket != bucket || t.void[place] {
 				continue
 			}
 			if err := bs.Write(p.dataType, item, p.extra); err != nil {
@@ -433,7 +519,7 @@ func RunTables(ctx context.Context, cfg *Config, state State, dir string, opts O
 	if opts.Spool != "" {
 		return runSpooled(ctx, cfg, state, dir, opts)
 	}
-	state.Checkpoint, state.Spooled = nil, 0
+	state.Checkpoint, state.Spooled = nil, 0 // tables need all pages
 	tables, err := NewTables(cfg, state, opts.Logger)
 	if err != nil {
 		return state, err
@@ -442,10 +528,15 @@ func RunTables(ctx context.Context, cfg *Config, state State, dir string, opts O
 	before := state
 	opts.Emit = tables.emit(opts.Emit)
 	if save := opts.Checkpoint; save != nil {
-		opts.Checkpoint = func(ctx context.Context, s State) error { return save(ctx, heldBack(s, before)) }
+		opts.Checkpoint = func(ctx context.Context, s State) error {
+			s = heldBack(s, before)
+			s.Checkpoint = nil // no run can go on there: its pages are nowhere
+			return save(ctx, s)
+		}
 	}
-	if state, err = Run(ctx, cfg, state, opts); err != nil {
-		before.Tokens = state.Tokens
+	state, err = Run(ctx, cfg, state, opts)
+	before.Tokens = state.Tokens
+	if err != nil {
 		return before, err
 	}
 	if err := tables.Save(ctx, dir); err != nil {
@@ -477,7 +568,8 @@ func heldBack(s, before State) State {
 // runSpooled is RunTables with a spool. A state is saved after the pages before it are durable, and says how long the spool was then.
 func runSpooled(ctx context.Context, cfg *Config, state State, dir string, opts Options) (State, error) {
 	opts = opts.withDefaults()
-	if cp := state.Checkpoint; cp == nil || cp.Config != cfg.identity {
+	// Without a length the checkpoint is about another receiver, or no page has come yet.
+	if cp := state.Checkpoint; cp == nil || cp.Config != cfg.identity || state.Spooled == 0 {
 		state.Checkpoint, state.Spooled = nil, 0
 	}
 	before := state
@@ -502,14 +594,17 @@ func runSpooled(ctx context.Context, cfg *Config, state State, dir string, opts 
 			return err
 		}
 		s = heldBack(s, before)
-		s.Spooled = size
+		s.Spooled, s.Checkpoint.Void = size, slices.Sorted(maps.Keys(tables.void))
 		if err := save(ctx, s); err != nil {
 			return err
 		}
 		last = s
 		return nil
 	}
-	if state, err = Run(ctx, cfg, state, opts); err != nil {
+	state.Spooled = 0 // the pages are taken up: Run goes on after them
+	state, err = Run(ctx, cfg, state, opts)
+	last.Tokens = state.Tokens
+	if err != nil {
 		return last, err
 	}
 	if err := tables.Save(ctx, dir); err != nil {

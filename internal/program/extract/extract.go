@@ -143,8 +143,8 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer, p Options
 		}
 		state, err = extractor.RunTables(ctx, cfg, state, filepath.Join(o.out, "tables"), opts)
 		line.End()
-		if err != nil {
-			return err
+		if err != nil { // the state may have a new token
+			return errors.Join(err, file.save(state))
 		}
 		fmt.Fprintf(stdout, "the tables are in %s\n", filepath.Join(o.out, "tables"))
 		return file.save(state)
