@@ -212,7 +212,7 @@ type keptPage struct {
 	bucket, dataType string
 	extra            []tree.Member
 	records          int64
-	// origin and number are those of the Page.
+	// origin and number identify the job run and the page in it, as in Page.
 	origin string
 	number int64
 }
