@@ -39,6 +39,7 @@ type call struct {
 	data    [][]byte          // by sink: rows that the buffer does not have yet
 	n       []int             // by sink: number of rows in data
 	rejects [][]buffer.Reject // by sink: records for its quarantine, as data
+	aside   []int             // by sink: bytes of rejects
 	marks   []mark            // by sink: where the row of the current record begins
 	size    int               // bytes of all rows in data, and of all rejects
 	rows    []buffer.Rows
@@ -90,7 +91,7 @@ func (in Intake) begin(src *source, attempt *attempt, atomic bool) *call {
 	for len(c.data) < len(src.sinks) {
 		c.data, c.n = append(c.data, nil), append(c.n, 0)
 		c.marks, c.full = append(c.marks, mark{}), append(c.full, nil)
-		c.rejects = append(c.rejects, nil)
+		c.rejects, c.aside = append(c.rejects, nil), append(c.aside, 0)
 	}
 	for k, s := range src.sinks {
 		c.full[k] = c.checkCapacity(s)
@@ -121,7 +122,7 @@ func (c *call) release() {
 	size := 0
 	for k := range c.data {
 		size += cap(c.data[k])
-		c.data[k], c.n[k], c.full[k], c.rejects[k] = c.data[k][:0], 0, nil, nil
+		c.data[k], c.n[k], c.full[k], c.rejects[k], c.aside[k] = c.data[k][:0], 0, nil, nil, 0
 	}
 	// Old rows and tickets stay behind the ends of their lists: clearing them for each record costs more than they hold.
 	c.src, c.attempt, c.err, c.records, c.size, c.portions = nil, nil, nil, 0, 0, c.portions[:0]
@@ -197,7 +198,7 @@ func (c *call) setAside(ctx context.Context, k int, rec *mapping.Record, cause e
 		return Rejected, cause
 	}
 	size := len(reject.Info) + len(reject.Data)
-	switch err := s.handle.QuarantineFull(size); {
+	switch err := s.handle.QuarantineFull(size, len(c.rejects[k]), c.aside[k]); {
 	case err == nil:
 	case isOverload(err):
 		return Failed, err
@@ -205,6 +206,7 @@ func (c *call) setAside(ctx context.Context, k int, rec *mapping.Record, cause e
 		return Rejected, cause
 	}
 	c.rejects[k] = append(c.rejects[k], reject)
+	c.aside[k] += size
 	c.size += size
 	c.attempt.takeAside(k, c.records)
 	c.bound(ctx, k)
@@ -276,7 +278,9 @@ func (c *call) handOver(ctx context.Context, end int) {
 		c.n[k] -= m.rows
 		c.size -= m.bytes
 		for _, r := range c.rejects[k][:m.rejects] {
-			c.size -= len(r.Info) + len(r.Data)
+			size := len(r.Info) + len(r.Data)
+			c.aside[k] -= size
+			c.size -= size
 		}
 		c.rejects[k] = c.rejects[k][m.rejects:]
 		c.marks[k] = mark{}

@@ -187,6 +187,7 @@ func (q SinkQuarantine) Replay(ctx context.Context, ids ...string) (res ReplayRe
 	p := replayer{q: q}
 	for _, id := range ids {
 		if err := p.add(ctx, id); err != nil {
+			err = errors.Join(err, p.flush(ctx)) // what was mapped before does not wait for the next call
 			return p.res, err
 		}
 	}

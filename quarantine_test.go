@@ -297,7 +297,9 @@ func TestQuarantineIsDurableWithSyncUnsafe(t *testing.T) {
 // A large batch goes in portions. Each record is kept once, and in its order.
 func TestQuarantineOfALargeBatch(t *testing.T) {
 	e, _ := openMemory(t)
-	mustDefine(t, e, events(keeping))
+	mustDefine(t, e, events(keeping, func(s *forebay.Source) {
+		s.Sinks[0].Quarantine = buffer.QuarantineBounds{MaxRecords: 60, MaxBytes: 60 * 51_000} // what was handed over counts once
+	}))
 	var recs []*mapping.Record
 	for i := range 60 {
 		recs = append(recs, mapping.JSON(fmt.Appendf(nil, `{"n":%d,"text":"%s"}`, i, strings.Repeat("x", 50_000))))

@@ -91,24 +91,24 @@ var (
 	ErrNoQuarantine = errors.New("buffer: the sink has no quarantine")
 )
 
-// QuarantineFull returns nil if the sink's quarantine takes a record of size bytes, Info and Data. Append does not ask, so that
-// one full quarantine does not refuse the rows beside the record: whoever rejects a record asks before. Concurrent calls may pass the
-// bounds by one record each.
+// QuarantineFull returns nil if the sink's quarantine takes a record of size bytes, Info and Data, beside those that the caller has asked for
+// and not appended yet: so many records with so many bytes. Append does not ask, so that one full quarantine does not refuse the rows
+// beside the record: whoever rejects a record asks before. Concurrent callers may each pass the bounds by what they have not appended yet.
 //
 // Errors: an [*OverloadError] of the resource "quarantine", a [*TooLargeError] for a record that never fits, [ErrNoQuarantine].
-func (s *SinkHandle) QuarantineFull(size int) error {
+func (s *SinkHandle) QuarantineFull(size, records, bytes int) error {
 	need := int64(size) + format.RejectOverhead
 	s.b.mu.RLock()
-	q, records, used := s.state.rec.Quarantine, int64(len(s.state.held)), s.state.heldBytes
+	q, held, used := s.state.rec.Quarantine, int64(len(s.state.held)), s.state.heldBytes
 	s.b.mu.RUnlock()
-	records += s.state.rejecting.records.Load()
-	used += s.state.rejecting.bytes.Load()
+	held += s.state.rejecting.records.Load() + int64(records)
+	used += s.state.rejecting.bytes.Load() + int64(bytes) + int64(records)*format.RejectOverhead
 	switch {
 	case !q.On:
 		return ErrNoQuarantine
 	case need > q.MaxBytes:
 		return &TooLargeError{Size: need, Limit: q.MaxBytes, Option: "MaxBytes of the quarantine"}
-	case q.DropOldest || used+need <= q.MaxBytes && records < int64(q.MaxRecords):
+	case q.DropOldest || used+need <= q.MaxBytes && held < int64(q.MaxRecords):
 		return nil
 	}
 	s.b.overloadsDisk.Add(1)
@@ -231,7 +231,8 @@ func rejectedOf(r *format.Reject) Rejected {
 }
 
 // RejectedRecord returns a record of the quarantine: as it was edited last, and as it came. The two are equal if nobody has edited it.
-// Errors: [ErrUnknownSink], [ErrUnknownRejected], a [*FailedError], [ErrClosed].
+// Errors: [ErrUnknownSink], [ErrUnknownRejected], [ErrRejectedChanged] if it was edited during the call, a [*FailedError], [ErrClosed].
+// Any other error is damage: the record is there and its bytes are not.
 func (b *Buffer) RejectedRecord(ctx context.Context, sinkID, id string) (r Rejected, record, came []byte, err error) {
 	if ctx.Err() != nil {
 		return r, nil, nil, context.Cause(ctx)
@@ -253,9 +254,17 @@ func (b *Buffer) RejectedRecord(ctx context.Context, sinkID, id string) (r Rejec
 	case err != nil:
 		return r, nil, nil, fmt.Errorf("buffer: read the rejected record %s: %w", id, err)
 	case int64(len(came)) != head.Came || head.Edit > 0 && int64(len(record)) != head.Edited:
-		// It was removed or edited between the two looks.
-		if _, _, _, err = b.rejectHead(sinkID, id); err == nil {
+		// It was removed or edited between the two looks, or its bytes are lost.
+		again, _, _, e := b.rejectHead(sinkID, id)
+		switch {
+		case e != nil:
+			err = e
+		case again.Revision != head.Revision:
 			err = ErrRejectedChanged
+		default:
+			err = pebblestore.Damaged("rejected record %s: %d bytes are stored, and %d of its edit; its head says %d and %d",
+				id, len(came), len(record), head.Came, head.Edited)
+			b.reportDamage(err)
 		}
 		return r, nil, nil, err
 	}
@@ -300,7 +309,7 @@ func unknownRejected(sinkID, id string) error {
 
 // UpdateRejected replaces the Info of a record, and with data also the record. revision is the [Rejected.Revision] that the caller
 // has read; the next one is one above. The record keeps its id, its age and the bytes with which it came, until it leaves. An
-// earlier edit is deleted.
+// earlier edit is deleted. An Info alone may pass the bounds of the quarantine.
 //
 // Errors: [ErrRejectedChanged], [ErrUnknownRejected], [ErrUnknownSink], an [*OverloadError] when the quarantine, memory or the disk
 // has no room for it, a [*FailedError], [ErrClosed], the error of ctx.
@@ -337,7 +346,7 @@ func (b *Buffer) UpdateRejected(ctx context.Context, sinkID, id string, revision
 		case s.held[at].revision != before.Revision:
 			refused = fmt.Errorf("%w: %s", ErrRejectedChanged, id)
 			return
-		case growth > 0 && s.heldBytes+growth > q.MaxBytes:
+		case data != nil && growth > 0 && s.heldBytes+growth > q.MaxBytes:
 			refused = &OverloadError{Resource: "quarantine", Used: s.heldBytes, Limit: q.MaxBytes, RetryAfter: time.Minute}
 			return
 		}

@@ -278,7 +278,7 @@ func TestQuarantineBounds(t *testing.T) {
 				b := open(t, memoryOptions(buffertest.NewMemory()))
 				s := define(t, b, "a", quarantined(change, func(q *buffer.QuarantineBounds) { q.DropOldest = oldest }))
 				for i := range 7 {
-					err := s.QuarantineFull(one - 256)
+					err := s.QuarantineFull(one-256, 0, 0)
 					over, full := errors.AsType[*buffer.OverloadError](err)
 					if want := i >= 5 && !oldest; full != want || full && (over.Resource != "quarantine" || !strings.Contains(err.Error(), "quarantine")) {
 						t.Errorf("before record %d: %v", i, err)
@@ -302,7 +302,7 @@ func TestQuarantineBounds(t *testing.T) {
 	b := open(t, memoryOptions(buffertest.NewMemory()))
 	s := define(t, b, "a", quarantined(func(q *buffer.QuarantineBounds) { q.MaxBytes = 1 << 10 }))
 	var large *buffer.TooLargeError
-	if err := s.QuarantineFull(1 << 10); !errors.As(err, &large) || large.Limit != 1<<10 {
+	if err := s.QuarantineFull(1<<10, 0, 0); !errors.As(err, &large) || large.Limit != 1<<10 {
 		t.Errorf("a record that never fits: %v", err)
 	}
 	reject(t, b, s, "x")
@@ -310,10 +310,13 @@ func TestQuarantineBounds(t *testing.T) {
 	if err := b.UpdateRejected(t.Context(), "a", list(t, b, "a")[0].ID, 0, nil, make([]byte, 1000)); !errors.As(err, &over) {
 		t.Errorf("an edit that does not fit: %v", err)
 	}
+	if err := b.UpdateRejected(t.Context(), "a", list(t, b, "a")[0].ID, 0, make([]byte, 1000), nil); err != nil {
+		t.Errorf("an Info that does not fit: %v", err)
+	}
 	wantRecords(t, b, "a", "x")
 
 	plain := define(t, b, "plain")
-	if err := plain.QuarantineFull(1); !errors.Is(err, buffer.ErrNoQuarantine) {
+	if err := plain.QuarantineFull(1, 0, 0); !errors.Is(err, buffer.ErrNoQuarantine) {
 		t.Errorf("a sink without quarantine: %v", err)
 	}
 	if _, err := b.Append(t.Context(), time.Now(), buffer.Rows{Sink: plain, Rejects: []buffer.Reject{{}}}); !errors.Is(err, buffer.ErrNoQuarantine) {

@@ -383,6 +383,18 @@ func TestVerifyReadsTheQuarantine(t *testing.T) {
 			if err != nil || report.OK() || report.Sinks[0].Quarantined != 1 || !strings.Contains(report.Sinks[0].Differences[0], "rejected record") {
 				t.Errorf("verify: %+v, %v", report, err)
 			}
+			first, second := list(t, b, "a")[0], list(t, b, "a")[1]
+			_, _, _, err = b.RejectedRecord(t.Context(), "a", first.ID)
+			if err == nil || errors.Is(err, buffer.ErrRejectedChanged) || errors.Is(err, buffer.ErrUnknownRejected) || !strings.Contains(err.Error(), first.ID) {
+				t.Errorf("a record that is damaged: %v", err)
+			}
+			if _, record, _, err := b.RejectedRecord(t.Context(), "a", second.ID); err != nil || string(record) != "two" {
+				t.Errorf("the record beside it: %q, %v", record, err)
+			}
+			if n, err := b.DiscardRejected(t.Context(), "a", first.ID); n != 1 || err != nil {
+				t.Errorf("discard: %d, %v", n, err)
+			}
+			verify(t, b)
 			closeBuffer(t, b)
 		})
 	}
