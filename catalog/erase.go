@@ -154,12 +154,17 @@ func eraseWith(ctx context.Context, eng *forebay.Engine, source string, drop fun
 	}
 }
 
-// discardRows gives up the files of a source that wait.
+// discardRows gives up the files of a source that wait, and its rejected records.
 func discardRows(ctx context.Context, eng *forebay.Engine, sourceID string) error {
 	var problems []error
 	for _, s := range eng.Stats().Sinks {
 		if s.Source != sourceID {
 			continue
+		}
+		if s.Quarantine.Records > 0 {
+			if _, err := eng.Quarantine(s.Source, s.Sink).DiscardAll(ctx, forebay.RejectedFilter{}); err != nil {
+				problems = append(problems, fmt.Errorf("rejected records of sink %q: %w", s.Sink, err))
+			}
 		}
 		for _, f := range s.Files {
 			if f.State == buffer.FileImported || f.State == buffer.FileExpired || f.State == buffer.FileDiscarded {

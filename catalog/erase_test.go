@@ -79,6 +79,33 @@ func TestErasedCountersBeginAnew(t *testing.T) {
 	}
 }
 
+// TestErasureOfAQuarantine erases a source that holds rejected records, which nobody may read afterwards.
+func TestErasureOfAQuarantine(t *testing.T) {
+	mem := buffertest.NewMemory()
+	eng := openEngine(t, forebay.Options{Target: mem})
+	cat := openCatalog(t, eng, catalog.Options{Store: newMemory(), DropTable: mem.Drop})
+	must := done(t, cat)
+	must(cat.CreateSource(user, spec("Web", "a", "b")))
+	err := eng.Define(t.Context(), forebay.Source{ID: "web", Sinks: []forebay.Sink{{
+		ID: "a", OnReject: forebay.Quarantine,
+		Table: forebay.Table{ID: "in.c-web.a", Columns: mapping.Columns{mapping.Path("id", "x"), mapping.Body("body")}},
+	}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if res, err := eng.Ingest(t.Context(), "web", mapping.JSON([]byte("{}"))); err != nil || res.Sinks[0].Status != forebay.Quarantined {
+		t.Fatalf("%+v, %v", res, err)
+	}
+	must(cat.EraseSource("web"))
+	for _, err := range eng.Quarantine("web", "a").List(t.Context(), forebay.RejectedFilter{}) {
+		if !errors.Is(err, forebay.ErrUnknownSink) {
+			t.Errorf("the quarantine after the erasure: %v", err)
+		}
+	}
+	must(cat.CreateSource(user, spec("Web", "a", "b")))
+	noTrace(t, eng, cat, "a", "b")
+}
+
 // TestCrashDuringErasure takes the disk as it is while the tables are dropped, and opens it again: the task goes on, and
 // until it has ended no source takes the place of the erased one.
 func TestCrashDuringErasure(t *testing.T) {
