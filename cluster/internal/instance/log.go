@@ -34,7 +34,7 @@ type batchLog struct {
 	mu       sync.Mutex
 	appender *changelog.Appender // nil while the log is being opened
 	detach   func() bool         // lets the end of ctx forget the appender
-	// kept are the batches that this process appended and of which nobody was told that the log has them. Their bytes are still theirs.
+	// kept are the batches that this process appended and of which nobody was told that the log has them, ascending. Their bytes are still theirs.
 	kept []buffer.LogBatch
 
 	mark     []byte          // what Mark returned, to be written again
@@ -106,13 +106,13 @@ func (l *batchLog) options(at buffer.LogPosition) (changelog.AppenderOptions, er
 		opts.Store.Released = l.released
 	}
 	first := opts.Store.Released.Number + 1
-	if opts.Local, err = copies(at, first); err != nil || opts.Local != nil {
-		return opts, err
-	}
 	l.mu.Lock()
 	l.kept = slices.DeleteFunc(l.kept, func(b buffer.LogBatch) bool { return b.Number < first || b.Number > at.Number })
 	kept := slices.Clone(l.kept)
 	l.mu.Unlock()
+	if opts.Local, err = copies(at, first); err != nil || opts.Local != nil {
+		return opts, err
+	}
 	if len(kept) > 0 && kept[0].Number == first && kept[len(kept)-1].Number == at.Number {
 		opts.Local = func(yield func([]byte, error) bool) {
 			for _, b := range kept {
@@ -205,7 +205,12 @@ func (l *batchLog) Append(number uint64, data []byte) func(context.Context) erro
 			return l.ended(err)
 		}
 		l.mu.Lock()
-		l.kept = slices.DeleteFunc(l.kept, func(b buffer.LogBatch) bool { return b.Number <= number })
+		n := 0
+		for n < len(l.kept) && l.kept[n].Number <= number {
+			l.kept[n] = buffer.LogBatch{} // its bytes are free
+			n++
+		}
+		l.kept = l.kept[n:]
 		l.mu.Unlock()
 		l.keeper.SetReleased(number)
 		return nil
