@@ -9,7 +9,6 @@ import (
 	"net/url"
 	"slices"
 	"sync"
-	"time"
 
 	"github.com/nats-io/nats.go"
 
@@ -78,7 +77,7 @@ func (n *Node) open(ctx context.Context, dir string) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(n.create(ctx, "the store of owners", owners.Create), n.create(ctx, "the journal of definitions", journal.Create)); err != nil {
+	if err := n.share(ctx, dir, map[string]sharedPart{"the store of owners": owners, "the journal of definitions": journal}); err != nil {
 		return err
 	}
 	o := n.opts.instance()
@@ -114,22 +113,6 @@ func (n *Node) open(ctx context.Context, dir string) (err error) {
 	n.background.Go(func() { _ = changelog.Adopt(adopting, n.instance.Keeper(), n.adopt) }) // Err returns the same
 	n.log.Info("the node is open", "node", n.opts.Node, "instance", n.instance.Keeper().Instance(), "epoch", n.instance.Keeper().Owner().Epoch, "dir", dir)
 	return nil
-}
-
-// create makes what all nodes share, if no node has done it yet, for as long as that takes: perhaps a server that must have a copy is away.
-func (n *Node) create(ctx context.Context, what string, create func(context.Context) error) error {
-	for {
-		err := create(ctx)
-		if err == nil {
-			return nil
-		}
-		n.log.Warn(what+" cannot be created; trying again until it succeeds", "error", err)
-		select {
-		case <-time.After(time.Second):
-		case <-ctx.Done():
-			return err
-		}
-	}
 }
 
 // connect starts the server, if the node has one, and connects.

@@ -77,6 +77,15 @@ func (j *Journal) Create(ctx context.Context) error {
 	return nil
 }
 
+// ID returns what tells this stream from one that is made again under its name. The error is [changelog.ErrMissing] if there is none.
+func (j *Journal) ID(ctx context.Context) (string, error) {
+	s, _, err := j.state(ctx)
+	if err != nil {
+		return "", fmt.Errorf("natsdriver: look for %s: %w", j.name(), err)
+	}
+	return s.id, nil
+}
+
 // stream finds the stream.
 func (j *Journal) stream(ctx context.Context) (*journalStream, error) {
 	if s := j.found.Load(); s != nil {

@@ -2,6 +2,7 @@ package natsdriver
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"iter"
@@ -43,12 +44,22 @@ func (o *Owners) Create(ctx context.Context) error {
 	_, err := answered(ctx, o.options, func(ctx context.Context) (jetstream.KeyValue, error) {
 		return o.js.CreateKeyValue(ctx, jetstream.KeyValueConfig{
 			Bucket: o.bucket, History: 1, Storage: jetstream.FileStorage, Replicas: o.options.Replicas,
+			Metadata: map[string]string{metaID: rand.Text()},
 		})
 	})
 	if err != nil && !errors.Is(err, jetstream.ErrBucketExists) {
 		return fmt.Errorf("natsdriver: create the bucket %s: %w", o.bucket, err)
 	}
 	return nil
+}
+
+// ID returns what tells this bucket from one that is made again under its name. The error is [changelog.ErrMissing] if there is none.
+func (o *Owners) ID(ctx context.Context) (string, error) {
+	stream, err := answered(ctx, o.options, func(ctx context.Context) (jetstream.Stream, error) { return o.js.Stream(ctx, "KV_"+o.bucket) })
+	if err != nil {
+		return "", fmt.Errorf("natsdriver: look for the bucket %s: %w", o.bucket, missing(err))
+	}
+	return stream.CachedInfo().Config.Metadata[metaID], nil
 }
 
 // kv finds the bucket, once.
