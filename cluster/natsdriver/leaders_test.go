@@ -2,6 +2,7 @@ package natsdriver
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
@@ -35,6 +36,13 @@ func damage(t *testing.T, server int, l *Log, instance string) {
 	if err := os.WriteFile(paths[0], blocks, 0o600); err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() { // else a server that loses its disk in another test is never filled: its leader may be this replica
+		ctx, cancel := context.WithTimeout(context.Background(), clustertest.Patience)
+		defer cancel()
+		if err := l.Delete(ctx, instance); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // A replica with a damaged file says nothing, serves what is in front of the damage and behind it, and may lead. The others have the record.
