@@ -55,6 +55,11 @@ func TestAuthentication(t *testing.T) {
 			requests: []string{"POST /token" + form + "grant_type=client_credentials&client_id=me&client_secret=s3cret", "GET /u Authorization=Bearer at-1", "POST /token" + form + "grant_type=client_credentials&client_id=me&client_secret=s3cret", "GET /u Authorization=Bearer at-2"},
 		},
 		{
+			name: "a new token is no retry", headers: headers, api: `"retryConfig": {"maxRetries": 1, "http": {"retryHeader": "Wait"}}, ` + auth(`"type": "login", "loginOn": [401], "loginRequest": {"endpoint": "in"}, "apiRequest": {"headers": {"X-Key": {"response": "t"}}}`), config: job,
+			answers: []string{`{"t": 1}`, "401 who?", `{"t": 2}`, "500 Wait: 0.001\ndown", `[]`}, requests: []string{"GET /in", "GET /u X-Key=1", "GET /in", "GET /u X-Key=2", "GET /u X-Key=2"},
+		},
+		{name: "a password in an endpoint", api: `"pagination": {"method": "pagenum"}`, config: `"jobs": [{"endpoint": "http://me:pass@h/x", "id": "j"}]`, answers: []string{`7`}, requests: []string{"GET /x?page=1"}, err: `endpoint "http://***@h/x": the answer is an integer`},
+		{
 			name: "401 after a new token is the end", headers: headers, api: auth(`"type": "login", "loginOn": [401], "loginRequest": {"endpoint": "in"}, "apiRequest": {"headers": {"X-Key": {"response": "t"}}}`), config: job,
 			answers: []string{`{"t": 1}`, "401 who?", `{"t": 2}`, "401 who?"}, requests: []string{"GET /in", "GET /u X-Key=1", "GET /in", "GET /u X-Key=2"}, err: "answered 401 (attempt 2): who?",
 		},
@@ -173,6 +178,37 @@ func TestTokenIsNotUsedUnsaved(t *testing.T) {
 		t.Errorf("%d requests: %s", n, a.asked())
 	}
 }
+
+// TestTokenOutlivesItsRun ends the run while the server replaces the refresh token: the new one is saved.
+func TestTokenOutlivesItsRun(t *testing.T) {
+	t.Parallel()
+	cfg, err := extractor.Parse([]byte(config(`"authentication": {"type": "oauth2", "grant": "refresh_token", "tokenUrl": "token", "clientId": "c", "refreshToken": "rt-0"}`, `"jobs": [{"endpoint": "u"}]`)))
+	checkError(t, err, "")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	var saved extractor.State
+	_, err = extractor.Run(ctx, cfg, extractor.State{}, extractor.Options{
+		Transport: transportFunc(func(r *http.Request) (*http.Response, error) {
+			cancel(errKilled)
+			if err := r.Context().Err(); err != nil {
+				return nil, err
+			}
+			w := httptest.NewRecorder()
+			_, err := io.WriteString(w, `{"access_token": "at-1", "refresh_token": "rt-1"}`)
+			return w.Result(), err
+		}),
+		Checkpoint: func(ctx context.Context, s extractor.State) error {
+			saved = s
+			return ctx.Err()
+		},
+	})
+	if !errors.Is(err, errKilled) || len(saved.Tokens) != 1 {
+		t.Errorf("error %v, tokens %v", err, saved.Tokens)
+	}
+}
+
+type transportFunc func(*http.Request) (*http.Response, error)
+
+func (f transportFunc) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
 // TestAnswerRules recognises errors in answers.
 func TestAnswerRules(t *testing.T) {

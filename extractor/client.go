@@ -91,7 +91,7 @@ func newTransport(pl *plan, o Options, trusted bool) *http.Transport {
 	dialer := &net.Dialer{Timeout: pl.connectTimeout}
 	t := &http.Transport{
 		Proxy: http.ProxyFromEnvironment, TLSHandshakeTimeout: pl.connectTimeout, ForceAttemptHTTP2: true,
-		MaxIdleConnsPerHost: 4, IdleConnTimeout: 90 * time.Second, TLSClientConfig: pl.certificates.tls(trusted),
+		MaxIdleConnsPerHost: max(4, mostChildren(pl.jobs)*pl.parallel), IdleConnTimeout: 90 * time.Second, TLSClientConfig: pl.certificates.tls(trusted),
 	}
 	if o.PublicOnly {
 		dialer.Control = guardDial
@@ -99,6 +99,15 @@ func newTransport(pl *plan, o Options, trusted bool) *http.Transport {
 	}
 	t.DialContext = dialer.DialContext
 	return t
+}
+
+// mostChildren returns how many requests of one job, or of runs of its children, can be at work at the same time.
+func mostChildren(jobs []*jobConfig) int {
+	most := 1
+	for _, j := range jobs {
+		most = max(most, min(j.parallel*mostChildren(j.children), 1000))
+	}
+	return most
 }
 
 // do sends a request until it succeeds or is not worth another attempt. A status of 400 and above is an error unless
@@ -110,7 +119,7 @@ func (c *client) do(ctx context.Context, r *request) (*response, error) {
 // doJudged is do for answers that judge looks at. An answer that ends the job is returned.
 func (c *client) doJudged(ctx context.Context, r *request, judge func(*response) *answerError) (*response, error) {
 	shown := c.plan.shown(r.url)
-	renewed := false
+	renewed, retries := false, 0
 	pauses := backoff.ExponentialBackOff{
 		InitialInterval: min(time.Second, c.maxDelay), Multiplier: 2, MaxInterval: c.maxDelay, RandomizationFactor: c.plan.retry.jitter,
 	}
@@ -145,7 +154,8 @@ func (c *client) doJudged(ctx context.Context, r *request, judge func(*response)
 			}
 			again, failure.Err = verdict.rule.action == actionRetry, verdict
 		}
-		if again && n <= c.plan.retry.max {
+		if again && retries < c.plan.retry.max {
+			retries++
 			delay := c.plan.retry.delay(pauses.NextBackOff(), h, time.Now())
 			if delay > c.maxDelay {
 				failure.Err = fmt.Errorf("the server asks for a pause of %s, more than %s", delay.Round(time.Second), c.maxDelay)

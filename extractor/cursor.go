@@ -51,7 +51,7 @@ func (k cursorKind) parse(n tree.Node) (cursorValue, bool) {
 		return cursorValue{text: n.Text()}, n.IsScalar() && n.Text() != ""
 	case cursorTime:
 		if n.Kind() == tree.String {
-			if at, ok := datetext.Parse(n.Str(), time.Unix(0, 0)); ok && n.Str() != "" {
+			if at, ok := fixedTime(n.Str()); ok {
 				return cursorValue{number: big.NewInt(at.Unix())}, true
 			}
 		}
@@ -62,6 +62,17 @@ func (k cursorKind) parse(n tree.Node) (cursorValue, bool) {
 	}
 	i, ok := number.Integer()
 	return cursorValue{number: i}, ok
+}
+
+// fixedTime reads a date or time that does not depend on when it is read.
+func fixedTime(text string) (time.Time, bool) {
+	at, ok := datetext.Parse(text, time.Unix(0, 0))
+	if !ok {
+		return at, false
+	}
+	// Every part of this time differs from the first.
+	other, ok := datetext.Parse(text, time.Date(2001, 9, 12, 13, 14, 15, 0, time.UTC))
+	return at, ok && other.Equal(at)
 }
 
 func (v cursorValue) compare(o cursorValue) int {
@@ -121,7 +132,7 @@ func parseIncremental(s *section, job string) *incrementalConfig {
 	n, _ := below.get("initial")
 	var ok bool
 	if ic.initial, ok = ic.kind.parse(n); !ok {
-		below.wrong("initial", "is required: the start of the first run, of the type of the cursor")
+		below.wrong("initial", "is required: the start of the first run, of the type of the cursor, and not relative to now")
 	}
 	if n, ok := below.get("lookback"); ok {
 		switch i, isInteger := n.Digits(); {
@@ -305,8 +316,8 @@ func parseWindows(s *section, job string) *windowConfig {
 	wc := &windowConfig{name: below.text("name", job), to: below.text("to", "now"), step: below.text("step", "1 day"), partial: below.boolean("partial", true)}
 	epoch := time.Unix(0, 0).UTC()
 	var ok bool
-	if wc.from, ok = datetext.Parse(below.text("from", ""), epoch); !ok {
-		below.wrong("from", "is required: the date or time at which the first window begins")
+	if wc.from, ok = fixedTime(below.text("from", "")); !ok {
+		below.wrong("from", "is required: the date or time at which the first window begins, not one relative to now")
 	}
 	if _, ok := datetext.Parse(wc.to, epoch); !ok {
 		below.wrong("to", `must be a date or time, such as "now" or "today"`)

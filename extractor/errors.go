@@ -109,7 +109,7 @@ func (*ValueError) userError() {}
 // DataError is an answer whose content does not fit the configuration or the tables. The reaction is to correct the
 // configuration, or to look at the API.
 type DataError struct {
-	// Job is the id of the job, Endpoint what the configuration says there, Page the number of the page in it; empty and 0 when
+	// Job is the id of the job, Endpoint what the configuration says there without a password, Page the number of the page in it; empty and 0 when
 	// tables are written at the end.
 	Job, Endpoint string
 	Page          int

@@ -78,7 +78,7 @@ func (jr *jobRun) runTop(ctx context.Context) error {
 		}
 		cursor := *jr.follow.cursor()
 		if jr.follow.forgot {
-			jr.log.WarnContext(ctx, "more records lie within lookback than are remembered; the next run delivers some again", "job", jr.job.id, "endpoint", jr.job.endpoint)
+			jr.log.WarnContext(ctx, "more records lie within lookback than are remembered; the next run delivers some again", "job", jr.job.id, "endpoint", jr.plan.endpointName(jr.job.endpoint))
 		}
 		return jr.checkpoint(ctx, done, func(s *State) {
 			s.Cursors = maps.Clone(s.Cursors)
@@ -120,7 +120,7 @@ func (jr *jobRun) runWindows(ctx context.Context) error {
 		}
 		run := *jr
 		run.window, run.origin = &w, fmt.Sprintf("%s@%d", origin, w.from.Unix())
-		jr.log.InfoContext(ctx, "window", "job", jr.job.id, "endpoint", jr.job.endpoint, "from", w.from, "to", w.to)
+		jr.log.InfoContext(ctx, "window", "job", jr.job.id, "endpoint", jr.plan.endpointName(jr.job.endpoint), "from", w.from, "to", w.to)
 		if err := run.run(ctx); err != nil {
 			return err
 		}
@@ -186,11 +186,13 @@ func (jr *jobRun) run(ctx context.Context) error {
 	for {
 		number := int(st.Pages) + 1
 		p, err := jr.fetch(ctx, sc, base, number)
+		waits := time.Now()
 		if turn := jr.await(ctx); turn != nil {
 			return turn
 		}
+		st.Started = st.Started.Add(time.Since(waits)) // only the time at work counts
 		if errors.Is(err, errNoPage) {
-			jr.log.InfoContext(ctx, "job finished: an answer matched http.answerRules", "job", jr.job.id, "endpoint", jr.job.endpoint, "pages", st.Pages)
+			jr.log.InfoContext(ctx, "job finished: an answer matched http.answerRules", "job", jr.job.id, "endpoint", jr.plan.endpointName(jr.job.endpoint), "pages", st.Pages)
 			return nil
 		}
 		if err != nil {
@@ -217,7 +219,7 @@ func (jr *jobRun) run(ctx context.Context) error {
 			if st.misled {
 				level = slog.LevelWarn
 			}
-			jr.log.Log(ctx, level, "job stopped", "job", jr.job.id, "endpoint", jr.job.endpoint, "reason", reason)
+			jr.log.Log(ctx, level, "job stopped", "job", jr.job.id, "endpoint", jr.plan.endpointName(jr.job.endpoint), "reason", reason)
 			return nil
 		}
 		more, err := sc.advance(base, p)
@@ -225,7 +227,7 @@ func (jr *jobRun) run(ctx context.Context) error {
 			return jr.dataError(number, err)
 		}
 		if !more {
-			jr.log.InfoContext(ctx, "job finished: there is no next page", "job", jr.job.id, "endpoint", jr.job.endpoint, "pages", st.Pages)
+			jr.log.InfoContext(ctx, "job finished: there is no next page", "job", jr.job.id, "endpoint", jr.plan.endpointName(jr.job.endpoint), "pages", st.Pages)
 			return nil
 		}
 		if jr.depth == 0 {
@@ -247,7 +249,7 @@ func (jr *jobRun) run(ctx context.Context) error {
 }
 
 func (jr *jobRun) dataError(page int, err error) error {
-	return &DataError{Job: jr.job.id, Endpoint: jr.job.endpoint, Page: page, Err: jr.plan.secrets.cleanError(err)}
+	return &DataError{Job: jr.job.id, Endpoint: jr.plan.endpointName(jr.job.endpoint), Page: page, Err: jr.plan.secrets.cleanError(err)}
 }
 
 // endpoint returns the endpoint with the values of the placeholders.
@@ -292,7 +294,7 @@ func (jr *jobRun) store(ctx context.Context, p *page, number int) error {
 		return jr.dataError(number, err)
 	}
 	if warning != "" {
-		jr.log.WarnContext(ctx, warning, "job", jr.job.id, "endpoint", jr.job.endpoint, "page", number)
+		jr.log.WarnContext(ctx, warning, "job", jr.job.id, "endpoint", jr.plan.endpointName(jr.job.endpoint), "page", number)
 	}
 	if len(jr.job.filters) > 0 {
 		items, err = items.MapItems(func(i int, item tree.Node) (tree.Node, error) {
@@ -434,7 +436,7 @@ func (jr *jobRun) runsOf(ctx context.Context, child *jobConfig, item tree.Node, 
 			return
 		}
 		if len(child.placeholders) == 0 && !jr.fills(child.endpoint) {
-			jr.log.WarnContext(ctx, "a child job without placeholders is not run", "job", child.id, "endpoint", child.endpoint)
+			jr.log.WarnContext(ctx, "a child job without placeholders is not run", "job", child.id, "endpoint", jr.plan.endpointName(child.endpoint))
 			return
 		}
 		items := append([]tree.Node{item}, jr.items...)

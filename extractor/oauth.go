@@ -145,6 +145,12 @@ func (o *oauthLogin) login(ctx context.Context) (*credentials, error) {
 	}
 	r := pl.build(call, u)
 	r.login = true
+	if oc.grant == grantRefresh && ctx.Err() == nil {
+		// The answer may have the only token that still works, so it is awaited also when another job has failed.
+		var cancel context.CancelFunc
+		ctx, cancel = outlast(ctx, refreshGrace)
+		defer cancel()
+	}
 	resp, err := o.send(ctx, r)
 	if err != nil {
 		return nil, err
@@ -162,6 +168,23 @@ func (o *oauthLogin) login(ctx context.Context) (*credentials, error) {
 		}
 	}
 	return creds, nil
+}
+
+// refreshGrace is how long the answer to a request with a refresh token is awaited after the job, or the run, that needs it has ended.
+const refreshGrace = 10 * time.Second
+
+// outlast returns a context that ends some time after ctx, with its cause. The deadline of ctx is not seen in it.
+func outlast(ctx context.Context, grace time.Duration) (context.Context, context.CancelFunc) {
+	longer, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	ended := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		select {
+		case <-time.After(grace):
+			cancel(context.Cause(ctx))
+		case <-ended:
+		}
+	})
+	return longer, func() { stop(); close(ended); cancel(nil) }
 }
 
 // readToken reads the answer of a token request (RFC 6749, section 5.1). The token counts as expired a little before it is, so
@@ -217,5 +240,5 @@ func (t *tokens) keepToken(ctx context.Context, key, token string) error {
 	all[key] = token
 	t.byID = all
 	t.mu.Unlock()
-	return t.save(ctx, all)
+	return t.save(context.WithoutCancel(ctx), all)
 }

@@ -308,6 +308,35 @@ func TestParallelChildren(t *testing.T) {
 	})
 }
 
+// TestWaitingIsNotWork lets a parallel child wait for the one before it for longer than forceStop allows it to work.
+func TestWaitingIsNotWork(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg, err := extractor.Parse([]byte(config(`"pagination": {"method": "multiple", "scrollers": {"p": {"method": "pagenum", "forceStop": {"time": 20, "pages": 2}}}}`, `"jobs": [{"endpoint": "a", "parallelChildren": 2, "children": [{"endpoint": "c/{id}", "dataType": "c", "scroller": "p", "placeholders": {"id": "id"}}]}]`)))
+		checkError(t, err, "")
+		var mu sync.Mutex
+		var asked []string
+		_, err = extractor.Run(t.Context(), cfg, extractor.State{}, extractor.Options{Transport: transportFunc(func(r *http.Request) (*http.Response, error) {
+			mu.Lock()
+			asked = append(asked, r.URL.RequestURI())
+			mu.Unlock()
+			w := httptest.NewRecorder()
+			switch r.URL.Path {
+			case "/a":
+				fmt.Fprint(w, `[{"id": 1}, {"id": 2}]`)
+			case "/c/1":
+				time.Sleep(30 * time.Second)
+				fallthrough
+			default:
+				fmt.Fprintf(w, `[%q]`, r.URL.RequestURI())
+			}
+			return w.Result(), nil
+		})})
+		checkError(t, err, "")
+		slices.Sort(asked)
+		same(t, "requests", asked, []string{"/a", "/c/1?page=1", "/c/2?page=1", "/c/2?page=2"})
+	})
+}
+
 // A slowAPI answers each path after a time of its own.
 type slowAPI struct {
 	began     time.Time

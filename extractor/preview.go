@@ -11,7 +11,7 @@ import (
 
 // A Sample is the first records of a job.
 type Sample struct {
-	// Job is the id of the job, Endpoint what the configuration says there, DataType the name of its table.
+	// Job is the id of the job, Endpoint what the configuration says there without a password, DataType the name of its table.
 	Job, Endpoint, DataType string
 	// Depth is 0 for the jobs of the configuration, 1 for their children and so on.
 	Depth int
@@ -74,15 +74,15 @@ func Preview(ctx context.Context, cfg *Config, state State, records int, opts Op
 		return nil, err
 	}
 	var samples []Sample
-	var walk func(jobs []*jobConfig, depth int)
-	walk = func(jobs []*jobConfig, depth int) {
+	var walk func(pl *plan, jobs []*jobConfig, depth int)
+	walk = func(pl *plan, jobs []*jobConfig, depth int) {
 		for _, j := range jobs {
-			samples = append(samples, Sample{Job: j.id, Endpoint: j.endpoint, DataType: j.dataType, Depth: depth, Records: pv.records[j], Err: pv.errs[j]})
-			walk(j.children, depth+1)
+			samples = append(samples, Sample{Job: j.id, Endpoint: pl.endpointName(j.endpoint), DataType: j.dataType, Depth: depth, Records: pv.records[j], Err: pv.errs[j]})
+			walk(pl, j.children, depth+1)
 		}
 	}
 	for _, pl := range cfg.plans {
-		walk(pl.jobs, 0)
+		walk(pl, pl.jobs, 0)
 	}
 	return samples, nil
 }

@@ -130,6 +130,11 @@ func (pl *plan) shownEndpoint(endpoint string) string {
 	if u, err := url.Parse(normalizeURL(endpoint)); err == nil {
 		return pl.shown(u)
 	}
+	return pl.endpointName(endpoint)
+}
+
+// endpointName is an endpoint of the configuration as it is written there, without a user, a password and what is secret.
+func (pl *plan) endpointName(endpoint string) string {
 	if before, after, ok := strings.Cut(endpoint, "//"); ok {
 		host, _, _ := strings.Cut(after, "/")
 		if at := strings.LastIndexByte(host, '@'); at >= 0 {

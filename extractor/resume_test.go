@@ -231,8 +231,20 @@ func TestTablesWithoutTheirSpool(t *testing.T) {
 	other, err := extractor.Parse([]byte(config("", `"x": 1, `+jobs)))
 	checkError(t, err, "")
 	for name, change := range map[string]func(tr *tablesRun) *extractor.Config{
-		"lost":                  func(tr *tablesRun) *extractor.Config { checkError(t, os.Remove(tr.spool), ""); return cfg },
-		"cut":                   func(tr *tablesRun) *extractor.Config { checkError(t, os.Truncate(tr.spool, 9), ""); return cfg },
+		"lost": func(tr *tablesRun) *extractor.Config { checkError(t, os.Remove(tr.spool), ""); return cfg },
+		"cut":  func(tr *tablesRun) *extractor.Config { checkError(t, os.Truncate(tr.spool, 9), ""); return cfg },
+		"with a large length": func(tr *tablesRun) *extractor.Config {
+			f, err := os.OpenFile(tr.spool, os.O_WRONLY, 0)
+			checkError(t, err, "")
+			_, err = f.WriteString("\xff\xff\xff\xff\xff\xff\xff\x7f")
+			checkError(t, errors.Join(err, f.Close()), "")
+			return cfg
+		},
+		"of another run": func(tr *tablesRun) *extractor.Config {
+			another := &tablesRun{dir: t.TempDir(), spool: tr.spool} // with pages of the same lengths
+			checkError(t, another.run(t, &store{records: []int{4, 5}}, cfg), "")
+			return cfg
+		},
 		"another configuration": func(*tablesRun) *extractor.Config { return other },
 		"not used any more":     func(tr *tablesRun) *extractor.Config { tr.spool = ""; return cfg },
 	} {
@@ -240,8 +252,31 @@ func TestTablesWithoutTheirSpool(t *testing.T) {
 		checkError(t, tr.run(t, &store{records: []int{1, 2}}, cfg), "killed")
 		tr.killAt = 0
 		checkError(t, tr.run(t, &store{records: []int{1, 2}}, change(tr)), "")
-		if text := readTables(t, tr.dir)["inc"]; strings.Count(text, "\n") != 3 {
+		if text := readTables(t, tr.dir)["inc"]; strings.Count(text, "\n") != 3 || !strings.Contains(text, "00:00:01Z") {
 			t.Errorf("%s: the table is\n%s", name, text)
+		}
+	}
+}
+
+// TestTokensOfFailedRuns fails when the tables are written: the state that is returned has the new token.
+func TestTokensOfFailedRuns(t *testing.T) {
+	t.Parallel()
+	cfg, err := extractor.Parse([]byte(config(`"authentication": {"type": "oauth2", "grant": "refresh_token", "tokenUrl": "token", "clientId": "c", "refreshToken": "rt-0"}`, `"jobs": [{"endpoint": "plain"}]`)))
+	checkError(t, err, "")
+	file := filepath.Join(t.TempDir(), "file")
+	checkError(t, os.WriteFile(file, nil, 0o600), "")
+	for _, spool := range []string{"", filepath.Join(t.TempDir(), "pages")} {
+		state, err := extractor.RunTables(t.Context(), cfg, extractor.State{}, file, extractor.Options{
+			Transport: &store{records: []int{1}, tokenUses: 9}, Spool: spool,
+			Checkpoint: func(_ context.Context, s extractor.State) error {
+				if len(s.Tokens) > 0 && spool != "" {
+					return errKilled
+				}
+				return nil
+			},
+		})
+		if err == nil || len(state.Tokens) != 1 {
+			t.Errorf("spool %q: error %v, tokens %v", spool, err, state.Tokens)
 		}
 	}
 }

@@ -109,7 +109,7 @@ func (p Progress) BytesPerSecond() float64 {
 // checkpoint: given to another Run, it goes on there.
 //
 // When ctx ends, Run returns its cause as soon as the request or the callback at work does, which is at once for
-// requests and pauses.
+// requests and pauses. Only the answer to a request with a refresh token is awaited, up to 10 seconds, and a new token saved.
 func Run(ctx context.Context, cfg *Config, state State, opts Options) (State, error) {
 	if err := opts.Validate(); err != nil {
 		return state, err

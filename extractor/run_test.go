@@ -177,6 +177,27 @@ func TestCheckpointOutlivesSettings(t *testing.T) {
 	}
 }
 
+// TestCheckpointWithoutRun goes on after the checkpoint of an earlier release: the ID of the run is saved before a page has it.
+func TestCheckpointWithoutRun(t *testing.T) {
+	t.Parallel()
+	cfg := config("", `"jobs": [{"endpoint": "a"}, {"endpoint": "b"}]`)
+	first := extract(t, newAPI(t, "[1]", "400 no"), cfg, nil)
+	checkError(t, first.err, "answered 400")
+	cp := *first.state.Checkpoint
+	cp.Run = ""
+	r := extract(t, newAPI(t), cfg, func(s *extractor.State, o *extractor.Options) {
+		*s = first.state
+		s.Checkpoint = &cp
+		o.Checkpoint = func(_ context.Context, s extractor.State) error {
+			if s.Checkpoint.Run == "" || s.Checkpoint.Job != 1 {
+				t.Errorf("checkpoint %+v", s.Checkpoint)
+			}
+			return errKilled
+		}
+	})
+	checkError(t, r.err, "killed")
+}
+
 func TestCheckpointOfAnotherConfiguration(t *testing.T) {
 	t.Parallel()
 	a := newAPI(t, `[1]`, `[2]`)

@@ -514,7 +514,8 @@ func (t *Tables) write(ctx context.Context, bucket string, bs *bucketSet, work s
 // is written. Options.Emit is called too.
 //
 // With Options.Spool a run that is given the checkpoint of one that did not succeed goes on there, if the spool has its pages. Without it, a
-// checkpoint in the state is ignored, because tables need all pages. The state of a failed run has the last checkpoint.
+// checkpoint in the state is ignored, because tables need all pages, and states that are saved have none. The state that is returned with an
+// error has the last checkpoint, and new refresh tokens also when no state with them could be saved: save it.
 func RunTables(ctx context.Context, cfg *Config, state State, dir string, opts Options) (State, error) {
 	if opts.Spool != "" {
 		return runSpooled(ctx, cfg, state, dir, opts)

@@ -9,8 +9,8 @@
 //	go run ./examples/extract -config FILE -state FILE    the state is read and written; after a crash or an error
 //	                                                      the run goes on behind the last page that is on disk
 //
-// The program waits for the disk after every page, and then saves the position; so a record that it has read is in its
-// table once, whatever happens. Use -data with -state, so that both are kept. With -out and -state, pages are kept in
+// The program waits for the disk after every page, and then saves the position. After a crash a page is in its table once, if
+// the API answers the same and the run goes on within a day. Use -data with -state, so that both are kept. With -out and -state, pages are kept in
 // DIR/unfinished.pages until the tables are written.
 //
 // The exit status is 0 when all went well, 1 when the configuration, the API or the data must be looked at, and 2 for

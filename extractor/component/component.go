@@ -9,6 +9,9 @@
 // over it if there are rows. Each configuration and row keeps its own state. A run that fails leaves the
 // state as it was, so that the next one pulls the same records again; tables are replaced or added to as the
 // configuration says, once all records of a run are there.
+//
+// A refresh token that an OAuth 2 server gives in place of another is in the state of the configuration, in clear, and only after a run
+// that succeeded: when a run fails, the new token is lost. Use a grant without refresh tokens, or a server whose tokens stay valid.
 package component
 
 import (
