@@ -133,7 +133,10 @@ type commit struct {
 	group *group
 	stage atomic.Int32
 	batch *pebble.Batch // nil when there is nothing to write
-	// confirmed waits until the changelog has the batch; nil without a changelog. The memory of the batch is its as long.
+	// closed is set when the store has the memory of the batch back: nothing reads it any more.
+	closed bool
+	// confirmed waits until the changelog has the batch; nil without a changelog. The memory of the batch is its as long, unless it has a
+	// copy: see early.copied.
 	confirmed func(context.Context) error
 	err       error  // nothing was written
 	raw       int64  // bytes that leave memory
@@ -279,6 +282,9 @@ func (b *Buffer) synced(c *commit) {
 	// After a failure the store may have lost the batch or one before. Without a copy of all batches that the changelog lacks, the next
 	// opening could not append this one.
 	e := &c.early
+	if e.copied != 0 && b.failure() == nil { // the changelog has bytes of its own, and may be behind for long
+		c.close()
+	}
 	if c.err != nil || b.failure() != nil || e.copied == 0 || e.copied > b.confirm.confirmed.Load()+1 {
 		return
 	}
@@ -290,6 +296,14 @@ func (b *Buffer) synced(c *commit) {
 	b.gate.endedLocal(c.group, nil)
 }
 
+// close gives the memory of a batch that is on disk back to the store. Called by the syncer, or by who finishes the commit after it.
+func (c *commit) close() {
+	if c.err == nil && c.batch != nil && !c.closed {
+		_ = c.batch.Close()
+		c.closed = true
+	}
+}
+
 // finish waits until a commit that is on disk is in the changelog as well, if there is one, and tells everybody.
 func (b *Buffer) finish(c *commit) {
 	if c.err == nil && c.batch != nil {
@@ -298,8 +312,8 @@ func (b *Buffer) finish(c *commit) {
 				b.confirm.confirmed.Add(1)
 			}
 		}
-		if c.err == nil && b.failure() == nil {
-			_ = c.batch.Close() // gives its memory back to the store
+		if b.failure() == nil {
+			c.close()
 		}
 	}
 	// An operation that had nothing to write may rest on a commit before it that failed.
