@@ -31,6 +31,10 @@ func (c *heapContext) Err() error {
 func (c *heapContext) look() {
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
+	if m.HeapAlloc > c.most+1<<20 { // of it, what is garbage does not count, which a busy processor may leave for long
+		runtime.GC()
+		runtime.ReadMemStats(&m)
+	}
 	c.most = max(c.most, m.HeapAlloc)
 }
 
