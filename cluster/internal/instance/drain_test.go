@@ -74,6 +74,16 @@ func TestDrain(t *testing.T) {
 			return nil
 		}, nil)
 		a.kill(nil, true)
+		o := (&worldProcess{link: &link{w: w, name: "b"}, node: b, disk: b.disk}).options().withDefaults()
+		ref := w.records()[name].Checkpoint
+		last, err := o.checkpoints().Load(w.Context(), name, ref)
+		if err != nil {
+			t.Fatal(err)
+		}
+		named := []string{ref}
+		for _, f := range last.Files {
+			named = append(named, f.Object)
+		}
 		w.settle()
 		if state := w.records()[name].State; state != changelog.Retired {
 			t.Errorf("the instance is %s", state)
@@ -81,10 +91,10 @@ func TestDrain(t *testing.T) {
 		if _, err := w.log.Stat(w.Context(), name); err == nil {
 			t.Error("its log is still there")
 		}
-		checkpoint := strings.Join(strings.Split(w.records()[name].Checkpoint, "-")[:2], "-")
 		time.Sleep(10 * time.Second) // the rows of b are imported, and its slices are deleted
 		for _, o := range w.mem.Objects() {
-			if !strings.HasPrefix(o.ID, "ckpt-") || strings.HasPrefix(o.ID, checkpoint) {
+			// A checkpoint in which a was interrupted leaves objects that nobody names.
+			if !strings.HasPrefix(o.ID, "ckpt-") || slices.Contains(named, o.ID) {
 				t.Errorf("object %s is left", o.ID)
 			}
 		}
