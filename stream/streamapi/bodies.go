@@ -34,6 +34,7 @@ type sinkCreate struct {
 	Name           string       `json:"name" minLength:"1" maxLength:"40" doc:"Name for people, 1 to 40 characters; the id is made from it if none is given."`
 	Description    string       `json:"description,omitempty" maxLength:"4096" doc:"Text for people."`
 	AllowedSignals []string     `json:"allowedSignals,omitempty" enum:"logs,metrics,traces" doc:"Signals of an OTLP source that the sink takes; none means all."`
+	AckLocal       bool         `json:"ackLocal,omitempty" doc:"Acknowledge events before the replicated log of a cluster has them: what it lacks is lost with the node. Without a cluster it changes nothing."`
 	Table          *tableCreate `json:"table,omitempty" doc:"Table that the events become rows of; required for the type table."`
 }
 
@@ -54,6 +55,7 @@ type sinkUpdate struct {
 	Description       *string      `json:"description,omitempty" maxLength:"4096" doc:"Text for people."`
 	ChangeDescription string       `json:"changeDescription,omitempty" maxLength:"4096" doc:"Text of the new version."`
 	AllowedSignals    *[]string    `json:"allowedSignals,omitempty" enum:"logs,metrics,traces" doc:"An empty list means all."`
+	AckLocal          *bool        `json:"ackLocal,omitempty" doc:"Acknowledge events before the replicated log of a cluster has them, or no longer."`
 	Table             *tableUpdate `json:"table,omitempty" doc:"Changes of the table; a member that is left out stays as it is."`
 }
 
@@ -138,6 +140,7 @@ type sinkBody struct {
 	Name           string        `json:"name" doc:"Name for people."`
 	Description    string        `json:"description" doc:"Text for people."`
 	AllowedSignals []string      `json:"allowedSignals,omitempty" doc:"Signals of an OTLP source that the sink takes; left out for all."`
+	AckLocal       bool          `json:"ackLocal,omitempty" doc:"Events are acknowledged before the replicated log of a cluster has them."`
 	Table          tableBody     `json:"table" doc:"Table that the events become rows of."`
 	Version        versionBody   `json:"version" doc:"Newest version."`
 	Created        createdBody   `json:"created" doc:"When and by whom it was created."`

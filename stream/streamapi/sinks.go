@@ -12,7 +12,7 @@ import (
 
 // sinkSpec adds to the problems what breaks a rule that a schema cannot say. at is the place of the sink in the body.
 func (a *api) sinkSpec(b sinkCreate, at string, p *problems) catalog.SinkSpec {
-	spec := catalog.SinkSpec{ID: b.SinkID, Name: b.Name, Description: b.Description, Signals: b.AllowedSignals}
+	spec := catalog.SinkSpec{ID: b.SinkID, Name: b.Name, Description: b.Description, Signals: b.AllowedSignals, AckLocal: b.AckLocal}
 	if b.Table == nil {
 		p.add("badRequest", "body.%stable is missing, a sink of type table needs it", at)
 		return spec
@@ -60,7 +60,7 @@ func (a *api) updateSink(c *call) (any, error) {
 		return nil, err
 	}
 	b := c.body.(*sinkUpdate)
-	patch := catalog.SinkPatch{Name: b.Name, Description: b.Description, Signals: b.AllowedSignals, ChangeDescription: b.ChangeDescription}
+	patch := catalog.SinkPatch{Name: b.Name, Description: b.Description, Signals: b.AllowedSignals, AckLocal: b.AckLocal, ChangeDescription: b.ChangeDescription}
 	var p problems
 	if t := b.Table; t != nil {
 		if t.Type != nil {
@@ -89,7 +89,7 @@ func (a *api) getSink(c *call) (any, error) {
 func (a *api) sinkBody(source catalog.Source, s catalog.Sink) sinkBody {
 	return sinkBody{
 		ProjectID: a.project, BranchID: a.branch, SourceID: source.ID, SinkID: s.ID, Type: "table",
-		Name: s.Name, Description: s.Description, AllowedSignals: s.Signals,
+		Name: s.Name, Description: s.Description, AllowedSignals: s.Signals, AckLocal: s.AckLocal,
 		Table:   tableBody{Type: a.opts.TableType, TableID: s.TableID, Mapping: columns{Columns: convert(s.Columns, bodyColumn)}, Extend: s.Extend},
 		Version: newVersionBody(s.Version), Created: newCreated(s.Created), Deleted: newDeleted(s.Deleted),
 		Disabled: newDisabled(s.DisabledWith(source)),
