@@ -6,11 +6,13 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
@@ -213,28 +215,62 @@ func TestAckLocalSurvivesTheProcess(t *testing.T) {
 	})
 }
 
-// Rows that the log did not get before another owner opened it are void. They are counted, and that is logged.
+// Rows that the log did not get before another owner opened it are void. They are counted, and that is logged once, whether an append finds
+// the other owner, or the next opening of the local level.
 func TestVoidRowsAreCounted(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		mem, log := buffertest.NewMemory(), newFakeLog(t)
-		opts := replicated(mem, log)
-		var said strings.Builder
-		opts.Logger = slog.New(slog.NewTextHandler(&said, nil))
-		b := openAt(t, "data", opts)
-		s := define(t, b, "a", ackLocal)
-		put(t, b, s, 0, 10)
-		synctest.Wait() // until the log has them
-		log.setAway(true)
-		for id := 10; id < 30; id++ {
-			put1(t, b, s, id, "v")
-		}
-		log.setError(buffer.ErrFenced)
-		var stopped *buffer.FencedError
-		if err := b.Close(); !errors.As(err, &stopped) {
-			t.Errorf("close: %v", err)
-		}
-		if !strings.Contains(said.String(), "rows_at_most=20") {
-			t.Errorf("the log does not tell of 20 rows: %s", said.String())
-		}
-	})
+	for _, way := range []string{"append", "reopening", "next process"} {
+		t.Run(way, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				mem, log := buffertest.NewMemory(), newFakeLog(t)
+				disk := vfs.NewCrashableMem()
+				var broken atomic.Bool
+				var said strings.Builder
+				opts := localdisk.On(replicated(mem, log), errorfs.Wrap(disk, errorfs.InjectorFunc(func(op errorfs.Op) error {
+					if broken.Load() && op.Kind.ReadOrWrite() == errorfs.OpIsWrite {
+						return errors.New("broken disk")
+					}
+					return nil
+				})))
+				opts.Logger = slog.New(slog.NewTextHandler(&said, nil))
+				b := openAt(t, "data", opts)
+				s := define(t, b, "a", ackLocal)
+				put(t, b, s, 0, 10)
+				synctest.Wait() // until the log has them
+				log.setAway(true)
+				for id := 10; id < 30; id++ {
+					put1(t, b, s, id, "v")
+				}
+				switch way {
+				case "reopening":
+					broken.Store(true)
+					_, _ = b.Append(t.Context(), time.Now(), buffer.Rows{Sink: s, Data: row(30, "v"), Count: 1})
+					time.Sleep(time.Minute)
+					broken.Store(false)
+					log.setError(buffer.ErrFenced)
+					time.Sleep(time.Minute)
+				case "next process":
+					crashed := disk.CrashClone(vfs.CrashCloneCfg{})
+					log.setError(errLogDown)
+					_ = b.Close()
+					if strings.Contains(said.String(), "rows_at_most") {
+						t.Errorf("the process that is gone tells of void rows: %s", said.String())
+					}
+					log.setError(buffer.ErrFenced)
+					if _, err := buffer.Open("data", localdisk.On(opts, vfs.FS(crashed))); !errors.Is(err, buffer.ErrFenced) {
+						t.Errorf("open: %v", err)
+					}
+				default:
+					log.setError(buffer.ErrFenced)
+				}
+				var stopped *buffer.FencedError
+				if err := b.Close(); !errors.As(err, &stopped) && way != "next process" {
+					t.Errorf("close: %v", err)
+				}
+				const line = "another owner has opened the changelog before it had all rows"
+				if n := strings.Count(said.String(), line); n != 1 || !strings.Contains(said.String(), "rows_at_most=20") {
+					t.Errorf("the log tells %d times of void rows, want once of 20: %s", n, said.String())
+				}
+			})
+		})
+	}
 }

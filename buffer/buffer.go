@@ -87,6 +87,8 @@ type Buffer struct {
 	confirms confirmQueue
 	// void counts the rows that were acknowledged and that the log did not have when another owner opened it, at most.
 	void atomic.Int64
+	// voidFound is set when an opening has counted them: see findVoid.
+	voidFound atomic.Bool
 	// silent is since when the syncer waits for the changelog, stopped since when the committer waits for its Mark, in Unix ns; 0 when
 	// they do not.
 	silent, stopped atomic.Int64

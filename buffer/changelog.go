@@ -134,6 +134,7 @@ func (b *Buffer) refused(db *pebble.DB, err error) error {
 		return &changelogError{err}
 	}
 	instance, _ := pebblestore.Get(db, []byte(format.KeyInstance)) // for the text alone
+	b.findVoid(db, string(instance))
 	return b.stopFor(string(instance), err)
 }
 
@@ -202,6 +203,25 @@ func parseTail(it *pebble.Iterator) (rows int64, number uint64, batch []byte, er
 		return 0, 0, nil, pebblestore.Damaged("the copy %x of a batch cannot be read: %d bytes", key, len(value))
 	}
 	return rows, binary.BigEndian.Uint64(key), batch, nil
+}
+
+// ackedLocally counts the rows of sinks with AckLocal in the copies of batches behind a number that a store has.
+func ackedLocally(db *pebble.DB, after uint64) (rows int64, err error) {
+	it, err := db.NewIter(iterBounds([]byte{format.PrefixTail}, []byte{format.PrefixTail + 1}))
+	if err != nil {
+		return 0, err
+	}
+	defer it.Close()
+	for ok := it.First(); ok; ok = it.Next() {
+		n, number, _, err := parseTail(it)
+		if err != nil {
+			return rows, err
+		}
+		if number > after {
+			rows += n
+		}
+	}
+	return rows, it.Error()
 }
 
 // recoverTail finds the first copy of a batch.
@@ -289,16 +309,31 @@ func (b *Buffer) stopFor(instance string, cause error) error {
 // countVoid counts the rows of a commit that were acknowledged before the changelog, which another owner has opened, had them. It may have
 // them nevertheless.
 func (b *Buffer) countVoid(c *commit) {
-	if c.err != nil && c.early.acked && b.fenced.Load() != nil {
+	if c.err != nil && c.early.acked && b.fenced.Load() != nil && !b.voidFound.Load() {
 		b.void.Add(c.early.rows)
 	}
 }
 
-// tellVoid reports what countVoid has counted, after the last commit.
-func (b *Buffer) tellVoid() {
-	if n := b.void.Load(); n > 0 {
+// findVoid counts and reports the same rows where an opening finds that another owner has opened the changelog. Their commits have ended,
+// or are about to end, without that knowledge, or were made by a process before.
+func (b *Buffer) findVoid(db *pebble.DB, instance string) {
+	if b.fenced.Load() != nil || b.voidFound.Swap(true) {
+		return
+	}
+	rows, err := ackedLocally(db, b.confirm.confirmed.Load())
+	if err != nil {
+		b.log.Error("whether rows were acknowledged on the local disk alone cannot be read", "instance", instance, "dir", b.dir, "error", err)
+		return
+	}
+	b.void.Store(rows)
+	b.tellVoid(instance)
+}
+
+// tellVoid reports, once, what was counted.
+func (b *Buffer) tellVoid(instance string) {
+	if n := b.void.Swap(0); n > 0 {
 		b.log.Error("another owner has opened the changelog before it had all rows that were acknowledged on the local disk alone: these are "+
-			"not in their tables, unless the other owner found them in the log", "instance", b.instance, "dir", b.dir, "rows_at_most", n)
+			"not in their tables, unless the other owner found them in the log", "instance", instance, "dir", b.dir, "rows_at_most", n)
 	}
 }
 

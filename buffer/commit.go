@@ -114,7 +114,7 @@ func (b *Buffer) confirmLoop() {
 	for {
 		c, ok := b.confirms.next()
 		if !ok {
-			b.tellVoid()
+			b.tellVoid(b.instance)
 			return
 		}
 		b.finish(c)

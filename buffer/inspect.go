@@ -110,19 +110,7 @@ func (i *Inspection) AckedLocally() (rows int64, err error) {
 		return 0, err
 	}
 	defer o.Release()
-	it, err := o.DB.NewIter(iterBounds([]byte{format.PrefixTail}, []byte{format.PrefixTail + 1}))
-	if err != nil {
-		return 0, err
-	}
-	defer it.Close()
-	for ok := it.First(); ok; ok = it.Next() {
-		n, _, _, err := parseTail(it)
-		if err != nil {
-			return rows, err
-		}
-		rows += n
-	}
-	return rows, it.Error()
+	return ackedLocally(o.DB, 0)
 }
 
 // Stats returns the counters of all sinks, as [Buffer.Stats].
