@@ -23,12 +23,22 @@ type Record struct {
 	Header http.Header
 	// Host, when set, replaces the Host header of Header: net/http keeps it apart from the others.
 	Host string
+	// Request is the request that brought the event. No column reads it: the quarantine of an engine keeps it, so that people find the sender.
+	Request RequestLine
 	// ClientIP is the address of the sender. The zero value means unknown and gives an empty cell.
 	ClientIP netip.Addr
 	// Received is the arrival time. The engine fills in a zero value. Without an engine a zero value gives an empty cell.
 	Received time.Time
 
 	state *recordState // nil until a mapper needs it, and after a release
+}
+
+// RequestLine is the first line of an HTTP request; empty for an event that came another way.
+type RequestLine struct {
+	// Method is for example "POST".
+	Method string
+	// Path has no secret in it. Query is as it was sent.
+	Path, Query string
 }
 
 // JSON returns a record whose body is JSON. The bytes are not copied and must not change while the record is used.
@@ -38,7 +48,7 @@ func JSON(body []byte) *Record { return &Record{Body: body, Format: FormatJSON} 
 // afterwards.
 func (r *Record) Reset() {
 	r.Body, r.Document, r.Format, r.Header, r.Host = nil, nil, FormatFromHeader, nil, ""
-	r.ClientIP, r.Received = netip.Addr{}, time.Time{}
+	r.Request, r.ClientIP, r.Received = RequestLine{}, netip.Addr{}, time.Time{}
 	if s := r.state; s != nil && s.owner == r {
 		s.reset()
 	} else {

@@ -22,6 +22,7 @@ func (h *handler) serveEvent(w http.ResponseWriter, r *http.Request, requestID s
 	}
 	q.rec.Body = body
 	q.rec.Header, q.rec.Host = q.fields(r, h.opts.HiddenHeaders)
+	q.rec.Request = mapping.RequestLine{Method: r.Method, Path: target.shown, Query: r.URL.RawQuery}
 	q.rec.ClientIP = wire.ClientIP(r, h.opts.TrustedProxies)
 	q.rec.Received = time.Now()
 

@@ -12,6 +12,8 @@ import (
 type endpoint struct {
 	// project, source and secret are not empty in the path of an event. In one of telemetry the secret may be a bearer token.
 	project, source, secret string
+	// shown is the escaped path without the secret.
+	shown string
 	// telemetry is set for the paths of OTLP.
 	telemetry bool
 	// signal is empty when the path does not name it.
@@ -41,7 +43,7 @@ func parseEvent(path string) (endpoint, bool) {
 	if strings.Contains(secret, "/") {
 		return endpoint{}, false
 	}
-	e := endpoint{project: project, source: source, secret: secret}
+	e := endpoint{project: project, source: source, secret: secret, shown: path[:len(path)-len(secret)]}
 	if !unescape(&e.project, &e.source, &e.secret) {
 		return endpoint{}, false
 	}
@@ -53,14 +55,14 @@ func parseEvent(path string) (endpoint, bool) {
 // forms must work.
 func parseTelemetry(path string) (endpoint, bool) {
 	if isBearerOnly(path) {
-		return endpoint{telemetry: true, signal: otlpSignals[strings.TrimSuffix(path[len("/v1/"):], "/")], bearerOnly: true}, true
+		return endpoint{telemetry: true, signal: otlpSignals[strings.TrimSuffix(path[len("/v1/"):], "/")], bearerOnly: true, shown: path}, true
 	}
 	rest, ok := strings.CutPrefix(path, telemetryPrefix)
 	if !ok {
 		return endpoint{}, false
 	}
 	parts := strings.Split(strings.TrimSuffix(rest, "/"), "/")
-	e := endpoint{telemetry: true}
+	e := endpoint{telemetry: true, shown: path}
 	if n := len(parts); n >= 4 && parts[n-2] == "v1" {
 		if e.signal = otlpSignals[parts[n-1]]; e.signal == "" {
 			return endpoint{}, false
@@ -73,6 +75,10 @@ func parseTelemetry(path string) (endpoint, bool) {
 	}
 	for i, part := range parts {
 		*targets[i] = part
+	}
+	if e.secret != "" {
+		before := len(telemetryPrefix) + len(e.project) + 1 + len(e.source) + 1
+		e.shown = path[:before] + path[before+len(e.secret):]
 	}
 	if !unescape(targets[:len(parts)]...) {
 		return endpoint{}, false

@@ -36,6 +36,10 @@ func TestParseEvent(t *testing.T) {
 	}
 	for _, tt := range tests {
 		got, ok := parseEvent(tt.path)
+		if ok && (!strings.HasPrefix(tt.path, got.shown) || strings.Count(got.shown, "/") != 4 || !strings.HasSuffix(got.shown, "/")) {
+			t.Errorf("parseEvent(%q) shows %q", tt.path, got.shown)
+		}
+		got.shown = ""
 		if got != tt.want || ok != tt.ok {
 			t.Errorf("parseEvent(%q) = %+v, %v, want %+v, %v", tt.path, got, ok, tt.want, tt.ok)
 		}
@@ -54,6 +58,10 @@ func FuzzParseEvent(tf *testing.F) {
 		want := endpoint{project: project, source: source, secret: secret}
 		path := eventPrefix + url.PathEscape(project) + "/" + url.PathEscape(source) + "/" + url.PathEscape(secret)
 		got, ok := parseEvent(path)
+		if ok && got.shown != path[:strings.LastIndexByte(path, '/')+1] {
+			t.Errorf("parseEvent(%q) shows %q", path, got.shown)
+		}
+		got.shown = ""
 		if complete := project != "" && source != "" && secret != ""; ok != complete || ok && got != want {
 			t.Errorf("parseEvent(%q) = %+v, %v, want %+v, %v", path, got, ok, want, complete)
 		}
@@ -62,6 +70,23 @@ func FuzzParseEvent(tf *testing.F) {
 			t.Errorf("parseEvent(%q) is taken although it does not have three parts", raw)
 		}
 	})
+}
+
+// What is shown of the path of telemetry lacks the secret and nothing else.
+func TestShownPathOfTelemetry(t *testing.T) {
+	for path, want := range map[string]string{
+		"/otlp/1/web/s3cret/v1/logs":    "/otlp/1/web//v1/logs",
+		"/otlp/1/web/s3cret":            "/otlp/1/web/",
+		"/otlp/1/web/a%2Fb%20/v1/logs/": "/otlp/1/web//v1/logs/",
+		"/otlp/1/w%65b/v1/v1/logs":      "/otlp/1/w%65b//v1/logs",
+		"/otlp/1/web/v1/traces":         "/otlp/1/web/v1/traces",
+		"/otlp/1/web":                   "/otlp/1/web",
+		"/v1/logs":                      "/v1/logs",
+	} {
+		if got, ok := parseTelemetry(path); !ok || got.shown != want {
+			t.Errorf("parseTelemetry(%q) shows %q, %v, want %q", path, got.shown, ok, want)
+		}
+	}
 }
 
 func TestProjectID(t *testing.T) {

@@ -4,9 +4,15 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/forebay/forebay"
+	"github.com/forebay/forebay/datatype"
 	"github.com/forebay/forebay/mapping"
 )
 
@@ -71,5 +77,84 @@ func TestQuarantinedEvents(t *testing.T) {
 			body.Quarantined[0].Index != 1 || (len(body.Failed) == 1) != failed {
 			t.Errorf("answer is %d %s, %v", w.Code, w.Body, err)
 		}
+	}
+}
+
+// A quarantine has the line of the request and its headers, and no secret: not the secret of the source, wherever a proxy has copied it to,
+// and no parameter or header with the name of a secret.
+func TestQuarantineKeepsTheRequestWithoutSecrets(t *testing.T) {
+	const old, leak = "0ld-secret-of-web", "canary"
+	eng, err := forebay.Open(filepath.Join(t.TempDir(), "data"), forebay.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := eng.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := eng.Define(t.Context(), forebay.Source{
+		ID: "web", Secret: secret, OldSecret: old, OldSecretUntil: time.Now().Add(time.Hour), Split: forebay.SplitArray,
+		Sinks: []forebay.Sink{{ID: "a", OnReject: forebay.Quarantine, Table: forebay.Table{ID: "a", Columns: mapping.Columns{
+			mapping.Path("user", "user", mapping.DataType(datatype.Int64), mapping.Required()),
+		}}}},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	srv := httptest.NewServer(Ingest(eng, Options{ProjectID: 7}))
+	t.Cleanup(srv.Close)
+	const query = "?a=1&api_key=canary&b%5Bc%5D=2;Sig=canary&%61uth=canary&%zz=canary&=x&flag&token=&q="
+	for _, part := range []string{secret, old} {
+		req, err := http.NewRequest(http.MethodPost, srv.URL+"/stream/7/web/"+part+query+part, strings.NewReader(`[{"n":1},{"n":2}]`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name, value := range map[string]string{
+			"Content-Type": "application/json", "User-Agent": "test/1", "X-Original-Uri": "/stream/7/web/" + part, "Referer": "http://x/?s=" + part,
+			"Authorization": leak, "X-Auth-Key": leak, "Idempotency-Key": "call " + part[:1], "X-Pwds": "shown",
+		} {
+			req.Header.Set(name, value)
+		}
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		if resp.StatusCode != http.StatusOK {
+			t.Fatalf("status %d", resp.StatusCode)
+		}
+	}
+	q, n := eng.Quarantine("web", "a"), 0
+	for r, err := range q.List(t.Context(), forebay.RejectedFilter{}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		n++
+		c, err := q.Get(t.Context(), r.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := mapping.RequestLine{
+			Method: "POST", Path: "/stream/7/web/", Query: "a=1&api_key=***&b%5Bc%5D=2;Sig=***&%61uth=***&%zz=***&=x&flag&token=&q=***",
+		}
+		if c.Record.Request != want {
+			t.Errorf("the request is %+v, want %+v", c.Record.Request, want)
+		}
+		text, err := json.Marshal(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, word := range []string{secret, old, leak} {
+			if strings.Contains(string(text), word) {
+				t.Errorf("the record has %q: %s", word, text)
+			}
+		}
+		h := c.Record.Header
+		if h.Get("User-Agent") != "test/1" || h.Get("X-Pwds") != "shown" || len(c.Removed) != 4 || !strings.HasPrefix(string(c.Record.Body), `{"n":`) {
+			t.Errorf("the record is %+v without %q", c.Record, c.Removed)
+		}
+	}
+	if n != 4 {
+		t.Errorf("the quarantine has %d records, want 4", n)
 	}
 }

@@ -44,7 +44,8 @@ func (ev *events) add(event []byte, rec *mapping.Record) bool {
 	}
 	r := ev.records[ev.n]
 	ev.n++
-	r.Body, r.Format, r.Header, r.Host, r.ClientIP, r.Received = event, mapping.FormatJSON, rec.Header, rec.Host, rec.ClientIP, rec.Received
+	r.Body, r.Format, r.Header, r.Host = event, mapping.FormatJSON, rec.Header, rec.Host
+	r.Request, r.ClientIP, r.Received = rec.Request, rec.ClientIP, rec.Received
 	return true
 }
 

@@ -83,7 +83,10 @@ func (h *handler) serveTelemetry(w http.ResponseWriter, r *http.Request, target 
 	sum := otlp.SumOf(data)
 	h.bodies.Drop(&q.body) // decoding made its own copy
 
-	request := mapping.Record{ClientIP: wire.ClientIP(r, h.opts.TrustedProxies), Received: time.Now()}
+	request := mapping.Record{
+		Request:  mapping.RequestLine{Method: r.Method, Path: target.shown, Query: r.URL.RawQuery},
+		ClientIP: wire.ClientIP(r, h.opts.TrustedProxies), Received: time.Now(),
+	}
 	request.Header, request.Host = q.fields(r, h.opts.hiddenFromTelemetry)
 	ctx := h.deadlines.From(request.Received)
 	once, err := otlp.Once(&otlp.Request{

@@ -14,11 +14,11 @@ import (
 
 // Records yields one record for each document, always in rec, with the headers, address and time of request.
 func Records(rec *mapping.Record, docs iter.Seq[mapping.FieldDocument], request mapping.Record) iter.Seq[*mapping.Record] {
-	header, host, ip, received := request.Header, request.Host, request.ClientIP, request.Received
+	header, host, line, ip, received := request.Header, request.Host, request.Request, request.ClientIP, request.Received
 	return func(yield func(*mapping.Record) bool) {
 		for doc := range docs {
 			rec.Reset()
-			rec.Document, rec.Header, rec.Host, rec.ClientIP, rec.Received = doc, header, host, ip, received
+			rec.Document, rec.Header, rec.Host, rec.Request, rec.ClientIP, rec.Received = doc, header, host, line, ip, received
 			if !yield(rec) {
 				return
 			}
