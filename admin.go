@@ -62,6 +62,7 @@ func (e *Engine) Forget(ctx context.Context, sourceID string, sinkIDs ...string)
 			return err
 		}
 		e.counts.Delete(id)
+		e.slots.Delete(id)
 	}
 	if _, defined := e.Source(sourceID); !defined {
 		e.dropped.Delete(sourceID)

@@ -175,6 +175,9 @@ func (c *call) mapRow(ctx context.Context, k int, rec *mapping.Record) (Status, 
 	if err == nil && size > c.maxRow {
 		err = &RowTooLargeError{Size: size, Limit: c.maxRow}
 	}
+	if shadow := s.shadow.Load(); shadow != nil {
+		shadow.offer(rec)
+	}
 	if err != nil {
 		s.count.rejected(err)
 		if !s.keeps {

@@ -99,6 +99,7 @@ func (e *Engine) Apply(ctx context.Context, d *Definition, opts ApplyOptions) ([
 		return nil, err
 	}
 	e.store(id, next)
+	e.endShadows(old, next)
 	return problems, e.endSinks(ctx, old, next)
 }
 
@@ -141,6 +142,7 @@ func (e *Engine) link(ctx context.Context, d *Definition, kept map[string]keptSi
 		next.sinks = append(next.sinks, &sink{
 			id: c.ID, mapper: c.mapper, handle: handle, sync: c.settings.sync, count: load[rejections](&e.counts, id),
 			refused: refused != "", keeps: c.OnReject == Quarantine, fingerprint: fingerprint(c.Table.Columns),
+			columns: c.Table.Columns, shadow: load[atomic.Pointer[Shadow]](&e.slots, id),
 		})
 		status := Stored
 		if c.settings.sync == SyncUnsafe {

@@ -43,6 +43,9 @@ type Engine struct {
 	define  chan struct{}
 	closed  atomic.Bool
 	mappers mapperCache
+	shadows shadows
+	// slots has *atomic.Pointer[Shadow] by name of the sink in the buffer: its shadow, if it has one.
+	slots sync.Map
 }
 
 // source is an immutable, compiled definition.
@@ -73,6 +76,9 @@ type sink struct {
 	// keeps is set with a quarantine. fingerprint names the columns.
 	keeps       bool
 	fingerprint string
+	// columns made the mapper. shadow is the slot of the sink over all its definitions.
+	columns mapping.Columns
+	shadow  *atomic.Pointer[Shadow]
 }
 
 // reasons is the size of an array indexed by mapping.Reason.
@@ -186,6 +192,7 @@ func (e *Engine) Remove(ctx context.Context, sourceID string) error {
 		return fmt.Errorf("%w: %q", ErrUnknownSource, sourceID)
 	}
 	e.store(sourceID, nil)
+	e.endShadows(old, nil)
 	return e.endSinks(ctx, old, nil)
 }
 
@@ -271,6 +278,7 @@ func (e *Engine) Verify(ctx context.Context) (buffer.Report, error) { return e.b
 // called twice.
 func (e *Engine) Close() error {
 	e.closed.Store(true)
+	e.shadows.close()
 	if e.observation != nil {
 		_ = e.observation.Unregister() // nothing depends on it
 	}

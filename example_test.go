@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"log"
 	"os"
+	"time"
 
 	"github.com/forebay/forebay"
+	"github.com/forebay/forebay/datatype"
 	"github.com/forebay/forebay/mapping"
 )
 
@@ -92,4 +94,44 @@ func Example_goValues() {
 	// rejected column "first": path "lines[0].sku": "lines" is null and has no [0]; set a default if it may be missing
 	// rejected column "id": the document cannot be written as JSON: json: unsupported type: func()
 	// stored <nil>
+}
+
+// A changed mapping runs beside the current one before it is switched on.
+func ExampleEngine_Shadow() {
+	ctx := context.Background()
+	data, _ := os.MkdirTemp("", "forebay")
+	defer os.RemoveAll(data)
+	eng, err := forebay.Open(data, forebay.Options{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer eng.Close()
+	sink := forebay.Sink{ID: "orders", Table: forebay.Table{ID: "in.c-shop.orders", Columns: mapping.Columns{mapping.Path("id", "id"), mapping.Path("total", "total")}}}
+	if err := eng.Define(ctx, forebay.Source{ID: "shop", Sinks: []forebay.Sink{sink}}); err != nil {
+		log.Fatal(err)
+	}
+
+	sink.Table.Columns = mapping.Columns{
+		mapping.Path("id", "id", mapping.DataType(datatype.Int64)),
+		mapping.Path("total", "total", mapping.DataType(datatype.Decimal(10, 2))),
+	}
+	shadow, err := eng.Shadow(ctx, "shop", sink, forebay.ShadowOptions{For: time.Hour, Sample: 1})
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, body := range []string{`{"id":1,"total":9.90}`, `{"id":2,"total":9.9}`, `{"id":3,"total":9.999}`} { // from the senders
+		if _, err := eng.Ingest(ctx, "shop", mapping.JSON([]byte(body))); err != nil {
+			log.Fatal(err)
+		}
+	}
+	report := shadow.Close() // or wait for shadow.Done()
+	fmt.Println("equal", report.Equal, "different", report.Different, "only the current mapping takes", report.OnlyCurrent)
+	total := report.Columns[1]
+	fmt.Println(total.Name, total.Examples[0].Current.Text, "→", total.Examples[0].Changed.Text)
+	fmt.Println(report.Errors[0].Message)
+
+	// Output:
+	// equal 1 different 1 only the current mapping takes 1
+	// total 9.9 → 9.90
+	// column "total": decimal(10,2): tooPrecise: "9.999" has more digits after the point than the type holds
 }
