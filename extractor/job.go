@@ -199,8 +199,7 @@ func (jr *jobRun) run(ctx context.Context) error {
 			return err
 		}
 		if sc != nil {
-			var this string
-			this, st.scratch = fingerprintIn(st.scratch, p.response)
+			this := p.fingerprint()
 			if this == last {
 				// The wording is known to users, who look for it in logs.
 				jr.log.DebugContext(ctx, fmt.Sprintf("Job '%s' finished when last response matched the previous!", jr.job.id))
@@ -284,20 +283,23 @@ func (jr *jobRun) fetch(ctx context.Context, sc scroller, base apiCall, number i
 	if err != nil {
 		return nil, err
 	}
-	return &page{response: response, header: header}, nil
+	p := &page{response: response, header: header}
+	p.items, p.warning, p.problem = jr.job.dataField.items(response)
+	return p, nil
 }
 
-// store finds the items of a page, emits them and runs the children.
+// store emits the items of a page and runs the children.
 func (jr *jobRun) store(ctx context.Context, p *page, number int) error {
-	items, warning, err := jr.job.dataField.items(p.response)
-	if err != nil {
-		return jr.dataError(number, err)
+	if p.problem != nil {
+		return jr.dataError(number, p.problem)
 	}
-	if warning != "" {
-		jr.log.WarnContext(ctx, warning, "job", jr.job.id, "endpoint", jr.plan.endpointName(jr.job.endpoint), "page", number)
+	if p.warning != "" {
+		jr.log.WarnContext(ctx, p.warning, "job", jr.job.id, "endpoint", jr.plan.endpointName(jr.job.endpoint), "page", number)
 	}
+	var err error
 	if len(jr.job.filters) > 0 {
-		items, err = items.MapItems(func(i int, item tree.Node) (tree.Node, error) {
+		p.sum = nil
+		p.items, err = p.items.MapItems(func(i int, item tree.Node) (tree.Node, error) {
 			if ctx.Err() != nil {
 				return item, context.Cause(ctx)
 			}
@@ -311,15 +313,14 @@ func (jr *jobRun) store(ctx context.Context, p *page, number int) error {
 			return err
 		}
 	}
-	p.items = items
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
 	out := &Page{
-		Job: jr.job.id, DataType: jr.job.dataType, Bucket: jr.plan.output.bucket, Number: number, items: items, extra: jr.extra, origin: jr.origin,
+		Job: jr.job.id, DataType: jr.job.dataType, Bucket: jr.plan.output.bucket, Number: number, items: p.items, sum: p.sum, extra: jr.extra, origin: jr.origin,
 	}
 	if jr.follow != nil {
-		if out.skip, err = jr.follow.skip(ctx, items); ctx.Err() != nil {
+		if out.skip, err = jr.follow.skip(ctx, p.items); ctx.Err() != nil {
 			return context.Cause(ctx)
 		} else if err != nil {
 			return jr.dataError(number, err)

@@ -29,6 +29,20 @@ type page struct {
 	response tree.Node
 	header   http.Header
 	items    tree.Node // a list
+	// warning or problem say why there are no items although the answer has content.
+	warning string
+	problem error
+	// sum is the checksum of the items as the answer has them, once it is known.
+	sum []byte
+}
+
+// fingerprint identifies the answer by types and order of everything in it. What the items contribute is their checksum, which the page
+// has then: they are read once for both.
+func (p *page) fingerprint() string {
+	p.sum = sumOf(p.items, nil)
+	// No text of an answer begins like this one.
+	outline, _ := p.response.Replace(p.items, tree.OfString("\xff"+string(p.sum)))
+	return fingerprint(outline)
 }
 
 // A scroller knows at which page a job is. It is used by one job run only.

@@ -22,6 +22,8 @@ type Page struct {
 
 	items tree.Node // a list
 	skip  map[int]bool
+	// sum is the checksum of the items; nil when it is not known.
+	sum   []byte
 	extra []tree.Member
 	// origin is the run, and the way through jobs and items to the job.
 	origin string
@@ -32,19 +34,30 @@ func (p *Page) Len() int { return p.items.Len() - len(p.skip) }
 
 // ID identifies the page and its records among all pages of all runs. A page that is emitted again, because the run ended before
 // its checkpoint was saved and goes on after the last one that was, has the same ID as long as the API answers the same. Receivers use it
-// to store a page once. It takes a pass over the records.
+// to store a page once. It may take a pass over the records.
 func (p *Page) ID() string {
 	h := sha256.New()
 	fmt.Fprintf(h, "%s\x00%d\x00", p.origin, p.Number)
 	tree.OfObject(p.extra...).WriteSerialized(h, nil)
+	if p.sum == nil || len(p.skip) > 0 {
+		h.Write(sumOf(p.items, p.skip))
+	} else {
+		h.Write(p.sum)
+	}
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+// sumOf returns a checksum of the items that are not skipped.
+func sumOf(items tree.Node, skip map[int]bool) []byte {
+	h := sha256.New()
 	i := -1
 	var scratch []byte
-	for m := range p.items.Each() {
-		if i++; !p.skip[i] {
+	for m := range items.Each() {
+		if i++; !skip[i] {
 			scratch = m.Value.WriteSerialized(h, scratch)
 		}
 	}
-	return hex.EncodeToString(h.Sum(nil))
+	return h.Sum(nil)
 }
 
 // Records yields the items in the order of the answer. It can be called again, and yields the same. The records of a

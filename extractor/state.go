@@ -89,15 +89,9 @@ func (cp *Checkpoint) begun() bool { return cp.Done || cp.Pages > 0 || cp.Window
 
 // fingerprint identifies a page by types and order of everything in it.
 func fingerprint(n tree.Node) string {
-	text, _ := fingerprintIn(nil, n)
-	return text
-}
-
-// fingerprintIn is fingerprint with the memory of scratch, which it returns.
-func fingerprintIn(scratch []byte, n tree.Node) (string, []byte) {
 	h := sha256.New()
-	scratch = n.WriteSerialized(h, scratch)
-	return hex.EncodeToString(h.Sum(nil)), scratch
+	n.WriteSerialized(h, nil)
+	return hex.EncodeToString(h.Sum(nil))
 }
 
 // identifying returns the parts of a configuration that a checkpoint depends on: all but secrets, and how requests are sent

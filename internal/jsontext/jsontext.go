@@ -50,6 +50,25 @@ func IsPlain(s string) bool {
 	return true
 }
 
+// End returns where the bytes end that stand for themselves in a JSON string: the place of the first quote, backslash or control
+// character of s from i on, or len(s). Bytes above 0x7f stand for themselves.
+func End(s string, i int) int {
+	b := unsafe.Slice(unsafe.StringData(s), len(s))
+	for ; i <= len(b)-8; i += 8 {
+		w := binary.LittleEndian.Uint64(b[i:])
+		// Bytes above 0x7f never borrow, so the lowest mark is reliable here too.
+		if m := (((w ^ '"'*ones) - ones) | ((w ^ '\\'*ones) - ones) | (w - 0x20*ones)) &^ w & highs; m != 0 {
+			return i + bits.TrailingZeros64(m)>>3
+		}
+	}
+	for ; i < len(b); i++ {
+		if c := b[i]; c < ' ' || c == '"' || c == '\\' {
+			return i
+		}
+	}
+	return len(b)
+}
+
 const hexDigits = "0123456789abcdef"
 
 // AppendString appends s as a JSON string with as few escapes as RFC 8259 allows. Invalid UTF-8 becomes U+FFFD. With html,

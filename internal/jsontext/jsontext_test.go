@@ -78,3 +78,25 @@ func TestIsPlain(t *testing.T) {
 		}
 	}
 }
+
+// The end of the plain part is found from every place of a text on, whatever bytes stand around it.
+func TestEnd(t *testing.T) {
+	for n := range 30 {
+		for at := 0; at <= n; at++ {
+			for _, special := range []string{"", `"`, `\`, "\x00", "\x1f", "\x7f", "\x80", "\xff", " ", "é"} {
+				for _, after := range []string{"a", "\"", "\x01", "\xff"} {
+					text := strings.Repeat("a", at) + special + strings.Repeat(after, n-at)
+					for from := range len(text) + 1 {
+						want := from
+						for want < len(text) && text[want] >= ' ' && text[want] != '"' && text[want] != '\\' {
+							want++
+						}
+						if got := jsontext.End(text, from); got != want {
+							t.Fatalf("%q from %d on ends at %d, want %d", text, from, got, want)
+						}
+					}
+				}
+			}
+		}
+	}
+}

@@ -327,6 +327,22 @@ func (c *Cursor) Get(key string) Node {
 	return c.kids[at].Value
 }
 
+// Replace returns a copy in which by stands in the place of list, and whether list was found: the very list, below n or n itself,
+// and not one that is only equal. An empty list is never found, and nothing is in a list that is kept as text.
+func (n Node) Replace(list, by Node) (Node, bool) {
+	if n.kind == List && n.Len() == list.Len() && n.Len() > 0 && n.str == list.str && (n.asText() || &n.kids[0] == &list.kids[0]) {
+		return by, true
+	}
+	for i := range n.kids {
+		if value, ok := n.kids[i].Value.Replace(list, by); ok {
+			n.kids = slices.Clone(n.kids)
+			n.kids[i].Value = value
+			return n, true
+		}
+	}
+	return n, false
+}
+
 // Without returns the object without a member.
 func (n Node) Without(key string) Node {
 	out := Node{kind: Object, kids: make([]Member, 0, len(n.kids))}

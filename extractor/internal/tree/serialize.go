@@ -31,7 +31,7 @@ func (n Node) appendSerialized(dst []byte, arrays bool, w io.Writer) []byte {
 		if n.str != "" { // different numbers must not become one
 			return append(append(append(dst, "d:"...), n.str...), ';')
 		}
-		return append(append(append(dst, "d:"...), FloatText(n.Float(), 17)...), ';')
+		return append(appendFloatText(append(dst, "d:"...), n.Float(), 17, 17, 'E'), ';')
 	case String:
 		return appendSerializedText(dst, n.str)
 	}

@@ -2,13 +2,14 @@ package tree
 
 import (
 	"bytes"
-	"cmp"
 	"io"
 	"math"
 	"regexp"
 	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/forebay/forebay/internal/jsontext"
 )
 
 // Text returns a scalar as it is written in requests: true is "1", false and null are "", floats have up to 14
@@ -43,50 +44,67 @@ func (n Node) Cell() string {
 
 // FloatText writes f with up to digits significant digits, without trailing zeros, and with an exponent ("1.0E+14")
 // from ten to the power of digits, or below 0.0001.
-func FloatText(f float64, digits int) string { return floatText(f, digits, digits, "E") }
+func FloatText(f float64, digits int) string {
+	return string(appendFloatText(make([]byte, 0, 32), f, digits, digits, 'E'))
+}
 
-// floatText writes precision digits, or as many as f needs when it is -1; digits is where the exponent begins.
-func floatText(f float64, precision, digits int, e string) string {
+// appendFloatText appends precision digits, or as many as f needs when it is -1; digits is where the exponent begins.
+func appendFloatText(dst []byte, f float64, precision, digits int, e byte) []byte {
 	switch {
 	case math.IsNaN(f):
-		return "NAN"
+		return append(dst, "NAN"...)
 	case math.IsInf(f, 1):
-		return "INF"
+		return append(dst, "INF"...)
 	case math.IsInf(f, -1):
-		return "-INF"
+		return append(dst, "-INF"...)
 	case f == 0:
 		if math.Signbit(f) {
-			return "-0"
+			return append(dst, "-0"...)
 		}
-		return "0"
+		return append(dst, '0')
 	}
 	if precision > 0 {
 		precision--
 	}
-	s := strconv.FormatFloat(f, 'e', precision, 64)
-	mantissa, exponent, _ := strings.Cut(s, "e")
-	exp, _ := strconv.Atoi(exponent)
-	sign := ""
-	if mantissa[0] == '-' {
-		sign, mantissa = "-", mantissa[1:]
+	var memory [32]byte
+	s := strconv.AppendFloat(memory[:0], f, 'e', precision, 64) // "-d.ddde+xx"
+	if s[0] == '-' {
+		dst, s = append(dst, '-'), s[1:]
 	}
-	num := strings.TrimRight(strings.Replace(mantissa, ".", "", 1), "0")
-	num = cmp.Or(num, "0")
+	at := bytes.IndexByte(s, 'e')
+	exp, _ := strconv.Atoi(string(s[at+1:]))
+	num := s[:at]
+	if at > 1 { // the digits without the point and zeros at the end
+		num = append(s[:1], s[2:at]...)
+	}
+	for len(num) > 1 && num[len(num)-1] == '0' {
+		num = num[:len(num)-1]
+	}
 	switch {
 	case exp < -4 || exp >= digits:
-		fraction := num[1:]
-		fraction = cmp.Or(fraction, "0")
-		s := "+"
-		if exp < 0 {
-			s, exp = "-", -exp
+		dst = append(dst, num[0], '.')
+		if len(num) == 1 {
+			dst = append(dst, '0')
 		}
-		return sign + num[:1] + "." + fraction + e + s + strconv.Itoa(exp)
+		dst = append(append(dst, num[1:]...), e)
+		if exp >= 0 {
+			dst = append(dst, '+')
+		}
+		return strconv.AppendInt(dst, int64(exp), 10)
 	case exp < 0:
-		return sign + "0." + strings.Repeat("0", -exp-1) + num
+		dst = appendZeros(append(dst, '0', '.'), -exp-1)
+		return append(dst, num...)
 	case exp+1 >= len(num):
-		return sign + num + strings.Repeat("0", exp+1-len(num))
+		return appendZeros(append(dst, num...), exp+1-len(num))
 	}
-	return sign + num[:exp+1] + "." + num[exp+1:]
+	return append(append(append(dst, num[:exp+1]...), '.'), num[exp+1:]...)
+}
+
+func appendZeros(dst []byte, n int) []byte {
+	for range n {
+		dst = append(dst, '0')
+	}
+	return dst
 }
 
 // blanks may stand around a number in a string.
@@ -226,13 +244,16 @@ func (n Node) appendJSON(dst []byte, style Style, w io.Writer) []byte {
 			return append(dst, n.str...)
 		}
 		if f := n.Float(); math.IsInf(f, 0) { // larger than all floats, and read back as the same
-			return append(dst, strings.Replace(floatText(f, -1, 17, "e"), "INF", "1e999", 1)...)
+			if f < 0 {
+				dst = append(dst, '-')
+			}
+			return append(dst, "1e999"...)
 		}
-		text := floatText(n.Float(), -1, 17, "e")
-		if style == Exact && !strings.ContainsAny(text, ".e") {
-			text += ".0"
+		begin := len(dst)
+		if dst = appendFloatText(dst, n.Float(), -1, 17, 'e'); style == Exact && !bytes.ContainsAny(dst[begin:], ".e") {
+			dst = append(dst, ".0"...)
 		}
-		return append(dst, text...)
+		return dst
 	case String:
 		return appendString(dst, n.str, style)
 	}
@@ -282,7 +303,7 @@ func (n Node) sequential() bool {
 
 const hexDigits = "0123456789abcdef"
 
-// asIs are the bytes that stand for themselves in every style.
+// asIs are the bytes that stand for themselves in the styles that escape all others.
 var asIs = func() (t [256]bool) {
 	for c := byte(0x20); c < utf8.RuneSelf; c++ {
 		t[c] = c != '"' && c != '\\' && c != '/'
@@ -292,26 +313,36 @@ var asIs = func() (t [256]bool) {
 
 func appendString(dst []byte, s string, style Style) []byte {
 	dst = append(dst, '"')
+	asTheyAre := style == Plain || style == Exact
 	for i := 0; i < len(s); {
-		end := i
-		for end < len(s) && asIs[s[end]] {
-			end++
+		var end int
+		if asTheyAre {
+			end = jsontext.End(s, i)
+			if part := s[i:end]; utf8.ValidString(part) {
+				dst = append(dst, part...)
+			} else {
+				for _, r := range part { // each wrong byte is U+FFFD
+					dst = utf8.AppendRune(dst, r)
+				}
+			}
+		} else {
+			for end = i; end < len(s) && asIs[s[end]]; {
+				end++
+			}
+			dst = append(dst, s[i:end]...)
 		}
-		if dst = append(dst, s[i:end]...); end == len(s) {
+		if end == len(s) {
 			break
 		}
 		i = end
 		c := s[i]
 		if c >= utf8.RuneSelf {
 			r, size := utf8.DecodeRuneInString(s[i:])
-			switch {
-			case style == Plain || style == Exact:
-				dst = utf8.AppendRune(dst, r)
-			case r > 0xffff:
+			if r > 0xffff {
 				r -= 0x10000
 				dst = appendUnit(dst, 0xd800+uint16(r>>10))
 				dst = appendUnit(dst, 0xdc00+uint16(r&0x3ff))
-			default:
+			} else {
 				dst = appendUnit(dst, uint16(r))
 			}
 			i += size
@@ -320,10 +351,8 @@ func appendString(dst []byte, s string, style Style) []byte {
 		switch {
 		case c == '"' || c == '\\':
 			dst = append(dst, '\\', c)
-		case c == '/' && (style == Escaped || style == Arrays):
+		case c == '/':
 			dst = append(dst, '\\', '/')
-		case c >= 0x20:
-			dst = append(dst, c)
 		default:
 			if at := bytes.IndexByte([]byte("\b\f\n\r\t"), c); at >= 0 {
 				dst = append(dst, '\\', "bfnrt"[at])
