@@ -23,9 +23,35 @@ const (
 )
 
 func ofPulling() []scenario {
-	return []scenario{{
-		name: "extract/engine", group: "extract", run: pull, goals: []goal{atLeast("mb_per_core_s", 100)},
-	}}
+	return []scenario{
+		{name: "extract/engine", group: "extract", run: pull(pages), goals: []goal{atLeast("mb_per_core_s", 100)}},
+		{name: "extract/engine/fields", group: "extract", run: pull(pagesOfFields)},
+	}
+}
+
+// pagesOfFields are pages whose records have 34 members of many kinds, as records of an API of orders have.
+func pagesOfFields() []string {
+	texts := make([]string, 8)
+	for i := range texts {
+		var b strings.Builder
+		for n := range pulledRecords {
+			sep := byte(',')
+			if n == 0 {
+				sep = '['
+			}
+			b.WriteByte(sep)
+			begin := b.Len()
+			fmt.Fprintf(&b, `{"id":%d,"page":%d,"number":"2026-%06d","created_at":"2026-11-23T12:%02d:%02dZ","updated_at":"2026-11-23T13:%02d:%02d+01:00",`, 7_000_000_000+n, i, n, n/60%60, n%60, n/60%60, n%60)
+			fmt.Fprintf(&b, `"total":%d.%02d,"tax":%d.5,"discount":0,"currency":"EUR","paid":%v,"test":false,"note":null,"tags":["web","returning customer"],`, n, n%100, n/5, n%3 > 0)
+			fmt.Fprintf(&b, `"customer":{"id":%d,"email":"customer.%d@example.com","name":"Ren\u00e9e Meyer","phone":"+420 555 %06d","locale":"cs-CZ"},`, n*7, n, n)
+			fmt.Fprintf(&b, `"address":{"street":"Na Příkopě %d","city":"Praha","zip":"110 00","country":"CZ","location":{"lat":50.%06d,"lon":14.%06d}},`, n%90, n*31, n*17)
+			fmt.Fprintf(&b, `"url":"https:\/\/shop.example.com\/orders\/%d","items":[{"sku":"A-%d","quantity":2,"price":9.99},{"sku":"B-%d","quantity":1,"price":%d}],"comment":"`, n, n, n, n)
+			b.WriteString(strings.Repeat("x", pulledBytes-(b.Len()-begin)-3) + `"}`)
+		}
+		b.WriteByte(']')
+		texts[i] = b.String()
+	}
+	return texts
 }
 
 // pages are answers that differ, because a page that equals the one before ends a job.
@@ -48,10 +74,13 @@ func pages() []string {
 	return texts
 }
 
-// pull measures pages from a server in this process, over loopback, until they are synced in an engine. The processor time of the server
+// pull returns a measurement of pages from a server in this process, over loopback, until they are synced in an engine. The processor time of the server
 // counts too.
-func pull(ctx context.Context, e *env) (*sample, error) {
-	texts := pages()
+func pull(pages func() []string) func(context.Context, *env) (*sample, error) {
+	return func(ctx context.Context, e *env) (*sample, error) { return pulled(ctx, e, pages()) }
+}
+
+func pulled(ctx context.Context, e *env, texts []string) (*sample, error) {
 	var ending atomic.Bool
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if ending.Load() {

@@ -81,6 +81,10 @@ type parser struct {
 	// open holds the members of the collections that are not closed yet, the innermost last: a closed one is copied
 	// out at its exact size.
 	open []Member
+	// free is memory for members of closed collections: few of them have an allocation of their own.
+	free []Member
+	// freed is the length that it had at first.
+	freed int
 
 	// held counts the members that were made and are not dropped. At textFrom a list is chosen to be kept as text; at
 	// most the text is refused.
@@ -182,6 +186,27 @@ func (p *parser) value(depth int) (Node, error) {
 // manyMembers is from where names are looked for in a map.
 const manyMembers = 16
 
+// names tells which names an object that is being read may have already. Of up to filtered members nearly all new names are told
+// apart by it, and no map is made.
+type names struct {
+	bits  [4]uint64
+	index map[string]int
+}
+
+const filtered = 64
+
+// mayHave reports false for a name that is new, and notes it.
+func (s *names) mayHave(key string) bool {
+	h := uint(len(key))
+	if h > 0 {
+		h = h*0x9e5 + uint(key[0])*0x35 + uint(key[len(key)/2])*0xb3 + uint(key[len(key)-1])*0x1d
+	}
+	word, bit := &s.bits[h>>6&3], uint64(1)<<(h&63)
+	had := *word&bit != 0
+	*word |= bit
+	return had
+}
+
 func (p *parser) collection(kind Kind, shut byte, depth int) (Node, error) {
 	n := Node{kind: kind}
 	begin := p.at
@@ -192,11 +217,11 @@ func (p *parser) collection(kind Kind, shut byte, depth int) (Node, error) {
 	}
 	base := len(p.open)
 	p.around = append(p.around, frame{kind, p.held})
-	var index map[string]int
+	var seen names
 	for count := uint64(1); ; count++ {
 		if p.asText <= depth && !p.dry { // chosen just now, or a list around it was
 			clear(p.open[base:])
-			p.open, index, p.dry = p.open[:base], nil, true
+			p.open, seen.index, p.dry = p.open[:base], nil, true
 		}
 		var m Member
 		var err error
@@ -217,7 +242,7 @@ func (p *parser) collection(kind Kind, shut byte, depth int) (Node, error) {
 		}
 		switch {
 		case p.asText > depth:
-			p.add(base, kind, m, &index)
+			p.add(base, kind, m, &seen)
 		case kind == List: // the next item is read without this one
 			p.held = p.around[depth].held
 		default: // so many are held when the item is read
@@ -235,7 +260,7 @@ func (p *parser) collection(kind Kind, shut byte, depth int) (Node, error) {
 				p.asText, p.dry, p.held = none, false, p.around[depth].held
 				n.num, n.str = count, p.data[begin:p.at]
 			} else if p.asText > depth {
-				n.kids = append([]Member(nil), p.open[base:]...)
+				n.kids = p.closed(p.open[base:])
 			}
 			clear(p.open[base:])
 			p.open, p.around = p.open[:base], p.around[:depth]
@@ -249,9 +274,30 @@ func (p *parser) collection(kind Kind, shut byte, depth int) (Node, error) {
 	}
 }
 
+const (
+	leastFree = 16
+	mostFree  = 448 // 32 KB
+)
+
+// closed returns a copy of the members of a collection.
+func (p *parser) closed(members []Member) []Member {
+	n := len(members)
+	if n > mostFree/4 {
+		return append([]Member(nil), members...)
+	}
+	if n > len(p.free) {
+		p.freed = max(min(2*p.freed, mostFree), leastFree, n)
+		p.free = make([]Member, p.freed)
+	}
+	out := p.free[:n:n]
+	p.free = p.free[n:]
+	copy(out, members)
+	return out
+}
+
 // add appends a member to the collection that begins at base, or replaces the member of its name.
-func (p *parser) add(base int, kind Kind, m Member, index *map[string]int) {
-	if at := indexOf(kind, p.open[base:], m.Key, index); at >= 0 {
+func (p *parser) add(base int, kind Kind, m Member, seen *names) {
+	if at := indexOf(kind, p.open[base:], m.Key, seen); at >= 0 {
 		p.open[base+at].Value = m.Value
 		return
 	}
@@ -260,11 +306,14 @@ func (p *parser) add(base int, kind Kind, m Member, index *map[string]int) {
 }
 
 // indexOf returns the position of a name in an object that is being read, -1 when it is new.
-func indexOf(kind Kind, members []Member, key string, index *map[string]int) int {
+func indexOf(kind Kind, members []Member, key string, seen *names) int {
 	if kind == List {
 		return -1
 	}
-	if len(members) < manyMembers {
+	if len(members) < filtered {
+		if !seen.mayHave(key) {
+			return -1
+		}
 		for i := range members {
 			if members[i].Key == key {
 				return i
@@ -272,16 +321,16 @@ func indexOf(kind Kind, members []Member, key string, index *map[string]int) int
 		}
 		return -1
 	}
-	if *index == nil {
-		*index = make(map[string]int, 4*manyMembers)
+	if seen.index == nil {
+		seen.index = make(map[string]int, 4*filtered)
 		for i := range members {
-			(*index)[members[i].Key] = i
+			seen.index[members[i].Key] = i
 		}
 	}
-	if i, ok := (*index)[key]; ok {
+	if i, ok := seen.index[key]; ok {
 		return i
 	}
-	(*index)[key] = len(members)
+	seen.index[key] = len(members)
 	return -1
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"errors"
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"strconv"
@@ -210,6 +211,54 @@ func FuzzAgainstSlow(tf *testing.F) {
 		compareText(t, s)
 		compareFloat(t, number)
 	})
+}
+
+// TestEqualNames reads objects of all sizes whose names come again: the last value counts, at the place of the first. Names that the parser cannot
+// tell apart at a glance, of one length and with the same letters where it looks, are different all the same.
+func TestEqualNames(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	rnd := rand.New(rand.NewPCG(seed, 0))
+	for _, alike := range []bool{false, true} {
+		for size := range 3 * filtered {
+			var text strings.Builder
+			var order []string
+			values := make(map[string]int)
+			for i := range size {
+				name := strconv.Itoa(rnd.IntN(size))
+				if alike {
+					name = fmt.Sprintf("k%05dm00000k", rnd.IntN(size))
+				}
+				if _, ok := values[name]; !ok {
+					order = append(order, name)
+				}
+				values[name] = i
+				fmt.Fprintf(&text, `,"%s":%d`, name, i)
+			}
+			var want strings.Builder
+			for _, name := range order {
+				fmt.Fprintf(&want, `,"%s":%d`, name, values[name])
+			}
+			in, out := "{"+strings.TrimPrefix(text.String(), ",")+"}", "{"+strings.TrimPrefix(want.String(), ",")+"}"
+			if got := string(parse(t, in).AppendJSON(nil, Plain)); got != out {
+				t.Fatalf("%s is read as %s, want %s", in, got, out)
+			}
+		}
+	}
+}
+
+// TestMembersAreNotShared extends a collection: the members of its neighbours, which are in the same memory, stay.
+func TestMembersAreNotShared(t *testing.T) {
+	text := `[{"a":1,"b":[1,2,3]},{"a":2},{"c":{"d":[4]}}]`
+	n := parse(t, text)
+	for m := range n.Each() {
+		for _, part := range [][]Member{m.Value.kids, m.Value.kids[0].Value.kids} {
+			_ = append(part, Member{Key: "z"})
+		}
+	}
+	if got := string(n.AppendJSON(nil, Plain)); got != text {
+		t.Errorf("%s has become %s", text, got)
+	}
 }
 
 // TestReplace replaces a list by its place in memory, at any depth, and leaves the value as it was.
