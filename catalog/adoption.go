@@ -21,7 +21,7 @@ func (c *Catalog) Adopt(instance string, epoch uint64, eng *forebay.Engine) (*Ad
 	if c.shared == nil {
 		return nil, fmt.Errorf("catalog: adopt instance %s: the store is not shared", instance)
 	}
-	a := &Adoption{adopted{instance, epoch, eng}, c}
+	a := &Adoption{adopted: adopted{instance, epoch, eng}, c: c}
 	c.adopted.mu.Lock()
 	defer c.adopted.mu.Unlock()
 	c.adopted.list = append(c.adopted.list, a)
@@ -30,7 +30,8 @@ func (c *Catalog) Adopt(instance string, epoch uint64, eng *forebay.Engine) (*Ad
 
 // Follow gives up the rows of sources that were erased while the instance was away. It returns at once if there are none, and may be repeated.
 func (a *Adoption) Follow(ctx context.Context) error {
-	for _, source := range a.c.members.view().owedSources(a.instance) {
+	v := a.c.members.view()
+	for _, source := range v.owedSources(a.instance) {
 		if err := eraseRows(ctx, a.eng, source); err != nil {
 			return fmt.Errorf("catalog: source %s was erased, rows of instance %s are left: %w", source, a.instance, err)
 		}
@@ -38,7 +39,8 @@ func (a *Adoption) Follow(ctx context.Context) error {
 	return nil
 }
 
-// Finish ends the instance: all its rows are in their tables. Its counters stay in the statistics. It does nothing if the instance has ended
+// Finish ends the instance: all its rows are in their tables. Tables of erased sources, which an import of the instance may have made again,
+// are dropped. Its counters stay in the statistics. It does nothing if the instance has ended
 // before. After an error it may be repeated, also by another node that has adopted the instance since.
 func (a *Adoption) Finish(ctx context.Context) error {
 	if err := a.c.CatchUp(ctx); err != nil {
@@ -46,6 +48,10 @@ func (a *Adoption) Finish(ctx context.Context) error {
 	}
 	if err := a.Follow(ctx); err != nil {
 		return err
+	}
+	v := a.c.members.view()
+	if err := a.c.awaitDrop(ctx, append(v.owed(a.instance, ""), v.drops(a.instance)...)); err != nil {
+		return fmt.Errorf("catalog: tables of erased sources of instance %s are left: %w", a.instance, err)
 	}
 	sinks := a.eng.Stats().Sinks
 	return a.c.changeMembers(func(v membersView) map[string][]byte {

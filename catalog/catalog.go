@@ -148,6 +148,7 @@ func Open(dir string, eng *forebay.Engine, opts Options) (*Catalog, error) {
 		for _, source := range c.members.view().owedSources(c.opts.Instance) {
 			c.repairs.eraseLater(source)
 		}
+		c.repairs.add(func() {}) // the instance may have tables to drop
 	}
 	c.syncAll()
 	if c.shared != nil { // the catalogs that have begun erasures go on with them, or takeOver does

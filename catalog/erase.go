@@ -38,7 +38,7 @@ func (c *Catalog) EraseSource(id string) (Task, error) {
 				return nil
 			})
 		}
-		err := errors.Join(erase(ch.ref), c.eraseEverywhere(ch))
+		err := erase(ch.ref)
 		tables := map[string]bool{}
 		for sinkID, s := range ch.old.sinks {
 			err = errors.Join(err, erase(Ref{id, sinkID}))
@@ -46,7 +46,7 @@ func (c *Catalog) EraseSource(id string) (Task, error) {
 		}
 		ch.erasure = &erasure{Tables: slices.Sorted(maps.Keys(tables)), Result: fmt.Sprintf("Source %q has been erased.", id)}
 		ch.next = nil
-		return err
+		return errors.Join(err, c.eraseEverywhere(ch))
 	}))
 }
 
@@ -55,7 +55,7 @@ func (c *Catalog) eraseEverywhere(ch *change) error {
 	if c.shared == nil {
 		return nil
 	}
-	ch.records[erasedPrefix+ch.ref.Source+"/"+uuid.NewString()] = encode(erasedMark{At: ch.at})
+	ch.records[erasedPrefix+ch.ref.Source+"/"+uuid.NewString()] = encode(erasedMark{At: ch.at, Tables: ch.erasure.Tables})
 	return c.store.Scan(endedKey(ch.ref.Source, ""), func(key string, _ []byte) error {
 		ch.records[key] = nil
 		return nil
@@ -84,7 +84,7 @@ func (c *Catalog) finishErasure(ctx context.Context, e *erasure, hold string) {
 	defer c.held.drop(hold)
 	owed := c.members.view().owed(c.opts.Instance, e.Task.SourceID)
 	err := c.erase(ctx, e, hold)
-	if c.shared != nil && (err != nil || c.followed(owed) != nil) {
+	if c.shared != nil && (err != nil || c.followed(owed, false) != nil) {
 		c.repairs.eraseLater(e.Task.SourceID)
 	}
 	c.tables.endErasure(e.Task.ID)

@@ -37,6 +37,8 @@ type hold struct {
 	Tables []string `json:"tables,omitempty"`
 	// Adds is set if there is a live source more after the change.
 	Adds bool `json:"adds,omitempty"`
+	// Drops is set if the Tables are dropped once more after an erasure. Others wait for the end of that, which is near.
+	Drops bool `json:"drops,omitempty"`
 	// Beat counts the times that the hold was written.
 	Beat int `json:"beat"`
 }
@@ -167,6 +169,7 @@ func (c *Catalog) begin(ref Ref, entity, task string, planned func() (*change, e
 		}
 		key = holdPrefix + uuid.NewString()
 	}
+	asked := time.Now()
 	for {
 		ch, err := planned()
 		if err != nil {
@@ -192,12 +195,18 @@ func (c *Catalog) begin(ref Ref, entity, task string, planned func() (*change, e
 				return c.conflict(own)
 			}, all)
 		}
+		dropped, isDropped := errors.AsType[*droppedError](err)
+		if isDropped && c.letDrop(asked) {
+			continue
+		}
 		switch {
 		case err == nil && c.shared != nil:
 			c.held.add(key, own)
 			return key, nil
 		case err == nil:
 			return "", nil
+		case isDropped:
+			return "", busy(dropped.table, "")
 		case errors.Is(err, ErrChanged):
 			continue
 		case !errors.Is(err, ErrNotCommitted):
@@ -229,6 +238,8 @@ func (c *Catalog) conflict(h hold) error {
 		case o.Opening == h.Opening: // keylock and tableClaims see to the rest
 		case o.Source != "" && o.Source == h.Source:
 			refused = busy(h.Source, o.Task)
+		case table >= 0 && o.Drops:
+			refused = &droppedError{h.Tables[table]}
 		case table >= 0:
 			refused = busy(h.Tables[table], o.Task)
 		}

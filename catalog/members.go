@@ -31,6 +31,8 @@ type member struct {
 	Node string `json:"node"`
 	// Erased are the erasures that the instance has nothing left of, by what follows erasedPrefix.
 	Erased []string `json:"erased,omitempty"`
+	// Drop names the erasures in Erased whose tables the instance has still to drop.
+	Drop []string `json:"drop,omitempty"`
 }
 
 // endedCounts are the counters of a sink in all instances that have ended.
@@ -55,6 +57,8 @@ type levelRecord struct {
 // erasedMark is the record of an erasure that members have to follow.
 type erasedMark struct {
 	At time.Time `json:"at"`
+	// Tables are those that the erasure drops. Each member drops them too: see dropagain.go.
+	Tables []string `json:"tables,omitempty"`
 }
 
 const (
@@ -73,7 +77,7 @@ type membersView struct {
 	version   int
 	instances map[string]member
 	ended     map[string]endedCounts // by what follows endedPrefix
-	erased    map[string]bool        // by what follows erasedPrefix
+	erased    map[string]erasedMark  // by what follows erasedPrefix
 }
 
 // members are the members that are in the store.
@@ -103,13 +107,7 @@ func (m *members) apply(records map[string][]byte) error {
 		case endedPrefix:
 			next.ended, err = with(next.ended, rest, record)
 		case erasedPrefix:
-			next.erased = maps.Clone(next.erased)
-			if delete(next.erased, rest); record != nil {
-				if next.erased == nil {
-					next.erased = map[string]bool{}
-				}
-				next.erased[rest] = true
-			}
+			next.erased, err = with(next.erased, rest, record) // with an error too: the rows must go all the same
 		default:
 			continue
 		}
@@ -165,6 +163,25 @@ func (v membersView) owedSources(instance string) []string {
 	return slices.Compact(list)
 }
 
+func (v membersView) hasErased(erased string) bool {
+	_, ok := v.erased[erased]
+	return ok
+}
+
+// drops returns the erasures whose tables an instance has still to drop.
+func (v membersView) drops(instance string) []string {
+	return slices.DeleteFunc(slices.Clone(v.instances[instance].Drop), func(erased string) bool { return !v.hasErased(erased) })
+}
+
+// erasedTables returns the tables of some erasures, sorted.
+func (v membersView) erasedTables(erased []string) (tables []string) {
+	for _, e := range erased {
+		tables = append(tables, v.erased[e].Tables...)
+	}
+	slices.Sort(tables)
+	return slices.Compact(tables)
+}
+
 // replace returns the records that make m the record of an instance; nil removes it. Erasures that no member has to follow any more go too.
 func (v membersView) replace(instance string, m *member) map[string][]byte {
 	after := maps.Clone(v.instances)
@@ -177,14 +194,15 @@ func (v membersView) replace(instance string, m *member) map[string][]byte {
 	records := map[string][]byte{memberPrefix + instance: nil}
 	gone := map[string]bool{}
 	for erased := range v.erased {
-		owes := func(m member) bool { return !slices.Contains(m.Erased, erased) }
+		owes := func(m member) bool { return !slices.Contains(m.Erased, erased) || slices.Contains(m.Drop, erased) }
 		if !slices.ContainsFunc(slices.Collect(maps.Values(after)), owes) {
 			records[erasedPrefix+erased], gone[erased] = nil, true
 		}
 	}
 	if m != nil {
 		stay := *m
-		stay.Erased = slices.DeleteFunc(slices.Clone(m.Erased), func(erased string) bool { return !v.erased[erased] || gone[erased] })
+		end := func(erased string) bool { return !v.hasErased(erased) || gone[erased] }
+		stay.Erased, stay.Drop = slices.DeleteFunc(slices.Clone(m.Erased), end), slices.DeleteFunc(slices.Clone(m.Drop), end)
 		slices.Sort(stay.Erased)
 		records[memberPrefix+instance] = encode(stay)
 	}
@@ -221,14 +239,29 @@ func (c *Catalog) join() error {
 	})
 }
 
-// followed says that the instance of this catalog has nothing left of some erasures.
-func (c *Catalog) followed(erased []string) error {
+// followed says that the instance of this catalog has nothing left of some erasures, but perhaps tables: see dropagain.go.
+func (c *Catalog) followed(erased []string, tables bool) error {
 	return c.changeMembers(func(v membersView) map[string][]byte {
 		m, ok := v.instances[c.opts.Instance]
-		if !ok || !slices.ContainsFunc(erased, func(e string) bool { return v.erased[e] && !slices.Contains(m.Erased, e) }) {
+		if !ok || !slices.ContainsFunc(erased, func(e string) bool { return v.hasErased(e) && !slices.Contains(m.Erased, e) }) {
 			return nil
 		}
 		m.Erased = append(slices.Clone(m.Erased), erased...)
+		if tables {
+			m.Drop = append(slices.Clone(m.Drop), erased...)
+		}
+		return v.replace(c.opts.Instance, &m)
+	})
+}
+
+// droppedAgain says that the instance of this catalog has dropped the tables of some erasures again.
+func (c *Catalog) droppedAgain(erased []string) error {
+	return c.changeMembers(func(v membersView) map[string][]byte {
+		m, ok := v.instances[c.opts.Instance]
+		if !ok {
+			return nil
+		}
+		m.Drop = slices.DeleteFunc(slices.Clone(m.Drop), func(e string) bool { return slices.Contains(erased, e) })
 		return v.replace(c.opts.Instance, &m)
 	})
 }

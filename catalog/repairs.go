@@ -170,6 +170,10 @@ func (c *Catalog) repair(ctx context.Context) bool {
 		}
 	}
 	done = c.syncOutOfSync(ctx) && done
+	if err := c.dropFollowed(ctx); err != nil {
+		c.log.Warn("tables of erased sources may be left, they are dropped later", "error", err)
+		done = false
+	}
 	for _, id := range slices.Sorted(maps.Keys(creations)) {
 		if !c.undoCreation(ctx, creations[id], 0) {
 			done = false
