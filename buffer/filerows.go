@@ -109,6 +109,24 @@ func (r *pacedReader) Read(p []byte) (int, error) {
 // them.
 func (r *FileRows) Cells() [][]byte { return r.in.cells }
 
+// Buffered returns rows behind the last one as they are stored, as far as they are in memory: CSV as [File.OpenRows] gives it, which may end
+// within a row. A driver that can parse rows itself, at less cost than all cells, tells [FileRows.Skip] which ones it has taken. It leaves the
+// rest to Next: a row that is cut, and whatever it does not expect. There may be no bytes, also before the end of the file. They are valid
+// until the next call of Next or Close, and the caller must not modify them.
+func (r *FileRows) Buffered() []byte {
+	if r.src == nil || r.err != nil {
+		return nil
+	}
+	return r.in.buffered()
+}
+
+// Skip takes the first rows of [FileRows.Buffered], which have so many bytes with their ends, and counts them. The caller has checked that each
+// has as many cells as the table has columns. Afterwards Cells returns nothing until the next call of Next.
+func (r *FileRows) Skip(bytes int, rows int64) {
+	r.in.skip(bytes, rows)
+	r.row += rows
+}
+
 // Row returns the index of the row in the file, from 0, as a [RowError] names it.
 func (r *FileRows) Row() int64 { return r.row }
 

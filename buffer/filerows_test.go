@@ -7,7 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -177,6 +179,71 @@ func TestFileRowsDecodesLargeSlicesAhead(t *testing.T) {
 	}
 	if !errors.Is(rows.Err(), io.ErrUnexpectedEOF) || rows.Row() < 500 {
 		t.Errorf("cut off behind row %d: %v", rows.Row(), rows.Err())
+	}
+}
+
+// A driver takes stored rows and cells in turn, over the ends of slices. Rows keep their numbers, and missing ones are noticed.
+func TestFileRowsGivesStoredRows(t *testing.T) {
+	seed := rand.Uint64()
+	rng := rand.New(rand.NewPCG(seed, 0))
+	const each = 4000
+	f := slicesOf()
+	for s := range 3 {
+		var text strings.Builder
+		for i := range each {
+			fmt.Fprintf(&text, "\"%d\",\"%s\"\n", s*each+i, strings.Repeat("x", rng.IntN(100)))
+		}
+		f.Slices = append(f.Slices, buffer.Object{ID: text.String(), Rows: each})
+	}
+	f.OpenSlice = func(_ context.Context, obj buffer.Object) (io.ReadCloser, error) {
+		return io.NopCloser(strings.NewReader(obj.ID)), nil
+	}
+	read := func() (numbers, stored int, err error) {
+		rows := f.ReadRows(t.Context())
+		defer rows.Close()
+		for {
+			for left := rng.IntN(600); left > 0; left-- {
+				row, _, whole := strings.Cut(string(rows.Buffered()), "\n")
+				if !whole {
+					break
+				}
+				if number, _, _ := strings.Cut(row, ","); number != strconv.Quote(strconv.Itoa(numbers)) {
+					t.Fatalf("seed %d: row %d is %q", seed, numbers, row)
+				}
+				rows.Skip(len(row)+1, 1)
+				if rows.Row() != int64(numbers) || len(rows.Cells()) > 0 {
+					t.Fatalf("seed %d: row %d has the number %d and cells %q", seed, numbers, rows.Row(), rows.Cells())
+				}
+				numbers, stored = numbers+1, stored+1
+			}
+			if !rows.Next() {
+				if rows.Buffered() != nil {
+					t.Errorf("seed %d: %d bytes behind the end", seed, len(rows.Buffered()))
+				}
+				return numbers, stored, rows.Err()
+			}
+			if string(rows.Cells()[0]) != strconv.Itoa(numbers) || rows.Row() != int64(numbers) {
+				t.Fatalf("seed %d: row %d is %q with the number %d", seed, numbers, rows.Cells(), rows.Row())
+			}
+			numbers++
+		}
+	}
+	if n, stored, err := read(); n != 3*each || stored < n/4 || err != nil {
+		t.Errorf("seed %d: %d rows, %d of them as stored, %v", seed, n, stored, err)
+	}
+	f.Slices[1].Rows++
+	if n, _, err := read(); n != 2*each || err == nil {
+		t.Errorf("seed %d: %d rows and %v, although a row is missing in the second slice", seed, n, err)
+	}
+	rows := f.ReadRows(t.Context())
+	rows.Next()
+	rows.Skip(len(rows.Buffered())+1, 1)
+	if rows.Next() || rows.Err() == nil {
+		t.Error("more is taken than there was, without an error")
+	}
+	rows.Close()
+	if len(rows.Buffered()) > 0 {
+		t.Error("a closed slice has bytes")
 	}
 }
 

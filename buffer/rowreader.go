@@ -68,6 +68,26 @@ func (r *RowReader) Next() bool {
 	return true
 }
 
+// buffered returns what is read and not used yet. It begins with a row.
+func (r *RowReader) buffered() []byte {
+	if r.err != nil {
+		return nil
+	}
+	all, _ := r.in.Peek(r.in.Buffered())
+	return all
+}
+
+// skip takes rows of buffered.
+func (r *RowReader) skip(n int, rows int64) {
+	r.cells = r.cells[:0]
+	if n > r.in.Buffered() {
+		r.err = fmt.Errorf("a driver takes %d bytes of stored rows and was given %d", n, r.in.Buffered())
+		return
+	}
+	_, _ = r.in.Discard(n) // cannot fail, nothing is read
+	r.rows += rows
+}
+
 // readRow reads the next row into r.line, with its end. A newline outside of quotes ends a row.
 func (r *RowReader) readRow() bool {
 	if r.err != nil {

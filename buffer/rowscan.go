@@ -1,14 +1,15 @@
 package buffer
 
 import (
-	"encoding/binary"
 	"math/bits"
+
+	"github.com/forebay/forebay/internal/quotes"
 )
 
 const (
-	readerBytes = 64 << 10 // of a RowReader's buffer
-	scanBytes   = 64       // have one mask of quotes
-	copyBytes   = 16       // are copied at once
+	readerBytes = 64 << 10     // of a RowReader's buffer
+	scanBytes   = quotes.Bytes // have one mask
+	copyBytes   = 16           // are copied at once
 )
 
 // scan finds the cells of the next row in one pass, if buffered holds all of it and scanBytes more. It returns the length of the row with its
@@ -20,7 +21,7 @@ func (r *RowReader) scan(buffered []byte) int {
 		return 0
 	}
 	unescaped, at := 0, 0
-	base, mask := 0, quotesOf((*[scanBytes]byte)(buffered)) // of quotes that are not found yet
+	base, mask := 0, quotes.Of((*[scanBytes]byte)(buffered)) // of quotes that are not found yet
 	for {
 		var cell []byte
 		if buffered[at] == '"' {
@@ -28,7 +29,7 @@ func (r *RowReader) scan(buffered []byte) int {
 				if base += scanBytes; base+scanBytes > len(buffered) {
 					return 0
 				}
-				mask = quotesOf((*[scanBytes]byte)(buffered[base:]))
+				mask = quotes.Of((*[scanBytes]byte)(buffered[base:]))
 			}
 			mask &= mask - 1 // the one at at
 			begin, cellBegin := at+1, unescaped
@@ -37,7 +38,7 @@ func (r *RowReader) scan(buffered []byte) int {
 					if base += scanBytes; base+scanBytes > len(buffered) {
 						return 0
 					}
-					mask = quotesOf((*[scanBytes]byte)(buffered[base:]))
+					mask = quotes.Of((*[scanBytes]byte)(buffered[base:]))
 				}
 				at = base + bits.TrailingZeros64(mask)
 				mask &= mask - 1
@@ -53,7 +54,7 @@ func (r *RowReader) scan(buffered []byte) int {
 					if base += scanBytes; base+scanBytes > len(buffered) {
 						return 0
 					}
-					mask = quotesOf((*[scanBytes]byte)(buffered[base:]))
+					mask = quotes.Of((*[scanBytes]byte)(buffered[base:]))
 				}
 				mask &= mask - 1 // the second quote
 			}
@@ -99,17 +100,4 @@ func (r *RowReader) keep(to int, in []byte, n int) int {
 	}
 	*(*[copyBytes]byte)(r.cellBytes[to:]) = *(*[copyBytes]byte)(in) // what is too much is overwritten later
 	return to + n
-}
-
-// quotesOf returns the places of the quotes, the first one in the lowest bit.
-func quotesOf(b *[scanBytes]byte) (mask uint64) {
-	return quotesOf8(b[0:8]) | quotesOf8(b[8:16])<<8 | quotesOf8(b[16:24])<<16 | quotesOf8(b[24:32])<<24 |
-		quotesOf8(b[32:40])<<32 | quotesOf8(b[40:48])<<40 | quotesOf8(b[48:56])<<48 | quotesOf8(b[56:64])<<56
-}
-
-func quotesOf8(b []byte) uint64 {
-	const each, low7 = 0x0101010101010101, 0x7f7f7f7f7f7f7f7f
-	other := binary.LittleEndian.Uint64(b) ^ '"'*each // a byte is zero where a quote is
-	found := ^((other&low7 + low7) | other | low7)    // and then has its highest bit
-	return found >> 7 * 0x0102040810204080 >> 56      // the highest bits, side by side
 }

@@ -24,6 +24,7 @@ type page struct {
 	data        []byte  // values as PLAIN has them, of columns that are not stored as integers
 	longs       []int64 // values of columns that are
 	ints        []int32
+	marked      mark
 }
 
 func (p *page) reset() {

@@ -83,7 +83,13 @@ func (x format) Stage(ctx context.Context, s *parts.Store, d parts.Definition, f
 func (w *fileWriter) write() error {
 	rows := w.f.ReadRows(w.ctx)
 	defer rows.Close()
-	for rows.Next() {
+	for {
+		if err := w.addStored(rows); err != nil {
+			return err
+		}
+		if !rows.Next() {
+			break
+		}
 		if err := w.add(rows); err != nil {
 			return err
 		}
@@ -129,6 +135,11 @@ func (w *fileWriter) add(rows *buffer.FileRows) error {
 			}
 		}
 	}
+	return w.added(p, size)
+}
+
+// added counts a row of a part, and ends row groups that are large enough.
+func (w *fileWriter) added(p *partWriter, size int) error {
 	p.rows++
 	p.group++
 	w.buffered += int64(size)

@@ -1,0 +1,186 @@
+package parquet
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"sync"
+	"testing"
+	"testing/iotest"
+
+	pq "github.com/parquet-go/parquet-go"
+
+	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/internal/parts"
+)
+
+var storedColumns = []datatype.Column{
+	{Name: "id", Type: datatype.UUID, Required: true},
+	{Name: "at", Type: datatype.Timestamp},
+	{Name: "n", Type: datatype.Int64},
+	{Name: "text", Type: datatype.String},
+	{Name: "f", Type: datatype.Float64},
+	{Name: "ok", Type: datatype.Bool},
+	{Name: "body", Type: datatype.JSON, Required: true},
+	{Name: "day", Type: datatype.Date},
+	{Name: "small", Type: datatype.Decimal(8, 2)},
+	{Name: "large", Type: datatype.Decimal(38, 3)},
+	{Name: "data", Type: datatype.Bytes},
+	{Name: "any"},
+}
+
+// storedCell returns a valid cell as it is stored.
+func storedCell(rng *rand.Rand, c datatype.Column) string {
+	if !c.Required && c.Type != datatype.Untyped && rng.IntN(6) == 0 {
+		return "" // NULL
+	}
+	cell := ""
+	switch c.Type {
+	case datatype.UUID:
+		cell = fmt.Sprintf("%08x-0000-4000-8000-%012x", rng.Uint32(), rng.Uint64()>>16)
+	case datatype.Timestamp:
+		cell = fmt.Sprintf("2026-11-%02dT07:47:19.%06dZ", 1+rng.IntN(30)/15, rng.IntN(1e6))
+	case datatype.Date:
+		cell = fmt.Sprintf("2026-11-%02d", 1+rng.IntN(30))
+	case datatype.Int64:
+		cell = fmt.Sprint(int64(rng.Uint64()) >> rng.IntN(64))
+	case datatype.Float64:
+		cell = string(datatype.AppendFloat64(nil, float64(rng.IntN(1e6))/128))
+	case datatype.Bool:
+		cell = fmt.Sprint(rng.IntN(2) == 0)
+	case datatype.Decimal(8, 2):
+		cell = fmt.Sprintf("%d.%02d", rng.IntN(1e6), rng.IntN(100))
+	case datatype.Decimal(38, 3):
+		cell = fmt.Sprintf("-%d%d.%03d", 1+rng.IntN(9), rng.Uint64(), rng.IntN(1000))
+	case datatype.Bytes:
+		cell = []string{"", "AAAA", "/+8=", "AQI="}[rng.IntN(4)]
+	default:
+		for range rng.IntN(1 << rng.IntN(9)) {
+			cell += []string{"a", `""`, "\r\n", "é", "a longer piece, with a comma", "\x00", `"",""`}[rng.IntN(7)]
+		}
+	}
+	return `"` + cell + `"`
+}
+
+func storedRow(rng *rand.Rand) string {
+	var cells []string
+	for _, c := range storedColumns {
+		cells = append(cells, storedCell(rng, c))
+	}
+	return strings.Join(cells, ",") + "\n"
+}
+
+// What an import makes of rows does not depend on how many of them a read returns: rows that are in memory as a whole are parsed as they are
+// stored, and others by cells.
+func TestStoredRowsMakeTheSameParts(t *testing.T) {
+	seed := rand.Uint64()
+	rng := rand.New(rand.NewPCG(seed, 0))
+	for round := range 8 {
+		options := parts.Options{Driver: "parquet"}
+		if round%2 == 1 {
+			options.PartitionBy = "at"
+		}
+		var text []byte
+		rows := 1 + rng.IntN(1500)
+		bad := rng.IntN(rows)
+		for i := range rows {
+			row := storedRow(rng)
+			if round%4 >= 2 && (i == bad || rng.IntN(100) == 0) {
+				cells := strings.Split(row, ",")
+				at := rng.IntN(len(cells))
+				cells[at] = []string{``, `"x"`, `"` + "\xff" + `"`, `"1" "`, `"2026-02-30"`, cells[at] + `,"more"`}[rng.IntN(6)]
+				row = strings.TrimSuffix(strings.Join(cells, ","), "\n") + "\n"
+			}
+			text = append(text, row...)
+		}
+		importOf := func(read func(io.Reader) io.Reader) (map[string]string, error) {
+			// Row groups end at 700 rows, and all at 100 kB.
+			target := &Target{parts.NewTables(t.TempDir(), format{rowGroup: 700, groups: 100_000, codec: &pq.Uncompressed, spare: new(sync.Pool)}, options)}
+			f := &buffer.File{
+				ID: "file-1", Table: buffer.Table{ID: "events", Columns: storedColumns}, Rows: int64(rows),
+				Slices: []buffer.Object{{ID: "s", Rows: int64(rows)}},
+				OpenSlice: func(context.Context, buffer.Object) (io.ReadCloser, error) {
+					return io.NopCloser(read(bytes.NewReader(text))), nil
+				},
+			}
+			err := target.Import(t.Context(), f)
+			files := make(map[string]string)
+			all, globErr := filepath.Glob(filepath.Join(target.Path("events"), "*.parquet"))
+			days, daysErr := filepath.Glob(filepath.Join(target.Path("events"), "*", "*.parquet"))
+			if globErr != nil || daysErr != nil {
+				t.Fatal(globErr, daysErr)
+			}
+			for _, path := range append(all, days...) {
+				data, err := os.ReadFile(path)
+				if err != nil {
+					t.Fatal(err)
+				}
+				files[strings.TrimPrefix(path, target.Path("events"))] = string(data)
+			}
+			return files, err
+		}
+		stored, err := importOf(func(r io.Reader) io.Reader { return r })
+		cells, cellsErr := importOf(iotest.OneByteReader)
+		if len(stored) == 0 && err == nil {
+			t.Fatalf("seed %d, round %d: no parts", seed, round)
+		}
+		a, _ := errors.AsType[*buffer.RowsError](err)
+		b, _ := errors.AsType[*buffer.RowsError](cellsErr)
+		if fmt.Sprint(err) != fmt.Sprint(cellsErr) || !reflect.DeepEqual(a, b) {
+			t.Fatalf("seed %d, round %d: stored rows: %v, by cells: %v", seed, round, err, cellsErr)
+		}
+		if !reflect.DeepEqual(stored, cells) {
+			t.Fatalf("seed %d, round %d: stored rows have other parts than cells", seed, round)
+		}
+	}
+}
+
+// A cell in the form that the engine writes is taken as it is stored, whatever its type. Otherwise imports would be right, but slow.
+func TestStoredCellsAreTaken(t *testing.T) {
+	seed := rand.Uint64()
+	rng := rand.New(rand.NewPCG(seed, 0))
+	for _, at := range storedColumns {
+		c := newColumn(at.Name, at, at)
+		stored, byCells := new(page), new(page)
+		for range 500 {
+			stored.mark()
+			if rng.IntN(3) == 0 { // a later column refuses the row, which goes to another part
+				c.addStored(stored, []byte(storedCell(rng, at)+","+strings.Repeat(" ", 100)))
+				stored.undo(&c)
+				stored.mark()
+			}
+			cell := storedCell(rng, at)
+			n, size, ok := c.addStored(stored, []byte(cell+","+strings.Repeat(" ", 100)))
+			if !ok || n != len(cell) {
+				t.Fatalf("seed %d: %s: %q: %v, %d bytes taken", seed, at, cell, ok, n)
+			}
+			var plain []byte
+			if cell != "" {
+				plain = []byte(strings.ReplaceAll(cell[1:len(cell)-1], `""`, `"`))
+			}
+			if err := c.addCell(byCells, plain); err != nil || size != len(plain) {
+				t.Fatalf("seed %d: %s: %q: %v, %d bytes", seed, at, cell, err, size)
+			}
+		}
+		for _, cell := range []string{"\"\xff\"", "x", "\"", "\"x"} { // add says what is wrong
+			stored.mark()
+			if _, _, ok := c.addStored(stored, []byte(cell+strings.Repeat(",", 100))); ok {
+				t.Errorf("%s: %q is taken", at, cell)
+			}
+			stored.undo(&c)
+		}
+		stored.marked = mark{}
+		if !bytes.Equal(stored.data, byCells.data) || !reflect.DeepEqual(stored.longs, byCells.longs) || !reflect.DeepEqual(stored.ints, byCells.ints) ||
+			!bytes.Equal(stored.levels, byCells.levels) || stored.rows != byCells.rows || stored.nulls != byCells.nulls {
+			t.Errorf("seed %d: %s: the pages differ", seed, at)
+		}
+	}
+}
