@@ -112,8 +112,8 @@ func (b *Buffer) withRoom(driver any, stored, raw int64, call func() error) erro
 	return call()
 }
 
-// plainError reduces a driver's error to what is recorded: its text, and whether it is permanent. The error may be of any
-// kind, so its methods are called once, here, where a panic is caught.
+// plainError reduces a driver's error to what is recorded: its text, whether it is permanent, and the rows that it refuses. The error may be of
+// any kind, so its methods are called once, here, where a panic is caught.
 func plainError(err error) error {
 	if err == nil {
 		return nil
@@ -123,6 +123,9 @@ func plainError(err error) error {
 		text = text[:maxReason] + "…"
 	}
 	plain := errors.New(strings.ToValidUTF8(text, "\ufffd"))
+	if rows := refusedRows(err); rows != nil {
+		return &rowsRefused{plain, rows}
+	}
 	if IsPermanent(err) {
 		return Permanent(plain)
 	}

@@ -50,7 +50,7 @@ type Content interface {
 // Target is the third level: the tables. Implementations must be safe for concurrent use. A program passes its target to the
 // engine in forebay.Options.Target.
 //
-// [Counter], [Extender], [Limiter], [Uncreator], [Taker], [Compactor] and [LocalDriver] are optional. Their comments say what each adds.
+// [Counter], [Extender], [Limiter], [Uncreator], [Taker], [Voider], [Compactor] and [LocalDriver] are optional. Their comments say what each adds.
 //
 // # Idempotency contract
 //
@@ -72,7 +72,8 @@ type Content interface {
 // off, has another number of rows than Object.Rows, or has a row with another number of cells than File.Table has columns. The
 // buffer does not compare them, and a plain slice without its last rows looks intact otherwise. [File.ReadRows] makes these checks.
 //
-// A target that refuses single rows, for example by a constraint of the table, says which and why with a [*RowsError].
+// A target that refuses single rows, for example by a constraint of the table, says which and why with a [*RowsError]. With a [Voider] the others
+// are imported.
 //
 // In a typed column an empty cell without quotes is NULL, and "" is the empty text. Loaders differ in how they read the two, so a
 // driver says so to its loader or writes the rows again in its own form. The word null is text like any other.
@@ -153,6 +154,17 @@ type Taker interface {
 	TakenAway(ctx context.Context, t Table, fileID string) (bool, error)
 }
 
+// Voider is an optional interface of a [Target] that can rule out an import for good. With it a file whose rows are refused in part by a
+// [*RowsError] is imported without these rows, under ids that are made of its own. Only a target that records the id in the same transaction as
+// the rows can have it. A sink without a quarantine, or with [QuarantineBounds.HoldFiles], does not use it.
+type Voider interface {
+	// Void rules out that the rows of a file ever come into the table, and reports false. From then on Import of the id stores nothing and
+	// returns a [Permanent] error that matches [ErrVoid], also a call that began before, or in another process. If the file is
+	// imported, Void changes nothing and reports true. When it returns nil the answer is durable. It may be repeated. CountFile of an id that is
+	// ruled out gives 0.
+	Void(ctx context.Context, t Table, fileID string) (imported bool, err error)
+}
+
 // Compactor is an optional interface of a [Target] that tidies its tables in the background, for example merges small parts.
 type Compactor interface {
 	// Compact is called after imports into a table, at least once an hour while its sink exists, and never twice at once for
@@ -197,6 +209,9 @@ type Object struct {
 }
 
 // File is a set of slices that are imported together, once.
+//
+// A [Voider] also gets files that are parts of others: their Slices have some of the rows, without compression. OpenSlice makes them of what is
+// in staging, where they are not by themselves.
 type File struct {
 	// ID is unique over all engines and all time, with the alphabet of Object.ID.
 	ID string
@@ -206,7 +221,7 @@ type File struct {
 	Table Table
 	// Slices are the objects in the order in which their rows were accepted. None is empty.
 	Slices []Object
-	// Rows and RawBytes are the totals of the slices.
+	// Rows and RawBytes are the totals of the slices. The RawBytes of a part are at most those of the whole.
 	Rows, RawBytes int64
 
 	// OpenSlice opens the stored bytes of one slice from staging, as [Staging.Open] does.

@@ -28,6 +28,9 @@ var (
 	// ErrSinkInUse is returned for a sink that cannot be forgotten: drop it, and flush or discard what waits of it.
 	ErrSinkInUse = errors.New("buffer: the sink is defined, or rows of it wait")
 
+	// ErrVoid is matched by the error of Target.Import for a file that [Voider.Void] has ruled out: other files have its rows.
+	ErrVoid = errors.New("buffer: the file is ruled out, others have its rows")
+
 	// ErrUnknownFile is returned for a file id that the sink does not have, or whose file has ended already.
 	ErrUnknownFile = errors.New("buffer: unknown file")
 )

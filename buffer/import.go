@@ -18,7 +18,7 @@ func (b *Buffer) importFile(ctx context.Context, f *file) {
 	b.mu.RLock()
 	due := f.rec.State == format.FileImporting
 	arg, stored := b.describe(f), f.tally().Stored
-	copied, salvaged := f.rec.Copied, f.rec.Salvaged
+	split, copied, salvaged := f.rec.Split, f.rec.Copied, f.rec.Salvaged
 	retry, e := f.rec.Retry, b.importErrand(f)
 	b.mu.RUnlock()
 	if !b.enter(e, due && retry.Attempt > 0, retry.FirstFailed) {
@@ -32,6 +32,15 @@ func (b *Buffer) importFile(ctx context.Context, f *file) {
 		return
 	}
 	arg.OpenSlice = b.opts.Staging.Open
+	if split != nil {
+		var err error
+		if arg, err = b.splitStep(ctx, f, e, arg, split); arg == nil {
+			if err != nil {
+				b.importFailed(ctx, f, e, b.fileID(f), err)
+			}
+			return
+		}
+	}
 	arg.SaveProgress = func(ctx context.Context, note []byte) error {
 		if len(note) > 4<<10 {
 			return fmt.Errorf("buffer: progress note of %d bytes, at most 4096 are kept", len(note))
@@ -39,7 +48,7 @@ func (b *Buffer) importFile(ctx context.Context, f *file) {
 		note = append([]byte(nil), note...)
 		over := false
 		err := b.do(ctx, func(t *txn) {
-			if over = b.mu.files[f.num] != f || f.rec.State != format.FileImporting; over {
+			if over = b.mu.files[f.num] != f || f.rec.State != format.FileImporting || !b.importsAs(f, arg.ID); over {
 				return
 			}
 			f.rec.Progress = note
@@ -60,14 +69,23 @@ func (b *Buffer) importFile(ctx context.Context, f *file) {
 	if err == nil {
 		b.succeeded(e)
 		_ = b.do(ctx, func(t *txn) {
-			t.ended(f, format.FileImported)
+			t.imported(f, arg.ID)
 			t.onDurable(func() {
 				b.log.Debug("file imported", "sink", arg.SinkID, "file", arg.ID, "rows", arg.Rows, "bytes", arg.RawBytes, "slices", len(arg.Slices))
 			})
 		})
 		return
 	}
-	b.attemptFailed(ctx, e, arg.ID, err, func(t *txn) *format.Retry {
+	if refused, ok := errors.AsType[*rowsRefused](err); ok {
+		if err = b.takeRefusal(ctx, f, e, arg, split, refused); err == nil {
+			return
+		}
+	}
+	b.importFailed(ctx, f, e, arg.ID, err)
+}
+
+func (b *Buffer) importFailed(ctx context.Context, f *file, e errand, id string, err error) {
+	b.attemptFailed(ctx, e, id, err, func(t *txn) *format.Retry {
 		if f.rec.State != format.FileImporting {
 			return nil
 		}
@@ -75,6 +93,28 @@ func (b *Buffer) importFile(ctx context.Context, f *file) {
 		f.failures++
 		return &f.rec.Retry
 	})
+}
+
+// imported records that the target has the rows of an id: of the file, or of a part of it.
+func (t *txn) imported(f *file, id string) (news bool) {
+	if f.rec.State != format.FileImporting {
+		return false
+	}
+	if f.rec.Split == nil {
+		if news = id == t.b.fileID(f); news {
+			t.ended(f, format.FileImported)
+		}
+		return news
+	}
+	i := f.rec.Split.Find(id)
+	if i < 0 || f.rec.Split.Parts[i].Imported {
+		return false
+	}
+	split := f.rec.Split.Clone()
+	split.Parts[i].Imported, split.Parts[i].Refused = true, nil
+	split.Imports++
+	t.step(f, split)
+	return true
 }
 
 // holds reports whether the target has a file whose staged objects are gone. So it is when two engines have the file,
@@ -142,6 +182,7 @@ func (b *Buffer) takeImported(ctx context.Context, f *file, arg *File) bool {
 		if f.rec.State != format.FileImporting {
 			return
 		}
+		f.rec.Split = nil    // the target has all of it
 		more := n - arg.Rows // which the records had forgotten, or had too many
 		f.sink.rec.Sealed.Add(more, 0)
 		f.slices[0].Rows += more

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"sync"
-
-	"github.com/forebay/forebay/buffer/internal/format"
 )
 
 // lateImports counts by file the calls of Target.Import that were left alone and have not returned. As long as there is
@@ -41,13 +39,10 @@ func (b *Buffer) importedLate(num uint64, arg *File, err error) {
 		changed := b.waitChange()
 		b.mu.RUnlock()
 		err := b.do(context.Background(), func(t *txn) {
-			f := b.mu.files[num]
-			if f == nil || f.rec.State != format.FileImporting || b.fileID(f) != arg.ID {
+			if f := b.mu.files[num]; f == nil || !t.imported(f, arg.ID) {
 				return
 			}
-			t.ended(f, format.FileImported)
-			rows := f.rec.Rows
-			t.onDurable(func() { b.log.Warn("file imported late", "sink", arg.SinkID, "file", arg.ID, "rows", rows) })
+			t.onDurable(func() { b.log.Warn("file imported late", "sink", arg.SinkID, "file", arg.ID, "rows", arg.Rows) })
 		})
 		var failed *FailedError
 		if again = errors.As(err, &failed) && b.ctx.Err() == nil; again && b.failure() != nil {

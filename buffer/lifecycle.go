@@ -167,10 +167,11 @@ func (t *txn) ended(f *file, state format.FileState) {
 	sum := f.tally()
 	f.rec.Tally = sum
 	f.rec.State, f.rec.Finished, f.rec.Progress = state, t.now, nil
+	rest := t.endSplit(f, state, sum)
 	switch state {
 	case format.FileImported:
 		f.rec.Retry = format.Retry{}
-		s.rec.Imported.Add(sum.Rows, sum.Raw)
+		s.rec.Imported.Add(rest.Rows, rest.Raw)
 		s.rec.StoredImported += sum.Stored
 		if s.rec.FirstAt == 0 || sum.First < s.rec.FirstAt {
 			s.rec.FirstAt = sum.First
@@ -179,9 +180,9 @@ func (t *txn) ended(f *file, state format.FileState) {
 		oldest := format.Time(sum.First)
 		t.onDurable(func() { b.metrics.delivered(s.id, time.Since(oldest)) })
 	case format.FileDiscarded:
-		s.rec.Discarded.Add(sum.Rows, sum.Raw)
+		s.rec.Discarded.Add(rest.Rows, rest.Raw)
 	default:
-		s.rec.Expired.Add(sum.Rows, sum.Raw)
+		s.rec.Expired.Add(rest.Rows, rest.Raw)
 	}
 	for _, sl := range f.slices {
 		if sl.rec.State == format.SliceUploading { // only a discarded file still has local rows
@@ -237,6 +238,12 @@ func (t *txn) retryFailed(s *sinkState) {
 }
 
 func (t *txn) retryFile(f *file) {
+	if f.rec.Split != nil && f.rec.Split.Imports > 0 && f.rec.State == format.FileImporting {
+		split := f.rec.Split.Clone()
+		split.Imports = 0
+		f.rec.Split = split
+		t.touchFile(f)
+	}
 	if f.rec.State == format.FileImporting && f.rec.Retry.Attempt > 0 {
 		t.again(t.b.importErrand(f))
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 
 	"github.com/forebay/forebay/buffer/internal/format"
+	"github.com/forebay/forebay/datatype"
 	"github.com/forebay/forebay/internal/pebblestore"
 )
 
@@ -27,6 +28,9 @@ type QuarantineBounds struct {
 	// DropOldest lets the oldest records expire at MaxBytes and MaxRecords. Default: new ones are refused, see
 	// [SinkHandle.QuarantineFull].
 	DropOldest bool
+	// HoldFiles holds a file when the target refuses rows of it, so that it is imported whole or not at all. Default: it is imported
+	// without them and they go to the quarantine, if the target is a [Voider].
+	HoldFiles bool
 }
 
 func (q QuarantineBounds) withDefaults(t Tuning) QuarantineBounds {
@@ -78,6 +82,18 @@ type Rejected struct {
 	Edited   bool
 	// Size is what the record counts in bounds.
 	Size int64
+	// Poison is set for a row that the target has refused: the record is the row as CSV, and Info is nil until the first
+	// [Buffer.UpdateRejected].
+	Poison *Poison
+}
+
+// Poison is where a refused row comes from and what the target says about it.
+type Poison struct {
+	// FileID is the file that had the row, and RowError its number there and the words of the target.
+	FileID string
+	RowError
+	// Columns are those of the row. The caller must not modify them.
+	Columns []datatype.Column
 }
 
 var (
@@ -128,7 +144,7 @@ func (t *txn) defineQuarantine(s *sinkState, bounds *QuarantineBounds) {
 	q.On = bounds != nil
 	if bounds != nil {
 		v := bounds.withDefaults(t.b.opts.Tuning)
-		q.MaxBytes, q.MaxRecords, q.MaxAge, q.DropOldest = v.MaxBytes, v.MaxRecords, v.MaxAge, v.DropOldest
+		q.MaxBytes, q.MaxRecords, q.MaxAge, q.DropOldest, q.HoldFiles = v.MaxBytes, v.MaxRecords, v.MaxAge, v.DropOldest, v.HoldFiles
 	}
 	if q != s.rec.Quarantine {
 		s.rec.Quarantine = q
@@ -224,10 +240,14 @@ func (b *Buffer) readStore(fn func(*pebble.DB) error) error {
 }
 
 func rejectedOf(r *format.Reject) Rejected {
-	return Rejected{
+	out := Rejected{
 		ID: r.ID, SinkID: r.SinkID, At: time.UnixMilli(r.At).UTC(), Info: r.Info, Revision: int(r.Revision), Edited: r.Edit > 0,
 		Size: r.Size(),
 	}
+	if p := r.Poison; p != nil {
+		out.Poison = &Poison{p.File, RowError(p.RefusedRow), p.Columns}
+	}
+	return out
 }
 
 // RejectedRecord returns a record of the quarantine: as it was edited last, and as it came. The two are equal if nobody has edited it.
@@ -481,7 +501,7 @@ type QuarantineStats struct {
 func (s *sinkState) quarantineStats() QuarantineStats {
 	q := &s.rec.Quarantine
 	st := QuarantineStats{
-		On: q.On, Bounds: QuarantineBounds{q.MaxBytes, q.MaxRecords, q.MaxAge, q.DropOldest}, Records: int64(len(s.held)), Bytes: s.heldBytes,
+		On: q.On, Bounds: QuarantineBounds{q.MaxBytes, q.MaxRecords, q.MaxAge, q.DropOldest, q.HoldFiles}, Records: int64(len(s.held)), Bytes: s.heldBytes,
 		Added: q.Added.Rows, Replayed: q.Replayed.Rows, Discarded: q.Discarded.Rows, Expired: q.Expired.Rows, Lost: q.Lost.Rows,
 	}
 	if len(s.held) > 0 {

@@ -40,26 +40,37 @@ func (s *sinkState) findHeld(id string) (at int, ok bool) {
 // addRejects puts the rejected records of a chunk into the batch and returns the bytes that they take. With
 // QuarantineBounds.DropOldest the oldest make room for them.
 func (t *txn) addRejects(batch *pebble.Batch, c *chunk) (size int64) {
-	b, s := t.b, c.sink
-	q := &s.rec.Quarantine
-	if len(s.held) == 0 {
-		t.expireAt(s, c.rejects[0].at)
-	}
+	s := c.sink
 	for _, r := range c.rejects {
-		b.mu.lastReject++
-		seq := b.mu.lastReject
-		head := format.Reject{
-			ID: format.RejectID(b.instance, seq), SinkID: s.id, At: r.at, Came: int64(len(r.Data)), Info: r.Info,
-		}
-		_ = batch.Set(format.RejectKey(s.num, seq), format.Encode(&head), nil) // a plain batch cannot fail
-		_ = batch.Set(format.RecordKey(s.num, seq, 0), r.Data, nil)
-		s.held = append(s.held, heldOf(b.instance, seq, &head))
-		s.heldBytes += head.Size()
-		q.Added.Add(1, head.Size())
-		size += head.Size()
+		size += t.addReject(batch, s, &format.Reject{At: r.at, Info: r.Info}, r.Data)
 	}
+	t.dropOldest(s)
+	return size
+}
+
+// addReject puts a record into the batch and returns the bytes that it takes. head has its time, and what is known of the cause.
+func (t *txn) addReject(batch *pebble.Batch, s *sinkState, head *format.Reject, data []byte) (size int64) {
+	b := t.b
+	if len(s.held) == 0 {
+		t.expireAt(s, head.At)
+	}
+	b.mu.lastReject++
+	seq := b.mu.lastReject
+	head.ID, head.SinkID, head.Came = format.RejectID(b.instance, seq), s.id, int64(len(data))
+	_ = batch.Set(format.RejectKey(s.num, seq), format.Encode(head), nil) // a plain batch cannot fail
+	_ = batch.Set(format.RecordKey(s.num, seq, 0), data, nil)
+	size = head.Size()
+	s.held = append(s.held, heldOf(b.instance, seq, head))
+	s.heldBytes += size
+	s.rec.Quarantine.Added.Add(1, size)
 	t.rejected = true
 	t.touchSink(s)
+	return size
+}
+
+// dropOldest makes room for records that were just added, if the bounds say so.
+func (t *txn) dropOldest(s *sinkState) {
+	b, q := t.b, &s.rec.Quarantine
 	dropped := 0
 	for q.DropOldest && len(s.held) > 1 && (s.heldBytes > q.MaxBytes || len(s.held) > q.MaxRecords) {
 		t.removeHeld(s, 0, &q.Expired)
@@ -73,7 +84,6 @@ func (t *txn) addRejects(batch *pebble.Batch, c *chunk) (size int64) {
 				"max_bytes", size, "max_records", records)
 		})
 	}
-	return size
 }
 
 // removeHeld deletes the record at a place of s.held and counts it.

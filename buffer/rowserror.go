@@ -10,10 +10,14 @@ import (
 const MaxRowErrors = 1000
 
 // RowsError says which rows of a file a target refuses and why, for example a violated constraint. The target stores nothing of the
-// file then. The buffer holds the file like one with a [Permanent] error: it repeats the import slowly, and shows the first row in
-// [FileStats], the log and the metrics until the table takes all rows, or somebody discards the file.
+// file then. Only a definite answer about the values of rows is one, never a time-out, a lock or a full disk: the rows may leave the file for it.
+//
+// If the target is a [Voider] and the sink has a quarantine, the buffer imports the file without these rows and keeps them there. Otherwise it
+// holds the file like one with a [Permanent] error: it repeats the import slowly, and shows the first row in [FileStats], the log
+// and the metrics until the table takes all rows, or somebody discards the file.
 type RowsError struct {
-	// Rows are the refused rows in ascending order: at least one, at most [MaxRowErrors].
+	// Rows are the refused rows in ascending order: at least one, at most [MaxRowErrors]. One alone with the number -1 says that the target does
+	// not tell which row it is; a [Voider] then gets parts of the file, until it is found.
 	Rows []RowError
 	// Complete says that the target has tried every row, so it takes all others.
 	Complete bool
@@ -23,7 +27,7 @@ type RowsError struct {
 
 // RowError is one refused row. It has no value of a cell, because a column may be secret. The row itself is in staging.
 type RowError struct {
-	// Row is the index of the row in the file, from 0 over all slices: see [FileRows.Row].
+	// Row is the index of the row in the file, from 0 over all slices: see [FileRows.Row]. -1: the target does not tell.
 	Row int64
 	// Column is the name of the column, "" if the target does not tell.
 	Column string
@@ -61,6 +65,9 @@ func (e *RowsError) Unwrap() error { return e.Err }
 // String describes the row for people.
 func (r RowError) String() string {
 	s := fmt.Sprintf("row %d", r.Row)
+	if r.Row < 0 {
+		s = "a row that it does not name"
+	}
 	if r.Column != "" {
 		s += fmt.Sprintf(", column %q", cutText(r.Column))
 	}
@@ -83,7 +90,7 @@ func cutText(s string) string {
 // placed adds to a [RowsError] in which slice its first row is, for tools that show the rows of a slice.
 func (f *File) placed(err error) error {
 	var refused *RowsError
-	if !errors.As(err, &refused) || len(refused.Rows) == 0 {
+	if !errors.As(err, &refused) || len(refused.Rows) == 0 || refused.Rows[0].Row < 0 {
 		return err
 	}
 	row := refused.Rows[0].Row

@@ -49,8 +49,7 @@ type SinkStats struct {
 	ID string
 	// Dropped is set after Drop.
 	Dropped bool
-	// Accepted are the committed rows of all time: the sum of the levels, Expired, Damaged and
-	// Discarded.
+	// Accepted are the committed rows of all time: the sum of the levels, Expired, Damaged, Discarded and Poison.
 	Accepted int64
 	// Unstored are rows since Open that Append took into memory and that the disk did not take, because it failed. Who
 	// waited for them was told with a [*FailedError]; who did not (SyncUnsafe) was not. They are not in Accepted.
@@ -63,6 +62,8 @@ type SinkStats struct {
 	Damaged Level
 	// Discarded are rows that somebody gave up with Discard.
 	Discarded Level
+	// Poison are rows that the target refused and that went to the quarantine.
+	Poison Level
 	// Slices counts the slices by state.
 	Slices map[SliceState]int
 	// Files are the files that are not imported yet and the last that ended, oldest first.
@@ -99,6 +100,9 @@ type FileStats struct {
 	Attempt     int
 	RetryReason string
 	RetryAfter  time.Time
+	// Poison counts the rows that the target has refused, of a file that is imported without them. Until the file ends, what is imported of
+	// it counts as staging.
+	Poison int64
 }
 
 // Stats are the counters of a buffer.
@@ -187,6 +191,7 @@ func (b *Buffer) sinkStats(s *sinkState) SinkStats {
 	st.Expired = Level{Rows: s.rec.Expired.Rows, RawBytes: s.rec.Expired.Bytes}
 	st.Damaged = Level{Rows: s.rec.Damaged.Rows, RawBytes: s.rec.Damaged.Bytes}
 	st.Discarded = Level{Rows: s.rec.Discarded.Rows, RawBytes: s.rec.Discarded.Bytes}
+	st.Poison = Level{Rows: s.rec.Poison.Rows, RawBytes: s.rec.Poison.Bytes}
 	return st
 }
 
@@ -204,6 +209,9 @@ func (b *Buffer) fileStats(f *file) FileStats {
 		ID: b.fileID(f), State: FileState(f.rec.State), OpenedAt: f.rec.Opened, ClosedAt: f.rec.Closed, ImportingAt: f.rec.Sealed,
 		FinishedAt: f.rec.Finished, Reason: f.rec.Reason, Slices: len(f.slices), Level: level(f.tally()),
 		Table: tableOf(f.rec.Def), Attempt: f.rec.Retry.Attempt, RetryReason: f.rec.Retry.Reason, RetryAfter: f.rec.Retry.After,
+	}
+	if f.rec.Split != nil {
+		st.Poison = int64(max(len(f.rec.Split.Skipped()), f.rec.Split.Kept))
 	}
 	if h := b.held(f); h != nil && !f.done() {
 		st.Attempt, st.RetryReason, st.RetryAfter = h.Attempt, h.Err.Error(), h.RetryAfter

@@ -2,6 +2,7 @@ package buffer
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -30,12 +31,14 @@ func (r Report) OK() bool {
 }
 
 // SinkReport compares one sink. The ledger holds when Accepted = Imported + Local + Staging + Expired +
-// Damaged + Discarded.
+// Damaged + Discarded + Poison.
 type SinkReport struct {
 	// ID is the id of the sink.
 	ID string
 	// Accepted, Imported, Expired, Damaged and Discarded are the counters of the ledger.
 	Accepted, Imported, Expired, Damaged, Discarded int64
+	// Poison counts the rows that the target refused and that went to the quarantine.
+	Poison int64
 	// Quarantined are the rejected records that could be read back. They are no rows: see [QuarantineStats] for their ledger.
 	Quarantined int64
 	// Local and Staging are the rows counted in the stored bytes.
@@ -116,8 +119,17 @@ func (b *Buffer) ledger(id string) ledger {
 	l.held, l.quarantine = slices.Clone(s.held), s.rec.Quarantine
 	l.report.Accepted, l.report.Imported = s.accepted().Rows, s.rec.Imported.Rows
 	l.report.Expired, l.report.Damaged, l.report.Discarded = s.rec.Expired.Rows, s.rec.Damaged.Rows, s.rec.Discarded.Rows
+	l.report.Poison = s.rec.Poison.Rows
 	for _, f := range s.files {
-		if f.rec.State == format.FileImported && !f.rec.Forgotten {
+		switch {
+		case f.rec.Forgotten:
+		case f.rec.Split != nil:
+			for _, p := range f.rec.Split.Parts {
+				if p.Imported {
+					l.imported = append(l.imported, ended{tableOf(f.rec.Def), p.ID, cmp.Or(p.Rows, p.Left())})
+				}
+			}
+		case f.rec.State == format.FileImported:
 			l.imported = append(l.imported, ended{tableOf(f.rec.Def), b.fileID(f), f.rec.Rows})
 		}
 		for _, sl := range f.slices {
@@ -134,9 +146,9 @@ func (b *Buffer) ledger(id string) ledger {
 func (b *Buffer) verifySink(ctx context.Context, l *ledger) error {
 	r := &l.report
 	differ := func(format string, args ...any) { r.Differences = append(r.Differences, fmt.Sprintf(format, args...)) }
-	if r.Accepted != r.Imported+r.Expired+r.Damaged+r.Discarded+l.waiting {
-		differ("ledger: accepted %d, but imported %d + waiting %d + expired %d + damaged %d + discarded %d",
-			r.Accepted, r.Imported, l.waiting, r.Expired, r.Damaged, r.Discarded)
+	if r.Accepted != r.Imported+r.Expired+r.Damaged+r.Discarded+r.Poison+l.waiting {
+		differ("ledger: accepted %d, but imported %d + waiting %d + expired %d + damaged %d + discarded %d + refused by the target %d",
+			r.Accepted, r.Imported, l.waiting, r.Expired, r.Damaged, r.Discarded, r.Poison)
 	}
 	for _, p := range l.parts {
 		if err := ctx.Err(); err != nil {

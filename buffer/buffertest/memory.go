@@ -27,13 +27,14 @@ const (
 	OpExtend   Op = "extend"
 	OpUncreate Op = "uncreate"
 	OpImport   Op = "import"
+	OpVoid     Op = "void"
 )
 
 // Call is one recorded operation. Delete makes one Call for each of its objects.
 type Call struct {
 	// Op is the operation.
 	Op Op
-	// ID is the id of the object (put, open, delete), of the table (ensure, extend, uncreate) or of the file (import).
+	// ID is the id of the object (put, open, delete), of the table (ensure, extend, uncreate) or of the file (import, void).
 	ID string
 	// Err is what the operation returned; nil in a hook.
 	Err error
@@ -50,6 +51,10 @@ type Memory struct {
 	Before func(ctx context.Context, call Call) error
 	// After runs after an operation took effect: an error simulates a lost answer, whose caller does not know the outcome.
 	After func(ctx context.Context, call Call) error
+	// Refuse, if not nil, looks at each row of an import. A row for which it returns a Reason is refused; Row of what it returns is ignored.
+	Refuse func(table string, row []string) buffer.RowError
+	// Names is how many refused rows an error names: 0 all of them, -1 none.
+	Names int
 
 	mu      sync.Mutex // guards the fields below; never held while a source, a reader or a hook runs
 	objects map[string]object
@@ -65,7 +70,7 @@ type object struct {
 type memoryTable struct {
 	columns []datatype.Column
 	rows    [][]string
-	files   map[string]int64 // imported file id to its rows
+	files   map[string]int64 // imported file id to its rows; -1 for one that is ruled out
 	// Creation is the mark of the table; "" for none.
 	creation string
 }
@@ -77,6 +82,7 @@ var (
 	_ buffer.Extender  = (*Memory)(nil)
 	_ buffer.Taker     = (*Memory)(nil)
 	_ buffer.Uncreator = (*Memory)(nil)
+	_ buffer.Voider    = (*Memory)(nil)
 )
 
 // NewMemory returns empty levels.
@@ -229,7 +235,13 @@ func (m *Memory) Import(ctx context.Context, f *buffer.File) error {
 		if err != nil {
 			return err
 		}
-		if _, done := table.files[f.ID]; !done {
+		switch n, done := table.files[f.ID]; {
+		case n < 0:
+			return buffer.Permanent(fmt.Errorf("import %s: %w", f.ID, buffer.ErrVoid))
+		case !done:
+			if err := m.refuse(f.Table.ID, rows); err != nil {
+				return err
+			}
 			table.files[f.ID] = int64(len(rows))
 			for _, row := range rows {
 				table.rows = append(table.rows, table.row(f.Table, row))
@@ -237,6 +249,48 @@ func (m *Memory) Import(ctx context.Context, f *buffer.File) error {
 		}
 		return nil
 	})
+}
+
+// refuse returns the error about the rows that a table refuses.
+func (m *Memory) refuse(table string, rows [][]string) error {
+	if m.Refuse == nil {
+		return nil
+	}
+	e := &buffer.RowsError{}
+	for i, row := range rows {
+		r := m.Refuse(table, row)
+		if r.Reason == "" {
+			continue
+		}
+		if r.Row = int64(i); m.Names < 0 {
+			r.Row = -1
+		}
+		if more := e.Add(r); !more || len(e.Rows) == m.Names || m.Names < 0 {
+			return e
+		}
+	}
+	if e.Complete = true; len(e.Rows) == 0 {
+		return nil
+	}
+	return e
+}
+
+// Void implements [buffer.Voider].
+func (m *Memory) Void(ctx context.Context, t buffer.Table, fileID string) (imported bool, err error) {
+	err = m.do(ctx, OpVoid, fileID, func() error {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		table, err := m.ensure(t)
+		if err != nil {
+			return err
+		}
+		n, done := table.files[fileID]
+		if imported = done && n >= 0; !imported {
+			table.files[fileID] = -1
+		}
+		return nil
+	})
+	return imported, err
 }
 
 // row returns a row of a file in the order of the table.
@@ -277,7 +331,7 @@ func ofTable[R any](m *Memory, id string, read func(*memoryTable) R) (none R) {
 
 // CountFile implements [buffer.Counter]. It is not recorded and has no hooks.
 func (m *Memory) CountFile(_ context.Context, t buffer.Table, fileID string) (int64, error) {
-	return ofTable(m, t.ID, func(t *memoryTable) int64 { return t.files[fileID] }), nil
+	return ofTable(m, t.ID, func(t *memoryTable) int64 { return max(0, t.files[fileID]) }), nil
 }
 
 // TakeAway removes an imported file from the count of its table, like a loader that deletes what it has loaded. Rows still

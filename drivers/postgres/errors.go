@@ -14,6 +14,7 @@ import (
 
 // SQLSTATE codes that need more than their class.
 const (
+	foreignKeyViolation   = "23503"
 	checkViolation        = "23514"
 	insufficientPrivilege = "42501"
 	undefinedTable        = "42P01"
@@ -32,8 +33,12 @@ func classify(err error) error {
 	switch {
 	case missingPartition(pg):
 		return buffer.Permanent(fmt.Errorf("postgres: no partition takes a row: create it, or a default partition: %w", withoutValues(pg)))
-	case refusesRow(pg):
+	case refusesRow(pg) && (pg.Code == foreignKeyViolation || raised(pg)): // the parent may come, and a trigger can say anything
 		return buffer.Permanent(fmt.Errorf("postgres: the database refuses a row and does not say which: %w", withoutValues(pg)))
+	case refusesRow(pg):
+		refused := &buffer.RowsError{Err: withoutValues(pg)}
+		refused.Add(buffer.RowError{Row: -1, Column: pg.ColumnName, Reason: pg.Code, Message: message(pg)})
+		return refused
 	case pg.Code == lockNotAvailable:
 		return wrap(err)
 	case raised(pg):

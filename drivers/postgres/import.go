@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -44,7 +45,10 @@ func (t *Target) importOnce(ctx context.Context, tx pgx.Tx, f *buffer.File) erro
 	// The id comes first: while an older attempt is open, this waits for its end.
 	tag, err := tx.Exec(ctx, "INSERT INTO "+t.table(imports)+" (file_id, table_name, rows) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING", f.ID, f.Table.ID, f.Rows)
 	if err == nil && tag.RowsAffected() == 0 {
-		return errImported
+		if rows, err := t.recorded(ctx, tx, f.ID); err != nil || rows >= 0 {
+			return cmp.Or(err, errImported)
+		}
+		return buffer.Permanent(fmt.Errorf("file %s: %w", f.ID, buffer.ErrVoid))
 	}
 	if err == nil {
 		// Until the commit nobody changes the types that are read next: a binary row has none of its own.
@@ -83,6 +87,39 @@ func (t *Target) importOnce(ctx context.Context, tx pgx.Tx, f *buffer.File) erro
 	}
 	_, err = tx.Exec(ctx, t.upsert(f.Table.ID, "pg_temp."+rows, key, fields))
 	return err
+}
+
+// void stands in the place of the number of rows of a file that is ruled out.
+const void = -1
+
+// recorded returns the number of rows that is recorded for a file that somebody has committed.
+func (t *Target) recorded(ctx context.Context, tx pgx.Tx, fileID string) (rows int64, err error) {
+	err = tx.QueryRow(ctx, "SELECT rows FROM "+t.table(imports)+" WHERE file_id = $1", fileID).Scan(&rows)
+	return rows, err
+}
+
+// Void implements [buffer.Voider]. Like Import it waits for an open transaction that has the id.
+func (t *Target) Void(ctx context.Context, table buffer.Table, fileID string) (imported bool, err error) {
+	if err := t.check(table); err != nil {
+		return false, err
+	}
+	void := func() error {
+		return t.transaction(ctx, t.options.LockTimeout, time.Minute, func(tx pgx.Tx) error {
+			tag, err := tx.Exec(ctx, "INSERT INTO "+t.table(imports)+" (file_id, table_name, rows) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING", fileID, table.ID, int64(void))
+			if err == nil && tag.RowsAffected() == 0 {
+				var rows int64
+				rows, err = t.recorded(ctx, tx, fileID)
+				imported = err == nil && rows >= 0
+			}
+			return err
+		})
+	}
+	if err = void(); sqlState(err) == undefinedTable { // somebody has dropped the table of the imports
+		if err = t.Ensure(ctx, table); err == nil {
+			err = void()
+		}
+	}
+	return imported, err
 }
 
 // upsert returns the statement that brings the copied rows into the table: of equal keys the last one.
@@ -151,7 +188,7 @@ func (t *Target) CountFile(ctx context.Context, table buffer.Table, fileID strin
 	if errors.Is(err, pgx.ErrNoRows) || sqlState(err) == undefinedTable {
 		return 0, nil
 	}
-	return rows, classify(err)
+	return max(0, rows), classify(err)
 }
 
 // Compact implements [buffer.Compactor]: it forgets the ids of files that were imported before Options.KeepIDs.

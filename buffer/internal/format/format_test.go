@@ -204,19 +204,26 @@ func TestRecordBytes(t *testing.T) {
 		Count{5, 6},
 		Count{7, 8},
 		Count{9, 10},
+		Count{17, 18},
 		11, 12, 13, 14, []byte("m"),
 		[]Retired{{datatype.Column{Name: "n", Type: datatype.Int64}, 15}, {datatype.Column{Name: "o"}, 16}},
 		"r",
-		Quarantine{true, 1, 2, 3, true, Count{4, 5}, Count{6, 7}, Count{8, 9}, Count{10, 11}, Count{12, 13}},
+		Quarantine{true, 1, 2, 3, true, true, Count{4, 5}, Count{6, 7}, Count{8, 9}, Count{10, 11}, Count{12, 13}},
 	},
 		`{"id":"a","def":`+defText+`,"dropped":true,"life":1,"sealed":{"rows":1,"bytes":2},"imported":{"rows":3,"bytes":4},`+
-			`"expired":{"rows":5,"bytes":6},"damaged":{"rows":7,"bytes":8},"discarded":{"rows":9,"bytes":10},`+
+			`"expired":{"rows":5,"bytes":6},"damaged":{"rows":7,"bytes":8},"discarded":{"rows":9,"bytes":10},"poison":{"rows":17,"bytes":18},`+
 			`"firstAt":11,"lastAt":12,"storedImported":13,"version":14,"mapping":"bQ==",`+
 			`"retired":[{"column":{"name":"n","type":"int64"},"last":15},{"column":"o","last":16}],"refused":"r",`+
-			`"quarantine":{"on":true,"maxBytes":1,"maxRecords":2,"maxAge":3,"dropOldest":true,"added":{"rows":4,"bytes":5},`+
+			`"quarantine":{"on":true,"maxBytes":1,"maxRecords":2,"maxAge":3,"dropOldest":true,"holdFiles":true,"added":{"rows":4,"bytes":5},`+
 			`"replayed":{"rows":6,"bytes":7},"discarded":{"rows":8,"bytes":9},"expired":{"rows":10,"bytes":11},"lost":{"rows":12,"bytes":13}}}`)
-	check(t, Reject{"i-x000000000001", "a", 1, 2, 2, 3, 4, []byte("i")},
-		`{"id":"i-x000000000001","sink":"a","at":1,"revision":2,"edit":2,"came":3,"edited":4,"info":"aQ=="}`)
+	words := RefusedRow{5, "c", "22003", "out of range"}
+	const wordsText = `"row":5,"column":"c","reason":"22003","message":"out of range"`
+	check(t, Reject{"i-x000000000001", "a", 1, 2, 2, 3, 4, []byte("i"), &Poison{"f", words, datatype.UntypedColumns("c")}},
+		`{"id":"i-x000000000001","sink":"a","at":1,"revision":2,"edit":2,"came":3,"edited":4,"info":"aQ==",`+
+			`"poison":{"file":"f",`+wordsText+`,"columns":["c"]}}`)
+	check(t, File{Split: &Split{[]Part{{"i", 1, 9, []RefusedRow{words}, true, []RefusedRow{{Row: -1}}, 7}}, 2, 3}},
+		`{"sink":0,"state":"","def":null,"opened":"0001-01-01T00:00:00Z","split":{"parts":[{"id":"i","from":1,"to":9,"skip":[{`+wordsText+`}],`+
+			`"imported":true,"refused":[{"row":-1}],"rows":7}],"imports":2,"kept":3}}`)
 	check(t, Reject{ID: "i", SinkID: "a"}, `{"id":"i","sink":"a","at":0,"came":0}`)
 	grown := &Definition{Table: Table{ID: "t", Extend: true, Columns: []datatype.Column{
 		{Name: "id"}, {Name: "n", Type: datatype.Decimal(5, 2)}, {Name: "at", Type: datatype.Timestamp, Required: true},
@@ -226,7 +233,7 @@ func TestRecordBytes(t *testing.T) {
 		`{"name":"at","type":"timestamp","required":true}],"Extend":true},"encoding":0,"upload":`+conditions+`,"import":`+conditions+
 		`},"opened":"0001-01-01T00:00:00Z"}`)
 	check(t, File{}, `{"sink":0,"state":"","def":null,"opened":"0001-01-01T00:00:00Z"}`)
-	check(t, File{"i", true, 1, "a", true, true, FileExpired, def, at, at, at, at, "size", retry, []byte("p"), tally},
+	check(t, File{"i", true, 1, "a", true, true, FileExpired, def, at, at, at, at, "size", retry, []byte("p"), nil, tally},
 		`{"instance":"i","copied":true,"sink":1,"sinkID":"a","salvaged":true,"forgotten":true,"state":"expired","def":`+defText+
 			`,"opened":`+when+`,"closed":`+when+`,"sealed":`+when+`,"finished":`+when+`,"reason":"size","retry":`+retryText+
 			`,"progress":"cA==",`+tallyText+`}`)

@@ -54,7 +54,7 @@ func (c *Count) Add(rows, bytes int64) {
 
 // Sink is the record of a sink. It holds the sink's ledger:
 //
-//	accepted = local + staging + Imported + Expired + Damaged + Discarded
+//	accepted = local + staging + Imported + Expired + Damaged + Discarded + Poison
 type Sink struct {
 	// ID and Def are as the user defined the sink last. Dropped is set while it is dropped.
 	ID      string      `json:"id"`
@@ -69,6 +69,8 @@ type Sink struct {
 	Damaged  Count `json:"damaged,omitzero"`
 	// Discarded counts the rows of files that somebody gave up.
 	Discarded Count `json:"discarded,omitzero"`
+	// Poison counts the rows that the target refused and that went to the quarantine, which counts them too.
+	Poison Count `json:"poison,omitzero"`
 	// FirstAt and LastAt are the acceptance times of the first and last imported row, Unix milliseconds.
 	FirstAt int64 `json:"firstAt,omitempty"`
 	LastAt  int64 `json:"lastAt,omitempty"`
@@ -95,11 +97,12 @@ type Sink struct {
 type Quarantine struct {
 	// On is set while the sink takes rejected records. The bounds stay behind it: they hold for what is there.
 	On bool `json:"on,omitempty"`
-	// MaxBytes, MaxRecords, MaxAge and DropOldest have the meaning of buffer.QuarantineBounds. Defaults are filled in.
+	// MaxBytes, MaxRecords, MaxAge, DropOldest and HoldFiles have the meaning of buffer.QuarantineBounds. Defaults are filled in.
 	MaxBytes   int64         `json:"maxBytes,omitempty"`
 	MaxRecords int           `json:"maxRecords,omitempty"`
 	MaxAge     time.Duration `json:"maxAge,omitempty"`
 	DropOldest bool          `json:"dropOldest,omitempty"`
+	HoldFiles  bool          `json:"holdFiles,omitempty"`
 
 	// Added counts the records of all time, the others those that left, by the way they went.
 	Added     Count `json:"added,omitzero"`
@@ -129,13 +132,17 @@ type Reject struct {
 	Edited int64 `json:"edited,omitempty"`
 	// Info is what the caller keeps with the record.
 	Info []byte `json:"info,omitempty"`
+	// Poison is set if the target has refused it as a row.
+	Poison *Poison `json:"poison,omitempty"`
 }
 
 // RejectOverhead is what a rejected record counts besides its bytes: keys, and the head without Info.
 const RejectOverhead = 256
 
 // Size is what the record counts in bounds and ledgers.
-func (r *Reject) Size() int64 { return RejectOverhead + r.Came + r.Edited + int64(len(r.Info)) }
+func (r *Reject) Size() int64 {
+	return RejectOverhead + r.Came + r.Edited + int64(len(r.Info)) + r.Poison.size()
+}
 
 // Retired is a column that the last definition of a sink does not have.
 type Retired struct {
@@ -148,7 +155,7 @@ type Retired struct {
 // Ended returns how many rows are no longer in local or staging.
 func (s *Sink) Ended() Count {
 	var sum Count
-	for _, c := range []Count{s.Imported, s.Expired, s.Damaged, s.Discarded} {
+	for _, c := range []Count{s.Imported, s.Expired, s.Damaged, s.Discarded, s.Poison} {
 		sum.Add(c.Rows, c.Bytes)
 	}
 	return sum
@@ -219,6 +226,8 @@ type File struct {
 	Reason   string `json:"reason,omitempty"`
 	Retry    Retry  `json:"retry,omitzero"`
 	Progress []byte `json:"progress,omitempty"`
+	// Split is set when the target has refused rows of it and the others are imported.
+	Split *Split `json:"split,omitempty"`
 	// Tally is set when the file ends. Before, the totals are the sum of its slices.
 	Tally
 }

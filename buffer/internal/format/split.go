@@ -1,0 +1,186 @@
+package format
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"slices"
+
+	"github.com/forebay/forebay/datatype"
+)
+
+// Split is how far a file is whose target refuses some of its rows. It is never changed: each step replaces it.
+//
+// The parts are ascending and have every row of the file. A part is imported under its own id, without its Skip. One that the target refuses
+// gets Refused; then the target rules out its id; then it is replaced by other parts, or by one with more rows in Skip. So at each
+// moment at most one id can bring a row into the table, and each id is on disk before it is used. When no part has anything
+// left to import, the rows of all Skip go to the quarantine, and the file ends.
+type Split struct {
+	// Parts are as above. Behind the end of the file they are those that were imported, and have no Skip.
+	Parts []Part `json:"parts"`
+	// Imports counts the answers of the target since somebody asked for a retry.
+	Imports int `json:"imports,omitempty"`
+	// Kept is how many rows of all Skip, in their order, are in the quarantine. Behind the end of the file it is their number.
+	Kept int `json:"kept,omitempty"`
+}
+
+// Part is a range of rows of a file.
+type Part struct {
+	// ID is the id for the target.
+	ID string `json:"id"`
+	// From and To bound the rows; To is outside. They count from 0 over all slices of the file.
+	From int64 `json:"from"`
+	To   int64 `json:"to"`
+	// Skip are the rows in it that the target refuses, ascending.
+	Skip []RefusedRow `json:"skip,omitempty"`
+	// Imported is set when the target has the rows.
+	Imported bool `json:"imported,omitempty"`
+	// Refused is the answer of the target to the last import; nil: it has not refused. While it is set, the id is not ruled out for sure.
+	Refused []RefusedRow `json:"refused,omitempty"`
+	// Rows is how many rows were imported. It is set behind the end of the file.
+	Rows int64 `json:"rows,omitempty"`
+}
+
+// RefusedRow is what a target says about a row.
+type RefusedRow struct {
+	// Row is its number in the file, -1: the target does not say which.
+	Row int64 `json:"row"`
+	// Column, Reason and Message are as in buffer.RowError.
+	Column  string `json:"column,omitempty"`
+	Reason  string `json:"reason,omitempty"`
+	Message string `json:"message,omitempty"`
+}
+
+// Poison says of a [Reject] that it was a row: its record is the row as CSV.
+type Poison struct {
+	// File is the id of the file that had the row, RefusedRow its place and the words of the target.
+	File string `json:"file"`
+	RefusedRow
+	// Columns are those of the row.
+	Columns []datatype.Column `json:"columns"`
+}
+
+// size is what it counts in bounds.
+func (p *Poison) size() int64 {
+	if p == nil {
+		return 0
+	}
+	n := len(p.File) + len(p.Column) + len(p.Reason) + len(p.Message)
+	for _, c := range p.Columns {
+		n += len(c.Name) + len(c.Type) + 32
+	}
+	return int64(n)
+}
+
+// NewPart returns a part of a file. Its id is made of the file's id and of the rows, so that it never stands for others.
+func NewPart(fileID string, from, to int64, skip []RefusedRow) Part {
+	sum := binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, uint64(from)), uint64(to))
+	for _, r := range skip {
+		sum = binary.BigEndian.AppendUint64(sum, uint64(r.Row))
+	}
+	hash := sha256.Sum256(sum)
+	return Part{ID: fileID + "-p" + hex.EncodeToString(hash[:8]), From: from, To: to, Skip: skip}
+}
+
+// Left returns how many rows there are to import.
+func (p *Part) Left() int64 { return p.To - p.From - int64(len(p.Skip)) }
+
+// Done reports whether nothing is to be imported any more.
+func (p *Part) Done() bool { return p.Imported || p.Refused == nil && p.Left() == 0 }
+
+// Row returns the number in the file of the nth row that is left.
+func (p *Part) Row(nth int64) int64 {
+	row := p.From + nth
+	for _, s := range p.Skip {
+		if s.Row <= row {
+			row++
+		}
+	}
+	return row
+}
+
+// Clone returns a copy whose parts may be replaced.
+func (s *Split) Clone() *Split {
+	c := *s
+	c.Parts = slices.Clone(s.Parts)
+	return &c
+}
+
+// Find returns the place of the part with an id, -1 if there is none.
+func (s *Split) Find(id string) int {
+	return slices.IndexFunc(s.Parts, func(p Part) bool { return p.ID == id })
+}
+
+// Next returns the place of the part whose turn it is, -1 if all are done. The first and the last row of the file, if they are parts, come
+// before the others: see [Split.Probe].
+func (s *Split) Next() int {
+	for _, i := range []int{0, len(s.Parts) - 1} {
+		if p := &s.Parts[i]; p.To-p.From == 1 && !p.Done() {
+			return i
+		}
+	}
+	return slices.IndexFunc(s.Parts, func(p Part) bool { return !p.Done() })
+}
+
+// Skipped returns the refused rows of all parts, ascending.
+func (s *Split) Skipped() (all []RefusedRow) {
+	for i := range s.Parts {
+		all = append(all, s.Parts[i].Skip...)
+	}
+	return all
+}
+
+// Imported returns how many rows the target has.
+func (s *Split) Imported() (rows int64) {
+	for i := range s.Parts {
+		if p := &s.Parts[i]; p.Imported {
+			rows += cmp.Or(p.Rows, p.Left())
+		}
+	}
+	return rows
+}
+
+// probeFrom is the least number of rows of a file of which the first and the last one are tried alone.
+const probeFrom = 16 // like buffer.systematicFrom
+
+// Replace returns the parts that take the place of a part whose id is ruled out.
+//
+// Named rows are skipped. If the target has not said which, a single row is the one, and several are halved. Of a whole file the first and the
+// last row are tried alone: if both are refused for one reason, it is probably not about rows.
+func (p *Part) Replace(fileID string, whole bool) []Part {
+	part := func(from, to int64, more ...RefusedRow) Part {
+		skip := slices.Clone(more)
+		for _, s := range p.Skip {
+			if s.Row >= from && s.Row < to {
+				skip = append(skip, s)
+			}
+		}
+		slices.SortFunc(skip, func(a, b RefusedRow) int { return int(a.Row - b.Row) })
+		return NewPart(fileID, from, to, skip)
+	}
+	left := p.Left()
+	switch {
+	case p.Refused[0].Row >= 0:
+		return []Part{part(p.From, p.To, p.Refused...)}
+	case left == 1:
+		row := p.Refused[0]
+		row.Row = p.Row(0)
+		return []Part{part(p.From, p.To, row)}
+	case whole && len(p.Skip) == 0 && left >= probeFrom:
+		return []Part{part(p.From, p.From+1), part(p.From+1, p.To-1), part(p.To-1, p.To)}
+	}
+	middle := p.Row(left / 2)
+	return []Part{part(p.From, middle), part(middle, p.To)}
+}
+
+// End returns what is kept of a split behind the end of its file.
+func (s *Split) End() *Split {
+	end := &Split{Kept: s.Kept}
+	for _, p := range s.Parts {
+		if p.Imported {
+			end.Parts = append(end.Parts, Part{ID: p.ID, From: p.From, To: p.To, Imported: true, Rows: p.Left()})
+		}
+	}
+	return end
+}

@@ -1,0 +1,322 @@
+package buffer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync/atomic"
+
+	"github.com/forebay/forebay/buffer/internal/format"
+)
+
+// A file whose target refuses rows of it is imported in steps. Each is one turn of the sink's imports, and ends with a commit before the next
+// one begins:
+//
+//	            Import of the part whose turn it is ◀────────────────────┐
+//	             │ nil            │ RowsError                            │ the new parts, with their
+//	             ▼                ▼                                      │ ids, are on disk
+//	        part imported   answer is on disk ──▶ Void of its id ── no ──┘
+//	             │                                 │ it was imported
+//	             ▼                                 ▼
+//	  all parts are done ◀──────────────────────────
+//	             │
+//	             ▼
+//	  refused rows go to the quarantine, at most keepBytes in a commit; the last one ends the file
+//
+// A crash repeats the step that was under way. It does no harm: Import and Void may be repeated under their ids, and rows come to the quarantine in
+// the commit that counts them. Void stands between a refused id and those that are made of it, because the refusal may be the answer to a later
+// attempt while an earlier one, whose answer was lost, still runs somewhere. The design that lost waits for it: nobody knows for how long.
+//
+// Errors other than a [*RowsError] leave the state as it is: the step is repeated like any import. So an outage sends no row to the quarantine.
+
+const (
+	// maxSplitImports bounds the imports of parts of one file, until somebody asks for a retry.
+	maxSplitImports = 256
+	// maxPrefix is with how many refused rows at the beginning of a file, and none imported, all of its rows are held for refused.
+	maxPrefix = 32
+	// systematicFrom is the least number of rows of a file that is held if all of them are refused.
+	systematicFrom = 16
+	// keepBytes bounds the rows that go to the quarantine in one commit, if they are more than one.
+	keepBytes = 1 << 20
+)
+
+// rowsRefused is a [*RowsError] reduced to what is recorded.
+type rowsRefused struct {
+	error
+	rows []format.RefusedRow
+}
+
+func (e *rowsRefused) Unwrap() error { return Permanent(e.error) }
+
+// refusedRows copies the rows of a [*RowsError] in err; nil if there is none.
+func refusedRows(err error) []format.RefusedRow {
+	e, ok := errors.AsType[*RowsError](err)
+	if !ok || len(e.Rows) == 0 {
+		return nil
+	}
+	rows := make([]format.RefusedRow, 0, min(len(e.Rows), MaxRowErrors))
+	for _, r := range e.Rows[:cap(rows)] {
+		rows = append(rows, format.RefusedRow{Row: r.Row, Column: cutText(r.Column), Reason: cutText(r.Reason), Message: cutText(r.Message)})
+	}
+	slices.SortStableFunc(rows, func(a, b format.RefusedRow) int { return int(max(-1, min(1, a.Row-b.Row))) })
+	return slices.CompactFunc(rows, func(a, b format.RefusedRow) bool { return a.Row == b.Row })
+}
+
+// voider returns the target if files of the sink may be split. Called with mu held.
+func (b *Buffer) voider(s *sinkState) (Voider, bool) {
+	v, ok := b.opts.Target.(Voider)
+	q := &s.rec.Quarantine
+	return v, ok && q.On && !q.HoldFiles
+}
+
+// step records the next state of a split and asks for what comes next.
+func (t *txn) step(f *file, split *format.Split) {
+	f.rec.Split, f.rec.Progress, f.rec.Retry = split, nil, format.Retry{}
+	t.touchFile(f)
+	t.onDurable(func() { t.b.queueImport(f) })
+}
+
+// stands reports whether a split is what it was when a step began. If not, a retry was asked for or a late call has ended, and the step is made
+// once more.
+func (t *txn) stands(f *file, split *format.Split) bool {
+	if t.b.mu.files[f.num] != f || f.rec.State != format.FileImporting {
+		return false
+	}
+	if f.rec.Split != split {
+		t.onDurable(func() { t.b.queueImport(f) })
+		return false
+	}
+	return true
+}
+
+// changeSplit replaces a split.
+func (b *Buffer) changeSplit(ctx context.Context, f *file, before, after *format.Split) error {
+	return b.do(ctx, func(t *txn) {
+		if t.stands(f, before) {
+			t.step(f, after)
+		}
+	})
+}
+
+// importsAs reports whether an id is the one under which the file, or a part of it, is imported now.
+func (b *Buffer) importsAs(f *file, id string) bool {
+	if f.rec.Split == nil {
+		return id == b.fileID(f)
+	}
+	i := f.rec.Split.Find(id)
+	return i >= 0 && !f.rec.Split.Parts[i].Imported && f.rec.Split.Parts[i].Refused == nil
+}
+
+// takeRefusal takes up the answer of a target that refuses rows of a file or part. It returns why the file is held, nil if it goes on.
+func (b *Buffer) takeRefusal(ctx context.Context, f *file, e errand, arg *File, before *format.Split, answer *rowsRefused) error {
+	b.mu.RLock()
+	_, ok := b.voider(f.sink)
+	id, rows := b.fileID(f), f.tally().Rows
+	b.mu.RUnlock()
+	if !ok {
+		return answer
+	}
+	split := before
+	if split == nil {
+		split = &format.Split{Parts: []format.Part{{ID: id, To: rows}}}
+	}
+	split = split.Clone()
+	i := split.Find(arg.ID)
+	if i < 0 {
+		return answer
+	}
+	split.Parts[i].Refused = answer.inFile(&split.Parts[i])
+	split.Imports++
+	if why := holds(split, i, rows); why != "" {
+		return Permanent(fmt.Errorf("%s: %w", why, answer.error))
+	}
+	b.succeeded(e) // the target answers
+	_ = b.changeSplit(ctx, f, before, split)
+	return nil
+}
+
+// inFile returns the rows by their numbers in the file. Without a number that is in the part, the target has named none.
+func (e *rowsRefused) inFile(p *format.Part) (rows []format.RefusedRow) {
+	for _, r := range e.rows {
+		if r.Row >= 0 && r.Row < p.Left() {
+			r.Row = p.Row(r.Row)
+			rows = append(rows, r)
+		}
+	}
+	if rows == nil {
+		rows = e.rows[:1:1]
+		rows[0].Row = -1
+	}
+	return rows
+}
+
+// holds says why a file is held instead of being split further, "" if it is not. The part at i has the newest answer.
+func holds(s *format.Split, i int, rows int64) string {
+	p, skipped := &s.Parts[i], s.Skipped()
+	named := p.Refused
+	if named[0].Row < 0 {
+		named = named[:0:0]
+		if p.Left() == 1 {
+			named = append(named, format.RefusedRow{Row: p.Row(0), Column: p.Refused[0].Column, Reason: p.Refused[0].Reason})
+		}
+	}
+	all := int64(len(skipped) + len(named))
+	switch {
+	case all >= rows && rows >= systematicFrom,
+		all > maxPrefix && s.Imported() == 0 && len(skipped) > 0 && skipped[len(skipped)-1].Row < all && named[len(named)-1].Row < all:
+		return "the target refuses all rows that it has looked at, so the cause is probably not in the rows"
+	case p.From > 0 && p.To == rows && p.To-p.From == 1 && len(named) > 0 && len(s.Parts) == 3 && rows >= systematicFrom &&
+		len(skipped) == 1 && skipped[0].Row == 0 && skipped[0].Reason == named[0].Reason && skipped[0].Column == named[0].Column:
+		return "the target refuses the first and the last row for the same reason, so the cause is probably not in the rows"
+	case all > MaxRowErrors:
+		return fmt.Sprintf("the target refuses more than %d rows of the file", MaxRowErrors)
+	case s.Imports > maxSplitImports:
+		return fmt.Sprintf("%d imports of parts of the file have found %d rows that the target refuses, and it still refuses some; a retry goes on", maxSplitImports, len(skipped))
+	}
+	return ""
+}
+
+// splitStep does the next step of a split file. If that is an import, it returns the file for it. Otherwise it is nil, and err says why the step
+// has failed.
+func (b *Buffer) splitStep(ctx context.Context, f *file, e errand, whole *File, split *format.Split) (next *File, err error) {
+	if to := split.Parts[len(split.Parts)-1].To; to != whole.Rows {
+		return nil, Permanent(fmt.Errorf("buffer: file %s has %d rows, its parts have %d: slices of it are lost", whole.ID, whole.Rows, to))
+	}
+	i := split.Next()
+	switch {
+	case i < 0:
+		err = b.keepPoison(ctx, f, whole, split)
+	case split.Parts[i].Refused == nil:
+		return whole.part(&split.Parts[i]), nil
+	default:
+		err = b.replacePart(ctx, f, whole, split, i)
+	}
+	if err == nil {
+		b.succeeded(e)
+	}
+	return nil, err
+}
+
+// replacePart rules out the id of a part that the target refuses, and replaces the part.
+func (b *Buffer) replacePart(ctx context.Context, f *file, whole *File, split *format.Split, i int) error {
+	voider, ok := b.opts.Target.(Voider)
+	if !ok {
+		return Permanent(errors.New("buffer: an earlier target took parts of the file, this one cannot rule out an import: it is no Voider"))
+	}
+	p := &split.Parts[i]
+	var imported atomic.Bool
+	err := b.attempt(ctx, "void", whole.SinkID, func(ctx context.Context) error {
+		done, err := voider.Void(ctx, whole.Table, p.ID)
+		imported.Store(done)
+		return err
+	}, nil)
+	switch {
+	case err != nil:
+		return err
+	case imported.Load(): // the answer to an earlier attempt was lost
+		_ = b.do(ctx, func(t *txn) { t.imported(f, p.ID) })
+		return nil
+	}
+	after := split.Clone()
+	after.Parts = slices.Replace(after.Parts, i, i+1, p.Replace(whole.ID, p.ID == whole.ID)...)
+	_ = b.changeSplit(ctx, f, split, after)
+	return nil
+}
+
+// keepPoison moves refused rows to the quarantine. With the last one, the file ends.
+func (b *Buffer) keepPoison(ctx context.Context, f *file, whole *File, split *format.Split) error {
+	left := split.Skipped()[split.Kept:]
+	numbers := make([]int64, len(left))
+	for i := range left {
+		numbers[i] = left[i].Row
+	}
+	var found atomic.Pointer[[][]byte]
+	err := b.attempt(ctx, "read", whole.SinkID, func(ctx context.Context) error {
+		rows, err := whole.readRows(ctx, numbers, keepBytes)
+		found.Store(&rows)
+		return err
+	}, nil)
+	if err != nil {
+		return err
+	}
+	rows := *found.Load()
+	var full error
+	err = b.do(ctx, func(t *txn) {
+		if !t.stands(f, split) {
+			return
+		}
+		if full = t.addPoison(f, left[:len(rows)], rows); full != nil {
+			return
+		}
+		after := split.Clone()
+		after.Kept += len(rows)
+		if len(rows) < len(left) {
+			t.step(f, after)
+			return
+		}
+		f.rec.Split = after
+		t.ended(f, format.FileImported)
+		if after.Kept > 0 {
+			first := split.Skipped()[0]
+			t.onDurable(func() {
+				b.log.Warn("file imported without the rows that the target refuses: they are in the quarantine", "sink", whole.SinkID, "file", whole.ID,
+					"rows", after.Kept, "of", whole.Rows, "reason", first.Reason, "column", first.Column)
+			})
+		}
+	})
+	if err != nil {
+		return nil // the buffer closes or is reopened
+	}
+	return full
+}
+
+// addPoison puts rows of a file into the quarantine of its sink. The error says that it is full; nothing is done then.
+func (t *txn) addPoison(f *file, words []format.RefusedRow, rows [][]byte) error {
+	s := f.sink
+	q := &s.rec.Quarantine
+	id, columns := t.b.fileID(f), f.rec.Def.Table.Columns
+	heads := make([]*format.Reject, len(rows))
+	size := int64(0)
+	for i := range rows {
+		heads[i] = &format.Reject{At: t.now.UnixMilli(), Poison: &format.Poison{File: id, RefusedRow: words[i], Columns: columns}, Came: int64(len(rows[i]))}
+		size += heads[i].Size()
+	}
+	if !q.DropOldest && (s.heldBytes+size > q.MaxBytes || len(s.held)+len(rows) > q.MaxRecords) {
+		return Permanent(fmt.Errorf("the target refuses rows of the file, and the quarantine has no room for them: it has %d of %d records and %d of %d bytes",
+			len(s.held), q.MaxRecords, s.heldBytes, q.MaxBytes))
+	}
+	for i := range rows {
+		t.freed -= t.addReject(t.batch, s, heads[i], rows[i])
+	}
+	if len(rows) > 0 {
+		t.dropOldest(s)
+	}
+	return nil
+}
+
+// endSplit counts the rows of a split file that was imported in part or without its refused rows, and returns those that are left to count for
+// the state in which the file ends.
+func (t *txn) endSplit(f *file, state format.FileState, sum format.Tally) (rest format.Tally) {
+	split := f.rec.Split
+	if split == nil {
+		return sum
+	}
+	s := f.sink
+	take := func(to *format.Count, rows int64) {
+		bytes := rest.Raw
+		if rows < rest.Rows {
+			bytes = int64(float64(rest.Raw) * float64(rows) / float64(rest.Rows)) // nobody has counted the bytes of a part
+		}
+		to.Add(rows, bytes)
+		rest.Rows -= rows
+		rest.Raw -= bytes
+	}
+	rest = sum
+	take(&s.rec.Poison, int64(split.Kept))
+	if state != format.FileImported {
+		take(&s.rec.Imported, split.Imported())
+	}
+	f.rec.Split = split.End()
+	return rest
+}

@@ -1,0 +1,346 @@
+package buffer_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/buffer/buffertest"
+	"github.com/forebay/forebay/internal/localdisk"
+)
+
+const tableA = "in.c-test.a"
+
+// bad marks the rows that the target of these tests refuses.
+const bad = "bad"
+
+func refuseBad(_ string, row []string) buffer.RowError {
+	if row[1] != bad {
+		return buffer.RowError{}
+	}
+	return buffer.RowError{Column: "value", Reason: "23514", Message: "violates the check"}
+}
+
+// withRefusing runs a test on a fake clock with a target that refuses bad rows.
+func withRefusing(t *testing.T, names int, check func(t *testing.T, mem *buffertest.Memory, opts buffer.Options)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		mem := buffertest.NewMemory()
+		mem.Refuse, mem.Names = refuseBad, names
+		check(t, mem, memoryOptions(mem))
+	})
+}
+
+// putRows appends a row for each place, bad where refused says so, in several slices.
+func putRows(t *testing.T, b *buffer.Buffer, s *buffer.SinkHandle, rows int, refused func(i int) bool) {
+	t.Helper()
+	for i := range rows {
+		value := "v"
+		if refused(i) {
+			value = bad
+		}
+		put1(t, b, s, i, value)
+	}
+}
+
+func smallSlices(c *buffer.SinkConfig) { c.Upload.Count = 2 }
+
+// wantSplit checks that each good row is in the table once, and each refused one in the quarantine once.
+func wantSplit(t *testing.T, b *buffer.Buffer, mem *buffertest.Memory, rows int, refused func(i int) bool) {
+	t.Helper()
+	var good, kept []string
+	for i := range rows {
+		if refused(i) {
+			kept = append(kept, string(row(i, bad)))
+		} else {
+			good = append(good, fmt.Sprint(i))
+		}
+	}
+	got := ids(mem, tableA)
+	slices.SortFunc(got, func(a, b string) int { return strings.Compare(fmt.Sprintf("%9s", a), fmt.Sprintf("%9s", b)) })
+	if !slices.Equal(got, good) {
+		t.Errorf("the table has %v, want %v", got, good)
+	}
+	wantRecords(t, b, "a", strings.Join(kept, ", "))
+	for _, r := range list(t, b, "a") {
+		p := r.Poison
+		if p == nil || p.Reason != "23514" || p.Column != "value" || p.Message != "violates the check" || p.FileID == "" || len(p.Columns) != 2 || r.Info != nil {
+			t.Errorf("the quarantine has %+v, %+v", r, p)
+		}
+	}
+	st, _ := b.SinkStats("a")
+	if st.Accepted != int64(rows) || st.Target.Rows != int64(len(good)) || st.Poison.Rows != int64(len(kept)) || st.Quarantine.Added != int64(len(kept)) {
+		t.Errorf("accepted %d, in the table %d, refused %d, in the quarantine %d; want %d, %d, %d", st.Accepted, st.Target.Rows, st.Poison.Rows,
+			st.Quarantine.Added, rows, len(good), len(kept))
+	}
+	verify(t, b)
+}
+
+// Every world of up to six rows, with every choice of refused ones, for a target that names all of them, one, or none.
+func TestFileIsImportedWithoutRefusedRows(t *testing.T) {
+	for _, names := range []int{0, 1, -1} {
+		for rows := 1; rows <= 6; rows++ {
+			for mask := range 1 << rows {
+				refused := func(i int) bool { return mask>>i&1 == 1 }
+				withRefusing(t, names, func(t *testing.T, mem *buffertest.Memory, opts buffer.Options) {
+					b := openAt(t, "data", opts)
+					putRows(t, b, define(t, b, "a", quarantined(), smallSlices), rows, refused)
+					flush(t, b, "a")
+					wantSplit(t, b, mem, rows, refused)
+					closeBuffer(t, b)
+					if t.Failed() {
+						t.Fatalf("%d rows, refused %b, names %d", rows, mask, names)
+					}
+				})
+			}
+		}
+	}
+}
+
+// A power cut before or after any call to the outside changes nothing.
+func TestPowerCutsWhileAFileIsSplit(t *testing.T) {
+	for _, names := range []int{0, 1, -1} {
+		for _, mask := range []int{0b00100, 0b10011, 0b11111} {
+			refused := func(i int) bool { return mask>>i&1 == 1 }
+			for at, more := 1, true; more; at++ {
+				withRefusing(t, names, func(t *testing.T, mem *buffertest.Memory, opts buffer.Options) {
+					disk := vfs.NewCrashableMem()
+					opts = localdisk.On(opts, disk)
+					var cut *vfs.MemFS
+					calls := 0
+					off := func(_ context.Context, c buffertest.Call) error {
+						if c.Op != buffertest.OpImport && c.Op != buffertest.OpVoid {
+							return nil
+						}
+						if calls++; calls == at {
+							cut = disk.CrashClone(vfs.CrashCloneCfg{})
+						}
+						if cut != nil {
+							return errors.New("the power is off")
+						}
+						return nil
+					}
+					mem.Before, mem.After = off, off
+					b := openAt(t, "data", opts)
+					putRows(t, b, define(t, b, "a", quarantined(), smallSlices), 5, refused)
+					ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+					_ = b.Flush(ctx, "a")
+					cancel()
+					closeBuffer(t, b)
+					if more = cut != nil; !more {
+						return
+					}
+					mem.Before, mem.After = nil, nil
+					b = openAt(t, "data", localdisk.On(opts, cut))
+					define(t, b, "a", quarantined(), smallSlices)
+					flush(t, b, "a")
+					wantSplit(t, b, mem, 5, refused)
+					closeBuffer(t, b)
+					if t.Failed() {
+						t.Fatalf("refused %b, names %d, the power is off at call %d", mask, names, at)
+					}
+				})
+			}
+		}
+	}
+}
+
+// The answer to the attempt that stored the rows is lost, and a later one is refused: the rows are there once, and nothing is in the
+// quarantine.
+func TestLostAnswerBeforeARefusal(t *testing.T) {
+	drv := &twist{}
+	stored := false
+	drv.importer = func(ctx context.Context, f *buffer.File) error {
+		if stored {
+			return nil
+		}
+		stored = true
+		e := &buffer.RowsError{}
+		e.Add(buffer.RowError{Row: 0, Reason: "unique"})
+		return errors.Join(e, drv.Memory.Import(ctx, f)) // an attempt that was left alone commits now
+	}
+	withTwist(t, drv, func(t *testing.T, b *buffer.Buffer) {
+		s := define(t, b, "a", quarantined())
+		put(t, b, s, 1, 3)
+		flush(t, b, "a")
+		wantAll(t, drv.Memory, tableA, 0, 3)
+		wantRecords(t, b, "a", "")
+		verify(t, b)
+	})
+}
+
+// A file is held, and not split, when the cause is not in the rows, or when somebody wants it so.
+func TestRefusedFilesThatAreHeld(t *testing.T) {
+	all := func(int) bool { return true }
+	for name, c := range map[string]struct {
+		names, rows int
+		refused     func(int) bool
+		sink        func(*buffer.SinkConfig)
+		want        string
+	}{
+		"no quarantine":        {0, 3, func(i int) bool { return i == 1 }, func(*buffer.SinkConfig) {}, "row 1"},
+		"HoldFiles":            {0, 3, func(i int) bool { return i == 1 }, quarantined(func(q *buffer.QuarantineBounds) { q.HoldFiles = true }), "row 1"},
+		"all rows, named":      {0, 16, all, quarantined(), "probably not in the rows"},
+		"all rows, one named":  {1, 60, all, quarantined(), "probably not in the rows"},
+		"all rows, none named": {-1, 60, all, quarantined(), "the first and the last row for the same reason"},
+		"too many imports":     {-1, 400, func(i int) bool { return i%2 == 1 && i < 399 }, quarantined(), "256 imports"},
+		"a full quarantine":    {0, 10, func(i int) bool { return i%3 == 1 }, quarantined(func(q *buffer.QuarantineBounds) { q.MaxRecords = 2 }), "no room"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			withRefusing(t, c.names, func(t *testing.T, mem *buffertest.Memory, opts buffer.Options) {
+				b := open(t, opts)
+				putRows(t, b, define(t, b, "a", c.sink), c.rows, c.refused)
+				var held *buffer.HeldError
+				if err := b.Flush(t.Context(), "a"); !errors.As(err, &held) || !strings.Contains(err.Error(), c.want) {
+					t.Fatalf("Flush = %v, want %q", err, c.want)
+				}
+				if n := len(list(t, b, "a")); n != 0 {
+					t.Errorf("%d rows are in the quarantine of a file that is held", n)
+				}
+				verify(t, b)
+				imports := 0
+				for _, call := range mem.Calls() {
+					if call.Op == buffertest.OpImport {
+						imports++
+					}
+				}
+				if imports > 260 {
+					t.Errorf("%d imports", imports)
+				}
+				if c.want == "no room" {
+					define(t, b, "a", quarantined())
+					flush(t, b, "a")
+					wantSplit(t, b, mem, c.rows, c.refused)
+					return
+				}
+				// Somebody changes the constraint: what is not in the table yet comes into it.
+				mem.Refuse = nil
+				flush(t, b, "a")
+				st, _ := b.SinkStats("a")
+				if st.Target.Rows+st.Poison.Rows != int64(c.rows) || st.Poison.Rows != int64(len(list(t, b, "a"))) || len(ids(mem, tableA)) != int(st.Target.Rows) {
+					t.Errorf("after the repair: %+v", st)
+				}
+				verify(t, b)
+			})
+		})
+	}
+}
+
+// A split that reached its bound goes on where somebody asks for it, and ends.
+func TestRetryGoesOnWithASplit(t *testing.T) {
+	refused := func(i int) bool { return i%2 == 1 && i < 399 }
+	withRefusing(t, -1, func(t *testing.T, mem *buffertest.Memory, opts buffer.Options) {
+		b := open(t, opts)
+		putRows(t, b, define(t, b, "a", quarantined()), 400, refused)
+		for range 10 {
+			if b.Flush(t.Context(), "a") == nil {
+				wantSplit(t, b, mem, 400, refused)
+				return
+			}
+		}
+		t.Error("ten retries have not ended it")
+	})
+}
+
+// An outage in the middle sends no row to the quarantine.
+func TestOutageWhileAFileIsSplit(t *testing.T) {
+	refused := func(i int) bool { return i == 3 }
+	withRefusing(t, -1, func(t *testing.T, mem *buffertest.Memory, opts buffer.Options) {
+		rng := rand.New(rand.NewPCG(7, 7))
+		failed := map[buffertest.Op]int{}
+		share := map[buffertest.Op]int{buffertest.OpImport: 2, buffertest.OpVoid: 2, buffertest.OpOpen: 5}
+		mem.Before = func(_ context.Context, c buffertest.Call) error {
+			if n := share[c.Op]; n > 0 && rng.IntN(n) == 0 {
+				failed[c.Op]++
+				return errors.New("away")
+			}
+			return nil
+		}
+		b := open(t, opts)
+		putRows(t, b, define(t, b, "a", quarantined(), smallSlices), 7, refused)
+		_ = b.CloseFile(t.Context(), "a", 0)
+		for begin := time.Now(); len(list(t, b, "a")) == 0 && time.Since(begin) < 24*time.Hour; {
+			time.Sleep(time.Second)
+		}
+		wantSplit(t, b, mem, 7, refused)
+		if len(failed) != 3 {
+			t.Errorf("calls that failed: %v, want some of each", failed)
+		}
+	})
+}
+
+// What is imported of a file that is given up counts as imported.
+func TestSplitFileIsDiscarded(t *testing.T) {
+	withRefusing(t, -1, func(t *testing.T, mem *buffertest.Memory, opts buffer.Options) {
+		b := open(t, opts)
+		putRows(t, b, define(t, b, "a", quarantined()), 8, func(i int) bool { return i == 6 })
+		mem.Before = func(_ context.Context, c buffertest.Call) error {
+			if len(mem.Rows(tableA)) > 0 && c.Op == buffertest.OpImport {
+				return buffer.Permanent(errors.New("away"))
+			}
+			return nil
+		}
+		if err := b.Flush(t.Context(), "a"); err == nil {
+			t.Fatal("imported")
+		}
+		st, _ := b.SinkStats("a")
+		if err := b.Discard(t.Context(), "a", st.Files[0].ID); err != nil {
+			t.Fatal(err)
+		}
+		st, _ = b.SinkStats("a")
+		if st.Target.Rows != 4 || st.Discarded.Rows != 4 || len(mem.Rows(tableA)) != 4 || st.Target.RawBytes+st.Discarded.RawBytes != int64(8*len(row(0, "v"))+len("bad")-1) {
+			t.Errorf("in the table %d, counted %d + %d discarded: %+v", len(mem.Rows(tableA)), st.Target.Rows, st.Discarded.Rows, st)
+		}
+		verify(t, b)
+	})
+}
+
+// Many large rows go to the quarantine in several commits, and in the compressed form of their slices nothing is lost.
+func TestLargeRefusedRows(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mem := buffertest.NewMemory()
+		mem.Refuse = func(_ string, row []string) buffer.RowError {
+			if strings.HasPrefix(row[1], bad) {
+				return buffer.RowError{Reason: "large"}
+			}
+			return buffer.RowError{}
+		}
+		b := open(t, memoryOptions(mem))
+		s := define(t, b, "a", quarantined(), func(c *buffer.SinkConfig) { c.Encoding = buffer.Zstd; c.Upload.Count = 7 })
+		large := bad + strings.Repeat("\"\n\x00,é", 60_000)
+		for i := range 12 {
+			value := "v"
+			if i%2 == 0 {
+				value = large
+			}
+			ticket, err := b.Append(t.Context(), time.Now(), buffer.Rows{Sink: s, Data: []byte(fmt.Sprintf("\"%d\",\"%s\"\n", i, strings.ReplaceAll(value, `"`, `""`))), Count: 1})
+			if err == nil {
+				err = ticket.Wait(t.Context())
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		flush(t, b, "a")
+		all := list(t, b, "a")
+		if len(all) != 6 || len(mem.Rows(tableA)) != 6 {
+			t.Fatalf("%d records, %d rows", len(all), len(mem.Rows(tableA)))
+		}
+		for i, r := range all {
+			_, record, _, err := b.RejectedRecord(t.Context(), "a", r.ID)
+			if want := fmt.Sprintf("\"%d\",\"%s\"\n", 2*i, strings.ReplaceAll(large, `"`, `""`)); err != nil || string(record) != want || r.Poison.Row != int64(2*i) {
+				t.Errorf("record %d: %d bytes, row %d, %v", i, len(record), r.Poison.Row, err)
+			}
+		}
+		verify(t, b)
+	})
+}
