@@ -59,13 +59,17 @@ type RejectedRecord struct {
 	Revision int
 	// Size is what it counts in the bounds of the quarantine, in bytes.
 	Size int64
+	// Poison is set for a row that the target has refused, so that its file was imported without it. Reason is the code of the target, Column
+	// and Message are its words. The record is gone: content and edits are the cells of the row.
+	Poison *buffer.Poison
 }
 
 // RejectedContent is a record in the quarantine with its content. The caller owns it.
 type RejectedContent struct {
 	RejectedRecord
 	// Record is what a replay maps. It has the arrival time of the event. Structured data, as of a Go value or of telemetry, has become its
-	// JSON.
+	// JSON. The body of a row that the target has refused is a JSON object with the cells by column: a text, or null. Bytes of a cell that are not
+	// UTF-8 are shown as U+FFFD.
 	Record *mapping.Record
 	// Came is the body as it came. It is equal to Record.Body if nobody has edited it.
 	Came []byte
@@ -120,6 +124,14 @@ func (q SinkQuarantine) get(ctx context.Context, id string) (c RejectedContent, 
 		return c, nil, q.err(err)
 	}
 	c.RejectedRecord = q.of(r)
+	if r.Poison != nil {
+		body, err := poisonBody(r.Poison, data)
+		if err == nil {
+			c.Came, err = poisonBody(r.Poison, came)
+		}
+		c.Record = mapping.JSON(body)
+		return c, data, err
+	}
 	_, first, err := parseKept(came)
 	if err != nil {
 		return c, nil, err
@@ -132,7 +144,8 @@ func (q SinkQuarantine) get(ctx context.Context, id string) (c RejectedContent, 
 	return c, data, nil
 }
 
-// Edit replaces the body of a record. revision is the Revision that the caller has seen. The body as it came is kept beside it until the
+// Edit replaces the body of a record. Of a row that the target has refused it replaces the cells that body, a JSON object, names; each must
+// fit the type of its column. revision is the Revision that the caller has seen. The body as it came is kept beside it until the
 // record leaves the quarantine.
 //
 // Further errors: [buffer.ErrRejectedChanged] if somebody has edited or tried the record meanwhile, [buffer.ErrUnknownRejected], and an
@@ -142,12 +155,19 @@ func (q SinkQuarantine) Edit(ctx context.Context, id string, revision int, body 
 	if err != nil {
 		return err
 	}
-	head, _, err := parseKept(data)
+	if c.Poison != nil {
+		data, err = editPoison(c.Poison, data, body)
+	} else {
+		var head keptHead
+		if head, _, err = parseKept(data); err == nil {
+			data = append(head.append(nil), body...)
+		}
+	}
 	if err != nil {
 		return err
 	}
 	info := rejectInfo{Reason: c.Reason, Column: c.Column, Message: c.Message, Mapping: c.Mapping, Failed: c.Failed, TriedAt: c.TriedAt}
-	return q.err(q.e.buf.UpdateRejected(ctx, q.id(), id, revision, info.encode(), append(head.append(nil), body...)))
+	return q.err(q.e.buf.UpdateRejected(ctx, q.id(), id, revision, info.encode(), data))
 }
 
 // Test maps a record with the current definition and stores nothing. It returns the cells, each with its value or its own error. Secret
@@ -157,9 +177,16 @@ func (q SinkQuarantine) Test(ctx context.Context, id string) (cells []mapping.Ce
 	if err != nil {
 		return nil, err
 	}
-	c, err := q.Get(ctx, id)
+	c, data, err := q.get(ctx, id)
 	if err != nil {
 		return nil, err
+	}
+	if c.Poison != nil {
+		_, cells, err = s.poisonRow(c.Poison, data)
+		if cells != nil {
+			err = nil // each cell has its own
+		}
+		return cells, err
 	}
 	return s.mapper.Cells(c.Record), nil
 }
@@ -240,12 +267,15 @@ func (q SinkQuarantine) err(err error) error { return q.e.unknownSink(err, q.sou
 
 func (q SinkQuarantine) of(r buffer.Rejected) RejectedRecord {
 	var info rejectInfo
-	if err := json.Unmarshal(r.Info, &info); err != nil {
+	if p := r.Poison; p != nil && r.Info == nil {
+		info.Reason, info.Column, info.Message = p.Reason, p.Column, p.Message
+	} else if err := json.Unmarshal(r.Info, &info); err != nil {
 		info.Message = fmt.Sprintf("the reason cannot be read: %v", err)
 	}
 	return RejectedRecord{
 		ID: r.ID, Source: q.source, Sink: q.sink, At: r.At, Reason: info.Reason, Column: info.Column, Message: info.Message,
 		Mapping: info.Mapping, Failed: info.Failed, TriedAt: info.TriedAt, Edited: r.Edited, Revision: r.Revision, Size: r.Size,
+		Poison: r.Poison,
 	}
 }
 
@@ -290,7 +320,7 @@ func (p *replayer) add(ctx context.Context, id string) error {
 	}
 	p.sink = s
 	for {
-		c, _, err := p.q.get(ctx, id)
+		c, data, err := p.q.get(ctx, id)
 		switch {
 		case errors.Is(err, buffer.ErrUnknownRejected):
 			p.res.Gone++
@@ -300,7 +330,7 @@ func (p *replayer) add(ctx context.Context, id string) error {
 		case err != nil:
 			return err
 		}
-		row, cause := s.mapper.AppendRow(nil, c.Record)
+		row, cause := s.row(&c, data)
 		if size := len(row); cause == nil && size > p.q.e.opts.MaxRowBytes {
 			cause = &RowTooLargeError{Size: size, Limit: p.q.e.opts.MaxRowBytes}
 		}
@@ -323,6 +353,18 @@ func (p *replayer) add(ctx context.Context, id string) error {
 		p.res.Rejected++
 		return nil
 	}
+}
+
+// row maps a record of the quarantine, or takes the row that it is. data are its bytes.
+func (s *sink) row(c *RejectedContent, data []byte) ([]byte, error) {
+	if c.Poison == nil {
+		return s.mapper.AppendRow(nil, c.Record)
+	}
+	cells, _, err := s.poisonRow(c.Poison, data)
+	if err != nil {
+		return nil, err
+	}
+	return appendRow(nil, cells), nil
 }
 
 // flush moves the records whose rows wait. A record that was edited since it was mapped is mapped once more.

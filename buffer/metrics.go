@@ -45,6 +45,7 @@ func newMetrics(b *Buffer) (*metrics, error) {
 		imported:  in.observableCounter("forebay.rows.imported", "{row}", "Rows in the tables."),
 		expired:   in.observableCounter("forebay.rows.expired", "{row}", "Rows that were given up after the retention."),
 		discarded: in.observableCounter("forebay.rows.discarded", "{row}", "Rows that somebody discarded."),
+		poison:    in.observableCounter("forebay.rows.poison", "{row}", "Rows that the target refused and that went to the quarantine."),
 		damaged:   in.observableCounter("forebay.rows.damaged", "{row}", "Rows that the disk did not give back."),
 		unstored:  in.observableCounter("forebay.rows.unstored", "{row}", "Rows in memory that were lost when the disk failed."),
 		damages:   in.gauge("forebay.damages", "{record}", "Records of damage that nobody has removed."),
@@ -126,9 +127,9 @@ func (m *metrics) triggered(sinkID, step string, why trigger.Reason) {
 
 // observers are the instruments that read [Stats] at each collection.
 type observers struct {
-	accepted, imported, expired, discarded, damaged, unstored, overloads, forgotten, added, left metric.Int64ObservableCounter
-	waiting, size, files, held, pending, local, limit, damages, store, keys, rejects, rejected   metric.Int64ObservableGauge
-	oldest                                                                                       metric.Float64ObservableGauge
+	accepted, imported, expired, discarded, poison, damaged, unstored, overloads, forgotten, added, left metric.Int64ObservableCounter
+	waiting, size, files, held, pending, local, limit, damages, store, keys, rejects, rejected           metric.Int64ObservableGauge
+	oldest                                                                                               metric.Float64ObservableGauge
 }
 
 func (o *observers) observe(to metric.Observer, st Stats, opts Options, now time.Time) {
@@ -158,6 +159,7 @@ func (o *observers) observe(to metric.Observer, st Stats, opts Options, now time
 			to.ObserveInt64(o.rejects, q.Records, sink)
 			to.ObserveInt64(o.rejected, q.Bytes, sink)
 			to.ObserveInt64(o.added, q.Added, sink)
+			to.ObserveInt64(o.poison, s.Poison.Rows, sink)
 			for _, way := range []struct {
 				outcome string
 				n       int64

@@ -92,7 +92,7 @@ type Poison struct {
 	// FileID is the file that had the row, and RowError its number there and the words of the target.
 	FileID string
 	RowError
-	// Columns are those of the row. The caller must not modify them.
+	// Columns are the columns of the row. The caller must not modify them.
 	Columns []datatype.Column
 }
 

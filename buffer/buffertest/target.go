@@ -126,6 +126,7 @@ var targetChecks = []targetCheck{
 	{"NullCells", nullCells},
 	{"WrongCells", wrongCells},
 	{"RefusedRows", refusedRows},
+	{"Void", voidFiles},
 	{"Extend", extend},
 	{"ExtendConcurrently", extendConcurrently},
 	{"ImportExtends", importExtends},

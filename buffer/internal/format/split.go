@@ -57,7 +57,7 @@ type Poison struct {
 	// File is the id of the file that had the row, RefusedRow its place and the words of the target.
 	File string `json:"file"`
 	RefusedRow
-	// Columns are those of the row.
+	// Columns are the columns of the row.
 	Columns []datatype.Column `json:"columns"`
 }
 

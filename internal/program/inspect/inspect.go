@@ -118,11 +118,11 @@ func (p *picture) print(out io.Writer, now time.Time) error {
 			s.Expired.Rows, s.Discarded.Rows, s.Damaged.Rows, age(oldest, now))
 	}
 	if slices.ContainsFunc(p.Sinks, hasQuarantine) {
-		fmt.Fprintf(w, "\nSOURCE/SINK\tQUARANTINED\tBYTES\tOLDEST\tEVER\tREPLAYED\tDISCARDED\tEXPIRED\tLOST\n")
+		fmt.Fprintf(w, "\nSOURCE/SINK\tQUARANTINED\tBYTES\tOLDEST\tEVER\tPOISON\tREPLAYED\tDISCARDED\tEXPIRED\tLOST\n")
 	}
 	for _, s := range p.Sinks {
 		if q := &s.Quarantine; hasQuarantine(s) {
-			fmt.Fprintf(w, "%s\t%d\t%d\t%s\t%d\t%d\t%d\t%d\t%d\n", s.ID, q.Records, q.Bytes, age(q.OldestAt, now), q.Added, q.Replayed,
+			fmt.Fprintf(w, "%s\t%d\t%d\t%s\t%d\t%d\t%d\t%d\t%d\t%d\n", s.ID, q.Records, q.Bytes, age(q.OldestAt, now), q.Added, s.Poison.Rows, q.Replayed,
 				q.Discarded, q.Expired, q.Lost)
 		}
 	}

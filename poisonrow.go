@@ -1,0 +1,154 @@
+package forebay
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/mapping"
+)
+
+// A row that the target has refused is kept as CSV, because its record is gone. Its body for people is a JSON object: the cell of each column
+// as text, or null.
+
+// poisonCells returns the cells of a kept row; nil is NULL.
+func poisonCells(p *buffer.Poison, row []byte) ([][]byte, error) {
+	rows := buffer.NewRowReader(bytes.NewReader(row))
+	if !rows.Next() || len(rows.Cells()) != len(p.Columns) {
+		return nil, fmt.Errorf("forebay: the kept row of file %s is damaged", p.FileID)
+	}
+	cells := make([][]byte, len(p.Columns))
+	for i, cell := range rows.Cells() {
+		cells[i] = slices.Clone(cell)
+		if cell != nil && cells[i] == nil {
+			cells[i] = []byte{}
+		}
+	}
+	return cells, nil
+}
+
+// poisonBody returns the JSON object of a kept row. Bytes that are not UTF-8 become U+FFFD.
+func poisonBody(p *buffer.Poison, row []byte) ([]byte, error) {
+	cells, err := poisonCells(p, row)
+	if err != nil {
+		return nil, err
+	}
+	body := []byte{'{'}
+	for i, cell := range cells {
+		if i > 0 {
+			body = append(body, ',')
+		}
+		body = append(append(body, textOf([]byte(p.Columns[i].Name))...), ':')
+		body = append(body, textOf(cell)...)
+	}
+	return append(body, '}'), nil
+}
+
+// textOf returns a cell as JSON.
+func textOf(cell []byte) []byte {
+	if cell == nil {
+		return []byte("null")
+	}
+	var text bytes.Buffer
+	enc := json.NewEncoder(&text)
+	enc.SetEscapeHTML(false)
+	_ = enc.Encode(string(cell)) // a string has a JSON form
+	return bytes.TrimSuffix(text.Bytes(), []byte("\n"))
+}
+
+// editPoison returns a kept row with the cells that body names. Cells that it does not name, or leaves as they are shown, keep their bytes.
+func editPoison(p *buffer.Poison, row, body []byte) ([]byte, error) {
+	cells, err := poisonCells(p, row)
+	if err != nil {
+		return nil, err
+	}
+	var edit map[string]*string
+	if err := json.Unmarshal(body, &edit); err != nil || edit == nil {
+		return nil, errors.Join(errors.New("forebay: a row that the target has refused is edited with a JSON object that has a text or null for each column"), err)
+	}
+	for name, text := range edit {
+		i := slices.IndexFunc(p.Columns, func(c datatype.Column) bool { return c.Name == name })
+		if i < 0 {
+			return nil, fmt.Errorf("forebay: the row has no column %q", name)
+		}
+		var cell []byte
+		if text != nil {
+			cell = []byte(*text)
+		}
+		if bytes.Equal(textOf(cell), textOf(cells[i])) {
+			continue
+		}
+		if cells[i], err = poisonCell(p.Columns[i], cell); err != nil {
+			return nil, err
+		}
+	}
+	return appendRow(nil, cells), nil
+}
+
+// appendRow appends cells as CSV.
+func appendRow(dst []byte, cells [][]byte) []byte {
+	for i, cell := range cells {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		if cell != nil {
+			dst = append(append(append(dst, '"'), bytes.ReplaceAll(cell, []byte{'"'}, []byte(`""`))...), '"')
+		}
+	}
+	return append(dst, '\n')
+}
+
+// poisonCell returns the cell of a column for a text, or nil for none. The error is a [*mapping.Error].
+func poisonCell(c datatype.Column, text []byte) ([]byte, error) {
+	switch {
+	case text == nil && c.Type != datatype.Untyped && !c.Required:
+		return nil, nil
+	case text == nil:
+		return nil, &mapping.Error{Column: c.Name, Reason: mapping.MissingValue, Type: c.Type, Err: errors.New("the row has no value for it, and the column has no NULL")}
+	case c.Type == datatype.Untyped:
+		return text, nil
+	}
+	column := mapping.Path(c.Name, "v", mapping.DataType(c.Type), mapping.Required())
+	body := textOf(text)
+	if c.Type == datatype.JSON {
+		if body = text; !json.Valid(text) {
+			return nil, &mapping.Error{Column: c.Name, Reason: mapping.Malformed, Type: c.Type, Err: errors.New("it is no JSON document")}
+		}
+	}
+	m, err := mapping.Compile(mapping.Columns{column}, mapping.Options{})
+	if err != nil {
+		return nil, err
+	}
+	return m.AppendCell([]byte{}, 0, mapping.JSON(append(append([]byte(`{"v":`), body...), '}')))
+}
+
+// poisonRow makes the cells of a kept row for the columns of a sink, by their names.
+func (s *sink) poisonRow(p *buffer.Poison, row []byte) (cells [][]byte, shown []mapping.Cell, err error) {
+	have, err := poisonCells(p, row)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, c := range s.mapper.Columns() {
+		var cell []byte
+		i := slices.IndexFunc(p.Columns, func(o datatype.Column) bool { return o.Name == c.Name })
+		if i >= 0 {
+			cell = have[i]
+		}
+		var cause error
+		if i < 0 || p.Columns[i].Type != c.Type || cell == nil {
+			cell, cause = poisonCell(c, cell)
+		}
+		err = errors.Join(err, cause)
+		cells = append(cells, cell)
+		show := mapping.Cell{Column: c.Name, Type: c.Type, Value: string(cell), Null: cell == nil && cause == nil, Err: cause}
+		if n := slices.IndexFunc(s.columns, func(o mapping.Column) bool { return o.Name == c.Name }); n >= 0 && s.columns[n].Secret && cell != nil {
+			show.Value = masked
+		}
+		shown = append(shown, show)
+	}
+	return cells, shown, err
+}
