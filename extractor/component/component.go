@@ -10,8 +10,9 @@
 // state as it was, so that the next one pulls the same records again; tables are replaced or added to as the
 // configuration says, once all records of a run are there.
 //
-// A refresh token that an OAuth 2 server gives in place of another is in the state of the configuration, in clear, and only after a run
-// that succeeded: when a run fails, the new token is lost. Use a grant without refresh tokens, or a server whose tokens stay valid.
+// A refresh token that an OAuth 2 server gives in place of another is in the state of the configuration or row, in clear. It is on disk before
+// it is used, and stays when the run fails or the server crashes; all else in the state then is as it was. Rows do not share a state: where
+// the server takes each token once, two rows need a refresh token each. A job that brings its own content has no state and loses the token.
 package component
 
 import (
@@ -21,6 +22,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -83,17 +85,34 @@ func (r runner) run(ctx context.Context, run *platform.Run) error {
 	defer os.RemoveAll(dir)
 	opts := r.opts.extractor()
 	opts.Logger = run.Logger
-	if state, err = extractor.RunTables(ctx, cfg, state, dir, opts); err != nil {
+	saved := state.Tokens
+	opts.Checkpoint = func(_ context.Context, s extractor.State) error {
+		if maps.Equal(s.Tokens, saved) { // positions move at the end of the run, when its tables are in place
+			return nil
+		}
+		kept := state
+		kept.Tokens = s.Tokens
+		text, err := json.Marshal(kept)
+		if err == nil {
+			err = run.SaveState(text)
+		}
+		if err == nil {
+			saved = s.Tokens
+		}
+		return err
+	}
+	next, err := extractor.RunTables(ctx, cfg, state, dir, opts)
+	if err != nil {
 		return err
 	}
 	if err := hand(run, dir); err != nil {
 		return err
 	}
-	next, err := json.Marshal(state)
+	text, err := json.Marshal(next)
 	if err != nil {
 		return err
 	}
-	return run.SetState(next)
+	return run.SetState(text)
 }
 
 // manifest is the part of a table's manifest that says where it goes.

@@ -41,6 +41,9 @@ func runChild() {
 		}, {
 			Component: storageapi.Component{ID: "holder"},
 			Runner:    platform.RunnerFunc(hold),
+		}, {
+			Component: storageapi.Component{ID: "saver"},
+			Runner:    platform.RunnerFunc(save),
 		}},
 	})
 	if err != nil {

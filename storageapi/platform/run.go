@@ -64,6 +64,7 @@ type Run struct {
 	output   outputNode
 	dir      string
 	newState json.RawMessage
+	saveNow  func(state json.RawMessage) error
 	outputs  []*output
 	inputs   []storageapi.QueueTable
 }
@@ -71,10 +72,27 @@ type Run struct {
 // SetState replaces the state, which the next run of this configuration or row gets. It is stored when the run has
 // succeeded and its tables are in place.
 func (r *Run) SetState(state json.RawMessage) error {
+	if err := checkState(state); err != nil {
+		return err
+	}
+	r.newState = slices.Clone(state)
+	return nil
+}
+
+// SaveState replaces the state at once: when it returns nil the state is on disk, whatever becomes of the run. It is for what must not be
+// lost with a run that fails, such as a credential that a server has replaced. What the next run is to do again, after a failure, must be in
+// it as it was before. A job that brought its own content has no state, and nothing is kept; in the mode "debug" the state is.
+func (r *Run) SaveState(state json.RawMessage) error {
+	if err := checkState(state); err != nil {
+		return err
+	}
+	return r.saveNow(slices.Clone(state))
+}
+
+func checkState(state json.RawMessage) error {
 	if kind := kindOf(state); kind != '{' && kind != '[' || !json.Valid(state) || len(state) > maxContent {
 		return UserError(fmt.Errorf("state: want a JSON object of at most %d bytes", maxContent))
 	}
-	r.newState = slices.Clone(state)
 	return nil
 }
 
@@ -229,6 +247,16 @@ func (e *execution) step(component *Component, st step) error {
 	life := newRunLife(s)
 	defer life.end()
 	run.Logger = slog.New(&jobLog{life: life, record: r, mask: e.mask})
+	run.saveNow = func(state json.RawMessage) error {
+		if !life.begin() {
+			return errRunEnded
+		}
+		defer life.calls.Done()
+		if st.stateKey == "" {
+			return nil
+		}
+		return s.store.update("", func(tx *txn) error { tx.put(st.stateKey, state); return nil })
+	}
 	if run.Client, err = life.client(r); err != nil {
 		return err
 	}
