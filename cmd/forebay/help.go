@@ -105,10 +105,14 @@ const extractHelp = `
 forebay extract pulls records from an HTTP API, as a JSON configuration says, into tables.
 
   forebay extract                                            a bundled configuration and API, to see it work
+  forebay extract check -config pull.json                    only log in, and ask for the first page of each job
+  forebay extract preview -config pull.json -records 5       the first records of each job as a table
+  forebay extract discover -config pull.json                 columns with types that the records fit, for a sink
   forebay extract -config pull.json -data data -state state.json -target sqlite:pulled.db
   forebay extract -config pull.json -out files               CSV files and manifests, without an engine
 
-After a crash or an error a run with -state goes on behind the last page that is on disk. docs/extractor.md describes the configuration.
+After a crash or an error a run with -state goes on behind the last page that is on disk, also with -out. docs/extractor.md describes the
+configuration.
 `
 
 const inspectHelp = `

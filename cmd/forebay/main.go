@@ -55,7 +55,7 @@ func verbs() []verb {
 		{"serve", "take events and telemetry, and store them in tables", serveHelp, process.serve},
 		{"demo", "send events through all levels, and count the rows in the tables", demoHelp, process.demo},
 		{"check", "check a configuration file, and show the rows that it makes of events", checkHelp, process.check},
-		{"extract", "pull records from an HTTP API into tables", extractHelp, process.extract},
+		{"extract", "pull records from an HTTP API into tables; check, preview and discover look first", extractHelp, process.extract},
 		{"inspect", "show what waits in a data directory, and why", inspectHelp, process.inspect},
 		{"templates", "try a template on an event", templatesHelp, process.templates},
 	}

@@ -13,7 +13,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"slices"
 
 	"github.com/forebay/forebay/extractor"
 	"github.com/forebay/forebay/extractor/feed"
@@ -42,6 +41,39 @@ func ExitStatus(err error) int {
 	return extractor.ExitStatus(err)
 }
 
+// verbs are the commands in front of the flags.
+var verbs = []struct{ name, summary string }{
+	{"check", "log in, and ask for the first page of each job"},
+	{"preview", "show the first records of each job as a table"},
+	{"discover", "propose columns with types that the first records of each job fit"},
+}
+
+// usage shows the commands, what a configuration can say, and the flags.
+func usage(flags *flag.FlagSet) {
+	out := flags.Output()
+	fmt.Fprint(out, "Usage: extract [command] [flags]. Without a command all records are pulled. The commands store nothing:\n\n")
+	for _, v := range verbs {
+		fmt.Fprintf(out, "  %-10s %s\n", v.name, v.summary)
+	}
+	fmt.Fprint(out, `
+The configuration names the API and its jobs. It knows, among others, these words:
+
+  api.authentication   login, basic, bearer, apiKey, oauth2, hmac
+  api.pagination       response.url, response.link, response.param, response.header, offset, pagenum, cursor, multiple
+  api.http             format (json, ndjson, csv, xml), answerRules, trustedOrigins
+  api                  retryConfig, rateLimit, caCertificate, clientCertificate
+  config               jobs, parallelJobs, outputBucket, mappings
+  config.jobs          method (GET, POST, PUT, PATCH, FORM), incremental, windows, children, parallelChildren
+
+docs/extractor.md has all of them. The exit status is 0, 1 when the configuration, the API or the data must be looked at, and 2 for every
+other failure.
+
+Flags:
+
+`)
+	flags.PrintDefaults()
+}
+
 type options struct {
 	// verb is check, preview or discover, "" for a whole run.
 	verb    string
@@ -54,11 +86,15 @@ type options struct {
 
 func parseFlags(args []string, stderr io.Writer, p Options) (options, error) {
 	var o options
-	if len(args) > 0 && slices.Contains([]string{"check", "preview", "discover"}, args[0]) {
-		o.verb, args = args[0], args[1:]
+	for _, v := range verbs {
+		if len(args) > 0 && args[0] == v.name {
+			o.verb, args = v.name, args[1:]
+			break
+		}
 	}
 	flags := flag.NewFlagSet("extract", flag.ContinueOnError)
 	flags.SetOutput(stderr)
+	flags.Usage = func() { usage(flags) }
 	flags.StringVar(&o.config, "config", "", "file with the configuration (default a bundled one, with an API to go with it)")
 	flags.StringVar(&o.baseURL, "base-url", "", "URL in place of api.baseUrl")
 	flags.StringVar(&o.state, "state", "", "file with the state of the last run; the new state is written to it")

@@ -3,16 +3,19 @@ package extract
 import (
 	"bytes"
 	"errors"
+	"flag"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
 
 	"github.com/forebay/forebay/buffer/dir"
+	"github.com/forebay/forebay/extractor"
 )
 
 func program(t *testing.T, args ...string) (stdout, stderr string, err error) {
@@ -208,5 +211,40 @@ func TestExitStatus(t *testing.T) {
 	}
 	if ExitStatus(nil) != 0 || ExitStatus(errors.New("x")) != 2 {
 		t.Error("exit status of no error, or of an unknown one")
+	}
+}
+
+// TestHelp finds every command in the help, and no word of a configuration that does not exist.
+func TestHelp(t *testing.T) {
+	t.Parallel()
+	_, help, err := program(t, "preview", "-h")
+	if !errors.Is(err, flag.ErrHelp) {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"\n  check ", "\n  preview ", "\n  discover ", "-records", "docs/extractor.md"} {
+		if !strings.Contains(help, want) {
+			t.Errorf("no %q in\n%s", want, help)
+		}
+	}
+	for key, text := range map[string]string{
+		"api.authentication": `{"api":{"baseUrl":"http://h/","authentication":{"type":%q}},"config":{"jobs":[{"endpoint":"e"}]}}`,
+		"api.pagination":     `{"api":{"baseUrl":"http://h/","pagination":{"method":%q}},"config":{"jobs":[{"endpoint":"e"}]}}`,
+		"config.jobs":        `{"api":{"baseUrl":"http://h/"},"config":{"jobs":[{"endpoint":"e","method":%q}]}}`,
+	} {
+		_, line, found := strings.Cut(help, "\n  "+key+" ")
+		line, _, _ = strings.Cut(line, "\n")
+		if _, list, inner := strings.Cut(line, "("); inner {
+			line, _, _ = strings.Cut(list, ")")
+		}
+		words := strings.Split(strings.TrimSpace(line), ", ")
+		if !found || len(words) < 5 {
+			t.Errorf("%s has the words %q", key, words)
+		}
+		for _, word := range append(words, "nonsense") {
+			_, err := extractor.Parse(fmt.Appendf(nil, text, word))
+			if unknown := err != nil && strings.Contains(err.Error(), strconv.Quote(word)); unknown != (word == "nonsense") {
+				t.Errorf("%s: %q: %v", key, word, err)
+			}
+		}
 	}
 }
