@@ -31,12 +31,12 @@ func TestToy(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v\n%s", err, log)
 	}
-	for _, want := range []string{"table in.c-extract.orders: 10 rows", "table in.c-extract.items: 20 rows", "S-22"} {
+	for _, want := range []string{"table in.c-extract.orders: 10 rows", "table in.c-extract.items: 20 rows", "S-22", "table in.c-extract.prices: 5 rows"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("no %q in\n%s", want, out)
 		}
 	}
-	if !strings.Contains(log, "13 pages, 30 records") || !strings.Contains(log, "level=DEBUG msg=request") {
+	if !strings.Contains(log, "15 pages, 35 records") || !strings.Contains(log, "level=DEBUG msg=request") {
 		t.Errorf("log:\n%s", log)
 	}
 	if strings.Contains(log+out, "toy-password") || strings.Contains(log+out, toyPassword) {
@@ -245,6 +245,40 @@ func TestHelp(t *testing.T) {
 			if unknown := err != nil && strings.Contains(err.Error(), strconv.Quote(word)); unknown != (word == "nonsense") {
 				t.Errorf("%s: %q: %v", key, word, err)
 			}
+		}
+	}
+}
+
+// TestToyAgain runs the bundled configuration twice, as the example of docs/extractor.md does: the second run asks only for prices that are new.
+func TestToyAgain(t *testing.T) {
+	t.Parallel()
+	work := t.TempDir()
+	args := []string{"-debug", "-data", filepath.Join(work, "shop"), "-state", filepath.Join(work, "shop.json")}
+	for i, want := range [][]string{
+		{"prices?since=0", "prices?since=4", "table in.c-extract.prices: 5 rows", "table in.c-extract.orders: 10 rows"},
+		{"prices?since=5", "14 pages, 30 records", "table in.c-extract.orders: 20 rows"},
+	} {
+		out, log, err := program(t, args...)
+		if err != nil {
+			t.Fatalf("%v\n%s", err, log)
+		}
+		for _, text := range want {
+			if !strings.Contains(log+out, text) {
+				t.Errorf("run %d: no %q in\n%s%s", i+1, text, log, out)
+			}
+		}
+		if again := strings.Contains(log, "prices?since=0"); again != (i == 0) {
+			t.Errorf("run %d: all prices are asked for: %v", i+1, again)
+		}
+		prices := 0
+		for _, err := range dir.Tables(filepath.Join(work, "shop/tables")).Rows("in.c-extract.prices") {
+			if err != nil {
+				t.Fatal(err)
+			}
+			prices++
+		}
+		if prices != 5 {
+			t.Errorf("run %d: %d prices are in the table", i+1, prices)
 		}
 	}
 }

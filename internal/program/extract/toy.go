@@ -12,7 +12,8 @@ import (
 	"github.com/forebay/forebay/internal/program/web"
 )
 
-// toyConfig is a configuration for the API below: a login, pages by links, and the items of every order.
+// toyConfig is a configuration for the API below: a login, pages by links, the items of every order, and prices in CSV, of which only new ones
+// are asked for.
 //
 //go:embed toy.json
 var toyConfig []byte
@@ -20,6 +21,7 @@ var toyConfig []byte
 // The API has this many orders, and knows the SHA-1 of the password.
 const (
 	toyOrders   = 10
+	toyPrices   = 5
 	toyPassword = "11533ded8c2154d156c9c2597c3385e2fb77d0e1"
 )
 
@@ -33,6 +35,7 @@ func serveToy() (server *web.Server, url string, err error) {
 	mux.HandleFunc("POST /v1/login", api.login)
 	mux.HandleFunc("GET /v1/orders", api.signed(api.orders))
 	mux.HandleFunc("GET /v1/orders/{id}/items", api.signed(api.items))
+	mux.HandleFunc("GET /v1/prices", api.signed(api.prices))
 	if server, err = web.Local(mux); err != nil {
 		return nil, "", err
 	}
@@ -99,4 +102,23 @@ func (api *toyAPI) items(w http.ResponseWriter, r *http.Request) {
 		list = append(list, object{"sku": fmt.Sprintf("S-%d%d", id, n), "quantity": n + 1})
 	}
 	answer(w, http.StatusOK, list)
+}
+
+// prices gives the changes of prices from a number on, in CSV, three a page. The header Link has the next page.
+func (api *toyAPI) prices(w http.ResponseWriter, r *http.Request) {
+	const size = 3
+	since, err := strconv.Atoi(r.URL.Query().Get("since"))
+	if err != nil || since < 0 {
+		answer(w, http.StatusBadRequest, object{"error": "since must be a number"})
+		return
+	}
+	first := max(since, 1)
+	if first+size <= toyPrices {
+		w.Header().Set("Link", fmt.Sprintf(`<?since=%d>; rel="next"`, first+size))
+	}
+	w.Header().Set("Content-Type", "text/csv")
+	fmt.Fprintln(w, "change,sku,price")
+	for change := first; change < first+size && change <= toyPrices; change++ {
+		fmt.Fprintf(w, "%d,S-%d0,%d.50\n", change, change, 10+change)
+	}
 }
