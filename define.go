@@ -265,13 +265,17 @@ func (e *Engine) ensureTables(ctx context.Context, d *Definition, opts ApplyOpti
 	callTables(ctx, len(jobs), func(ctx context.Context, i int) error {
 		table := jobs[i].cfg.Table
 		table.Creation = opts.Creation
-		if !table.Extend {
+		if table.Extend {
+			if err := e.accepts(jobs[i].cfg); err != nil {
+				return err
+			}
+		}
+		return e.buf.Alone(ctx, table.ID, func(ctx context.Context) error {
+			if table.Extend {
+				return e.opts.Target.(buffer.Extender).Extend(ctx, table)
+			}
 			return table.HintExtend(e.opts.Target, e.opts.Target.Ensure(ctx, table))
-		}
-		if err := e.accepts(jobs[i].cfg); err != nil {
-			return err
-		}
-		return e.opts.Target.(buffer.Extender).Extend(ctx, table)
+		})
 	}, func(i int, err error) { jobs[i].err = err })
 
 	refuse := opts.Refuse
@@ -420,7 +424,7 @@ func (e *Engine) Uncreate(ctx context.Context, creation string, tables ...string
 	}
 	problems := make([]error, len(tables))
 	callTables(ctx, len(tables), func(ctx context.Context, i int) error {
-		return target.Uncreate(ctx, tables[i], creation)
+		return e.buf.Alone(ctx, tables[i], func(ctx context.Context) error { return target.Uncreate(ctx, tables[i], creation) })
 	}, func(i int, err error) {
 		if err != nil {
 			problems[i] = fmt.Errorf("remove table %q: %w", tables[i], err)

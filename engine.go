@@ -102,7 +102,7 @@ func Open(dir string, opts Options) (*Engine, error) {
 	}
 	opts = opts.withDefaults(dir)
 	buf, err := buffer.Open(filepath.Join(dir, localFolder), buffer.Options{
-		Staging: opts.Staging, Target: opts.Target, Changelog: opts.Changelog, OnDamage: opts.OnDamage, Logger: opts.Logger, Meter: opts.Meter,
+		Staging: opts.Staging, Target: opts.Target, Leases: opts.Leases, Changelog: opts.Changelog, OnDamage: opts.OnDamage, Logger: opts.Logger, Meter: opts.Meter,
 		SinkAttributes: sinkAttributes, Tuning: opts.Buffer,
 	})
 	if err != nil {

@@ -20,6 +20,8 @@ type Options struct {
 	Target buffer.Target
 	// Staging holds sealed slices until they are imported. Default: the directory driver on DIR/staging.
 	Staging buffer.Staging
+	// Leases lets one process at a time use the tables of a Target that is [buffer.Exclusive], while several processes feed them. Default: none.
+	Leases buffer.Leases
 	// Changelog gets all batches of the local level, so that another machine can go on with [Restore] when this one is lost: see
 	// [buffer.Options]. Default: none.
 	Changelog buffer.Changelog

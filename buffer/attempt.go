@@ -129,5 +129,8 @@ func plainError(err error) error {
 	if IsPermanent(err) {
 		return Permanent(plain)
 	}
+	if leased, ok := errors.AsType[*LeasedError](err); ok {
+		return leased
+	}
 	return plain
 }

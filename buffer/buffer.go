@@ -179,6 +179,8 @@ type file struct {
 	failures int
 	// gathered counts the payload bytes that were put into the file while it was written; 0 when it is closed.
 	gathered int64
+	// leased is set while another process has the lease of the table. Nobody needs a lock for it.
+	leased atomic.Pointer[LeasedError]
 }
 
 func (f *file) tally() format.Tally {

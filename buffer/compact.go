@@ -2,6 +2,7 @@ package buffer
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"slices"
 	"time"
@@ -25,12 +26,14 @@ func (b *Buffer) queueCompact(s *sinkState) {
 			return
 		}
 		err := b.attempt(ctx, "compact", s.id, func(ctx context.Context) error {
-			return b.withRoom(b.opts.Target, 0, 0, func() error { return compactor.Compact(ctx, tableOf(def)) })
+			return b.alone(ctx, def.Table.ID, compactPatience, func(ctx context.Context) error {
+				return b.withRoom(b.opts.Target, 0, 0, func() error { return compactor.Compact(ctx, tableOf(def)) })
+			})
 		}, nil)
 		if ctx.Err() != nil {
 			return // the buffer closes
 		}
-		if err != nil {
+		if _, leased := errors.AsType[*LeasedError](err); err != nil && !leased { // else its holder compacts the table, or the next import does
 			b.log.Warn("compact failed", "sink", s.id, "table", def.Table.ID, "error", err)
 		}
 		b.timers.Set(timerKey{timerCompact, uint64(s.num)}, b.now().Add(compactEvery))

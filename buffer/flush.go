@@ -135,6 +135,10 @@ func (b *Buffer) held(f *file) *HeldError {
 		return h
 	}
 	if r.Attempt == 0 {
+		if leased := f.leased.Load(); leased != nil && f.rec.State == format.FileImporting {
+			h.Err = leased
+			return h
+		}
 		return nil
 	}
 	h.Attempt, h.RetryAfter, h.Err = r.Attempt, r.After, retryReason(r.Reason)

@@ -60,13 +60,16 @@ func (b *Buffer) importFile(ctx context.Context, f *file) {
 		return err
 	}
 	err := b.attempt(ctx, "import", arg.SinkID, func(ctx context.Context) error {
-		err := b.withRoom(b.opts.Target, stored, arg.RawBytes, func() error { return b.opts.Target.Import(ctx, arg) })
-		if copied && errors.Is(err, fs.ErrNotExist) && b.holds(ctx, arg) {
-			return nil
-		}
-		return arg.Table.HintExtend(b.opts.Target, arg.placed(err))
+		return b.alone(ctx, arg.Table.ID, importPatience, func(ctx context.Context) error {
+			err := b.withRoom(b.opts.Target, stored, arg.RawBytes, func() error { return b.opts.Target.Import(ctx, arg) })
+			if copied && errors.Is(err, fs.ErrNotExist) && b.holds(ctx, arg) {
+				return nil
+			}
+			return arg.Table.HintExtend(b.opts.Target, arg.placed(err))
+		})
 	}, &lateEnd{func() { b.late.add(f.num, 1) }, func(err error) { b.importedLate(f.num, arg, err) }})
 	if err == nil {
+		f.leased.Store(nil)
 		b.succeeded(e)
 		_ = b.do(ctx, func(t *txn) {
 			t.imported(f, arg.ID)
@@ -84,7 +87,13 @@ func (b *Buffer) importFile(ctx context.Context, f *file) {
 	b.importFailed(ctx, f, e, arg.ID, err)
 }
 
+// importFailed records a failed attempt. If another process has the lease of the table, the file waits without a failure.
 func (b *Buffer) importFailed(ctx context.Context, f *file, e errand, id string, err error) {
+	leased, waits := errors.AsType[*LeasedError](err)
+	if f.leased.Store(leased); waits {
+		b.queueImport(f) // behind what else waits for a turn
+		return
+	}
 	b.attemptFailed(ctx, e, id, err, func(t *txn) *format.Retry {
 		if f.rec.State != format.FileImporting {
 			return nil
@@ -171,9 +180,11 @@ func (b *Buffer) takeImported(ctx context.Context, f *file, arg *File) bool {
 		return false
 	}
 	var n int64
-	err := b.attempt(ctx, "import", arg.SinkID, func(ctx context.Context) (err error) {
-		n, err = counter.CountFile(ctx, arg.Table, arg.ID)
-		return err
+	err := b.attempt(ctx, "import", arg.SinkID, func(ctx context.Context) error {
+		return b.alone(ctx, arg.Table.ID, importPatience, func(ctx context.Context) (err error) {
+			n, err = counter.CountFile(ctx, arg.Table, arg.ID)
+			return err
+		})
 	}, nil)
 	if err != nil || n == 0 {
 		return false

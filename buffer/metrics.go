@@ -2,6 +2,7 @@ package buffer
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -55,6 +56,7 @@ func newMetrics(b *Buffer) (*metrics, error) {
 		oldest:    in.ages("forebay.rows.age", "Age of the oldest row that is not in its table; 0 when there is none."),
 		files:     in.gauge("forebay.files", "{file}", "Files that are not in their table yet, by state."),
 		held:      in.gauge("forebay.files.held", "{file}", "Files whose last attempt has failed and that wait for the next."),
+		leased:    in.gauge("forebay.files.leased", "{file}", "Files that wait because another node imports."),
 		rejects:   in.gauge("forebay.quarantine.records", "{record}", "Rejected records in the quarantine."),
 		rejected:  in.gauge("forebay.quarantine.size", "By", "What they count in the bounds of the quarantine."),
 		added:     in.observableCounter("forebay.quarantine.added", "{record}", "Records that came into the quarantine."),
@@ -102,7 +104,10 @@ func (m *metrics) called(sinkID, step string, d time.Duration, err error) {
 		return
 	}
 	outcome := "ok"
+	_, leased := errors.AsType[*LeasedError](err)
 	switch {
+	case leased:
+		outcome = "leased"
 	case IsPermanent(err):
 		outcome = "permanent"
 	case err != nil:
@@ -128,7 +133,7 @@ func (m *metrics) triggered(sinkID, step string, why trigger.Reason) {
 // observers are the instruments that read [Stats] at each collection.
 type observers struct {
 	accepted, imported, expired, discarded, poison, damaged, unstored, overloads, forgotten, added, left metric.Int64ObservableCounter
-	waiting, size, files, held, pending, local, limit, damages, store, keys, rejects, rejected           metric.Int64ObservableGauge
+	waiting, size, files, held, pending, local, limit, damages, store, keys, rejects, rejected, leased   metric.Int64ObservableGauge
 	oldest                                                                                               metric.Float64ObservableGauge
 }
 
@@ -181,12 +186,15 @@ func (o *observers) observe(to metric.Observer, st Stats, opts Options, now time
 		}
 		to.ObserveFloat64(o.oldest, age.Seconds(), sink)
 		states := map[FileState]int64{FileWriting: 0, FileClosing: 0, FileImporting: 0}
-		var held int64
+		var held, leased int64
 		for _, f := range s.Files {
 			if _, waits := states[f.State]; waits {
 				states[f.State]++
 				if f.Attempt > 0 {
 					held++
+				}
+				if f.Leased {
+					leased++
 				}
 			}
 		}
@@ -194,6 +202,9 @@ func (o *observers) observe(to metric.Observer, st Stats, opts Options, now time
 			to.ObserveInt64(o.files, n, with(attribute.String("state", string(state))))
 		}
 		to.ObserveInt64(o.held, held, sink)
+		if opts.Leases != nil {
+			to.ObserveInt64(o.leased, leased, sink)
+		}
 	}
 }
 

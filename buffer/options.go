@@ -19,6 +19,8 @@ type Options struct {
 	// Staging and Target are required.
 	Staging Staging
 	Target  Target
+	// Leases lets one process at a time use the tables of an [Exclusive] target. Default: none; such a target has one process.
+	Leases Leases
 	// Changelog gets all batches of the local level, so that another machine can go on when this one is lost. A folder that was open
 	// without it has changes that the log lacks: make a [Buffer.Checkpoint] after Open, which [Restore] begins with. Default: none; rows
 	// are on the local disk alone.

@@ -207,9 +207,11 @@ func (b *Buffer) replacePart(ctx context.Context, f *file, whole *File, split *f
 	p := &split.Parts[i]
 	var imported atomic.Bool
 	err := b.attempt(ctx, "void", whole.SinkID, func(ctx context.Context) error {
-		done, err := voider.Void(ctx, whole.Table, p.ID)
-		imported.Store(done)
-		return err
+		return b.alone(ctx, whole.Table.ID, importPatience, func(ctx context.Context) error {
+			done, err := voider.Void(ctx, whole.Table, p.ID)
+			imported.Store(done)
+			return err
+		})
 	}, nil)
 	switch {
 	case err != nil:

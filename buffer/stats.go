@@ -103,6 +103,8 @@ type FileStats struct {
 	// Poison counts the rows that the target has refused, of a file that is imported without them. Until the file ends, what is imported of
 	// it counts as staging.
 	Poison int64
+	// Leased says that the file waits because another node imports: see [Leases]. RetryReason names the node if no attempt has failed.
+	Leased bool
 }
 
 // Stats are the counters of a buffer.
@@ -216,6 +218,7 @@ func (b *Buffer) fileStats(f *file) FileStats {
 	if h := b.held(f); h != nil && !f.done() {
 		st.Attempt, st.RetryReason, st.RetryAfter = h.Attempt, h.Err.Error(), h.RetryAfter
 	}
+	st.Leased = !f.done() && f.leased.Load() != nil
 	return st
 }
 

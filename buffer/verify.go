@@ -210,15 +210,18 @@ func (b *Buffer) verifySink(ctx context.Context, l *ledger) error {
 	}
 	if counter, ok := b.opts.Target.(Counter); ok {
 		for _, f := range l.imported {
-			n, err := counter.CountFile(ctx, f.table, f.id)
-			if err != nil {
-				return err
-			}
+			var n int64
 			taken := false
-			if taker, ok := b.opts.Target.(Taker); ok && n < f.rows {
-				if taken, err = taker.TakenAway(ctx, f.table, f.id); err != nil {
+			if err := b.Alone(ctx, f.table.ID, func(ctx context.Context) (err error) {
+				if n, err = counter.CountFile(ctx, f.table, f.id); err != nil {
 					return err
 				}
+				if taker, ok := b.opts.Target.(Taker); ok && n < f.rows {
+					taken, err = taker.TakenAway(ctx, f.table, f.id)
+				}
+				return err
+			}); err != nil {
+				return err
 			}
 			switch {
 			case taken:

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,6 +18,7 @@ import (
 	"github.com/forebay/forebay/catalog"
 	"github.com/forebay/forebay/changelog"
 	"github.com/forebay/forebay/cluster/internal/instance"
+	"github.com/forebay/forebay/cluster/internal/lease"
 	"github.com/forebay/forebay/cluster/natsdriver"
 	"github.com/forebay/forebay/cluster/natsserver"
 )
@@ -28,6 +30,7 @@ type Node struct {
 
 	server   *natsserver.Server // nil without Options.Server
 	conn     *nats.Conn
+	leases   *lease.Leases
 	instance *instance.Instance
 	catalog  *catalog.Catalog
 	handler  http.Handler
@@ -80,7 +83,10 @@ func (n *Node) open(ctx context.Context, dir string) (err error) {
 	if err := n.share(ctx, dir, map[string]sharedPart{"the store of owners": owners, "the journal of definitions": journal}); err != nil {
 		return err
 	}
+	// Imports that wait for a node that is gone wait longer than adoption. In return an election of the servers interrupts no import.
+	n.leases = lease.New(owners, n.opts.Node, 2*cmp.Or(n.opts.Lease, instance.DefaultLease), n.log)
 	o := n.opts.instance()
+	o.Engine.Leases = n.leases
 	o.Log, o.Owners = log, owners
 	o.Adopt = func(name string, epoch uint64, e *forebay.Engine) (instance.Adoption, error) {
 		return n.catalog.Adopt(name, epoch, e) // nothing is adopted before the catalog is open
@@ -179,6 +185,9 @@ func (n *Node) Close() error {
 			if err := n.instance.Close(); !errors.Is(err, buffer.ErrFenced) { // that is what Err says
 				errs = append(errs, err)
 			}
+		}
+		if n.leases != nil {
+			n.leases.Close()
 		}
 		if n.conn != nil {
 			n.conn.Close()

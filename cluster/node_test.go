@@ -20,6 +20,8 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 
 	"github.com/forebay/forebay"
+	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/buffer/buffertest"
 	"github.com/forebay/forebay/buffer/dir"
 	"github.com/forebay/forebay/catalog"
 	"github.com/forebay/forebay/cluster"
@@ -42,6 +44,7 @@ type nodes struct {
 	heard func(line string)  // unless nil, gets what nodes log that are opened from now on
 	// timeout of requests to the servers, of nodes that are opened from now on
 	timeout time.Duration
+	target  func(node string) buffer.Target // unless nil, the target of a node
 	list    [clustertest.Size]*cluster.Node
 }
 
@@ -57,6 +60,9 @@ func (c *nodes) options(i int) cluster.Options {
 		},
 		API:    streamapi.Options{Auth: streamapi.StaticToken("token", 1), IngestURL: "http://localhost"},
 		Logger: slog.New(slog.NewTextHandler(writer(func(line string) { c.log(line, heard) }), nil)),
+	}
+	if c.target != nil {
+		o.Engine.Target = c.target(name)
 	}
 	if c.links != nil {
 		o.Server.Advertise, o.Server.Peers = c.links.Peers(i)
@@ -98,8 +104,15 @@ func start(t testing.TB) *nodes { return startWith(t, false) }
 // startWith opens three nodes, whose servers reach each other through links if that is asked for.
 func startWith(t testing.TB, links bool) *nodes {
 	t.Helper()
+	return startNodes(t, links, func(*nodes) {})
+}
+
+// startNodes is startWith with a change of what the nodes are opened with.
+func startNodes(t testing.TB, links bool, change func(*nodes)) *nodes {
+	t.Helper()
 	for attempts := 1; ; attempts++ {
 		c := &nodes{t: t, dir: t.TempDir()}
+		change(c)
 		var err error
 		if c.peers, err = clustertest.FreeAddresses(); err == nil && links {
 			c.links, err = clustertest.NewLinks(c.peers)
@@ -364,6 +377,7 @@ func TestValidate(t *testing.T) {
 		"URL is required":        func(o *cluster.Options) { o.Server = nil },
 		"Listen":                 func(o *cluster.Options) { o.Server.Listen = "10.0.0.4:6222" },
 		"Staging is required":    func(o *cluster.Options) { o.Engine.Staging = nil },
+		"Leases is":              func(o *cluster.Options) { o.Engine.Leases = buffertest.NewLeases().Process("a") },
 		"Target is required":     func(o *cluster.Options) { o.Engine.Target = nil },
 		"Lease is":               func(o *cluster.Options) { o.Lease = time.Second },
 		"IngestURL":              func(o *cluster.Options) { o.API.IngestURL = "" },

@@ -44,7 +44,8 @@ type Options struct {
 	// platform, of storageapi/drivers, end by themselves after two weeks. Default: Engine.Staging.
 	Checkpoints buffer.Staging
 
-	// Engine are the options of the engine. All nodes must reach its Staging and its Target, and give them the same options.
+	// Engine are the options of the engine. All nodes must reach its Staging and its Target, and give them the same options. Leases are the cluster's: one node
+	// at a time imports into the tables of a Target that is [buffer.Exclusive].
 	Engine forebay.Options
 	// Catalog are the options of the definitions, which all nodes share. Store, Node, Instance and Peers are the cluster's. BranchID is the one of
 	// API.Ingest by default.
@@ -71,6 +72,9 @@ func (o Options) Validate() error {
 	}
 	if o.Catalog.Store != nil || o.Catalog.Node != "" || o.Catalog.Instance != "" || o.Catalog.Peers != nil {
 		fault("Catalog has a Store, a Node, an Instance or Peers: they are the cluster's")
+	}
+	if o.Engine.Leases != nil {
+		fault("Engine.Leases is the cluster's, leave it empty")
 	}
 	if o.API.Auth != nil {
 		errs = append(errs, o.API.Validate())

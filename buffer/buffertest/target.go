@@ -122,6 +122,7 @@ var targetChecks = []targetCheck{
 	{"SaveProgressFails", saveProgressFails},
 	{"CountFile", countFile},
 	{"Uncreate", uncreate},
+	{"Alone", alone},
 	{"TypedColumns", typedColumns},
 	{"NullCells", nullCells},
 	{"WrongCells", wrongCells},

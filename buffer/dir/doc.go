@@ -85,6 +85,6 @@
 //
 // The folder of a table must be on the same disk as .tmp. To keep tables on another disk, move or link all of them.
 //
-// Several processes may import into the same tables. Only one of them may create a table, unless [TablesOptions.PartitionBy] or
-// [TablesOptions.MergeTo] is set, and all must agree on [TablesOptions].
+// Several processes may import into the same tables, and all must agree on [TablesOptions]. Only one of them may create a table, unless
+// [TablesOptions.PartitionBy] or [TablesOptions.MergeTo] is set, or their engines have Leases, as the nodes of a cluster do: see [TableDir.Alone].
 package dir

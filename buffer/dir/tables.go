@@ -51,6 +51,7 @@ var (
 	_ buffer.Uncreator   = (*TableDir)(nil)
 	_ buffer.Compactor   = (*TableDir)(nil)
 	_ buffer.LocalDriver = (*TableDir)(nil)
+	_ buffer.Exclusive   = (*TableDir)(nil)
 )
 
 // Tables returns a target in the directory path, with the default options. The first Ensure or Import creates the directory.
@@ -115,6 +116,10 @@ func (t *TableDir) Drop(ctx context.Context, table string) error { return t.fold
 func (t *TableDir) Uncreate(ctx context.Context, table, creation string) error {
 	return t.folder.Uncreate(ctx, table, creation)
 }
+
+// Alone implements [buffer.Exclusive]: of several processes only one may create a table that is neither split by day nor merged. Everything
+// else they do beside each other.
+func (t *TableDir) Alone(table string) string { return t.folder.Alone(table) }
 
 // Needs implements [buffer.LocalDriver].
 func (t *TableDir) Needs(stored, raw int64) (folder string, bytes int64) {

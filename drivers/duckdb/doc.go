@@ -19,6 +19,9 @@
 // DuckDB lets one process open a database file; another one cannot even read it, and its [Open] fails with [ErrLocked]. Queries run in the
 // process of the engine, through [Target.DB]. Several engines of one process may share a Target.
 //
+// With Options.Shared the file is open during calls only, and several processes of one machine import in turn if their engines have Leases, as the
+// nodes of a cluster do. Queries then go through [Target.Use].
+//
 // # Types
 //
 //	type                 in DuckDB

@@ -29,21 +29,30 @@ type Options struct {
 	// KeepIDs is how long the id of an imported file is remembered, at least. It must be longer than the engine may repeat an
 	// import: Tuning.Retention and the longest time for which no engine runs. Default: 90 days. Below zero: forever.
 	KeepIDs time.Duration
+	// Shared opens the file for each call and closes it after the last one, so that several processes can use it in turn. The Target is then
+	// [buffer.Exclusive]: the engines of all processes need Leases, as the nodes of a cluster have, and must give the same path. A call
+	// while another process has the file open fails, and the engine repeats it. Default: the file is open until Close, and no other process can
+	// open it.
+	Shared bool
 }
 
 // Target is a [buffer.Target] whose tables are in one DuckDB database, in its schema main. It is safe for concurrent use.
 type Target struct {
 	path    string
-	file    sqlfile.File
+	opts    Options
 	keepIDs time.Duration
-	raw     mapping.Database
-	db      *sql.DB
 	locks   sync.Map     // from the id of a table to its *semaphore.Weighted
 	cleaned atomic.Int64 // when Compact looked for old ids, as Unix seconds
 
-	mu      sync.Mutex // guards closed
+	mu      sync.Mutex // guards closed and users, and what users use while there are none
 	closed  bool
-	running sync.WaitGroup // users of raw and db: no new ones once closed is set
+	running sync.WaitGroup // users: no new ones once closed is set
+	users   int
+
+	// What users use.
+	file sqlfile.File
+	raw  mapping.Database
+	db   *sql.DB // nil: the file is not open
 }
 
 var (
@@ -54,6 +63,7 @@ var (
 	_ buffer.Counter     = (*Target)(nil)
 	_ buffer.Uncreator   = (*Target)(nil)
 	_ buffer.Compactor   = (*Target)(nil)
+	_ buffer.Exclusive   = (*Target)(nil)
 )
 
 // Open opens or creates the database file. Its folder must exist, on a local disk. While another process has it open, the error
@@ -67,42 +77,64 @@ func Open(path string, opts Options) (*Target, error) {
 	if strings.Contains(path, "?") {
 		return nil, fmt.Errorf("duckdb: the path %q has a question mark, after which the library reads options: choose another one", path)
 	}
-	t := &Target{path: path, keepIDs: cmp.Or(opts.KeepIDs, 90*24*time.Hour)}
-	if t.raw, err = openDatabase(path); err != nil {
-		return nil, fmt.Errorf("duckdb: open %s: %w", path, err)
+	t := &Target{path: path, opts: opts, keepIDs: cmp.Or(opts.KeepIDs, 90*24*time.Hour)}
+	if opts.Shared {
+		return t, nil
 	}
-	err = t.prepare(opts)
-	if err == nil {
-		t.file, err = sqlfile.Find(path)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("duckdb: open %s: %w", path, errors.Join(err, t.Close()))
+	if err := t.openFile(); err != nil {
+		return nil, err
 	}
 	return t, nil
 }
 
+// openFile opens the database. Nobody else uses it meanwhile.
+func (t *Target) openFile() (err error) {
+	if t.raw, err = openDatabase(t.path); err != nil {
+		return fmt.Errorf("duckdb: open %s: %w", t.path, err)
+	}
+	err = t.prepare()
+	if err == nil {
+		t.file, err = sqlfile.Find(t.path)
+	}
+	if err != nil {
+		return fmt.Errorf("duckdb: open %s: %w", t.path, errors.Join(err, t.closeFile()))
+	}
+	return nil
+}
+
+// closeFile closes the database, if it is open. Nobody else uses it meanwhile.
+func (t *Target) closeFile() (err error) {
+	if t.db != nil {
+		err = t.db.Close()
+	}
+	mapping.Close(&t.raw)
+	t.db, t.file = nil, sqlfile.File{}
+	return err
+}
+
 // prepare opens the pool and sets what the options say.
-func (t *Target) prepare(opts Options) error {
+func (t *Target) prepare() error {
 	connector, err := driver.NewConnector(t.path, nil)
 	if err != nil {
 		return err
 	}
 	t.db = sql.OpenDB(connector)
 	ctx := context.Background()
+	first := func() (*conn, error) { return t.dial(func() {}) }
 	err = again(ctx, func() error {
-		return t.transaction(ctx, func(c *conn) error { return c.exec(ctx, createOwnTables) })
+		return t.transactionOn(ctx, first, func(c *conn) error { return c.exec(ctx, createOwnTables) })
 	})
 	if err != nil {
 		return err
 	}
-	return t.transaction(ctx, func(c *conn) error {
-		if opts.MemoryLimit > 0 {
-			if err := c.exec(ctx, "SET GLOBAL memory_limit = '%dB'", opts.MemoryLimit); err != nil {
+	return t.transactionOn(ctx, first, func(c *conn) error {
+		if t.opts.MemoryLimit > 0 {
+			if err := c.exec(ctx, "SET GLOBAL memory_limit = '%dB'", t.opts.MemoryLimit); err != nil {
 				return err
 			}
 		}
-		if opts.Threads > 0 {
-			return c.exec(ctx, "SET GLOBAL threads = %d", opts.Threads)
+		if t.opts.Threads > 0 {
+			return c.exec(ctx, "SET GLOBAL threads = %d", t.opts.Threads)
 		}
 		return nil
 	})
@@ -111,36 +143,71 @@ func (t *Target) prepare(opts Options) error {
 // errClosed ends calls that come after Close.
 var errClosed = errors.New("the target is closed")
 
-// begin lets Close wait until the caller calls end.
+// begin opens the file if it is shared and not open, and lets Close wait until the caller calls end.
 func (t *Target) begin() (end func(), err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.closed {
 		return nil, errClosed
 	}
+	if t.opts.Shared && t.users == 0 {
+		if err := t.openFile(); err != nil {
+			return nil, err
+		}
+	}
+	t.users++
 	t.running.Add(1)
-	return t.running.Done, nil
+	return t.end, nil
+}
+
+func (t *Target) end() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.users--; t.opts.Shared && t.users == 0 {
+		_ = t.closeFile() // what was committed is in the file or in its log
+	}
+	t.running.Done()
 }
 
 // Close waits for running transactions and closes the database. Later calls fail. Close also closes the result of [Target.DB], so its users
 // must have ended.
-func (t *Target) Close() (err error) {
+func (t *Target) Close() error {
 	t.mu.Lock()
 	t.closed = true
 	t.mu.Unlock()
 	t.running.Wait()
 	t.mu.Lock() // another Close
 	defer t.mu.Unlock()
-	if t.db != nil {
-		err = t.db.Close()
-	}
-	mapping.Close(&t.raw)
-	return err
+	return t.closeFile()
 }
 
-// DB returns the database for queries in this process. You may write to it too, but not to tables whose names begin with _forebay_. It
-// belongs to the Target: do not close it.
-func (t *Target) DB() *sql.DB { return t.db }
+// DB returns the database for queries in this process, or nil with Options.Shared: see [Target.Use]. You may write to it too, but not to tables whose
+// names begin with _forebay_. It belongs to the Target: do not close it.
+func (t *Target) DB() *sql.DB {
+	if t.opts.Shared {
+		return nil
+	}
+	return t.db
+}
+
+// Use calls a function with the database, as [Target.DB] returns it. With Options.Shared the file is open until it returns, and no other process can
+// import meanwhile; while another process has the file open, the error is [ErrLocked].
+func (t *Target) Use(call func(*sql.DB) error) error {
+	end, err := t.begin()
+	if err != nil {
+		return err
+	}
+	defer end()
+	return call(t.db)
+}
+
+// Alone implements [buffer.Exclusive]: with Options.Shared one process at a time uses the file.
+func (t *Target) Alone(string) string {
+	if !t.opts.Shared {
+		return ""
+	}
+	return "duckdb " + t.path
+}
 
 // maxCell is a quarter of what DuckDB can store in a cell.
 const maxCell = 1 << 30
@@ -172,14 +239,19 @@ func (t *Target) CountFile(ctx context.Context, table buffer.Table, fileID strin
 // transaction runs a call in a transaction and commits, or rolls back if it fails. An error of the commit says nothing about its
 // outcome.
 func (t *Target) transaction(ctx context.Context, call func(c *conn) error) error {
-	if err := t.file.Check(); err != nil {
-		return err
-	}
-	c, err := t.connect()
+	return t.transactionOn(ctx, t.connect, call)
+}
+
+// transactionOn is transaction on a connection of its own.
+func (t *Target) transactionOn(ctx context.Context, connect func() (*conn, error), call func(c *conn) error) error {
+	c, err := connect()
 	if err != nil {
 		return err
 	}
 	defer c.close()
+	if err := t.file.Check(); err != nil {
+		return err
+	}
 	if err = c.exec(ctx, "BEGIN TRANSACTION"); err == nil {
 		err = call(c)
 	}

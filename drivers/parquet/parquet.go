@@ -78,6 +78,7 @@ var (
 	_ buffer.Uncreator   = (*Target)(nil)
 	_ buffer.Compactor   = (*Target)(nil)
 	_ buffer.LocalDriver = (*Target)(nil)
+	_ buffer.Exclusive   = (*Target)(nil)
 )
 
 // Tables returns a target in the folder path, which the first Ensure or Import creates. It fails only for wrong options.
@@ -150,6 +151,10 @@ func (t *Target) Drop(ctx context.Context, table string) error { return t.folder
 func (t *Target) Uncreate(ctx context.Context, table, creation string) error {
 	return t.folder.Uncreate(ctx, table, creation)
 }
+
+// Alone implements [buffer.Exclusive]: of several processes only one may create a table that is neither split by day nor merged. Everything
+// else they do beside each other.
+func (t *Target) Alone(table string) string { return t.folder.Alone(table) }
 
 // Needs implements [buffer.LocalDriver]. A part of many columns and few rows is larger than its rows, by about 1 KiB a column.
 func (t *Target) Needs(_, raw int64) (folder string, bytes int64) {

@@ -58,7 +58,7 @@ func (t *Tables) ensure(ctx context.Context, table buffer.Table) (d Definition, 
 	}
 	t.creating.Lock()
 	defer t.creating.Unlock()
-	if err == nil || t.MergeTo > 0 || t.PartitionBy != "" { // a plain table is created without files for locks
+	if err == nil || t.locksCreation() {
 		unlock, err := t.lock(ctx, table.ID, true)
 		if err == nil {
 			defer unlock.Close()
@@ -78,6 +78,10 @@ func (t *Tables) ensure(ctx context.Context, table buffer.Table) (d Definition, 
 	}
 	return d, t.Write(ctx, filepath.Join(t.Path(table.ID), DefinitionFile), definitionID(table.ID), d.writeTo)
 }
+
+// locksCreation reports whether processes keep each other from creating one table. A plain table is created without files for locks, and needs
+// [Tables.Alone].
+func (t *Tables) locksCreation() bool { return t.MergeTo > 0 || t.PartitionBy != "" }
 
 // create creates a table. The caller holds the lock alone.
 func (t *Tables) create(ctx context.Context, table buffer.Table) (d Definition, err error) {

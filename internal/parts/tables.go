@@ -91,6 +91,21 @@ func (t *Tables) Ensure(ctx context.Context, table buffer.Table) error {
 	return nil
 }
 
+// Alone implements [buffer.Exclusive]: it names a table that has to be created without files for locks. The name has the absolute path.
+func (t *Tables) Alone(table string) string {
+	if t.locksCreation() {
+		return ""
+	}
+	path, err := filepath.Abs(t.Path(table))
+	if err != nil {
+		path = t.Path(table)
+	}
+	if _, err := t.FS.Stat(filepath.Join(path, DefinitionFile)); err == nil {
+		return ""
+	}
+	return "create " + path
+}
+
 // Extend implements [buffer.Extender].
 func (t *Tables) Extend(ctx context.Context, table buffer.Table) error {
 	table.Extend = true

@@ -60,9 +60,12 @@ func (noAdoption) Close() {}
 // nodeName leaves room for the rest of the name of an instance, and is a name of folders and streams.
 var nodeName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,100}$`)
 
+// DefaultLease is the default of Options.Lease.
+const DefaultLease = 12 * time.Second
+
 // withDefaults returns a copy without zero fields.
 func (o Options) withDefaults() Options {
-	o.Lease = cmp.Or(o.Lease, 12*time.Second)
+	o.Lease = cmp.Or(o.Lease, DefaultLease)
 	o.CheckpointBytes = cmp.Or(o.CheckpointBytes, 256<<20)
 	if o.Checkpoints == nil {
 		o.Checkpoints = o.Engine.Staging
