@@ -180,8 +180,8 @@ func (b *Buffer) takeImported(ctx context.Context, f *file, arg *File) bool {
 		return false
 	}
 	var n int64
-	err := b.attempt(ctx, "import", arg.SinkID, func(ctx context.Context) error {
-		return b.alone(ctx, arg.Table.ID, importPatience, func(ctx context.Context) (err error) {
+	err := b.attempt(ctx, "import", arg.SinkID, func(ctx context.Context) (err error) {
+		return b.alone(ctx, arg.Table.ID, importPatience, func(ctx context.Context) error {
 			n, err = counter.CountFile(ctx, arg.Table, arg.ID)
 			return err
 		})
