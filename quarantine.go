@@ -1,6 +1,7 @@
 package forebay
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -24,6 +25,40 @@ const (
 	// record that is larger than the whole quarantine, or that has no JSON form, is [Rejected].
 	Quarantine
 )
+
+func (o OnReject) word() string {
+	switch o {
+	case Refuse:
+		return "refuse"
+	case Quarantine:
+		return "quarantine"
+	}
+	return ""
+}
+
+// String returns "refuse" or "quarantine".
+func (o OnReject) String() string { return cmp.Or(o.word(), fmt.Sprintf("OnReject(%d)", uint8(o))) }
+
+// MarshalText returns the text of String.
+func (o OnReject) MarshalText() ([]byte, error) {
+	if o.word() == "" {
+		return nil, fmt.Errorf("forebay: %s is unknown", o)
+	}
+	return []byte(o.word()), nil
+}
+
+// UnmarshalText reads "refuse", "quarantine" or nothing, which is the default.
+func (o *OnReject) UnmarshalText(text []byte) error {
+	switch string(text) {
+	case "", Refuse.word():
+		*o = Refuse
+	case Quarantine.word():
+		*o = Quarantine
+	default:
+		return fmt.Errorf("OnReject is %q, must be %q or %q", text, Refuse, Quarantine)
+	}
+	return nil
+}
 
 // SinkQuarantine is the quarantine of one sink: see [Engine.Quarantine]. It is safe for concurrent use.
 //
@@ -110,6 +145,9 @@ func (q SinkQuarantine) List(ctx context.Context, f RejectedFilter) iter.Seq2[Re
 		}
 	}
 }
+
+// Has reports whether a record is in the quarantine now. It reads memory alone.
+func (q SinkQuarantine) Has(id string) bool { return q.e.buf.HasRejected(q.id(), id) }
 
 // Get returns a record with its content. The error is [buffer.ErrUnknownRejected] for one that is not in the quarantine.
 func (q SinkQuarantine) Get(ctx context.Context, id string) (RejectedContent, error) {

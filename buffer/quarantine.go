@@ -291,6 +291,18 @@ func (b *Buffer) RejectedRecord(ctx context.Context, sinkID, id string) (r Rejec
 	return rejectedOf(&head), record, came, nil
 }
 
+// HasRejected reports whether a record is in the quarantine of a sink. It reads memory alone.
+func (b *Buffer) HasRejected(sinkID, id string) bool {
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	s := b.mu.sinks[sinkID]
+	if s == nil {
+		return false
+	}
+	_, ok := s.findHeld(id)
+	return ok
+}
+
 // rejectHead reads the head of a record.
 func (b *Buffer) rejectHead(sinkID, id string) (head format.Reject, num uint32, seq uint64, err error) {
 	b.mu.RLock()

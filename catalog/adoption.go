@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync"
 
 	"github.com/forebay/forebay"
 )
@@ -14,14 +15,14 @@ type Adoption struct {
 	c *Catalog
 }
 
-// Adopt has the statistics and waiting files of an instance answered by this catalog, which must be on a shared store: see
-// [Options.Instance]. The engine takes no rows. epoch is higher than the one of every node that has had the instance before. The caller calls
+// Adopt has the statistics, waiting files and rejected records of an instance answered by this catalog, which must be on a shared store: see
+// [Options.Instance]. The engine takes no rows but those of records that are replayed. epoch is higher than the one of every node that has had the instance before. The caller calls
 // Follow and Finish while it drains the engine, and Close before it closes the engine.
 func (c *Catalog) Adopt(instance string, epoch uint64, eng *forebay.Engine) (*Adoption, error) {
 	if c.shared == nil {
 		return nil, fmt.Errorf("catalog: adopt instance %s: the store is not shared", instance)
 	}
-	a := &Adoption{adopted: adopted{instance, epoch, eng}, c: c}
+	a := &Adoption{adopted: adopted{instance, epoch, eng, new(sync.Mutex)}, c: c}
 	c.adopted.mu.Lock()
 	defer c.adopted.mu.Unlock()
 	c.adopted.list = append(c.adopted.list, a)
@@ -74,6 +75,7 @@ func (a *Adoption) Finish(ctx context.Context) error {
 			n.Expired.add(st.Expired)
 			n.Damaged.add(st.Damaged)
 			n.Discarded.add(st.Discarded)
+			n.Quarantine.add(newQuarantineRecord(st.Quarantine))
 			records[endedKey(st.Source, st.Sink)] = encode(n)
 		}
 		return records

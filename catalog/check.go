@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/forebay/forebay"
+	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/mapping"
 )
 
@@ -92,6 +93,12 @@ func (c *Catalog) ValidateSinkPatch(sourceID, id string, p SinkPatch) error {
 	if p.Columns != nil {
 		f.columns(c.eng.CompileColumns, sourceID, id, p.Columns)
 	}
+	if p.OnReject != nil {
+		f.onReject(*p.OnReject)
+	}
+	if p.Quarantine != nil {
+		f.quarantine(*p.Quarantine)
+	}
 	f.text("changeDescription", p.ChangeDescription)
 	return validated(f.err())
 }
@@ -125,7 +132,10 @@ func (s SinkSpec) check(compile compiler, sourceID string) *Error {
 
 // content returns the part of the sink that versions keep.
 func (s SinkSpec) content() SinkContent {
-	return SinkContent{Name: s.Name, Description: s.Description, Signals: sortedSignals(s.Signals), TableID: s.TableID, Columns: s.Columns, AckLocal: s.AckLocal}
+	return SinkContent{
+		Name: s.Name, Description: s.Description, Signals: sortedSignals(s.Signals), TableID: s.TableID, Columns: s.Columns, AckLocal: s.AckLocal,
+		OnReject: s.OnReject, Quarantine: s.Quarantine,
+	}
 }
 
 func (s SourceContent) check() *Error {
@@ -143,6 +153,8 @@ func (s SinkContent) check(compile compiler, sourceID, id string) *Error {
 	f.signals(s.Signals)
 	f.tableID(s.TableID)
 	f.columns(compile, sourceID, id, s.Columns)
+	f.onReject(s.OnReject)
+	f.quarantine(s.Quarantine)
 	return f.err()
 }
 
@@ -200,6 +212,20 @@ func (f *faults) tableID(id string) {
 	}
 	if r, ok := control(id, ""); ok {
 		f.add("table.tableId has the control character %U, which is not allowed", r)
+	}
+}
+
+func (f *faults) onReject(o forebay.OnReject) {
+	if _, err := o.MarshalText(); err != nil {
+		f.add("onReject is %s, which is unknown", o)
+	}
+}
+
+func (f *faults) quarantine(q QuarantineBounds) {
+	if err := buffer.QuarantineBounds(q).Validate(); err != nil {
+		for text := range strings.Lines(err.Error()) {
+			f.add("%s", strings.TrimSuffix(text, "\n"))
+		}
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/forebay/forebay"
+	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/mapping"
 )
 
@@ -135,6 +136,9 @@ type SinkContent struct {
 	Extend bool `json:"extend,omitempty"`
 	// AckLocal acknowledges rows before the log of a node has them: see [forebay.Sink].
 	AckLocal bool `json:"ackLocal,omitempty"`
+	// OnReject says what becomes of a record that the columns cannot map, and Quarantine bounds what is kept: see [forebay.Sink].
+	OnReject   forebay.OnReject `json:"onReject,omitempty"`
+	Quarantine QuarantineBounds `json:"quarantine,omitzero"`
 	// Settings are the overridden ones.
 	Settings Overrides `json:"settings,omitempty"`
 }
@@ -258,6 +262,7 @@ func (t *tree) definition() (forebay.Source, error) {
 		def.Sinks = append(def.Sinks, forebay.Sink{
 			ID: s.ID, Table: forebay.Table{ID: s.TableID, Columns: s.Columns, Extend: s.Extend},
 			Disabled: s.DisabledWith(t.source) != nil, AllowedSignals: signals, Settings: settings, AckLocal: s.AckLocal,
+			OnReject: s.OnReject, Quarantine: buffer.QuarantineBounds(s.Quarantine),
 		})
 	}
 	return def, nil

@@ -36,6 +36,12 @@ const (
 	FileNotFound Code = "fileNotFound"
 	// ImportRuns: an import of the file that was left alone may still store its rows. Try again when it has ended.
 	ImportRuns Code = "importIsRunning"
+	// RecordNotFound: the record is not in the quarantine of the sink: it was replayed or discarded, has expired, or never was.
+	RecordNotFound Code = "recordNotFound"
+	// RecordChanged: somebody has edited or tried the record since it was read. Read it again.
+	RecordChanged Code = "recordChanged"
+	// SinkDisabled: a sink that is disabled, or whose source is, maps nothing. Enable it.
+	SinkDisabled Code = "sinkDisabled"
 	// Busy: another task changes the same source or sink. Wait for it and ask again.
 	Busy Code = "taskIsRunning"
 )

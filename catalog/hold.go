@@ -328,7 +328,7 @@ func (c *Catalog) takeOver(key string, o seenHold) {
 	if len(erasures) == 0 && o.hold.Task != "" {
 		err = errors.Join(err, scan(c.store, taskKey(o.hold.Task), func(key string, t *Task) {
 			if t.ID == o.hold.Task && !t.Finished() {
-				t.Status, t.Failure, t.FinishedAt = Failed, interrupted, now()
+				t.Status, t.Failure, t.FinishedAt = Failed, t.interrupted(), now()
 				records[key] = encode(t)
 			}
 		}))

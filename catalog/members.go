@@ -43,6 +43,8 @@ type endedCounts struct {
 	Expired   levelRecord `json:"expired,omitzero"`
 	Damaged   levelRecord `json:"damaged,omitzero"`
 	Discarded levelRecord `json:"discarded,omitzero"`
+	// Quarantine has no records: an instance ends when it has none left.
+	Quarantine quarantineRecord `json:"quarantine,omitzero"`
 }
 
 // levelRecord is a [buffer.Level].

@@ -17,8 +17,8 @@ import (
 	"github.com/forebay/forebay/buffer"
 )
 
-// Peers carries requests to the other catalogs on a shared store, and their answers back. Both are small JSON texts without secrets, but
-// whoever can send a request can discard rows: only nodes may.
+// Peers carries requests to the other catalogs on a shared store, and their answers back. Both are JSON texts without secrets. Most are small;
+// a record of a quarantine has its body. Whoever can send a request can read such records and discard rows: only nodes may.
 type Peers interface {
 	// Ask sends a request to all catalogs but the own one, each of which calls [Catalog.Answer], and yields the answers as they come until
 	// ctx ends. Answers may be lost and may come twice. An error ends it.
@@ -62,6 +62,14 @@ const (
 	opStatistics = "statistics"
 	opRetry      = "retry"
 	opDiscard    = "discard"
+
+	// Of the quarantine of a sink: see rejectsRequest.
+	opRejects       = "rejects"
+	opRejected      = "rejected"
+	opEditReject    = "editReject"
+	opTestReject    = "testReject"
+	opReplayRejects = "replayRejects"
+	opDropRejects   = "dropRejects"
 )
 
 // request is what one catalog asks all others.
@@ -75,6 +83,8 @@ type request struct {
 	Source  string   `json:"source,omitempty"`
 	Sinks   []string `json:"sinks,omitempty"`
 	File    string   `json:"file,omitempty"`
+	// Rejects is for the requests about a quarantine.
+	Rejects *rejectsRequest `json:"rejects,omitempty"`
 	// Timeout bounds the work for the answer.
 	Timeout time.Duration `json:"timeout_ns"`
 }
@@ -96,6 +106,8 @@ type instanceAnswer struct {
 	Sinks []sinkCounts `json:"sinks,omitempty"`
 	// Outcome answers the others.
 	Outcome outcome `json:"outcome,omitempty"`
+	// Rejects answers the requests about a quarantine.
+	Rejects *rejectsAnswer `json:"rejects,omitempty"`
 
 	err error // of an instance of this node
 }
@@ -108,6 +120,8 @@ const (
 	outcomeNotFound   outcome = "notFound"
 	outcomeImportRuns outcome = "importRuns"
 	outcomeFailed     outcome = "failed"
+	outcomeChanged    outcome = "changed"
+	outcomeOverloaded outcome = "overloaded"
 )
 
 // sinkCounts are counters of one sink in one instance.
@@ -122,7 +136,9 @@ type sinkCounts struct {
 	Discarded levelRecord      `json:"discarded,omitzero"`
 	Rejected  map[string]int64 `json:"rejected,omitempty"`
 	Refused   string           `json:"refused,omitempty"`
-	Files     []fileCounts     `json:"files,omitempty"`
+	// Quarantine is left out by releases without quarantines.
+	Quarantine quarantineRecord `json:"quarantine,omitzero"`
+	Files      []fileCounts     `json:"files,omitempty"`
 }
 
 // fileCounts is a [buffer.FileStats] without its table.
@@ -143,7 +159,7 @@ type fileCounts struct {
 
 func newSinkCounts(st forebay.SinkStats) sinkCounts {
 	n := sinkCounts{
-		Source: st.Source, Sink: st.Sink, Rejected: st.Rejected, Refused: st.Refused,
+		Source: st.Source, Sink: st.Sink, Rejected: st.Rejected, Refused: st.Refused, Quarantine: newQuarantineRecord(st.Quarantine),
 		Local: levelRecord(st.Local), Staging: levelRecord(st.Staging), Target: levelRecord(st.Target),
 		Expired: levelRecord(st.Expired), Damaged: levelRecord(st.Damaged), Discarded: levelRecord(st.Discarded),
 	}
@@ -202,6 +218,17 @@ func (c *Catalog) carryOut(ctx context.Context, r request) (refused string, list
 			list = append(list, instanceAnswer{Instance: a.instance, Epoch: a.epoch, Outcome: done, err: err})
 		}
 		return "", list
+	case opRejects, opRejected, opEditReject, opTestReject, opReplayRejects, opDropRejects:
+		if r.Rejects == nil || len(r.Sinks) != 1 {
+			return "it cannot read the request", nil
+		}
+		own := adopted{eng: c.eng, instance: c.opts.Instance}
+		for _, a := range append(c.adopted.all(), own) {
+			if r.Rejects.Instance == "" || r.Rejects.Instance == a.instance {
+				list = append(list, c.onRejects(ctx, a, r))
+			}
+		}
+		return "", list
 	}
 	return "it does not know the request " + fmt.Sprintf("%.40q", r.Op), nil
 }
@@ -257,6 +284,11 @@ func (a answers) instances() (list []instanceAnswer) {
 
 // ask asks all other nodes and returns when each of them that may have an instance has answered, or the time is over.
 func (c *Catalog) ask(ctx context.Context, timeout time.Duration, r request) answers {
+	return c.askUntil(ctx, timeout, r, func(answer) bool { return false })
+}
+
+// askUntil is ask that returns with the first answer that is enough, too.
+func (c *Catalog) askUntil(ctx context.Context, timeout time.Duration, r request, enough func(answer) bool) answers {
 	got := answers{byNode: map[string]answer{}}
 	nodes := map[string]bool{}
 	for _, m := range c.members.view().instances {
@@ -291,7 +323,7 @@ func (c *Catalog) ask(ctx context.Context, timeout time.Duration, r request) ans
 			a = answer{Node: a.Node, Refused: "its answer is unreadable"}
 		}
 		got.byNode[a.Node] = a
-		if delete(nodes, a.Node); len(nodes) == 0 {
+		if delete(nodes, a.Node); len(nodes) == 0 || enough(a) {
 			break
 		}
 	}
@@ -380,6 +412,8 @@ type adopted struct {
 	instance string
 	epoch    uint64
 	eng      *forebay.Engine
+	// turn is held while the engine has a source for a replay; nil for the engine of the node itself.
+	turn *sync.Mutex
 }
 
 // adoptions are the adopted instances that are open.

@@ -5,6 +5,7 @@ import (
 	"reflect"
 	"slices"
 
+	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/mapping"
 )
 
@@ -22,6 +23,9 @@ type SinkSpec struct {
 	Extend *bool
 	// AckLocal acknowledges rows before the log of a node has them: see [forebay.Sink].
 	AckLocal bool
+	// OnReject and Quarantine: see [SinkContent].
+	OnReject   forebay.OnReject
+	Quarantine QuarantineBounds
 }
 
 // grows returns Extend, or its default.
@@ -44,6 +48,10 @@ type SinkPatch struct {
 	Extend *bool
 	// AckLocal acknowledges rows before the log of a node has them: see [forebay.Sink].
 	AckLocal *bool
+	// OnReject: with [forebay.Refuse] no more records are kept. Those that are in the quarantine stay.
+	OnReject *forebay.OnReject
+	// Quarantine replaces all bounds.
+	Quarantine *QuarantineBounds
 	// ChangeDescription is the text of the new version. Default: "Updated.".
 	ChangeDescription string
 }
@@ -131,6 +139,8 @@ func (c *Catalog) UpdateSink(by By, sourceID, id string, p SinkPatch) (Task, err
 		}
 		set(&content.Extend, p.Extend)
 		set(&content.AckLocal, p.AckLocal)
+		set(&content.OnReject, p.OnReject)
+		set(&content.Quarantine, p.Quarantine)
 		if err := content.check(c.eng.CompileColumns, sourceID, id); err != nil {
 			return err
 		}

@@ -28,6 +28,8 @@ type Statistics struct {
 	Total, Local, Staging, Target buffer.Level
 	// Expired, Damaged and Discarded are rows that are in no level any more and not in the table.
 	Expired, Damaged, Discarded buffer.Level
+	// Quarantine counts the rejected records that were kept. Clearing leaves it as it is.
+	Quarantine QuarantineStatistics
 	// Rejected counts by reason the records that were not stored, since the engine was opened.
 	Rejected map[string]int64
 	// Files are those that wait, and the last that ended, oldest first. Those opened before the clearing are left out. The Table of a file
@@ -142,6 +144,7 @@ func (k counted) of(source string, s Sink) Statistics {
 		Rejected: map[string]int64{},
 	}
 	clearedAt := s.Cleared.At
+	var quarantine quarantineRecord
 	add := func(n sinkCounts) {
 		addLevel(&out.Local, buffer.Level(n.Local))
 		addLevel(&out.Staging, buffer.Level(n.Staging))
@@ -149,6 +152,7 @@ func (k counted) of(source string, s Sink) Statistics {
 		addLevel(&out.Expired, buffer.Level(n.Expired))
 		addLevel(&out.Damaged, buffer.Level(n.Damaged))
 		addLevel(&out.Discarded, buffer.Level(n.Discarded))
+		quarantine.add(n.Quarantine)
 		for reason, records := range n.Rejected {
 			out.Rejected[reason] += records
 		}
@@ -177,7 +181,7 @@ func (k counted) of(source string, s Sink) Statistics {
 			}
 		}
 		if ended := k.view.ended[source+"/"+s.ID]; ended.Created.Equal(s.Created.At) {
-			add(sinkCounts{Target: ended.Target, Expired: ended.Expired, Damaged: ended.Damaged, Discarded: ended.Discarded})
+			add(sinkCounts{Target: ended.Target, Expired: ended.Expired, Damaged: ended.Damaged, Discarded: ended.Discarded, Quarantine: ended.Quarantine})
 		}
 		for instance, cleared := range s.ClearedOn {
 			if cleared.At.After(clearedAt) {
@@ -188,6 +192,7 @@ func (k counted) of(source string, s Sink) Statistics {
 			}
 		}
 	}
+	out.Quarantine = quarantine.statistics()
 	floor := func(n *int64) { *n = max(*n, 0) }
 	floor(&out.Target.Rows)
 	floor(&out.Target.StoredBytes)

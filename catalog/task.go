@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -48,6 +49,8 @@ type Task struct {
 	Warnings []Warning `json:"warnings,omitempty"`
 	// Partial is set if a deletion was made, but something outside the catalog is left. Failure says what.
 	Partial bool `json:"partial,omitempty"`
+	// Rejects is what a replay or discard of rejected records has done, also one that has failed; nil for other tasks.
+	Rejects *RejectsResult `json:"rejects,omitempty"`
 }
 
 // Warning is about one sink of a change that was made: its table cannot take its rows. They wait in staging until that is fixed,
@@ -174,7 +177,7 @@ func (t *tasks) follow(task Task, removed, own bool) {
 // the end of the task can start the next one, and whoever sees the end of Close sees the end of the task.
 func (t *tasks) end(task Task, err error) {
 	t.mu.Lock()
-	delete(t.reserved, task.ref().entity())
+	t.giveBack(task.ID)
 	r := t.byID[task.ID]
 	r.task, r.err = task, err
 	t.mu.Unlock()
@@ -182,11 +185,16 @@ func (t *tasks) end(task Task, err error) {
 	t.work.Done()
 }
 
+// giveBack ends the reservation of a task. t.mu is held.
+func (t *tasks) giveBack(taskID string) {
+	maps.DeleteFunc(t.reserved, func(_, id string) bool { return id == taskID })
+}
+
 // disown leaves a task to another catalog, which has taken it over.
 func (t *tasks) disown(task Task) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	delete(t.reserved, task.ref().entity())
+	t.giveBack(task.ID)
 	t.byID[task.ID].elsewhere = true
 	t.work.Done()
 }
@@ -368,6 +376,14 @@ func (c *Catalog) failure(ctx context.Context, err error) string {
 
 const interrupted = "The service was stopped while the task was running. Nothing of it was applied: send the request again."
 
+// interrupted is the failure of a task that was stopped.
+func (t Task) interrupted() string {
+	if t.movesRejects() {
+		return interruptedRejects
+	}
+	return interrupted
+}
+
 // sentence makes a text for users of an error.
 func sentence(err error) string {
 	text := strings.ReplaceAll(err.Error(), "\n", "; ") // joined errors
@@ -418,7 +434,7 @@ func (c *Catalog) loadTasks(erasures []*erasure) error {
 			return
 		}
 		if !erased && !t.Finished() {
-			t.Status, t.Failure, t.FinishedAt = Failed, interrupted, now()
+			t.Status, t.Failure, t.FinishedAt = Failed, t.interrupted(), now()
 			ended[key] = encode(t)
 		}
 		r := &running{task: *t, done: make(chan struct{})}

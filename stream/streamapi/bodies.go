@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"time"
 
+	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/catalog"
 	"github.com/forebay/forebay/datatype"
@@ -35,6 +36,8 @@ type sinkCreate struct {
 	Description    string       `json:"description,omitempty" maxLength:"4096" doc:"Text for people."`
 	AllowedSignals []string     `json:"allowedSignals,omitempty" enum:"logs,metrics,traces" doc:"Signals of an OTLP source that the sink takes; none means all."`
 	AckLocal       bool         `json:"ackLocal,omitempty" doc:"Acknowledge events before the replicated log of a cluster has them: what it lacks is lost with the node. Without a cluster it changes nothing."`
+	OnReject       string       `json:"onReject,omitempty" enum:"refuse,quarantine" doc:"What becomes of an event that the columns cannot map: its sender gets the error, or it is kept in the quarantine of the sink. Default: refuse."`
+	Quarantine     *boundsBody  `json:"quarantine,omitempty" doc:"Bounds of the quarantine, with onReject quarantine."`
 	Table          *tableCreate `json:"table,omitempty" doc:"Table that the events become rows of; required for the type table."`
 }
 
@@ -56,6 +59,8 @@ type sinkUpdate struct {
 	ChangeDescription string       `json:"changeDescription,omitempty" maxLength:"4096" doc:"Text of the new version."`
 	AllowedSignals    *[]string    `json:"allowedSignals,omitempty" enum:"logs,metrics,traces" doc:"An empty list means all."`
 	AckLocal          *bool        `json:"ackLocal,omitempty" doc:"Acknowledge events before the replicated log of a cluster has them, or no longer."`
+	OnReject          *string      `json:"onReject,omitempty" enum:"refuse,quarantine" doc:"What becomes of an event that the columns cannot map. What is in the quarantine stays there."`
+	Quarantine        *boundsBody  `json:"quarantine,omitempty" doc:"Replaces all bounds of the quarantine."`
 	Table             *tableUpdate `json:"table,omitempty" doc:"Changes of the table; a member that is left out stays as it is."`
 }
 
@@ -64,6 +69,55 @@ type tableUpdate struct {
 	TableID *string  `json:"tableId,omitempty" minLength:"1" doc:"Destination of new rows: stage.bucket.table. Rows that wait go to the one before."`
 	Mapping *columns `json:"mapping,omitempty" doc:"Replaces all columns."`
 	Extend  *bool    `json:"extend,omitempty" doc:"Let the table grow with the mapping, or no longer."`
+}
+
+// boundsBody are [catalog.QuarantineBounds].
+type boundsBody struct {
+	MaxBytes   int64  `json:"maxBytes,omitempty" minimum:"0" doc:"Bytes of all records. Default: a 256th of the bound of the disk, 64 MiB."`
+	MaxRecords int    `json:"maxRecords,omitempty" minimum:"0" doc:"Number of records. Default: 100000."`
+	MaxAge     string `json:"maxAge,omitempty" doc:"How long a record is kept, for example 168h. Default: 720h0m0s."`
+	DropOldest bool   `json:"dropOldest,omitempty" doc:"At the bounds the oldest records expire. Default: new ones are refused."`
+}
+
+// bounds adds to the problems an age that is none.
+func (b *boundsBody) bounds(at string, p *problems) catalog.QuarantineBounds {
+	if b == nil {
+		return catalog.QuarantineBounds{}
+	}
+	age := time.Duration(0)
+	if b.MaxAge != "" {
+		var err error
+		if age, err = time.ParseDuration(b.MaxAge); err != nil {
+			p.add("invalidFieldType", "body.%squarantine.maxAge is %q, must be a duration such as 168h", at, b.MaxAge)
+		}
+	}
+	return catalog.QuarantineBounds{MaxBytes: b.MaxBytes, MaxRecords: b.MaxRecords, MaxAge: age, DropOldest: b.DropOldest}
+}
+
+// newBounds returns nil where all bounds are defaults.
+func newBounds(q catalog.QuarantineBounds) *boundsBody {
+	if q == (catalog.QuarantineBounds{}) {
+		return nil
+	}
+	b := &boundsBody{MaxBytes: q.MaxBytes, MaxRecords: q.MaxRecords, DropOldest: q.DropOldest}
+	if q.MaxAge != 0 {
+		b.MaxAge = q.MaxAge.String()
+	}
+	return b
+}
+
+// onReject reads a word that the schema has checked.
+func onReject(word string) (o forebay.OnReject) {
+	_ = o.UnmarshalText([]byte(word))
+	return o
+}
+
+// onRejectWord is empty for the default.
+func onRejectWord(o forebay.OnReject) string {
+	if o == forebay.Refuse {
+		return ""
+	}
+	return o.String()
 }
 
 type settingsUpdate struct {
@@ -141,6 +195,8 @@ type sinkBody struct {
 	Description    string        `json:"description" doc:"Text for people."`
 	AllowedSignals []string      `json:"allowedSignals,omitempty" doc:"Signals of an OTLP source that the sink takes; left out for all."`
 	AckLocal       bool          `json:"ackLocal,omitempty" doc:"Events are acknowledged before the replicated log of a cluster has them."`
+	OnReject       string        `json:"onReject,omitempty" enum:"refuse,quarantine" doc:"What becomes of an event that the columns cannot map; left out where its sender gets the error."`
+	Quarantine     *boundsBody   `json:"quarantine,omitempty" doc:"Bounds of the quarantine that differ from their defaults."`
 	Table          tableBody     `json:"table" doc:"Table that the events become rows of."`
 	Version        versionBody   `json:"version" doc:"Newest version."`
 	Created        createdBody   `json:"created" doc:"When and by whom it was created."`
@@ -200,20 +256,21 @@ type settingBody struct {
 }
 
 type taskBody struct {
-	TaskID          string       `json:"taskId" doc:"Id of the task, with slashes."`
-	Type            string       `json:"type" doc:"What the task does."`
-	URL             string       `json:"url" doc:"Address to poll."`
-	Status          string       `json:"status" enum:"processing,success,error" doc:"How far it is."`
-	IsFinished      bool         `json:"isFinished" doc:"It has ended: the status is not processing."`
-	CreatedAt       string       `json:"createdAt" doc:"Time in UTC with milliseconds when it began."`
-	FinishedAt      string       `json:"finishedAt,omitempty" doc:"Time in UTC with milliseconds when it ended."`
-	Duration        *int64       `json:"duration,omitempty" doc:"Milliseconds."`
-	Result          string       `json:"result,omitempty" doc:"What was done, after a success."`
-	Warnings        []warning    `json:"warnings,omitempty" doc:"What needs attention though the task has succeeded; left out for nothing."`
-	Error           string       `json:"error,omitempty" doc:"Reason after a failure."`
-	ErrorName       string       `json:"errorName,omitempty" doc:"Name of the error where the request is at fault; left out where the same request may succeed later."`
-	ErrorStatusCode int          `json:"errorStatusCode,omitempty" doc:"Status that goes with the name."`
-	Outputs         *outputsBody `json:"outputs,omitempty" doc:"What was changed; after a success, and after a deletion of which something is left."`
+	TaskID          string         `json:"taskId" doc:"Id of the task, with slashes."`
+	Type            string         `json:"type" doc:"What the task does."`
+	URL             string         `json:"url" doc:"Address to poll."`
+	Status          string         `json:"status" enum:"processing,success,error" doc:"How far it is."`
+	IsFinished      bool           `json:"isFinished" doc:"It has ended: the status is not processing."`
+	CreatedAt       string         `json:"createdAt" doc:"Time in UTC with milliseconds when it began."`
+	FinishedAt      string         `json:"finishedAt,omitempty" doc:"Time in UTC with milliseconds when it ended."`
+	Duration        *int64         `json:"duration,omitempty" doc:"Milliseconds."`
+	Result          string         `json:"result,omitempty" doc:"What was done, after a success."`
+	Warnings        []warning      `json:"warnings,omitempty" doc:"What needs attention though the task has succeeded; left out for nothing."`
+	Error           string         `json:"error,omitempty" doc:"Reason after a failure."`
+	ErrorName       string         `json:"errorName,omitempty" doc:"Name of the error where the request is at fault; left out where the same request may succeed later."`
+	ErrorStatusCode int            `json:"errorStatusCode,omitempty" doc:"Status that goes with the name."`
+	Rejects         *rejectsResult `json:"rejects,omitempty" doc:"What a replay or a discard of rejected records has done, also one that has failed; left out for other tasks."`
+	Outputs         *outputsBody   `json:"outputs,omitempty" doc:"What was changed; after a success, and after a deletion of which something is left."`
 }
 
 // warning has the members of [catalog.Warning].
@@ -245,12 +302,13 @@ type levelsBody struct {
 }
 
 type totalBody struct {
-	Total    levelBody        `json:"total" doc:"Sum of the levels."`
-	Levels   levelsBody       `json:"levels" doc:"Where the records are."`
-	Lost     lostBody         `json:"lost" doc:"Accepted records that are in no level any more and not in the table."`
-	Rejected map[string]int64 `json:"rejected" doc:"Records that were not stored since the service was started, by reason."`
-	Table    *grownTable      `json:"table,omitempty" doc:"Columns of a table that grows; left out for other tables and before the first record."`
-	Missing  []missingBody    `json:"missing,omitempty" doc:"Parts of a cluster that did not answer: their records are not counted. Left out if there are none."`
+	Total      levelBody        `json:"total" doc:"Sum of the levels."`
+	Levels     levelsBody       `json:"levels" doc:"Where the records are."`
+	Lost       lostBody         `json:"lost" doc:"Accepted records that are in no level any more and not in the table."`
+	Quarantine *quarantineBody  `json:"quarantine,omitempty" doc:"Counters of the quarantine: added = records + replayed + discarded + expired + lost; left out for a sink that never had a record in it."`
+	Rejected   map[string]int64 `json:"rejected" doc:"Records that were not stored since the service was started, by reason."`
+	Table      *grownTable      `json:"table,omitempty" doc:"Columns of a table that grows; left out for other tables and before the first record."`
+	Missing    []missingBody    `json:"missing,omitempty" doc:"Parts of a cluster that did not answer: their records are not counted. Left out if there are none."`
 }
 
 type grownTable struct {
@@ -433,6 +491,7 @@ func newTotal(s catalog.Statistics) totalBody {
 	if b.Rejected == nil {
 		b.Rejected = map[string]int64{}
 	}
+	b.Quarantine = newQuarantine(s.Quarantine)
 	if s.Version > 0 {
 		b.Table = &grownTable{Version: s.Version, Columns: convert(s.Columns, newTableColumn), Retired: convert(s.Retired, newTableColumn), Refused: s.Refused}
 	}

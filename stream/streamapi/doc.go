@@ -32,6 +32,11 @@
 //	POST   …/sources/{id}/retry, …/sinks/{id}/retry         repeat failed attempts now
 //	POST   …/sinks/{id}/files/{fileId}/retry                the same for one file
 //	DELETE …/sinks/{id}/files/{fileId}                      give up a file that is not in its table
+//	GET    …/sinks/{id}/quarantine                          list rejected records; with /{recordId} one with its content
+//	PUT    …/quarantine/{recordId}/body?revision=N          edit one
+//	POST   …/quarantine/{recordId}/test, …/replay           map one again, without and with storing it
+//	DELETE …/quarantine/{recordId}                          discard one
+//	POST   …/quarantine/replay, …/quarantine/discard        tasks for a selection, or all
 //	DELETE …/sources/{id}?cascade=true                      erase a source with its rows and tables
 //	warning of a setting                                    a condition above half of a bound, which never decides
 package streamapi

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/catalog"
 	"github.com/forebay/forebay/stream/internal/wire"
@@ -33,6 +34,9 @@ var statusOf = map[catalog.Code]int{
 	catalog.SinkLimit:             http.StatusConflict,
 	catalog.FileNotFound:          http.StatusNotFound,
 	catalog.ImportRuns:            http.StatusConflict,
+	catalog.RecordNotFound:        http.StatusNotFound,
+	catalog.RecordChanged:         http.StatusConflict,
+	catalog.SinkDisabled:          http.StatusConflict,
 	catalog.Busy:                  http.StatusConflict,
 }
 
@@ -54,6 +58,7 @@ func answerTo(err error) *wire.Error {
 		local       *buffer.FailedError
 		fenced      *buffer.FencedError
 		missing     *catalog.MissingError
+		full        *buffer.OverloadError
 	)
 	var e *wire.Error
 	switch {
@@ -70,6 +75,9 @@ func answerTo(err error) *wire.Error {
 	case errors.As(err, &store), errors.As(err, &journal), errors.As(err, &local), errors.As(err, &fenced), errors.Is(err, catalog.ErrChanged):
 		e = names.Errorf(http.StatusServiceUnavailable, "unavailable",
 			"The definitions cannot be read or written now. Send the request again later.").Retry(unavailableAfter)
+	case errors.As(err, &full):
+		e = names.Errorf(http.StatusServiceUnavailable, "unavailable",
+			"There is no room: a bound of %s is reached. Send the request again later.", full.Resource).Retry(unavailableAfter)
 	case errors.As(err, &missing):
 		parts := make([]string, len(missing.Missing))
 		for i, m := range missing.Missing {
@@ -80,7 +88,7 @@ func answerTo(err error) *wire.Error {
 			strings.Join(parts, ", ")).Retry(unavailableAfter)
 	case errors.As(err, &refused):
 		return names.Errorf(statusOf[refused.Code], string(refused.Code), "%s", refused.Message)
-	case errors.Is(err, catalog.ErrClosed):
+	case errors.Is(err, catalog.ErrClosed), errors.Is(err, forebay.ErrClosed):
 		return names.Errorf(http.StatusServiceUnavailable, "shutdown", "The service is stopping; send the request again.").Retry(time.Second)
 	case errors.Is(err, context.DeadlineExceeded):
 		e = names.Errorf(http.StatusRequestTimeout, "internalError",

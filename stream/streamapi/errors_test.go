@@ -27,19 +27,27 @@ func sample(op *operation) string {
 		return strings.Replace(webSink, `"Events"`, `"Another"`, 1)
 	case *settingsUpdate:
 		return `{"settings":[{"key":"storage.level.local.encoding.sync.wait","value":false}]}`
+	case *rejectsSelection:
+		return `{"all":true}`
 	}
 	return ""
 }
 
 // pathOf fills the placeholders of an operation's path.
 func pathOf(op *operation, branch, source, sink, version, task string) string {
-	return strings.NewReplacer("{branchId}", branch, "{sourceId}", source, "{sinkId}", sink, "{versionNumber}", version, "{taskId...}", task, "{fileId}", "none").Replace(op.path)
+	path := strings.NewReplacer("{branchId}", branch, "{sourceId}", source, "{sinkId}", sink, "{versionNumber}", version, "{taskId...}", task,
+		"{fileId}", "none", "{recordId}", "none").Replace(op.path)
+	if len(op.query) > 0 && op.query[0].name == revisionParameter {
+		path += "?" + revisionParameter + "=0"
+	}
+	return path
 }
 
 // TestEveryOperation sends to each operation a request that succeeds and every kind that must not.
 func TestEveryOperation(t *testing.T) {
-	s := newService(t, serviceOptions{})
-	s.done("POST", b+"/sources", webSource)
+	const maxRow = 10_000
+	s := newService(t, serviceOptions{engine: forebay.Options{MaxRowBytes: maxRow}})
+	s.done("POST", b+"/sources", strings.Replace(webSource, `{"type":"table"`, `{"onReject":"quarantine","type":"table"`, 1))
 	s.done("POST", b+"/sources", `{"type":"http","name":"Gone","sinks":[`+strings.Replace(webSink, "in.c-web.", "in.c-gone.", 1)+`]}`)
 	s.done("DELETE", b+"/sources/gone", "")
 	task := s.done("POST", b+"/sources", `{"type":"otlp","name":"Telemetry"}`).body["taskId"].(string)
@@ -59,6 +67,15 @@ func TestEveryOperation(t *testing.T) {
 			case "discardFile", "retryFile":
 				s.want(404, "stream.api.fileNotFound", testToken, op.method, right, "")
 				right = strings.Replace(right, "none", s.waitingFile("web", "events"), 1)
+			case "getRejectedRecord", "testRejectedRecord", "editRejectedRecord", "replayRejectedRecord", "discardRejectedRecord":
+				s.want(404, "stream.api.recordNotFound", testToken, op.method, right, "")
+				_, address := s.secretOf("web")
+				s.send(address, strings.Repeat("x", maxRow))
+				list, err := s.cat.Rejected(t.Context(), "web", "events", forebay.RejectedFilter{}, 100)
+				if err != nil || len(list.Records) == 0 {
+					t.Fatalf("%+v, %v", list, err)
+				}
+				right = strings.Replace(right, "none", list.Records[len(list.Records)-1].ID, 1)
 			}
 			if op.access != open {
 				s.want(400, "stream.api.missingField", "", op.method, right, body)

@@ -13,6 +13,9 @@ const (
 	sourcePath = branchPath + "/sources/{sourceId}"
 	sinkPath   = sourcePath + "/sinks/{sinkId}"
 	filePath   = sinkPath + "/files/{fileId}"
+
+	rejectsPath  = sinkPath + "/quarantine"
+	rejectedPath = rejectsPath + "/{recordId}"
 )
 
 // operations is the whole API: routing, checks, description and tests are made of it.
@@ -58,7 +61,21 @@ func (a *api) operations() []operation {
 		name: overlapParameter, doc: fmt.Sprintf("How long the old secret is accepted beside the new one, for example 30m or 24h; at most %s. Default: not at all. "+
 			"A secret that is older ends at once in either case.", catalog.MaxSecretOverlap), schema: "", check: checkOverlap,
 	}
+	revision := parameter{name: revisionParameter, doc: "Revision of the record that was read; required.", schema: 0}
 	failed := parameter{name: "failedFiles", doc: "Only files whose import has failed and not succeeded yet.", schema: false}
+
+	// Reading the content of a record is not for every member: it is what senders have sent.
+	record := append(slices.Clip(sink), catalog.RecordNotFound)
+	content := read(rejectedPath, "getRejectedRecord", "Read a rejected record with its request and body", rejectedContent{}, record, a.getRejected)
+	content.access = admin
+	try := do(post, rejectedPath+"/test", "testRejectedRecord", "Map a rejected record by the columns of now and store nothing", and(record, catalog.SinkDisabled), a.testRejected)
+	try.answer = rejectedTest{}
+	edit := do(put, rejectedPath+"/body", "editRejectedRecord", "Give a rejected record another body, which a replay maps; the first one is kept beside it",
+		and(record, catalog.RecordChanged), a.editRejected)
+	edit.raw, edit.query, edit.answer = true, []parameter{revision}, rejectedContent{}
+	replay := do(post, rejectedPath+"/replay", "replayRejectedRecord", "Map a rejected record by the columns of now and make it a row, exactly once",
+		and(record, catalog.SinkDisabled), a.replayRejected)
+	replay.answer = rejectsResult{}
 
 	index := read("/v1", "apiIndex", "Index of the API", indexBody{}, nil, a.index)
 	index.access = open
@@ -110,6 +127,14 @@ func (a *api) operations() []operation {
 		do(post, sinkPath+"/retry", "retrySink", "Repeat at once what has failed at a sink, after its cause was mended", sink, a.retry),
 		do(post, filePath+"/retry", "retryFile", "Repeat at once what has failed of a file, after its cause was mended", file, a.retryFile),
 		do(remove, filePath, "discardFile", "Give up a file that is not in its table; its rows are lost", and(file, catalog.ImportRuns), a.discardFile),
+		read(rejectsPath, "listRejectedRecords", "List the records that a sink has rejected and kept, without their content", rejectsBody{}, sink, a.listRejected,
+			append(slices.Clip(pageParameters), rejectsParameters...)...),
+		content, try, edit, replay,
+		do(remove, rejectedPath, "discardRejectedRecord", "Delete a rejected record for good", record, a.discardRejected),
+		task(post, rejectsPath+"/replay", "replayRejectedRecords", "Replay a selection of rejected records, or all, each exactly once", &rejectsSelection{},
+			and(sink, catalog.SinkDisabled), a.moveRejects(a.cat.ReplayRejects)),
+		task(post, rejectsPath+"/discard", "discardRejectedRecords", "Delete a selection of rejected records, or all, for good", &rejectsSelection{},
+			sink, a.moveRejects(a.cat.DiscardRejects)),
 		task(put, sinkPath+"/disable", "disableSink", "Stop a sink from taking events", nil, sink, a.change(a.cat.Disable)),
 		task(put, sinkPath+"/enable", "enableSink", "Let a sink take events again", nil, sink, a.change(a.cat.Enable)),
 		task(put, sinkPath+"/undelete", "undeleteSink", "Bring a deleted sink back", nil,

@@ -13,6 +13,7 @@ import (
 // sinkSpec adds to the problems what breaks a rule that a schema cannot say. at is the place of the sink in the body.
 func (a *api) sinkSpec(b sinkCreate, at string, p *problems) catalog.SinkSpec {
 	spec := catalog.SinkSpec{ID: b.SinkID, Name: b.Name, Description: b.Description, Signals: b.AllowedSignals, AckLocal: b.AckLocal}
+	spec.OnReject, spec.Quarantine = onReject(b.OnReject), b.Quarantine.bounds(at, p)
 	if b.Table == nil {
 		p.add("badRequest", "body.%stable is missing, a sink of type table needs it", at)
 		return spec
@@ -62,6 +63,14 @@ func (a *api) updateSink(c *call) (any, error) {
 	b := c.body.(*sinkUpdate)
 	patch := catalog.SinkPatch{Name: b.Name, Description: b.Description, Signals: b.AllowedSignals, AckLocal: b.AckLocal, ChangeDescription: b.ChangeDescription}
 	var p problems
+	if b.OnReject != nil {
+		o := onReject(*b.OnReject)
+		patch.OnReject = &o
+	}
+	if b.Quarantine != nil {
+		q := b.Quarantine.bounds("", &p)
+		patch.Quarantine = &q
+	}
 	if t := b.Table; t != nil {
 		if t.Type != nil {
 			a.checkTableType(*t.Type, "", &p)
@@ -90,6 +99,7 @@ func (a *api) sinkBody(source catalog.Source, s catalog.Sink) sinkBody {
 	return sinkBody{
 		ProjectID: a.project, BranchID: a.branch, SourceID: source.ID, SinkID: s.ID, Type: "table",
 		Name: s.Name, Description: s.Description, AllowedSignals: s.Signals, AckLocal: s.AckLocal,
+		OnReject: onRejectWord(s.OnReject), Quarantine: newBounds(s.Quarantine),
 		Table:   tableBody{Type: a.opts.TableType, TableID: s.TableID, Mapping: columns{Columns: convert(s.Columns, bodyColumn)}, Extend: s.Extend},
 		Version: newVersionBody(s.Version), Created: newCreated(s.Created), Deleted: newDeleted(s.Deleted),
 		Disabled: newDisabled(s.DisabledWith(source)),

@@ -28,6 +28,9 @@ func (a *api) taskBody(c *call, t catalog.Task) taskBody {
 	for _, w := range t.Warnings {
 		b.Warnings = append(b.Warnings, warning(w))
 	}
+	if t.Rejects != nil {
+		b.Rejects = ptr(rejectsResult(*t.Rejects))
+	}
 	if t.Code != "" {
 		b.ErrorName, b.ErrorStatusCode = string(names)+string(t.Code), statusOf[t.Code]
 	}

@@ -202,6 +202,7 @@ func (d *drainage) flush(ctx context.Context, e *forebay.Engine, adoption Adopti
 			return err
 		}
 		err := e.FlushAll(ctx)
+		now := e.Stats() // one moment: a replay makes a row of a rejected record
 		wait := settle
 		switch refused, ok := errors.AsType[*buffer.HeldError](err); {
 		case ok && ctx.Err() == nil:
@@ -210,15 +211,15 @@ func (d *drainage) flush(ctx context.Context, e *forebay.Engine, adoption Adopti
 			d.log.Warn("a table does not take the rows of the adopted instance", "sink", refused.SinkID, "error", err, "again", wait)
 		case err != nil:
 			return err
-		case settled(e.Stats()):
-			n := rejected(e.Stats())
+		case settled(now):
+			n := rejected(now)
 			if n == 0 {
 				return nil
 			}
 			// Its log is all that has them.
 			d.free()
 			wait = held.NextBackOff()
-			d.log.Warn("rejected records of the adopted instance are in its quarantine: it is kept until they expire", "records", n, "again", wait)
+			d.log.Warn("rejected records of the adopted instance are in its quarantine: it is kept until they are replayed or discarded, or expire", "records", n, "again", wait)
 		}
 		select {
 		case <-time.After(wait):

@@ -1,0 +1,454 @@
+package catalog
+
+import (
+	"bytes"
+	"cmp"
+	"compress/gzip"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/forebay/forebay"
+	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/datatype"
+)
+
+// QuarantineStatistics are the counters of the quarantine of a sink:
+//
+//	Added = Records + Replayed + Discarded + Expired + Lost
+type QuarantineStatistics struct {
+	// Records is how many there are now, Bytes what they count in the bounds, OldestAt when the oldest was rejected. On a store that
+	// several catalogs share each node has the bounds for itself.
+	Records, Bytes int64
+	OldestAt       time.Time
+	// Added counts the records of all time. Lost are those that a disk did not give back.
+	Added, Replayed, Discarded, Expired, Lost int64
+}
+
+// RejectedPage is a part of the quarantine of a sink.
+type RejectedPage struct {
+	// Records are in the order of their rejections, as far as the clocks of the nodes agree.
+	Records []forebay.RejectedRecord
+	// Next is the RejectedFilter.After of the page behind this one; empty on the last page.
+	Next string
+	// Total is the number of records in the quarantine, whatever the filter.
+	Total int64
+	// Missing are the instances whose records are not in the list, because no node has answered for them.
+	Missing []Missing
+}
+
+// TestedCell is a [mapping.Cell] of a rejected record.
+type TestedCell struct {
+	// Column and Type come from the definition.
+	Column string
+	Type   datatype.Type
+	// Value is empty for Null and for a cell with an Error. The value of a secret column is hidden.
+	Value string
+	Null  bool
+	// Error is why there is no value, and Reason the same as a word.
+	Error, Reason string
+}
+
+// Rejected lists the quarantine of a sink: at most limit records that f selects. f.After is the Next of the page before. It reads no content.
+// On a store that several catalogs share it asks all nodes, and waits 2 s at most.
+func (c *Catalog) Rejected(ctx context.Context, sourceID, id string, f forebay.RejectedFilter, limit int) (RejectedPage, error) {
+	if _, _, err := c.Sink(sourceID, id); err != nil {
+		return RejectedPage{}, err
+	}
+	after, bad := c.positions(f.After)
+	if bad != nil {
+		return RejectedPage{}, bad
+	}
+	r := request{Op: opRejects, Source: sourceID, Sinks: []string{id}, Rejects: &rejectsRequest{After: after, Filter: newFilterRecord(f), Limit: max(limit, 1)}}
+	_, all := c.carryOut(ctx, r)
+	if _, err := outcomeOf(all); err != nil {
+		return RejectedPage{}, err
+	}
+	pages := map[string]instanceAnswer{}
+	add := func(list []instanceAnswer) {
+		for _, i := range list {
+			if known, ok := pages[i.Instance]; i.Rejects != nil && i.Outcome != outcomeFailed && (!ok || i.Epoch > known.Epoch) {
+				pages[i.Instance] = i
+			}
+		}
+	}
+	add(all)
+	var page RejectedPage
+	if c.shared != nil {
+		got := c.ask(ctx, statisticsTimeout, r)
+		add(got.instances())
+		has := func(instance string) bool { _, ok := pages[instance]; return ok }
+		if page.Missing = c.missing(c.members.view(), has, got); len(page.Missing) > 0 {
+			_ = c.catchUp(ctx, statisticsTimeout) // an instance that has ended meanwhile is not missing
+			page.Missing = c.missing(c.members.view(), has, got)
+		}
+		lives := c.members.view().instances
+		maps.DeleteFunc(pages, func(instance string, _ instanceAnswer) bool { _, ok := lives[instance]; return !ok })
+	}
+	page.merge(sourceID, id, pages, after, max(limit, 1))
+	if c.shared == nil && page.Next != "" {
+		_, page.Next, _ = strings.Cut(page.Next, placeMark)
+	}
+	return page, nil
+}
+
+// merge takes the first records of all instances, and notes how far it got in each.
+func (p *RejectedPage) merge(source, sink string, pages map[string]instanceAnswer, after map[string]string, limit int) {
+	names := slices.Sorted(maps.Keys(pages))
+	more, at := false, maps.Clone(after)
+	if at == nil {
+		at = map[string]string{}
+	}
+	for _, name := range names {
+		p.Total += pages[name].Rejects.Total
+		more = more || pages[name].Rejects.More
+	}
+	for len(p.Records) < limit {
+		first, found := "", false
+		for _, name := range names {
+			list := pages[name].Rejects.Records
+			if len(list) > 0 && (!found || list[0].At.Before(pages[first].Rejects.Records[0].At)) {
+				first, found = name, true
+			}
+		}
+		if !found {
+			break
+		}
+		list := pages[first].Rejects.Records
+		p.Records = append(p.Records, list[0].record(source, sink))
+		at[first] = list[0].ID
+		pages[first].Rejects.Records = list[1:]
+	}
+	for _, name := range names {
+		more = more || len(pages[name].Rejects.Records) > 0
+	}
+	if !more || len(p.Records) == 0 {
+		return
+	}
+	var entries []string
+	for _, name := range slices.Sorted(maps.Keys(at)) {
+		if _, lives := pages[name]; lives || len(p.Missing) > 0 { // a node that comes back goes on where it was
+			entries = append(entries, name+placeMark+at[name])
+		}
+	}
+	p.Next = strings.Join(entries, ",")
+}
+
+// placeMark is between an instance and the last record of it that was listed.
+const placeMark = "~"
+
+// maxPositions bounds a RejectedFilter.After that comes from outside, in bytes.
+const maxPositions = 64 << 10
+
+// positions reads the Next of a page.
+func (c *Catalog) positions(next string) (map[string]string, error) {
+	if next == "" {
+		return nil, nil
+	}
+	at := map[string]string{}
+	for entry := range strings.SplitSeq(next, ",") {
+		instance, id, placed := strings.Cut(entry, placeMark)
+		if c.shared == nil {
+			instance, id, placed = c.opts.Instance, entry, !placed
+		}
+		if _, ok := rejectNumber(id); !ok || !placed || at[instance] != "" || len(next) > maxPositions {
+			return nil, refuse(BadRequest, "The list has no place %.80q: take it from the page before.", next)
+		}
+		at[instance] = id
+	}
+	return at, nil
+}
+
+// rejectNumber returns the number in the id of a record, in whose order an engine lists them.
+func rejectNumber(id string) (uint64, bool) {
+	i := strings.LastIndex(id, "-x")
+	if i < 0 {
+		return 0, false
+	}
+	n, err := strconv.ParseUint(id[i+2:], 16, 64)
+	return n, err == nil
+}
+
+// RejectedRecord returns a record of a quarantine with its content. On a store that several catalogs share it may be at any node.
+func (c *Catalog) RejectedRecord(ctx context.Context, sourceID, id, recordID string) (forebay.RejectedContent, error) {
+	a, err := c.onRejected(ctx, request{Op: opRejected, Source: sourceID, Sinks: []string{id}, Rejects: &rejectsRequest{IDs: []string{recordID}}})
+	if err != nil || a.Content == nil {
+		return forebay.RejectedContent{}, err
+	}
+	return a.Content.content(sourceID, id), nil
+}
+
+// EditRejected replaces the body of a record: see [forebay.SinkQuarantine.Edit]. The error is [RecordChanged] if revision is not the last one.
+// A body for another node must be below 1 MB when it is compressed.
+func (c *Catalog) EditRejected(ctx context.Context, sourceID, id, recordID string, revision int, body []byte) error {
+	var packed bytes.Buffer
+	w := gzip.NewWriter(&packed)
+	if _, err := w.Write(body); err != nil {
+		return err
+	}
+	if err := w.Close(); err != nil {
+		return err
+	}
+	_, err := c.onRejected(ctx, request{
+		Op: opEditReject, Source: sourceID, Sinks: []string{id},
+		Rejects: &rejectsRequest{IDs: []string{recordID}, Revision: revision, Body: packed.Bytes()},
+	})
+	return err
+}
+
+// unpack reads the body of an edit.
+func unpack(packed []byte) ([]byte, error) {
+	r, err := gzip.NewReader(bytes.NewReader(packed))
+	if err != nil {
+		return nil, err
+	}
+	body, err := io.ReadAll(io.LimitReader(r, maxEdit+1))
+	if err == nil && len(body) > maxEdit {
+		err = fmt.Errorf("the body has more than %d bytes", maxEdit)
+	}
+	return body, err
+}
+
+// maxEdit bounds what an edit may unpack to, in bytes. A larger body is no event.
+const maxEdit = 256 << 20
+
+// TestRejected maps a record by the definition of now and stores nothing. The error is [SinkDisabled] for a sink that takes no events.
+func (c *Catalog) TestRejected(ctx context.Context, sourceID, id, recordID string) ([]TestedCell, error) {
+	if err := c.maps(Ref{sourceID, id}); err != nil {
+		return nil, err
+	}
+	a, err := c.onRejected(ctx, request{Op: opTestReject, Source: sourceID, Sinks: []string{id}, Rejects: &rejectsRequest{IDs: []string{recordID}}})
+	if err != nil {
+		return nil, err
+	}
+	cells := make([]TestedCell, 0, len(a.Cells))
+	for _, cell := range a.Cells {
+		cells = append(cells, TestedCell(cell))
+	}
+	return cells, nil
+}
+
+// ReplayRejected replays one record at once: see [forebay.SinkQuarantine.Replay]. The record becomes one row, however often it is called.
+func (c *Catalog) ReplayRejected(ctx context.Context, sourceID, id, recordID string) (RejectsResult, error) {
+	if err := c.maps(Ref{sourceID, id}); err != nil {
+		return RejectsResult{}, err
+	}
+	a, err := c.onRejected(ctx, request{Op: opReplayRejects, Source: sourceID, Sinks: []string{id}, Rejects: &rejectsRequest{IDs: []string{recordID}}})
+	return a.Result, err
+}
+
+// DiscardRejected deletes one record for good.
+func (c *Catalog) DiscardRejected(ctx context.Context, sourceID, id, recordID string) error {
+	_, err := c.onRejected(ctx, request{Op: opDropRejects, Source: sourceID, Sinks: []string{id}, Rejects: &rejectsRequest{IDs: []string{recordID}}})
+	return err
+}
+
+// maps refuses a sink that is disabled.
+func (c *Catalog) maps(ref Ref) error {
+	t, s, err := c.find(ref)
+	if err == nil && s.DisabledWith(t.source) != nil {
+		err = refuse(SinkDisabled, "Sink %q of source %q is disabled, so it maps nothing: enable it first.", ref.Sink, ref.Source)
+	}
+	return err
+}
+
+// onRejected carries out a request about one record, where it is.
+func (c *Catalog) onRejected(ctx context.Context, r request) (rejectsAnswer, error) {
+	if _, _, err := c.Sink(r.Source, r.Sinks[0]); err != nil {
+		return rejectsAnswer{}, err
+	}
+	found := func(i instanceAnswer) bool { return i.Outcome != outcomeNotFound && i.Outcome != outcomeFailed }
+	_, all := c.carryOut(ctx, r)
+	if c.shared != nil && !slices.ContainsFunc(all, func(i instanceAnswer) bool { return i.Outcome != outcomeNotFound }) {
+		got := c.askUntil(ctx, filesTimeout, r, func(a answer) bool { return slices.ContainsFunc(a.Instances, found) })
+		all = append(all, got.instances()...)
+		if !slices.ContainsFunc(all, found) {
+			knows := func(instance string) bool {
+				return slices.ContainsFunc(all, func(i instanceAnswer) bool { return i.Instance == instance && i.Outcome != outcomeFailed })
+			}
+			missing := c.missing(c.members.view(), knows, got)
+			if len(missing) > 0 && c.catchUp(ctx, statisticsTimeout) == nil {
+				missing = c.missing(c.members.view(), knows, got)
+			}
+			if len(missing) > 0 {
+				return rejectsAnswer{}, &MissingError{missing}
+			}
+		}
+	}
+	for _, i := range all {
+		switch i.Outcome {
+		case outcomeDone:
+			if i.Rejects == nil {
+				i.Rejects = &rejectsAnswer{}
+			}
+			return *i.Rejects, nil
+		case outcomeChanged:
+			return rejectsAnswer{}, refuse(RecordChanged, "Record %.80q was edited or tried since it was read; read it again.", r.Rejects.IDs[0])
+		case outcomeOverloaded:
+			return rejectsAnswer{}, cmp.Or(i.err, error(&buffer.OverloadError{Resource: "quarantine", RetryAfter: time.Minute}))
+		}
+	}
+	if _, err := outcomeOf(all); err != nil {
+		return rejectsAnswer{}, err
+	}
+	return rejectsAnswer{}, refuse(RecordNotFound, "The quarantine of sink %q of source %q has no record %.80q: it was replayed or discarded, has expired, or never was.",
+		r.Sinks[0], r.Source, r.Rejects.IDs[0])
+}
+
+// onRejects carries out a request about a quarantine in one engine.
+func (c *Catalog) onRejects(ctx context.Context, a adopted, r request) instanceAnswer {
+	out := instanceAnswer{Instance: a.instance, Epoch: a.epoch, Outcome: outcomeDone, Rejects: &rejectsAnswer{}}
+	q := a.eng.Quarantine(r.Source, r.Sinks[0])
+	id := ""
+	if len(r.Rejects.IDs) > 0 {
+		id = r.Rejects.IDs[0]
+	}
+	var err error
+	switch r.Op {
+	case opRejects:
+		err = out.Rejects.list(ctx, a, r)
+	case opRejected:
+		var content forebay.RejectedContent
+		if content, err = q.Get(ctx, id); err == nil {
+			out.Rejects.Content = newContentRecord(content)
+		}
+	case opEditReject:
+		var body []byte
+		if body, err = unpack(r.Rejects.Body); err == nil {
+			err = q.Edit(ctx, id, r.Rejects.Revision, body)
+		}
+	case opTestReject:
+		if !q.Has(id) {
+			err = buffer.ErrUnknownRejected
+			break
+		}
+		err = c.asDefined(ctx, a, r, func() error {
+			cells, err := q.Test(ctx, id)
+			out.Rejects.Cells = newCellRecords(cells)
+			return err
+		})
+	case opReplayRejects, opDropRejects:
+		err = c.moveRejects(ctx, a, r, out.Rejects)
+		if err == nil && r.Rejects.Filter == nil && out.Rejects.Result == (RejectsResult{}) {
+			err = buffer.ErrUnknownRejected
+		}
+	}
+	over, full := errors.AsType[*buffer.OverloadError](err)
+	switch {
+	case err == nil:
+	case errors.Is(err, forebay.ErrUnknownSink) && !q.Has(id), errors.Is(err, buffer.ErrUnknownRejected):
+		out.Outcome = outcomeNotFound // this engine never had a record of the sink, or has this one no more
+	case errors.Is(err, buffer.ErrRejectedChanged):
+		out.Outcome = outcomeChanged
+	case full:
+		out.Outcome, out.err = outcomeOverloaded, over
+	default:
+		out.Outcome, out.err = outcomeFailed, err
+	}
+	return out
+}
+
+// list fills a page.
+func (out *rejectsAnswer) list(ctx context.Context, a adopted, r request) error {
+	for _, st := range a.eng.Stats().Sinks {
+		if st.Source == r.Source && st.Sink == r.Sinks[0] {
+			out.Total = st.Quarantine.Records
+		}
+	}
+	f := r.Rejects.Filter.filter()
+	f.After = r.Rejects.After[a.instance]
+	for rec, err := range a.eng.Quarantine(r.Source, r.Sinks[0]).List(ctx, f) {
+		switch {
+		case errors.Is(err, forebay.ErrUnknownSink):
+			return nil
+		case err != nil:
+			return err
+		case len(out.Records) == r.Rejects.Limit:
+			out.More = true
+			return nil
+		}
+		out.Records = append(out.Records, newRejectedRecord(rec))
+	}
+	return nil
+}
+
+// rejectsAtOnce is how many records one step of a task replays or discards.
+const rejectsAtOnce = 100
+
+// moveRejects replays or discards records: those of the request that the engine has, or the next ones that its filter selects.
+func (c *Catalog) moveRejects(ctx context.Context, a adopted, r request, out *rejectsAnswer) error {
+	q, ids := a.eng.Quarantine(r.Source, r.Sinks[0]), r.Rejects.IDs
+	ids = slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return !q.Has(id) })
+	if r.Rejects.Filter != nil {
+		f := r.Rejects.Filter.filter()
+		f.After = r.Rejects.After[a.instance]
+		// What is rejected from now on waits for the next task, else one whose definition rejects what comes would never end.
+		if now := time.Now().Add(time.Millisecond); f.Until.IsZero() || now.Before(f.Until) {
+			f.Until = now
+		}
+		out.Until = f.Until
+		for rec, err := range q.List(ctx, f) {
+			if errors.Is(err, forebay.ErrUnknownSink) {
+				break
+			}
+			if err != nil {
+				return err
+			}
+			if len(ids) == rejectsAtOnce {
+				out.More = true
+				break
+			}
+			ids, out.Last = append(ids, rec.ID), rec.ID
+		}
+	}
+	if len(ids) == 0 {
+		return nil
+	}
+	if r.Op == opDropRejects {
+		n, err := q.Discard(ctx, ids...)
+		out.Result.Discarded = n
+		return err
+	}
+	return c.asDefined(ctx, a, r, func() error {
+		res, err := q.Replay(ctx, ids...)
+		out.Result = RejectsResult{Replayed: res.Replayed, Rejected: res.Rejected, Gone: res.Gone}
+		return err
+	})
+}
+
+// asDefined calls fn while the engine has the sink as it is defined now. An adopted engine has no definitions; it gets this one meanwhile.
+func (c *Catalog) asDefined(ctx context.Context, a adopted, r request, fn func() error) (err error) {
+	if a.turn == nil {
+		return fn()
+	}
+	a.turn.Lock()
+	defer a.turn.Unlock()
+	t, _, err := c.find(Ref{r.Source, r.Sinks[0]})
+	if err != nil {
+		return err
+	}
+	def, err := t.definition()
+	if err != nil {
+		return err
+	}
+	def.Sinks = slices.DeleteFunc(def.Sinks, func(s forebay.Sink) bool { return s.ID != r.Sinks[0] })
+	compiled, err := a.eng.Compile(def)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if gone := a.eng.Remove(context.WithoutCancel(ctx), r.Source); gone != nil && !errors.Is(gone, forebay.ErrUnknownSource) {
+			err = errors.Join(err, fmt.Errorf("end source %s in the adopted instance %s: %w", r.Source, a.instance, gone))
+		}
+	}()
+	if _, err := a.eng.Apply(ctx, compiled, forebay.ApplyOptions{Refuse: func(forebay.TableProblem) bool { return false }}); err != nil {
+		return err
+	}
+	return fn()
+}

@@ -1,0 +1,188 @@
+package catalog
+
+import (
+	"errors"
+	"net/http"
+	"net/netip"
+	"time"
+
+	"github.com/forebay/forebay"
+	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/mapping"
+)
+
+// rejectsRequest is the part of a [request] about the quarantine of a sink.
+type rejectsRequest struct {
+	// Instance is the only one to answer; empty: all.
+	Instance string `json:"instance,omitempty"`
+	// IDs are the records; of a replay or discard those that the instance has, if there is no Filter.
+	IDs    []string      `json:"ids,omitempty"`
+	Filter *filterRecord `json:"filter,omitempty"`
+	// After is the last record before, by instance, and Limit the length of a page.
+	After map[string]string `json:"after,omitempty"`
+	Limit int               `json:"limit,omitempty"`
+	// Revision and Body are of an edit. The body is compressed by gzip.
+	Revision int    `json:"revision,omitempty"`
+	Body     []byte `json:"body,omitempty"`
+}
+
+// rejectsAnswer answers it.
+type rejectsAnswer struct {
+	Total   int64            `json:"total,omitempty"`
+	Records []rejectedRecord `json:"records,omitempty"`
+	// More is set if there is more behind the page or the step. A step ends with the record Last, and has looked at those before Until.
+	More    bool           `json:"more,omitempty"`
+	Last    string         `json:"last,omitempty"`
+	Until   time.Time      `json:"until,omitzero"`
+	Content *contentRecord `json:"content,omitempty"`
+	Cells   []cellRecord   `json:"cells,omitempty"`
+	Result  RejectsResult  `json:"result,omitzero"`
+}
+
+// filterRecord is a [forebay.RejectedFilter] without After.
+type filterRecord struct {
+	Reason string    `json:"reason,omitempty"`
+	Column string    `json:"column,omitempty"`
+	Since  time.Time `json:"since,omitzero"`
+	Until  time.Time `json:"until,omitzero"`
+	Text   string    `json:"text,omitempty"`
+}
+
+func newFilterRecord(f forebay.RejectedFilter) *filterRecord {
+	return &filterRecord{Reason: f.Reason, Column: f.Column, Since: f.Since, Until: f.Until, Text: f.Text}
+}
+
+// filter selects everything for nil.
+func (f *filterRecord) filter() forebay.RejectedFilter {
+	if f == nil {
+		return forebay.RejectedFilter{}
+	}
+	return forebay.RejectedFilter{Reason: f.Reason, Column: f.Column, Since: f.Since, Until: f.Until, Text: f.Text}
+}
+
+// rejectedRecord is a [forebay.RejectedRecord] without its sink.
+type rejectedRecord struct {
+	ID       string    `json:"id"`
+	At       time.Time `json:"at"`
+	Reason   string    `json:"reason,omitempty"`
+	Column   string    `json:"column,omitempty"`
+	Message  string    `json:"message,omitempty"`
+	Mapping  string    `json:"mapping,omitempty"`
+	Failed   int       `json:"failed,omitempty"`
+	TriedAt  time.Time `json:"triedAt,omitzero"`
+	Edited   bool      `json:"edited,omitempty"`
+	Revision int       `json:"revision,omitempty"`
+	Size     int64     `json:"size"`
+}
+
+func newRejectedRecord(r forebay.RejectedRecord) rejectedRecord {
+	return rejectedRecord{
+		ID: r.ID, At: r.At, Reason: r.Reason, Column: r.Column, Message: r.Message, Mapping: r.Mapping, Failed: r.Failed, TriedAt: r.TriedAt,
+		Edited: r.Edited, Revision: r.Revision, Size: r.Size,
+	}
+}
+
+func (r rejectedRecord) record(source, sink string) forebay.RejectedRecord {
+	return forebay.RejectedRecord{
+		ID: r.ID, Source: source, Sink: sink, At: r.At, Reason: r.Reason, Column: r.Column, Message: r.Message, Mapping: r.Mapping,
+		Failed: r.Failed, TriedAt: r.TriedAt, Edited: r.Edited, Revision: r.Revision, Size: r.Size,
+	}
+}
+
+// contentRecord is a [forebay.RejectedContent].
+type contentRecord struct {
+	rejectedRecord
+	Body     []byte         `json:"body"`
+	Came     []byte         `json:"came"`
+	Format   mapping.Format `json:"format,omitempty"`
+	Header   http.Header    `json:"header,omitempty"`
+	Removed  []string       `json:"removed,omitempty"`
+	Host     string         `json:"host,omitempty"`
+	Method   string         `json:"method,omitempty"`
+	Path     string         `json:"path,omitempty"`
+	Query    string         `json:"query,omitempty"`
+	ClientIP netip.Addr     `json:"clientIP,omitzero"`
+	Received time.Time      `json:"received,omitzero"`
+}
+
+func newContentRecord(c forebay.RejectedContent) *contentRecord {
+	r := c.Record
+	return &contentRecord{
+		rejectedRecord: newRejectedRecord(c.RejectedRecord), Body: r.Body, Came: c.Came, Format: r.Format, Header: r.Header, Removed: c.Removed,
+		Host: r.Host, Method: r.Request.Method, Path: r.Request.Path, Query: r.Request.Query, ClientIP: r.ClientIP, Received: r.Received,
+	}
+}
+
+func (r *contentRecord) content(source, sink string) forebay.RejectedContent {
+	return forebay.RejectedContent{
+		RejectedRecord: r.record(source, sink), Came: r.Came, Removed: r.Removed,
+		Record: &mapping.Record{
+			Body: r.Body, Format: r.Format, Header: r.Header, Host: r.Host, Request: mapping.RequestLine{Method: r.Method, Path: r.Path, Query: r.Query},
+			ClientIP: r.ClientIP, Received: r.Received,
+		},
+	}
+}
+
+// cellRecord has the fields of a [TestedCell].
+type cellRecord struct {
+	Column string        `json:"column"`
+	Type   datatype.Type `json:"type,omitempty"`
+	Value  string        `json:"value,omitempty"`
+	Null   bool          `json:"null,omitempty"`
+	Error  string        `json:"error,omitempty"`
+	Reason string        `json:"reason,omitempty"`
+}
+
+func newCellRecords(cells []mapping.Cell) (list []cellRecord) {
+	for _, cell := range cells {
+		r := cellRecord{Column: cell.Column, Type: cell.Type, Value: cell.Value, Null: cell.Null}
+		if cell.Err != nil {
+			r.Error = cell.Err.Error()
+			if e, ok := errors.AsType[*mapping.Error](cell.Err); ok {
+				r.Reason = e.Reason.String()
+			}
+		}
+		list = append(list, r)
+	}
+	return list
+}
+
+// quarantineRecord is a [QuarantineStatistics].
+type quarantineRecord struct {
+	Records   int64     `json:"records,omitempty"`
+	Bytes     int64     `json:"bytes,omitempty"`
+	OldestAt  time.Time `json:"oldestAt,omitzero"`
+	Added     int64     `json:"added,omitempty"`
+	Replayed  int64     `json:"replayed,omitempty"`
+	Discarded int64     `json:"discarded,omitempty"`
+	Expired   int64     `json:"expired,omitempty"`
+	Lost      int64     `json:"lost,omitempty"`
+}
+
+func newQuarantineRecord(q buffer.QuarantineStats) quarantineRecord {
+	return quarantineRecord{
+		Records: q.Records, Bytes: q.Bytes, OldestAt: q.OldestAt, Added: q.Added, Replayed: q.Replayed, Discarded: q.Discarded, Expired: q.Expired,
+		Lost: q.Lost,
+	}
+}
+
+func (q *quarantineRecord) add(o quarantineRecord) {
+	q.Records += o.Records
+	q.Bytes += o.Bytes
+	q.Added += o.Added
+	q.Replayed += o.Replayed
+	q.Discarded += o.Discarded
+	q.Expired += o.Expired
+	q.Lost += o.Lost
+	if !o.OldestAt.IsZero() && (q.OldestAt.IsZero() || o.OldestAt.Before(q.OldestAt)) {
+		q.OldestAt = o.OldestAt
+	}
+}
+
+func (q quarantineRecord) statistics() QuarantineStatistics {
+	return QuarantineStatistics{
+		Records: q.Records, Bytes: q.Bytes, OldestAt: q.OldestAt, Added: q.Added, Replayed: q.Replayed, Discarded: q.Discarded, Expired: q.Expired,
+		Lost: q.Lost,
+	}
+}

@@ -1,0 +1,281 @@
+package catalog
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/forebay/forebay"
+)
+
+// RejectsResult counts what a replay or a discard has done.
+type RejectsResult struct {
+	// Replayed became rows.
+	Replayed int `json:"replayed,omitempty"`
+	// Rejected could not be mapped again and are still there.
+	Rejected int `json:"rejected,omitempty"`
+	// Gone were not there any more: somebody has replayed or discarded them, or they have expired.
+	Gone int `json:"gone,omitempty"`
+	// Discarded were deleted.
+	Discarded int `json:"discarded,omitempty"`
+}
+
+func (r *RejectsResult) add(o RejectsResult) {
+	r.Replayed += o.Replayed
+	r.Rejected += o.Rejected
+	r.Gone += o.Gone
+	r.Discarded += o.Discarded
+}
+
+// sentence says for people what a task has done.
+func (r RejectsResult) sentence(replay bool) string {
+	if !replay {
+		return fmt.Sprintf("%d rejected records were discarded.", r.Discarded)
+	}
+	text := fmt.Sprintf("%d rejected records have become rows.", r.Replayed)
+	if r.Rejected > 0 {
+		text += fmt.Sprintf(" %d were rejected again and are still there.", r.Rejected)
+	}
+	if r.Gone > 0 {
+		text += fmt.Sprintf(" %d were not there any more.", r.Gone)
+	}
+	return text
+}
+
+// RejectedSelection selects records of a quarantine.
+type RejectedSelection struct {
+	// IDs are records, at most [MaxSelected].
+	IDs []string
+	// Filter selects without IDs: the zero value selects all that are there now.
+	Filter forebay.RejectedFilter
+}
+
+// MaxSelected is how many ids a [RejectedSelection] may have.
+const MaxSelected = 10_000
+
+// ReplayRejects starts a task that replays the records of a selection: see [forebay.SinkQuarantine.Replay]. Each becomes one row, whatever
+// fails and however often it is started. Records that are rejected after its start wait for the next one. Its Task.Rejects counts; if
+// the task has failed, what it counts is done all the same. One replay or discard of a sink excludes others, and no change of the sink.
+func (c *Catalog) ReplayRejects(sourceID, id string, s RejectedSelection) (Task, error) {
+	if err := c.maps(Ref{sourceID, id}); err != nil {
+		return Task{}, err
+	}
+	return c.submitRejects("replay", opReplayRejects, Ref{sourceID, id}, s)
+}
+
+// DiscardRejects starts a task that deletes the records of a selection for good, as [Catalog.ReplayRejects] replays them.
+func (c *Catalog) DiscardRejects(sourceID, id string, s RejectedSelection) (Task, error) {
+	return c.submitRejects("discard", opDropRejects, Ref{sourceID, id}, s)
+}
+
+const (
+	rejectsKind        = ".rejects"
+	interruptedRejects = "The service was stopped while the task was running. Send the request again for the rest: nothing is stored twice."
+	// rejectsTimeout bounds a replay or a discard.
+	rejectsTimeout = time.Hour
+)
+
+// movesRejects reports whether a task replays or discards rejected records.
+func (t Task) movesRejects() bool { return strings.HasSuffix(t.Type, rejectsKind) }
+
+func (c *Catalog) submitRejects(verb, op string, ref Ref, s RejectedSelection) (Task, error) {
+	if len(s.IDs) > MaxSelected {
+		return Task{}, refuse(BadRequest, "The selection has %d records, at most %d are allowed.", len(s.IDs), MaxSelected)
+	}
+	if s.Filter.After != "" {
+		return Task{}, refuse(BadRequest, "A selection does not begin behind a record.")
+	}
+	if _, _, err := c.find(ref); err != nil {
+		return Task{}, err
+	}
+	task := c.newTask(verb+rejectsKind, ref, now())
+	entity := ref.entity() + rejectsKind // not a valid id: it does not exclude the changes of the sink
+	if err := c.tasks.reserve(entity, task.ID); err != nil {
+		return Task{}, err
+	}
+	planned := func() (*change, error) {
+		_, _, err := c.find(ref)
+		return &change{}, err
+	}
+	hold, err := c.begin(Ref{}, entity, task.ID, planned, map[string][]byte{taskKey(task.ID): encode(task)})
+	if err != nil {
+		c.tasks.release(entity)
+		return Task{}, err
+	}
+	c.tasks.start(task)
+	r := request{Op: op, Source: ref.Source, Sinks: []string{ref.Sink}, Rejects: &rejectsRequest{IDs: s.IDs}}
+	if len(s.IDs) == 0 {
+		r.Rejects.Filter = newFilterRecord(s.Filter)
+	}
+	go c.runRejects(task, hold, r)
+	return task, nil
+}
+
+// runRejects makes a replay or a discard and records how it ended.
+func (c *Catalog) runRejects(task Task, hold string, r request) {
+	ctx, cancel := context.WithTimeout(c.ctx, rejectsTimeout)
+	defer cancel()
+	defer c.held.drop(hold)
+	done, result := task, RejectsResult{}
+	c.syncFollowed(ctx)
+	var err error
+	if r.Rejects.Filter != nil {
+		err = c.moveFiltered(ctx, hold, r, &result)
+	} else {
+		err = c.moveSelected(ctx, hold, r, &result)
+	}
+	done.Status, done.FinishedAt, done.Rejects = Succeeded, now(), &result
+	if err == nil {
+		done.Result = result.sentence(r.Op == opReplayRejects)
+	} else {
+		done.Status, done.Failure = Failed, sentence(err)
+		if c.ctx.Err() != nil {
+			done.Failure = interruptedRejects
+		}
+		c.log.Warn("task failed", "task", task.ID, "error", err)
+	}
+	end := map[string][]byte{taskKey(task.ID): encode(done)}
+	if hold != "" {
+		end[hold] = nil
+	}
+	switch err := c.commit(hold, end); {
+	case errors.Is(err, ErrChanged):
+		c.disown(task)
+		return
+	case err != nil:
+		c.repairs.writeLater(end)
+	}
+	c.tasks.end(done, nil)
+}
+
+// places returns the instances that may have records.
+func (c *Catalog) places() []string {
+	if c.shared == nil {
+		return []string{c.opts.Instance}
+	}
+	return slices.Sorted(maps.Keys(c.members.view().instances))
+}
+
+// moveFiltered goes through all instances, with a place in each.
+func (c *Catalog) moveFiltered(ctx context.Context, hold string, r request, result *RejectsResult) error {
+	var problems []error
+	for _, instance := range c.places() {
+		step := *r.Rejects
+		filter := *step.Filter
+		step.Instance, step.Filter, step.After = instance, &filter, nil
+		for {
+			r.Rejects = &step
+			a, err := c.moveAt(ctx, hold, instance, r)
+			result.add(a.Result)
+			if err != nil {
+				problems = append(problems, err)
+				break
+			}
+			if !a.More {
+				break
+			}
+			filter.Until, step.After = a.Until, map[string]string{instance: a.Last}
+		}
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+	}
+	return errors.Join(problems...)
+}
+
+// moveSelected asks each instance for those of the records that it has.
+func (c *Catalog) moveSelected(ctx context.Context, hold string, r request, result *RejectsResult) error {
+	var problems []error
+	ids := slices.Compact(slices.Sorted(slices.Values(r.Rejects.IDs)))
+	for some := range slices.Chunk(ids, rejectsAtOnce) {
+		var moved RejectsResult
+		for _, instance := range c.places() {
+			r.Rejects = &rejectsRequest{Instance: instance, IDs: some}
+			a, err := c.moveAt(ctx, hold, instance, r)
+			moved.add(a.Result)
+			problems = append(problems, err)
+			if moved.Replayed+moved.Rejected+moved.Discarded+moved.Gone >= len(some) {
+				break
+			}
+		}
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if errors.Join(problems...) == nil {
+			moved.Gone = len(some) - moved.Replayed - moved.Rejected - moved.Discarded
+		}
+		result.add(moved)
+	}
+	return errors.Join(problems...)
+}
+
+const (
+	// moveAttempts is how often an instance that does not answer is asked, and fullAttempts how often one whose sink is full.
+	moveAttempts = 3
+	fullAttempts = 60
+	movePause    = time.Second
+)
+
+// moveAt makes one step at an instance, wherever it is. A step may be repeated: what it has moved is gone.
+func (c *Catalog) moveAt(ctx context.Context, hold, instance string, r request) (rejectsAnswer, error) {
+	var moved RejectsResult // by attempts that have not come to their end
+	failed := Missing{Instance: instance, Node: c.members.view().instances[instance].Node}
+	for attempt, full := 1, 0; ; {
+		if ctx.Err() != nil || hold != "" && !c.held.has(hold) {
+			return rejectsAnswer{Result: moved}, cmp.Or(context.Cause(ctx), ErrChanged)
+		}
+		stepping, cancel := context.WithTimeout(ctx, filesTimeout)
+		_, all := c.carryOut(stepping, r)
+		cancel()
+		if c.shared != nil && len(all) == 0 {
+			here := func(a answer) bool {
+				return slices.ContainsFunc(a.Instances, func(i instanceAnswer) bool { return i.Instance == instance })
+			}
+			got := c.askUntil(ctx, filesTimeout, r, here)
+			all = slices.DeleteFunc(got.instances(), func(i instanceAnswer) bool { return i.Instance != instance })
+			if len(all) == 0 {
+				_ = c.catchUp(ctx, statisticsTimeout)
+				missing := c.missing(c.members.view(), func(other string) bool { return other != instance }, got)
+				if len(missing) == 0 {
+					return rejectsAnswer{Result: moved}, nil // it has ended: it had none left
+				}
+				failed = missing[0]
+			}
+		}
+		slices.SortFunc(all, func(a, b instanceAnswer) int { return cmp.Compare(b.Epoch, a.Epoch) })
+		for _, i := range all[:min(1, len(all))] {
+			if i.Rejects == nil {
+				i.Rejects = &rejectsAnswer{}
+			}
+			i.Rejects.Result.add(moved)
+			switch i.Outcome {
+			case outcomeDone, outcomeNotFound:
+				return *i.Rejects, nil
+			case outcomeOverloaded:
+				moved = i.Rejects.Result
+				if full++; full >= fullAttempts {
+					return rejectsAnswer{Result: moved}, fmt.Errorf("sink %q is full at instance %s; send the request again when its rows are in their table", r.Sinks[0], instance)
+				}
+				attempt = 0
+			default:
+				moved, failed.Reason = i.Rejects.Result, "it has failed there, see the log of the node"
+				if i.err != nil && attempt == moveAttempts {
+					return rejectsAnswer{Result: moved}, i.err
+				}
+			}
+		}
+		if attempt == moveAttempts {
+			return rejectsAnswer{Result: moved}, &MissingError{[]Missing{failed}}
+		}
+		attempt++
+		select {
+		case <-time.After(movePause):
+		case <-ctx.Done():
+		}
+	}
+}
