@@ -124,6 +124,23 @@ forebay inspect shows what waits in a data directory, where, for how long and wh
   curl -X POST http://127.0.0.1:8082/checkpoint        makes a copy of a server that runs with -admin 127.0.0.1:8082
 `
 
+const quarantineHelp = `
+forebay quarantine shows the records that a sink of a running server has rejected and kept, and brings them to its table. It speaks the
+Stream API, and so through any node of a cluster.
+
+  forebay quarantine list shop/orders                          what was rejected, when and why
+  forebay quarantine list -reason malformed -since 24h -json shop/orders
+  forebay quarantine get shop/orders ID                        the request, its headers and body
+  forebay quarantine edit -body fixed.json shop/orders ID      another body; the first one is kept beside it
+  forebay quarantine test shop/orders ID                       the row that it would become now; status 1 if there is none
+  forebay quarantine replay shop/orders ID                     makes it a row, exactly once; status 1 if it is rejected again
+  forebay quarantine replay -all shop/orders
+  forebay quarantine discard -until 720h shop/orders           deletes for good what is older than 30 days
+
+The flags stand before SOURCE/SINK. replay and discard take ids, filters, or -all, and wait for the end; if they are interrupted, the server goes on,
+and the same call may be repeated. docs/quarantine.md has the rest.
+`
+
 const templatesHelp = `
 forebay templates evaluates a jsonnet template over one JSON event, and shows the value and the cost.
 

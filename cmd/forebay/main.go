@@ -22,6 +22,7 @@ import (
 
 	"github.com/forebay/forebay/internal/program/extract"
 	"github.com/forebay/forebay/internal/program/inspect"
+	"github.com/forebay/forebay/internal/program/quarantine"
 	"github.com/forebay/forebay/internal/program/quickstart"
 	"github.com/forebay/forebay/internal/program/templates"
 )
@@ -57,6 +58,7 @@ func verbs() []verb {
 		{"check", "check a configuration file, and show the rows that it makes of events", checkHelp, process.check},
 		{"extract", "pull records from an HTTP API into tables; check, preview and discover look first", extractHelp, process.extract},
 		{"inspect", "show what waits in a data directory, and why", inspectHelp, process.inspect},
+		{"quarantine", "show, edit, replay and discard the rejected records of a running server", quarantineHelp, process.quarantine},
 		{"templates", "try a template on an event", templatesHelp, process.templates},
 	}
 }
@@ -117,6 +119,18 @@ func (p process) end(name string, err error, status int) int {
 
 func (p process) inspect(ctx context.Context, args []string) int {
 	return p.end("inspect", inspect.Run(ctx, args, p.stdout, p.stderr, inspect.Options{Staging: openInspected}), failed)
+}
+
+func (p process) quarantine(ctx context.Context, args []string) int {
+	err := quarantine.Run(ctx, args, quarantine.Environment{Stdin: p.stdin, Out: p.stdout, Errors: p.stderr, Getenv: func(name string) string {
+		value, _ := p.getenv(name)
+		return value
+	}})
+	status := failed
+	if _, ok := errors.AsType[*quarantine.UsageError](err); ok {
+		status = wrongUsage
+	}
+	return p.end("quarantine", err, status)
 }
 
 func (p process) templates(_ context.Context, args []string) int {

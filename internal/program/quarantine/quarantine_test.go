@@ -1,0 +1,239 @@
+package quarantine_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/forebay/forebay"
+	"github.com/forebay/forebay/buffer/buffertest"
+	"github.com/forebay/forebay/catalog"
+	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/internal/program/quarantine"
+	"github.com/forebay/forebay/mapping"
+	"github.com/forebay/forebay/stream"
+	"github.com/forebay/forebay/stream/streamapi"
+)
+
+const token = "t0ken-canary"
+
+// shop is a server with a sink that rejects orders without a number as their price, and keeps them.
+type shop struct {
+	t         *testing.T
+	api, data string
+	events    string
+	mem       *buffertest.Memory
+	eng       *forebay.Engine
+}
+
+func newShop(t *testing.T) *shop {
+	t.Helper()
+	s := &shop{t: t, data: t.TempDir(), mem: buffertest.NewMemory()}
+	eng, err := forebay.Open(filepath.Join(s.data, "engine"), forebay.Options{Target: s.mem})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.eng = eng
+	cat, err := catalog.Open(filepath.Join(s.data, "catalog"), eng, catalog.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := errors.Join(cat.Close(), eng.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	task, err := cat.CreateSource(catalog.By{Type: "user"}, catalog.SourceSpec{ID: "shop", Name: "shop", Type: forebay.HTTP, Sinks: []catalog.SinkSpec{{
+		ID: "orders", Name: "orders", TableID: "in.c-shop.orders", OnReject: forebay.Quarantine,
+		Columns: mapping.Columns{mapping.Path("price", "price", mapping.DataType(datatype.Int64), mapping.Required())},
+	}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if task, err = cat.Wait(t.Context(), task.ID); err != nil || task.Status != catalog.Succeeded {
+		t.Fatalf("%+v, %v", task, err)
+	}
+	events := httptest.NewServer(stream.Ingest(eng, stream.Options{}))
+	t.Cleanup(events.Close)
+	h, err := streamapi.New(cat, streamapi.Options{Auth: streamapi.StaticToken(token, 1), IngestURL: events.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	api := httptest.NewServer(h)
+	t.Cleanup(api.Close)
+	source, err := cat.Source("shop")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.api, s.events = api.URL, events.URL+"/stream/1/shop/"+source.Secret
+	if err := os.WriteFile(filepath.Join(s.data, "token"), []byte(token+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func (s *shop) send(body string) {
+	s.t.Helper()
+	resp, err := http.Post(s.events, "application/json", strings.NewReader(body))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		s.t.Fatalf("status %d", resp.StatusCode)
+	}
+}
+
+// run calls the program with the address and token of the server.
+func (s *shop) run(stdin string, args ...string) (out, errs string, err error) {
+	s.t.Helper()
+	args = append([]string{args[0], "-api", s.api, "-dir", s.data}, args[1:]...)
+	var o, e bytes.Buffer
+	err = quarantine.Run(s.t.Context(), args, quarantine.Environment{
+		Stdin: strings.NewReader(stdin), Out: &o, Errors: &e, Getenv: func(string) string { return "" },
+	})
+	if text := o.String() + e.String() + fmt.Sprint(err); strings.Contains(text, token) {
+		s.t.Errorf("%q shows the token: %s", args, text)
+	}
+	return o.String(), e.String(), err
+}
+
+// ids lists the quarantine as JSON.
+func (s *shop) ids(args ...string) (ids []string) {
+	s.t.Helper()
+	out, _, err := s.run("", append(append([]string{"list", "-json"}, args...), "shop/orders")...)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for text := range strings.Lines(out) {
+		var r struct{ RecordID string }
+		if err := json.Unmarshal([]byte(text), &r); err != nil || r.RecordID == "" {
+			s.t.Fatalf("%s: %v", text, err)
+		}
+		ids = append(ids, r.RecordID)
+	}
+	return ids
+}
+
+// The way of a record through the command: listed, read, tested, edited, replayed. Nothing that a sender sends controls the terminal.
+func TestCommands(t *testing.T) {
+	s := newShop(t)
+	for i := range 230 { // three pages
+		s.send(fmt.Sprintf(`{"price":"x%d"}`, i))
+	}
+	s.send("{\"price\":\"\x1b[2J\u202eevil\"}")
+	all := s.ids("-limit", "0")
+	if len(all) != 231 || len(s.ids("-limit", "150")) != 150 || len(s.ids("-text", "x229")) != 1 || len(s.ids("-since", "24h", "-limit", "0")) != 231 ||
+		len(s.ids("-until", "24h")) != 0 || len(s.ids("-reason", "missingValue")) != 0 {
+		t.Errorf("%d records", len(all))
+	}
+	out, errs, err := s.run("", "list", "-limit", "2", "shop/orders")
+	if lines := strings.Split(strings.TrimSpace(out), "\n"); err != nil || len(lines) != 3 || !strings.HasPrefix(lines[0], "ID ") || !strings.Contains(lines[1], all[0]) ||
+		!strings.Contains(lines[1], "malformed") || !strings.Contains(errs, "231 in the quarantine") {
+		t.Errorf("%s%s%v", out, errs, err)
+	}
+	last := all[len(all)-1]
+	for _, args := range [][]string{{"list", "-limit", "0", "shop/orders"}, {"get", "shop/orders", last}, {"test", "shop/orders", last}} {
+		if out, _, _ := s.run("", args...); strings.ContainsAny(out, "\x1b\u202e") || len(out) < 20 {
+			t.Errorf("%q: %q", args, out)
+		}
+	}
+	if out, _, err := s.run("", "test", "shop/orders", last); err == nil || !strings.Contains(out, "price") {
+		t.Errorf("a test that fails: %s, %v", out, err)
+	}
+	if out, _, err := s.run("", "replay", "shop/orders", last); err == nil || !strings.Contains(out, "1 were rejected again") {
+		t.Errorf("a replay that fails: %s, %v", out, err)
+	}
+	if _, _, err := s.run(`{"price":1}`, "edit", "-body", "-", "-revision", "0", "shop/orders", last); err == nil || !strings.Contains(err.Error(), "recordChanged") {
+		t.Errorf("an edit of an earlier revision: %v", err)
+	}
+	if out, _, err := s.run(`{"price":1}`, "edit", "-body", "-", "shop/orders", last); err != nil || !strings.Contains(out, "body:\n{\"price\":1}") || !strings.Contains(out, "body as it came:") {
+		t.Errorf("the edit: %s, %v", out, err)
+	}
+	if out, _, err := s.run("", "test", "shop/orders", last); err != nil || !strings.Contains(out, `"1"`) {
+		t.Errorf("the test: %s, %v", out, err)
+	}
+	if out, _, err := s.run("", "get", "-json", "shop/orders", last); err != nil || !json.Valid([]byte(out)) || !strings.Contains(out, `"path": "/stream/1/shop/"`) {
+		t.Errorf("the record: %s, %v", out, err)
+	}
+	if out, _, err := s.run("", "replay", "shop/orders", last, all[0]); err == nil || !strings.Contains(out, "1 rejected records have become rows. 1 were rejected again") {
+		t.Errorf("the replay: %s, %v", out, err)
+	}
+	if out, _, err := s.run("", "replay", "-json", "shop/orders", last); err != nil || !strings.Contains(out, `"gone": 1`) {
+		t.Errorf("the second replay: %s, %v", out, err)
+	}
+	if out, _, err := s.run("", "discard", "-text", "x22", "shop/orders"); err != nil || !strings.HasPrefix(out, "11 rejected records were discarded") {
+		t.Errorf("the discard: %s, %v", out, err)
+	}
+	if out, _, err := s.run("", "discard", "-all", "shop/orders"); err != nil || !strings.HasPrefix(out, "219 ") {
+		t.Errorf("the discard: %s, %v", out, err)
+	}
+	if err := s.eng.Flush(t.Context(), "shop"); err != nil {
+		t.Fatal(err)
+	}
+	if rows := s.mem.Rows("in.c-shop.orders"); len(rows) != 1 || rows[0][0] != "1" {
+		t.Errorf("the table has %v", rows)
+	}
+	if _, _, err := s.run("", "list", "shop/none"); err == nil || !strings.Contains(err.Error(), "sinkNotFound") {
+		t.Errorf("an unknown sink: %v", err)
+	}
+}
+
+// A call with wrong arguments changes nothing and says what is wrong.
+func TestWrongArguments(t *testing.T) {
+	s := newShop(t)
+	s.send(`{}`)
+	id := s.ids()[0]
+	for _, args := range [][]string{
+		{"show", "shop/orders"},
+		{"list"},
+		{"list", "shop"},
+		{"list", "/orders"},
+		{"list", "a/b/c"},
+		{"list", "shop/orders", id},
+		{"list", "-limit", "-1", "shop/orders"},
+		{"list", "-no", "shop/orders"},
+		{"get", "shop/orders"},
+		{"get", "shop/orders", id, id},
+		{"edit", "shop/orders", id},
+		{"replay", "shop/orders"},
+		{"replay", "-all", "shop/orders", id},
+		{"discard", "shop/orders"},
+		{"discard", "-all", "-reason", "x", "shop/orders"},
+		{"list", "-api", "ftp://x", "shop/orders"},
+	} {
+		_, _, err := s.run("", args...)
+		if _, usage := errors.AsType[*quarantine.UsageError](err); !usage {
+			t.Errorf("%q: %v", args, err)
+		}
+	}
+	if _, _, err := s.run("", "list", "-h"); !errors.Is(err, flag.ErrHelp) {
+		t.Errorf("-h: %v", err)
+	}
+	if _, _, err := s.run("", "list", "-dir", t.TempDir(), "shop/orders"); err == nil || !strings.Contains(err.Error(), "there is no token") {
+		t.Errorf("no token: %v", err)
+	}
+	if _, _, err := s.run("", "list", "-token", "other", "shop/orders"); err == nil || !strings.Contains(err.Error(), "401") {
+		t.Errorf("a wrong token: %v", err)
+	}
+	if got := s.ids(); len(got) != 1 {
+		t.Errorf("%d records are left", len(got))
+	}
+	// The token does not follow a redirection.
+	leaked := make(chan string, 1)
+	thief := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { leaked <- r.Header.Get("X-StorageApi-Token") }))
+	defer thief.Close()
+	front := httptest.NewServer(http.RedirectHandler(thief.URL, http.StatusTemporaryRedirect))
+	defer front.Close()
+	if _, _, err := s.run("", "list", "-api", front.URL, "shop/orders"); err == nil || len(leaked) > 0 {
+		t.Errorf("after a redirection: %v, %d requests", err, len(leaked))
+	}
+}
