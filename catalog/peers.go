@@ -122,6 +122,7 @@ const (
 	outcomeFailed     outcome = "failed"
 	outcomeChanged    outcome = "changed"
 	outcomeOverloaded outcome = "overloaded"
+	outcomeInvalid    outcome = "invalid"
 )
 
 // sinkCounts are counters of one sink in one instance.

@@ -38,6 +38,8 @@ type rejectsAnswer struct {
 	Content *contentRecord `json:"content,omitempty"`
 	Cells   []cellRecord   `json:"cells,omitempty"`
 	Result  RejectsResult  `json:"result,omitzero"`
+	// Refused says why the edit is invalid.
+	Refused string `json:"refused,omitempty"`
 }
 
 // filterRecord is a [forebay.RejectedFilter] without After.
@@ -74,18 +76,36 @@ type rejectedRecord struct {
 	Edited   bool      `json:"edited,omitempty"`
 	Revision int       `json:"revision,omitempty"`
 	Size     int64     `json:"size"`
+	// Poison is set for a row that the target has refused.
+	Poison *poisonRecord `json:"poison,omitempty"`
+}
+
+// poisonRecord says where a refused row comes from. Its columns and reason are in the record.
+type poisonRecord struct {
+	File string `json:"file"`
+	Row  int64  `json:"row"`
 }
 
 func newRejectedRecord(r forebay.RejectedRecord) rejectedRecord {
+	var poison *poisonRecord
+	if p := r.Poison; p != nil {
+		poison = &poisonRecord{p.FileID, p.Row}
+	}
 	return rejectedRecord{
-		ID: r.ID, At: r.At, Reason: r.Reason, Column: r.Column, Message: r.Message, Mapping: r.Mapping, Failed: r.Failed, TriedAt: r.TriedAt,
+		Poison: poison,
+		ID:     r.ID, At: r.At, Reason: r.Reason, Column: r.Column, Message: r.Message, Mapping: r.Mapping, Failed: r.Failed, TriedAt: r.TriedAt,
 		Edited: r.Edited, Revision: r.Revision, Size: r.Size,
 	}
 }
 
 func (r rejectedRecord) record(source, sink string) forebay.RejectedRecord {
+	var poison *buffer.Poison
+	if p := r.Poison; p != nil {
+		poison = &buffer.Poison{FileID: p.File, RowError: buffer.RowError{Row: p.Row, Column: r.Column, Reason: r.Reason, Message: r.Message}}
+	}
 	return forebay.RejectedRecord{
-		ID: r.ID, Source: source, Sink: sink, At: r.At, Reason: r.Reason, Column: r.Column, Message: r.Message, Mapping: r.Mapping,
+		Poison: poison,
+		ID:     r.ID, Source: source, Sink: sink, At: r.At, Reason: r.Reason, Column: r.Column, Message: r.Message, Mapping: r.Mapping,
 		Failed: r.Failed, TriedAt: r.TriedAt, Edited: r.Edited, Revision: r.Revision, Size: r.Size,
 	}
 }

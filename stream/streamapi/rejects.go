@@ -38,6 +38,13 @@ type rejectedBody struct {
 	Edited   bool   `json:"edited" doc:"Somebody has edited the body."`
 	Revision int    `json:"revision" doc:"Number of the edits and failed replays; an edit needs it."`
 	Size     int64  `json:"size" doc:"Bytes that it counts in the bounds of the quarantine."`
+	// RefusedRow is set for a row that the target has refused.
+	RefusedRow *refusedRow `json:"refusedRow,omitempty" doc:"Where a row comes from that the target has refused; left out for events. Its body is a JSON object with the cells, and so is an edit."`
+}
+
+type refusedRow struct {
+	FileID string `json:"fileId" doc:"Id of the file, which was imported without the row."`
+	Row    int64  `json:"row" doc:"Number of the row in the file, from 0; -1 if the target did not tell."`
 }
 
 type rejectedContent struct {
@@ -110,8 +117,13 @@ func newQuarantine(q catalog.QuarantineStatistics) *quarantineBody {
 }
 
 func newRejected(r forebay.RejectedRecord) rejectedBody {
+	var row *refusedRow
+	if r.Poison != nil {
+		row = &refusedRow{r.Poison.FileID, r.Poison.Row}
+	}
 	return rejectedBody{
-		RecordID: r.ID, At: catalog.Time(r.At), Reason: r.Reason, Column: r.Column, Message: r.Message, Mapping: r.Mapping, Failed: r.Failed,
+		RefusedRow: row,
+		RecordID:   r.ID, At: catalog.Time(r.At), Reason: r.Reason, Column: r.Column, Message: r.Message, Mapping: r.Mapping, Failed: r.Failed,
 		TriedAt: timeText(r.TriedAt), Edited: r.Edited, Revision: r.Revision, Size: r.Size,
 	}
 }
