@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/forebay/forebay"
+	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
 )
 
@@ -358,5 +359,44 @@ func TestQuarantineOfADisabledSink(t *testing.T) {
 	s.done("PUT", b+"/sources/shop/enable", "")
 	if a := s.want(200, "", testToken, "POST", rejects+"/"+list[0].RecordID+"/replay", ""); a.at("replayed") != 1.0 {
 		t.Errorf("the replay says %s", a.text)
+	}
+}
+
+// A row that the target has refused is listed with its words, and goes the same way: an edit names cells, one that does not fit is 400.
+func TestRefusedRowOverTheAPI(t *testing.T) {
+	s, mem := shop(t)
+	mem.Refuse = func(_ string, row []string) buffer.RowError {
+		if len(row[0]) > 3 {
+			return buffer.RowError{Column: "price", Reason: "22003", Message: "out of range"}
+		}
+		return buffer.RowError{}
+	}
+	_, address := s.secretOf("shop")
+	for _, price := range []string{"1", "5000"} {
+		s.send(address, `{"price":`+price+`}`)
+	}
+	if got := s.prices(mem); !slices.Equal(got, []string{"1"}) {
+		t.Errorf("the table has %q", got)
+	}
+	list := s.records(10, "&reason=22003")
+	if len(list) != 1 || list[0].RefusedRow == nil || list[0].RefusedRow.Row != 1 || list[0].RefusedRow.FileID == "" || list[0].Message != "out of range" {
+		t.Fatalf("the quarantine has %+v", list)
+	}
+	one := rejects + "/" + list[0].RecordID
+	if a := s.get(one); a.at("body") != `{"price":"5000","body":"{\"price\":5000}"}` {
+		t.Errorf("the record is %s", a.text)
+	}
+	for _, body := range []string{`{"price":"x"}`, `{"other":"1"}`, `[]`, ``} {
+		s.want(400, "stream.api.badRequest", testToken, "PUT", one+"/body?revision=0", body)
+	}
+	s.want(200, "", testToken, "PUT", one+"/body?revision=0", `{"price":"50"}`)
+	if a := s.want(200, "", testToken, "POST", one+"/test", ""); a.at("passes") != true || a.at("columns.0.value") != "50" {
+		t.Errorf("the test says %s", a.text)
+	}
+	if a := s.want(200, "", testToken, "POST", one+"/replay", ""); a.at("replayed") != 1.0 {
+		t.Errorf("the replay says %s", a.text)
+	}
+	if got := s.prices(mem); !slices.Equal(got, []string{"1", "50"}) {
+		t.Errorf("the table has %q", got)
 	}
 }
