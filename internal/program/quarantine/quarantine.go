@@ -24,6 +24,7 @@ import (
 
 // Environment is what the program has from its process.
 type Environment struct {
+	// Stdin is the body of an edit. Out gets what was asked for, and Errors what else a person should know.
 	Stdin       io.Reader
 	Out, Errors io.Writer
 	// Getenv returns a variable; empty if it is not set.
