@@ -39,6 +39,7 @@
 //
 // # Errors
 //
-// The first row that the database refuses is named in a [buffer.RowsError], if it says which: in a COPY it does. Values of cells are left
-// out of messages. A connection error names user, host and database, never the password.
+// The first row that the database refuses is named in a [buffer.RowsError], if it says which: in a COPY it does. A sink with a quarantine then
+// gets the file without that row: see [buffer.Voider]. A foreign key without its parent, and what a trigger raises without a row, hold the
+// file. Values of cells are left out of messages. A connection error names user, host and database, never the password.
 package postgres

@@ -1,0 +1,120 @@
+package postgres
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/forebay/forebay"
+	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/internal/killtest"
+	"github.com/forebay/forebay/mapping"
+)
+
+// The server is killed while files with rows that it refuses are imported: a number that does not fit the table, NUL, a row that breaks a check.
+// Each row is in the table once, or in the quarantine once with its code.
+func TestKillsOfTheServerWithRefusedRows(t *testing.T) {
+	if testing.Short() {
+		t.Skip("restarts the server")
+	}
+	seed, kills := rand.Uint64(), killtest.Count(t)
+	t.Logf("%d kills, seed %d", kills, seed)
+	rng := rand.New(rand.NewPCG(seed, 0))
+	target := open(t, Options{})
+	exec(t, target, `CREATE TABLE sums (id bigint NOT NULL CHECK (id % 97 <> 5), n bigint CHECK (n::smallint IS NOT NULL), raw varchar)`)
+	engine, err := forebay.Open(t.TempDir(), forebay.Options{Target: target})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer engine.Close()
+	err = engine.Define(t.Context(), forebay.Source{ID: "shop", Sinks: []forebay.Sink{{
+		ID: "sums", OnReject: forebay.Quarantine, Table: forebay.Table{ID: "sums", Columns: mapping.Columns{
+			mapping.Path("id", "id", mapping.DataType(datatype.Int64), mapping.Required()), mapping.Path("n", "n", mapping.DataType(datatype.Int64)),
+			mapping.Path("raw", "raw", mapping.RawString()),
+		}},
+	}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var good, bad []string
+	next := 0
+	for range kills {
+		var recs []*mapping.Record
+		for range 60 {
+			n, raw, reason := next%1000, "v", ""
+			switch {
+			case next%97 == 5:
+				reason = "23514"
+			case next%61 == 7:
+				n, reason = 40_000+next, "22003"
+			case next%89 == 11:
+				raw, reason = `a\u0000b`, "22021"
+			}
+			if reason == "" {
+				good = append(good, fmt.Sprint(next))
+			} else {
+				bad = append(bad, fmt.Sprintf("%d %s", next, reason))
+			}
+			recs = append(recs, mapping.JSON(fmt.Appendf(nil, `{"id":%d,"n":%d,"raw":"%s"}`, next, n, raw)))
+			next++
+		}
+		if _, err := engine.IngestBatch(t.Context(), "shop", recs); err != nil {
+			t.Fatal(err)
+		}
+		done := make(chan error, 1)
+		go func() { done <- engine.Flush(t.Context(), "shop") }()
+		want := 1 + rng.IntN(4) // ids that are ruled out or imported before the kill
+		before := len(readTable(t, target.options.Schema, imports))
+		ended := false
+		for !ended && len(readTable(t, target.options.Schema, imports)) < before+want {
+			select {
+			case err := <-done:
+				if err != nil {
+					t.Fatal(err)
+				}
+				ended = true
+			default:
+			}
+		}
+		server.Kill(t)
+		server.Restart(t)
+		if !ended {
+			if err := <-done; err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	var got []string
+	for _, row := range readTable(t, target.options.Schema, "sums") {
+		got = append(got, row[0])
+	}
+	slices.Sort(got)
+	slices.Sort(good)
+	if !slices.Equal(got, good) {
+		t.Errorf("the table has %d rows, want %d", len(got), len(good))
+	}
+	var kept []string
+	q := engine.Quarantine("shop", "sums")
+	for r, err := range q.List(t.Context(), forebay.RejectedFilter{}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, err := q.Get(t.Context(), r.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		id, _, _ := strings.Cut(strings.TrimPrefix(string(c.Record.Body), `{"id":"`), `"`)
+		kept = append(kept, id+" "+r.Reason)
+	}
+	slices.Sort(kept)
+	slices.Sort(bad)
+	if !slices.Equal(kept, bad) {
+		t.Errorf("the quarantine has %q, want %q", kept, bad)
+	}
+	report, err := engine.Verify(t.Context())
+	if err != nil || !report.OK() {
+		t.Errorf("%+v, %v", report, err)
+	}
+}
