@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -101,4 +102,63 @@ func TestMergedPartsAreReadBack(t *testing.T) {
 			t.Errorf("%s: the next Compact = %v, and %d parts", what, err, len(names(target)))
 		}
 	}
+}
+
+// mergingDisk merges the parts of a table after the first look at one of them.
+type mergingDisk struct {
+	parts.Disk
+	looks int
+	merge func()
+}
+
+func (d *mergingDisk) Stat(path string) (fs.FileInfo, error) {
+	if filepath.Ext(path) == extension {
+		if d.looks++; d.looks == 2 {
+			d.merge()
+		}
+	}
+	return d.Disk.Stat(path)
+}
+
+// An attempt that is repeated, after a kill, finds the part of the first one. A merge may replace the part while the attempt looks at it.
+func TestRepeatedImportBesideAMerge(t *testing.T) {
+	root := t.TempDir()
+	table := buffer.Table{ID: "events", Columns: []datatype.Column{{Name: "id", Type: datatype.Int64}}}
+	target, other := tables(t, root), tables(t, root)
+	file := func(i int) *buffer.File {
+		return &buffer.File{
+			ID: "file-" + strconv.Itoa(i), Table: table, Slices: []buffer.Object{{ID: "s", Rows: 1}},
+			OpenSlice: func(context.Context, buffer.Object) (io.ReadCloser, error) {
+				return io.NopCloser(strings.NewReader(`"` + strconv.Itoa(i) + `"` + "\n")), nil
+			},
+		}
+	}
+	for i := range 8 {
+		if err := target.Import(t.Context(), file(i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	merged := false
+	target.folder.FS = &mergingDisk{merge: func() {
+		if err := other.Compact(t.Context(), table); err != nil {
+			t.Error(err)
+		}
+		merged = true
+	}}
+	if err := target.Import(t.Context(), file(0)); err != nil || !merged {
+		t.Errorf("%v, merged beside it: %v", err, merged)
+	}
+	for i := range 8 {
+		if n, err := target.CountFile(t.Context(), table, file(i).ID); n != 1 || err != nil {
+			t.Errorf("file %d has %d rows, %v", i, n, err)
+		}
+	}
+}
+
+func tables(t *testing.T, root string) *Target {
+	target, err := Tables(root, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return target
 }

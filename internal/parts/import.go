@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"path/filepath"
 	"slices"
 
@@ -39,7 +40,11 @@ func (t *Tables) importFile(ctx context.Context, f *buffer.File) (paths []string
 	if err != nil {
 		return nil, err
 	}
-	if paths, err = t.imported(ctx, d, f); paths != nil || err != nil {
+	paths, err = t.imported(ctx, d, f)
+	if t.versioned(d) && errors.Is(err, fs.ErrNotExist) { // a merge has just replaced the part: it is looked for again, under the lock
+		err = nil
+	}
+	if paths != nil || err != nil {
 		return paths, err
 	}
 	staged, err := t.Format.Stage(ctx, &t.Store, d, f)
