@@ -36,6 +36,7 @@ var rooms = map[string][]string{
 	"drivers/parquet/parquettest": {"datatype", "buffer/buffertest"},
 	// A command that measures a cluster, and one that measures a driver beside the loader of its database.
 	"cluster/bench":          {"./..."},
+	"cluster/duckdbtest":     {"./..."},
 	"drivers/bucket/bench":   {"./..."},
 	"drivers/iceberg/bench":  {"./..."},
 	"drivers/duckdb/bench":   {"./..."},
