@@ -187,7 +187,7 @@ func (k *Keeper) NextEpoch(ctx context.Context) (uint64, error) {
 	return k.held.Epoch, nil
 }
 
-// Update writes what change makes of State, Log, Checkpoint and CheckpointPosition; the other fields are the Keeper's. change may be
+// Update writes what change makes of State, Log, Generation, Start, Checkpoint and CheckpointPosition; the other fields are the Keeper's. change may be
 // called several times. Update repeats as Beat does, and fails if the state cannot follow the one before.
 func (k *Keeper) Update(ctx context.Context, change func(*Owner)) error {
 	return k.write(ctx, false, func(o *Owner) error {

@@ -27,6 +27,12 @@ type Owner struct {
 	Lease time.Duration
 	// Log is the ID of the stream: see [Stat].
 	Log string
+	// Generation counts the logs of the instance, from 0. The owner begins another one where the one before is lost or went back: see
+	// [Owner.LogName].
+	Generation uint64
+	// Start is the number of the last batch that is in front of the log of this generation. The checkpoint has it. The first log of an
+	// instance begins with batch 1.
+	Start uint64
 	// Checkpoint names the newest checkpoint. It has everything up to CheckpointPosition.
 	Checkpoint         string
 	CheckpointPosition Position
@@ -47,7 +53,10 @@ type Owner struct {
 //
 // A member that an older release must not ignore raises the format. A record of a newer format is refused, but its epoch is read: a
 // node is fenced by a newer one as well. Name, type and meaning of node, session and epoch are therefore the same in all formats.
-const ownerFormat = 1
+//
+// Format 2 has generation and start. A record without them is written in format 1: they came later, and instances that never lost a log
+// stay readable for older releases.
+const ownerFormat = 2
 
 // OwnerState says what the owner of an instance does with it.
 //
@@ -103,6 +112,16 @@ func (s OwnerState) canBecome(next OwnerState) bool {
 
 const ownerPrefix = "i."
 
+// LogName returns the name under which [Log] has the log of an instance: the instance itself, and with _g and the number behind it from
+// the second generation on. A name is never used for a second log: what was held up on its way to a log that was lost must not reach the
+// next one.
+func (o Owner) LogName(instance string) string {
+	if o.Generation == 0 {
+		return instance
+	}
+	return fmt.Sprintf("%s_g%d", instance, o.Generation)
+}
+
 // OwnerKey is the key of an instance's record in [Owners].
 func OwnerKey(instance string) string { return ownerPrefix + instance }
 
@@ -113,7 +132,7 @@ type member struct {
 
 // members are listed in the order in which they are read: first what is the same in all formats.
 func (o *Owner) members() []member {
-	return []member{
+	all := []member{
 		{"node", &o.Node},
 		{"session", &o.Session},
 		{"epoch", &o.Epoch},
@@ -126,12 +145,19 @@ func (o *Owner) members() []member {
 		{"checkpoint_position", &o.CheckpointPosition},
 		{"released", &o.Released},
 	}
+	if o.format > 1 {
+		all = append(all, member{"generation", &o.Generation}, member{"start", &o.Start})
+	}
+	return all
 }
 
 // MarshalJSON writes the record in the format of this release, with all members that were read with it. It refuses a record that
 // cannot be read again.
 func (o Owner) MarshalJSON() ([]byte, error) {
-	o.format = ownerFormat
+	o.format = 1
+	if o.Generation > 0 {
+		o.format = ownerFormat
+	}
 	if err := o.check(); err != nil {
 		return nil, err
 	}
@@ -153,7 +179,10 @@ func (o *Owner) UnmarshalJSON(data []byte) error {
 	if err := json.Unmarshal(data, &o.rest); err != nil {
 		return err
 	}
-	for _, m := range o.members() {
+	o.format = ownerFormat // so that all members are read; the record says which one it has
+	members := o.members()
+	o.format = 0
+	for _, m := range members {
 		if value, ok := o.rest[m.name]; ok {
 			if err := json.Unmarshal(value, m.value); err != nil {
 				return fmt.Errorf("the member %q: %w", m.name, err)
@@ -176,6 +205,8 @@ func (o *Owner) check() error {
 		return fmt.Errorf("its epoch is %d", o.Epoch)
 	case !o.State.live() && o.State != Drained && o.State != Retired && o.State != Damaged:
 		return fmt.Errorf("its state is %q", o.State)
+	case o.Generation == 0 && o.Start > 0:
+		return fmt.Errorf("its first log begins behind batch %d", o.Start)
 	case o.Lease <= 0:
 		return fmt.Errorf("its lease is %s", o.Lease)
 	}

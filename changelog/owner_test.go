@@ -38,6 +38,29 @@ func TestOwnerKeepsItsForm(t *testing.T) {
 	}
 }
 
+// An older release must not look for the log under its first name. A record of a first log stays what older releases read.
+func TestOwnerOfALaterLog(t *testing.T) {
+	text := strings.Replace(wholeRecord, `"format":1`, `"format":2,"generation":3,"start":40`, 1)
+	var o changelog.Owner
+	if err := json.Unmarshal([]byte(text), &o); err != nil {
+		t.Fatal(err)
+	}
+	if o.Generation != 3 || o.Start != 40 || o.LogName("a-1") != "a-1_g3" {
+		t.Errorf("the record was read as %+v, with the log %s", o, o.LogName("a-1"))
+	}
+	written, err := json.Marshal(o)
+	for _, want := range []string{`"format":2`, `"generation":3`, `"start":40`} {
+		if err != nil || !bytes.Contains(written, []byte(want)) {
+			t.Errorf("%s is not in %s: %v", want, written, err)
+		}
+	}
+	o.Generation, o.Start = 0, 0
+	written, err = json.Marshal(o)
+	if err != nil || !bytes.Contains(written, []byte(`"format":1`)) || bytes.Contains(written, []byte("generation")) || o.LogName("a-1") != "a-1" {
+		t.Errorf("the record of a first log, %s, is %s: %v", o.LogName("a-1"), written, err)
+	}
+}
+
 // A node of an older release writes the record again when it adopts the instance of a newer one.
 func TestOwnerKeepsMembersOfANewerRelease(t *testing.T) {
 	var o changelog.Owner
@@ -59,7 +82,9 @@ func TestOwnerKeepsMembersOfANewerRelease(t *testing.T) {
 
 func TestOwnerRefusesWhatItCannotJudge(t *testing.T) {
 	for _, tt := range []struct{ old, now, want string }{
-		{`"format":1`, `"format":2`, "format is 2"},
+		{`"format":1`, `"format":3`, "format is 3"},
+		{`"format":1`, `"format":2,"generation":1,"start":"7"`, `member "start"`},
+		{`"format":1`, `"format":2,"start":7`, "behind batch 7"},
 		{`"format":1,`, ``, "no format"},
 		{`"node":"a"`, `"node":""`, "who owns"},
 		{`"session":"s"`, `"session":null`, "who owns"},
@@ -88,7 +113,7 @@ func TestOwnerRefusesWhatItCannotJudge(t *testing.T) {
 // Who owns the instance is read from a record of any format, so that a newer release fences this one.
 func TestOwnerOfANewerFormatIsKnown(t *testing.T) {
 	var o changelog.Owner
-	text := `{"format":2,"node":"b","session":"s","epoch":4,"state":["not","a","text"]}`
+	text := `{"format":3,"node":"b","session":"s","epoch":4,"state":["not","a","text"]}`
 	if err := json.Unmarshal([]byte(text), &o); err == nil {
 		t.Error("the record was accepted")
 	}

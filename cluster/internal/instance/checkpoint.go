@@ -43,7 +43,7 @@ func (c *checkpointer) run(ctx context.Context) {
 
 // due asks the log how much it has, and reports whether a checkpoint is due.
 func (c *checkpointer) due(ctx context.Context, trimmed bool) (bool, error) {
-	stat, err := c.opts.Log.Stat(ctx, c.keeper.Instance())
+	stat, err := c.opts.Log.Stat(ctx, c.log.name())
 	if err != nil {
 		return false, err
 	}
@@ -76,7 +76,7 @@ func (c *checkpointer) make(ctx context.Context) error {
 		return err
 	}
 	defer func() { _ = c.folder.disk.RemoveAll(dir) }() // or the next one does
-	mark, err := parseMark(at)
+	mark, err := c.log.at(at)
 	if err != nil {
 		return err
 	}
@@ -104,7 +104,7 @@ func (c *checkpointer) make(ctx context.Context) error {
 	if err := c.log.checkpointed(ctx, at.Number); err != nil && !errors.Is(err, changelog.ErrFull) {
 		return fmt.Errorf("note the checkpoint in the log: %w", err)
 	}
-	if err := c.opts.Log.Trim(ctx, name, m.Trim); err != nil {
+	if err := c.opts.Log.Trim(ctx, c.log.name(), m.Trim); err != nil {
 		return fmt.Errorf("trim the log: %w", err)
 	}
 	if _, err := c.due(ctx, true); err != nil {

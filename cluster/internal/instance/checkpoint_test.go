@@ -16,7 +16,7 @@ import (
 // first is where the log of an instance begins.
 func (w *world) first(instance string) changelog.Position {
 	w.Helper()
-	stat, err := w.log.Stat(w.Context(), instance)
+	stat, err := w.log.Stat(w.Context(), w.records()[instance].LogName(instance))
 	if err != nil {
 		w.Fatal(err)
 	}

@@ -171,7 +171,7 @@ func (d *drainage) checkpoints(ctx context.Context, i *Instance) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var background sync.WaitGroup
 	background.Go(func() {
-		stat, err := d.opts.Log.Stat(ctx, d.k.Instance())
+		stat, err := d.opts.Log.Stat(ctx, i.log.name())
 		if err != nil {
 			return // the next attempt to drain may have more luck
 		}
@@ -270,7 +270,7 @@ func (d *drainer) clear(ctx context.Context, instance string, o changelog.Owner)
 			return err
 		}
 	}
-	return d.opts.Log.Delete(ctx, instance)
+	return d.deleteLogs(ctx, instance, o)
 }
 
 // sweepEvery is how often a node looks for instances that nobody retires.

@@ -45,7 +45,7 @@ func (w *world) settle() {
 			}
 		}
 		for name, o := range w.records() {
-			if o.State != changelog.Retired && !running[name] {
+			if o.State != changelog.Retired && !running[name] && (o.State != changelog.Damaged || !w.lostTwice[name]) {
 				return false
 			}
 		}

@@ -83,19 +83,28 @@ func (f *folder) tidy() error {
 	return nil
 }
 
-// inspect returns the last epoch that the local level of an instance knows of, 0 if it cannot be read. empty: there is none.
-func (f *folder) inspect(instance string) (epoch uint64, empty bool, err error) {
+// found is what the folder of an engine holds.
+type found struct {
+	// empty: there is no engine. unread is why its local level cannot be read, nil if it can.
+	empty  bool
+	unread error
+	// mark is the one of the last batch.
+	mark mark
+}
+
+// inspect looks into the folder of an engine.
+func (f *folder) inspect(instance string) (found, error) {
 	i, err := forebay.Inspect(f.data(instance), localdisk.On(buffer.InspectOptions{}, f.disk))
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return 0, true, nil
+		return found{empty: true}, nil
 	case errors.As(err, new(*buffer.InUseError)):
-		return 0, false, err
+		return found{}, err
 	case err != nil: // opening the engine shows what to do
-		return 0, false, nil //nolint:nilerr // only a store of owners that has lost its records needs the epoch
+		return found{unread: err}, nil
 	}
-	mark, err := parseMark(i.LogPosition())
-	return mark.Released.Epoch, false, errors.Join(err, i.Close())
+	m, err := parseMark(i.LogPosition())
+	return found{mark: m}, errors.Join(err, i.Close())
 }
 
 // tellVoid reports how many rows of a folder that must not go on were acknowledged before the log had them.
@@ -153,6 +162,19 @@ func (f *folder) exchange(instance string, epoch uint64) error {
 		return err
 	}
 	return pebblestore.SyncDir(f.disk, f.disk.PathDir(f.data(instance)))
+}
+
+// replace puts the restored folder of an engine in place of the old one, which holds nothing else. After a crash in between there is no
+// folder, and the next process restores it.
+func (f *folder) replace(instance string) error {
+	old := f.data(instance) + ".partial" // tidy removes it
+	err := f.disk.RemoveAll(old)
+	for _, move := range [][2]string{{f.data(instance), old}, {f.restored(instance), f.data(instance)}} {
+		if err == nil {
+			err = f.disk.Rename(move[0], move[1])
+		}
+	}
+	return errors.Join(err, pebblestore.SyncDir(f.disk, f.disk.PathDir(old)), f.disk.RemoveAll(old))
 }
 
 // setAside moves the folder of an engine that must not go on, which ended with an epoch.

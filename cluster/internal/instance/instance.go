@@ -99,14 +99,14 @@ func open(ctx context.Context, f *folder, o Options) (_ *Instance, err error) {
 			return nil, err
 		}
 	}
-	epoch, empty, err := f.inspect(name)
+	have, err := f.inspect(name)
 	if err != nil {
 		return nil, err
 	}
 	i := &Instance{opts: o, folder: f}
 	i.onDamage = i.damaged
 	i.ctx, i.end = context.WithCancelCause(context.Background())
-	if i.keeper, err = take(ctx, name, epoch, empty, o); err != nil {
+	if i.keeper, err = take(ctx, name, have.mark.Released.Epoch, have.empty, o); err != nil {
 		i.end(err)
 		return nil, err
 	}
@@ -122,16 +122,45 @@ func open(ctx context.Context, f *folder, o Options) (_ *Instance, err error) {
 			i.keeper.Close()
 		}
 	}()
-	lost := empty && i.keeper.Owner().Log != "" // an engine is opened when the record has the log
-	stat, err := i.checkLog(ctx)
-	if err != nil {
+	if err := i.openWithLog(ctx, have); err != nil {
 		return nil, err
 	}
-	if err := i.openEngine(ctx, lost); err != nil {
-		return nil, err
-	}
-	i.log.room.bound(stat, o.CheckpointBytes)
 	return i, nil
+}
+
+// openWithLog opens the engine on the log that the record names, and on a new one if that is lost and the folder has everything.
+func (i *Instance) openWithLog(ctx context.Context, have found) error {
+	lost := have.empty && i.keeper.Owner().Log != "" // an engine is opened when the record has the log
+	for again := false; ; again = true {
+		stat, err := i.checkLog(ctx, have)
+		patient := err != nil
+		if err == nil {
+			err = i.renew(have)
+		}
+		if err == nil {
+			err = i.openEngine(ctx, lost)
+		}
+		switch {
+		case err == nil:
+			i.log.room.bound(stat, i.opts.CheckpointBytes)
+			return nil
+		case lost || !isLogLost(err):
+			return err
+		case errors.Is(err, changelog.ErrMissing) && !patient && !again:
+			continue // it may have been made a moment ago, or a server may lag: checkLog waits
+		}
+		var readErr error
+		if have, readErr = i.folder.inspect(i.keeper.Instance()); readErr != nil {
+			return errors.Join(err, readErr)
+		}
+		if err := i.beginLog(ctx, have, err); err != nil {
+			return err
+		}
+		have, readErr = i.folder.inspect(i.keeper.Instance())
+		if readErr != nil {
+			return readErr
+		}
+	}
 }
 
 // take makes this process the owner of an instance. The log of a new one is created first: see the package comment.
@@ -155,25 +184,38 @@ func take(ctx context.Context, name string, epoch uint64, empty bool, o Options)
 }
 
 // checkLog compares the log with the one that the record names, and notes it there if it is the first. A record that is read may be
-// old. So the log of an instance that has a record may have been made again, in place of one that was lost: its ID shows that.
-func (i *Instance) checkLog(ctx context.Context) (stat changelog.Stat, err error) {
-	name := i.keeper.Instance()
+// old. So the log of an instance that has a record may have been made again, in place of one that was lost: its ID shows that. A log counts
+// as lost when it is missing for as long as a lease.
+func (i *Instance) checkLog(ctx context.Context, have found) (stat changelog.Stat, err error) {
+	owner, instance := i.keeper.Owner(), i.keeper.Instance()
+	var missing time.Time
 	if err := retry(ctx, i.opts, "the log of the instance does not answer", func() (err error) {
-		if stat, err = i.opts.Log.Stat(ctx, name); errors.Is(err, changelog.ErrMissing) {
-			return backoff.Permanent(fmt.Errorf("the log of instance %s is lost, and rows may be with it: %w", name, err))
+		stat, err = i.opts.Log.Stat(ctx, owner.LogName(instance))
+		switch {
+		case !errors.Is(err, changelog.ErrMissing):
+			missing = time.Time{}
+		case missing.IsZero():
+			missing = time.Now()
+		case time.Since(missing) >= i.opts.Lease:
+			return backoff.Permanent(fmt.Errorf("the log of instance %s is lost, and rows may be with it: %w", instance, err))
 		}
 		return err
 	}); err != nil {
 		return stat, err
 	}
-	switch id := i.keeper.Owner().Log; id {
-	case stat.ID:
-		return stat, nil
-	case "":
+	switch {
+	case owner.Log == "" && !have.empty:
+		// An engine is opened when the record has the log.
+		return stat, fmt.Errorf("the record of instance %s is lost, and its log may have been trimmed: %w", instance, changelog.ErrWentBack)
+	case owner.Log == "":
 		return stat, i.keeper.Update(ctx, func(o *changelog.Owner) { o.Log = stat.ID })
-	default:
-		return stat, fmt.Errorf("the log of instance %s was %s and is %s, rows may be lost: %w", name, id, stat.ID, changelog.ErrWentBack)
+	case owner.Log != stat.ID:
+		return stat, fmt.Errorf("the log of instance %s was %s and is %s, rows may be lost: %w", instance, owner.Log, stat.ID, changelog.ErrWentBack)
+	case have.mark.generation > owner.Generation:
+		return stat, fmt.Errorf("the record of instance %s names log %d, and the local level has batches of log %d: %w",
+			instance, owner.Generation, have.mark.generation, changelog.ErrWentBack)
 	}
+	return stat, nil
 }
 
 // openEngine opens the engine on the log. lost: its folder was, and is restored first. A folder that the log does not continue, or that is
@@ -312,6 +354,7 @@ func retryWithin(ctx context.Context, o Options, most time.Duration, text string
 // start begins what an open instance does by itself.
 func (i *Instance) start() {
 	i.background.Go(func() { i.drainer.sweep(i.ctx) })
+	i.background.Go(func() { i.deleteLogBefore(i.ctx) })
 	i.background.Go(func() {
 		c := checkpointer{Instance: i, store: i.opts.checkpoints()}
 		c.run(i.ctx)
@@ -326,6 +369,7 @@ func (i *Instance) start() {
 			case <-i.log.ctx.Done():
 				i.end(context.Cause(i.log.ctx))
 			case <-look.C:
+				i.log.endIfLost()
 				if err := i.engine.Ready(); errors.As(err, new(*buffer.StoreDamageError)) {
 					i.end(err)
 				}

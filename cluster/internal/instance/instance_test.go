@@ -197,66 +197,6 @@ func TestDamageWhileOpen(t *testing.T) {
 	})
 }
 
-// The log of an instance that has a record is never made again: it was lost, and rows may be with it.
-func TestLogLost(t *testing.T) {
-	alone(t, func(w *world, n *worldNode) {
-		name := n.instance()
-		n.stop()
-		w.processes.Wait()
-		o := (&worldProcess{link: &link{w: w, name: "a"}, node: n, disk: n.disk}).options()
-		if err := w.log.Delete(w.Context(), name); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := Open(w.Context(), "node", o); !errors.Is(err, changelog.ErrMissing) {
-			t.Errorf("the log is gone: %v", err)
-		}
-		if err := w.log.Create(w.Context(), name); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := Open(w.Context(), "node", o); !errors.Is(err, changelog.ErrWentBack) {
-			t.Errorf("the log was made again: %v", err)
-		}
-		if err := n.disk.RemoveAll("node/data"); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := Open(w.Context(), "node", o); !errors.Is(err, changelog.ErrWentBack) {
-			t.Errorf("the log was made again, and the disk is empty: %v", err)
-		}
-	})
-}
-
-// A log that lacks what it had acknowledged is left alone. An operator brings the rows of the folder to their tables with an engine of its
-// own, and removes the folder and the name: then the node begins a new instance.
-func TestLogWentBack(t *testing.T) {
-	alone(t, func(w *world, n *worldNode) {
-		name := n.instance()
-		n.stop()
-		w.processes.Wait()
-		w.log.Rollback(name, 20)
-		o := (&worldProcess{link: &link{w: w, name: "a"}, node: n, disk: n.disk}).options()
-		if _, err := Open(w.Context(), "node", o); !errors.Is(err, changelog.ErrWentBack) {
-			t.Errorf("%v", err)
-		}
-		e, err := forebay.Open("node/data/"+name, o.Engine)
-		if err == nil {
-			err = errors.Join(e.FlushAll(w.Context()), e.Close())
-		}
-		if err := errors.Join(err, n.disk.RemoveAll("node/data"), n.disk.Remove("node/instance")); err != nil {
-			t.Fatal(err)
-		}
-		w.check()
-		p := n.start()
-		p.put(p.opened(), 20)
-		if n.instance() == name {
-			t.Error("the instance begins again under its name")
-		}
-		if err := p.opened().Engine().FlushAll(w.Context()); err != nil {
-			t.Error(err)
-		}
-		w.check()
-	})
-}
-
 // Whoever comes back after its instance was adopted, with its disk or from a pause, sets its folder aside and begins a new instance. What
 // it had acknowledged is the adopter's, and it deletes nothing that the adopter needs.
 func TestAdopted(t *testing.T) {

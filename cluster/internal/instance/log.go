@@ -23,6 +23,8 @@ type batchLog struct {
 	keeper *changelog.Keeper
 	node   string
 	logger *slog.Logger
+	// owner is the record as it was when the batchLog was made: the generation of the log stays while it is open.
+	owner changelog.Owner
 
 	room *room
 
@@ -39,6 +41,7 @@ type batchLog struct {
 
 	mark     []byte          // what Mark returned, to be written again
 	failure  error           // of the last opening
+	missing  time.Time       // since when each opening found no log
 	released changelog.Point // the last batch that an appender before this one released
 }
 
@@ -46,7 +49,7 @@ var errClosed = errors.New("the log of the instance is closed")
 
 // newLog returns the log of the keeper's instance. The caller closes it when the engine is closed.
 func newLog(log changelog.Log, keeper *changelog.Keeper, node string, logger *slog.Logger) *batchLog {
-	l := &batchLog{log: log, keeper: keeper, node: node, logger: logger, room: newRoom()}
+	l := &batchLog{log: log, keeper: keeper, node: node, logger: logger, owner: keeper.Owner(), room: newRoom()}
 	l.ctx, l.end = context.WithCancelCause(context.Background())
 	return l
 }
@@ -91,12 +94,12 @@ func (l *batchLog) Begin(ctx context.Context, at buffer.LogPosition) iter.Seq2[b
 func (l *batchLog) options(at buffer.LogPosition) (changelog.AppenderOptions, error) {
 	l.closeAppender()
 	opts := changelog.AppenderOptions{
-		Log: l.log, Instance: l.keeper.Instance(), Node: l.node, Logger: l.logger,
+		Log: l.log, Instance: l.name(), Node: l.node, Logger: l.logger,
 		NextEpoch: l.keeper.NextEpoch, Valid: l.keeper.Valid, Released: l.keeper.Owner().Released,
 		MaxBytes: math.MaxInt, // the buffer bounds what is under way
 	}
 	var err error
-	if opts.Store, err = parseMark(at); err != nil {
+	if opts.Store, err = l.at(at); err != nil {
 		return opts, err
 	}
 	// The record gets this with the new epoch. If the log went back, nobody takes what is left of it for all.
@@ -123,6 +126,26 @@ func (l *batchLog) options(at buffer.LogPosition) (changelog.AppenderOptions, er
 		}
 	}
 	return opts, nil
+}
+
+// name is the log's.
+func (l *batchLog) name() string { return l.owner.LogName(l.keeper.Instance()) }
+
+// at returns the mark of a position for the log of the present generation. What a mark of an earlier one says of its log means nothing in
+// this one, which begins behind the batch that the record names.
+func (l *batchLog) at(at buffer.LogPosition) (changelog.Mark, error) {
+	m, err := parseMark(at)
+	switch {
+	case err != nil, m.generation == l.owner.Generation:
+		return m.Mark, err
+	case m.generation > l.owner.Generation:
+		return m.Mark, fmt.Errorf("%w: the local level has batch %d of its generation %d, and the record says %d",
+			changelog.ErrWentBack, at.Number, m.generation, l.owner.Generation)
+	case at.Number != l.owner.Start:
+		return m.Mark, fmt.Errorf("%w: the local level has batch %d of generation %d, and generation %d begins behind batch %d",
+			changelog.ErrTrimmed, at.Number, m.generation, l.owner.Generation, l.owner.Start)
+	}
+	return changelog.Mark{Number: at.Number, Released: changelog.Point{Number: at.Number}}, nil
 }
 
 // copies returns the batches of a local level from one number on up to its last one, nil if it does not have copies of all of them.
@@ -189,7 +212,7 @@ func (l *batchLog) closeAppender() {
 // Mark implements [buffer.Changelog]. It waits until the log has room, see [room].
 func (l *batchLog) Mark() []byte {
 	l.room.hold()
-	l.mark = appendMark(l.mark[:0], l.appender.Mark())
+	l.mark = appendMark(l.mark[:0], mark{l.appender.Mark(), l.owner.Generation})
 	return l.mark
 }
 
@@ -217,16 +240,37 @@ func (l *batchLog) Append(number uint64, data []byte) func(context.Context) erro
 	}
 }
 
-// ended returns an error of package changelog as the buffer's, and ends the log if no attempt to open it can help.
+// ended returns an error of package changelog as the buffer's, and ends the log if no attempt to open it can help. A log that is missing
+// for as long as a lease is lost.
 func (l *batchLog) ended(err error) error {
 	switch {
 	case errors.Is(err, changelog.ErrFenced):
 		err = fmt.Errorf("%w: %w", buffer.ErrFenced, err)
-	case !errors.Is(err, changelog.ErrWentBack) && !mustRestore(err):
+	case errors.Is(err, changelog.ErrMissing):
+		if l.missing.IsZero() {
+			l.missing = time.Now()
+		}
+		if time.Since(l.missing) < l.owner.Lease {
+			return err
+		}
+	case !errors.Is(err, changelog.ErrWentBack) && !errors.Is(err, changelog.ErrHole) && !mustRestore(err):
+		l.missing = time.Time{}
 		return err
 	}
 	l.end(err)
 	return err
+}
+
+// endIfLost ends the log if its appender cannot open it for as long as a lease, because it is missing or has a hole.
+func (l *batchLog) endIfLost() {
+	a := l.now()
+	if a == nil {
+		return
+	}
+	s := a.State()
+	if s.Status == changelog.Suspect && isLogLost(s.Cause) && time.Since(s.Since) >= l.owner.Lease {
+		l.end(s.Cause)
+	}
 }
 
 // await returns when a batch is released.
@@ -275,13 +319,26 @@ func (l *batchLog) close() {
 	l.closeAppender()
 }
 
-// markVersion is the first byte of a mark.
-const markVersion = 1
+// mark is what the local level stores with the number of each batch.
+type mark struct {
+	changelog.Mark
+	generation uint64 // of the log that has the batch
+}
 
-// appendMark appends a mark as the local level stores it with its number: what it lacks of that is the version, the chain, and the
-// point of the last released batch.
-func appendMark(to []byte, m changelog.Mark) []byte {
-	to = append(to, markVersion)
+// The first byte of a mark. Marks of the first log of an instance are the same in all releases.
+const (
+	markVersion     = 1
+	markOfALaterLog = 2 // the generation follows
+)
+
+// appendMark appends a mark as the local level stores it with its number: what it lacks of that is the version, the generation, the chain,
+// and the point of the last released batch.
+func appendMark(to []byte, m mark) []byte {
+	if m.generation == 0 {
+		to = append(to, markVersion)
+	} else {
+		to = binary.AppendUvarint(append(to, markOfALaterLog), m.generation)
+	}
 	to = binary.LittleEndian.AppendUint64(to, m.Before)
 	to = binary.LittleEndian.AppendUint64(to, m.Released.Chain)
 	to = binary.AppendUvarint(to, uint64(m.Released.Position))
@@ -291,24 +348,32 @@ func appendMark(to []byte, m changelog.Mark) []byte {
 }
 
 // parseMark returns the mark of a position. That of an empty store is zero.
-func parseMark(at buffer.LogPosition) (m changelog.Mark, err error) {
+func parseMark(at buffer.LogPosition) (m mark, err error) {
 	if at.Number == 0 {
 		return m, nil
 	}
-	rest, ok := at.Mark, len(at.Mark) > 17
-	if !ok || rest[0] != markVersion {
-		return m, fmt.Errorf("the mark of batch %d has %d bytes, or another version: % x", at.Number, len(rest), rest[:min(1, len(rest))])
-	}
+	rest, ok := at.Mark, true
 	next := func() uint64 {
 		v, n := binary.Uvarint(rest)
 		ok = ok && n > 0
 		rest = rest[max(0, n):]
 		return v
 	}
+	version := byte(0)
+	if len(rest) > 0 {
+		version, rest = rest[0], rest[1:]
+	}
+	if version == markOfALaterLog {
+		m.generation = next()
+		ok = ok && m.generation > 0
+	}
+	if !ok || version != markVersion && version != markOfALaterLog || len(rest) < 17 {
+		return mark{}, fmt.Errorf("the mark of batch %d has %d bytes, or another version: % x", at.Number, len(at.Mark), at.Mark[:min(1, len(at.Mark))])
+	}
 	m.Number = at.Number
-	m.Before = binary.LittleEndian.Uint64(rest[1:])
-	m.Released.Chain = binary.LittleEndian.Uint64(rest[9:])
-	rest = rest[17:]
+	m.Before = binary.LittleEndian.Uint64(rest)
+	m.Released.Chain = binary.LittleEndian.Uint64(rest[8:])
+	rest = rest[16:]
 	m.Released.Position = changelog.Position(next())
 	m.Released.Epoch, m.Released.Number = next(), next()
 	m.Released.Node = string(rest)

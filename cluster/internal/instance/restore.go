@@ -23,7 +23,7 @@ import (
 // where another replica has what is missing. damaged: the folder may have damage that nobody can make good.
 func restore(ctx context.Context, dir string, k *changelog.Keeper, o Options, whole bool) (damaged bool, err error) {
 	owner := k.Owner()
-	if stat, err := o.Log.Stat(ctx, k.Instance()); err != nil {
+	if stat, err := o.Log.Stat(ctx, owner.LogName(k.Instance())); err != nil {
 		return false, fmt.Errorf("look at the log: %w", err)
 	} else if owner.Log != "" && stat.ID != owner.Log {
 		return false, &damageError{fmt.Errorf("the log is %s, and the instance had %s", stat.ID, owner.Log)}

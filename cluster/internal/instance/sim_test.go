@@ -24,8 +24,8 @@ var (
 )
 
 // TestSimulation lets nodes take rows, have the tables on their disks rot, be killed with and without their disks, stand still for longer than their lease, end and come back,
-// while messages to the log, to the store of owners, to staging and to the tables are lost or late. Then it heals everything. It
-// checks that every acknowledged row is in the table once and no row is there twice, and that nothing is left of the instances that
+// while messages to the log, to the store of owners, to staging and to the tables are lost or late. Logs lose their end, or all. Then it
+// heals everything. It checks that every acknowledged row is in the table once and no row is there twice, and that nothing is left of the instances that
 // were adopted.
 //
 // Goroutines of the same moment run in any order, so a seed may need several runs to fail again (-count 20). One seed alone prints its
@@ -51,6 +51,7 @@ func TestSimulation(t *testing.T) {
 	for _, what := range []string{
 		"acknowledged", "acknowledged by the disk alone", "void", "killed while the log lacks rows", "in doubt", "killed", "killed, disk lost", "stands still past the lease", "ended", "adopted", "adopted again", "drained",
 		"checkpoint", "checkpoint fetched", "restored", "fenced", "call failed", "answer lost", "no majority", "rotten",
+		"log gone", "log went back", "another log", "killed while the log is lost",
 	} {
 		if total[what] == 0 {
 			t.Errorf("in %d seeds it never happened: %s", n, what)
@@ -65,6 +66,7 @@ type simulation struct {
 	faulty float64    // how many calls of staging and tables fail
 	slow   int64      // how long they take at most
 	lossy  bool       // one replica of the logs loses records
+	loses  bool       // all replicas do
 
 	mu    sync.Mutex
 	chaos *rand.Rand // of the others
@@ -83,6 +85,7 @@ func newSimulation(t *testing.T, seed uint64, count map[string]int) *simulation 
 	}
 	s.faulty = 0.1 * float64(s.rng.IntN(3)) / 2
 	s.lossy = s.rng.IntN(4) == 0
+	s.loses = s.rng.IntN(3) > 0
 	s.slow = []int64{1, 1e8, 3e9}[s.rng.IntN(3)]
 	some := func(p float64) float64 { return p * float64(s.rng.IntN(3)) / 2 }
 	delay := time.Duration(s.rng.IntN(50)) * time.Millisecond
@@ -195,6 +198,8 @@ func (s *simulation) step() {
 			s.saw("rotten")
 			corrupt(s.T, p.disk, "node/data/"+i.Keeper().Instance()+"/local")
 		}
+	case action < 84 && s.loses:
+		s.loseLog(n)
 	case action < 86:
 		s.tell("%s ends", n.name)
 		s.saw("ended")
@@ -210,6 +215,7 @@ func (s *simulation) hurtLog() {
 		if o.State != changelog.Owned || s.rng.IntN(2) == 0 { // the log of another may be deleted by now
 			continue
 		}
+		name = o.LogName(name)
 		switch s.rng.IntN(3) {
 		case 0:
 			s.log.Elect(name, s.rng.IntN(3))
@@ -228,6 +234,86 @@ func (s *simulation) hurtLog() {
 		}
 		time.AfterFunc(time.Duration(s.rng.IntN(5000))*time.Millisecond, s.log.Cut(name, away...))
 	}
+}
+
+// loseLog takes from all replicas of a log a part that the record knows of, or all, and waits until the owner has begun another log. The
+// owner keeps its disk meanwhile, but it may be killed.
+func (s *simulation) loseLog(n *worldNode) {
+	i := n.runs.open()
+	if i == nil {
+		return
+	}
+	name := i.Keeper().Instance()
+	o := s.records()[name]
+	if o.State != changelog.Owned || o.Node != n.name || s.lostTwice[name] {
+		return
+	}
+	kill := func() {
+		s.saw("killed while the log is lost")
+		n.kill(s.rng, false)
+		s.start(n)
+	}
+	if s.rng.IntN(2) == 0 {
+		n.kill(s.rng, false)
+	}
+	log, through := o.LogName(name), s.rollbackTo(o.LogName(name), o.Released)
+	if s.rng.IntN(2) == 0 || through == 0 {
+		s.tell("the log %s is gone", log)
+		s.saw("log gone")
+		for s.log.Delete(context.Background(), log) != nil { // until it has an answer
+		}
+	} else {
+		s.tell("the log %s goes back to %d", log, through-1)
+		s.saw("log went back")
+		s.log.Rollback(log, through-1)
+	}
+	if n.runs == nil {
+		s.start(n)
+	}
+	for range 600 {
+		switch now := s.records()[name]; {
+		case now.Generation > o.Generation:
+			s.saw("another log")
+			return
+		case now.Node != n.name || now.State != changelog.Owned:
+			s.tell("%s is adopted without its log", name)
+			s.lostTwice[name] = true
+			return
+		}
+		if s.rng.IntN(20) == 0 {
+			kill()
+		}
+		p := n.runs
+		s.clients.Go(func() {
+			if i := p.open(); i != nil {
+				p.put(i, 1) // an owner without rows has no reason to look into its log
+			}
+		})
+		time.Sleep(time.Second)
+	}
+	s.Errorf("no other log is begun for %s: %+v", name, s.records()[name])
+}
+
+// rollbackTo returns the position of a batch of a log that the record says was acknowledged, so that a log that goes back in front of it is
+// known to have lost something; 0 if there is none.
+func (s *simulation) rollbackTo(log string, released uint64) changelog.Position {
+	stat, err := s.log.Stat(context.Background(), log)
+	if err != nil {
+		return 0
+	}
+	var at []changelog.Position
+	for e, err := range s.log.Read(context.Background(), log, stat.First) {
+		if err != nil {
+			break
+		}
+		if e.Kind == changelog.Batch && e.Number <= released {
+			at = append(at, e.Position)
+		}
+	}
+	if len(at) == 0 {
+		return 0
+	}
+	return at[s.rng.IntN(len(at))]
 }
 
 // fillTail has rows acknowledged that the log of a node lacks, and half of the time kills the node then.

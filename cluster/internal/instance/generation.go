@@ -1,0 +1,180 @@
+package instance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/cenkalti/backoff/v5"
+
+	"github.com/forebay/forebay"
+	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/changelog"
+	"github.com/forebay/forebay/cluster/internal/checkpoint"
+	"github.com/forebay/forebay/internal/pebblestore"
+)
+
+// isLogLost reports whether an error says that a log is gone or lacks what it had, and not that another owner has gone on with it.
+func isLogLost(err error) bool {
+	return !errors.Is(err, changelog.ErrFenced) &&
+		(errors.Is(err, changelog.ErrMissing) || errors.Is(err, changelog.ErrWentBack) || errors.Is(err, changelog.ErrHole))
+}
+
+// beginLog makes a log of the next generation, which begins behind what the folder holds. Every acknowledged row is there: it was
+// acknowledged when it was on the disk and in the log, and only the log has lost it. The order of the steps keeps this so, whichever of
+// them is the last one of this process:
+//
+//	new log     nobody knows it. The next process finds it empty and takes it
+//	checkpoint  of the closed engine. Nobody knows its objects
+//	record      has generation, log and checkpoint in one step. This fails for a fenced owner
+//	old log     is deleted. Nobody reads it any more
+//
+// It is the owner of the instance alone who may do this, and only with a disk that has everything: an adopter does not know what the log
+// has lost. cause is what is wrong with the log, and part of the error if the disk does not have everything either.
+func (i *Instance) beginLog(ctx context.Context, have found, cause error) (err error) {
+	owner := i.keeper.Owner()
+	noted, err := i.folder.damage(i.keeper.Instance())
+	switch {
+	case err != nil || have.empty:
+		return errors.Join(cause, err)
+	case noted != nil:
+		return fmt.Errorf("%w; its disk is damaged as well: %w", cause, noted)
+	case have.unread != nil:
+		return fmt.Errorf("%w; its disk cannot be read either: %w", cause, have.unread)
+	case have.mark.Number < owner.Released:
+		return fmt.Errorf("%w; its disk ends with batch %d, and batch %d was acknowledged", cause, have.mark.Number, owner.Released)
+	}
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	go func() {
+		select {
+		case <-i.keeper.Done():
+			end(i.keeper.Err())
+		case <-ctx.Done():
+		}
+	}()
+	if err := i.keeper.Beat(ctx); err != nil { // an adopter that has drained the instance has deleted its log
+		return err
+	}
+	owner.Generation = max(owner.Generation, have.mark.generation)
+	if owner.Log, err = i.createLog(ctx, &owner); err != nil {
+		return err
+	}
+	i.opts.Logger.Warn("the log of the instance is lost; a new one begins behind the rows on this disk", "instance", i.keeper.Instance(),
+		"generation", owner.Generation, "batch", have.mark.Number, "error", cause)
+	if err = i.nameLog(ctx, owner, have.mark.Number, cause); errors.Is(err, changelog.ErrFenced) {
+		i.withdrawLog(owner)
+	}
+	return err
+}
+
+// createLog creates the next log behind the generation of owner, which it raises, and returns its ID.
+func (i *Instance) createLog(ctx context.Context, owner *changelog.Owner) (id string, err error) {
+	err = retry(ctx, i.opts, "a new log of the instance cannot be created", func() error {
+		for { // one that has entries was used, and the record has lost that
+			next := *owner
+			next.Generation++
+			name := next.LogName(i.keeper.Instance())
+			if err := i.opts.Log.Create(ctx, name); err != nil {
+				return err
+			}
+			stat, err := i.opts.Log.Stat(ctx, name)
+			if err != nil {
+				return err
+			}
+			owner.Generation, id = next.Generation, stat.ID
+			if stat.First == 1 && stat.Last == 0 {
+				return nil
+			}
+		}
+	})
+	return id, err
+}
+
+// nameLog stores a checkpoint of the folder, whose last batch has a number, and names it in the record together with the log of owner.
+func (i *Instance) nameLog(ctx context.Context, owner changelog.Owner, number uint64, cause error) error {
+	dir, name := i.folder.snapshot(), i.keeper.Instance()
+	var ref string
+	if err := retry(ctx, i.opts, "no checkpoint can be made for the new log of the instance", func() error {
+		c := checkpointer{Instance: i, store: i.opts.checkpoints()}
+		if err := c.load(ctx); err != nil {
+			return err
+		}
+		err := i.folder.copyTo(dir, name, i.opts)
+		if err == nil {
+			_, ref, err = c.store.Save(ctx, dir, checkpoint.Manifest{
+				Instance: name, Epoch: owner.Epoch, Log: owner.Log, Number: number, Unchecked: i.counts,
+			}, c.last)
+		}
+		if pebblestore.IsDamage(err) {
+			err = backoff.Permanent(fmt.Errorf("%w; its disk is damaged as well: %w", cause, err))
+		}
+		return err
+	}); err != nil {
+		return err
+	}
+	i.keeper.SetReleased(number)
+	if err := i.keeper.Update(ctx, func(o *changelog.Owner) {
+		o.Generation, o.Start, o.Log, o.Checkpoint, o.CheckpointPosition = owner.Generation, number, owner.Log, ref, 0
+	}); err != nil {
+		return err
+	}
+	return i.folder.disk.RemoveAll(dir)
+}
+
+// withdrawLog deletes the log that a fenced owner has created, unless the owner after it names it.
+func (i *Instance) withdrawLog(owner changelog.Owner) {
+	fenced, ok := errors.AsType[*changelog.FencedError](i.keeper.Err())
+	if !ok || fenced.Owner.Generation >= owner.Generation {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), i.opts.Lease)
+	defer cancel()
+	if err := i.opts.Log.Delete(ctx, owner.LogName(i.keeper.Instance())); err != nil {
+		i.opts.Logger.Warn("a log that nobody uses is left on the servers", "log", owner.LogName(i.keeper.Instance()), "error", err)
+	}
+}
+
+// renew makes the folder again in which the last batch is the one where the log begins. The ids that its engine gives from now on are
+// another's: if the disk has lost the last ones that it gave, which nobody can know without the log, none is given twice.
+func (i *Instance) renew(have found) error {
+	name, owner := i.keeper.Instance(), i.keeper.Owner()
+	if have.empty || have.unread != nil || have.mark.generation >= owner.Generation || have.mark.Number != owner.Start {
+		return nil
+	}
+	if err := i.folder.copyTo(i.folder.restored(name), name, i.opts); err != nil {
+		return err
+	}
+	return i.folder.replace(name)
+}
+
+// copyTo makes a copy of the closed engine of an instance in place of a folder. Tables are links.
+func (f *folder) copyTo(dir, instance string, o Options) error {
+	if err := f.disk.RemoveAll(dir); err != nil {
+		return err
+	}
+	return forebay.Restore(dir, f.data(instance), func(func(buffer.LogBatch, error) bool) {}, o.Engine.Buffer)
+}
+
+// deleteLogBefore deletes the log of the generation before, which keeps room on the servers. What is left of it goes with the instance.
+func (i *Instance) deleteLogBefore(ctx context.Context) {
+	before := i.keeper.Owner()
+	if before.Generation == 0 {
+		return
+	}
+	before.Generation--
+	if err := i.opts.Log.Delete(ctx, before.LogName(i.keeper.Instance())); err != nil && ctx.Err() == nil {
+		i.opts.Logger.Warn("the lost log of the instance cannot be deleted; it is deleted with the instance", "instance", i.keeper.Instance(), "error", err)
+	}
+}
+
+// deleteLogs deletes all logs that a drained instance had. An owner that was fenced while it began another one has left one more.
+func (d *drainer) deleteLogs(ctx context.Context, instance string, o changelog.Owner) error {
+	last := o.Generation + 1
+	for o.Generation = 0; o.Generation <= last; o.Generation++ {
+		if err := d.opts.Log.Delete(ctx, o.LogName(instance)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
