@@ -131,6 +131,7 @@ func open(ctx context.Context, f *folder, o Options) (_ *Instance, err error) {
 // openWithLog opens the engine on the log that the record names, and on a new one if that is lost and the folder has everything.
 func (i *Instance) openWithLog(ctx context.Context, have found) error {
 	lost := have.empty && i.keeper.Owner().Log != "" // an engine is opened when the record has the log
+	begun := false                                   // a log; once is enough
 	for again := false; ; again = true {
 		stat, err := i.checkLog(ctx, have)
 		patient := err != nil
@@ -144,7 +145,7 @@ func (i *Instance) openWithLog(ctx context.Context, have found) error {
 		case err == nil:
 			i.log.room.bound(stat, i.opts.CheckpointBytes)
 			return nil
-		case lost || !isLogLost(err):
+		case lost || begun || !isLogLost(err):
 			return err
 		case errors.Is(err, changelog.ErrMissing) && !patient && !again:
 			continue // it may have been made a moment ago, or a server may lag: checkLog waits
@@ -156,6 +157,7 @@ func (i *Instance) openWithLog(ctx context.Context, have found) error {
 		if err := i.beginLog(ctx, have, err); err != nil {
 			return err
 		}
+		begun = true
 		have, readErr = i.folder.inspect(i.keeper.Instance())
 		if readErr != nil {
 			return readErr

@@ -196,6 +196,7 @@ func (s *simulation) step() {
 		if i := p.open(); i != nil {
 			s.tell("the tables of %s rot", n.name)
 			s.saw("rotten")
+			s.rot(i.Keeper().Instance())
 			corrupt(s.T, p.disk, "node/data/"+i.Keeper().Instance()+"/local")
 		}
 	case action < 84 && s.loses:
@@ -245,8 +246,8 @@ func (s *simulation) loseLog(n *worldNode) {
 	}
 	name := i.Keeper().Instance()
 	o := s.records()[name]
-	if o.State != changelog.Owned || o.Node != n.name || s.lostTwice[name] {
-		return
+	if o.State != changelog.Owned || o.Node != n.name || s.lostTwice[name] || s.rotten[name] {
+		return // or it is another one's to decide what is lost
 	}
 	kill := func() {
 		s.saw("killed while the log is lost")

@@ -55,6 +55,7 @@ type world struct {
 	// lostTwice are instances that were adopted after their log was lost and before their owner had begun another one. What they had
 	// acknowledged is on that owner's disk, if at all.
 	lostTwice map[string]bool
+	rotten    map[string]bool   // the instances whose disk has lost something
 	meant     map[string]string // what the ids of objects and files stood for first
 }
 
@@ -67,7 +68,7 @@ const (
 func newWorld(t *testing.T, seed uint64) *world {
 	w := &world{
 		T: t, log: changelogtest.NewLog(seed, changelogtest.Faults{}), owners: changelogtest.NewOwners(seed, changelogtest.Faults{}),
-		mem: buffertest.NewMemory(), acked: map[string]string{}, local: map[string]string{}, lostTwice: map[string]bool{}, meant: map[string]string{}, checkpointBytes: 64 << 10,
+		mem: buffertest.NewMemory(), acked: map[string]string{}, local: map[string]string{}, lostTwice: map[string]bool{}, rotten: map[string]bool{}, meant: map[string]string{}, checkpointBytes: 64 << 10,
 	}
 	w.forgetRecords = w.owners.Save()
 	t.Cleanup(func() {
@@ -80,6 +81,13 @@ func newWorld(t *testing.T, seed uint64) *world {
 		w.processes.Wait()
 	})
 	return w
+}
+
+// rot notes that tables of an instance are damaged. Rows that its disk alone had acknowledged may be lost.
+func (w *world) rot(instance string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.rotten[instance] = true
 }
 
 // means checks that an id stands for the same rows, whoever uses it.
@@ -188,7 +196,11 @@ func (p *worldProcess) live(ctx context.Context) {
 	}
 	p.w.mu.Lock()
 	for id, instance := range before { // what this disk had acknowledged is in the log now
-		if instance == i.Keeper().Instance() {
+		switch {
+		case instance != i.Keeper().Instance():
+		case p.w.rotten[instance] && p.w.acked[id] == "": // perhaps the log never had it, and the disk was restored
+			delete(p.w.local, id)
+		default:
 			p.w.acked[id] = instance
 		}
 	}
@@ -341,7 +353,7 @@ func (w *world) check() {
 	for id, instance := range w.local {
 		switch {
 		case count[id] > 0 || w.acked[id] != "" || w.lostTwice[instance]: // looked at below
-		case records[instance].State == changelog.Retired:
+		case records[instance].State == changelog.Retired || w.rotten[instance]:
 			w.void++
 		default:
 			lost = append(lost, id+" of the sink with AckLocal of "+instance)
