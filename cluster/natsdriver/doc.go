@@ -3,7 +3,7 @@
 //
 // # Names
 //
-//	FB_<cluster>_L_<instance>                             the stream of an instance
+//	FB_<cluster>_L_<instance>                             the stream of an instance, with _g1, _g2, … behind it once one was lost
 //	fb.<cluster>.l.<instance>.<stream id>.<epoch>.<node>  the subject of an owner's records in it; the node is in base64
 //	FB_<cluster>_own                                      the key-value bucket of the owners
 //

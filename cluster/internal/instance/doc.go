@@ -27,7 +27,15 @@
 //	another's any        has ended: the folder is set aside, and a new instance begins
 //
 // A log is created before there is a record. So a log that is missing although there is a record was lost, and is never created
-// again: rows may be missing with it. For the same reason a name is never used for a second instance.
+// again under its name. For the same reason a name is never used for a second instance.
+//
+// A log that is lost, or lacks what it had, is followed by another one if the folder has everything that was acknowledged:
+//
+//	record         folder                      the instance
+//	log n          with rows, and log n lost   begins log n+1, stores a checkpoint, and the record names both
+//	log n+1        ends where log n+1 begins   is made again, with new ids, and goes on
+//	log n+1        with batches of log n+1     goes on
+//	log n+1        empty                       is restored from the checkpoint
 //
 // A folder that the log does not continue is set aside as well, and the instance is restored: the store is damaged, is older than the
 // log, or has batches that the log never got. Nobody was told that those are stored.

@@ -283,13 +283,12 @@ func TestDrainOfAReadmittedInstanceWithoutLog(t *testing.T) {
 			t.Fatal(err)
 		}
 		w.await("the record says that the instance is damaged", func() bool { return w.records()[name].State == changelog.Damaged })
-		if err := w.log.Create(w.Context(), name); err != nil {
-			t.Fatal(err)
-		}
+		var failed error
 		if err := changelog.Readmit(w.Context(), w.owners, name, func(o *changelog.Owner) {
-			o.Log, o.Checkpoint, o.CheckpointPosition, o.Released = "", "", 0, 0
-		}); err != nil {
-			t.Fatal(err)
+			*o = changelog.Owner{Generation: o.Generation + 1}
+			failed = w.log.Create(w.Context(), o.LogName(name))
+		}); err != nil || failed != nil {
+			t.Fatal(err, failed)
 		}
 		w.settle()
 		if o, there := w.records()[name]; there && o.State != changelog.Retired {
