@@ -106,7 +106,7 @@ func (p *Peers) Ask(ctx context.Context, request []byte) iter.Seq2[[]byte, error
 
 // ask returns nil if ctx has ended or yield has had enough.
 func (p *Peers) ask(ctx context.Context, request []byte, yield func([]byte) bool) error {
-	inbox := p.conn.NewRespInbox()
+	inbox := p.conn.NewInbox() // NewRespInbox is below the subject on which the connection gets the answers to its requests: all would come twice
 	sub, err := p.conn.SubscribeSync(inbox)
 	if err != nil {
 		return err

@@ -116,3 +116,38 @@ func TestAskNobody(t *testing.T) {
 		t.Error("stop has returned while a request was under way")
 	}
 }
+
+// The servers send each part of an answer once, also over a connection that has made requests of other kinds.
+func TestAnswersComeOnce(t *testing.T) {
+	o := Options{Cluster: "peers-once"}
+	answerer, asker := newPeers(t, 1, o), newPeers(t, 0, o)
+	stop, err := answerer.Serve(func(_ context.Context, request []byte) []byte {
+		return bytes.Repeat([]byte("a"), len(request)*answerPart)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stop()
+	if err := clustertest.Eventually(func() error { // the servers know who serves, and the connection has made a request
+		_, err := asker.conn.Request(asker.subject, nil, time.Second)
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	got := func() uint64 { return asker.conn.Stats().InBytes }
+	before := got()
+	ctx, cancel := context.WithTimeout(t.Context(), clustertest.Patience)
+	defer cancel()
+	for answer, err := range asker.Ask(ctx, []byte("abc")) {
+		if err != nil || len(answer) != 3*answerPart {
+			t.Fatal(len(answer), err)
+		}
+		break
+	}
+	if err := asker.conn.FlushWithContext(within(t)); err != nil {
+		t.Fatal(err)
+	}
+	if n := got() - before; n >= 5*answerPart {
+		t.Errorf("%d bytes came for an answer of %d", n, 3*answerPart)
+	}
+}
