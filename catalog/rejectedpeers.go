@@ -201,8 +201,5 @@ func (q *quarantineRecord) add(o quarantineRecord) {
 }
 
 func (q quarantineRecord) statistics() QuarantineStatistics {
-	return QuarantineStatistics{
-		Records: q.Records, Bytes: q.Bytes, OldestAt: q.OldestAt, Added: q.Added, Replayed: q.Replayed, Discarded: q.Discarded, Expired: q.Expired,
-		Lost: q.Lost,
-	}
+	return QuarantineStatistics(q)
 }
