@@ -156,11 +156,12 @@ func (c *client) doJudged(ctx context.Context, r *request, judge func(*response)
 		}
 		if again && retries < c.plan.retry.max {
 			retries++
-			delay := c.plan.retry.delay(pauses.NextBackOff(), h, time.Now())
-			if delay > c.maxDelay {
-				failure.Err = fmt.Errorf("the server asks for a pause of %s, more than %s", delay.Round(time.Second), c.maxDelay)
+			delay, asked := c.plan.retry.delay(pauses.NextBackOff(), h, time.Now())
+			if asked > c.maxDelay {
+				failure.Err = fmt.Errorf("the server asks for a pause of %s, more than %s", asked.Round(time.Second), c.maxDelay)
 				return nil, failure
 			}
+			delay = min(delay, c.maxDelay) // jitter goes no further
 			c.traffic.retries.Add(1)
 			c.log.DebugContext(ctx, "retry", "method", r.method, "url", shown, "status", failure.Status, "error", failure.Err, "delay", delay)
 			if c.retrying != nil {

@@ -89,12 +89,32 @@ func (p *pace) wait(ctx context.Context, most time.Duration) error {
 	if p == nil {
 		return nil
 	}
+	// An answer that comes while a request waits for its turn may say that nothing remains. Then the request waits for another turn.
 	for {
-		p.mu.Lock()
-		pause := time.Until(p.until)
-		p.mu.Unlock()
+		if err := p.waitForServer(ctx, most); err != nil {
+			return err
+		}
+		if err := ctxio.Sleep(ctx, p.turn(time.Now())); err != nil {
+			return err
+		}
+		if p.closedFor() <= 0 {
+			return nil
+		}
+	}
+}
+
+// closedFor returns how long the server takes no request.
+func (p *pace) closedFor() time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return time.Until(p.until)
+}
+
+func (p *pace) waitForServer(ctx context.Context, most time.Duration) error {
+	for {
+		pause := p.closedFor()
 		if pause <= 0 {
-			break
+			return nil
 		}
 		if pause > most {
 			return fmt.Errorf("the server takes no request for %s, more than %s", pause.Round(time.Second), most)
@@ -103,7 +123,6 @@ func (p *pace) wait(ctx context.Context, most time.Duration) error {
 			return err
 		}
 	}
-	return ctxio.Sleep(ctx, p.turn(time.Now()))
 }
 
 // learn reads the headers of an answer: when nothing remains, requests wait until the reset, which is a number of seconds from now

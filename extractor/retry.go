@@ -75,12 +75,13 @@ func parseRetry(api *section) retryConfig {
 
 // delay returns the time before a retry: what the server asks for, and a part of it more by chance, else ours, which is 1, 2, 4
 // and so on seconds by the number of the retry, with its jitter. Configurations rely on these delays, so there is no jitter by default.
-func (rc retryConfig) delay(ours time.Duration, h http.Header, now time.Time) time.Duration {
+// asked is what the server asks for, 0 when it does not.
+func (rc retryConfig) delay(ours time.Duration, h http.Header, now time.Time) (delay, asked time.Duration) {
 	asked, ok := rc.asked(h, now)
 	if !ok {
-		return ours
+		return ours, 0
 	}
-	return asked + time.Duration(rc.jitter*rand.Float64()*float64(asked))
+	return asked + time.Duration(rc.jitter*rand.Float64()*float64(asked)), asked
 }
 
 // asked returns the pause that the server asks for.
