@@ -163,11 +163,12 @@ const (
 	kindDate
 	kindUUID
 	kindJSON
+	kindWideInt // integers, also such that no double holds
 )
 
 // dataType returns the name of the type in package datatype. What nothing is known of can be anything.
 func (k valueKind) dataType() string {
-	return [...]string{"json", "bool", "int64", "float64", "string", "timestamp", "date", "uuid", "json"}[k]
+	return [...]string{"json", "bool", "int64", "float64", "string", "timestamp", "date", "uuid", "json", "int64"}[k]
 }
 
 // with returns the kind of the values so far and another.
@@ -178,8 +179,10 @@ func (k valueKind) with(n tree.Node) valueKind {
 		return o
 	case k == kindJSON || o == kindJSON:
 		return kindJSON
-	case k == kindInt && o == kindFloat || k == kindFloat && o == kindInt && exactInFloat(n):
+	case k == kindInt && o == kindFloat || k == kindFloat && o == kindInt:
 		return kindFloat
+	case k == kindInt && o == kindWideInt || k == kindWideInt && o == kindInt:
+		return kindWideInt
 	}
 	return kindString // takes every scalar as it was sent
 }
@@ -194,6 +197,9 @@ func kindOf(n tree.Node) valueKind {
 	case tree.Bool:
 		return kindBool
 	case tree.Int:
+		if !exactInFloat(n) {
+			return kindWideInt
+		}
 		return kindInt
 	case tree.Float:
 		if i, ok := n.Integer(); ok && !i.IsInt64() || math.IsInf(n.Real(), 0) {
