@@ -88,13 +88,13 @@ func writeAnswer(w http.ResponseWriter, answer string) {
 	_, _ = io.WriteString(w, answer)
 }
 
-// asked returns the requests so far, without the host h.
+// asked returns the requests so far, without the host h or the server's own.
 func (a *api) asked() []string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	out := slices.Clone(a.requests)
 	for i := range out {
-		out[i] = strings.Replace(out[i], "http://h/", "/", 1)
+		out[i] = strings.Replace(strings.Replace(out[i], "http://h/", "/", 1), a.server.URL+"/", "/", 1)
 	}
 	return out
 }

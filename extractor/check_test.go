@@ -59,17 +59,22 @@ func sha1Text(s string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// newRoutedAPI answers by the URI of a request.
+// newRoutedAPI answers by the URI of a request, followed by a space and the body if it has one. It keeps them as what it was asked.
 func newRoutedAPI(t testing.TB, answers ...map[string]string) *api {
 	a := &api{}
 	a.server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		asked := strings.TrimRight(r.RequestURI+" "+string(body), " ")
+		a.mu.Lock()
+		a.requests = append(a.requests, r.Method+" "+asked)
+		a.mu.Unlock()
 		for _, set := range answers {
-			if answer, ok := set[r.RequestURI]; ok {
+			if answer, ok := set[asked]; ok {
 				writeAnswer(w, answer)
 				return
 			}
 		}
-		http.Error(w, "no answer for "+r.RequestURI, http.StatusNotFound)
+		http.Error(w, "no answer for "+asked, http.StatusNotFound)
 	}))
 	t.Cleanup(a.server.Close)
 	return a

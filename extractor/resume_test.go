@@ -299,6 +299,10 @@ func TestPreview(t *testing.T) {
 	for _, s := range samples {
 		got = append(got, fmt.Sprint(s.Depth, " ", s.DataType, " ", s.Columns(), " ", s.Rows(), " ", s.Err != nil))
 	}
+	// The second item of the parent has the records of the child that are missing.
+	same(t, "requests", a.asked(), []string{
+		"GET /orders?page=1", "GET /items/1?page=1", "GET /orders?page=2", "GET /items/2?page=1", "GET /items/2?page=2", "GET /bad?page=1", "GET /last?page=1",
+	})
 	same(t, "samples", got, []string{
 		`0 orders [id c.name tags t n] [[1 A ["x"] 2024-01-01T00:00:00Z ] [2    1.5]] false`, `1 items [sku parent_id] [[s 2]] false`, `0 bad [] [] true`,
 		`0 last [u d big mixed] [[123e4567-e89b-12d3-a456-426614174000 2024-02-29 18446744073709551616 1] [ 2024-03-01  {"a":1}]] false`,
@@ -342,6 +346,7 @@ func TestCheckLogsIn(t *testing.T) {
 		saved = append(saved, s)
 		return nil
 	}}), "")
+	same(t, "requests", a.asked(), []string{"POST /token application/x-www-form-urlencoded grant_type=refresh_token&refresh_token=rt-0&client_id=c", "GET /u", "GET /v"})
 	if len(saved) != 1 || len(saved[0].Tokens) != 1 || saved[0].Time.PreviousStart != 7 || saved[0].Checkpoint != nil {
 		t.Errorf("saved %+v", saved)
 	}

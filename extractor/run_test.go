@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -50,27 +51,51 @@ func TestProgress(t *testing.T) {
 var resumable = []struct {
 	name, pagination string
 	answers          map[string]string
+	job              string // more members of both jobs
 }{
-	{"response.url", `"method": "response.url", "limitStop": {"count": 5}`, map[string]string{
+	{name: "response.url", pagination: `"method": "response.url", "limitStop": {"count": 5}`, answers: map[string]string{
 		"/a?k=1": `{"d": [{"n": 1}, {"n": 2}], "next_page": "/a?c=x"}`, "/a?c=x": `{"d": [{"n": 3}, {"n": 4}], "next_page": "?c=y"}`, "/a?c=y": `{"d": [{"n": 5}], "next_page": "?c=z"}`,
 	}},
-	{"offset", `"method": "offset", "limit": 2`, map[string]string{
+	{name: "offset", pagination: `"method": "offset", "limit": 2`, answers: map[string]string{
 		"/a?k=1&limit=2&offset=0": `[{"n": 1}, {"n": 2}]`, "/a?k=1&limit=2&offset=2": `[{"n": 3}, {"n": 4}]`, "/a?k=1&limit=2&offset=4": `[{"n": 5}]`,
 	}},
-	{"pagenum", `"method": "pagenum", "forceStop": {"pages": 3}`, map[string]string{
+	{name: "pagenum", pagination: `"method": "pagenum", "forceStop": {"pages": 3}`, answers: map[string]string{
 		"/a?k=1&page=1": `[{"n": 1}, {"n": 2}]`, "/a?k=1&page=2": `[{"n": 3}, {"n": 4}]`, "/a?k=1&page=3": `[{"n": 5}]`,
 	}},
-	{"response.param", `"method": "response.param", "responseParam": "t", "queryParam": "t", "forceStop": {"volume": 80}`, map[string]string{
+	{name: "response.param", pagination: `"method": "response.param", "responseParam": "t", "queryParam": "t", "forceStop": {"volume": 80}`, answers: map[string]string{
 		"/a?k=1": `{"d": [{"n": 1}, {"n": 2}], "t": 5.0}`, "/a?t=5": `{"d": [{"n": 3}, {"n": 4}], "t": "y"}`, "/a?t=y": `{"d": [{"n": 5}], "t": "z"}`,
 	}},
-	{"cursor", `"method": "cursor", "idKey": "n", "param": "after"`, map[string]string{
+	{name: "cursor", pagination: `"method": "cursor", "idKey": "n", "param": "after"`, answers: map[string]string{
 		"/a?k=1": `[{"n": 1}, {"n": 2}]`, "/a?k=1&after=2": `[{"n": 4}, {"n": 3}]`, "/a?k=1&after=4": `[{"n": 5}]`, "/a?k=1&after=5": `[]`,
 	}},
-	{"large cursor", `"method": "cursor", "idKey": "n", "param": "after", "increment": 1`, map[string]string{
+	{name: "large cursor", pagination: `"method": "cursor", "idKey": "n", "param": "after", "increment": 1`, answers: map[string]string{
 		"/a?k=1": `[{"n": 18446744073709551614}]`, "/a?k=1&after=18446744073709551615": `[{"n": 18446744073709551616}]`, "/a?k=1&after=18446744073709551617": `[]`,
 	}},
-	{"identical page", `"method": "pagenum"`, map[string]string{
+	{name: "identical page", pagination: `"method": "pagenum"`, answers: map[string]string{
 		"/a?k=1&page=1": `[{"n": 1}, {"n": 2}]`, "/a?k=1&page=2": `[{"n": 3}, {"n": 4}]`, "/a?k=1&page=3": `[{"n": 3}, {"n": 4}]`,
+	}},
+	{name: "response.link", pagination: `"method": "response.link"`, answers: map[string]string{
+		"/a?k=1": "Link: <?c=x>; rel=next\n" + `[{"n": 1}, {"n": 2}]`, "/a?c=x": "Link: </a?c=y>; rel=\"next\"\n" + `[{"n": 3}, {"n": 4}]`, "/a?c=y": "Link: </a>; rel=prev\n" + `[{"n": 5}]`,
+	}},
+	{name: "response.header", pagination: `"method": "response.header", "header": "X-Next", "queryParam": "t", "includeParams": true`, answers: map[string]string{
+		"/a?k=1": "X-Next: 7\n" + `[{"n": 1}, {"n": 2}]`, "/a?k=1&t=7": "X-Next: y z\n" + `[{"n": 3}, {"n": 4}]`, "/a?k=1&t=y+z": `[{"n": 5}]`,
+	}},
+	{name: "numbers in bodies", job: `, "method": "PUT"`, pagination: `"method": "pagenum", "pageParam": "p.n", "limit": 2, "limitParam": "p.size", "paramDelimiter": "."`, answers: map[string]string{
+		`/a {"k":1,"p":{"n":1,"size":2}}`: `[{"n": 1}, {"n": 2}]`, `/a {"k":1,"p":{"n":2,"size":2}}`: `[{"n": 3}, {"n": 4}]`, `/a {"k":1,"p":{"n":3,"size":2}}`: `[]`,
+		`/b {"k":1,"p":{"n":1,"size":2}}`: `[]`,
+	}},
+	{name: "values of answers in bodies", job: `, "method": "POST", "dataField": "d"`, pagination: `"method": "response.param", "responseParam": "p.end", "queryParam": "v.after", "includeParams": true, "paramDelimiter": "."`, answers: map[string]string{
+		`/a {"k":1}`: `{"d": [{"n": 1}, {"n": 2}], "p": {"end": 7}}`, `/a {"k":1,"v":{"after":7}}`: `{"d": [{"n": 3}, {"n": 4}], "p": {"end": {"of": "x"}}}`,
+		`/a {"k":1,"v":{"after":{"of":"x"}}}`: `{"d": [{"n": 5}], "p": {"end": null}}`, `/b {"k":1}`: `{"d": []}`,
+	}},
+	{name: "CSV", job: `, "format": "csv"`, pagination: `"method": "response.link"`, answers: map[string]string{
+		"/a?k=1": "Link: <?c=x>; rel=next\n" + "n,s\n1,\"a\nb\"\n", "/a?c=x": "Link: <?c=y>; rel=next\n" + "n,s\n2,\n", "/a?c=y": "n,s\n", "/b?k=1": "n\n",
+	}},
+	{name: "lines of JSON", job: `, "format": "ndjson"`, pagination: `"method": "offset", "limit": 2`, answers: map[string]string{
+		"/a?k=1&limit=2&offset=0": "{\"n\": 1}\n{\"n\": 2}\n", "/a?k=1&limit=2&offset=2": "{\"n\": 3}\r\n{\"n\": 4}", "/a?k=1&limit=2&offset=4": "\n", "/b?k=1&limit=2&offset=0": "",
+	}},
+	{name: "XML", job: `, "format": "xml", "dataField": "l.i"`, pagination: `"method": "response.url", "urlKey": "l.@next"`, answers: map[string]string{
+		"/a?k=1": `<l next="?c=x"><i n="1"/><i n="2"/></l>`, "/a?c=x": `<l next="?c=y&amp;d=1"><i n="3"/></l>`, "/a?c=y&d=1": `<l/>`, "/b?k=1": `<l/>`,
 	}},
 }
 
@@ -82,9 +107,15 @@ func TestResume(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			a := newRoutedAPI(t, test.answers, map[string]string{"/b?k=1": `[]`, "/b?k=1&page=1": `[]`, "/b?k=1&limit=2&offset=0": `[]`})
-			cfg := config(`"pagination": {`+test.pagination+`}`, `"#secret": "s", "jobs": [{"endpoint": "a", "params": {"k": 1}}, {"endpoint": "b", "params": {"k": 1}}]`)
+			cfg := config(`"pagination": {`+test.pagination+`}`, `"#secret": "s", "jobs": [{"endpoint": "a", "params": {"k": 1}`+test.job+`}, {"endpoint": "b", "params": {"k": 1}`+test.job+`}]`)
 			whole := extract(t, a, cfg, nil)
 			checkError(t, whole.err, "")
+			// Every page was asked for, each once.
+			requests := a.asked()
+			own := len(slices.DeleteFunc(slices.Sorted(maps.Keys(test.answers)), func(asked string) bool { return strings.HasPrefix(asked, "/b") }))
+			if len(requests) != own+1 || len(slices.Compact(slices.Sorted(slices.Values(requests)))) != own+1 {
+				t.Errorf("requests %q", requests)
+			}
 			for at := 1; ; at++ {
 				calls := 0
 				step := func() error {
@@ -128,8 +159,18 @@ func TestResume(t *testing.T) {
 					t.Fatal(first.err)
 				}
 				// Another secret does not make it another configuration.
+				before := len(a.asked())
 				second := extract(t, a, strings.Replace(cfg, `"#secret": "s"`, `"#secret": "new"`, 1), func(s *extractor.State, _ *extractor.Options) { *s = saved })
 				checkError(t, second.err, "")
+				done := len(requests)
+				if saved.Checkpoint == nil {
+					done = 0
+				} else if cp := saved.Checkpoint; cp.Job == 0 {
+					done = int(cp.Pages)
+				} else if cp.Job == 1 {
+					done--
+				}
+				same(t, fmt.Sprintf("requests after a crash at step %d", at), a.asked()[before:], requests[done:])
 				// The page whose position was lost comes again: that is all.
 				got := append(kept, second.records...)
 				for len(got) > len(whole.records) {
