@@ -202,7 +202,7 @@ func (jr *jobRun) run(ctx context.Context) error {
 			this := p.fingerprint()
 			if this == last {
 				// The wording is known to users, who look for it in logs.
-				jr.log.DebugContext(ctx, fmt.Sprintf("Job '%s' finished when last response matched the previous!", jr.job.id))
+				jr.log.DebugContext(ctx, fmt.Sprintf("Job '%s' finished when last response matched the previous!", jr.job.id), "job", jr.job.id, "endpoint", jr.plan.endpointName(jr.job.endpoint))
 				return nil
 			}
 			last = this
@@ -318,6 +318,7 @@ func (jr *jobRun) store(ctx context.Context, p *page, number int) error {
 	}
 	out := &Page{
 		Job: jr.job.id, DataType: jr.job.dataType, Bucket: jr.plan.output.bucket, Number: number, items: p.items, sum: p.sum, extra: jr.extra, origin: jr.origin,
+		endpoint: jr.plan.endpointName(jr.job.endpoint),
 	}
 	if jr.follow != nil {
 		if out.skip, err = jr.follow.skip(ctx, p.items); ctx.Err() != nil {

@@ -25,6 +25,8 @@ type Page struct {
 	// sum is the checksum of the items; nil when it is not known.
 	sum   []byte
 	extra []tree.Member
+	// endpoint names the job in messages, without a password.
+	endpoint string
 	// origin is the run, and the way through jobs and items to the job.
 	origin string
 }

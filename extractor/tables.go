@@ -308,11 +308,11 @@ func (t *Tables) Add(ctx context.Context, p *Page) error {
 		}
 		nested, err := bs.Learn(p.DataType, rec.item, p.extra)
 		if err != nil {
-			return &DataError{Job: p.Job, Page: p.Number, Table: flatten.SafeName(p.DataType), Err: err}
+			return &DataError{Job: p.Job, Endpoint: p.endpoint, Page: p.Number, Table: flatten.SafeName(p.DataType), Err: err}
 		}
 		if nested && !bs.warned[p.DataType] {
 			bs.warned[p.DataType] = true
-			t.log.Warn("a list in a list is kept as text", "table", flatten.SafeName(p.DataType), "job", p.Job)
+			t.log.Warn("a list in a list is kept as text", "table", flatten.SafeName(p.DataType), "job", p.Job, "endpoint", p.endpoint)
 		}
 	}
 	meta := tree.OfObject(

@@ -162,7 +162,7 @@ func TestTables(t *testing.T) {
 		},
 		{
 			name: "text and object", config: `"jobs": [{"endpoint": "t"}]`, answers: []string{`[{"a": {"v": 1}}, {"a": {"v": {"x": 1}}}]`},
-			err: `job "a9fa3e8c4c30d8ae0ef0d0ff5c8ce9ab", page 1, table "t": "t.a.v" is of kind scalar in one place and object in another`,
+			err: `job "a9fa3e8c4c30d8ae0ef0d0ff5c8ce9ab", page 1, endpoint "t", table "t": "t.a.v" is of kind scalar in one place and object in another`,
 		},
 		{
 			name: "mixed list", config: `"jobs": [{"endpoint": "t"}]`, answers: []string{`[{"v": [1, {"x": 1}]}]`}, err: `"t.v" is of kind scalar in one place and object in another`,
