@@ -97,6 +97,76 @@ type keptHead struct {
 	Query    string         `json:"query,omitempty"`
 	ClientIP netip.Addr     `json:"clientIP,omitzero"`
 	Received time.Time      `json:"received,omitzero"`
+	// Raw are texts from above that are not UTF-8, which JSON alters, by the names of their members. RawHeader are the headers of which a
+	// name or a value is not.
+	Raw       map[string][]byte `json:"raw,omitempty"`
+	RawHeader []rawHeader       `json:"rawHeader,omitempty"`
+	// Unix takes the place of a Received that JSON has no form for, such as the year 10000.
+	Unix *unixTime `json:"unix,omitempty"`
+}
+
+type rawHeader struct {
+	Name   []byte   `json:"name"`
+	Values [][]byte `json:"values"`
+}
+
+type unixTime struct {
+	Seconds     int64 `json:"s"`
+	Nanoseconds int64 `json:"ns,omitempty"`
+}
+
+// texts are the members that Raw may have.
+func (h *keptHead) texts() map[string]*string {
+	return map[string]*string{"host": &h.Host, "method": &h.Method, "path": &h.Path, "query": &h.Query}
+}
+
+// noteRaw sets what JSON would alter or refuse.
+func (h *keptHead) noteRaw() {
+	for name, text := range h.texts() {
+		if !utf8.ValidString(*text) {
+			if h.Raw == nil {
+				h.Raw = map[string][]byte{}
+			}
+			h.Raw[name] = []byte(*text)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(h.Header)) {
+		if utf8.ValidString(name) && !slices.ContainsFunc(h.Header[name], func(v string) bool { return !utf8.ValidString(v) }) {
+			continue
+		}
+		raw := rawHeader{Name: []byte(name)}
+		for _, v := range h.Header[name] {
+			raw.Values = append(raw.Values, []byte(v))
+		}
+		h.RawHeader = append(h.RawHeader, raw)
+		delete(h.Header, name)
+	}
+	if _, err := h.Received.MarshalJSON(); err != nil {
+		h.Unix, h.Received = &unixTime{h.Received.Unix(), int64(h.Received.Nanosecond())}, time.Time{}
+	}
+}
+
+// restoreRaw undoes noteRaw.
+func (h *keptHead) restoreRaw() {
+	for name, text := range h.texts() {
+		if raw, ok := h.Raw[name]; ok {
+			*text = string(raw)
+		}
+	}
+	for _, raw := range h.RawHeader {
+		if h.Header == nil {
+			h.Header = http.Header{}
+		}
+		values := make([]string, len(raw.Values))
+		for i, v := range raw.Values {
+			values[i] = string(v)
+		}
+		h.Header[string(raw.Name)] = values
+	}
+	if h.Unix != nil {
+		h.Received = time.Unix(h.Unix.Seconds, h.Unix.Nanoseconds).UTC()
+	}
+	h.Raw, h.RawHeader, h.Unix = nil, nil, nil
 }
 
 // keep encodes a record without what may be a secret. secrets belong to its source: proxies write the path of a request into headers
@@ -123,10 +193,12 @@ func keep(rec *mapping.Record, secrets ...string) ([]byte, error) {
 	return rec.Document.AppendJSON(data)
 }
 
-func (h *keptHead) append(data []byte) []byte {
+func (h keptHead) append(data []byte) []byte {
+	h.Header = maps.Clone(h.Header)
+	h.noteRaw()
 	text, err := json.Marshal(h)
 	if err != nil {
-		panic(fmt.Sprintf("forebay: encode %T: %v", h, err)) // it holds texts, an address and the time of an arrival
+		panic(fmt.Sprintf("forebay: encode %T: %v", h, err)) // it holds texts, an address and a time that has a form
 	}
 	data = binary.AppendUvarint(append(data, keptVersion), uint64(len(text)))
 	return append(data, text...)
@@ -145,6 +217,7 @@ func parseKept(data []byte) (head keptHead, rec *mapping.Record, err error) {
 	if err := json.Unmarshal(rest[:size], &head); err != nil {
 		return head, nil, fmt.Errorf("forebay: the head of the kept record cannot be read: %w", err)
 	}
+	head.restoreRaw()
 	rec = &mapping.Record{
 		Format: head.Format, Header: head.Header, Host: head.Host, ClientIP: head.ClientIP, Received: head.Received,
 		Request: mapping.RequestLine{Method: head.Method, Path: head.Path, Query: head.Query}, Body: rest[size:],

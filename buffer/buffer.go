@@ -151,7 +151,7 @@ type sinkState struct {
 	files []*file            // all that have a record, ascending
 
 	// held are the rejected records, ascending, heldBytes what they count.
-	held      []held
+	held      heldList
 	heldBytes int64
 	warned    time.Time // of the committer: when it was last logged that the oldest make room
 	// rejecting are those on their way to the disk.

@@ -15,7 +15,7 @@ func (b *Buffer) Forget(ctx context.Context, sinkID string) error {
 	inUse := false
 	err := b.withSink(ctx, sinkID, func(t *txn, s *sinkState) {
 		waits := func(f *file) bool { return !f.done() }
-		if inUse = s.def != nil && !s.rec.Dropped || slices.ContainsFunc(s.files, waits) || len(s.held) > 0; inUse {
+		if inUse = s.def != nil && !s.rec.Dropped || slices.ContainsFunc(s.files, waits) || s.held.len() > 0; inUse {
 			return
 		}
 		q := s.rec.Quarantine // handles of earlier definitions stay usable, so its bounds stay

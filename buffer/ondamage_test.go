@@ -217,3 +217,57 @@ func TestOnDamageNeedsAChangelog(t *testing.T) {
 		t.Errorf("open: %v", err)
 	}
 }
+
+// Damage that an opening finds after a failure of the disk is reported too, once, and the buffer stops in place of trying again for good.
+func TestOnDamageOfAReopening(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var down, broken atomic.Bool
+		mem, log, disk := downMemory(&down), newFakeLog(t), vfs.NewMem()
+		opts := replicated(mem, log)
+		tenChunks(t, disk, opts, &down)
+		down.Store(true)
+		var told atomic.Int64
+		opts.OnDamage = func(*buffer.StoreDamageError) { told.Add(1) }
+		opts = localdisk.On(opts, errorfs.Wrap(disk, errorfs.InjectorFunc(func(op errorfs.Op) error {
+			if broken.Load() && op.Kind.ReadOrWrite() == errorfs.OpIsWrite {
+				return syscall.EIO
+			}
+			return nil
+		})))
+		opts.Changelog = log.open()
+		b := openAt(t, "data", opts)
+		s := define(t, b, "a")
+		names, err := disk.List("data")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range names {
+			if strings.HasPrefix(name, "MANIFEST") {
+				data, err := disk.UnsafeGetFileDataBuffer("data/" + name)
+				if err != nil {
+					t.Fatal(err)
+				}
+				data[len(data)/2] ^= 4
+			}
+		}
+		broken.Store(true)
+		ticket := begin(t, b, s, 100)
+		if err := ticket.Wait(t.Context()); !errors.As(err, new(*buffer.FailedError)) {
+			t.Errorf("a row on the broken disk: %v", err)
+		}
+		if told.Load() > 0 {
+			t.Error("told before there was damage")
+		}
+		broken.Store(false)
+		time.Sleep(time.Hour)
+		if err := b.Ready(); !errors.As(err, new(*buffer.StoreDamageError)) {
+			t.Errorf("ready: %v", err)
+		}
+		if err := b.Close(); !errors.As(err, new(*buffer.StoreDamageError)) {
+			t.Errorf("close: %v", err)
+		}
+		if told.Load() != 1 {
+			t.Errorf("told %d times", told.Load())
+		}
+	})
+}

@@ -284,9 +284,9 @@ func (t *txn) addPoison(f *file, words []format.RefusedRow, rows [][]byte) error
 		heads[i] = &format.Reject{At: t.now.UnixMilli(), Poison: &format.Poison{File: id, RefusedRow: words[i], Columns: columns}, Came: int64(len(rows[i]))}
 		size += heads[i].Size()
 	}
-	if !q.DropOldest && (s.heldBytes+size > q.MaxBytes || len(s.held)+len(rows) > q.MaxRecords) {
+	if !q.DropOldest && (s.heldBytes+size > q.MaxBytes || s.held.len()+len(rows) > q.MaxRecords) {
 		return Permanent(fmt.Errorf("the target refuses rows of the file, and the quarantine has no room for them: it has %d of %d records and %d of %d bytes",
-			len(s.held), q.MaxRecords, s.heldBytes, q.MaxBytes))
+			s.held.len(), q.MaxRecords, s.heldBytes, q.MaxBytes))
 	}
 	for i := range rows {
 		t.freed -= t.addReject(t.batch, s, heads[i], rows[i])

@@ -115,7 +115,7 @@ var (
 func (s *SinkHandle) QuarantineFull(size, records, bytes int) error {
 	need := int64(size) + format.RejectOverhead
 	s.b.mu.RLock()
-	q, held, used := s.state.rec.Quarantine, int64(len(s.state.held)), s.state.heldBytes
+	q, held, used := s.state.rec.Quarantine, int64(s.state.held.len()), s.state.heldBytes
 	s.b.mu.RUnlock()
 	held += s.state.rejecting.records.Load() + int64(records)
 	used += s.state.rejecting.bytes.Load() + int64(bytes) + int64(records)*format.RejectOverhead
@@ -299,7 +299,7 @@ func (b *Buffer) HasRejected(sinkID, id string) bool {
 	if s == nil {
 		return false
 	}
-	_, ok := s.findHeld(id)
+	ok := s.held.find(id) != nil
 	return ok
 }
 
@@ -309,7 +309,7 @@ func (b *Buffer) rejectHead(sinkID, id string) (head format.Reject, num uint32, 
 	s := b.mu.sinks[sinkID]
 	known := false
 	if s != nil {
-		_, known = s.findHeld(id)
+		known = s.held.find(id) != nil
 	}
 	b.mu.RUnlock()
 	switch {
@@ -368,21 +368,20 @@ func (b *Buffer) UpdateRejected(ctx context.Context, sinkID, id string, revision
 	value := format.Encode(&head)
 	var refused error
 	err = b.withSink(ctx, sinkID, func(t *txn, s *sinkState) {
-		at, ok := s.findHeld(id)
+		h := s.held.find(id)
 		growth := head.Size() - before.Size()
 		q := &s.rec.Quarantine
 		switch {
-		case !ok:
+		case h == nil:
 			refused = unknownRejected(sinkID, id)
 			return
-		case s.held[at].revision != before.Revision:
+		case h.revision != before.Revision:
 			refused = fmt.Errorf("%w: %s", ErrRejectedChanged, id)
 			return
 		case data != nil && growth > 0 && s.heldBytes+growth > q.MaxBytes:
 			refused = &OverloadError{Resource: "quarantine", Used: s.heldBytes, Limit: q.MaxBytes, RetryAfter: time.Minute}
 			return
 		}
-		h := &s.held[at]
 		seq, last := h.seq, h.edit
 		h.revision, h.edit, h.size = head.Revision, head.Edit, head.Size()
 		s.heldBytes += growth
@@ -417,8 +416,8 @@ func (b *Buffer) DiscardRejected(ctx context.Context, sinkID string, ids ...stri
 	n := 0
 	err = b.withSink(ctx, sinkID, func(t *txn, s *sinkState) {
 		for _, id := range ids {
-			if at, ok := s.findHeld(id); ok {
-				t.removeHeld(s, at, &s.rec.Quarantine.Discarded)
+			if h := s.held.find(id); h != nil {
+				t.removeHeld(s, h, &s.rec.Quarantine.Discarded)
 				n++
 			}
 		}
@@ -472,16 +471,16 @@ func (b *Buffer) ReplayRejected(ctx context.Context, sink *SinkHandle, at time.T
 	err = b.withSink(ctx, sink.ID(), func(t *txn, s *sinkState) {
 		c.sink = s
 		for i, r := range rows {
-			place, ok := s.findHeld(r.ID)
+			h := s.held.find(r.ID)
 			switch {
-			case !ok:
+			case h == nil:
 				result[i] = unknownRejected(s.id, r.ID)
 				continue
-			case int(s.held[place].revision) != r.Revision:
+			case int(h.revision) != r.Revision:
 				result[i] = fmt.Errorf("%w: %s", ErrRejectedChanged, r.ID)
 				continue
 			}
-			t.removeHeld(s, place, &s.rec.Quarantine.Replayed)
+			t.removeHeld(s, h, &s.rec.Quarantine.Replayed)
 			c.data = append(c.data, r.Row...)
 			c.rows++
 		}
@@ -513,11 +512,11 @@ type QuarantineStats struct {
 func (s *sinkState) quarantineStats() QuarantineStats {
 	q := &s.rec.Quarantine
 	st := QuarantineStats{
-		On: q.On, Bounds: QuarantineBounds{q.MaxBytes, q.MaxRecords, q.MaxAge, q.DropOldest, q.HoldFiles}, Records: int64(len(s.held)), Bytes: s.heldBytes,
+		On: q.On, Bounds: QuarantineBounds{q.MaxBytes, q.MaxRecords, q.MaxAge, q.DropOldest, q.HoldFiles}, Records: int64(s.held.len()), Bytes: s.heldBytes,
 		Added: q.Added.Rows, Replayed: q.Replayed.Rows, Discarded: q.Discarded.Rows, Expired: q.Expired.Rows, Lost: q.Lost.Rows,
 	}
-	if len(s.held) > 0 {
-		st.OldestAt = format.Time(s.held[0].at)
+	if s.held.len() > 0 {
+		st.OldestAt = format.Time(s.held.first().at)
 	}
 	return st
 }
@@ -537,10 +536,10 @@ func (b *Buffer) verifyHeld(ctx context.Context, l *ledger, differ func(string, 
 		switch {
 		case errors.Is(err, ErrUnknownRejected), errors.Is(err, ErrRejectedChanged):
 			b.mu.RLock()
-			at, still := 0, false
+			still := false
 			if s := b.mu.sinks[l.report.ID]; s != nil {
-				at, still = s.findHeld(h.id())
-				still = still && s.held[at].revision == h.revision
+				now := s.held.find(h.id())
+				still = now != nil && now.revision == h.revision
 			}
 			reopened := b.store.Now().Epoch != l.epoch
 			b.mu.RUnlock()

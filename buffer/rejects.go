@@ -27,15 +27,57 @@ func heldOf(instance string, seq uint64, r *format.Reject) held {
 	return held{seq: seq, instance: instance, at: r.At, size: r.Size(), revision: r.Revision, edit: r.Edit}
 }
 
-// findHeld returns the place of a record in s.held. Called with Buffer.mu held.
-func (s *sinkState) findHeld(id string) (at int, ok bool) {
+// heldList has the rejected records of a sink, ascending. To remove one moves nothing: it stays as a gap, and the gaps go together when
+// they are a quarter, so that each removal costs four moves in the mean, wherever it is. Its methods are called with Buffer.mu held.
+type heldList struct {
+	list []held // the first is no gap
+	gaps int
+}
+
+func (l *heldList) len() int { return len(l.list) - l.gaps }
+
+// first returns the oldest record of a list that has some.
+func (l *heldList) first() *held { return &l.list[0] }
+
+// find returns a record, nil if it is not there. It is valid until the list changes.
+func (l *heldList) find(id string) *held {
 	instance, seq, ok := format.ParseRejectID(id)
 	if !ok {
-		return 0, false
+		return nil
 	}
-	at, ok = slices.BinarySearchFunc(s.held, seq, func(h held, seq uint64) int { return cmp.Compare(h.seq, seq) })
-	return at, ok && s.held[at].instance == instance
+	at, ok := slices.BinarySearchFunc(l.list, seq, func(h held, seq uint64) int { return cmp.Compare(h.seq, seq) })
+	if !ok || l.list[at].gap() || l.list[at].instance != instance {
+		return nil
+	}
+	return &l.list[at]
 }
+
+func (l *heldList) add(h held) { l.list = append(l.list, h) }
+
+// remove removes a record of the list.
+func (l *heldList) remove(h *held) {
+	h.instance, h.size = "", 0
+	for l.gaps++; len(l.list) > 0 && l.list[0].gap(); l.gaps-- { // most go in their order
+		l.list = l.list[1:]
+	}
+	if l.gaps > len(l.list)/4 {
+		l.list, l.gaps = l.clone(), 0
+	}
+}
+
+// clone returns the records, without gaps.
+func (l *heldList) clone() []held {
+	list := make([]held, 0, l.len())
+	for _, h := range l.list {
+		if !h.gap() {
+			list = append(list, h)
+		}
+	}
+	return list
+}
+
+// gap reports whether the record was removed. One that was not has a size.
+func (h *held) gap() bool { return h.size == 0 }
 
 // addRejects puts the rejected records of a chunk into the batch and returns the bytes that they take. With
 // QuarantineBounds.DropOldest the oldest make room for them.
@@ -51,7 +93,7 @@ func (t *txn) addRejects(batch *pebble.Batch, c *chunk) (size int64) {
 // addReject puts a record into the batch and returns the bytes that it takes. head has its time, and what is known of the cause.
 func (t *txn) addReject(batch *pebble.Batch, s *sinkState, head *format.Reject, data []byte) (size int64) {
 	b := t.b
-	if len(s.held) == 0 {
+	if s.held.len() == 0 {
 		t.expireAt(s, head.At)
 	}
 	b.mu.lastReject++
@@ -60,7 +102,7 @@ func (t *txn) addReject(batch *pebble.Batch, s *sinkState, head *format.Reject, 
 	_ = batch.Set(format.RejectKey(s.num, seq), format.Encode(head), nil) // a plain batch cannot fail
 	_ = batch.Set(format.RecordKey(s.num, seq, 0), data, nil)
 	size = head.Size()
-	s.held = append(s.held, heldOf(b.instance, seq, head))
+	s.held.add(heldOf(b.instance, seq, head))
 	s.heldBytes += size
 	s.rec.Quarantine.Added.Add(1, size)
 	t.rejected = true
@@ -72,8 +114,8 @@ func (t *txn) addReject(batch *pebble.Batch, s *sinkState, head *format.Reject, 
 func (t *txn) dropOldest(s *sinkState) {
 	b, q := t.b, &s.rec.Quarantine
 	dropped := 0
-	for q.DropOldest && len(s.held) > 1 && (s.heldBytes > q.MaxBytes || len(s.held) > q.MaxRecords) {
-		t.removeHeld(s, 0, &q.Expired)
+	for q.DropOldest && s.held.len() > 1 && (s.heldBytes > q.MaxBytes || s.held.len() > q.MaxRecords) {
+		t.removeHeld(s, s.held.first(), &q.Expired)
 		dropped++
 	}
 	if dropped > 0 && (s.warned.IsZero() || t.now.Sub(s.warned) >= time.Hour) {
@@ -86,14 +128,10 @@ func (t *txn) dropOldest(s *sinkState) {
 	}
 }
 
-// removeHeld deletes the record at a place of s.held and counts it.
-func (t *txn) removeHeld(s *sinkState, at int, as *format.Count) {
-	h := s.held[at]
-	if at == 0 { // most go in their order; nothing is moved for them
-		s.held = s.held[1:]
-	} else {
-		s.held = slices.Delete(s.held, at, at+1)
-	}
+// removeHeld deletes a record of s.held and counts it.
+func (t *txn) removeHeld(s *sinkState, record *held, as *format.Count) {
+	h := *record
+	s.held.remove(record)
 	s.heldBytes -= h.size
 	t.freed += h.size
 	as.Add(1, h.size)
@@ -113,15 +151,15 @@ const expiryBatch = 10_000
 // expireRejects removes the records that are older than the sink allows, and sets the timer for the next one.
 func (t *txn) expireRejects(s *sinkState) {
 	n := 0
-	for len(s.held) > 0 && n < expiryBatch && !t.now.Before(s.expiry(s.held[0].at)) {
-		t.removeHeld(s, 0, &s.rec.Quarantine.Expired)
+	for s.held.len() > 0 && n < expiryBatch && !t.now.Before(s.expiry(s.held.first().at)) {
+		t.removeHeld(s, s.held.first(), &s.rec.Quarantine.Expired)
 		n++
 	}
 	if n > 0 {
 		t.onDurable(func() { t.b.log.Warn("rejected records expired", "sink", s.id, "records", n) })
 	}
-	if len(s.held) > 0 {
-		t.expireAt(s, s.held[0].at)
+	if s.held.len() > 0 {
+		t.expireAt(s, s.held.first().at)
 	}
 }
 
@@ -139,8 +177,8 @@ func (t *txn) expireAt(s *sinkState, at int64) {
 // resumeRejects sets the timers after an opening. Called with mu held for reading.
 func (b *Buffer) resumeRejects() {
 	for _, s := range b.mu.sinks {
-		if len(s.held) > 0 {
-			b.timers.Set(timerKey{timerRejects, uint64(s.num)}, s.expiry(s.held[0].at))
+		if s.held.len() > 0 {
+			b.timers.Set(timerKey{timerRejects, uint64(s.num)}, s.expiry(s.held.first().at))
 		}
 	}
 }
@@ -174,7 +212,7 @@ func (r *recovery) recoverRejects() error {
 		}
 		h := heldOf(instance, seq, &head)
 		h.at = r.resumed(time.UnixMilli(h.at)).UnixMilli()
-		s.held = append(s.held, h)
+		s.held.add(h)
 		s.heldBytes += h.size
 		r.local += h.size
 		r.lastReject = max(r.lastReject, seq)

@@ -110,6 +110,7 @@ func (b *Buffer) salvage(cause *pebblestore.DamageError) error {
 	if b.opts.Changelog != nil {
 		d := b.storeDamage(cause)
 		b.damaged.Store(d)
+		b.reportDamage(cause) // nobody is told of what Open returns
 		return d
 	}
 	version, err := checkFormat(b.fs, b.dir, format.Newest)

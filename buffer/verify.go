@@ -116,7 +116,7 @@ func (b *Buffer) ledger(id string) ledger {
 	if s == nil {
 		return l // its definition had not reached the disk when the store was reopened
 	}
-	l.held, l.quarantine = slices.Clone(s.held), s.rec.Quarantine
+	l.held, l.quarantine = s.held.clone(), s.rec.Quarantine
 	l.report.Accepted, l.report.Imported = s.accepted().Rows, s.rec.Imported.Rows
 	l.report.Expired, l.report.Damaged, l.report.Discarded = s.rec.Expired.Rows, s.rec.Damaged.Rows, s.rec.Discarded.Rows
 	l.report.Poison = s.rec.Poison.Rows

@@ -244,9 +244,18 @@ func countsOf(eng *forebay.Engine, sources []string) (list []sinkCounts) {
 	return list
 }
 
-// onEngine carries out a retry, or gives up a file.
-func onEngine(ctx context.Context, eng *forebay.Engine, r request) (outcome, error) {
+// waitingFiles is what a retry, or giving up a file, needs of an engine.
+type waitingFiles interface {
+	Discard(ctx context.Context, source, sink, file string) error
+	Retry(ctx context.Context, source, sink string) error
+	RetryFile(ctx context.Context, source, sink, file string) error
+}
+
+// onEngine carries out a retry, or gives up a file, with each of the sinks: one that fails does not keep it from the others. The error has
+// all failures.
+func onEngine(ctx context.Context, eng waitingFiles, r request) (outcome, error) {
 	done := outcomeNotFound
+	var failed []error
 	for _, sink := range r.Sinks {
 		var err error
 		switch {
@@ -262,10 +271,13 @@ func onEngine(ctx context.Context, eng *forebay.Engine, r request) (outcome, err
 			done = outcomeDone
 		case errors.Is(err, forebay.ErrUnknownSink), errors.Is(err, buffer.ErrUnknownFile):
 		case errors.Is(err, buffer.ErrImportRuns):
-			return outcomeImportRuns, nil
+			return outcomeImportRuns, nil // there is one such file
 		default:
-			return outcomeFailed, err
+			failed = append(failed, fmt.Errorf("sink %s: %w", sink, err))
 		}
+	}
+	if len(failed) > 0 {
+		return outcomeFailed, errors.Join(failed...)
 	}
 	return done, nil
 }
