@@ -98,6 +98,9 @@ func Restore(dir, checkpoint string, batches iter.Seq2[buffer.LogBatch, error], 
 // Inspect opens a checkpoint, or the data directory of a closed engine, read-only; see [buffer.Inspect]. Sinks are named
 // "source/sink".
 func Inspect(dir string, opts buffer.InspectOptions) (*buffer.Inspection, error) {
+	if opts.TargetOf == nil {
+		opts.TargetOf = Options{}.targetOf // an archive is not counted
+	}
 	return buffer.Inspect(filepath.Join(dir, localFolder), opts)
 }
 

@@ -32,6 +32,7 @@ type call struct {
 	atomic, patient bool
 	limit           int // most bytes of a portion
 	maxRow          int
+	signal          Signal
 	now             time.Time
 
 	records int               // how many were added before the current one
@@ -84,6 +85,7 @@ var calls = sync.Pool{New: func() any { return new(call) }}
 func (in Intake) begin(src *source, attempt *attempt, atomic bool) *call {
 	e, c := in.engine, calls.Get().(*call)
 	c.src, c.buf, c.attempt, c.atomic, c.patient = src, e.buf, attempt, atomic, in.patient
+	c.signal = ""
 	c.limit, c.maxRow, c.now = e.portion, e.opts.MaxRowBytes, time.Now()
 	if atomic {
 		c.limit = e.batch
@@ -170,10 +172,16 @@ func (c *call) add(ctx context.Context, rec *mapping.Record) []SinkResult {
 // mapRow appends the row of a record for sink k. Its error is a rejection, which is counted; the status says what becomes of the record.
 func (c *call) mapRow(ctx context.Context, k int, rec *mapping.Record) (Status, error) {
 	s := c.src.sinks[k]
-	data, err := s.mapper.AppendRow(c.data[k], rec)
+	data, limit, err := c.data[k], c.maxRow, error(nil)
+	if s.archive {
+		data, err = appendArchived(data, rec, c.signal, c.src.def.Secret, c.src.def.OldSecret)
+		limit *= archivedRow
+	} else {
+		data, err = s.mapper.AppendRow(data, rec)
+	}
 	size := len(data) - len(c.data[k])
-	if err == nil && size > c.maxRow {
-		err = &RowTooLargeError{Size: size, Limit: c.maxRow}
+	if err == nil && size > limit {
+		err = &RowTooLargeError{Size: size, Limit: limit}
 	}
 	if shadow := s.shadow.Load(); shadow != nil {
 		shadow.offer(rec)

@@ -79,6 +79,9 @@ func (e *Engine) Apply(ctx context.Context, d *Definition, opts ApplyOptions) ([
 		return nil, err
 	}
 	defer unlock()
+	if d.source.Archive != nil && e.opts.Archive == nil {
+		return nil, &DefinitionError{Source: id, Problems: []error{errors.New("Archive: the engine has no Options.Archive")}}
+	}
 	if err := e.admits(id); err != nil { // before tables are made for it
 		return nil, err
 	}
@@ -139,20 +142,32 @@ func (e *Engine) link(ctx context.Context, d *Definition, kept map[string]keptSi
 		if len(renames) > 0 {
 			e.log.Info("a renamed column is one more column, the table keeps the former one", "sink", id, "table", c.Table.ID, "columns", renames)
 		}
-		next.sinks = append(next.sinks, &sink{
+		next.add(&sink{
 			id: c.ID, mapper: c.mapper, handle: handle, sync: c.settings.sync, count: load[rejections](&e.counts, id),
 			refused: refused != "", keeps: c.OnReject == Quarantine, fingerprint: fingerprint(c.Table.Columns),
 			columns: c.Table.Columns, shadow: load[atomic.Pointer[Shadow]](&e.slots, id),
 		})
-		status := Stored
-		if c.settings.sync == SyncUnsafe {
-			status = Queued
+	}
+	if def.Archive != nil {
+		s, err := e.linkArchive(ctx, def)
+		if err != nil {
+			return nil, err
 		}
-		next.allStored = append(next.allStored, SinkResult{Sink: c.ID, Status: status})
-		next.wait = next.wait || status == Stored
+		next.add(s)
 	}
 	next.makeViews()
 	return next, nil
+}
+
+// add adds an enabled sink.
+func (src *source) add(s *sink) {
+	status := Stored
+	if s.sync == SyncUnsafe {
+		status = Queued
+	}
+	src.sinks = append(src.sinks, s)
+	src.allStored = append(src.allStored, SinkResult{Sink: s.id, Status: status})
+	src.wait = src.wait || status == Stored
 }
 
 // renames describes the columns of a table with Extend that differ from accepted ones in their name alone. Nothing else follows from

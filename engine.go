@@ -44,6 +44,8 @@ type Engine struct {
 	closed  atomic.Bool
 	mappers mapperCache
 	shadows shadows
+	// runs has the runs of Replay that are going on, by name of the sink in the buffer and of the run.
+	runs sync.Map
 	// slots has *atomic.Pointer[Shadow] by name of the sink in the buffer: its shadow, if it has one.
 	slots sync.Map
 }
@@ -79,6 +81,8 @@ type sink struct {
 	// columns made the mapper. shadow is the slot of the sink over all its definitions.
 	columns mapping.Columns
 	shadow  *atomic.Pointer[Shadow]
+	// archive is set for the sink that keeps raw records. It has no mapper.
+	archive bool
 }
 
 // reasons is the size of an array indexed by mapping.Reason.
@@ -102,7 +106,7 @@ func Open(dir string, opts Options) (*Engine, error) {
 	}
 	opts = opts.withDefaults(dir)
 	buf, err := buffer.Open(filepath.Join(dir, localFolder), buffer.Options{
-		Staging: opts.Staging, Target: opts.Target, Leases: opts.Leases, Changelog: opts.Changelog, OnDamage: opts.OnDamage, Logger: opts.Logger, Meter: opts.Meter,
+		Staging: opts.Staging, Target: opts.Target, TargetOf: opts.targetOf, Leases: opts.Leases, Changelog: opts.Changelog, OnDamage: opts.OnDamage, Logger: opts.Logger, Meter: opts.Meter,
 		SinkAttributes: sinkAttributes, Tuning: opts.Buffer,
 	})
 	if err != nil {
@@ -228,10 +232,14 @@ func (e *Engine) Flush(ctx context.Context, sourceID string, sinkIDs ...string) 
 		for _, s := range src.def.Sinks {
 			sinkIDs = append(sinkIDs, s.ID)
 		}
+		if src.def.Archive != nil {
+			sinkIDs = append(sinkIDs, ArchiveSink)
+		}
 	}
 	ids := make([]string, len(sinkIDs))
 	for i, id := range sinkIDs {
-		if !slices.ContainsFunc(src.def.Sinks, func(s Sink) bool { return s.ID == id }) {
+		isArchive := id == ArchiveSink && src.def.Archive != nil
+		if !isArchive && !slices.ContainsFunc(src.def.Sinks, func(s Sink) bool { return s.ID == id }) {
 			return fmt.Errorf("%w: %q of source %q", ErrUnknownSink, id, sourceID)
 		}
 		ids[i] = bufferID(sourceID, id)

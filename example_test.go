@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"log"
 	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/forebay/forebay"
+	"github.com/forebay/forebay/buffer/dir"
 	"github.com/forebay/forebay/datatype"
 	"github.com/forebay/forebay/mapping"
 )
@@ -134,4 +136,43 @@ func ExampleEngine_Shadow() {
 	// equal 1 different 1 only the current mapping takes 1
 	// total 9.9 → 9.90
 	// column "total": decimal(10,2): tooPrecise: "9.999" has more digits after the point than the type holds
+}
+
+// A sink that comes later gets the records of the past.
+func ExampleEngine_Replay() {
+	ctx := context.Background()
+	data, _ := os.MkdirTemp("", "forebay")
+	defer os.RemoveAll(data)
+	eng, err := forebay.Open(data, forebay.Options{Archive: dir.Archive(filepath.Join(data, "archive"), dir.ArchiveOptions{KeepFor: 90 * 24 * time.Hour})})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer eng.Close()
+	shop := forebay.Source{ID: "shop", Archive: &forebay.ArchiveSettings{}} // no sink yet
+	if err := eng.Define(ctx, shop); err != nil {
+		log.Fatal(err)
+	}
+	for id := range 3 {
+		if _, err := eng.Ingest(ctx, "shop", mapping.From(map[string]int{"id": id})); err != nil {
+			log.Fatal(err)
+		}
+	}
+
+	shop.Sinks = []forebay.Sink{{ID: "orders", Table: forebay.Table{ID: "in.c-shop.orders", Columns: mapping.Columns{mapping.Path("id", "id")}}}}
+	if err := eng.Define(ctx, shop); err != nil {
+		log.Fatal(err)
+	}
+	for range 2 { // the second call finds that the run is done
+		p, err := eng.Replay(ctx, "shop", "orders", forebay.ReplayOptions{Run: "first"})
+		fmt.Println(p.Stored, p.Done(), err)
+	}
+	for _, s := range eng.Stats().Sinks {
+		fmt.Println(s.Sink, s.Accepted)
+	}
+
+	// Output:
+	// 3 true <nil>
+	// 3 true <nil>
+	// .archive 3
+	// orders 3
 }

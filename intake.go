@@ -227,6 +227,7 @@ func (in Intake) IngestAtomic(ctx context.Context, sourceID string, b Batch) (Ba
 func (in Intake) takeAtomic(ctx context.Context, src *source, attempt *attempt, b Batch, res *BatchResult) ([]portion, error) {
 	c := in.begin(src, attempt, true)
 	defer c.release()
+	c.signal = b.Signal
 	err := c.noCapacity()
 	for rec := range b.Records {
 		if err == nil && ctx.Err() != nil { // a few bytes can be rows that take minutes: each has a copy of the resource

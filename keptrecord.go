@@ -172,6 +172,16 @@ func (h *keptHead) restoreRaw() {
 // keep encodes a record without what may be a secret. secrets belong to its source: proxies write the path of a request into headers
 // of their own. What it returns shares no memory with the record. A document that has no JSON form cannot be kept.
 func keep(rec *mapping.Record, secrets ...string) ([]byte, error) {
+	head := headOf(rec, secrets)
+	data := head.append(nil)
+	if rec.Document == nil {
+		return append(data, rec.Body...), nil
+	}
+	return rec.Document.AppendJSON(data)
+}
+
+// headOf returns what is kept of a record beside its body.
+func headOf(rec *mapping.Record, secrets []string) keptHead {
 	head := keptHead{
 		Document: rec.Document != nil, Format: rec.Format, Host: rec.Host, ClientIP: rec.ClientIP, Received: rec.Received,
 		Method: rec.Request.Method, Path: withoutSecrets(rec.Request.Path, secrets), Query: withoutSecrets(publicQuery(rec.Request.Query), secrets),
@@ -186,17 +196,18 @@ func keep(rec *mapping.Record, secrets ...string) ([]byte, error) {
 		}
 		head.Header[name] = rec.Header[name]
 	}
-	data := head.append(nil)
-	if rec.Document == nil {
-		return append(data, rec.Body...), nil
-	}
-	return rec.Document.AppendJSON(data)
+	return head
+}
+
+// encodable returns what JSON has a form for.
+func (h keptHead) encodable() keptHead {
+	h.Header = maps.Clone(h.Header)
+	h.noteRaw()
+	return h
 }
 
 func (h keptHead) append(data []byte) []byte {
-	h.Header = maps.Clone(h.Header)
-	h.noteRaw()
-	text, err := json.Marshal(h)
+	text, err := json.Marshal(h.encodable())
 	if err != nil {
 		panic(fmt.Sprintf("forebay: encode %T: %v", h, err)) // it holds texts, an address and a time that has a form
 	}
@@ -218,14 +229,19 @@ func parseKept(data []byte) (head keptHead, rec *mapping.Record, err error) {
 		return head, nil, fmt.Errorf("forebay: the head of the kept record cannot be read: %w", err)
 	}
 	head.restoreRaw()
-	rec = &mapping.Record{
-		Format: head.Format, Header: head.Header, Host: head.Host, ClientIP: head.ClientIP, Received: head.Received,
-		Request: mapping.RequestLine{Method: head.Method, Path: head.Path, Query: head.Query}, Body: rest[size:],
+	return head, head.record(rest[size:]), nil
+}
+
+// record returns a record with this head. It aliases both.
+func (h *keptHead) record(body []byte) *mapping.Record {
+	rec := &mapping.Record{
+		Format: h.Format, Header: h.Header, Host: h.Host, ClientIP: h.ClientIP, Received: h.Received,
+		Request: mapping.RequestLine{Method: h.Method, Path: h.Path, Query: h.Query}, Body: body,
 	}
-	if head.Document {
+	if h.Document {
 		rec.Format = mapping.FormatJSON
 	}
-	return head, rec, nil
+	return rec
 }
 
 // secretWords are parts of the names of headers and parameters whose values are never stored. What a gateway or a client adds for its own

@@ -324,7 +324,7 @@ func (q SinkQuarantine) open(ctx context.Context) (*sink, error) {
 		return nil, err
 	}
 	for _, s := range src.sinks {
-		if s.id == q.sink {
+		if s.id == q.sink && !s.archive {
 			return s, nil
 		}
 	}

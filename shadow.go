@@ -131,7 +131,7 @@ func (e *Engine) Shadow(ctx context.Context, sourceID string, changed Sink, opts
 	if src == nil {
 		return nil, fmt.Errorf("%w: %q", ErrUnknownSource, sourceID)
 	}
-	at := slices.IndexFunc(src.sinks, func(s *sink) bool { return s.id == changed.ID })
+	at := slices.IndexFunc(src.sinks, func(s *sink) bool { return s.id == changed.ID && !s.archive })
 	if at < 0 {
 		return nil, fmt.Errorf("%w: %q of source %q is not defined, or disabled", ErrUnknownSink, changed.ID, sourceID)
 	}

@@ -32,7 +32,7 @@ func (src *source) makeViews() {
 		view := &source{def: src.def, dropped: src.dropped}
 		for i, s := range src.sinks {
 			at := slices.IndexFunc(src.def.Sinks, func(d Sink) bool { return d.ID == s.id })
-			if src.def.Sinks[at].takes(signal) {
+			if s.archive || src.def.Sinks[at].takes(signal) {
 				view.sinks = append(view.sinks, s)
 				view.allStored = append(view.allStored, src.allStored[i])
 				view.wait = view.wait || s.sync != SyncUnsafe

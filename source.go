@@ -64,6 +64,9 @@ type Source struct {
 	Split Split
 	// Settings are the defaults of the sinks' settings.
 	Settings Settings
+	// Archive, if not nil, keeps each record as it came in Options.Archive, besides what the sinks make of it: see [ArchiveSettings].
+	// Default: raw records are not kept.
+	Archive *ArchiveSettings
 	// Sinks are at most MaxSinks, with unique ids.
 	Sinks []Sink
 }
@@ -180,6 +183,13 @@ func compileSource(s Source, imports trigger.Limits, mappers *mapperCache) ([]co
 		}
 	}
 	compiled := make([]compiledSink, 0, len(s.Sinks))
+	if s.Archive != nil {
+		if err := s.Archive.Settings.validate(imports); err != nil {
+			for _, err := range each(err) {
+				report("Archive: Settings: %w", err)
+			}
+		}
+	}
 	seen := make(map[string]bool, len(s.Sinks))
 	for i, sink := range s.Sinks {
 		if err := validateID(sink.ID); err != nil {

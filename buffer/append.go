@@ -29,6 +29,9 @@ type Rows struct {
 	// stored in one batch with the rows. Append copies Receipt. Default: the rows have no key.
 	Claim   *Claim
 	Receipt []byte
+
+	// Position, if not nil, is stored in one batch with the rows. Default: none.
+	Position *Position
 }
 
 // Append accepts rows for one or more sinks, all or none of them. It returns as soon as they are in memory; at is the
@@ -143,6 +146,7 @@ type chunk struct {
 	local         bool // its callers do not wait for the changelog
 	appends       int  // how many have put rows into it
 	notes         []note
+	positions     []Position
 	rejects       []rejectedRow
 	rejectBytes   int64
 	raw           int64 // row bytes
@@ -217,6 +221,9 @@ func (s *SinkHandle) append(r *Rows, at int64, reserved bool) *group {
 	}
 	if r.Claim != nil {
 		c.notes = append(c.notes, newNote(r, at))
+	}
+	if r.Position != nil {
+		c.positions = append(c.positions, *r.Position)
 	}
 	g := c.group
 	st.mu.Unlock()

@@ -335,7 +335,7 @@ func (b *Buffer) Define(ctx context.Context, c SinkConfig) (*SinkHandle, error) 
 	if err != nil {
 		return nil, err
 	}
-	if _, ok := b.opts.Target.(Extender); c.Table.Extend && !ok {
+	if _, ok := b.targetOf(c.ID).(Extender); c.Table.Extend && !ok {
 		return nil, Permanent(fmt.Errorf("buffer: sink %q: the target cannot add columns to a table: define it without Extend", c.ID))
 	}
 	version := def.Version()
@@ -375,7 +375,7 @@ func (b *Buffer) Define(ctx context.Context, c SinkConfig) (*SinkHandle, error) 
 		if s.file != nil && s.file.rec.Def != def {
 			t.closeFile(s.file, trigger.Changed)
 		}
-		if _, ok := b.opts.Target.(Compactor); ok && s.def == nil {
+		if _, ok := b.targetOf(c.ID).(Compactor); ok && s.def == nil {
 			t.onDurable(func() { b.timers.Set(timerKey{timerCompact, uint64(s.num)}, b.now().Add(compactEvery)) })
 		}
 		s.def = def

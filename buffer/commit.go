@@ -203,6 +203,7 @@ func (b *Buffer) prepare(g *group) {
 		if len(ch.rejects) > 0 {
 			c.local += t.addRejects(c.batch, ch)
 		}
+		t.addPositions(ch)
 		ch.release()
 		if ch.local {
 			c.early.rows += ch.rows + int64(len(ch.rejects))

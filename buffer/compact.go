@@ -13,7 +13,8 @@ const compactEvery = time.Hour
 
 // queueCompact asks for Compactor.Compact of the table of a sink. It runs with the clean-ups: nothing waits for either.
 func (b *Buffer) queueCompact(s *sinkState) {
-	compactor, ok := b.opts.Target.(Compactor)
+	target := b.targetOf(s.id)
+	compactor, ok := target.(Compactor)
 	if !ok {
 		return
 	}
@@ -27,7 +28,7 @@ func (b *Buffer) queueCompact(s *sinkState) {
 		}
 		err := b.attempt(ctx, "compact", s.id, func(ctx context.Context) error {
 			return b.alone(ctx, def.Table.ID, compactPatience, func(ctx context.Context) error {
-				return b.withRoom(b.opts.Target, 0, 0, func() error { return compactor.Compact(ctx, tableOf(def)) })
+				return b.withRoom(target, 0, 0, func() error { return compactor.Compact(ctx, tableOf(def)) })
 			})
 		}, nil)
 		if ctx.Err() != nil {
@@ -42,11 +43,9 @@ func (b *Buffer) queueCompact(s *sinkState) {
 
 // resumeCompact sets the timers of the tables after an opening. Called with mu held.
 func (b *Buffer) resumeCompact() {
-	if _, ok := b.opts.Target.(Compactor); !ok {
-		return
-	}
 	for _, num := range slices.Sorted(maps.Keys(b.mu.byNum)) {
-		if b.mu.byNum[num].def != nil {
+		s := b.mu.byNum[num]
+		if _, ok := b.targetOf(s.id).(Compactor); ok && s.def != nil {
 			b.timers.Set(timerKey{timerCompact, uint64(num)}, b.now().Add(compactEvery))
 		}
 	}

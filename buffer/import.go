@@ -59,13 +59,14 @@ func (b *Buffer) importFile(ctx context.Context, f *file) {
 		}
 		return err
 	}
+	target := b.targetOf(arg.SinkID)
 	err := b.attempt(ctx, "import", arg.SinkID, func(ctx context.Context) error {
 		return b.alone(ctx, arg.Table.ID, importPatience, func(ctx context.Context) error {
-			err := b.withRoom(b.opts.Target, stored, arg.RawBytes, func() error { return b.opts.Target.Import(ctx, arg) })
+			err := b.withRoom(target, stored, arg.RawBytes, func() error { return target.Import(ctx, arg) })
 			if copied && errors.Is(err, fs.ErrNotExist) && b.holds(ctx, arg) {
 				return nil
 			}
-			return arg.Table.HintExtend(b.opts.Target, arg.placed(err))
+			return arg.Table.HintExtend(target, arg.placed(err))
 		})
 	}, &lateEnd{func() { b.late.add(f.num, 1) }, func(err error) { b.importedLate(f.num, arg, err) }})
 	if err == nil {
@@ -129,7 +130,7 @@ func (t *txn) imported(f *file, id string) (news bool) {
 // holds reports whether the target has a file whose staged objects are gone. So it is when two engines have the file,
 // one restored from a checkpoint of the other, and the other has imported it and cleaned up: see [Buffer.Checkpoint].
 func (b *Buffer) holds(ctx context.Context, f *File) bool {
-	counter, ok := b.opts.Target.(Counter)
+	counter, ok := b.targetOf(f.SinkID).(Counter)
 	if !ok {
 		return false
 	}
@@ -175,7 +176,7 @@ func (t *txn) expire(f *file) {
 // takeImported finds out whether a file that was found in a damaged store is in its table already, perhaps with other
 // rows than the records say. A target that cannot be asked gets the file under its old id, which it takes once.
 func (b *Buffer) takeImported(ctx context.Context, f *file, arg *File) bool {
-	counter, ok := b.opts.Target.(Counter)
+	counter, ok := b.targetOf(arg.SinkID).(Counter)
 	if !ok {
 		return false
 	}

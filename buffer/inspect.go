@@ -28,6 +28,8 @@ type InspectOptions struct {
 	Staging Staging
 	// Target lets Verify count imported rows if it is a [Counter]. It is not changed.
 	Target Target
+	// TargetOf is as in [Options].
+	TargetOf func(sinkID string) Target
 
 	//lint:ignore U1000 package localdisk reaches it through the embedded method
 	disk
@@ -66,7 +68,7 @@ func Inspect(dir string, opts InspectOptions) (*Inspection, error) {
 	if version == 0 {
 		return nil, fmt.Errorf("buffer: %s holds no local level: %w", dir, fs.ErrNotExist)
 	}
-	b := &Buffer{opts: Options{Staging: opts.Staging, Target: opts.Target}, log: slog.New(slog.DiscardHandler), fs: disk, dir: dir}
+	b := &Buffer{opts: Options{Staging: opts.Staging, Target: opts.Target, TargetOf: opts.TargetOf}, log: slog.New(slog.DiscardHandler), fs: disk, dir: dir}
 	i := &Inspection{b: b}
 	b.store = pebblestore.NewStore(pebblestore.StoreConfig{
 		Config: pebblestore.Config{Dir: dir, FS: disk, Log: b.log, Patience: patience}, ReadOnly: true,

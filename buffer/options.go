@@ -21,6 +21,9 @@ type Options struct {
 	Target  Target
 	// Leases lets one process at a time use the tables of an [Exclusive] target. Default: none; such a target has one process.
 	Leases Leases
+	// TargetOf gives some sinks another target, by their ids; nil stands for Target. It must give the same target whenever it is asked.
+	// Default: all sinks have Target.
+	TargetOf func(sinkID string) Target
 	// Changelog gets all batches of the local level, so that another machine can go on when this one is lost. A folder that was open
 	// without it has changes that the log lacks: make a [Buffer.Checkpoint] after Open, which [Restore] begins with. Default: none; rows
 	// are on the local disk alone.

@@ -65,7 +65,7 @@ func refusedRows(err error) []format.RefusedRow {
 
 // voider returns the target if files of the sink may be split. Called with mu held.
 func (b *Buffer) voider(s *sinkState) (Voider, bool) {
-	v, ok := b.opts.Target.(Voider)
+	v, ok := b.targetOf(s.id).(Voider)
 	q := &s.rec.Quarantine
 	return v, ok && q.On && !q.HoldFiles
 }
@@ -200,7 +200,7 @@ func (b *Buffer) splitStep(ctx context.Context, f *file, e errand, whole *File, 
 
 // replacePart rules out the id of a part that the target refuses, and replaces the part.
 func (b *Buffer) replacePart(ctx context.Context, f *file, whole *File, split *format.Split, i int) error {
-	voider, ok := b.opts.Target.(Voider)
+	voider, ok := b.targetOf(whole.SinkID).(Voider)
 	if !ok {
 		return Permanent(errors.New("buffer: an earlier target took parts of the file, this one cannot rule out an import: it is no Voider"))
 	}

@@ -208,7 +208,8 @@ func (b *Buffer) verifySink(ctx context.Context, l *ledger) error {
 	if err := b.verifyHeld(ctx, l, differ); err != nil {
 		return err
 	}
-	if counter, ok := b.opts.Target.(Counter); ok {
+	target := b.targetOf(r.ID)
+	if counter, ok := target.(Counter); ok {
 		for _, f := range l.imported {
 			var n int64
 			taken := false
@@ -216,7 +217,7 @@ func (b *Buffer) verifySink(ctx context.Context, l *ledger) error {
 				if n, err = counter.CountFile(ctx, f.table, f.id); err != nil {
 					return err
 				}
-				if taker, ok := b.opts.Target.(Taker); ok && n < f.rows {
+				if taker, ok := target.(Taker); ok && n < f.rows {
 					taken, err = taker.TakenAway(ctx, f.table, f.id)
 				}
 				return err

@@ -12,6 +12,7 @@
 //	    a table may be one that grows (Table.Extend), and a Sink then has Version, Mapping and Retired
 //	3   a sink may have a quarantine: Sink.Quarantine, Reject and its record
 //	    a file may be split, and its refused rows go there: File.Split, Sink.Poison, Reject.Poison
+//	    a sink may have positions: Sink.Positions
 //
 // Every record and chunk of a version is one of the next with the same meaning. So an upgrade changes the version and rewrites
 // nothing. The version alone protects the new members: an older release drops members that it does not know when it writes a

@@ -13,7 +13,7 @@ const (
 	Oldest = 1
 	// Typed has typed columns, NULL and tables that grow: see [Definition.Version]. Open upgrades to it.
 	Typed = 2
-	// Newest has quarantines. Only the definition of a sink with a quarantine upgrades to it.
+	// Newest has quarantines and positions. Only the definition of a sink with a quarantine, and the first position, upgrade to it.
 	Newest = 3
 )
 

@@ -87,6 +87,9 @@ type Sink struct {
 
 	// Quarantine is the ledger of rejected records. It is apart from the ledger of rows: a rejected record never was one.
 	Quarantine Quarantine `json:"quarantine,omitzero"`
+
+	// Positions are how far callers have come that make rows from something that they read in order, by name.
+	Positions map[string][]byte `json:"positions,omitempty"`
 }
 
 // Quarantine is what a sink's record says about its quarantine:

@@ -1,0 +1,154 @@
+package forebay
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/mapping"
+)
+
+// Archive keeps raw records: the target of sources with Source.Archive. [buffer/dir.Archive] is one in a folder.
+//
+// [buffer/dir.Archive]: https://pkg.go.dev/github.com/forebay/forebay/buffer/dir#Archive
+type Archive interface {
+	// Target imports each file exactly once. The id of its table is the id of the source, and the first column is the arrival time.
+	buffer.Target
+	// Objects returns the names of the objects that may have records of a source that arrived from a time on and before another one, in
+	// ascending order of the names. An object never changes. Unknown sources have none.
+	Objects(ctx context.Context, source string, from, to time.Time) ([]string, error)
+	// Open returns the rows of an object as CSV in the form of [buffer.RowReader], behind a row with the names of the columns. The caller
+	// closes the reader. For an absent object the error matches [io/fs.ErrNotExist].
+	Open(ctx context.Context, source, object string) (io.ReadCloser, error)
+}
+
+// ArchiveSettings make a source keep its raw records. The archive is one more sink of the source, [ArchiveSink] in results and counters: its rows
+// are in one batch with the rows of the others, it is bounded like them, and a record that it cannot take is an error of the call. A
+// batch that is split by its handler is kept as its events. Headers and parameters that may hold a secret are not kept.
+type ArchiveSettings struct {
+	// Settings override the settings of the source, field by field. An import makes at least one object.
+	Settings Settings
+}
+
+// ArchiveSink is the id of the archive among the sinks of a source.
+const ArchiveSink = ".archive"
+
+// archivedRow is how many times Options.MaxRowBytes a row of an archive may have: quotes of the body are doubled in it.
+const archivedRow = 4
+
+// archiveVersion is the version of the rows.
+const archiveVersion = 1
+
+// archivedHead is a record without its body in an archive.
+type archivedHead struct {
+	Version int    `json:"v"`
+	Signal  Signal `json:"signal,omitempty"`
+	keptHead
+}
+
+// archiveColumns returns the columns of an archive.
+func archiveColumns() []datatype.Column {
+	return []datatype.Column{
+		{Name: "received", Type: datatype.Timestamp, Required: true}, {Name: "head", Type: datatype.JSON, Required: true}, {Name: "body"},
+	}
+}
+
+// noArchive takes the place of an archive that the engine does not have: rows of an earlier one wait.
+type noArchive struct{}
+
+var errNoArchive = errors.New("raw records wait for an archive: open the engine with Options.Archive")
+
+// Ensure implements [buffer.Target].
+func (noArchive) Ensure(context.Context, buffer.Table) error { return buffer.Permanent(errNoArchive) }
+
+// Import implements [buffer.Target].
+func (noArchive) Import(context.Context, *buffer.File) error { return buffer.Permanent(errNoArchive) }
+
+// targetOf returns the target of a sink that is not Options.Target.
+func (o Options) targetOf(sinkID string) buffer.Target {
+	switch {
+	case !strings.HasSuffix(sinkID, "/"+ArchiveSink):
+		return nil
+	case o.Archive == nil:
+		return noArchive{}
+	}
+	return o.Archive
+}
+
+// linkArchive defines the archive of a source in the buffer. The caller has e.define.
+func (e *Engine) linkArchive(ctx context.Context, def Source) (*sink, error) {
+	id, settings := bufferID(def.ID, ArchiveSink), def.Archive.Settings.over(def.Settings).effective()
+	handle, err := e.buf.Define(ctx, buffer.SinkConfig{
+		ID: id, Table: buffer.Table{ID: def.ID, Columns: archiveColumns()},
+		Encoding: settings.encoding, Upload: settings.upload, Import: settings.imports,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("define the archive of source %q: %w", def.ID, err)
+	}
+	return &sink{
+		id: ArchiveSink, handle: handle, sync: settings.sync, count: load[rejections](&e.counts, id),
+		shadow: load[atomic.Pointer[Shadow]](&e.slots, id), archive: true,
+	}, nil
+}
+
+// appendArchived appends the row of a record. secrets belong to its source. A document without a JSON form cannot be kept.
+func appendArchived(dst []byte, rec *mapping.Record, signal Signal, secrets ...string) ([]byte, error) {
+	if year := rec.Received.UTC().Year(); year < 0 || year > 9999 {
+		return dst, &mapping.Error{Reason: mapping.InvalidBody, Err: fmt.Errorf("the record was received in the year %d, which an archive has no folder for", year)}
+	}
+	head := archivedHead{Version: archiveVersion, Signal: signal, keptHead: headOf(rec, secrets).encodable()}
+	text, err := json.Marshal(head)
+	if err != nil {
+		return dst, fmt.Errorf("forebay: keep the record: %w", err)
+	}
+	body := rec.Body
+	if rec.Document != nil {
+		if body, err = rec.Document.AppendJSON(nil); err != nil {
+			return dst, &mapping.Error{Reason: mapping.InvalidBody, Err: err}
+		}
+	}
+	row := append(dst, '"')
+	row = rec.Received.UTC().AppendFormat(row, archiveTime)
+	row = appendQuoted(append(row, `","`...), text)
+	row = appendQuoted(append(row, `","`...), body)
+	return append(row, '"', '\n'), nil
+}
+
+// archiveTime is the layout of arrival times.
+const archiveTime = "2006-01-02T15:04:05.000000Z"
+
+// appendQuoted appends a text with its quotes doubled.
+func appendQuoted(dst, text []byte) []byte {
+	for {
+		at := bytes.IndexByte(text, '"')
+		if at < 0 {
+			return append(dst, text...)
+		}
+		dst = append(append(dst, text[:at+1]...), '"')
+		text = text[at+1:]
+	}
+}
+
+// parseArchived reads a row. The record aliases the cells.
+func parseArchived(cells [][]byte) (*mapping.Record, Signal, error) {
+	if len(cells) != len(archiveColumns()) {
+		return nil, "", fmt.Errorf("the row has %d cells, want %d", len(cells), len(archiveColumns()))
+	}
+	var head archivedHead
+	if err := json.Unmarshal(cells[1], &head); err != nil {
+		return nil, "", fmt.Errorf("the head cannot be read: %w", err)
+	}
+	if head.Version != archiveVersion {
+		return nil, "", fmt.Errorf("the row has version %d, this library reads %d", head.Version, archiveVersion)
+	}
+	head.restoreRaw()
+	return head.record(cells[2]), head.Signal, nil
+}

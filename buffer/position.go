@@ -1,0 +1,128 @@
+package buffer
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+
+	"github.com/forebay/forebay/buffer/internal/format"
+)
+
+// Position says how far a caller has come who makes rows for a sink from something that it reads in order, for [Rows.Position]. The rows and
+// the position behind them are one batch, so a caller that begins again at [Buffer.Position] makes each row once.
+type Position struct {
+	// Name tells the positions of one sink apart. [Buffer.SetPosition] has begun it.
+	Name string
+	// Value is the caller's, up to 4 KiB. Append keeps it: do not change it.
+	Value []byte
+}
+
+// Bounds of positions. The record of a sink holds them, and each commit with one writes that record.
+const (
+	maxPositions     = 16
+	maxPositionName  = 64
+	maxPositionValue = 4 << 10
+)
+
+// ErrTooManyPositions is returned by [Buffer.SetPosition] for a 17th position of a sink.
+var ErrTooManyPositions = errors.New("a sink may have at most 16 positions")
+
+// Position returns the value of a position that is on disk, nil if there is none. Rows that were appended before the call, with later
+// positions, are on disk or have failed when it returns. The caller owns the value.
+//
+// Errors: [ErrUnknownSink], a [*FailedError], [ErrClosed], the error of ctx.
+func (b *Buffer) Position(ctx context.Context, sinkID, name string) ([]byte, error) {
+	all, err := b.Positions(ctx, sinkID)
+	return all[name], err
+}
+
+// Positions is [Buffer.Position] for all positions of a sink.
+func (b *Buffer) Positions(ctx context.Context, sinkID string) (map[string][]byte, error) {
+	var found map[string][]byte
+	unknown := false
+	err := b.do(ctx, func(*txn) {
+		s := b.mu.sinks[sinkID]
+		if unknown = s == nil; !unknown {
+			found = maps.Clone(s.rec.Positions)
+		}
+	})
+	switch {
+	case err != nil:
+		return nil, err
+	case unknown:
+		return nil, fmt.Errorf("%w: %q", ErrUnknownSink, sinkID)
+	}
+	for name, value := range found {
+		found[name] = bytes.Clone(value)
+	}
+	return found, nil
+}
+
+// SetPosition begins a position or sets it without rows, durably; a nil value ends it. The first position upgrades the data directory to a
+// format that earlier releases cannot open.
+//
+// Errors: [ErrTooManyPositions], and those of [Buffer.Position].
+func (b *Buffer) SetPosition(ctx context.Context, sinkID string, p Position) error {
+	if len(p.Name) == 0 || len(p.Name) > maxPositionName || len(p.Value) > maxPositionValue {
+		return fmt.Errorf("buffer: position %.80q with %d bytes: a name has 1 to %d bytes, a value up to %d", p.Name, len(p.Value), maxPositionName, maxPositionValue)
+	}
+	if p.Value != nil {
+		if err := b.upgradeFor(format.Newest); err != nil {
+			return err
+		}
+	}
+	value := bytes.Clone(p.Value)
+	var refused error
+	err := b.do(ctx, func(t *txn) {
+		s := b.mu.sinks[sinkID]
+		if s == nil {
+			refused = fmt.Errorf("%w: %q", ErrUnknownSink, sinkID)
+			return
+		}
+		if value == nil {
+			delete(s.rec.Positions, p.Name)
+			t.touchSink(s)
+			return
+		}
+		if _, known := s.rec.Positions[p.Name]; !known && len(s.rec.Positions) >= maxPositions {
+			refused = fmt.Errorf("%w: %q", ErrTooManyPositions, sinkID)
+			return
+		}
+		t.upgrade(format.Newest)
+		t.setPosition(s, Position{p.Name, value})
+	})
+	if err != nil {
+		return err // the committer may still set refused
+	}
+	return refused
+}
+
+// setPosition puts a position into the record of the sink.
+func (t *txn) setPosition(s *sinkState, p Position) {
+	if s.rec.Positions == nil {
+		s.rec.Positions = make(map[string][]byte)
+	}
+	s.rec.Positions[p.Name] = p.Value
+	t.touchSink(s)
+}
+
+// addPositions moves the positions of the rows of a chunk. One that was ended meanwhile stays ended.
+func (t *txn) addPositions(c *chunk) {
+	for _, p := range c.positions {
+		if _, known := c.sink.rec.Positions[p.Name]; known {
+			t.setPosition(c.sink, p)
+		}
+	}
+}
+
+// targetOf returns the target of a sink.
+func (b *Buffer) targetOf(sinkID string) Target {
+	if b.opts.TargetOf != nil {
+		if t := b.opts.TargetOf(sinkID); t != nil {
+			return t
+		}
+	}
+	return b.opts.Target
+}

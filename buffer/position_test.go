@@ -1,0 +1,205 @@
+package buffer_test
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/buffer/buffertest"
+	"github.com/forebay/forebay/internal/localdisk"
+)
+
+func savedPosition(t *testing.T, b *buffer.Buffer, sink, name string) string {
+	t.Helper()
+	value, err := b.Position(t.Context(), sink, name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(value)
+}
+
+func at(name, value string) *buffer.Position {
+	return &buffer.Position{Name: name, Value: []byte(value)}
+}
+
+// A position moves with its rows, is kept by an opening, and ends for good.
+func TestPosition(t *testing.T) {
+	opts := memoryOptions(buffertest.NewMemory())
+	b, err := buffer.Open("data", opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := define(t, b, "s")
+	other := define(t, b, "other")
+	if got := savedPosition(t, b, "s", "p"); got != "" {
+		t.Errorf("before its begin: %q", got)
+	}
+	if err := b.SetPosition(t.Context(), "s", *at("p", "begin")); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 3 {
+		if _, err := b.Append(t.Context(), time.Now(), buffer.Rows{Sink: s, Data: row(i, "v"), Count: 1, Position: at("p", fmt.Sprint(i))},
+			buffer.Rows{Sink: other, Data: row(i, "v"), Count: 1, Position: at("p", "never begun")}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := savedPosition(t, b, "s", "p"); got != "2" { // without waiting for the rows
+		t.Errorf("behind the rows: %q", got)
+	}
+	if got := savedPosition(t, b, "other", "p"); got != "" {
+		t.Errorf("a position that nobody began: %q", got)
+	}
+	if err := b.Close(); err != nil {
+		t.Fatal(err)
+	}
+	b = open(t, opts)
+	if got := savedPosition(t, b, "s", "p"); got != "2" {
+		t.Errorf("after an opening: %q", got)
+	}
+	s = define(t, b, "s", func(c *buffer.SinkConfig) { c.Table.ID = "in.c-test.another" })
+	if got := savedPosition(t, b, "s", "p"); got != "2" {
+		t.Errorf("after another definition: %q", got)
+	}
+	if err := b.SetPosition(t.Context(), "s", buffer.Position{Name: "p"}); err != nil {
+		t.Fatal(err)
+	}
+	ticket, err := b.Append(t.Context(), time.Now(), buffer.Rows{Sink: s, Data: row(3, "v"), Count: 1, Position: at("p", "3")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := ticket.Wait(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := savedPosition(t, b, "s", "p"); got != "" {
+		t.Errorf("rows have begun a position that had ended: %q", got)
+	}
+}
+
+func TestPositionsAreBounded(t *testing.T) {
+	b := open(t, memoryOptions(buffertest.NewMemory()))
+	define(t, b, "s")
+	for i := range 16 {
+		if err := b.SetPosition(t.Context(), "s", *at(fmt.Sprint(i), "x")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := b.SetPosition(t.Context(), "s", *at("16", "x")); !errors.Is(err, buffer.ErrTooManyPositions) {
+		t.Errorf("one more: %v", err)
+	}
+	if err := b.SetPosition(t.Context(), "s", *at("7", "y")); err != nil {
+		t.Error(err)
+	}
+	if all, err := b.Positions(t.Context(), "s"); err != nil || len(all) != 16 || string(all["7"]) != "y" {
+		t.Errorf("%q, %v", all, err)
+	}
+	for _, p := range []buffer.Position{{}, {Name: string(make([]byte, 65))}, {Name: "a", Value: make([]byte, 4097)}} {
+		if err := b.SetPosition(t.Context(), "s", p); err == nil {
+			t.Errorf("%.20q with %d bytes was taken", p.Name, len(p.Value))
+		}
+	}
+	for _, err := range []error{b.SetPosition(t.Context(), "none", *at("p", "x")), positionError(b.Position(t.Context(), "none", "p"))} {
+		if !errors.Is(err, buffer.ErrUnknownSink) {
+			t.Errorf("of an unknown sink: %v", err)
+		}
+	}
+}
+
+func positionError(_ []byte, err error) error { return err }
+
+// A crash at any moment leaves as many rows as the position says.
+func TestPositionIsInTheBatchOfItsRows(t *testing.T) {
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	rng := rand.New(rand.NewPCG(seed, 0))
+	disk, staging := vfs.NewCrashableMem(), buffertest.NewMemory()
+	const crashes = 10
+	for crash := range crashes {
+		mem := buffertest.NewMemory()
+		b, err := buffer.Open("data", localdisk.On(buffer.Options{Staging: staging, Target: mem, Tuning: buffer.Tuning{MemTableBytes: 1 << 20}}, disk))
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := define(t, b, "s")
+		from := 0
+		if crash == 0 {
+			err = b.SetPosition(t.Context(), "s", *at("p", "0"))
+		} else {
+			_, err = fmt.Sscan(savedPosition(t, b, "s", "p"), &from)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if crash == crashes-1 {
+			if err := b.Flush(t.Context(), "s"); err != nil {
+				t.Fatal(err)
+			}
+			wantIDs(t, mem, "in.c-test.s", 0, from)
+			if from == 0 {
+				t.Error("no row was stored")
+			}
+			if err := b.Close(); err != nil {
+				t.Fatal(err)
+			}
+			return
+		}
+		for i := range 20 + rng.IntN(20) {
+			ticket, err := b.Append(t.Context(), time.Now(), buffer.Rows{
+				Sink: s, Data: row(from+i, "v"), Count: 1, Position: at("p", fmt.Sprint(from+i+1)),
+			})
+			if err == nil && rng.IntN(3) == 0 {
+				err = ticket.Wait(t.Context())
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		after := disk.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 50, RNG: rng})
+		if err := b.Close(); err != nil {
+			t.Fatal(err)
+		}
+		disk = after
+	}
+}
+
+// plain has none of the optional interfaces of its target.
+type plain struct{ buffer.Target }
+
+// Sinks can have another target, with other optional interfaces, for all that a target does.
+func TestTargetOf(t *testing.T) {
+	mem, other := buffertest.NewMemory(), buffertest.NewMemory()
+	opts := memoryOptions(mem)
+	opts.TargetOf = func(id string) buffer.Target {
+		if id == "other" {
+			return plain{other}
+		}
+		return nil
+	}
+	b := open(t, opts)
+	for _, id := range []string{"s", "other"} {
+		put(t, b, define(t, b, id), 0, 5)
+		if err := b.Flush(t.Context(), id); err != nil {
+			t.Fatal(err)
+		}
+	}
+	wantIDs(t, mem, "in.c-test.s", 0, 5)
+	wantIDs(t, other, "in.c-test.other", 0, 5)
+	if len(mem.Rows("in.c-test.other"))+len(other.Rows("in.c-test.s")) > 0 {
+		t.Error("rows are in the target of the other sink")
+	}
+	if report, err := b.Verify(t.Context()); err != nil || !report.OK() {
+		t.Errorf("%+v, %v", report, err)
+	}
+	c := buffer.SinkConfig{ID: "other", Table: buffer.Table{ID: "t", Columns: columns, Extend: true}}
+	if _, err := b.Define(t.Context(), c); err == nil {
+		t.Error("a table of the target that cannot add columns may grow")
+	}
+	c.ID = "s2"
+	if _, err := b.Define(t.Context(), c); err != nil {
+		t.Error(err)
+	}
+}

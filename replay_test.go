@@ -1,0 +1,336 @@
+package forebay_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/forebay/forebay"
+	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/buffer/buffertest"
+	"github.com/forebay/forebay/buffer/dir"
+	"github.com/forebay/forebay/internal/localdisk"
+)
+
+// A run stores each record once, however often it is called, and another run stores it again.
+func TestReplayOfArchive(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e, mem := openArchive(t, dir.Archive(t.TempDir(), dir.ArchiveOptions{}))
+		mustDefine(t, e, events(archived, lenient))
+		ingestN(t, e, 0, 700)
+		time.Sleep(90 * time.Minute)
+		from := time.Now()
+		ingestN(t, e, 700, 1300)
+		time.Sleep(time.Minute)
+		to := time.Now()
+		ingestN(t, e, 1300, 1400)
+		mustDefine(t, e, again())
+		replay := func(o forebay.ReplayOptions) forebay.ReplayProgress {
+			t.Helper()
+			o.Archived = "web"
+			p, err := e.Replay(t.Context(), "again", "rows", o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := e.FlushAll(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			return p
+		}
+		var seen []int64
+		p := replay(forebay.ReplayOptions{Run: "part", From: from, To: to, Progress: func(p forebay.ReplayProgress) { seen = append(seen, p.Stored) }})
+		if !p.Done() || p.Records != 600 || p.Stored != 600 || p.Rejected+p.Quarantined+p.Skipped+p.Gone != 0 {
+			t.Errorf("%+v", p)
+		}
+		if len(seen) < 3 || !slices.IsSorted(seen) || seen[len(seen)-1] != 600 {
+			t.Errorf("progress %v", seen)
+		}
+		wantN(t, mem, 700, 1300)
+		if at := mem.Rows("in.c-again.rows")[0][1]; at != from.UTC().Format("2006-01-02T15:04:05.000Z") {
+			t.Errorf("a row has the time %s, want %s", at, from)
+		}
+		if p2 := replay(forebay.ReplayOptions{Run: "part", From: from}); p2 != p {
+			t.Errorf("the second call says %+v, the first %+v", p2, p)
+		}
+		wantN(t, mem, 700, 1300)
+		if _, err := e.Replay(t.Context(), "again", "rows", forebay.ReplayOptions{Run: "part", Archived: "web"}); !errors.Is(err, forebay.ErrOtherReplay) {
+			t.Errorf("another time range: %v", err)
+		}
+		time.Sleep(time.Second)
+		if p := replay(forebay.ReplayOptions{Run: "all"}); p.Stored != 1400 {
+			t.Errorf("%+v", p)
+		}
+		if n := len(mem.Rows("in.c-again.rows")); n != 2000 {
+			t.Errorf("%d rows after a second run", n)
+		}
+		all, err := e.Replays(t.Context(), "again", "rows")
+		if err != nil || len(all) != 2 || all[0] != p {
+			t.Errorf("runs %+v, %v", all, err)
+		}
+		if report, err := e.Verify(t.Context()); err != nil || !report.OK() {
+			t.Errorf("verify: %+v, %v", report, err)
+		}
+	})
+}
+
+// What the sink cannot map goes where live records go.
+func TestReplayOfWhatDoesNotFit(t *testing.T) {
+	e, _ := openArchive(t, dir.Archive(t.TempDir(), dir.ArchiveOptions{}))
+	mustDefine(t, e, events(archived, lenient))
+	ingestN(t, e, 0, 10)
+	shadowed(t, e, `{"m":1}`, `{`, `{"n":3}`)
+	for onReject, want := range map[forebay.OnReject]forebay.ReplayProgress{
+		forebay.Refuse: {Records: 13, Stored: 11, Rejected: 2}, forebay.Quarantine: {Records: 13, Stored: 11, Quarantined: 2},
+	} {
+		id := fmt.Sprint("again", onReject)
+		mustDefine(t, e, again(func(s *forebay.Source) { s.ID, s.Sinks[0].OnReject = id, onReject }))
+		p, err := e.Replay(t.Context(), id, "rows", forebay.ReplayOptions{Run: "r", Archived: "web"})
+		if err != nil || p.Records != want.Records || p.Stored != want.Stored || p.Rejected != want.Rejected || p.Quarantined != want.Quarantined {
+			t.Errorf("%+v, %v, want %+v", p, err, want)
+		}
+		held := 0
+		for r, err := range e.Quarantine(id, "rows").List(t.Context(), forebay.RejectedFilter{}) {
+			if err != nil || r.Column != "n" {
+				t.Errorf("%+v, %v", r, err)
+			}
+			held++
+		}
+		if held != int(want.Quarantined) {
+			t.Errorf("the quarantine has %d records", held)
+		}
+	}
+}
+
+// A run keeps to its pace, and goes on behind its last commit when it was cancelled.
+func TestReplayPaceAndCancel(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e, mem := openArchive(t, dir.Archive(t.TempDir(), dir.ArchiveOptions{}))
+		mustDefine(t, e, events(archived, lenient))
+		ingestN(t, e, 0, 1000)
+		mustDefine(t, e, again())
+		o := forebay.ReplayOptions{Run: "r", Archived: "web", RowsPerSecond: 100}
+		enough := errors.New("enough")
+		ctx, cancel := context.WithTimeoutCause(t.Context(), 4200*time.Millisecond, enough)
+		defer cancel()
+		p, err := e.Replay(ctx, "again", "rows", o)
+		if !errors.Is(err, enough) || p.Stored < 350 || p.Stored > 500 || p.Done() {
+			t.Fatalf("%+v, %v", p, err)
+		}
+		began := time.Now()
+		rest := 1000 - p.Stored
+		if p, err = e.Replay(t.Context(), "again", "rows", o); err != nil || p.Stored != 1000 {
+			t.Fatalf("%+v, %v", p, err)
+		}
+		if took, want := time.Since(began), time.Duration(rest)*time.Second/100; took < want || took > want+time.Second {
+			t.Errorf("%d rows took %v, want %v", rest, took, want)
+		}
+		if err := e.FlushAll(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		wantN(t, mem, 0, 1000)
+	})
+}
+
+// The machine stops in the middle of runs, with a part of what was not synced. Each record becomes one row.
+func TestReplaySurvivesCrashes(t *testing.T) {
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	rng := rand.New(rand.NewPCG(seed, 0))
+	archive := dir.Archive(t.TempDir(), dir.ArchiveOptions{})
+	disk := vfs.NewCrashableMem()
+	staging := buffertest.NewMemory() // tables that a crash leaves as they are: none is filled before the last opening
+	on := func(o *forebay.Options) {
+		o.Buffer, o.Staging = localdisk.On(buffer.Tuning{MemTableBytes: 1 << 20}, disk), staging
+	}
+	const records = 12000
+	e, _ := openArchive(t, archive, on)
+	mustDefine(t, e, events(archived, lenient))
+	ingestN(t, e, 0, records)
+	mustDefine(t, e, again())
+	o := forebay.ReplayOptions{Run: "r", Archived: "web"}
+	least := int64(0) // rows that were on the disk before the crash
+	for crash := 0; ; crash++ {
+		ctx, cancel := context.WithCancel(t.Context())
+		after := make(chan *vfs.MemFS, 1)
+		commits, stop, rest, crashes := 0, 1+rng.IntN(4), rng.IntN(1000), false
+		options := o
+		options.Progress = func(p forebay.ReplayProgress) {
+			if p.Stored < least {
+				t.Errorf("crash %d: the run went back from %d rows to %+v", crash, least, p)
+			}
+			if commits++; commits != stop || p.Done() {
+				return
+			}
+			least, crashes = p.Stored, true
+			go func() { // somewhere in the commits that follow
+				for range rest {
+					runtime.Gosched()
+				}
+				after <- disk.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 50, RNG: rng})
+				cancel()
+			}()
+		}
+		p, err := e.Replay(ctx, "again", "rows", options)
+		if !crashes {
+			cancel()
+			if err != nil || !p.Done() || p.Stored != records {
+				t.Fatalf("%+v, %v", p, err)
+			}
+			if crash < 3 {
+				t.Errorf("the run was over after %d crashes", crash)
+			}
+			break
+		}
+		next := <-after
+		if err := e.Close(); err != nil { // what it did after the crash is not on the disk that goes on
+			t.Fatal(err)
+		}
+		disk = next
+		e, _ = openArchive(t, archive, on)
+		mustDefine(t, e, events(archived, lenient))
+		mustDefine(t, e, again())
+	}
+	if err := e.Close(); err != nil {
+		t.Fatal(err)
+	}
+	e, mem := openArchive(t, archive, on)
+	if err := e.FlushAll(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	wantN(t, mem, 0, records)
+	if report, err := e.Verify(t.Context()); err != nil || !report.OK() {
+		t.Errorf("verify: %+v, %v", report, err)
+	}
+}
+
+// noisy is an archive whose objects can vanish and break.
+type noisy struct {
+	forebay.Archive
+	open func(object string) (io.ReadCloser, error)
+}
+
+func (n noisy) Open(_ context.Context, _, object string) (io.ReadCloser, error) {
+	return n.open(object)
+}
+
+func (n noisy) Objects(context.Context, string, time.Time, time.Time) ([]string, error) {
+	return []string{"1", "2", "3"}, nil
+}
+
+// A record that cannot be read stops the run in front of it. What the retention has removed is counted.
+func TestReplayOfABrokenArchive(t *testing.T) {
+	row := func(n int, version int) string {
+		return fmt.Sprintf("\"2026-01-02T03:04:05.000000Z\",\"{\"\"v\"\":%d,\"\"format\"\":1,\"\"received\"\":\"\"2026-01-02T03:04:05Z\"\"}\",\"{\"\"n\"\":%d}\"\n", version, n)
+	}
+	objects := map[string]string{"1": row(0, 1), "3": row(1, 1) + row(2, 2) + row(3, 1)}
+	archive := noisy{dir.Archive(t.TempDir(), dir.ArchiveOptions{}), func(object string) (io.ReadCloser, error) {
+		if text, ok := objects[object]; ok {
+			return io.NopCloser(strings.NewReader("\"received\",\"head\",\"body\"\n" + text)), nil
+		}
+		return nil, os.ErrNotExist
+	}}
+	e, mem := openArchive(t, archive)
+	mustDefine(t, e, again())
+	for range 2 {
+		p, err := e.Replay(t.Context(), "again", "rows", forebay.ReplayOptions{Run: "r"})
+		if err == nil || !strings.Contains(err.Error(), "object 3 of the archive, record 1: the row has version 2") || p.Stored != 2 || p.Gone != 1 || p.Done() {
+			t.Errorf("%+v, %v", p, err)
+		}
+	}
+	objects["3"] = row(1, 1) + row(2, 1) + row(3, 1)
+	if p, err := e.Replay(t.Context(), "again", "rows", forebay.ReplayOptions{Run: "r"}); err != nil || p.Stored != 4 || !p.Done() {
+		t.Errorf("%+v, %v", p, err)
+	}
+	if err := e.FlushAll(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	wantN(t, mem, 0, 4)
+}
+
+// A sink remembers 16 runs. The oldest that is done makes room, and one that is not done is never forgotten.
+func TestReplayRunsAreBounded(t *testing.T) {
+	e, _ := openArchive(t, dir.Archive(t.TempDir(), dir.ArchiveOptions{}))
+	mustDefine(t, e, again(archived))
+	run := func(name string, o forebay.ReplayOptions) error {
+		o.Run = name
+		_, err := e.Replay(t.Context(), "again", "rows", o)
+		return err
+	}
+	for i := range 20 {
+		if err := run(fmt.Sprint("done", i), forebay.ReplayOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	all, err := e.Replays(t.Context(), "again", "rows")
+	if err != nil || len(all) != 16 || all[0].Run != "done4" || all[15].Run != "done19" {
+		t.Errorf("%d runs, %v", len(all), err)
+	}
+	for i := range 16 {
+		o := forebay.ReplayOptions{Run: fmt.Sprint("open", i)}
+		ctx, cancel := context.WithCancel(t.Context())
+		o.Progress = func(forebay.ReplayProgress) { cancel() }
+		if p, err := e.Replay(ctx, "again", "rows", o); err == nil || p.Done() {
+			t.Fatalf("%+v, %v", p, err)
+		}
+	}
+	if err := run("more", forebay.ReplayOptions{}); !errors.Is(err, buffer.ErrTooManyPositions) {
+		t.Errorf("a 17th run: %v", err)
+	}
+	if err := e.ForgetReplay(t.Context(), "again", "rows", "open3"); err != nil {
+		t.Fatal(err)
+	}
+	if err := run("more", forebay.ReplayOptions{}); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestReplayRefuses(t *testing.T) {
+	archive := dir.Archive(t.TempDir(), dir.ArchiveOptions{})
+	e, _ := openArchive(t, archive)
+	plain, _ := openMemory(t)
+	if err := plain.Define(t.Context(), again(archived)); err == nil || !strings.Contains(err.Error(), "Options.Archive") {
+		t.Errorf("a source with an archive that the engine does not have: %v", err)
+	}
+	mustDefine(t, e, again(archived))
+	mustDefine(t, plain, again())
+	if _, err := plain.Replay(t.Context(), "again", "rows", forebay.ReplayOptions{Run: "r"}); err == nil {
+		t.Error("an engine without an archive replays")
+	}
+	for want, try := range map[error][2]string{
+		forebay.ErrUnknownSource: {"none", "rows"}, forebay.ErrUnknownSink: {"again", forebay.ArchiveSink},
+	} {
+		if _, err := e.Replay(t.Context(), try[0], try[1], forebay.ReplayOptions{Run: "r"}); !errors.Is(err, want) {
+			t.Errorf("%q: %v", try, err)
+		}
+	}
+	err := forebay.ReplayOptions{Archived: "A", From: time.Unix(2, 0), To: time.Unix(1, 0), RowsPerSecond: -1}.Validate()
+	for _, field := range []string{"Run", "Archived", "To", "RowsPerSecond"} {
+		if err == nil || !strings.Contains(err.Error(), "ReplayOptions."+field) {
+			t.Errorf("%v does not name %s", err, field)
+		}
+	}
+	inside := false
+	_, err = e.Replay(t.Context(), "again", "rows", forebay.ReplayOptions{Run: "r", Progress: func(forebay.ReplayProgress) {
+		if inside {
+			return
+		}
+		inside = true
+		if _, err := e.Replay(t.Context(), "again", "rows", forebay.ReplayOptions{Run: "r"}); !errors.Is(err, forebay.ErrReplayRuns) {
+			t.Errorf("a second call: %v", err)
+		}
+	}})
+	if err != nil || !inside {
+		t.Error(err)
+	}
+}
