@@ -142,7 +142,7 @@ func TestCertificates(t *testing.T) {
 	quiet := log.New(io.Discard, "", 0)
 	tlsServer := func(name string, next func() string) *httptest.Server {
 		s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			seen = append(seen, fmt.Sprintf("%s %d", name, len(r.TLS.PeerCertificates)))
+			seen = append(seen, fmt.Sprintf("%s %s %s %d", name, r.Method, r.RequestURI, len(r.TLS.PeerCertificates)))
 			fmt.Fprintf(w, `{"d": [%d], "next_page": %q}`, len(seen), next())
 		}))
 		s.Config.ErrorLog = quiet
@@ -170,7 +170,7 @@ func TestCertificates(t *testing.T) {
 	checkError(t, extractWith(`, "caCertificate": `+text(authority)), "")
 	checkError(t, extractWith(`, "caCertificate": `+text(authority)+`, "clientCertificate": `+text(certificate)+`, "#clientKey": `+text(key)), "")
 	checkError(t, extractWith(`, "caCertificate": `+text(authority)+`, "#clientCertificate": `+text(certificate+key)), "")
-	same(t, "requests", seen, []string{"own 0", "other 0", "own 1", "other 0", "own 1", "other 0"})
+	same(t, "requests", seen, []string{"own GET /u 0", "other GET /x 0", "own GET /u 1", "other GET /x 0", "own GET /u 1", "other GET /x 0"})
 
 	cfg, err := extractor.ParseAt([]byte(config(`"caCertificate": `+text(authority), `"jobs": [{"endpoint": "u"}]`)), own.URL)
 	checkError(t, err, "")
