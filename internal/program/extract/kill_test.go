@@ -3,6 +3,7 @@ package extract
 import (
 	"bytes"
 	"context"
+	"encoding/csv"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -35,12 +36,15 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// growing is an API whose list can grow, and that tells when it has answered some requests.
+// growing is an API whose list can grow, and that tells when it has answered some requests. It gives a new refresh token for each that is used.
 type growing struct {
 	mu      sync.Mutex
 	records int
 	left    int // requests until enough is closed
 	enough  chan struct{}
+	// issued is the number of the newest refresh token, used the highest that came back. Those below used do not work any more.
+	issued, used int
+	refused      []string
 }
 
 func (g *growing) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -49,45 +53,125 @@ func (g *growing) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if g.left--; g.left == 0 {
 		close(g.enough)
 	}
+	if r.URL.Path == "/token" {
+		text := strings.TrimPrefix(r.FormValue("refresh_token"), "rt-")
+		if n, err := strconv.Atoi(text); err != nil || n < g.used || n > g.issued {
+			g.refused = append(g.refused, r.FormValue("refresh_token"))
+			http.Error(w, "an old token", http.StatusBadRequest)
+		} else {
+			g.used = n
+			g.issued++
+			fmt.Fprintf(w, `{"access_token": "at-%d", "refresh_token": "rt-%[1]d"}`, g.issued)
+		}
+		return
+	}
+	if r.Header.Get("Authorization") != fmt.Sprintf("Bearer at-%d", g.issued) {
+		g.refused = append(g.refused, r.RequestURI)
+		http.Error(w, "who?", http.StatusForbidden)
+		return
+	}
 	if id, ok := strings.CutPrefix(r.URL.Path, "/details/"); ok {
 		fmt.Fprintf(w, `[{"of": %q}]`, id)
 		return
 	}
-	since, _ := strconv.Atoi(r.URL.Query().Get("since"))
-	page, _ := strconv.Atoi(r.URL.Query().Get("page"))
+	number := func(name string) int {
+		n, _ := strconv.Atoi(r.URL.Query().Get(name))
+		return n
+	}
 	var list []string
+	if r.URL.Path == "/days" { // two records on each day
+		for at := number("from"); at < number("to"); at += 43200 {
+			list = append(list, fmt.Sprintf(`{"at": %d}`, at))
+		}
+		if number("page") > 1 {
+			list = nil
+		}
+		fmt.Fprintf(w, "[%s]", strings.Join(list, ","))
+		return
+	}
 	for id := range g.records {
-		if id/3 >= since { // three records have one value
+		if id/3 >= number("since") { // three records have one value
 			list = append(list, fmt.Sprintf(`{"id": %d, "n": %d}`, id, id/3))
 		}
 	}
-	from := min((page-1)*2, len(list))
+	from := min((number("page")-1)*2, len(list))
 	fmt.Fprintf(w, "[%s]", strings.Join(list[from:min(from+2, len(list))], ","))
 }
 
-// TestKilledProcess kills the program at random requests, again and again. The API grows when a run has ended. At last each record is in its table once,
-// and each row of details.
+// TestKilledProcess kills the program at random requests, again and again, while its refresh tokens rotate. The API grows when a run has
+// ended. At last each record is in its table once, each row of details, and each of a window; the program has used no token that does not work.
 func TestKilledProcess(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts processes")
 	}
 	t.Parallel()
+	t.Run("engine", func(t *testing.T) {
+		t.Parallel()
+		killProcesses(t, "-data", func(t *testing.T, dataDir string, _ map[string][]string) map[string][]string {
+			got := make(map[string][]string)
+			for table, field := range killedTables {
+				for row, err := range dir.Tables(filepath.Join(dataDir, "tables")).Rows("in.c-extract." + table) {
+					if err != nil {
+						t.Fatal(err)
+					}
+					var record map[string]any
+					if err := json.Unmarshal([]byte(row[2]), &record); err != nil {
+						t.Fatal(err)
+					}
+					got[table] = append(got[table], fmt.Sprint(record[field]))
+				}
+			}
+			return got
+		})
+	})
+	t.Run("files", func(t *testing.T) {
+		t.Parallel()
+		killProcesses(t, "-out", func(t *testing.T, out string, got map[string][]string) map[string][]string {
+			for table, field := range killedTables {
+				f, err := os.Open(filepath.Join(out, "tables", table))
+				if errors.Is(err, os.ErrNotExist) {
+					continue
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				rows, err := csv.NewReader(f).ReadAll()
+				if err := errors.Join(err, f.Close()); err != nil {
+					t.Fatal(err)
+				}
+				for _, row := range rows[1:] {
+					got[table] = append(got[table], row[slices.Index(rows[0], field)])
+				}
+			}
+			return got
+		})
+	})
+}
+
+// killedTables are the tables of the runs that are killed, with the field that makes a record unique.
+var killedTables = map[string]string{"list": "id", "details": "of", "days": "at"}
+
+// killProcesses has runs whose records go where flag says. collect is called when a run has ended, with what it returned before.
+func killProcesses(t *testing.T, flag string, collect func(t *testing.T, folder string, got map[string][]string) map[string][]string) {
 	seed := uint64(time.Now().UnixNano())
 	random := rand.New(rand.NewPCG(seed, 0))
 	t.Logf("seed %d", seed)
 	api := &growing{records: 10}
-	server := httptest.NewServer(api)
-	defer server.Close()
 	work := t.TempDir()
 	path := func(name string) string { return filepath.Join(work, name) }
-	config := `{"api": {"baseUrl": "http://unused/", "pagination": {"method": "multiple", "scrollers": {"p": {"method": "pagenum"}}}}, "config": {"parallelJobs": 2, "jobs": [
+	config := `{"api": {"baseUrl": "http://unused/", "pagination": {"method": "multiple", "scrollers": {"p": {"method": "pagenum"}}},
+		"authentication": {"type": "oauth2", "grant": "refresh_token", "tokenUrl": "token", "clientId": "me", "refreshToken": "rt-0"}}, "config": {"parallelJobs": 2, "jobs": [
 		{"endpoint": "list", "scroller": "p", "parallelChildren": 2, "params": {"since": {"incremental": "start"}}, "incremental": {"path": "n", "type": "number", "initial": 0},
-			"children": [{"endpoint": "details/{id}", "dataType": "details", "placeholders": {"id": "id"}}]}]}}`
+			"children": [{"endpoint": "details/{id}", "dataType": "details", "placeholders": {"id": "id"}}]},
+		{"endpoint": "days", "scroller": "p", "params": {"from": {"window": "from"}, "to": {"window": "to"}}, "windows": {"from": "1970-01-02", "to": "1970-01-06"}}]}}`
 	if err := os.WriteFile(path("config.json"), []byte(config), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	args := []string{"-config", path("config.json"), "-base-url", server.URL, "-state", path("state.json"), "-data", path("data")}
 	start := func(requests int) (kill bool, log string, err error) {
+		// A server for each process: no request of a killed one arrives while the next is at work.
+		server := httptest.NewServer(api)
+		defer server.Close()
+		args := []string{"-config", path("config.json"), "-base-url", server.URL, "-state", path("state.json"), flag, path("data")}
 		api.mu.Lock()
 		api.left, api.enough = requests, make(chan struct{})
 		enough := api.enough
@@ -110,53 +194,67 @@ func TestKilledProcess(t *testing.T) {
 			return true, out.String(), err
 		}
 	}
-	kills := 0
+	// done reports whether the state is that of a run that has ended: one that was killed may have come so far.
+	done := func() bool {
+		text, err := os.ReadFile(path("state.json"))
+		if errors.Is(err, os.ErrNotExist) {
+			return false
+		}
+		var state struct{ Checkpoint json.RawMessage }
+		if err := errors.Join(err, json.Unmarshal(text, &state)); err != nil {
+			t.Fatal(err)
+		}
+		return state.Checkpoint == nil
+	}
+	got := make(map[string][]string)
+	kills, most := 0, 30 // the first run has so many requests
 	for range 12 {
-		killed, log, err := start(1 + random.IntN(25))
+		killed, log, err := start(1 + random.IntN(most))
 		if err != nil && !errors.Is(err, os.ErrProcessDone) {
 			t.Fatalf("%v\n%s", err, log)
 		}
 		if killed {
 			kills++
-			continue
+			if !done() {
+				continue
+			}
 		}
+		got = collect(t, path("data"), got)
 		// Pages by number move when the list grows: records that come in the middle of a run may be missed, or be there twice.
 		api.mu.Lock()
-		api.records += random.IntN(5)
+		api.records += 1 + random.IntN(5)
 		api.mu.Unlock()
+		most = 4 // later runs have at least a token, two pages and the details of a record
 	}
 	for range 2 { // the first goes on, the second asks for what came since
 		if _, log, err := start(0); err != nil {
 			t.Fatalf("%v\n%s", err, log)
 		}
+		got = collect(t, path("data"), got)
 	}
-	if kills == 0 {
-		t.Error("nothing was killed")
+	if kills < 3 {
+		t.Errorf("only %d kills", kills)
 	}
-	var want []string
+	want := make(map[string][]string)
 	for id := range api.records {
-		want = append(want, fmt.Sprint(id))
+		want["list"] = append(want["list"], fmt.Sprint(id))
 	}
-	for table, field := range map[string]string{"list": "id", "details": "of"} {
-		var got []string
-		for row, err := range dir.Tables(path("data/tables")).Rows("in.c-extract." + table) {
-			if err != nil {
-				t.Fatal(err)
-			}
-			var record map[string]any
-			if err := json.Unmarshal([]byte(row[2]), &record); err != nil {
-				t.Fatal(err)
-			}
-			got = append(got, fmt.Sprint(record[field]))
-		}
-		slices.SortFunc(got, func(a, b string) int {
+	want["details"] = want["list"]
+	for at := 86400; at < 5*86400; at += 43200 {
+		want["days"] = append(want["days"], fmt.Sprint(at))
+	}
+	for table := range killedTables {
+		slices.SortFunc(got[table], func(a, b string) int {
 			x, _ := strconv.Atoi(a)
 			y, _ := strconv.Atoi(b)
 			return x - y
 		})
-		if !slices.Equal(got, want) {
-			t.Errorf("table %s after %d kills has %s, want %s", table, kills, got, want)
+		if !slices.Equal(got[table], want[table]) {
+			t.Errorf("table %s after %d kills has %s, want %s", table, kills, got[table], want[table])
 		}
+	}
+	if len(api.refused) > 0 {
+		t.Errorf("refused: %s", api.refused)
 	}
 }
 
