@@ -302,6 +302,8 @@ func TestParallelChildren(t *testing.T) {
 			`{"id":3}`, `{"id":4}`, `{"id":5}`, `{"id":6}`, `{"id":7}`, `{"v":"/c/3","parent_id":"3"}`, `{"v":"/c/3?p=2","parent_id":"3"}`,
 			`{"v":"/c/4","parent_id":"4"}`, `{"v":"/c/5","parent_id":"5"}`,
 		})
+		slices.Sort(api.asked) // several are sent at once
+		same(t, "requests", api.asked, []string{"0 /a", "0 /c/3", "0 /c/4", "0 /c/5", "14 /c/6", "14 /c/7", "7 /c/3?p=2"})
 		if api.most != 3 {
 			t.Errorf("%d requests at the same time, want 3", api.most)
 		}

@@ -42,7 +42,8 @@ type growing struct {
 	records int
 	left    int // requests until enough is closed
 	enough  chan struct{}
-	// issued is the number of the newest refresh token, used the highest that came back. Those below used do not work any more.
+	// issued is the number of the newest refresh token, used the highest that came back, or whose access token did: by then it must be
+	// saved. Those below do not work any more.
 	issued, used int
 	refused      []string
 }
@@ -70,6 +71,7 @@ func (g *growing) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "who?", http.StatusForbidden)
 		return
 	}
+	g.used = g.issued
 	if id, ok := strings.CutPrefix(r.URL.Path, "/details/"); ok {
 		fmt.Fprintf(w, `[{"of": %q}]`, id)
 		return
