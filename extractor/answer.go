@@ -126,7 +126,7 @@ func (c *client) judge(ctx context.Context, resp *response, format *answerFormat
 	}
 	passed := resp.status < 400 || slices.Contains(c.plan.ignoreErrors, resp.status)
 	if passed {
-		resp.node, resp.parseErr = format.parse(ctx, resp.body, c.mostMembers())
+		resp.node, resp.parseErr = format.of(resp.status).parse(ctx, resp.body, c.mostMembers())
 		resp.parsed = true
 	}
 	body := resp.node
@@ -169,7 +169,7 @@ func (c *client) fetch(ctx context.Context, r *request, format *answerFormat) (t
 		c.log.WarnContext(ctx, "status of an answer is ignored", "status", resp.status, "url", c.plan.shown(r.url))
 	}
 	n, err := resp.node, resp.parseErr
-	if !resp.parsed {
+	if format = format.of(resp.status); !resp.parsed {
 		n, err = format.parse(ctx, resp.body, c.mostMembers())
 	}
 	switch {

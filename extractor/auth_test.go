@@ -226,6 +226,16 @@ func TestAnswerRules(t *testing.T) {
 		{name: "the end by a status", api: rules(`{"statuses": [404], "path": "reason", "equals": "page", "action": "end"}`), config: job, answers: []string{`{"d": [1]}`, `404 {"reason": "page"}`}, requests: []string{"GET /u?page=1", "GET /u?page=2"}, records: []string{`u: {"data":1}`}},
 		{name: "a status for another reason", api: rules(`{"statuses": [404], "path": "reason", "equals": "page", "action": "end"}`), config: job, answers: []string{`404 {"reason": "view"}`}, requests: []string{"GET /u?page=1"}, err: "answered 404"},
 		{name: "a status that is tried again", api: rules(`{"statuses": [403], "action": "retry"}`), config: job, answers: []string{"403 Wait: 0.001\nslow down", `{"d": []}`}, requests: []string{"GET /u?page=1", "GET /u?page=1"}},
+		{name: "in a POST", api: rules(`{"path": "code", "equals": 7, "action": "retry"}`), config: `"jobs": [{"endpoint": "u", "method": "POST", "dataField": "d"}]`, answers: []string{"Wait: 0.001\n" + `{"code": 7}`, `{"d": []}`}, requests: []string{`POST /u application/json {"page":1}`, `POST /u application/json {"page":1}`}},
+		{
+			name: "the end of one child", api: rules(`{"path": "gone", "action": "end"}`), config: `"jobs": [{"endpoint": "u", "dataField": "d", "children": [{"endpoint": "c/{id}", "dataType": "c", "placeholders": {"id": "id"}}]}]`,
+			answers:  []string{`{"d": [{"id": 1}, {"id": 2}]}`, `[1]`, `{"gone": 1}`, `{"gone": true}`, `{"d": []}`},
+			requests: []string{"GET /u?page=1", "GET /c/1?page=1", "GET /c/1?page=2", "GET /c/2?page=1", "GET /u?page=2"}, records: []string{`u: {"id":1}`, `u: {"id":2}`, `c: {"data":1,"parent_id":"1"}`},
+		},
+		{
+			name: "the end of one window", api: rules(`{"path": "gone", "action": "end"}`), config: `"jobs": [{"endpoint": "u", "windows": {"from": "1970-01-02", "to": "1970-01-04"}, "params": {"f": {"window": "from"}}}]`,
+			answers: []string{`[1]`, `{"gone": 1}`, `[2]`, `[]`}, requests: []string{"GET /u?f=86400&page=1", "GET /u?f=86400&page=2", "GET /u?f=172800&page=1", "GET /u?f=172800&page=2"}, records: []string{`u: {"data":1}`, `u: {"data":2}`},
+		},
 		{name: "what is no JSON matches no path", api: rules(`{"path": "error"}`), config: job, answers: []string{`nonsense`}, requests: []string{"GET /u?page=1"}, err: "the answer is not JSON"},
 	} {
 		s.run(t)

@@ -97,6 +97,14 @@ func (f *answerFormat) String() string {
 	return "JSON"
 }
 
+// of returns the format of an answer with a status. Errors that are ignored are JSON: as CSV any text would be records.
+func (f *answerFormat) of(status int) *answerFormat {
+	if status >= 400 {
+		return new(answerFormat)
+	}
+	return f
+}
+
 // parse reads an answer. More than most members of objects are an error. CSV and JSON in lines become a list, which is
 // empty for an empty answer; XML becomes an object whose only member is the root element.
 func (f *answerFormat) parse(ctx context.Context, body string, most int) (tree.Node, error) {
