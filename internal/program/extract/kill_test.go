@@ -196,7 +196,7 @@ func killProcesses(t *testing.T, flag string, collect func(t *testing.T, folder 
 			return true, out.String(), err
 		}
 	}
-	// done reports whether the state is that of a run that has ended: one that was killed may have come so far.
+	// done reports whether the last run has saved its end: one that was killed may have come so far.
 	done := func() bool {
 		text, err := os.ReadFile(path("state.json"))
 		if errors.Is(err, os.ErrNotExist) {
