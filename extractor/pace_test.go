@@ -81,3 +81,13 @@ func TestJitterIsBounded(t *testing.T) {
 		}
 	})
 }
+
+// TestRateOfAttempts counts retries, redirects and logins as requests.
+func TestRateOfAttempts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const api = `"rateLimit": {"requests": 1, "seconds": 10}, "authentication": {"type": "login", "loginOn": [401], "loginRequest": {"endpoint": "in"}}`
+		asked, err := clocked(t, config(api, `"jobs": [{"endpoint": "u"}, {"endpoint": "v"}]`), 0, `{}`, "500 ", "302 Location: /w\n", `[]`, "401 ", `{}`, `[]`)
+		checkError(t, err, "")
+		same(t, "requests", asked, []string{"0 /in", "10 /u", "20 /u", "30 /w", "40 /v", "50 /in", "60 /v"})
+	})
+}

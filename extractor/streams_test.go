@@ -136,3 +136,14 @@ func TestPositionsNeedNames(t *testing.T) {
 	_, err = extractor.Parse([]byte(config("", `"jobs": [{"endpoint": "u", "dataField": "x", "incremental": {"path": "n", "initial": 1}}, {"endpoint": "u", "id": "j", "dataField": "y", "incremental": {"path": "n", "initial": 1}}]`)))
 	checkError(t, err, "")
 }
+
+// TestEndsOfWindows asserts both forms of the end, for APIs whose ends are inclusive and for others, with a last window that is cut off.
+func TestEndsOfWindows(t *testing.T) {
+	t.Parallel()
+	story{
+		name:     "ends",
+		config:   `"jobs": [{"endpoint": "u", "method": "POST", "windows": {"from": "1970-01-02", "to": "1970-01-03 00:00:10", "step": "1 day"}, "params": {"range": {"from": {"window": "from"}, "to": {"window": "to"}, "last": {"window": "last"}}}}]`,
+		answers:  []string{`[]`, `[]`},
+		requests: []string{`POST /u application/json {"range":{"from":86400,"to":172800,"last":172799}}`, `POST /u application/json {"range":{"from":172800,"to":172810,"last":172809}}`},
+	}.run(t)
+}

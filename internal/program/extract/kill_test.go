@@ -342,3 +342,36 @@ func TestFilesGoOn(t *testing.T) {
 		t.Errorf("%v: table %s after %s", err, text, asked)
 	}
 }
+
+// TestLookKeepsTokens runs the commands that store nothing against a server that takes each refresh token once: the state file has the newest,
+// and the position as it was.
+func TestLookKeepsTokens(t *testing.T) {
+	t.Parallel()
+	var asked []string
+	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/token" {
+			asked = append(asked, r.RequestURI)
+			fmt.Fprint(w, `[{"n": 7}]`)
+			return
+		}
+		asked = append(asked, r.FormValue("refresh_token"))
+		fmt.Fprintf(w, `{"access_token": "at", "refresh_token": "rt-%d"}`, len(asked))
+	}))
+	defer api.Close()
+	work := t.TempDir()
+	path := func(name string) string { return filepath.Join(work, name) }
+	config := `{"api": {"baseUrl": "http://unused/", "authentication": {"type": "oauth2", "grant": "refresh_token", "tokenUrl": "token", "clientId": "me", "refreshToken": "rt-0"}},
+		"config": {"jobs": [{"endpoint": "u", "params": {"since": {"incremental": "start"}}, "incremental": {"path": "n", "type": "number", "initial": 1}}]}}`
+	if err := os.WriteFile(path("config.json"), []byte(config), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{{"check"}, {"preview"}, {"-out", path("out")}, {"discover"}, {"check"}} {
+		if _, log, err := program(t, append(args, "-config", path("config.json"), "-base-url", api.URL, "-state", path("state.json"))...); err != nil {
+			t.Fatalf("%s: %v\n%s", args, err, log)
+		}
+	}
+	want := []string{"rt-0", "/u?since=1", "rt-1", "/u?since=1", "rt-3", "/u?since=1", "rt-5", "/u?since=7", "rt-7", "/u?since=7"}
+	if !slices.Equal(asked, want) {
+		t.Errorf("requests %q, want %q", asked, want)
+	}
+}
