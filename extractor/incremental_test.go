@@ -125,3 +125,28 @@ func TestPositionsAreChecked(t *testing.T) {
 	})
 	checkError(t, r.err, `the cursor "j" of the state cannot be read`)
 }
+
+// TestMoreRecordsThanAreRemembered has three records more within lookback than a state remembers: the lowest are delivered again, with a warning.
+func TestMoreRecordsThanAreRemembered(t *testing.T) {
+	if testing.Short() {
+		t.Skip("checksums of 200,000 records")
+	}
+	t.Parallel()
+	var page strings.Builder
+	for n := range 100_003 {
+		fmt.Fprintf(&page, `,{"n":%d}`, n)
+	}
+	a := newAPI(t, "["+page.String()[1:]+"]")
+	cfg := config("", `"jobs": [{"endpoint": "u", "params": {"since": {"incremental": "start"}}, "incremental": {"path": "n", "type": "number", "initial": 0, "lookback": 1000000}}]`)
+	first := extract(t, a, cfg, func(_ *extractor.State, o *extractor.Options) { o.Emit = nil })
+	checkError(t, first.err, "")
+	checkLog(t, first.log, "more records lie within lookback than are remembered")
+	if n := len(first.state.Cursors["u"].Seen); n != 100_000 {
+		t.Errorf("%d records are remembered", n)
+	}
+	a.answers = append(a.answers, a.answers[0])
+	second := extract(t, a, cfg, func(s *extractor.State, _ *extractor.Options) { *s = first.state })
+	checkError(t, second.err, "")
+	same(t, "delivered again", second.records, []string{`u: {"n":0}`, `u: {"n":1}`, `u: {"n":2}`})
+	same(t, "requests", a.asked(), []string{"GET /u?since=0", "GET /u?since=0"})
+}
