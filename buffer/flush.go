@@ -45,8 +45,8 @@ func (e *HeldError) Error() string {
 func (e *HeldError) Unwrap() error { return e.Err }
 
 // Flush is a barrier: when it returns nil, every row of the sink whose Append had returned before the call is in the
-// table. It closes the writing file and repeats failed attempts at once. It ends early with a [*HeldError] when a
-// driver says that a retry alone will not help, when rows expire, or when ctx ends.
+// table, or in the quarantine if the target refuses it. It closes the writing file and repeats failed attempts at once. It ends early
+// with a [*HeldError] when a driver says that a retry alone will not help, when rows expire, or when ctx ends.
 func (b *Buffer) Flush(ctx context.Context, sinkID string) error {
 	var waiting []*file
 	var before []int // failures of the waiting files before the call
@@ -72,10 +72,11 @@ func (b *Buffer) Flush(ctx context.Context, sinkID string) error {
 		changed := b.waitChange()
 		again := b.store.Now().Epoch != epoch
 		var held *HeldError
-		left, first, hopeless := 0, "", false
+		left, first, hopeless, keeps := 0, "", false, false
 		rows := int64(0)
 		for i, f := range waiting {
 			if f.rec.State == format.FileImported {
+				keeps = keeps || f.rec.Split != nil && f.rec.Split.Kept > 0
 				continue
 			}
 			if left++; left == 1 {
@@ -92,6 +93,9 @@ func (b *Buffer) Flush(ctx context.Context, sinkID string) error {
 		}
 		if again {
 			return errReopened
+		}
+		if left == 0 && keeps {
+			return b.do(ctx, func(*txn) {}) // behind the commit by which the refused rows came to the quarantine
 		}
 		if left == 0 {
 			return nil
