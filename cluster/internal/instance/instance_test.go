@@ -319,6 +319,37 @@ func TestLogAway(t *testing.T) {
 	})
 }
 
+// The servers of the log are away for longer than a lease, and do not know it for a moment when they are back. That is no lost log: the
+// instance goes on.
+func TestLogIsUnknownAfterItWasAway(t *testing.T) {
+	alone(t, func(w *world, n *worldNode) {
+		i := n.runs.opened()
+		failing := func(err error) func(string) error {
+			return func(call string) error {
+				if strings.HasPrefix(call, "log") {
+					return err
+				}
+				return nil
+			}
+		}
+		n.runs.setHooks(failing(errors.New("away")), nil)
+		w.clients.Go(func() { n.runs.put(i, 1) })
+		time.Sleep(2 * worldLease)
+		n.runs.setHooks(failing(changelog.ErrMissing), nil)
+		time.Sleep(worldLease / 2)
+		n.runs.setHooks(nil, nil)
+		w.clients.Wait()
+		n.runs.put(i, 20)
+		if i.Err() != nil || len(n.aside()) > 0 {
+			t.Errorf("%v; set aside: %v", i.Err(), n.aside())
+		}
+		if err := i.Engine().FlushAll(w.Context()); err != nil {
+			t.Error(err)
+		}
+		w.check()
+	})
+}
+
 // Open gives up when its context ends, whatever does not answer, and leaves the folder to the next call.
 func TestOpenEndsWithItsContext(t *testing.T) {
 	for _, away := range []string{"owners", "log"} {

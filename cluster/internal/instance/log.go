@@ -43,6 +43,8 @@ type batchLog struct {
 	failure  error           // of the last opening
 	missing  time.Time       // since when each opening found no log
 	released changelog.Point // the last batch that an appender before this one released
+
+	lostSince time.Time // when endIfLost found first that the log is lost
 }
 
 var errClosed = errors.New("the log of the instance is closed")
@@ -261,14 +263,19 @@ func (l *batchLog) ended(err error) error {
 	return err
 }
 
-// endIfLost ends the log if its appender cannot open it for as long as a lease, because it is missing or has a hole.
+// endIfLost ends the log if its appender cannot open it for as long as a lease, because it is missing or has a hole. An outage before that
+// does not count: servers that have just come back may not know their streams yet. One goroutine calls it again and again.
 func (l *batchLog) endIfLost() {
 	a := l.now()
 	if a == nil {
 		return
 	}
 	s := a.State()
-	if s.Status == changelog.Suspect && isLogLost(s.Cause) && time.Since(s.Since) >= l.owner.Lease {
+	switch {
+	case s.Status != changelog.Suspect || !isLogLost(s.Cause):
+	case l.lostSince.Before(s.Since): // it was not, since the log worked last
+		l.lostSince = time.Now()
+	case time.Since(l.lostSince) >= l.owner.Lease:
 		l.end(s.Cause)
 	}
 }
