@@ -82,10 +82,34 @@ func New(owners changelog.Owners, node string, length time.Duration, log *slog.L
 	return l
 }
 
-// Close ends all leases. Those that calls still use are left to their silence. The caller makes sure that no Take follows.
+// Close ends all leases. If calls still use one, all are left to their silence. Else Close waits a moment for what is being given back, so that
+// no other node waits for the silence of this one. The caller makes sure that no Take follows.
 func (l *Leases) Close() {
+	over := make(chan struct{})
+	go func() {
+		l.background.Wait()
+		close(over)
+	}()
+	if !l.used() {
+		select {
+		case <-over:
+		case <-time.After(l.length / 12):
+		}
+	}
 	l.cancel()
-	l.background.Wait()
+	<-over
+}
+
+// used reports whether a call has a lease or waits for one.
+func (l *Leases) used() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, s := range l.names {
+		if s.users > 0 || len(s.waiting) > 0 {
+			return true
+		}
+	}
+	return false
 }
 
 var errClosed = errors.New("the node is closed")

@@ -1,0 +1,43 @@
+package lease
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/forebay/forebay/changelog/changelogtest"
+)
+
+// A process that closes right behind its last call has given the lease back: nobody waits for its silence. It does not wait for a store that is
+// away, nor for a call that does not end.
+func TestClose(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		owners := changelogtest.NewOwners(1, changelogtest.Faults{})
+		cable := &line{Owners: owners}
+		a, b := New(owners, "a", length, quiet()), New(cable, "b", length, quiet())
+		c, d := New(owners, "c", length, quiet()), New(owners, "d", length, quiet())
+		defer d.Close()
+		_, release := mustTake(t, a, time.Second)
+		release()
+		a.Close()
+
+		_, release = mustTake(t, b, time.Second)
+		cable.set(true)
+		release()
+		began := time.Now()
+		b.Close()
+		if waited := time.Since(began); waited > length/6 {
+			t.Errorf("Close waits %s for a store that is away", waited)
+		}
+
+		lost, release := mustTake(t, c, 2*length)
+		defer release()
+		began = time.Now()
+		c.Close()
+		if waited := time.Since(began); waited > 0 || !ended(lost) {
+			t.Errorf("Close waits %s for a call that does not end; it was told so: %t", waited, ended(lost))
+		}
+		_, release = mustTake(t, d, 2*length)
+		release()
+	})
+}
