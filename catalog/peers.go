@@ -231,7 +231,7 @@ func (c *Catalog) carryOut(ctx context.Context, r request) (refused string, list
 		}
 		return "", list
 	}
-	return "it does not know the request " + fmt.Sprintf("%.40q", r.Op), nil
+	return fmt.Sprintf("it does not know the request %.40q: if it has an older release, update it", r.Op), nil
 }
 
 // countsOf returns the counters of some sources.

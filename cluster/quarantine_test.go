@@ -15,7 +15,6 @@ import (
 	"github.com/forebay/forebay/catalog"
 	"github.com/forebay/forebay/cluster"
 	"github.com/forebay/forebay/cluster/internal/clustertest"
-	"github.com/forebay/forebay/datatype"
 	"github.com/forebay/forebay/mapping"
 )
 
@@ -102,7 +101,7 @@ func TestQuarantineThroughAnyNode(t *testing.T) {
 	c := start(t)
 	task, err := c.list[0].Catalog().CreateSource(catalog.By{Type: "system"}, catalog.SourceSpec{ID: "web", Name: "web", Type: forebay.HTTP, Sinks: []catalog.SinkSpec{{
 		Name: "events", TableID: tableID, OnReject: forebay.Quarantine,
-		Columns: mapping.Columns{mapping.Path("id", "id", mapping.DataType(datatype.Int64), mapping.Required())},
+		Columns: mapping.Columns{mapping.Path("id", "id", mapping.DataType("int64"), mapping.Required())},
 	}}})
 	if err == nil {
 		task, err = c.list[0].Catalog().Wait(t.Context(), task.ID)
