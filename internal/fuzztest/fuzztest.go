@@ -8,6 +8,7 @@ package fuzztest
 import (
 	"bytes"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"os"
 	"reflect"
@@ -98,6 +99,10 @@ func derive(rng *rand.Rand, input []any) []any {
 			out[i] = uint16(rng.Uint32()) >> rng.IntN(16)
 		case uint64:
 			out[i] = rng.Uint64() >> rng.IntN(64)
+		case float64: // any bits, or a number of few digits
+			if out[i] = math.Float64frombits(rng.Uint64()); rng.IntN(2) > 0 {
+				out[i] = float64(rng.Int64N(2e9)-1e9) / math.Pow10(rng.IntN(20))
+			}
 		default:
 			panic(fmt.Sprintf("fuzztest: no change is known for a %T", v))
 		}
