@@ -78,7 +78,7 @@ type Shadow struct {
 	live    *mapping.Mapper // the mapper of the sink that is compared
 	current shadowMapping   // of the same columns
 	changed shadowMapping
-	columns []shadowColumn // as those of the report
+	columns []shadowColumn // in the order of the report
 
 	ended chan struct{} // closed when no more records are taken
 	done  chan struct{} // closed when all that were taken are compared or dropped

@@ -221,7 +221,7 @@ type File struct {
 	Table Table
 	// Slices are the objects in the order in which their rows were accepted. None is empty.
 	Slices []Object
-	// Rows and RawBytes are the totals of the slices. The RawBytes of a part are at most those of the whole.
+	// Rows and RawBytes are the totals of the slices. For a part of a file, RawBytes is an upper bound.
 	Rows, RawBytes int64
 
 	// OpenSlice opens the stored bytes of one slice from staging, as [Staging.Open] does.

@@ -225,7 +225,7 @@ func TestQuarantineThroughAnyNode(t *testing.T) {
 		c.deaf.Store(false)
 		same(t, all...)
 		last := of(c)
-		for _, r := range whole { // one of those of the third node, by its id
+		for _, r := range whole { // a record of the third node, by its id
 			if r.ID != far && c.eng.Quarantine("shop", "orders").Has(r.ID) {
 				last = r.ID
 			}

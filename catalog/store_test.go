@@ -71,7 +71,7 @@ func inOwnProcess(t *testing.T) bool {
 	if os.Getenv(ownProcessEnv) == t.Name() {
 		return false
 	}
-	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$", "-test.timeout=300s")
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$", "-test.timeout=300s", "-test.v") // a panic then leaves the seed
 	cmd.Env = append(os.Environ(), ownProcessEnv+"="+t.Name())
 	out, err := cmd.CombinedOutput()
 	if err != nil || !bytes.Contains(out, []byte("PASS")) {

@@ -69,7 +69,7 @@ func TestIncremental(t *testing.T) {
 				answers[len(answers)-1] = strings.Replace(answers[len(answers)-1], `"next"`, `"last"`, 1)
 				a := newAPI(t, answers...)
 				cfg := config(`"pagination": {"method": "response.param", "responseParam": "next", "queryParam": "n", "includeParams": true}`, `"jobs": [{"endpoint": "u", "id": "j", "params": {"since": {"incremental": "start"}}, "incremental": {`+test.incremental+`}}]`)
-				// The state goes through its text after each page, as that of a run that goes on.
+				// The state is written and read back after each page, as in a run that goes on.
 				killed, limit := 0, len(answers)-1
 				r := run{}
 				for try := 0; ; try++ {

@@ -60,6 +60,14 @@ func (w *world) checkpointObjects(instance string) (named, stored int) {
 	return len(objects) + 1, stored
 }
 
+// wantNamedObjects checks that staging has no object of a checkpoint but those that the record of the instance names.
+func (w *world) wantNamedObjects(instance, when string) {
+	w.Helper()
+	if named, stored := w.checkpointObjects(instance); named != stored {
+		w.Errorf("%s: staging has %d objects, the checkpoint %d", when, stored, named)
+	}
+}
+
 // The log is trimmed behind each checkpoint, and a node whose folder is empty goes on from the last one. Staging keeps that one alone.
 func TestCheckpoint(t *testing.T) {
 	alone(t, func(w *world, n *worldNode) {
@@ -76,9 +84,7 @@ func TestCheckpoint(t *testing.T) {
 		p.put(p.opened(), 5)
 		synctest.Wait()
 		p.setHooks(nil, nil)
-		if named, stored := w.checkpointObjects(name); named != stored {
-			t.Errorf("staging has %d objects, the checkpoint %d", stored, named)
-		}
+		w.wantNamedObjects(name, "three checkpoints")
 		n.kill(nil, false)
 		if err := n.disk.RemoveAll("node/data"); err != nil {
 			t.Fatal(err)
@@ -138,9 +144,7 @@ func TestCheckpointIsInterruptedAtEachStep(t *testing.T) {
 					if p.alive() {
 						p.checkpoint()
 						synctest.Wait()
-						if named, stored := w.checkpointObjects(name); named != stored {
-							t.Errorf("step %d: staging has %d objects, the checkpoint %d", at, stored, named)
-						}
+						w.wantNamedObjects(name, fmt.Sprint("step ", at))
 						n.kill(nil, false)
 					} else {
 						<-killed
@@ -155,9 +159,7 @@ func TestCheckpointIsInterruptedAtEachStep(t *testing.T) {
 					if at%2 == 1 { // the disk has the note of what staging has
 						n.runs.checkpoint()
 						synctest.Wait()
-						if named, stored := w.checkpointObjects(name); named != stored {
-							t.Errorf("step %d: staging has %d objects, the checkpoint %d", at, stored, named)
-						}
+						w.wantNamedObjects(name, fmt.Sprint("step ", at))
 					}
 				})
 				if t.Failed() {
