@@ -2,6 +2,7 @@ package pebblestore
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"slices"
@@ -182,6 +183,9 @@ func (s *FS) Open(name string, opts ...vfs.OpenOption) (vfs.File, error) {
 			time.Sleep(readPause)
 		}
 		return nil, err
+	}
+	if s.watched(name) && s.files.isSwept(name) { // asked behind the open, which may have begun before the sweep
+		return nil, errors.Join(fmt.Errorf("%s is no longer a table of this opening: %w", name, s.Failure()), f.Close())
 	}
 	if log := s.files.log(name); log != nil && s.watched(name) {
 		return &logCopy{&file{File: f, fs: s}, log.length.Load()}, nil

@@ -23,6 +23,7 @@ type files struct {
 	spares []string         // paths, the oldest first
 	saving bool             // no spares, nothing written ahead
 	tables map[string]bool  // tables of this opening that the list of tables cannot name yet; true: complete
+	swept  map[string]bool  // tables that sweep has removed: the next opening may give their names to others
 	quota  int64            // what compactions may still write
 	ended  chan struct{}    // closed when the opening is being closed
 	end    sync.Once
@@ -101,6 +102,17 @@ func (f *files) log(path string) *file {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.own[path[strings.LastIndexAny(path, `/\`)+1:]]
+}
+
+// isSwept reports whether sweep has removed the table with this path.
+func (f *files) isSwept(path string) bool {
+	if kindOf(path) != kindTable {
+		return false
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	_, swept := f.swept[path[strings.LastIndexAny(path, `/\`)+1:]]
+	return swept
 }
 
 // written is called before each write. Pebble completes a table before it lists it, so a change of the list can name only the
@@ -227,11 +239,15 @@ func (s *FS) DropSpares() (n int) {
 
 // sweep removes the tables that this opening has begun and that nothing refers to. The opening must have ended, and [FS.Wait] returned.
 // Without it each failed opening would take more of a full disk.
+//
+// The next opening may use the names again, while this one still has them in its list of tables in memory. It would read tables of
+// the other, with rows that it also has in tables of its own, and pebble panics where a compaction meets a row twice. So from now on
+// [FS.Open] refuses these names.
 func (s *FS) sweep() {
 	s.files.mu.Lock()
 	defer s.files.mu.Unlock()
 	for name := range s.files.tables {
 		_ = s.FS.Remove(s.FS.PathJoin(s.dir, name)) // the next opening removes what is left
 	}
-	clear(s.files.tables)
+	s.files.swept, s.files.tables = s.files.tables, nil
 }
