@@ -185,7 +185,7 @@ type rule struct {
 }
 
 func rules() []rule {
-	return slices.Concat(importRules(), codeRules(), docRules(), textRules(), proseRules(), snippetRules())
+	return slices.Concat(importRules(), codeRules(), docRules(), textRules(), proseRules(), snippetRules(), pageRules())
 }
 
 func TestHouseRules(t *testing.T) {
@@ -214,7 +214,7 @@ type breach struct {
 
 func TestRulesFindBreaches(t *testing.T) {
 	tested := make(map[string]bool)
-	for _, b := range slices.Concat(importBreaches(), codeBreaches(), docBreaches(), textBreaches(), proseBreaches(), snippetBreaches()) {
+	for _, b := range slices.Concat(importBreaches(), codeBreaches(), docBreaches(), textBreaches(), proseBreaches(), snippetBreaches(), pageBreaches()) {
 		tr := newTree()
 		for i := 0; i < len(b.files); i += 2 {
 			name, text := b.files[i], b.files[i+1]
