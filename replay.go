@@ -352,7 +352,9 @@ func (r *run) readObject(ctx context.Context, object string) error {
 			}
 		}
 	}
-	if err := in.Err(); err != nil {
+	if err := in.Err(); errors.Is(err, fs.ErrNotExist) { // removed while it was read
+		r.now.Gone++
+	} else if err != nil {
 		return fmt.Errorf("object %s of the archive: %w", object, err)
 	}
 	return nil

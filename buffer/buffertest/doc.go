@@ -16,6 +16,8 @@
 //		})
 //	}
 //
+// [Archive] does the same for archives of raw records.
+//
 // [Kills] kills a process that imports, again and again.
 //
 // The suites inject faults through the arguments of the driver: a source that breaks off, a slice that cannot be opened, a

@@ -1,4 +1,4 @@
-// Package bucket keeps slices, and tables of Parquet, in a bucket of S3, Google Cloud Storage or Azure Blob Storage.
+// Package bucket keeps slices, tables of Parquet and raw records in a bucket of S3, Google Cloud Storage or Azure Blob Storage.
 //
 //	staging, err := bucket.Open(ctx, "s3://my-bucket/forebay?region=eu-central-1", bucket.Options{})
 //	if err != nil {
@@ -26,6 +26,10 @@
 //
 // [Tables] is a target. Each imported file becomes one Parquet object, put on the same condition, so it is imported exactly once. With
 // TablesOptions.PartitionBy it becomes one for each day; see there. Parts are not merged in a bucket.
+//
+// # Raw records
+//
+// [Archive] is an archive for forebay.Options. The objects are put on the same condition.
 //
 // # Failures
 //

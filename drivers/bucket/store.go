@@ -1,6 +1,7 @@
 package bucket
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -156,22 +157,45 @@ func (s *source) Read(p []byte) (int, error) {
 // open returns a reader of an object. For an absent one the error matches [fs.ErrNotExist].
 func (s *store) open(ctx context.Context, key string) (io.ReadCloser, error) {
 	r, err := s.blobs.NewReader(ctx, s.prefix+key, nil)
-	if err == nil {
-		return reader{r}, nil
+	if err != nil {
+		return nil, s.absence(ctx, key, err)
 	}
+	return reader{r}, nil
+}
+
+// read appends to dst the bytes of an object from a place on, at most partSize of them, and returns its size. Errors are the errors of open.
+func (s *store) read(ctx context.Context, key string, from int64, dst []byte) (piece []byte, size int64, err error) {
+	r, err := s.blobs.NewRangeReader(ctx, s.prefix+key, from, s.partSize, nil)
+	if err != nil {
+		return nil, 0, s.absence(ctx, key, err)
+	}
+	defer r.Close()
+	buf := bytes.NewBuffer(dst)
+	n, err := io.Copy(buf, r)
+	if want := min(r.Size()-from, s.partSize); err == nil && n != want {
+		err = fmt.Errorf("%s: %d bytes from byte %d on, want %d: %w", s.prefix+key, n, from, want, io.ErrUnexpectedEOF)
+	}
+	if err != nil {
+		return nil, 0, redact(err)
+	}
+	return buf.Bytes(), r.Size(), nil
+}
+
+// absence returns the error of an object that could not be opened: it matches [fs.ErrNotExist] if the object is absent, and nothing else is wrong.
+func (s *store) absence(ctx context.Context, key string, err error) error {
 	if ctx.Err() != nil {
-		return nil, ctx.Err()
+		return ctx.Err()
 	}
 	if gcerrors.Code(err) != gcerrors.NotFound || isRefused(err) {
-		return nil, err
+		return err
 	}
 	// A bucket that is absent, a name that no server has and, from Google, a missing right look the same.
 	if !isAbsent(err) {
 		if _, _, err := s.blobs.ListPage(ctx, blob.FirstPageToken, 1, &blob.ListOptions{Prefix: s.prefix + key}); err != nil {
-			return nil, err
+			return err
 		}
 	}
-	return nil, fmt.Errorf("%w: %w", fs.ErrNotExist, err)
+	return fmt.Errorf("%w: %w", fs.ErrNotExist, err)
 }
 
 // reader hides the other methods of a [blob.Reader], and the secrets that its errors may show.

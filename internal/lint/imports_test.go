@@ -33,6 +33,8 @@ var rooms = map[string][]string{
 	"cluster/...":                 {".", "trigger", "buffer", "catalog", "stream", "stream/streamapi", "changelog", "cluster/..."},
 	".":                           {"datatype", "mapping", "otlpflat", "trigger", "buffer/..."},
 	"drivers/...":                 {"datatype", "buffer", "drivers/..."},
+	// Objects of an archive are made in a folder, and then stored.
+	"drivers/bucket": {"datatype", "buffer", "buffer/dir", "drivers/parquet"},
 	"drivers/parquet/parquettest": {"datatype", "buffer/buffertest"},
 	// A command that measures a cluster, and one that measures a driver beside the loader of its database.
 	"cluster/bench":          {"./..."},
