@@ -18,7 +18,9 @@ import (
 // ArchiveTarget is an archive of raw records, as an engine uses it: forebay.Archive.
 type ArchiveTarget interface {
 	buffer.Target
+	// Objects and Open are as in forebay.Archive.
 	Objects(ctx context.Context, source string, from, to time.Time) ([]string, error)
+	// Open opens an object.
 	Open(ctx context.Context, source, object string) (io.ReadCloser, error)
 }
 

@@ -34,7 +34,7 @@ var rooms = map[string][]string{
 	".":                           {"datatype", "mapping", "otlpflat", "trigger", "buffer/..."},
 	"drivers/...":                 {"datatype", "buffer", "drivers/..."},
 	// Objects of an archive are made in a folder, and then stored.
-	"drivers/bucket": {"datatype", "buffer", "buffer/dir", "drivers/parquet"},
+	"drivers/bucket": {"datatype", "buffer", "buffer/dir", "drivers/parquet", "drivers/parquet/parquettest"},
 	"drivers/parquet/parquettest": {"datatype", "buffer/buffertest"},
 	// A command that measures a cluster, and one that measures a driver beside the loader of its database.
 	"cluster/bench":          {"./..."},
