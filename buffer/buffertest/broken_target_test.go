@@ -433,6 +433,11 @@ func TestBrokenTargetIsCaught(t *testing.T) {
 		"the count is that of the table": {"CountFile", brokenTarget{count: func(_ context.Context, m *Memory, t buffer.Table, _ string) (int64, error) {
 			return int64(len(m.Rows(t.ID))), nil
 		}}},
+		"files of two engines count as one": {"Engines", brokenTarget{imp: func(ctx context.Context, m *Memory, f *buffer.File) error {
+			own := *f
+			own.ID = f.ID[strings.LastIndex(f.ID, "-")+1:] // without the engine
+			return m.Import(ctx, &own)
+		}}},
 		"the count of an unknown file is an error": {"CountFile", brokenTarget{count: func(ctx context.Context, m *Memory, t buffer.Table, file string) (int64, error) {
 			n, err := m.CountFile(ctx, t, file)
 			if n == 0 {

@@ -24,7 +24,8 @@ type TargetHarness struct {
 	// missing table gives nil.
 	Rows func(t *testing.T, table string) [][]string
 	// Reopen returns a new driver for the same tables, as after a restart of the process. The suite may go on using the other
-	// beside it. If it is nil, a driver that remembers the imported ids in memory alone is not caught.
+	// beside it. If it is nil, a driver that remembers the imported ids in memory alone is not caught, and engines that feed one table at
+	// once are not checked.
 	Reopen func(t *testing.T) buffer.Target
 	// Staging, if not nil, returns the staging from which the target reads slices by itself. The suite puts them there
 	// before each import. Otherwise slices come from memory.
@@ -131,6 +132,7 @@ var targetChecks = []targetCheck{
 	{"Extend", extend},
 	{"ExtendConcurrently", extendConcurrently},
 	{"ImportExtends", importExtends},
+	{"Engines", engines},
 }
 
 // bench is one target under test.
