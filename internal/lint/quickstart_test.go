@@ -33,7 +33,7 @@ func TestQuickstartStaysLean(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if added, removed := difference(string(want), got); len(added)+len(removed) > 0 {
+	if added, removed := difference(strings.ReplaceAll(string(want), "\n", "\n\n"), strings.ReplaceAll(got, "\n", "\n\n")); len(added)+len(removed) > 0 {
 		t.Errorf("the modules of examples/quickstart differ from %s. What few users need belongs into a nested module; if the change is meant, run the test with -update\n+ %s\n- %s",
 			golden, strings.Join(added, "\n+ "), strings.Join(removed, "\n- "))
 	}
