@@ -31,7 +31,9 @@ func TestMain(m *testing.M) {
 		main()
 		return
 	}
-	os.Exit(m.Run())
+	status := m.Run()
+	stopServers()
+	os.Exit(status)
 }
 
 // call runs a verb in this process.

@@ -12,7 +12,7 @@ import (
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
 	"github.com/forebay/forebay/datatype"
-	"github.com/forebay/forebay/drivers/postgres/internal/pgtest"
+	"github.com/forebay/forebay/drivers/postgres/pgtest"
 )
 
 // newFile returns a file with one slice for each group of 20 rows.

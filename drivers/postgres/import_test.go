@@ -15,7 +15,7 @@ import (
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
 	"github.com/forebay/forebay/datatype"
-	"github.com/forebay/forebay/drivers/postgres/internal/pgtest"
+	"github.com/forebay/forebay/drivers/postgres/pgtest"
 )
 
 var idColumn = col("id", datatype.Int64)

@@ -14,7 +14,7 @@ import (
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
 	"github.com/forebay/forebay/datatype"
-	"github.com/forebay/forebay/drivers/postgres/internal/pgtest"
+	"github.com/forebay/forebay/drivers/postgres/pgtest"
 )
 
 var server pgtest.Server

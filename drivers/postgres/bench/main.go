@@ -17,7 +17,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/forebay/forebay/drivers/postgres"
-	"github.com/forebay/forebay/drivers/postgres/internal/pgtest"
+	"github.com/forebay/forebay/drivers/postgres/pgtest"
 	"github.com/forebay/forebay/internal/importbench"
 	"github.com/forebay/forebay/internal/pipebench"
 )

@@ -7,7 +7,7 @@ import (
 	"os"
 	"testing"
 
-	"github.com/forebay/forebay/drivers/postgres/internal/pgtest"
+	"github.com/forebay/forebay/drivers/postgres/pgtest"
 	"github.com/forebay/forebay/internal/pipebench"
 )
 

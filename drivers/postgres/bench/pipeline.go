@@ -9,7 +9,7 @@ import (
 
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/drivers/postgres"
-	"github.com/forebay/forebay/drivers/postgres/internal/pgtest"
+	"github.com/forebay/forebay/drivers/postgres/pgtest"
 	"github.com/forebay/forebay/internal/pipebench"
 )
 
