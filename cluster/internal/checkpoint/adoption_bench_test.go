@@ -100,7 +100,7 @@ func BenchmarkAdoption(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	store := checkpoint.New(dir.Staging(filepath.Join(tmp, "staging")), checkpoint.Options{})
+	store := checkpoint.New(dir.Staging(filepath.Join(tmp, "staging")), newOwners(), checkpoint.Options{})
 	m, _, err := store.Save(b.Context(), snapshot, checkpoint.Manifest{Instance: instance, Epoch: 1, Number: at.Number}, nil)
 	if err != nil {
 		b.Fatal(err)

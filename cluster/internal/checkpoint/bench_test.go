@@ -59,7 +59,7 @@ func BenchmarkCheckpoint(b *testing.B) {
 	for n := range tables {
 		makeTable(b, from, n)
 	}
-	s := checkpoint.New(dir.Staging(filepath.Join(tmp, "staging")), checkpoint.Options{})
+	s := checkpoint.New(dir.Staging(filepath.Join(tmp, "staging")), newOwners(), checkpoint.Options{})
 	number := uint64(0)
 	save := func(b *testing.B, before *checkpoint.Manifest) checkpoint.Manifest {
 		b.Helper()

@@ -17,9 +17,21 @@
 //
 // # What a crash leaves
 //
-// A Save that fails or is cut off leaves objects that no manifest names. A note beside the folder lists them, and the Save that
-// follows the next checkpoint deletes them. They stay if the disk is lost. The prefix of their names says which instance they belong
-// to: when it is retired, all objects with that prefix may be deleted.
+// A Save that fails or is cut off leaves objects that the record does not name. So that they are found again, also when the disk of the owner is
+// lost and when another node adopts the instance, Save first notes the ref of the manifest in the store of owners, under c.INSTANCE:
+//
+//	note       has the refs of all checkpoints whose objects may be in staging
+//	manifest   is stored first. It lists the objects
+//	files      are stored
+//	record     names the checkpoint, which the caller writes
+//	tidy       deletes what the other refs of the note stand for, manifests last, and takes them out of the note
+//
+// The note is changed by comparing and setting, and has the epoch of who wrote it last: an earlier owner is refused. So the owner alone
+// deletes, and only what the record cannot name any more: checkpoints of earlier owners, and such that were noted while the record named an
+// earlier one than now. A copy of the note is on the disk of the owner, for when the store of owners is lost.
+//
+// What is left: an object that an owner stores after it was fenced, because it stood still in the middle of a call, or that a staging stores
+// after it has reported a failure and the object was deleted.
 //
 // # Which drivers fit
 //

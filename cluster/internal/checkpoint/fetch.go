@@ -34,8 +34,12 @@ func (e *DamageError) Unwrap() error { return e.Err }
 
 // Load returns the manifest that an instance's record names. The error is a [*DamageError] if the object is missing or not what was
 // saved. It is another one if a newer release has saved the checkpoint, or if it is another instance's.
-func (s *Store) Load(ctx context.Context, instance, ref string) (m Manifest, err error) {
-	if err = s.again(ctx, ref, func(ctx context.Context, r io.ReadCloser) error {
+func (s *Store) Load(ctx context.Context, instance, ref string) (Manifest, error) {
+	return s.load(ctx, instance, ref, attempts)
+}
+
+func (s *Store) load(ctx context.Context, instance, ref string, attempts int) (m Manifest, err error) {
+	if err = s.again(ctx, ref, attempts, func(ctx context.Context, r io.ReadCloser) error {
 		data, err := io.ReadAll(io.LimitReader(r, maxManifest))
 		if err == nil {
 			m, err = decode(ref, data)
@@ -113,7 +117,7 @@ func (s *Store) fetch(ctx context.Context, f *File, disk vfs.FS, place string, t
 	if f.Object == "" {
 		return write(ctx, io.NopCloser(strings.NewReader("")))
 	}
-	return s.again(ctx, f.Object, write)
+	return s.again(ctx, f.Object, attempts, write)
 }
 
 // attempts to read an object, with pauses of 1, 2 and 4 s between them. A staging may list an object late, or break off, and one
@@ -121,7 +125,7 @@ func (s *Store) fetch(ctx context.Context, f *File, disk vfs.FS, place string, t
 const attempts = 4
 
 // again opens an object and hands it to read, until read succeeds. What is missing or has other bytes becomes a [*DamageError].
-func (s *Store) again(ctx context.Context, name string, read func(context.Context, io.ReadCloser) error) (err error) {
+func (s *Store) again(ctx context.Context, name string, attempts int, read func(context.Context, io.ReadCloser) error) (err error) {
 	for attempt := range attempts {
 		if attempt > 0 {
 			s.opts.Logger.Warn("reading of a checkpoint is repeated", "object", name, "error", err)

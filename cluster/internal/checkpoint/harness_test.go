@@ -14,6 +14,7 @@ import (
 
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
+	"github.com/forebay/forebay/changelog/changelogtest"
 	"github.com/forebay/forebay/cluster/internal/checkpoint"
 	"github.com/forebay/forebay/internal/localdisk"
 	"github.com/forebay/forebay/internal/pebblestore"
@@ -31,9 +32,12 @@ var errInjected = errors.New("injected")
 // files are the contents of a folder by name.
 type files map[string]string
 
+// newStore returns a store with a store of owners of its own.
 func newStore(staging buffer.Staging, disk vfs.FS, o checkpoint.Options) *checkpoint.Store {
-	return checkpoint.New(staging, localdisk.On(o, disk))
+	return checkpoint.New(staging, newOwners(), localdisk.On(o, disk))
 }
+
+func newOwners() *changelogtest.Owners { return changelogtest.NewOwners(1, changelogtest.Faults{}) }
 
 // write puts files in place of a folder.
 func write(t testing.TB, disk vfs.FS, dir string, all files) {

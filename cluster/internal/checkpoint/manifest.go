@@ -5,6 +5,7 @@ import (
 	"encoding/base32"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io/fs"
 	"math"
@@ -56,8 +57,13 @@ const maxManifest = 16 << 20
 
 // prefix begins the names of all objects that one owner of an instance stores.
 func prefix(instance string, epoch uint64) string {
+	return fmt.Sprintf("%s%d-", instancePrefix(instance), epoch)
+}
+
+// instancePrefix begins the names of all objects of an instance.
+func instancePrefix(instance string) string {
 	sum := sha256.Sum256([]byte(instance))
-	return fmt.Sprintf("ckpt-%x-%d-", sum[:6], epoch)
+	return fmt.Sprintf("ckpt-%x-", sum[:6])
 }
 
 // prefixOf returns the prefix of an object's name.
@@ -91,6 +97,8 @@ func (m *Manifest) encode() ([]byte, error) {
 	return data, nil
 }
 
+var errNewer = errors.New("upgrade this node")
+
 // decode reads the manifest of a ref. It refuses other bytes than those that got this ref, and what a newer release has written.
 func decode(ref string, data []byte) (Manifest, error) {
 	if objectName(prefixOf(ref), string(data)) != ref {
@@ -103,7 +111,7 @@ func decode(ref string, data []byte) (Manifest, error) {
 		return Manifest{}, err
 	}
 	if head.Format != manifestFormat {
-		return Manifest{}, fmt.Errorf("its format is %d, this release reads %d: upgrade this node", head.Format, manifestFormat)
+		return Manifest{}, fmt.Errorf("its format is %d, this release reads %d: %w", head.Format, manifestFormat, errNewer)
 	}
 	m := Manifest{ref: ref}
 	if err := json.Unmarshal(data, &m); err != nil {

@@ -2,18 +2,107 @@ package checkpoint
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"math"
+	"slices"
 )
 
-// Remove deletes the objects of a checkpoint that none of the others has. Its manifest goes last, so that a Remove that fails can be
-// repeated, also by another process that Loads it. Only the owner of the instance may call it, for a checkpoint that the record does
-// not name any more.
-func (s *Store) Remove(ctx context.Context, m Manifest, keep ...*Manifest) error {
-	var kept []string
-	for _, k := range keep {
-		kept = append(kept, k.objects()...)
+// Tidy deletes all checkpoints of an instance that its record cannot name any more, those of earlier owners among them. Only the owner with
+// this epoch may call it. named is the checkpoint that the record names. With nil it names none, or one that is damaged: nothing is deleted
+// then. known are others whose objects the caller knows; the manifests of the rest are read.
+//
+// An object that an earlier owner stores after that stays: one that stood still in the middle of a call.
+func (s *Store) Tidy(ctx context.Context, instance string, epoch uint64, named *Manifest, known ...*Manifest) error {
+	if named == nil {
+		return nil
 	}
-	gone := without(m.objects(), kept)
+	var failed error
+	err := s.rewrite(ctx, instance, epoch, func(n *note) bool {
+		before := len(n.Refs)
+		failed = s.tidy(ctx, n, instance, epoch, named, known)
+		return len(n.Refs) < before
+	})
+	if err = errors.Join(failed, err); err != nil {
+		return fmt.Errorf("remove old checkpoints of instance %s: %w", instance, err)
+	}
+	return nil
+}
+
+// tidy deletes what the note names and the owner's record can not, and takes it out of the note.
+//
+// What this owner has noted while the record named the same checkpoint as now stays. The names of the next Save may be among it, and a deletion
+// that arrived late would hit them. The names of another owner are others, and it cannot write the record any more.
+func (s *Store) tidy(ctx context.Context, n *note, instance string, epoch uint64, named *Manifest, known []*Manifest) error {
+	var failed error
+	n.Refs = slices.DeleteFunc(n.Refs, func(ref string) bool {
+		if saved, _ := epochOf(instance, ref); failed != nil || ref == named.ref || saved == epoch && n.Before == named.ref {
+			return false
+		}
+		gone, err := s.drop(ctx, instance, ref, named, known)
+		failed = err
+		return gone
+	})
+	n.Before = named.ref
+	return failed
+}
+
+// drop deletes the objects of a checkpoint that keep does not have. gone: none is left.
+func (s *Store) drop(ctx context.Context, instance, ref string, keep *Manifest, known []*Manifest) (gone bool, err error) {
+	var m Manifest
+	if at := slices.IndexFunc(known, func(m *Manifest) bool { return m != nil && m.ref == ref }); at >= 0 {
+		m = *known[at]
+	} else if m, err = s.load(ctx, instance, ref, 1); err != nil {
+		damage, ok := errors.AsType[*DamageError](err)
+		switch {
+		case errors.Is(err, errNewer): // an owner of that release deletes it
+			return false, nil
+		case !ok:
+			return false, err
+		}
+		if _, changed := errors.AsType[*differError](damage); changed {
+			s.opts.Logger.Warn("the manifest of an old checkpoint is damaged; what it names is left in the staging", "instance", instance, "object", ref)
+		}
+		// Without a manifest nothing else was stored, or everything else is deleted.
+		return true, s.remove(ctx, []string{ref})
+	}
+	err = s.removeAll(ctx, &m, keep)
+	return err == nil, err
+}
+
+// Clear deletes all checkpoints of an instance that has no rows any more, the one that its record names among them. Its last owner had this
+// epoch. It may be repeated, and called by several nodes at once.
+func (s *Store) Clear(ctx context.Context, instance string, epoch uint64, ref string) error {
+	var failed error
+	drop := func(ref string, known ...*Manifest) bool {
+		gone, err := s.drop(ctx, instance, ref, &Manifest{}, known)
+		failed = errors.Join(failed, err)
+		return gone
+	}
+	if ref != "" {
+		m, err := s.Load(ctx, instance, ref) // a staging may list it late
+		if damage := (*DamageError)(nil); err != nil && !errors.As(err, &damage) {
+			return err
+		}
+		if err == nil {
+			drop(ref, &m)
+		}
+	}
+	err := s.rewrite(ctx, instance, min(epoch, math.MaxInt64), func(n *note) bool {
+		n.Before = ""
+		n.Refs = slices.DeleteFunc(n.Refs, func(ref string) bool { return drop(ref) })
+		return true // so that the note was the newest
+	})
+	if err = errors.Join(failed, err); err != nil {
+		return fmt.Errorf("remove the checkpoints of instance %s: %w", instance, err)
+	}
+	return nil
+}
+
+// removeAll deletes the objects of a checkpoint that another one does not have. Its manifest goes last, so that it can be read again if this
+// fails.
+func (s *Store) removeAll(ctx context.Context, m, keep *Manifest) error {
+	gone := without(m.objects(), keep.objects())
 	if len(gone) == 0 {
 		return nil
 	}

@@ -6,11 +6,8 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"path"
 	"path/filepath"
 	"slices"
@@ -20,21 +17,20 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/forebay/forebay/internal/localdisk"
-	"github.com/forebay/forebay/internal/pebblestore"
 )
 
 // Save stores the files of a folder and a manifest of them. m says what the folder holds. ref is for the owner's record.
 //
 // before is the checkpoint that the record names now, as Save or Load returned it, and nil if there is none. Files that it has are
-// not stored again. It stays whole: when the record names the new one, Remove it, or leave that to the next Save. A before that
+// not stored again. It stays whole: when the record names the new one, call Tidy, or leave that to the next Save. A before that
 // the record does not name is a mistake by which Save may delete the checkpoint that it does name.
 //
 // Tables that are stored are given to Options.Check first, unless m.Unchecked is set. Its error ends Save.
 //
-// The caller owns the instance. One that has lost it and does not know yet stores objects that nobody names, and deletes nothing
-// that its adopter needs.
+// The caller owns the instance with the epoch of m. One that has lost it and does not know yet stores objects that nobody names, and deletes
+// nothing that its adopter needs. It gets [changelog.ErrFenced] when the adopter has saved, tidied or cleared anything.
 //
-// Save keeps a note beside the folder, DIR.objects, by which it finds what is to be deleted. Pass the same dir each time.
+// Save keeps a copy of the note beside the folder, DIR.objects. Pass the same dir each time.
 func (s *Store) Save(ctx context.Context, dir string, m Manifest, before *Manifest) (saved Manifest, ref string, err error) {
 	dir = filepath.Clean(dir)
 	if err := s.save(ctx, dir, &m, before); err != nil {
@@ -83,17 +79,19 @@ func (s *Store) save(ctx context.Context, dir string, m *Manifest, before *Manif
 	if err := s.note(ctx, dir, m, before); err != nil {
 		return err
 	}
+	if err := func() error {
+		ctx, cancel := context.WithTimeout(ctx, s.opts.CallTimeout)
+		defer cancel()
+		return s.staging.Put(ctx, object(m.ref), memory(manifest))
+	}(); err != nil {
+		return err
+	}
 	t := s.transfer("save", m, size)
 	if err := s.each(ctx, added, func(ctx context.Context, f *File) error {
 		ctx, cancel := context.WithTimeout(ctx, s.opts.CallTimeout)
 		defer cancel()
 		return s.staging.Put(ctx, object(f.Object), content{disk, disk.PathJoin(dir, filepath.FromSlash(f.Name)), f, t.add})
 	}); err != nil {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(ctx, s.opts.CallTimeout)
-	defer cancel()
-	if err := s.staging.Put(ctx, object(m.ref), memory(manifest)); err != nil {
 		return err
 	}
 	t.log.Info("checkpoint saved", "files", len(m.Files), "bytes", m.size(), "stored_files", len(added), "stored_bytes", size,
@@ -164,44 +162,6 @@ func (m *Manifest) name(before string, stored map[string]File) (added []File, si
 		}
 	}
 	return added, size
-}
-
-// left is the note of all objects that this disk's owner may have to delete.
-type left struct {
-	Instance string   `json:"instance"`
-	Before   string   `json:"before"` // the checkpoint that the record named when Save was called last
-	Objects  []string `json:"objects"`
-}
-
-// note deletes what was noted while the record named an earlier checkpoint, except what before has. Then it notes what m is about to
-// store, and the objects of before for the time when a later checkpoint is named.
-//
-// What was noted with the same before stays for now: the names of this Save may be among it, and a deletion that arrived late would
-// hit them. Everything stays as long as the record names no checkpoint. Objects of another instance stay for good, because its
-// owner may use them.
-func (s *Store) note(ctx context.Context, dir string, m, before *Manifest) error {
-	disk := localdisk.Of(s.opts)
-	path := dir + ".objects"
-	text, err := pebblestore.ReadNote(disk, path, maxManifest)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	var found left
-	if json.Unmarshal([]byte(text), &found) != nil || found.Instance != m.Instance {
-		found = left{}
-	}
-	if found.Before != before.ref && before.ref != "" {
-		if err := s.remove(ctx, without(found.Objects, before.objects())); err != nil {
-			return fmt.Errorf("remove what nothing names any more: %w", err)
-		}
-		found.Objects = nil
-	}
-	all := append(before.objects(), without(m.objects(), before.objects())...)
-	data, err := json.Marshal(left{m.Instance, before.ref, append(all, without(found.Objects, all)...)})
-	if err != nil {
-		return err
-	}
-	return pebblestore.WriteNote(disk, disk.PathDir(path), disk.PathBase(path), string(data))
 }
 
 // without returns the names that are not among others.

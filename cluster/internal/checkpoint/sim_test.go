@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"iter"
 	"maps"
 	"math/rand/v2"
 	"slices"
@@ -17,7 +18,10 @@ import (
 
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
+	"github.com/forebay/forebay/changelog"
+	"github.com/forebay/forebay/changelog/changelogtest"
 	"github.com/forebay/forebay/cluster/internal/checkpoint"
+	"github.com/forebay/forebay/internal/localdisk"
 )
 
 var (
@@ -26,12 +30,12 @@ var (
 )
 
 // TestSimulation lets owners of one instance save checkpoints while calls of the staging fail, take effect although they failed, or
-// take effect later. Owners die and restart on their disk without what was not synced, and in every second seed lose the instance in the
+// take effect later. Owners die and restart on their disk without what was not synced, or without the disk, and in every second seed lose the instance in the
 // middle of a call, without knowing, to a node that goes on from the checkpoint. It checks:
 //
 //   - The checkpoint that the record names is whole at all times.
-//   - In the end the staging has its objects and no others, except such of an owner whose disk is no longer used, and such that were
-//     stored late.
+//   - In the end the staging has its objects and no others, except such that were stored late, or by an owner that had lost the instance.
+//   - When the instance is drained, it has none of them.
 func TestSimulation(t *testing.T) {
 	for seed := *fromSeed; seed < *fromSeed+*seeds; seed++ {
 		if !t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -51,6 +55,8 @@ type world struct {
 	trouble bool
 	late    []func() // what calls that failed will still do
 
+	owners *changelogtest.Owners // have the note
+
 	// The owner's record.
 	epoch uint64
 	ref   string
@@ -58,8 +64,7 @@ type world struct {
 	owner    *node
 	number   uint64
 	saved    map[string]files // by ref
-	lostDisk map[uint64]bool  // the epochs of the nodes from which the instance was adopted
-	lateName map[string]bool  // of objects that were stored late, perhaps after they were deleted
+	lateName map[string]bool  // of objects that were stored late, or by a fenced owner, perhaps after they were deleted
 }
 
 // node is one node with its disk, over several processes.
@@ -76,7 +81,7 @@ type node struct {
 func playSeed(t *testing.T, seed uint64) {
 	w := &world{
 		T: t, rng: rand.New(rand.NewPCG(seed, 1)), staging: buffertest.NewMemory(), adopt: seed%2 == 1, trouble: true,
-		saved: map[string]files{}, lostDisk: map[uint64]bool{}, lateName: map[string]bool{},
+		owners: newOwners(), saved: map[string]files{}, lateName: map[string]bool{},
 	}
 	w.owner = w.start(files{})
 	for range 15 {
@@ -88,18 +93,23 @@ func playSeed(t *testing.T, seed uint64) {
 		effect()
 	}
 	w.check()
-	// The second one deletes what was noted before the first one was named.
 	w.owner.save()
-	w.owner.save()
+	if err := w.owner.store.Tidy(t.Context(), instance, w.epoch, w.owner.before); err != nil {
+		t.Fatal(err)
+	}
 	w.check()
 	kept := objectsOf(*w.owner.before, w.ref)
 	for name := range objects(w.staging) {
-		var epoch uint64
-		if _, err := fmt.Sscanf(name, "ckpt-%12x-%d-", new(uint64), &epoch); err != nil {
-			t.Fatalf("object %s: %v", name, err)
+		if !kept[name] && !w.lateName[name] {
+			t.Errorf("object %s is left; the record names %s", name, w.ref)
 		}
-		if !kept[name] && !w.lostDisk[epoch] && !w.lateName[name] {
-			t.Errorf("object %s of epoch %d is left; the record names %s", name, epoch, w.ref)
+	}
+	if err := w.owner.store.Clear(t.Context(), instance, w.epoch, w.ref); err != nil {
+		t.Fatal(err)
+	}
+	for name := range objects(w.staging) {
+		if !w.lateName[name] {
+			t.Errorf("object %s of the drained instance is left", name)
 		}
 	}
 }
@@ -119,7 +129,7 @@ func (n *node) begin() {
 	w := n.world
 	w.epoch++
 	n.epochs = append(n.epochs, w.epoch)
-	n.store = newStore(n, n.disk, checkpoint.Options{Parallel: 1})
+	n.store = checkpoint.New(n, noteOf{n}, localdisk.On(checkpoint.Options{Parallel: 1}, vfs.FS(n.disk)))
 	n.before, n.dead = nil, false
 	if w.ref != "" {
 		m, err := n.store.Load(w.Context(), instance, w.ref)
@@ -128,6 +138,9 @@ func (n *node) begin() {
 		}
 		n.before = &m
 	}
+	if w.rng.IntN(2) == 0 {
+		_ = n.store.Tidy(w.Context(), instance, w.epoch, n.before)
+	}
 }
 
 // save is what an owner does for one checkpoint.
@@ -135,6 +148,10 @@ func (n *node) save() {
 	w := n.world
 	if n.dead {
 		n.disk = n.disk.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 100 * w.rng.IntN(2), RNG: w.rng})
+		if w.rng.IntN(3) == 0 {
+			n.disk = vfs.NewCrashableMem()
+			makeDurable(w, n.disk, "data")
+		}
 		n.begin()
 	}
 	for range 1 + w.rng.IntN(3) {
@@ -163,16 +180,13 @@ func (n *node) save() {
 	}
 	before := n.before
 	n.before = &m
-	if before != nil && !w.chance(3) {
-		_ = n.store.Remove(w.Context(), *before, &m)
+	if !w.chance(3) {
+		_ = n.store.Tidy(w.Context(), instance, epoch, &m, before)
 	}
 }
 
 // adoptFrom makes another node the owner in the middle of a call of n, which goes on afterwards.
 func (w *world) adoptFrom(n *node) {
-	for _, epoch := range n.epochs {
-		w.lostDisk[epoch] = true
-	}
 	have := files{}
 	maps.Copy(have, w.saved[w.ref])
 	w.owner = w.start(have)
@@ -232,7 +246,12 @@ func (n *node) Put(_ context.Context, obj buffer.Object, src buffer.Content) err
 	if _, err := src.WriteTo(&data); err != nil {
 		return err
 	}
-	return n.call(obj.ID, func() error { return n.world.staging.Put(n.world.Context(), obj, text(data.String())) })
+	return n.call(obj.ID, func() error {
+		if n.epochs[len(n.epochs)-1] < n.world.epoch {
+			n.world.lateName[obj.ID] = true
+		}
+		return n.world.staging.Put(n.world.Context(), obj, text(data.String()))
+	})
 }
 
 // Open implements [buffer.Staging].
@@ -243,6 +262,31 @@ func (n *node) Open(ctx context.Context, obj buffer.Object) (io.ReadCloser, erro
 // Delete implements [buffer.Staging].
 func (n *node) Delete(_ context.Context, objs ...buffer.Object) error {
 	return n.call("", func() error { return n.world.staging.Delete(n.world.Context(), objs...) })
+}
+
+// noteOf is the store of owners as a node reaches it.
+type noteOf struct{ *node }
+
+// Get implements [changelog.Owners].
+func (n noteOf) Get(ctx context.Context, key string) (v changelog.Versioned, err error) {
+	if n.dead || n.world.chance(40) {
+		return v, errInjected
+	}
+	return n.world.owners.Get(ctx, key)
+}
+
+// CompareAndSet implements [changelog.Owners].
+func (n noteOf) CompareAndSet(ctx context.Context, key string, old changelog.Version, value []byte) (v changelog.Version, err error) {
+	err = n.call("", func() error {
+		v, err = n.world.owners.CompareAndSet(context.WithoutCancel(ctx), key, old, value)
+		return err
+	})
+	return v, err
+}
+
+// Watch implements [changelog.Owners].
+func (n noteOf) Watch(ctx context.Context, prefix string) iter.Seq2[changelog.Versioned, error] {
+	return n.world.owners.Watch(ctx, prefix)
 }
 
 // text is a content.

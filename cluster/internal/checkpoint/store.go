@@ -11,6 +11,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/changelog"
 	"github.com/forebay/forebay/internal/localdisk"
 )
 
@@ -38,15 +39,16 @@ type disk = localdisk.Disk
 // It has no state of its own.
 type Store struct {
 	staging buffer.Staging
+	owners  changelog.Owners
 	opts    Options
 }
 
-// New returns a store. It makes no call.
-func New(staging buffer.Staging, o Options) *Store {
+// New returns a store of checkpoints in a staging, which notes in the store of owners what it has there. It makes no call.
+func New(staging buffer.Staging, owners changelog.Owners, o Options) *Store {
 	o.Parallel = cmp.Or(o.Parallel, 4)
 	o.CallTimeout = cmp.Or(o.CallTimeout, 5*time.Minute)
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
-	return &Store{staging, o}
+	return &Store{staging, owners, o}
 }
 
 // object describes an object for the staging. Each is a file of its own, because a driver may keep the slices of one file in one

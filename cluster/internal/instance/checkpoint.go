@@ -25,6 +25,9 @@ type checkpointer struct {
 func (c *checkpointer) run(ctx context.Context) {
 	defer c.log.room.unbound()                       // nobody else makes room
 	_ = c.folder.disk.RemoveAll(c.folder.snapshot()) // of a process before: its tables keep room that the local level gives back
+	if err := c.tidy(ctx); err != nil && ctx.Err() == nil {
+		c.opts.Logger.Warn("what an earlier owner has left in the staging is removed with the next checkpoint", "error", err)
+	}
 	for {
 		select {
 		case <-c.log.room.due:
@@ -41,6 +44,14 @@ func (c *checkpointer) run(ctx context.Context) {
 	}
 }
 
+// tidy removes what earlier owners have left, once. An instance with little traffic makes no checkpoint for a long time.
+func (c *checkpointer) tidy(ctx context.Context) error {
+	if err := c.load(ctx); err != nil {
+		return err
+	}
+	return c.store.Tidy(ctx, c.keeper.Instance(), c.keeper.Owner().Epoch, c.last)
+}
+
 // due asks the log how much it has, and reports whether a checkpoint is due.
 func (c *checkpointer) due(ctx context.Context, trimmed bool) (bool, error) {
 	stat, err := c.opts.Log.Stat(ctx, c.log.name())
@@ -55,11 +66,11 @@ func (c *checkpointer) due(ctx context.Context, trimmed bool) (bool, error) {
 //
 //	snapshot     has batch n
 //	release of n an adopter must not find batches that callers may repeat
-//	save         objects that nobody knows yet
+//	save         objects of which nobody but the note of package checkpoint knows yet
 //	update       the record names the checkpoint. This fails for a fenced owner, who has trimmed nothing then
 //	note         a record of the log says so: no other owner had opened the log when the record was written
 //	trim         up to the batch from which the log is read behind the checkpoint
-//	remove       the checkpoint before, which nobody can find any more
+//	tidy         removes the checkpoint before, and what attempts that failed have left
 //
 // After a failure all begins again, with another snapshot.
 func (c *checkpointer) make(ctx context.Context) error {
@@ -110,10 +121,8 @@ func (c *checkpointer) make(ctx context.Context) error {
 	if _, err := c.due(ctx, true); err != nil {
 		return err
 	}
-	if before != nil {
-		if err := c.store.Remove(ctx, *before, &m); err != nil {
-			c.opts.Logger.Warn("the checkpoint before is removed with the next one", "instance", name, "error", err)
-		}
+	if err := c.store.Tidy(ctx, name, c.keeper.Owner().Epoch, &m, before); err != nil {
+		c.opts.Logger.Warn("the checkpoint before is removed with the next one", "error", err)
 	}
 	c.opts.Logger.Info("checkpoint made, the log is trimmed", "instance", name, "batch", at.Number, "position", m.Trim, "took", time.Since(began))
 	return nil

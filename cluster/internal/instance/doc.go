@@ -7,7 +7,7 @@
 //	instance                    the name of the present instance
 //	data/<instance>/            its engine
 //	data/snapshot/              of a checkpoint that is under way
-//	data/snapshot.objects       a note of the objects of checkpoints, see package checkpoint
+//	data/snapshot.objects       a note of the checkpoints in staging, see package checkpoint
 //	data/<instance>/damaged     a note: the disk has lost something, restore the instance
 //	data/<instance>.restored/   its engine, while it is restored beside the damaged one
 //	adopted/<instance>/         the engine of an instance that is being drained

@@ -260,15 +260,8 @@ func rejected(s forebay.Stats) (records int64) {
 // clear deletes what a drained instance has outside of the nodes. It may be repeated, also by several nodes at once: nobody makes
 // an instance of this name again.
 func (d *drainer) clear(ctx context.Context, instance string, o changelog.Owner) error {
-	if o.Checkpoint != "" {
-		store := d.opts.checkpoints()
-		m, err := store.Load(ctx, instance, o.Checkpoint)
-		if err == nil {
-			err = store.Remove(ctx, m)
-		}
-		if err != nil && !isDamage(err) { // the manifest goes last, so nothing is left without it
-			return err
-		}
+	if err := d.opts.checkpoints().Clear(ctx, instance, o.Epoch, o.Checkpoint); err != nil {
+		return err
 	}
 	return d.deleteLogs(ctx, instance, o)
 }

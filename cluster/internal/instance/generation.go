@@ -25,7 +25,7 @@ func isLogLost(err error) bool {
 // them is the last one of this process:
 //
 //	new log     nobody knows it. The next process finds it empty and takes it
-//	checkpoint  of the closed engine. Nobody knows its objects
+//	checkpoint  of the closed engine. The note of package checkpoint alone has it
 //	record      has generation, log and checkpoint in one step. This fails for a fenced owner
 //	old log     is deleted. Nobody reads it any more
 //

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"strings"
 	"sync"
 
 	"github.com/forebay/forebay/buffer"
@@ -212,6 +213,14 @@ func (t failedTicket) Wait(context.Context) (changelog.Position, error) {
 	return 0, fmt.Errorf("%w: %w", changelog.ErrUnknown, t.err)
 }
 
+// owners names a call of the store of owners: "owners set" of a record, "note set" of what package checkpoint notes.
+func owners(key, call string) string {
+	if strings.HasPrefix(key, "c.") {
+		return "note " + call
+	}
+	return "owners " + call
+}
+
 // linkedOwners is the store of owners as a process sees it.
 type linkedOwners struct {
 	*link
@@ -219,11 +228,11 @@ type linkedOwners struct {
 }
 
 func (o linkedOwners) Get(ctx context.Context, key string) (changelog.Versioned, error) {
-	return through(ctx, o.link, "owners get", func() (changelog.Versioned, error) { return o.owners.Get(ctx, key) })
+	return through(ctx, o.link, owners(key, "get"), func() (changelog.Versioned, error) { return o.owners.Get(ctx, key) })
 }
 
 func (o linkedOwners) CompareAndSet(ctx context.Context, key string, old changelog.Version, value []byte) (changelog.Version, error) {
-	return through(ctx, o.link, "owners set", func() (changelog.Version, error) { return o.owners.CompareAndSet(ctx, key, old, value) })
+	return through(ctx, o.link, owners(key, "set"), func() (changelog.Version, error) { return o.owners.CompareAndSet(ctx, key, old, value) })
 }
 
 func (o linkedOwners) Watch(ctx context.Context, prefix string) iter.Seq2[changelog.Versioned, error] {

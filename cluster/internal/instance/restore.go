@@ -87,7 +87,7 @@ func fetch(ctx context.Context, dir string, k *changelog.Keeper, o Options) (at 
 }
 
 func (o Options) checkpoints() *checkpoint.Store {
-	return checkpoint.New(o.Checkpoints, localdisk.On(checkpoint.Options{Logger: o.Logger, Check: pebblestore.CheckTable}, localdisk.Of(o.Engine.Buffer)))
+	return checkpoint.New(o.Checkpoints, o.Owners, localdisk.On(checkpoint.Options{Logger: o.Logger, Check: pebblestore.CheckTable}, localdisk.Of(o.Engine.Buffer)))
 }
 
 // damageError says that the log or the checkpoint of an instance is not what its record says.
