@@ -70,7 +70,9 @@ type TypeOptions struct {
 	Required bool `json:"required,omitempty"`
 	// EmptyIsNull takes the empty text as null, as a form needs it. Without it only string and bytes take the empty text.
 	EmptyIsNull bool `json:"emptyIsNull,omitempty"`
-	// Epoch makes a timestamp take numbers: units since 1970-01-01T00:00:00Z. So does a date with FromTimestamp.
+	// Epoch makes a timestamp take numbers: units since 1970-01-01T00:00:00Z. So does a date with FromTimestamp. An int64 with an Epoch takes
+	// times with a zone, and stores how many whole units they are after 1970; numbers it stores as they are. An int64 of nanoseconds
+	// reaches from 1677-09-21T00:12:44Z to 2262-04-11T23:47:15Z.
 	Epoch EpochUnit `json:"epoch,omitempty"`
 	// AssumeUTC makes a timestamp, or a date with FromTimestamp, take times without a zone.
 	AssumeUTC bool `json:"assumeUtc,omitempty"`
@@ -86,6 +88,8 @@ type TypeOptions struct {
 	Round bool `json:"round,omitempty"`
 	// ParseText makes a json column take a text as a document: "[1]" is stored as an array. Without it a text is a JSON string.
 	ParseText bool `json:"parseText,omitempty"`
+	// AnyKind makes a string take objects and arrays too, as compact JSON.
+	AnyKind bool `json:"anyKind,omitempty"`
 }
 
 // EpochUnit is the unit of times that are numbers.

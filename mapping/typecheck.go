@@ -83,6 +83,7 @@ func checkOptions(c Column, fault faultFunc) {
 	isTime := c.DataType == datatype.Timestamp || c.DataType == datatype.Date && c.FromTimestamp
 	_, _, isDecimal := c.DataType.DecimalOf()
 	const times = "timestamps, and dates with fromTimestamp, from a path or template"
+	isUnits := isTime || c.DataType == datatype.Int64
 	for _, o := range []struct {
 		name         string
 		set, applies bool
@@ -90,7 +91,7 @@ func checkOptions(c Column, fault faultFunc) {
 	}{
 		{"required", c.Required, c.DataType != datatype.Untyped, "columns with a dataType"},
 		{"emptyIsNull", c.EmptyIsNull, c.DataType != datatype.Untyped && (value || c.Type == TypeBody && c.DataType != datatype.JSON), "typed columns with a path or template, and bodies as string or bytes"},
-		{"epoch", c.Epoch != "", isTime && value, times},
+		{"epoch", c.Epoch != "", isUnits && value, "int64 and " + times},
 		{"assumeUtc", c.AssumeUTC, isTime && value, times},
 		{"clampLeapSecond", c.ClampLeapSecond, isTime && value, times},
 		{"fromTimestamp", c.FromTimestamp, c.DataType == datatype.Date && value, "dates from a path or template"},
@@ -98,6 +99,7 @@ func checkOptions(c Column, fault faultFunc) {
 		{"notAfter", c.NotAfter != "", c.DataType == datatype.Timestamp || c.DataType == datatype.Date, "timestamps and dates"},
 		{"round", c.Round, isDecimal, "decimals"},
 		{"parseText", c.ParseText, c.DataType == datatype.JSON && value, "json from a path or template"},
+		{"anyKind", c.AnyKind, c.DataType == datatype.String && value, "strings from a path or template"},
 	} {
 		if o.set && !o.applies {
 			fault(o.name, 0, 0, errors.New("applies only to "+o.to))

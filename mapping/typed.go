@@ -213,7 +213,7 @@ func (w *rowWriter) appendNode(dst []byte, c *cell, t *tape.Tape, at uint32) ([]
 	case tape.True, tape.False:
 		return w.appendValue(dst, c, celltype.Bool, text)
 	}
-	if c.typed.isJSON {
+	if c.typed.isJSON || c.typed.opts.AnyKind {
 		return w.appendDocument(dst, c, t, at)
 	}
 	return dst, misfit(c.typed.typ, celltype.WrongKind, celltype.Composite, text)
@@ -242,7 +242,12 @@ func (w *rowWriter) appendValue(dst []byte, c *cell, k celltype.Kind, text []byt
 	var why celltype.Reason
 	switch {
 	case t.isString:
-		if why = t.conv.CheckString(text, k); why == celltype.OK {
+		if k == celltype.Composite && t.opts.AnyKind {
+			why = t.conv.CheckDocument(text)
+		} else {
+			why = t.conv.CheckString(text, k)
+		}
+		if why == celltype.OK {
 			return w.put(dst, text), nil
 		}
 	case t.isJSON:

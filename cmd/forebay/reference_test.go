@@ -38,7 +38,7 @@ func TestReference(t *testing.T) {
 var optionDocs = map[string]string{
 	"required":        "true rejects an event whose value is null or missing; otherwise NULL",
 	"emptyIsNull":     "true takes the empty text as NULL",
-	"epoch":           "s, ms, us or ns: a timestamp takes numbers in this unit",
+	"epoch":           "s, ms, us or ns: a timestamp takes numbers in this unit, and an int64 takes times and stores such a number",
 	"assumeUtc":       "true takes times without a zone",
 	"clampLeapSecond": "true takes a leap second as the microsecond before it",
 	"fromTimestamp":   "true lets a date take what a timestamp takes",
@@ -46,6 +46,7 @@ var optionDocs = map[string]string{
 	"notAfter":        "latest timestamp or date",
 	"round":           "true rounds a decimal that has more digits",
 	"parseText":       "true lets json take a text as a document",
+	"anyKind":         "true lets a string take objects and arrays, as compact JSON",
 }
 
 func reference() string {

@@ -301,6 +301,7 @@ func checkTimestamp(t *testing.T, text string) {
 		if reason != celltype.OK || string(again) != string(got) {
 			t.Errorf("the cell %q becomes %q %q", got, again, reason)
 		}
+		checkUnits(t, text, at)
 		return
 	}
 	if reason == celltype.LeapSecond {
@@ -310,6 +311,21 @@ func checkTimestamp(t *testing.T, text string) {
 	lenient := strings.Contains(text, ",") || strings.Contains(text, "+24:") || strings.Contains(text, "-24:") || strings.HasSuffix(text, ":60") || len(text) > 12 && text[12] == ':'
 	if err == nil && !lenient && at.UTC().Year() >= 1 && at.UTC().Year() <= 9999 {
 		t.Errorf("%q: %s, the library reads %v", text, reason, at)
+	}
+}
+
+// checkUnits compares the numbers of a time with those of package time.
+func checkUnits(t *testing.T, text string, at time.Time) {
+	t.Helper()
+	for unit, want := range map[celltype.Epoch]int64{"s": at.Unix(), "ms": at.UnixMilli(), "us": at.UnixMicro(), "ns": at.UnixNano()} {
+		got, reason := celltype.AppendUnits(nil, []byte(text), unit)
+		if unit == "ns" && (at.Unix() < -9_223_372_036 || at.Unix() > 9_223_372_035) {
+			if reason != celltype.OutOfRange {
+				t.Errorf("%q in ns is %q %q, beyond int64", text, got, reason)
+			}
+		} else if reason != celltype.OK || string(got) != strconv.FormatInt(want, 10) {
+			t.Errorf("%q in %s is %q %q, want %d", text, unit, got, reason, want)
+		}
 	}
 }
 
@@ -372,6 +388,7 @@ func TestConversionsDoNotAllocate(t *testing.T) {
 		"decimal": {decimal(38, 10), "12345678901234567890.123"}, "timestamp": {timestamp(false), "2026-11-22T23:00:00.123-05:00"},
 		"leap second": {func(dst, text []byte) ([]byte, celltype.Reason) { return celltype.AppendLeapSecond(dst, text, false) }, "2017-01-01T05:29:60.123456789+05:30"},
 		"date":        {celltype.AppendDate, "2026-11-22"},
+		"nanoseconds": {converter(datatype.Int64, celltype.Rules{Epoch: "ns"}), "2026-11-22T23:00:00.123456789Z"},
 	} {
 		text := []byte(c.text)
 		if n := testing.AllocsPerRun(100, func() { _, _ = c.convert(dst, text) }); n != 0 {

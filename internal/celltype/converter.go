@@ -33,7 +33,7 @@ func KindOf(json []byte) Kind {
 
 // Rules say which values a column takes beside the values of its type.
 type Rules struct {
-	Epoch         Epoch // numbers are times in this unit
+	Epoch         Epoch // numbers are times in this unit, and an int64 counts it
 	AssumeUTC     bool  // a time without a zone is in UTC
 	ClampLeap     bool  // a leap second is the last microsecond before it
 	FromTimestamp bool  // a time gives its day in UTC
@@ -92,7 +92,7 @@ func (c *Converter) convert(dst, text []byte, k Kind) ([]byte, Reason) {
 	switch c.base {
 	case baseInt64:
 		if k <= Text {
-			return AppendInt64(dst, text)
+			return c.int64(dst, text, k)
 		}
 	case baseDecimal:
 		if k <= Text {
@@ -155,6 +155,16 @@ func (c *Converter) CheckDocument(text []byte) Reason {
 		return TooLong
 	}
 	return CheckJSON(text, c.limits.NoNUL)
+}
+
+// int64 takes times too, if it has a unit.
+func (c *Converter) int64(dst, text []byte, k Kind) ([]byte, Reason) {
+	if c.rules.Epoch != "" && k == Text && len(text) > len("2006-01-02T") && text[4] == '-' { // no number has a hyphen there, but for an exponent
+		if out, reason := AppendUnits(dst, text, c.rules.Epoch); reason != Malformed {
+			return out, reason
+		}
+	}
+	return AppendInt64(dst, text)
 }
 
 func (c *Converter) float64(dst, text []byte) ([]byte, Reason) {

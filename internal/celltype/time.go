@@ -1,6 +1,9 @@
 package celltype
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+	"strconv"
+)
 
 // AppendDate appends a date, YYYY-MM-DD, of the years 1 to 9999.
 func AppendDate(dst, text []byte) ([]byte, Reason) {
@@ -206,6 +209,44 @@ func AppendEpoch(dst, text []byte, unit Epoch) ([]byte, Reason) {
 	below := int(ofDay % 1_000_000)
 	dst = appendTwo(appendTwo(appendTwo(dst, below/10_000), below/100%100), below%100)
 	return append(dst, 'Z'), OK
+}
+
+// AppendUnits appends how many whole units lie between 1970-01-01T00:00:00Z and a time that [AppendTimestamp] takes, as an int64 of
+// decimal digits. Digits below the unit are dropped towards the past. Nanoseconds reach from 1677-09-21T00:12:44Z to the end of
+// 2262-04-11T23:47:15Z; a time beyond is [OutOfRange].
+func AppendUnits(dst, text []byte, unit Epoch) ([]byte, Reason) {
+	var buf [len("2006-01-02T15:04:05.999999Z")]byte
+	cell, reason := AppendTimestamp(buf[:0], text, false)
+	if reason != OK {
+		return dst, reason
+	}
+	year, month, day, _ := parseDate(cell)
+	days := int64(dayNumber(year, month, day) - epochDay)
+	n := days*(24*60*60) + int64(two(cell[11:])*3600+two(cell[14:])*60+two(cell[17:]))
+	micros := int64(two(cell[20:])*10_000 + two(cell[22:])*100 + two(cell[24:]))
+	switch unit {
+	case "ms":
+		n = n*1_000 + micros/1_000
+	case "us":
+		n = n*1_000_000 + micros
+	case "ns":
+		if n < -9_223_372_036 || n > 9_223_372_035 {
+			return dst, OutOfRange
+		}
+		n = n*1_000_000_000 + micros*1_000 + belowMicros(text)
+	}
+	return strconv.AppendInt(dst, n, 10), OK
+}
+
+// belowMicros returns the digits 7 to 9 of the second of a time, whose form is known to be right.
+func belowMicros(text []byte) (nanos int64) {
+	for at, unit := len("2006-01-02T15:04:05.999999"), int64(100); unit > 0; at, unit = at+1, unit/10 {
+		if at >= len(text) || text[19] != '.' || text[at]-'0' > 9 {
+			break
+		}
+		nanos += int64(text[at]-'0') * unit
+	}
+	return nanos
 }
 
 // parseZone reads Z or ±hh:mm and returns the minutes east of UTC.

@@ -28,7 +28,7 @@ type column struct {
 	DataType        string          `json:"dataType,omitempty" doc:"Type of the values: string, bool, int64, float64, decimal(p,s), timestamp, date, uuid, json or bytes. Null is then NULL. Without a type the column is text."`
 	Required        bool            `json:"required,omitempty" doc:"Reject events whose value is null or missing; columns with a dataType."`
 	EmptyIsNull     bool            `json:"emptyIsNull,omitempty" doc:"Take the empty text as null; columns with a dataType."`
-	Epoch           string          `json:"epoch,omitempty" enum:"s,ms,us,ns" doc:"Unit of times that are numbers, counted from 1970; timestamps, and dates with fromTimestamp."`
+	Epoch           string          `json:"epoch,omitempty" enum:"s,ms,us,ns" doc:"Unit of times that are numbers, counted from 1970; timestamps, dates with fromTimestamp, and int64, which then takes times too."`
 	AssumeUTC       bool            `json:"assumeUtc,omitempty" doc:"Take times without a zone as UTC; timestamps, and dates with fromTimestamp."`
 	ClampLeapSecond bool            `json:"clampLeapSecond,omitempty" doc:"Take a leap second, 23:59:60 UTC at the end of a month, as 23:59:59.999999; timestamps, and dates with fromTimestamp."`
 	FromTimestamp   bool            `json:"fromTimestamp,omitempty" doc:"Take the day in UTC of a time; dates."`
@@ -36,6 +36,7 @@ type column struct {
 	NotAfter        string          `json:"notAfter,omitempty" doc:"Reject later values; timestamps and dates."`
 	Round           bool            `json:"round,omitempty" doc:"Round to the digits of the type, halves to the even digit; decimals."`
 	ParseText       bool            `json:"parseText,omitempty" doc:"Take a text as a JSON document; json."`
+	AnyKind         bool            `json:"anyKind,omitempty" doc:"Take objects and arrays too, as compact JSON; string."`
 	Secret          bool            `json:"secret,omitempty" doc:"Show *** in place of the values of this column in errors and payload tests; the table has the values."`
 }
 

@@ -66,7 +66,7 @@ func TestTypedColumns(t *testing.T) {
 	path := func(name, rest string) string {
 		return `{"type":"path","name":"` + name + `","path":"` + name + `",` + rest + `}`
 	}
-	a := s.want(400, "", testToken, "POST", b+"/sources", columns(path("n", `"dataType":"int32"`)+`,`+path("u", `"required":true`)+`,`+path("N", `"dataType":"int64","epoch":"s"`)))
+	a := s.want(400, "", testToken, "POST", b+"/sources", columns(path("n", `"dataType":"int32"`)+`,`+path("u", `"required":true`)+`,`+path("N", `"dataType":"float64","epoch":"s"`)))
 	for _, want := range []string{`\"int32\" is not a data type`, "applies only to columns with a dataType", "same name but for its case", "epoch"} {
 		if !strings.Contains(a.text, want) {
 			t.Errorf("%s lacks %q", a.text, want)
