@@ -17,8 +17,8 @@
 //	log        timestamp, observed_timestamp, severity_number, severity_text, body, flags, trace_id?, span_id?,
 //	           attributes, resource, scope, event_name?, dropped_attributes_count?
 //	span       timestamp (its start), end_timestamp, trace_id, span_id, parent_span_id?, trace_state, name, kind, flags,
-//	           status_code, status_message, attributes, events, links, resource, scope, dropped_attributes_count?,
-//	           dropped_events_count?, dropped_links_count?
+//	           status_code, status_message, attributes, events, links, resource, scope, duration_ns?,
+//	           dropped_attributes_count?, dropped_events_count?, dropped_links_count?
 //	event      timestamp, name, attributes, dropped_attributes_count?
 //	link       trace_id, span_id, trace_state, attributes, flags, dropped_attributes_count?
 //	point      metric_name, metric_description, metric_unit, metric_type, resource, scope, start_timestamp, timestamp,
@@ -34,6 +34,8 @@
 //	quantile   quantile, value
 //	exemplar   timestamp, value, trace_id?, span_id?, attributes
 //	scope      name, version, attributes?, dropped_attributes_count?, schema_url?
+//
+// duration_ns is the number of nanoseconds from the start to the end of a span that has both, and ends not before it starts.
 //
 // Every record ends with resource_dropped_attributes_count? and resource_schema_url?.
 //
@@ -51,7 +53,9 @@
 //	                 Error, aggregation_temporality Unspecified, Delta or Cumulative. A value without a name is its
 //	                 number, as a string.
 //
-// [LogColumns], [PointColumns] and [SpanColumns] are typed columns with these members. For other types or names write columns with paths.
+// [LogColumns], [PointColumns] and [SpanColumns] are typed columns with these members. [LogsTable], [MetricsTable] and [TracesTable] are typed
+// columns with the names of the ClickHouse exporter of the OpenTelemetry Collector, and [Views] writes SQL on top of them. For other types or
+// names write columns with paths.
 //
 // If a sender has set an attribute twice, the last value counts: it alone is written, and paths find it.
 package otlpflat

@@ -281,6 +281,9 @@ func readSpan(t *testing.T, text string) ptrace.Traces {
 	s.Status().SetCode(ptrace.StatusCode(r.enum("status_code", func(i int32) string { return ptrace.StatusCode(i).String() })))
 	s.Status().SetMessage(r.text("status_message"))
 	r.attributes("attributes", s.Attributes())
+	if start, end := s.StartTimestamp(), s.EndTimestamp(); r.has("duration_ns") != (start > 0 && end >= start) || r.uint("duration_ns") != uint64(end-start) && start > 0 && end >= start {
+		r.t.Error("wrong duration")
+	}
 	s.SetDroppedAttributesCount(uint32(r.uint("dropped_attributes_count")))
 	s.SetDroppedEventsCount(uint32(r.uint("dropped_events_count")))
 	s.SetDroppedLinksCount(uint32(r.uint("dropped_links_count")))

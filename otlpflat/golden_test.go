@@ -167,7 +167,7 @@ func TestTraces(t *testing.T) {
 		"attributes":{"http.route":"/"},"events":[{"timestamp":"2026-02-28T23:59:07.12Z","name":"exception",
 		"attributes":{"exception.type":"E"},"dropped_attributes_count":4}],"links":[{"trace_id":"000102030405060708090a0b0c0d0eff",
 		"span_id":"deadbeef00000001","trace_state":"c=3","attributes":{"x":false},"flags":1,"dropped_attributes_count":5}],
-		"resource":{"service.name":"shop"},"scope":{"name":"http","version":""},"dropped_attributes_count":1,
+		"resource":{"service.name":"shop"},"scope":{"name":"http","version":""},"duration_ns":5,"dropped_attributes_count":1,
 		"dropped_events_count":2,"dropped_links_count":3}`,
 		`{"timestamp":"","end_timestamp":"","trace_id":"","span_id":"","trace_state":"","name":"","kind":"9","flags":0,
 		"status_code":"8","status_message":"","attributes":{},"events":[],"links":[],"resource":{"service.name":"shop"},

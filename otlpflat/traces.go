@@ -82,6 +82,9 @@ func (d *spanDocument) write() {
 	if w.done {
 		return
 	}
+	if start, end := s.StartTimestamp(), s.EndTimestamp(); start != 0 && end >= start {
+		w.memberUint("duration_ns", uint64(end-start))
+	}
 	w.dropped("dropped_attributes_count", s.DroppedAttributesCount())
 	w.dropped("dropped_events_count", s.DroppedEventsCount())
 	w.dropped("dropped_links_count", s.DroppedLinksCount())

@@ -42,7 +42,7 @@ type sinkKeys struct {
 	Extend   *bool        `json:"extend" doc:"true lets the table grow with the columns; default: the flag extend"`
 	Disabled bool         `json:"disabled" doc:"true stores no new events; rows that wait still go to their table"`
 	Signals  []string     `json:"signals" doc:"logs, metrics, traces: telemetry that the sink takes; default all, or the signal of the preset"`
-	Preset   string       `json:"preset" doc:"logs, metrics or traces: typed columns for telemetry, in place of columns"`
+	Preset   string       `json:"preset" doc:"otel_logs, otel_metrics or otel_traces: typed columns for telemetry, in place of columns, with the names of docs/telemetry.md; logs, metrics or traces: with the names of the flat record"`
 	Settings settingsKeys `json:"settings" doc:"the same keys as in the source, whose settings they override"`
 	Columns  []columnKeys `json:"columns" doc:"columns of the table, 1 to 100"`
 }
@@ -295,8 +295,11 @@ func (d *decoder) sink(cfg *serveConfig, keys sinkKeys, at string) forebay.Sink 
 	for _, signal := range keys.Signals {
 		s.AllowedSignals = append(s.AllowedSignals, forebay.Signal(signal))
 	}
-	d.oneOf(at+".preset", keys.Preset, "logs", "metrics", "traces")
-	presets := map[string]func() mapping.Columns{"logs": otlpflat.LogColumns, "metrics": otlpflat.PointColumns, "traces": otlpflat.SpanColumns}
+	d.oneOf(at+".preset", keys.Preset, "otel_logs", "otel_metrics", "otel_traces", "logs", "metrics", "traces")
+	presets := map[string]func() mapping.Columns{
+		"otel_logs": otlpflat.LogsTable, "otel_metrics": otlpflat.MetricsTable, "otel_traces": otlpflat.TracesTable,
+		"logs": otlpflat.LogColumns, "metrics": otlpflat.PointColumns, "traces": otlpflat.SpanColumns,
+	}
 	preset, ok := presets[keys.Preset]
 	switch {
 	case ok && len(keys.Columns) > 0:
@@ -304,7 +307,7 @@ func (d *decoder) sink(cfg *serveConfig, keys sinkKeys, at string) forebay.Sink 
 	case ok:
 		s.Table.Columns = preset()
 		if s.AllowedSignals == nil {
-			s.AllowedSignals = []forebay.Signal{forebay.Signal(keys.Preset)}
+			s.AllowedSignals = []forebay.Signal{forebay.Signal(strings.TrimPrefix(keys.Preset, "otel_"))}
 		}
 	case len(keys.Columns) == 0 && keys.Preset == "" && d.isList(at+".columns"):
 		d.report(d.near(at+".columns"), "columns are required: at least one, or a preset for telemetry")

@@ -59,6 +59,8 @@ var rooms = map[string][]string{
 	"internal/parts":         {"datatype", "buffer", "internal/..."},
 	"internal/sqlfile":       {"datatype", "buffer"},
 	"internal/otlptest":      {"./..."},
+	"internal/collectortest": {"./..."},
+	"internal/viewtest":      {"./..."},
 	"internal/sqltest":       {"datatype", "buffer", "buffer/dir", "drivers/parquet"},
 	"stream/otlpgrpc":        {".", "mapping", "trigger", "buffer", "stream/internal/..."},
 	"stream/fastserver":      {"stream", "mapping"}, // its tests alone

@@ -1,0 +1,230 @@
+package otlpflat
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/forebay/forebay/mapping"
+)
+
+// Dialect is the SQL of a database.
+type Dialect string
+
+// The databases that [Views] knows.
+const (
+	DuckDB     Dialect = "duckdb"
+	PostgreSQL Dialect = "postgresql"
+)
+
+// ViewOptions say where the tables are that [Views] reads.
+type ViewOptions struct {
+	// Dialect is required.
+	Dialect Dialect
+	// Logs, Metrics and Traces are the names of tables with the columns of [LogsTable], [MetricsTable] and [TracesTable], and perhaps more
+	// columns. The views of an empty name are left out.
+	Logs, Metrics, Traces string
+	// Schema has the tables, and gets the views. Default: the schema of the connection.
+	Schema string
+	// Folder, in DuckDB, has a folder of Parquet files for each table, as drivers/parquet writes them. DuckDB makes a view only of a folder
+	// that has a file. Default: the tables are in the database.
+	Folder string
+	// Prefix begins the names of the views. Default: otel_
+	Prefix string
+}
+
+// Validate returns everything that is wrong with the options.
+func (o ViewOptions) Validate() error {
+	var problems []error
+	if o.Dialect != DuckDB && o.Dialect != PostgreSQL {
+		problems = append(problems, fmt.Errorf("otlpflat: Dialect is %q, must be %q or %q", o.Dialect, DuckDB, PostgreSQL))
+	}
+	if o.Folder != "" && o.Dialect == PostgreSQL {
+		problems = append(problems, errors.New("otlpflat: Folder: PostgreSQL reads no Parquet files"))
+	}
+	if o.Folder != "" && o.Schema != "" {
+		problems = append(problems, errors.New("otlpflat: Folder and Schema exclude each other: files have no schema"))
+	}
+	if o.Logs == "" && o.Metrics == "" && o.Traces == "" {
+		problems = append(problems, errors.New("otlpflat: Logs, Metrics and Traces are empty: name at least one table"))
+	}
+	return errors.Join(problems...)
+}
+
+// Views returns statements that create or replace views, one statement each, without semicolons. The views are:
+//
+//	otel_logs                            the columns of LogsTable; Timestamp is ObservedTimestamp where the sender has set only that
+//	otel_traces                          the columns of TracesTable
+//	otel_span_events, otel_span_links    a row for each event and link of a span
+//	otel_metrics_gauge, otel_metrics_sum, otel_metrics_histogram, otel_metrics_exponential_histogram, otel_metrics_summary
+//	                                     the points of one kind, with the columns of that kind; counts and bounds of buckets are SQL arrays
+//	otel_metrics_buckets                 a row for each bucket of both kinds of histograms, with LowerBound, UpperBound and BucketCount
+//	otel_metrics_quantiles               a row for each quantile of a summary
+//
+// Their columns can be written without quotes: in PostgreSQL the names of the views' columns are lower case, as it reads names without
+// quotes. So one query serves both databases. A value of a JSON column is ResourceAttributes ->> 'host.name' in both.
+func Views(o ViewOptions) ([]string, error) {
+	if err := o.Validate(); err != nil {
+		return nil, err
+	}
+	if o.Prefix == "" {
+		o.Prefix = "otel_"
+	}
+	v := views{ViewOptions: o}
+	if o.Logs != "" {
+		v.logs()
+	}
+	if o.Traces != "" {
+		v.traces()
+	}
+	if o.Metrics != "" {
+		v.metrics()
+	}
+	return v.statements, nil
+}
+
+type views struct {
+	ViewOptions
+	statements []string
+}
+
+func (v *views) create(name, query string) {
+	view := quoteName(v.Prefix + name)
+	if v.Schema != "" {
+		view = quoteName(v.Schema) + "." + view
+	}
+	v.statements = append(v.statements, "CREATE OR REPLACE VIEW "+view+" AS\n"+query)
+}
+
+// from is a table in a FROM.
+func (v *views) from(table string) string {
+	switch {
+	case v.Folder != "":
+		return "read_parquet('" + strings.ReplaceAll(v.Folder+"/"+table+"/**/*.parquet", "'", "''") + "', union_by_name = true) AS t"
+	case v.Schema != "":
+		return quoteName(v.Schema) + "." + quoteName(table) + " AS t"
+	}
+	return quoteName(table) + " AS t"
+}
+
+func quoteName(name string) string { return `"` + strings.ReplaceAll(name, `"`, `""`) + `"` }
+
+// names are the columns of a table.
+func names(cols mapping.Columns) (all []string) {
+	for _, c := range cols {
+		all = append(all, c.Name)
+	}
+	return all
+}
+
+// renamed is a list of columns, each with its name without quotes.
+func renamed(columns []string) string {
+	var all []string
+	for _, c := range columns {
+		all = append(all, fmt.Sprintf(`t."%s" AS %[1]s`, c))
+	}
+	return strings.Join(all, ", ")
+}
+
+// documents turns a JSON array into rows of x(e).
+func (v *views) documents(column string) string {
+	if v.Dialect == DuckDB {
+		return fmt.Sprintf(`unnest(CAST(t."%s" AS JSON[])) AS x(e)`, column)
+	}
+	return fmt.Sprintf(`json_array_elements(CAST(t."%s" AS json)) AS x(e)`, column)
+}
+
+// array is a JSON array of numbers as an SQL array.
+func (v *views) array(column, duckType, pgType string) string {
+	if v.Dialect == DuckDB {
+		return fmt.Sprintf(`CAST(t."%s" AS %s[])`, column, duckType)
+	}
+	return fmt.Sprintf(`ARRAY(SELECT CAST(u.v AS %s) FROM json_array_elements_text(CAST(t."%s" AS json)) WITH ORDINALITY AS u(v, n) ORDER BY u.n)`, pgType, column)
+}
+
+// counts is an array of counts, of which each may need 64 bits without a sign.
+func (v *views) counts(column string) string { return v.array(column, "UBIGINT", "numeric") }
+
+func (v *views) bounds(column string) string { return v.array(column, "DOUBLE", "float8") }
+
+// places turns the array h.c into rows of g(i), from 1 to its length.
+func (v *views) places() string {
+	if v.Dialect == DuckDB {
+		return "unnest(range(1, len(h.c) + 1)) AS g(i)"
+	}
+	return "generate_series(1, cardinality(h.c)) AS g(i)"
+}
+
+func (v *views) logs() {
+	columns := slices.DeleteFunc(names(LogsTable()), func(c string) bool { return c == "Timestamp" })
+	v.create("logs", `SELECT coalesce(t."Timestamp", t."ObservedTimestamp") AS Timestamp, `+renamed(columns)+"\nFROM "+v.from(v.Logs))
+}
+
+func (v *views) traces() {
+	v.create("traces", "SELECT "+renamed(names(TracesTable()))+"\nFROM "+v.from(v.Traces))
+	span := renamed([]string{"Timestamp", "TraceId", "SpanId", "ServiceName", "SpanName"})
+	v.create("span_events", "SELECT "+span+`, CAST(nullif(x.e ->> 'timestamp', '') AS timestamptz) AS EventTimestamp, x.e ->> 'name' AS EventName,
+  x.e -> 'attributes' AS EventAttributes
+FROM `+v.from(v.Traces)+", "+v.documents("Events"))
+	v.create("span_links", "SELECT "+span+`, nullif(x.e ->> 'trace_id', '') AS LinkedTraceId, nullif(x.e ->> 'span_id', '') AS LinkedSpanId,
+  nullif(x.e ->> 'trace_state', '') AS LinkedTraceState, x.e -> 'attributes' AS LinkAttributes
+FROM `+v.from(v.Traces)+", "+v.documents("Links"))
+}
+
+// pointColumns are the columns that points of all kinds have.
+var pointColumns = []string{
+	"ServiceName", "MetricName", "MetricDescription", "MetricUnit", "Attributes", "TimeUnix", "TimeUnixNano", "StartTimeUnix", "StartTimeUnixNano", "Flags",
+	"ResourceSchemaUrl", "ResourceAttributes", "ScopeSchemaUrl", "ScopeName", "ScopeVersion", "ScopeAttributes",
+}
+
+func (v *views) metrics() {
+	table := v.from(v.Metrics)
+	point := renamed(pointColumns)
+	kind := func(kind, own string) {
+		v.create("metrics_"+kind, "SELECT "+point+", "+own+"\nFROM "+table+` WHERE t."MetricType" = '`+kind+"'")
+	}
+	kind("gauge", renamed([]string{"Value", "Exemplars"}))
+	kind("sum", renamed([]string{"Value", "AggregationTemporality", "IsMonotonic", "Exemplars"}))
+	distribution := renamed([]string{"Count", "Sum", "Min", "Max", "AggregationTemporality", "Exemplars"})
+	kind("histogram", distribution+",\n  "+v.counts("BucketCounts")+" AS BucketCounts, "+v.bounds("ExplicitBounds")+" AS ExplicitBounds")
+	kind("exponential_histogram", distribution+", "+renamed([]string{"Scale", "ZeroCount", "ZeroThreshold", "PositiveOffset", "NegativeOffset"})+
+		",\n  "+v.counts("PositiveBucketCounts")+" AS PositiveBucketCounts, "+v.counts("NegativeBucketCounts")+" AS NegativeBucketCounts")
+	kind("summary", renamed([]string{"Count", "Sum", "ValueAtQuantiles"}))
+	v.create("metrics_quantiles", "SELECT "+point+`, CAST(x.e ->> 'quantile' AS float8) AS Quantile, CAST(x.e ->> 'value' AS float8) AS Value
+FROM `+table+", "+v.documents("ValueAtQuantiles")+` WHERE t."MetricType" = 'summary'`)
+	v.buckets(table)
+}
+
+// buckets makes a row of each bucket. Bounds of exponential buckets are powers of two, and a power beyond a double is infinite or 0: PostgreSQL
+// has errors for that.
+func (v *views) buckets(table string) {
+	point := append(slices.Clone(pointColumns), "MetricType", "AggregationTemporality")
+	inner := renamed(point)
+	outer := "h." + strings.Join(point, ", h.")
+	const exponential = ` WHERE t."MetricType" = 'exponential_histogram'`
+	side := func(side, lower, upper string) string {
+		bound := func(exponent string) string {
+			return "CASE WHEN " + exponent + " >= 1024 THEN CAST('Infinity' AS float8) WHEN " + exponent + " < -1074 THEN 0 ELSE power(CAST(2 AS float8), " + exponent + ") END"
+		}
+		replace := strings.NewReplacer("$above", bound("b.above"), "$below", bound("b.below"))
+		return "SELECT " + strings.ReplaceAll(outer, "h.", "b.") + ", " + replace.Replace(lower) + " AS LowerBound, " + replace.Replace(upper) + ` AS UpperBound, b.n AS BucketCount
+FROM (SELECT h.*, (h.o + g.i - 1) * h.width AS below, (h.o + g.i) * h.width AS above, h.c[g.i] AS n
+  FROM (SELECT ` + inner + ", " + v.counts(side+"BucketCounts") + ` AS c, t."` + side + `Offset" AS o,
+      power(CAST(2 AS float8), greatest(-900, least(900, -t."Scale"))) AS width
+    FROM ` + table + exponential + ") h, " + v.places() + ") b"
+	}
+	last := "len(h.c)"
+	if v.Dialect == PostgreSQL {
+		last = "cardinality(h.c)"
+	}
+	v.create("metrics_buckets", strings.Join([]string{
+		"SELECT " + outer + ", CASE WHEN g.i = 1 THEN CAST('-Infinity' AS float8) ELSE h.b[g.i - 1] END AS LowerBound,\n" +
+			"  CASE WHEN g.i = " + last + " THEN CAST('Infinity' AS float8) ELSE h.b[g.i] END AS UpperBound, h.c[g.i] AS BucketCount\n" +
+			"FROM (SELECT " + inner + ", " + v.counts("BucketCounts") + " AS c, " + v.bounds("ExplicitBounds") + " AS b\n" +
+			"    FROM " + table + ` WHERE t."MetricType" = 'histogram') h, ` + v.places(),
+		side("Positive", "$below", "$above"),
+		side("Negative", "-$above", "-$below"),
+		"SELECT " + inner + `, -t."ZeroThreshold" AS LowerBound, t."ZeroThreshold" AS UpperBound, t."ZeroCount" AS BucketCount` + "\nFROM " + table + exponential + ` AND t."ZeroCount" > 0`,
+	}, "\nUNION ALL\n"))
+}
