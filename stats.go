@@ -17,6 +17,12 @@ type Stats struct {
 	// StoreBytes is the size of the files of the local level, with space that waits to be reclaimed; see [buffer.Stats].
 	// 0 while the local level is being reopened.
 	StoreBytes int64
+	// StagedBytes are the bytes in staging that wait for an import. With PendingBytes and LocalBytes they count against MaxDiskBytes.
+	StagedBytes int64
+	// MaxDiskBytes bounds what waits at all sinks, MaxSinkBytes what waits at one: see [buffer.Tuning].
+	MaxDiskBytes, MaxSinkBytes int64
+	// Damages is the number of records of damage: see [buffer.Buffer.Damaged].
+	Damages int64
 	// Overloads counts the calls that were refused since Open because memory or disk was full.
 	Overloads int64
 	// Dropped counts, by source, the records since Open that no enabled sink took.
@@ -40,7 +46,7 @@ type SinkStats struct {
 // Stats returns the counters of all sinks. They may be ahead of the disk by the commit that is being written.
 func (e *Engine) Stats() Stats {
 	b := e.buf.Stats()
-	st := Stats{PendingBytes: b.PendingBytes, LocalBytes: b.LocalBytes, StoreBytes: b.StoreBytes, Overloads: b.OverloadsMemory + b.OverloadsDisk}
+	st := Stats{PendingBytes: b.PendingBytes, LocalBytes: b.LocalBytes, StoreBytes: b.StoreBytes, StagedBytes: b.StagedBytes, MaxDiskBytes: b.MaxDiskBytes, MaxSinkBytes: b.MaxSinkBytes, Damages: b.Damages, Overloads: b.OverloadsMemory + b.OverloadsDisk}
 	for _, s := range b.Sinks {
 		source, id, _ := strings.Cut(s.ID, "/")
 		out := SinkStats{Source: source, Sink: id, SinkStats: s}

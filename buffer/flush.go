@@ -22,6 +22,9 @@ type HeldError struct {
 	Rows int64
 	// Err is the cause: the last failure of a driver as text, or the end of the caller's context.
 	Err error
+
+	firstFailed time.Time
+	permanent   bool
 }
 
 func (e *HeldError) Error() string {
@@ -146,6 +149,7 @@ func (b *Buffer) held(f *file) *HeldError {
 		return nil
 	}
 	h.Attempt, h.RetryAfter, h.Err = r.Attempt, r.After, retryReason(r.Reason)
+	h.firstFailed, h.permanent = r.FirstFailed, r.Permanent
 	if next := b.probes.next(e.key); next.After(h.RetryAfter) {
 		h.RetryAfter = next // of the queue: it was probed with other work since
 	}

@@ -119,6 +119,9 @@ func TestWritingFileShowsItsFailedUpload(t *testing.T) {
 		if f.State != buffer.FileState("writing") || f.Attempt < 2 || !strings.Contains(f.RetryReason, "no such bucket") || !f.RetryAfter.After(time.Now()) {
 			t.Errorf("the file is shown as %+v", f)
 		}
+		if since := time.Since(f.FirstFailed); f.Permanent || since < 50*time.Second || since > time.Minute || f.ImportAt.Sub(f.OpenedAt) != time.Hour || !f.UploadAt.IsZero() {
+			t.Errorf("its times are shown as %+v", f)
+		}
 		o.away.Store(false)
 		if err := b.Flush(t.Context(), "a"); err != nil {
 			t.Fatal(err)

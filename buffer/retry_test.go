@@ -27,8 +27,14 @@ func TestRowsExpireOnlyAfterAnAttempt(t *testing.T) {
 		mustEnsure(t, mem)
 		mem.Alter("in.c-test.a", datatype.UntypedColumns("id", "other")...)
 		put(t, b, define(t, b, "a"), 0, 3)
+		if f := b.Stats().Sinks[0].Files[0]; f.UploadAt.IsZero() || f.UploadAt.Sub(f.OpenedAt) != b.Stats().Sinks[0].Upload.Interval || f.Permanent || !f.FirstFailed.IsZero() {
+			t.Errorf("a file that takes rows is shown as %+v", f)
+		}
 		if err := b.Flush(t.Context(), "a"); err == nil {
 			t.Fatal("imported into other columns")
+		}
+		if f := b.Stats().Sinks[0].Files[0]; !f.Permanent || time.Since(f.FirstFailed) > time.Second || !f.UploadAt.IsZero() || !f.ImportAt.IsZero() {
+			t.Errorf("a file that needs help is shown as %+v", f)
 		}
 		if err := b.Close(); err != nil {
 			t.Fatal(err)

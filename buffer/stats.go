@@ -7,6 +7,7 @@ import (
 
 	"github.com/forebay/forebay/buffer/internal/format"
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/trigger"
 )
 
 // Level counts the rows of one level.
@@ -68,8 +69,12 @@ type SinkStats struct {
 	Slices map[SliceState]int
 	// Files are the files that are not imported yet and the last that ended, oldest first.
 	Files []FileStats
+	// WaitingBytes are the bytes that count against Tuning.MaxSinkBytes.
+	WaitingBytes int64
 	// Table is the table of new rows. The caller must not modify its columns.
 	Table Table
+	// Upload and Import are the conditions of new rows, complete; zero before the first definition.
+	Upload, Import trigger.Conditions
 	// Version counts the sets of columns that a table with Table.Extend has had, from 1. Retired are the columns that only earlier
 	// ones have; they are NULL in new rows.
 	Version int
@@ -100,6 +105,13 @@ type FileStats struct {
 	Attempt     int
 	RetryReason string
 	RetryAfter  time.Time
+	// FirstFailed is the time of the first of these attempts, zero without one. Permanent says that retrying alone is useless: somebody
+	// must fix the cause. Both are false and zero for a file that waits behind the failure of another one.
+	FirstFailed time.Time
+	Permanent   bool
+	// UploadAt is when the interval of step 1 ends for the slice that takes rows, ImportAt when the interval of step 2 ends for the file
+	// that takes slices. Both are zero when nothing waits for an interval; other conditions may be met earlier.
+	UploadAt, ImportAt time.Time
 	// Poison counts the rows that the target has refused, of a file that is imported without them. Until the file ends, what is imported of
 	// it counts as staging.
 	Poison int64
@@ -114,6 +126,10 @@ type Stats struct {
 	// StoreBytes is what the files of the local level take, in allocated blocks as du counts them: the stored bytes, what
 	// logs and tables add, and what waits to be reclaimed. Folders that were set aside after damage are not in it.
 	StoreBytes int64
+	// StagedBytes are the bytes in staging that wait for an import. With PendingBytes and LocalBytes they count against MaxDiskBytes.
+	StagedBytes int64
+	// MaxDiskBytes and MaxSinkBytes are the bounds of the [Tuning], with defaults.
+	MaxDiskBytes, MaxSinkBytes int64
 	// Damages is the number of records of damage: see [Buffer.Damaged].
 	Damages int64
 	// OverloadsMemory and OverloadsDisk count the calls of Append that were refused since Open.
@@ -130,6 +146,7 @@ type Stats struct {
 func (b *Buffer) Stats() Stats {
 	st := Stats{
 		PendingBytes: b.pending.Load(), LocalBytes: b.local.Load(),
+		StagedBytes: b.staged.Load(), MaxDiskBytes: b.opts.MaxDiskBytes, MaxSinkBytes: b.opts.MaxSinkBytes,
 		OverloadsMemory: b.overloadsMemory.Load(), OverloadsDisk: b.overloadsDisk.Load(),
 	}
 	st.Damages = b.damages.Load()
@@ -177,7 +194,9 @@ func (b *Buffer) sinkStats(s *sinkState) SinkStats {
 	}
 	if s.rec.Def != nil {
 		st.Table = tableOf(s.rec.Def)
+		st.Upload, st.Import = s.rec.Def.Upload, s.rec.Def.Import
 	}
+	st.WaitingBytes = s.waiting.Load()
 	st.Quarantine = s.quarantineStats()
 	st.Version, st.Refused = s.rec.Version, s.rec.Refused
 	for _, r := range s.rec.Retired {
@@ -217,6 +236,13 @@ func (b *Buffer) fileStats(f *file) FileStats {
 	}
 	if h := b.held(f); h != nil && !f.done() {
 		st.Attempt, st.RetryReason, st.RetryAfter = h.Attempt, h.Err.Error(), h.RetryAfter
+		st.FirstFailed, st.Permanent = h.firstFailed, h.permanent
+	}
+	if f.rec.State == format.FileWriting {
+		st.ImportAt = f.rec.Def.Import.Deadline(trigger.Load{Since: f.rec.Opened, Count: st.Level.Rows})
+		if sl := f.sink.slice; sl != nil && sl.file == f {
+			st.UploadAt = f.rec.Def.Upload.Deadline(trigger.Load{Since: sl.rec.Opened, Count: sl.Rows})
+		}
 	}
 	st.Leased = !f.done() && f.leased.Load() != nil
 	return st

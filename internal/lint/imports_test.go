@@ -49,6 +49,8 @@ var rooms = map[string][]string{
 	"internal/importbench":   {"datatype", "buffer"},
 	"internal/pipebench":     {"./..."},
 	"internal/clienttest":    {"./..."},
+	"console":                {"datatype", ".", "mapping", "trigger", "buffer", "catalog"},
+	"console/browsertest":    {"./..."},
 	"catalog":                {"changelog", "datatype", ".", "mapping", "trigger", "buffer"},
 	"stream":                 {"datatype", ".", "mapping", "otlpflat", "buffer", "stream/internal/..."},
 	"stream/internal/...":    {".", "buffer"},
@@ -89,6 +91,7 @@ var lean = map[string][]string{
 	"buffer/dir":        {"github.com/klauspost/compress/"},
 	"internal/parts":    {"golang.org/x/sys/unix"},
 	"stream/fastserver": {},
+	"console":           {},
 }
 
 func importRules() []rule {

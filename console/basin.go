@@ -1,0 +1,190 @@
+package console
+
+import (
+	"cmp"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/forebay/forebay/buffer"
+)
+
+// windowSize is the number of sinks that are shown at once.
+const windowSize = 50
+
+func (c *Console) basinPage() page {
+	return page{name: "basin", title: "Basin", key: "b", right: Numbers, live: basinView}
+}
+
+// basinHead is what the page shows beside the table.
+type basinHead struct {
+	Tiles [4]tile `json:"tiles"`
+	// Sinks that the filter leaves, of all. From is the position of the first row that is shown.
+	Matching int `json:"matching"`
+	Sinks    int `json:"sinks"`
+	From     int `json:"from"`
+}
+
+// tile is a figure with two lines below it.
+type tile struct {
+	Name  string  `json:"name"`
+	Value cell    `json:"value"`
+	Lines [2]cell `json:"lines"`
+	// State is a word of sinkState if it is bad, else empty.
+	State string `json:"state,omitempty"`
+}
+
+// basinView shows windowSize sinks. The query has "filter", a part of "source/sink" or a state; "sort", a column, descending behind a "-";
+// and "from", the number of sinks to skip.
+func basinView(s *sample, q url.Values) view {
+	chosen := chooseSinks(s, q.Get("filter"), q.Get("sort"))
+	from, _ := strconv.Atoi(q.Get("from")) // what is no number counts as 0
+	from = max(0, min(from, (len(chosen)-1)/windowSize*windowSize))
+	head := basinHead{Tiles: tiles(s), Matching: len(chosen), Sinks: len(s.stats.Sinks), From: from}
+	var rows []row
+	for _, i := range chosen[from:min(len(chosen), from+windowSize)] {
+		rows = append(rows, s.sink(i).row())
+	}
+	return view{head: head, rows: rows}
+}
+
+// chooseSinks returns positions in s.stats.Sinks.
+func chooseSinks(s *sample, filter, sort string) []int {
+	filter = strings.ToLower(strings.TrimSpace(filter))
+	states := make([]sinkState, len(s.stats.Sinks))
+	var chosen []int
+	for i := range s.stats.Sinks {
+		states[i] = s.sink(i).state()
+		if filter == "" || strings.Contains(s.stats.Sinks[i].ID, filter) || states[i].word() == filter {
+			chosen = append(chosen, i)
+		}
+	}
+	column, down := strings.CutPrefix(sort, "-")
+	number := map[string]func(i int) float64{
+		"in":       func(i int) float64 { return s.flows[i].in },
+		"out":      func(i int) float64 { return s.flows[i].out },
+		"local":    func(i int) float64 { return float64(s.stats.Sinks[i].Local.Rows) },
+		"staging":  func(i int) float64 { return float64(s.stats.Sinks[i].Staging.Rows) },
+		"oldest":   func(i int) float64 { return s.sink(i).oldest().Seconds() },
+		"table":    func(i int) float64 { return float64(s.stats.Sinks[i].Target.Rows) },
+		"rejected": func(i int) float64 { return float64(rejected(s.stats.Sinks[i].Rejected)) },
+	}[column]
+	compare := func(a, b int) int { return cmp.Compare(trouble(states[b]), trouble(states[a])) }
+	switch {
+	case number != nil:
+		compare = func(a, b int) int { return cmp.Compare(number(a), number(b)) }
+	case column == "name":
+		compare = cmp.Compare[int]
+	}
+	// The sinks are in the order of their names already, which decides between equals.
+	slices.SortStableFunc(chosen, func(a, b int) int {
+		if down {
+			return compare(b, a)
+		}
+		return compare(a, b)
+	})
+	return chosen
+}
+
+// trouble orders the states of sinks. A sink that changes between flowing and idle stays where it is.
+func trouble(s sinkState) int {
+	if s.trouble() {
+		return int(s)
+	}
+	return 0
+}
+
+func rejected(byReason map[string]int64) (n int64) {
+	for _, k := range byReason {
+		n += k
+	}
+	return n
+}
+
+// row has the cells of the table, in its order.
+func (k sinkNow) row() row {
+	s, f := &k.stats.Sinks[k.i], k.flows[k.i]
+	in, out := cell{Text: unknown}, cell{Text: unknown}
+	if f.known {
+		in, out = rate(f.in), rate(f.out)
+	}
+	return row{s.ID, []any{
+		k.state().word(), in, count(s.Local.Rows), k.ageOf(s.Local), count(s.Staging.Rows), k.ageOf(s.Staging), out,
+		count(s.Target.Rows), count(rejected(s.Rejected)), k.why(),
+	}}
+}
+
+// ageOf is the age of the oldest row of a level, empty if it has none.
+func (s *sample) ageOf(l buffer.Level) string {
+	if l.Rows == 0 {
+		return ""
+	}
+	return duration(s.age(l))
+}
+
+func tiles(s *sample) [4]tile {
+	var waiting, quarantined, expired, damaged, discarded, refused int64
+	var oldest time.Duration
+	at, state := "", stateFlows
+	for i := range s.stats.Sinks {
+		k := &s.stats.Sinks[i]
+		waiting += k.Local.Rows + k.Staging.Rows
+		quarantined += k.Quarantine.Records
+		expired += k.Expired.Rows
+		damaged += k.Damaged.Rows
+		discarded += k.Discarded.Rows
+		refused += rejected(k.Rejected)
+		if age := s.sink(i).oldest(); age > oldest {
+			oldest, at, state = age, k.ID, s.sink(i).state()
+		}
+	}
+	in := cell{Text: unknown}
+	if s.total.known {
+		in = rate(s.total.in)
+		in.Text += " rows/s"
+	}
+	last := cell{Text: "no row yet"}
+	if !s.total.lastRow.IsZero() {
+		last = cell{Text: "last row " + ago(s.at.Sub(s.total.lastRow))}
+	}
+	used := size(s.used())
+	share := cell{}
+	if bound := s.stats.MaxDiskBytes; bound > 0 && s.used()*100 >= bound {
+		share = cell{Text: strconv.FormatFloat(float64(s.used())*100/float64(bound), 'f', 1, 64) + " % of " + size(bound).Text}
+	} else if bound > 0 {
+		share = cell{Text: "of " + size(bound).Text}
+	}
+	rows := count(waiting)
+	rows.Text += verb(waiting, " row", " rows")
+	age := cell{Text: "–"}
+	if oldest > 0 {
+		age.Text = duration(oldest)
+	}
+	out := [4]tile{
+		{Name: "In", Value: in, Lines: [2]cell{last}},
+		{Name: "Waiting", Value: rows, Lines: [2]cell{used, share}},
+		{Name: "Oldest", Value: age, Lines: [2]cell{{Text: at}}},
+		{
+			Name: "Not in a table", Value: labelled("rejected ", refused),
+			Lines: [2]cell{
+				labelled("quarantined ", quarantined),
+				{Text: "expired " + count(expired).Text + ", discarded " + count(discarded).Text + ", damaged " + count(damaged).Text},
+			},
+		},
+	}
+	if state.trouble() {
+		out[2].State = state.word()
+	}
+	if expired+damaged > 0 {
+		out[3].State = stateHeld.word()
+	}
+	return out
+}
+
+func labelled(name string, n int64) cell {
+	c := count(n)
+	c.Text = name + c.Text
+	return c
+}

@@ -1,0 +1,184 @@
+package console
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+
+	"github.com/forebay/forebay"
+	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/catalog"
+)
+
+// endpoint is one URL of a page. The frame checks host, origin, method, rights and proof before it runs.
+type endpoint struct {
+	// name is the last element of the path: "PAGE.VERB".
+	name string
+	// method is GET for what only reads, and POST for all else.
+	method string
+	// right that the caller needs; Numbers at least.
+	right Rights
+	// change is set if the call changes something. It then gets a line in the log.
+	change bool
+	// run answers with a value that is written as JSON; nil is written as {}. See call for errors.
+	run func(c *call) (any, error)
+	// raw, in place of run, writes the answer itself. It has the same checks.
+	raw func(w http.ResponseWriter, r *http.Request, who caller)
+}
+
+// call is one request to an endpoint.
+type call struct {
+	*Console
+	// ctx ends with the request. Whatever must not end with it is a task.
+	ctx   context.Context
+	who   caller
+	query url.Values
+
+	r *http.Request
+	// about is what the log says of a change.
+	about []any
+}
+
+// maxBody bounds the body of a request; a pasted event has 1 MB at most.
+const maxBody = 2 << 20
+
+// body decodes the JSON body into v. Unknown fields are an error.
+func (c *call) body(v any) error {
+	d := json.NewDecoder(c.r.Body)
+	d.DisallowUnknownFields()
+	if err := d.Decode(v); err != nil {
+		if _, large := errors.AsType[*http.MaxBytesError](err); large {
+			return refuse(http.StatusRequestEntityTooLarge, "The request has more than %d bytes.", maxBody)
+		}
+		return refuse(http.StatusBadRequest, "The request is not understood: %v", err)
+	}
+	return nil
+}
+
+// number returns an integer of the query, def if it is missing, or the bound that it passes.
+func (c *call) number(name string, def, least, most int) (int, error) {
+	text := c.query.Get(name)
+	if text == "" {
+		return def, nil
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil {
+		return 0, refuse(http.StatusBadRequest, "%s is %q, not a number.", name, text)
+	}
+	return max(least, min(most, n)), nil
+}
+
+// note adds attributes to the log line of the change, such as what it was before.
+func (c *call) note(attributes ...any) { c.about = append(c.about, attributes...) }
+
+// refusal is an error that the page shows as it is.
+type refusal struct {
+	status int
+	text   string
+	// more are members of the answer beside "error", such as the places of errors in a template.
+	more map[string]any
+}
+
+func (e *refusal) Error() string { return e.text }
+
+// refuse makes the error of a call that must not or cannot be done. The text is a whole sentence.
+func refuse(status int, format string, args ...any) error {
+	return &refusal{status: status, text: fmt.Sprintf(format, args...)}
+}
+
+// statusOf maps errors of the engine and the catalog to statuses, and says what the page shows.
+func statusOf(err error) (status int, body map[string]any) {
+	body = map[string]any{"error": visible(err.Error())}
+	if own, ok := errors.AsType[*refusal](err); ok {
+		for name, v := range own.more {
+			body[name] = v
+		}
+		return own.status, body
+	}
+	if _, ok := errors.AsType[*catalog.Error](err); ok {
+		return http.StatusUnprocessableEntity, body
+	}
+	switch {
+	case errors.Is(err, forebay.ErrUnknownSource), errors.Is(err, forebay.ErrUnknownSink), errors.Is(err, buffer.ErrUnknownFile):
+		status = http.StatusNotFound
+	case errors.Is(err, forebay.ErrClosed):
+		status = http.StatusServiceUnavailable
+	case errors.Is(err, context.DeadlineExceeded):
+		status = http.StatusGatewayTimeout
+	default:
+		status = http.StatusInternalServerError
+	}
+	return status, body
+}
+
+func (c *Console) serveEndpoint(w http.ResponseWriter, r *http.Request, e endpoint) {
+	if r.Method != e.method && !(r.Method == http.MethodHead && e.method == http.MethodGet) {
+		w.Header().Set("Allow", e.method)
+		fail(w, http.StatusMethodNotAllowed, "This address takes "+e.method+" only.")
+		return
+	}
+	foreign := c.foreignRead(r)
+	if e.method == http.MethodPost {
+		foreign = c.foreignWrite(r)
+	}
+	if foreign {
+		fail(w, http.StatusForbidden, "The request comes from a page of another origin.")
+		return
+	}
+	who := c.caller(r)
+	switch {
+	case e.right == 0: // signing in and out
+	case who.rights&e.right == e.right:
+		if e.method == http.MethodPost && !who.proves(r) {
+			fail(w, http.StatusForbidden, "The page is older than the session. Load it again.")
+			return
+		}
+	case who.rights == 0 || who.user == "public":
+		fail(w, http.StatusUnauthorized, "Sign in with a token that has the right to do this.")
+		return
+	default:
+		fail(w, http.StatusForbidden, "Your token has no right to do this.")
+		return
+	}
+	if e.raw != nil {
+		e.raw(w, r, who)
+		return
+	}
+	r.Body = http.MaxBytesReader(w, r.Body, maxBody)
+	in := &call{Console: c, ctx: r.Context(), who: who, query: r.URL.Query(), r: r}
+	answer, err := e.run(in)
+	if e.change {
+		in.note("user", who.user, "remote", r.RemoteAddr)
+		if err != nil {
+			c.opts.Logger.Warn("console: "+e.name+" failed", append(in.about, "error", err)...)
+		} else {
+			c.opts.Logger.Info("console: "+e.name, in.about...)
+		}
+	}
+	if err != nil {
+		status, body := statusOf(err)
+		if status == http.StatusInternalServerError && !e.change {
+			c.opts.Logger.Warn("console: "+e.name+" failed", "error", err)
+		}
+		writeJSON(w, status, body)
+		return
+	}
+	if answer == nil {
+		answer = struct{}{}
+	}
+	writeJSON(w, http.StatusOK, answer)
+}
+
+func fail(w http.ResponseWriter, status int, text string) {
+	writeJSON(w, status, map[string]any{"error": text})
+}
+
+func writeJSON(w http.ResponseWriter, status int, v any) {
+	w.Header().Set("Content-Type", "application/json; charset=utf-8")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(v) // the client is gone, or v has a type that is no JSON, which tests would show
+}

@@ -1,0 +1,232 @@
+package console
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Numbers are formatted here and nowhere else: the document and the messages carry the same texts.
+
+// cell is a text, and the exact value if the text is rounded.
+type cell struct{ Text, Exact string }
+
+// MarshalJSON makes a string of an exact cell, else ["text", "exact"].
+func (c cell) MarshalJSON() ([]byte, error) {
+	if c.Exact == "" {
+		return json.Marshal(c.Text)
+	}
+	return json.Marshal([]string{c.Text, c.Exact})
+}
+
+// unknown is shown for what nobody knows, and never 0.
+const unknown = "–"
+
+// grouped writes an integer with a separator between thousands.
+func grouped(n int64) string {
+	s := strconv.FormatInt(n, 10)
+	sign := ""
+	if n < 0 {
+		sign, s = "−", s[1:]
+	}
+	for i := len(s) - 3; i > 0; i -= 3 {
+		s = s[:i] + "," + s[i:]
+	}
+	return sign + s
+}
+
+// count is exact up to 99,999, then has three digits.
+func count(n int64) cell {
+	if n > -100_000 && n < 100_000 {
+		return cell{Text: grouped(n)}
+	}
+	v, unit := float64(n), ""
+	for _, unit = range []string{" k", " M", " G", " T"} {
+		if v /= 1000; v < 999.5 && v > -999.5 {
+			break
+		}
+	}
+	return cell{three(v) + unit, grouped(n)}
+}
+
+// size is in KiB, MiB, GiB, as the limits are.
+func size(n int64) cell {
+	if n < 1024 {
+		return cell{Text: strconv.FormatInt(n, 10) + " B"}
+	}
+	v, unit := float64(n), ""
+	for _, unit = range []string{" KiB", " MiB", " GiB", " TiB"} {
+		if v /= 1024; v < 999.5 {
+			break
+		}
+	}
+	return cell{three(v) + unit, grouped(n) + " B"}
+}
+
+// three writes v with three digits.
+func three(v float64) string {
+	digits := 0
+	switch {
+	case v < 9.995 && v > -9.995:
+		digits = 2
+	case v < 99.95 && v > -99.95:
+		digits = 1
+	}
+	return strconv.FormatFloat(v, 'f', digits, 64)
+}
+
+// rate is per second.
+func rate(v float64) cell {
+	switch {
+	case v == 0:
+		return cell{Text: "0"}
+	case v < 0.05:
+		return cell{Text: "< 0.1"}
+	case v < 9.95:
+		return cell{Text: strconv.FormatFloat(v, 'f', 1, 64)}
+	}
+	return count(int64(v + 0.5))
+}
+
+// duration has two units.
+func duration(d time.Duration) string {
+	s := int64(d / time.Second)
+	switch {
+	case s < 1:
+		return "now"
+	case s < 60:
+		return fmt.Sprintf("%d s", s)
+	case s < 3600:
+		return fmt.Sprintf("%d min %02d s", s/60, s%60)
+	case s < 86400:
+		return fmt.Sprintf("%d h %02d min", s/3600, s/60%60)
+	}
+	return fmt.Sprintf("%d d %02d h", s/86400, s/3600%24)
+}
+
+// ago is a duration until now, "now" below one second.
+func ago(d time.Duration) string {
+	if d < time.Second {
+		return "now"
+	}
+	return duration(d) + " ago"
+}
+
+// waited is the age of a row that waits.
+func waited(d time.Duration) string {
+	if d < time.Second {
+		return "under 1 s"
+	}
+	return duration(d)
+}
+
+// coarse has one unit below an hour, for estimates.
+func coarse(d time.Duration) string {
+	switch {
+	case d < time.Minute:
+		return fmt.Sprintf("%d s", max(1, int64(d/time.Second)))
+	case d < time.Hour:
+		return fmt.Sprintf("%d min", int64(d/time.Minute))
+	}
+	return duration(d)
+}
+
+// rowsOf is a number of rows with its noun.
+func rowsOf(n int64) string {
+	if n == 1 {
+		return "1 row"
+	}
+	return count(n).Text + " rows"
+}
+
+// maxShown bounds a name or an error in a sentence, in bytes.
+const maxShown = 600
+
+// visible returns a text of a stranger with marks for what cannot be seen or changes the direction of what follows, cut to maxShown bytes.
+func visible(s string) string {
+	cut := len(s) > maxShown
+	if cut {
+		s = s[:maxShown]
+		for len(s) > 0 && !utf8.RuneStart(s[len(s)-1]) {
+			s = s[:len(s)-1]
+		}
+		s = strings.TrimSuffix(s, "\uFFFD")
+	}
+	plain := utf8.ValidString(s)
+	for _, r := range s {
+		plain = plain && shown(r)
+	}
+	if !plain {
+		var b strings.Builder
+		for _, r := range s {
+			switch {
+			case r == '\n' || r == '\t':
+				b.WriteByte(' ')
+			case !shown(r) || r == utf8.RuneError:
+				fmt.Fprintf(&b, "‹U+%04X›", r)
+			default:
+				b.WriteRune(r)
+			}
+		}
+		s = b.String()
+	}
+	if cut {
+		s += "…"
+	}
+	return s
+}
+
+// shown reports whether a character has a glyph of its own and leaves the direction of its neighbours alone.
+func shown(r rune) bool { return unicode.IsGraphic(r) && (r == ' ' || !unicode.IsSpace(r)) }
+
+// moment is a time in a sentence. It becomes a number of milliseconds in JSON, and the page writes it in the zone of its viewer.
+type moment time.Time
+
+// MarshalJSON writes milliseconds since 1970.
+func (m moment) MarshalJSON() ([]byte, error) {
+	return strconv.AppendInt(nil, time.Time(m).UnixMilli(), 10), nil
+}
+
+// sentence is a list of strings and moments. Strings of strangers are visible.
+type sentence []any
+
+// said joins parts: strings, moments and sentences.
+func said(parts ...any) sentence {
+	var s sentence
+	for _, p := range parts {
+		switch p := p.(type) {
+		case sentence:
+			s = append(s, p...)
+		case time.Time:
+			s = append(s, moment(p))
+		case string:
+			if last := len(s) - 1; last >= 0 {
+				if before, ok := s[last].(string); ok {
+					s[last] = before + p
+					continue
+				}
+			}
+			s = append(s, p)
+		default:
+			s = append(s, p)
+		}
+	}
+	return s
+}
+
+// String is the sentence with times in UTC, for logs and tests.
+func (s sentence) String() string {
+	var b strings.Builder
+	for _, p := range s {
+		if m, ok := p.(moment); ok {
+			b.WriteString(time.Time(m).UTC().Format("15:04"))
+		} else {
+			fmt.Fprint(&b, p)
+		}
+	}
+	return b.String()
+}

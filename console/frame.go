@@ -1,0 +1,84 @@
+package console
+
+import (
+	"crypto/rand"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strings"
+)
+
+// frame sets the headers of every answer. Assets replace Cache-Control.
+func frame(h http.Header) {
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Referrer-Policy", "no-referrer")
+	h.Set("Cross-Origin-Opener-Policy", "same-origin")
+	h.Set("Cross-Origin-Resource-Policy", "same-origin")
+	h.Set("X-Frame-Options", "DENY")
+	h.Set("Cache-Control", "no-store")
+}
+
+// policy is the content security policy of the document. Scripts and styles need the nonce, because 'self' is the whole origin of the
+// embedding program, which may serve what its users have uploaded.
+func policy(nonce string) string {
+	return "default-src 'none'; script-src 'nonce-" + nonce + "'; style-src 'nonce-" + nonce + "'; img-src 'self'; connect-src 'self'; " +
+		"form-action 'self'; base-uri 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
+}
+
+// nonce sets the policy of an answer and returns its nonce.
+func (c *Console) nonce(w http.ResponseWriter, r *http.Request) string {
+	if c.opts.Nonce != nil {
+		return c.opts.Nonce(r)
+	}
+	nonce := rand.Text()
+	w.Header().Set("Content-Security-Policy", policy(nonce))
+	return nonce
+}
+
+// knownHost reports whether a request may name the host. A page of a stranger can make its own name point to this machine, and then
+// counts as the same origin; it cannot do so with an IP address or a loopback name.
+func (c *Console) knownHost(host string) bool {
+	name := host
+	if h, _, err := net.SplitHostPort(host); err == nil {
+		name = h
+	}
+	name = strings.ToLower(strings.TrimSuffix(name, "."))
+	if name == "localhost" || strings.HasSuffix(name, ".localhost") {
+		return true
+	}
+	if _, err := netip.ParseAddr(strings.Trim(name, "[]")); err == nil {
+		return true
+	}
+	return slices.ContainsFunc(c.opts.Hosts, func(known string) bool { return known == "*" || strings.EqualFold(known, name) })
+}
+
+// foreignRead reports whether a page of another origin asks for data. Clients that are no browsers do not say where they come from.
+func (c *Console) foreignRead(r *http.Request) bool {
+	switch r.Header.Get("Sec-Fetch-Site") {
+	case "", "same-origin", "none":
+		return false
+	}
+	return !c.trusted(r.Header.Get("Origin"))
+}
+
+// foreignWrite reports whether a request with an effect may come from a page of another origin. [http.CrossOriginProtection] decides
+// first; the second check holds also where that lets a request pass: for an Origin with a user name, or with another port.
+func (c *Console) foreignWrite(r *http.Request) bool {
+	if c.origins.Check(r) != nil {
+		return true
+	}
+	origin := r.Header.Get("Origin")
+	if origin == "" || c.trusted(origin) {
+		return false
+	}
+	u, err := url.Parse(origin)
+	if err != nil || u.User != nil {
+		return true
+	}
+	// A proxy may rewrite Host; then only the browser's own word counts, which CrossOriginProtection has checked.
+	return !strings.EqualFold(u.Host, r.Host) && r.Header.Get("Sec-Fetch-Site") != "same-origin"
+}
+
+func (c *Console) trusted(origin string) bool { return slices.Contains(c.opts.TrustedOrigins, origin) }

@@ -1,0 +1,107 @@
+package console
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/forebay/forebay/catalog"
+)
+
+// Rights say what somebody may do. Any right includes Numbers.
+type Rights uint8
+
+const (
+	// Numbers are the names of sources and sinks, counters, ages, rates, and what drivers say when they fail.
+	Numbers Rights = 1 << iota
+	// Records are the contents of records and rows, which may be personal data.
+	Records
+	// Changes are Flush, Retry, Discard and all other calls that change something.
+	Changes
+
+	// AllRights are all of these.
+	AllRights = Numbers | Records | Changes
+)
+
+// Token gives rights to whoever knows it.
+type Token struct {
+	// Name stands for the user in logs and in the history of definitions. Default: "token".
+	Name string
+	// Secret has at least 16 bytes. A new one ends all sessions of the old one.
+	Secret string
+	// Rights that the token gives.
+	Rights Rights
+}
+
+// Options of a [Console]. The zero value works: who has [Console.Token] may do everything, and nobody else sees anything.
+type Options struct {
+	// Name is shown beside the name of the product, so that several consoles can be told apart. Version is shown in the footer.
+	// Default: neither.
+	Name, Version string
+	// Tokens give rights. Default: if Authorize is nil too, a token that New draws.
+	Tokens []Token
+	// Public are the rights without a token. Only Numbers can be public. Default: none.
+	Public Rights
+	// Authorize returns the rights of a request by what the embedding program knows about it, and the name of the user for logs and for the
+	// history of definitions. It adds to Tokens and Public, and must be safe for concurrent use. Default: none.
+	Authorize func(r *http.Request) (rights Rights, user string)
+	// Hosts are the names under which the console is reached, without a port. Loopback names and IP addresses need not be listed; "*" stands
+	// for all names, for a console behind a proxy that checks them. Default: none.
+	Hosts []string
+	// TrustedOrigins are more origins whose pages may make changes, such as "https://ops.example.com". Default: none.
+	TrustedOrigins []string
+	// Nonce returns the nonce of the content security policy that the embedding program sends itself; the console then sends no policy of
+	// its own. Default: the console makes both.
+	Nonce func(r *http.Request) string
+	// MaxViewers bounds the open streams; further viewers see the page refreshed every 10 s. Default: 32.
+	MaxViewers int
+	// Catalog has the durable definitions, for the pages that show or change them. The engine must be the one of the console. Default:
+	// none, and such pages are missing.
+	Catalog *catalog.Catalog
+	// Logger gets a line for every change, and what fails. Default: nothing is logged.
+	Logger *slog.Logger
+}
+
+// leastSecret is the least length of a token. Shorter ones could be guessed.
+const leastSecret = 16
+
+// Validate reports all problems at once. Zero fields count as their defaults.
+func (o Options) Validate() error {
+	var problems []error
+	for i, t := range o.Tokens {
+		if len(t.Secret) < leastSecret {
+			problems = append(problems, fmt.Errorf("Tokens[%d].Secret has %d bytes, at least %d are needed", i, len(t.Secret), leastSecret))
+		}
+		if t.Rights == 0 || t.Rights&^AllRights != 0 {
+			problems = append(problems, fmt.Errorf("Tokens[%d].Rights is %d, which is not a set of Numbers, Records and Changes", i, t.Rights))
+		}
+	}
+	if o.Public&^Numbers != 0 {
+		problems = append(problems, errors.New("Public: only Numbers can be public"))
+	}
+	for i, h := range o.Hosts {
+		if h == "" || strings.ContainsAny(h, ":/ ") {
+			problems = append(problems, fmt.Errorf("Hosts[%d] is %q, not the name of a host without a port", i, h))
+		}
+	}
+	for i, origin := range o.TrustedOrigins {
+		u, err := url.Parse(origin)
+		if err != nil || u.Scheme == "" || u.Host == "" || u.Scheme+"://"+u.Host != origin {
+			problems = append(problems, fmt.Errorf("TrustedOrigins[%d] is %q, not an origin such as https://ops.example.com", i, origin))
+		}
+	}
+	if o.MaxViewers < 0 {
+		problems = append(problems, fmt.Errorf("MaxViewers is %d, less than 0", o.MaxViewers))
+	}
+	return errors.Join(problems...)
+}
+
+func (o Options) withDefaults() Options {
+	o.MaxViewers = cmp.Or(o.MaxViewers, 32)
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
+	return o
+}

@@ -1,0 +1,48 @@
+package console
+
+import "net/url"
+
+// page is one page of the console, with the script web/NAME.js.
+type page struct {
+	// name is the hash route and the name of the script; title is the text of its link.
+	name, title string
+	// key, after g, opens the page. Empty: none.
+	key string
+	// right that is needed to see it.
+	right Rights
+	// hidden pages have no link: they are opened from others.
+	hidden bool
+	// live returns what the page shows of a sample. It is called once a second for each viewer, so it must not wait. Nil: the page has no
+	// live part.
+	live func(s *sample, query url.Values) view
+	// endpoints of the page.
+	endpoints []endpoint
+}
+
+// view is the live part of a page: one head, and rows in order. Viewers get what has changed of it.
+type view struct {
+	// head becomes JSON. It is sent again as a whole.
+	head any
+	rows []row
+}
+
+// row is one line of a view. Its key is unique in the view; a changed row is sent again as a whole.
+type row struct {
+	key   string
+	cells []any
+}
+
+// allPages lists the pages in the order of their links. A page that lacks what it is about, such as a catalog, is left out.
+func (c *Console) allPages() []page {
+	return []page{c.basinPage()}
+}
+
+// page returns a page that the caller may see.
+func (c *Console) page(name string, rights Rights) (page, bool) {
+	for _, p := range c.pages {
+		if p.name == name && rights&p.right == p.right {
+			return p, true
+		}
+	}
+	return page{}, false
+}

@@ -1,0 +1,194 @@
+package console
+
+import (
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/base64"
+	"encoding/binary"
+	"encoding/hex"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+)
+
+// A session is a cookie with a random id and its end, signed with a key that is derived from the token. So sessions outlive a restart, end
+// with the token, take no memory, and hold on every node that has the token. The name of the cookie depends on the token, because
+// browsers share cookies between the ports of a host.
+
+const sessionAge = 12 * time.Hour
+
+// tokenKey is what is kept of a token.
+type tokenKey struct {
+	name   string // of the cookie, without prefix
+	digest [sha256.Size]byte
+	key    []byte
+	token  Token
+}
+
+func newTokenKey(t Token) tokenKey {
+	key := sign([]byte(t.Secret), "forebay console session 1")
+	return tokenKey{"forebay-" + hex.EncodeToString(sign(key, "name")[:4]), sha256.Sum256([]byte(t.Secret)), key, t}
+}
+
+func sign(key []byte, text string) []byte {
+	m := hmac.New(sha256.New, key)
+	m.Write([]byte(text))
+	return m.Sum(nil)
+}
+
+// newSession returns the value of a cookie.
+func (k *tokenKey) newSession(now time.Time) string {
+	b := binary.BigEndian.AppendUint64(nil, uint64(now.Add(sessionAge).Unix()))
+	b = append(b, rand.Text()...)
+	b = append(b, sign(k.key, string(b))...)
+	return base64.RawURLEncoding.EncodeToString(b)
+}
+
+func (k *tokenKey) valid(session string, now time.Time) bool {
+	b, err := base64.RawURLEncoding.DecodeString(session)
+	if err != nil || len(b) < 8+sha256.Size {
+		return false
+	}
+	signed, mac := b[:len(b)-sha256.Size], b[len(b)-sha256.Size:]
+	return hmac.Equal(mac, sign(k.key, string(signed))) && now.Unix() < int64(binary.BigEndian.Uint64(signed))
+}
+
+// find returns the token with this secret. It compares all, in constant time.
+func (c *Console) find(secret string) *tokenKey {
+	digest := sha256.Sum256([]byte(secret))
+	var found *tokenKey
+	for i := range c.keys {
+		if subtle.ConstantTimeCompare(digest[:], c.keys[i].digest[:]) == 1 {
+			found = &c.keys[i]
+		}
+	}
+	return found
+}
+
+// securePrefix stands before the name of a cookie that came over TLS: no other host and no page without TLS can set such a cookie.
+const securePrefix = "__Host-"
+
+// caller is who makes a request.
+type caller struct {
+	rights Rights
+	user   string
+	// proof is what the page must send with requests that have an effect; empty for clients that send the token with each request, which no
+	// other page can make a browser do.
+	proof string
+	// session is set if a cookie gave the rights.
+	session bool
+}
+
+func (c *Console) caller(r *http.Request) caller {
+	who := caller{rights: c.opts.Public, user: "public"}
+	if c.opts.Authorize != nil {
+		if rights, user := c.opts.Authorize(r); rights&AllRights != 0 {
+			who.rights |= rights & AllRights
+			who.user = user
+		}
+	}
+	who.proof = hex.EncodeToString(sign(c.pageKey, "page of "+who.user))
+	if bearer, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer "); ok {
+		if k := c.find(bearer); k != nil {
+			who.rights |= k.token.Rights
+			who.user, who.proof = k.token.Name, ""
+		}
+	}
+	now := time.Now()
+	for i := range c.keys {
+		k := &c.keys[i]
+		for _, name := range []string{securePrefix + k.name, k.name} {
+			if cookie, err := r.Cookie(name); err == nil && k.valid(cookie.Value, now) && who.proof != "" {
+				who.rights |= k.token.Rights
+				who.user, who.session, who.proof = k.token.Name, true, hex.EncodeToString(sign(k.key, "page of "+cookie.Value))
+				break
+			}
+		}
+	}
+	if who.rights != 0 {
+		who.rights |= Numbers
+	}
+	return who
+}
+
+// proves reports whether a request carries what only the page knows.
+func (who caller) proves(r *http.Request) bool {
+	return who.proof == "" || hmac.Equal([]byte(r.Header.Get(proofHeader)), []byte(who.proof))
+}
+
+// proofHeader carries caller.proof.
+const proofHeader = "Forebay-Page"
+
+// signIn takes the form with the token. It works without script.
+func (c *Console) signIn(w http.ResponseWriter, r *http.Request) {
+	r.Body = http.MaxBytesReader(w, r.Body, 8<<10)
+	if !c.tries.allowed(time.Now()) {
+		w.Header().Set("Retry-After", "10")
+		c.serveSignIn(w, r, http.StatusTooManyRequests, "Too many wrong tokens. Try again in 10 seconds.")
+		return
+	}
+	k := c.find(strings.TrimSpace(r.PostFormValue("token")))
+	if k == nil {
+		c.tries.failed(time.Now())
+		c.opts.Logger.Warn("console: wrong token", "remote", r.RemoteAddr)
+		c.serveSignIn(w, r, http.StatusForbidden, "This token is wrong.")
+		return
+	}
+	c.forget(w, r)
+	// Behind a proxy that ends TLS only the browser knows that the connection is secure.
+	secure := r.TLS != nil || strings.HasPrefix(r.Header.Get("Origin"), "https://")
+	cookie := &http.Cookie{
+		Name: k.name, Value: k.newSession(time.Now()), Path: "/", MaxAge: int(sessionAge / time.Second),
+		HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: secure,
+	}
+	if secure {
+		cookie.Name = securePrefix + k.name
+	}
+	http.SetCookie(w, cookie)
+	c.opts.Logger.Info("console: signed in", "user", k.token.Name, "remote", r.RemoteAddr)
+	w.Header().Set("Location", "./")
+	w.WriteHeader(http.StatusSeeOther)
+}
+
+// forget deletes the cookies of all tokens that the request has.
+func (c *Console) forget(w http.ResponseWriter, r *http.Request) {
+	for i := range c.keys {
+		for _, prefix := range []string{securePrefix, ""} {
+			name := prefix + c.keys[i].name
+			if _, err := r.Cookie(name); err == nil {
+				http.SetCookie(w, &http.Cookie{Name: name, Path: "/", MaxAge: -1, HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: prefix != ""})
+			}
+		}
+	}
+}
+
+// limiter allows maxTries wrong tokens at once, and one more every triesEvery. It counts for all callers together: behind a proxy they
+// all have its address. Its zero value is ready.
+type limiter struct {
+	mu sync.Mutex
+	// empty is when all failures will be forgotten.
+	empty time.Time
+}
+
+const (
+	maxTries   = 20
+	triesEvery = 3 * time.Second
+)
+
+func (l *limiter) allowed(now time.Time) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.empty.Sub(now) <= (maxTries-1)*triesEvery
+}
+
+func (l *limiter) failed(now time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.empty.Before(now) {
+		l.empty = now
+	}
+	l.empty = l.empty.Add(triesEvery)
+}

@@ -1,0 +1,299 @@
+package console
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/forebay/forebay/buffer"
+)
+
+// sinkState is the word beside a sink, worst last.
+type sinkState uint8
+
+const (
+	stateIdle sinkState = iota
+	stateFlows
+	stateRemoved
+	stateLate
+	stateFails
+	stateHeld
+	stateRefuses
+)
+
+// word is the word of a state; the script and the style sheet choose icon and colour by it.
+func (s sinkState) word() string {
+	return [...]string{"idle", "flows", "removed", "late", "fails", "held", "refuses"}[s]
+}
+
+// trouble reports whether somebody should look.
+func (s sinkState) trouble() bool { return s >= stateLate }
+
+// A level is late when its oldest row waits lateFrom times as long as the triggers promise.
+const lateFrom = 2
+
+// now is what a sample says about one sink.
+type sinkNow struct {
+	*sample
+	i int
+}
+
+func (s *sample) sink(i int) sinkNow { return sinkNow{s, i} }
+
+// failing returns the oldest file whose upload or import has failed, and how many files and rows wait with or behind it.
+func (k sinkNow) failing() (first *buffer.FileStats, files int, rows int64) {
+	all := k.stats.Sinks[k.i].Files
+	for i := range all {
+		f := &all[i]
+		if !f.FinishedAt.IsZero() {
+			continue
+		}
+		if first == nil && (f.Attempt == 0 || f.State == buffer.FileDiscarded || f.State == buffer.FileExpired) {
+			continue
+		}
+		if first == nil {
+			first = f
+		}
+		if f.State != buffer.FileWriting || f.Attempt > 0 {
+			files++
+			rows += f.Level.Rows
+		}
+	}
+	return first, files, rows
+}
+
+// oldest is the age of the oldest row that is not in the table, 0 if none waits.
+func (k sinkNow) oldest() time.Duration {
+	s := &k.stats.Sinks[k.i]
+	return max(k.age(s.Local), k.age(s.Staging))
+}
+
+func (s *sample) age(l buffer.Level) time.Duration {
+	if l.Rows == 0 || l.FirstAt.IsZero() {
+		return 0
+	}
+	return max(0, s.at.Sub(l.FirstAt))
+}
+
+// lateness is the age of the oldest row of each level, as a multiple of what the triggers promise; 0 for an empty level.
+func (k sinkNow) lateness() (local, staging float64) {
+	s := &k.stats.Sinks[k.i]
+	if s.Upload.Interval > 0 {
+		local = k.age(s.Local).Seconds() / s.Upload.Interval.Seconds()
+	}
+	if promise := s.Upload.Interval + s.Import.Interval; promise > 0 {
+		staging = k.age(s.Staging).Seconds() / promise.Seconds()
+	}
+	return local, staging
+}
+
+func (k sinkNow) state() sinkState {
+	s := &k.stats.Sinks[k.i]
+	waiting := s.Local.Rows + s.Staging.Rows
+	failing, _, _ := k.failing()
+	local, staging := k.lateness()
+	switch {
+	case k.full():
+		return stateRefuses
+	case failing != nil && (failing.Permanent || failing.Attempt >= 3):
+		return stateHeld
+	case failing != nil:
+		return stateFails
+	case local >= lateFrom || staging >= lateFrom:
+		return stateLate
+	case s.Dropped && waiting == 0:
+		return stateRemoved
+	case waiting == 0 && k.flows[k.i].in == 0:
+		return stateIdle
+	}
+	return stateFlows
+}
+
+// full reports whether the sink refuses rows because its share of the room is used.
+func (k sinkNow) full() bool {
+	return k.stats.MaxSinkBytes > 0 && k.stats.Sinks[k.i].WaitingBytes >= k.stats.MaxSinkBytes
+}
+
+// used is the number of bytes that count against the bound of all sinks.
+func (s *sample) used() int64 { return s.stats.PendingBytes + s.stats.LocalBytes + s.stats.StagedBytes }
+
+// estimateOver is what a rate must be above before it is used for an estimate, in rows per second.
+const estimateOver = 1
+
+// why is the sentence of a sink: the first that fits.
+func (k sinkNow) why() sentence {
+	s, f := &k.stats.Sinks[k.i], k.flows[k.i]
+	waiting := s.Local.Rows + s.Staging.Rows
+	if k.full() {
+		return said("Refusing new records: ", size(s.WaitingBytes).Text, " of ", size(k.stats.MaxSinkBytes).Text, " of this sink's room is used.")
+	}
+	if failing, files, rows := k.failing(); failing != nil {
+		return k.whyFailing(failing, files, rows)
+	}
+	if s.Refused != "" {
+		return said("The columns of the new definition are refused, so rows keep the earlier ones: ", visible(s.Refused))
+	}
+	oldest := k.oldest()
+	net, share := f.in-f.out, float64(0)
+	if s.Accepted > 0 && waiting > 0 {
+		share = float64(s.WaitingBytes) / float64(waiting)
+	}
+	local, staging := k.lateness()
+	late := local >= lateFrom || staging >= lateFrom
+	switch {
+	case f.known && late && net > estimateOver && share > 0:
+		left := float64(k.stats.MaxSinkBytes-s.WaitingBytes) / (net * share)
+		return said("In ", rate(f.in).Text, ", out ", rate(f.out).Text, " rows/s: the room is full in about ", estimate(left), ".")
+	case f.known && late && net < -estimateOver:
+		return said("Catching up: ", rowsOf(waiting), " wait, about ", estimate(float64(waiting)/-net), " at this rate.")
+	case waiting > 0:
+		return said(rowsOf(waiting), verb(waiting, " waits", " wait"), ", oldest ", waited(oldest), ".", k.nextStep())
+	case s.Accepted == 0:
+		return said("No row yet.")
+	case f.lastRow.IsZero():
+		return said("Nothing waits.")
+	}
+	return said("Nothing waits. Last row ", ago(k.at.Sub(f.lastRow)), ".")
+}
+
+// estimate is a number of seconds in words, at most a year.
+func estimate(seconds float64) string {
+	return coarse(time.Duration(min(seconds, 365*86400)) * time.Second)
+}
+
+func verb(n int64, one, many string) string {
+	if n == 1 {
+		return one
+	}
+	return many
+}
+
+// nextStep says when the next interval ends.
+func (k sinkNow) nextStep() string {
+	s := &k.stats.Sinks[k.i]
+	for i := range s.Files {
+		f := &s.Files[i]
+		switch {
+		case f.Leased:
+			return " Another node imports into the table."
+		case !f.UploadAt.IsZero():
+			return fmt.Sprintf(" Next upload in %s (interval %s).", coarse(f.UploadAt.Sub(k.at)), coarse(s.Upload.Interval))
+		case !f.ImportAt.IsZero():
+			return fmt.Sprintf(" Next import in %s (interval %s).", coarse(f.ImportAt.Sub(k.at)), coarse(s.Import.Interval))
+		}
+	}
+	return ""
+}
+
+func (k sinkNow) whyFailing(f *buffer.FileStats, files int, rows int64) sentence {
+	step := "Upload"
+	if f.State == buffer.FileImporting {
+		step = "Import"
+	}
+	many := "1 file"
+	if files != 1 {
+		many = fmt.Sprintf("%d files", files)
+	}
+	out := said(step, " of ", many, " (", rowsOf(rows), ") fails")
+	if !f.FirstFailed.IsZero() {
+		out = said(out, " since ", f.FirstFailed)
+	}
+	attempts := "1 attempt"
+	if f.Attempt != 1 {
+		attempts = fmt.Sprintf("%s attempts", count(int64(f.Attempt)).Text)
+	}
+	out = said(out, ", ", attempts, ": ", strings.TrimSuffix(visible(f.RetryReason), "."), ".")
+	if f.Permanent {
+		out = said(out, " It needs somebody to fix the cause.")
+	}
+	if next := f.RetryAfter.Sub(k.at); next > 0 {
+		out = said(out, " Next attempt in ", coarse(next), ".")
+	}
+	return out
+}
+
+// top is what every page shows: the verdict, which is the title of the tab too.
+type top struct {
+	State   string   `json:"state"`
+	Verdict sentence `json:"verdict"`
+	// Banner is a condition of the whole engine, empty if there is none.
+	Banner sentence `json:"banner,omitempty"`
+	// Closed is set when the numbers do not change any more.
+	Closed bool `json:"closed,omitempty"`
+}
+
+func topOf(s *sample) top {
+	t := top{State: "ok"}
+	sinks, held, refusing := len(s.stats.Sinks), 0, 0
+	var oldest time.Duration
+	var expired, damaged, unstored int64
+	for i := range s.stats.Sinks {
+		k := s.sink(i)
+		switch st := k.state(); {
+		case st == stateRefuses:
+			refusing++
+		case st.trouble():
+			held++
+		}
+		oldest = max(oldest, k.oldest())
+		expired += s.stats.Sinks[i].Expired.Rows
+		damaged += s.stats.Sinks[i].Damaged.Rows
+		unstored += s.stats.Sinks[i].Unstored
+	}
+	switch {
+	case s.closed:
+		t.State, t.Closed = "error", true
+		t.Verdict = said("The engine is closed. These are its last numbers.")
+	case s.ready != nil:
+		t.State = "error"
+		t.Verdict = said("Nothing is taken: the engine is not ready.")
+		t.Banner = said("The engine takes no records: ", visible(s.ready.Error()))
+	case s.stats.MaxDiskBytes > 0 && s.used() >= s.stats.MaxDiskBytes:
+		t.State = "error"
+		t.Verdict = said("Refusing records: all room is used.")
+	case refusing > 0:
+		t.State = "error"
+		t.Verdict = said("Refusing records of ", ofSinks(refusing, sinks), ".")
+	case held > 0:
+		t.State = "warn"
+		t.Verdict = said(ofSinks(held, sinks), verb(int64(held), " is", " are"), " held up.", lost(expired, damaged, unstored))
+	case expired+damaged+unstored > 0:
+		t.State = "warn"
+		t.Verdict = said("Rows were given up:", lost(expired, damaged, unstored))
+	case sinks == 0:
+		t.Verdict = said("No sink is defined yet.")
+	case oldest == 0:
+		t.Verdict = said(allSinks(sinks), ". Nothing waits.")
+	default:
+		t.Verdict = said(allSinks(sinks), ". Oldest waiting row: ", waited(oldest), ".")
+	}
+	return t
+}
+
+func ofSinks(n, all int) string {
+	return fmt.Sprintf("%s of %s sinks", grouped(int64(n)), grouped(int64(all)))
+}
+
+func allSinks(n int) string {
+	if n == 1 {
+		return "The sink flows"
+	}
+	return fmt.Sprintf("All %s sinks flow", grouped(int64(n)))
+}
+
+// lost says how many rows were lost, or that none was.
+func lost(expired, damaged, unstored int64) string {
+	var parts []string
+	for _, p := range []struct {
+		n    int64
+		word string
+	}{{expired, "expired"}, {damaged, "damaged on disk"}, {unstored, "not stored since the start"}} {
+		if p.n > 0 {
+			parts = append(parts, count(p.n).Text+" "+p.word)
+		}
+	}
+	if len(parts) == 0 {
+		return " Nothing is lost."
+	}
+	return " " + strings.Join(parts, ", ") + "."
+}

@@ -1,0 +1,263 @@
+package console
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"time"
+)
+
+// The page gets its numbers as server-sent events: hello, then full, then a delta for each sample, state when the verdict changes, bye
+// when the server ends the stream. Where streams do not pass, the page asks for snapshots, which are hello and full together.
+
+const (
+	// comments keep a quiet stream open in proxies that close idle connections.
+	keepAliveEvery = 15 * time.Second
+	// writeWithin is the time that one event may take to a slow viewer.
+	writeWithin = 10 * time.Second
+	// schemaVersion is raised when an open page of an earlier release would not understand the messages: it then loads itself again.
+	schemaVersion = 1
+)
+
+// hello says who looks at what.
+type hello struct {
+	Schema  int    `json:"schema"`
+	Name    string `json:"name,omitempty"`
+	Version string `json:"version,omitempty"`
+	// At is the server's time in milliseconds, Since when the console was made.
+	At    int64    `json:"at"`
+	Since int64    `json:"since"`
+	User  string   `json:"user"`
+	May   []string `json:"may"`
+	// SignedIn is set if there is a session that can be ended.
+	SignedIn bool   `json:"signedIn"`
+	Proof    string `json:"proof"`
+	Pages    []link `json:"pages"`
+}
+
+// link is a page that the caller may open.
+type link struct {
+	Name   string `json:"name"`
+	Title  string `json:"title"`
+	Key    string `json:"key,omitempty"`
+	Hidden bool   `json:"hidden,omitempty"`
+}
+
+func (c *Console) hello(who caller, now time.Time) hello {
+	h := hello{
+		Schema: schemaVersion, Name: c.opts.Name, Version: c.opts.Version, At: now.UnixMilli(), Since: c.began.UnixMilli(),
+		User: who.user, SignedIn: who.session, Proof: who.proof,
+	}
+	for right, name := range map[Rights]string{Numbers: "numbers", Records: "records", Changes: "changes"} {
+		if who.rights&right != 0 {
+			h.May = append(h.May, name)
+		}
+	}
+	slices.Sort(h.May)
+	for _, p := range c.pages {
+		if who.rights&p.right == p.right {
+			h.Pages = append(h.Pages, link{p.name, p.title, p.key, p.hidden})
+		}
+	}
+	return h
+}
+
+// message is a full or a delta. A delta leaves out what has not changed.
+type message struct {
+	At    int64             `json:"at"`
+	Top   json.RawMessage   `json:"top,omitempty"`
+	Tasks json.RawMessage   `json:"tasks,omitempty"`
+	Head  json.RawMessage   `json:"head,omitempty"`
+	Rows  []json.RawMessage `json:"rows,omitempty"` // [key, cells…]
+	Order []string          `json:"order,omitempty"`
+}
+
+// viewer remembers what a stream has sent.
+type viewer struct {
+	c     *Console
+	who   caller
+	page  page
+	query url.Values
+
+	top, tasks, head []byte
+	rows             map[string][]byte
+	order            []string
+}
+
+// viewer returns what a request asks to see: its page, or only the verdict if the page has no live part.
+func (c *Console) viewer(r *http.Request, who caller) *viewer {
+	v := &viewer{c: c, who: who, query: r.URL.Query()}
+	v.page, _ = c.page(v.query.Get("page"), who.rights)
+	return v
+}
+
+// next returns what has changed since the last call. The first call returns everything. verdict is set if the verdict is among it.
+func (v *viewer) next(s *sample) (m message, verdict bool) {
+	m.At = s.at.UnixMilli()
+	if top := encode(topOf(s)); !bytes.Equal(top, v.top) {
+		v.top, m.Top, verdict = top, top, true
+	}
+	if v.who.rights&Changes != 0 {
+		if list := encode(v.c.tasks.current(s.at)); !bytes.Equal(list, v.tasks) {
+			v.tasks, m.Tasks = list, list
+		}
+	}
+	if v.page.live == nil {
+		return m, verdict
+	}
+	shown := v.page.live(s, v.query)
+	if head := encode(shown.head); !bytes.Equal(head, v.head) {
+		v.head, m.Head = head, head
+	}
+	rows, order := make(map[string][]byte, len(shown.rows)), make([]string, 0, len(shown.rows))
+	for _, r := range shown.rows {
+		line := encode(append([]any{r.key}, r.cells...))
+		rows[r.key] = line
+		order = append(order, r.key)
+		if !bytes.Equal(line, v.rows[r.key]) {
+			m.Rows = append(m.Rows, line)
+		}
+	}
+	if v.order == nil || !slices.Equal(order, v.order) {
+		m.Order = order
+	}
+	v.rows, v.order = rows, order
+	return m, verdict
+}
+
+// encode is for values that this package makes, which are all JSON.
+func encode(v any) []byte {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return []byte("null")
+	}
+	return b
+}
+
+// serveSnapshot is hello and full as one answer, for pages that poll.
+func (c *Console) serveSnapshot(w http.ResponseWriter, r *http.Request, who caller) {
+	s := c.sampler.current()
+	if s == nil {
+		fail(w, http.StatusServiceUnavailable, "The console is closed.")
+		return
+	}
+	v := c.viewer(r, who)
+	m, _ := v.next(s)
+	at := m.At
+	m.At = 0
+	h := c.hello(who, time.UnixMilli(0))
+	sum := sha256.Sum256(encode([]any{h, m}))
+	etag := `"` + base64.RawURLEncoding.EncodeToString(sum[:12]) + `"`
+	w.Header().Set("ETag", etag)
+	w.Header().Set("Cache-Control", "private, no-cache")
+	if r.Header.Get("If-None-Match") == etag {
+		w.WriteHeader(http.StatusNotModified)
+		return
+	}
+	m.At, h.At = at, at
+	writeJSON(w, http.StatusOK, map[string]any{"hello": h, "full": m})
+}
+
+// serveStream sends events until the viewer leaves, the session ends, or the console or the engine is closed.
+func (c *Console) serveStream(w http.ResponseWriter, r *http.Request, who caller) {
+	to := http.NewResponseController(w)
+	deadline := func() error { return to.SetWriteDeadline(time.Now().Add(writeWithin)) }
+	if err := deadline(); errors.Is(err, http.ErrNotSupported) {
+		w.WriteHeader(http.StatusNoContent) // a time limit of the server would cut the stream again and again: the page polls instead
+		return
+	}
+	woken, leave, err := c.sampler.join()
+	if err != nil {
+		w.Header().Set("Retry-After", "10")
+		fail(w, http.StatusServiceUnavailable, "All "+strconv.Itoa(c.opts.MaxViewers)+" places of viewers are taken.")
+		return
+	}
+	defer leave()
+	defer func() { _ = to.SetWriteDeadline(time.Time{}) }()
+	h := w.Header()
+	h.Set("Content-Type", "text/event-stream; charset=utf-8")
+	h.Set("Cache-Control", "no-cache, no-transform")
+	h.Set("X-Accel-Buffering", "no")
+	var out bytes.Buffer
+	event := func(name string, v any) {
+		out.WriteString("event: " + name + "\ndata: ")
+		out.Write(encode(v))
+		out.WriteString("\n\n")
+	}
+	send := func() bool {
+		err := deadline()
+		if err == nil {
+			_, err = w.Write(out.Bytes())
+		}
+		if err == nil {
+			err = to.Flush()
+		}
+		out.Reset()
+		return err == nil
+	}
+	bye := func(why string) {
+		event("bye", map[string]string{"why": why})
+		send()
+	}
+
+	v := c.viewer(r, who)
+	out.WriteString("retry: 2000\n\n")
+	event("hello", c.hello(who, time.Now()))
+	s := c.sampler.newest.Load()
+	m, _ := v.next(s)
+	event("full", m)
+	keepAlive := time.NewTicker(keepAliveEvery)
+	defer keepAlive.Stop()
+	expired := time.NewTimer(sessionAge) // the next request shows whether the session still holds
+	defer expired.Stop()
+	for send() {
+		if s.closed {
+			bye("closed")
+			return
+		}
+		select {
+		case <-r.Context().Done():
+			return
+		case <-expired.C:
+			bye("session")
+			return
+		case <-keepAlive.C:
+			out.WriteString(":\n\n")
+			continue
+		case <-woken:
+		}
+		if c.closing.Load() {
+			bye("closing")
+			return
+		}
+		s = c.sampler.newest.Load()
+		m, verdict := v.next(s)
+		if verdict {
+			event("state", json.RawMessage(m.Top))
+			m.Top = nil
+		}
+		event("delta", m)
+	}
+}
+
+// frameEndpoints returns the endpoints that belong to no page.
+func (c *Console) frameEndpoints() []endpoint {
+	return []endpoint{
+		{name: "stream", method: http.MethodGet, right: Numbers, raw: c.serveStream},
+		{name: "snapshot", method: http.MethodGet, right: Numbers, raw: c.serveSnapshot},
+		{name: "signin", method: http.MethodGet, raw: func(w http.ResponseWriter, r *http.Request, _ caller) { c.serveSignIn(w, r, http.StatusOK, "") }},
+		{name: "session", method: http.MethodPost, raw: func(w http.ResponseWriter, r *http.Request, _ caller) { c.signIn(w, r) }},
+		{name: "session.end", method: http.MethodPost, raw: func(w http.ResponseWriter, r *http.Request, _ caller) {
+			c.forget(w, r)
+			w.Header().Set("Location", "./")
+			w.WriteHeader(http.StatusSeeOther)
+		}},
+		{name: "task.cancel", method: http.MethodPost, right: Changes, change: true, run: (*call).cancelTask},
+	}
+}

@@ -1,0 +1,143 @@
+// The basin: tiles and the table of sinks. The server has written the same nodes: see document.html.
+
+import { h, setText, setAttr, setCell, setSentence } from "./dom.js";
+
+const windowSize = 50;
+
+export function open(section, app) {
+  const $ = (id) => section.querySelector("#" + id);
+  const body = $("sinks").tBodies[0];
+  const filter = $("filter");
+  let pending = null; // an order that waits until nobody points at the table
+  let params = {};
+
+  filter.parentNode.hidden = false;
+  let typing = 0;
+  filter.addEventListener("input", () => {
+    clearTimeout(typing);
+    typing = setTimeout(() => change({ filter: filter.value, from: "" }), 250);
+  });
+  filter.addEventListener("keydown", (e) => { if (e.key === "Escape") filter.blur(); });
+
+  // The heads of columns become buttons that sort: falling, rising, by trouble again.
+  for (const th of section.querySelectorAll("th[data-sort]")) {
+    const name = th.dataset.sort;
+    const first = name === "name" ? "name" : "-" + name;
+    const second = name === "name" ? "-name" : name;
+    const button = h("button", { type: "button", text: th.textContent, onclick: () => {
+      const now = params.sort || "";
+      change({ sort: now === first ? second : now === second ? "" : first, from: "" });
+    } });
+    th.replaceChildren(button);
+  }
+  $("before").addEventListener("click", () => change({ from: String(Math.max(0, (Number(params.from) || 0) - windowSize)) }));
+  $("after").addEventListener("click", () => change({ from: String((Number(params.from) || 0) + windowSize) }));
+  $("reorder").addEventListener("click", () => { apply(pending); body.querySelector("a, button")?.focus(); });
+
+  function change(some) {
+    params = { ...params, ...some };
+    if (params.from === "0") params.from = "";
+    forced = true;
+    app.setParams(params);
+    showSort();
+  }
+  let forced = true; // the viewer asked for another order, so it is shown at once
+
+  function showSort() {
+    for (const th of section.querySelectorAll("th[data-sort]")) {
+      const sort = (params.sort || "").replace(/^-/, "");
+      setAttr(th, "aria-sort", sort !== th.dataset.sort ? null : params.sort.startsWith("-") ? "descending" : "ascending");
+    }
+  }
+
+  function newRow(key) {
+    const cell = (label) => h("td", { class: "n", "data-label": label }, h("span"));
+    const level = (label) => h("td", { class: "n", "data-label": label }, h("span"), " ", h("small"));
+    return h("tr", { "data-key": key },
+      h("td", { class: "state" }, h("span")), h("th", { scope: "row", text: key }),
+      cell("In/s"), level("Local"), level("Staging"), cell("Out/s"), cell("In table"), cell("Rejected"), h("td", { class: "why" }));
+  }
+
+  function fill(tr, [state, incoming, localRows, localAge, stagingRows, stagingAge, out, table, rejected, why]) {
+    const c = tr.cells;
+    setAttr(c[0], "data-state", state);
+    setText(c[0].firstElementChild, state);
+    setCell(c[2].firstElementChild, incoming);
+    setCell(c[3].firstElementChild, localRows);
+    setText(c[3].lastElementChild, localAge);
+    setCell(c[4].firstElementChild, stagingRows);
+    setText(c[4].lastElementChild, stagingAge);
+    setCell(c[5].firstElementChild, out);
+    setCell(c[6].firstElementChild, table);
+    setCell(c[7].firstElementChild, rejected);
+    setSentence(c[8], why);
+  }
+
+  function rowsByKey() {
+    return new Map([...body.rows].map((tr) => [tr.dataset.key, tr]));
+  }
+
+  // apply puts the rows into an order. Rows that stay keep their nodes, and with them the focus.
+  function apply(order) {
+    pending = null;
+    $("reorder").hidden = true;
+    if (!order) return;
+    const known = rowsByKey();
+    const { rows } = app.state();
+    let at = body.firstElementChild;
+    for (const key of order) {
+      let tr = known.get(key);
+      if (!tr) fill((tr = newRow(key)), rows.get(key));
+      known.delete(key);
+      if (tr === at) at = at.nextElementSibling;
+      else body.insertBefore(tr, at);
+    }
+    for (const tr of known.values()) tr.remove();
+  }
+
+  return {
+    query: () => ({ filter: params.filter || "", sort: params.sort || "", from: params.from || "" }),
+
+    enter(path, now) {
+      params = { ...now };
+      forced = true;
+      if (document.activeElement !== filter) filter.value = params.filter || "";
+      showSort();
+    },
+
+    update({ head, rows, order, changed }) {
+      if (!head) return;
+      head.tiles.forEach((tile, i) => {
+        const node = $("tiles").children[i];
+        setAttr(node, "data-state", tile.state || null);
+        setCell(node.querySelector(".value span"), tile.value);
+        node.querySelectorAll(".line span").forEach((span, j) => setCell(span, tile.lines[j]));
+      });
+      const known = rowsByKey();
+      for (const key of changed || rows.keys()) {
+        const tr = known.get(key);
+        if (tr) fill(tr, rows.get(key));
+      }
+      const shown = [...known.keys()];
+      if (shown.length !== order.length || shown.some((key, i) => key !== order[i])) {
+        const busy = body.contains(document.activeElement) || body.matches(":hover");
+        if (forced || !busy || !shown.length) {
+          apply(order);
+        } else {
+          pending = order;
+          const moved = order.filter((key, i) => shown[i] !== key).length;
+          setText($("reorder"), moved + (moved === 1 ? " change" : " changes") + " – apply");
+          $("reorder").hidden = false;
+        }
+      } else if (pending) {
+        apply(order);
+      }
+      if (changed === null) forced = false;
+      setText($("range"), order.length ? head.from + 1 + "–" + (head.from + order.length) + " of " + head.matching : "none");
+      $("before").hidden = head.from === 0;
+      $("after").hidden = head.from + order.length >= head.matching;
+      $("empty").hidden = order.length > 0;
+      setText($("empty"), head.sinks ? "No sink matches the filter." : "No sink is defined yet.");
+    },
+  };
+}

@@ -1,0 +1,89 @@
+// Nodes are made here and never from markup, so that nothing that strangers have written becomes more than text.
+
+// h makes an element. Props are attributes, except: on* functions are listeners, "class" and "text" are what they say, and a property that is
+// false, null or undefined is left out. Children are nodes and strings.
+export function h(tag, props, ...children) {
+  const node = document.createElement(tag);
+  for (const [name, value] of Object.entries(props || {})) {
+    if (value === false || value === null || value === undefined) continue;
+    if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
+    else if (name === "text") node.textContent = value;
+    else if (name === "style" || name === "srcdoc") throw new Error(name + " is refused by the policy");
+    else node.setAttribute(name, value === true ? "" : value);
+  }
+  node.append(...children.filter((c) => c !== null && c !== undefined && c !== false));
+  return node;
+}
+
+// setText changes a text only if it differs, so that selections survive.
+export function setText(node, text) {
+  if (node.textContent !== text) node.textContent = text;
+}
+
+export function setAttr(node, name, value) {
+  if (value === null || value === undefined || value === false) {
+    if (node.hasAttribute(name)) node.removeAttribute(name);
+  } else if (node.getAttribute(name) !== String(value)) {
+    node.setAttribute(name, value);
+  }
+}
+
+// setCell shows a cell of the server: a text, or a rounded text with its exact value.
+export function setCell(node, cell) {
+  const [text, exact] = Array.isArray(cell) ? cell : [cell ?? "", null];
+  setText(node, text);
+  setAttr(node, "title", exact);
+}
+
+// replace puts children in place of those that are there.
+export function replace(node, ...children) {
+  node.replaceChildren(...children.filter((c) => c !== null && c !== undefined && c !== false));
+}
+
+const hiddenCharacters = /[\p{Cc}\p{Cf}\p{Co}\p{Cn}\p{Zl}\p{Zp}]/gu;
+
+// visible marks characters that cannot be seen or that change the direction of others. With lines, line breaks and tabs stay.
+export function visible(text, lines) {
+  return text.replace(hiddenCharacters, (c) => {
+    if (lines && (c === "\n" || c === "\t")) return c;
+    return "‹U+" + c.codePointAt(0).toString(16).toUpperCase().padStart(4, "0") + "›";
+  });
+}
+
+let utc = false;
+
+// useUTC chooses the zone of all times. Times that are shown already change too.
+export function useUTC(on) {
+  utc = on;
+  for (const node of document.querySelectorAll("time[datetime]")) showTime(node, new Date(node.dateTime));
+}
+
+function showTime(node, at) {
+  const zone = utc ? { timeZone: "UTC" } : {};
+  const today = new Date();
+  const day = (d) => d.toLocaleDateString("en-CA", zone);
+  let text = at.toLocaleTimeString("en-GB", { hour: "2-digit", minute: "2-digit", ...zone });
+  if (day(at) !== day(today)) text = at.toLocaleDateString("en-GB", { day: "numeric", month: "short", ...zone }) + " " + text;
+  setText(node, utc ? text + " UTC" : text);
+  setAttr(node, "title", at.toLocaleString("en-GB", { dateStyle: "medium", timeStyle: "long", ...zone }));
+}
+
+// timeNode is a time of the server, in milliseconds, in the zone of the viewer.
+export function timeNode(ms) {
+  const node = h("time", { datetime: new Date(ms).toISOString() });
+  showTime(node, new Date(ms));
+  return node;
+}
+
+// setSentence shows a sentence of the server: strings, and times as numbers.
+export function setSentence(node, parts) {
+  const key = JSON.stringify(parts || []) + utc;
+  if (node.sentence === key) return;
+  node.sentence = key;
+  replace(node, ...(parts || []).map((p) => (typeof p === "number" ? timeNode(p) : p)));
+}
+
+// plain is a sentence as text.
+export function plain(parts) {
+  return (parts || []).map((p) => (typeof p === "number" ? timeNode(p).textContent : p)).join("");
+}
