@@ -31,14 +31,14 @@ func (w *lateWriter) Append(r changelog.Record) changelog.Ticket {
 	return w.Writer.Append(r)
 }
 
-// draw remembers a record and returns one of a lower epoch, or none.
+// draw remembers a record and returns one of a lower epoch, or of another node of the same epoch, or none.
 func (l *lateLog) draw(r changelog.Record) (late changelog.Record, ok bool) {
 	l.s.mu.Lock()
 	defer l.s.mu.Unlock()
 	l.sent = append(l.sent, r)
 	l.sent = l.sent[max(0, len(l.sent)-20):]
 	late = l.sent[l.s.chaos.IntN(len(l.sent))]
-	if late.Epoch == r.Epoch || l.s.chaos.IntN(2) == 0 {
+	if late.Epoch == r.Epoch && late.Node == r.Node || l.s.chaos.IntN(2) == 0 {
 		return late, false
 	}
 	l.s.count["void"]++

@@ -21,7 +21,10 @@ import (
 //
 //   - An epoch of an instance is given once. If the store goes back, the log judges: it opens for the first who comes with a higher
 //     epoch than before.
-//   - When an instance is adopted, the leases of its earlier owners last no longer than their clocks are slower than the adopter's.
+//   - When an instance is adopted, and at any time after that, the leases of its earlier owners last no longer than their clocks are slower
+//     than the adopter's.
+//   - The adopter has reached the store of owners for a lease since the last beat of an owner that still runs: while the store is away,
+//     nobody counts as silent.
 //   - A checkpoint that an owner has named is not forgotten by the next one, and a drained instance is never adopted.
 //   - In the end each instance has one valid owner, and the log is open for it.
 //
@@ -86,8 +89,45 @@ type ownerProcess struct {
 	node   *ownerNode
 	rng    *rand.Rand // guarded by the lock of w, like what follows
 	keeps  []*changelog.Keeper
+	cut    []cut
 	cancel context.CancelFunc
 	done   chan struct{}
+}
+
+// cut is a time without the store of owners. It lasts as long as it has no end.
+type cut struct{ from, to time.Time }
+
+// setAway shadows the one of link.
+func (p *ownerProcess) setAway(away bool) {
+	p.w.mu.Lock()
+	defer p.w.mu.Unlock()
+	n := len(p.cut)
+	switch cutOff := n > 0 && p.cut[n-1].to.IsZero(); {
+	case away && !cutOff:
+		p.cut = append(p.cut, cut{from: time.Now()})
+	case !away && cutOff:
+		p.cut[n-1].to = time.Now()
+	}
+	p.link.setAway(away)
+}
+
+// reached returns how long the process has reached the store of owners since a moment. A beat waits for up to a sixth of a lease, so one that
+// succeeds may have begun that much before the end of an interruption. Of what remains half a lease may lie between two beats that succeed.
+func (p *ownerProcess) reached(since time.Time) time.Duration {
+	d := time.Since(since)
+	for _, c := range p.cut {
+		if to := c.to.Add(-p.local() / 6); to.Sub(c.from) > p.local()/2 && to.After(since) {
+			d -= to.Sub(later(since, c.from))
+		}
+	}
+	return d
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
 }
 
 func (w *ownership) tell(format string, args ...any) {
@@ -151,6 +191,7 @@ func (w *ownership) play() {
 			resume = nil
 		}
 		time.Sleep(time.Duration(w.rng.Int64N(int64(lease * 3 / 4))))
+		w.checkLeases()
 	}
 	for _, f := range resume {
 		f()
@@ -178,6 +219,36 @@ func (w *ownership) faults() changelogtest.Faults {
 func (w *ownership) setAway(away bool) {
 	for _, p := range w.processes {
 		p.setAway(away)
+	}
+}
+
+// checkLeases demands that the lease of an owner has ended where another one has a higher epoch.
+func (w *ownership) checkLeases() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.goesBack {
+		return
+	}
+	for _, p := range w.processes {
+		for _, k := range p.keeps {
+			w.checkOthers(p, k)
+		}
+	}
+}
+
+// checkOthers demands that the leases of an instance's earlier owners have ended. The caller holds the lock.
+func (w *ownership) checkOthers(p *ownerProcess, k *changelog.Keeper) {
+	for _, q := range w.processes {
+		slower := time.Duration(float64(lease) * max(0, q.slow-p.slow))
+		for _, other := range q.keeps {
+			if other.Instance() != k.Instance() || other.Owner().Epoch >= k.Owner().Epoch {
+				continue
+			}
+			if left := other.Left(); left > slower+time.Microsecond {
+				w.Errorf("%s belongs to %s with epoch %d, and the lease of %s with epoch %d lasts for %v, allowed are %v",
+					k.Instance(), p.node.name, k.Owner().Epoch, q.node.name, other.Owner().Epoch, left, slower)
+			}
+		}
 	}
 }
 
@@ -307,12 +378,16 @@ func (p *ownerProcess) checkAdoption(k *changelog.Keeper) {
 	if w.drained[k.Instance()] {
 		w.Errorf("%s was drained, and was adopted", k.Instance())
 	}
+	w.checkOthers(p, k)
 	for _, q := range w.processes {
-		slower := time.Duration(float64(lease) * max(0, q.slow-p.slow))
 		for _, other := range q.keeps {
-			if left := other.Left(); other.Instance() == k.Instance() && other != k && left > slower+time.Microsecond {
-				w.Errorf("%s was adopted by %s while the lease of %s lasts for %v, allowed are %v",
-					k.Instance(), p.node.name, q.node.name, left, slower)
+			if other.Instance() != k.Instance() || other == k || other.Err() != nil {
+				continue
+			}
+			beat := time.Now().Add(other.Left() - q.local())
+			if got := p.reached(beat); got < p.local()-time.Microsecond {
+				w.Errorf("%s was adopted by %s %v after the last beat of %s, of which it reached the store of owners for %v",
+					k.Instance(), p.node.name, time.Since(beat), q.node.name, got)
 			}
 		}
 	}

@@ -39,7 +39,7 @@ func TestSimulation(t *testing.T) {
 	// A simulation in which nothing happens proves nothing.
 	for _, what := range []string{
 		"released", "failed", "suspect", "works again", "cannot go on", "adopted", "restarted", "crashed", "applied", "trimmed",
-		"restored", "went back", "incomplete", "void", "no majority", "hole", "asked others", "full", "checkpointed", "not checkpointed",
+		"restored", "went back", "incomplete", "void", "same epoch", "no majority", "hole", "hole at the end", "asked others", "full", "checkpointed", "not checkpointed",
 	} {
 		if total[what] == 0 {
 			t.Errorf("in %d seeds it never happened: %s", *seeds, what)
@@ -153,6 +153,9 @@ func (s *simulation) step() {
 			n.open()
 		}
 	case pick < 84:
+		if s.goesBack && s.rng.IntN(2) == 0 {
+			s.repeatEpoch()
+		}
 		s.adopt()
 	case pick < 88:
 		n.valid.Store(!n.valid.Load())
@@ -161,10 +164,7 @@ func (s *simulation) step() {
 	case pick < 95:
 		s.log.Elect(simInstance, s.rng.IntN(3))
 	case pick < 96:
-		s.saw("hole")
-		if stat, err := s.log.Stat(s.t.Context(), simInstance); err == nil && stat.Last >= stat.First {
-			s.log.Hole(simInstance, 0, stat.First+changelog.Position(s.rng.Uint64N(uint64(stat.Last-stat.First+1))))
-		}
+		s.damage()
 	case pick < 97:
 		if s.goesBack {
 			s.goBack(n)
@@ -202,15 +202,6 @@ func (s *simulation) adopt() {
 	s.mu.Unlock()
 	s.saw("adopted")
 	n.open()
-}
-
-// goBack gives the instance to a node that had it before, with an epoch that others may have had. Its store can yield its batches:
-// otherwise the last one would not be compared.
-func (s *simulation) goBack(n *simNode) {
-	s.saw("went back")
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.owner, s.epoch = n, s.epoch-min(s.epoch, s.chaos.Uint64N(4))
 }
 
 // open opens the log with what the disk has, as often as it takes unless the node is fenced.
@@ -439,6 +430,9 @@ func (s *simulation) finish() {
 	}
 	seen := map[string]bool{}
 	for i, data := range stored {
+		if _, known := s.marks[data]; !known {
+			s.t.Errorf("%s has a batch %d of %d bytes that nobody appended", last.name, i+1, len(data))
+		}
 		if seen[data] {
 			s.t.Errorf("%s has the data of batch %d twice", last.name, i+1)
 		}

@@ -50,7 +50,7 @@ func TestSimulation(t *testing.T) {
 	// A simulation in which nothing happens proves nothing.
 	for _, what := range []string{
 		"acknowledged", "acknowledged by the disk alone", "void", "killed while the log lacks rows", "in doubt", "killed", "killed, disk lost", "stands still past the lease", "ended", "adopted", "adopted again", "drained",
-		"checkpoint", "checkpoint fetched", "restored", "fenced", "call failed", "answer lost", "no majority", "rotten",
+		"checkpoint", "checkpoint fetched", "restored", "fenced", "call failed", "put half-way", "answer lost", "no majority", "rotten",
 		"log gone", "log went back", "another log", "killed while the log is lost",
 	} {
 		if total[what] == 0 {
@@ -360,6 +360,10 @@ func (s *simulation) start(n *worldNode) {
 				return nil
 			}
 			s.count[what]++
+			if what == "call failed" && strings.HasPrefix(call, "put ") && s.chaos.IntN(2) == 0 {
+				s.count["put half-way"]++
+				return errHalf
+			}
 			return errFault
 		}
 	}
