@@ -15,6 +15,7 @@ Begin here:
 
   forebay demo -target sqlite:demo.db                  10,000 events through all levels, and the rows counted
   forebay serve -source web -target sqlite:events.db   a server that prints a command to send it an event
+  forebay otlp                                         a day of logs, metrics and traces in Parquet files
   forebay serve -config forebay.yaml                   a server whose sources are in a file
   forebay check -config forebay.yaml -sample events.json
 

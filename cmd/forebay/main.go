@@ -54,6 +54,7 @@ type verb struct {
 func verbs() []verb {
 	return []verb{
 		{"serve", "take events and telemetry, and store them in tables", serveHelp, process.serve},
+		{"otlp", "take logs, metrics and traces, and keep a day of them in tables", otlpHelp, process.otlp},
 		{"demo", "send events through all levels, and count the rows in the tables", demoHelp, process.demo},
 		{"check", "check a configuration file, and show the rows that it makes of events", checkHelp, process.check},
 		{"extract", "pull records from an HTTP API into tables; check, preview and discover look first", extractHelp, process.extract},

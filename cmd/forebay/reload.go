@@ -131,7 +131,7 @@ func (p process) refuse(ctx context.Context, logger *slog.Logger) {
 		case <-ctx.Done():
 			return
 		case <-p.reload:
-			logger.Warn("nothing is reloaded: the sources are not in a configuration file, change them with the Stream API")
+			logger.Warn("nothing is reloaded: the sources are not in a configuration file")
 		}
 	}
 }

@@ -43,12 +43,24 @@ func (cfg *serveConfig) register(flags *flag.FlagSet) {
 // parseServe reads flags, then the environment, then the file: the first that has a value wins. The error joins everything that is
 // wrong.
 func (p process) parseServe(name string, args []string, more func(*flag.FlagSet)) (*serveConfig, error) {
+	return p.parse(name, args, verbFlags{register: more})
+}
+
+// verbFlags are what a verb adds to the flags of serve. Both may be nil.
+type verbFlags struct {
+	register func(*flag.FlagSet)
+	// complete sets flags that are not given, before they are checked. given has those of the command line and of the environment.
+	complete func(cfg *serveConfig, given map[string]bool) error
+}
+
+// parse is parseServe for a verb with flags of its own.
+func (p process) parse(name string, args []string, verb verbFlags) (*serveConfig, error) {
 	cfg := new(serveConfig)
 	flags := flag.NewFlagSet(name, flag.ContinueOnError)
 	flags.SetOutput(io.Discard) // the caller prints the error, without a usage that hides it
 	cfg.register(flags)
-	if more != nil {
-		more(flags)
+	if verb.register != nil {
+		verb.register(flags)
 	}
 	if err := flags.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
@@ -75,6 +87,9 @@ func (p process) parseServe(name string, args []string, more func(*flag.FlagSet)
 		if *addr == "off" {
 			*addr = ""
 		}
+	}
+	if verb.complete != nil {
+		problems = append(problems, verb.complete(cfg, given))
 	}
 	cfg.tables = cfg.Tables
 	problems = append(problems, cfg.hide(append(cfg.Check(), cfg.places.check()...))...)
@@ -145,7 +160,11 @@ func (p process) serveConfig(ctx context.Context, args []string, cfg *serveConfi
 			if err := d.apply(ctx, cfg.sources); err != nil {
 				return fmt.Errorf("%s: %w", cfg.file, err)
 			}
-			following.Go(func() { p.follow(reloads, args, cfg, d, level) })
+			if cfg.file != "" {
+				following.Go(func() { p.follow(reloads, args, cfg, d, level) })
+			} else {
+				following.Go(func() { p.refuse(reloads, logger) })
+			}
 			return nil
 		}
 	} else {

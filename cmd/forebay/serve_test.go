@@ -55,9 +55,15 @@ func (b *lockedBuffer) String() string {
 // serve returns when the server takes requests, on free ports.
 func serve(t *testing.T, env []string, args ...string) *serving {
 	t.Helper()
+	return start(t, env, "serve", args...)
+}
+
+// start is serve for a verb.
+func start(t *testing.T, env []string, verb string, args ...string) *serving {
+	t.Helper()
 	s := &serving{t: t, addr: map[string]string{}}
 	s.cmd = exec.CommandContext(t.Context(), os.Args[0], append([]string{
-		"serve", "-addr", "127.0.0.1:0", "-api-addr", "127.0.0.1:0", "-otlp-grpc", "127.0.0.1:0", "-otlp-http", "127.0.0.1:0",
+		verb, "-addr", "127.0.0.1:0", "-api-addr", "127.0.0.1:0", "-otlp-grpc", "127.0.0.1:0", "-otlp-http", "127.0.0.1:0",
 	}, args...)...)
 	s.cmd.Env = append(append(os.Environ(), asProgram+"=1"), env...)
 	s.cmd.Stderr = &s.logs

@@ -1,0 +1,204 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/forebay/forebay"
+	"github.com/forebay/forebay/internal/program/keep"
+	"github.com/forebay/forebay/mapping"
+	"github.com/forebay/forebay/otlpflat"
+	"github.com/forebay/forebay/trigger"
+)
+
+const otlpHelp = `
+forebay otlp keeps logs, metrics and traces in tables: a day of them as Parquet files, unless flags say otherwise.
+
+  forebay otlp                                         then DuckDB: duckdb -init data/views.sql
+  forebay otlp -keep-for 168h -dir /var/lib/forebay
+  forebay otlp -target duckdb:telemetry.db
+  forebay otlp -target postgres://me@db/telemetry -otlp-grpc 0.0.0.0:4317
+
+It prints the variables that an exporter needs. docs/telemetry.md has the tables, questions in SQL, and the configuration of a Collector.
+`
+
+// telemetryFlags are the flags of the verb otlp beside those of serve.
+type telemetryFlags struct {
+	secret string
+	every  time.Duration
+}
+
+const (
+	// telemetrySource is the source of the verb otlp.
+	telemetrySource = "otlp"
+	// secretFile and viewsFile are in the data directory.
+	secretFile, viewsFile = "otlp-secret", "views.sql"
+	dayOfTelemetry        = 24 * time.Hour
+)
+
+func (f *telemetryFlags) register(flags *flag.FlagSet) {
+	flags.StringVar(&f.secret, "otlp-secret", "", "bearer token of the senders, at least 16 characters (default: made at the first start, in the file otlp-secret of the data directory)")
+	flags.DurationVar(&f.every, "every", 10*time.Second, "longest time from an answer to the table")
+	flags.Lookup("keep-for").Usage = "age at which the files of a table are removed; 0: never (default: 24h with files, never in a database)"
+	flags.Lookup("target").Usage = "where the tables are: " + targetForms() + " (default parquet: and the folder telemetry of the data directory)"
+}
+
+// complete gives the flags that are not given the defaults of the verb. The error joins everything that is wrong.
+func (f *telemetryFlags) complete(cfg *serveConfig, given map[string]bool) error {
+	var problems []error
+	for _, name := range []string{"config", "source"} {
+		if given[name] {
+			problems = append(problems, fmt.Errorf("-%s is a flag of serve: otlp has its source, with a table for each signal", name))
+		}
+	}
+	if f.every < time.Second {
+		problems = append(problems, fmt.Errorf("-every is %s, must be 1s or more", f.every))
+	}
+	if f.secret != "" && len(f.secret) < 16 {
+		problems = append(problems, errors.New("-otlp-secret must have at least 16 characters"))
+	}
+	if cfg.target == "" {
+		cfg.target = "parquet:" + filepath.Join(cfg.Dir, "telemetry")
+	}
+	if k, rest, err := cfg.kindOf(); err == nil && k.folders && !strings.Contains(rest, "://") { // the error comes from the check of the places
+		if !given["keep-for"] {
+			cfg.Tables.KeepFor = dayOfTelemetry
+		}
+	}
+	if !given["min-import-interval"] {
+		cfg.Tuning.MinImportInterval = max(f.every, time.Second)
+	}
+	return errors.Join(problems...)
+}
+
+// source has a table for each signal.
+func (f *telemetryFlags) source(secret string) forebay.Source {
+	interval := trigger.Conditions{Interval: f.every}
+	src := forebay.Source{
+		ID: telemetrySource, Type: forebay.OTLP, Secret: secret,
+		Settings: forebay.Settings{Upload: trigger.Conditions{Interval: max(f.every/2, time.Second)}, Import: interval},
+	}
+	for _, s := range []struct {
+		signal  forebay.Signal
+		columns mapping.Columns
+	}{
+		{forebay.SignalLogs, otlpflat.LogsTable()}, {forebay.SignalMetrics, otlpflat.MetricsTable()}, {forebay.SignalTraces, otlpflat.TracesTable()},
+	} {
+		src.Sinks = append(src.Sinks, forebay.Sink{
+			ID: string(s.signal), AllowedSignals: []forebay.Signal{s.signal},
+			Table: forebay.Table{ID: string(s.signal), Columns: s.columns, Extend: true},
+		})
+	}
+	return src
+}
+
+// views returns the statements that make the views of a target, and how to use them; "" for a target that has none.
+func (cfg *serveConfig) views(file string) (sql, use string, err error) {
+	o := otlpflat.ViewOptions{Logs: "logs", Traces: "traces", Metrics: "metrics"}
+	kind, rest, _ := strings.Cut(cfg.target, ":")
+	switch {
+	case kind == "parquet" && !strings.Contains(rest, "://"):
+		if o.Folder, err = filepath.Abs(rest); err != nil {
+			return "", "", err
+		}
+		o.Dialect, use = otlpflat.DuckDB, fmt.Sprintf("duckdb -init '%s'", file)
+	case kind == "duckdb":
+		o.Dialect, use = otlpflat.DuckDB, fmt.Sprintf("duckdb -init '%s' '%s', while the server is stopped", file, rest)
+	case kind == "postgres" || kind == "postgresql":
+		o.Dialect, use = otlpflat.PostgreSQL, fmt.Sprintf("psql -f '%s'", file)
+	default:
+		return "", "", nil
+	}
+	statements, err := otlpflat.Views(o)
+	return strings.Join(append(statements, ""), ";\n\n"), use, err
+}
+
+func (p process) otlp(ctx context.Context, args []string) int {
+	var f telemetryFlags
+	cfg, err := p.parse("otlp", args, verbFlags{register: f.register, complete: f.complete})
+	if err != nil {
+		return p.end("otlp", err, wrongUsage)
+	}
+	return p.end("otlp", p.serveTelemetry(ctx, args, cfg, &f), failed)
+}
+
+func (p process) serveTelemetry(ctx context.Context, args []string, cfg *serveConfig, f *telemetryFlags) error {
+	if err := os.MkdirAll(cfg.Dir, 0o755); err != nil {
+		return err
+	}
+	secret := f.secret
+	if secret == "" {
+		made, err := keep.Secret(filepath.Join(cfg.Dir, secretFile))
+		if err != nil {
+			return err
+		}
+		secret = made
+	}
+	file := filepath.Join(cfg.Dir, viewsFile)
+	sql, use, err := cfg.views(file)
+	if err != nil {
+		return err
+	}
+	if sql != "" {
+		if err := keep.Write(file, []byte(sql)); err != nil {
+			return err
+		}
+	}
+	cfg.sources = []forebay.Source{f.source(secret)}
+	usage := &afterLine{out: p.stdout, text: func(ready string) string {
+		var b strings.Builder
+		value := "$(cat '" + filepath.Join(cfg.Dir, secretFile) + "')"
+		if f.secret != "" {
+			value = "SECRET"
+		}
+		grpc, http := addressOf(ready, "otlp-grpc"), addressOf(ready, "otlp-http")
+		fmt.Fprintf(&b, "\nAn exporter needs:\n\n  export OTEL_EXPORTER_OTLP_ENDPOINT=http://%s\n", cmp.Or(http, grpc))
+		if http == "" {
+			b.WriteString("  export OTEL_EXPORTER_OTLP_PROTOCOL=grpc\n")
+		} else {
+			b.WriteString("  export OTEL_EXPORTER_OTLP_PROTOCOL=http/protobuf\n")
+		}
+		fmt.Fprintf(&b, "  export OTEL_EXPORTER_OTLP_HEADERS=\"authorization=Bearer%%20%s\"\n", value)
+		if use != "" {
+			fmt.Fprintf(&b, "\nSQL: %s\n", use)
+		}
+		return b.String()
+	}}
+	serving := p
+	serving.stdout = usage
+	return serving.serveConfig(ctx, args, cfg)
+}
+
+// addressOf returns an address of the line "ready".
+func addressOf(ready, name string) string {
+	for field := range strings.FieldsSeq(ready) {
+		if addr, ok := strings.CutPrefix(field, name+"="); ok {
+			return addr
+		}
+	}
+	return ""
+}
+
+// afterLine writes a text behind the first line that passes.
+type afterLine struct {
+	out  io.Writer
+	text func(line string) string
+	done bool
+}
+
+func (w *afterLine) Write(p []byte) (int, error) {
+	n, err := w.out.Write(p)
+	if err == nil && !w.done {
+		w.done = true
+		_, err = io.WriteString(w.out, w.text(string(p)))
+	}
+	return n, err
+}

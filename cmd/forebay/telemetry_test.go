@@ -1,0 +1,161 @@
+package main
+
+import (
+	"bytes"
+	"database/sql"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"go.opentelemetry.io/collector/pdata/plog"
+	"go.opentelemetry.io/collector/pdata/plog/plogotlp"
+	"go.opentelemetry.io/collector/pdata/pmetric"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/metadata"
+)
+
+// A server without any flag for its tables keeps telemetry of both protocols in Parquet files, with views that DuckDB reads, and keeps its secret
+// when it starts again.
+func TestOTLP(t *testing.T) {
+	folder := t.TempDir()
+	data := filepath.Join(folder, "data")
+	var secret string
+	for round := range 2 {
+		s := start(t, nil, "otlp", "-dir", data, "-every", "1s")
+		text, err := os.ReadFile(filepath.Join(data, secretFile))
+		if err != nil || round > 0 && string(text) != secret {
+			t.Fatalf("the secret is %q, was %q: %v", text, secret, err)
+		}
+		secret = string(text)
+		if status, answer := s.post("otlp-http", "/v1/logs", `{}`, "Authorization", "Bearer wrong"); status < 400 {
+			t.Errorf("a wrong secret is answered %d %s", status, answer)
+		}
+		m, tr := pmetric.NewMetrics(), ptrace.NewTraces()
+		m.ResourceMetrics().AppendEmpty().ScopeMetrics().AppendEmpty().Metrics().AppendEmpty().SetEmptyGauge().DataPoints().AppendEmpty().SetIntValue(7)
+		tr.ResourceSpans().AppendEmpty().ScopeSpans().AppendEmpty().Spans().AppendEmpty().SetName("GET")
+		points, err := (&pmetric.JSONMarshaler{}).MarshalMetrics(m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		spans, err := (&ptrace.JSONMarshaler{}).MarshalTraces(tr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if round == 0 { // a repeated batch is stored once
+			for path, body := range map[string][]byte{"/v1/metrics": points, "/v1/traces": spans} {
+				if status, answer := s.post("otlp-http", path, string(body), "Authorization", "Bearer "+secret); status != 200 {
+					t.Fatalf("%s is answered %d %s", path, status, answer)
+				}
+			}
+		}
+		conn, err := grpc.NewClient(s.addr["otlp-grpc"], grpc.WithTransportCredentials(insecure.NewCredentials()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		batch := plog.NewLogs()
+		r := batch.ResourceLogs().AppendEmpty().ScopeLogs().AppendEmpty().LogRecords().AppendEmpty()
+		r.Body().SetStr(strings.Repeat("paid ", round+1))
+		r.SetTimestamp(1_795_464_000_000_000_001)
+		ctx := metadata.AppendToOutgoingContext(t.Context(), "authorization", "Bearer "+secret)
+		if _, err := plogotlp.NewGRPCClient(conn).Export(ctx, plogotlp.NewExportRequestFromLogs(batch)); err != nil {
+			t.Fatal(err)
+		}
+		if err := conn.Close(); err != nil {
+			t.Error(err)
+		}
+		s.stop()
+	}
+	views, err := os.ReadFile(filepath.Join(data, viewsFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	db, err := sql.Open("duckdb", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	if _, err := db.Exec(string(views)); err != nil {
+		t.Fatal(err)
+	}
+	for query, want := range map[string]int{
+		`SELECT count(*) FROM otel_logs WHERE Body LIKE 'paid%' AND TimeUnixNano = 1795464000000000001`: 2,
+		`SELECT count(*) FROM otel_metrics_gauge WHERE Value = 7`:                                       1,
+		`SELECT count(*) FROM otel_traces WHERE SpanName = 'GET'`:                                       1,
+	} {
+		var got int
+		if err := db.QueryRow(query).Scan(&got); err != nil || got != want {
+			t.Errorf("%s: %d, %v, want %d", query, got, err, want)
+		}
+	}
+}
+
+// The defaults of the verb fit the target, and what is given wins.
+func TestOTLPFlags(t *testing.T) {
+	p := process{stdout: new(bytes.Buffer), stderr: new(bytes.Buffer), getenv: func(name string) (string, bool) {
+		if name == "FOREBAY_OTLP_SECRET" {
+			return "secret-of-the-environment", true
+		}
+		return "", false
+	}}
+	parse := func(args ...string) (*serveConfig, *telemetryFlags, error) {
+		f := new(telemetryFlags)
+		cfg, err := p.parse("otlp", args, verbFlags{register: f.register, complete: f.complete})
+		return cfg, f, err
+	}
+	for _, tc := range []struct {
+		args   string
+		target string
+		keep   time.Duration
+		views  string // a part of them
+		use    string
+	}{
+		{"", "parquet:data/telemetry", 24 * time.Hour, "data/telemetry/logs/**/*.parquet'", "duckdb -init 'v.sql'"},
+		{"-dir d -keep-for 0s", "parquet:d/telemetry", 0, "d/telemetry/traces/", "duckdb -init 'v.sql'"},
+		{"-target parquet:lake -keep-for 1h", "parquet:lake", time.Hour, "/lake/metrics/", "duckdb -init 'v.sql'"},
+		{"-target dir:csv", "dir:csv", 24 * time.Hour, "", ""},
+		{"-target duckdb:t.db", "duckdb:t.db", 0, `FROM "logs"`, "duckdb -init 'v.sql' 't.db'"},
+		{"-target postgres://me@db/x", "postgres://me@db/x", 0, "json_array_elements", "psql -f 'v.sql'"},
+		{"-target sqlite:t.db", "sqlite:t.db", 0, "", ""},
+	} {
+		cfg, f, err := parse(strings.Fields(tc.args)...)
+		if err != nil {
+			t.Errorf("%s: %v", tc.args, err)
+			continue
+		}
+		views, use, err := cfg.views("v.sql")
+		if cfg.target != tc.target || cfg.tables.KeepFor != tc.keep || err != nil || !strings.Contains(views, tc.views) || (views == "") != (tc.use == "") ||
+			!strings.HasPrefix(use, tc.use) || f.secret != "secret-of-the-environment" {
+			t.Errorf("%s: target %q, kept for %s, use %q, %v, views %s", tc.args, cfg.target, cfg.tables.KeepFor, use, err, views)
+		}
+	}
+	for args, want := range map[string]string{
+		"-config forebay.yaml":                 "-config is a flag of serve",
+		"-source web":                          "-source is a flag of serve",
+		"-every 10ms":                          "-every is 10ms, must be 1s or more",
+		"-otlp-secret short":                   "at least 16 characters",
+		"-target duckdb:t.db -keep-for 1h":     "-keep-for",
+		"-target parquet:s3://b/p -keep-for 1": "keep-for",
+	} {
+		if _, _, err := parse(strings.Fields(args)...); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", args, err, want)
+		}
+	}
+}
+
+// The text after the first line comes once.
+func TestAfterLine(t *testing.T) {
+	var out bytes.Buffer
+	w := &afterLine{out: &out, text: func(line string) string { return "[" + addressOf(line, "otlp-http") + "]\n" }}
+	for _, text := range []string{"ready api=a otlp-http=b\n", "more\n"} {
+		if n, err := w.Write([]byte(text)); n != len(text) || err != nil {
+			t.Errorf("Write = %d, %v", n, err)
+		}
+	}
+	if got := out.String(); got != "ready api=a otlp-http=b\n[b]\nmore\n" {
+		t.Errorf("%q", got)
+	}
+}

@@ -1,0 +1,216 @@
+package collectortest
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/open-telemetry/opentelemetry-collector-contrib/extension/storage/filestorage"
+	"go.opentelemetry.io/collector/component"
+	"go.opentelemetry.io/collector/confmap"
+	"go.opentelemetry.io/collector/confmap/provider/envprovider"
+	"go.opentelemetry.io/collector/confmap/provider/fileprovider"
+	"go.opentelemetry.io/collector/exporter"
+	"go.opentelemetry.io/collector/exporter/otlpexporter"
+	"go.opentelemetry.io/collector/exporter/otlphttpexporter"
+	"go.opentelemetry.io/collector/extension"
+	"go.opentelemetry.io/collector/otelcol"
+	"go.opentelemetry.io/collector/pdata/plog/plogotlp"
+	"go.opentelemetry.io/collector/pdata/pmetric/pmetricotlp"
+	"go.opentelemetry.io/collector/pdata/ptrace/ptraceotlp"
+	"go.opentelemetry.io/collector/receiver"
+	"go.opentelemetry.io/collector/receiver/otlpreceiver"
+	"go.opentelemetry.io/collector/service/telemetry/otelconftelemetry"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+)
+
+// asCollector makes the test binary a Collector with the configuration file that it names.
+const asCollector = "FOREBAY_TEST_COLLECTOR"
+
+func TestMain(m *testing.M) {
+	if file := os.Getenv(asCollector); file != "" {
+		if err := collect(file); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+// collect runs a Collector until a signal.
+func collect(file string) error {
+	settings := otelcol.CollectorSettings{
+		BuildInfo: component.BuildInfo{Command: "otelcol", Version: "test"},
+		Factories: func() (f otelcol.Factories, err error) {
+			if f.Receivers, err = otelcol.MakeFactoryMap[receiver.Factory](otlpreceiver.NewFactory()); err != nil {
+				return f, err
+			}
+			if f.Exporters, err = otelcol.MakeFactoryMap[exporter.Factory](otlpexporter.NewFactory(), otlphttpexporter.NewFactory()); err != nil {
+				return f, err
+			}
+			f.Extensions, err = otelcol.MakeFactoryMap[extension.Factory](filestorage.NewFactory())
+			f.Telemetry = otelconftelemetry.NewFactory()
+			return f, err
+		},
+		ConfigProviderSettings: otelcol.ConfigProviderSettings{ResolverSettings: confmap.ResolverSettings{
+			URIs: []string{file}, ProviderFactories: []confmap.ProviderFactory{fileprovider.NewFactory(), envprovider.NewFactory()},
+		}},
+	}
+	c, err := otelcol.NewCollector(settings)
+	if err != nil {
+		return err
+	}
+	return c.Run(context.Background())
+}
+
+// collector is a Collector in a process of its own.
+type collector struct {
+	t    *testing.T
+	cmd  *exec.Cmd
+	addr string // of its gRPC receiver
+	logs lockedBuffer
+}
+
+// configuration is the one of docs/telemetry.md for an exporter, with the addresses of the test.
+func configuration(t *testing.T, exporter, storage, forebay, receiver string) string {
+	t.Helper()
+	page, err := os.ReadFile("../../docs/telemetry.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := regexp.MustCompile("(?s)```yaml\n(receivers:.*?)```").FindSubmatch(page)
+	if m == nil {
+		t.Fatal("docs/telemetry.md has no configuration of a Collector")
+	}
+	text := string(m[1])
+	replace := func(old, new string) {
+		if !strings.Contains(text, old) {
+			t.Fatalf("the configuration of docs/telemetry.md lacks %q", old)
+		}
+		text = strings.ReplaceAll(text, old, new)
+	}
+	replace("/var/lib/otelcol", storage)
+	replace("grpc: {endpoint: 0.0.0.0:14317}", "grpc: {endpoint: "+receiver+"}")
+	replace("      http: {endpoint: 0.0.0.0:14318}\n", "")
+	if exporter == "otlp_http" {
+		replace("otlp_grpc:\n    endpoint: forebay:4317\n    tls: {insecure: true}", "otlp_http:\n    endpoint: http://"+forebay)
+		replace("[otlp_grpc]", "[otlp_http]")
+	} else {
+		replace("forebay:4317", forebay)
+	}
+	return text + "\n  telemetry: {metrics: {level: none}}\n"
+}
+
+func startCollector(t *testing.T, exporter, storage, forebay string) *collector {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &collector{t: t, addr: l.Addr().String()}
+	file := filepath.Join(t.TempDir(), "otelcol.yaml")
+	if err := os.WriteFile(file, []byte(configuration(t, exporter, storage, forebay, c.addr)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	l.Close()
+	c.cmd = exec.Command(os.Args[0])
+	c.cmd.Env = append(os.Environ(), asCollector+"="+file, "OTLP_SECRET="+secret)
+	c.cmd.Stdout, c.cmd.Stderr = &c.logs, &c.logs
+	if err := c.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.kill)
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.Now().Add(time.Minute); ; <-tick.C {
+		if conn, err := net.Dial("tcp", c.addr); err == nil {
+			conn.Close()
+			return c
+		}
+		if c.cmd.ProcessState != nil || time.Now().After(deadline) {
+			t.Fatalf("the Collector does not listen\n%s", &c.logs)
+		}
+	}
+}
+
+// kill ends it as a power cut does.
+func (c *collector) kill() {
+	_ = c.cmd.Process.Kill()
+	_ = c.cmd.Wait()
+}
+
+// send gives the Collector a part of each signal.
+func (c *collector) send(from, to int) {
+	c.t.Helper()
+	conn, err := grpc.NewClient(c.addr, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	defer conn.Close()
+	ctx, cancel := context.WithTimeout(c.t.Context(), time.Minute)
+	defer cancel()
+	wait := grpc.WaitForReady(true)
+	if _, err := plogotlp.NewGRPCClient(conn).Export(ctx, plogotlp.NewExportRequestFromLogs(logs(from, to)), wait); err != nil {
+		c.t.Fatalf("%v\n%s", err, &c.logs)
+	}
+	if _, err := pmetricotlp.NewGRPCClient(conn).Export(ctx, pmetricotlp.NewExportRequestFromMetrics(metrics(from, to)), wait); err != nil {
+		c.t.Fatalf("%v\n%s", err, &c.logs)
+	}
+	if _, err := ptraceotlp.NewGRPCClient(conn).Export(ctx, ptraceotlp.NewExportRequestFromTraces(traces(from, to)), wait); err != nil {
+		c.t.Fatalf("%v\n%s", err, &c.logs)
+	}
+}
+
+// What a Collector has taken is in the tables once, with its values: also what it took while Forebay was away, and what was in its queue when
+// it was killed.
+func TestCollector(t *testing.T) {
+	for _, exporter := range []string{"otlp_grpc", "otlp_http"} {
+		t.Run(exporter, func(t *testing.T) {
+			s := newServer(t)
+			addr := s.grpcAddr
+			if exporter == "otlp_http" {
+				addr = s.httpAddr
+			}
+			storage := t.TempDir()
+			c := startCollector(t, exporter, storage, addr)
+			const part = 700
+			c.send(0, part) // into its queue: nobody answers yet
+			c.kill()
+			c = startCollector(t, exporter, storage, addr)
+			c.send(part, 2*part)
+			s.serve()
+			c.send(2*part, 3*part)
+			s.wait(3*part, &c.logs)
+			s.check(3 * part)
+		})
+	}
+}
+
+// lockedBuffer is a buffer that a process writes while a test reads.
+type lockedBuffer struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.Write(p)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.String()
+}
