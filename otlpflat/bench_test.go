@@ -63,10 +63,14 @@ func BenchmarkFlatten(b *testing.B) {
 }
 
 func BenchmarkMap(b *testing.B) {
-	for _, size := range []int{150, 1024} {
-		b.Run(fmt.Sprint(size), func(b *testing.B) {
-			batch := logBatch(size)
-			m, err := mapping.Compile(logColumns, mapping.Options{})
+	for _, c := range []struct {
+		columns string
+		cols    mapping.Columns
+		size    int
+	}{{"5", logColumns, 150}, {"5", logColumns, 1024}, {"table", otlpflat.LogsTable(), 150}} {
+		b.Run(fmt.Sprintf("columns=%s/body=%d", c.columns, c.size), func(b *testing.B) {
+			batch := logBatch(c.size)
+			m, err := mapping.Compile(c.cols, mapping.Options{})
 			if err != nil {
 				b.Fatal(err)
 			}
