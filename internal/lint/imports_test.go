@@ -162,7 +162,7 @@ func checkLayers(t *tree) []problem {
 			// Tests may also use the default drivers, the conformance suites, and the log that a changelog is.
 			allowed = append(slices.Clone(allowed), "buffer", "buffer/dir", "buffer/buffertest", "changelog", "changelog/changelogtest", ".")
 			if f.room() == "drivers" || f.room() == "cluster" {
-				allowed = append(allowed, "mapping") // of the engine that a driver or a node is tested with
+				allowed = append(allowed, "mapping", "trigger") // of the engine that a driver or a node is tested with
 			}
 			if f.room() == "internal" {
 				allowed = []string{"./..."} // a test of several rooms together has its place there

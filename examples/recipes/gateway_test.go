@@ -1,0 +1,67 @@
+package recipes
+
+import (
+	"math/rand/v2"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/forebaytest"
+	"github.com/forebay/forebay/mapping"
+)
+
+// The target is away for a month, and the power is cut every few days. Every reading arrives once.
+func TestGateway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const readings, pause = 31, 24 * time.Hour
+		opts := Gateway(nil)
+		opts.Buffer.Retry = buffer.Retry{Probe: pause / 4, Max: pause / 4} // the month is as long with fewer probes
+		kit := forebaytest.New(t, opts, Readings())
+		columns := kit.Memory().Columns("readings")
+		kit.Memory().Alter("readings", datatype.Column{Name: "other"}) // every import fails
+		for n := range readings {
+			reading := Reading{"kitchen", time.Now(), 20 + float64(n%7)/10, 40}
+			if _, err := kit.Engine().Ingest(t.Context(), "sensors", mapping.From(reading)); err != nil {
+				t.Fatal(err)
+			}
+			kit.Advance(pause)
+			if n%5 == 3 {
+				kit.Crash()
+			}
+		}
+		if n := len(kit.Rows("readings")); n != 0 {
+			t.Fatalf("%d rows arrived before the outage was over", n)
+		}
+		kit.Memory().Alter("readings", columns...)
+		kit.StepImport()
+		if n := len(kit.Rows("readings")); n != readings {
+			t.Errorf("%d rows, want %d", n, readings)
+		}
+	})
+}
+
+// A million readings take less than the disk that the page promises.
+func TestGatewayDisk(t *testing.T) {
+	const n = 20_000
+	noise := rand.New(rand.NewPCG(1, 2))
+	eng, _ := open(t, Readings())
+	records := make([]*mapping.Record, n)
+	for i := range records {
+		at := time.Date(2026, 11, 23, 0, 0, i, 0, time.UTC)
+		records[i] = mapping.From(Reading{"sensor-" + string(rune('a'+noise.IntN(20))), at, 20 + float64(noise.IntN(1000))/100, 40 + float64(noise.IntN(3000))/100})
+	}
+	if _, err := eng.IngestBatch(t.Context(), "sensors", records); err != nil {
+		t.Fatal(err)
+	}
+	waiting := eng.Stats().Sinks[0]
+	if rows := waiting.Local.Rows + waiting.Staging.Rows; rows != n {
+		t.Fatalf("%d rows wait, want %d: %+v", rows, n, waiting)
+	}
+	perMillion := (waiting.Local.StoredBytes + waiting.Staging.StoredBytes) * (1_000_000 / n) >> 20
+	t.Logf("a million readings take %d MiB on disk", perMillion)
+	if perMillion > 20 {
+		t.Error("docs/recipes.md says 20 MiB")
+	}
+}

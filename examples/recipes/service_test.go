@@ -1,0 +1,62 @@
+package recipes
+
+import (
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+)
+
+func TestService(t *testing.T) {
+	eng, rows := open(t, Requests(), Orders())
+	mux := http.NewServeMux()
+	mux.Handle("POST /orders", PlaceOrder(eng))
+	service := LogRequests(eng, slog.New(slog.DiscardHandler))(mux)
+	for _, c := range []struct {
+		path, key, body string
+		want            int
+	}{
+		{"/orders", "k1", `{"number":"A-1"}`, http.StatusCreated},
+		{"/orders", "k1", `{"number":"A-1"}`, http.StatusCreated}, // the client has lost the answer
+		{"/orders", "k1", `{"number":"A-2"}`, http.StatusUnprocessableEntity},
+		{"/orders", "k2", `{}`, http.StatusUnprocessableEntity},
+		{"/orders", "", `{"number":"A-3"}`, http.StatusBadRequest},
+		{"/nowhere", "k3", `{}`, http.StatusNotFound},
+	} {
+		req := httptest.NewRequest(http.MethodPost, c.path, strings.NewReader(c.body))
+		req.Header.Set("Idempotency-Key", c.key)
+		answer := httptest.NewRecorder()
+		service.ServeHTTP(answer, req)
+		if answer.Code != c.want {
+			t.Errorf("%s %s: %d %s, want %d", c.key, c.body, answer.Code, answer.Body, c.want)
+		}
+	}
+	if got := rows("in.c-shop.orders"); len(got) != 1 || got[0][1] != "A-1" {
+		t.Errorf("orders %q", got)
+	}
+	var statuses []string
+	for _, row := range rows("in.c-shop.requests") {
+		statuses = append(statuses, row[2])
+	}
+	if got := strings.Join(statuses, " "); got != "201 201 422 422 400 404" {
+		t.Errorf("requests with status %s", got)
+	}
+}
+
+// While the engine is closed, requests are still answered, and an order is not taken.
+func TestServiceWithoutEngine(t *testing.T) {
+	eng, _ := open(t, Requests(), Orders())
+	if err := eng.Close(); err != nil {
+		t.Fatal(err)
+	}
+	var log strings.Builder
+	service := LogRequests(eng, slog.New(slog.NewTextHandler(&log, nil)))(PlaceOrder(eng))
+	req := httptest.NewRequest(http.MethodPost, "/orders", strings.NewReader(`{"number":"A-1"}`))
+	req.Header.Set("Idempotency-Key", "k")
+	answer := httptest.NewRecorder()
+	service.ServeHTTP(answer, req)
+	if answer.Code != http.StatusServiceUnavailable || !strings.Contains(log.String(), "not recorded") {
+		t.Errorf("%d %s; log %q", answer.Code, answer.Body, &log)
+	}
+}
