@@ -210,30 +210,40 @@ func (s *simulation) step() {
 	}
 }
 
-// hurtLog changes the leader of a log, or takes its majority away for some time.
+// hurtLog changes the leader of a log, takes records from a replica, or takes the majority away for some time.
 func (s *simulation) hurtLog() {
-	for name, o := range s.records() {
-		if o.State != changelog.Owned || s.rng.IntN(2) == 0 { // the log of another may be deleted by now
+	for instance, o := range s.records() {
+		if s.rng.IntN(2) == 0 {
 			continue
 		}
-		name = o.LogName(name)
+		name := o.LogName(instance)
+		stat, err := s.log.Stat(context.Background(), name)
+		there := func() bool { // that of another may be deleted by now
+			now := s.records()[instance]
+			return now.State == changelog.Owned && now.LogName(instance) == name
+		}
+		if !there() {
+			continue
+		}
 		switch s.rng.IntN(3) {
 		case 0:
 			s.log.Elect(name, s.rng.IntN(3))
-			continue
 		case 1: // another replica has what one has lost
-			stat, err := s.log.Stat(context.Background(), name)
 			if s.lossy && err == nil && stat.Last >= stat.First {
 				s.log.Hole(name, 0, stat.First+changelog.Position(s.rng.Uint64N(uint64(stat.Last-stat.First+1))))
 			}
-			continue
+		default:
+			away := s.rng.Perm(3)[:1+s.rng.IntN(2)]
+			heal := s.log.Cut(name, away...)
+			if len(away) == 2 {
+				s.saw("no majority")
+				s.fillTail(o.Node)
+				if s.rng.IntN(2) == 0 && there() { // the leader is lost, with what nobody else has
+					s.log.Elect(name, away[0])
+				}
+			}
+			time.AfterFunc(time.Duration(s.rng.IntN(5000))*time.Millisecond, heal)
 		}
-		away := s.rng.Perm(3)[:1+s.rng.IntN(2)]
-		if len(away) == 2 {
-			s.saw("no majority")
-			s.fillTail(o.Node)
-		}
-		time.AfterFunc(time.Duration(s.rng.IntN(5000))*time.Millisecond, s.log.Cut(name, away...))
 	}
 }
 
