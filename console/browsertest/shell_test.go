@@ -1,0 +1,117 @@
+package browsertest
+
+import (
+	"net"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/forebay/forebay/console"
+)
+
+var public = console.Options{Public: console.Numbers, Name: "node-a"}
+
+// Numbers follow what the engine takes, without a reload.
+func TestLive(t *testing.T) {
+	eng := newEngine(t, 1, 2)
+	url := serve(t, newConsole(t, eng, public))
+	b := newTab(t)
+	b.live(url)
+	b.text("No row yet.")
+	b.text("live")
+	eval[bool](b, `window.kept = document.querySelector("#sinks tbody tr"), true`)
+	ingest(t, eng, "web0", 7)
+	b.text("7 rows wait")
+	if !eval[bool](b, `window.kept.isConnected && window.kept.textContent.includes("7 rows wait")`) {
+		t.Error("the row was replaced")
+	}
+	if title := eval[string](b, `document.title`); title == "" || title[len(title)-len("· node-a · forebay"):] != "· node-a · forebay" {
+		t.Errorf("title %q", title)
+	}
+}
+
+// The page shows within seconds that its numbers are old, and goes on by itself when the server is back.
+func TestServerAwayAndBack(t *testing.T) {
+	eng := newEngine(t, 1, 1)
+	c := newConsole(t, eng, public)
+	start := func(addr string) (*http.Server, string) {
+		l, err := net.Listen("tcp", addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := &http.Server{Handler: c}
+		go func() { _ = s.Serve(l) }()
+		t.Cleanup(func() { _ = s.Close() })
+		return s, l.Addr().String()
+	}
+	s, addr := start("127.0.0.1:0")
+	b := newTab(t, "ERR_CONNECTION_REFUSED", "ERR_INCOMPLETE_CHUNKED_ENCODING", "ERR_CONNECTION_RESET", "ERR_EMPTY_RESPONSE")
+	b.live("http://" + addr + "/")
+	b.text("live")
+	_ = s.Close()
+	began := time.Now()
+	b.until(`document.documentElement.dataset.mode === "away" && document.documentElement.hasAttribute("data-stale")`)
+	b.text("server away since")
+	t.Logf("away is shown after %v", time.Since(began))
+	ingest(t, eng, "web0", 3)
+	began = time.Now()
+	start(addr)
+	b.until(`document.documentElement.dataset.mode === "live" && !document.documentElement.hasAttribute("data-stale")`)
+	t.Logf("live again after %v", time.Since(began))
+	b.text("3 rows wait")
+}
+
+// Where streams are held back the page polls.
+func TestPolling(t *testing.T) {
+	eng := newEngine(t, 1, 1)
+	c := newConsole(t, eng, public)
+	url := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/stream" {
+			w.WriteHeader(http.StatusNoContent)
+			return
+		}
+		c.ServeHTTP(w, r)
+	}))
+	b := newTab(t)
+	b.live(url)
+	b.text("every 2 s")
+	ingest(t, eng, "web0", 5)
+	b.text("5 rows wait")
+}
+
+func TestPause(t *testing.T) {
+	eng := newEngine(t, 1, 1)
+	url := serve(t, newConsole(t, eng, public))
+	b := newTab(t)
+	b.live(url)
+	b.press("p")
+	b.text("paused")
+	seq := eval[string](b, `document.documentElement.dataset.seq`)
+	ingest(t, eng, "web0", 5)
+	b.text("numbers are 3 s old") // three samples have passed
+	if now := eval[string](b, `document.documentElement.dataset.seq`); now != seq {
+		t.Errorf("a paused page took messages %s to %s", seq, now)
+	}
+	b.click("#pause")
+	b.text("5 rows wait")
+}
+
+// Signing in works, changes the links, and ends.
+func TestSignIn(t *testing.T) {
+	eng := newEngine(t, 1, 1)
+	c := newConsole(t, eng, console.Options{})
+	url := serve(t, c)
+	b := newTab(t, "429", "403")
+	b.open(url)
+	b.until(`document.activeElement.name === "token"`)
+	b.press("this is not the token\r")
+	b.text("This token is wrong.")
+	b.press(c.Token() + "\r")
+	b.until(`document.documentElement.dataset.seq > 0`)
+	b.text("web0/sink00")
+	if cookies := eval[string](b, `document.cookie`); cookies != "" {
+		t.Errorf("scripts read the cookie: %s", cookies)
+	}
+	b.click(`form[action="session.end"] button`)
+	b.until(`document.querySelector('input[name="token"]')`)
+}
