@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/datatype"
@@ -126,6 +127,16 @@ func poisonCell(c datatype.Column, text []byte) ([]byte, error) {
 	return m.AppendCell([]byte{}, 0, mapping.JSON(append(append([]byte(`{"v":`), body...), '}')))
 }
 
+// columnOf returns the place of a column in a kept row, -1 if it has none. Names differ in case where the definition has changed; tables that
+// grow take them for one column.
+func columnOf(p *buffer.Poison, name string) int {
+	i := slices.IndexFunc(p.Columns, func(c datatype.Column) bool { return c.Name == name })
+	if i < 0 {
+		i = slices.IndexFunc(p.Columns, func(c datatype.Column) bool { return strings.EqualFold(c.Name, name) })
+	}
+	return i
+}
+
 // poisonRow makes the cells of a kept row for the columns of a sink, by their names.
 func (s *sink) poisonRow(p *buffer.Poison, row []byte) (cells [][]byte, shown []mapping.Cell, err error) {
 	have, err := poisonCells(p, row)
@@ -134,7 +145,7 @@ func (s *sink) poisonRow(p *buffer.Poison, row []byte) (cells [][]byte, shown []
 	}
 	for _, c := range s.mapper.Columns() {
 		var cell []byte
-		i := slices.IndexFunc(p.Columns, func(o datatype.Column) bool { return o.Name == c.Name })
+		i := columnOf(p, c.Name)
 		if i >= 0 {
 			cell = have[i]
 		}

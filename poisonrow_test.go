@@ -99,3 +99,40 @@ func TestRefusedRowIsEditedAndReplayed(t *testing.T) {
 		t.Errorf("%+v, %v", report, err)
 	}
 }
+
+// A definition may change the case of a name; a table that grows takes both for one column. The row keeps its value then.
+func TestRefusedRowMeetsANameInAnotherCase(t *testing.T) {
+	e, mem := openMemory(t)
+	mem.Refuse = func(table string, _ []string) buffer.RowError {
+		if table == "in.c-web.total" {
+			return buffer.RowError{Reason: "23514"}
+		}
+		return buffer.RowError{}
+	}
+	named := func(name string) func(*forebay.Source) {
+		return func(s *forebay.Source) {
+			s.Sinks[0].Table.Columns = mapping.Columns{
+				mapping.Path("id", "id", mapping.DataType(datatype.String), mapping.Required()), mapping.Path(name, "n", mapping.DataType(datatype.Int64)),
+			}
+			s.Sinks[0].Table.ID = "in.c-web." + name
+		}
+	}
+	mustDefine(t, e, events(keeping, named("total")))
+	if _, err := e.Ingest(t.Context(), "web", mapping.JSON([]byte(`{"id":"1","n":7}`))); err != nil {
+		t.Fatal(err)
+	}
+	if err := e.Flush(t.Context(), "web"); err != nil {
+		t.Fatal(err)
+	}
+	mem.Refuse = nil
+	mustDefine(t, e, events(keeping, named("Total")))
+	if res, err := e.Quarantine("web", "users").ReplayAll(t.Context(), forebay.RejectedFilter{}); err != nil || res.Replayed != 1 {
+		t.Fatalf("%+v, %v", res, err)
+	}
+	if err := e.Flush(t.Context(), "web"); err != nil {
+		t.Fatal(err)
+	}
+	if got := mem.Rows("in.c-web.Total"); len(got) != 1 || got[0][1] != "7" {
+		t.Errorf("the table has %q, want the value 7", got)
+	}
+}

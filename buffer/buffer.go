@@ -157,6 +157,10 @@ type sinkState struct {
 	// rejecting are those on their way to the disk.
 	rejecting struct{ records, bytes atomic.Int64 }
 
+	// left are the tables that have grown by definitions of this process and that the sink has left, each with the definitions of its older
+	// handles and what takes their place. Of the committer.
+	left map[string]map[*format.Definition]*format.Definition
+
 	rest int // of the committer: how many small chunks stay uncompressed
 }
 

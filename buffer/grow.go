@@ -125,6 +125,10 @@ func (t *txn) leaveTable(s *sinkState, def *format.Definition) {
 	if old == nil || !old.Table.Extend || def.Table.Extend && def.Table.ID == old.Table.ID {
 		return
 	}
+	if s.left == nil {
+		s.left = map[string]map[*format.Definition]*format.Definition{}
+	}
+	s.left[old.Table.ID] = map[*format.Definition]*format.Definition{}
 	for _, f := range s.files {
 		if table := f.table(); !f.done() && table.ID == old.Table.ID && table.Extend != f.rec.Def.Table.Extend {
 			byName := *f.rec.Def
@@ -133,6 +137,24 @@ func (t *txn) leaveTable(s *sinkState, def *format.Definition) {
 			t.touchFile(f)
 		}
 	}
+}
+
+// found returns the definition for rows of a handle. If it is older than a definition with which its table has grown, and the sink has left that
+// table, the rows find their columns by name, as those that waited: see leaveTable. Called on the committer.
+func (s *sinkState) found(def *format.Definition) *format.Definition {
+	known := s.left[def.Table.ID]
+	if known == nil || def == s.def || def.Table.Extend {
+		return def
+	}
+	if known[def] == nil {
+		byName := *def
+		byName.Table.Extend = true
+		if tableOf(&byName).CheckNames() != nil {
+			return def
+		}
+		known[def] = &byName
+	}
+	return known[def]
 }
 
 // grow counts the version of a definition that was accepted, and notes the columns that it retires. It returns their names.

@@ -102,15 +102,17 @@ func TestRowsReachAGrownTableThatTheSinkHasLeft(t *testing.T) {
 			}
 			away.Store(true)
 			b := open(t, memoryOptions(mem))
-			put(t, b, define(t, b, "a"), 0, 5)
+			first := define(t, b, "a")
+			put(t, b, first, 0, 5)
 			if err := mem.Extend(t.Context(), grown); err != nil {
 				t.Fatal(err)
 			}
 			define(t, b, "a", func(c *buffer.SinkConfig) { c.Table = grown })
 			away.Store(false)
 			define(t, b, "a", func(c *buffer.SinkConfig) { c.Table = next })
+			put(t, b, first, 5, 8) // of a caller who has mapped them before
 			flush(t, b, "a")
-			wantIDs(t, mem, "in.c-test.a", 0, 5)
+			wantIDs(t, mem, "in.c-test.a", 0, 8)
 			verify(t, b)
 		})
 	}

@@ -96,11 +96,12 @@ type operation struct {
 // conditions are met. It returns the bytes stored.
 func (t *txn) addChunk(batch *pebble.Batch, c *chunk, p payload) int64 {
 	s := c.sink
-	if s.file != nil && s.file.rec.Def != c.def {
+	def := s.found(c.def)
+	if s.file != nil && s.file.rec.Def != def {
 		t.closeFile(s.file, trigger.Changed)
 	}
 	if s.file == nil {
-		t.openFile(s, c.def)
+		t.openFile(s, def)
 	}
 	if s.slice == nil {
 		t.openSlice(s)

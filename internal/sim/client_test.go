@@ -101,15 +101,26 @@ func (c *client) appendRows(ctx context.Context, b *buffer.Buffer, w work) {
 			h = list[0]
 		}
 		var data []byte
+		var rejects []buffer.Reject
+		count := 0
 		for range w.count {
 			name := c.name()
+			if r.rejects(h, name) {
+				if reject, x := r.reject(g, h, id, name, len(rejects)); x != nil {
+					rejects, mine = append(rejects, reject), append(mine, x)
+				}
+				continue
+			}
+			count++
 			data = fmt.Appendf(data, "\"%s\",\"%s\"", name, value(name, w.size))
 			data = append(append(data, h.version.cells(r.seed, name)...), '\n')
 			x := r.newRow(g, id, name, h.conf.Table.ID)
-			x.version = h.version
+			x.version, x.place, x.placed = h.version, inRows, x.began
 			mine = append(mine, x)
 		}
-		batch = append(batch, buffer.Rows{Sink: h.sink, Data: data, Count: w.count})
+		if count+len(rejects) > 0 {
+			batch = append(batch, buffer.Rows{Sink: h.sink, Data: data, Count: count, Rejects: rejects})
+		}
 	}
 	r.mu.Unlock()
 	push := b.Append
@@ -188,7 +199,7 @@ func (c *client) event(g *generation, source string, size int) event {
 	if chance(r.seed, 0.01, "too large "+name) {
 		size = maxRow
 	}
-	bare := chance(r.seed, 0.05, "no value "+name)
+	bare := chance(r.seed, r.bareShare(), "no value "+name)
 	if !bare {
 		fields["value"] = value(name, size)
 	}
@@ -206,7 +217,7 @@ func (c *client) event(g *generation, source string, size int) event {
 	defer r.mu.Unlock()
 	for _, id := range r.sinksOf(source) {
 		x := r.newRow(g, id, name, "")
-		x.bare = bare
+		x.bare, x.body = bare, sumOf(e.body)
 		x.from, x.to = r.inForce[id], -1
 		e.rows[id] = x
 	}
@@ -219,7 +230,9 @@ func (r *run) answered(events ...event) {
 	defer r.mu.Unlock()
 	for _, e := range events {
 		for id, x := range e.rows {
-			x.to = len(r.history[id]) - 1
+			if !x.replayed { // a replay may go on
+				x.to = len(r.history[id]) - 1
+			}
 		}
 	}
 }
@@ -228,10 +241,11 @@ func (r *run) answered(events ...event) {
 func (r *run) result(g *generation, source string, e event, res forebay.Result) {
 	fates := map[string]fate{}
 	for _, s := range res.Sinks {
+		r.tellPlace(g, e.rows[source+"/"+s.Sink], s.Status)
 		var full *buffer.OverloadError
 		f := unknown
 		switch {
-		case s.Status == forebay.Stored:
+		case s.Status == forebay.Stored, s.Status == forebay.Quarantined:
 			f = acked
 		case s.Status == forebay.Queued:
 			f = accepted
@@ -317,6 +331,7 @@ func (c *client) post(ctx context.Context, l *engineLevel, source string, size i
 			Sinks []struct {
 				SinkID     string `json:"sinkId"`
 				StatusCode int    `json:"statusCode"`
+				Message    string `json:"message"`
 			} `json:"sinks"`
 		} `json:"sources"`
 	}
@@ -329,6 +344,11 @@ func (c *client) post(ctx context.Context, l *engineLevel, source string, size i
 			switch {
 			case s.StatusCode == http.StatusOK:
 				f = acked
+				status := forebay.Stored
+				if strings.HasPrefix(s.Message, "quarantined") {
+					status = forebay.Quarantined
+				}
+				r.tellPlace(g, e.rows[source+"/"+s.SinkID], status)
 			case s.StatusCode == http.StatusAccepted:
 				f = accepted
 			case s.StatusCode < http.StatusInternalServerError:
@@ -350,6 +370,7 @@ func (c *client) post(ctx context.Context, l *engineLevel, source string, size i
 		}
 		for id, x := range e.rows { // the sinks that took part for sure
 			if r.enabledAll(id, x) {
+				r.tellPlace(g, x, forebay.Stored)
 				r.told(g, f, x)
 			}
 		}

@@ -100,8 +100,9 @@ func (r *run) repeated(g *generation, call *keyedCall, e event, res forebay.Resu
 		if s.Replayed {
 			r.sum.add("keys: rows found stored", 1)
 		}
+		r.tellPlace(g, x, s.Status)
 		switch s.Status {
-		case forebay.Stored:
+		case forebay.Stored, forebay.Quarantined:
 			r.told(g, acked, x)
 		case forebay.Queued:
 			r.told(g, accepted, x)

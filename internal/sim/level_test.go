@@ -29,6 +29,7 @@ type level interface {
 	verify(ctx context.Context) (buffer.Report, error)
 	stats() buffer.Stats
 	close() error
+	keeper
 }
 
 // plan is what the operator wants of a sink.
@@ -127,7 +128,12 @@ func (l *engineLevel) source(source string) forebay.Source {
 			continue
 		}
 		_, name := sourceOf(id)
+		onReject, bounds := forebay.Refuse, buffer.QuarantineBounds{}
+		if p.conf.Quarantine != nil {
+			onReject, bounds = forebay.Quarantine, *p.conf.Quarantine
+		}
 		def.Sinks = append(def.Sinks, forebay.Sink{
+			OnReject: onReject, Quarantine: bounds,
 			ID: name, Disabled: p.disabled, Table: forebay.Table{ID: p.conf.Table.ID, Columns: p.version.mapped(columns(name)), Extend: p.extend},
 			Settings: forebay.Settings{
 				Sync: p.sync, Upload: p.conf.Upload, Import: p.conf.Import,
@@ -247,16 +253,20 @@ func (r *run) localOf(dir string) string {
 func (r *run) open(g *generation) (level, error) {
 	tuning := localdisk.On(r.opts, r.disk)
 	d := &drivers{r.out, g}
+	var target buffer.Target = d
+	if r.voids {
+		target = voider{d}
+	}
 	if r.engine() {
 		eng, err := forebay.Open(r.dataDir(), forebay.Options{
-			Staging: d, Target: d, Logger: r.logs, Buffer: tuning, MaxRowBytes: maxRow,
+			Staging: d, Target: target, Logger: r.logs, Buffer: tuning, MaxRowBytes: maxRow,
 		})
 		if err != nil {
 			return nil, err
 		}
 		return newEngineLevel(r, eng), nil
 	}
-	b, err := buffer.Open(r.dataDir(), buffer.Options{Staging: d, Target: d, Logger: r.logs, Tuning: tuning})
+	b, err := buffer.Open(r.dataDir(), buffer.Options{Staging: d, Target: target, Logger: r.logs, Tuning: tuning})
 	if err != nil {
 		return nil, err
 	}

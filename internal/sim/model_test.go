@@ -1,12 +1,8 @@
 package sim
 
 import (
-	"context"
-	"fmt"
-	"log/slog"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -29,6 +25,7 @@ type model struct {
 	expired  map[string]bool
 	discards map[string]int
 	left     time.Time // when the last bubble ended
+	ticks    int       // a clock that is never set
 }
 
 func newModel() model {
@@ -74,13 +71,15 @@ type row struct {
 	at, answered time.Time
 	gen          *generation
 	gone         time.Time // when its process died by a cut; zero: it did not
+	aside
 }
 
 func rowKey(sink, name string) string { return sink + " " + name }
 
 // newRow adds a row that is about to be offered. Called with mu held.
 func (r *run) newRow(g *generation, sink, name, table string) *row {
-	x := &row{sink: sink, table: table, at: time.Now(), gen: g}
+	r.ticks++
+	x := &row{sink: sink, table: table, at: time.Now(), gen: g, aside: aside{began: r.ticks}}
 	r.rows[rowKey(sink, name)] = x
 	return x
 }
@@ -157,7 +156,7 @@ func (r *run) enabledAll(sink string, x *row) bool {
 // belongs tells whether a row may be in a table.
 func (r *run) belongs(x *row, table string) bool {
 	if x.table != "" {
-		return x.table == table
+		return x.table == table || r.belongsByMove(x, table, func(version) bool { return true })
 	}
 	return slices.ContainsFunc(r.definitions(x.sink, x), func(e entry) bool { return e.enabled && e.table == table })
 }
@@ -167,8 +166,8 @@ func (r *run) ackedRows(g *generation, sink string) (names []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for key, x := range r.rows {
-		if x.sink == sink && x.fate == acked && x.gen == g {
-			names = append(names, strings.TrimPrefix(key, sink+" "))
+		if name := strings.TrimPrefix(key, sink+" "); x.sink == sink && x.fate == acked && x.gen == g && !r.mayBeKept(x, name) {
+			names = append(names, name)
 		}
 	}
 	return names
@@ -223,47 +222,8 @@ func (r *run) sinkOf(table string) string {
 	return ""
 }
 
-// ending is a file that was given up.
-type ending struct {
-	state buffer.FileState
-	rows  int64
-	known map[string]bool // names of its rows, as far as staging got them
-	// counted are the ones that its number of rows includes: an object that was put again without its damaged rows
-	// counts as it was put last.
-	counted map[string]bool
-}
-
-// nextRevision is the id of an object that is put again without rows that are damaged.
-func nextRevision(id string) string {
-	base, n, _ := strings.Cut(id, "-r")
-	revision, _ := strconv.Atoi(n)
-	return fmt.Sprintf("%s-r%d", base, revision+1)
-}
-
-// endings are the files of a sink that were given up.
-func (r *run) endings(st buffer.SinkStats) map[string]*ending {
-	list := map[string]*ending{}
-	for _, f := range st.Files {
-		if f.State == buffer.FileExpired || f.State == buffer.FileDiscarded {
-			list[f.ID] = &ending{f.State, f.Level.Rows, map[string]bool{}, map[string]bool{}}
-		}
-	}
-	for id, o := range r.out.ever {
-		if e := list[o.file]; e != nil {
-			_, again := r.out.ever[nextRevision(id)]
-			for _, row := range o.rows {
-				e.known[row[0]] = true
-				if !again {
-					e.counted[row[0]] = true
-				}
-			}
-		}
-	}
-	return list
-}
-
 // check compares the tables with what the clients were told.
-func (r *run) check(stats buffer.Stats, damage []buffer.Damage) {
+func (r *run) check(stats buffer.Stats, damage []buffer.Damage, held map[string][]kept) {
 	for _, b := range r.out.breach {
 		r.t.Error(b)
 	}
@@ -294,8 +254,10 @@ func (r *run) check(stats buffer.Stats, damage []buffer.Damage) {
 	for _, id := range sortedKeys(r.out.files) {
 		f := r.out.files[id]
 		sink := r.sinkOf(f.table)
-		if ended[id] == nil {
+		if e := ended[fileOf(id)]; e == nil {
 			inTable[sink] += int64(len(f.rows))
+		} else if fileOf(id) != id {
+			e.parts += int64(len(f.rows))
 		}
 		last := map[string]string{}
 		for _, cells := range f.rows {
@@ -310,7 +272,9 @@ func (r *run) check(stats buffer.Stats, damage []buffer.Damage) {
 			if !r.belongs(x, f.table) {
 				r.t.Errorf("row %s is in table %s, where it does not belong", name, f.table)
 			}
-			if client := name[:1]; name <= last[client] {
+			if client := name[:1]; x.replayed {
+				// it comes as late as it was replayed
+			} else if name <= last[client] {
 				r.t.Errorf("file %s: row %s comes after %s", id, name, last[client])
 			} else {
 				last[client] = name
@@ -318,10 +282,24 @@ func (r *run) check(stats buffer.Stats, damage []buffer.Damage) {
 			r.checkCells(x, name, f, cells)
 		}
 	}
+	justified := func(key string, x *row) bool { return lost[key] || x.fate == accepted && r.mayLack(x) }
+	gone, kept, quarantined := map[string]bool{}, map[string]int{}, int64(0)
+	for _, st := range stats.Sinks {
+		count, left := r.checkKept(st, held[st.ID], seen, justified)
+		maps.Copy(gone, left)
+		for name, n := range count {
+			kept[rowKey(st.ID, name)] = n
+		}
+		quarantined += st.Quarantine.Bytes
+	}
 	for _, key := range sortedKeys(r.rows) {
 		x, n := r.rows[key], seen[key]
-		if n == 0 && (x.fate == acked || x.fate == accepted) {
-			if lost[key] || x.fate == accepted && r.mayLack(x) {
+		r.checkPlaces(key, x, n, kept[key])
+		if kept[key] > 0 || n == 0 && gone[key] {
+			continue
+		}
+		if n == 0 && (x.fate == acked || x.fate == accepted) && !x.onlyKept() {
+			if justified(key, x) {
 				continue
 			}
 			// The end of an open slice that is damaged counts as one row. When somebody discards it before its upload,
@@ -340,7 +318,7 @@ func (r *run) check(stats buffer.Stats, damage []buffer.Damage) {
 		case n == 1 && x.fate == refused:
 			r.t.Errorf("row %s was refused and is in the table", key)
 		case n == 0 && x.fate == acked:
-			r.t.Errorf("row %s was acknowledged at %s and is lost", key, x.at.Sub(r.begin))
+			r.t.Errorf("row %s was acknowledged at %s and is lost; %+v", key, x.at.Sub(r.begin), x.aside)
 		case n == 0 && x.fate == accepted:
 			r.t.Errorf("row %s was accepted at %s and is lost, its process ended at %s", key, x.at.Sub(r.begin), x.gone.Sub(r.begin))
 		}
@@ -348,8 +326,8 @@ func (r *run) check(stats buffer.Stats, damage []buffer.Damage) {
 	if n := len(r.out.objects); n > 0 {
 		r.t.Errorf("%d objects are left in staging: %v", n, sortedKeys(r.out.objects))
 	}
-	if stats.LocalBytes != 0 || stats.PendingBytes != 0 {
-		r.t.Errorf("left over: %d bytes on disk, %d pending", stats.LocalBytes, stats.PendingBytes)
+	if stats.LocalBytes != quarantined || stats.PendingBytes != 0 {
+		r.t.Errorf("left over: %d bytes on disk, %d of them quarantined, %d pending", stats.LocalBytes, quarantined, stats.PendingBytes)
 	}
 	for _, st := range stats.Sinks {
 		r.checkLedger(st, inTable[st.ID], ended)
@@ -361,17 +339,20 @@ func (r *run) check(stats buffer.Stats, damage []buffer.Damage) {
 func (r *run) checkCells(x *row, name string, f *imported, cells []string) {
 	want := name[:3]
 	ok := strings.HasPrefix(cells[1], want) && strings.ReplaceAll(cells[1], want, "") == ""
-	if x.bare {
-		ok = cells[1] == noValue
+	switch {
+	case x.bare && cells[1] != repaired:
+		ok = cells[1] == noValue && x.edited != surely
+	case x.edited == surely, x.edited == maybe && cells[1] == repaired:
+		ok = cells[1] == repaired
 	}
 	behind := 2
 	if r.engine() && letter(x.sink) == "b" {
 		ok, behind = ok && len(cells) > 2 && cells[2] == "label of "+name, 3
 	}
 	ok = ok && len(cells) == len(f.columns)
-	made := func(v version) bool { return v.made(r.seed, name, f.columns[behind:], cells[behind:], r.engine()) }
+	made := func(v version) bool { return v.made(r.seed, x, name, f.columns[behind:], cells[behind:], r.engine()) }
 	if x.table != "" {
-		ok = ok && made(x.version)
+		ok = ok && (made(x.version) || r.belongsByMove(x, f.table, made))
 	} else {
 		ok = ok && slices.ContainsFunc(r.definitions(x.sink, x), func(e entry) bool {
 			return e.enabled && e.table == f.table && slices.ContainsFunc(e.versions, made)
@@ -379,97 +360,6 @@ func (r *run) checkCells(x *row, name string, f *imported, cells []string) {
 	}
 	if !ok {
 		r.t.Errorf("row %s of %s has in %q the cells %.50q…", name, x.sink, f.columns, cells)
-	}
-}
-
-// checkLedger compares the ledger of a sink with its table and with what was given up.
-func (r *run) checkLedger(st buffer.SinkStats, inTable int64, ended map[string]*ending) {
-	if len(st.Slices) > 0 {
-		r.t.Errorf("sink %s has slices left: %v", st.ID, st.Slices)
-	}
-	if sum := st.Target.Rows + st.Expired.Rows + st.Damaged.Rows + st.Discarded.Rows; sum != st.Accepted {
-		r.t.Errorf("sink %s: %d rows accepted, %d imported, %d expired, %d damaged, %d discarded",
-			st.ID, st.Accepted, st.Target.Rows, st.Expired.Rows, st.Damaged.Rows, st.Discarded.Rows)
-	}
-	if st.Target.Rows != inTable {
-		r.t.Errorf("sink %s: the ledger has %d imported rows, the tables have %d", st.ID, st.Target.Rows, inTable)
-	}
-	sum := map[buffer.FileState]int64{}
-	count := map[buffer.FileState]int{}
-	for _, f := range st.Files {
-		if e := ended[f.ID]; e != nil {
-			sum[e.state] += e.rows
-			count[e.state]++
-		}
-	}
-	const listed = 31 // so many files of a kind stay in the list
-	if n := st.Expired.Rows; n != sum[buffer.FileExpired] && count[buffer.FileExpired] < listed {
-		r.t.Errorf("sink %s: the ledger has %d expired rows, the files that expired %d", st.ID, n, sum[buffer.FileExpired])
-	}
-	if n := st.Discarded.Rows; n != sum[buffer.FileDiscarded] && count[buffer.FileDiscarded] < listed {
-		r.t.Errorf("sink %s: the ledger has %d discarded rows, the files that were discarded %d", st.ID, n, sum[buffer.FileDiscarded])
-	}
-	if count[buffer.FileDiscarded] > r.discards[st.ID] {
-		r.t.Errorf("sink %s: %d files were discarded, by %d calls", st.ID, count[buffer.FileDiscarded], r.discards[st.ID])
-	}
-	for id, e := range ended {
-		if e.state == buffer.FileExpired && !r.expired[id] && !r.anyCut() {
-			r.t.Errorf("file %s expired, and nobody was told", id)
-		}
-	}
-}
-
-// anyCut tells whether a process of the run died, which may then have had no time to log what it did.
-func (r *run) anyCut() bool {
-	for _, x := range r.rows {
-		if !x.gone.IsZero() {
-			return true
-		}
-	}
-	return false
-}
-
-// eventHandler learns from the log when the local level failed, and which files expired.
-type eventHandler struct {
-	slog.Handler
-	r *run
-}
-
-func (h eventHandler) Enabled(context.Context, slog.Level) bool { return true }
-
-func (h eventHandler) Handle(ctx context.Context, rec slog.Record) error {
-	switch {
-	case strings.HasPrefix(rec.Message, "local level failed"):
-		h.r.mu.Lock()
-		h.r.failures = append(h.r.failures, time.Now())
-		h.r.mu.Unlock()
-	case strings.HasPrefix(rec.Message, "file expired"):
-		rec.Attrs(func(a slog.Attr) bool {
-			if a.Key == "file" {
-				h.r.fileExpired(a.Value.String())
-			}
-			return true
-		})
-	}
-	if !h.Handler.Enabled(ctx, rec.Level) {
-		return nil
-	}
-	return h.Handler.Handle(ctx, rec)
-}
-
-// fileExpired checks that a file expires no earlier than it may.
-func (r *run) fileExpired(id string) {
-	r.out.mu.Lock()
-	first, refused := r.out.refused[id]
-	r.out.mu.Unlock()
-	r.mu.Lock()
-	r.expired[id] = true
-	r.mu.Unlock()
-	switch age := time.Since(first); {
-	case !refused:
-		r.t.Errorf("file %s expired, and its import had never failed", id)
-	case age < r.opts.Retention:
-		r.t.Errorf("file %s expired %s after its first failure, it is kept for %s", id, age, r.opts.Retention)
 	}
 }
 

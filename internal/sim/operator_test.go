@@ -20,7 +20,9 @@ var syncModes = []forebay.SyncMode{forebay.SyncDefault, forebay.SyncWait, foreba
 
 // step is one decision of the operator.
 func (r *run) step() {
-	if r.extra != nil && r.extra.IntN(8) == 0 {
+	if r.more != nil && r.more.IntN(4) == 0 {
+		r.keptStep()
+	} else if r.extra != nil && r.extra.IntN(8) == 0 {
 		r.extraStep()
 	} else {
 		r.usualStep()

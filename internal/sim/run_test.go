@@ -38,8 +38,10 @@ type run struct {
 	// rng decides what the operator does. Decisions that were added later come from extra, so that the regressions stay
 	// unchanged; it is nil in a plain run.
 	rng, extra *rand.Rand
-	begin      time.Time
-	logs       *slog.Logger
+	// more decides what concerns quarantines; it is nil in a run without them.
+	more  *rand.Rand
+	begin time.Time
+	logs  *slog.Logger
 
 	disk *disk
 	out  *outside
@@ -59,10 +61,12 @@ type run struct {
 	altered           map[string][]datatype.Column
 	// copies counts the checkpoints. snapshots are the rows of the chunks that were on the disk when it was damaged, by
 	// slice and chunk.
-	copies    int
-	snapshots map[chunkID][]string
-	damaged   bool
-	hits      map[string]bool // names of the rows that stood in what was damaged
+	copies int
+	// voids says that the target is a [buffer.Voider], clockWasSet that the clock is set at some time in the run.
+	voids, clockWasSet bool
+	snapshots          map[chunkID][]string
+	damaged            bool
+	hits               map[string]bool // names of the rows that stood in what was damaged
 
 	mu sync.Mutex
 	model
@@ -76,6 +80,9 @@ func newRun(s scenario, sum *summary) *run {
 	}
 	if !s.plain {
 		r.extra = rand.New(rand.NewPCG(s.seed, 0xe97a))
+	}
+	if s.keeps() {
+		r.more = rand.New(rand.NewPCG(s.seed, 0x4ee9))
 	}
 	r.logs = slog.New(slog.DiscardHandler)
 	if r.story {
@@ -96,6 +103,7 @@ func newRun(s scenario, sum *summary) *run {
 		r.clients = append(r.clients, &client{r: r, num: i})
 	}
 	r.opts.KeepFormat = r.typed() && chance(s.seed, 0.3, "keep the format")
+	r.setTarget()
 	names := []string{"a", "b", "c"}
 	if r.engine() {
 		names = []string{"x/a", "x/b", "y/c"}
@@ -122,6 +130,7 @@ func simulate(t *testing.T, s scenario, sum *summary) {
 	r := newRun(s, sum)
 	steps := 10 + r.rng.IntN(40)
 	clocks := r.clocks()
+	r.clockWasSet = len(clocks) > 1
 	for i := range clocks {
 		synctest.Test(t, func(t *testing.T) {
 			r.t = t
@@ -307,6 +316,7 @@ func (r *run) draw(id string) {
 	}
 	r.drawVersion(id)
 	p.shape()
+	r.drawQuarantine(id)
 }
 
 // letter is the last part of the name of a sink.
@@ -354,7 +364,7 @@ func (r *run) bury() bool {
 	if found == nil {
 		return false
 	}
-	r.disk.heal()
+	r.disarm()
 	r.gen.cancel()
 	_ = r.gen.level.close() // of the process that is dead: it frees the goroutines and touches nothing
 	r.tasks.Wait()
@@ -377,7 +387,7 @@ func (r *run) down(cut bool) {
 		r.bury()
 		return
 	}
-	r.disk.heal()
+	r.disarm()
 	r.sum.add("process: restart", 1)
 	var failed *buffer.FailedError
 	if err := r.gen.level.close(); err != nil && !r.gen.dead.Load() && !errors.As(err, &failed) {
@@ -385,6 +395,7 @@ func (r *run) down(cut bool) {
 	}
 	r.gen.cancel()
 	r.tasks.Wait()
+	r.disarm()
 	r.bury()
 }
 
@@ -392,12 +403,13 @@ func (r *run) down(cut bool) {
 func (r *run) end() {
 	synctest.Wait()
 	r.reboot()
-	r.disk.heal()
+	r.disarm()
 	close(r.hurry)
 	r.tasks.Wait()
+	r.disarm()
 	r.reboot()
 	r.out.mu.Lock()
-	r.out.quiet = true
+	r.out.quiet, r.out.rule = true, 0
 	for id, columns := range r.altered {
 		r.out.tables[id].columns = columns
 	}
@@ -410,6 +422,7 @@ func (r *run) end() {
 	r.tell("all faults end")
 	time.Sleep(r.opts.Retry.Max + time.Minute) // calls that hang, and the longest delays
 	synctest.Wait()
+	r.roomForAll()
 	r.checkPressure()
 	if r.extra != nil && r.extra.IntN(3) == 0 {
 		r.drainAlone()
@@ -426,12 +439,13 @@ func (r *run) end() {
 		r.t.Errorf("verify at the end: %v %+v", err, report)
 	}
 	stats := r.gen.level.stats()
+	held := r.allKept(stats)
 	if err := r.gen.level.close(); err != nil {
 		r.t.Errorf("close at the end: %v", err)
 	}
 	r.gen.cancel()
 	damage := r.checkStore()
-	r.check(stats, damage)
+	r.check(stats, damage, held)
 }
 
 // checkPressure finds no bound half used: nobody fails any more, so what is left gathers, and pressure has moved the rest.

@@ -35,8 +35,14 @@ type outside struct {
 	down    map[string]time.Time // end of the outage, by level
 	breach  []string             // what the buffer did wrong
 	quiet   bool                 // no faults any more
-	sum     *summary
-	tell    func(format string, args ...any) // the story; nil where nobody listens
+	// voided are the ids that the target has ruled out. rule is the rule by which it refuses rows now, strictest bounds it; see refusalRates.
+	voided          map[string]bool
+	rule, strictest int
+	naming          naming
+	// trap is called the next time that the target refuses rows, or rules out an import.
+	trap func()
+	sum  *summary
+	tell func(format string, args ...any) // the story; nil where nobody listens
 	// trace is a sum over all calls and their times: equal where two runs of a seed went the same way, whatever the order
 	// of calls that began at the same time.
 	trace uint64
@@ -65,7 +71,7 @@ func newOutside(seed uint64, sum *summary) *outside {
 	return &outside{
 		seed: seed, objects: map[string]stored{}, ever: map[string]everPut{}, tables: map[string]*table{},
 		files: map[string]*imported{}, tries: map[string]int{}, down: map[string]time.Time{},
-		refused: map[string]time.Time{}, sum: sum,
+		refused: map[string]time.Time{}, voided: map[string]bool{}, sum: sum,
 	}
 }
 
@@ -223,6 +229,7 @@ func (d *drivers) Open(ctx context.Context, obj buffer.Object) (rc io.ReadCloser
 		})
 	})
 	if err != nil {
+		d.o.failedFirst(obj.FileID) // it is for an import, or to keep rows that the target has refused
 		return nil, err
 	}
 	return rc, nil
@@ -257,16 +264,20 @@ func (d *drivers) Ensure(ctx context.Context, t buffer.Table) error {
 
 func (d *drivers) Extend(ctx context.Context, t buffer.Table) error { return d.Ensure(ctx, t) }
 
+// failedFirst notes that an import of a file fails, if none did before.
+func (o *outside) failedFirst(file string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if _, again := o.refused[file]; !again {
+		o.refused[file] = time.Now()
+	}
+}
+
 // Import reads before it looks whether the file is known, as a target without transactions must.
 func (d *drivers) Import(ctx context.Context, f *buffer.File) (err error) {
 	defer func() {
-		if err == nil {
-			return
-		}
-		d.o.mu.Lock()
-		defer d.o.mu.Unlock()
-		if _, again := d.o.refused[f.ID]; !again {
-			d.o.refused[f.ID] = time.Now()
+		if err != nil {
+			d.o.failedFirst(fileOf(f.ID))
 		}
 	}()
 	return d.call(ctx, "target", "import "+f.ID, func() error {
@@ -303,6 +314,12 @@ func (d *drivers) Import(ctx context.Context, f *buffer.File) (err error) {
 					d.o.breachf("file %s was imported again with different rows", f.ID)
 				}
 				return nil
+			}
+			if d.o.voided[f.ID] {
+				return buffer.Permanent(fmt.Errorf("import %s: %w", f.ID, buffer.ErrVoid))
+			}
+			if err := d.o.refusals(rows); err != nil {
+				return err
 			}
 			d.o.files[f.ID] = &imported{f.Table.ID, f.Table.Names(), rows}
 			return nil
