@@ -25,16 +25,12 @@ func Example() {
 	}
 	defer eng.Close()
 
-	err = eng.Define(ctx, forebay.Source{ID: "web", Sinks: []forebay.Sink{{
-		ID: "events",
-		Table: forebay.Table{ID: "in.c-web.events", Columns: mapping.Columns{
-			mapping.UUID("id"), mapping.Datetime("at"), mapping.Path("user", "user.id"),
-		}},
-	}}})
+	err = eng.Define(ctx, forebay.Source{ID: "web", Sinks: []forebay.Sink{{ID: "events", Table: forebay.Table{
+		ID: "in.c-web.events", Columns: mapping.Columns{mapping.UUID("id"), mapping.Datetime("at"), mapping.Path("user", "user.id")},
+	}}}})
 	if err != nil {
 		log.Fatal(err)
 	}
-
 	res, err := eng.Ingest(ctx, "web", mapping.JSON([]byte(`{"user":{"id":42}}`)))
 	if err != nil {
 		log.Fatal(err) // names the sink, the column and the cause

@@ -28,7 +28,8 @@ func pageRules() []rule {
 		{
 			name:  "pages show the code as it is",
 			check: checkShown,
-			why:   "The code below a comment \"code: FILE: NAMES\" is copied from that file, so that what readers copy is what tests run." + todo,
+			why: "The code below a comment \"code: FILE: NAMES\" is copied from that file, so that what readers copy is what tests run. The table below " +
+				"\"table: PAGE: HEADING\" is copied from that page." + todo,
 		},
 	}
 }
@@ -133,7 +134,21 @@ func checkIndex(t *tree) []problem {
 // shownCode is the comment that names a file and declarations of it, with the block that shows them.
 var shownCode = regexp.MustCompile("(?ms)^<!-- code: ([^:\n]+): ([^\n]+) -->\n```go\n(.*?)^```$")
 
-// shown returns the text of a page with the code that its comments name.
+// shownTable is the comment that names a page and a heading of it, with the table that shows the first one below that heading.
+var shownTable = regexp.MustCompile(`(?m)^<!-- table: ([^:\n]+): ([^\n]+) -->\n((?:\|.*\n)*)`)
+
+// tableBelow returns the first table below a heading of a page. Its links must work in both pages, so relative ones are refused.
+func tableBelow(t *tree, name, heading string) (string, bool) {
+	_, section, found := strings.Cut(t.texts[name], "\n## "+heading+"\n")
+	section, _, _ = strings.Cut(section, "\n## ")
+	table := regexp.MustCompile(`(?m)(?:^\|.*\n)+`).FindString(section)
+	for _, link := range markdownLink.FindAllStringSubmatch(table, -1) {
+		found = found && strings.Contains(link[1], "://")
+	}
+	return table, found && table != ""
+}
+
+// shown returns the text of a page with the code and the tables that its comments name.
 func shown(t *tree, name string) (string, []problem) {
 	var problems []problem
 	text := shownCode.ReplaceAllStringFunc(t.texts[name], func(block string) string {
@@ -149,6 +164,15 @@ func shown(t *tree, name string) (string, []problem) {
 		}
 		return fmt.Sprintf("<!-- code: %s: %s -->\n```go\n%s\n```", m[1], m[2], strings.Join(parts, "\n\n"))
 	})
+	text = shownTable.ReplaceAllStringFunc(text, func(block string) string {
+		m := shownTable.FindStringSubmatch(block)
+		table, ok := tableBelow(t, m[1], m[2])
+		if !ok {
+			problems = append(problems, problem{name, fmt.Sprintf("%s has no table without relative links below %q", m[1], m[2])})
+			return block
+		}
+		return fmt.Sprintf("<!-- table: %s: %s -->\n%s", m[1], m[2], table)
+	})
 	return text, problems
 }
 
@@ -161,7 +185,7 @@ func checkShown(t *tree) []problem {
 		made, faults := shown(t, name)
 		problems = append(problems, faults...)
 		if made != t.texts[name] {
-			problems = append(problems, problem{name, "shows other code than the files have"})
+			problems = append(problems, problem{name, "shows other code or another table than the files have"})
 		}
 	}
 	return problems
@@ -235,6 +259,12 @@ func pageBreaches() []breach {
 		}, nil},
 		{"pages show the code as it is", []string{"a.md", page("F", "func F() {}"), "x/x.go", code}, []string{"other code"}},
 		{"pages show the code as it is", []string{"a.md", page("F, G", ""), "x/x.go", code}, []string{"no declaration of G"}},
+		{"pages show the code as it is", []string{"a.md", "<!-- table: b.md: B -->\n| b |\n", "b.md", "# A\n\n## B\n\n| a |\n"}, []string{"another table"}},
+		{"pages show the code as it is", []string{"a.md", "<!-- table: b.md: B -->\n", "b.md", "# A\n\n## B\n\n| [a](c.md) |\n"}, []string{"no table without relative"}},
+		{"pages show the code as it is", []string{"a.md", "<!-- table: b.md: B -->\n", "b.md", "# A\n\n## B\n\n## C\n\n| a |\n", "c.md", "x"}, []string{"no table"}},
+		{"pages show the code as it is", []string{
+			"a.md", "<!-- table: b.md: B -->\n| a |\n\n| d |\n", "b.md", "# A\n\n## B\n\nSays\n\n| a |\n\n| c |\n",
+		}, nil},
 		{"pages show the code as it is", []string{
 			"a.md", page("a, F", "var a = 1\n\n// F prints.\nfunc F() {\n\tfmt.Println()\n}"), "b.md", page("file", strings.TrimSpace(code)), "x/x.go", code,
 		}, nil},

@@ -158,6 +158,30 @@ func TestQuickstartSurvivesCrashes(t *testing.T) {
 	if !strings.Contains(stdout, "the engine was killed ") {
 		t.Errorf("no crash happened:\n%s", stdout)
 	}
+	readme, err := os.ReadFile("../../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, shown, _ := strings.Cut(string(readme), "The second one ends like this:\n\n```\n")
+	shown, _, ok := strings.Cut(shown, "```\n")
+	if !ok {
+		t.Fatal("README.md does not show the end of the output")
+	}
+	if got["unconfirmed"] == 0 { // no kill has taken the answer of a request, so nothing is said of that
+		first, rest, _ := strings.Cut(shown, " rows are of")
+		_, last, _ := strings.Cut(rest, "\n\n")
+		shown = strings.TrimRight(first, "0123456789") + last
+	}
+	for line := range strings.Lines(shown) {
+		if !strings.Contains(withoutFigures(stdout), withoutFigures(line)) {
+			t.Errorf("README.md shows %q, which is not in the output:\n%s", line, stdout)
+		}
+	}
+}
+
+// withoutFigures returns text with one mark for each number or duration.
+func withoutFigures(text string) string {
+	return regexp.MustCompile(`(\d[\d.]*([hmµn]?s|[hm]\b)?)+`).ReplaceAllString(text, "#")
 }
 
 func TestBadFlags(t *testing.T) {
