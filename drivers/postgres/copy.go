@@ -7,6 +7,7 @@ import (
 	"io"
 	"slices"
 	"sync"
+	"time"
 	"unicode/utf8"
 
 	"github.com/jackc/pgx/v5"
@@ -71,15 +72,21 @@ func (s fields) format() (sql string, appendRow rowEncoder) {
 	return "binary", s.appendBinary
 }
 
-// copy sends the rows of a file to a relation of the transaction.
-func (s fields) copy(ctx context.Context, tx pgx.Tx, f *buffer.File, into, relation string) error {
+// A COPY begins with its time-out, for endHung. limitPattern finds it.
+const (
+	limitComment = "/* forebay: at most %d s */ "
+	limitPattern = `^/\* forebay: at most ([0-9]+) s \*/`
+)
+
+// copy sends the rows of a file to a relation of the transaction, whose statements may take limit.
+func (s fields) copy(ctx context.Context, tx pgx.Tx, f *buffer.File, into, relation string, limit time.Duration) error {
 	reading, cancel := context.WithCancel(ctx)
 	format, appendRow := s.format()
 	r := &rowStream{rows: f.ReadRows(reading), appendRow: appendRow}
 	if format == "binary" {
 		r.buf, r.trailer = append(r.buf, "PGCOPY\n\xff\r\n\x00\x00\x00\x00\x00\x00\x00\x00\x00"...), "\xff\xff"
 	}
-	tag, err := tx.Conn().PgConn().CopyFrom(ctx, r, fmt.Sprintf("COPY %s (%s) FROM STDIN (FORMAT %s)", into, s.names(), format))
+	tag, err := tx.Conn().PgConn().CopyFrom(ctx, r, fmt.Sprintf(limitComment+"COPY %s (%s) FROM STDIN (FORMAT %s)", int64(limit.Seconds()), into, s.names(), format))
 	cancel()
 	switch read := r.close(); {
 	case read != nil && ctx.Err() == nil && !errors.Is(read, context.Canceled):

@@ -10,7 +10,8 @@
 //
 // Rows are sent by COPY in binary form. An import takes one transaction: the id, a lock that keeps the types of the columns, the rows,
 // the commit. When the connection breaks during the commit, the outcome is unknown; the next attempt waits for the transaction, and finds
-// the id or imports.
+// the id or imports. A client that hangs keeps its locks for two minutes and a second for each 256 KiB of its file; then the next attempt
+// that waits for them ends its connection, if both log in as the same user.
 //
 // # Tables
 //

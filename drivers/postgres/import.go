@@ -25,7 +25,7 @@ func (t *Target) Import(ctx context.Context, f *buffer.File) error {
 	}
 	// Somebody may drop a column or the table after each Ensure, so the attempts are bounded.
 	for attempt := 0; ; attempt++ {
-		err := t.transaction(ctx, t.options.LockTimeout, importTimeout(f.RawBytes), func(tx pgx.Tx) error { return t.importOnce(ctx, tx, f) })
+		err := t.transaction(ctx, t.options.LockTimeout, t.importTimeout(f.RawBytes), func(tx pgx.Tx) error { return t.importOnce(ctx, tx, f) })
 		if !errors.Is(err, errPrepare) || attempt == 3 {
 			return err
 		}
@@ -35,10 +35,10 @@ func (t *Target) Import(ctx context.Context, f *buffer.File) error {
 	}
 }
 
-// importTimeout is how long one statement of an import may take, so that the server ends an attempt whose client hangs: two minutes
-// and a second for each 256 KiB.
-func importTimeout(bytes int64) time.Duration {
-	return 2*time.Minute + time.Duration(bytes>>18)*time.Second
+// importTimeout is how long one statement of an import may take: leastStatement and a second for each 256 KiB. A COPY whose client hangs
+// takes longer, see endHung.
+func (t *Target) importTimeout(bytes int64) time.Duration {
+	return t.leastStatement + time.Duration(bytes>>18)*time.Second
 }
 
 func (t *Target) importOnce(ctx context.Context, tx pgx.Tx, f *buffer.File) error {
@@ -71,10 +71,10 @@ func (t *Target) importOnce(ctx context.Context, tx pgx.Tx, f *buffer.File) erro
 	if !slices.Equal(want, have) {
 		return errPrepare
 	}
-	fields := fieldsOf(f.Table, counted, have)
+	fields, limit := fieldsOf(f.Table, counted, have), t.importTimeout(f.RawBytes)
 	key := t.options.Keys[f.Table.ID]
 	if key == nil {
-		return fields.copy(ctx, tx, f, t.table(f.Table.ID), f.Table.ID)
+		return fields.copy(ctx, tx, f, t.table(f.Table.ID), f.Table.ID, limit)
 	}
 	const rows = reserved + "rows"
 	// It has the types of the table, and nothing that fills or checks its columns.
@@ -82,7 +82,7 @@ func (t *Target) importOnce(ctx context.Context, tx pgx.Tx, f *buffer.File) erro
 		rows, fields.names(), ordinal, t.table(f.Table.ID))); err != nil {
 		return err
 	}
-	if err := fields.ordered().copy(ctx, tx, f, "pg_temp."+rows, rows); err != nil {
+	if err := fields.ordered().copy(ctx, tx, f, "pg_temp."+rows, rows, limit); err != nil {
 		return err
 	}
 	_, err = tx.Exec(ctx, t.upsert(f.Table.ID, "pg_temp."+rows, key, fields))
@@ -165,8 +165,20 @@ func (t *Target) transaction(ctx context.Context, lock, statement time.Duration,
 		return nil
 	case ctx.Err() != nil:
 		return ctx.Err()
+	case sqlState(err) == lockNotAvailable:
+		t.endHung(ctx)
 	}
 	return classify(err)
+}
+
+// endHung ends connections of this user that wait in a COPY for a client that hangs: a paused process, whose kernel answers keepalives.
+// The server heeds the time-out of a statement in a COPY only when the client sends again, so the locks would stay until then. A COPY
+// that is over its time would fail with its next byte, so nothing is lost.
+func (t *Target) endHung(ctx context.Context) {
+	// An error has no consequence: the next attempt that gets no lock tries again.
+	_, _ = t.pool.Exec(ctx, `SELECT pg_catalog.pg_terminate_backend(pid) FROM pg_catalog.pg_stat_activity
+		WHERE datname = current_database() AND usename = session_user AND state = 'active' AND wait_event = 'ClientRead'
+		AND clock_timestamp() - query_start > make_interval(secs => substring(query FROM '`+limitPattern+`')::int)`)
 }
 
 // set sets what a transaction needs. The server ends one whose client is gone: by keepalives, or when the client is silent for a

@@ -172,25 +172,30 @@ func (h held) Read(p []byte) (int, error) {
 
 func (h held) Close() error { return nil }
 
+// heldFile returns a file of 60 rows whose second slice is held, and the same file without that.
+func heldFile(id string, tbl buffer.Table) (f, whole *buffer.File, rows [][]string, h held) {
+	for i := range 60 {
+		rows = append(rows, []string{fmt.Sprint(i)})
+	}
+	whole = newFile(id, tbl, rows...)
+	h = held{reading: make(chan struct{}), release: make(chan struct{}), once: new(sync.Once)}
+	f = new(*whole)
+	f.OpenSlice = func(ctx context.Context, obj buffer.Object) (io.ReadCloser, error) {
+		r, err := whole.OpenSlice(ctx, obj)
+		if err == nil && obj == f.Slices[1] {
+			return held{r, h.reading, h.release, h.once}, nil
+		}
+		return r, err
+	}
+	return f, whole, rows, h
+}
+
 // The server is killed while it imports, and comes back.
 func TestServerIsKilled(t *testing.T) {
 	target := open(t, Options{})
 	tbl := table("events", idColumn)
 	mustImport(t, target, newFile("file-1", tbl, []string{"1"}))
-	var rows [][]string
-	for i := range 60 {
-		rows = append(rows, []string{fmt.Sprint(i)})
-	}
-	f := newFile("file-2", tbl, rows...)
-	whole := f.OpenSlice
-	h := held{reading: make(chan struct{}), release: make(chan struct{}), once: new(sync.Once)}
-	f.OpenSlice = func(ctx context.Context, obj buffer.Object) (io.ReadCloser, error) {
-		h.Reader, _ = whole(ctx, obj)
-		if obj == f.Slices[1] {
-			return h, nil
-		}
-		return whole(ctx, obj)
-	}
+	f, whole, rows, h := heldFile("file-2", tbl)
 	done := make(chan error, 1)
 	go func() { done <- target.Import(context.Background(), f) }()
 	<-h.reading
@@ -198,8 +203,7 @@ func TestServerIsKilled(t *testing.T) {
 	server.Restart(t)
 	close(h.release)
 	expectRetryable(t, "an import whose server was killed", <-done)
-	f.OpenSlice = whole
-	if err := importPatiently(t, target, f); err != nil { // the pool has connections to the server of before
+	if err := importPatiently(t, target, whole); err != nil { // the pool has connections to the server of before
 		t.Fatal(err)
 	}
 	mustImport(t, target, newFile("file-1", tbl, []string{"1"}))
@@ -207,6 +211,41 @@ func TestServerIsKilled(t *testing.T) {
 	if n, err := target.CountFile(t.Context(), tbl, "file-2"); err != nil || n != 60 {
 		t.Errorf("CountFile = %d, %v, want 60", n, err)
 	}
+}
+
+// A client hangs in the middle of a copy. Other attempts get no lock until its time is over; then one of them ends its connection.
+func TestClientHangs(t *testing.T) {
+	target := open(t, Options{LockTimeout: 100 * time.Millisecond})
+	target.leastStatement = 2 * time.Second
+	tbl := table("events", idColumn)
+	mustEnsure(t, target, tbl)
+	f, whole, rows, h := heldFile("file-1", tbl)
+	done := make(chan error, 1)
+	began := time.Now()
+	attempt := func() { done <- target.Import(context.Background(), f) }
+	go attempt()
+	for hangs := false; !hangs; {
+		select {
+		case <-h.reading:
+			hangs = true
+		case err := <-done: // an earlier statement was too slow
+			expectRetryable(t, "an attempt before the copy", err)
+			go attempt()
+		}
+	}
+	other := reopen(t, target.options)
+	for err := error(errPrepare); err != nil; {
+		if err = other.Import(t.Context(), whole); err != nil {
+			expectRetryable(t, "an attempt beside the one that hangs", err)
+		}
+		if err == nil && time.Since(began) < target.leastStatement {
+			t.Error("a client that does not yet hang for long lost its connection")
+		}
+	}
+	close(h.release)
+	expectRetryable(t, "the attempt that hung", <-done)
+	mustImport(t, target, whole)
+	expectRows(t, target, "events", rows...)
 }
 
 // A pooler gives the connection to others between two transactions, so its settings are as before.

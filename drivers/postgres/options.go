@@ -49,6 +49,8 @@ type Target struct {
 	pool    *pgxpool.Pool
 	options Options
 	cleaned atomic.Int64 // when old ids were removed last, in Unix seconds
+
+	leastStatement time.Duration // see importTimeout
 }
 
 var (
@@ -116,7 +118,7 @@ func Open(connString string, o Options) (*Target, error) {
 	if err != nil {
 		return nil, fmt.Errorf("postgres: %w", err)
 	}
-	return &Target{pool: pool, options: o}, nil
+	return &Target{pool: pool, options: o, leastStatement: 2 * time.Minute}, nil
 }
 
 // Close closes the connections. It waits for calls that run.
