@@ -16,6 +16,8 @@ import (
 )
 
 var (
+	// ErrNoArchive is returned by [Engine.Replay] of an engine without Options.Archive.
+	ErrNoArchive = errors.New("the engine has no Options.Archive")
 	// ErrReplayRuns is returned by [Engine.Replay] for a run that is going on in this process.
 	ErrReplayRuns = errors.New("the run is going on")
 	// ErrOtherReplay is returned by [Engine.Replay] for a run that has begun with another archive or time range. Nothing was stored.
@@ -112,14 +114,14 @@ const (
 // meanwhile is counted.
 //
 // Errors besides the errors of the archive: [ErrUnknownSource], [ErrDisabledSource], [ErrUnknownSink], the error of [ReplayOptions.Validate],
-// [ErrReplayRuns], [ErrOtherReplay], [buffer.ErrTooManyPositions] with 16 runs that are not done, a [*buffer.FailedError], [ErrClosed],
+// [ErrNoArchive], [ErrReplayRuns], [ErrOtherReplay], [buffer.ErrTooManyPositions] with 16 runs that are not done, a [*buffer.FailedError], [ErrClosed],
 // the error of ctx. The progress tells what was stored before.
 func (e *Engine) Replay(ctx context.Context, sourceID, sinkID string, opts ReplayOptions) (ReplayProgress, error) {
 	if err := opts.Validate(); err != nil {
 		return ReplayProgress{}, err
 	}
 	if e.opts.Archive == nil {
-		return ReplayProgress{}, errors.New("forebay: the engine has no Options.Archive")
+		return ReplayProgress{}, ErrNoArchive
 	}
 	r := &run{e: e, source: sourceID, sinkID: sinkID, opts: opts}
 	if err := r.link(ctx); err != nil {

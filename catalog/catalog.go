@@ -158,14 +158,15 @@ func Open(dir string, eng *forebay.Engine, opts Options) (*Catalog, error) {
 	} else {
 		c.resumeErasures(erasures, "")
 		c.resumeCreations(creations)
+		c.resumeReplays()
 	}
 	c.tasks.work.Add(1)
 	go c.sweep()
 	return c, nil
 }
 
-// Close ends running tasks, which then count as failed, and closes the store. The engine keeps its definitions. It may
-// be called twice. After a failure of the default store that was not fixed yet, Close returns the [*FailedError]: nothing
+// Close ends running tasks and closes the store. Erasures and replays of archives go on after the next Open, other tasks count as failed. The
+// engine keeps its definitions. Close may be called twice. After a failure of the default store that was not fixed yet, Close returns the [*FailedError]: nothing
 // that was confirmed is lost, and the next [OpenStore] reads what the disk has.
 func (c *Catalog) Close() error {
 	if !c.tasks.close() {

@@ -250,6 +250,9 @@ func (t *tree) definition() (forebay.Source, error) {
 		OldSecret: t.source.OldSecret, OldSecretUntil: t.source.OldSecretUntil,
 		Split: t.source.Settings.split(), Settings: settings,
 	}
+	if t.source.Settings.archive() {
+		def.Archive = &forebay.ArchiveSettings{}
+	}
 	for _, s := range t.sorted(false) {
 		settings, err := s.Settings.engine()
 		if err != nil {

@@ -12,7 +12,7 @@
 //   - When a task has succeeded, its change is on disk and the engine has it. The definitions, their new version and the
 //     success of the task are one write: after a crash there is all of it or nothing. The next Open marks tasks that a crash
 //     has ended as failed. An erasure removes the source in one write and ends its task in another; the next Open continues
-//     what a crash has left between the two.
+//     what a crash has left between the two, and it continues replays of archives.
 //   - Two changes of one source or sink never run at the same time: the second is refused with [Busy] and the id of the
 //     first. Changes of different sinks of one source wait for each other. No update is lost.
 //   - No change loses an accepted row. Rows go to the table that they were mapped for, also rows of sinks that are disabled

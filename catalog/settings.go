@@ -102,6 +102,10 @@ var keys = sync.OnceValue(func() []*key {
 			description: "How a request's body is taken apart into events: none, the elements of a JSON array, or the lines.",
 		},
 		{
+			name: archiveKey, kind: kindBool, def: false, ofSource: true,
+			description: "Keep each record as it came in the archive of the service, besides what the sinks make of it. Replays read it.",
+		},
+		{
 			name: encoding + "compression.type", kind: kindText, def: "gzip", words: []string{"none", "gzip"}, protected: true,
 			description: "Compression of the rows that wait.",
 		},
@@ -351,6 +355,12 @@ func (o Overrides) split() forebay.Split {
 		return forebay.SplitNone
 	}
 	return forebay.Split(word)
+}
+
+// archive returns whether a source keeps its raw records.
+func (o Overrides) archive() (on bool) {
+	_ = json.Unmarshal(o[archiveKey], &on) // it was checked when it was set; nothing is false
+	return on
 }
 
 // list returns all settings of a source (sink nil) or of one of its sinks, sorted by key.

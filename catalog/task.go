@@ -51,6 +51,8 @@ type Task struct {
 	Partial bool `json:"partial,omitempty"`
 	// Rejects is what a replay or discard of rejected records has done, also one that has failed; nil for other tasks.
 	Rejects *RejectsResult `json:"rejects,omitempty"`
+	// Replay is what the replay of an archive reads, and how far it is or was when it ended; nil for other tasks. It is never changed.
+	Replay *ArchiveReplay `json:"replay,omitempty"`
 }
 
 // Warning is about one sink of a change that was made: its table cannot take its rows. They wait in staging until that is fixed,
@@ -90,6 +92,8 @@ type running struct {
 	task Task
 	err  error
 	done chan struct{}
+	// cancel, if not nil, ends the task early.
+	cancel context.CancelCauseFunc
 	// elsewhere is set while the task belongs to another catalog, or if it had ended when this one was opened.
 	elsewhere bool
 }
@@ -134,7 +138,10 @@ func (t *tasks) start(task Task) {
 }
 
 // resume reserves and starts a task of an earlier opening. Its record is missing if the store is a copy. It reports false after close.
-func (t *tasks) resume(task Task) bool {
+func (t *tasks) resume(task Task) bool { return t.resumeAs(task, task.ref().entity()) }
+
+// resumeAs is resume for a task that reserves another entity.
+func (t *tasks) resumeAs(task Task, entity string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.closed {
@@ -144,7 +151,7 @@ func (t *tasks) resume(task Task) bool {
 		t.byID[task.ID] = &running{task: task, done: make(chan struct{})}
 	}
 	t.byID[task.ID].elsewhere = false
-	t.reserved[task.ref().entity()] = task.ID
+	t.reserved[entity] = task.ID
 	t.work.Add(1)
 	return true
 }
@@ -351,6 +358,9 @@ func codeOf(err error) Code {
 	if refused, ok := errors.AsType[*Error](err); ok {
 		return refused.Code
 	}
+	if _, ok := errors.AsType[*forebay.DefinitionError](err); ok {
+		return BadRequest
+	}
 	switch {
 	case buffer.IsPermanent(err):
 		return BadRequest
@@ -404,7 +414,7 @@ func (c *Catalog) Task(id string) (Task, error) {
 }
 
 // Wait returns a task when it has ended, or when ctx does. It returns [ErrClosed] if the catalog was closed during an
-// erasure, which the next Open continues. After a task of another node the engine of this one has the change too, if it takes it.
+// erasure or the replay of an archive, which the next Open continues. After a task of another node the engine of this one has the change too, if it takes it.
 func (c *Catalog) Wait(ctx context.Context, id string) (Task, error) {
 	r, err := c.tasks.find(id)
 	if err != nil {
@@ -424,21 +434,21 @@ func (c *Catalog) Wait(ctx context.Context, id string) (Task, error) {
 	return r.task, nil
 }
 
-// loadTasks reads the tasks of earlier openings. Tasks that had not ended count as failed, except erasures.
+// loadTasks reads the tasks of earlier openings. Tasks that had not ended count as failed, except erasures and replays of archives.
 func (c *Catalog) loadTasks(erasures []*erasure) error {
 	ended := map[string][]byte{}
 	err := scan(c.store, taskPrefix, func(key string, t *Task) {
-		erased := slices.ContainsFunc(erasures, func(e *erasure) bool { return e.Task.ID == t.ID })
+		goesOn := t.Replay != nil && !t.Finished() || slices.ContainsFunc(erasures, func(e *erasure) bool { return e.Task.ID == t.ID })
 		if c.shared != nil {
 			c.tasks.follow(*t, false, false)
 			return
 		}
-		if !erased && !t.Finished() {
+		if !goesOn && !t.Finished() {
 			t.Status, t.Failure, t.FinishedAt = Failed, t.interrupted(), now()
 			ended[key] = encode(t)
 		}
 		r := &running{task: *t, done: make(chan struct{})}
-		if c.tasks.byID[t.ID] = r; !erased {
+		if c.tasks.byID[t.ID] = r; !goesOn {
 			close(r.done)
 		}
 	})

@@ -270,6 +270,7 @@ type taskBody struct {
 	ErrorName       string         `json:"errorName,omitempty" doc:"Name of the error where the request is at fault; left out where the same request may succeed later."`
 	ErrorStatusCode int            `json:"errorStatusCode,omitempty" doc:"Status that goes with the name."`
 	Rejects         *rejectsResult `json:"rejects,omitempty" doc:"What a replay or a discard of rejected records has done, also one that has failed; left out for other tasks."`
+	Replay          *replayState   `json:"replay,omitempty" doc:"How far the replay of an archive is, also one that has failed; left out for other tasks."`
 	Outputs         *outputsBody   `json:"outputs,omitempty" doc:"What was changed; after a success, and after a deletion of which something is left."`
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
+	"github.com/forebay/forebay/buffer/dir"
 	"github.com/forebay/forebay/catalog"
 	"github.com/forebay/forebay/datatype"
 )
@@ -29,6 +30,8 @@ func sample(op *operation) string {
 		return `{"settings":[{"key":"storage.level.local.encoding.sync.wait","value":false}]}`
 	case *rejectsSelection:
 		return `{"all":true}`
+	case *replayBody:
+		return `{"run":"sample"}`
 	}
 	return ""
 }
@@ -46,7 +49,7 @@ func pathOf(op *operation, branch, source, sink, version, task string) string {
 // TestEveryOperation sends to each operation a request that succeeds and every kind that must not.
 func TestEveryOperation(t *testing.T) {
 	const maxRow = 10_000
-	s := newService(t, serviceOptions{engine: forebay.Options{MaxRowBytes: maxRow}})
+	s := newService(t, serviceOptions{engine: forebay.Options{MaxRowBytes: maxRow, Archive: dir.Archive(t.TempDir(), dir.ArchiveOptions{})}})
 	s.done("POST", b+"/sources", strings.Replace(webSource, `{"type":"table"`, `{"onReject":"quarantine","type":"table"`, 1))
 	s.done("POST", b+"/sources", `{"type":"http","name":"Gone","sinks":[`+strings.Replace(webSink, "in.c-web.", "in.c-gone.", 1)+`]}`)
 	s.done("DELETE", b+"/sources/gone", "")
@@ -67,6 +70,9 @@ func TestEveryOperation(t *testing.T) {
 			case "discardFile", "retryFile":
 				s.want(404, "stream.api.fileNotFound", testToken, op.method, right, "")
 				right = strings.Replace(right, "none", s.waitingFile("web", "events"), 1)
+			case "cancelReplay":
+				s.want(404, "stream.api.taskNotFound", testToken, op.method, right, "")
+				s.slowReplay("web", "events")
 			case "getRejectedRecord", "testRejectedRecord", "editRejectedRecord", "replayRejectedRecord", "discardRejectedRecord":
 				s.want(404, "stream.api.recordNotFound", testToken, op.method, right, "")
 				_, address := s.secretOf("web")

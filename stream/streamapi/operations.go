@@ -16,6 +16,7 @@ const (
 
 	rejectsPath  = sinkPath + "/quarantine"
 	rejectedPath = rejectsPath + "/{recordId}"
+	archivePath  = sinkPath + "/archive"
 )
 
 // operations is the whole API: routing, checks, description and tests are made of it.
@@ -77,6 +78,10 @@ func (a *api) operations() []operation {
 		and(record, catalog.SinkDisabled), a.replayRejected)
 	replay.answer = rejectsResult{}
 
+	cancel := do(remove, archivePath+"/replay", "cancelReplay", "End the replay of archived records that runs for a sink; what it has stored stays",
+		and(sink, catalog.TaskNotFound), a.cancelReplay)
+	cancel.answer = taskBody{}
+
 	index := read("/v1", "apiIndex", "Index of the API", indexBody{}, nil, a.index)
 	index.access = open
 	test := read(sourcePath+"/test", "testSource", "Render a sample by all sinks and store nothing", testBody{}, source, a.testSource, signal)
@@ -135,6 +140,10 @@ func (a *api) operations() []operation {
 			and(sink, catalog.SinkDisabled), a.moveRejects(a.cat.ReplayRejects)),
 		task(post, rejectsPath+"/discard", "discardRejectedRecords", "Delete a selection of rejected records, or all, for good", &rejectsSelection{},
 			sink, a.moveRejects(a.cat.DiscardRejects)),
+		task(post, archivePath+"/replay", "replayArchive", "Map archived raw records by the columns of now and make them rows, each once for each run", &replayBody{},
+			and(sink, catalog.SinkDisabled), a.replayArchive),
+		cancel,
+		read(archivePath+"/runs", "listReplays", "List the replays that a sink remembers, the last 16", replaysBody{}, sink, a.listReplays),
 		task(put, sinkPath+"/disable", "disableSink", "Stop a sink from taking events", nil, sink, a.change(a.cat.Disable)),
 		task(put, sinkPath+"/enable", "enableSink", "Let a sink take events again", nil, sink, a.change(a.cat.Enable)),
 		task(put, sinkPath+"/undelete", "undeleteSink", "Bring a deleted sink back", nil,

@@ -173,18 +173,19 @@ func checkTime(name string) func(*problems, string) {
 	}
 }
 
+// moment reads a time, zero for an empty text. It adds to the problems what is none.
+func moment(name, text string, p *problems) (t time.Time) {
+	if text != "" {
+		checkTime(name)(p, text)
+		t, _ = time.Parse(time.RFC3339, text)
+	}
+	return t
+}
+
 // filter adds to the problems what is no time.
 func (f rejectsFilter) filter(at string, p *problems) forebay.RejectedFilter {
-	moment := func(name, text string) (t time.Time) {
-		if text == "" {
-			return t
-		}
-		checkTime(at+name)(p, text)
-		t, _ = time.Parse(time.RFC3339, text)
-		return t
-	}
 	return forebay.RejectedFilter{
-		Reason: f.Reason, Column: f.Column, Text: f.Text, Since: moment("since", f.Since), Until: moment("until", f.Until),
+		Reason: f.Reason, Column: f.Column, Text: f.Text, Since: moment(at+"since", f.Since, p), Until: moment(at+"until", f.Until, p),
 	}
 }
 

@@ -31,6 +31,9 @@ func (a *api) taskBody(c *call, t catalog.Task) taskBody {
 	if t.Rejects != nil {
 		b.Rejects = ptr(rejectsResult(*t.Rejects))
 	}
+	if t.Replay != nil {
+		b.Replay = ptr(newReplay(t.Replay.Progress))
+	}
 	if t.Code != "" {
 		b.ErrorName, b.ErrorStatusCode = string(names)+string(t.Code), statusOf[t.Code]
 	}

@@ -1,0 +1,202 @@
+package catalog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/forebay/forebay"
+)
+
+// archiveKey is the setting of sources that keep their raw records.
+const archiveKey = "archive.enabled"
+
+// ReplaySpec says what a replay of an archive reads.
+type ReplaySpec struct {
+	// Run, Archived, From, To and RowsPerSecond are as in [forebay.ReplayOptions].
+	Run           string    `json:"run"`
+	Archived      string    `json:"archived,omitempty"`
+	From          time.Time `json:"from,omitzero"`
+	To            time.Time `json:"to,omitzero"`
+	RowsPerSecond float64   `json:"rowsPerSecond,omitempty"`
+}
+
+func (s ReplaySpec) options() forebay.ReplayOptions {
+	return forebay.ReplayOptions{Run: s.Run, Archived: s.Archived, From: s.From, To: s.To, RowsPerSecond: s.RowsPerSecond}
+}
+
+// ArchiveReplay is what a task that replays an archive was asked for, and how far it is.
+type ArchiveReplay struct {
+	// Spec is what the task was asked for.
+	Spec ReplaySpec `json:"spec"`
+	// Progress is on disk. It is zero before the run has begun. While the task runs, the record of the task in the store is older.
+	Progress forebay.ReplayProgress `json:"progress"`
+}
+
+// sentence says for people what a task has done.
+func (r ArchiveReplay) sentence() string {
+	p := r.Progress
+	text := fmt.Sprintf("%d archived records were read, %d have become rows.", p.Records, p.Stored)
+	if n := p.Rejected + p.Quarantined; n > 0 {
+		text += fmt.Sprintf(" %d were rejected, %d of them are in the quarantine.", n, p.Quarantined)
+	}
+	if p.Skipped > 0 {
+		text += fmt.Sprintf(" %d have a signal that the sink does not take.", p.Skipped)
+	}
+	if p.Gone > 0 {
+		text += fmt.Sprintf(" %d objects had been removed.", p.Gone)
+	}
+	return text
+}
+
+const (
+	archiveReplayType = "replay.archive"
+	cancelledReplay   = "The replay was cancelled. Start it again with the same run to go on behind the last record that it has stored."
+)
+
+var errReplayCancelled = errors.New("cancelled")
+
+// ReplayArchive starts a task that maps the raw records of an archive with the columns of now into a sink: see [forebay.Engine.Replay]. Each
+// becomes one row for each run, whatever fails and however often the task is started. Its Task.Replay shows the progress while it runs. A task that
+// Close interrupts is not ended: the next [Open] goes on with it. There is one for a sink at a time. It excludes no change of the sink: rows
+// follow the columns of their moment.
+//
+// Catalogs that share their store refuse it, because a run belongs to one engine: call [forebay.Engine.Replay] there.
+func (c *Catalog) ReplayArchive(sourceID, id string, spec ReplaySpec) (Task, error) {
+	if c.shared != nil {
+		return Task{}, refuse(BadRequest, "Archives are not replayed over the API of a cluster: each node has runs of its own. Replay on one node, with Engine.Replay.")
+	}
+	if err := spec.options().Validate(); err != nil {
+		return Task{}, refuse(BadRequest, "%s", sentence(err))
+	}
+	ref := Ref{sourceID, id}
+	if err := c.maps(ref); err != nil {
+		return Task{}, err
+	}
+	task := c.newTask(archiveReplayType, ref, now())
+	task.Replay = &ArchiveReplay{Spec: spec}
+	if err := c.tasks.reserve(archiveEntity(ref), task.ID); err != nil {
+		return Task{}, err
+	}
+	if err := c.store.Commit(map[string][]byte{taskKey(task.ID): encode(task)}); err != nil {
+		if !errors.Is(err, ErrNotCommitted) {
+			c.repairs.writeLater(map[string][]byte{taskKey(task.ID): nil}) // nobody will ask for it
+		}
+		c.tasks.release(archiveEntity(ref))
+		return Task{}, err
+	}
+	c.tasks.start(task)
+	c.startReplay(task)
+	return task, nil
+}
+
+// archiveEntity is what a replay reserves. It is no id of a source or sink.
+func archiveEntity(ref Ref) string { return ref.entity() + ".archive" }
+
+// CancelReplay ends the replay of an archive that runs for a sink, and returns its task, which ends soon. What was stored stays. Without one the error
+// is [TaskNotFound].
+func (c *Catalog) CancelReplay(sourceID, id string) (Task, error) {
+	if _, _, err := c.find(Ref{sourceID, id}); err != nil {
+		return Task{}, err
+	}
+	task, ok := c.tasks.cancel(archiveEntity(Ref{sourceID, id}))
+	if !ok {
+		return Task{}, refuse(TaskNotFound, "No archive is being replayed into sink %q of source %q.", id, sourceID)
+	}
+	return task, nil
+}
+
+// Replays returns the runs that a sink remembers, here: see [forebay.Engine.Replays].
+func (c *Catalog) Replays(ctx context.Context, sourceID, id string) ([]forebay.ReplayProgress, error) {
+	if _, _, err := c.find(Ref{sourceID, id}); err != nil {
+		return nil, err
+	}
+	list, err := c.eng.Replays(ctx, sourceID, id)
+	if errors.Is(err, forebay.ErrUnknownSink) { // it has not been enabled yet
+		return nil, nil
+	}
+	return list, err
+}
+
+// startReplay runs the task of a replay, which has its reservation.
+func (c *Catalog) startReplay(task Task) {
+	ctx, cancel := context.WithCancelCause(c.ctx)
+	c.tasks.cancels(task.ID, cancel)
+	go func() {
+		defer cancel(nil)
+		c.runReplay(ctx, task)
+	}()
+}
+
+// runReplay makes a replay and records how it ended, unless the catalog is being closed.
+func (c *Catalog) runReplay(ctx context.Context, task Task) {
+	opts, done := task.Replay.Spec.options(), task
+	state := *task.Replay
+	opts.Progress = func(p forebay.ReplayProgress) {
+		state.Progress = p
+		shown := state
+		c.tasks.progress(task.ID, &shown)
+	}
+	progress, err := c.eng.Replay(ctx, task.SourceID, task.SinkID, opts)
+	if progress.Run != "" {
+		state.Progress = progress
+	}
+	done.Replay, done.FinishedAt = &state, now()
+	switch {
+	case err == nil:
+		done.Status, done.Result = Succeeded, state.sentence()
+	case c.ctx.Err() != nil: // the next opening goes on
+		c.tasks.end(task, ErrClosed)
+		return
+	default:
+		done.Status, done.Failure, done.Code = Failed, sentence(err), codeOf(err)
+		switch {
+		case errors.Is(context.Cause(ctx), errReplayCancelled):
+			done.Failure, done.Code = cancelledReplay, ""
+		case errors.Is(err, forebay.ErrOtherReplay), errors.Is(err, forebay.ErrNoArchive):
+			done.Code = BadRequest
+		}
+		c.log.Warn("the replay of an archive has ended early", "task", task.ID, "error", err)
+	}
+	end := map[string][]byte{taskKey(task.ID): encode(done)}
+	if err := c.store.Commit(end); err != nil {
+		c.repairs.writeLater(end)
+	}
+	c.tasks.end(done, nil)
+}
+
+// resumeReplays goes on with the replays that an earlier opening has left, when the engine has its sources.
+func (c *Catalog) resumeReplays() {
+	for _, task := range c.Tasks() {
+		if task.Replay != nil && !task.Finished() && c.tasks.resumeAs(task, archiveEntity(task.ref())) {
+			c.startReplay(task)
+		}
+	}
+}
+
+// cancels says how a running task is cancelled.
+func (t *tasks) cancels(id string, cancel context.CancelCauseFunc) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.byID[id].cancel = cancel
+}
+
+// cancel cancels the task that has reserved an entity, and returns it.
+func (t *tasks) cancel(entity string) (Task, bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	r := t.byID[t.reserved[entity]]
+	if r == nil || r.cancel == nil {
+		return Task{}, false
+	}
+	r.cancel(errReplayCancelled)
+	return r.task, true
+}
+
+// progress shows how far the replay of a running task is. The state is not changed any more.
+func (t *tasks) progress(id string, state *ArchiveReplay) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.byID[id].task.Replay = state
+}
