@@ -45,6 +45,13 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
+	if folder := os.Getenv(asForebay); folder != "" {
+		if err := serveForebay(folder); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
 	os.Exit(m.Run())
 }
 
@@ -76,14 +83,14 @@ func collect(file string) error {
 
 // collector is a Collector in a process of its own.
 type collector struct {
-	t    *testing.T
+	t    testing.TB
 	cmd  *exec.Cmd
 	addr string // of its gRPC receiver
 	logs lockedBuffer
 }
 
-// configuration is the one of docs/telemetry.md for an exporter, with the addresses of the test.
-func configuration(t *testing.T, exporter, storage, forebay, receiver string) string {
+// configuration is the one of docs/telemetry.md for an exporter, with the addresses of the test. changes are pairs of old and new text.
+func configuration(t testing.TB, exporter, storage, forebay, receiver string, changes ...string) string {
 	t.Helper()
 	page, err := os.ReadFile("../../docs/telemetry.md")
 	if err != nil {
@@ -109,10 +116,13 @@ func configuration(t *testing.T, exporter, storage, forebay, receiver string) st
 	} else {
 		replace("forebay:4317", forebay)
 	}
+	for i := 0; i < len(changes); i += 2 {
+		replace(changes[i], changes[i+1])
+	}
 	return text + "\n  telemetry: {metrics: {level: none}}\n"
 }
 
-func startCollector(t *testing.T, exporter, storage, forebay string) *collector {
+func startCollector(t testing.TB, exporter, storage, forebay string, changes ...string) *collector {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -120,7 +130,7 @@ func startCollector(t *testing.T, exporter, storage, forebay string) *collector 
 	}
 	c := &collector{t: t, addr: l.Addr().String()}
 	file := filepath.Join(t.TempDir(), "otelcol.yaml")
-	if err := os.WriteFile(file, []byte(configuration(t, exporter, storage, forebay, c.addr)), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte(configuration(t, exporter, storage, forebay, c.addr, changes...)), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	l.Close()

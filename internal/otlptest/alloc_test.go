@@ -17,7 +17,7 @@ func TestAllocationsPerCall(t *testing.T) {
 	}
 	const calls = 1000
 	perCall := func(protocol string) float64 {
-		_, address := serve(t, protocol)
+		_, address := serve(t, protocol, fewColumns)
 		s, err := newSender(protocol, address, data, 1)
 		if err != nil {
 			t.Fatal(err)

@@ -16,10 +16,17 @@ import (
 	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/mapping"
+	"github.com/forebay/forebay/otlpflat"
 	"github.com/forebay/forebay/stream"
 	"github.com/forebay/forebay/stream/otlpgrpc"
 	"github.com/forebay/forebay/trigger"
 )
+
+var fewColumns = mapping.Columns{
+	mapping.UUID("id"), mapping.Datetime("at"),
+	mapping.Path("service", `resource["service.name"]`, mapping.RawString()), mapping.Path("severity", "severity_text", mapping.RawString()),
+	mapping.Path("message", "body", mapping.RawString()),
+}
 
 // BenchmarkLogs compares OTLP over HTTP and over gRPC: batches of 100 log records, which are encoded before, over loopback to
 // an engine on a real disk. 64 requests are in flight, and each waits until its rows are there: one on each connection, or, as
@@ -30,14 +37,18 @@ import (
 // ratios to the first are medians of the ratios within each round. Measure at least 8 rounds: -benchtime 60x.
 func BenchmarkLogs(b *testing.B) {
 	const records, flying, burst = 100, 64, 400
-	for _, size := range []int{150, 1024} {
-		b.Run(fmt.Sprintf("body=%d", size), func(b *testing.B) {
+	for _, c := range []struct {
+		name    string
+		columns mapping.Columns
+		size    int
+	}{{"few", fewColumns, 150}, {"few", fewColumns, 1024}, {"preset", otlpflat.LogsTable(), 150}} {
+		b.Run(fmt.Sprintf("columns=%s/body=%d", c.name, c.size), func(b *testing.B) {
 			ways := []*way{{protocol: "http", connections: 64}, {protocol: "grpc", connections: 64}, {protocol: "grpc", connections: 8}, {protocol: "grpc", connections: 2}}
 			for _, w := range ways {
-				eng, address := serve(b, w.protocol)
+				eng, address := serve(b, w.protocol, c.columns)
 				w.eng = eng
 				w.load = startLoad(b, load{
-					Protocol: w.protocol, Address: address, Connections: w.connections, Calls: flying / w.connections, Records: records, Size: size,
+					Protocol: w.protocol, Address: address, Connections: w.connections, Calls: flying / w.connections, Records: records, Size: c.size,
 				})
 				w.load.run(b, burst) // warms up, and says early if it does not work
 			}
@@ -98,7 +109,7 @@ func ratios(values, of []float64) (list []float64) {
 }
 
 // serve listens for a protocol in front of an engine on disk.
-func serve(b testing.TB, protocol string) (eng *forebay.Engine, address string) {
+func serve(b testing.TB, protocol string, columns mapping.Columns) (eng *forebay.Engine, address string) {
 	eng, err := forebay.Open(b.TempDir(), forebay.Options{Staging: noStaging{}})
 	if err != nil {
 		b.Fatal(err)
@@ -110,11 +121,7 @@ func serve(b testing.TB, protocol string) (eng *forebay.Engine, address string) 
 	})
 	err = eng.Define(b.Context(), forebay.Source{
 		ID: "app", Type: forebay.OTLP, Secret: secret, Settings: forebay.Settings{Upload: trigger.Upload().Max},
-		Sinks: []forebay.Sink{{ID: "logs", Table: forebay.Table{ID: "in.c-app.logs", Columns: mapping.Columns{
-			mapping.UUID("id"), mapping.Datetime("at"),
-			mapping.Path("service", `resource["service.name"]`, mapping.RawString()), mapping.Path("severity", "severity_text", mapping.RawString()),
-			mapping.Path("message", "body", mapping.RawString()),
-		}}}},
+		Sinks: []forebay.Sink{{ID: "logs", Table: forebay.Table{ID: "in.c-app.logs", Columns: columns}}},
 	})
 	if err != nil {
 		b.Fatal(err)
