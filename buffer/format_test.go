@@ -5,7 +5,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"maps"
 	"math/rand/v2"
 	"os"
@@ -13,18 +12,15 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
-	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/dir"
 	"github.com/forebay/forebay/buffer/internal/format"
 	"github.com/forebay/forebay/datatype"
 	"github.com/forebay/forebay/internal/killtest"
-	"github.com/forebay/forebay/internal/localdisk"
 )
 
 // writeFormat makes the test write the fixture of the current format first. A fixture is written once: a released format
@@ -122,6 +118,7 @@ func drainFixture(t *testing.T, root string) string {
 			t.Errorf("call %d stores its row %d times more, want %d", key, n, want)
 		}
 	}
+	replayFixture(t, b)
 	for _, s := range b.Stats().Sinks {
 		if err := b.Flush(t.Context(), s.ID); err != nil && s.ID != "expired" && s.ID != "discarded" {
 			t.Errorf("sink %s: %v", s.ID, err)
@@ -224,6 +221,14 @@ func describeStore(t *testing.T, root string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
+	for _, s := range in.Stats().Sinks {
+		for r, err := range in.Rejected(t.Context(), s.ID, "") {
+			if err != nil {
+				t.Fatal(err)
+			}
+			fmt.Fprintf(&out, "rejected %s by %s: %s\n", r.ID, r.SinkID, describeRejected(t, in, r))
+		}
+	}
 	for _, d := range damaged {
 		fmt.Fprintf(&out, "damage %s: slice %s of %s, chunks %d to %d, %d rows, at %s\n",
 			d.ID, d.SliceID, d.SinkID, d.FirstChunk, d.LastChunk, d.Rows, d.At.Format(time.DateTime))
@@ -264,8 +269,12 @@ func recordKinds(t *testing.T, dir string) map[string]bool {
 			if err := format.Decode(it.Value(), &f); err != nil {
 				t.Error(err)
 			}
-			counts[fmt.Sprintf("file %s, encoding %s, copied %v, forgotten %v, progress %q",
-				f.State, buffer.Encoding(f.Def.Encoding), f.Copied, f.Forgotten, f.Progress)]++
+			kind := fmt.Sprintf("file %s, encoding %s, copied %v, forgotten %v, progress %q",
+				f.State, buffer.Encoding(f.Def.Encoding), f.Copied, f.Forgotten, f.Progress)
+			if f.Split != nil {
+				kind += fmt.Sprintf(", %d parts, refused %v", len(f.Split.Parts), f.Split.Skipped())
+			}
+			counts[kind]++
 		case format.PrefixReceipt:
 			at, life, data, err := format.ParseReceipt(it.Value())
 			counts[fmt.Sprintf("receipt of %s, life %d, data %q", at.Format(time.DateTime), life, data)]++
@@ -312,163 +321,4 @@ func describeTables(t *testing.T, root string) string {
 		fmt.Fprintf(&out, "%s: %s\n", table, strings.Join(rows[table], " "))
 	}
 	return out.String()
-}
-
-// fixtureDrivers are the directory drivers, of which some calls fail by the sink.
-type fixtureDrivers struct {
-	buffer.Staging
-	buffer.Target
-}
-
-var errAway = errors.New("the server is away")
-
-func (d fixtureDrivers) Put(ctx context.Context, obj buffer.Object, src buffer.Content) error {
-	if obj.SinkID == "uploading" {
-		if _, err := src.WriteTo(io.Discard); err != nil {
-			return err
-		}
-		return errAway
-	}
-	return d.Staging.Put(ctx, obj, src)
-}
-
-func (d fixtureDrivers) Delete(ctx context.Context, objs ...buffer.Object) error {
-	if id := objs[0].SinkID; id == "imported" || id == "forgotten" {
-		return errAway
-	}
-	return d.Staging.Delete(ctx, objs...)
-}
-
-func (d fixtureDrivers) Extend(context.Context, buffer.Table) error { return nil }
-
-func (d fixtureDrivers) Import(ctx context.Context, f *buffer.File) error {
-	switch f.SinkID {
-	case "expired", "discarded":
-		return errAway
-	case "importing":
-		return errors.Join(f.SaveProgress(ctx, []byte("job 7")), errAway)
-	case "permanent":
-		return buffer.Permanent(errAway)
-	}
-	return d.Target.Import(ctx, f)
-}
-
-func writeCurrentFormat(t *testing.T, root string) {
-	if err := os.RemoveAll(root); err != nil {
-		t.Fatal(err)
-	}
-	disk := vfs.NewMem()
-	synctest.Test(t, func(t *testing.T) { writeFixture(t, root, disk, func(d time.Duration) { time.Sleep(d) }) })
-	names, err := disk.List("data")
-	if err == nil {
-		err = os.MkdirAll(filepath.Join(root, "data"), 0o755)
-	}
-	for _, name := range names {
-		if info, e := disk.Stat("data/" + name); err != nil || e != nil || info.IsDir() || name == "LOCK" {
-			err = errors.Join(err, e)
-			continue
-		}
-		data, e := disk.UnsafeGetFileDataBuffer("data/" + name)
-		err = errors.Join(err, e, os.WriteFile(filepath.Join(root, "data", name), data, 0o644))
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-func writeFixture(t *testing.T, root string, disk *vfs.MemFS, sleep func(time.Duration)) {
-	opts := fixtureOptions(root)
-	drivers := fixtureDrivers{opts.Staging, opts.Target}
-	opts.Staging, opts.Target = drivers, drivers
-	opts = localdisk.On(opts, disk)
-	begin := func() *buffer.Buffer {
-		b, err := buffer.Open("data", opts)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return b
-	}
-	// fill appends rows, each a commit of its own; long ones are compressed by themselves.
-	fill := func(b *buffer.Buffer, s *buffer.SinkHandle, from, to, size int) {
-		for i := from; i < to; i++ {
-			put1(t, b, s, i, strings.Repeat("basin ", size/6))
-		}
-	}
-	with := func(e buffer.Encoding, slice int64) func(*buffer.SinkConfig) {
-		return func(c *buffer.SinkConfig) { c.Encoding, c.Upload.Count = e, slice }
-	}
-	after := func(err error) {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-		sleep(3 * time.Second)
-	}
-	const many = 1000
-
-	b := begin()
-	fill(b, define(t, b, "expired", with(buffer.Gzip, many)), 0, 3, 60)
-	after(b.CloseFile(t.Context(), "expired", 1))
-	sleep(8 * 24 * time.Hour)
-	fill(b, define(t, b, "discarded", with(buffer.None, many)), 0, 2, 60)
-	after(b.CloseFile(t.Context(), "discarded", 1))
-	after(b.Discard(t.Context(), "discarded", waitingFile(t, b)))
-	fill(b, define(t, b, "uploading", with(buffer.Zstd, many)), 0, 5, 6000)
-	after(b.CloseFile(t.Context(), "uploading", 1))
-	after(b.Close())
-	editChunks(t, disk, func(n int, value []byte) []byte {
-		if n == 2 {
-			value[len(value)-1] ^= 1
-		}
-		return value
-	})
-
-	b = begin()
-	sleep(time.Minute) // until the damage is set aside
-	for _, s := range []struct {
-		id       string
-		encoding buffer.Encoding
-		size     int
-	}{{"importing", buffer.Gzip, 6000}, {"permanent", buffer.Zstd, 60}, {"imported", buffer.Gzip, 60}, {"done", buffer.None, 60}, {"dropped", buffer.Gzip, 60}, {"forgotten", buffer.Gzip, 60}} {
-		fill(b, define(t, b, s.id, with(s.encoding, 2)), 0, 5, s.size)
-		after(b.CloseFile(t.Context(), s.id, 1))
-	}
-	after(b.Drop(t.Context(), "dropped"))
-	after(b.Drop(t.Context(), "forgotten"))
-	after(b.Forget(t.Context(), "forgotten"))
-	after(b.Checkpoint(t.Context(), "copy"))
-	fill(b, define(t, b, "done", with(buffer.Zstd, 2)), 5, 8, 6000)
-	after(b.CloseFile(t.Context(), "done", 1))
-	fill(b, define(t, b, "staged", with(buffer.None, 2)), 0, 5, 60)
-	typed := []datatype.Column{
-		{Name: "id", Type: datatype.Int64, Required: true}, {Name: "value", Type: datatype.String}, {Name: "price", Type: datatype.Decimal(5, 2)}, {Name: "any"},
-	}
-	cells := func(b *buffer.Buffer, s *buffer.SinkHandle, rows ...string) {
-		t.Helper()
-		for _, row := range rows {
-			ticket, err := b.Append(t.Context(), time.Now(), buffer.Rows{Sink: s, Data: []byte(row + "\n"), Count: 1})
-			if err := errors.Join(err, ticket.Wait(t.Context())); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-	cells(b, define(t, b, "typed", with(buffer.Gzip, 2), func(c *buffer.SinkConfig) { c.Table.Columns = typed }),
-		`"0",,"1.50","x"`, `"1","",,""`, `"2","null",,"null"`)
-	for _, columns := range [][]datatype.Column{typed[:2], typed, typed[:2]} {
-		extended := define(t, b, "extended", with(buffer.Zstd, 2), func(c *buffer.SinkConfig) {
-			c.Table.Columns, c.Table.Extend, c.Mapping = columns, true, fmt.Appendf(nil, "mapping of %d columns", len(columns))
-		})
-		if len(columns) == 2 {
-			cells(b, extended, `"3",`, `"4","v"`, `"5",""`)
-		}
-	}
-	writing := define(t, b, "writing")
-	fill(b, writing, 10, 12, 60)
-	fill(b, writing, 12, 14, 6000)
-	for key := range 3 {
-		if key > 0 {
-			mustOnce(t, b, key, writing)
-		}
-	}
-	after(b.Close())
 }

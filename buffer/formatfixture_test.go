@@ -1,0 +1,261 @@
+package buffer_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/internal/localdisk"
+)
+
+// fixtureDrivers are the directory drivers, of which some calls fail by the sink.
+type fixtureDrivers struct {
+	buffer.Staging
+	buffer.Target
+}
+
+var errAway = errors.New("the server is away")
+
+func (d fixtureDrivers) Put(ctx context.Context, obj buffer.Object, src buffer.Content) error {
+	if obj.SinkID == "uploading" {
+		if _, err := src.WriteTo(io.Discard); err != nil {
+			return err
+		}
+		return errAway
+	}
+	return d.Staging.Put(ctx, obj, src)
+}
+
+func (d fixtureDrivers) Delete(ctx context.Context, objs ...buffer.Object) error {
+	if id := objs[0].SinkID; id == "imported" || id == "forgotten" {
+		return errAway
+	}
+	return d.Staging.Delete(ctx, objs...)
+}
+
+func (d fixtureDrivers) Extend(context.Context, buffer.Table) error { return nil }
+
+// Void has nothing to rule out: no import of the fixture is under way when its id is refused.
+func (d fixtureDrivers) Void(context.Context, buffer.Table, string) (bool, error) { return false, nil }
+
+func (d fixtureDrivers) Import(ctx context.Context, f *buffer.File) error {
+	switch f.SinkID {
+	case "expired", "discarded":
+		return errAway
+	case "importing":
+		return errors.Join(f.SaveProgress(ctx, []byte("job 7")), errAway)
+	case "permanent":
+		return buffer.Permanent(errAway)
+	case "poison", "split":
+		rows := f.ReadRows(ctx)
+		defer rows.Close()
+		for rows.Next() {
+			if string(rows.Cells()[1]) == bad {
+				return &buffer.RowsError{Rows: []buffer.RowError{{Row: rows.Row(), Column: "value", Reason: "23514", Message: "violates the check"}}}
+			}
+		}
+		if err := rows.Err(); err != nil || f.SinkID == "split" {
+			return errors.Join(err, errAway)
+		}
+	}
+	return d.Target.Import(ctx, f)
+}
+
+func writeCurrentFormat(t *testing.T, root string) {
+	if err := os.RemoveAll(root); err != nil {
+		t.Fatal(err)
+	}
+	disk := vfs.NewMem()
+	synctest.Test(t, func(t *testing.T) { writeFixture(t, root, disk, func(d time.Duration) { time.Sleep(d) }) })
+	names, err := disk.List("data")
+	if err == nil {
+		err = os.MkdirAll(filepath.Join(root, "data"), 0o755)
+	}
+	for _, name := range names {
+		if info, e := disk.Stat("data/" + name); err != nil || e != nil || info.IsDir() || name == "LOCK" {
+			err = errors.Join(err, e)
+			continue
+		}
+		data, e := disk.UnsafeGetFileDataBuffer("data/" + name)
+		err = errors.Join(err, e, os.WriteFile(filepath.Join(root, "data", name), data, 0o644))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func writeFixture(t *testing.T, root string, disk *vfs.MemFS, sleep func(time.Duration)) {
+	opts := fixtureOptions(root)
+	drivers := fixtureDrivers{opts.Staging, opts.Target}
+	opts.Staging, opts.Target = drivers, drivers
+	opts = localdisk.On(opts, disk)
+	begin := func() *buffer.Buffer {
+		b, err := buffer.Open("data", opts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b
+	}
+	// fill appends rows, each a commit of its own; long ones are compressed by themselves.
+	fill := func(b *buffer.Buffer, s *buffer.SinkHandle, from, to, size int) {
+		for i := from; i < to; i++ {
+			put1(t, b, s, i, strings.Repeat("basin ", size/6))
+		}
+	}
+	with := func(e buffer.Encoding, slice int64) func(*buffer.SinkConfig) {
+		return func(c *buffer.SinkConfig) { c.Encoding, c.Upload.Count = e, slice }
+	}
+	after := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		sleep(3 * time.Second)
+	}
+	const many = 1000
+
+	b := begin()
+	fill(b, define(t, b, "expired", with(buffer.Gzip, many)), 0, 3, 60)
+	after(b.CloseFile(t.Context(), "expired", 1))
+	sleep(8 * 24 * time.Hour)
+	fill(b, define(t, b, "discarded", with(buffer.None, many)), 0, 2, 60)
+	after(b.CloseFile(t.Context(), "discarded", 1))
+	after(b.Discard(t.Context(), "discarded", waitingFile(t, b)))
+	fill(b, define(t, b, "uploading", with(buffer.Zstd, many)), 0, 5, 6000)
+	after(b.CloseFile(t.Context(), "uploading", 1))
+	after(b.Close())
+	editChunks(t, disk, func(n int, value []byte) []byte {
+		if n == 2 {
+			value[len(value)-1] ^= 1
+		}
+		return value
+	})
+
+	b = begin()
+	sleep(time.Minute) // until the damage is set aside
+	for _, s := range []struct {
+		id       string
+		encoding buffer.Encoding
+		size     int
+	}{{"importing", buffer.Gzip, 6000}, {"permanent", buffer.Zstd, 60}, {"imported", buffer.Gzip, 60}, {"done", buffer.None, 60}, {"dropped", buffer.Gzip, 60}, {"forgotten", buffer.Gzip, 60}} {
+		fill(b, define(t, b, s.id, with(s.encoding, 2)), 0, 5, s.size)
+		after(b.CloseFile(t.Context(), s.id, 1))
+	}
+	after(b.Drop(t.Context(), "dropped"))
+	after(b.Drop(t.Context(), "forgotten"))
+	after(b.Forget(t.Context(), "forgotten"))
+	after(b.Checkpoint(t.Context(), "copy"))
+	fill(b, define(t, b, "done", with(buffer.Zstd, 2)), 5, 8, 6000)
+	after(b.CloseFile(t.Context(), "done", 1))
+	fill(b, define(t, b, "staged", with(buffer.None, 2)), 0, 5, 60)
+	writeQuarantine(t, b)
+	for refused, id := range []string{"split", "poison"} {
+		putRows(t, b, define(t, b, id, with(buffer.Gzip, 2), quarantined(keptForEver)), 3, func(i int) bool { return i == refused })
+		after(b.CloseFile(t.Context(), id, 1))
+	}
+	typed := []datatype.Column{
+		{Name: "id", Type: datatype.Int64, Required: true}, {Name: "value", Type: datatype.String}, {Name: "price", Type: datatype.Decimal(5, 2)}, {Name: "any"},
+	}
+	cells := func(b *buffer.Buffer, s *buffer.SinkHandle, rows ...string) {
+		t.Helper()
+		for _, row := range rows {
+			ticket, err := b.Append(t.Context(), time.Now(), buffer.Rows{Sink: s, Data: []byte(row + "\n"), Count: 1})
+			if err := errors.Join(err, ticket.Wait(t.Context())); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	cells(b, define(t, b, "typed", with(buffer.Gzip, 2), func(c *buffer.SinkConfig) { c.Table.Columns = typed }),
+		`"0",,"1.50","x"`, `"1","",,""`, `"2","null",,"null"`)
+	for _, columns := range [][]datatype.Column{typed[:2], typed, typed[:2]} {
+		extended := define(t, b, "extended", with(buffer.Zstd, 2), func(c *buffer.SinkConfig) {
+			c.Table.Columns, c.Table.Extend, c.Mapping = columns, true, fmt.Appendf(nil, "mapping of %d columns", len(columns))
+		})
+		if len(columns) == 2 {
+			cells(b, extended, `"3",`, `"4","v"`, `"5",""`)
+		}
+	}
+	writing := define(t, b, "writing")
+	fill(b, writing, 10, 12, 60)
+	fill(b, writing, 12, 14, 6000)
+	for key := range 3 {
+		if key > 0 {
+			mustOnce(t, b, key, writing)
+		}
+	}
+	after(b.Close())
+}
+
+// keptForEver keeps records of the year of the fixtures, which a fake clock has written.
+func keptForEver(q *buffer.QuarantineBounds) { q.MaxAge = 200 * 365 * 24 * time.Hour }
+
+// writeQuarantine leaves a sink with a row, records as they came, one that was edited, and positions, one of which has ended.
+func writeQuarantine(t *testing.T, b *buffer.Buffer) {
+	t.Helper()
+	s := define(t, b, "rejected", quarantined(keptForEver))
+	reject(t, b, s, "first", "second", "third", "fourth")
+	held := list(t, b, "rejected")
+	ended := buffer.Position{Name: "ended", Value: []byte("begin")}
+	err := errors.Join(
+		b.UpdateRejected(t.Context(), "rejected", held[1].ID, held[1].Revision, []byte("still why"), []byte("edited")),
+		b.SetPosition(t.Context(), "rejected", *at("run", "begin")), b.SetPosition(t.Context(), "rejected", ended),
+	)
+	ended.Value = nil
+	outcomes, replayed := b.ReplayRejected(t.Context(), s, time.Now(), buffer.ReplayRow{ID: held[2].ID, Revision: held[2].Revision, Row: row(3, "third")})
+	_, discarded := b.DiscardRejected(t.Context(), "rejected", held[3].ID)
+	if err := errors.Join(append(outcomes, err, b.SetPosition(t.Context(), "rejected", ended), replayed, discarded)...); err != nil {
+		t.Fatal(err)
+	}
+	ticket, err := b.Append(t.Context(), time.Now(), buffer.Rows{Sink: s, Data: row(0, "v"), Count: 1, Position: at("run", "1")})
+	if err := errors.Join(err, ticket.Wait(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// describeRejected says why a record was rejected, what it is now and what it was.
+func describeRejected(t *testing.T, in *buffer.Inspection, r buffer.Rejected) string {
+	t.Helper()
+	_, record, came, err := in.RejectedRecord(t.Context(), r.SinkID, r.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := fmt.Sprintf("at %s, revision %d, edited %v, info %q, %q, came as %q", r.At.Format(time.DateTime), r.Revision, r.Edited, r.Info, record, came)
+	if r.Poison != nil {
+		text += fmt.Sprintf(", refused in %s: %s, columns %v", r.Poison.FileID, r.Poison.RowError, r.Poison.Columns)
+	}
+	return text
+}
+
+// replayFixture replays what is in the quarantine of writeQuarantine, if the fixture has one.
+func replayFixture(t *testing.T, b *buffer.Buffer) {
+	t.Helper()
+	if _, ok := b.SinkStats("rejected"); !ok {
+		return
+	}
+	if got, err := b.Positions(t.Context(), "rejected"); err != nil || len(got) != 1 || string(got["run"]) != "1" {
+		t.Errorf("the positions are %q, %v; want run at 1", got, err)
+	}
+	s := define(t, b, "rejected", quarantined(keptForEver))
+	wantRecords(t, b, "rejected", "first, edited from second")
+	for i, r := range list(t, b, "rejected") {
+		outcomes, err := b.ReplayRejected(t.Context(), s, time.Now(), buffer.ReplayRow{ID: r.ID, Revision: r.Revision, Row: row(i+1, "replayed")})
+		if err := errors.Join(append(outcomes, err)...); err != nil {
+			t.Error(err)
+		}
+	}
+	if got := records(t, b, "rejected"); got != "" {
+		t.Errorf("not replayed: %s", got)
+	}
+	wantRecords(t, b, "poison", string(row(1, bad)))
+}
