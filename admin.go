@@ -95,6 +95,14 @@ func Restore(dir, checkpoint string, batches iter.Seq2[buffer.LogBatch, error], 
 	return buffer.Restore(filepath.Join(dir, localFolder), checkpoint, batches, t)
 }
 
+// RestoreIncomplete is [Restore] where batches behind the last one are lost; see [buffer.RestoreIncomplete].
+func RestoreIncomplete(dir, checkpoint string, batches iter.Seq2[buffer.LogBatch, error], t buffer.Tuning) error {
+	if checkpoint != "" {
+		checkpoint = filepath.Join(checkpoint, localFolder)
+	}
+	return buffer.RestoreIncomplete(filepath.Join(dir, localFolder), checkpoint, batches, t)
+}
+
 // Inspect opens a checkpoint, or the data directory of a closed engine, read-only; see [buffer.Inspect]. Sinks are named
 // "source/sink".
 func Inspect(dir string, opts buffer.InspectOptions) (*buffer.Inspection, error) {

@@ -2,6 +2,7 @@ package buffer
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -31,6 +32,18 @@ import (
 //
 // With an error there is no folder.
 func Restore(dir, checkpoint string, batches iter.Seq2[LogBatch, error], t Tuning) error {
+	return restore(dir, checkpoint, batches, t, false)
+}
+
+// RestoreIncomplete is [Restore] where batches behind the last one are lost, although rows in them were acknowledged and the original went on
+// because of them. Rows that only they had are gone. For everything else the buffer first looks what the original has done: a slice that is in
+// staging counts with the rows that it has there, and a file that the target counts rows of ([Counter]) is in its table. A slice that is not in
+// staging gets an id that no other rows can have.
+func RestoreIncomplete(dir, checkpoint string, batches iter.Seq2[LogBatch, error], t Tuning) error {
+	return restore(dir, checkpoint, batches, t, true)
+}
+
+func restore(dir, checkpoint string, batches iter.Seq2[LogBatch, error], t Tuning, incomplete bool) error {
 	dir = filepath.Clean(dir)
 	opts := Options{Tuning: t.withDefaults(), Logger: slog.New(slog.DiscardHandler)}
 	disk := localdisk.Of(opts)
@@ -43,7 +56,7 @@ func Restore(dir, checkpoint string, batches iter.Seq2[LogBatch, error], t Tunin
 				return fmt.Errorf("checkpoint %s: %w", checkpoint, err)
 			}
 		}
-		version, err := replayInto(disk, partial, opts, batches)
+		version, err := replayInto(disk, partial, opts, batches, incomplete)
 		if err != nil {
 			return err
 		}
@@ -84,8 +97,8 @@ func copyCheckpoint(disk vfs.FS, from, to string) error {
 	return nil
 }
 
-// replayInto applies batches to the store of a folder, and returns the version of its format.
-func replayInto(disk vfs.FS, dir string, opts Options, batches iter.Seq2[LogBatch, error]) (version int, err error) {
+// replayInto applies batches to the store of a folder, and returns the version of its format. incomplete: others behind them are lost.
+func replayInto(disk vfs.FS, dir string, opts Options, batches iter.Seq2[LogBatch, error], incomplete bool) (version int, err error) {
 	c := databaseConfig(dir, opts)
 	tune := c.Tune
 	c.Tune = func(o *pebble.Options) {
@@ -113,6 +126,11 @@ func replayInto(disk vfs.FS, dir string, opts Options, batches iter.Seq2[LogBatc
 			return 0, err
 		}
 	}
+	if incomplete {
+		if err := distrust(o.DB); err != nil {
+			return 0, err
+		}
+	}
 	if err := o.DB.Flush(); err != nil {
 		return 0, err
 	}
@@ -121,6 +139,38 @@ func replayInto(disk vfs.FS, dir string, opts Options, batches iter.Seq2[LogBatc
 		return 0, err
 	}
 	return knownFormat(dir, string(stored), format.Newest)
+}
+
+// distrust marks all files and slices that wait as salvaged: their records may be older than what was done.
+func distrust(db *pebble.DB) error {
+	batch := db.NewBatch()
+	if err := eachRecord(db, format.PrefixFile, func(key, value []byte) error {
+		var f format.File
+		if err := format.Decode(value, &f); err != nil {
+			return pebblestore.Damaged("file record %x: %w", key, err)
+		}
+		if !f.Done() {
+			f.Copied, f.Salvaged = true, true
+			_ = batch.Set(format.FileKey(binary.BigEndian.Uint64(key)), format.Encode(&f), nil) // a plain batch cannot fail
+		}
+		return nil
+	}); err != nil {
+		return err
+	}
+	if err := eachRecord(db, format.PrefixSlice, func(key, value []byte) error {
+		var sl format.Slice
+		if err := format.Decode(value, &sl); err != nil {
+			return pebblestore.Damaged("slice record %x: %w", key, err)
+		}
+		if sl.State == format.SliceWriting || sl.State == format.SliceUploading {
+			sl.Salvaged = true
+			_ = batch.Set(format.SliceKey(binary.BigEndian.Uint64(key)), format.Encode(&sl), nil)
+		}
+		return nil
+	}); err != nil {
+		return err
+	}
+	return db.Apply(batch, pebble.NoSync)
 }
 
 // replay applies the batches of a changelog to a store.

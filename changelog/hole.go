@@ -54,7 +54,7 @@ func withAnyLeader(ctx context.Context, log Log, instance string, logger *slog.L
 		}
 	}
 	if unasked != nil {
-		return fmt.Errorf("the log has a hole for each replica that answers (%v), and not all others can be asked: %w", err, unasked)
+		return fmt.Errorf("the log has a hole for each replica that answers (%v), and not all others can be asked: %w: %w", err, ErrUnasked, unasked)
 	}
 	return err
 }

@@ -187,8 +187,9 @@ func (k *Keeper) NextEpoch(ctx context.Context) (uint64, error) {
 	return k.held.Epoch, nil
 }
 
-// Update writes what change makes of State, Log, Generation, Start, Checkpoint and CheckpointPosition; the other fields are the Keeper's. change may be
-// called several times. Update repeats as Beat does, and fails if the state cannot follow the one before.
+// Update writes what change makes of State, Log, Generation, Start, Checkpoint, CheckpointPosition, GivenUp and Lost. change may also lower
+// Released, as long as nothing is acknowledged meanwhile. The other fields are the Keeper's. change may be called several times. Update
+// repeats as Beat does, and fails if the state cannot follow the one before.
 func (k *Keeper) Update(ctx context.Context, change func(*Owner)) error {
 	return k.write(ctx, false, func(o *Owner) error {
 		before := o.State
@@ -266,17 +267,20 @@ func (k *Keeper) step(ctx context.Context, raise bool, change func(*Owner) error
 // attempt tries once to replace the record by the one that this process holds, with its change.
 func (k *Keeper) attempt(ctx context.Context, raise bool, change func(*Owner) error) error {
 	next := k.held
+	next.Released = k.released.Load()
+	released := next.Released
 	if change != nil {
 		if err := change(&next); err != nil {
 			return err
 		}
 	}
+	next.Released = min(next.Released, released)
 	next.Epoch = k.held.Epoch
 	if raise || k.back {
 		next.Epoch++
 	}
 	k.beat = max(k.beat, k.held.Beat) + 1
-	next.Node, next.Session, next.Beat, next.Lease, next.Released = k.opts.Node, k.session, k.beat, k.opts.Lease, k.released.Load()
+	next.Node, next.Session, next.Beat, next.Lease = k.opts.Node, k.session, k.beat, k.opts.Lease
 	value, err := next.MarshalJSON()
 	if err != nil {
 		return &finalError{err}
@@ -292,6 +296,9 @@ func (k *Keeper) attempt(ctx context.Context, raise bool, change func(*Owner) er
 		k.opts.Logger.Warn("the record of the instance had gone back; the epoch was raised", "instance", k.instance, "epoch", next.Epoch)
 	}
 	k.held, k.at, k.back = next, version, false
+	if next.Released < released {
+		k.released.CompareAndSwap(released, next.Released)
+	}
 	k.last.Store(&next)
 	k.until.Store(int64(began + k.opts.Lease))
 	return nil

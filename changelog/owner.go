@@ -39,6 +39,10 @@ type Owner struct {
 	// Released is the number of a batch that was acknowledged. Later ones may be, too. A log that ends before it has lost
 	// acknowledged rows.
 	Released uint64
+	// GivenUp lets an adopter go on without what it cannot read of log and checkpoint: see [GiveUp]. The adopter that has done that takes it back.
+	GivenUp bool
+	// Lost is how many batches were acknowledged and are missing since the instance was given up, at least.
+	Lost uint64
 
 	format int
 	// rest has the members that this release does not know.
@@ -70,7 +74,8 @@ const ownerFormat = 2
 //	                 +--------------------- Update -------------------+
 //
 // Silence is a candidate's decision (see [Adopt]). It raises the epoch, also from Adopting to Adopting when the adopter falls
-// silent too. Update is the owner's decision. [Readmit] is an operator's, and leads from Damaged back to Owned.
+// silent too. Update is the owner's decision. [Readmit] is an operator's, and leads from Damaged back to Owned. So is [GiveUp], which leads from Damaged,
+// Adopting or Draining to Adopting.
 type OwnerState string
 
 // The states of an instance.
@@ -86,7 +91,7 @@ const (
 	// Retired: log and checkpoints are deleted.
 	Retired OwnerState = "retired"
 	// Damaged: log or checkpoint cannot be read without a hole. Nobody adopts it and everything is kept until an operator
-	// calls [Readmit].
+	// calls [Readmit] or [GiveUp].
 	Damaged OwnerState = "damaged"
 )
 
@@ -130,8 +135,9 @@ type member struct {
 	value any
 }
 
-// members are listed in the order in which they are read: first what is the same in all formats.
-func (o *Owner) members() []member {
+// members are listed in the order in which they are read: first what is the same in all formats. With every they include those that only some
+// records have, and that a release which does not know them keeps.
+func (o *Owner) members(every bool) []member {
 	all := []member{
 		{"node", &o.Node},
 		{"session", &o.Session},
@@ -148,6 +154,12 @@ func (o *Owner) members() []member {
 	if o.format > 1 {
 		all = append(all, member{"generation", &o.Generation}, member{"start", &o.Start})
 	}
+	if every || o.GivenUp {
+		all = append(all, member{"given_up", &o.GivenUp})
+	}
+	if every || o.Lost > 0 {
+		all = append(all, member{"lost", &o.Lost})
+	}
 	return all
 }
 
@@ -163,7 +175,7 @@ func (o Owner) MarshalJSON() ([]byte, error) {
 	}
 	all := make(map[string]json.RawMessage)
 	maps.Copy(all, o.rest)
-	for _, m := range o.members() {
+	for _, m := range o.members(false) {
 		value, err := json.Marshal(m.value)
 		if err != nil {
 			return nil, err
@@ -180,7 +192,7 @@ func (o *Owner) UnmarshalJSON(data []byte) error {
 		return err
 	}
 	o.format = ownerFormat // so that all members are read; the record says which one it has
-	members := o.members()
+	members := o.members(true)
 	o.format = 0
 	for _, m := range members {
 		if value, ok := o.rest[m.name]; ok {

@@ -17,7 +17,39 @@ import (
 // Readmit makes one attempt. It fails with [ErrLost] if the record changes meanwhile, and with any error of owners. Every process that still
 // holds the instance is fenced.
 func Readmit(ctx context.Context, owners Owners, instance string, change func(*Owner)) error {
-	fail := func(err error) error { return fmt.Errorf("readmit instance %s: %w", instance, err) }
+	return decide(ctx, owners, "readmit", instance, func(o *Owner) error {
+		if o.State != Damaged {
+			return fmt.Errorf("its state is %s, not %s", o.State, Damaged)
+		}
+		o.GivenUp = false
+		if change != nil {
+			change(o)
+		}
+		o.State = Owned
+		return nil
+	})
+}
+
+// GiveUp says, for an operator, that nothing can bring back what nodes cannot read of a [Damaged] instance, or of one that is [Adopting] or [Draining]
+// because a replica of its log cannot be asked. After a lease one of the candidates adopts it. If log and checkpoint can be read by then, nothing is
+// lost. Else it goes on with what can be read up to the damage, in a log of its own: see [Owner.LogName]. Owner.Lost has the number of
+// the batches that were acknowledged and are missing.
+//
+// GiveUp makes one attempt. It fails with [ErrLost] if the record changes meanwhile, and with any error of owners. Every process that still
+// holds the instance is fenced.
+func GiveUp(ctx context.Context, owners Owners, instance string) error {
+	return decide(ctx, owners, "give up", instance, func(o *Owner) error {
+		if o.State != Damaged && o.State != Adopting && o.State != Draining {
+			return fmt.Errorf("its state is %s, not %s, %s or %s", o.State, Damaged, Adopting, Draining)
+		}
+		o.State, o.GivenUp = Adopting, true
+		return nil
+	})
+}
+
+// decide replaces the record of an instance by what an operator makes of it, under a new epoch that no process has.
+func decide(ctx context.Context, owners Owners, what, instance string, change func(*Owner) error) error {
+	fail := func(err error) error { return fmt.Errorf("%s instance %s: %w", what, instance, err) }
 	got, err := owners.Get(ctx, OwnerKey(instance))
 	if err != nil {
 		return fail(err)
@@ -29,14 +61,11 @@ func Readmit(ctx context.Context, owners Owners, instance string, change func(*O
 	if err := o.UnmarshalJSON(got.Value); err != nil {
 		return fail(err)
 	}
-	if o.State != Damaged {
-		return fail(fmt.Errorf("its state is %s, not %s", o.State, Damaged))
-	}
 	next := o
-	if change != nil {
-		change(&next)
+	if err := change(&next); err != nil {
+		return fail(err)
 	}
-	next.Node, next.Session, next.Epoch, next.State, next.Beat, next.Lease = o.Node, rand.Text(), o.Epoch+1, Owned, o.Beat+1, o.Lease
+	next.Node, next.Session, next.Epoch, next.Beat, next.Lease = o.Node, rand.Text(), o.Epoch+1, o.Beat+1, o.Lease
 	value, err := next.MarshalJSON()
 	if err != nil {
 		return fail(err)

@@ -24,7 +24,9 @@ func TestReadmittedInstanceIsAdopted(t *testing.T) {
 			t.Fatal(err)
 		}
 		damaged, winner, _ := first(t, b, c)
-		if err := damaged.Update(t.Context(), func(o *changelog.Owner) { o.State = changelog.Damaged }); err != nil {
+		if err := damaged.Update(t.Context(), func(o *changelog.Owner) {
+			o.State, o.GivenUp = changelog.Damaged, true // by a release that does not know what it means
+		}); err != nil {
 			t.Fatal(err)
 		}
 		before := record(t, owners, "ia")
@@ -37,7 +39,8 @@ func TestReadmittedInstanceIsAdopted(t *testing.T) {
 			t.Fatal(err)
 		}
 		readmitted := record(t, owners, "ia")
-		if readmitted.Node != winner.own.Owner().Node || readmitted.Session == before.Session || readmitted.Epoch != before.Epoch+1 || readmitted.State != changelog.Owned {
+		if readmitted.Node != winner.own.Owner().Node || readmitted.Session == before.Session || readmitted.Epoch != before.Epoch+1 || readmitted.State != changelog.Owned ||
+			readmitted.GivenUp {
 			t.Errorf("the readmitted record is %+v", readmitted)
 		}
 		began := time.Now()

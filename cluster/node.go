@@ -30,6 +30,7 @@ type Node struct {
 
 	server   *natsserver.Server // nil without Options.Server
 	conn     *nats.Conn
+	owners   changelog.Owners
 	leases   *lease.Leases
 	instance *instance.Instance
 	catalog  *catalog.Catalog
@@ -87,6 +88,7 @@ func (n *Node) open(ctx context.Context, dir string) (err error) {
 	n.leases = lease.New(owners, n.opts.Node, 2*cmp.Or(n.opts.Lease, instance.DefaultLease), n.log)
 	o := n.opts.instance()
 	o.Engine.Leases = n.leases
+	n.owners = owners
 	o.Log, o.Owners = log, owners
 	o.Adopt = func(name string, epoch uint64, e *forebay.Engine) (instance.Adoption, error) {
 		return n.catalog.Adopt(name, epoch, e) // nothing is adopted before the catalog is open
@@ -168,6 +170,12 @@ func (n *Node) Err() error { return n.instance.Err() }
 // Ready returns nil if this node takes events and no other one would be missed: its engine and its catalog take what comes, its lease
 // lasts, and the server inside has everything that it should have a copy of. While one node is not ready, no other one may be stopped.
 func (n *Node) Ready() error { return n.status().err }
+
+// GiveUp says that nothing can bring back what nodes cannot read of an instance: what its log and its checkpoint lack is lost, and the rest
+// goes on. It is an operator's decision, for any node to pass on: see [changelog.GiveUp]. The instance is the one that the log lines name.
+func (n *Node) GiveUp(ctx context.Context, instance string) error {
+	return changelog.GiveUp(ctx, n.owners, instance)
+}
 
 // Close answers nothing any more and closes what Open opened, in order. Stop the server of Handler before. Rows that wait stay, and go on
 // with the next Open; if that does not come within the lease, another node takes over. Call FlushAll of the engine before to leave none.

@@ -72,6 +72,9 @@ type drainage struct {
 	dir  string
 	free func() // gives up the turn
 	log  *slog.Logger
+	// readable is the last batch that can be read of an instance that is given up, since a time. Zero: that is not known.
+	readable uint64
+	since    time.Time
 }
 
 // run takes the instance from Adopting, or from Draining, to Retired.
@@ -80,6 +83,11 @@ func (d *drainage) run(ctx context.Context) error {
 	if err := d.retry(ctx, "the adopted instance cannot be drained", func() error {
 		err := d.move(ctx)
 		switch {
+		case d.k.Owner().GivenUp && isUnreadable(err):
+			if err := d.giveUp(ctx, err); err != nil {
+				return err
+			}
+			return d.move(ctx)
 		case !isDamage(err):
 			damaged = time.Time{}
 		case damaged.IsZero():
@@ -148,6 +156,11 @@ func (d *drainage) move(ctx context.Context) error {
 		o.OnDamage = onDamage
 	}
 	e, err := forebay.Open(d.dir, o)
+	if err == nil && d.k.Owner().GivenUp { // that does not hold for what is damaged later
+		if err = d.k.Update(ctx, func(o *changelog.Owner) { o.GivenUp = false }); err != nil {
+			err = errors.Join(err, e.Close())
+		}
+	}
 	if err != nil {
 		return err
 	}

@@ -62,7 +62,7 @@ func (i *Instance) beginLog(ctx context.Context, have found, cause error) (err e
 	}
 	i.opts.Logger.Warn("the log of the instance is lost; a new one begins behind the rows on this disk", "instance", i.keeper.Instance(),
 		"generation", owner.Generation, "batch", have.mark.Number, "error", cause)
-	if err = i.nameLog(ctx, owner, have.mark.Number, cause); errors.Is(err, changelog.ErrFenced) {
+	if err = i.nameLog(ctx, owner, have.mark.Number, cause, false, nil); errors.Is(err, changelog.ErrFenced) {
 		i.withdrawLog(owner)
 	}
 	return err
@@ -91,12 +91,13 @@ func (i *Instance) createLog(ctx context.Context, owner *changelog.Owner) (id st
 	return id, err
 }
 
-// nameLog stores a checkpoint of the folder, whose last batch has a number, and names it in the record together with the log of owner.
-func (i *Instance) nameLog(ctx context.Context, owner changelog.Owner, number uint64, cause error) error {
+// nameLog stores a checkpoint of the folder, whose last batch has a number, and names it in the record together with the log of owner, in one
+// step with what also changes. whole: the checkpoint before is damaged, and no object of it is used again.
+func (i *Instance) nameLog(ctx context.Context, owner changelog.Owner, number uint64, cause error, whole bool, also func(*changelog.Owner)) error {
 	dir, name := i.folder.snapshot(), i.keeper.Instance()
 	var ref string
 	if err := retry(ctx, i.opts, "no checkpoint can be made for the new log of the instance", func() error {
-		c := checkpointer{Instance: i, store: i.opts.checkpoints()}
+		c := checkpointer{Instance: i, store: i.opts.checkpoints(), known: whole}
 		if err := c.load(ctx); err != nil {
 			return err
 		}
@@ -116,6 +117,9 @@ func (i *Instance) nameLog(ctx context.Context, owner changelog.Owner, number ui
 	i.keeper.SetReleased(number)
 	if err := i.keeper.Update(ctx, func(o *changelog.Owner) {
 		o.Generation, o.Start, o.Log, o.Checkpoint, o.CheckpointPosition = owner.Generation, number, owner.Log, ref, 0
+		if also != nil {
+			also(o)
+		}
 	}); err != nil {
 		return err
 	}
