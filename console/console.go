@@ -34,6 +34,7 @@ type Console struct {
 	began     time.Time
 	sampler   sampler
 	tasks     tasks
+	try       playground
 
 	// ctx ends with Close. background counts the sampler and the tasks.
 	ctx        context.Context
@@ -71,6 +72,7 @@ func New(eng *forebay.Engine, opts Options) (*Console, error) {
 		c.keys = append(c.keys, newTokenKey(t))
 	}
 	c.assets = loadAssets()
+	c.try.init()
 	c.endpoints = make(map[string]endpoint)
 	for _, p := range c.allPages() {
 		c.pages = append(c.pages, p)

@@ -58,17 +58,23 @@ type Cell struct {
 func (m *Mapper) Cells(r *Record) []Cell {
 	cells := make([]Cell, len(m.cells))
 	for i := range m.cells {
-		text, null, err := m.appendCell(nil, i, r)
-		c := &m.cells[i]
-		cells[i] = Cell{Column: c.name, Value: string(text), Null: null, Err: err}
-		if c.typed != nil {
-			cells[i].Type = c.typed.typ
-		}
-		if c.secret && err == nil && !null {
-			cells[i].Value = hidden
-		}
+		cells[i] = m.Cell(i, r)
 	}
 	return cells
+}
+
+// Cell returns cell i of a record, as [Mapper.Cells] does, for callers that bound the time of a whole row.
+func (m *Mapper) Cell(i int, r *Record) Cell {
+	text, null, err := m.appendCell(nil, i, r)
+	c := &m.cells[i]
+	out := Cell{Column: c.name, Value: string(text), Null: null, Err: err}
+	if c.typed != nil {
+		out.Type = c.typed.typ
+	}
+	if c.secret && err == nil && !null {
+		out.Value = hidden
+	}
+	return out
 }
 
 // AppendCell appends the text of column i, before CSV quoting, and returns the extended slice. NULL has no text: [Mapper.Cells]

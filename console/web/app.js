@@ -115,8 +115,7 @@ async function follow() {
   const next = opened.get(name);
   if (current !== next) {
     current?.page.leave?.();
-    if (current) current.section.hidden = true;
-    next.section.hidden = false;
+    for (const other of $("page").querySelectorAll("section[data-page]")) other.hidden = other !== next.section;
     current = next;
     root.dataset.page = name;
     state = { ...state, rows: new Map(), order: [], head: null };
