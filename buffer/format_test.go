@@ -38,7 +38,14 @@ func TestFormatsOfAllReleases(t *testing.T) {
 	if err != nil || len(fixtures) == 0 {
 		t.Fatalf("no fixtures: %v", err)
 	}
+	page, err := os.ReadFile("../docs/upgrades.md")
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, fixture := range fixtures {
+		if !strings.Contains(string(page), "`buffer/"+filepath.ToSlash(fixture)+"`") {
+			t.Errorf("docs/upgrades.md does not name %s", fixture)
+		}
 		t.Run(filepath.Base(fixture), func(t *testing.T) {
 			root := t.TempDir()
 			if err := os.CopyFS(root, os.DirFS(fixture)); err != nil {
