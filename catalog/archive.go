@@ -34,8 +34,8 @@ type ArchiveReplay struct {
 	Progress forebay.ReplayProgress `json:"progress"`
 }
 
-// sentence says for people what a task has done.
-func (r ArchiveReplay) sentence() string {
+// Sentence says for people what a replay has done.
+func (r ArchiveReplay) Sentence() string {
 	p := r.Progress
 	text := fmt.Sprintf("%d archived records were read, %d have become rows.", p.Records, p.Stored)
 	if n := p.Rejected + p.Quarantined; n > 0 {
@@ -145,7 +145,7 @@ func (c *Catalog) runReplay(ctx context.Context, task Task) {
 	done.Replay, done.FinishedAt = &state, now()
 	switch {
 	case err == nil:
-		done.Status, done.Result = Succeeded, state.sentence()
+		done.Status, done.Result = Succeeded, state.Sentence()
 	case c.ctx.Err() != nil: // the next opening goes on
 		c.tasks.end(task, ErrClosed)
 		return

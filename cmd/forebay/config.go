@@ -32,6 +32,7 @@ type sourceKeys struct {
 	OldSecretUntil time.Time    `json:"oldSecretUntil" doc:"time such as 2026-11-22T12:00:00Z"`
 	Disabled       bool         `json:"disabled" doc:"true refuses new events; rows that wait still go to their tables"`
 	Split          string       `json:"split" doc:"array or lines: the body is a list of events; default: it is one event"`
+	Archive        bool         `json:"archive" doc:"true keeps each record as it came in the archive of the server, for forebay replay; the settings of the source apply"`
 	Settings       settingsKeys `json:"settings" doc:"defaults of the sinks"`
 	Sinks          []sinkKeys   `json:"sinks" doc:"where events go, at most 100"`
 }
@@ -212,6 +213,12 @@ func (d *decoder) compile(cfg *serveConfig, list []sourceKeys) []forebay.Source 
 			d.report(d.near(at+".id"), "the id %q is used by two sources", d.shown(d.near(at+".id")))
 		}
 		seen[keys.ID] = true
+		if keys.Archive {
+			s.Archive = &forebay.ArchiveSettings{}
+			if cfg.archive == "" {
+				d.report(d.near(at+".archive"), "the server has no archive: the key archive of the top level says where it is, such as dir:/var/archive")
+			}
+		}
 		if keys.ID != "" {
 			d.problems(s, opts, at)
 		}

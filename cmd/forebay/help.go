@@ -142,6 +142,20 @@ The flags stand before SOURCE/SINK. replay and discard take ids, filters, or -al
 and the same call may be repeated. docs/quarantine.md has the rest.
 `
 
+const replayHelp = `
+forebay replay maps the raw records of an archive with the columns of now into one sink. Each record becomes one row for each run, whatever fails.
+
+  forebay replay start -run fix-1 shop/orders                  of a running server, over the Stream API; waits for the end
+  forebay replay start -run fix-1 -from 2026-11-01T00:00:00Z -rows-per-second 5000 shop/orders
+  forebay replay start -run fill -archived shop shop/totals    into a sink that is new
+  forebay replay list shop/orders                              the last 16 runs of the sink
+  forebay replay cancel shop/orders                            what it has stored stays
+  forebay replay start -config forebay.yaml -run fix-1 shop/orders   sources of a file, while the server is stopped
+
+The flags stand before SOURCE/SINK. After a failure, a crash or a cancellation the same -run goes on where it was. Another name stores everything again.
+A run that is started over the Stream API goes on in the server when the command is interrupted. docs/archive.md has the rest.
+`
+
 const templatesHelp = `
 forebay templates evaluates a jsonnet template over one JSON event, and shows the value and the cost.
 

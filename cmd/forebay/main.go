@@ -60,6 +60,7 @@ func verbs() []verb {
 		{"extract", "pull records from an HTTP API into tables; check, preview and discover look first", extractHelp, process.extract},
 		{"inspect", "show what waits in a data directory, and why", inspectHelp, process.inspect},
 		{"quarantine", "show, edit, replay and discard the rejected records of a running server", quarantineHelp, process.quarantine},
+		{"replay", "map the raw records of an archive again, into a sink", replayHelp, process.replay},
 		{"templates", "try a template on an event", templatesHelp, process.templates},
 	}
 }
@@ -123,10 +124,7 @@ func (p process) inspect(ctx context.Context, args []string) int {
 }
 
 func (p process) quarantine(ctx context.Context, args []string) int {
-	err := quarantine.Run(ctx, args, quarantine.Environment{Stdin: p.stdin, Out: p.stdout, Errors: p.stderr, Getenv: func(name string) string {
-		value, _ := p.getenv(name)
-		return value
-	}})
+	err := quarantine.Run(ctx, args, p.environment())
 	status := failed
 	if _, ok := errors.AsType[*quarantine.UsageError](err); ok {
 		status = wrongUsage

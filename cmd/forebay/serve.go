@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+	"time"
 
 	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/internal/program/server"
@@ -24,6 +25,9 @@ type serveConfig struct {
 	places
 	file               string
 	otlpGRPC, otlpHTTP string
+	// archive is where sources keep their raw records, and archiveFor how long.
+	archive    string
+	archiveFor time.Duration
 	// fromFile are the values of flags that the file has, by name; see parseServe.
 	fromFile map[string]string
 	// fromVariable has the text of the file for flags whose value comes from a variable.
@@ -36,6 +40,8 @@ func (cfg *serveConfig) register(flags *flag.FlagSet) {
 	cfg.Register(flags)
 	cfg.places.register(flags)
 	flags.StringVar(&cfg.file, "config", "", "YAML or JSON file with any of these flags, by name, and the sources; flags and environment win")
+	flags.StringVar(&cfg.archive, "archive", "", "where sources keep their raw records if they say so: "+stagingForms()+" (default: none)")
+	flags.DurationVar(&cfg.archiveFor, "archive-keep-for", 0, "age at which raw records are removed, for example 2160h (default: never)")
 	flags.StringVar(&cfg.otlpGRPC, "otlp-grpc", "127.0.0.1:4317", "address of OTLP over gRPC; off: none")
 	flags.StringVar(&cfg.otlpHTTP, "otlp-http", "127.0.0.1:4318", "address of OTLP over HTTP, besides -addr; off: none")
 }
@@ -46,11 +52,13 @@ func (p process) parseServe(name string, args []string, more func(*flag.FlagSet)
 	return p.parse(name, args, verbFlags{register: more})
 }
 
-// verbFlags are what a verb adds to the flags of serve. Both may be nil.
+// verbFlags are what a verb adds to the flags of serve. Each may be nil.
 type verbFlags struct {
 	register func(*flag.FlagSet)
 	// complete sets flags that are not given, before they are checked. given has those of the command line and of the environment.
 	complete func(cfg *serveConfig, given map[string]bool) error
+	// rest gets the arguments behind the flags; nil: there must be none.
+	rest *[]string
 }
 
 // parse is parseServe for a verb with flags of its own.
@@ -75,7 +83,9 @@ func (p process) parse(name string, args []string, verb verbFlags) (*serveConfig
 		value, _ := p.getenv(name)
 		return value
 	})
-	if flags.NArg() > 0 {
+	if verb.rest != nil {
+		*verb.rest = flags.Args()
+	} else if flags.NArg() > 0 {
 		problems = append(problems, fmt.Errorf("unexpected argument %q: flags begin with a dash", flags.Arg(0)))
 	}
 	if cfg.file != "" {
@@ -92,7 +102,7 @@ func (p process) parse(name string, args []string, verb verbFlags) (*serveConfig
 		problems = append(problems, verb.complete(cfg, given))
 	}
 	cfg.tables = cfg.Tables
-	problems = append(problems, cfg.hide(append(cfg.Check(), cfg.places.check()...))...)
+	problems = append(problems, cfg.hide(append(append(cfg.Check(), cfg.places.check()...), cfg.checkArchive()...))...)
 	if cfg.sources != nil && cfg.Source != "" {
 		problems = append(problems, errors.New("-source makes a source for the Stream API, which is off because the configuration file has sources: leave out one of them"))
 	}
@@ -138,13 +148,18 @@ func (p process) serveConfig(ctx context.Context, args []string, cfg *serveConfi
 		return err
 	}
 	defer func() { err = errors.Join(err, st.Close()) }()
+	archive, closeArchive, err := cfg.openArchive(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, closeArchive()) }()
 	meters, metrics, err := newMetrics()
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, meters.Shutdown(context.WithoutCancel(ctx))) }()
 	parts := server.Parts{
-		Target: st.Target, Staging: st.Staging, StagingText: cfg.staging, Inspect: "forebay inspect", DropTable: st.Drop,
+		Target: st.Target, Staging: st.Staging, Archive: archive, StagingText: cfg.staging, Inspect: "forebay inspect", DropTable: st.Drop,
 		Meter: meters.Meter("github.com/forebay/forebay"), Metrics: metrics, Logger: logger,
 	}
 	parts.Listen = func(eng *forebay.Engine, events http.Handler) ([]server.Listener, error) {

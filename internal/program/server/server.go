@@ -35,6 +35,8 @@ type Parts struct {
 	// Config.Tables.
 	Target  buffer.Target
 	Staging buffer.Staging
+	// Archive keeps raw records; nil: sources cannot keep them. The caller closes it after [Run].
+	Archive forebay.Archive
 	// StagingText is the value of the flag -staging of inspect for Staging, and Inspect the command that runs inspect. The answer to the
 	// order of a checkpoint has both.
 	StagingText, Inspect string
@@ -69,7 +71,7 @@ func Run(ctx context.Context, cfg Config, parts Parts, out io.Writer) (err error
 		parts.Target, parts.DropTable = tables, tables.Drop
 	}
 	eng, err := forebay.Open(cfg.Dir, forebay.Options{
-		Target: parts.Target, Staging: parts.Staging, Logger: logger, Meter: parts.Meter, Buffer: cfg.Tuning,
+		Target: parts.Target, Staging: parts.Staging, Archive: parts.Archive, Logger: logger, Meter: parts.Meter, Buffer: cfg.Tuning,
 	})
 	if err != nil {
 		return err

@@ -1,0 +1,43 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/forebay/forebay"
+	"github.com/forebay/forebay/buffer/dir"
+	"github.com/forebay/forebay/drivers/bucket"
+)
+
+// checkArchive returns what is wrong with the flags of the archive, without opening it.
+func (cfg *serveConfig) checkArchive() (problems []error) {
+	if cfg.archive != "" {
+		if _, ok := cutPrefix(cfg.archive, stagingPrefixes()); !ok {
+			problems = append(problems, unknown("archive", cfg.archive, stagingForms(), stagingPrefixes()))
+		}
+	} else if cfg.archiveFor != 0 {
+		problems = append(problems, errors.New("-archive-keep-for is for raw records: say with -archive where they are"))
+	}
+	if cfg.archiveFor < 0 {
+		problems = append(problems, fmt.Errorf("-archive-keep-for is %s, must not be negative", cfg.archiveFor))
+	}
+	return problems
+}
+
+// openArchive opens the archive; nil if there is none. The caller closes it after the engine.
+func (cfg *serveConfig) openArchive(ctx context.Context) (forebay.Archive, func() error, error) {
+	nothing := func() error { return nil }
+	if cfg.archive == "" {
+		return nil, nothing, nil
+	}
+	if folder, ok := strings.CutPrefix(cfg.archive, "dir:"); ok {
+		return dir.Archive(folder, dir.ArchiveOptions{KeepFor: cfg.archiveFor}), nothing, nil
+	}
+	a, err := bucket.OpenArchive(ctx, cfg.archive, bucket.ArchiveOptions{KeepFor: cfg.archiveFor})
+	if err != nil {
+		return nil, nil, fmt.Errorf("-archive: %w", err)
+	}
+	return a, a.Close, nil
+}

@@ -1,0 +1,190 @@
+// Package api is the client of the Stream API that the verbs of a program share.
+package api
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+	"unicode"
+)
+
+// Environment is what a verb has from its process.
+type Environment struct {
+	// Stdin is what a verb reads where a flag says so. Out gets what was asked for, and Errors what else a person should know.
+	Stdin       io.Reader
+	Out, Errors io.Writer
+	// Getenv returns a variable; empty if it is not set.
+	Getenv func(name string) string
+}
+
+// UsageError is a call with wrong arguments.
+type UsageError struct{ err error }
+
+func (e *UsageError) Error() string { return e.err.Error() }
+
+func (e *UsageError) Unwrap() error { return e.err }
+
+// Wrong returns a [*UsageError].
+func Wrong(format string, args ...any) error { return &UsageError{fmt.Errorf(format, args...)} }
+
+// Flags say where the API is.
+type Flags struct{ api, token, dir, branch string }
+
+// Register makes the flags.
+func (f *Flags) Register(flags *flag.FlagSet) {
+	flags.StringVar(&f.api, "api", "", "address of the Stream API (default $FOREBAY_API, or http://127.0.0.1:8081)")
+	flags.StringVar(&f.token, "token", "", "token of the API (default $FOREBAY_TOKEN, or the file token of -dir)")
+	flags.StringVar(&f.dir, "dir", "data", "data directory of the server, if it is on this machine")
+	flags.StringVar(&f.branch, "branch", "default", "id of the branch")
+}
+
+// Parse parses flags whose output is for people. The error is [flag.ErrHelp] after -h, else a [*UsageError].
+func Parse(flags *flag.FlagSet, args []string) error {
+	err := flags.Parse(args)
+	if err == nil || errors.Is(err, flag.ErrHelp) {
+		return err
+	}
+	return &UsageError{err}
+}
+
+// SinkOf reads SOURCE/SINK.
+func SinkOf(text string) (source, sink string, err error) {
+	source, sink, ok := strings.Cut(text, "/")
+	if !ok || source == "" || sink == "" || strings.Contains(sink, "/") {
+		return "", "", Wrong("name a sink as SOURCE/SINK, behind the flags")
+	}
+	return source, sink, nil
+}
+
+// Client speaks with the API. Create it with [Flags.Client].
+type Client struct {
+	// Env is the environment of the verb.
+	Env         Environment
+	http        http.Client
+	api, branch string
+	token       string
+}
+
+// Client returns a client of the API that the flags name.
+func (f *Flags) Client(env Environment) (*Client, error) {
+	address := strings.TrimRight(cmp.Or(f.api, env.Getenv("FOREBAY_API"), "http://127.0.0.1:8081"), "/")
+	if u, err := url.Parse(address); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		return nil, Wrong("-api is %q, must be an address such as http://127.0.0.1:8081", address)
+	}
+	token := cmp.Or(f.token, env.Getenv("FOREBAY_TOKEN"))
+	if token == "" {
+		text, err := os.ReadFile(filepath.Join(f.dir, "token"))
+		if err != nil {
+			return nil, fmt.Errorf("there is no token: give -token, set FOREBAY_TOKEN, or name the data directory with -dir: %w", err)
+		}
+		token = strings.TrimSpace(string(text))
+	}
+	c := &Client{Env: env, api: address, branch: f.branch, token: token}
+	// A redirection would take the token to another server.
+	c.http.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	return c, nil
+}
+
+// Sink returns the address of a sink.
+func (c *Client) Sink(source, sink string) string {
+	return c.api + "/v1/branches/" + url.PathEscape(c.branch) + "/sources/" + url.PathEscape(source) + "/sinks/" + url.PathEscape(sink)
+}
+
+// Call sends a request and decodes the answer, if there is one.
+func (c *Client) Call(ctx context.Context, method, address string, body []byte, answer any) error {
+	req, err := http.NewRequestWithContext(ctx, method, address, bytes.NewReader(body))
+	if err != nil {
+		return err
+	}
+	req.Header.Set("X-StorageApi-Token", c.token)
+	req.Header.Set("Content-Type", "application/json")
+	resp, err := c.http.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return err
+	}
+	if resp.StatusCode >= 300 {
+		var refused struct{ Error, Message string }
+		if json.Unmarshal(text, &refused) != nil || refused.Message == "" {
+			refused.Message = strings.TrimSpace(string(text[:min(len(text), 200)]))
+		}
+		return fmt.Errorf("status %d %s: %s", resp.StatusCode, Plain(refused.Error), Plain(refused.Message))
+	}
+	if answer == nil || len(text) == 0 {
+		return nil
+	}
+	if err := json.Unmarshal(text, answer); err != nil {
+		return fmt.Errorf("the answer is no JSON of the Stream API: %w", err)
+	}
+	return nil
+}
+
+// Task is the part of a task that all have.
+type Task struct {
+	// TaskID names the task. Status is processing, success or error.
+	TaskID, Status string
+	// Result is one sentence after a success, Error one after a failure.
+	Result, Error string
+	// IsFinished is set when the task has ended.
+	IsFinished bool
+}
+
+// Await asks for a task until it has ended, and returns its last record. each, if not nil, gets every record. If ctx ends before, the server goes on.
+func (c *Client) Await(ctx context.Context, answer json.RawMessage, each func(json.RawMessage) error) (json.RawMessage, Task, error) {
+	for pause := 50 * time.Millisecond; ; pause = min(2*pause, 2*time.Second) {
+		var task Task
+		err := json.Unmarshal(answer, &task)
+		if err == nil && each != nil {
+			err = each(answer)
+		}
+		if err != nil || task.IsFinished {
+			return answer, task, err
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return answer, task, fmt.Errorf("the server goes on with task %s: %w", Line(task.TaskID), context.Cause(ctx))
+		}
+		if err := c.Call(ctx, http.MethodGet, c.api+"/v1/tasks/"+task.TaskID, nil, &answer); err != nil {
+			return answer, task, err
+		}
+	}
+}
+
+// Write writes an answer as JSON.
+func (c *Client) Write(answer json.RawMessage) error {
+	var b bytes.Buffer
+	if err := json.Indent(&b, answer, "", "  "); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintf(c.Env.Out, "%s\n", &b)
+	return err
+}
+
+// Plain takes characters out of a text that would control a terminal.
+func Plain(text string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) && r != '\n' && r != '\t' || unicode.Is(unicode.Bidi_Control, r) {
+			return unicode.ReplacementChar
+		}
+		return r
+	}, text)
+}
+
+// Line is [Plain] for a cell of a table.
+func Line(text string) string { return strings.Join(strings.Fields(Plain(text)), " ") }
