@@ -88,7 +88,8 @@ var model = porcupine.Model{
 
 // History is what clients of several catalogs have asked for and learned. Do may be called concurrently.
 type History struct {
-	// Find returns the end of a task whose catalog was closed before it could tell, from another one. Nil: no catalog is closed.
+	// Find returns the end of a task from any catalog that is open. It is asked about tasks that have not succeeded as far as their catalog
+	// knows: one that is closed meanwhile reports a failure when it does not know the outcome. Nil: no catalog is closed.
 	Find func(id string) (catalog.Task, error)
 
 	clock   atomic.Int64
@@ -102,6 +103,13 @@ type History struct {
 
 // Changes returns how many changes were made so far.
 func (h *History) Changes() int { return int(h.changes.Load()) }
+
+// Len returns how many operations the history has so far.
+func (h *History) Len() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.ops)
+}
 
 // Do lets a client, counted from 0, do something, and returns when it knows the outcome or will not learn it from this catalog. What was
 // not done is not part of the history: a read that failed, and a change that was refused for another one or whose task has failed.
@@ -146,7 +154,7 @@ func (h *History) Do(ctx context.Context, client int, cat *catalog.Catalog, do O
 		}
 	}
 	id := task.ID
-	if task, err = cat.Wait(ctx, id); err == nil || h.Find == nil {
+	if task, err = cat.Wait(ctx, id); h.Find == nil || err == nil && task.Status == catalog.Succeeded {
 		ended(task, err)
 		return
 	}

@@ -1,0 +1,271 @@
+package cluster_test
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/forebay/forebay/catalog"
+	"github.com/forebay/forebay/cluster"
+	"github.com/forebay/forebay/cluster/internal/clustertest"
+	"github.com/forebay/forebay/cluster/internal/linearizability"
+)
+
+var (
+	faults    = flag.Int("faults", 3, "how many faults TestDefinitionsAreLinearizable plays: at first one of each of three kinds, then any")
+	faultSeed = flag.Uint64("fault-seed", 0, "seed of the faults and of the clients; 0: a random one")
+)
+
+// definers are clients at every node, which change and read definitions, and what opens a node again that has ended.
+type definers struct {
+	*nodes
+	seed    uint64
+	history linearizability.History
+	stop    context.CancelFunc
+	busy    sync.WaitGroup
+	mu      sync.Mutex // guards list
+}
+
+// define begins to define.
+func define(t *testing.T, seed uint64) *definers {
+	t.Helper()
+	d := &definers{nodes: startWith(t, true), seed: seed}
+	d.history.Find = d.find
+	ctx, stop := context.WithCancel(t.Context())
+	d.stop = stop
+	for node := range d.list {
+		d.busy.Go(func() { d.reopen(ctx, node) })
+		for client := range 2 {
+			d.busy.Go(func() { d.ask(ctx, node, 2*node+client) })
+		}
+	}
+	return d
+}
+
+// end stops the clients, and waits until no node is being opened.
+func (d *definers) end() {
+	d.stop()
+	d.busy.Wait()
+}
+
+func (d *definers) node(i int) *cluster.Node {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.list[i]
+}
+
+// ask asks one node for one thing after the other. A node that does not answer in time is left alone.
+func (d *definers) ask(ctx context.Context, node, client int) {
+	rng := rand.New(rand.NewPCG(d.seed, uint64(client)))
+	for round := 0; ; round++ {
+		select {
+		case <-time.After(time.Duration(rng.IntN(int(200 * time.Millisecond)))):
+		case <-ctx.Done():
+			return
+		}
+		patient, cancel := context.WithTimeout(d.t.Context(), 15*time.Second)
+		d.history.Do(patient, client, d.node(node).Catalog(), linearizability.RandomOp(rng, fmt.Sprintf("%d-%d", client, round)))
+		cancel()
+	}
+}
+
+// find asks all nodes for the end of a task. Where the node of a task was lost another one ends it. A catalog that is closed is not believed: it
+// may not have learned what was stored.
+func (d *definers) find(id string) (end catalog.Task, err error) {
+	err = clustertest.Eventually(func() error {
+		var errs []error
+		for i := range d.list {
+			cat := d.node(i).Catalog()
+			task, err := cat.Task(id)
+			if err == nil {
+				err = cat.Ready() // asked second: it was not closed when it had the task
+			}
+			switch {
+			case err != nil:
+				errs = append(errs, fmt.Errorf("node %d: %w", i, err))
+			case !task.Finished():
+				errs = append(errs, fmt.Errorf("node %d: %s", i, task.Status))
+			default:
+				end = task
+				return nil
+			}
+		}
+		return errors.Join(errs...)
+	})
+	return end, err
+}
+
+// reopen opens a node again whenever it has ended, as a supervisor of its process does.
+func (d *definers) reopen(ctx context.Context, i int) {
+	for {
+		n := d.node(i)
+		select {
+		case <-ctx.Done():
+			return
+		case <-n.Done():
+		}
+		_ = n.Close() // which fails where the network does
+		o := d.options(i)
+		opening, cancel := context.WithTimeout(d.t.Context(), 2*clustertest.Patience) // the network may be cut first
+		n, err := cluster.Open(opening, filepath.Join(d.dir, o.Node), o)
+		cancel()
+		if err != nil {
+			d.t.Errorf("open node %d: %v", i, err)
+			return
+		}
+		d.mu.Lock()
+		d.list[i] = n
+		d.mu.Unlock()
+	}
+}
+
+// leader returns the node whose server leads the journal of definitions.
+func (d *definers) leader() (leader int) {
+	d.t.Helper()
+	if err := clustertest.Eventually(func() error {
+		js, err := jetstream.New(d.node(0).Conn())
+		if err != nil {
+			return err
+		}
+		stream, err := js.Stream(d.t.Context(), "FB_main_catalog")
+		if err != nil {
+			return err
+		}
+		for i := range d.list {
+			if info := stream.CachedInfo(); info.Cluster != nil && info.Cluster.Leader == d.options(i).Node {
+				leader = i
+				return nil
+			}
+		}
+		return errors.New("nobody leads the journal")
+	}); err != nil {
+		d.t.Fatal(err)
+	}
+	return leader
+}
+
+// cutOff swallows what a node sends to the others, or what it gets, or both.
+func (d *definers) cutOff(i int, sends, gets bool) {
+	d.t.Helper()
+	var errs []error
+	for other := range d.list {
+		if other != i && sends {
+			errs = append(errs, d.links.Cut(i, other))
+		}
+		if other != i && gets {
+			errs = append(errs, d.links.Cut(other, i))
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		d.t.Fatal(err)
+	}
+}
+
+// goesOn waits until some changes are made.
+func (d *definers) goesOn() {
+	d.t.Helper()
+	before := d.history.Changes()
+	if err := clustertest.Eventually(func() error {
+		if made := d.history.Changes() - before; made < 5 {
+			return fmt.Errorf("%d changes are made", made)
+		}
+		return nil
+	}); err != nil {
+		d.t.Fatal(err)
+	}
+}
+
+// heal makes the network whole, and waits until all nodes are ready.
+func (d *definers) heal() {
+	d.t.Helper()
+	if err := d.links.Heal(); err != nil {
+		d.t.Fatal(err)
+	}
+	for i := range d.list {
+		if err := clustertest.Eventually(func() error { return d.node(i).Ready() }); err != nil {
+			d.t.Fatalf("node %d: %v", i, err)
+		}
+	}
+}
+
+// notices waits until a node says that it is not ready.
+func (d *definers) notices(i int) {
+	d.t.Helper()
+	if err := clustertest.Eventually(func() error {
+		if d.node(i).Ready() == nil {
+			return errors.New("it is ready")
+		}
+		return nil
+	}); err != nil {
+		d.t.Fatalf("node %d, which is cut off: %v", i, err)
+	}
+}
+
+// disturb plays a fault while clients go on, and ends it.
+func (d *definers) disturb(kind string, victim int) {
+	d.t.Helper()
+	switch kind {
+	case "partition":
+		d.cutOff(victim, true, true)
+		d.notices(victim)
+	case "mute":
+		d.cutOff(victim, true, false)
+		d.notices(victim)
+	case "deaf":
+		d.cutOff(victim, false, true)
+		d.notices(victim)
+	case "latency":
+		for other := range d.list {
+			if other != victim {
+				if err := errors.Join(d.links.Delay(victim, other, 200), d.links.Delay(other, victim, 200)); err != nil {
+					d.t.Fatal(err)
+				}
+			}
+		}
+	case "restart":
+		_ = d.node(victim).Close()
+	case "kill of the leader": // nobody hears what it says while it ends
+		victim = d.leader()
+		d.cutOff(victim, true, true)
+		_ = d.node(victim).Close()
+	}
+	d.t.Logf("%s of node %d", kind, victim)
+	d.goesOn()
+	d.heal()
+}
+
+// Clients change and read two sources through three nodes with real servers, while nodes are cut off, restarted and killed. What they learn
+// looks as if all of it had happened in one order. A longer run: go test . -run '^TestDefinitionsAreLinearizable$' -faults 40 -timeout 1h
+func TestDefinitionsAreLinearizable(t *testing.T) {
+	seed := *faultSeed
+	if seed == 0 {
+		seed = rand.Uint64()
+	}
+	t.Logf("repeat with: -faults %d -fault-seed %d", *faults, seed)
+	rng := rand.New(rand.NewPCG(seed, 100))
+	d := define(t, seed)
+	defer d.end()
+	d.goesOn()
+	kinds := []string{"partition", "restart", "kill of the leader", "mute", "deaf", "latency"}
+	for n := range *faults {
+		kind := n
+		if n >= 3 {
+			kind = rng.IntN(len(kinds))
+		}
+		d.disturb(kinds[kind], rng.IntN(len(d.list)))
+	}
+	d.goesOn()
+	d.end()
+	if err := d.history.Check(filepath.Join(t.ArtifactDir(), "history.html")); err != nil {
+		t.Error(err)
+	}
+	t.Logf("%d changes were made, of %d operations", d.history.Changes(), d.history.Len())
+}
