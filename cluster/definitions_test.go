@@ -13,6 +13,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/catalog"
 	"github.com/forebay/forebay/cluster"
 	"github.com/forebay/forebay/cluster/internal/clustertest"
@@ -34,8 +35,8 @@ type definers struct {
 	mu      sync.Mutex // guards list
 }
 
-// define begins to define.
-func define(t *testing.T, seed uint64) *definers {
+// define begins to define, with so many clients at each node.
+func define(t *testing.T, clients int, seed uint64) *definers {
 	t.Helper()
 	d := &definers{nodes: startWith(t, true), seed: seed}
 	d.history.Find = d.find
@@ -43,8 +44,8 @@ func define(t *testing.T, seed uint64) *definers {
 	d.stop = stop
 	for node := range d.list {
 		d.busy.Go(func() { d.reopen(ctx, node) })
-		for client := range 2 {
-			d.busy.Go(func() { d.ask(ctx, node, 2*node+client) })
+		for client := range clients {
+			d.busy.Go(func() { d.ask(ctx, node, clients*node+client) })
 		}
 	}
 	return d
@@ -251,7 +252,7 @@ func TestDefinitionsAreLinearizable(t *testing.T) {
 	}
 	t.Logf("repeat with: -faults %d -fault-seed %d", *faults, seed)
 	rng := rand.New(rand.NewPCG(seed, 100))
-	d := define(t, seed)
+	d := define(t, 2, seed)
 	defer d.end()
 	d.goesOn()
 	kinds := []string{"partition", "restart", "kill of the leader", "mute", "deaf", "latency"}
@@ -268,4 +269,48 @@ func TestDefinitionsAreLinearizable(t *testing.T) {
 		t.Error(err)
 	}
 	t.Logf("%d changes were made, of %d operations", d.history.Changes(), d.history.Len())
+}
+
+// A node whose server leads the journal, and is cut off with it, does not pass off as exact what it knows, while the others already have
+// another leader and go on.
+func TestLeaderOfTheJournalIsCutOff(t *testing.T) {
+	d := define(t, 0, 0)
+	defer d.end()
+	leader := d.leader()
+	other := d.node((leader + 1) % clustertest.Size).Catalog()
+	d.cutOff(leader, true, true)
+	attempts := 0
+	id := func() string { return fmt.Sprint("source-", attempts) } // the outcome of an attempt may be unknown
+	if err := clustertest.Eventually(func() error {
+		attempts++
+		task, err := other.CreateSource(catalog.By{Type: "user"}, catalog.SourceSpec{ID: id(), Name: id(), Type: forebay.HTTP})
+		if err == nil {
+			task, err = other.Wait(t.Context(), task.ID)
+		}
+		if err == nil && task.Status != catalog.Succeeded {
+			err = errors.New(task.Failure)
+		}
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	shows := func() error {
+		alone := d.node(leader).Catalog()
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		if err := alone.CatchUp(ctx); err != nil {
+			return err
+		}
+		if _, err := alone.Source(id()); err != nil {
+			t.Errorf("the node says that it has caught up, and does not have a source: %v", err)
+		}
+		return nil
+	}
+	if err := shows(); err == nil {
+		t.Error("the node has caught up without the others")
+	}
+	d.heal()
+	if err := clustertest.Eventually(shows); err != nil {
+		t.Error(err)
+	}
 }

@@ -113,7 +113,13 @@ func (j *Journal) state(ctx context.Context) (*journalStream, jetstream.StreamSt
 	if err != nil {
 		return nil, jetstream.StreamState{}, err
 	}
-	info, err := answered(ctx, j.options, func(ctx context.Context) (*jetstream.StreamInfo, error) { return s.Info(ctx) })
+	info, err := answered(ctx, j.options, func(ctx context.Context) (*jetstream.StreamInfo, error) {
+		info, err := s.Info(ctx)
+		if err == nil && !leads(info.Cluster) {
+			err = fmt.Errorf("the leader of %s has not heard from a majority for %s", j.name(), silentFor)
+		}
+		return info, err
+	})
 	if err != nil {
 		return nil, jetstream.StreamState{}, missing(err)
 	}
@@ -121,6 +127,24 @@ func (j *Journal) state(ctx context.Context) (*journalStream, jetstream.StreamSt
 		return nil, jetstream.StreamState{}, fmt.Errorf("%w: the stream %s was made again, it is another one", changelog.ErrMissing, j.name())
 	}
 	return s, info.State, nil
+}
+
+// silentFor is less than the four seconds without a leader after which a replica asks the others for their votes.
+const silentFor = 3 * time.Second
+
+// leads reports whether a majority has answered the leader that sent this, so lately that the others have no newer one. The server itself
+// believes that it leads for up to twenty seconds after it was cut off, and answers with its old state.
+func leads(c *jetstream.ClusterInfo) bool {
+	if c == nil {
+		return true // the server is alone
+	}
+	near := 1
+	for _, r := range c.Replicas {
+		if r.Active > 0 && r.Active < silentFor { // 0: it has not answered yet
+			near++
+		}
+	}
+	return near > (len(c.Replicas)+1)/2
 }
 
 // Append implements [changelog.Journal].
@@ -144,8 +168,8 @@ func (j *Journal) Append(ctx context.Context, after changelog.Position, data []b
 	return nil
 }
 
-// Read implements [changelog.Journal]. It asks the leader for the end and one replica for the entries. For some seconds a leader that has
-// lost its quorum may answer with an old end.
+// Read implements [changelog.Journal]. It asks the leader for the end and one replica for the entries. A leader that is cut off from a majority is
+// not believed. One that is cut off from a minority may be replaced, and answers with an old end for about a second, until its next heartbeat.
 func (j *Journal) Read(ctx context.Context, from changelog.Position) iter.Seq2[changelog.JournalEntry, error] {
 	return func(yield func(changelog.JournalEntry, error) bool) {
 		if err := j.read(ctx, from, yield); err != nil {

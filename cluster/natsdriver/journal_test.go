@@ -11,6 +11,7 @@ import (
 	"github.com/forebay/forebay/changelog/changelogtest"
 	"github.com/forebay/forebay/cluster/internal/clustertest"
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 )
 
 // newJournal makes the journal of a new cluster, whatever earlier runs have left of one with the name.
@@ -63,6 +64,36 @@ func TestJournalMissing(t *testing.T) {
 	}
 	if err := j.Append(t.Context(), 0, []byte("x")); !errors.Is(err, changelog.ErrUnknown) {
 		t.Errorf("an append to the stream that was made again gives %v", err)
+	}
+}
+
+// TestLeads: a leader is believed while a majority, it included, has answered it a moment ago.
+func TestLeads(t *testing.T) {
+	if !leads(nil) {
+		t.Error("a server that is alone does not lead")
+	}
+	const now, late = 1500 * time.Millisecond, silentFor
+	for _, c := range []struct {
+		heard []time.Duration // from each of the others; 0: never
+		want  bool
+	}{
+		{nil, true},
+		{[]time.Duration{late}, false},
+		{[]time.Duration{now, late}, true},
+		{[]time.Duration{late, now}, true},
+		{[]time.Duration{late, late}, false},
+		{[]time.Duration{0, 0}, false},
+		{[]time.Duration{0, now}, true},
+		{[]time.Duration{now, late, late, late}, false},
+		{[]time.Duration{now, late, now, late}, true},
+	} {
+		info := &jetstream.ClusterInfo{}
+		for _, heard := range c.heard {
+			info.Replicas = append(info.Replicas, &jetstream.PeerInfo{Active: heard})
+		}
+		if got := leads(info); got != c.want {
+			t.Errorf("heard from the others before %v: %t, want %t", c.heard, got, c.want)
+		}
 	}
 }
 
