@@ -52,9 +52,18 @@ func TestRefusedRowIsEditedAndReplayed(t *testing.T) {
 	for body, want := range map[string]string{
 		`{"n":"x"}`: "n", `{"id":null}`: "no value", `{"other":"1"}`: "no column", `[]`: "JSON object", `{"raw":null}`: "no value", `{"doc":"{"}`: "JSON document", `null`: "JSON object",
 	} {
+		if _, err := q.TestBody(t.Context(), all[0].ID, []byte(body)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("the test of %s: %v, want %q", body, err, want)
+		}
 		if err := q.Edit(t.Context(), all[0].ID, 0, []byte(body)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("edit with %s: %v, want %q", body, err, want)
 		}
+	}
+	if cells, err := q.TestBody(t.Context(), all[0].ID, []byte(`{"n":"50"}`)); err != nil || !slices.ContainsFunc(cells, func(c mapping.Cell) bool { return c.Column == "n" && c.Value == "50" }) {
+		t.Errorf("test of a body: %+v, %v", cells, err)
+	}
+	if c, err := q.Get(t.Context(), all[0].ID); err != nil || c.Edited || strings.Contains(string(c.Record.Body), `"50"`) {
+		t.Errorf("after the test of a body: %+v, %v", c, err)
 	}
 	if err := q.Edit(t.Context(), all[0].ID, 0, []byte(`{"n":"50","doc":null}`)); err != nil {
 		t.Fatal(err)

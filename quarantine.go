@@ -211,22 +211,52 @@ func (q SinkQuarantine) Edit(ctx context.Context, id string, revision int, body 
 // Test maps a record with the current definition and stores nothing. It returns the cells, each with its value or its own error. Secret
 // values are hidden. err is about the call: see [SinkQuarantine.Replay].
 func (q SinkQuarantine) Test(ctx context.Context, id string) (cells []mapping.Cell, err error) {
+	return q.test(ctx, id, nil)
+}
+
+// TestBody is Test for another body, as [SinkQuarantine.Edit] would store it. Of a row that the target has refused, body names the cells
+// to replace; the error for one that does not fit is the error of Edit.
+func (q SinkQuarantine) TestBody(ctx context.Context, id string, body []byte) (cells []mapping.Cell, err error) {
+	return q.test(ctx, id, func(c *RejectedContent, data []byte) ([]byte, error) {
+		if c.Poison != nil {
+			return editPoison(c.Poison, data, body)
+		}
+		c.Record.Body = body
+		return nil, nil
+	})
+}
+
+// test maps a record, changed by edit if that is not nil.
+func (q SinkQuarantine) test(ctx context.Context, id string, edit func(c *RejectedContent, data []byte) (row []byte, err error)) ([]mapping.Cell, error) {
 	s, err := q.open(ctx)
 	if err != nil {
 		return nil, err
 	}
 	c, data, err := q.get(ctx, id)
+	if err == nil && edit != nil {
+		data, err = edit(&c, data)
+	}
 	if err != nil {
 		return nil, err
 	}
 	if c.Poison != nil {
-		_, cells, err = s.poisonRow(c.Poison, data)
+		_, cells, err := s.poisonRow(c.Poison, data)
 		if cells != nil {
 			err = nil // each cell has its own
 		}
 		return cells, err
 	}
 	return s.mapper.Cells(c.Record), nil
+}
+
+// Mapping names the columns of the current definition, as [RejectedRecord.Mapping] names those that have rejected a record: a record with
+// another name may pass now. For errors see [SinkQuarantine.Replay].
+func (q SinkQuarantine) Mapping(ctx context.Context) (string, error) {
+	s, err := q.open(ctx)
+	if err != nil {
+		return "", err
+	}
+	return s.fingerprint, nil
 }
 
 // ReplayResult counts what became of the records of a replay.

@@ -170,6 +170,16 @@ func TestReplay(t *testing.T) {
 	if cells, err = q.Test(t.Context(), all[0].ID); err != nil || cells[0].Err == nil || cells[1].Value != "u0" {
 		t.Errorf("test: %+v, %v", cells, err)
 	}
+	// Another body is tested and not stored.
+	if cells, err = q.TestBody(t.Context(), all[0].ID, []byte(`{"id":12}`)); err != nil || cells[0].Value != "12" || cells[0].Err != nil {
+		t.Errorf("test of a body: %+v, %v", cells, err)
+	}
+	if c, err := q.Get(t.Context(), all[0].ID); err != nil || string(c.Record.Body) != string(recs[0].Body) || c.Edited || c.Revision != 1 {
+		t.Errorf("after the test of a body: %+v, %v", c, err)
+	}
+	if name, err := q.Mapping(t.Context()); err != nil || name != all[0].Mapping {
+		t.Errorf("the mapping is %q, %v, and has rejected as %q", name, err, all[0].Mapping)
+	}
 	if res, err = q.Replay(t.Context(), all[1].ID, all[1].ID, all[0].ID); err != nil || res != (forebay.ReplayResult{Replayed: 1, Gone: 1, Rejected: 1}) {
 		t.Errorf("%+v, %v", res, err)
 	}
@@ -178,6 +188,9 @@ func TestReplay(t *testing.T) {
 	}
 	// The rest fits a new definition.
 	mustDefine(t, e, events(keeping, lenient))
+	if name, err := q.Mapping(t.Context()); err != nil || name == all[0].Mapping || len(name) != 8 {
+		t.Errorf("the new mapping is %q, %v", name, err)
+	}
 	if res, err = q.ReplayAll(t.Context(), forebay.RejectedFilter{After: all[0].ID, Reason: "missingValue", Column: "id", Text: "ID"}); err != nil || res.Replayed != 2 {
 		t.Errorf("%+v, %v", res, err)
 	}

@@ -102,9 +102,15 @@ func statusOf(err error) (status int, body map[string]any) {
 	if _, ok := errors.AsType[*catalog.Error](err); ok {
 		return http.StatusUnprocessableEntity, body
 	}
+	_, overloaded := errors.AsType[*buffer.OverloadError](err)
 	switch {
-	case errors.Is(err, forebay.ErrUnknownSource), errors.Is(err, forebay.ErrUnknownSink), errors.Is(err, buffer.ErrUnknownFile):
+	case errors.Is(err, forebay.ErrUnknownSource), errors.Is(err, forebay.ErrUnknownSink), errors.Is(err, buffer.ErrUnknownFile),
+		errors.Is(err, buffer.ErrUnknownRejected):
 		status = http.StatusNotFound
+	case errors.Is(err, buffer.ErrRejectedChanged), errors.Is(err, forebay.ErrDisabledSource):
+		status = http.StatusConflict
+	case overloaded:
+		status = http.StatusServiceUnavailable
 	case errors.Is(err, forebay.ErrClosed):
 		status = http.StatusServiceUnavailable
 	case errors.Is(err, context.DeadlineExceeded):

@@ -1,0 +1,440 @@
+package console
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/forebay/forebay"
+	"github.com/forebay/forebay/buffer"
+)
+
+// The quarantine: groups of rejected records, then the records of one group or filter, then one record. Messages may quote values, so all of
+// it needs Records. The counts are read from the store when somebody asks, and never once a second.
+
+const (
+	// A listing reads scanRecords heads and takes scanWithin at most; it then says how far it came. scanSlots run at once.
+	scanRecords = 200_000
+	scanWithin  = 3 * time.Second
+	scanSlots   = 2
+	// maxGroups are told apart; records of further groups are only counted. maxChoices bounds the values that a filter offers.
+	maxGroups  = 200
+	maxChoices = 100
+	// listSize records are listed at once, maxListSize if the caller asks.
+	listSize, maxListSize = 50, 200
+	// maxQuarantines is how many sinks the page offers, those with most records first.
+	maxQuarantines = 200
+)
+
+// quarantine is the page with what bounds its reading.
+type quarantine struct {
+	slots chan struct{}
+}
+
+func (c *Console) quarantinePage() page {
+	q := &quarantine{slots: make(chan struct{}, scanSlots)}
+	const see, act = Records, Records | Changes
+	return page{
+		name: "quarantine", title: "Quarantine", key: "q", right: see, live: quarantineView,
+		endpoints: []endpoint{
+			{name: "quarantine.groups", method: http.MethodGet, right: see, run: q.groups},
+			{name: "quarantine.list", method: http.MethodGet, right: see, run: q.list},
+			{name: "quarantine.record", method: http.MethodGet, right: see, run: q.record},
+			{name: "quarantine.test", method: http.MethodPost, right: see, run: q.test},
+			{name: "quarantine.edit", method: http.MethodPost, right: act, change: true, run: q.edit},
+			{name: "quarantine.replay", method: http.MethodPost, right: act, change: true, run: q.replay},
+			{name: "quarantine.discard", method: http.MethodPost, right: act, change: true, run: q.discard},
+			{name: "quarantine.replayall", method: http.MethodPost, right: act, change: true, run: func(c *call) (any, error) { return q.bulk(c, replayBulk) }},
+			{name: "quarantine.discardall", method: http.MethodPost, right: act, change: true, run: func(c *call) (any, error) { return q.bulk(c, discardBulk) }},
+		},
+	}
+}
+
+// quarantineHead is what the page says of all quarantines.
+type quarantineHead struct {
+	Records cell `json:"records"`
+	Bytes   cell `json:"bytes"`
+	// Sinks have records; those without a row are the ones with fewest.
+	Sinks int `json:"sinks"`
+	// Changes grows with each record that comes or goes.
+	Changes int64 `json:"changes"`
+}
+
+// quarantineView has a row for each sink with records, those with most first: records, bytes, its bound, when the oldest was rejected and when
+// it expires.
+func quarantineView(s *sample, _ url.Values) view {
+	var with []int
+	var records, bytes int64
+	for i := range s.stats.Sinks {
+		if k := &s.stats.Sinks[i].Quarantine; k.Records > 0 {
+			with = append(with, i)
+			records += k.Records
+			bytes += k.Bytes
+		}
+	}
+	slices.SortStableFunc(with, func(a, b int) int {
+		return cmp.Compare(s.stats.Sinks[b].Quarantine.Records, s.stats.Sinks[a].Quarantine.Records)
+	})
+	v := view{head: quarantineHead{Records: count(records), Bytes: size(bytes), Sinks: len(with), Changes: quarantineChanges(&s.stats)}}
+	for _, i := range with[:min(len(with), maxQuarantines)] {
+		k := &s.stats.Sinks[i].Quarantine
+		bound, expires := cell{Text: unknown}, any(nil)
+		if k.Bounds.MaxBytes > 0 {
+			bound = size(k.Bounds.MaxBytes)
+		}
+		if k.Bounds.MaxAge > 0 && !k.OldestAt.IsZero() {
+			expires = moment(k.OldestAt.Add(k.Bounds.MaxAge))
+		}
+		v.rows = append(v.rows, row{s.stats.Sinks[i].ID, []any{count(k.Records), size(k.Bytes), bound, moment(k.OldestAt), expires}})
+	}
+	return v
+}
+
+func quarantineChanges(stats *forebay.Stats) (n int64) {
+	for i := range stats.Sinks {
+		k := &stats.Sinks[i].Quarantine
+		n += k.Added + k.Replayed + k.Discarded + k.Expired + k.Lost
+	}
+	return n
+}
+
+// rejectFilter selects records, in the words of the Stream API. Empty fields select all, but with Group the last four are compared as they are.
+type rejectFilter struct {
+	// Sink is "source/sink".
+	Sink string `json:"sink"`
+	// Since and Until bound the time of the rejection: RFC 3339, or in a query also a time ago such as "24h".
+	Since string `json:"since"`
+	Until string `json:"until"`
+	// Text is a part of the message.
+	Text string `json:"text"`
+
+	Group   bool   `json:"group"`
+	Reason  string `json:"reason"`
+	Column  string `json:"column"`
+	Mapping string `json:"mapping"`
+	// Target is "1" for rows that the target has refused, "0" for records that were not mapped.
+	Target string `json:"target"`
+}
+
+func filterOf(q url.Values) rejectFilter {
+	return rejectFilter{
+		Sink: q.Get("sink"), Since: q.Get("since"), Until: q.Get("until"), Text: q.Get("text"), Group: q.Get("group") != "",
+		Reason: q.Get("reason"), Column: q.Get("column"), Mapping: q.Get("mapping"), Target: q.Get("target"),
+	}
+}
+
+// clean makes a text as JSON carries it, so that a filter that came back is equal to what it was made of.
+func clean(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
+
+// target tells rows that the target has refused from records that were not mapped. A row whose replay has failed has the reason of the mapping.
+func target(r *forebay.RejectedRecord) string {
+	if r.Poison != nil && r.Mapping == "" {
+		return "1"
+	}
+	return "0"
+}
+
+// selects compares what the engine's filter does not.
+func (f *rejectFilter) selects(r *forebay.RejectedRecord) bool {
+	for _, pair := range [][2]string{{f.Reason, r.Reason}, {f.Column, r.Column}, {f.Mapping, r.Mapping}, {f.Target, target(r)}} {
+		if (f.Group || pair[0] != "") && pair[0] != clean(pair[1]) {
+			return false
+		}
+	}
+	return true
+}
+
+// engine returns the part of the filter that the engine compares. Times ago are relative to now.
+func (f *rejectFilter) engine(now time.Time) (e forebay.RejectedFilter, err error) {
+	e.Text = f.Text
+	for _, bound := range []struct {
+		name, text string
+		at         *time.Time
+	}{{"since", f.Since, &e.Since}, {"until", f.Until, &e.Until}} {
+		if bound.text == "" {
+			continue
+		}
+		if ago, err := time.ParseDuration(bound.text); err == nil && ago >= 0 {
+			*bound.at = now.Add(-ago)
+		} else if *bound.at, err = time.Parse(time.RFC3339Nano, bound.text); err != nil {
+			return e, refuse(http.StatusBadRequest, "%s is %q, neither a time such as 2026-11-23T12:00:00Z nor a time ago such as 24h.", bound.name, visible(bound.text))
+		}
+	}
+	return e, nil
+}
+
+// rejectPlace is where a listing has stopped: behind a record of a sink.
+type rejectPlace struct{ sink, id string }
+
+func (p rejectPlace) String() string {
+	if p.sink == "" {
+		return ""
+	}
+	return p.sink + ":" + p.id
+}
+
+func parsePlace(text string) rejectPlace {
+	sink, id, _ := strings.Cut(text, ":")
+	return rejectPlace{sink, id}
+}
+
+// ofSink returns the quarantine of "source/sink". A sink that there is none of has an empty one.
+func (c *Console) ofSink(id string) forebay.SinkQuarantine {
+	source, sink, _ := strings.Cut(id, "/")
+	return c.eng.Quarantine(source, sink)
+}
+
+// scan visits the heads of the records that the times and the text of a filter select: sink by sink, in the order of their rejections, from
+// after on. visit ends it with false. end is where it came to a bound of its own; it is empty if it was not cut off.
+func (q *quarantine) scan(c *call, stats *forebay.Stats, f *rejectFilter, now time.Time, after rejectPlace, visit func(r *forebay.RejectedRecord) bool) (end rejectPlace, err error) {
+	filter, err := f.engine(now)
+	if err != nil {
+		return end, err
+	}
+	select {
+	case q.slots <- struct{}{}:
+		defer func() { <-q.slots }()
+	case <-c.ctx.Done():
+		return end, c.ctx.Err()
+	}
+	// The text is compared here, so that records that do not match count toward the bound too.
+	text := strings.ToLower(filter.Text)
+	filter.Text = ""
+	began, seen := time.Now(), 0
+	for i := range stats.Sinks {
+		k := &stats.Sinks[i]
+		if k.Quarantine.Records == 0 || f.Sink != "" && f.Sink != k.ID || cmp.Compare(k.ID, after.sink) < 0 {
+			continue
+		}
+		filter.After = ""
+		if k.ID == after.sink {
+			filter.After = after.id
+		}
+		for r, err := range c.eng.Quarantine(k.Source, k.Sink).List(c.ctx, filter) {
+			switch {
+			case errors.Is(err, forebay.ErrUnknownSink): // it was forgotten meanwhile
+				continue
+			case err != nil:
+				return end, err
+			case (text == "" || strings.Contains(strings.ToLower(r.Message), text)) && !visit(&r):
+				return rejectPlace{}, nil
+			}
+			if seen++; seen >= scanRecords || seen%256 == 0 && time.Since(began) >= scanWithin {
+				return rejectPlace{k.ID, r.ID}, nil
+			}
+		}
+	}
+	return rejectPlace{}, nil
+}
+
+// sorted returns the statistics with the sinks in the order of their names, which is the order of places.
+func (c *Console) sorted() *forebay.Stats {
+	stats := c.eng.Stats()
+	slices.SortFunc(stats.Sinks, func(a, b forebay.SinkStats) int { return cmp.Compare(a.ID, b.ID) })
+	return &stats
+}
+
+// rejectGroup counts the records with one cause. Its sink, reason, column, mapping and target, with Group, are its filter.
+type rejectGroup struct {
+	Sink    string `json:"sink"`
+	Reason  string `json:"reason"`
+	Column  string `json:"column"`
+	Mapping string `json:"mapping"`
+	Target  string `json:"target"`
+	// Current is set if the definition of now has the same columns: only an edit can make these records pass.
+	Current bool `json:"current"`
+	Count   int  `json:"count"`
+	// First and Last are the times of rejections. Example is the message of the newest record.
+	First   moment `json:"first"`
+	Last    moment `json:"last"`
+	Example string `json:"example"`
+}
+
+// rejectGroups is what a filter selects.
+type rejectGroups struct {
+	Groups []*rejectGroup `json:"groups"`
+	// Records are all of them, Others those of groups that are not listed. Complete is not set if there may be more.
+	Records  int  `json:"records"`
+	Others   int  `json:"others"`
+	Complete bool `json:"complete"`
+	// Since and Until bound what was counted: the filter of a change that is made of it.
+	Since string `json:"since"`
+	Until string `json:"until"`
+	// Reasons and Columns are what the rest of the filter leaves to choose from.
+	Reasons []string `json:"reasons"`
+	Columns []string `json:"columns"`
+	// Changes is as in the head.
+	Changes int64 `json:"changes"`
+	// Most is how many records one task takes.
+	Most int `json:"most"`
+}
+
+func (q *quarantine) groups(c *call) (any, error) {
+	f, now, stats := filterOf(c.query), time.Now(), c.sorted()
+	bounds, err := f.engine(now)
+	if err != nil {
+		return nil, err
+	}
+	out := rejectGroups{Groups: []*rejectGroup{}, Changes: quarantineChanges(stats), Most: maxBulk}
+	if bounds.Until.IsZero() || bounds.Until.After(now) {
+		bounds.Until = now.Add(time.Millisecond) // times of rejections have milliseconds
+	}
+	f.Until, out.Until = rfc3339(bounds.Until), rfc3339(bounds.Until)
+	if !bounds.Since.IsZero() {
+		f.Since, out.Since = rfc3339(bounds.Since), rfc3339(bounds.Since)
+	}
+	groups := make(map[rejectGroup]*rejectGroup)
+	reasons, columns := make(map[string]bool), make(map[string]bool)
+	note := func(set map[string]bool, v string) {
+		if v != "" && len(set) < maxChoices {
+			set[v] = true
+		}
+	}
+	end, err := q.scan(c, stats, &f, now, rejectPlace{}, func(r *forebay.RejectedRecord) bool {
+		note(reasons, clean(r.Reason))
+		note(columns, clean(r.Column))
+		if !f.selects(r) {
+			return true
+		}
+		out.Records++
+		key := rejectGroup{Sink: r.Source + "/" + r.Sink, Reason: clean(r.Reason), Column: clean(r.Column), Mapping: r.Mapping, Target: target(r)}
+		g := groups[key]
+		if g == nil {
+			if len(groups) >= maxGroups {
+				out.Others++
+				return true
+			}
+			g = &rejectGroup{}
+			*g = key
+			g.First = moment(r.At)
+			groups[key] = g
+			out.Groups = append(out.Groups, g)
+		}
+		g.Count++
+		g.Last, g.Example = moment(r.At), r.Message
+		return true
+	})
+	if err != nil {
+		return nil, err
+	}
+	out.Complete = end.sink == ""
+	current := make(map[string]string)
+	for _, g := range out.Groups {
+		g.Example = visible(g.Example)
+		name, known := current[g.Sink]
+		if !known {
+			name, _ = c.ofSink(g.Sink).Mapping(c.ctx) // "" for a sink that takes no events
+			current[g.Sink] = name
+		}
+		g.Current = g.Mapping != "" && g.Mapping == name
+	}
+	slices.SortStableFunc(out.Groups, func(a, b *rejectGroup) int { return cmp.Compare(b.Count, a.Count) })
+	out.Reasons, out.Columns = keys(reasons), keys(columns)
+	return out, nil
+}
+
+func keys(set map[string]bool) []string {
+	list := make([]string, 0, len(set))
+	for v := range set {
+		list = append(list, v)
+	}
+	slices.Sort(list)
+	return list
+}
+
+func rfc3339(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
+
+// rejectLine is a record in a list.
+type rejectLine struct {
+	Sink     string  `json:"sink"`
+	ID       string  `json:"id"`
+	At       moment  `json:"at"`
+	Reason   string  `json:"reason"`
+	Column   string  `json:"column"`
+	Message  string  `json:"message"`
+	Mapping  string  `json:"mapping"`
+	Target   string  `json:"target"`
+	Size     cell    `json:"size"`
+	Failed   int     `json:"failed"`
+	TriedAt  *moment `json:"triedAt"`
+	Edited   bool    `json:"edited"`
+	Revision int     `json:"revision"`
+}
+
+func lineOf(r *forebay.RejectedRecord) rejectLine {
+	l := rejectLine{
+		Sink: r.Source + "/" + r.Sink, ID: r.ID, At: moment(r.At), Reason: visible(r.Reason), Column: visible(r.Column), Message: visible(r.Message),
+		Mapping: r.Mapping, Target: target(r), Size: size(r.Size), Failed: r.Failed, Edited: r.Edited, Revision: r.Revision,
+	}
+	if !r.TriedAt.IsZero() {
+		at := moment(r.TriedAt)
+		l.TriedAt = &at
+	}
+	return l
+}
+
+// list returns records in the order of sinks and rejections. The next page is "after" the place in "next"; a page may be short of records
+// and have a next one, when the filter selects few of many.
+func (q *quarantine) list(c *call) (any, error) {
+	f := filterOf(c.query)
+	limit, err := c.number("limit", listSize, 1, maxListSize)
+	if err != nil {
+		return nil, err
+	}
+	records := []rejectLine{}
+	var next rejectPlace
+	end, err := q.scan(c, c.sorted(), &f, time.Now(), parsePlace(c.query.Get("after")), func(r *forebay.RejectedRecord) bool {
+		if !f.selects(r) {
+			return true
+		}
+		if len(records) == limit { // there is one more
+			last := records[limit-1]
+			next = rejectPlace{last.Sink, last.ID}
+			return false
+		}
+		records = append(records, lineOf(r))
+		return true
+	})
+	if errors.Is(err, buffer.ErrUnknownRejected) {
+		err = refuse(http.StatusBadRequest, "after is no place of this list.")
+	}
+	if err != nil {
+		return nil, err
+	}
+	if next.sink == "" {
+		next = end
+	}
+	return map[string]any{"records": records, "next": next.String()}, nil
+}
+
+// matching returns the ids of the oldest records that a filter selects, at most most, by sink.
+func (q *quarantine) matching(c *call, f *rejectFilter, most int) (sets []bulkSet, n int, err error) {
+	after, stats := rejectPlace{}, c.sorted()
+	for {
+		end, err := q.scan(c, stats, f, time.Now(), after, func(r *forebay.RejectedRecord) bool {
+			if n >= most || !f.selects(r) {
+				return n < most
+			}
+			id := r.Source + "/" + r.Sink
+			if len(sets) == 0 || sets[len(sets)-1].sink != id {
+				sets = append(sets, bulkSet{sink: id})
+			}
+			last := &sets[len(sets)-1]
+			last.ids = append(last.ids, r.ID)
+			n++
+			return true
+		})
+		if err != nil || end.sink == "" {
+			return sets, n, err
+		}
+		if c.ctx.Err() != nil {
+			return nil, 0, context.Cause(c.ctx)
+		}
+		after = end
+	}
+}

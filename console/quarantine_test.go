@@ -1,0 +1,297 @@
+package console_test
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/forebay/forebay"
+	"github.com/forebay/forebay/buffer/buffertest"
+	"github.com/forebay/forebay/console"
+	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/mapping"
+)
+
+// shop has the source "web" with the sinks "orders" and "visits", which keep what they cannot map, and "all", which takes everything.
+func shop(t *testing.T) (*forebay.Engine, *buffertest.Memory) {
+	t.Helper()
+	memory := buffertest.NewMemory()
+	eng, err := forebay.Open(t.TempDir(), forebay.Options{Staging: memory, Target: memory})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = eng.Close() })
+	defineShop(t, eng, "price")
+	return eng, memory
+}
+
+// defineShop reads the prices from a field.
+func defineShop(t *testing.T, eng *forebay.Engine, price string) {
+	t.Helper()
+	keep := func(id string, columns mapping.Columns) forebay.Sink {
+		return forebay.Sink{ID: id, OnReject: forebay.Quarantine, Table: forebay.Table{ID: "web." + id, Columns: columns}}
+	}
+	err := eng.Define(t.Context(), forebay.Source{ID: "web", Sinks: []forebay.Sink{
+		keep("orders", mapping.Columns{mapping.Path("id", "id", mapping.DataType(datatype.Int64), mapping.Required()), mapping.Path("price", price, mapping.DataType(datatype.Int64))}),
+		keep("visits", mapping.Columns{mapping.Path("page", "page", mapping.DataType(datatype.String), mapping.Required())}),
+		{ID: "all", Table: forebay.Table{ID: "web.all", Columns: mapping.Columns{mapping.UUID("id")}}},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func ingest(t *testing.T, eng *forebay.Engine, recs ...*mapping.Record) {
+	t.Helper()
+	if _, err := eng.IngestBatch(t.Context(), "web", recs); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func fetch(t *testing.T, h http.Handler, name string, query ...string) *httptest.ResponseRecorder {
+	t.Helper()
+	q := url.Values{}
+	for i := 0; i < len(query); i += 2 {
+		q.Set(query[i], query[i+1])
+	}
+	return ask(t, h, "GET", "/x/"+name+"?"+q.Encode(), "Authorization", "Bearer "+operator)
+}
+
+type groupsAnswer struct {
+	Groups []struct {
+		Sink, Reason, Column, Mapping, Target, Example string
+		Current                                        bool
+		Count                                          int
+		First, Last                                    int64
+	}
+	Records, Others  int
+	Complete         bool
+	Until            string
+	Reasons, Columns []string
+}
+
+type listAnswer struct {
+	Records []struct {
+		Sink, ID, Column, Message string
+		Revision                  int
+	}
+	Next string
+}
+
+type body struct {
+	Text   string
+	Size   any
+	Rest   int
+	Binary bool
+}
+
+type recordAnswer struct {
+	Sink, ID, Reason, Message, Request, Host, Client, Problem string
+	Revision, Failed                                          int
+	Headers                                                   [][2]string
+	Removed                                                   []string
+	Body                                                      body
+	Came                                                      *body
+	Passes                                                    bool
+	Cells                                                     []struct {
+		Column, Type, Value, Error string
+		Null                       bool
+	}
+}
+
+func newShop(t *testing.T, opts console.Options) (*console.Console, *forebay.Engine, *buffertest.Memory) {
+	t.Helper()
+	eng, memory := shop(t)
+	opts.Tokens = threeTokens
+	c, err := console.New(eng, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	return c, eng, memory
+}
+
+// Every endpoint needs Records, and Changes where something changes.
+func TestQuarantineRights(t *testing.T) {
+	c, eng, _ := newShop(t, console.Options{})
+	ingest(t, eng, mapping.JSON([]byte(`{"price":1}`)))
+	for name, method := range map[string]string{
+		"quarantine.groups": "GET", "quarantine.list": "GET", "quarantine.record": "GET", "quarantine.test": "POST",
+		"quarantine.edit": "POST!", "quarantine.replay": "POST!", "quarantine.discard": "POST!", "quarantine.replayall": "POST!", "quarantine.discardall": "POST!",
+	} {
+		method, changes := strings.CutSuffix(method, "!")
+		as := func(token string, headers ...string) int {
+			if token != "" {
+				headers = append(headers, "Authorization", "Bearer "+token)
+			}
+			return ask(t, c, method, "/x/"+name, headers...).Code
+		}
+		viewer := 0
+		if changes {
+			viewer = 403
+		}
+		for _, tc := range []struct {
+			who          string
+			status, want int
+		}{
+			{"nobody", as(""), 401},
+			{"numbers", as(reader), 403},
+			{"records", as(readsRecords), viewer},
+			{"another site", as(operator, "Sec-Fetch-Site", "cross-site"), 403},
+		} {
+			if tc.want == 0 && (tc.status == 401 || tc.status == 403) || tc.want != 0 && tc.status != tc.want {
+				t.Errorf("%s for %s: status %d, want %d", name, tc.who, tc.status, tc.want)
+			}
+		}
+		other := map[string]string{"GET": "POST", "POST": "GET"}[method]
+		if w := ask(t, c, other, "/x/"+name, "Authorization", "Bearer "+operator); w.Code != 405 {
+			t.Errorf("%s %s: status %d", other, name, w.Code)
+		}
+		if method != "POST" {
+			continue
+		}
+		if status := as(operator, "Origin", "https://evil.example"); status != 403 {
+			t.Errorf("%s from another origin: status %d", name, status)
+		}
+		// A browser sends the cookie with a forged form too, but not the proof.
+		w := httptest.NewRecorder()
+		r := httptest.NewRequest("POST", "/x/session", strings.NewReader(url.Values{"token": {operator}}.Encode()))
+		r.Host = "127.0.0.1:8080"
+		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		c.ServeHTTP(w, r)
+		cookie := w.Result().Cookies()[0]
+		if w := ask(t, c, "POST", "/x/"+name, "Cookie", cookie.Name+"="+cookie.Value); w.Code != 403 {
+			t.Errorf("%s without proof: status %d", name, w.Code)
+		}
+	}
+	// Who sees no records does not see the page.
+	for token, want := range map[string]bool{reader: false, readsRecords: true} {
+		body := ask(t, c, "GET", "/x/snapshot?page=quarantine", "Authorization", "Bearer "+token).Body.String()
+		if strings.Contains(body, `"name":"quarantine"`) != want || strings.Contains(body, `"head"`) != want {
+			t.Errorf("the page, %v: %s", want, body)
+		}
+	}
+	if n := recordsIn(eng); n != 2 {
+		t.Errorf("%d records are left, want 2", n)
+	}
+}
+
+func recordsIn(eng *forebay.Engine) (n int64) {
+	for _, s := range eng.Stats().Sinks {
+		n += s.Quarantine.Records
+	}
+	return n
+}
+
+// Records with one cause are one group; filters and groups select what they say.
+func TestQuarantineGroups(t *testing.T) {
+	c, eng, _ := newShop(t, console.Options{})
+	var recs []*mapping.Record
+	for i := range 7 {
+		recs = append(recs, mapping.JSON(fmt.Appendf(nil, `{"id":%d,"price":"12,5%d","page":"p"}`, i, i)))
+	}
+	ingest(t, eng, append(recs, mapping.JSON([]byte(`{"price":3,"page":"p"}`)), mapping.JSON([]byte(`{"id":1}`)), mapping.JSON([]byte(`no JSON`)))...)
+	all := answer[groupsAnswer](t, fetch(t, c, "quarantine.groups"), 200)
+	var got []string
+	for _, g := range all.Groups {
+		got = append(got, fmt.Sprint(g.Count, " ", g.Sink, " ", g.Reason, " ", g.Column))
+		if !g.Current || len(g.Mapping) != 8 || g.Target != "0" || g.First > g.Last || g.First == 0 {
+			t.Errorf("%+v", g)
+		}
+	}
+	if all.Records != 11 || all.Others != 0 || !all.Complete || len(all.Groups) < 4 || got[0] != "7 web/orders malformed price" || !strings.Contains(all.Groups[0].Example, "12,56") {
+		t.Fatalf("%+v", all)
+	}
+	count := func(query ...string) int {
+		return answer[groupsAnswer](t, fetch(t, c, "quarantine.groups", query...), 200).Records
+	}
+	later := time.Now().Add(time.Hour).UTC().Format(time.RFC3339)
+	for _, tc := range []struct {
+		query []string
+		want  int
+	}{
+		{[]string{"sink", "web/orders"}, 9},
+		{[]string{"sink", "web/nobody"}, 0},
+		{[]string{"column", "price"}, 7},
+		{[]string{"reason", "malformed", "column", "price", "sink", "web/visits"}, 0},
+		{[]string{"text", "12,53"}, 1},
+		{[]string{"text", "PRICE"}, 7},
+		{[]string{"since", "1h"}, 11},
+		{[]string{"since", later}, 0},
+		{[]string{"until", later}, 11},
+		{[]string{"until", "1h"}, 0},
+	} {
+		if n := count(tc.query...); n != tc.want {
+			t.Errorf("%q selects %d, want %d", tc.query, n, tc.want)
+		}
+	}
+	// A group whose column is empty is not the group of any column.
+	for _, g := range all.Groups {
+		q := []string{"group", "1", "sink", g.Sink, "reason", g.Reason, "column", g.Column, "mapping", g.Mapping, "target", g.Target}
+		if n := count(q...); n != g.Count {
+			t.Errorf("%+v selects %d", g, n)
+		}
+		if l := answer[listAnswer](t, fetch(t, c, "quarantine.list", q...), 200); len(l.Records) != g.Count {
+			t.Errorf("%+v lists %+v", g, l)
+		}
+	}
+	for _, bad := range [][]string{{"since", "yesterday"}, {"until", "-1h"}, {"since", `<b>`}} {
+		if w := fetch(t, c, "quarantine.groups", bad...); w.Code != 400 {
+			t.Errorf("%q: status %d: %s", bad, w.Code, w.Body)
+		}
+	}
+	// Other columns: what was rejected before may pass now.
+	defineShop(t, eng, "cents")
+	for _, g := range answer[groupsAnswer](t, fetch(t, c, "quarantine.groups", "sink", "web/orders"), 200).Groups {
+		if g.Current {
+			t.Errorf("after another definition: %+v", g)
+		}
+	}
+}
+
+// Pages of the list have each record once, over the sinks too.
+func TestQuarantineList(t *testing.T) {
+	c, eng, _ := newShop(t, console.Options{})
+	for i := range 25 {
+		ingest(t, eng, mapping.JSON(fmt.Appendf(nil, `{"price":%d}`, i))) // both sinks reject it
+	}
+	seen, pages, after := map[string]bool{}, 0, ""
+	for {
+		l := answer[listAnswer](t, fetch(t, c, "quarantine.list", "limit", "7", "after", after), 200)
+		for _, r := range l.Records {
+			if seen[r.ID] {
+				t.Fatalf("%s is listed twice", r.ID)
+			}
+			seen[r.ID] = true
+		}
+		if pages++; len(l.Records) > 7 || pages > 20 {
+			t.Fatalf("page %d: %+v", pages, l)
+		}
+		if after = l.Next; after == "" {
+			break
+		}
+	}
+	if len(seen) != 50 || pages != 8 {
+		t.Errorf("%d records on %d pages", len(seen), pages)
+	}
+	if w := fetch(t, c, "quarantine.list", "after", "web/orders:nonsense"); w.Code != 400 {
+		t.Errorf("status %d: %s", w.Code, w.Body)
+	}
+	if l := answer[listAnswer](t, fetch(t, c, "quarantine.list", "limit", "100000"), 200); len(l.Records) != 50 || l.Next != "" {
+		t.Errorf("%d records, next %q", len(l.Records), l.Next)
+	}
+}
+
+// first returns the first record of a filter.
+func first(t *testing.T, c *console.Console, query ...string) recordAnswer {
+	t.Helper()
+	l := answer[listAnswer](t, fetch(t, c, "quarantine.list", query...), 200)
+	if len(l.Records) == 0 {
+		t.Fatalf("%q selects nothing", query)
+	}
+	return answer[recordAnswer](t, fetch(t, c, "quarantine.record", "sink", l.Records[0].Sink, "id", l.Records[0].ID), 200)
+}
