@@ -3,6 +3,7 @@
 //	go run ./bench                                  everything, as a table
 //	go run ./bench -run 'ingest/sync/1KB' -json     one object per scenario and line
 //	go run ./bench -list                            names of all scenarios
+//	go run ./bench report                           a page with plots for people, in the folder report
 //
 // Each scenario is measured once a round, in turn with its limit (what the disk allows for the same syncs) and its
 // baselines (simpler programs for a part of the same work), and the medians over the rounds are reported. Ratios hold
@@ -19,7 +20,9 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"regexp"
+	"strings"
 	"time"
 )
 
@@ -37,9 +40,21 @@ func run(ctx context.Context, args []string, stdout io.Writer, stderr *os.File) 
 	if len(args) > 0 && args[0] == childCommand {
 		return runChild(ctx, args[1:], stdout)
 	}
+	command := strings.TrimSpace("go run ./bench " + strings.Join(args, " "))
+	asPage := len(args) > 0 && args[0] == reportCommand
+	if asPage {
+		args = args[1:]
+	}
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	flags.SetOutput(stderr)
-	pattern := flags.String("run", ".", "measure the scenarios whose names match this `regexp`")
+	everything := "."
+	var folder, compare string
+	if asPage {
+		everything = reportPattern
+		flags.StringVar(&folder, "out", "report", "`folder` of the report")
+		flags.StringVar(&compare, "compare", "", "`file` results.json of another report, to show beside this one")
+	}
+	pattern := flags.String("run", everything, "measure the scenarios whose names match this `regexp`")
 	duration := flags.Duration("duration", 3*time.Second, "length of one measurement, without its warm-up of a quarter")
 	rounds := flags.Int("rounds", 5, "measurements of each scenario; medians are reported")
 	parent := flags.String("dir", "", "`folder` on the disk under test (default: the system's temporary folder)")
@@ -60,6 +75,15 @@ func run(ctx context.Context, args []string, stdout io.Writer, stderr *os.File) 
 	if err != nil {
 		return fmt.Errorf("-run: %w", err)
 	}
+	var shown page
+	if asPage {
+		re = regexp.MustCompile("(" + *pattern + ")|" + reportDisk)
+		if compare != "" { // before half an hour of measurements
+			if shown.otherMachine, shown.other, err = readReport(compare); err != nil {
+				return fmt.Errorf("-compare: %w", err)
+			}
+		}
+	}
 	volume, err := chooseVolume(*volumeName)
 	if err != nil {
 		return err
@@ -77,6 +101,8 @@ func run(ctx context.Context, args []string, stdout io.Writer, stderr *os.File) 
 		return errors.New("-sinks must be positive")
 	case size.Life <= 0:
 		return errors.New("-life must be positive")
+	case asPage && (*asJSON || len(cores) > 0):
+		return errors.New("a report has no -json, its folder has results.json, and no -cpu")
 	case len(cores) > 0 && *profiles != "":
 		return errors.New("-profile is of this process, -cpu starts others: give one of them")
 	}
@@ -121,31 +147,30 @@ func run(ctx context.Context, args []string, stdout io.Writer, stderr *os.File) 
 	e := &env{dir: dir, duration: *duration, size: size, volume: volume, ring: newSharedRing(dir), profiles: *profiles}
 	defer func() { err = errors.Join(err, e.ring.close()) }()
 
-	progress := newProgress(stderr, plans, *rounds)
-	var results []result
-	for _, p := range plans {
-		samples, err := measurePlan(ctx, e, p, *rounds, progress.step)
-		progress.clear()
-		if err != nil {
+	shown.machine = thisMachine(dir)
+	shown.machine.Command = command
+	if volume.modelled() {
+		shown.machine.Volume = volume.name
+	}
+	err = measureAll(ctx, e, plans, *rounds, newProgress(stderr, plans, *rounds), func(r result) error {
+		shown.results = append(shown.results, r)
+		if *asJSON {
+			return json.NewEncoder(stdout).Encode(r)
+		}
+		return nil
+	})
+	switch {
+	case err != nil || *asJSON:
+		return err
+	case asPage:
+		shown.machine.LoadAfter = loadAverage()
+		if err := shown.write(folder); err != nil {
 			return err
 		}
-		for _, s := range p.selected {
-			r := summarize(s, samples)
-			if volume.modelled() {
-				r.Volume = volume.name
-			}
-			results = append(results, r)
-			if *asJSON {
-				if err := json.NewEncoder(stdout).Encode(r); err != nil {
-					return err
-				}
-			}
-		}
-	}
-	if *asJSON {
+		fmt.Fprintf(stdout, "%s\n", filepath.Join(folder, pageFile))
 		return nil
 	}
-	return writeTable(stdout, results)
+	return writeTable(stdout, shown.results)
 }
 
 // onlyModelled returns an error that names what would go to the real disk.

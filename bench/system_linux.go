@@ -133,3 +133,48 @@ func dropCache(dir string) {
 		return nil
 	})
 }
+
+// processorName returns what the system calls the processor, or its architecture.
+func processorName() string {
+	text, err := os.ReadFile("/proc/cpuinfo")
+	if err != nil {
+		return runtime.GOARCH
+	}
+	for line := range strings.Lines(string(text)) {
+		if name, model, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(name) == "model name" {
+			return strings.TrimSpace(model)
+		}
+	}
+	return runtime.GOARCH
+}
+
+// memorySize returns the bytes of memory of the machine, 0 if unknown.
+func memorySize() int64 {
+	var info unix.Sysinfo_t
+	if unix.Sysinfo(&info) != nil {
+		return 0
+	}
+	return int64(info.Totalram) * int64(info.Unit)
+}
+
+// fileSystem names the file system of a folder, "" for one that is rare.
+func fileSystem(dir string) string {
+	var s unix.Statfs_t
+	if unix.Statfs(dir, &s) != nil {
+		return ""
+	}
+	return map[uint32]string{
+		unix.EXT4_SUPER_MAGIC: "ext4", unix.XFS_SUPER_MAGIC: "XFS", unix.BTRFS_SUPER_MAGIC: "btrfs", unix.OVERLAYFS_SUPER_MAGIC: "overlayfs",
+		unix.TMPFS_MAGIC: "tmpfs, in memory", unix.F2FS_SUPER_MAGIC: "F2FS",
+	}[uint32(s.Type)]
+}
+
+// loadAverage returns the load of the last minute, "" if unknown.
+func loadAverage() string {
+	text, err := os.ReadFile("/proc/loadavg")
+	if err != nil {
+		return ""
+	}
+	first, _, _ := strings.Cut(string(text), " ")
+	return first
+}

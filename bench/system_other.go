@@ -5,6 +5,7 @@ package main
 import (
 	"errors"
 	"os"
+	"runtime"
 	"time"
 )
 
@@ -31,3 +32,12 @@ func withCores(n int, start func() error) error {
 func residentMemory() (now, peak int64) { return -1, -1 }
 
 func dropCache(string) {}
+
+// processorName is not known.
+func processorName() string { return runtime.GOARCH }
+
+func memorySize() int64 { return 0 }
+
+func fileSystem(string) string { return "" }
+
+func loadAverage() string { return "" }
