@@ -25,6 +25,9 @@ func jobs() map[string]job {
 		"traffic":      asJob(generate),
 		"backlog/fill": asJob(fillBacklog),
 		"backlog/open": asJob(openBacklog),
+
+		"footprint/open": asJob(openEmpty),
+		"footprint/idle": asJob(idle),
 	}
 }
 

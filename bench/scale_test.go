@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -16,7 +17,7 @@ func TestScaleScenarios(t *testing.T) {
 	if testing.Short() {
 		t.Skip("the stage bench of CI runs each scenario")
 	}
-	for _, s := range ofScale() {
+	for _, s := range slices.Concat(ofScale(), ofFootprint()) {
 		if strings.HasPrefix(s.name, "sinks/spread/") && s.name != "sinks/spread/10" || strings.HasSuffix(s.name, "zstd") {
 			continue // they differ in one number only
 		}

@@ -74,7 +74,7 @@ func scenarios() []scenario {
 	for _, w := range workloads() {
 		all = append(all, ofWorkload(w)...)
 	}
-	return append(append(append(append(all, ofMapping()...), ofTelemetry()...), ofPulling()...), ofScale()...)
+	return slices.Concat(all, ofMapping(), ofTelemetry(), ofPulling(), ofScale(), ofFootprint())
 }
 
 // manyCallers is the load of a server under pressure.

@@ -116,6 +116,22 @@ func residentMemory() (now, peak int64) {
 	return now, peak
 }
 
+// privateMemory returns the resident bytes of this process that belong to no file; -1 if unknown. The pages of the program itself do, which
+// processes share and the system may drop.
+func privateMemory() int64 {
+	text, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		return -1
+	}
+	for line := range strings.Lines(string(text)) {
+		var kilobytes int64
+		if n, _ := fmt.Sscanf(line, "RssAnon: %d kB", &kilobytes); n == 1 {
+			return kilobytes << 10
+		}
+	}
+	return -1
+}
+
 // dropCache makes the system forget the pages of all files below dir, so that they are read from the disk next, as
 // after a restart of the machine. It is best effort.
 func dropCache(dir string) {

@@ -31,6 +31,8 @@ func withCores(n int, start func() error) error {
 
 func residentMemory() (now, peak int64) { return -1, -1 }
 
+func privateMemory() int64 { return -1 }
+
 func dropCache(string) {}
 
 // processorName is not known.
