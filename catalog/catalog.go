@@ -106,6 +106,7 @@ type Catalog struct {
 	repairs *repairs
 	members *members
 	adopted adoptions
+	shadows shadows
 }
 
 // Open reads the definitions of a folder and gives them to the engine, which must have no sources from elsewhere. A

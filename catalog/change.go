@@ -163,6 +163,7 @@ func (c *Catalog) apply(ctx context.Context, by By, ref Ref, task, hold string, 
 	if c.shared == nil { // else took has done it, and maybe more
 		c.retired.add(gone...)
 		c.defs.set(ref.Source, ch.next)
+		c.shadows.keep(ref.Source, ch.next)
 	}
 	c.repairs.synced(ref.Source, outOfSync)
 	return nil

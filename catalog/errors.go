@@ -42,6 +42,12 @@ const (
 	RecordChanged Code = "recordChanged"
 	// SinkDisabled: a sink that is disabled, or whose source is, maps nothing. Enable it.
 	SinkDisabled Code = "sinkDisabled"
+	// ShadowNotFound: the sink has had no shadow since the catalog was opened.
+	ShadowNotFound Code = "shadowNotFound"
+	// ShadowRuns: the sink has a shadow that has not ended.
+	ShadowRuns Code = "shadowIsRunning"
+	// ShadowLimit: the engine has as many shadows as it may have. End one before another is started.
+	ShadowLimit Code = "shadowCountLimitReached"
 	// Busy: another task changes the same source or sink. Wait for it and ask again.
 	Busy Code = "taskIsRunning"
 )

@@ -82,6 +82,7 @@ func (c *Catalog) took(records map[string][]byte, own bool) {
 			continue
 		}
 		c.defs.set(source, t)
+		c.shadows.keep(source, t)
 		if !own {
 			c.repairs.syncLater(source)
 		}

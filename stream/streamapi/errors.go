@@ -37,6 +37,9 @@ var statusOf = map[catalog.Code]int{
 	catalog.RecordNotFound:        http.StatusNotFound,
 	catalog.RecordChanged:         http.StatusConflict,
 	catalog.SinkDisabled:          http.StatusConflict,
+	catalog.ShadowNotFound:        http.StatusNotFound,
+	catalog.ShadowRuns:            http.StatusConflict,
+	catalog.ShadowLimit:           http.StatusConflict,
 	catalog.Busy:                  http.StatusConflict,
 }
 

@@ -32,6 +32,8 @@ func sample(op *operation) string {
 		return `{"all":true}`
 	case *replayBody:
 		return `{"run":"sample"}`
+	case *shadowStart:
+		return `{"mapping":{"columns":[{"type":"body","name":"body"}]}}`
 	}
 	return ""
 }
@@ -70,6 +72,11 @@ func TestEveryOperation(t *testing.T) {
 			case "discardFile", "retryFile":
 				s.want(404, "stream.api.fileNotFound", testToken, op.method, right, "")
 				right = strings.Replace(right, "none", s.waitingFile("web", "events"), 1)
+			case "getShadow", "endShadow":
+				if _, err := s.cat.ShadowReport("web", "events"); err != nil {
+					s.want(404, "stream.api.shadowNotFound", testToken, op.method, right, "")
+					s.want(200, "", testToken, "POST", right, sample(&operation{body: &shadowStart{}}))
+				}
 			case "cancelReplay":
 				s.want(404, "stream.api.taskNotFound", testToken, op.method, right, "")
 				s.slowReplay("web", "events")

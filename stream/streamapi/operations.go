@@ -17,6 +17,7 @@ const (
 	rejectsPath  = sinkPath + "/quarantine"
 	rejectedPath = rejectsPath + "/{recordId}"
 	archivePath  = sinkPath + "/archive"
+	shadowPath   = sinkPath + "/shadow"
 )
 
 // operations is the whole API: routing, checks, description and tests are made of it.
@@ -82,6 +83,15 @@ func (a *api) operations() []operation {
 		and(sink, catalog.TaskNotFound), a.cancelReplay)
 	cancel.answer = taskBody{}
 
+	// The report has cells of records.
+	startShadow := do(post, shadowPath, "startShadow", "Try other columns of a sink beside its own on the records that arrive, and store nothing",
+		and(sink, catalog.SinkDisabled, catalog.ShadowRuns, catalog.ShadowLimit), a.startShadow)
+	startShadow.body, startShadow.answer = &shadowStart{}, shadowBody{}
+	report := read(shadowPath, "getShadow", "Read what the last shadow of a sink has found so far", shadowBody{}, and(sink, catalog.ShadowNotFound), a.getShadow)
+	report.access = admin
+	endShadow := do(remove, shadowPath, "endShadow", "End the shadow of a sink and read its last report", and(sink, catalog.ShadowNotFound), a.endShadow)
+	endShadow.answer = shadowBody{}
+
 	index := read("/v1", "apiIndex", "Index of the API", indexBody{}, nil, a.index)
 	index.access = open
 	test := read(sourcePath+"/test", "testSource", "Render a sample by all sinks and store nothing", testBody{}, source, a.testSource, signal)
@@ -144,6 +154,7 @@ func (a *api) operations() []operation {
 			and(sink, catalog.SinkDisabled), a.replayArchive),
 		cancel,
 		read(archivePath+"/runs", "listReplays", "List the replays that a sink remembers, the last 16", replaysBody{}, sink, a.listReplays),
+		startShadow, report, endShadow,
 		task(put, sinkPath+"/disable", "disableSink", "Stop a sink from taking events", nil, sink, a.change(a.cat.Disable)),
 		task(put, sinkPath+"/enable", "enableSink", "Let a sink take events again", nil, sink, a.change(a.cat.Enable)),
 		task(put, sinkPath+"/undelete", "undeleteSink", "Bring a deleted sink back", nil,
