@@ -20,7 +20,8 @@ func (c *Console) basinPage() page {
 
 // basinHead is what the page shows beside the table.
 type basinHead struct {
-	Tiles [4]tile `json:"tiles"`
+	Tiles   [4]tile `json:"tiles"`
+	Picture picture `json:"picture"`
 	// Sinks that the filter leaves, of all. From is the position of the first row that is shown.
 	Matching int `json:"matching"`
 	Sinks    int `json:"sinks"`
@@ -42,7 +43,7 @@ func basinView(s *sample, q url.Values) view {
 	chosen := chooseSinks(s, q.Get("filter"), q.Get("sort"))
 	from, _ := strconv.Atoi(q.Get("from")) // what is no number counts as 0
 	from = max(0, min(from, (len(chosen)-1)/windowSize*windowSize))
-	head := basinHead{Tiles: tiles(s), Matching: len(chosen), Sinks: len(s.stats.Sinks), From: from}
+	head := basinHead{Tiles: tiles(s), Picture: s.pictureOfAll(), Matching: len(chosen), Sinks: len(s.stats.Sinks), From: from}
 	var rows []row
 	for _, i := range chosen[from:min(len(chosen), from+windowSize)] {
 		rows = append(rows, s.sink(i).row())

@@ -24,7 +24,7 @@ const store = {
   set: (name, value) => { try { localStorage.setItem("forebay." + name, value); } catch { /* it is not kept */ } },
 };
 
-let hello = { pages: [...document.querySelectorAll("#links a")].map((a) => ({ name: a.hash.slice(2), title: a.textContent })), may: [] };
+let hello = { pages: [...document.querySelectorAll("#links a")].map((a) => ({ name: a.hash.slice(2), title: a.textContent, hidden: a.hidden })), may: [] };
 let state = { rows: new Map(), order: [], head: null, top: null, tasks: [] };
 let current = null; // {name, section, page}
 let sequence = 0;

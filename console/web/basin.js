@@ -1,6 +1,7 @@
 // The basin: tiles and the table of sinks. The server has written the same nodes: see document.html.
 
 import { h, setText, setAttr, setCell, setSentence } from "./dom.js";
+import { newPicture } from "./picture.js";
 
 const windowSize = 50;
 
@@ -10,6 +11,8 @@ export function open(section, app) {
   const filter = $("filter");
   let pending = null; // an order that waits until nobody points at the table
   let params = {};
+  const picture = newPicture();
+  $("picture").append(picture.node);
 
   filter.parentNode.hidden = false;
   let typing = 0;
@@ -54,8 +57,34 @@ export function open(section, app) {
     const cell = (label) => h("td", { class: "n", "data-label": label }, h("span"));
     const level = (label) => h("td", { class: "n", "data-label": label }, h("span"), " ", h("small"));
     return h("tr", { "data-key": key },
-      h("td", { class: "state" }, h("span")), h("th", { scope: "row", text: key }),
-      cell("In/s"), level("Local"), level("Staging"), cell("Out/s"), cell("In table"), cell("Rejected"), h("td", { class: "why" }));
+      h("td", { class: "state" }, h("span")), h("th", { scope: "row" }, link(key)),
+      cell("In/s"), level("Local"), level("Staging"), cell("Out/s"), cell("In table"), cell("Rejected"), h("td", { class: "why" }, h("span")));
+  }
+
+  // link leads to the page of a sink. The server writes names without links, because it has no such page without script.
+  function link(key) {
+    return h("a", { href: "#/sink/" + key.split("/").map(encodeURIComponent).join("/"), text: key });
+  }
+  for (const th of body.querySelectorAll("th")) th.replaceChildren(link(th.textContent));
+
+  // The button beside a failure repeats it at once.
+  function offerRetry(td, key, state) {
+    const wanted = (state === "held" || state === "fails") && app.may("changes");
+    const there = td.querySelector("button");
+    if (wanted && !there) {
+      const [source, sink] = key.split("/");
+      td.append(" ", h("button", { type: "button", text: "Retry now", "aria-label": "Retry " + key + " now", onclick: async () => {
+        app.problem(null);
+        try {
+          await app.post("sink.retry", { source, sink });
+          app.say("It is tried again.");
+        } catch (e) {
+          app.problem(e.message);
+        }
+      } }));
+    } else if (!wanted) {
+      there?.remove();
+    }
   }
 
   function fill(tr, [state, incoming, localRows, localAge, stagingRows, stagingAge, out, table, rejected, why]) {
@@ -70,7 +99,8 @@ export function open(section, app) {
     setCell(c[5].firstElementChild, out);
     setCell(c[6].firstElementChild, table);
     setCell(c[7].firstElementChild, rejected);
-    setSentence(c[8], why);
+    setSentence(c[8].firstElementChild, why);
+    offerRetry(c[8], tr.dataset.key, state);
   }
 
   function rowsByKey() {
@@ -113,6 +143,7 @@ export function open(section, app) {
         setCell(node.querySelector(".value span"), tile.value);
         node.querySelectorAll(".line span").forEach((span, j) => setCell(span, tile.lines[j]));
       });
+      picture.update(head.picture);
       const known = rowsByKey();
       for (const key of changed || rows.keys()) {
         const tr = known.get(key);

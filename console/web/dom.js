@@ -15,6 +15,14 @@ export function h(tag, props, ...children) {
   return node;
 }
 
+// svg makes an element of a drawing. Lengths are attributes, because the policy refuses style attributes.
+export function svg(tag, props, ...children) {
+  const node = document.createElementNS("http://www.w3.org/2000/svg", tag);
+  for (const [name, value] of Object.entries(props || {})) node.setAttribute(name, value);
+  node.append(...children);
+  return node;
+}
+
 // setText changes a text only if it differs, so that selections survive.
 export function setText(node, text) {
   if (node.textContent !== text) node.textContent = text;

@@ -1,0 +1,144 @@
+package browsertest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/forebay/forebay"
+	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/buffer/buffertest"
+	"github.com/forebay/forebay/console"
+	"github.com/forebay/forebay/mapping"
+	"github.com/forebay/forebay/trigger"
+)
+
+// broken is a target that refuses while it is on.
+type broken struct {
+	*buffertest.Memory
+	on atomic.Bool
+}
+
+func (b *broken) Import(ctx context.Context, f *buffer.File) error {
+	if b.on.Load() {
+		return errors.New(`columns differ: "price" is missing`)
+	}
+	return b.Memory.Import(ctx, f)
+}
+
+// newShop has the sinks web/orders, whose files are imported a second after their first row, and web/slow, whose files wait.
+func newShop(t *testing.T) (*forebay.Engine, *broken) {
+	t.Helper()
+	target := &broken{Memory: buffertest.NewMemory()}
+	eng, err := forebay.Open(t.TempDir(), forebay.Options{Staging: target.Memory, Target: target, Buffer: buffer.Tuning{MinImportInterval: time.Second}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = eng.Close() })
+	def := forebay.Source{ID: "web"}
+	for id, interval := range map[string]time.Duration{"orders": time.Second, "slow": 20 * time.Minute} {
+		def.Sinks = append(def.Sinks, forebay.Sink{
+			ID: id, Table: forebay.Table{ID: "web." + id, Columns: mapping.Columns{mapping.UUID("id"), mapping.Path("kind", "kind")}},
+			Settings: forebay.Settings{Upload: trigger.Conditions{Interval: interval}, Import: trigger.Conditions{Interval: interval}},
+		})
+	}
+	if err := eng.Define(t.Context(), def); err != nil {
+		t.Fatal(err)
+	}
+	return eng, target
+}
+
+// signIn opens a page as somebody who may do everything.
+func (b *tab) signIn(c *console.Console, url string) {
+	b.t.Helper()
+	b.open(url)
+	b.until(`document.activeElement && document.activeElement.name === "token"`)
+	b.press(c.Token() + "\r")
+	b.until(`document.documentElement.dataset.seq > 0`)
+}
+
+// button is an expression for the button with a text, among those that are shown.
+func button(text string) string {
+	return fmt.Sprintf(`[...document.querySelectorAll("button")].find((b) => b.offsetParent && b.textContent === %q)`, text)
+}
+
+// choose presses the button with a text.
+func (b *tab) choose(text string) {
+	b.t.Helper()
+	b.until(button(text))
+	eval[bool](b, button(text)+`.click(), true`)
+}
+
+// Retry, Flush and Discard do what they say, where the page has said what is wrong.
+func TestActs(t *testing.T) {
+	eng, target := newShop(t)
+	target.on.Store(true)
+	c := newConsole(t, eng, console.Options{})
+	url := serve(t, c)
+	b := newTab(t)
+	b.signIn(c, url)
+	ingest(t, eng, "web", 7)
+	b.text(`columns differ: "price" is missing. Next attempt in`)
+	b.until(`document.querySelector('tr[data-key="web/orders"] td.state').dataset.state === "fails"`)
+	b.click(`tr[data-key="web/orders"] th a`)
+	b.until(`location.hash === "#/sink/web/orders"`)
+	b.text(`Import of 1 file (7 rows) fails since`)
+	b.text("7 accepted = 0 in table + 7 waiting")
+	b.until(`document.querySelector("section[data-page=sink] .tank[aria-label=Staging]").getAttribute("aria-valuetext").startsWith("Staging: 7 rows, oldest")`)
+
+	target.on.Store(false)
+	b.choose("Retry now")
+	b.text("7 accepted = 7 in table + 0 waiting")
+	if n := eng.Stats().Sinks[0].Target.Rows; n != 7 {
+		t.Fatalf("%d rows are in the table", n)
+	}
+
+	eval[bool](b, `location.hash = "#/sink/web/slow", true`)
+	b.text("7 accepted = 0 in table + 7 waiting")
+	if eval[bool](b, `Boolean(`+button("Retry now")+`)`) {
+		t.Error("a sink that works offers Retry")
+	}
+	b.choose("Flush")
+	b.text("Flush web/slow: all rows are in the table, done")
+	b.text("7 accepted = 7 in table + 0 waiting")
+
+	ingest(t, eng, "web", 3)
+	b.text("10 accepted = 7 in table + 3 waiting")
+	b.choose("Discard…")
+	b.text("Discard 3 rows?")
+	if focus := eval[string](b, `document.activeElement.textContent`); focus != "Cancel" {
+		t.Errorf("the focus is on %q", focus)
+	}
+	b.choose("Cancel")
+	b.until(`!document.querySelector("dialog")`)
+	if s := eng.Stats().Sinks[1]; s.Discarded.Rows != 0 {
+		t.Errorf("%d rows were discarded by Cancel", s.Discarded.Rows)
+	}
+	b.choose("Discard…")
+	b.choose("Discard")
+	b.text("+ 3 discarded +")
+	if s := eng.Stats().Sinks[1]; s.Discarded.Rows != 3 {
+		t.Errorf("%d rows are discarded", s.Discarded.Rows)
+	}
+}
+
+// Who may only look is offered nothing else.
+func TestNoActsWithoutTheRight(t *testing.T) {
+	eng, _ := newShop(t)
+	ingest(t, eng, "web", 2)
+	b := newTab(t)
+	b.live(serve(t, newConsole(t, eng, public)) + "#/sink/web/slow")
+	b.text("2 accepted = 0 in table + 2 waiting")
+	if shown := eval[[]string](b, `[...document.querySelectorAll("section[data-page=sink] button")].filter((b) => b.offsetParent).map((b) => b.textContent)`); len(shown) > 0 {
+		t.Errorf("buttons %q", shown)
+	}
+	eval[bool](b, `location.hash = "#/sink/web/"+encodeURIComponent("<img src=x>"), true`)
+	b.text("There is no such sink.")
+	if title := eval[string](b, `document.querySelector("section[data-page=sink] h2").textContent`); !strings.Contains(title, "web/<img src=x>") {
+		t.Errorf("title %q", title)
+	}
+}

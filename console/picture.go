@@ -1,0 +1,127 @@
+package console
+
+import (
+	"math"
+	"strconv"
+	"time"
+)
+
+// picture is the basin: two levels with water, and the table behind them. The height of the water is time: the age of the oldest row
+// divided by what the triggers promise. Bytes against a bound of gigabytes would be a flat line on every healthy day.
+type picture struct {
+	In     cell     `json:"in"`
+	Levels [2]level `json:"levels"`
+	Table  cell     `json:"table"`
+	Out    cell     `json:"out"`
+	// Newest says when the newest row of the table was accepted.
+	Newest string `json:"newest,omitempty"`
+	// Room is the used room, of the bound. Percent is for the bar, 0 below 1 %.
+	Room    string `json:"room,omitempty"`
+	Percent int    `json:"percent,omitempty"`
+}
+
+// level is one of local and staging.
+type level struct {
+	Name  string `json:"name"`
+	Rows  cell   `json:"rows"`
+	Bytes cell   `json:"bytes"`
+	// Age says how old the oldest row is, empty without rows; Promise is what the triggers promise for it. Times is the one divided by the
+	// other.
+	Age     string  `json:"age,omitempty"`
+	Promise string  `json:"promise,omitempty"`
+	Times   float64 `json:"times"`
+	// At is the sink whose rows wait longest, in a picture of all.
+	At string `json:"at,omitempty"`
+	// State is "held" or "late" or empty.
+	State string `json:"state,omitempty"`
+}
+
+// promises are the greatest ages that the triggers leave on each level.
+func (k sinkNow) promises() (local, staging time.Duration) {
+	s := &k.stats.Sinks[k.i]
+	return s.Upload.Interval, s.Upload.Interval + s.Import.Interval
+}
+
+func (l *level) wait(age, promise time.Duration, times float64, state sinkState) {
+	l.Age, l.Promise, l.Times = waited(age), coarse(promise), math.Round(times*100)/100
+	if state.trouble() {
+		l.State = state.word()
+	}
+}
+
+// picture shows one sink.
+func (k sinkNow) picture() picture {
+	s, f := &k.stats.Sinks[k.i], k.flows[k.i]
+	p := k.newPicture(f, s.Target.Rows, s.WaitingBytes, k.stats.MaxSinkBytes)
+	p.Levels[0].Rows, p.Levels[0].Bytes = count(s.Local.Rows), size(s.Local.StoredBytes)
+	p.Levels[1].Rows, p.Levels[1].Bytes = count(s.Staging.Rows), size(s.Staging.StoredBytes)
+	local, staging := k.lateness()
+	firstPromise, secondPromise := k.promises()
+	if s.Local.Rows > 0 {
+		p.Levels[0].wait(k.age(s.Local), firstPromise, local, k.state())
+	}
+	if s.Staging.Rows > 0 {
+		p.Levels[1].wait(k.age(s.Staging), secondPromise, staging, k.state())
+	}
+	if s.Target.Rows > 0 && !s.Target.LastAt.IsZero() {
+		p.Newest = "newest row accepted " + ago(k.at.Sub(s.Target.LastAt))
+	}
+	return p
+}
+
+// pictureOfAll shows the sums of all sinks, with the water of the sink that is latest.
+func (s *sample) pictureOfAll() picture {
+	var table, localRows, stagingRows, localBytes, stagingBytes int64
+	var newest time.Time
+	worst, times := [2]int{-1, -1}, [2]float64{}
+	for i := range s.stats.Sinks {
+		k := &s.stats.Sinks[i]
+		table += k.Target.Rows
+		localRows += k.Local.Rows
+		stagingRows += k.Staging.Rows
+		localBytes += k.Local.StoredBytes
+		stagingBytes += k.Staging.StoredBytes
+		if k.Target.Rows > 0 && k.Target.LastAt.After(newest) {
+			newest = k.Target.LastAt
+		}
+		local, staging := s.sink(i).lateness()
+		if k.Local.Rows > 0 && (worst[0] < 0 || local > times[0]) {
+			worst[0], times[0] = i, local
+		}
+		if k.Staging.Rows > 0 && (worst[1] < 0 || staging > times[1]) {
+			worst[1], times[1] = i, staging
+		}
+	}
+	p := s.newPicture(s.total, table, s.used(), s.stats.MaxDiskBytes)
+	p.Levels[0].Rows, p.Levels[0].Bytes = count(localRows), size(localBytes)
+	p.Levels[1].Rows, p.Levels[1].Bytes = count(stagingRows), size(stagingBytes)
+	for n, i := range worst {
+		if i < 0 {
+			continue
+		}
+		k := s.sink(i)
+		promises, ages := [2]time.Duration{}, [2]time.Duration{k.age(s.stats.Sinks[i].Local), k.age(s.stats.Sinks[i].Staging)}
+		promises[0], promises[1] = k.promises()
+		p.Levels[n].wait(ages[n], promises[n], times[n], k.state())
+		p.Levels[n].At = s.stats.Sinks[i].ID
+	}
+	if !newest.IsZero() {
+		p.Newest = "newest row accepted " + ago(s.at.Sub(newest))
+	}
+	return p
+}
+
+func (s *sample) newPicture(f flow, table, used, bound int64) picture {
+	p := picture{In: cell{Text: unknown}, Out: cell{Text: unknown}, Table: count(table)}
+	p.Levels[0].Name, p.Levels[1].Name = "Local", "Staging"
+	if f.known {
+		p.In, p.Out = rate(f.in), rate(f.out)
+	}
+	if bound > 0 {
+		p.Room = size(used).Text + " of " + size(bound).Text
+		if p.Percent = int(min(100, float64(used)*100/float64(bound))); p.Percent > 0 {
+			p.Room += ", " + strconv.Itoa(p.Percent) + " %"
+		}
+	}
+	return p
+}

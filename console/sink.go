@@ -1,0 +1,297 @@
+package console
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/forebay/forebay"
+	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/trigger"
+)
+
+// sinkPage is about one sink: "#/sink/SOURCE/SINK".
+func (c *Console) sinkPage() page {
+	return page{
+		name: "sink", title: "Sink", hidden: true, right: Numbers, live: c.sinkView,
+		endpoints: []endpoint{
+			{name: "sink.flush", method: http.MethodPost, right: Changes, change: true, run: (*call).flushSink},
+			{name: "sink.retry", method: http.MethodPost, right: Changes, change: true, run: (*call).retrySink},
+			{name: "sink.discard", method: http.MethodPost, right: Changes, change: true, run: (*call).discardFile},
+		},
+	}
+}
+
+// sinkHead is what the page shows beside the files.
+type sinkHead struct {
+	ID      string   `json:"id"`
+	Found   bool     `json:"found"`
+	Defined bool     `json:"defined"`
+	State   string   `json:"state"`
+	Why     sentence `json:"why"`
+	Picture *picture `json:"picture,omitempty"`
+	Ledger  string   `json:"ledger"`
+	Facts   []fact   `json:"facts"`
+	// Failing is set if Retry has something to repeat.
+	Failing bool `json:"failing"`
+}
+
+// fact is a setting, with a note such as its default.
+type fact struct {
+	Name  string `json:"name"`
+	Value string `json:"value"`
+	Note  string `json:"note,omitempty"`
+}
+
+// sinkView shows the sink that the query names by "source" and "sink". Its rows are files.
+func (c *Console) sinkView(s *sample, q url.Values) view {
+	i, ok := s.find(q.Get("source"), q.Get("sink"))
+	if !ok {
+		return view{head: sinkHead{ID: visible(q.Get("source") + "/" + q.Get("sink"))}}
+	}
+	k := s.sink(i)
+	head := sinkHead{ID: s.stats.Sinks[i].ID, Found: true, State: k.state().word(), Why: k.why(), Ledger: k.ledger()}
+	drawn := k.picture()
+	head.Picture = &drawn
+	failing, _, _ := k.failing()
+	head.Failing = failing != nil
+	var sync forebay.SyncMode
+	sync, head.Defined = c.definition(s.stats.Sinks[i].Source, s.stats.Sinks[i].Sink)
+	head.Facts = k.facts(sync, head.Defined)
+	v := view{head: head}
+	for j := range s.stats.Sinks[i].Files {
+		v.rows = append(v.rows, k.fileRow(&s.stats.Sinks[i].Files[j]))
+	}
+	return v
+}
+
+// find returns the position of a sink in s.stats.Sinks.
+func (s *sample) find(source, sink string) (i int, ok bool) {
+	for i := range s.stats.Sinks {
+		if s.stats.Sinks[i].Source == source && s.stats.Sinks[i].Sink == sink {
+			return i, true
+		}
+	}
+	return 0, false
+}
+
+// definition returns what an acknowledgement of a sink means, SyncDefault for an archive, and whether the sink is defined.
+func (c *Console) definition(source, sink string) (sync forebay.SyncMode, defined bool) {
+	def, ok := c.eng.Source(source)
+	if !ok {
+		return sync, false
+	}
+	if sink == forebay.ArchiveSink {
+		return sync, def.Archive != nil
+	}
+	for _, s := range def.Sinks {
+		if s.ID == sink {
+			return cmp.Or(s.Settings.Sync, def.Settings.Sync, forebay.SyncWait), true
+		}
+	}
+	return sync, false
+}
+
+// ledger is the equation of the counters: every accepted row is somewhere.
+func (k sinkNow) ledger() string {
+	s := &k.stats.Sinks[k.i]
+	waiting := s.Local.Rows + s.Staging.Rows
+	text := grouped(s.Accepted) + " accepted = " + grouped(s.Target.Rows) + " in table + " + grouped(waiting) + " waiting + " +
+		grouped(s.Expired.Rows) + " expired + " + grouped(s.Discarded.Rows) + " discarded + " + grouped(s.Damaged.Rows) + " damaged + " +
+		grouped(s.Poison.Rows) + " refused by the target"
+	rest := s.Accepted - s.Target.Rows - waiting - s.Expired.Rows - s.Discarded.Rows - s.Damaged.Rows - s.Poison.Rows
+	return text + " (difference " + grouped(rest) + ")"
+}
+
+func (k sinkNow) facts(sync forebay.SyncMode, defined bool) []fact {
+	s := &k.stats.Sinks[k.i]
+	facts := []fact{{Name: "Table", Value: visible(cmp.Or(s.Table.ID, unknown))}}
+	if n := len(s.Table.Columns); n > 0 {
+		facts[0].Note = grouped(int64(n)) + verb(int64(n), " column", " columns")
+		if s.Version > 1 {
+			facts[0].Note += ", version " + grouped(int64(s.Version))
+		}
+	}
+	step := func(name string, c, usual trigger.Conditions) {
+		if c == (trigger.Conditions{}) {
+			return
+		}
+		f := fact{Name: name, Value: conditions(c)}
+		if c != usual {
+			f.Note = "default: " + conditions(usual)
+		}
+		facts = append(facts, f)
+	}
+	step("Upload after", s.Upload, trigger.Upload().Default)
+	step("Import after", s.Import, trigger.Import().Default)
+	switch sync {
+	case forebay.SyncWait:
+		facts = append(facts, fact{Name: "Acknowledged", Value: "when the row is on disk"})
+	case forebay.SyncUnsafe:
+		facts = append(facts, fact{Name: "Acknowledged", Value: "when the row is in memory", Note: "default: when it is on disk"})
+	}
+	if !defined {
+		facts = append(facts, fact{Name: "Definition", Value: "removed", Note: "what waits still goes to the table"})
+	}
+	if s.Unstored > 0 {
+		facts = append(facts, fact{Name: "Not stored", Value: rowsOf(s.Unstored), Note: "since the start, because the disk failed"})
+	}
+	for _, reason := range slices.Sorted(maps.Keys(s.Rejected)) {
+		facts = append(facts, fact{Name: "Rejected: " + visible(reason), Value: count(s.Rejected[reason]).Text, Note: "since the start"})
+	}
+	return facts
+}
+
+func conditions(c trigger.Conditions) string {
+	return coarse(c.Interval) + ", " + size(c.Size).Text + " or " + rowsOf(c.Count)
+}
+
+// fileRow has the cells state, rows, bytes, slices, opened, closed because, sentence, and the number of rows if the file can be discarded,
+// else -1.
+func (k sinkNow) fileRow(f *buffer.FileStats) row {
+	opened := any("")
+	if !f.OpenedAt.IsZero() {
+		opened = moment(f.OpenedAt)
+	}
+	left := f.Level.Rows
+	if !f.FinishedAt.IsZero() {
+		left = -1
+	}
+	return row{f.ID, []any{
+		string(f.State), count(f.Level.Rows), size(f.Level.StoredBytes), strconv.Itoa(f.Slices), opened, visible(f.Reason), k.whyFile(f), left,
+	}}
+}
+
+// whyFile says what a file waits for, or when it ended.
+func (k sinkNow) whyFile(f *buffer.FileStats) sentence {
+	switch {
+	case !f.FinishedAt.IsZero():
+		return said("Ended at ", f.FinishedAt, ".")
+	case f.Attempt > 0 && !f.FirstFailed.IsZero():
+		return k.whyFailing(f, 1, f.Level.Rows)
+	case f.RetryReason != "":
+		return said(visible(f.RetryReason))
+	case f.Leased:
+		return said("Another node imports into the table.")
+	case !f.UploadAt.IsZero():
+		return said("Next upload in ", coarse(f.UploadAt.Sub(k.at)), ".")
+	case !f.ImportAt.IsZero():
+		return said("Next import in ", coarse(f.ImportAt.Sub(k.at)), ".")
+	}
+	return nil
+}
+
+// sinkAsked is the body of the acts.
+type sinkAsked struct{ Source, Sink, File string }
+
+func (a sinkAsked) name() string { return visible(a.Source + "/" + a.Sink) }
+
+func (c *call) sinkAsked() (a sinkAsked, err error) {
+	if err = c.body(&a); err == nil {
+		c.note("source", a.Source, "sink", a.Sink)
+		if a.File != "" {
+			c.note("file", a.File)
+		}
+	}
+	return a, err
+}
+
+// started is the answer of acts that are tasks.
+type started struct {
+	Task int `json:"task"`
+}
+
+// flushSink moves what waits to the table.
+func (c *call) flushSink() (any, error) {
+	asked, err := c.sinkAsked()
+	if err != nil {
+		return nil, err
+	}
+	if _, ok := c.definition(asked.Source, asked.Sink); !ok {
+		return nil, refuse(http.StatusNotFound, "There is no sink %s. What a removed sink has moves by itself.", asked.name())
+	}
+	eng, sampler := c.eng, &c.sampler
+	id, err := c.startTask("Flush "+asked.name(), func(ctx context.Context, progress func(string)) error {
+		done := make(chan error, 1)
+		go func() { done <- eng.Flush(ctx, asked.Source, asked.Sink) }()
+		tick := time.NewTicker(sampleEvery)
+		defer tick.Stop()
+		for {
+			select {
+			case err := <-done:
+				if err == nil {
+					progress("all rows are in the table")
+				}
+				return err
+			case <-tick.C:
+				if s := sampler.current(); s != nil {
+					if i, ok := s.find(asked.Source, asked.Sink); ok {
+						progress(rowsOf(s.stats.Sinks[i].Local.Rows+s.stats.Sinks[i].Staging.Rows) + " left")
+					}
+				}
+			}
+		}
+	})
+	return started{id}, err
+}
+
+// retrySink repeats at once what has failed, of one file or of the sink.
+func (c *call) retrySink() (any, error) {
+	asked, err := c.sinkAsked()
+	switch {
+	case err != nil:
+		return nil, err
+	case asked.File != "":
+		return nil, c.eng.RetryFile(c.ctx, asked.Source, asked.Sink, asked.File)
+	}
+	return nil, c.eng.Retry(c.ctx, asked.Source, asked.Sink)
+}
+
+// discardFile gives up the rows of a file. The user has confirmed a number of rows; a file that has taken more since then stays.
+func (c *call) discardFile() (any, error) {
+	var asked struct {
+		sinkAsked
+		Rows int64
+	}
+	if err := c.body(&asked); err != nil {
+		return nil, err
+	}
+	c.note("source", asked.Source, "sink", asked.Sink, "file", asked.File, "rows", asked.Rows)
+	f, err := c.waitingFile(asked.sinkAsked)
+	if err != nil {
+		return nil, err
+	}
+	if f.Level.Rows > asked.Rows {
+		return nil, refuse(http.StatusConflict, "The file has %s now. Nothing was discarded.", rowsOf(f.Level.Rows))
+	}
+	eng := c.eng
+	id, err := c.startTask("Discard "+rowsOf(f.Level.Rows)+" of "+asked.name(), func(ctx context.Context, _ func(string)) error {
+		err := eng.Discard(ctx, asked.Source, asked.Sink, asked.File)
+		if errors.Is(err, buffer.ErrUnknownFile) {
+			return errors.New("the file has ended before it could be discarded")
+		}
+		return err
+	})
+	return started{id}, err
+}
+
+// waitingFile returns a file that has not ended, as the engine knows it now.
+func (c *call) waitingFile(asked sinkAsked) (buffer.FileStats, error) {
+	s := sample{stats: c.eng.Stats()}
+	i, ok := s.find(asked.Source, asked.Sink)
+	if !ok {
+		return buffer.FileStats{}, forebay.ErrUnknownSink
+	}
+	for _, f := range s.stats.Sinks[i].Files {
+		if f.ID == asked.File && f.FinishedAt.IsZero() {
+			return f, nil
+		}
+	}
+	return buffer.FileStats{}, buffer.ErrUnknownFile
+}

@@ -1,0 +1,62 @@
+// The picture of the basin: the height of the water is the age of the oldest row, as a multiple of what the triggers promise. One is a
+// dashed line; normal operation stays below it. Above four the column is cut, and the number tells.
+
+import { h, svg, setText, setAttr, setCell } from "./dom.js";
+
+const top = 4;
+const unit = 90 / top; // of a drawing that is 100 high
+
+export function newPicture() {
+  const names = ["Local", "Staging"];
+  const parts = names.map((name) => {
+    const water = svg("rect", { class: "water", x: 0, width: 100, y: 100, height: 0 });
+    const cut = svg("path", { class: "cut", d: "M0 24 l10 -6 10 6 10 -6 10 6 10 -6 10 6 10 -6 10 6 10 -6 10 6", visibility: "hidden" });
+    const lines = [1, 2, 4].map((n) => svg("line", { class: "times", x1: 0, x2: 100, y1: 100 - n * unit, y2: 100 - n * unit }));
+    const tank = h("div", { class: "tank", role: "meter", "aria-label": name, "aria-valuemin": 0, "aria-valuemax": top },
+      svg("svg", { viewBox: "0 0 100 100", preserveAspectRatio: "none", "aria-hidden": "true" }, water, cut, ...lines),
+      ...[1, 2, 4].map((n) => h("span", { class: "mark x" + n, "aria-hidden": "true", text: n + "×" })));
+    const rows = h("span"), bytes = h("span"), age = h("p", { class: "age" });
+    return {
+      name, water, cut, tank, rows, bytes, age,
+      node: h("div", { class: "level" }, h("h3", { text: name }), tank, h("p", {}, rows, " rows · ", bytes), age),
+    };
+  });
+  const flow = () => h("span");
+  const incoming = flow(), out = flow(), table = flow(), newest = h("p", { class: "age" }), room = h("p", { class: "room" });
+  const bar = svg("rect", { class: "water", x: 0, y: 0, width: 0, height: 4 });
+  const node = h("div", { class: "picture" },
+    h("p", { class: "stream" }, incoming, " rows/s →"), parts[0].node, h("p", { class: "stream", text: "→" }), parts[1].node,
+    h("p", { class: "stream" }, out, " rows/s →"),
+    h("div", { class: "level table" }, h("h3", { text: "Table" }), h("p", { class: "rows" }, table, " rows"), newest,
+      room, svg("svg", { class: "bar-of-room", viewBox: "0 0 100 4", preserveAspectRatio: "none", "aria-hidden": "true" }, bar)));
+
+  function update(p) {
+    p.levels.forEach((level, i) => {
+      const part = parts[i];
+      const height = Math.min(level.times, top) * unit + (level.times > top ? 10 : 0);
+      setAttr(part.water, "y", 100 - height);
+      setAttr(part.water, "height", height);
+      setAttr(part.cut, "visibility", level.times > top ? "visible" : "hidden");
+      setCell(part.rows, level.rows);
+      setCell(part.bytes, level.bytes);
+      let text = "empty";
+      if (level.age) {
+        const times = level.times.toFixed(level.times < 9.95 ? 1 : 0);
+        text = "oldest " + level.age + " of " + level.promise + (level.times >= 2 ? ", " + times + " times the interval" : "") +
+          (level.state ? ", " + level.state : "") + (level.at ? " · " + level.at : "");
+      }
+      setText(part.age, text);
+      setAttr(part.age, "data-state", level.state || null);
+      setAttr(part.tank, "aria-valuenow", Math.min(level.times, top));
+      setAttr(part.tank, "aria-valuetext", part.name + ": " + part.rows.textContent + " rows, " + text);
+    });
+    setCell(incoming, p.in);
+    setCell(out, p.out);
+    setCell(table, p.table);
+    setText(newest, p.newest || "");
+    setText(room, p.room ? "Waiting: " + p.room : "");
+    setAttr(bar, "width", p.percent || 0);
+  }
+
+  return { node, update };
+}

@@ -1,0 +1,118 @@
+// One sink: the picture, why rows wait, files, settings, and what can be done.
+
+import { h, setText, setAttr, setCell, setSentence, replace, visible } from "./dom.js";
+import { newPicture } from "./picture.js";
+
+export function open(section, app) {
+  let source = "", sink = "";
+  const picture = newPicture();
+  const title = h("h2", { class: "title" }), state = h("span", { class: "state" }, h("span"));
+  const why = h("p", { class: "why" });
+  const act = (text, name) => h("button", { type: "button", text, onclick: () => run(name, {}) });
+  const flush = act("Flush", "sink.flush"), retry = act("Retry now", "sink.retry");
+  const acts = h("p", { class: "acts" }, flush, " ", retry);
+  const ledger = h("p", { class: "ledger" });
+  const facts = h("dl", { class: "facts" });
+  const body = h("tbody");
+  const heads = ["State", "Rows", "Bytes", "Slices", "Opened", "Closed because", "Waits for", ""];
+  const table = h("table", { class: "files sinks" },
+    h("caption", { class: "unseen", text: "Files of the sink" }),
+    h("thead", {}, h("tr", {}, ...heads.map((text, i) =>
+      text ? h("th", { scope: "col", class: i > 0 && i < 4 ? "n" : null, text }) : h("th", { scope: "col" }, h("span", { class: "unseen", text: "Acts" }))))),
+    body);
+  const none = h("p", { text: "No file. A file begins with the first row." });
+  const shown = h("div", {}, picture.node, acts, h("h2", { text: "Files" }), table, none, h("h2", { text: "Ledger" }), ledger,
+    h("h2", { text: "Settings" }), facts);
+  section.append(h("p", {}, h("a", { href: "#/basin", text: "← All sinks" })), h("div", { class: "tablebar" }, title, state), why, shown);
+
+  async function run(name, more) {
+    app.problem(null);
+    try {
+      await app.post(name, { source, sink, ...more });
+      if (name === "sink.retry") app.say("It is tried again.");
+    } catch (e) {
+      app.problem(e.message);
+    }
+  }
+
+  function newRow(id) {
+    const n = (label) => h("td", { class: "n", "data-label": label }, h("span"));
+    return h("tr", { "data-key": id, title: "File " + visible(id) },
+      h("th", { scope: "row" }), n("Rows"), n("Bytes"), n("Slices"), h("td", { "data-label": "Opened" }), h("td", { "data-label": "Closed because" }),
+      h("td", { class: "why" }), h("td", { class: "acts" }));
+  }
+
+  function fill(tr, [name, rows, bytes, slices, opened, reason, sentence, left]) {
+    const c = tr.cells;
+    setText(c[0], name);
+    setCell(c[1].firstElementChild, rows);
+    setCell(c[2].firstElementChild, bytes);
+    setText(c[3].firstElementChild, slices);
+    setSentence(c[4], opened === "" ? [] : [opened]);
+    setText(c[5], reason);
+    setSentence(c[6], sentence);
+    const may = left >= 0 && app.may("changes");
+    tr.left = left;
+    if (may && !c[7].firstChild) {
+      const id = tr.dataset.key;
+      c[7].append(h("button", { type: "button", class: "danger", text: "Discard…", "aria-label": "Discard file " + visible(id), onclick: () => discard(tr) }));
+    } else if (!may) {
+      c[7].replaceChildren();
+    }
+  }
+
+  async function discard(tr) {
+    const rows = tr.left;
+    const sure = await app.ask({
+      title: "Discard " + rows.toLocaleString("en") + (rows === 1 ? " row?" : " rows?"), action: "Discard", count: rows,
+      text: "The rows of this file of " + source + "/" + sink + " are deleted and will never be in the table. The ledger counts them as discarded.",
+    });
+    if (sure) run("sink.discard", { file: tr.dataset.key, rows });
+  }
+
+  return {
+    query: () => ({ source, sink }),
+
+    enter(path) {
+      [source, sink] = [path[0] || "", path[1] || ""];
+      setText(title, visible(source + "/" + sink));
+      body.replaceChildren();
+    },
+
+    update({ head, rows, order }) {
+      if (!head) return;
+      shown.hidden = !head.found;
+      state.hidden = !head.found;
+      setText(title, head.id);
+      if (!head.found) {
+        setText(why, "There is no such sink.");
+        return;
+      }
+      setAttr(state, "data-state", head.state);
+      setText(state.firstElementChild, head.state);
+      setSentence(why, head.why);
+      picture.update(head.picture);
+      acts.hidden = !app.may("changes");
+      flush.hidden = !head.defined;
+      retry.hidden = !head.failing;
+      setText(ledger, head.ledger);
+      const key = JSON.stringify(head.facts);
+      if (facts.dataset.key !== key) {
+        facts.dataset.key = key;
+        replace(facts, ...head.facts.flatMap((f) => [h("dt", { text: f.name }), h("dd", {}, f.value, f.note ? " " : null, f.note ? h("small", { text: f.note }) : null)]));
+      }
+      const known = new Map([...body.rows].map((tr) => [tr.dataset.key, tr]));
+      let at = body.firstElementChild;
+      for (const id of order) {
+        const tr = known.get(id) || newRow(id);
+        known.delete(id);
+        fill(tr, rows.get(id));
+        if (tr === at) at = at.nextElementSibling;
+        else body.insertBefore(tr, at);
+      }
+      for (const tr of known.values()) tr.remove();
+      table.hidden = !order.length;
+      none.hidden = order.length > 0;
+    },
+  };
+}
