@@ -161,6 +161,7 @@ func TestAckLocalIsBounded(t *testing.T) {
 		put1(t, b, local, rows, "v")
 		flush(t, b, "a")
 		wantAll(t, mem, "in.c-test.a", 0, rows+1)
+		synctest.Wait() // the staged objects are being deleted
 		if n := b.Stats().PendingBytes; n != 0 {
 			t.Errorf("%d bytes are pending when all is in its table", n)
 		}

@@ -74,6 +74,7 @@ func (b *Buffer) append(ctx context.Context, at time.Time, rows []Rows, patient 
 		for _, r := range rows[i].Rejects {
 			size += r.size()
 		}
+		size += rows[i].noteSize()
 	}
 	if err := b.admit(ctx, rows, size, patient, ticket.local); err != nil {
 		return Ticket{}, err
@@ -149,6 +150,7 @@ type chunk struct {
 	positions     []Position
 	rejects       []rejectedRow
 	rejectBytes   int64
+	noteBytes     int64
 	raw           int64 // row bytes
 	rows          int64
 	first         int64
@@ -221,6 +223,8 @@ func (s *SinkHandle) append(r *Rows, at int64, reserved bool) *group {
 	}
 	if r.Claim != nil {
 		c.notes = append(c.notes, newNote(r, at))
+		c.noteBytes += r.noteSize()
+		size += r.noteSize()
 	}
 	if r.Position != nil {
 		c.positions = append(c.positions, *r.Position)

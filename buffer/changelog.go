@@ -44,7 +44,9 @@ type Changelog interface {
 	Mark() []byte
 
 	// Append begins to append a batch. Numbers are 1, 2, … without gaps. It does not wait for the log: at most three batches are
-	// under way, and with sinks that have AckLocal as many as Tuning.MaxPendingBytes holds. The bytes stay as they are until wait has returned nil, and for good if it returns an error.
+	// under way, and with sinks that have AckLocal as many as Tuning.MaxPendingBytes holds, which counts each with its bytes and 1.5 KiB. So
+	// hold no more than 512 bytes for a batch besides its bytes. Those stay as they are until wait has returned nil, and for good if it
+	// returns an error.
 	//
 	// wait is called once, in the order of the numbers. It returns nil when the batch is in the log, an error that is [ErrFenced]
 	// when the log belongs to another owner, and any other error, as when ctx ends, when the outcome is unknown. Then the buffer
@@ -257,6 +259,10 @@ func (b *Buffer) dropTail(batch *pebble.Batch) {
 	}
 }
 
+// batchOverhead is more than buffer and changelog hold for a batch that the changelog lacks, besides its bytes. Batches of one small row are a
+// tenth of it.
+const batchOverhead = 1536
+
 // copyBatch adds a copy of a batch to itself, for an opening that finds that the log lacks it, and returns what the log gets. Called by
 // the committer.
 func (b *Buffer) copyBatch(c *commit, repr []byte) []byte {
@@ -272,7 +278,7 @@ func (b *Buffer) copyBatch(c *commit, repr []byte) []byte {
 		b.confirm.copied = b.confirm.number
 		b.confirm.tail = cmp.Or(b.confirm.tail, b.confirm.number)
 	}
-	c.early.copied, c.early.size = b.confirm.copied, int64(len(data))
+	c.early.copied, c.early.size = b.confirm.copied, int64(len(data))+batchOverhead
 	return data
 }
 

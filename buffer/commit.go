@@ -153,7 +153,7 @@ type commit struct {
 type early struct {
 	notes []note // the receipts of their rows
 	rows  int64
-	size  int64 // of the batch in memory, until the changelog has it
+	size  int64 // what the batch takes in memory until the changelog has it
 	// copied is the first of the batches up to this one that all have a copy in the store; 0: this one has none.
 	copied uint64
 	acked  bool // the callers were told that the rows are stored
@@ -172,7 +172,7 @@ func (b *Buffer) prepare(g *group) {
 			ch.sink.open = nil
 		}
 		ch.sink.mu.Unlock()
-		c.raw += ch.raw + ch.rejectBytes
+		c.raw += ch.raw + ch.rejectBytes + ch.noteBytes
 	}
 	defer b.gate.recycle(g)
 	if f := b.failure(); f != nil {

@@ -50,7 +50,8 @@ type Options struct {
 
 // Tuning of the local level: bounds of memory and disk, intervals, retries, retention. A zero field means its default.
 type Tuning struct {
-	// MaxPendingBytes bounds the row bytes that are accepted but not yet committed, over all sinks. Default: 64 MiB.
+	// MaxPendingBytes bounds the row bytes that are accepted but not yet committed, over all sinks, and what is held of batches that the
+	// [Changelog] lacks, each with 1.5 KiB besides its bytes. Default: 64 MiB.
 	// At the bound Append waits for AdmissionWait and then fails with an [*OverloadError].
 	MaxPendingBytes int64
 	// AdmissionWait is how long Append waits for room in memory. Default: 250 ms; negative: not at all. [Buffer.AppendWhenRoom]

@@ -119,6 +119,17 @@ type note struct {
 	segment uint64 // set by the committer
 }
 
+// noteOverhead is more than a receipt takes in memory besides its bytes.
+const noteOverhead = 256
+
+// noteSize is what the receipt of rows counts in Tuning.MaxPendingBytes.
+func (r *Rows) noteSize() int64 {
+	if r.Claim == nil {
+		return 0
+	}
+	return noteOverhead + int64(len(r.Receipt))
+}
+
 // newNote makes the receipt of rows. It belongs to their chunk from then on.
 func newNote(r *Rows, at int64) note {
 	c := r.Claim

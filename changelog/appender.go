@@ -38,8 +38,8 @@ type AppenderOptions struct {
 	// Valid says whether the lease still holds. It is asked before each batch is released, so it must be cheap.
 	Valid func() bool
 
-	// MaxBytes bounds the batches that are not released yet. At the bound Append waits. One larger batch is let through alone.
-	// Default: 4 MiB.
+	// MaxBytes bounds the memory of the batches that are not released yet. A batch counts with its data and [BatchOverhead]. At the bound
+	// Append waits. One larger batch is let through alone. Default: 4 MiB.
 	MaxBytes int
 	// RetryMin and RetryMax bound the wait between two attempts to open a log again that failed. Default: 100 ms and 1 s.
 	RetryMin, RetryMax time.Duration
@@ -47,6 +47,9 @@ type AppenderOptions struct {
 	// nothing is logged.
 	Logger *slog.Logger
 }
+
+// BatchOverhead is more than an [Appender] holds for a batch that is not released, besides the data.
+const BatchOverhead = 512
 
 func (o AppenderOptions) withDefaults() AppenderOptions {
 	o.MaxBytes = cmp.Or(o.MaxBytes, 4<<20)
@@ -90,9 +93,10 @@ type Appender struct {
 	changed sync.Cond
 	// queue has the batches that are not released, in order, and while the appender is running the other records between them.
 	// The first sent of them were handed to the writer.
-	queue []*Pending
+	queue fifo
 	sent  int
-	bytes int // of the queue
+	// batches counts the ones in the queue, and bytes their data.
+	batches, bytes int
 	// last is the number of the last batch, and chain the one behind it.
 	last, chain uint64
 	state       State
@@ -120,7 +124,7 @@ type State struct {
 	Epoch uint64
 	// Released is the last batch that was released.
 	Released Point
-	// Waiting are the batches that are not released, and their bytes.
+	// Waiting are the batches that are not released, and WaitingBytes their data.
 	Waiting, WaitingBytes int
 }
 
@@ -139,6 +143,27 @@ type Pending struct {
 	bytes int
 	done  chan struct{}
 	err   error // set before done is closed
+}
+
+// fifo is a queue. Behind an outage it may be long, so that nothing is moved each time that the first one is taken.
+type fifo struct {
+	from  []*Pending
+	taken int // of from
+}
+
+func (q *fifo) all() []*Pending { return q.from[q.taken:] }
+
+func (q *fifo) push(p *Pending) { q.from = append(q.from, p) }
+
+func (q *fifo) pop() *Pending {
+	p := q.from[q.taken]
+	q.from[q.taken] = nil
+	if q.taken++; 2*q.taken >= len(q.from) {
+		n := copy(q.from, q.from[q.taken:])
+		clear(q.from[n:])
+		q.from, q.taken = q.from[:n], 0
+	}
+	return p
 }
 
 func (p *Pending) end(err error) {
@@ -224,7 +249,7 @@ func (a *Appender) Append(data []byte) *Pending {
 	p := a.cut(data)
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	for a.bytes > 0 && a.bytes+len(data) > a.opts.MaxBytes && a.state.Status != Ended {
+	for a.batches > 0 && a.bytes+len(data) > a.opts.MaxBytes-(a.batches+1)*BatchOverhead && a.state.Status != Ended {
 		a.changed.Wait()
 	}
 	if a.state.Status == Ended {
@@ -286,13 +311,14 @@ func (a *Appender) pushNote(record func(last uint64) (Record, error)) (*Pending,
 	}
 	p := &Pending{done: make(chan struct{})}
 	p.parts = append(p.one[:0], r)
-	a.queue = append(a.queue, p)
+	a.queue.push(p)
 	a.changed.Broadcast()
 	return p, nil
 }
 
 func (a *Appender) push(p *Pending) {
-	a.queue = append(a.queue, p)
+	a.queue.push(p)
+	a.batches++
 	a.bytes += p.bytes
 	a.last, a.chain = p.Number(), p.chain()
 }
@@ -308,14 +334,14 @@ func (a *Appender) Mark() Mark {
 func (a *Appender) next(ctx context.Context) *Pending {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	for a.sent == len(a.queue) && ctx.Err() == nil {
+	for a.sent == len(a.queue.all()) && ctx.Err() == nil {
 		a.changed.Wait()
 	}
 	if ctx.Err() != nil {
 		return nil
 	}
 	a.sent++
-	return a.queue[a.sent-1]
+	return a.queue.all()[a.sent-1]
 }
 
 // wake makes those who wait look again.
@@ -333,11 +359,11 @@ func (a *Appender) release(at Point) error {
 		return errLease
 	}
 	a.mu.Lock()
-	p := a.queue[0]
-	a.queue = slices.Delete(a.queue, 0, 1)
+	p := a.queue.pop()
 	a.sent = max(0, a.sent-1)
-	a.bytes -= p.bytes
 	if p.batch() {
+		a.batches--
+		a.bytes -= p.bytes
 		a.state.Released = at
 	}
 	a.changed.Broadcast()
@@ -351,12 +377,7 @@ func (a *Appender) State() State {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	s := a.state
-	s.WaitingBytes = a.bytes
-	for _, p := range a.queue {
-		if p.batch() {
-			s.Waiting++
-		}
-	}
+	s.Waiting, s.WaitingBytes = a.batches, a.bytes
 	return s
 }
 
@@ -377,21 +398,21 @@ func (a *Appender) setState(status Status, cause error) bool {
 
 // dropNotes fails what is queued besides batches. Those were appended, if at all, before the log failed.
 func (a *Appender) dropNotes(cause error) {
-	a.queue = slices.DeleteFunc(a.queue, func(p *Pending) bool {
+	a.queue = fifo{from: slices.DeleteFunc(a.queue.all(), func(p *Pending) bool {
 		if p.batch() {
 			return false
 		}
 		p.end(cause)
 		return true
-	})
+	})}
 }
 
 // end fails what is not released and all later appends.
 func (a *Appender) end(cause error) {
 	a.setState(Ended, cause)
 	a.mu.Lock()
-	queue := a.queue
-	a.queue, a.bytes, a.sent = nil, 0, 0
+	queue := a.queue.all()
+	a.queue, a.batches, a.bytes, a.sent = fifo{}, 0, 0, 0
 	a.changed.Broadcast()
 	a.mu.Unlock()
 	for _, p := range queue {

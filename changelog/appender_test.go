@@ -68,10 +68,10 @@ func TestAppendWaitsForRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := changelogtest.NewLog(1, changelogtest.Faults{})
 		opts := appenderOptions(t, log)
-		opts.MaxBytes = 100
+		opts.MaxBytes = 100 + 2*changelog.BatchOverhead
 		a := openAppender(t, opts)
 		heal := log.Cut("i", 1, 2)
-		larger := a.Append(make([]byte, 1000))
+		larger := a.Append(make([]byte, 2000))
 		appended := make(chan *changelog.Pending, 3)
 		go func() {
 			for range 3 {
@@ -109,7 +109,7 @@ func TestAppendWaitsForRoom(t *testing.T) {
 func TestAppendConcurrently(t *testing.T) {
 	log := changelogtest.NewLog(1, changelogtest.Faults{})
 	opts := appenderOptions(t, log)
-	opts.MaxBytes = 100 // so that some wait for room
+	opts.MaxBytes = 100 + 3*changelog.BatchOverhead // so that some wait for room
 	a := openAppender(t, opts)
 	var appended sync.Map // by number
 	var callers sync.WaitGroup

@@ -55,8 +55,8 @@ const room = 16 << 10
 func (a *Appender) hasRoom(ctx context.Context) bool {
 	a.mu.Lock()
 	need := int64(room)
-	if len(a.queue) > 0 {
-		need = int64(a.queue[0].bytes + room*len(a.queue[0].parts))
+	if all := a.queue.all(); len(all) > 0 {
+		need = int64(all[0].bytes + room*len(all[0].parts))
 	}
 	a.mu.Unlock()
 	stat, err := a.opts.Log.Stat(ctx, a.opts.Instance)
@@ -129,8 +129,8 @@ func (a *Appender) catchUp(ctx context.Context, marker Position, epoch uint64, a
 func (a *Appender) settle(ctx context.Context, b StoredBatch, apply func(context.Context, StoredBatch) error) error {
 	a.mu.Lock()
 	var p *Pending
-	if len(a.queue) > 0 {
-		p = a.queue[0]
+	if all := a.queue.all(); len(all) > 0 {
+		p = all[0]
 	}
 	a.mu.Unlock()
 	switch {
