@@ -248,7 +248,8 @@ func (s *simulation) hurtLog() {
 }
 
 // loseLog takes from all replicas of a log a part that the record knows of, or all, and waits until the owner has begun another log. The
-// owner keeps its disk meanwhile, but it may be killed.
+// owner keeps its disk meanwhile. At first it may be killed, and calls fail; but an owner that is killed again and again, or of whose calls one
+// in five fails, hardly ever ends its checkpoint.
 func (s *simulation) loseLog(n *worldNode) {
 	i := n.runs.open()
 	if i == nil {
@@ -281,7 +282,7 @@ func (s *simulation) loseLog(n *worldNode) {
 	if n.runs == nil {
 		s.start(n)
 	}
-	for range 600 {
+	for second := range 600 {
 		switch now := s.records()[name]; {
 		case now.Generation > o.Generation:
 			s.saw("another log")
@@ -291,7 +292,10 @@ func (s *simulation) loseLog(n *worldNode) {
 			s.lostTwice[name] = true
 			return
 		}
-		if s.rng.IntN(20) == 0 {
+		if second == 200 {
+			defer s.setFaulty(s.setFaulty(0))
+		}
+		if second < 200 && s.rng.IntN(20) == 0 {
 			kill()
 		}
 		p := n.runs
@@ -303,6 +307,14 @@ func (s *simulation) loseLog(n *worldNode) {
 		time.Sleep(time.Second)
 	}
 	s.Errorf("no other log is begun for %s: %+v", name, s.records()[name])
+}
+
+// setFaulty returns how many calls of staging and tables failed before.
+func (s *simulation) setFaulty(p float64) (before float64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	before, s.faulty = s.faulty, p
+	return before
 }
 
 // rollbackTo returns the position of a batch of a log that the record says was acknowledged, so that a log that goes back in front of it is
@@ -382,8 +394,9 @@ func (s *simulation) start(n *worldNode) {
 
 func (s *simulation) heal() {
 	s.tell("everything is healed")
+	s.setFaulty(0)
 	s.mu.Lock()
-	s.faulty, s.slow = 0, 1
+	s.slow = 1
 	s.mu.Unlock()
 	s.log.SetFaults(changelogtest.Faults{})
 	s.owners.SetFaults(changelogtest.Faults{})
