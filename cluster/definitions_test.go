@@ -115,10 +115,12 @@ func (d *definers) reopen(ctx context.Context, i int) {
 		}
 		_ = n.Close() // which fails where the network does
 		o := d.options(i)
-		opening, cancel := context.WithTimeout(d.t.Context(), 2*clustertest.Patience) // the network may be cut first
-		n, err := cluster.Open(opening, filepath.Join(d.dir, o.Node), o)
-		cancel()
-		if err != nil {
+		if err := clustertest.Eventually(func() (err error) {
+			opening, cancel := context.WithTimeout(d.t.Context(), 2*clustertest.Patience) // the network may be cut first
+			defer cancel()
+			n, err = cluster.Open(opening, filepath.Join(d.dir, o.Node), o)
+			return err
+		}); err != nil {
 			d.t.Errorf("open node %d: %v", i, err)
 			return
 		}
