@@ -41,7 +41,7 @@ func pagesOfFields() []string {
 			}
 			b.WriteByte(sep)
 			begin := b.Len()
-			fmt.Fprintf(&b, `{"id":%d,"page":%d,"number":"2026-%06d","created_at":"2026-11-23T12:%02d:%02dZ","updated_at":"2026-11-23T13:%02d:%02d+01:00",`, 7_000_000_000+n, i, n, n/60%60, n%60, n/60%60, n%60)
+			fmt.Fprintf(&b, `{"id":%d,"page":%d,"number":"2026-%06d","created_at":"2026-11-23T12:%02d:%02dZ","updated_at":"2026-11-23T13:%02d:%02d+01:00",`, int64(7_000_000_000)+int64(n), i, n, n/60%60, n%60, n/60%60, n%60)
 			fmt.Fprintf(&b, `"total":%d.%02d,"tax":%d.5,"discount":0,"currency":"EUR","paid":%v,"test":false,"note":null,"tags":["web","returning customer"],`, n, n%100, n/5, n%3 > 0)
 			fmt.Fprintf(&b, `"customer":{"id":%d,"email":"customer.%d@example.com","name":"Ren\u00e9e Meyer","phone":"+420 555 %06d","locale":"cs-CZ"},`, n*7, n, n)
 			fmt.Fprintf(&b, `"address":{"street":"Na Příkopě %d","city":"Praha","zip":"110 00","country":"CZ","location":{"lat":50.%06d,"lon":14.%06d}},`, n%90, n*31, n*17)

@@ -64,7 +64,7 @@ func ofMapping() []scenario {
 func typedValues() (typed, untyped task) {
 	body := func(n int) []byte {
 		b := fmt.Appendf(nil, `{"order":{"id":%d,"ref":"0190a5b2-7c3d-7e4f-8a5b-%012x","total":%d.5,"paid":%v},"at":"2026-11-22T23:00:%02d.123Z","ratio":0.%d,"kind":"created"`,
-			1_700_000_000_000+n, n, n, n%2 == 0, n%60, n+1)
+			int64(1_700_000_000_000)+int64(n), n, n, n%2 == 0, n%60, n+1)
 		return append(bytes.TrimSuffix(b, []byte("}")), paddedBody(n)[len(`{"source":"web"`):]...)
 	}
 	list := mapping.Columns{

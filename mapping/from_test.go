@@ -8,7 +8,7 @@ import (
 )
 
 type order struct {
-	ID    int            `json:"id"`
+	ID    int64          `json:"id"`
 	Note  string         `json:"note"`
 	Lines []string       `json:"lines,omitempty"`
 	Extra map[string]any `json:"extra,omitempty"`

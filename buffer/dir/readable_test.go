@@ -48,7 +48,7 @@ func TestSlicesAreReadByEverybody(t *testing.T) {
 			for _, rows := range []int{300, 1, 1, 1, 300, 1, 4000} {
 				var data []byte
 				for range rows {
-					data = fmt.Appendf(data, "\"%d\",\"%s \"\"quoted\"\"\nsecond line %x\"\n", id, strings.Repeat("ab", id%70), id*2654435761)
+					data = fmt.Appendf(data, "\"%d\",\"%s \"\"quoted\"\"\nsecond line %x\"\n", id, strings.Repeat("ab", id%70), uint32(id)*2654435761)
 					id++
 				}
 				ticket, err := b.Append(t.Context(), time.Now(), buffer.Rows{Sink: sink, Data: data, Count: rows})

@@ -18,7 +18,6 @@ import (
 	"runtime"
 	"runtime/pprof"
 	"slices"
-	"syscall"
 	"time"
 
 	"github.com/forebay/forebay/buffer"
@@ -149,12 +148,12 @@ func (b *bench) measure(ctx context.Context, dir string, in Input, s Scenario) (
 			return result{}, err
 		}
 		took, cpu, loaderTook, loaderCPU, ratio = append(took, t), append(cpu, c), append(loaderTook, lt), append(loaderCPU, lc), append(ratio, lt/t)
-		cpuRatio = append(cpuRatio, lc/c)
+		cpuRatio = append(cpuRatio, over(lc, c))
 	}
 	n := float64(b.rows)
 	r := result{
 		Scenario: s.Name, Rows: b.rows, Rounds: b.rounds,
-		RowsPerS: n / median(took), BytesPerS: float64(in.File.RawBytes) / median(took), BytesPerCPUS: float64(in.File.RawBytes) / median(cpu),
+		RowsPerS: n / median(took), BytesPerS: float64(in.File.RawBytes) / median(took), BytesPerCPUS: over(float64(in.File.RawBytes), median(cpu)),
 		CPUPerRow:      median(cpu) * 1e9 / n,
 		LoaderRowsPerS: n / median(loaderTook), LoaderCPUPerRow: median(loaderCPU) * 1e9 / n,
 		OfLoader: median(ratio), OfLoaderCPU: median(cpuRatio), Goal: fmt.Sprintf("at least %g", s.Goal),
@@ -189,14 +188,12 @@ func once(ctx context.Context, parent string, in Input, way Way) (took, cpu floa
 	return took, cpu, err
 }
 
-func cpuTime() (seconds float64) {
-	for _, who := range []int{syscall.RUSAGE_SELF, syscall.RUSAGE_CHILDREN} {
-		var u syscall.Rusage
-		if syscall.Getrusage(who, &u) == nil {
-			seconds += float64(u.Utime.Nano()+u.Stime.Nano()) / 1e9
-		}
+// over divides by a CPU time, which may be unknown: then it is 0.
+func over(v, cpu float64) float64 {
+	if cpu == 0 {
+		return 0
 	}
-	return seconds
+	return v / cpu
 }
 
 func median(values []float64) float64 {

@@ -25,7 +25,6 @@ import (
 	"io"
 	"regexp"
 	"slices"
-	"syscall"
 	"time"
 
 	"github.com/forebay/forebay/buffer"
@@ -197,10 +196,7 @@ func (b *bench) inTurns(r *result, measures map[string]func() (measured, error))
 
 // cpu is the processor time of this process and of the database, without the client's.
 func (b *bench) cpu() (total time.Duration) {
-	var u syscall.Rusage
-	if syscall.Getrusage(syscall.RUSAGE_SELF, &u) == nil {
-		total = time.Duration(u.Utime.Nano() + u.Stime.Nano())
-	}
+	total = processCPU()
 	if b.db.CPU != nil {
 		total += b.db.CPU()
 	}
