@@ -200,6 +200,9 @@ func (e *Engine) Remove(ctx context.Context, sourceID string) error {
 	return e.endSinks(ctx, old, nil)
 }
 
+// Target returns the target of the engine, for what it can do beyond [buffer.Target], such as [buffer.Querier]. The engine alone imports.
+func (e *Engine) Target() buffer.Target { return e.opts.Target }
+
 // Source returns the definition of a source; false when there is none. The caller must not modify its slices.
 func (e *Engine) Source(id string) (Source, bool) {
 	src := (*e.sources.Load())[id]

@@ -50,7 +50,8 @@ type Content interface {
 // Target is the third level: the tables. Implementations must be safe for concurrent use. A program passes its target to the
 // engine in forebay.Options.Target.
 //
-// [Counter], [Extender], [Limiter], [Uncreator], [Taker], [Voider], [Compactor], [LocalDriver] and [Exclusive] are optional. Their comments say what each adds.
+// [Counter], [Extender], [Limiter], [Uncreator], [Taker], [Voider], [Compactor], [LocalDriver], [Exclusive], [Querier] and [Tailer] are
+// optional. Their comments say what each adds.
 //
 // # Idempotency contract
 //

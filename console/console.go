@@ -35,6 +35,8 @@ type Console struct {
 	sampler   sampler
 	tasks     tasks
 	try       playground
+	// tailWithin is tailTime.
+	tailWithin time.Duration
 
 	// ctx ends with Close. background counts the sampler and the tasks.
 	ctx        context.Context
@@ -73,6 +75,7 @@ func New(eng *forebay.Engine, opts Options) (*Console, error) {
 	}
 	c.assets = loadAssets()
 	c.try.init()
+	c.tailWithin = tailTime
 	c.endpoints = make(map[string]endpoint)
 	for _, p := range c.allPages() {
 		c.pages = append(c.pages, p)

@@ -16,3 +16,6 @@ func TakeTrySlots(c *Console) func() {
 		}
 	}
 }
+
+// SetTailTime replaces the time limit of the rows of tables.
+func SetTailTime(c *Console, d time.Duration) { c.tailWithin = d }

@@ -422,12 +422,14 @@ func quoted(row []byte, text string) []byte {
 }
 
 // head is the beginning of a text, of whole characters; cut says that there is more. Bytes that are not UTF-8 become U+FFFD in JSON.
-func head(text string) (beginning string, cut bool) {
-	if len(text) <= maxValue {
+func head(text string) (beginning string, cut bool) { return headOf(text, maxValue) }
+
+func headOf(text string, most int) (beginning string, cut bool) {
+	if len(text) <= most {
 		return text, false
 	}
-	n := maxValue
-	for n > maxValue-utf8.UTFMax && !utf8.RuneStart(text[n]) {
+	n := most
+	for n > most-utf8.UTFMax && !utf8.RuneStart(text[n]) {
 		n--
 	}
 	return text[:n], true

@@ -52,6 +52,8 @@ var (
 	_ buffer.Compactor   = (*TableDir)(nil)
 	_ buffer.LocalDriver = (*TableDir)(nil)
 	_ buffer.Exclusive   = (*TableDir)(nil)
+	_ buffer.Querier     = (*TableDir)(nil)
+	_ buffer.Tailer      = (*TableDir)(nil)
 )
 
 // Tables returns a target in the directory path, with the default options. The first Ensure or Import creates the directory.

@@ -67,6 +67,7 @@ var (
 	_ buffer.Counter     = (*Tables)(nil)
 	_ buffer.Uncreator   = (*Tables)(nil)
 	_ buffer.LocalDriver = (*Tables)(nil)
+	_ buffer.Querier     = (*Tables)(nil)
 )
 
 // OpenTables returns a target in the bucket of a URL, see [Open].
@@ -142,6 +143,12 @@ func (t *Tables) Ensure(ctx context.Context, table buffer.Table) error {
 func (t *Tables) Extend(ctx context.Context, table buffer.Table) error {
 	table.Extend = true
 	return t.Ensure(ctx, table)
+}
+
+// Query implements [buffer.Querier].
+func (t *Tables) Query(table buffer.Table) (language, query string) {
+	files := strings.ReplaceAll(t.objects.where+"/"+table.ID+"/**/*.parquet", "'", "''")
+	return "DuckDB", "SELECT * FROM read_parquet('" + files + "', union_by_name = true, hive_partitioning = true)\nLIMIT 20"
 }
 
 // Limits implements [buffer.Limiter].

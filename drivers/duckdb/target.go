@@ -63,6 +63,7 @@ var (
 	_ buffer.Counter     = (*Target)(nil)
 	_ buffer.Uncreator   = (*Target)(nil)
 	_ buffer.Compactor   = (*Target)(nil)
+	_ buffer.Querier     = (*Target)(nil)
 	_ buffer.Exclusive   = (*Target)(nil)
 )
 
@@ -214,6 +215,11 @@ const maxCell = 1 << 30
 
 // Limits implements [buffer.Limiter].
 func (t *Target) Limits() datatype.Limits { return datatype.Limits{MaxCell: maxCell} }
+
+// Query implements [buffer.Querier]: the rows that were stored last.
+func (t *Target) Query(table buffer.Table) (language, query string) {
+	return "DuckDB", "SELECT * FROM " + sqlfile.Quote(table.ID) + " ORDER BY rowid DESC LIMIT 20"
+}
 
 // Needs implements [buffer.LocalDriver]: rows go to the log or the file, and a checkpoint writes the rows of the log again.
 func (t *Target) Needs(_, raw int64) (folder string, bytes int64) {

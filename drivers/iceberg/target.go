@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 
@@ -64,6 +65,7 @@ var (
 	_ buffer.Taker       = (*Target)(nil)
 	_ buffer.Uncreator   = (*Target)(nil)
 	_ buffer.Compactor   = (*Target)(nil)
+	_ buffer.Querier     = (*Target)(nil)
 	_ buffer.LocalDriver = (*Local)(nil)
 )
 
@@ -144,6 +146,12 @@ func (l *Local) Close() error {
 
 // Needs implements [buffer.LocalDriver]: the rows as Parquet, and the metadata of the table.
 func (l *Local) Needs(_, raw int64) (folder string, bytes int64) { return l.folder, raw + 16<<20 }
+
+// Query implements [buffer.Querier]. A query engine may know the catalog by a name, which stands in front.
+func (t *Target) Query(table buffer.Table) (language, query string) {
+	quote := func(name string) string { return `"` + strings.ReplaceAll(name, `"`, `""`) + `"` }
+	return "SQL", "SELECT * FROM " + quote(t.opts.Namespace) + "." + quote(table.ID) + " LIMIT 20"
+}
 
 // Limits implements [buffer.Limiter]. The size of a page has 31 bits.
 func (t *Target) Limits() datatype.Limits { return datatype.Limits{MaxCell: 1 << 30} }

@@ -3,6 +3,8 @@ package parquet
 import (
 	"context"
 	"fmt"
+	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 
@@ -79,6 +81,7 @@ var (
 	_ buffer.Compactor   = (*Target)(nil)
 	_ buffer.LocalDriver = (*Target)(nil)
 	_ buffer.Exclusive   = (*Target)(nil)
+	_ buffer.Querier     = (*Target)(nil)
 )
 
 // Tables returns a target in the folder path, which the first Ensure or Import creates. It fails only for wrong options.
@@ -107,6 +110,16 @@ func Tables(path string, o Options) (*Target, error) {
 // Path returns the folder of a table, whether it exists or not. It is a link if parts are merged or split by day: resolve it once, for
 // example with [filepath.EvalSymlinks], and read the resulting folder within the hour.
 func (t *Target) Path(table string) string { return t.folder.Path(table) }
+
+// Query implements [buffer.Querier].
+func (t *Target) Query(table buffer.Table) (language, query string) {
+	path := t.Path(table.ID)
+	if abs, err := filepath.Abs(path); err == nil {
+		path = abs
+	}
+	files := strings.ReplaceAll(filepath.Join(path, "**", "*.parquet"), "'", "''")
+	return "DuckDB", "SELECT * FROM read_parquet('" + files + "', union_by_name = true, hive_partitioning = true)\nLIMIT 20"
+}
 
 // Columns returns the columns of a table. A missing table is an error that matches [io/fs.ErrNotExist].
 func (t *Target) Columns(table string) ([]datatype.Column, error) { return t.folder.Columns(table) }

@@ -60,6 +60,7 @@ var (
 	_ buffer.Counter   = (*Target)(nil)
 	_ buffer.Uncreator = (*Target)(nil)
 	_ buffer.Compactor = (*Target)(nil)
+	_ buffer.Querier   = (*Target)(nil)
 )
 
 // Open returns a target for the database of a connection string: a URL, or words like host=… dbname=…, as libpq reads them, with
@@ -126,6 +127,11 @@ func (t *Target) Close() { t.pool.Close() }
 
 // Limits implements [buffer.Limiter]. Neither text nor jsonb can store NUL.
 func (t *Target) Limits() datatype.Limits { return datatype.Limits{NoNUL: true} }
+
+// Query implements [buffer.Querier].
+func (t *Target) Query(table buffer.Table) (language, query string) {
+	return "PostgreSQL", "SELECT * FROM " + t.table(table.ID) + " LIMIT 20"
+}
 
 // reserved begins the names of our own tables.
 const reserved = "_forebay_"

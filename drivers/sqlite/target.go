@@ -56,6 +56,7 @@ var (
 	_ buffer.Counter     = (*Target)(nil)
 	_ buffer.Uncreator   = (*Target)(nil)
 	_ buffer.Compactor   = (*Target)(nil)
+	_ buffer.Querier     = (*Target)(nil)
 )
 
 // Open opens or creates the database file. Its folder must exist, on a local disk. The caller closes the Target after the engine.
@@ -109,6 +110,11 @@ func (t *Target) Close() error { return errors.Join(t.read.Close(), t.write.Clos
 // Limits implements [buffer.Limiter]: SQLite stores NaN as NULL, and no cell above 1,000,000,000 bytes.
 func (t *Target) Limits() datatype.Limits {
 	return datatype.Limits{NoNaN: true, MaxCell: 1_000_000_000}
+}
+
+// Query implements [buffer.Querier]: the rows that were stored last.
+func (t *Target) Query(table buffer.Table) (language, query string) {
+	return "SQLite", "SELECT * FROM " + sqlfile.Quote(table.ID) + " ORDER BY rowid DESC LIMIT 20"
 }
 
 // Needs implements [buffer.LocalDriver]: pages go to the write-ahead log, and from there to the file.

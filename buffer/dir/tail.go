@@ -1,0 +1,193 @@
+package dir
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/internal/parts"
+)
+
+const (
+	// maxTail bounds what Tail reads, in bytes of text: a few rows of the largest size.
+	maxTail = 4 << 20
+	// firstTail is read first of a part. It is enough for most tables.
+	firstTail = 64 << 10
+)
+
+// Tail implements [buffer.Tailer]. It reads the parts that are last by name, which is roughly the order of the imports, each from its end,
+// and not more than 4 MiB. A compressed part must be read from its begin.
+func (t *TableDir) Tail(ctx context.Context, table string, n int) (buffer.Tail, error) {
+	tail, err := t.tail(ctx, table, n)
+	if err != nil {
+		return buffer.Tail{}, fmt.Errorf("table directory: read the end of %q: %w", table, err)
+	}
+	return tail, nil
+}
+
+func (t *TableDir) tail(ctx context.Context, table string, n int) (tail buffer.Tail, err error) {
+	dir, err := t.folder.Newest(table)
+	if err != nil {
+		return tail, err
+	}
+	all, d, err := t.folder.Described(dir, table)
+	if err != nil {
+		return tail, err
+	}
+	tail.Columns = d.Columns
+	// A day of a table that is split says nothing about the time of the import.
+	slices.SortFunc(all, func(a, b parts.Part) int { return cmp.Or(cmp.Compare(b.Last, a.Last), cmp.Compare(b.Path(), a.Path())) })
+	left := int64(maxTail)
+	for _, p := range all {
+		if len(tail.Rows) >= n {
+			break
+		}
+		path := filepath.Join(dir, p.Path())
+		rows, read, err := t.tailOf(ctx, d, path, n-len(tail.Rows), left)
+		if errors.Is(err, buffer.ErrTailTooLarge) && len(tail.Rows) > 0 {
+			break
+		}
+		if err != nil {
+			return tail, fmt.Errorf("%s: %w", path, err)
+		}
+		if len(tail.Rows) == 0 && len(rows) > 0 {
+			if info, err := os.Stat(path); err == nil {
+				tail.Imported = info.ModTime()
+			}
+		}
+		tail.Rows = append(rows, tail.Rows...)
+		left -= read
+	}
+	return tail, nil
+}
+
+// tailOf returns the last n rows of a part, or fewer if those before are beyond the limit, and how many bytes they took.
+func (t *TableDir) tailOf(ctx context.Context, d parts.Definition, path string, n int, limit int64) (rows [][][]byte, read int64, err error) {
+	p, err := openPart(&t.folder.Store, d, path)
+	if err != nil {
+		return nil, 0, err
+	}
+	defer p.file.Close()
+	var text []byte
+	if file, ok := p.file.(io.ReadSeeker); ok && !p.gzip {
+		text, err = tailText(ctx, file, p.size, n, limit)
+	} else {
+		text, err = wholeText(ctx, p, limit)
+	}
+	if err != nil {
+		return nil, 0, err
+	}
+	text = lastRows(text, n)
+	at := columnsOf(d, p.names)
+	for in := newRowReader(bytes.NewReader(text)); ; {
+		if !in.Next() {
+			return rows, int64(len(text)), in.Err()
+		}
+		row := make([][]byte, len(d.Columns))
+		for i, cell := range in.Cells() {
+			if i < len(at) && at[i] >= 0 {
+				row[at[i]] = bytes.Clone(cell)
+			}
+		}
+		rows = append(rows, row)
+	}
+}
+
+// tailText reads the end of the rows that begin at an offset: whole rows, n of them if the limit allows.
+func tailText(ctx context.Context, file io.ReadSeeker, begin int64, n int, limit int64) ([]byte, error) {
+	end, err := file.Seek(0, io.SeekEnd)
+	if err != nil {
+		return nil, err
+	}
+	for length := int64(firstTail); ; length *= 4 {
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		length = min(length, limit)
+		from := max(begin, end-length)
+		if _, err := file.Seek(from, io.SeekStart); err != nil {
+			return nil, err
+		}
+		text := make([]byte, end-from)
+		if _, err := io.ReadFull(file, text); err != nil {
+			return nil, err
+		}
+		if from == begin {
+			return text, nil
+		}
+		// The first row is cut: it ends at the last of the boundaries that are found from behind.
+		starts := rowStarts(text, n)
+		if len(starts) == n || length == limit && len(starts) > 0 {
+			return text[starts[len(starts)-1]:], nil
+		}
+		if length == limit {
+			return nil, buffer.ErrTailTooLarge
+		}
+	}
+}
+
+// wholeText reads all rows of a part, if they are not above the limit.
+func wholeText(ctx context.Context, p *openedPart, limit int64) ([]byte, error) {
+	rows, err := p.rows()
+	if err != nil {
+		return nil, err
+	}
+	var text []byte
+	for block := make([]byte, firstTail); ; {
+		n, err := rows.Read(block)
+		text = append(text, block[:n]...)
+		switch {
+		case errors.Is(err, io.EOF):
+			return text, rows.Close()
+		case err == nil && int64(len(text)) > limit:
+			err = buffer.ErrTailTooLarge
+		case err == nil && ctx.Err() != nil:
+			err = context.Cause(ctx)
+		}
+		if err != nil {
+			return nil, errors.Join(err, rows.Close())
+		}
+	}
+}
+
+// lastRows cuts the rows before the last n.
+func lastRows(text []byte, n int) []byte {
+	if starts := rowStarts(text, n); len(starts) == n {
+		return text[starts[n-1]:]
+	}
+	return text
+}
+
+// rowStarts returns where the last n rows of a text begin, from behind, as far as it has the end of the row before. Quotes are read
+// backwards from the end of a row, which is outside of all cells; a doubled one counts twice.
+func rowStarts(text []byte, n int) (starts []int) {
+	quoted := false
+	for i := len(text) - 2; i >= 0 && len(starts) < n; i-- {
+		switch {
+		case text[i] == '"':
+			quoted = !quoted
+		case text[i] == '\n' && !quoted:
+			starts = append(starts, i+1)
+		}
+	}
+	return starts
+}
+
+// Query implements [buffer.Querier].
+func (t *TableDir) Query(table buffer.Table) (language, query string) {
+	path := t.Path(table.ID)
+	if abs, err := filepath.Abs(path); err == nil {
+		path = abs
+	}
+	files := strings.ReplaceAll(filepath.Join(path, "**", "*.csv*"), "'", "''")
+	return "DuckDB", "SELECT * FROM read_csv('" + files + "', header = true, all_varchar = true, union_by_name = true,\n" +
+		"  delim = ',', quote = '\"', escape = '\"', allow_quoted_nulls = false, hive_partitioning = true)\nLIMIT 20"
+}

@@ -1,0 +1,169 @@
+package dir
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/datatype"
+)
+
+// oneSlice returns a file with all rows in one slice.
+func oneSlice(id string, table buffer.Table, rows [][]string) *buffer.File {
+	var data []byte
+	for _, row := range rows {
+		data = append(data, csvRow(row...)...)
+	}
+	f := newFile(id, table, nil)
+	f.Rows = int64(len(rows))
+	f.Slices = []buffer.Object{{ID: id + "-0", FileID: id, Rows: f.Rows}}
+	f.OpenSlice = func(context.Context, buffer.Object) (io.ReadCloser, error) {
+		return io.NopCloser(bytes.NewReader(data)), nil
+	}
+	return f
+}
+
+// Tail gives the last rows that Cells gives, whatever is in the cells and however they are spread over parts.
+func TestTailIsTheEndOfTheTable(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	r := rand.New(rand.NewPCG(seed, 1))
+	pieces := []string{"", "a", "\"", "\"\"", "\n", "\r\n", ",", "\",\"", "é", "\x00\xff", strings.Repeat("long \"text\"\n", 2000)}
+	for _, o := range []TablesOptions{{}, {NoHeader: true}, {Gzip: true}} {
+		tables := TablesWith(t.TempDir(), o)
+		table := buffer.Table{ID: "in.c-test.t", Columns: datatype.UntypedColumns("a", "b", "c")}
+		for part := range 6 {
+			var rows [][]string
+			for range 1 + r.IntN(40) {
+				row := make([]string, 3)
+				for i := range row {
+					for range r.IntN(4) {
+						row[i] += pieces[r.IntN(len(pieces))]
+					}
+				}
+				rows = append(rows, row)
+			}
+			if err := tables.Import(t.Context(), oneSlice(fmt.Sprintf("f%03d", part), table, rows)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var all [][][]byte
+		for cells, err := range tables.Cells(table.ID) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			var row [][]byte
+			for _, c := range cells {
+				row = append(row, bytes.Clone(c))
+			}
+			all = append(all, row)
+		}
+		for _, n := range []int{0, 1, 2, 7, 20, 1000} {
+			tail, err := tables.Tail(t.Context(), table.ID, n)
+			if err != nil {
+				t.Fatalf("%+v, %d rows: %v", o, n, err)
+			}
+			want := all[max(0, len(all)-n):]
+			if len(tail.Rows) != len(want) || n > 0 && tail.Imported.IsZero() || len(tail.Columns) != 3 {
+				t.Fatalf("%+v: %d rows, want %d; columns %v, imported %v", o, len(tail.Rows), len(want), tail.Columns, tail.Imported)
+			}
+			for i := range want {
+				for k := range want[i] {
+					if !bytes.Equal(tail.Rows[i][k], want[i][k]) || (tail.Rows[i][k] == nil) != (want[i][k] == nil) {
+						t.Fatalf("%+v, %d rows: row %d, cell %d is %q, want %q", o, n, i, k, tail.Rows[i][k], want[i][k])
+					}
+				}
+			}
+		}
+	}
+}
+
+// The columns of a part are found by their names, and NULL stays apart from the empty text.
+func TestTailOfATableThatGrew(t *testing.T) {
+	tables := Tables(t.TempDir())
+	narrow := buffer.Table{ID: "t", Extend: true, Columns: []datatype.Column{{Name: "a", Type: datatype.String}}}
+	wide := buffer.Table{ID: "t", Extend: true, Columns: []datatype.Column{{Name: "b", Type: datatype.String}, {Name: "a", Type: datatype.String}}}
+	for id, table := range map[string]buffer.Table{"f1": narrow, "f2": wide} {
+		row := make([]string, len(table.Columns))
+		row[0] = id
+		if err := tables.Extend(t.Context(), table); err != nil {
+			t.Fatal(err)
+		}
+		if err := tables.Import(t.Context(), oneSlice(id, table, [][]string{row})); err != nil {
+			t.Fatal(err)
+		}
+	}
+	tail, err := tables.Tail(t.Context(), "t", 5)
+	if err != nil || len(tail.Rows) != 2 || len(tail.Columns) != 2 {
+		t.Fatal(tail, err)
+	}
+	named := func(row [][]byte, name string) []byte {
+		for i, c := range tail.Columns {
+			if c.Name == name {
+				return row[i]
+			}
+		}
+		return []byte("no column")
+	}
+	if old, last := tail.Rows[0], tail.Rows[1]; string(named(old, "a")) != "f1" || named(old, "b") != nil || string(named(last, "b")) != "f2" || named(last, "a") == nil || len(named(last, "a")) > 0 {
+		t.Errorf("rows %q", tail.Rows)
+	}
+}
+
+// Little is read of a large part, and nothing of one whose last row is too large, or that must be decompressed.
+func TestTailIsBounded(t *testing.T) {
+	table := buffer.Table{ID: "t", Columns: datatype.UntypedColumns("a")}
+	many := make([][]string, 60_000)
+	for i := range many {
+		many[i] = []string{fmt.Sprintf("row %d %s", i, strings.Repeat("x", 100))}
+	}
+	for _, o := range []TablesOptions{{}, {Gzip: true}} {
+		tables := TablesWith(t.TempDir(), o)
+		if _, err := tables.Tail(t.Context(), "t", 5); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("no table: %v", err)
+		}
+		if err := tables.Import(t.Context(), oneSlice("f1", table, many)); err != nil {
+			t.Fatal(err)
+		}
+		ended, end := context.WithCancel(t.Context())
+		end()
+		if _, err := tables.Tail(ended, "t", 5); !errors.Is(err, context.Canceled) {
+			t.Errorf("%+v: after the end of the context: %v", o, err)
+		}
+		tail, err := tables.Tail(t.Context(), "t", 5)
+		if o.Gzip {
+			if !errors.Is(err, buffer.ErrTailTooLarge) {
+				t.Errorf("a large compressed part: %v", err)
+			}
+			continue
+		}
+		if err != nil || len(tail.Rows) != 5 || !strings.HasPrefix(string(tail.Rows[4][0]), "row 59999 ") {
+			t.Errorf("the last rows of many: %d, %v", len(tail.Rows), err)
+		}
+		if tail, err = tables.Tail(t.Context(), "t", len(many)); err != nil || len(tail.Rows) < 10_000 || len(tail.Rows) > 4<<20/len(many[0][0]) {
+			t.Errorf("all rows that the bound allows: %d, %v", len(tail.Rows), err)
+		}
+		if err := tables.Import(t.Context(), oneSlice("f2", table, [][]string{{strings.Repeat("\n", 5<<20)}})); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := tables.Tail(t.Context(), "t", 5); err != nil && !errors.Is(err, buffer.ErrTailTooLarge) {
+			t.Errorf("a last row of 5 MiB: %v", err)
+		} else if err == nil {
+			t.Error("a last row of 5 MiB was read")
+		}
+	}
+}
+
+func TestQueryQuotesThePath(t *testing.T) {
+	language, query := Tables("/data/it's").Query(buffer.Table{ID: "in.c-web.events"})
+	if language != "DuckDB" || !strings.Contains(query, `read_csv('/data/it''s/in.c-web.events/**/*.csv*'`) {
+		t.Errorf("%s: %s", language, query)
+	}
+}

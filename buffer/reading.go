@@ -1,0 +1,36 @@
+package buffer
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/forebay/forebay/datatype"
+)
+
+// Querier is an optional interface of a [Target] that knows how people read its tables.
+type Querier interface {
+	// Query returns a query that shows rows of a table, for people to copy, and the program or language that it is for, such as "DuckDB". It
+	// asks nobody, and has neither a password nor a token in it.
+	Query(t Table) (language, query string)
+}
+
+// Tailer is an optional interface of a [Target] whose newest rows can be read at once, for people to look at.
+type Tailer interface {
+	// Tail returns the last rows of a table, n at most. It returns fewer if it would have to read much for the others, and
+	// [ErrTailTooLarge] if that is so for the last one. The error of a missing table matches [io/fs.ErrNotExist].
+	Tail(ctx context.Context, table string, n int) (Tail, error)
+}
+
+// ErrTailTooLarge says that too much would have to be read for the last row of a table.
+var ErrTailTooLarge = errors.New("the newest rows are too large to read them at once")
+
+// Tail is the end of a table. The caller owns it.
+type Tail struct {
+	// Columns of the table.
+	Columns []datatype.Column
+	// Rows are in the order of the table, the newest at the end. NULL is nil.
+	Rows [][][]byte
+	// Imported is when the part with the last row was written, zero if there is no row or the target does not know it.
+	Imported time.Time
+}

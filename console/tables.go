@@ -1,0 +1,151 @@
+package console
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"io/fs"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/forebay/forebay"
+	"github.com/forebay/forebay/buffer"
+)
+
+const (
+	// tailRows is how many rows are shown, tailTime how long they may take.
+	tailRows = 20
+	tailTime = 200 * time.Millisecond
+	// maxCellShown bounds what is sent of a cell, in bytes: a page has up to 2,000 of them.
+	maxCellShown = 2 << 10
+)
+
+func (c *Console) tablesPage() page {
+	return page{name: "tables", title: "Tables", key: "l", right: Records, endpoints: []endpoint{
+		{name: "tables.list", method: http.MethodGet, right: Records, run: (*call).trySinks},
+		{name: "tables.open", method: http.MethodGet, right: Records, run: (*call).tablesOpen},
+	}}
+}
+
+// shownCell is a cell of a table: a text, nil for NULL. Cut says that there is more of it.
+type shownCell struct {
+	Text *string `json:"t"`
+	Cut  bool    `json:"cut,omitempty"`
+}
+
+// shownTable is the end of a table and how to read more of it.
+type shownTable struct {
+	Source string `json:"source"`
+	Sink   string `json:"sink"`
+	Table  string `json:"table"`
+	// Language is the program or language that Query is for; both are empty if the target has none.
+	Language string `json:"language"`
+	Query    string `json:"query"`
+	// Columns are names and types.
+	Columns [][2]string   `json:"columns"`
+	Rows    [][]shownCell `json:"rows"`
+	// Imported is when the last row came into the table, nil if nobody knows.
+	Imported *moment `json:"imported"`
+	// Why there are no rows, or fewer; a sentence, empty if there are all.
+	Note string `json:"note"`
+	// Stored counts the rows that this sink ever stored in its tables, Waiting those that will come.
+	Stored  cell `json:"stored"`
+	Waiting cell `json:"waiting"`
+}
+
+// tablesOpen shows the table of a sink.
+func (c *call) tablesOpen() (any, error) {
+	source, sink, _, err := c.sinkNamed(c.query.Get("source"), c.query.Get("sink"))
+	if err != nil {
+		return nil, err
+	}
+	out := shownTable{Source: source.ID, Sink: sink.ID, Table: sink.Table.ID, Columns: [][2]string{}, Rows: [][]shownCell{}, Stored: cell{Text: unknown}, Waiting: cell{Text: unknown}}
+	table := buffer.Table{ID: sink.Table.ID}
+	if s := c.sampler.current(); s != nil {
+		for i := range s.stats.Sinks {
+			if k := &s.stats.Sinks[i]; k.Source == source.ID && k.Sink == sink.ID {
+				out.Stored, out.Waiting = count(k.Target.Rows), count(k.Local.Rows+k.Staging.Rows)
+				table.Columns = k.Table.Columns
+			}
+		}
+	}
+	if q, ok := c.eng.Target().(buffer.Querier); ok {
+		out.Language, out.Query = q.Query(table)
+	}
+	t, ok := c.eng.Target().(buffer.Tailer)
+	if !ok {
+		out.Note = "The target does not show rows here."
+		return out, nil
+	}
+	ctx, cancel := context.WithTimeout(c.ctx, c.tailWithin)
+	defer cancel()
+	tail, err := t.Tail(ctx, table.ID, tailRows)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		out.Note = "The table is not there yet: the first import makes it."
+		return out, nil
+	case errors.Is(err, buffer.ErrTailTooLarge), errors.Is(err, context.DeadlineExceeded) && c.ctx.Err() == nil:
+		out.Note = "The newest rows are too large to show. Use the query."
+		return out, nil
+	case err != nil:
+		return nil, err
+	}
+	secret := c.secretColumns(table.ID)
+	for _, k := range tail.Columns {
+		out.Columns = append(out.Columns, [2]string{k.Name, cmp.Or(string(k.Type), "untyped")})
+	}
+	for _, row := range tail.Rows {
+		shown := make([]shownCell, len(row))
+		for i, value := range row {
+			if value == nil {
+				continue
+			}
+			text := string(value)
+			if slices.ContainsFunc(secret, func(name string) bool { return strings.EqualFold(name, tail.Columns[i].Name) }) {
+				text = "***"
+			}
+			text, shown[i].Cut = headOf(text, maxCellShown)
+			shown[i].Text = &text
+		}
+		out.Rows = append(out.Rows, shown)
+	}
+	if !tail.Imported.IsZero() {
+		at := moment(tail.Imported)
+		out.Imported = &at
+	}
+	if len(out.Rows) == 0 {
+		out.Note = "The table has no rows."
+	}
+	return out, nil
+}
+
+// secretColumns are the columns of a table that are secret in the definition of a sink, as the engine or the catalog has it. A sink that was
+// removed does not count: keep the mark as long as the table has the values.
+func (c *call) secretColumns(table string) (names []string) {
+	add := func(t forebay.Table) {
+		for _, k := range t.Columns {
+			if k.Secret && t.ID == table {
+				names = append(names, k.Name)
+			}
+		}
+	}
+	for _, source := range c.eng.Sources() {
+		for _, s := range source.Sinks {
+			add(s.Table)
+		}
+	}
+	if cat := c.opts.Catalog; cat != nil {
+		for _, source := range cat.Sources(false) {
+			_, sinks, err := cat.Sinks(source.ID, false)
+			if err != nil {
+				continue // it was deleted meanwhile
+			}
+			for _, s := range sinks {
+				add(forebay.Table{ID: s.TableID, Columns: s.Columns})
+			}
+		}
+	}
+	return names
+}

@@ -1,0 +1,88 @@
+// The end of the table of a sink, and the query to read more of it.
+
+import { h, setText, setCell, replace, visible, timeNode } from "./dom.js";
+
+export function open(section, app) {
+  const names = h("datalist", { id: "tables-sinks" });
+  const input = h("input", { id: "tables-sink", type: "search", list: "tables-sinks", autocomplete: "off", spellcheck: "false", placeholder: "source/sink" });
+  const reload = h("button", { type: "button", text: "Read again", hidden: true, onclick: () => load() });
+  section.append(h("form", { class: "tablebar", onsubmit: (e) => { e.preventDefault(); choose(); } },
+    h("h2", { text: "Tables" }), h("label", { for: "tables-sink", text: "Sink" }), input, names, h("button", { text: "Open" }), reload));
+  const about = h("p"), note = h("p", { role: "status" });
+  const query = h("textarea", { id: "tables-query", class: "code", rows: "4", readonly: true, spellcheck: "false" });
+  const language = h("label", { for: "tables-query" });
+  const queryBox = h("div", { class: "field", hidden: true }, language, query, h("p", {}, h("button", { type: "button", text: "Copy", onclick: copy })));
+  const rows = h("div");
+  section.append(about, queryBox, note, rows);
+  let of = null; // the sink that is open
+  let asking = 0;
+
+  input.addEventListener("input", () => { clearTimeout(asking); asking = setTimeout(offer, 250); });
+
+  async function offer() {
+    try {
+      const got = await app.get("tables.list", { filter: input.value.trim() });
+      replace(names, ...(got.sinks || []).map((value) => h("option", { value })));
+      if (!of) setText(note, got.sinks?.length ? "" : "No sink is defined yet.");
+    } catch (e) { app.problem(e.message); }
+  }
+
+  function choose() {
+    const [source, sink] = input.value.trim().split("/");
+    if (source && sink) app.go("#/tables/" + encodeURIComponent(source) + "/" + encodeURIComponent(sink));
+  }
+
+  async function copy() {
+    try {
+      await navigator.clipboard.writeText(query.value);
+      app.say("Copied.");
+    } catch {
+      query.select(); // without TLS there is no clipboard
+      app.say("The query is selected. Copy it.");
+    }
+  }
+
+  async function load() {
+    const asked = of;
+    let t;
+    try {
+      t = await app.get("tables.open", asked);
+    } catch (e) {
+      if (asked === of) setText(note, e.message);
+      return;
+    }
+    if (asked !== of) return;
+    input.value = t.source + "/" + t.sink;
+    reload.hidden = false;
+    const stored = h("span"), waiting = h("span");
+    setCell(stored, t.stored);
+    setCell(waiting, t.waiting);
+    replace(about, h("strong", { text: visible(t.table) }), ": this sink has stored ", stored, " rows, and ", waiting, " wait.",
+      t.imported ? " Last import " : null, t.imported ? timeNode(t.imported) : null, t.imported ? "." : null);
+    queryBox.hidden = !t.query;
+    setText(language, "Query for " + t.language);
+    query.value = t.query;
+    setText(note, t.note || (t.rows.length === 1 ? "The last row" : "The last " + t.rows.length + " rows") + ", newest first. Values are cut after 2 KiB.");
+    replace(rows, t.rows.length ? rowsNode(t) : null);
+    section.dataset.loads = Number(section.dataset.loads || 0) + 1;
+  }
+
+  // Wide tables scroll in their own box, which keyboards reach.
+  function rowsNode(t) {
+    const cell = (c) => h("td", {}, c.t === null ? h("em", { text: "NULL" }) : c.t === "" ? h("em", { text: "empty text" }) : h("code", { text: visible(c.t, true) + (c.cut ? "…" : "") }));
+    return h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Rows of " + visible(t.table) },
+      h("table", { class: "rows" }, h("caption", { class: "unseen", text: "The last rows of the table, newest first" }),
+        h("thead", {}, h("tr", {}, ...t.columns.map(([name, type]) => h("th", { scope: "col" }, visible(name), " ", h("small", { text: type }))))),
+        h("tbody", {}, ...t.rows.toReversed().map((r) => h("tr", {}, ...r.map(cell))))));
+  }
+
+  return {
+    query: () => ({}),
+    enter(path) {
+      const [source, sink] = path;
+      if (!source || !sink) { offer(); return; }
+      of = { source, sink };
+      load();
+    },
+  };
+}

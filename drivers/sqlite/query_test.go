@@ -1,0 +1,29 @@
+package sqlite_test
+
+import (
+	"path/filepath"
+	"testing"
+
+	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/drivers/sqlite"
+)
+
+// The query that people copy runs, also for a table whose name needs quotes.
+func TestQueryRuns(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "events.db")
+	target := open(t, path, sqlite.Options{})
+	table := buffer.Table{ID: `in.c-"web"`, Columns: datatype.UntypedColumns("a")}
+	if err := target.Ensure(t.Context(), table); err != nil {
+		t.Fatal(err)
+	}
+	language, query := target.Query(table)
+	found, err := database(t, path).QueryContext(t.Context(), query)
+	if err != nil || language != "SQLite" {
+		t.Fatalf("%s: %s: %v", language, query, err)
+	}
+	defer found.Close()
+	if found.Next() || found.Err() != nil {
+		t.Errorf("the table has rows, or %v", found.Err())
+	}
+}
