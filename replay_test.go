@@ -21,6 +21,7 @@ import (
 	"github.com/forebay/forebay/buffer/buffertest"
 	"github.com/forebay/forebay/buffer/dir"
 	"github.com/forebay/forebay/internal/localdisk"
+	"github.com/forebay/forebay/mapping"
 )
 
 // A run stores each record once, however often it is called, and another run stores it again.
@@ -256,6 +257,38 @@ func TestReplayOfABrokenArchive(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantN(t, mem, 0, 4)
+}
+
+// A commit that fails takes the position back: what it had is mapped again.
+func TestReplayBehindAFailedCommit(t *testing.T) {
+	body := strings.Repeat(" ", 2<<20)
+	archive := noisy{dir.Archive(t.TempDir(), dir.ArchiveOptions{}), func(object string) (io.ReadCloser, error) {
+		text := "\"received\",\"head\",\"body\"\n"
+		for n := range 3 {
+			text += fmt.Sprintf("\"2026-01-02T03:04:05.000000Z\",\"{\"\"v\"\":1,\"\"format\"\":1,\"\"received\"\":\"\"2026-01-02T03:04:05Z\"\"}\",\"{\"\"n\"\":%s%d,\"\"text\"\":\"\"%s\"\"}\"\n", object, n, body)
+		}
+		return io.NopCloser(strings.NewReader(text)), nil
+	}}
+	e, mem := openArchive(t, archive, func(o *forebay.Options) { o.MaxRowBytes, o.Buffer.MaxPendingBytes = 4<<20, 1<<20 })
+	mustDefine(t, e, again(func(s *forebay.Source) {
+		s.Sinks[0].Table.Columns = append(s.Sinks[0].Table.Columns, mapping.Path("text", "text"))
+	}))
+	for range 2 {
+		p, err := e.Replay(t.Context(), "again", "rows", forebay.ReplayOptions{Run: "r"})
+		if tooLarge := (*buffer.TooLargeError)(nil); !errors.As(err, &tooLarge) || p.Records != 0 || p.Row != 0 {
+			t.Errorf("rows that have no room: %+v, %v", p, err)
+		}
+	}
+	body = ""
+	if p, err := e.Replay(t.Context(), "again", "rows", forebay.ReplayOptions{Run: "r"}); err != nil || p.Stored != 9 || !p.Done() {
+		t.Errorf("%+v, %v", p, err)
+	}
+	if err := e.FlushAll(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(mem.Rows("in.c-again.rows")); n != 9 {
+		t.Errorf("the table has %d rows, want 9", n)
+	}
 }
 
 // A sink remembers 16 runs. The oldest that is done makes room, and one that is not done is never forgotten.

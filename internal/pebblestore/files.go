@@ -51,12 +51,12 @@ func inspectFiles(disk vfs.FS, dir string) (found logFiles, err error) {
 	found.needed = map[string]int64{}
 	slices.Sort(names)
 	manifest, table := "", ""
-	logs := map[uint64]bool{}
+	logs, newest := map[uint64]bool{}, uint64(0)
 	for _, name := range names {
 		num, kind := FileKind(name)
 		switch kind {
 		case "log":
-			logs[num] = true
+			logs[num], newest = true, max(newest, num)
 		case "sst":
 			table = name
 		}
@@ -82,7 +82,7 @@ func inspectFiles(disk vfs.FS, dir string) (found logFiles, err error) {
 			found.idle = append(found.idle, path)
 			continue
 		}
-		damaged, end, err := checkLog(disk, path, num, reached)
+		damaged, end, err := checkLog(disk, path, num, reached, num < newest)
 		if err != nil {
 			return found, err
 		}

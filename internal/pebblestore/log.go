@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"io"
+	"slices"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
@@ -130,8 +131,10 @@ func allZero(b []byte) bool {
 }
 
 // checkLog returns the unreadable parts of a log that were on disk once: a later chunk or the note says so, or the log has its
-// end. Other unreadable parts are writes that a crash has torn. end is the end of the last whole chunk.
-func checkLog(disk vfs.FS, path string, num uint64, reached reach) (damaged []LogGap, end int64, err error) {
+// end and later tells of a next log. Pebble syncs the end of a log before it makes the next one. The end alone proves nothing: it is written with what
+// was not synced yet, and a crash may keep it and lose that. Other unreadable parts are writes that a crash has torn. end is the end of the last
+// whole chunk.
+func checkLog(disk vfs.FS, path string, num uint64, reached reach, later bool) (damaged []LogGap, end int64, err error) {
 	var gaps []LogGap
 	synced := int64(0)
 	if reached.log == num {
@@ -146,7 +149,7 @@ func checkLog(disk vfs.FS, path string, num uint64, reached reach) (damaged []Lo
 		return nil, 0, err
 	}
 	for _, g := range gaps {
-		if closed || g.From < synced {
+		if closed && later || g.From < synced {
 			damaged = append(damaged, g)
 		}
 	}
@@ -178,7 +181,15 @@ func EachLogRecord(disk vfs.FS, path string, num uint32, fn func(record []byte) 
 	if err != nil && !errors.As(err, &bad) { // a damaged note says nothing
 		return nil, err
 	}
-	if damaged, _, err = checkLog(disk, path, uint64(num), reached); err != nil {
+	names, err := disk.List(disk.PathDir(path))
+	if err != nil {
+		return nil, err
+	}
+	later := slices.ContainsFunc(names, func(name string) bool {
+		n, kind := FileKind(name)
+		return kind == "log" && n > uint64(num)
+	})
+	if damaged, _, err = checkLog(disk, path, uint64(num), reached, later); err != nil {
 		return nil, err
 	}
 	var (

@@ -210,6 +210,7 @@ func (o *Opening) close() error {
 	}
 	err := o.DB.Close()
 	if o.fs.Failure() == nil {
+		o.fs.noteReach() // no next log says that the end of the last one was synced
 		o.fs.DropSpares()
 	}
 	o.fs.Wait()

@@ -212,3 +212,74 @@ func TestCrashIsNoDamage(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// The power goes off while a log ends: its end is on the disk, and a part of what stands before it, which nobody has synced, is not.
+func TestCrashAtTheEndOfALogIsNoDamage(t *testing.T) {
+	seed := uint64(time.Now().UnixNano())
+	rng := rand.New(rand.NewPCG(seed, 2))
+	disk := vfs.NewCrashableMem()
+	var armed atomic.Bool
+	var found []*vfs.MemFS
+	o := openAll(t, errorfs.Wrap(disk, errorfs.InjectorFunc(func(op errorfs.Op) error {
+		sync := op.Kind == errorfs.OpFileSync || op.Kind == errorfs.OpFileSyncData || op.Kind == errorfs.OpFileSyncTo
+		if sync && strings.HasSuffix(op.Path, ".log") && armed.CompareAndSwap(true, false) {
+			for range 16 {
+				found = append(found, disk.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: rng.IntN(101), RNG: rng}))
+			}
+		}
+		return nil
+	})))
+	for i := range 5 {
+		set(t, o, i, 20_000)
+	}
+	for i := range 10 {
+		if err := o.DB.Set(fmt.Appendf(nil, "later %d", i), bytes.Repeat([]byte{1}, 20_000), pebble.NoSync); err != nil {
+			t.Fatal(err)
+		}
+	}
+	armed.Store(true)
+	if err := o.DB.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	if err := o.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if len(found) == 0 {
+		t.Fatal("the log has ended without a sync")
+	}
+	for i, after := range found {
+		o, err := pebblestore.Open(config(after))
+		if err != nil {
+			t.Fatalf("seed %d, crash %d: %v", seed, i, err)
+		}
+		for i := range 5 {
+			if _, err := pebblestore.Get(o.DB, fmt.Appendf(nil, "key %06d", i)); err != nil {
+				t.Errorf("seed %d: key %d: %v", seed, i, err)
+			}
+		}
+		if err := o.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// What rots after an orderly end is damage, also where it was synced by the end alone.
+func TestRotAfterTheEndIsDamage(t *testing.T) {
+	disk := vfs.NewCrashableMem()
+	o := openAll(t, disk)
+	for i := range 5 {
+		if err := o.DB.Set(fmt.Appendf(nil, "key %06d", i), bytes.Repeat([]byte{1}, 20_000), pebble.NoSync); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := o.Close(); err != nil {
+		t.Fatal(err)
+	}
+	path, content := newestLog(t, disk)
+	content[50_000] ^= 4
+	replace(t, disk, path, content)
+	var damage *pebblestore.DamageError
+	if _, err := pebblestore.Open(config(disk)); !errors.As(err, &damage) {
+		t.Errorf("%v, want damage", err)
+	}
+}

@@ -221,6 +221,10 @@ func (c *client) event(g *generation, source string, size int) event {
 		x.from, x.to = r.inForce[id], -1
 		e.rows[id] = x
 	}
+	if source == archived && r.archives() { // the replay of the archive may store it
+		x := r.newRow(g, backfillID, name, "")
+		x.bare, x.body, x.to, x.late = bare, sumOf(e.body), -1, true
+	}
 	return e
 }
 
@@ -258,6 +262,9 @@ func (r *run) result(g *generation, source string, e event, res forebay.Result) 
 		f, ok := fates[id]
 		if !ok {
 			f = refused // the sink did not take part
+			if r.enabledAll(id, x) {
+				r.t.Errorf("sink %s was not asked for an event: %+v", id, res)
+			}
 		}
 		r.told(g, f, x)
 	}

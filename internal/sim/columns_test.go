@@ -130,6 +130,8 @@ type grown struct {
 	// kept are the fields that the table certainly keeps from earlier definitions.
 	kept map[string]bool
 	past []version
+	// open says that the outcome of the last definition is not known: the table may have grown, and the sink may not know of it.
+	open bool
 }
 
 // typed tells whether the sinks of the run have typed columns.
@@ -221,6 +223,7 @@ func (r *run) settles(id string, v verdict) []version {
 	if g == nil {
 		return []version{nil}
 	}
+	g.open = v == unclear
 	switch v {
 	case effective:
 		if p.version.retyped() {

@@ -90,7 +90,7 @@ func chunkRows(value []byte) (names []string, err error) {
 	}
 	rows, err := decodeRows(buffer.Encoding(value[1]), io.NopCloser(bytes.NewReader(value[chunkHead:])))
 	for _, row := range rows {
-		names = append(names, row[0])
+		names = append(names, nameOf(row))
 	}
 	return names, err
 }

@@ -11,7 +11,9 @@
 //   - other engines that give a table other columns,
 //   - a target that refuses rows by rules that change, and names all of them, the first one or none. In most runs it can rule out an import,
 //   - sinks with quarantines, with small and large bounds, and an operator who lists, repairs, tests, replays and discards what is in them.
-//     The power also goes off a few operations of the disk after such a call, or after the target has refused rows.
+//     The power also goes off a few operations of the disk after such a call, or after the target has refused rows,
+//   - a source that keeps its raw records, and a run of Engine.Replay that brings them into another sink. The operator calls it with
+//     contexts that end early, cuts of the power and failing syncs.
 //
 // Time passes only when everything waits, so a run of many simulated days takes milliseconds.
 //
@@ -29,6 +31,8 @@
 //   - a record is in a quarantine only if its client was told so, or if the target has refused its row. It leaves by a replay, by a call that
 //     discards it, or because it has expired: at its age, or as the oldest at a bound,
 //   - a quarantine has each record as it came, also beside its edit, and a replay takes the edit,
+//   - the archive has each record as it was sent, and a replay stores each of those that it had before the run exactly once, however often it was
+//     interrupted,
 //   - no row was invented, and no id was given to different rows,
 //   - every row has exactly the cells that the texts of its record make, under the columns of its definition,
 //   - rows that nobody waited for are missing only if the power went off within the bound of Tuning.SyncInterval,

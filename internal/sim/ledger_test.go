@@ -6,9 +6,11 @@ import (
 	"log/slog"
 	"strconv"
 	"strings"
+	"testing/synctest"
 	"time"
 
 	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/trigger"
 )
 
 // ending is a file that was given up.
@@ -41,9 +43,9 @@ func (r *run) endings(st buffer.SinkStats) map[string]*ending {
 		if e := list[o.file]; e != nil {
 			_, again := r.out.ever[nextRevision(id)]
 			for _, row := range o.rows {
-				e.known[row[0]] = true
+				e.known[nameOf(row)] = true
 				if !again {
-					e.counted[row[0]] = true
+					e.counted[nameOf(row)] = true
 				}
 			}
 		}
@@ -147,5 +149,43 @@ func (r *run) fileExpired(id string) {
 		r.t.Errorf("file %s expired, and its import had never failed", id)
 	case age < r.opts.Retention:
 		r.t.Errorf("file %s expired %s after its first failure, it is kept for %s", id, age, r.opts.Retention)
+	}
+}
+
+// checkPressure finds no bound half used: nobody fails any more, so what is left gathers, and pressure has moved the rest.
+func (r *run) checkPressure() {
+	share := r.opts.MaxSinkBytes
+	if share == 0 {
+		share = r.opts.MaxDiskBytes / 2
+	}
+	const margin = 8 << 10 // what one commit adds
+	all := int64(0)
+	for _, st := range r.gen.level.stats().Sinks {
+		n := st.Local.StoredBytes + st.Staging.StoredBytes
+		all += n
+		if n > share/2+margin {
+			r.t.Errorf("sink %s: %d bytes wait, half of its share is %d", st.ID, n, share/2)
+		}
+		for _, f := range st.Files {
+			if f.Reason == trigger.Pressure.String() {
+				r.sum.add("files: closed by pressure, listed at the end", 1)
+			}
+		}
+	}
+	if all > r.opts.MaxDiskBytes/2+margin {
+		r.t.Errorf("%d bytes wait of all sinks, half of the bound is %d", all, r.opts.MaxDiskBytes/2)
+	}
+}
+
+// drainAlone waits as long as the longest conditions and delays, and finds nothing that waits.
+func (r *run) drainAlone() {
+	r.tell("the rest is imported by its conditions alone")
+	time.Sleep(70*time.Minute + r.opts.Retry.Max)
+	synctest.Wait()
+	for _, st := range r.gen.level.stats().Sinks {
+		if st.Local.Rows+st.Staging.Rows > 0 {
+			r.t.Errorf("sink %s: %d rows wait on local disk and %d in staging, longer than their conditions say",
+				st.ID, st.Local.Rows, st.Staging.Rows)
+		}
 	}
 }

@@ -124,6 +124,12 @@ func (l *engineLevel) source(source string) forebay.Source {
 	def := forebay.Source{ID: source, Secret: secret, Disabled: l.r.disabled[source]}
 	for _, id := range l.r.sinksOf(source) {
 		p := l.r.plans[id]
+		if isArchive(id) {
+			if !p.gone && !p.disabled {
+				def.Archive = &forebay.ArchiveSettings{Settings: forebay.Settings{Sync: p.sync, Upload: p.conf.Upload, Import: p.conf.Import}}
+			}
+			continue
+		}
 		if p.gone {
 			continue
 		}
@@ -259,7 +265,7 @@ func (r *run) open(g *generation) (level, error) {
 	}
 	if r.engine() {
 		eng, err := forebay.Open(r.dataDir(), forebay.Options{
-			Staging: d, Target: target, Logger: r.logs, Buffer: tuning, MaxRowBytes: maxRow,
+			Staging: d, Target: target, Archive: archive{d}, Logger: r.logs, Buffer: tuning, MaxRowBytes: maxRow,
 		})
 		if err != nil {
 			return nil, err

@@ -193,14 +193,14 @@ func (r *run) checkFlushed(g *generation, sink string, names []string) {
 	for _, f := range r.out.files {
 		if r.sinkOf(f.table) == sink {
 			for _, row := range f.rows {
-				have[row[0]] = true
+				have[nameOf(row)] = true
 			}
 		}
 	}
 	for _, o := range r.out.ever {
 		if expired[o.file] {
 			for _, row := range o.rows {
-				have[row[0]] = true
+				have[nameOf(row)] = true
 			}
 		}
 	}
@@ -214,6 +214,9 @@ func (r *run) checkFlushed(g *generation, sink string, names []string) {
 
 // sinkOf is the sink that a table belongs to.
 func (r *run) sinkOf(table string) string {
+	if table == archived {
+		return archiveID
+	}
 	for id := range r.plans {
 		if strings.HasPrefix(table, "in.c-sim."+letter(id)) {
 			return id
@@ -261,7 +264,7 @@ func (r *run) check(stats buffer.Stats, damage []buffer.Damage, held map[string]
 		}
 		last := map[string]string{}
 		for _, cells := range f.rows {
-			name := cells[0]
+			name := nameOf(cells)
 			key := rowKey(sink, name)
 			seen[key]++
 			x := r.rows[key]
@@ -272,7 +275,7 @@ func (r *run) check(stats buffer.Stats, damage []buffer.Damage, held map[string]
 			if !r.belongs(x, f.table) {
 				r.t.Errorf("row %s is in table %s, where it does not belong", name, f.table)
 			}
-			if client := name[:1]; x.replayed {
+			if client := name[:1]; x.replayed || x.late {
 				// it comes as late as it was replayed
 			} else if name <= last[client] {
 				r.t.Errorf("file %s: row %s comes after %s", id, name, last[client])
@@ -337,6 +340,10 @@ func (r *run) check(stats buffer.Stats, damage []buffer.Damage, held map[string]
 
 // checkCells checks the cells of a row behind its name.
 func (r *run) checkCells(x *row, name string, f *imported, cells []string) {
+	if isArchive(x.sink) {
+		r.checkArchived(x, name, cells)
+		return
+	}
 	want := name[:3]
 	ok := strings.HasPrefix(cells[1], want) && strings.ReplaceAll(cells[1], want, "") == ""
 	switch {

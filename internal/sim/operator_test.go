@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing/synctest"
 	"time"
 
@@ -66,7 +67,7 @@ func (r *run) usualStep() {
 		p.disabled, p.gone = false, false
 		source, _ := sourceOf(id)
 		delete(r.disabled, source)
-		if r.rng.IntN(3) == 0 {
+		if r.rng.IntN(3) == 0 && !isArchive(id) {
 			p.conf.Table.ID += "2"
 		}
 		if r.typed() && chance(r.seed, 0.5, fmt.Sprint("retype after ", r.disk.ops())) && r.retype(id) {
@@ -239,6 +240,22 @@ func (r *run) breakDisk() {
 		}
 		return fault{}
 	})
+}
+
+// failSync returns what lets a sync of the log fail, after so many that do not.
+func (r *run) failSync(after int) func() {
+	var left atomic.Int64
+	left.Store(int64(after))
+	d := r.disk
+	return func() {
+		d.setFault(func(_ int, kind opKind, name string) (f fault) {
+			if kind == opSync && isLog(name) && left.Add(-1) == -1 {
+				r.sum.add("disk: log", 1)
+				f.err = errIO
+			}
+			return f
+		})
+	}
 }
 
 // alter changes the columns of a table, or changes them back.

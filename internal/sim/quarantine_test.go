@@ -44,6 +44,8 @@ type aside struct {
 	// replayed and discarded say that somebody has asked for it, and edited whether it got the cell that the target takes.
 	replayed, discarded bool
 	edited              certainty
+	// late says that the replay of the archive stores it.
+	late bool
 	// body is a sum over the record as it came, 0 if it is not known.
 	body uint64
 	// columns are the columns of the row in small letters, if it was found in a quarantine as one that the target has refused.
@@ -68,12 +70,12 @@ type kept struct {
 
 // drawQuarantine draws whether the next definition of a sink has a quarantine. Its bounds are the same in the whole run.
 func (r *run) drawQuarantine(id string) {
-	if r.more == nil {
+	if r.more == nil || isArchive(id) {
 		return
 	}
 	p := r.plans[id]
 	p.conf.Quarantine = nil
-	if r.more.IntN(6) > 0 {
+	if r.more.IntN(8) > 0 {
 		bounds := r.bounds(id)
 		p.conf.Quarantine = &bounds
 	}
@@ -98,14 +100,14 @@ func (r *run) setTarget() {
 		return
 	}
 	r.out.naming = pick(r.more, namesAll, namesFirst, namesNone)
-	r.out.strictest = pick(r.more, 0, 1, 2, 3)
+	r.out.strictest = pick(r.more, 0, 1, 2, 3, 3)
 	r.out.rule = r.more.IntN(r.out.strictest + 1)
-	r.voids = r.more.IntN(4) > 0
+	r.voids = r.more.IntN(5) > 0
 }
 
 // mayBeKept tells whether a row may ever have been in a quarantine.
 func (r *run) mayBeKept(x *row, name string) bool {
-	return r.keeps() && (x.place != inRows || r.out.refusable(name))
+	return r.keeps() && !isArchive(x.sink) && (x.place != inRows || r.out.refusable(name))
 }
 
 // onlyKept tells whether a record is in a quarantine, or has left it for good.
@@ -287,6 +289,9 @@ func (r *run) allKept(stats buffer.Stats) map[string][]kept {
 		return all
 	}
 	for _, st := range stats.Sinks {
+		if isArchive(st.ID) {
+			continue
+		}
 		list, err := r.gen.level.listKept(r.gen.ctx, st.ID)
 		if err != nil {
 			r.t.Errorf("list the quarantine of %s: %v", st.ID, err)

@@ -88,14 +88,18 @@ func fileOf(id string) string {
 // spring springs the trap, if one is set. Called with mu held.
 func (o *outside) spring() {
 	if o.trap != nil {
+		o.sum.add("process: cut of power soon after a refusal", 1)
 		o.trap()
 		o.trap = nil
 	}
 }
 
 // cutSoon returns what takes the power off a few operations of the disk after it is called.
-func (r *run) cutSoon() func() {
-	d, g, n, percent, seed := r.disk, r.gen, r.more.IntN(12), pick(r.more, 0, 10, 50, 100), r.more.Uint64()
+func (r *run) cutSoon() func() { return r.cutWithin(9) }
+
+// cutWithin returns what takes the power off less than that many operations of the disk after it is called.
+func (r *run) cutWithin(most int) func() {
+	d, g, n, percent, seed := r.disk, r.gen, r.more.IntN(most), pick(r.more, 0, 10, 50, 100), r.more.Uint64()
 	return func() { d.cutAfter(n, func() { r.cut(g, percent, seed) }) }
 }
 

@@ -207,8 +207,12 @@ func (l *bufferLevel) discardKept(ctx context.Context, id string, list []kept, a
 
 // keptStep is what an operator does with a quarantine, or with what the target refuses.
 func (r *run) keptStep() {
-	id := pick(r.more, sortedKeys(r.plans)...)
-	what := pick(r.more, "look", "look", "repair", "repair", "test", "replay", "replay", "repair and replay", "repair and replay", "discard", "rule", "rule", "wait", "trap")
+	if r.archives() && r.more.IntN(3) == 0 {
+		r.backfillStep()
+		return
+	}
+	id := pick(r.more, slices.DeleteFunc(sortedKeys(r.plans), isArchive)...)
+	what := pick(r.more, "look", "look", "repair", "repair", "test", "replay", "replay", "repair and replay", "repair and replay", "discard", "rule", "rule", "wait", "trap", "trap", "trap")
 	all := r.more.IntN(3) == 0
 	switch what {
 	case "wait": // files get to the target, with what it refuses
@@ -217,8 +221,10 @@ func (r *run) keptStep() {
 	case "trap":
 		r.tell("the power will go off soon after the target refuses rows")
 		r.out.mu.Lock()
-		r.out.trap = r.cutSoon()
+		r.out.trap, r.out.rule = r.cutSoon(), max(r.out.rule, min(1, r.out.strictest))
 		r.out.mu.Unlock()
+		r.appendRows()
+		r.sleep(pick(r.more, time.Minute, 10*time.Minute, time.Hour))
 		return
 	case "rule":
 		r.out.mu.Lock()

@@ -64,6 +64,7 @@ type run struct {
 	copies int
 	// voids says that the target is a [buffer.Voider], clockWasSet that the clock is set at some time in the run.
 	voids, clockWasSet bool
+	backfill           backfill
 	snapshots          map[chunkID][]string
 	damaged            bool
 	hits               map[string]bool // names of the rows that stood in what was damaged
@@ -111,6 +112,12 @@ func newRun(s scenario, sum *summary) *run {
 	for _, id := range names[:1+r.rng.IntN(3)] {
 		r.plans[id] = &plan{}
 		r.draw(id)
+	}
+	if r.archives() {
+		for _, id := range []string{archiveID, backfillID} {
+			r.plans[id] = &plan{}
+			r.draw(id)
+		}
 	}
 	if r.extra != nil {
 		r.opts.Retention = pick(r.extra, r.opts.Retention, 30*time.Minute, 6*time.Hour)
@@ -314,6 +321,10 @@ func (r *run) draw(id string) {
 	if r.extra != nil {
 		p.sync = syncModes[r.extra.IntN(len(syncModes))]
 	}
+	if isArchive(id) {
+		p.conf.Table, p.conf.Encoding = buffer.Table{ID: archived}, buffer.Gzip
+		return
+	}
 	r.drawVersion(id)
 	p.shape()
 	r.drawQuarantine(id)
@@ -422,6 +433,15 @@ func (r *run) end() {
 	r.tell("all faults end")
 	time.Sleep(r.opts.Retry.Max + time.Minute) // calls that hang, and the longest delays
 	synctest.Wait()
+	for _, id := range sortedKeys(r.grown) {
+		if r.grown[id].open {
+			r.define(id) // as its error tells those who define
+		}
+	}
+	synctest.Wait()
+	r.endBackfill()
+	time.Sleep(r.opts.Retry.Max + time.Minute)
+	synctest.Wait()
 	r.roomForAll()
 	r.checkPressure()
 	if r.extra != nil && r.extra.IntN(3) == 0 {
@@ -446,44 +466,6 @@ func (r *run) end() {
 	r.gen.cancel()
 	damage := r.checkStore()
 	r.check(stats, damage, held)
-}
-
-// checkPressure finds no bound half used: nobody fails any more, so what is left gathers, and pressure has moved the rest.
-func (r *run) checkPressure() {
-	share := r.opts.MaxSinkBytes
-	if share == 0 {
-		share = r.opts.MaxDiskBytes / 2
-	}
-	const margin = 8 << 10 // what one commit adds
-	all := int64(0)
-	for _, st := range r.gen.level.stats().Sinks {
-		n := st.Local.StoredBytes + st.Staging.StoredBytes
-		all += n
-		if n > share/2+margin {
-			r.t.Errorf("sink %s: %d bytes wait, half of its share is %d", st.ID, n, share/2)
-		}
-		for _, f := range st.Files {
-			if f.Reason == trigger.Pressure.String() {
-				r.sum.add("files: closed by pressure, listed at the end", 1)
-			}
-		}
-	}
-	if all > r.opts.MaxDiskBytes/2+margin {
-		r.t.Errorf("%d bytes wait of all sinks, half of the bound is %d", all, r.opts.MaxDiskBytes/2)
-	}
-}
-
-// drainAlone waits as long as the longest conditions and delays, and finds nothing that waits.
-func (r *run) drainAlone() {
-	r.tell("the rest is imported by its conditions alone")
-	time.Sleep(70*time.Minute + r.opts.Retry.Max)
-	synctest.Wait()
-	for _, st := range r.gen.level.stats().Sinks {
-		if st.Local.Rows+st.Staging.Rows > 0 {
-			r.t.Errorf("sink %s: %d rows wait on local disk and %d in staging, longer than their conditions say",
-				st.ID, st.Local.Rows, st.Staging.Rows)
-		}
-	}
 }
 
 func sortedKeys[V any](m map[string]V) []string {

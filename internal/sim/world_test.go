@@ -40,9 +40,10 @@ type outside struct {
 	rule, strictest int
 	naming          naming
 	// trap is called the next time that the target refuses rows, or rules out an import.
-	trap func()
-	sum  *summary
-	tell func(format string, args ...any) // the story; nil where nobody listens
+	trap    func()
+	archive map[string]archivedFile // by file id
+	sum     *summary
+	tell    func(format string, args ...any) // the story; nil where nobody listens
 	// trace is a sum over all calls and their times: equal where two runs of a seed went the same way, whatever the order
 	// of calls that began at the same time.
 	trace uint64
@@ -71,7 +72,7 @@ func newOutside(seed uint64, sum *summary) *outside {
 	return &outside{
 		seed: seed, objects: map[string]stored{}, ever: map[string]everPut{}, tables: map[string]*table{},
 		files: map[string]*imported{}, tries: map[string]int{}, down: map[string]time.Time{},
-		refused: map[string]time.Time{}, voided: map[string]bool{}, sum: sum,
+		refused: map[string]time.Time{}, voided: map[string]bool{}, archive: map[string]archivedFile{}, sum: sum,
 	}
 }
 
@@ -289,18 +290,9 @@ func (d *drivers) Import(ctx context.Context, f *buffer.File) (err error) {
 		if f.Progress != nil && string(f.Progress) != "job of "+f.ID {
 			return d.do(func() error { d.o.breachf("file %s: progress %q", f.ID, f.Progress); return nil })
 		}
-		var rows [][]string
-		for _, obj := range f.Slices {
-			rc, err := f.OpenRows(ctx, obj)
-			if err != nil {
-				return err
-			}
-			part, err := readCSV(rc)
-			rc.Close()
-			if err != nil {
-				return err
-			}
-			rows = append(rows, part...)
+		rows, err := readFile(ctx, f)
+		if err != nil {
+			return err
 		}
 		return d.do(func() error {
 			if err := d.o.ensure(f.Table); err != nil {
@@ -325,6 +317,22 @@ func (d *drivers) Import(ctx context.Context, f *buffer.File) (err error) {
 			return nil
 		})
 	})
+}
+
+func readFile(ctx context.Context, f *buffer.File) (rows [][]string, err error) {
+	for _, obj := range f.Slices {
+		rc, err := f.OpenRows(ctx, obj)
+		if err != nil {
+			return nil, err
+		}
+		part, err := readCSV(rc)
+		rc.Close()
+		if err != nil {
+			return nil, err
+		}
+		rows = append(rows, part...)
+	}
+	return rows, nil
 }
 
 func (d *drivers) CountFile(_ context.Context, _ buffer.Table, id string) (n int64, err error) {
