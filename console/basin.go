@@ -2,6 +2,7 @@ package console
 
 import (
 	"cmp"
+	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
@@ -15,7 +16,9 @@ import (
 const windowSize = 50
 
 func (c *Console) basinPage() page {
-	return page{name: "basin", title: "Basin", key: "b", right: Numbers, live: basinView}
+	return page{name: "basin", title: "Basin", key: "b", right: Numbers, live: basinView, endpoints: []endpoint{
+		{name: "basin.history", method: http.MethodGet, right: Numbers, run: (*call).historyOf},
+	}}
 }
 
 // basinHead is what the page shows beside the table.

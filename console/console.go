@@ -45,7 +45,7 @@ type Console struct {
 	closing    atomic.Bool
 }
 
-// New returns a console about an engine. It starts nothing before the first request. Close it before the server that it is mounted in is
+// New returns a console about an engine. It starts nothing before the first request, unless Options.History asks for it. Close it before the server that it is mounted in is
 // shut down, with [http.Server.RegisterOnShutdown] for example: open streams would hold up the shutdown.
 func New(eng *forebay.Engine, opts Options) (*Console, error) {
 	if eng == nil {
@@ -88,6 +88,9 @@ func New(eng *forebay.Engine, opts Options) (*Console, error) {
 	}
 	c.ctx, c.end = context.WithCancel(context.Background())
 	c.sampler.init(c)
+	if opts.History {
+		c.background.Go(c.sampler.keepHistory)
+	}
 	return c, nil
 }
 

@@ -474,7 +474,7 @@ func TestDocument(t *testing.T) {
 	w := ask(t, c, "GET", "/", "Authorization", "Bearer "+reader)
 	body := w.Body.String()
 	nonce := regexp.MustCompile(`script-src 'nonce-(\w{20,})'`).FindStringSubmatch(w.Header().Get("Content-Security-Policy"))
-	if nonce == nil || strings.Count(body, `nonce="`+nonce[1]+`"`) != 2 {
+	if nonce == nil || strings.Count(body, `nonce="`+nonce[1]+`"`) != 3 {
 		t.Fatalf("policy %s of\n%s", w.Header().Get("Content-Security-Policy"), body)
 	}
 	if other := ask(t, c, "GET", "/", "Authorization", "Bearer "+reader); strings.Contains(other.Header().Get("Content-Security-Policy"), nonce[1]) {

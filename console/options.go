@@ -59,6 +59,9 @@ type Options struct {
 	Nonce func(r *http.Request) string
 	// MaxViewers bounds the open streams; further viewers see the page refreshed every 10 s. Default: 32.
 	MaxViewers int
+	// History samples the engine every 10 s also while nobody looks, so that the plots show the last hour to whoever comes. The samples
+	// take a goroutine from New to Close. Default: samples are taken only while somebody looks.
+	History bool
 	// Catalog has the durable definitions, for the pages that show or change them. The engine must be the one of the console. Default:
 	// none, and such pages are missing.
 	Catalog *catalog.Catalog

@@ -68,6 +68,8 @@ type sampler struct {
 	seen time.Time
 	// past are the counters of the last rateOver, oldest first.
 	past []counters
+	// history are the points of the plots, oldest first.
+	history []point
 }
 
 func (s *sampler) init(c *Console) { s.c, s.viewers = c, make(map[chan struct{}]struct{}) }
@@ -106,7 +108,9 @@ func (s *sampler) start() {
 	if s.running || s.c.closing.Load() {
 		return
 	}
-	s.past = nil
+	if !s.c.opts.History {
+		s.past = nil
+	}
 	s.take()
 	s.running = true
 	s.c.background.Go(s.run)
@@ -193,6 +197,7 @@ func (s *sampler) take() {
 		}
 	}
 	s.past = append(s.past, is)
+	s.remember(next)
 	s.newest.Store(next)
 }
 

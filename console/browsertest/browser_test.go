@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -286,4 +287,12 @@ func serve(t *testing.T, h http.Handler) string {
 		server.Close()
 	})
 	return server.URL + "/"
+}
+
+func itoa(n int) string { return strconv.Itoa(n) }
+
+// quoted is a text as an expression.
+func quoted(text string) string {
+	b, _ := json.Marshal(text) // a string is always JSON
+	return string(b)
 }

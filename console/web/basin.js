@@ -2,6 +2,7 @@
 
 import { h, setText, setAttr, setCell, setSentence } from "./dom.js";
 import { newPicture } from "./picture.js";
+import { newPlots } from "./plots.js";
 
 const windowSize = 50;
 
@@ -13,6 +14,8 @@ export function open(section, app) {
   let params = {};
   const picture = newPicture();
   $("picture").append(picture.node);
+  const plots = newPlots(app);
+  $("plots").append(plots.node);
 
   filter.parentNode.hidden = false;
   let typing = 0;
@@ -144,6 +147,7 @@ export function open(section, app) {
         node.querySelectorAll(".line span").forEach((span, j) => setCell(span, tile.lines[j]));
       });
       picture.update(head.picture);
+      plots.update();
       const known = rowsByKey();
       for (const key of changed || rows.keys()) {
         const tr = known.get(key);
@@ -164,7 +168,7 @@ export function open(section, app) {
         apply(order);
       }
       if (changed === null) forced = false;
-      setText($("range"), order.length ? head.from + 1 + "–" + (head.from + order.length) + " of " + head.matching : "none");
+      setText($("range"), order.length ? [head.from + 1, head.from + order.length, head.matching].map((n) => n.toLocaleString("en")).reduce((a, b, i) => a + (i === 1 ? "–" : " of ") + b) : "none");
       $("before").hidden = head.from === 0;
       $("after").hidden = head.from + order.length >= head.matching;
       $("empty").hidden = order.length > 0;

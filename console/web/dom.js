@@ -60,6 +60,8 @@ export function visible(text, lines) {
 
 let utc = false;
 
+export const isUTC = () => utc;
+
 // useUTC chooses the zone of all times. Times that are shown already change too.
 export function useUTC(on) {
   utc = on;

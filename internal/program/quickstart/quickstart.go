@@ -30,7 +30,7 @@ import (
 type config struct {
 	n, clients, bad, kills int
 	dir                    string
-	crash                  bool
+	crash, ui              bool
 	seed                   uint64
 	child                  string // the data directory of the process that -crash kills
 	open                   store.Open
@@ -86,6 +86,7 @@ func parseFlags(args []string, stderr io.Writer, o Options) (config, error) {
 	flags.IntVar(&cfg.bad, "bad", 0, "percentage of events that lack a field which one sink needs")
 	flags.BoolVar(&cfg.crash, "crash", false, "run the engine in a process of its own and kill it several times")
 	flags.IntVar(&cfg.kills, "kills", 4, "with -crash: number of kills, the last one while the buffer is flushed")
+	flags.BoolVar(&cfg.ui, "ui", false, "serve the console, a live page about the engine, until you interrupt the program")
 	flags.Uint64Var(&cfg.seed, "seed", uint64(time.Now().UnixNano()), "seed of all random choices")
 	if err := flags.Parse(args); err != nil {
 		return cfg, err
@@ -105,6 +106,7 @@ func parseFlags(args []string, stderr io.Writer, o Options) (config, error) {
 	check(cfg.clients >= 1, "-clients must be at least 1")
 	check(cfg.bad >= 0 && cfg.bad <= 100, "-bad must be between 0 and 100")
 	check(cfg.kills >= 1, "-kills must be at least 1")
+	check(!cfg.ui || !cfg.crash, "-ui and -crash exclude each other: the engine is then in another process")
 	err := errors.Join(problems...)
 	if err != nil {
 		fmt.Fprintln(flags.Output(), err)
@@ -124,14 +126,26 @@ func run(ctx context.Context, out io.Writer, cfg config) error {
 	secret, ledger := rand.Text(), newLedger()
 	var svc service
 	var crash *crashing
+	var own *node
 	if cfg.crash {
 		crash, err = startCrashing(cfg, dir, secret, ledger, fail)
 		svc = crash
 	} else {
-		svc, err = startNode(ctx, cfg, dir, secret)
+		own, err = startNode(ctx, cfg, dir, secret)
+		svc = own
 	}
 	if err != nil {
 		return err
+	}
+	finish := svc.finish
+	if cfg.ui {
+		page, err := startUI(own.eng, out)
+		if err != nil {
+			svc.abort()
+			return err
+		}
+		defer page.close()
+		finish = own.drain
 	}
 	fmt.Fprintf(out, "sending %d events to %s (seed %d)\n", cfg.n, strings.ReplaceAll(svc.url(), secret, "***"), cfg.seed)
 
@@ -141,7 +155,7 @@ func run(ctx context.Context, out io.Writer, cfg config) error {
 	err = sendAll(ctx, cfg, svc, ledger)
 	sending := time.Since(start)
 	if err == nil {
-		err = svc.finish(ctx)
+		err = finish(ctx)
 	} else {
 		fail(err)
 		svc.abort()
@@ -156,6 +170,13 @@ func run(ctx context.Context, out io.Writer, cfg config) error {
 	fmt.Fprintf(out, "\n%d events sent by %d clients in %s, %.0f per second; all rows in the tables after %s\n",
 		cfg.n, cfg.clients, sending.Round(time.Millisecond), float64(cfg.n)/sending.Seconds(), total.Round(time.Millisecond))
 	fmt.Fprintf(out, "from the first event to its row in a table: %s\n", first.Round(time.Millisecond))
+	if cfg.ui {
+		fmt.Fprintln(out, "\nThe engine stays open for the console. Press Ctrl-C to end.")
+		<-ctx.Done()
+		if err := own.close(); err != nil {
+			return err
+		}
+	}
 	if crash != nil {
 		fmt.Fprintf(out, "the engine was killed %d times and recovered each time\n", crash.kills)
 	}

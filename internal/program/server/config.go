@@ -38,6 +38,8 @@ type Config struct {
 	Extend bool
 	// NetHTTP serves events with net/http in place of package fastserver.
 	NetHTTP bool
+	// UI serves the console beside the API.
+	UI bool
 }
 
 // Register makes a flag of each option, with its default.
@@ -53,6 +55,7 @@ func (cfg *Config) Register(flags *flag.FlagSet) {
 	flags.Int64Var(&cfg.Tuning.MaxSinkBytes, "max-sink-bytes", 0, "the same for one sink (default: half of -max-disk-bytes)")
 	flags.DurationVar(&cfg.Tuning.MinImportInterval, "min-import-interval", 0, "least import interval that a sink may have, 1s or more (default: 30s); databases take many small imports well")
 	flags.BoolVar(&cfg.NetHTTP, "net-http", false, "take events with the server of net/http, which is slower (see package fastserver)")
+	flags.BoolVar(&cfg.UI, "ui", false, "serve the console, a live page about the engine, under /console/ of -api-addr, for who has the token of the API (see docs/console.md)")
 	flags.StringVar(&cfg.Dir, "dir", "data", "data directory; the tables are in its folder tables")
 	flags.BoolVar(&cfg.Extend, "extend", false, "let tables of new sinks grow with their columns, unless the API says otherwise (see docs/types.md)")
 	flags.StringVar(&cfg.Tables.PartitionBy, "partition-by", "", "column of type date or timestamp: new tables that have it get a folder for each day, such as dt=2026-11-22")
@@ -108,6 +111,7 @@ func (cfg *Config) Check() (problems []error) {
 	check(cfg.Stream.ProjectID != 0, "-project-id is 0, must be positive") // the options would take it for their default
 	check(cfg.Stream.BranchID != 0, "-branch-id is 0, must be positive")
 	check(cfg.Source == "" || catalog.NormalizeID(cfg.Source) == cfg.Source, "-source is %q, must be an id such as %q", cfg.Source, "web")
+	check(!cfg.UI || cfg.Token == "" || len(cfg.Token) >= leastToken, "-token has %d bytes, the console of -ui needs at least %d", len(cfg.Token), leastToken)
 	return append(problems, checkAdmin(cfg.Admin), apiOptions(*cfg, "http://127.0.0.1", "http://127.0.0.1", "any").Validate())
 }
 

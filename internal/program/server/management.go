@@ -26,6 +26,8 @@ type management struct {
 	logger *slog.Logger
 	cat    *catalog.Catalog
 	opts   streamapi.Options
+	// consoleURL is the address of the console, empty without one.
+	consoleURL string
 }
 
 // tokenFile is in the data directory.
@@ -38,13 +40,19 @@ func apiOptions(cfg Config, apiURL, ingestURL, token string) streamapi.Options {
 	}
 }
 
+// token returns the token of the API and of the console.
+func (m *management) token() (string, error) {
+	if m.cfg.Token != "" {
+		return m.cfg.Token, nil
+	}
+	return keep.Secret(filepath.Join(m.cfg.Dir, tokenFile))
+}
+
 // open opens the definitions and returns the handler of the API.
 func (m *management) open(apiURL, ingestURL string) (_ http.Handler, err error) {
-	token := m.cfg.Token
-	if token == "" {
-		if token, err = keep.Secret(filepath.Join(m.cfg.Dir, tokenFile)); err != nil {
-			return nil, err
-		}
+	token, err := m.token()
+	if err != nil {
+		return nil, err
 	}
 	m.cat, err = catalog.Open(filepath.Join(m.cfg.Dir, catalogFolder), m.eng, catalog.Options{
 		BranchID: m.cfg.Stream.BranchID, Extend: m.cfg.Extend, DropTable: m.drop, Logger: m.logger,
@@ -87,6 +95,13 @@ func (m *management) tryOut(ctx context.Context, out io.Writer, ready string) er
 		events = fmt.Sprintf("%s/stream/%d/%s/%s", m.opts.IngestURL, m.opts.Ingest.ProjectID, m.cfg.Source, secret)
 	}
 	fmt.Fprintf(out, "%s\n\n", ready)
+	if m.consoleURL != "" {
+		where := "of -token"
+		if m.cfg.Token == "" {
+			where = "in " + filepath.Join(m.cfg.Dir, tokenFile)
+		}
+		fmt.Fprintf(out, "Watch it at %s with the token %s\n\n", m.consoleURL, where)
+	}
 	if m.cat == nil {
 		return nil
 	}

@@ -24,6 +24,7 @@ import (
 	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/dir"
+	"github.com/forebay/forebay/console"
 	"github.com/forebay/forebay/internal/program/web"
 	"github.com/forebay/forebay/stream"
 	"github.com/forebay/forebay/stream/fastserver"
@@ -100,6 +101,15 @@ func Run(ctx context.Context, cfg Config, parts Parts, out io.Writer) (err error
 	if err != nil {
 		return err
 	}
+	endConsole := func() {}
+	if cfg.UI {
+		var c *console.Console
+		if api, c, err = m.withConsole(api, "http://"+apiAddr); err != nil {
+			return err
+		}
+		endConsole = func() { _ = c.Close() }
+		defer endConsole()
+	}
 	if parts.Metrics != nil {
 		api = withMetrics(parts.Metrics, api)
 	}
@@ -154,6 +164,7 @@ func Run(ctx context.Context, cfg Config, parts Parts, out io.Writer) (err error
 	case <-ctx.Done():
 	}
 	draining.Store(true)
+	endConsole() // its streams would hold up the server
 	logger.Info("stopping", "timeout", cfg.ShutdownTimeout)
 	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), cfg.ShutdownTimeout)
 	defer cancel()

@@ -1,0 +1,126 @@
+package browsertest
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/chromedp/chromedp"
+
+	"github.com/forebay/forebay/console"
+)
+
+// The plots draw what the server remembers, and have the values as text for those who cannot see them.
+func TestPlots(t *testing.T) {
+	eng := newEngine(t, 1, 2)
+	ingest(t, eng, "web0", 40)
+	b := newTab(t)
+	b.live(serve(t, newConsole(t, eng, public)))
+	b.until(`document.querySelectorAll("#plots canvas").length === 3`)
+	b.until(`/^Oldest waiting row of the last hour, now: local \d.* (s|min), staging 0 s$/.test(document.querySelectorAll("#plots [role=img]")[1].getAttribute("aria-label"))`)
+	b.choose("Show the values")
+	b.until(`document.querySelectorAll("#plots tbody tr").length >= 1`)
+	b.text("records rejected")
+	eval[bool](b, `document.getElementById("theme").click(), true`) // draws them again
+}
+
+// 1,000 sinks are a page of 50, whose updates take little.
+func TestManySinks(t *testing.T) {
+	eng := newEngine(t, 10, 100)
+	for _, source := range []string{"web0", "web3", "web9"} {
+		ingest(t, eng, source, 3)
+	}
+	url := serve(t, newConsole(t, eng, public))
+	b := newTab(t)
+	b.live(url)
+	b.text("All 1,000 sinks flow")
+	b.text("1–50 of 1,000")
+	if n := eval[int](b, `document.querySelectorAll("#sinks tbody tr").length`); n != 50 {
+		t.Errorf("%d rows", n)
+	}
+	size := eval[int](b, `performance.getEntriesByType("navigation")[0].decodedBodySize`)
+	if size > 60<<10 {
+		t.Errorf("the document has %d bytes", size)
+	}
+	eval[bool](b, `window.longest = 0, new PerformanceObserver((l) => { for (const e of l.getEntries()) window.longest = Math.max(window.longest, e.duration) }).observe({ type: "longtask" }), true`)
+	seq := eval[int](b, `Number(document.documentElement.dataset.seq)`)
+	ingest(t, eng, "web0", 50)
+	b.until(`Number(document.documentElement.dataset.seq) > ` + itoa(seq+3))
+	b.text("53 rows wait")
+	t.Logf("the document has %d bytes, the longest task took %v ms", size, eval[float64](b, `window.longest`))
+	b.click("#filter")
+	b.press("web3/sink07")
+	b.text("1–1 of 1")
+	b.until(`document.querySelector("#sinks tbody th").textContent === "web3/sink07" && location.hash.includes("filter=web3")`)
+	b.click("#sinks tbody th a")
+	b.text("3 accepted = 0 in table + 3 waiting")
+}
+
+// Every control has a name, no style attribute is written by us, and a phone needs no sideways scroll.
+func TestNamesAndWidths(t *testing.T) {
+	eng, target := newShop(t)
+	target.on.Store(true)
+	ingest(t, eng, "web", 3)
+	c := newConsole(t, eng, console.Options{})
+	url := serve(t, c)
+	b := newTab(t)
+	b.signIn(c, url)
+	b.text(`columns differ`)
+	for _, hash := range []string{"#/basin", "#/sink/web/orders"} {
+		eval[bool](b, `location.hash = `+quoted(hash)+`, true`)
+		b.until(`document.documentElement.dataset.page === ` + quoted(map[string]string{"#/basin": "basin"}[hash]) + ` || document.querySelector("section[data-page=sink] .files tbody tr")`)
+		const nameless = `[...document.querySelectorAll("a[href], button, input, select, textarea, [role=meter], [role=img]")].filter((n) => n.offsetParent &&
+			!(n.getAttribute("aria-label") || n.textContent.trim() || n.labels && n.labels.length)).map((n) => n.outerHTML.slice(0, 80))`
+		if bad := eval[[]string](b, nameless); len(bad) > 0 {
+			t.Errorf("%s: without a name: %q", hash, bad)
+		}
+		if n := eval[int](b, `document.querySelectorAll("h1").length`); n != 1 {
+			t.Errorf("%s: %d headings of the first level", hash, n)
+		}
+		if err := chromedp.Do(b.ctx, chromedp.EmulateViewport(360, 740)); err != nil {
+			t.Fatal(err)
+		}
+		b.until(`innerWidth === 360`)
+		if wide := eval[int](b, `document.documentElement.scrollWidth`); wide > 360 {
+			t.Errorf("%s: the page is %d wide on a phone", hash, wide)
+		}
+		if err := chromedp.Do(b.ctx, chromedp.EmulateViewport(1280, 800)); err != nil {
+			t.Fatal(err)
+		}
+		b.until(`innerWidth === 1280`)
+	}
+}
+
+// The pictures of the documentation are made here, into the folder that FOREBAY_SHOTS names.
+func TestScreenshots(t *testing.T) {
+	folder := os.Getenv("FOREBAY_SHOTS")
+	if folder == "" {
+		t.Skip("FOREBAY_SHOTS names no folder")
+	}
+	eng, target := newShop(t)
+	target.on.Store(true)
+	c := newConsole(t, eng, console.Options{Name: "node-a"})
+	url := serve(t, c)
+	b := newTab(t)
+	b.signIn(c, url)
+	for range 12 {
+		ingest(t, eng, "web", 900)
+		before := eval[int](b, `Number(document.documentElement.dataset.seq)`)
+		b.until(`Number(document.documentElement.dataset.seq) > ` + itoa(before+2))
+	}
+	b.text("columns differ")
+	b.until(`document.querySelectorAll("#plots canvas").length === 3`)
+	deadline := time.Now().Add(20 * time.Second)
+	b.until(`document.querySelector("#plots .line").textContent.match(/[1-9]/) || Date.now() > ` + itoa(int(deadline.UnixMilli())))
+	for _, theme := range []string{"light", "dark"} {
+		eval[bool](b, `(() => { const t = document.getElementById("theme"); while (document.documentElement.dataset.theme !== `+quoted(theme)+`) t.click(); return true })()`)
+		png, err := chromedp.Run(b.ctx, chromedp.CaptureScreenshot())
+		if err == nil {
+			err = os.WriteFile(filepath.Join(folder, "console-"+theme+".png"), png, 0o644)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}

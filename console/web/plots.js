@@ -1,0 +1,129 @@
+// The plots of the last hour, of all sinks together. Points come every 10 s; where nobody has looked there is a gap.
+
+import { h, replace, setAttr, setText, isUTC } from "./dom.js";
+
+const hour = 3600;
+const pointEvery = 10;
+const blue = "#0072B2", red = "#D55E00"; // both can be seen on light and dark; dashes tell them apart too
+
+function span(s) {
+  if (s < 60) return Math.round(s * 10) / 10 + " s";
+  return s < 3600 ? Math.round(s / 6) / 10 + " min" : Math.round(s / 360) / 10 + " h";
+}
+
+const plain = (v) => (v >= 99950 ? Number(v.toPrecision(3)).toLocaleString("en") : v >= 10 ? Math.round(v).toLocaleString("en") : String(Math.round(v * 10) / 10));
+
+// columns are positions in a point.
+const kinds = [
+  { title: "Rows per second", lines: [["in", 1], ["out", 2]], text: plain },
+  { title: "Oldest waiting row", lines: [["local", 3], ["staging", 4]], text: span },
+  { title: "Per minute", lines: [["calls refused", 5], ["records rejected", 6]], text: plain },
+];
+
+function clock(seconds) {
+  return new Date(seconds * 1000).toLocaleTimeString("en-GB", { hour: "2-digit", minute: "2-digit", ...(isUTC() ? { timeZone: "UTC" } : {}) });
+}
+
+export function newPlots(app) {
+  let points = [], asked = 0, asking = false, uPlot = null, charts = [];
+  const figures = kinds.map((kind) => {
+    const box = h("div", { class: "chart", role: "img", "aria-label": kind.title });
+    const line = h("p", { class: "line" });
+    return { kind, box, line, node: h("figure", {}, h("figcaption", { text: kind.title }), box, line) };
+  });
+  const values = h("table", { class: "values", hidden: true });
+  const button = h("button", { type: "button", "aria-expanded": "false", text: "Show the values", onclick: () => {
+    values.hidden = !values.hidden;
+    setAttr(button, "aria-expanded", String(!values.hidden));
+    setText(button, values.hidden ? "Show the values" : "Hide the values");
+    showValues();
+  } });
+  const node = h("div", { class: "plots" }, h("div", { class: "tablebar" }, h("h2", { text: "Last hour" }), button),
+    h("div", { class: "charts" }, ...figures.map((f) => f.node)), values);
+
+  // data has a column for each line, with a gap where points are missing.
+  function data(kind) {
+    const columns = [[], ...kind.lines.map(() => [])];
+    let before = null;
+    for (const p of points) {
+      const at = p[0] / 1000;
+      if (before !== null && at - before > 3 * pointEvery) {
+        columns[0].push(before + pointEvery);
+        kind.lines.forEach((_, i) => columns[i + 1].push(null));
+      }
+      columns[0].push(at);
+      kind.lines.forEach(([, position], i) => columns[i + 1].push(p[position]));
+      before = at;
+    }
+    return columns;
+  }
+
+  function make(f) {
+    const ink = () => getComputedStyle(f.box).color;
+    const grid = () => getComputedStyle(f.box).borderTopColor;
+    const axis = { stroke: ink, grid: { stroke: grid, width: 1 }, ticks: { stroke: grid, width: 1 }, font: "12px system-ui" };
+    const colours = [blue, red];
+    return new uPlot({
+      width: Math.max(200, f.box.clientWidth), height: 150, cursor: { sync: { key: "forebay" }, y: false }, legend: { show: false },
+      scales: { x: { time: false, range: () => { const now = points.length ? points.at(-1)[0] / 1000 : Date.now() / 1000; return [now - hour, now]; } },
+        y: { range: (_, low, high) => [0, high > 0 ? high * 1.1 : 1] } },
+      axes: [{ ...axis, space: 70, incrs: [300, 600, 900, 1800], values: (_, at) => at.map(clock) },
+        { ...axis, size: 64, values: (_, at) => at.map(f.kind.text) }],
+      series: [{}, ...f.kind.lines.map(([label], i) => ({ label, stroke: colours[i], width: 2, dash: i ? [6, 4] : [], points: { show: false } }))],
+      hooks: { setCursor: [(u) => say(f, u.cursor.idx)] },
+    }, data(f.kind), f.box);
+  }
+
+  // say writes the values under the cursor, or the last ones.
+  function say(f, idx) {
+    const d = data(f.kind);
+    const i = idx ?? d[0].length - 1;
+    const shown = f.kind.lines.map(([label], n) => (n ? "┄ " : "― ") + label + " " + (d[n + 1][i] === null || d[n + 1][i] === undefined ? "–" : f.kind.text(d[n + 1][i])));
+    setText(f.line, (d[0].length ? clock(d[0][i]) + "  " : "") + shown.join("   "));
+    if (idx === null || idx === undefined) setAttr(f.box, "aria-label", f.kind.title + " of the last hour, now: " + shown.map((s) => s.slice(2)).join(", "));
+  }
+
+  function showValues() {
+    if (values.hidden) return;
+    const lines = kinds.flatMap((k) => k.lines.map(([label, position]) => ({ label, position, text: k.text })));
+    const minutes = points.filter((_, i) => (points.length - 1 - i) % 6 === 0).reverse();
+    replace(values, h("caption", { class: "unseen", text: "Values of the plots, one line for each minute, newest first" }),
+      h("thead", {}, h("tr", {}, h("th", { scope: "col", text: "Time" }), ...lines.map((l) => h("th", { scope: "col", class: "n", text: l.label })))),
+      h("tbody", {}, ...minutes.map((p) => h("tr", {}, h("th", { scope: "row", text: clock(p[0] / 1000) }),
+        ...lines.map((l) => h("td", { class: "n", "data-label": l.label, text: p[l.position] === null ? "–" : l.text(p[l.position]) }))))));
+  }
+
+  function draw() {
+    if (!node.offsetParent) return;
+    figures.forEach((f, i) => {
+      if (charts[i]) charts[i].setData(data(f.kind));
+      else charts[i] = make(f);
+      say(f, charts[i].cursor.idx);
+    });
+    showValues();
+  }
+
+  async function update() {
+    if (asking || Date.now() - asked < pointEvery * 1000) return;
+    asking = true;
+    try {
+      uPlot ||= (await import("./uplot.js")).default;
+      const { points: more } = await app.get("basin.history", { after: points.length ? points.at(-1)[0] : 0 });
+      points.push(...more);
+      const from = points.length ? points.at(-1)[0] - hour * 1000 : 0;
+      points = points.filter((p) => p[0] >= from);
+      asked = Date.now();
+      draw();
+    } catch {
+      asked = Date.now(); // the status line says that the server is away
+    } finally {
+      asking = false;
+    }
+  }
+
+  new ResizeObserver(() => figures.forEach((f, i) => charts[i]?.setSize({ width: Math.max(200, f.box.clientWidth), height: 150 }))).observe(node);
+  document.documentElement.addEventListener("themechange", () => charts.forEach((c) => c.redraw()));
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => charts.forEach((c) => c.redraw()));
+
+  return { node, update };
+}

@@ -1,0 +1,45 @@
+package server
+
+import (
+	"cmp"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/forebay/forebay/console"
+)
+
+// consolePath is where the console is on the address of the API.
+const consolePath = "/console/"
+
+// leastToken is the length that the console asks of a token.
+const leastToken = 16
+
+// withConsole serves the console beside the API, for who has its token. The caller closes the console before the server stops, because
+// open streams would hold that up.
+func (m *management) withConsole(api http.Handler, apiURL string) (http.Handler, *console.Console, error) {
+	token, err := m.token()
+	if err != nil {
+		return nil, nil, err
+	}
+	base := cmp.Or(m.cfg.APIURL, apiURL)
+	opts := console.Options{
+		Tokens:  []console.Token{{Name: "token of the API", Secret: token, Rights: console.AllRights}},
+		Catalog: m.cat, Logger: m.logger, History: true,
+	}
+	if u, err := url.Parse(base); err == nil && u.Hostname() != "" && !strings.Contains(u.Hostname(), ":") {
+		opts.Hosts = []string{u.Hostname()}
+	}
+	c, err := console.New(m.eng, opts)
+	if err != nil {
+		return nil, nil, err
+	}
+	m.consoleURL = strings.TrimSuffix(base, "/") + consolePath
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasPrefix(r.URL.Path, consolePath) || r.URL.Path+"/" == consolePath {
+			c.ServeHTTP(w, r)
+			return
+		}
+		api.ServeHTTP(w, r)
+	}), c, nil
+}
