@@ -180,7 +180,7 @@ func TestPlaygroundRowIsThatOfTheTable(t *testing.T) {
 	eng, tables := openTables(t, forebay.Sink{Table: forebay.Table{Columns: columns}})
 	c := consoleOf(t, eng, console.Options{})
 	opened := answer[openedSink](t, send(t, c, "/try.open?source=web&sink=events", readsRecords, nil), 200)
-	body := `{"id": 9007199254740993, "price": 7.5, "empty": "", "raw": {"a": [1.50, "\u00e9\""]}, "kind": "‮<b>"}`
+	body := `{"id": 9007199254740993, "price": 7.5, "empty": "", "raw": {"a": [1.50, "\u00e9\""]}, "kind": "` + "\u202e" + `<b>"}`
 	event := obj{
 		"headers": "Content-Type: application/json\nx-env: prod\r\nX-Env: two\n", "body": body, "ip": "192.0.2.7", "received": "2026-11-23T12:00:00.5Z",
 	}

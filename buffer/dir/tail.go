@@ -181,13 +181,21 @@ func rowStarts(text []byte, n int) (starts []int) {
 	return starts
 }
 
-// Query implements [buffer.Querier].
+// Query implements [buffer.Querier]. It takes it that the table was created with the options of now.
 func (t *TableDir) Query(table buffer.Table) (language, query string) {
 	path := t.Path(table.ID)
 	if abs, err := filepath.Abs(path); err == nil {
 		path = abs
 	}
-	files := strings.ReplaceAll(filepath.Join(path, "**", "*.csv*"), "'", "''")
-	return "DuckDB", "SELECT * FROM read_csv('" + files + "', header = true, all_varchar = true, union_by_name = true,\n" +
+	literal := func(text string) string { return "'" + strings.ReplaceAll(text, "'", "''") + "'" }
+	header := "header = true, union_by_name = true"
+	if t.folder.NoHeader {
+		var names []string
+		for _, c := range table.Columns {
+			names = append(names, literal(c.Name))
+		}
+		header = "header = false, names = [" + strings.Join(names, ", ") + "]"
+	}
+	return "DuckDB", "SELECT * FROM read_csv(" + literal(filepath.Join(path, "**", "*.csv*")) + ", " + header + ", all_varchar = true,\n" +
 		"  delim = ',', quote = '\"', escape = '\"', allow_quoted_nulls = false, hive_partitioning = true)\nLIMIT 20"
 }

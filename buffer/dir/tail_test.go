@@ -161,9 +161,13 @@ func TestTailIsBounded(t *testing.T) {
 	}
 }
 
-func TestQueryQuotesThePath(t *testing.T) {
-	language, query := Tables("/data/it's").Query(buffer.Table{ID: "in.c-web.events"})
-	if language != "DuckDB" || !strings.Contains(query, `read_csv('/data/it''s/in.c-web.events/**/*.csv*'`) {
+func TestQueryQuotesNames(t *testing.T) {
+	table := buffer.Table{ID: "in.c-web.events", Columns: datatype.UntypedColumns("a", "it's")}
+	language, query := Tables("/data/it's").Query(table)
+	if language != "DuckDB" || !strings.Contains(query, `read_csv('/data/it''s/in.c-web.events/**/*.csv*', header = true`) {
 		t.Errorf("%s: %s", language, query)
+	}
+	if _, query = TablesWith("/data", TablesOptions{NoHeader: true}).Query(table); !strings.Contains(query, `header = false, names = ['a', 'it''s']`) {
+		t.Errorf("without headers: %s", query)
 	}
 }
