@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"strings"
 
 	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/buffer"
@@ -99,7 +100,13 @@ func statusOf(err error) (status int, body map[string]any) {
 		}
 		return own.status, body
 	}
-	if _, ok := errors.AsType[*catalog.Error](err); ok {
+	if refused, ok := errors.AsType[*catalog.Error](err); ok {
+		switch {
+		case strings.HasSuffix(string(refused.Code), "NotFound"):
+			return http.StatusNotFound, body
+		case refused.Code == catalog.Busy:
+			return http.StatusConflict, body
+		}
 		return http.StatusUnprocessableEntity, body
 	}
 	_, overloaded := errors.AsType[*buffer.OverloadError](err)

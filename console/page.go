@@ -34,7 +34,11 @@ type row struct {
 
 // allPages lists the pages in the order of their links. A page that lacks what it is about, such as a catalog, is left out.
 func (c *Console) allPages() []page {
-	return []page{c.basinPage(), c.sinkPage(), c.quarantinePage(), c.tryPage(), c.tablesPage()}
+	pages := []page{c.basinPage(), c.sinkPage(), c.quarantinePage(), c.tryPage(), c.tablesPage()}
+	if c.opts.Catalog != nil {
+		pages = append(pages, c.defsPage())
+	}
+	return pages
 }
 
 // page returns a page that the caller may see.

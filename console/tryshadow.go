@@ -294,7 +294,7 @@ func cellText(c forebay.ShadowCell) *string {
 	return &c.Text
 }
 
-// saveWithin is how long the answer to try.save waits for the change. It goes on behind that.
+// saveWithin is how long an answer waits for the change. It goes on behind that.
 const saveWithin = 5 * time.Second
 
 // saved answers try.save.
@@ -341,10 +341,21 @@ func (c *call) trySave() (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	return c.saving(task, fmt.Sprintf("Saving %s/%s", source.ID, sink.ID), func() int {
+		_, now, _ := cat.Sink(source.ID, sink.ID) // version 0 if it was deleted meanwhile
+		return now.Version.Number
+	})
+}
+
+// saving waits for a change of the catalog, and makes it a task with a title if it takes longer than an answer may. version returns the
+// newest version.
+func (c *call) saving(task catalog.Task, title string, version func() int) (any, error) {
+	cat := c.opts.Catalog
 	ctx, cancel := context.WithTimeout(c.ctx, saveWithin)
 	defer cancel()
-	if task, err = waitFor(ctx, cat, task); errors.Is(err, context.DeadlineExceeded) {
-		_, err = c.startTask(fmt.Sprintf("Saving %s/%s", source.ID, sink.ID), func(ctx context.Context, progress func(string)) error {
+	task, err := waitFor(ctx, cat, task)
+	if errors.Is(err, context.DeadlineExceeded) {
+		_, err = c.startTask(title, func(ctx context.Context, progress func(string)) error {
 			task, err := waitFor(ctx, cat, task)
 			if err == nil && task.Status == catalog.Failed {
 				err = errors.New(task.Failure)
@@ -360,12 +371,9 @@ func (c *call) trySave() (any, error) {
 	if task.Status == catalog.Failed {
 		return saved{State: "failed", Text: visible(task.Failure)}, nil
 	}
-	out := saved{State: "done", Text: visible(task.Result)}
+	out := saved{State: "done", Text: visible(task.Result), Version: version()}
 	for _, w := range task.Warnings {
 		out.Warnings = append(out.Warnings, visible(w.Message))
-	}
-	if _, now, err := cat.Sink(source.ID, sink.ID); err == nil {
-		out.Version = now.Version.Number
 	}
 	c.note("after", out.Version)
 	return out, nil

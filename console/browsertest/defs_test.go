@@ -1,0 +1,86 @@
+package browsertest
+
+import (
+	"path/filepath"
+	"testing"
+
+	"github.com/chromedp/chromedp"
+
+	"github.com/forebay/forebay"
+	"github.com/forebay/forebay/catalog"
+	"github.com/forebay/forebay/console"
+	"github.com/forebay/forebay/mapping"
+)
+
+// newCatalog has a sink web/events with two versions: the second one has a template, and a hostile user and description.
+func newCatalog(t *testing.T) (*forebay.Engine, *catalog.Catalog) {
+	t.Helper()
+	folder := t.TempDir()
+	eng, err := forebay.Open(folder, forebay.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = eng.Close() })
+	cat, err := catalog.Open(filepath.Join(folder, "catalog"), eng, catalog.Options{Extend: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cat.Close() })
+	columns := mapping.Columns{mapping.UUID("id"), mapping.Path("kind", "kind")}
+	task, err := cat.CreateSource(catalog.By{Type: "user", UserName: "anna"}, catalog.SourceSpec{
+		ID: "web", Name: "Web", Type: forebay.HTTP, Sinks: []catalog.SinkSpec{{ID: "events", Name: "Events", TableID: "in.c-web.events", Columns: columns}},
+	})
+	if err == nil {
+		_, err = cat.Wait(t.Context(), task.ID)
+	}
+	if err == nil {
+		task, err = cat.UpdateSink(catalog.By{Type: "user", UserName: hostile[:48]}, "web", "events", catalog.SinkPatch{
+			Columns: append(columns, mapping.Template("label", "local a = '<img src=x onerror=\"window.owned=1\">';\na")), ChangeDescription: "a label <svg onload=window.owned=1>\u202e",
+		})
+	}
+	if err == nil {
+		task, err = cat.Wait(t.Context(), task.ID)
+	}
+	if err != nil || task.Status != catalog.Succeeded {
+		t.Fatal(task, err)
+	}
+	return eng, cat
+}
+
+// Versions, the difference and the way back, at the width of a desk and of a phone.
+func TestDefinitionsPage(t *testing.T) {
+	eng, cat := newCatalog(t)
+	url := serve(t, newConsole(t, eng, console.Options{Authorize: everything, Catalog: cat}))
+	b := newTab(t)
+	b.live(url)
+	b.press("gd")
+	b.text("web/events")
+	b.text("a label <svg onload=window.owned=1>‹U+202E›")
+	b.until(`document.querySelectorAll("section[data-page=defs] tbody tr").length === 2`)
+	eval[bool](b, `document.querySelector('section[data-page=defs] tr[data-key="web/events"] button').click(), true`)
+	b.text("Versions of web/events")
+	b.until(`document.activeElement.matches("section[data-page=defs] h2")`)
+	b.button("What changed")
+	b.until(`document.querySelectorAll(".diff ins").length > 0`)
+	b.text(`local a = '<img src=x onerror=\"window.owned=1\">';\n`)
+	if eval[bool](b, `window.owned !== undefined || document.querySelector("main img, main svg") !== null`) {
+		t.Error("a text became markup")
+	}
+	b.button("Roll back…")
+	b.text("Roll back web/events to version 1?")
+	b.until(`document.activeElement.textContent === "Cancel" && document.querySelectorAll(".diff del").length > 0`)
+	b.button("Cancel")
+	if err := chromedp.Do(b.ctx, chromedp.EmulateViewport(360, 740)); err != nil {
+		t.Fatal(err)
+	}
+	if wide := eval[int](b, `document.documentElement.scrollWidth`); wide > 360 {
+		t.Errorf("the page is %d pixels wide", wide)
+	}
+	b.button("Roll back…")
+	b.button("Roll back")
+	b.text("3 now")
+	b.text("olga")
+	if _, sink, err := cat.Sink("web", "events"); err != nil || sink.Version.Number != 3 || len(sink.Columns) != 2 {
+		t.Errorf("%+v, %v", sink, err)
+	}
+}
