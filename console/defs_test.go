@@ -196,9 +196,10 @@ func TestLargeDefinitions(t *testing.T) {
 	c := consoleOf(t, eng, console.Options{Catalog: cat})
 	changed := columns(90, "a")
 	changed[45] = mapping.Path("c045", "other")
+	changed = slices.Insert(changed, 10, mapping.Path("new", "new")) // what follows is the same in other lines
 	change(t, cat, catalog.By{Type: "user"}, catalog.SinkPatch{Columns: changed})
 	d := answer[defDiff](t, send(t, c, "/defs.diff?ref=web/events&from=1&to=2", operator, nil), 200)
-	if len(d.Lines) > 12 || !slices.ContainsFunc(d.Lines, func(l string) bool { return strings.HasPrefix(l, "@") }) ||
+	if len(d.Lines) > 30 || slices.ContainsFunc(d.Lines, func(l string) bool { return strings.HasPrefix(l, "-") && !strings.Contains(l, "a45") }) || !slices.ContainsFunc(d.Lines, func(l string) bool { return strings.HasPrefix(l, "@") }) ||
 		!slices.ContainsFunc(d.Lines, func(l string) bool { return strings.HasPrefix(l, "+") && strings.Contains(l, "other") }) {
 		t.Errorf("%d lines: %q", len(d.Lines), d.Lines)
 	}
