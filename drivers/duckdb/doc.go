@@ -48,7 +48,8 @@
 //	a conflict with another transaction       tried again at once, then by the engine
 //	the commit fails                          unknown: the next attempt finds the id, or imports
 //	the disk is full, or memory runs out      rolled back, and repeated by the engine
-//	a row breaks a constraint                 buffer.RowsError with the first such row; nothing is stored
+//	a row breaks a constraint                 buffer.RowsError with the first such row; nothing is stored. A sink with
+//	                                          a quarantine gets the file without it: see buffer.Voider
 //	columns differ                            buffer.SchemaError
 //	the file is deleted, moved or replaced    nothing is written until the file is back or the program starts again
 package duckdb

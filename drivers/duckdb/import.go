@@ -57,18 +57,68 @@ func (t *Target) importOnce(ctx context.Context, f *buffer.File) error {
 // recordID records that the file is imported, or finds that it is.
 func recordID(ctx context.Context, c *conn, f *buffer.File) (found bool, err error) {
 	now := literal(timestamp(time.Now()))
-	ids, err := c.query(ctx, "SELECT file_id FROM _forebay_imports WHERE file_id = %s", literal(f.ID))
+	known, err := c.query(ctx, "SELECT rows::VARCHAR FROM _forebay_imports WHERE file_id = %s", literal(f.ID))
 	switch {
 	case kindOf(err) == mapping.ErrorTypeCatalog:
 		return false, errDefine
 	case err != nil:
 		return false, err
-	case len(ids) > 0:
+	case len(known) > 0 && known[0][0] == void:
+		return true, buffer.Permanent(buffer.ErrVoid)
+	case len(known) > 0:
 		// The attempt may have been killed between writing its commit and syncing it. DuckDB reads such a commit after a restart, but a
 		// power cut would still undo it. Another commit syncs the whole log.
 		return true, c.exec(ctx, "UPDATE _forebay_imports SET imported_at = %s WHERE file_id = %s", now, literal(f.ID))
 	}
 	err = c.exec(ctx, "INSERT INTO _forebay_imports VALUES (%s, %s, %d, %s)", literal(f.ID), literal(f.Table.ID), f.Rows, now)
+	if kindOf(err) == mapping.ErrorTypeConstraint {
+		err = &lateError{err}
+	}
+	return false, err
+}
+
+// void stands in the place of the number of rows of a file that is ruled out.
+const void = "-1"
+
+// Void implements [buffer.Voider]. The primary key of the ids lets either it or an import commit.
+func (t *Target) Void(ctx context.Context, table buffer.Table, fileID string) (imported bool, err error) {
+	if err := checkTable(table); err != nil {
+		return false, err
+	}
+	call := func() error {
+		unlock, err := t.lock(ctx, table.ID, false)
+		if err != nil {
+			return err
+		}
+		defer unlock()
+		return again(ctx, func() error {
+			return t.transaction(ctx, func(c *conn) (err error) {
+				imported, err = voidID(ctx, c, table.ID, fileID)
+				return err
+			})
+		})
+	}
+	if err = call(); errors.Is(err, errDefine) { // somebody has dropped the table of the ids
+		if err = t.Ensure(ctx, table); err == nil {
+			err = call()
+		}
+	}
+	return imported && err == nil, wrap(err, "rule out %s in %q", fileID, table.ID)
+}
+
+// voidID records that a file is ruled out, or finds that it is imported.
+func voidID(ctx context.Context, c *conn, table, id string) (imported bool, err error) {
+	now := literal(timestamp(time.Now()))
+	known, err := c.query(ctx, "SELECT rows::VARCHAR FROM _forebay_imports WHERE file_id = %s", literal(id))
+	switch {
+	case kindOf(err) == mapping.ErrorTypeCatalog:
+		return false, errDefine
+	case err != nil:
+		return false, err
+	case len(known) > 0: // it may not be synced: see recordID
+		return known[0][0] != void, c.exec(ctx, "UPDATE _forebay_imports SET imported_at = %s WHERE file_id = %s", now, literal(id))
+	}
+	err = c.exec(ctx, "INSERT INTO _forebay_imports VALUES (%s, %s, %s, %s)", literal(id), literal(table), void, now)
 	if kindOf(err) == mapping.ErrorTypeConstraint {
 		err = &lateError{err}
 	}

@@ -65,6 +65,7 @@ var (
 	_ buffer.Compactor   = (*Target)(nil)
 	_ buffer.Querier     = (*Target)(nil)
 	_ buffer.Exclusive   = (*Target)(nil)
+	_ buffer.Voider      = (*Target)(nil)
 )
 
 // Open opens or creates the database file. Its folder must exist, on a local disk. While another process has it open, the error
@@ -233,7 +234,7 @@ func (t *Target) CountFile(ctx context.Context, table buffer.Table, fileID strin
 		return 0, wrap(err, "count file %s", fileID)
 	}
 	defer end()
-	err = t.db.QueryRowContext(ctx, `SELECT coalesce(sum(rows), 0)::BIGINT FROM _forebay_imports WHERE file_id = ? AND table_id = ? AND EXISTS
+	err = t.db.QueryRowContext(ctx, `SELECT coalesce(sum(greatest(rows, 0)), 0)::BIGINT FROM _forebay_imports WHERE file_id = ? AND table_id = ? AND EXISTS
 		(SELECT 1 FROM duckdb_tables() WHERE database_name = current_database() AND schema_name = 'main' AND table_name = table_id)`,
 		fileID, table.ID).Scan(&rows)
 	if err != nil && ctx.Err() != nil {

@@ -28,6 +28,11 @@
 //	date                           TEXT 2026-11-22
 //	bytes                          BLOB
 //
+// # Refused rows
+//
+// All rows that a constraint, a trigger or a function in an index refuses are named in one [buffer.RowsError], with the result code of SQLite. A
+// sink with a quarantine gets the file without them: see [buffer.Voider].
+//
 // # Limits
 //
 // SQLite has one writer at a time: imports into one file take turns, even those of several engines. Names are compared without case, so

@@ -30,7 +30,7 @@ func (t *Target) Import(ctx context.Context, f *buffer.File) error {
 
 // importOnce imports with statements of up to batch rows.
 func (t *Target) importOnce(ctx context.Context, f *buffer.File, batch int) error {
-	found := false
+	found, voided := false, false
 	err := t.transaction(ctx, func(ctx context.Context, c tx) error {
 		// Nobody else writes from here on, so an id that is absent stays absent.
 		res, err := c.ExecContext(ctx, "INSERT INTO _forebay_imports VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING",
@@ -43,6 +43,9 @@ func (t *Target) importOnce(ctx context.Context, f *buffer.File, batch int) erro
 			return err
 		case n == 0:
 			found = true
+			if voided, err = isVoid(ctx, c, f.ID); err != nil {
+				return err
+			}
 			return syncLog(ctx, c, f.ID)
 		}
 		columns, err := ensure(ctx, c, f.Table)
@@ -54,10 +57,56 @@ func (t *Target) importOnce(ctx context.Context, f *buffer.File, batch int) erro
 	if err != nil || !found {
 		return err
 	}
+	if err := t.syncPages(ctx); err != nil || !voided {
+		return err
+	}
+	return buffer.Permanent(buffer.ErrVoid)
+}
+
+// syncPages makes a commit durable that an earlier attempt has made.
+func (t *Target) syncPages(ctx context.Context) error {
 	// The sync of the attempt may also have failed before it was killed. The kernel then takes lost pages of the log for written ones and
 	// does not sync them. A checkpoint writes these pages again, into the database. A reader of an old state prevents that, which is no error.
-	_, err = t.write.ExecContext(ctx, "PRAGMA wal_checkpoint(FULL)")
+	_, err := t.write.ExecContext(ctx, "PRAGMA wal_checkpoint(FULL)")
 	return classify(err)
+}
+
+// void stands in the place of the number of rows of a file that is ruled out.
+const void = -1
+
+// isVoid reports whether a file whose id is recorded was ruled out.
+func isVoid(ctx context.Context, c tx, id string) (bool, error) {
+	var rows int64
+	err := c.QueryRowContext(ctx, "SELECT rows FROM _forebay_imports WHERE file_id = ?", id).Scan(&rows)
+	return rows == void, err
+}
+
+// Void implements [buffer.Voider]. Like Import it waits until nobody else writes.
+func (t *Target) Void(ctx context.Context, table buffer.Table, fileID string) (imported bool, err error) {
+	if err := checkTable(table); err != nil {
+		return false, err
+	}
+	found := false
+	err = t.transaction(ctx, func(ctx context.Context, c tx) error {
+		res, err := c.ExecContext(ctx, "INSERT INTO _forebay_imports VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING",
+			fileID, table.ID, void, time.Now().UTC().Format(time.RFC3339))
+		if err != nil {
+			return err
+		}
+		if n, err := res.RowsAffected(); err != nil || n > 0 {
+			return err
+		}
+		voided, err := isVoid(ctx, c, fileID)
+		if err != nil {
+			return err
+		}
+		found, imported = true, !voided
+		return syncLog(ctx, c, fileID)
+	})
+	if err == nil && found {
+		err = t.syncPages(ctx)
+	}
+	return imported, wrap(err, "rule out %s in %q", fileID, table.ID)
 }
 
 // batchError ends an attempt in which SQLite refuses a statement of several rows. SQLite does not say which row it refuses, and with a clause

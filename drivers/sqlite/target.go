@@ -57,6 +57,7 @@ var (
 	_ buffer.Uncreator   = (*Target)(nil)
 	_ buffer.Compactor   = (*Target)(nil)
 	_ buffer.Querier     = (*Target)(nil)
+	_ buffer.Voider      = (*Target)(nil)
 )
 
 // Open opens or creates the database file. Its folder must exist, on a local disk. The caller closes the Target after the engine.
@@ -124,7 +125,7 @@ func (t *Target) Needs(_, raw int64) (folder string, bytes int64) {
 
 // CountFile implements [buffer.Counter]. It returns the rows that were imported, including rows that somebody has deleted since.
 func (t *Target) CountFile(ctx context.Context, table buffer.Table, fileID string) (rows int64, err error) {
-	err = t.read.QueryRowContext(ctx, `SELECT coalesce(sum(rows), 0) FROM _forebay_imports WHERE file_id = ? AND table_id = ?
+	err = t.read.QueryRowContext(ctx, `SELECT coalesce(sum(max(rows, 0)), 0) FROM _forebay_imports WHERE file_id = ? AND table_id = ?
 		AND EXISTS (SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = table_id)`, fileID, table.ID).Scan(&rows)
 	return rows, wrap(classify(err), "count file %s", fileID)
 }
