@@ -84,11 +84,11 @@ func (o Options) Validate() error {
 		}
 	}
 	if o.Public&^Numbers != 0 {
-		problems = append(problems, errors.New("Public: only Numbers can be public"))
+		problems = append(problems, errors.New("Options.Public has more than Numbers, which alone can be public"))
 	}
 	for i, h := range o.Hosts {
 		if h == "" || strings.ContainsAny(h, ":/ ") {
-			problems = append(problems, fmt.Errorf("Hosts[%d] is %q, not the name of a host without a port", i, h))
+			problems = append(problems, fmt.Errorf("Options.Hosts[%d] is %q, not the name of a host without a port", i, h))
 		}
 	}
 	for i, origin := range o.TrustedOrigins {
