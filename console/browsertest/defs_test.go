@@ -63,7 +63,7 @@ func TestDefinitionsPage(t *testing.T) {
 	b.button("What changed")
 	b.until(`document.querySelectorAll(".diff ins").length > 0`)
 	b.text(`local a = '<img src=x onerror=\"window.owned=1\">';\n`)
-	if eval[bool](b, `window.owned !== undefined || document.querySelector("main img, main svg") !== null`) {
+	if eval[bool](b, `window.owned !== undefined || document.querySelector("section[data-page=defs] :is(img, svg)") !== null`) {
 		t.Error("a text became markup")
 	}
 	b.button("Roll back…")
