@@ -105,15 +105,28 @@ func TestRepeatedKeys(t *testing.T) {
 	}
 }
 
-// A key that is not UTF-8 is found by its written form. Of several keys with the same written form the last counts.
-func TestFieldsOfInvalidKeys(t *testing.T) {
+// A text that is not UTF-8 is found as it is written, so a typed column takes it. So is a key, and of several with the same written form
+// the last counts.
+func TestFieldsNotUTF8(t *testing.T) {
 	batch := plog.NewLogs()
 	r := batch.ResourceLogs().AppendEmpty().ScopeLogs().AppendEmpty().LogRecords().AppendEmpty()
 	for i, key := range []string{"a\xff\xfe", "a\ufffd\ufffd", "a\ufffd", "\xed\xa0\x80", "ok"} {
 		r.Attributes().PutInt(key, int64(i))
 	}
+	r.Body().SetStr("caf\xe9 \xff\xfe é")
+	r.SetSeverityText("\xed\xa0\x80")
+	mapper, err := mapping.Compile(otlpflat.LogsTable(), mapping.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
 	for doc := range otlpflat.Logs(batch) {
 		checkAgreement(t, doc)
+		for _, c := range mapper.Cells(&mapping.Record{Document: doc}) {
+			want := map[string]string{"Body": "caf\ufffd \ufffd\ufffd é", "SeverityText": "\ufffd\ufffd\ufffd"}[c.Column]
+			if c.Err != nil || want != "" && c.Value != want {
+				t.Errorf("%s is %q, %v, want %q", c.Column, c.Value, c.Err, want)
+			}
+		}
 	}
 }
 

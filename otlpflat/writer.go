@@ -142,8 +142,13 @@ func (w *writer) text(s string) {
 	switch {
 	case !w.seek:
 		w.dst = jsontext.AppendString(w.dst, s, false)
-	case w.arrived(mapping.FieldText):
+	case !w.arrived(mapping.FieldText):
+	case utf8.ValidString(s):
 		w.dst = append(w.dst, s...)
+	default: // each byte that is not UTF-8 becomes one replacement, as in JSON
+		for _, r := range s {
+			w.dst = utf8.AppendRune(w.dst, r)
+		}
 	}
 }
 
