@@ -46,6 +46,9 @@ func heap() int64 {
 // One row in each batch, while the log is away: what is held for them is within MaxPendingBytes, which counts what a batch takes besides
 // its data. Then the caller is told, and when the log is back nothing is lost.
 func TestMemoryOfSmallBatches(t *testing.T) {
+	if testing.Short() {
+		t.Skip("the race detector, which runs with -short, needs memory of its own")
+	}
 	mem, log := buffertest.NewMemory(), newFakeLog(t)
 	opts := localdisk.On(replicated(mem, log), vfs.FS(unsyncedDisk{vfs.Default}))
 	opts.MaxPendingBytes = 8 << 20
