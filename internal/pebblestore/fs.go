@@ -115,24 +115,28 @@ func (s *FS) create(name string, c vfs.DiskWriteCategory, op func() (vfs.File, e
 	if !s.watched(name) {
 		return op()
 	}
-	var f vfs.File
+	var made *file
 	var refused error
-	if s.change(func() (err error) {
-		f, err = op()
+	if s.change(func() error {
+		f, err := op()
 		if rewrites(c) && isFull(err) {
-			refused, err = err, nil
+			refused = err
+			return nil
 		}
-		return err
+		if err != nil {
+			return err
+		}
+		restrict(f)
+		made = &file{File: f, fs: s, name: s.FS.PathBase(name), kind: kindOf(name), rewrites: rewrites(c)}
+		made.num, _ = FileKind(made.name)
+		made.filler = made.newFiller()
+		s.files.made(made) // within the change, so that sweep knows each file that was made
+		return nil
 	}) {
 		if refused != nil {
 			s.files.pause()
 			return nil, refused
 		}
-		restrict(f)
-		made := &file{File: f, fs: s, name: s.FS.PathBase(name), kind: kindOf(name), rewrites: rewrites(c)}
-		made.num, _ = FileKind(made.name)
-		made.filler = made.newFiller()
-		s.files.made(made)
 		return made, nil
 	}
 	if err := s.after.MkdirAll(s.FS.PathDir(name), 0o700); err != nil {

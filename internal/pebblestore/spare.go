@@ -249,5 +249,5 @@ func (s *FS) sweep() {
 	for name := range s.files.tables {
 		_ = s.FS.Remove(s.FS.PathJoin(s.dir, name)) // the next opening removes what is left
 	}
-	s.files.swept, s.files.tables = s.files.tables, nil
+	s.files.swept, s.files.tables = s.files.tables, map[string]bool{}
 }
