@@ -7,9 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/mapping"
@@ -25,6 +23,11 @@ import (
 //     error joins, for each such sink, a [*buffer.SchemaError] for different columns, or what the target has marked as
 //     [buffer.Permanent]. No source or sink is changed. Tables that the call had created by then stay; to have them removed
 //     use [Engine.Apply] with a Creation, and [Engine.Uncreate].
+//   - What refuses the definition without the target, each a [*buffer.ChangeError], comes first: the error has nothing else then,
+//     and no table is touched.
+//   - A table that a sink gets with Table.Extend for the first time grows last, when nothing has refused the definition. Otherwise
+//     rows that wait for the table as it was would be held back until a definition of the sink with Extend is accepted. This remains
+//     if several tables grow for the first time and one of them is refused.
 //   - The table of a sink that had it with the same columns before refuses nothing. The problem is logged, rows of this sink
 //     wait in staging until the table is fixed, and the other sinks go on.
 //   - With Table.Extend, other columns that the table cannot follow refuse nothing if the sink had the table before: the columns
@@ -249,93 +252,6 @@ func (e *Engine) lastAccepted(sourceID string, c compiledSink) (compiledSink, bo
 	return c, true
 }
 
-const (
-	// ensureTimeout bounds a call of the target during a definition. Once it has passed and a call has failed with an error
-	// that may go away, no further call begins: a target that is down costs this time once, whatever the number of sinks.
-	ensureTimeout = 10 * time.Second
-	// ensureGrace is how long a call may take to notice the end of its context. Then it is abandoned.
-	ensureGrace = time.Second
-	// ensureCalls is how many tables of one definition are checked concurrently.
-	ensureCalls = 16
-)
-
-// errNotChecked is the outcome of the calls that were not made.
-var errNotChecked = errors.New("the target does not answer, the table was not checked")
-
-// ensureTables creates or compares the tables of new and changed sinks. It returns the problems that do not refuse the
-// definition, and the sinks that go on with the columns accepted last; the error joins the problems that refuse it.
-func (e *Engine) ensureTables(ctx context.Context, d *Definition, opts ApplyOptions) ([]TableProblem, map[string]keptSink, error) {
-	type job struct {
-		cfg  buffer.SinkConfig
-		sink *compiledSink
-		err  error
-	}
-	var jobs []*job
-	for i := range d.sinks {
-		c := &d.sinks[i]
-		if cfg := bufferConfig(d.source.ID, c); !c.Disabled && !e.buf.Defined(cfg) {
-			jobs = append(jobs, &job{cfg: cfg, sink: c})
-		}
-	}
-	callTables(ctx, len(jobs), func(ctx context.Context, i int) error {
-		table := jobs[i].cfg.Table
-		table.Creation = opts.Creation
-		if table.Extend {
-			if err := e.accepts(jobs[i].cfg); err != nil {
-				return err
-			}
-		}
-		return e.buf.Alone(ctx, table.ID, func(ctx context.Context) error {
-			if table.Extend {
-				return e.opts.Target.(buffer.Extender).Extend(ctx, table)
-			}
-			return table.HintExtend(e.opts.Target, e.opts.Target.Ensure(ctx, table))
-		})
-	}, func(i int, err error) { jobs[i].err = err })
-
-	refuse := opts.Refuse
-	if refuse == nil {
-		refuse = func(p TableProblem) bool { return !p.Known && !p.Kept }
-	}
-	var problems []TableProblem
-	kept := map[string]keptSink{}
-	var refused []error
-	for _, j := range jobs {
-		if j.err == nil {
-			continue
-		}
-		if !buffer.IsPermanent(j.err) {
-			if ctx.Err() != nil {
-				refused = append(refused, fmt.Errorf("define sink %q: %w", j.cfg.ID, j.err))
-				break // it is the same for all
-			}
-			e.log.Warn("table could not be checked, the import will create it", "sink", j.cfg.ID, "table", j.cfg.Table.ID, "error", j.err)
-			continue
-		}
-		before, known := e.buf.TableOf(j.cfg.ID)
-		p := TableProblem{
-			Source: d.source.ID, Sink: j.sink.ID, Table: j.cfg.Table.ID, Err: j.err,
-			Known: known && before.ID == j.cfg.Table.ID && slices.Equal(before.Columns, j.cfg.Table.Columns),
-		}
-		var last compiledSink
-		if !p.Known {
-			last, p.Kept = e.lastAccepted(d.source.ID, *j.sink)
-		}
-		if refuse(p) {
-			refused = append(refused, fmt.Errorf("define sink %q: %w", j.cfg.ID, j.err))
-			continue
-		}
-		problems = append(problems, p)
-		if p.Kept {
-			kept[p.Sink] = keptSink{last, j.err}
-			e.log.Warn("change of a sink refused, the columns that were accepted last go on", "sink", j.cfg.ID, "table", p.Table, "error", j.err)
-			continue
-		}
-		e.log.Warn("table cannot take the rows of a sink, they wait in staging", "sink", j.cfg.ID, "table", p.Table, "error", j.err)
-	}
-	return problems, kept, errors.Join(refused...)
-}
-
 // Accepts returns the problems of a definition that are known without asking the target: changes that a table with Extend cannot
 // follow. [Engine.Apply] may meet others. It changes nothing, and looks at disabled sinks too.
 func (e *Engine) Accepts(d *Definition) []TableProblem {
@@ -358,61 +274,6 @@ func (e *Engine) accepts(cfg buffer.SinkConfig) error {
 		return buffer.Permanent(fmt.Errorf("table %q: the target cannot add columns to its tables: define the sink without Extend", cfg.Table.ID))
 	}
 	return e.buf.Accepts(cfg)
-}
-
-// callTables makes n calls of a target, up to ensureCalls concurrently, and gives the outcome of each to done, which may run
-// concurrently. Calls that were not made because the target is down have errNotChecked.
-func callTables(ctx context.Context, n int, call func(ctx context.Context, i int) error, done func(i int, err error)) {
-	var next atomic.Int64
-	var failed atomic.Bool // a call that may succeed later has failed
-	begun := time.Now()
-	var workers sync.WaitGroup
-	for range min(ensureCalls, n) {
-		workers.Go(func() {
-			for i := int(next.Add(1)) - 1; i < n; i = int(next.Add(1)) - 1 {
-				var err error
-				switch {
-				case ctx.Err() != nil:
-					err = context.Cause(ctx)
-				case failed.Load() && time.Since(begun) >= ensureTimeout:
-					err = errNotChecked
-				default:
-					err = callTable(ctx, func(ctx context.Context) error { return call(ctx, i) })
-				}
-				if err != nil && !buffer.IsPermanent(err) {
-					failed.Store(true)
-				}
-				done(i, err)
-			}
-		})
-	}
-	workers.Wait()
-}
-
-// callTable makes one call within ensureTimeout. A call that ignores its context is abandoned, and one that panics has failed.
-func callTable(ctx context.Context, call func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(ctx, ensureTimeout)
-	result := make(chan error, 1)
-	go func() {
-		defer cancel()
-		defer func() {
-			if r := recover(); r != nil {
-				result <- fmt.Errorf("the target panicked: %.1000v", r)
-			}
-		}()
-		result <- call(ctx)
-	}()
-	select {
-	case err := <-result:
-		return err
-	case <-ctx.Done():
-	}
-	select {
-	case err := <-result:
-		return err
-	case <-time.After(ensureGrace):
-		return fmt.Errorf("the target does not end its call: %w", context.Cause(ctx))
-	}
 }
 
 // CanUncreate reports whether the target is a [buffer.Uncreator], so that [Engine.Uncreate] can remove tables.

@@ -58,7 +58,8 @@ type Source struct {
 	OldSecret string
 	// OldSecretUntil is the moment from which OldSecret is refused. It is required with OldSecret.
 	OldSecretUntil time.Time
-	// Disabled refuses new events. Rows that wait still flow to their tables.
+	// Disabled refuses new events. Rows that wait still flow to their tables. The sinks are defined all the same: their tables are
+	// created or extended now.
 	Disabled bool
 	// Split splits bodies of an HTTP source. The events of such a body are JSON. Default: SplitNone.
 	Split Split

@@ -43,8 +43,9 @@ type handle struct {
 
 // entry is a definition of a sink of an engine.
 type entry struct {
-	table   string
-	enabled bool
+	table string
+	// enabled says that the sink takes rows. It is defined also while its source is disabled: its columns are accepted then.
+	enabled, defined bool
 	// versions are the columns, or several when it is not known which of them were accepted.
 	versions []version
 }
@@ -103,8 +104,9 @@ func (r *run) begins(ids []string) {
 	for _, id := range ids {
 		p := r.plans[id]
 		source, _ := sourceOf(id)
-		e := entry{table: p.conf.Table.ID, enabled: !p.gone && !p.disabled && !r.disabled[source] && !r.removed[source]}
-		if e.enabled {
+		e := entry{table: p.conf.Table.ID, defined: !p.gone && !p.disabled && !r.removed[source]}
+		e.enabled = e.defined && !r.disabled[source]
+		if e.defined {
 			e.versions = r.offers(id)
 		}
 		r.history[id] = append(r.history[id], e)
@@ -118,7 +120,7 @@ func (r *run) ends(ids []string, err error, kept map[string]bool) {
 	defer r.mu.Unlock()
 	done, refused := err == nil, verdictOf(err, false) == turnedDown
 	for _, id := range ids {
-		if e := &r.history[id][len(r.history[id])-1]; e.enabled {
+		if e := &r.history[id][len(r.history[id])-1]; e.defined {
 			v := verdictOf(err, kept[id])
 			if r.gen.dead.Load() {
 				v = unclear

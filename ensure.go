@@ -1,0 +1,217 @@
+package forebay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/forebay/forebay/buffer"
+)
+
+const (
+	// ensureTimeout bounds a call of the target during a definition. Once it has passed and a call has failed with an error
+	// that may go away, no further call begins: a target that is down costs this time once, whatever the number of sinks.
+	ensureTimeout = 10 * time.Second
+	// ensureGrace is how long a call may take to notice the end of its context. Then it is abandoned.
+	ensureGrace = time.Second
+	// ensureCalls is how many tables of one definition are checked concurrently.
+	ensureCalls = 16
+)
+
+// errNotChecked is the outcome of the calls that were not made.
+var errNotChecked = errors.New("the target does not answer, the table was not checked")
+
+// The tables of a definition are looked at in this order. When a problem refuses the definition, no later step is taken: a table
+// that has grown would hold back the rows that wait for it without Extend.
+const (
+	ensureKnown  = iota // the problem is known without the target
+	ensureTable         // a call that holds back no rows of the sink
+	ensureGrowth        // the first call with Extend for a table that the sink had without
+	ensureSteps
+)
+
+// tableCheck is what ensureTables does for a sink.
+type tableCheck struct {
+	cfg  buffer.SinkConfig
+	sink *compiledSink
+	step int
+	err  error
+	// problem and kept are set if err refuses nothing.
+	problem *TableProblem
+	kept    *keptSink
+}
+
+// ensureTables creates or compares the tables of new and changed sinks. It returns the problems that do not refuse the
+// definition, and the sinks that go on with the columns accepted last; the error joins the problems that refuse it.
+func (e *Engine) ensureTables(ctx context.Context, d *Definition, opts ApplyOptions) ([]TableProblem, map[string]keptSink, error) {
+	var all []*tableCheck
+	for i := range d.sinks {
+		c := &d.sinks[i]
+		if cfg := bufferConfig(d.source.ID, c); !c.Disabled && !e.buf.Defined(cfg) {
+			all = append(all, e.tableCheck(cfg, c))
+		}
+	}
+	begun, down := time.Now(), false
+	for step := range ensureSteps {
+		var checks []*tableCheck
+		for _, c := range all {
+			if c.step == step {
+				checks = append(checks, c)
+			}
+		}
+		switch {
+		case step == ensureKnown:
+		case down && time.Since(begun) >= ensureTimeout:
+			for _, c := range checks {
+				c.err = errNotChecked
+			}
+		default:
+			e.callEnsure(ctx, checks, opts.Creation)
+		}
+		if err := e.judge(ctx, d.source.ID, checks, opts.Refuse); err != nil {
+			return nil, nil, err
+		}
+		down = down || slices.ContainsFunc(checks, func(c *tableCheck) bool { return c.err != nil && !buffer.IsPermanent(c.err) })
+	}
+	var problems []TableProblem
+	kept := map[string]keptSink{}
+	for _, c := range all {
+		if c.problem != nil {
+			problems = append(problems, *c.problem)
+		}
+		if c.kept != nil {
+			kept[c.sink.ID] = *c.kept
+		}
+	}
+	return problems, kept, nil
+}
+
+// tableCheck finds what is known of a sink without the target.
+func (e *Engine) tableCheck(cfg buffer.SinkConfig, sink *compiledSink) *tableCheck {
+	c := &tableCheck{cfg: cfg, sink: sink, step: ensureTable}
+	if !cfg.Table.Extend {
+		return c
+	}
+	if c.err = e.accepts(cfg); c.err != nil {
+		c.step = ensureKnown
+	} else if before, known := e.buf.TableOf(cfg.ID); known && before.ID == cfg.Table.ID && !before.Extend {
+		c.step = ensureGrowth
+	}
+	return c
+}
+
+// callEnsure asks the target for the tables.
+func (e *Engine) callEnsure(ctx context.Context, checks []*tableCheck, creation string) {
+	callTables(ctx, len(checks), func(ctx context.Context, i int) error {
+		table := checks[i].cfg.Table
+		table.Creation = creation
+		return e.buf.Alone(ctx, table.ID, func(ctx context.Context) error {
+			if table.Extend {
+				return e.opts.Target.(buffer.Extender).Extend(ctx, table)
+			}
+			return table.HintExtend(e.opts.Target, e.opts.Target.Ensure(ctx, table))
+		})
+	}, func(i int, err error) { checks[i].err = err })
+}
+
+// judge finds what becomes of the sinks that have an error. It joins those that refuse the definition.
+func (e *Engine) judge(ctx context.Context, sourceID string, checks []*tableCheck, refuse func(TableProblem) bool) error {
+	if refuse == nil {
+		refuse = func(p TableProblem) bool { return !p.Known && !p.Kept }
+	}
+	var refused []error
+	for _, c := range checks {
+		if c.err == nil {
+			continue
+		}
+		id, table := c.cfg.ID, c.cfg.Table
+		if !buffer.IsPermanent(c.err) {
+			if ctx.Err() != nil {
+				refused = append(refused, fmt.Errorf("define sink %q: %w", id, c.err))
+				break // it is the same for all
+			}
+			e.log.Warn("table could not be checked, the import will create it", "sink", id, "table", table.ID, "error", c.err)
+			continue
+		}
+		before, known := e.buf.TableOf(id)
+		p := TableProblem{
+			Source: sourceID, Sink: c.sink.ID, Table: table.ID, Err: c.err,
+			Known: known && before.ID == table.ID && slices.Equal(before.Columns, table.Columns),
+		}
+		var last compiledSink
+		if !p.Known {
+			last, p.Kept = e.lastAccepted(sourceID, *c.sink)
+		}
+		if refuse(p) {
+			refused = append(refused, fmt.Errorf("define sink %q: %w", id, c.err))
+			continue
+		}
+		c.problem = &p
+		if p.Kept {
+			c.kept = &keptSink{last, c.err}
+			e.log.Warn("change of a sink refused, the columns that were accepted last go on", "sink", id, "table", p.Table, "error", c.err)
+			continue
+		}
+		e.log.Warn("table cannot take the rows of a sink, they wait in staging", "sink", id, "table", p.Table, "error", c.err)
+	}
+	return errors.Join(refused...)
+}
+
+// callTables makes n calls of a target, up to ensureCalls concurrently, and gives the outcome of each to done, which may run
+// concurrently. Calls that were not made because the target is down have errNotChecked.
+func callTables(ctx context.Context, n int, call func(ctx context.Context, i int) error, done func(i int, err error)) {
+	var next atomic.Int64
+	var failed atomic.Bool // a call that may succeed later has failed
+	begun := time.Now()
+	var workers sync.WaitGroup
+	for range min(ensureCalls, n) {
+		workers.Go(func() {
+			for i := int(next.Add(1)) - 1; i < n; i = int(next.Add(1)) - 1 {
+				var err error
+				switch {
+				case ctx.Err() != nil:
+					err = context.Cause(ctx)
+				case failed.Load() && time.Since(begun) >= ensureTimeout:
+					err = errNotChecked
+				default:
+					err = callTable(ctx, func(ctx context.Context) error { return call(ctx, i) })
+				}
+				if err != nil && !buffer.IsPermanent(err) {
+					failed.Store(true)
+				}
+				done(i, err)
+			}
+		})
+	}
+	workers.Wait()
+}
+
+// callTable makes one call within ensureTimeout. A call that ignores its context is abandoned, and one that panics has failed.
+func callTable(ctx context.Context, call func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, ensureTimeout)
+	result := make(chan error, 1)
+	go func() {
+		defer cancel()
+		defer func() {
+			if r := recover(); r != nil {
+				result <- fmt.Errorf("the target panicked: %.1000v", r)
+			}
+		}()
+		result <- call(ctx)
+	}()
+	select {
+	case err := <-result:
+		return err
+	case <-ctx.Done():
+	}
+	select {
+	case err := <-result:
+		return err
+	case <-time.After(ensureGrace):
+		return fmt.Errorf("the target does not end its call: %w", context.Cause(ctx))
+	}
+}
