@@ -240,11 +240,14 @@ func AppendUnits(dst, text []byte, unit Epoch) ([]byte, Reason) {
 
 // belowMicros returns the digits 7 to 9 of the second of a time, whose form is known to be right.
 func belowMicros(text []byte) (nanos int64) {
-	for at, unit := len("2006-01-02T15:04:05.999999"), int64(100); unit > 0; at, unit = at+1, unit/10 {
-		if at >= len(text) || text[19] != '.' || text[at]-'0' > 9 {
-			break
+	const point = len("2006-01-02T15:04:05")
+	if len(text) <= point || text[point] != '.' {
+		return 0
+	}
+	for at, unit := point+1, int64(100_000_000); at < len(text) && text[at]-'0' <= 9 && unit > 0; at, unit = at+1, unit/10 {
+		if unit <= 100 {
+			nanos += int64(text[at]-'0') * unit
 		}
-		nanos += int64(text[at]-'0') * unit
 	}
 	return nanos
 }
