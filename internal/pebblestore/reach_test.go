@@ -266,7 +266,15 @@ func TestCrashAtTheEndOfALogIsNoDamage(t *testing.T) {
 // What rots after an orderly end is damage, also where it was synced by the end alone.
 func TestRotAfterTheEndIsDamage(t *testing.T) {
 	disk := vfs.NewCrashableMem()
-	o := openAll(t, disk)
+	if err := disk.MkdirAll("data", 0o700); err != nil {
+		t.Fatal(err)
+	}
+	conf := config(disk)
+	conf.ClosingLogs = 1 << 20 // no rows become tables
+	o, err := pebblestore.Open(conf)
+	if err != nil {
+		t.Fatal(err)
+	}
 	for i := range 5 {
 		if err := o.DB.Set(fmt.Appendf(nil, "key %06d", i), bytes.Repeat([]byte{1}, 20_000), pebble.NoSync); err != nil {
 			t.Fatal(err)
