@@ -21,6 +21,8 @@ import (
 type broker struct {
 	mu       sync.Mutex
 	waiting  []string
+	held     int        // messages without an answer
+	answered *sync.Cond // nil before the first message
 	sent     int
 	loseAcks int
 	dead     []string
@@ -29,9 +31,16 @@ type broker struct {
 func (b *broker) next(context.Context) (Message, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if b.answered == nil {
+		b.answered = sync.NewCond(&b.mu)
+	}
+	for len(b.waiting) == 0 && b.held > 0 { // one of them may be sent again
+		b.answered.Wait()
+	}
 	if len(b.waiting) == 0 {
 		return Message{}, io.EOF
 	}
+	b.held++
 	body := b.waiting[0]
 	b.waiting = b.waiting[1:]
 	b.sent++
@@ -40,6 +49,8 @@ func (b *broker) next(context.Context) (Message, error) {
 		Ack: func() error {
 			b.mu.Lock()
 			defer b.mu.Unlock()
+			b.held--
+			b.answered.Broadcast()
 			if b.loseAcks > 0 {
 				b.loseAcks--
 				b.waiting = append(b.waiting, body)
@@ -49,6 +60,8 @@ func (b *broker) next(context.Context) (Message, error) {
 		Reject: func() error {
 			b.mu.Lock()
 			defer b.mu.Unlock()
+			b.held--
+			b.answered.Broadcast()
 			b.dead = append(b.dead, body)
 			return nil
 		},
