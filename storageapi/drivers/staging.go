@@ -120,11 +120,11 @@ func (s *Staging) stored(fileID string) *stagedFile {
 	return f
 }
 
-// forget drops the staged file of a file of the buffer, unless another one has replaced it. The nil f stands for any.
+// forget drops the staged file of a file of the buffer, unless another one has replaced it.
 func (s *Staging) forget(fileID string, f *stagedFile) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if f == nil || s.files[fileID] == f {
+	if s.files[fileID] == f {
 		delete(s.files, fileID)
 	}
 }
@@ -157,7 +157,7 @@ func prepareFile(sinkID, fileID string) storageapi.FilePrepare {
 // Put implements [buffer.Staging]. The slice and a manifest that names it are stored when it returns nil.
 func (s *Staging) Put(ctx context.Context, obj buffer.Object, src buffer.Content) error {
 	var err error
-	renewed := false
+	gone := false
 	for range maxReplaced {
 		err = s.put(ctx, obj, src)
 		switch {
@@ -165,9 +165,8 @@ func (s *Staging) Put(ctx context.Context, obj buffer.Object, src buffer.Content
 			return nil
 		case errors.Is(err, errReplaced): // its last other slice was deleted meanwhile, and the file with it
 			continue
-		case isGone(err) && !renewed: // the credentials or the file itself are gone
-			s.forget(obj.FileID, nil)
-			renewed = true
+		case isGone(err) && !gone: // the next attempt makes another file
+			gone = true
 			continue
 		}
 		break
@@ -201,23 +200,25 @@ func (s *Staging) put(ctx context.Context, obj buffer.Object, src buffer.Content
 		return err
 	}
 	name := sliceName(obj)
-	if err := file.Put(ctx, name, storageapi.Source{Size: size, Open: src.Open}); err != nil {
-		return err
-	}
+	err = file.Put(ctx, name, storageapi.Source{Size: size, Open: src.Open})
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.file != file {
-		return errReplaced
+		return errReplaced // an upload that failed failed for that
 	}
 	names := f.slices
 	if !slices.Contains(names, name) {
 		names = append(slices.Clone(names), name)
 	}
-	if err := file.Commit(ctx, names...); err != nil {
-		return err
+	if err == nil {
+		err = file.Commit(ctx, names...)
 	}
-	f.slices = names
-	return nil
+	if err == nil {
+		f.slices = names
+	} else if isGone(err) { // the credentials have ended, or somebody else has deleted the file
+		f.file = nil
+	}
+	return err
 }
 
 // located is a file of the project that has slices of a file of the buffer.

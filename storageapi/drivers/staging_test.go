@@ -57,6 +57,56 @@ func TestStagingAfterRestart(t *testing.T) {
 	}
 }
 
+// contentFunc returns a reader of the content.
+type contentFunc func() (io.ReadCloser, error)
+
+func (f contentFunc) Open() (io.ReadCloser, error) { return f() }
+
+func (f contentFunc) WriteTo(w io.Writer) (int64, error) {
+	rc, err := f()
+	if err != nil {
+		return 0, err
+	}
+	defer rc.Close()
+	return io.Copy(w, rc)
+}
+
+// An upload outlives its file of the project as often as the deletion of other slices takes it away.
+func TestStagingFileIsReplacedDuringUploads(t *testing.T) {
+	const times = 4
+	w := newWorld(t)
+	s := newStaging(t, w, nil)
+	object := func(id string) buffer.Object {
+		return buffer.Object{ID: id, FileID: "f", SinkID: "web/events", Rows: 1}
+	}
+	replaced, opened := 0, 0
+	late := contentFunc(func() (io.ReadCloser, error) {
+		opened++
+		if replaced < times && opened%2 == 0 { // the first reading of an attempt counts bytes, the second uploads them
+			replaced++
+			other := object(fmt.Sprintf("other-%d", replaced))
+			if err := s.Put(t.Context(), other, bytesOf("\"other\"\n")); err != nil {
+				return nil, err
+			}
+			if err := s.Delete(t.Context(), other); err != nil {
+				return nil, err
+			}
+		}
+		return io.NopCloser(strings.NewReader("\"late\"\n")), nil
+	})
+	if err := s.Put(t.Context(), object("late"), late); err != nil {
+		t.Fatal(err)
+	}
+	rc, err := s.Open(t.Context(), object("late"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rc.Close()
+	if data, err := io.ReadAll(rc); string(data) != "\"late\"\n" || err != nil || replaced != times {
+		t.Errorf("%q, %v, replaced %d times", data, err, replaced)
+	}
+}
+
 // Slices of one kind that are in one file of the project are imported where they are, in the order of the file; others
 // are copied.
 func TestSlicesInPlace(t *testing.T) {
