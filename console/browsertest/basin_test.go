@@ -1,10 +1,7 @@
 package browsertest
 
 import (
-	"os"
-	"path/filepath"
 	"testing"
-	"time"
 
 	"github.com/chromedp/chromedp"
 
@@ -89,38 +86,5 @@ func TestNamesAndWidths(t *testing.T) {
 			t.Fatal(err)
 		}
 		b.until(`innerWidth === 1280`)
-	}
-}
-
-// The pictures of the documentation are made here, into the folder that FOREBAY_SHOTS names.
-func TestScreenshots(t *testing.T) {
-	folder := os.Getenv("FOREBAY_SHOTS")
-	if folder == "" {
-		t.Skip("FOREBAY_SHOTS names no folder")
-	}
-	eng, target := newShop(t)
-	target.on.Store(true)
-	c := newConsole(t, eng, console.Options{Name: "node-a"})
-	url := serve(t, c)
-	b := newTab(t)
-	b.signIn(c, url)
-	for range 12 {
-		ingest(t, eng, "web", 900)
-		before := eval[int](b, `Number(document.documentElement.dataset.seq)`)
-		b.until(`Number(document.documentElement.dataset.seq) > ` + itoa(before+2))
-	}
-	b.text("columns differ")
-	b.until(`document.querySelectorAll("#plots canvas").length === 3`)
-	deadline := time.Now().Add(20 * time.Second)
-	b.until(`document.querySelector("#plots .line").textContent.match(/[1-9]/) || Date.now() > ` + itoa(int(deadline.UnixMilli())))
-	for _, theme := range []string{"light", "dark"} {
-		eval[bool](b, `(() => { const t = document.getElementById("theme"); while (document.documentElement.dataset.theme !== `+quoted(theme)+`) t.click(); return true })()`)
-		png, err := chromedp.Run(b.ctx, chromedp.CaptureScreenshot())
-		if err == nil {
-			err = os.WriteFile(filepath.Join(folder, "console-"+theme+".png"), png, 0o644)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
 	}
 }

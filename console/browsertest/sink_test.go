@@ -17,14 +17,15 @@ import (
 	"github.com/forebay/forebay/trigger"
 )
 
-// broken is a target that refuses while it is on.
+// broken is a target that refuses while it is on: files of table, or all files without one.
 type broken struct {
 	*buffertest.Memory
-	on atomic.Bool
+	table string
+	on    atomic.Bool
 }
 
 func (b *broken) Import(ctx context.Context, f *buffer.File) error {
-	if b.on.Load() {
+	if b.on.Load() && (b.table == "" || f.Table.ID == b.table) {
 		return errors.New(`columns differ: "price" is missing`)
 	}
 	return b.Memory.Import(ctx, f)
