@@ -112,7 +112,18 @@ type Catalog struct {
 // Open reads the definitions of a folder and gives them to the engine, which must have no sources from elsewhere. A
 // definition that the engine refuses is logged and stays out of use until it is changed; the others work. Close the
 // catalog before the engine.
+//
+// With a store of [OpenJournal] it joins the other catalogs, for which it waits at most 15 s: see [OpenContext].
 func Open(dir string, eng *forebay.Engine, opts Options) (*Catalog, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), commitTimeout)
+	defer cancel()
+	return OpenContext(ctx, dir, eng, opts)
+}
+
+// OpenContext is [Open] with another bound: with a store of [OpenJournal] it waits until the journal has stored that the instance is one of
+// those that may have rows. While the journal does not answer it logs that and tries again until ctx ends. The error is a [*JournalError]
+// then. After that ctx means nothing, and without such a store it never does.
+func OpenContext(ctx context.Context, dir string, eng *forebay.Engine, opts Options) (*Catalog, error) {
 	if err := opts.Validate(); err != nil {
 		return nil, err
 	}
@@ -142,9 +153,9 @@ func Open(dir string, eng *forebay.Engine, opts Options) (*Catalog, error) {
 	}
 	if c.shared != nil {
 		c.shared.follow(c.took)
-		if err := c.join(); err != nil {
+		if err := c.join(ctx); err != nil {
 			c.cancel()
-			return nil, errors.Join(fmt.Errorf("catalog: instance %s cannot join the others: %w", c.opts.Instance, err), c.store.Close())
+			return nil, errors.Join(fmt.Errorf("catalog: instance %s of node %s cannot join the others: %w", c.opts.Instance, c.opts.Node, err), c.store.Close())
 		}
 		for _, source := range c.members.view().owedSources(c.opts.Instance) {
 			c.repairs.eraseLater(source)

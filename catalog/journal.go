@@ -74,7 +74,12 @@ func OpenJournal(ctx context.Context, journal changelog.Journal, log *slog.Logge
 		reader: entryReader{next: 1}, next: 1, records: map[string][]byte{}, snapshotAfter: snapshotBytes,
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
-	if err := s.catchUp(ctx); err != nil {
+	err := s.readInTurn(ctx)
+	if err != nil && ctx.Err() == nil && !final(err) {
+		log.Warn("the journal of definitions cannot be read; trying again until it answers", "error", err)
+		err = s.catchUp(ctx)
+	}
+	if err != nil {
 		s.cancel()
 		return nil, fmt.Errorf("catalog: read the journal: %w", err)
 	}
@@ -151,11 +156,16 @@ func (s *journalStore) wait(ctx context.Context, pause *time.Duration) {
 
 // catchUp implements [shared].
 func (s *journalStore) catchUp(ctx context.Context) error {
+	var before error
 	for pause := journalFirst; ; s.wait(ctx, &pause) {
 		err := s.readInTurn(ctx)
+		if err != nil && ctx.Err() != nil && before != nil {
+			return fmt.Errorf("%w, after %w", context.Cause(ctx), before)
+		}
 		if err == nil || ctx.Err() != nil || final(err) {
 			return err
 		}
+		before = err
 	}
 }
 

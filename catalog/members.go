@@ -1,6 +1,7 @@
 package catalog
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -231,11 +232,51 @@ func (c *Catalog) changeMembers(build func(membersView) map[string][]byte) error
 	}
 }
 
-// join makes the instance of this catalog a member. Its engine has no definitions yet.
-func (c *Catalog) join() error {
+// join makes the instance of this catalog a member, for which it waits until ctx ends. Its engine has no definitions yet. With an error the
+// store may be closed.
+func (c *Catalog) join(ctx context.Context) error {
+	stop := context.AfterFunc(ctx, func() { _ = c.store.Close() }) // which ends a commit; Open closes it again
+	var away error                                                 // why the attempt before has failed
+	for {
+		err := c.tryJoin(ctx)
+		if err == nil && stop() {
+			return nil
+		}
+		pending, unsure := errors.AsType[*pendingError](err)
+		journal, silent := errors.AsType[*JournalError](err)
+		switch {
+		case ctx.Err() != nil && silent && !unsure:
+			return err
+		case ctx.Err() != nil && away != nil:
+			return &JournalError{fmt.Errorf("%w, after %w", context.Cause(ctx), away)}
+		case ctx.Err() != nil:
+			return &JournalError{context.Cause(ctx)}
+		case !unsure && (!silent || final(journal.Err)):
+			stop()
+			return err
+		}
+		away = journal.Err
+		c.log.Warn("the instance waits for the journal of definitions, to join the other nodes", "instance", c.opts.Instance, "error", away)
+		if unsure {
+			select {
+			case <-pending.commit.done: // the next attempt sees whether it is stored
+			case <-ctx.Done():
+			}
+		}
+	}
+}
+
+// tryJoin makes one attempt to join, which ends with a [*JournalError] while the journal does not answer.
+func (c *Catalog) tryJoin(ctx context.Context) error {
+	if _, ok := c.members.view().instances[c.opts.Instance]; ok {
+		return nil // of an earlier opening, which may have left rows
+	}
+	if err := c.CatchUp(ctx); err != nil {
+		return err
+	}
 	return c.changeMembers(func(v membersView) map[string][]byte {
 		if _, ok := v.instances[c.opts.Instance]; ok {
-			return nil // of an earlier opening, which may have left rows
+			return nil
 		}
 		return v.replace(c.opts.Instance, &member{Node: c.opts.Node, Erased: slices.Collect(maps.Keys(v.erased))})
 	})

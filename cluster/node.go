@@ -105,7 +105,7 @@ func (n *Node) open(ctx context.Context, dir string) (err error) {
 	if definitions.Store, err = catalog.OpenJournal(ctx, journal, definitions.Logger); err != nil {
 		return err
 	}
-	if n.catalog, err = catalog.Open("", n.Engine(), definitions); err != nil {
+	if n.catalog, err = catalog.OpenContext(ctx, "", n.Engine(), definitions); err != nil {
 		return err
 	}
 	stop, err := peers.Serve(n.catalog.Answer)

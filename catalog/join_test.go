@@ -1,0 +1,141 @@
+package catalog_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/forebay/forebay"
+	"github.com/forebay/forebay/catalog"
+)
+
+// join opens a node whose wire to the journal is cut, or loses an answer, when the node wants to join.
+func join(t *testing.T, ctx context.Context, n *nodes, prepare func(*wire)) (*catalog.Catalog, error) {
+	t.Helper()
+	w := &wire{Journal: n.journal}
+	store, err := catalog.OpenJournal(t.Context(), w, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	prepare(w)
+	opts := n.opts
+	opts.Store, opts.Node, opts.Instance, opts.Peers = store, "late", "late-1", n
+	cat, err := catalog.OpenContext(ctx, "", openEngine(t, forebay.Options{Target: n.target}), opts)
+	if err == nil {
+		t.Cleanup(func() {
+			if err := cat.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	return cat, err
+}
+
+// cutFor cuts a wire for a time.
+func cutFor(w *wire, d time.Duration) {
+	w.cut.Store(true)
+	time.AfterFunc(d, func() { w.cut.Store(false) })
+}
+
+// loseAnswer has the first append stored without an answer, and cuts the wire behind it for a time.
+func loseAnswer(w *wire, d time.Duration) {
+	w.after = func(n int64) error {
+		if n > 1 {
+			return nil
+		}
+		cutFor(w, d)
+		return errCut
+	}
+}
+
+// TestJoinWaits: the outage of the journal is much longer than the time of a commit, and the caller has more patience. The node is open
+// when it is over, and the others know it.
+func TestJoinWaits(t *testing.T) {
+	for name, prepare := range map[string]func(*wire){
+		"cut":         func(w *wire) { cutFor(w, 5*time.Minute) },
+		"answer lost": func(w *wire) { loseAnswer(w, 5*time.Minute) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				n := newNodes(t, catalog.Options{})
+				first := n.open("first")
+				done(t, first.Catalog)(first.CreateSource(user, spec("Web", "a")))
+				began := time.Now()
+				late, err := join(t, t.Context(), n, prepare)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if waited := time.Since(began); waited < 5*time.Minute || waited > 6*time.Minute {
+					t.Errorf("it has waited for %s", waited)
+				}
+				if _, err := late.Source("web"); err != nil {
+					t.Error(err)
+				}
+				// The new node is not among those that answer.
+				if _, _, missing := counts(t, first); len(missing) != 1 || missing[0] != "late-1" {
+					t.Errorf("of all members %q do not answer", missing)
+				}
+			})
+		})
+	}
+}
+
+// TestJoinEndsWithItsContext: the error says who waits, and for what.
+func TestJoinEndsWithItsContext(t *testing.T) {
+	for name, prepare := range map[string]func(*wire){
+		"cut":         func(w *wire) { cutFor(w, time.Hour) },
+		"answer lost": func(w *wire) { loseAnswer(w, time.Hour) },
+	} {
+		for _, patience := range []time.Duration{5 * time.Second, 2 * time.Minute} {
+			t.Run(name+" "+patience.String(), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					n := newNodes(t, catalog.Options{})
+					ctx, cancel := context.WithTimeout(t.Context(), patience)
+					defer cancel()
+					began := time.Now()
+					_, err := join(t, ctx, n, prepare)
+					var away *catalog.JournalError
+					if !errors.As(err, &away) || !errors.Is(err, context.DeadlineExceeded) {
+						t.Fatalf("the error is %v", err)
+					}
+					if name == "cut" && !errors.Is(err, errCut) {
+						t.Errorf("the error %q does not say what is wrong with the journal", err)
+					}
+					if text := err.Error(); !strings.Contains(text, "instance late-1 of node late") || strings.Contains(text, "closed") {
+						t.Errorf("the error is %q", text)
+					}
+					if waited := time.Since(began); waited != patience {
+						t.Errorf("it has waited for %s", waited)
+					}
+				})
+			})
+		}
+	}
+}
+
+// TestJoinWithoutAnEnd: Open gives up by itself.
+func TestJoinWithoutAnEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNodes(t, catalog.Options{})
+		w := &wire{Journal: n.journal}
+		store, err := catalog.OpenJournal(t.Context(), w, slog.New(slog.DiscardHandler))
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.cut.Store(true)
+		opts := n.opts
+		opts.Store, opts.Node, opts.Peers = store, "late", n
+		began := time.Now()
+		var away *catalog.JournalError
+		if _, err := catalog.Open("", openEngine(t, forebay.Options{Target: n.target}), opts); !errors.As(err, &away) {
+			t.Errorf("the error is %v", err)
+		}
+		if waited := time.Since(began); waited != 15*time.Second {
+			t.Errorf("it has waited for %s", waited)
+		}
+	})
+}
