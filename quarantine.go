@@ -120,6 +120,8 @@ type RejectedFilter struct {
 	Since, Until time.Time
 	// Text is part of the Message, in any case.
 	Text string
+	// Content is part of the record, in any case: see [SinkQuarantine.Contains], which reads each record that the other fields select.
+	Content string
 	// After selects what was rejected after the record with this id. With it a listing goes on where another one has ended.
 	After string
 }
@@ -130,8 +132,9 @@ func (f *RejectedFilter) selects(r *RejectedRecord) bool {
 		(f.Text == "" || strings.Contains(strings.ToLower(r.Message), strings.ToLower(f.Text)))
 }
 
-// List iterates over the records in the order of their rejections. It does not read their content. What comes or goes meanwhile may be
-// seen or not. The last pair has the error, if there is one.
+// List iterates over the records in the order of their rejections. What comes or goes meanwhile may be seen or not. The last pair has the
+// error, if there is one. It reads no content, except with [RejectedFilter.Content]: then one step of the iteration may read the whole
+// quarantine. [SinkQuarantine.Page] bounds that.
 func (q SinkQuarantine) List(ctx context.Context, f RejectedFilter) iter.Seq2[RejectedRecord, error] {
 	return func(yield func(RejectedRecord, error) bool) {
 		for r, err := range q.e.buf.Rejected(ctx, q.id(), f.After) {
@@ -139,7 +142,14 @@ func (q SinkQuarantine) List(ctx context.Context, f RejectedFilter) iter.Seq2[Re
 				yield(RejectedRecord{}, q.err(err))
 				return
 			}
-			if rec := q.of(r); f.selects(&rec) && !yield(rec, nil) {
+			rec := q.of(r)
+			if !f.selects(&rec) {
+				continue
+			}
+			if has, err := q.Contains(ctx, rec.ID, f.Content); err != nil {
+				yield(RejectedRecord{}, err)
+				return
+			} else if has && !yield(rec, nil) {
 				return
 			}
 		}

@@ -31,7 +31,7 @@ type QuarantineStatistics struct {
 	Added, Replayed, Discarded, Expired, Lost int64
 }
 
-// RejectedPage is a part of the quarantine of a sink.
+// RejectedPage is a part of the quarantine of a sink. It may be short or empty and have a Next: see [forebay.SinkQuarantine.Page].
 type RejectedPage struct {
 	// Records are in the order of their rejections, as far as the clocks of the nodes agree.
 	Records []forebay.RejectedRecord
@@ -55,7 +55,8 @@ type TestedCell struct {
 	Error, Reason string
 }
 
-// Rejected lists the quarantine of a sink: at most limit records that f selects. f.After is the Next of the page before. It reads no content.
+// Rejected lists the quarantine of a sink: at most limit records that f selects. f.After is the Next of the page before. The work of each
+// instance is bounded as in [forebay.SinkQuarantine.Page]; only with f.Content does it read the content of records.
 // On a store that several catalogs share it asks all nodes, and waits 2 s at most.
 func (c *Catalog) Rejected(ctx context.Context, sourceID, id string, f forebay.RejectedFilter, limit int) (RejectedPage, error) {
 	if _, _, err := c.Sink(sourceID, id); err != nil {
@@ -98,7 +99,8 @@ func (c *Catalog) Rejected(ctx context.Context, sourceID, id string, f forebay.R
 	return page, nil
 }
 
-// merge takes the first records of all instances, and notes how far it got in each.
+// merge takes the first records of all instances, and notes how far it got in each. What was rejected later than the last record that
+// some instance has looked at waits for the next page, in which that instance goes on.
 func (p *RejectedPage) merge(source, sink string, pages map[string]instanceAnswer, after map[string]string, limit int) {
 	names := slices.Sorted(maps.Keys(pages))
 	more, at := false, maps.Clone(after)
@@ -107,28 +109,39 @@ func (p *RejectedPage) merge(source, sink string, pages map[string]instanceAnswe
 	}
 	for _, name := range names {
 		p.Total += pages[name].Rejects.Total
-		more = more || pages[name].Rejects.More
 	}
 	for len(p.Records) < limit {
-		first, found := "", false
+		first, found, reached := "", false, time.Time{}
 		for _, name := range names {
-			list := pages[name].Rejects.Records
-			if len(list) > 0 && (!found || list[0].At.Before(pages[first].Rejects.Records[0].At)) {
-				first, found = name, true
+			a := pages[name].Rejects
+			switch {
+			case len(a.Records) > 0:
+				if !found || a.Records[0].At.Before(pages[first].Rejects.Records[0].At) {
+					first, found = name, true
+				}
+			case a.More && (reached.IsZero() || a.LastAt.Before(reached)):
+				reached = a.LastAt
 			}
 		}
 		if !found {
 			break
 		}
 		list := pages[first].Rejects.Records
+		if !reached.IsZero() && list[0].At.After(reached) {
+			break
+		}
 		p.Records = append(p.Records, list[0].record(source, sink))
 		at[first] = list[0].ID
 		pages[first].Rejects.Records = list[1:]
 	}
 	for _, name := range names {
-		more = more || len(pages[name].Rejects.Records) > 0
+		a := pages[name].Rejects
+		more = more || a.More || len(a.Records) > 0
+		if a.More && len(a.Records) == 0 {
+			at[name] = a.Last
+		}
 	}
-	if !more || len(p.Records) == 0 {
+	if !more {
 		return
 	}
 	var entries []string
@@ -386,19 +399,15 @@ func (out *rejectsAnswer) list(ctx context.Context, a adopted, r request) error 
 	}
 	f := r.Rejects.Filter.filter()
 	f.After = r.Rejects.After[a.instance]
-	for rec, err := range a.eng.Quarantine(r.Source, r.Sinks[0]).List(ctx, f) {
-		switch {
-		case errors.Is(err, forebay.ErrUnknownSink):
-			return nil
-		case err != nil:
-			return err
-		case len(out.Records) == r.Rejects.Limit:
-			out.More = true
-			return nil
-		}
+	page, err := a.eng.Quarantine(r.Source, r.Sinks[0]).Page(ctx, f, r.Rejects.Limit)
+	if errors.Is(err, forebay.ErrUnknownSink) {
+		return nil
+	}
+	for _, rec := range page.Records {
 		out.Records = append(out.Records, newRejectedRecord(rec))
 	}
-	return nil
+	out.More, out.Last, out.LastAt = page.Next != "", page.Next, page.NextAt
+	return err
 }
 
 // rejectsAtOnce is how many records one step of a task replays or discards.
@@ -416,19 +425,14 @@ func (c *Catalog) moveRejects(ctx context.Context, a adopted, r request, out *re
 			f.Until = now
 		}
 		out.Until = f.Until
-		for rec, err := range q.List(ctx, f) {
-			if errors.Is(err, forebay.ErrUnknownSink) {
-				break
-			}
-			if err != nil {
-				return err
-			}
-			if len(ids) == rejectsAtOnce {
-				out.More = true
-				break
-			}
-			ids, out.Last = append(ids, rec.ID), rec.ID
+		page, err := q.Page(ctx, f, rejectsAtOnce)
+		if err != nil && !errors.Is(err, forebay.ErrUnknownSink) {
+			return err
 		}
+		for _, rec := range page.Records {
+			ids = append(ids, rec.ID)
+		}
+		out.More, out.Last = page.Next != "", page.Next
 	}
 	if len(ids) == 0 {
 		return nil

@@ -31,9 +31,11 @@ type rejectsRequest struct {
 type rejectsAnswer struct {
 	Total   int64            `json:"total,omitempty"`
 	Records []rejectedRecord `json:"records,omitempty"`
-	// More is set if there is more behind the page or the step. A step ends with the record Last, and has looked at those before Until.
+	// More is set if there is more behind the page or the step. Last is then the last record that it has looked at, and LastAt when that was
+	// rejected. A step has looked at those before Until.
 	More    bool           `json:"more,omitempty"`
 	Last    string         `json:"last,omitempty"`
+	LastAt  time.Time      `json:"lastAt,omitzero"`
 	Until   time.Time      `json:"until,omitzero"`
 	Content *contentRecord `json:"content,omitempty"`
 	Cells   []cellRecord   `json:"cells,omitempty"`
@@ -44,15 +46,16 @@ type rejectsAnswer struct {
 
 // filterRecord is a [forebay.RejectedFilter] without After.
 type filterRecord struct {
-	Reason string    `json:"reason,omitempty"`
-	Column string    `json:"column,omitempty"`
-	Since  time.Time `json:"since,omitzero"`
-	Until  time.Time `json:"until,omitzero"`
-	Text   string    `json:"text,omitempty"`
+	Reason  string    `json:"reason,omitempty"`
+	Column  string    `json:"column,omitempty"`
+	Since   time.Time `json:"since,omitzero"`
+	Until   time.Time `json:"until,omitzero"`
+	Text    string    `json:"text,omitempty"`
+	Content string    `json:"content,omitempty"`
 }
 
 func newFilterRecord(f forebay.RejectedFilter) *filterRecord {
-	return &filterRecord{Reason: f.Reason, Column: f.Column, Since: f.Since, Until: f.Until, Text: f.Text}
+	return &filterRecord{Reason: f.Reason, Column: f.Column, Since: f.Since, Until: f.Until, Text: f.Text, Content: f.Content}
 }
 
 // filter selects everything for nil.
@@ -60,7 +63,7 @@ func (f *filterRecord) filter() forebay.RejectedFilter {
 	if f == nil {
 		return forebay.RejectedFilter{}
 	}
-	return forebay.RejectedFilter{Reason: f.Reason, Column: f.Column, Since: f.Since, Until: f.Until, Text: f.Text}
+	return forebay.RejectedFilter{Reason: f.Reason, Column: f.Column, Since: f.Since, Until: f.Until, Text: f.Text, Content: f.Content}
 }
 
 // rejectedRecord is a [forebay.RejectedRecord] without its sink.

@@ -18,7 +18,8 @@ import (
 // it needs Records. The counts are read from the store when somebody asks, and never once a second.
 
 const (
-	// A listing reads scanRecords heads and takes scanWithin at most; it then says how far it came. scanSlots run at once.
+	// A listing reads scanRecords heads, and the content of some if it looks for a part of that. It takes scanWithin at most, and what the last
+	// record takes; it then says how far it came. scanSlots run at once.
 	scanRecords = 200_000
 	scanWithin  = 3 * time.Second
 	scanSlots   = 2
@@ -110,8 +111,9 @@ type rejectFilter struct {
 	// Since and Until bound the time of the rejection: RFC 3339, or in a query also a time ago such as "24h".
 	Since string `json:"since"`
 	Until string `json:"until"`
-	// Text is a part of the message.
-	Text string `json:"text"`
+	// Text is a part of the message, Content a part of the record: see [forebay.SinkQuarantine.Contains].
+	Text    string `json:"text"`
+	Content string `json:"content"`
 
 	Group   bool   `json:"group"`
 	Reason  string `json:"reason"`
@@ -123,7 +125,7 @@ type rejectFilter struct {
 
 func filterOf(q url.Values) rejectFilter {
 	return rejectFilter{
-		Sink: q.Get("sink"), Since: q.Get("since"), Until: q.Get("until"), Text: q.Get("text"), Group: q.Get("group") != "",
+		Sink: q.Get("sink"), Since: q.Get("since"), Until: q.Get("until"), Text: q.Get("text"), Content: q.Get("content"), Group: q.Get("group") != "",
 		Reason: q.Get("reason"), Column: q.Get("column"), Mapping: q.Get("mapping"), Target: q.Get("target"),
 	}
 }
@@ -189,7 +191,7 @@ func (c *Console) ofSink(id string) forebay.SinkQuarantine {
 	return c.eng.Quarantine(source, sink)
 }
 
-// scan visits the heads of the records that the times and the text of a filter select: sink by sink, in the order of their rejections, from
+// scan visits the heads of the records that the times and the texts of a filter select: sink by sink, in the order of their rejections, from
 // after on. visit ends it with false. end is where it came to a bound of its own; it is empty if it was not cut off.
 func (q *quarantine) scan(c *call, stats *forebay.Stats, f *rejectFilter, now time.Time, after rejectPlace, visit func(r *forebay.RejectedRecord) bool) (end rejectPlace, err error) {
 	filter, err := f.engine(now)
@@ -202,7 +204,7 @@ func (q *quarantine) scan(c *call, stats *forebay.Stats, f *rejectFilter, now ti
 	case <-c.ctx.Done():
 		return end, c.ctx.Err()
 	}
-	// The text is compared here, so that records that do not match count toward the bound too.
+	// Texts are compared here, so that records that do not match count toward the bound too.
 	text := strings.ToLower(filter.Text)
 	filter.Text = ""
 	began, seen := time.Now(), 0
@@ -216,15 +218,23 @@ func (q *quarantine) scan(c *call, stats *forebay.Stats, f *rejectFilter, now ti
 			filter.After = after.id
 		}
 		for r, err := range c.eng.Quarantine(k.Source, k.Sink).List(c.ctx, filter) {
-			switch {
-			case errors.Is(err, forebay.ErrUnknownSink): // it was forgotten meanwhile
+			if errors.Is(err, forebay.ErrUnknownSink) { // it was forgotten meanwhile
 				continue
-			case err != nil:
+			}
+			if err != nil {
 				return end, err
-			case (text == "" || strings.Contains(strings.ToLower(r.Message), text)) && !visit(&r):
+			}
+			has := text == "" || strings.Contains(strings.ToLower(r.Message), text)
+			read := has && f.Content != ""
+			if read {
+				if has, err = c.eng.Quarantine(k.Source, k.Sink).Contains(c.ctx, r.ID, f.Content); err != nil {
+					return end, err
+				}
+			}
+			if has && !visit(&r) {
 				return rejectPlace{}, nil
 			}
-			if seen++; seen >= scanRecords || seen%256 == 0 && time.Since(began) >= scanWithin {
+			if seen++; seen >= scanRecords || (read || seen%256 == 0) && time.Since(began) >= scanWithin {
 				return rejectPlace{k.ID, r.ID}, nil
 			}
 		}

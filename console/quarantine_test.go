@@ -278,6 +278,13 @@ func TestQuarantineList(t *testing.T) {
 	if len(seen) != 50 || pages != 8 {
 		t.Errorf("%d records on %d pages", len(seen), pages)
 	}
+	for content, want := range map[string]int{`"PRICE":7}`: 2, "\"price\":1": 22, "none": 0} {
+		l := answer[listAnswer](t, fetch(t, c, "quarantine.list", "limit", "200", "content", content), 200)
+		g := answer[groupsAnswer](t, fetch(t, c, "quarantine.groups", "content", content), 200)
+		if len(l.Records) != want || l.Next != "" || g.Records != want {
+			t.Errorf("%d records and %d in groups contain %q, want %d", len(l.Records), g.Records, content, want)
+		}
+	}
 	if w := fetch(t, c, "quarantine.list", "after", "web/orders:nonsense"); w.Code != 400 {
 		t.Errorf("status %d: %s", w.Code, w.Body)
 	}

@@ -27,13 +27,17 @@ export function open(section, app) {
   };
   const sink = select("sink", "Sink"), reason = select("reason", "Reason"), column = select("column", "Column"), time = select("time", "Time");
   replace(time.node, ...times.map(([value, text]) => h("option", { value, text })));
-  const text = h("input", { type: "search", id: "q-text", autocomplete: "off", spellcheck: "false" });
-  let typing = 0;
-  text.addEventListener("input", () => {
-    clearTimeout(typing);
-    typing = setTimeout(() => change({ text: text.value }), 300);
-  });
-  text.addEventListener("keydown", (e) => { if (e.key === "Escape") text.blur(); });
+  const search = (name, label) => {
+    const node = h("input", { type: "search", id: "q-" + name, autocomplete: "off", spellcheck: "false" });
+    let typing = 0;
+    node.addEventListener("input", () => {
+      clearTimeout(typing);
+      typing = setTimeout(() => change({ [name]: node.value }), 300);
+    });
+    node.addEventListener("keydown", (e) => { if (e.key === "Escape") node.blur(); });
+    return { node, label: h("label", {}, label + " ", node) };
+  };
+  const text = search("text", "Message has"), content = search("content", "Body or header has");
 
   const total = h("p", { class: "line" });
   const again = h("button", { type: "button", text: "Look again", onclick: () => load() });
@@ -58,7 +62,7 @@ export function open(section, app) {
   const view = h("section", { class: "record", "aria-label": "One record", hidden: true });
   section.append(total,
     h("form", { class: "tablebar filters", role: "search", "aria-label": "Filter of records", onsubmit: (e) => e.preventDefault() },
-      sink.label, reason.label, column.label, time.label, h("label", {}, "Message has ", text), again, changed),
+      sink.label, reason.label, column.label, time.label, text.label, content.label, again, changed),
     all, groups, note, records, view);
 
   function change(some) {
@@ -70,14 +74,14 @@ export function open(section, app) {
 
   // The filter of the address, as the server takes it.
   const filter = () => {
-    const f = { sink: params.sink || "", reason: params.reason || "", column: params.column || "", text: params.text || "" };
+    const f = { sink: params.sink || "", reason: params.reason || "", column: params.column || "", text: params.text || "", content: params.content || "" };
     if (params.time) f.since = params.time;
     return f;
   };
 
   // ofGroup is the filter of a group inside the filter of the address.
   function ofGroup(g) {
-    const f = { text: params.text || "", group: true };
+    const f = { text: params.text || "", content: params.content || "", group: true };
     for (const name of groupFields) f[name] = g[name];
     return f;
   }
@@ -107,7 +111,7 @@ export function open(section, app) {
 
   let loaded = ""; // the filter of what is shown
   function show() {
-    if (document.activeElement !== text) text.value = params.text || "";
+    for (const [name, { node }] of [["text", text], ["content", content]]) if (document.activeElement !== node) node.value = params[name] || "";
     time.node.value = params.time || "";
     if (JSON.stringify(filter()) !== loaded) load();
     else showList();

@@ -141,7 +141,7 @@ func (d *documentation) describe(op *operation, errors *huma.Schema) *huma.Opera
 		failures[http.StatusInternalServerError] = []string{"stream.api.internalError"}
 		failures[http.StatusServiceUnavailable] = []string{unavailableName, "stream.api.shutdown"}
 	}
-	if op.access == admin {
+	if op.access == admin || slices.ContainsFunc(op.query, func(p parameter) bool { return p.admin }) {
 		failures[http.StatusForbidden] = []string{"stream.api.forbidden"}
 	}
 	if op.raw || op.body != nil {

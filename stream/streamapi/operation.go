@@ -42,6 +42,7 @@ type parameter struct {
 	name, doc string
 	schema    any // a zero value of its type
 	enum      []string
+	admin     bool // only those whose role is admin may give it
 	// check adds the faults of a value that its schema cannot express; nil for none.
 	check func(p *problems, text string)
 }
@@ -191,6 +192,11 @@ func (a *api) authorize(op *operation, c *call, who Identity) error {
 	}
 	if op.access == admin && !who.Admin {
 		return names.Errorf(http.StatusForbidden, "forbidden", "The role admin is required to change something.")
+	}
+	for _, p := range op.query {
+		if p.admin && !who.Admin && c.query(p.name) != "" {
+			return names.Errorf(http.StatusForbidden, "forbidden", "The role admin is required for %q in the query.", p.name)
+		}
 	}
 	c.by = who.By
 	return nil

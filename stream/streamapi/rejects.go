@@ -23,7 +23,7 @@ type rejectsPage struct {
 	Limit      int    `json:"limit" doc:"Greatest length of this page."`
 	TotalCount int64  `json:"totalCount" doc:"Number of records in the quarantine, whatever the filter."`
 	AfterID    string `json:"afterId" doc:"Place after which the page begins, as it was asked for."`
-	NextID     string `json:"nextId" doc:"The afterId of the next page; empty on the last page."`
+	NextID     string `json:"nextId" doc:"The afterId of the next page; empty on the last page. A page that a filter leaves short or empty may have one."`
 }
 
 type rejectedBody struct {
@@ -92,6 +92,8 @@ type rejectsFilter struct {
 	Since  string `json:"since,omitempty" doc:"Earliest time of the rejection, such as 2026-11-23T12:00:00Z."`
 	Until  string `json:"until,omitempty" doc:"Time before which it was rejected."`
 	Text   string `json:"text,omitempty" doc:"Part of the message, in any case of letters."`
+	// Content is for admins: it tells what senders have sent.
+	Content string `json:"content,omitempty" doc:"Part of the body, a header as name: value, host, path or query, in any case of letters."`
 }
 
 type quarantineBody struct {
@@ -163,6 +165,7 @@ var rejectsParameters = []parameter{
 	{name: "since", doc: "Earliest time of the rejection, such as 2026-11-23T12:00:00Z.", schema: "", check: checkTime("since")},
 	{name: "until", doc: "Time before which the record was rejected.", schema: "", check: checkTime("until")},
 	{name: "text", doc: "Part of the message, in any case of letters.", schema: ""},
+	{name: "content", doc: "Part of the body, a header as name: value, host, path or query, in any case of letters; only for admins.", schema: "", admin: true},
 }
 
 func checkTime(name string) func(*problems, string) {
@@ -185,13 +188,15 @@ func moment(name, text string, p *problems) (t time.Time) {
 // filter adds to the problems what is no time.
 func (f rejectsFilter) filter(at string, p *problems) forebay.RejectedFilter {
 	return forebay.RejectedFilter{
-		Reason: f.Reason, Column: f.Column, Text: f.Text, Since: moment(at+"since", f.Since, p), Until: moment(at+"until", f.Until, p),
+		Reason: f.Reason, Column: f.Column, Text: f.Text, Content: f.Content, Since: moment(at+"since", f.Since, p), Until: moment(at+"until", f.Until, p),
 	}
 }
 
 func (a *api) listRejected(c *call) (any, error) {
 	var p problems
-	f := rejectsFilter{Reason: c.query("reason"), Column: c.query("column"), Since: c.query("since"), Until: c.query("until"), Text: c.query("text")}.filter("", &p)
+	f := rejectsFilter{
+		Reason: c.query("reason"), Column: c.query("column"), Since: c.query("since"), Until: c.query("until"), Text: c.query("text"), Content: c.query("content"),
+	}.filter("", &p)
 	if err := p.err(); err != nil {
 		return nil, err
 	}

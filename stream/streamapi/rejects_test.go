@@ -170,6 +170,7 @@ func TestRejectedRecords(t *testing.T) {
 	}
 	for query, want := range map[string]int{
 		"&reason=invalidBody": 5, "&reason=none": 0, "&column=price": 25, "&column=body": 0, "&text=PRICE": 25, "&text=x7": 1,
+		"&content=%22PRICE%22:%22X7%22": 1, "&content=user-agent:+till": 25, "&content=shop%3D7": 25, "&content=canary": 0, "&content=x&text=x7": 1,
 		"&since=2026-01-01T00:00:00Z": 25, "&until=2026-01-01T00:00:00Z": 0, "&since=9999-01-01T00:00:00%2B01:00": 0,
 	} {
 		for _, limit := range []int{2, 100} {
@@ -270,7 +271,8 @@ func TestRightsToRejectedRecords(t *testing.T) {
 	_, address := s.secretOf("shop")
 	s.send(address, `{"price":"canary-1"}`)
 	id := s.records(10, "")[0].RecordID
-	s.want(200, "", readerToken, "GET", rejects, "")
+	s.want(200, "", readerToken, "GET", rejects+"?text=price", "")
+	s.want(403, "stream.api.forbidden", readerToken, "GET", rejects+"?content=canary-1", "") // page by page it would tell the body
 	for _, op := range []string{
 		"GET /" + id, "POST /" + id + "/test", "POST /" + id + "/replay", "PUT /" + id + "/body?revision=0", "DELETE /" + id, "POST /replay", "POST /discard",
 	} {

@@ -10,6 +10,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
 	"os"
@@ -30,12 +31,21 @@ type Environment = api.Environment
 
 // options are the flags, and what follows them.
 type options struct {
-	server                             api.Flags
-	json, all                          bool
-	reason, column, since, until, text string
-	limit, revision                    int
-	body                               string
-	ids                                []string
+	server          api.Flags
+	json, all       bool
+	filter          filter
+	limit, revision int
+	body            string
+	ids             []string
+}
+
+// filter has the flags that select records, by the names that the API has for them.
+type filter struct{ reason, column, since, until, text, content string }
+
+func (f *filter) parameters() map[string]string {
+	given := map[string]string{"reason": f.reason, "column": f.column, "since": f.since, "until": f.until, "text": f.text, "content": f.content}
+	maps.DeleteFunc(given, func(_, value string) bool { return value == "" })
+	return given
 }
 
 const actions = "list, get, edit, test, replay or discard"
@@ -51,11 +61,12 @@ func Run(ctx context.Context, args []string, env Environment) error {
 	flags.SetOutput(env.Errors)
 	o.server.Register(flags)
 	flags.BoolVar(&o.json, "json", false, "write JSON: of a list one record a line")
-	flags.StringVar(&o.reason, "reason", "", "records with this reason, such as missingValue")
-	flags.StringVar(&o.column, "column", "", "records that this column rejected")
-	flags.StringVar(&o.since, "since", "", "records that were rejected since this time, such as 2026-11-23T12:00:00Z or 24h for a day ago")
-	flags.StringVar(&o.until, "until", "", "records that were rejected before this time")
-	flags.StringVar(&o.text, "text", "", "records whose message has this text")
+	flags.StringVar(&o.filter.reason, "reason", "", "records with this reason, such as missingValue")
+	flags.StringVar(&o.filter.column, "column", "", "records that this column rejected")
+	flags.StringVar(&o.filter.since, "since", "", "records that were rejected since this time, such as 2026-11-23T12:00:00Z or 24h for a day ago")
+	flags.StringVar(&o.filter.until, "until", "", "records that were rejected before this time")
+	flags.StringVar(&o.filter.text, "text", "", "records whose message has this text")
+	flags.StringVar(&o.filter.content, "content", "", "records with this text in the body, a header, host, path or query")
 	flags.BoolVar(&o.all, "all", false, "replay, discard: all records")
 	flags.IntVar(&o.limit, "limit", 100, "list: greatest number of records; 0: all")
 	flags.StringVar(&o.body, "body", "", "edit: file with the new body, - for standard input")
@@ -85,12 +96,10 @@ func Run(ctx context.Context, args []string, env Environment) error {
 	return do(ctx, c, &o)
 }
 
-func (o *options) filtered() bool { return o.reason+o.column+o.since+o.until+o.text != "" }
-
 // check refuses what an action does not take, and makes times of ages.
 func (o *options) check(action string) error {
 	now := time.Now()
-	for _, moment := range []*string{&o.since, &o.until} {
+	for _, moment := range []*string{&o.filter.since, &o.filter.until} {
 		if age, err := time.ParseDuration(*moment); err == nil && *moment != "" {
 			*moment = now.Add(-age.Abs()).UTC().Format(time.RFC3339)
 		}
@@ -109,7 +118,7 @@ func (o *options) check(action string) error {
 		}
 	default:
 		given := 0
-		for _, one := range []bool{len(o.ids) > 0, o.filtered(), o.all} {
+		for _, one := range []bool{len(o.ids) > 0, len(o.filter.parameters()) > 0, o.all} {
 			if one {
 				given++
 			}
@@ -148,10 +157,8 @@ func list(ctx context.Context, c *client, o *options) error {
 			most = min(most, o.limit-shown)
 		}
 		q := url.Values{"limit": {strconv.Itoa(most)}, "afterId": {after}}
-		for name, value := range map[string]string{"reason": o.reason, "column": o.column, "since": o.since, "until": o.until, "text": o.text} {
-			if value != "" {
-				q.Set(name, value)
-			}
+		for name, value := range o.filter.parameters() {
+			q.Set(name, value)
 		}
 		var page struct {
 			Records []json.RawMessage
@@ -345,12 +352,7 @@ func test(ctx context.Context, c *client, o *options) error {
 
 // move replays or discards: one record at once, others as a task whose end it waits for.
 func move(ctx context.Context, c *client, o *options) error {
-	filter := map[string]string{}
-	for name, value := range map[string]string{"reason": o.reason, "column": o.column, "since": o.since, "until": o.until, "text": o.text} {
-		if value != "" {
-			filter[name] = value
-		}
-	}
+	filter := o.filter.parameters()
 	selection := map[string]any{"all": true}
 	switch {
 	case len(o.ids) > 0:

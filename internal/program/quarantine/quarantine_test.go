@@ -131,7 +131,8 @@ func TestCommands(t *testing.T) {
 	}
 	s.send("{\"price\":\"\x1b[2J\u202eevil\"}")
 	all := s.ids("-limit", "0")
-	if len(all) != 231 || len(s.ids("-limit", "150")) != 150 || len(s.ids("-text", "x229")) != 1 || len(s.ids("-since", "24h", "-limit", "0")) != 231 ||
+	if len(all) != 231 || len(s.ids("-limit", "150")) != 150 || len(s.ids("-text", "x229")) != 1 ||
+		len(s.ids("-content", `"price":"X22`)) != 11 || len(s.ids("-content", "content-type: application/json", "-limit", "0")) != 231 || len(s.ids("-since", "24h", "-limit", "0")) != 231 ||
 		len(s.ids("-until", "24h")) != 0 || len(s.ids("-reason", "missingValue")) != 0 {
 		t.Errorf("%d records", len(all))
 	}
@@ -173,7 +174,13 @@ func TestCommands(t *testing.T) {
 	if out, _, err := s.run("", "discard", "-text", "x22", "shop/orders"); err != nil || !strings.HasPrefix(out, "11 rejected records were discarded") {
 		t.Errorf("the discard: %s, %v", out, err)
 	}
-	if out, _, err := s.run("", "discard", "-all", "shop/orders"); err != nil || !strings.HasPrefix(out, "219 ") {
+	if out, _, err := s.run("", "discard", "-content", "EVIL", "shop/orders"); err != nil || !strings.HasPrefix(out, "0 ") {
+		t.Errorf("the discard of a record that is gone: %s, %v", out, err)
+	}
+	if out, _, err := s.run("", "discard", "-content", "x19", "shop/orders"); err != nil || !strings.HasPrefix(out, "11 ") {
+		t.Errorf("the discard: %s, %v", out, err)
+	}
+	if out, _, err := s.run("", "discard", "-all", "shop/orders"); err != nil || !strings.HasPrefix(out, "208 ") {
 		t.Errorf("the discard: %s, %v", out, err)
 	}
 	if err := s.eng.Flush(t.Context(), "shop"); err != nil {

@@ -1,0 +1,100 @@
+package forebay
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/forebay/forebay/buffer"
+)
+
+const (
+	// A page looks at pageHeads records, reads the content of pageBytes and the rest of the last of them, or works for pageTime: whatever
+	// comes first.
+	pageHeads = 20_000
+	pageBytes = 16 << 20
+	pageTime  = time.Second
+)
+
+// RejectedPage is a part of a quarantine: see [SinkQuarantine.Page].
+type RejectedPage struct {
+	// Records are in the order of their rejections.
+	Records []RejectedRecord
+	// Next is the [RejectedFilter.After] of the next page, empty on the last one. It names the last record that was looked at, and NextAt is
+	// when that was rejected.
+	Next   string
+	NextAt time.Time
+}
+
+// Page is List for at most limit records, at least one, with bounded work: it looks at 20,000 records at most, reads the content of at most
+// 16 MiB of them and what the last one has more, and starts no further record after a second. So a page may be short or empty and
+// have a Next.
+func (q SinkQuarantine) Page(ctx context.Context, f RejectedFilter, limit int) (p RejectedPage, err error) {
+	start, heads, size := time.Now(), 0, int64(0)
+	var last RejectedRecord
+	for r, err := range q.List(ctx, RejectedFilter{After: f.After}) {
+		if err != nil {
+			return RejectedPage{}, err
+		}
+		if heads > 0 && (heads == pageHeads || size >= pageBytes || len(p.Records) >= max(limit, 1) || time.Since(start) >= pageTime) {
+			p.Next, p.NextAt = last.ID, last.At
+			return p, nil
+		}
+		heads, last = heads+1, r
+		if !f.selects(&r) {
+			continue
+		}
+		if f.Content != "" {
+			size += r.Size
+		}
+		has, err := q.Contains(ctx, r.ID, f.Content)
+		if err != nil {
+			return RejectedPage{}, err
+		}
+		if has {
+			p.Records = append(p.Records, r)
+		}
+	}
+	return p, nil
+}
+
+// Contains reports whether a record has a text in any case: in the body that a replay would map, in the body as it came, in a header as
+// "Name: value", in host, path or query. Bodies are searched as they are: the escapes of a JSON string are not decoded. It is false for a record
+// that is not in the quarantine, and true for the empty text. It reads the whole record, and needs twice its size of memory.
+func (q SinkQuarantine) Contains(ctx context.Context, id, text string) (bool, error) {
+	if text == "" {
+		return true, nil
+	}
+	for {
+		c, _, err := q.get(ctx, id)
+		switch {
+		case errors.Is(err, buffer.ErrRejectedChanged):
+			continue // it was edited while it was read
+		case errors.Is(err, buffer.ErrUnknownRejected):
+			return false, nil
+		case err != nil:
+			return false, err
+		}
+		return c.contains(strings.ToLower(text)), nil
+	}
+}
+
+// contains looks for a text in lower case.
+func (c *RejectedContent) contains(lower string) bool {
+	in := func(text string) bool { return strings.Contains(strings.ToLower(text), lower) }
+	rec := c.Record
+	if in(rec.Host) || in(rec.Request.Path) || in(rec.Request.Query) {
+		return true
+	}
+	for name, values := range rec.Header {
+		for _, v := range values {
+			if in(name + ": " + v) {
+				return true
+			}
+		}
+	}
+	return bytes.Contains(bytes.ToLower(rec.Body), []byte(lower)) ||
+		c.Edited && bytes.Contains(bytes.ToLower(c.Came), []byte(lower))
+}
