@@ -6,6 +6,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
 	"path"
@@ -16,6 +17,8 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
+	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/internal/ctxio"
 	"github.com/forebay/forebay/internal/localdisk"
 )
 
@@ -24,6 +27,8 @@ import (
 // before is the checkpoint that the record names now, as Save or Load returned it, and nil if there is none. Files that it has are
 // not stored again. It stays whole: when the record names the new one, call Tidy, or leave that to the next Save. A before that
 // the record does not name is a mistake by which Save may delete the checkpoint that it does name.
+//
+// A staging that fails now and then does not end Save: each object is stored again, for some seconds.
 //
 // Tables that are stored are given to Options.Check first, unless m.Unchecked is set. Its error ends Save.
 //
@@ -79,24 +84,49 @@ func (s *Store) save(ctx context.Context, dir string, m *Manifest, before *Manif
 	if err := s.note(ctx, dir, m, before); err != nil {
 		return err
 	}
-	if err := func() error {
-		ctx, cancel := context.WithTimeout(ctx, s.opts.CallTimeout)
-		defer cancel()
-		return s.staging.Put(ctx, object(m.ref), memory(manifest))
-	}(); err != nil {
+	if err := s.put(ctx, m.ref, memory(manifest)); err != nil {
 		return err
 	}
 	t := s.transfer("save", m, size)
 	if err := s.each(ctx, added, func(ctx context.Context, f *File) error {
-		ctx, cancel := context.WithTimeout(ctx, s.opts.CallTimeout)
-		defer cancel()
-		return s.staging.Put(ctx, object(f.Object), content{disk, disk.PathJoin(dir, filepath.FromSlash(f.Name)), f, t.add})
+		return s.put(ctx, f.Object, content{disk, disk.PathJoin(dir, filepath.FromSlash(f.Name)), f, t.add})
 	}); err != nil {
 		return err
 	}
 	t.log.Info("checkpoint saved", "files", len(m.Files), "bytes", m.size(), "stored_files", len(added), "stored_bytes", size,
 		"took", time.Since(begin))
 	return nil
+}
+
+// attemptsToPut bounds how often an object is stored, with pauses from 0.1 s on that double: 13 s together. A Save that fails begins again
+// with all objects of another snapshot, so one that does not get through must not be the end of all. While the staging is away for longer
+// the folder that is saved must not keep the room of tables that the local level has given back.
+const attemptsToPut = 8
+
+// put stores an object. It tries again unless that cannot help, or the first attempt began a CallTimeout ago.
+func (s *Store) put(ctx context.Context, name string, c buffer.Content) (err error) {
+	began := time.Now()
+	for attempt := range attemptsToPut {
+		if attempt > 0 {
+			s.opts.Logger.Warn("storing of a checkpoint is repeated", "object", name, "error", err)
+			if ctxio.Sleep(ctx, 50*time.Millisecond<<attempt) != nil {
+				return err
+			}
+		}
+		if err = s.putOnce(ctx, name, c); err == nil || ctx.Err() != nil || buffer.IsPermanent(err) || time.Since(began) >= s.opts.CallTimeout {
+			return err
+		}
+		if _, changed := errors.AsType[*differError](err); changed { // the disk gives other bytes than before
+			return err
+		}
+	}
+	return err
+}
+
+func (s *Store) putOnce(ctx context.Context, name string, c buffer.Content) error {
+	ctx, cancel := context.WithTimeout(ctx, s.opts.CallTimeout)
+	defer cancel()
+	return s.staging.Put(ctx, object(name), c)
 }
 
 // table is the extension of files that a store never changes. The process that has saved one does not read it again.

@@ -213,7 +213,7 @@ func TestNamesFitAStaging(t *testing.T) {
 	}
 }
 
-// Several files move at once, and the first that fails ends the others.
+// Several files move at once, and the first that cannot be stored ends the others.
 func TestFilesMoveAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		disk, staging := vfs.NewMem(), buffertest.NewMemory()
@@ -229,7 +229,7 @@ func TestFilesMoveAtOnce(t *testing.T) {
 				return nil
 			case 4:
 				time.Sleep(time.Second)
-				return errInjected
+				return buffer.Permanent(errInjected)
 			}
 			<-ctx.Done()
 			return ctx.Err()
