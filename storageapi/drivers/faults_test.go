@@ -64,6 +64,51 @@ func TestTokenIsRevokedDuringImport(t *testing.T) {
 	}
 }
 
+// Two imports of a sink find its token deleted. The second takes the token that the first has made, because to make another one would
+// delete the token that the first works with.
+func TestTokenIsRenewedOnce(t *testing.T) {
+	w := newWorld(t)
+	dir := drivers.NewTokenDir(t.TempDir())
+	target := newTarget(t, w, drivers.TargetOptions{Tokens: dir})
+	if err := target.Renew(t.Context(), "web/events", "in.c-web.events"); err != nil {
+		t.Fatal(err)
+	}
+	revoked, err := dir.Get(t.Context(), "web/events")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.DeleteToken(t.Context(), revoked.ID); err != nil {
+		t.Fatal(err)
+	}
+	var renewed drivers.SinkToken
+	first := func(_ http.ResponseWriter, r *http.Request) bool {
+		if r.Header.Get(storageapi.TokenHeader) != string(revoked.Token) {
+			return false
+		}
+		w.before.Store(nil)
+		var note []byte
+		err := target.Import(t.Context(), memoryFile("file-1", "\"1\",\"2\"\n", &note))
+		if err == nil {
+			renewed, err = dir.Get(t.Context(), "web/events")
+		}
+		if err != nil {
+			t.Error(err)
+		}
+		return false
+	}
+	w.before.Store(&first)
+	var note []byte
+	if err := target.Import(t.Context(), memoryFile("file-2", "\"1\",\"2\"\n", &note)); err != nil {
+		t.Fatal(err)
+	}
+	if kept, err := dir.Get(t.Context(), "web/events"); err != nil || renewed.ID == "" || renewed.ID == revoked.ID || kept.ID != renewed.ID {
+		t.Errorf("tokens %s, %s, %s, %v, want the second to stay", revoked.ID, renewed.ID, kept.ID, err)
+	}
+	if got := w.rows(t, "in.c-web.events"); len(got) != 2 {
+		t.Errorf("rows %q, want two", got)
+	}
+}
+
 // Somebody deletes the bucket, and the rights of the sink's token with it: the target makes both again.
 func TestBucketIsDeleted(t *testing.T) {
 	w := newWorld(t)

@@ -38,9 +38,10 @@ var _ buffer.Staging = (*Staging)(nil)
 
 // stagedFile is the file of the project that takes the slices of one file of the buffer.
 type stagedFile struct {
-	mu     sync.Mutex // held while the manifest is written, and guards the fields below
-	file   *storageapi.SlicedFile
-	slices []string // names in the manifest
+	mu        sync.Mutex // held while the manifest is written, and guards the fields below
+	file      *storageapi.SlicedFile
+	slices    []string // names in the manifest
+	forgotten bool     // another one takes the slices: whoever waited for mu looks for it
 }
 
 // NewStaging returns a staging. It makes no call.
@@ -108,25 +109,33 @@ func (s *Staging) with(ctx context.Context, sinkID string, do func(client *stora
 	return do(s.client)
 }
 
-// stored returns the staged file of a file of the buffer, which may have no file of the project yet.
-func (s *Staging) stored(fileID string) *stagedFile {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	f := s.files[fileID]
-	if f == nil {
-		f = &stagedFile{}
-		s.files[fileID] = f
+// lock returns the staged file of a file of the buffer, with mu held until unlock. It may have no file of the project yet.
+func (s *Staging) lock(fileID string) *stagedFile {
+	for {
+		s.mu.Lock()
+		f := s.files[fileID]
+		if f == nil {
+			f = &stagedFile{}
+			s.files[fileID] = f
+		}
+		s.mu.Unlock()
+		f.mu.Lock()
+		if !f.forgotten {
+			return f
+		}
+		f.mu.Unlock()
 	}
-	return f
 }
 
-// forget drops the staged file of a file of the buffer, unless another one has replaced it.
-func (s *Staging) forget(fileID string, f *stagedFile) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.files[fileID] == f {
+// unlock ends what lock began. It forgets a staged file that has no file of the project.
+func (s *Staging) unlock(fileID string, f *stagedFile) {
+	if f.file == nil {
+		f.forgotten = true
+		s.mu.Lock()
 		delete(s.files, fileID)
+		s.mu.Unlock()
 	}
+	f.mu.Unlock()
 }
 
 // prepare makes a file of the project unless the present one still takes slices. f.mu is held.
@@ -186,11 +195,10 @@ func isGone(err error) bool {
 }
 
 func (s *Staging) put(ctx context.Context, obj buffer.Object, src buffer.Content) error {
-	f := s.stored(obj.FileID)
-	f.mu.Lock()
+	f := s.lock(obj.FileID)
 	err := s.prepare(ctx, f, obj)
 	file := f.file
-	f.mu.Unlock()
+	s.unlock(obj.FileID, f)
 	if err != nil {
 		return err
 	}
@@ -201,8 +209,8 @@ func (s *Staging) put(ctx context.Context, obj buffer.Object, src buffer.Content
 	}
 	name := sliceName(obj)
 	err = file.Put(ctx, name, storageapi.Source{Size: size, Open: src.Open})
-	f.mu.Lock()
-	defer f.mu.Unlock()
+	f = s.lock(obj.FileID)
+	defer s.unlock(obj.FileID, f)
 	if f.file != file {
 		return errReplaced // an upload that failed failed for that
 	}
@@ -306,9 +314,8 @@ func (s *Staging) deleteOf(ctx context.Context, client *storageapi.Client, fileI
 		names = append(names, sliceName(obj))
 	}
 	// The lock keeps put from adding to the manifest meanwhile.
-	staged := s.stored(fileID)
-	staged.mu.Lock()
-	defer staged.mu.Unlock()
+	staged := s.lock(fileID)
+	defer s.unlock(fileID, staged)
 	files, err := s.locate(ctx, client, fileID)
 	if err != nil {
 		return err
@@ -342,9 +349,6 @@ func (s *Staging) deleteOf(ctx context.Context, client *storageapi.Client, fileI
 			}
 		}
 	}
-	if staged.file == nil {
-		s.forget(fileID, staged)
-	}
 	return nil
 }
 
@@ -376,9 +380,8 @@ func (s *Staging) inPlace(ctx context.Context, client *storageapi.Client, objs [
 
 // reorder rewrites the manifest of a file that still takes slices, if it has exactly these.
 func (s *Staging) reorder(ctx context.Context, fileID string, id storageapi.IntID, names []string) (bool, error) {
-	staged := s.stored(fileID)
-	staged.mu.Lock()
-	defer staged.mu.Unlock()
+	staged := s.lock(fileID)
+	defer s.unlock(fileID, staged)
 	if staged.file == nil || staged.file.ID() != id || len(staged.slices) != len(names) {
 		return false, nil
 	}

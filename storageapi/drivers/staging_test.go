@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -104,6 +106,54 @@ func TestStagingFileIsReplacedDuringUploads(t *testing.T) {
 	defer rc.Close()
 	if data, err := io.ReadAll(rc); string(data) != "\"late\"\n" || err != nil || replaced != times {
 		t.Errorf("%q, %v, replaced %d times", data, err, replaced)
+	}
+}
+
+// An upload that has waited for the deletion of the last other slice shares its file of the project with later uploads. In a file of its
+// own it would not be safe from deletions, which then hold the lock of the other file.
+func TestStagingFileIsReplacedBeforeAnUpload(t *testing.T) {
+	w := newWorld(t)
+	s := newStaging(t, w, nil)
+	for round := range 20 {
+		object := func(id string) buffer.Object {
+			return buffer.Object{ID: id, FileID: fmt.Sprintf("f-%d", round), SinkID: "web/events", Rows: 1}
+		}
+		put := func(id string) {
+			if err := s.Put(t.Context(), object(id), bytesOf("\"x\"\n")); err != nil {
+				t.Error(err)
+			}
+		}
+		put("deleted")
+		var waiting sync.WaitGroup
+		begin := func(_ http.ResponseWriter, r *http.Request) bool {
+			if r.Method != http.MethodDelete {
+				return false
+			}
+			w.before.Store(nil)
+			started := make(chan bool)
+			waiting.Go(func() {
+				close(started)
+				put("waiting")
+			})
+			<-started
+			for range 100 {
+				runtime.Gosched() // it waits for the lock, most of the times
+			}
+			return false
+		}
+		w.before.Store(&begin)
+		if err := s.Delete(t.Context(), object("deleted")); err != nil {
+			t.Fatal(err)
+		}
+		waiting.Wait()
+		put("later")
+		files, err := storageapi.Collect(w.Files(t.Context(), storageapi.FileQuery{Tags: []string{"forebay.fileID=" + object("").FileID}}))
+		if err != nil || len(files) != 1 || w.before.Load() != nil {
+			t.Fatalf("round %d: %d files of the project, %v", round, len(files), err)
+		}
+		if err := s.Delete(t.Context(), object("waiting"), object("later")); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 

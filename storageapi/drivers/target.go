@@ -107,14 +107,14 @@ func (t *Target) Import(ctx context.Context, f *buffer.File) error {
 			return fmt.Errorf("storage api target: import %s into %q: the note of the earlier attempt cannot be read: %w", f.ID, f.Table.ID, err)
 		}
 	}
-	client, err := t.sinkClient(ctx, f)
+	client, used, err := t.sinkClient(ctx, f)
 	if err == nil {
 		err = t.importFile(ctx, client, f, &p)
 	}
 	if isRefused(err) && t.opts.Tokens != nil {
 		// The token of the sink, or the bucket that it may write, was deleted or refreshed.
 		if client = t.client; t.store != nil {
-			client, err = t.renew(ctx, f.SinkID, f.Table.ID, true)
+			client, _, err = t.renew(ctx, f.SinkID, f.Table.ID, func(old SinkToken) bool { return old.ID != used })
 		}
 		if client != nil {
 			err = t.importFile(ctx, client, f, &p)
