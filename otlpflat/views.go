@@ -224,7 +224,7 @@ FROM (SELECT h.*, (h.o + g.i - 1) * h.width AS below, (h.o + g.i) * h.width AS a
 			"FROM (SELECT " + inner + ", " + v.counts("BucketCounts") + " AS c, " + v.bounds("ExplicitBounds") + " AS b\n" +
 			"    FROM " + table + ` WHERE t."MetricType" = 'histogram') h, ` + v.places(),
 		side("Positive", "$below", "$above"),
-		side("Negative", "-$above", "-$below"),
-		"SELECT " + inner + `, -t."ZeroThreshold" AS LowerBound, t."ZeroThreshold" AS UpperBound, t."ZeroCount" AS BucketCount` + "\nFROM " + table + exponential + ` AND t."ZeroCount" > 0`,
+		side("Negative", "0 - $above", "0 - $below"), // and not -0, which both databases write with its sign
+		"SELECT " + inner + `, 0 - t."ZeroThreshold" AS LowerBound, t."ZeroThreshold" AS UpperBound, t."ZeroCount" AS BucketCount` + "\nFROM " + table + exponential + ` AND t."ZeroCount" > 0`,
 	}, "\nUNION ALL\n"))
 }

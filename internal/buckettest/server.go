@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/url"
 	"os"
 	"os/exec"
@@ -131,13 +130,7 @@ func Azurite(t *testing.T) (address string) {
 		}
 		t.Skip("the program azurite-blob is not installed: npm install -g azurite@3.37.0, or AZURITE_BLOB=PATH")
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, port, _ := net.SplitHostPort(l.Addr().String())
-	l.Close()
-	cmd := exec.Command(program, "--inMemoryPersistence", "--skipApiVersionCheck", "--blobPort", port, "--disableTelemetry")
+	cmd := exec.Command(program, "--inMemoryPersistence", "--skipApiVersionCheck", "--blobPort", "0", "--disableTelemetry")
 	stdout, err := cmd.StdoutPipe()
 	if err == nil {
 		err = cmd.Start()
@@ -152,9 +145,9 @@ func Azurite(t *testing.T) (address string) {
 	giveUp := time.AfterFunc(time.Minute, func() { cmd.Process.Kill() })
 	defer giveUp.Stop()
 	for lines := bufio.NewScanner(stdout); lines.Scan(); {
-		if strings.Contains(lines.Text(), "successfully listens") {
+		if _, address, ok := strings.Cut(lines.Text(), "successfully listens on http://"); ok {
 			go io.Copy(io.Discard, stdout)
-			return "127.0.0.1:" + port
+			return address
 		}
 	}
 	t.Fatal("azurite-blob has ended")

@@ -306,6 +306,11 @@ func metrics() pmetric.Metrics {
 	p.Positive().BucketCounts().FromRaw([]uint64{3, 1<<64 - 1})
 	p.Negative().SetOffset(511)
 	p.Negative().BucketCounts().FromRaw([]uint64{1})
+	p = exponential.DataPoints().AppendEmpty() // no zero bound has a sign
+	p.SetZeroCount(5)
+	p.SetScale(-4)
+	p.Negative().SetOffset(-100)
+	p.Negative().BucketCounts().FromRaw([]uint64{7})
 	summary := add("rpc").SetEmptySummary().DataPoints().AppendEmpty()
 	summary.SetCount(5)
 	q := summary.QuantileValues().AppendEmpty()
@@ -348,8 +353,10 @@ var questions = []struct{ sql, want string }{
 		3|NULL|NULL|NULL|Delta`,
 	},
 	{
-		`SELECT Count, Scale, ZeroCount, PositiveOffset, PositiveBucketCounts[2] AS second, NegativeBucketCounts[1] AS one FROM otel_metrics_exponential_histogram`,
-		`9223372036854775807|-1|2|-1|18446744073709551615|1`,
+		`SELECT Count, Scale, ZeroCount, PositiveOffset, PositiveBucketCounts[2] AS second, NegativeBucketCounts[1] AS one
+			FROM otel_metrics_exponential_histogram ORDER BY Scale DESC`,
+		`9223372036854775807|-1|2|-1|18446744073709551615|1
+		0|-4|5|0|NULL|7`,
 	},
 	{`SELECT MetricName, Count, Quantile, Value FROM (SELECT s.Count, q.* FROM otel_metrics_summary s JOIN otel_metrics_quantiles q USING (MetricName)) x`, `rpc|5|0.5|12.5`},
 	{
@@ -360,6 +367,7 @@ var questions = []struct{ sql, want string }{
 		latency|2|+Inf|2
 		size|-Inf|-4.49423e+307|1
 		size|-0.25|0.25|2
+		size|0|0|12
 		size|0.25|1|3
 		size|1|4|18446744073709551615`,
 	},
