@@ -7,9 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -28,6 +28,7 @@ import (
 	"github.com/forebay/forebay/cluster/internal/clustertest"
 	"github.com/forebay/forebay/cluster/natsdriver"
 	"github.com/forebay/forebay/cluster/natsserver"
+	"github.com/forebay/forebay/internal/freeport"
 	"github.com/forebay/forebay/mapping"
 	"github.com/forebay/forebay/stream/streamapi"
 )
@@ -307,14 +308,11 @@ func TestAnotherNodeTakesOver(t *testing.T) {
 
 // A node whose server runs on its own waits for it, and works with it.
 func TestServerOfItsOwn(t *testing.T) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	address, err := freeport.Addresses(1)
 	if err != nil {
 		t.Fatal(err)
 	}
-	port := listener.Addr().(*net.TCPAddr).Port
-	if err := listener.Close(); err != nil {
-		t.Fatal(err)
-	}
+	port := int(netip.MustParseAddrPort(address[0]).Port())
 	s, err := server.NewServer(&server.Options{
 		ServerName: "alone", Host: "127.0.0.1", Port: port, JetStream: true, StoreDir: t.TempDir(), SyncAlways: true, NoSigs: true, NoLog: true,
 	})

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/forebay/forebay/console"
+	"github.com/forebay/forebay/internal/freeport"
 )
 
 var public = console.Options{Public: console.Numbers, Name: "node-a"}
@@ -34,19 +35,23 @@ func TestLive(t *testing.T) {
 func TestServerAwayAndBack(t *testing.T) {
 	eng := newEngine(t, 1, 1)
 	c := newConsole(t, eng, public)
-	start := func(addr string) (*http.Server, string) {
-		l, err := net.Listen("tcp", addr)
+	addr, err := freeport.Addresses(1) // which no connection gets while nobody listens
+	if err != nil {
+		t.Fatal(err)
+	}
+	start := func() *http.Server {
+		l, err := net.Listen("tcp", addr[0])
 		if err != nil {
 			t.Fatal(err)
 		}
 		s := &http.Server{Handler: c}
 		go func() { _ = s.Serve(l) }()
 		t.Cleanup(func() { _ = s.Close() })
-		return s, l.Addr().String()
+		return s
 	}
-	s, addr := start("127.0.0.1:0")
+	s := start()
 	b := newTab(t, "ERR_CONNECTION_REFUSED", "ERR_INCOMPLETE_CHUNKED_ENCODING", "ERR_CONNECTION_RESET", "ERR_EMPTY_RESPONSE")
-	b.live("http://" + addr + "/")
+	b.live("http://" + addr[0] + "/")
 	b.text("live")
 	_ = s.Close()
 	began := time.Now()
@@ -55,7 +60,7 @@ func TestServerAwayAndBack(t *testing.T) {
 	t.Logf("away is shown after %v", time.Since(began))
 	ingest(t, eng, "web0", 3)
 	began = time.Now()
-	start(addr)
+	start()
 	b.until(`document.documentElement.dataset.mode === "live" && !document.documentElement.hasAttribute("data-stale")`)
 	t.Logf("live again after %v", time.Since(began))
 	b.text("3 rows wait")

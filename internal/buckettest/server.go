@@ -17,6 +17,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/forebay/forebay/internal/freeport"
 )
 
 // Server is a store in a process of its own, which ends with this one.
@@ -45,7 +47,11 @@ func StartS3() (*Server, error) {
 	if err := os.Mkdir(objects, 0o700); err != nil {
 		return nil, err
 	}
-	s, err := start("s3server", objects, AccessKey, SecretKey)
+	var s *Server
+	address, err := freeport.Addresses(1)
+	if err == nil {
+		s, err = start("s3server", address[0], objects, AccessKey, SecretKey)
+	}
 	if err != nil {
 		return nil, errors.Join(err, os.RemoveAll(folder))
 	}

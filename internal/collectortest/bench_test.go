@@ -189,8 +189,8 @@ func benchCollector(b *testing.B, requests int) (f figures) {
 	if err := c.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		b.Fatal(err)
 	}
-	if err := c.cmd.Wait(); err != nil {
-		b.Fatalf("%v\n%s", err, &c.logs)
+	if <-c.ended; c.err != nil {
+		b.Fatalf("%v\n%s", c.err, &c.logs)
 	}
 	f.cpu = c.cmd.ProcessState.UserTime() + c.cmd.ProcessState.SystemTime() - before
 	return f

@@ -32,6 +32,8 @@ import (
 	"go.opentelemetry.io/collector/service/telemetry/otelconftelemetry"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
+
+	"github.com/forebay/forebay/internal/freeport"
 )
 
 // asCollector makes the test binary a Collector with the configuration file that it names.
@@ -87,6 +89,9 @@ type collector struct {
 	cmd  *exec.Cmd
 	addr string // of its gRPC receiver
 	logs lockedBuffer
+	// ended is closed when the process has ended, as err says.
+	ended chan struct{}
+	err   error
 }
 
 // configuration is the one of docs/telemetry.md for an exporter, with the addresses of the test. changes are pairs of old and new text.
@@ -124,40 +129,47 @@ func configuration(t testing.TB, exporter, storage, forebay, receiver string, ch
 
 func startCollector(t testing.TB, exporter, storage, forebay string, changes ...string) *collector {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	address, err := freeport.Addresses(1)
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &collector{t: t, addr: l.Addr().String()}
+	c := &collector{t: t, addr: address[0], ended: make(chan struct{})}
 	file := filepath.Join(t.TempDir(), "otelcol.yaml")
 	if err := os.WriteFile(file, []byte(configuration(t, exporter, storage, forebay, c.addr, changes...)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	l.Close()
 	c.cmd = exec.Command(os.Args[0])
 	c.cmd.Env = append(os.Environ(), asCollector+"="+file, "OTLP_SECRET="+secret)
 	c.cmd.Stdout, c.cmd.Stderr = &c.logs, &c.logs
 	if err := c.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
+	go func() {
+		c.err = c.cmd.Wait()
+		close(c.ended)
+	}()
 	t.Cleanup(c.kill)
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
-	for deadline := time.Now().Add(time.Minute); ; <-tick.C {
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); {
 		if conn, err := net.Dial("tcp", c.addr); err == nil {
 			conn.Close()
 			return c
 		}
-		if c.cmd.ProcessState != nil || time.Now().After(deadline) {
-			t.Fatalf("the Collector does not listen\n%s", &c.logs)
+		select {
+		case <-c.ended:
+			t.Fatalf("the Collector has ended: %v\n%s", c.err, &c.logs)
+		case <-tick.C:
 		}
 	}
+	t.Fatalf("the Collector does not listen\n%s", &c.logs)
+	return nil
 }
 
 // kill ends it as a power cut does.
 func (c *collector) kill() {
 	_ = c.cmd.Process.Kill()
-	_ = c.cmd.Wait()
+	<-c.ended
 }
 
 // send gives the Collector a part of each signal.

@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -15,6 +13,7 @@ import (
 	"time"
 
 	"github.com/forebay/forebay/cluster/natsserver"
+	"github.com/forebay/forebay/internal/freeport"
 	"github.com/nats-io/nats.go"
 )
 
@@ -73,27 +72,8 @@ func start(edit func(*natsserver.Options)) (*Cluster, error) {
 	return c, nil
 }
 
-// FreeAddresses returns an address for each server of a cluster. Nobody listens on them, and they are below the ports that systems give to outgoing connections.
-func FreeAddresses() ([]string, error) {
-	var addresses []string
-	var listeners []net.Listener
-	for attempts := 0; len(addresses) < Size; attempts++ {
-		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 20000+rand.IntN(12000)))
-		if err != nil {
-			if attempts == 100 {
-				return nil, err
-			}
-			continue
-		}
-		listeners, addresses = append(listeners, l), append(addresses, l.Addr().String())
-	}
-	for _, l := range listeners {
-		if err := l.Close(); err != nil {
-			return nil, err
-		}
-	}
-	return addresses, nil
-}
+// FreeAddresses returns an address for each server of a cluster. Nobody listens on them.
+func FreeAddresses() ([]string, error) { return freeport.Addresses(Size) }
 
 // StartServer starts a server that is not running.
 func (c *Cluster) StartServer(i int) (err error) {

@@ -1,16 +1,15 @@
 // Command s3server is versitygw, an S3 server on a folder, for the tests of drivers. It is a module of its own because of what it
 // brings. It serves until its standard input ends, so it never outlives a test that is killed.
 //
-//	s3server FOLDER ACCESS-KEY SECRET-KEY
+//	s3server ADDRESS FOLDER ACCESS-KEY SECRET-KEY
 //
-// It prints "listening" and its address when it listens. Each folder in FOLDER, an absolute path, is a bucket. The folder "attributes" beside
+// It prints "listening" and its address when it listens, which must have a port: the server takes no listener. Each folder in FOLDER, an absolute path, is a bucket. The folder "attributes" beside
 // FOLDER has the attributes of objects.
 package main
 
 import (
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"path/filepath"
 
@@ -22,17 +21,17 @@ import (
 )
 
 func main() {
-	if len(os.Args) != 4 {
-		fmt.Fprintln(os.Stderr, "usage: s3server FOLDER ACCESS-KEY SECRET-KEY")
+	if len(os.Args) != 5 {
+		fmt.Fprintln(os.Stderr, "usage: s3server ADDRESS FOLDER ACCESS-KEY SECRET-KEY")
 		os.Exit(2)
 	}
-	if err := serve(os.Args[1], os.Args[2], os.Args[3]); err != nil {
+	if err := serve(os.Args[1], os.Args[2], os.Args[3], os.Args[4]); err != nil {
 		fmt.Fprintln(os.Stderr, "s3server:", err)
 		os.Exit(1)
 	}
 }
 
-func serve(folder, access, secret string) error {
+func serve(address, folder, access, secret string) error {
 	// Attributes are kept beside the objects, because not every temporary folder has extended attributes.
 	attributes := filepath.Join(filepath.Dir(folder), "attributes")
 	if err := os.MkdirAll(attributes, 0o700); err != nil {
@@ -47,10 +46,6 @@ func serve(folder, access, secret string) error {
 		return err
 	}
 	defer objects.Shutdown()
-	address, err := freeAddress()
-	if err != nil {
-		return err
-	}
 	server, err := s3api.New(objects, middlewares.RootUserConfig{Access: access, Secret: secret}, "us-east-1",
 		auth.NewIAMServiceSingle(auth.Account{Access: access, Secret: secret, Role: auth.RoleAdmin}), nil, nil, nil, nil,
 		s3api.WithQuiet(), s3api.WithKeepAlive(), s3api.WithDisableACL(), s3api.WithConcurrencyLimiter(4096, 4096),
@@ -71,13 +66,4 @@ func serve(folder, access, secret string) error {
 	case <-ended: // without the server's own end, which waits for idle connections
 		return nil
 	}
-}
-
-// freeAddress returns an address that nobody listens on: the server takes no listener.
-func freeAddress() (string, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
-	}
-	return l.Addr().String(), l.Close()
 }

@@ -1,0 +1,29 @@
+package freeport_test
+
+import (
+	"net"
+	"net/netip"
+	"testing"
+
+	"github.com/forebay/forebay/internal/freeport"
+)
+
+// All addresses can be listened on at once, and no outgoing connection gets their ports.
+func TestAddresses(t *testing.T) {
+	const n = 50
+	all, err := freeport.Addresses(n)
+	if err != nil || len(all) != n {
+		t.Fatalf("%q, %v", all, err)
+	}
+	for _, a := range all {
+		if port := netip.MustParseAddrPort(a).Port(); port < 20000 || port >= 32000 {
+			t.Errorf("%s has a port of outgoing connections", a)
+		}
+		l, err := net.Listen("tcp", a)
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		defer l.Close()
+	}
+}
