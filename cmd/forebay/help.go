@@ -156,6 +156,20 @@ The flags stand before SOURCE/SINK. After a failure, a crash or a cancellation t
 A run that is started over the Stream API goes on in the server when the command is interrupted. docs/archive.md has the rest.
 `
 
+const shadowHelp = `
+forebay shadow lets changed columns of a sink run beside its own on the records that arrive at a running server, and shows how the rows would differ.
+Nothing of it is stored. It speaks the Stream API.
+
+  forebay shadow start -definition changed.json shop/orders       a list of columns, or a definition of the sink, in the form of the API
+  forebay shadow start -config changed.yaml -for 1h -sample 0.1 shop/orders   the columns that a configuration file has for the sink
+  forebay shadow show shop/orders                                 the difference so far; -wait waits for the end
+  forebay shadow stop shop/orders                                 ends it, and shows the last report
+  forebay shadow switch -definition changed.json shop/orders      gives the sink these columns, with or without a shadow before
+
+The flags stand before SOURCE/SINK. A shadow goes on when the command has ended, and ends with the server. In a cluster -api names the node whose records
+are compared. docs/shadow.md has the rest.
+`
+
 const templatesHelp = `
 forebay templates evaluates a jsonnet template over one JSON event, and shows the value and the cost.
 

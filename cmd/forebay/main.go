@@ -61,6 +61,7 @@ func verbs() []verb {
 		{"inspect", "show what waits in a data directory, and why", inspectHelp, process.inspect},
 		{"quarantine", "show, edit, replay and discard the rejected records of a running server", quarantineHelp, process.quarantine},
 		{"replay", "map the raw records of an archive again, into a sink", replayHelp, process.replay},
+		{"shadow", "try changed columns of a sink on live records, and switch them on", shadowHelp, process.shadow},
 		{"templates", "try a template on an event", templatesHelp, process.templates},
 	}
 }

@@ -220,22 +220,7 @@ func TestServeAPI(t *testing.T) {
 	folder := t.TempDir()
 	db := filepath.Join(folder, "events.db")
 	s := serve(t, []string{"FOREBAY_TARGET=sqlite:" + db}, "-source", "web", "-dir", filepath.Join(folder, "data"), "-token", "the-token")
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+s.addr["api"]+"/v1/branches/default/sources/web", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	req.Header.Set("X-StorageApi-Token", "the-token")
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	text, _ := io.ReadAll(resp.Body)
-	resp.Body.Close()
-	m := regexp.MustCompile(`"url":\s*"http://[^/]+(/stream/1/web/[^"]+)"`).FindStringSubmatch(string(text))
-	if m == nil {
-		t.Fatalf("no address in %s", text)
-	}
-	if status, text := s.post("ingest", m[1], `{"user":{"id":42}}`); status != http.StatusOK {
+	if status, text := s.post("ingest", sourceAddress(t, s, "the-token"), `{"user":{"id":42}}`); status != http.StatusOK {
 		t.Fatalf("answered %d %s", status, text)
 	}
 	s.hangUp()
@@ -244,6 +229,30 @@ func TestServeAPI(t *testing.T) {
 	if n := rowsOf(t, db, `"in.c-web.events"`); n != 1 {
 		t.Errorf("%d rows, want 1\n%s", n, &s.logs)
 	}
+}
+
+// sourceAddress asks the Stream API for the path that events of the source web are sent to.
+func sourceAddress(t *testing.T, s *serving, token string) string {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+s.addr["api"]+"/v1/branches/default/sources/web", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("X-StorageApi-Token", token)
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := regexp.MustCompile(`"url":\s*"http://[^/]+(/stream/1/web/[^"]+)"`).FindStringSubmatch(string(text))
+	if m == nil {
+		t.Fatalf("no address in %s", text)
+	}
+	return m[1]
 }
 
 // A configuration is reloaded while a client sends without a pause: every event that was confirmed is in the tables once, a wrong file
