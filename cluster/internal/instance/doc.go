@@ -52,5 +52,6 @@
 // It is damaged instead if its log or its checkpoint lacks what it had. The adopter restores it into a folder of its own, opens an engine
 // that takes no rows, and moves what is there under the ids of the owner. What it does is in the same log, under a higher epoch.
 // So when an adopter dies, the next one starts over with the record, the checkpoint and the log, and finds what is done already.
-// Nobody adopts a drained instance: every node looks for those whose adopter died before it could delete their logs.
+// Nobody adopts a drained instance: every node looks for those whose adopter died before it could delete their logs. When it starts it also
+// looks for logs of retired instances, which a fenced owner has created too late.
 package instance

@@ -59,6 +59,9 @@ func (d *drainer) drain(ctx context.Context, k *changelog.Keeper) {
 	defer job.free()
 	began := time.Now()
 	if err := errors.Join(job.run(ctx), d.disk().RemoveAll(job.dir)); err != nil {
+		if errors.Is(k.Err(), changelog.ErrFenced) {
+			withdrawLogs(k, d.opts)
+		}
 		job.log.Warn("this node does not drain the instance any more", "error", err)
 		return
 	}
@@ -276,7 +279,7 @@ func (d *drainer) clear(ctx context.Context, instance string, o changelog.Owner)
 	if err := d.opts.checkpoints().Clear(ctx, instance, o.Epoch, o.Checkpoint); err != nil {
 		return err
 	}
-	return d.deleteLogs(ctx, instance, o)
+	return deleteLogs(ctx, d.opts.Log, instance, o)
 }
 
 // sweepEvery is how often a node looks for instances that nobody retires.
@@ -284,10 +287,24 @@ const sweepEvery = time.Minute
 
 // sweep retires the instances whose adopter died after they were drained and before their logs were deleted, until ctx ends. Nobody
 // adopts those. One that another node is about to retire may be among them, which does no harm.
+//
+// Once it also deletes logs of instances that were retired before: a fenced owner that stood still may have created one after that, and died.
 func (d *drainer) sweep(ctx context.Context) {
 	warned := false
+	var late map[string]changelog.Owner // nil: the retired instances are not known yet
 	for ctx.Err() == nil {
-		if err := d.sweepOnce(ctx); err != nil && !warned && ctx.Err() == nil {
+		retired, err := d.sweepOnce(ctx)
+		if late == nil {
+			late = retired
+		}
+		for instance, o := range late {
+			failed := deleteLogs(ctx, d.opts.Log, instance, o)
+			if err = errors.Join(err, failed); failed != nil {
+				break
+			}
+			delete(late, instance)
+		}
+		if err != nil && !warned && ctx.Err() == nil {
 			warned = true
 			d.opts.Logger.Warn("the log and the checkpoint of a drained instance are left; trying again every minute", "error", err)
 		}
@@ -298,19 +315,29 @@ func (d *drainer) sweep(ctx context.Context) {
 	}
 }
 
-// sweepOnce passes over an instance that cannot be retired. The error says why.
-func (d *drainer) sweepOnce(ctx context.Context) (failed error) {
+// sweepOnce passes over an instance that cannot be retired. The error says why. It returns the instances that were retired before, nil if they
+// are not all known.
+func (d *drainer) sweepOnce(ctx context.Context) (retired map[string]changelog.Owner, failed error) {
 	ctx, cancel := context.WithTimeout(ctx, sweepEvery)
 	defer cancel()
+	found := map[string]changelog.Owner{}
 	for v, err := range d.opts.Owners.Watch(ctx, changelog.OwnerKey("")) {
-		if err != nil || v.Version == 0 { // these were all
-			return errors.Join(failed, err)
+		if err != nil {
+			return nil, errors.Join(failed, err)
+		}
+		if v.Version == 0 { // these were all
+			return found, failed
 		}
 		var o changelog.Owner
-		if o.UnmarshalJSON(v.Value) != nil || o.State != changelog.Drained {
+		instance := strings.TrimPrefix(v.Key, changelog.OwnerKey(""))
+		switch unread := o.UnmarshalJSON(v.Value); {
+		case unread == nil && o.State == changelog.Retired:
+			found[instance] = o
+			continue
+		case unread != nil || o.State != changelog.Drained:
 			continue
 		}
-		err := d.clear(ctx, strings.TrimPrefix(v.Key, changelog.OwnerKey("")), o)
+		err := d.clear(ctx, instance, o)
 		o.State = changelog.Retired
 		var value []byte
 		if err == nil {
@@ -323,5 +350,5 @@ func (d *drainer) sweepOnce(ctx context.Context) (failed error) {
 			failed = errors.Join(failed, err)
 		}
 	}
-	return failed
+	return nil, failed
 }

@@ -34,7 +34,8 @@ func inWorld(t *testing.T, play func(w *world, a, b, c *worldNode)) {
 	})
 }
 
-// settle waits until all instances but those that run are retired and the rows of those are in the table, and checks the table.
+// settle waits until all instances but those that run are retired and the rows of those are in the table, and checks the table. No log of a
+// retired instance may be left.
 func (w *world) settle() {
 	w.Helper()
 	w.await("all instances have one owner or are retired", func() bool {
@@ -60,6 +61,11 @@ func (w *world) settle() {
 		}
 	}
 	w.check()
+	for name, o := range w.records() {
+		if o.State == changelog.Retired {
+			w.await("no log of "+name+" is left", func() bool { return len(w.logsOf(name)) == 0 })
+		}
+	}
 }
 
 // A node is killed and its disk is lost. Another one adopts its instance: all acknowledged rows are in the table once, and nothing is left

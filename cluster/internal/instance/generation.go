@@ -56,16 +56,18 @@ func (i *Instance) beginLog(ctx context.Context, have found, cause error) (err e
 	if err := i.keeper.Beat(ctx); err != nil { // an adopter that has drained the instance has deleted its log
 		return err
 	}
+	defer func() {
+		if errors.Is(i.keeper.Err(), changelog.ErrFenced) {
+			withdrawLogs(i.keeper, i.opts)
+		}
+	}()
 	owner.Generation = max(owner.Generation, have.mark.generation)
 	if owner.Log, err = i.createLog(ctx, &owner); err != nil {
 		return err
 	}
 	i.opts.Logger.Warn("the log of the instance is lost; a new one begins behind the rows on this disk", "instance", i.keeper.Instance(),
 		"generation", owner.Generation, "batch", have.mark.Number, "error", cause)
-	if err = i.nameLog(ctx, owner, have.mark.Number, cause, false, nil); errors.Is(err, changelog.ErrFenced) {
-		i.withdrawLog(owner)
-	}
-	return err
+	return i.nameLog(ctx, owner, have.mark.Number, cause, false, nil)
 }
 
 // createLog creates the next log behind the generation of owner, which it raises, and returns its ID.
@@ -126,17 +128,27 @@ func (i *Instance) nameLog(ctx context.Context, owner changelog.Owner, number ui
 	return i.folder.disk.RemoveAll(dir)
 }
 
-// withdrawLog deletes the log that a fenced owner has created, unless the owner after it names it.
-func (i *Instance) withdrawLog(owner changelog.Owner) {
-	fenced, ok := errors.AsType[*changelog.FencedError](i.keeper.Err())
-	if !ok || fenced.Owner.Generation >= owner.Generation {
-		return
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), i.opts.Lease)
+// withdrawLogs deletes the logs that a fenced owner may have created too late, when the logs of the drained instance had been deleted. As long
+// as the instance is not drained, an owner after this one may use them, and they are deleted with it.
+func withdrawLogs(k *changelog.Keeper, o Options) {
+	ctx, cancel := context.WithTimeout(context.Background(), o.Lease)
 	defer cancel()
-	if err := i.opts.Log.Delete(ctx, owner.LogName(i.keeper.Instance())); err != nil {
-		i.opts.Logger.Warn("a log that nobody uses is left on the servers", "log", owner.LogName(i.keeper.Instance()), "error", err)
+	owner, err := record(ctx, o.Owners, k.Instance()) // may be an old one: then the next start of a node deletes them
+	if err == nil && (owner.State == changelog.Drained || owner.State == changelog.Retired) {
+		err = deleteLogs(ctx, o.Log, k.Instance(), owner)
 	}
+	if err != nil {
+		o.Logger.Warn("a log that nobody uses may be left on the servers until a node starts", "instance", k.Instance(), "error", err)
+	}
+}
+
+// record reads the record of an instance, which may be an old one.
+func record(ctx context.Context, owners changelog.Owners, instance string) (o changelog.Owner, err error) {
+	v, err := owners.Get(ctx, changelog.OwnerKey(instance))
+	if err == nil && v.Version > 0 {
+		err = o.UnmarshalJSON(v.Value)
+	}
+	return o, err
 }
 
 // renew makes the folder again in which the last batch is the one where the log begins. The ids that its engine gives from now on are
@@ -172,11 +184,12 @@ func (i *Instance) deleteLogBefore(ctx context.Context) {
 	}
 }
 
-// deleteLogs deletes all logs that a drained instance had. An owner that was fenced while it began another one has left one more.
-func (d *drainer) deleteLogs(ctx context.Context, instance string, o changelog.Owner) error {
+// deleteLogs deletes all logs that a drained instance had. An owner that was fenced while it began another one has left one more. None of
+// their names is used again.
+func deleteLogs(ctx context.Context, log changelog.Log, instance string, o changelog.Owner) error {
 	last := o.Generation + 1
 	for o.Generation = 0; o.Generation <= last; o.Generation++ {
-		if err := d.opts.Log.Delete(ctx, o.LogName(instance)); err != nil {
+		if err := log.Delete(ctx, o.LogName(instance)); err != nil {
 			return err
 		}
 	}
