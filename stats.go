@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/mapping"
@@ -21,6 +22,8 @@ type Stats struct {
 	StagedBytes int64
 	// MaxDiskBytes bounds what waits at all sinks, MaxSinkBytes what waits at one: see [buffer.Tuning].
 	MaxDiskBytes, MaxSinkBytes int64
+	// KeyRetention is how long the keys of calls are kept: see [buffer.Tuning].
+	KeyRetention time.Duration
 	// MaxRowBytes bounds one row: see [Options].
 	MaxRowBytes int
 	// Damages is the number of records of damage: see [buffer.Buffer.Damaged].
@@ -48,7 +51,7 @@ type SinkStats struct {
 // Stats returns the counters of all sinks. They may be ahead of the disk by the commit that is being written.
 func (e *Engine) Stats() Stats {
 	b := e.buf.Stats()
-	st := Stats{PendingBytes: b.PendingBytes, LocalBytes: b.LocalBytes, StoreBytes: b.StoreBytes, StagedBytes: b.StagedBytes, MaxDiskBytes: b.MaxDiskBytes, MaxSinkBytes: b.MaxSinkBytes, MaxRowBytes: e.opts.MaxRowBytes, Damages: b.Damages, Overloads: b.OverloadsMemory + b.OverloadsDisk}
+	st := Stats{PendingBytes: b.PendingBytes, LocalBytes: b.LocalBytes, StoreBytes: b.StoreBytes, StagedBytes: b.StagedBytes, MaxDiskBytes: b.MaxDiskBytes, MaxSinkBytes: b.MaxSinkBytes, KeyRetention: b.KeyRetention, MaxRowBytes: e.opts.MaxRowBytes, Damages: b.Damages, Overloads: b.OverloadsMemory + b.OverloadsDisk}
 	for _, s := range b.Sinks {
 		source, id, _ := strings.Cut(s.ID, "/")
 		out := SinkStats{Source: source, Sink: id, SinkStats: s}

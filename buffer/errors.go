@@ -33,6 +33,9 @@ var (
 
 	// ErrUnknownFile is returned for a file id that the sink does not have, or whose file has ended already.
 	ErrUnknownFile = errors.New("buffer: unknown file")
+
+	// ErrUnknownSlice is matched by the error for a slice id that the buffer does not have, or whose file has ended already.
+	ErrUnknownSlice = errors.New("buffer: unknown slice")
 )
 
 // OverloadError says that a bound of memory or disk is reached. Nothing of the call was accepted; the caller may

@@ -153,12 +153,7 @@ func (i *Inspection) Slices() []SliceStats {
 	b := i.b
 	var list []SliceStats
 	for _, sl := range i.slices() {
-		r := &sl.rec
-		list = append(list, SliceStats{
-			ID: b.sliceID(sl), FileID: b.fileID(sl.file), SinkID: sl.file.sink.id, State: SliceState(r.State), OpenedAt: r.Opened,
-			ClosedAt: r.Closed, Reason: r.Reason, Level: level(sl.Tally), Attempt: r.Retry.Attempt,
-			RetryReason: r.Retry.Reason, RetryAfter: r.Retry.After,
-		})
+		list = append(list, b.sliceStats(sl))
 	}
 	return list
 }

@@ -138,6 +138,8 @@ type Stats struct {
 	// see [Buffer.Claim]. KeysForgotten counts the keys since Open that a bound has made the buffer forget before
 	// Tuning.KeyRetention was over.
 	Keys, KeyBytes, KeysForgotten int64
+	// KeyRetention is how long keys are kept: Tuning.KeyRetention, with its default.
+	KeyRetention time.Duration
 	// Sinks are sorted by id.
 	Sinks []SinkStats
 }
@@ -147,6 +149,7 @@ func (b *Buffer) Stats() Stats {
 	st := Stats{
 		PendingBytes: b.pending.Load(), LocalBytes: b.local.Load(),
 		StagedBytes: b.staged.Load(), MaxDiskBytes: b.opts.MaxDiskBytes, MaxSinkBytes: b.opts.MaxSinkBytes,
+		KeyRetention:    b.opts.KeyRetention,
 		OverloadsMemory: b.overloadsMemory.Load(), OverloadsDisk: b.overloadsDisk.Load(),
 	}
 	st.Damages = b.damages.Load()

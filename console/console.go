@@ -37,6 +37,9 @@ type Console struct {
 	try       playground
 	// tailWithin is tailTime.
 	tailWithin time.Duration
+	// tracing has a place for each search of traceSlots that runs. traceWithin is traceTime.
+	tracing     chan struct{}
+	traceWithin time.Duration
 
 	// ctx ends with Close. background counts the sampler and the tasks.
 	ctx        context.Context
@@ -76,6 +79,7 @@ func New(eng *forebay.Engine, opts Options) (*Console, error) {
 	c.assets = loadAssets()
 	c.try.init()
 	c.tailWithin = tailTime
+	c.tracing, c.traceWithin = make(chan struct{}, traceSlots), traceTime
 	c.endpoints = make(map[string]endpoint)
 	for _, p := range c.allPages() {
 		c.pages = append(c.pages, p)

@@ -19,3 +19,18 @@ func TakeTrySlots(c *Console) func() {
 
 // SetTailTime replaces the time limit of the rows of tables.
 func SetTailTime(c *Console, d time.Duration) { c.tailWithin = d }
+
+// SetTraceTime replaces the time limit of the search of rows.
+func SetTraceTime(c *Console, d time.Duration) { c.traceWithin = d }
+
+// TakeTraceSlots takes all places of searches and returns how to give them back.
+func TakeTraceSlots(c *Console) func() {
+	for range traceSlots {
+		c.tracing <- struct{}{}
+	}
+	return func() {
+		for range traceSlots {
+			<-c.tracing
+		}
+	}
+}

@@ -61,9 +61,7 @@ func (h *handler) serveEvent(w http.ResponseWriter, r *http.Request, requestID s
 func (h *handler) store(
 	ctx context.Context, r *http.Request, secret string, src forebay.Source, body []byte, recs []*mapping.Record,
 ) ([]forebay.Result, *wire.Error, error) {
-	// The secret is part of the key: another source can get the id of a deleted one and must not inherit what that one
-	// stored. So is the split, because it numbers the events.
-	key, err := callkey.Of(r.Header[callkey.Header], "event", secret, string(src.Split))
+	key, err := callkey.Event(r.Header[callkey.Header], secret, string(src.Split))
 	if err != nil {
 		return nil, badKey, nil
 	}

@@ -27,6 +27,17 @@ func Of(values []string, scope ...string) (string, error) {
 	return Join(append(scope, values[0])...), nil
 }
 
+// Event returns the key of a request with events to a source. The secret is part of it: another source can get the id of a deleted one
+// and must not inherit what that one stored. So is the split, because it numbers the events.
+func Event(values []string, secret, split string) (string, error) {
+	return Of(values, "event", secret, split)
+}
+
+// OTLP returns the key of a request with telemetry of one signal.
+func OTLP(values []string, secret, signal string) (string, error) {
+	return Of(values, "otlp", signal, secret)
+}
+
 // Join joins the parts of a key. Different parts never give the same key.
 func Join(parts ...string) string {
 	var b []byte

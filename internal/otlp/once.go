@@ -48,7 +48,7 @@ type Request struct {
 //
 // The error is [callkey.ErrKey].
 func Once(r *Request, docs iter.Seq[mapping.FieldDocument]) (forebay.Once, error) {
-	key, err := callkey.Of(r.Keys, "otlp", string(r.Signal), r.Secret)
+	key, err := callkey.OTLP(r.Keys, r.Secret, string(r.Signal))
 	if err != nil || key != "" {
 		return forebay.Once{Key: key, Content: r.Sum[:]}, err
 	}

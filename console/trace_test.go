@@ -1,0 +1,329 @@
+package console_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/forebay/forebay"
+	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/buffer/buffertest"
+	"github.com/forebay/forebay/console"
+	"github.com/forebay/forebay/internal/callkey"
+	"github.com/forebay/forebay/mapping"
+)
+
+type tracedStep struct {
+	Name string
+	At   *int64
+	Text []any
+}
+
+type traced struct {
+	Calls []struct {
+		Sink        string
+		Quarantined bool
+		Steps       []tracedStep
+	}
+	Rows []struct {
+		Sink    string
+		Columns []string
+		Cells   []struct {
+			T   *string
+			Cut bool
+		}
+		Steps []tracedStep
+	}
+	Searched, Kept []any
+}
+
+// words are steps as text, with @ for a time.
+func words(steps []tracedStep) string {
+	var lines []string
+	for _, s := range steps {
+		line := s.Name
+		if s.At != nil {
+			line += " @"
+		}
+		lines = append(lines, line+": "+plain(s.Text))
+	}
+	return strings.Join(lines, "\n")
+}
+
+func plain(parts []any) string {
+	var b strings.Builder
+	for _, p := range parts {
+		if text, ok := p.(string); ok {
+			b.WriteString(text)
+		} else {
+			b.WriteString("@")
+		}
+	}
+	return b.String()
+}
+
+// newTrace has the source web with a secret and a sink whose imports fail while held is set.
+func newTrace(t *testing.T) (eng *forebay.Engine, target *buffertest.Memory, held *atomic.Bool) {
+	t.Helper()
+	target, held = buffertest.NewMemory(), new(atomic.Bool)
+	target.Before = func(_ context.Context, c buffertest.Call) error {
+		if c.Op == buffertest.OpImport && held.Load() {
+			return buffer.Permanent(errors.New("columns differ"))
+		}
+		return nil
+	}
+	eng, err := forebay.Open(t.TempDir(), forebay.Options{Staging: target, Target: target})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = eng.Close() })
+	if err := eng.Define(t.Context(), forebay.Source{ID: "web", Secret: strings.Repeat("s", 48), Sinks: []forebay.Sink{{
+		ID: "events", OnReject: forebay.Quarantine, Table: forebay.Table{ID: "web.events", Columns: mapping.Columns{
+			mapping.Path("n", "n"), mapping.Path("note", "note"), mapping.Path("card", "card", mapping.Default(""), mapping.Secret()),
+		}},
+	}}}); err != nil {
+		t.Fatal(err)
+	}
+	return eng, target, held
+}
+
+func find(t *testing.T, c *console.Console, source, text string) traced {
+	t.Helper()
+	return answer[traced](t, send(t, c, "/trace.find", readsRecords, obj{"source": source, "text": text}), 200)
+}
+
+// A request is followed by its Idempotency-Key from the local disk to the table, as it moves.
+func TestTraceOfARequest(t *testing.T) {
+	eng, _, held := newTrace(t)
+	held.Store(true)
+	c := consoleOf(t, eng, console.Options{})
+	console.SetTraceTime(c, time.Minute)
+	key, err := callkey.Event([]string{"order-7"}, strings.Repeat("s", 48), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // the repetition stores nothing
+		if _, err := eng.IngestOnce(t.Context(), "web", forebay.Once{Key: key}, []*mapping.Record{mapping.JSON([]byte(`{"n":1,"note":"x"}`))}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	slice, file := eng.Slices("web", "events")[0].ID, eng.Slices("web", "events")[0].FileID
+	expect := func(want string) {
+		t.Helper()
+		for _, source := range []string{"", "web"} {
+			got := find(t, c, source, " order-7 ")
+			if len(got.Calls) != 1 || got.Calls[0].Sink != "web/events" || got.Calls[0].Quarantined || words(got.Calls[0].Steps) != want {
+				t.Errorf("calls %+v, want\n%s", got.Calls, want)
+			}
+		}
+	}
+	got := words(find(t, c, "web", "order-7").Calls[0].Steps)
+	if want := "Accepted @: 1 row.\nSlice @: " + slice + ", 1 row. It takes rows, on the local disk.\nFile @: " + file + ", 1 row.\n" +
+		"Table: Not in the table web.events yet. Next upload in "; !strings.HasPrefix(got, want) {
+		t.Errorf("%s, want\n%s", got, want)
+	}
+	if err := eng.Flush(t.Context(), "web"); err == nil {
+		t.Fatal("imported")
+	}
+	got = words(find(t, c, "web", "order-7").Calls[0].Steps)
+	if want := "Accepted @: 1 row.\nSlice @: " + slice + ", 1 row. In staging.\nFile @: " + file + ", 1 row. Closed at @ because of: requested.\n" +
+		"Table: Not in the table web.events yet. Import of 1 file (1 row) fails since @, "; !strings.HasPrefix(got, want) {
+		t.Errorf("%s, want\n%s", got, want)
+	}
+	held.Store(false)
+	if err := eng.Retry(t.Context(), "web", "events"); err != nil {
+		t.Fatal(err)
+	}
+	if err := eng.Flush(t.Context(), "web"); err != nil {
+		t.Fatal(err)
+	}
+	wait(t, "the slice is deleted", func() bool { return len(eng.Slices("web", "events")) == 0 })
+	expect("Accepted @: 1 row.\nFile @: " + file + ", 1 row. Closed at @ because of: requested.\nTable @: In the table web.events.")
+
+	// The file leaves the list when enough others have ended.
+	for i := 0; ; i++ {
+		if _, err := eng.Ingest(t.Context(), "web", mapping.JSON([]byte(`{"n":2,"note":"y"}`))); err != nil {
+			t.Fatal(err)
+		}
+		if err := eng.Flush(t.Context(), "web"); err != nil {
+			t.Fatal(err)
+		}
+		if files := eng.Stats().Sinks[0].Files; files[0].ID != file {
+			if i < 29 {
+				t.Errorf("only %d files are known after the first, the page says 30", i)
+			}
+			break
+		}
+	}
+	expect("Accepted @: 1 row.\nTable: In the table: their file is no longer listed, and this sink has never given up a row.")
+	if got := find(t, c, "", "order-8"); len(got.Calls) > 0 || len(got.Rows) > 0 || plain(got.Kept) == "" {
+		t.Errorf("of another key: %+v", got)
+	}
+}
+
+// wait waits for a condition.
+func wait(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for !is() {
+		select {
+		case <-tick.C:
+		case <-t.Context().Done():
+			t.Fatalf("it does not become true that %s", what)
+		}
+	}
+}
+
+// Keys of a program are found too, and a call whose records went to the quarantine leads there.
+func TestTraceOfACallOfTheProgram(t *testing.T) {
+	eng, _, _ := newTrace(t)
+	c := consoleOf(t, eng, console.Options{})
+	console.SetTraceTime(c, time.Minute)
+	recs := []*mapping.Record{mapping.JSON([]byte(`{"n":1}`)), mapping.JSON([]byte(`{"n":2,"note":"x"}`)), mapping.JSON([]byte(`{"n":3}`))}
+	if _, err := eng.IngestOnce(t.Context(), "web", forebay.Once{Key: "mixed"}, recs); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := eng.IngestOnce(t.Context(), "web", forebay.Once{Key: "bad"}, recs[:1]); err != nil {
+		t.Fatal(err)
+	}
+	if got := find(t, c, "", "mixed").Calls; len(got) != 1 || !got[0].Quarantined || !strings.HasPrefix(words(got[0].Steps), "Accepted @: 1 row, and 2 records for the quarantine.\nSlice @") {
+		t.Errorf("%+v", got)
+	}
+	if got := find(t, c, "", "bad").Calls; len(got) != 1 || !got[0].Quarantined || words(got[0].Steps) != "Accepted @: 0 rows, and 1 record for the quarantine." {
+		t.Errorf("%+v", got)
+	}
+	if err := eng.Discard(t.Context(), "web", "events", eng.Slices("web", "events")[0].FileID); err != nil {
+		t.Fatal(err)
+	}
+	if got := find(t, c, "", "mixed").Calls; len(got) != 1 || !strings.HasSuffix(words(got[0].Steps), "Given up @: Somebody has discarded the file.") {
+		t.Errorf("%+v", got)
+	}
+}
+
+// Rows that wait are found by a value, not by one that is secret, and their cells are shown as text.
+func TestTraceOfAValue(t *testing.T) {
+	eng, _, held := newTrace(t)
+	held.Store(true)
+	c := consoleOf(t, eng, console.Options{})
+	console.SetTraceTime(c, time.Minute)
+	ingest := func(format string, args ...any) {
+		t.Helper()
+		if _, err := eng.Ingest(t.Context(), "web", mapping.JSON(fmt.Appendf(nil, format, args...))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ingest(`{"n":1,"note":"order 7 <img src=x> %s","card":"4111"}`, strings.Repeat("é", 300))
+	if err := eng.Flush(t.Context(), "web"); err == nil {
+		t.Fatal("imported")
+	}
+	ingest(`{"n":2,"note":"order 8"}`)
+	for range 12 {
+		ingest(`{"n":3,"note":"many"}`)
+	}
+	got := find(t, c, "web", "order 7")
+	if len(got.Rows) != 1 || len(got.Calls) != 0 || plain(got.Searched) != "14 rows that wait were searched." {
+		t.Fatalf("%+v", got)
+	}
+	r := got.Rows[0]
+	if r.Sink != "web/events" || fmt.Sprint(r.Columns) != "[n note card]" || *r.Cells[0].T != "1" || !r.Cells[1].Cut || !strings.HasPrefix(*r.Cells[1].T, "\"order 7 <img src=x> éé") || *r.Cells[2].T != "***" {
+		t.Errorf("%+v", r)
+	}
+	if w := words(r.Steps); !strings.Contains(w, "In staging.") || !strings.Contains(w, "columns differ") || !strings.HasPrefix(w, "Accepted @: Between this time and @") {
+		t.Errorf("%s", w)
+	}
+	if got := find(t, c, "", "order"); len(got.Rows) != 2 || *got.Rows[0].Cells[0].T != "2" {
+		t.Errorf("in both places, the newest first: %+v", got.Rows)
+	}
+	if got := find(t, c, "", "many"); len(got.Rows) != 10 || !strings.HasPrefix(plain(got.Searched), "There are more rows") {
+		t.Errorf("%d rows, %s", len(got.Rows), plain(got.Searched))
+	}
+	if got := find(t, c, "", "4111"); len(got.Rows) != 0 {
+		t.Errorf("a secret value is found: %+v", got.Rows)
+	}
+	console.SetTraceTime(c, time.Nanosecond)
+	w := send(t, c, "/trace.find", readsRecords, obj{"source": "web", "text": "order"})
+	if late := answer[traced](t, w, 200); len(late.Rows) != 0 || !strings.HasPrefix(plain(late.Searched), "The search has ended after 1 s: 0 rows of 1 of 2 slices") {
+		t.Errorf("without time: %s", w.Body)
+	}
+}
+
+func TestTraceIsRefused(t *testing.T) {
+	eng, _, _ := newTrace(t)
+	c := consoleOf(t, eng, console.Options{Public: console.Numbers})
+	console.SetTraceTime(c, time.Minute)
+	asked := obj{"source": "web", "text": "k"}
+	for _, tc := range []struct {
+		name, target, token string
+		body                any
+		headers             []string
+		status              int
+	}{
+		{"no token", "/trace.find", "", asked, nil, 401},
+		{"no right to records", "/trace.find", reader, asked, nil, 403},
+		{"the list of sources without the right", "/trace.sources", reader, nil, nil, 403},
+		{"the list of sources", "/trace.sources", readsRecords, nil, nil, 200},
+		{"another origin", "/trace.find", readsRecords, asked, []string{"Origin", "https://evil.example"}, 403},
+		{"GET", "/trace.find", readsRecords, nil, nil, 405},
+		{"nothing to find", "/trace.find", readsRecords, obj{"source": "web", "text": " "}, nil, 400},
+		{"too much to find", "/trace.find", readsRecords, obj{"source": "web", "text": strings.Repeat("k", 1025)}, nil, 400},
+		{"no source", "/trace.find", readsRecords, obj{"source": "other\u202e", "text": "k"}, nil, 404},
+		{"a key", "/trace.find", readsRecords, asked, nil, 200},
+	} {
+		if w := send(t, c, tc.target, tc.token, tc.body, tc.headers...); w.Code != tc.status || strings.Contains(w.Body.String(), "\u202e") {
+			t.Errorf("%s: status %d, want %d: %s", tc.name, w.Code, tc.status, w.Body)
+		}
+	}
+	free := console.TakeTraceSlots(c)
+	if w := send(t, c, "/trace.find", readsRecords, asked); w.Code != 503 {
+		t.Errorf("with all places taken: status %d", w.Code)
+	}
+	free()
+	if w := send(t, c, "/trace.find", readsRecords, asked); w.Code != 200 {
+		t.Errorf("with places free again: status %d", w.Code)
+	}
+}
+
+// Two files that took rows in the same millisecond are both shown, each with its own slice.
+func TestTraceOfTwoFiles(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		eng, _, held := newTrace(t)
+		held.Store(true)
+		c := consoleOf(t, eng, console.Options{})
+		at := time.Now()
+		for _, key := range []string{"a", "b"} {
+			if _, err := eng.IngestOnce(t.Context(), "web", forebay.Once{Key: key}, []*mapping.Record{mapping.JSON([]byte(`{"n":1,"note":"x"}`))}); err != nil {
+				t.Fatal(err)
+			}
+			if key == "a" {
+				if err := eng.Flush(t.Context(), "web"); err == nil {
+					t.Fatal("imported")
+				}
+			}
+		}
+		all := eng.Slices("web", "events")
+		if len(all) != 2 || !all[0].Level.FirstAt.Equal(at) || !all[1].Level.FirstAt.Equal(at) {
+			t.Fatalf("slices %+v, want two of %s", all, at)
+		}
+		calls := find(t, c, "", "b").Calls
+		if len(calls) != 1 {
+			t.Fatalf("%+v", calls)
+		}
+		var names []string
+		for _, s := range calls[0].Steps {
+			names = append(names, s.Name)
+		}
+		w := words(calls[0].Steps)
+		if got, want := strings.Join(names, ", "), "Accepted, Either (1 of 2), Slice, File, Table, Either (2 of 2), Slice, File, Table"; got != want {
+			t.Errorf("steps %s, want %s", got, want)
+		}
+		if first, second := strings.Index(w, all[0].ID), strings.Index(w, all[1].ID); first < 0 || second < strings.Index(w, "Either (2") || first > second {
+			t.Errorf("%s", w)
+		}
+	})
+}
