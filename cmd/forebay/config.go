@@ -17,6 +17,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/forebay/forebay"
+	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/datatype"
 	"github.com/forebay/forebay/mapping"
 	"github.com/forebay/forebay/otlpflat"
@@ -33,19 +34,32 @@ type sourceKeys struct {
 	Disabled       bool         `json:"disabled" doc:"true refuses new events; rows that wait still go to their tables"`
 	Split          string       `json:"split" doc:"array or lines: the body is a list of events; default: it is one event"`
 	Archive        bool         `json:"archive" doc:"true keeps each record as it came in the archive of the server, for forebay replay; the settings of the source apply"`
+	OnReject       string       `json:"onReject" doc:"what becomes of events that a sink cannot map: refuse or quarantine; default refuse"`
+	Quarantine     *boundsKeys  `json:"quarantine" doc:"bounds of the quarantine of each sink"`
 	Settings       settingsKeys `json:"settings" doc:"defaults of the sinks"`
 	Sinks          []sinkKeys   `json:"sinks" doc:"where events go, at most 100"`
 }
 
 type sinkKeys struct {
-	ID       string       `json:"id" doc:"name of the sink; required"`
-	Table    string       `json:"table" doc:"name of the table; required"`
-	Extend   *bool        `json:"extend" doc:"true lets the table grow with the columns; default: the flag extend"`
-	Disabled bool         `json:"disabled" doc:"true stores no new events; rows that wait still go to their table"`
-	Signals  []string     `json:"signals" doc:"logs, metrics, traces: telemetry that the sink takes; default all, or the signal of the preset"`
-	Preset   string       `json:"preset" doc:"otel_logs, otel_metrics or otel_traces: typed columns for telemetry, in place of columns, with the names of docs/telemetry.md; logs, metrics or traces: with the names of the flat record"`
-	Settings settingsKeys `json:"settings" doc:"the same keys as in the source, whose settings they override"`
-	Columns  []columnKeys `json:"columns" doc:"columns of the table, 1 to 100"`
+	ID         string       `json:"id" doc:"name of the sink; required"`
+	Table      string       `json:"table" doc:"name of the table; required"`
+	Extend     *bool        `json:"extend" doc:"true lets the table grow with the columns; default: the flag extend"`
+	Disabled   bool         `json:"disabled" doc:"true stores no new events; rows that wait still go to their table"`
+	OnReject   string       `json:"onReject" doc:"refuse: the sender of an event that cannot be mapped gets the error; quarantine: the event is kept, and the console (ui) shows it. Default: as in the source"`
+	Quarantine *boundsKeys  `json:"quarantine" doc:"bounds of the quarantine, in place of all those of the source"`
+	Signals    []string     `json:"signals" doc:"logs, metrics, traces: telemetry that the sink takes; default all, or the signal of the preset"`
+	Preset     string       `json:"preset" doc:"otel_logs, otel_metrics or otel_traces: typed columns for telemetry, in place of columns, with the names of docs/telemetry.md; logs, metrics or traces: with the names of the flat record"`
+	Settings   settingsKeys `json:"settings" doc:"the same keys as in the source, whose settings they override"`
+	Columns    []columnKeys `json:"columns" doc:"columns of the table, 1 to 100"`
+}
+
+// boundsKeys are [buffer.QuarantineBounds].
+type boundsKeys struct {
+	MaxBytes   byteSize      `json:"maxBytes" doc:"size of all records, such as 64MB; default a 256th of max-disk-bytes"`
+	MaxRecords int           `json:"maxRecords" doc:"number of records; default 100000"`
+	MaxAge     time.Duration `json:"maxAge" doc:"how long a record is kept, such as 168h; default 720h"`
+	DropOldest bool          `json:"dropOldest" doc:"true lets the oldest records expire at maxBytes and maxRecords; default: new ones are refused with 503"`
+	HoldFiles  bool          `json:"holdFiles" doc:"true holds a file when the target refuses rows of it; default: it is imported without them, and they go to the quarantine"`
 }
 
 type settingsKeys struct {
@@ -222,10 +236,21 @@ func (d *decoder) compile(cfg *serveConfig, list []sourceKeys) []forebay.Source 
 		if keys.ID != "" {
 			d.problems(s, opts, at)
 		}
+		onReject, bounds := d.onReject(keys.OnReject, at), d.bounds(keys.Quarantine, at)
 		sinks := map[string]bool{}
 		for j, keys := range keys.Sinks {
 			at := fmt.Sprintf("%s.sinks[%d]", at, j)
 			sink := d.sink(cfg, keys, at)
+			sink.OnReject, sink.Quarantine = onReject, bounds
+			if keys.OnReject != "" {
+				sink.OnReject = d.onReject(keys.OnReject, at)
+			}
+			if keys.Quarantine != nil {
+				sink.Quarantine = d.bounds(keys.Quarantine, at)
+				if sink.OnReject != forebay.Quarantine {
+					d.report(d.near(at+".quarantine"), "quarantine has no effect without onReject: quarantine")
+				}
+			}
 			if sinks[keys.ID] && keys.ID != "" {
 				d.report(d.near(at+".id"), "the id %q is used by two sinks of the source", d.shown(d.near(at+".id")))
 			}
@@ -285,6 +310,38 @@ func (d *decoder) settings(keys settingsKeys, at string) forebay.Settings {
 		"none": forebay.CompressionNone, "gzip": forebay.CompressionGzip, "zstd": forebay.CompressionZstd,
 	}[keys.Compression]
 	return s
+}
+
+// onReject reads the key onReject of a source or sink.
+func (d *decoder) onReject(word, at string) forebay.OnReject {
+	d.oneOf(at+".onReject", word, forebay.Refuse.String(), forebay.Quarantine.String())
+	if word == forebay.Quarantine.String() {
+		return forebay.Quarantine
+	}
+	return forebay.Refuse
+}
+
+// bounds reads the key quarantine of a source or sink. Bounds that are wrong are reported, and none of them is returned.
+func (d *decoder) bounds(k *boundsKeys, at string) (q buffer.QuarantineBounds) {
+	if k == nil {
+		return q
+	}
+	q = buffer.QuarantineBounds{MaxBytes: int64(k.MaxBytes), MaxRecords: k.MaxRecords, MaxAge: k.MaxAge, DropOldest: k.DropOldest, HoldFiles: k.HoldFiles}
+	err := q.Validate()
+	if err == nil {
+		return q
+	}
+	for line := range strings.Lines(err.Error()) {
+		text := strings.TrimPrefix(strings.TrimSuffix(line, "\n"), "quarantine: ")
+		text = strings.ToLower(text[:1]) + text[1:] // its first word is a field, whose key begins with a small letter
+		key, _, _ := strings.Cut(text, " ")
+		n := d.near(at + ".quarantine." + key)
+		if d.hasVariable(n) {
+			text = fmt.Sprintf("%s is %q: the value of the variable cannot be used", key, d.shown(n))
+		}
+		d.report(n, "%s", text)
+	}
+	return buffer.QuarantineBounds{}
 }
 
 func (k conditionKeys) conditions() trigger.Conditions {

@@ -265,6 +265,13 @@ func TestFiles(t *testing.T) {
 		{"a decimal without quotes", "sources:\n  - {id: a, sinks: [{columns: [{name: a, dataType: decimal(10,2)}]}]}", `quote it, as in dataType: "decimal(10,2)"`},
 		{"columns of a sink without a table", "sources: [{id: a, sinks: [{id: b, columns: [{name: c, type: uuid, dataType: integer}]}]}]", `"integer" is not a data type`},
 		{"a target beside other mistakes", "target: sqlit:x.db\nadr: x", `kind "sqlit"`},
+		{"a quarantine", "sources: [{id: a, secret: \"${WEB_SECRET}\", onReject: quarantine, quarantine: {maxBytes: 1MB, maxAge: 168h}, sinks: [{id: b, table: c, preset: logs, quarantine: {maxRecords: 5, dropOldest: true, holdFiles: true}}, {id: d, table: e, preset: logs, onReject: refuse}]}]", ""},
+		{"an unknown word for rejects", "sources: [{id: a, secret: \"${WEB_SECRET}\", sinks: [{id: b, table: c, preset: logs, onReject: keep}]}]", "1:94: onReject is \"keep\", must be one of refuse, quarantine"},
+		{"an unknown word in a source", "sources: [{id: a, secret: \"${WEB_SECRET}\", onReject: drop}]", "onReject is \"drop\", must be one of refuse, quarantine"},
+		{"bounds of no quarantine", "sources: [{id: a, secret: \"${WEB_SECRET}\", onReject: quarantine, sinks: [{id: b, table: c, preset: logs, onReject: refuse, quarantine: {maxRecords: 5}}]}]", "quarantine has no effect without onReject: quarantine"},
+		{"small bounds", "sources:\n  - {id: a, secret: \"${WEB_SECRET}\", onReject: quarantine, quarantine: {maxAge: 1ms,\n     maxRecords: -1}}", "2:81: maxAge is 1ms, the least is 1s\n"},
+		{"small bounds of a sink", "sources: [{id: a, secret: \"${WEB_SECRET}\", onReject: quarantine, sinks: [{id: b, table: c, preset: logs, quarantine: {maxBytes: 5B}}]}]", "maxBytes is 5, the least is 1024"},
+		{"bounds in a variable", "sources: [{id: a, secret: \"${WEB_SECRET}\", onReject: quarantine, quarantine: {maxAge: \"-${INTERVAL}\"}}]", "maxAge is \"-${INTERVAL}\": the value of the variable cannot be used"},
 		{"a source for the API", "source: web\nsources: []", "leave out one of them"},
 		{"not to be set here", "config: x", `unknown key "config"`},
 	} {

@@ -68,6 +68,7 @@ func reference() string {
 	}{
 		{"Keys of a source", reflect.TypeFor[sourceKeys]()},
 		{"Keys of a sink", reflect.TypeFor[sinkKeys]()},
+		{"Keys of quarantine", reflect.TypeFor[boundsKeys]()},
 		{"Keys of settings", reflect.TypeFor[settingsKeys]()},
 		{"Keys of upload and import", reflect.TypeFor[conditionKeys]()},
 		{"Keys of a column", reflect.TypeFor[columnKeys]()},
@@ -89,7 +90,7 @@ func reference() string {
 // Every key has a text.
 func TestKeysAreDocumented(t *testing.T) {
 	for _, of := range []reflect.Type{
-		reflect.TypeFor[sourceKeys](), reflect.TypeFor[sinkKeys](), reflect.TypeFor[settingsKeys](), reflect.TypeFor[conditionKeys](), reflect.TypeFor[columnKeys](),
+		reflect.TypeFor[sourceKeys](), reflect.TypeFor[sinkKeys](), reflect.TypeFor[boundsKeys](), reflect.TypeFor[settingsKeys](), reflect.TypeFor[conditionKeys](), reflect.TypeFor[columnKeys](),
 	} {
 		for _, f := range reflect.VisibleFields(of) {
 			if key := keyOf(f); key != "" && f.Tag.Get("doc") == "" && optionDocs[key] == "" {

@@ -102,15 +102,31 @@ func TestShadow(t *testing.T) {
 	if _, err := s.run("", "show", "shop/orders"); err == nil || !strings.Contains(err.Error(), "shadowNotFound") {
 		t.Errorf("without a shadow: %v", err)
 	}
-	out, err := s.run("", "start", "-config", "file", "-for", "1h", "-records", "4", "shop/orders")
-	if err != nil || !strings.HasPrefix(out, "shop/orders: runs since ") || !strings.Contains(out, "\n0 records compared") {
-		t.Fatalf("%s%v", out, err)
+	type answer struct {
+		out string
+		err error
+	}
+	ended := make(chan answer, 1)
+	go func() {
+		out, err := s.run("", "start", "-wait", "-config", "file", "-for", "1h", "-records", "4", "shop/orders")
+		ended <- answer{out, err}
+	}()
+	out, err := s.run("", "show", "shop/orders")
+	for err != nil { // until the start has come to the server
+		if !strings.Contains(err.Error(), "shadowNotFound") || t.Context().Err() != nil {
+			t.Fatal(err)
+		}
+		out, err = s.run("", "show", "shop/orders")
+	}
+	if !strings.HasPrefix(out, "shop/orders: runs since ") || !strings.Contains(out, "\n0 records compared") {
+		t.Fatal(out)
 	}
 	if _, err := s.run("", "start", "-config", "file", "shop/orders"); err == nil || !strings.Contains(err.Error(), "shadowIsRunning") {
 		t.Errorf("a second shadow: %v", err)
 	}
 	s.ingest(`{"price":1,"cost":1}`, `{"price":2,"cost":20}`, `{"price":3,"cost":"\u001b[2J"}`, `{"cost":4}`)
-	out, err = s.run("", "show", "-wait", "shop/orders")
+	last := <-ended
+	out, err = last.out, last.err
 	for _, want := range []string{
 		"ended by records", "4 records compared: 1 equal, 1 different, 1 only by the current columns, 1 only by the changed columns, 0 by neither",
 		"price   1          \"2\"      \"20\"", "changed      1        malformed", "current      1        missingValue",
