@@ -7,6 +7,9 @@ import (
 	"fmt"
 )
 
+// ErrNothingToDecide says that an operator has nothing to decide: there is no such instance, or its state is another one.
+var ErrNothingToDecide = errors.New("there is nothing to decide")
+
 // Readmit lets nodes adopt a [Damaged] instance again, after an operator has brought back what its log or its checkpoint lacked. The
 // instance counts as [Owned] by the node that gave it up, which is silent: after a lease one of the candidates adopts it, or that node
 // takes it if it has the local store. If the damage is still there, the instance becomes Damaged again.
@@ -14,12 +17,12 @@ import (
 // change, if it is not nil, may correct what the next owner goes by. Released 0 accepts that a log ends in front of batches
 // that were acknowledged, whose rows are lost then; Checkpoint and CheckpointPosition may name an older checkpoint that is whole.
 //
-// Readmit makes one attempt. It fails with [ErrLost] if the record changes meanwhile, and with any error of owners. Every process that still
+// Readmit makes one attempt. It fails with [ErrNothingToDecide] for an instance in another state, with [ErrLost] if the record changes meanwhile, and with any error of owners. Every process that still
 // holds the instance is fenced.
 func Readmit(ctx context.Context, owners Owners, instance string, change func(*Owner)) error {
 	return decide(ctx, owners, "readmit", instance, func(o *Owner) error {
 		if o.State != Damaged {
-			return fmt.Errorf("its state is %s, not %s", o.State, Damaged)
+			return fmt.Errorf("%w: its state is %s, not %s", ErrNothingToDecide, o.State, Damaged)
 		}
 		o.GivenUp = false
 		if change != nil {
@@ -35,16 +38,21 @@ func Readmit(ctx context.Context, owners Owners, instance string, change func(*O
 // lost. Else it goes on with what can be read up to the damage, in a log of its own: see [Owner.LogName]. Owner.Lost has the number of
 // the batches that were acknowledged and are missing.
 //
-// GiveUp makes one attempt. It fails with [ErrLost] if the record changes meanwhile, and with any error of owners. Every process that still
+// GiveUp makes one attempt. It fails with [ErrNothingToDecide] for an instance in another state, with [ErrLost] if the record changes meanwhile, and with any error of owners. Every process that still
 // holds the instance is fenced.
 func GiveUp(ctx context.Context, owners Owners, instance string) error {
 	return decide(ctx, owners, "give up", instance, func(o *Owner) error {
-		if o.State != Damaged && o.State != Adopting && o.State != Draining {
-			return fmt.Errorf("its state is %s, not %s, %s or %s", o.State, Damaged, Adopting, Draining)
+		if !o.CanGiveUp() {
+			return fmt.Errorf("%w: its state is %s, not %s, %s or %s", ErrNothingToDecide, o.State, Damaged, Adopting, Draining)
 		}
 		o.State, o.GivenUp = Adopting, true
 		return nil
 	})
+}
+
+// CanGiveUp reports whether [GiveUp] accepts the state of the instance.
+func (o Owner) CanGiveUp() bool {
+	return o.State == Damaged || o.State == Adopting || o.State == Draining
 }
 
 // decide replaces the record of an instance by what an operator makes of it, under a new epoch that no process has.
@@ -56,7 +64,7 @@ func decide(ctx context.Context, owners Owners, what, instance string, change fu
 	}
 	var o Owner
 	if got.Version == 0 {
-		return fail(errors.New("it has no record"))
+		return fail(fmt.Errorf("%w: it has no record", ErrNothingToDecide))
 	}
 	if err := o.UnmarshalJSON(got.Value); err != nil {
 		return fail(err)

@@ -1,9 +1,11 @@
 package cluster_test
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
@@ -13,6 +15,8 @@ import (
 	"time"
 
 	"github.com/forebay/forebay/cluster/internal/clustertest"
+	"github.com/forebay/forebay/internal/program/api"
+	"github.com/forebay/forebay/internal/program/giveup"
 )
 
 // copyOf returns the first file of the copy that the server of a node has of the log of an instance.
@@ -25,12 +29,29 @@ func (c *nodes) copyOf(i int, instance string) string {
 	return paths[0]
 }
 
-// giveUp gives an instance up, and returns which of its rows came to the table.
+// giveUp gives an instance up with the command forebay, and returns which of its rows came to the table.
 func (c *nodes) giveUp(instance string, acknowledged []string) (rows []string) {
 	c.t.Helper()
-	if err := clustertest.Eventually(func() error { return c.list[2].GiveUp(c.t.Context(), instance) }); err != nil { // a lost answer is an error
-		c.t.Fatal(err)
+	server := httptest.NewServer(c.list[2].Handler())
+	defer server.Close()
+	run := func(args ...string) (out string) {
+		if err := clustertest.Eventually(func() error { // a lost answer is an error
+			var printed bytes.Buffer
+			err := giveup.Run(c.t.Context(), append([]string{"-api", server.URL, "-token", "token"}, append(args, instance)...), api.Environment{
+				Out: &printed, Errors: &printed, Getenv: func(string) string { return "" },
+			})
+			out = printed.String()
+			return err
+		}); err != nil {
+			c.t.Fatal(err)
+		}
+		c.t.Log(out)
+		return out
 	}
+	if out := run(); !strings.Contains(out, "Nothing was changed") || !strings.Contains(out, "\nlog ") || !strings.Contains(out, " would be lost") {
+		c.t.Errorf("the command says %q", out)
+	}
+	run("-yes")
 	if err := clustertest.Eventually(func() error {
 		for _, n := range c.list {
 			if slices.Contains(get[readiness](c.t, n, "/readiness-check").Adopted, instance) {

@@ -20,19 +20,22 @@ import (
 //	/health-check       200 while the process works
 //	/readiness-check    200 when Ready returns nil, else 503; the JSON body names the node, its instance, what is missing, and whose rows
 //	                    it moves to their tables
-//	/v1/…               the Stream API, if Options.API has an Auth
+//	/v1/…               the Stream API, if Options.API has an Auth, and with it what operators ask, for tokens that may change something:
+//	GET  /v1/cluster/instances/INSTANCE           what giving an instance up would lose, see Loss
+//	POST /v1/cluster/instances/INSTANCE/give-up   gives it up, see GiveUp
 //
 // To serve events and the API on different addresses, or events through package fastserver, build them from Engine and Catalog.
 func (n *Node) Handler() http.Handler { return n.handler }
 
 func (n *Node) handlers() error {
 	events := stream.Ingest(n.Engine(), n.opts.API.Ingest)
-	var api http.Handler = http.NotFoundHandler()
+	var api, operators http.Handler = http.NotFoundHandler(), http.NotFoundHandler()
 	if n.opts.API.Auth != nil {
 		var err error
 		if api, err = streamapi.New(n.catalog, n.opts.API); err != nil {
 			return err
 		}
+		operators = operations(n, n.opts.API)
 	}
 	// It is no ServeMux: see stream.Ingest.
 	n.handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -44,6 +47,8 @@ func (n *Node) handlers() error {
 			_, _ = w.Write([]byte("OK"))
 		case r.URL.Path == "/readiness-check":
 			n.serveReadiness(w)
+		case strings.HasPrefix(r.URL.Path, instancesPath):
+			operators.ServeHTTP(w, r)
 		default:
 			api.ServeHTTP(w, r)
 		}

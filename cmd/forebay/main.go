@@ -62,6 +62,7 @@ func verbs() []verb {
 		{"quarantine", "show, edit, replay and discard the rejected records of a running server", quarantineHelp, process.quarantine},
 		{"replay", "map the raw records of an archive again, into a sink", replayHelp, process.replay},
 		{"shadow", "try changed columns of a sink on live records, and switch them on", shadowHelp, process.shadow},
+		{"giveup", "give up what nobody can read any more of a lost node of a cluster", giveUpHelp, process.giveUp},
 		{"templates", "try a template on an event", templatesHelp, process.templates},
 	}
 }

@@ -64,7 +64,7 @@ func (i *Instance) restoreReadable(ctx context.Context) (number uint64, whole bo
 	if owner.Checkpoint != "" {
 		from = dir + ".checkpoint"
 		defer func() { err = errors.Join(err, disk.RemoveAll(dir+".checkpoint")) }()
-		switch at, i.counts, err = fetch(ctx, from, i.keeper, i.opts); {
+		switch at, i.counts, err = fetch(ctx, from, name, owner, i.opts); {
 		case isDamage(err):
 			i.opts.Logger.Error("the checkpoint of the instance that is given up cannot be read", "instance", name, "error", err)
 			whole, from, at, i.counts = true, "", buffer.LogPosition{}, false

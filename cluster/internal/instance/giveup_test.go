@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -127,15 +128,22 @@ func TestGiveUp(t *testing.T) {
 		}, true},
 	} {
 		t.Run(what, func(t *testing.T) {
-			inWorld(t, func(w *world, a, _, _ *worldNode) {
+			inWorld(t, func(w *world, a, b, _ *worldNode) {
 				name, behind, rows := w.abandon(a)
 				released := w.records()[name].Released
 				test.damage(w, name, behind)
 				w.await("the record says that the instance is damaged", func() bool { return w.records()[name].State == changelog.Damaged })
+				before := w.records()[name]
+				loss, err := b.runs.opened().Loss(w.Context(), name)
+				if err != nil || loss.LogError == nil && loss.CheckpointError == nil || !reflect.DeepEqual(w.records()[name], before) {
+					t.Errorf("Loss: %+v, %v; the record was %v and is %v", loss, err, before, w.records()[name])
+				}
 				w.giveUp(name)
 				o := w.retired(name)
 				lost := w.missing(name)
 				switch {
+				case loss.Batches() != o.Lost:
+					t.Errorf("%d batches are lost, and it was said that it would be %d: %+v", o.Lost, loss.Batches(), loss)
 				case o.GivenUp || o.Generation != 1 || o.Lost < 10 || o.Lost > released:
 					t.Errorf("the record says %+v; batch %d was released", o, released)
 				case !test.all && fmt.Sprint(lost) != fmt.Sprint(rows):

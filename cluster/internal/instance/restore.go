@@ -53,7 +53,7 @@ func restore(ctx context.Context, dir string, k *changelog.Keeper, o Options, wh
 		return false, err
 	}
 	defer func() { err = errors.Join(err, disk.RemoveAll(from)) }()
-	at, damaged, err := fetch(ctx, from, k, o)
+	at, damaged, err := fetch(ctx, from, k.Instance(), owner, o)
 	if err != nil {
 		return false, err
 	}
@@ -61,14 +61,14 @@ func restore(ctx context.Context, dir string, k *changelog.Keeper, o Options, wh
 }
 
 // fetch copies the checkpoint of an instance into a folder. damaged: it was made of tables that nobody had checked.
-func fetch(ctx context.Context, dir string, k *changelog.Keeper, o Options) (at buffer.LogPosition, damaged bool, err error) {
+func fetch(ctx context.Context, dir, instance string, owner changelog.Owner, o Options) (at buffer.LogPosition, damaged bool, err error) {
 	store := o.checkpoints()
-	m, err := store.Load(ctx, k.Instance(), k.Owner().Checkpoint)
+	m, err := store.Load(ctx, instance, owner.Checkpoint)
 	if err != nil {
 		return at, false, err
 	}
-	if m.Log != k.Owner().Log {
-		return at, false, &damageError{fmt.Errorf("it is of log %s, and the instance had %s", m.Log, k.Owner().Log)}
+	if m.Log != owner.Log {
+		return at, false, &damageError{fmt.Errorf("it is of log %s, and the instance had %s", m.Log, owner.Log)}
 	}
 	if err := store.Fetch(ctx, m, dir); err != nil {
 		return at, false, err

@@ -293,7 +293,7 @@ func TestRotThatNothingMakesGood(t *testing.T) {
 			n.runs.put(again, 20)
 			return w.records()[name].Checkpoint != before
 		})
-		if _, counts, err := fetch(w.Context(), "fetched", again.Keeper(), again.opts); err != nil || !counts {
+		if _, counts, err := fetch(w.Context(), "fetched", name, again.Keeper().Owner(), again.opts); err != nil || !counts {
 			t.Errorf("the next checkpoint promises that nothing in it is damaged: %v", err)
 		}
 		if again.Err() != nil {

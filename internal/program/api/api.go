@@ -101,6 +101,11 @@ func (c *Client) Sink(source, sink string) string {
 	return c.api + "/v1/branches/" + url.PathEscape(c.branch) + "/sources/" + url.PathEscape(source) + "/sinks/" + url.PathEscape(sink)
 }
 
+// Instance returns the address of an instance of a cluster.
+func (c *Client) Instance(name string) string {
+	return c.api + "/v1/cluster/instances/" + url.PathEscape(name)
+}
+
 // Call sends a request and decodes the answer, if there is one.
 func (c *Client) Call(ctx context.Context, method, address string, body []byte, answer any) error {
 	req, err := http.NewRequestWithContext(ctx, method, address, bytes.NewReader(body))
