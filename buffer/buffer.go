@@ -42,6 +42,8 @@ type Buffer struct {
 	relief    relief
 	// overloads counts the calls that were refused, by resource.
 	overloadsMemory, overloadsDisk atomic.Int64
+	// refusing is as in sinkState, for Tuning.MaxDiskBytes.
+	refusing atomic.Int64
 	// damages counts the records of damage.
 	damages atomic.Int64
 
@@ -140,6 +142,8 @@ type sinkState struct {
 	// waiting counts the payload bytes in local and staging, pending the row bytes that are on their way there. What is
 	// committed is added to the one before it is taken off the other.
 	waiting, pending atomic.Int64
+	// refusing is when the first call was refused since the sink has been full, in Unix ms; 0 when none was or there is room.
+	refusing atomic.Int64
 	// room is the line of those who wait for the sink's share.
 	room line
 
@@ -219,13 +223,16 @@ func (s *SinkHandle) Full() error {
 	limit := s.b.opts.MaxSinkBytes
 	if used := s.state.waiting.Load(); used >= limit || s.state.room.n.Load() > 0 {
 		s.b.overloadsDisk.Add(1)
+		if used >= limit {
+			s.state.refusing.CompareAndSwap(0, s.b.now().UnixMilli())
+		}
 		return fullSink(used, limit)
 	}
 	return nil
 }
 
-// recount sets waiting. Called with Buffer.mu held.
-func (s *sinkState) recount() {
+// recount sets waiting, which is bounded by limit. Called with Buffer.mu held.
+func (s *sinkState) recount(limit int64) {
 	var n int64
 	for _, f := range s.files {
 		for _, sl := range f.slices {
@@ -233,6 +240,9 @@ func (s *sinkState) recount() {
 		}
 	}
 	s.waiting.Store(n)
+	if n < limit {
+		s.refusing.Store(0)
+	}
 }
 
 // SinkConfig defines a sink of the buffer.

@@ -328,6 +328,7 @@ func (b *Buffer) finish(c *commit) {
 	}
 	b.countVoid(c)
 	b.pending.Add(-c.raw)
+	b.endRefusing()
 	b.serveRoom()
 	if c.batch != nil && b.metrics != nil {
 		b.metrics.committed(time.Since(c.began))

@@ -212,7 +212,7 @@ func (t *txn) cleaned(f *file) {
 	}
 	f.slices = nil
 	s := f.sink
-	s.recount()
+	s.recount(t.b.opts.MaxSinkBytes)
 	ended := map[format.FileState]int{}
 	for _, o := range s.files {
 		if o.done() && len(o.slices) == 0 {

@@ -128,7 +128,7 @@ func (b *Buffer) recoverState(db *pebble.DB, version int, number uint64) (*recov
 		}
 	}
 	for _, sink := range r.sinks {
-		sink.recount()
+		sink.recount(b.opts.MaxSinkBytes)
 		if f := sink.file; f != nil {
 			f.gathered = f.tally().Stored
 			r.gathering += f.gathered

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -134,4 +135,89 @@ func TestBoundsHoldUnderLoadAndAllRecovers(t *testing.T) {
 		return true
 	})
 	verify(t, b)
+}
+
+// Since when calls are refused is known, for one sink and for all, until there is room again.
+func TestRefusingSince(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mem := buffertest.NewMemory()
+		held := true
+		mem.Before = func(_ context.Context, c buffertest.Call) error {
+			if c.Op == buffertest.OpPut && held {
+				return errors.New("staging is down")
+			}
+			return nil
+		}
+		opts := memoryOptions(mem)
+		opts.MaxDiskBytes, opts.MaxSinkBytes, opts.MaxPendingBytes, opts.AdmissionWait = 4<<20, 2<<20, 1<<20, -1
+		b := open(t, opts)
+		s := define(t, b, "a", func(c *buffer.SinkConfig) { c.Encoding = buffer.None })
+		add := func(bytes int) error {
+			ticket, err := b.Append(t.Context(), time.Now(), buffer.Rows{Sink: s, Data: row(1, strings.Repeat("x", bytes)), Count: 1})
+			if err == nil {
+				err = ticket.Wait(t.Context())
+			}
+			return err
+		}
+		refusing := func(sink, all time.Time) {
+			t.Helper()
+			st := b.Stats()
+			if !st.Sinks[0].RefusingSince.Equal(sink) || !st.RefusingSince.Equal(all) {
+				t.Errorf("the sink since %s, all since %s; want %s and %s", st.Sinks[0].RefusingSince, st.RefusingSince, sink, all)
+			}
+		}
+		never := time.Time{}
+		for b.Stats().Sinks[0].WaitingBytes < opts.MaxSinkBytes {
+			if err := add(512 << 10); err != nil {
+				t.Fatal(err)
+			}
+		}
+		refusing(never, never) // it is full, and nobody was refused
+		time.Sleep(time.Minute)
+		first := time.Now().UTC()
+		for range 2 {
+			if s.Full() == nil {
+				t.Fatal("there is room")
+			}
+			refusing(first, never)
+			time.Sleep(time.Minute)
+		}
+		var over *buffer.OverloadError
+		for !errors.As(add(900<<10), &over) {
+		}
+		all := time.Now().UTC()
+		if over.Resource != "disk" {
+			t.Fatal(over)
+		}
+		time.Sleep(time.Minute)
+		if err := add(900 << 10); !errors.As(err, &over) {
+			t.Fatal(err)
+		}
+		refusing(first, all)
+		if err := add(1); err != nil { // a small row passes, which does not end it
+			t.Fatal(err)
+		}
+		refusing(first, all)
+		held = false
+		if err := b.Flush(t.Context(), "a"); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		refusing(never, never)
+		if err := add(900 << 10); err != nil || s.Full() != nil {
+			t.Errorf("there is no room: %v", err)
+		}
+		held = true
+		for b.Stats().Sinks[0].WaitingBytes < opts.MaxSinkBytes {
+			if err := add(512 << 10); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(time.Minute)
+		again := time.Now().UTC()
+		if s.Full() == nil {
+			t.Fatal("there is room")
+		}
+		refusing(again, never)
+	})
 }

@@ -157,7 +157,7 @@ func (r *recovery) join(before state) {
 		for _, f := range s.files {
 			f.sink = s
 		}
-		s.recount()
+		s.recount(r.buffer.opts.MaxSinkBytes)
 		r.sinks[id], r.byNum[s.num] = s, s
 		// The chunks of a definition are told apart by its pointer.
 		if !s.rec.Def.Equal(s.def) {

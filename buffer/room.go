@@ -278,10 +278,25 @@ func (b *Buffer) enterCommon(ctx context.Context, size int64, patient, local boo
 	if over, ok := err.(*OverloadError); ok { //nolint:errorlint // of enter itself
 		if over.Resource == "disk" {
 			b.seekRelief(size)
+			if over.Limit == b.opts.MaxDiskBytes { // else it is the volume, or the files of the store
+				b.refusing.CompareAndSwap(0, b.now().UnixMilli())
+			}
 		}
 		b.overloads(over.Resource).Add(1)
 	}
 	return err
+}
+
+// roomAgain is the part of Tuning.MaxDiskBytes that must be free before refusing counts as over: small rows may pass where large ones are
+// refused.
+const roomAgain = 16
+
+// endRefusing notes that there is room again.
+func (b *Buffer) endRefusing() {
+	limit := b.opts.MaxDiskBytes
+	if b.refusing.Load() != 0 && b.pending.Load()+b.local.Load()+b.staged.Load() < limit-limit/roomAgain {
+		b.refusing.Store(0)
+	}
 }
 
 func (b *Buffer) overloads(resource string) *atomic.Int64 {

@@ -71,6 +71,9 @@ type SinkStats struct {
 	Files []FileStats
 	// WaitingBytes are the bytes that count against Tuning.MaxSinkBytes.
 	WaitingBytes int64
+	// RefusingSince is when the first call was refused since they have reached Tuning.MaxSinkBytes; zero if none was, or if there is room. An
+	// engine that was opened again counts from its own first refusal.
+	RefusingSince time.Time
 	// Table is the table of new rows. The caller must not modify its columns.
 	Table Table
 	// Upload and Import are the conditions of new rows, complete; zero before the first definition.
@@ -134,6 +137,8 @@ type Stats struct {
 	Damages int64
 	// OverloadsMemory and OverloadsDisk count the calls of Append that were refused since Open.
 	OverloadsMemory, OverloadsDisk int64
+	// RefusingSince is when the first call was refused because of Tuning.MaxDiskBytes; zero if none was, or if a sixteenth of it was free since.
+	RefusingSince time.Time
 	// Keys is the number of keys of calls that are known, KeyBytes what their receipts take on disk before its compression:
 	// see [Buffer.Claim]. KeysForgotten counts the keys since Open that a bound has made the buffer forget before
 	// Tuning.KeyRetention was over.
@@ -152,6 +157,7 @@ func (b *Buffer) Stats() Stats {
 		KeyRetention:    b.opts.KeyRetention,
 		OverloadsMemory: b.overloadsMemory.Load(), OverloadsDisk: b.overloadsDisk.Load(),
 	}
+	st.RefusingSince = format.Time(b.refusing.Load())
 	st.Damages = b.damages.Load()
 	if store := b.store.Opening(); store.Read() == nil {
 		st.StoreBytes, _ = store.Taken() // 0 while the disk cannot be read
@@ -199,7 +205,9 @@ func (b *Buffer) sinkStats(s *sinkState) SinkStats {
 		st.Table = tableOf(s.rec.Def)
 		st.Upload, st.Import = s.rec.Def.Upload, s.rec.Def.Import
 	}
-	st.WaitingBytes = s.waiting.Load()
+	if st.WaitingBytes = s.waiting.Load(); st.WaitingBytes >= b.opts.MaxSinkBytes {
+		st.RefusingSince = format.Time(s.refusing.Load())
+	}
 	st.Quarantine = s.quarantineStats()
 	st.Version, st.Refused = s.rec.Version, s.rec.Refused
 	for _, r := range s.rec.Retired {

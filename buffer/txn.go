@@ -145,7 +145,7 @@ func (t *txn) encode(batch *pebble.Batch) {
 		set(format.SinkKey(s.num), format.Encode(&s.rec))
 	}
 	for f := range t.files {
-		f.sink.recount()
+		f.sink.recount(t.b.opts.MaxSinkBytes)
 		set(format.FileKey(f.num), format.Encode(&f.rec))
 	}
 	for s := range t.slices {

@@ -197,10 +197,16 @@ type sentence []any
 // said joins parts: strings, moments and sentences.
 func said(parts ...any) sentence {
 	var s sentence
+	var flat []any
 	for _, p := range parts {
+		if inner, ok := p.(sentence); ok {
+			flat = append(flat, inner...)
+		} else {
+			flat = append(flat, p)
+		}
+	}
+	for _, p := range flat {
 		switch p := p.(type) {
-		case sentence:
-			s = append(s, p...)
 		case time.Time:
 			s = append(s, moment(p))
 		case string:

@@ -23,6 +23,7 @@ func (c *Console) sinkPage() page {
 		endpoints: []endpoint{
 			{name: "sink.flush", method: http.MethodPost, right: Changes, change: true, run: (*call).flushSink},
 			{name: "sink.retry", method: http.MethodPost, right: Changes, change: true, run: (*call).retrySink},
+			{name: "sink.query", method: http.MethodGet, right: Records, run: (*call).sinkQuery},
 			{name: "sink.discard", method: http.MethodPost, right: Changes, change: true, run: (*call).discardFile},
 		},
 	}
@@ -185,6 +186,30 @@ func (k sinkNow) whyFile(f *buffer.FileStats) sentence {
 		return said("Next import in ", coarse(f.ImportAt.Sub(k.at)), ".")
 	}
 	return nil
+}
+
+// sinkQuery is the query for the table of a sink, of the columns that it has now.
+func (c *call) sinkQuery() (any, error) {
+	s := sample{stats: c.eng.Stats()}
+	i, ok := s.find(c.query.Get("source"), c.query.Get("sink"))
+	if !ok {
+		return nil, forebay.ErrUnknownSink
+	}
+	return c.queryOf(s.stats.Sinks[i].Table), nil
+}
+
+// tableQuery is a query that shows more of a table, to copy. Both members are empty if the target has none.
+type tableQuery struct {
+	// Language is the program or language that Query is for.
+	Language string `json:"language"`
+	Query    string `json:"query"`
+}
+
+func (c *Console) queryOf(t buffer.Table) (out tableQuery) {
+	if q, ok := c.eng.Target().(buffer.Querier); ok && t.ID != "" {
+		out.Language, out.Query = q.Query(t)
+	}
+	return out
 }
 
 // sinkAsked is the body of the acts.

@@ -2,6 +2,11 @@ package console_test
 
 import (
 	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
 	"log/slog"
 	"net/http/httptest"
 	"strings"
@@ -9,7 +14,10 @@ import (
 	"time"
 
 	"github.com/forebay/forebay"
+	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/buffer/buffertest"
 	"github.com/forebay/forebay/console"
+	"github.com/forebay/forebay/mapping"
 )
 
 // act sends a change of a user, by default of one who may make it.
@@ -151,4 +159,67 @@ func TestActsOfSinks(t *testing.T) {
 			t.Errorf("the log lacks %s: %s", want, &log)
 		}
 	}
+}
+
+// The page of a sink has the query of its table, for those who may see records.
+func TestQueryOfASink(t *testing.T) {
+	eng, _ := openTables(t, forebay.Sink{Table: forebay.Table{Columns: mapping.Columns{mapping.Path("n", "n")}}})
+	c := consoleOf(t, eng, console.Options{})
+	type query struct{ Language, Query string }
+	got := answer[query](t, send(t, c, "/sink.query?source=web&sink=events", readsRecords, nil), 200)
+	if table := answer[query](t, send(t, c, "/tables.open?source=web&sink=events", readsRecords, nil), 200); got != table || got.Language != "DuckDB" || !strings.Contains(got.Query, "read_csv('") {
+		t.Errorf("%+v, the page of tables has %+v", got, table)
+	}
+	for target, want := range map[string]int{"/sink.query?source=web&sink=other": 404, "/sink.query": 404} {
+		if w := send(t, c, target, readsRecords, nil); w.Code != want {
+			t.Errorf("%s: status %d: %s", target, w.Code, w.Body)
+		}
+	}
+	if w := send(t, c, "/sink.query?source=web&sink=events", reader, nil); w.Code != 403 {
+		t.Errorf("without the right: status %d", w.Code)
+	}
+	memory, _, _ := newTrace(t)
+	if got := answer[query](t, send(t, consoleOf(t, memory, console.Options{}), "/sink.query?source=web&sink=events", readsRecords, nil), 200); got != (query{}) {
+		t.Errorf("a target without a query: %+v", got)
+	}
+}
+
+// A sink without room says since when it refuses.
+func TestRefusingSince(t *testing.T) {
+	target := buffertest.NewMemory()
+	target.Before = func(_ context.Context, call buffertest.Call) error {
+		if call.Op == buffertest.OpPut {
+			return errors.New("staging is down")
+		}
+		return nil
+	}
+	eng, err := forebay.Open(t.TempDir(), forebay.Options{Staging: target, Target: target, Buffer: buffer.Tuning{MaxSinkBytes: 1 << 20}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = eng.Close() })
+	if err := eng.Define(t.Context(), forebay.Source{ID: "web", Sinks: []forebay.Sink{{
+		ID: "orders", Table: forebay.Table{ID: "web.orders", Columns: mapping.Columns{mapping.UUID("id"), mapping.Path("x", "x")}},
+	}}}); err != nil {
+		t.Fatal(err)
+	}
+	noise := make([]byte, 512<<10)
+	_, _ = rand.Read(noise)
+	body := []byte(`{"x":"` + hex.EncodeToString(noise) + `"}`)
+	for over := (*buffer.OverloadError)(nil); over == nil; {
+		_, err := eng.Ingest(t.Context(), "web", mapping.JSON(body))
+		if err != nil && !errors.As(err, &over) {
+			t.Fatal(err)
+		}
+	}
+	c, err := console.New(eng, console.Options{Tokens: tokens})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	at := eng.Stats().Sinks[0].RefusingSince
+	if at.IsZero() || time.Since(at) < 0 {
+		t.Fatalf("since %s", at)
+	}
+	shows(t, c, ordersPage, fmt.Sprintf(`"Refusing new records since ",%d,": `, at.UnixMilli()))
 }

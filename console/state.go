@@ -125,7 +125,7 @@ func (k sinkNow) why() sentence {
 	s, f := &k.stats.Sinks[k.i], k.flows[k.i]
 	waiting := s.Local.Rows + s.Staging.Rows
 	if k.full() {
-		return said("Refusing new records: ", size(s.WaitingBytes).Text, " of ", size(k.stats.MaxSinkBytes).Text, " of this sink's room is used.")
+		return said("Refusing new records", since(s.RefusingSince), ": ", size(s.WaitingBytes).Text, " of ", size(k.stats.MaxSinkBytes).Text, " of this sink's room is used.")
 	}
 	if failing, files, rows := k.failing(); failing != nil {
 		return k.whyFailing(failing, files, rows)
@@ -154,6 +154,14 @@ func (k sinkNow) why() sentence {
 		return said("Nothing waits.")
 	}
 	return said("Nothing waits. Last row ", ago(k.at.Sub(f.lastRow)), ".")
+}
+
+// since is " since HH:MM", or nothing for the zero time: nobody has been refused yet.
+func since(at time.Time) sentence {
+	if at.IsZero() {
+		return nil
+	}
+	return said(" since ", at)
 }
 
 // estimate is a number of seconds in words, at most a year.
@@ -248,9 +256,9 @@ func topOf(s *sample) top {
 		t.State = "error"
 		t.Verdict = said("Nothing is taken: the engine is not ready.")
 		t.Banner = said("The engine takes no records: ", visible(s.ready.Error()))
-	case s.stats.MaxDiskBytes > 0 && s.used() >= s.stats.MaxDiskBytes:
+	case !s.stats.RefusingSince.IsZero(), s.stats.MaxDiskBytes > 0 && s.used() >= s.stats.MaxDiskBytes:
 		t.State = "error"
-		t.Verdict = said("Refusing records: all room is used.")
+		t.Verdict = said("Refusing records", since(s.stats.RefusingSince), ": all room is used.")
 	case refusing > 0:
 		t.State = "error"
 		t.Verdict = said("Refusing records of ", ofSinks(refusing, sinks), ".")

@@ -40,9 +40,7 @@ type shownTable struct {
 	Source string `json:"source"`
 	Sink   string `json:"sink"`
 	Table  string `json:"table"`
-	// Language is the program or language that Query is for; both are empty if the target has none.
-	Language string `json:"language"`
-	Query    string `json:"query"`
+	tableQuery
 	// Columns are names and types.
 	Columns [][2]string   `json:"columns"`
 	Rows    [][]shownCell `json:"rows"`
@@ -71,9 +69,7 @@ func (c *call) tablesOpen() (any, error) {
 			}
 		}
 	}
-	if q, ok := c.eng.Target().(buffer.Querier); ok {
-		out.Language, out.Query = q.Query(table)
-	}
+	out.tableQuery = c.queryOf(table)
 	t, ok := c.eng.Target().(buffer.Tailer)
 	if !ok {
 		out.Note = "The target does not show rows here."

@@ -2,6 +2,8 @@ package browsertest
 
 import (
 	"context"
+	"crypto/rand"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"strings"
@@ -142,4 +144,63 @@ func TestNoActsWithoutTheRight(t *testing.T) {
 	if title := eval[string](b, `document.querySelector("section[data-page=sink] h2").textContent`); !strings.Contains(title, "web/<img src=x>") {
 		t.Errorf("title %q", title)
 	}
+}
+
+// The page of a sink has the query of its table to copy, and none of the sink before.
+func TestQueryOfASink(t *testing.T) {
+	folder := t.TempDir()
+	eng, err := forebay.Open(folder, forebay.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = eng.Close() })
+	def := forebay.Source{ID: "web"}
+	for _, id := range []string{"orders", "events"} {
+		def.Sinks = append(def.Sinks, forebay.Sink{ID: id, Table: forebay.Table{ID: "web." + id, Columns: mapping.Columns{mapping.Path("kind", "kind")}}})
+	}
+	if err := eng.Define(t.Context(), def); err != nil {
+		t.Fatal(err)
+	}
+	url := serve(t, newConsole(t, eng, console.Options{Authorize: everything}))
+	b := newTab(t)
+	b.live(url + "#/sink/web/orders")
+	b.until(`document.getElementById("sink-query").offsetParent && document.getElementById("sink-query").value.includes("/web.orders/")`)
+	b.text("Query for DuckDB")
+	eval[bool](b, `location.hash = "#/sink/web/events", true`)
+	b.until(`document.getElementById("sink-query").value.includes("/web.events/")`)
+	b.choose("Copy")
+	b.until(`document.getElementById("announce").textContent !== ""`)
+	eval[bool](b, `location.hash = "#/sink/web/other", true`)
+	b.text("There is no such sink.")
+	b.until(`!document.getElementById("sink-query").offsetParent`)
+}
+
+// A sink that has no room says since when it refuses, on both pages.
+func TestRefusingSince(t *testing.T) {
+	target := &broken{Memory: buffertest.NewMemory()}
+	target.on.Store(true)
+	eng, err := forebay.Open(t.TempDir(), forebay.Options{Staging: target.Memory, Target: target, Buffer: buffer.Tuning{MaxSinkBytes: 256 << 10}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = eng.Close() })
+	if err := eng.Define(t.Context(), forebay.Source{ID: "web", Sinks: []forebay.Sink{{
+		ID: "orders", Table: forebay.Table{ID: "web.orders", Columns: mapping.Columns{mapping.UUID("id"), mapping.Path("kind", "kind")}},
+	}}}); err != nil {
+		t.Fatal(err)
+	}
+	noise := make([]byte, 128<<10)
+	_, _ = rand.Read(noise)
+	body := []byte(`{"kind":"` + hex.EncodeToString(noise) + `"}`)
+	for over := (*buffer.OverloadError)(nil); over == nil; {
+		if _, err := eng.Ingest(t.Context(), "web", mapping.JSON(body)); err != nil && !errors.As(err, &over) {
+			t.Fatal(err)
+		}
+	}
+	url := serve(t, newConsole(t, eng, public))
+	b := newTab(t)
+	b.live(url + "#/sink/web/orders")
+	b.until(`/^Refusing new records since \d\d:\d\d: .* of this sink's room is used/.test(document.querySelector("section[data-page=sink] > p.why").textContent)`)
+	eval[bool](b, `location.hash = "#/basin", true`)
+	b.text("Refusing new records since ")
 }

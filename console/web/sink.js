@@ -2,10 +2,12 @@
 
 import { h, setText, setAttr, setCell, setSentence, replace, visible } from "./dom.js";
 import { newPicture } from "./picture.js";
+import { newQuery } from "./query.js";
 
 export function open(section, app) {
   let source = "", sink = "";
-  const picture = newPicture();
+  let asked = ""; // the table that the query is for
+  const picture = newPicture(), query = newQuery(app, "sink-query");
   const title = h("h2", { class: "title" }), state = h("span", { class: "state" }, h("span"));
   const why = h("p", { class: "why" });
   const act = (text, name) => h("button", { type: "button", text, onclick: () => run(name, {}) });
@@ -22,7 +24,7 @@ export function open(section, app) {
     body);
   const none = h("p", { text: "No file. A file begins with the first row." });
   const shown = h("div", {}, picture.node, acts, h("h2", { text: "Files" }), table, none, h("h2", { text: "Ledger" }), ledger,
-    h("h2", { text: "Settings" }), facts);
+    h("h2", { text: "Settings" }), facts, query.node);
   section.append(h("p", {}, h("a", { href: "#/basin", text: "← All sinks" })), h("div", { class: "tablebar" }, title, state), why, shown);
 
   async function run(name, more) {
@@ -33,6 +35,16 @@ export function open(section, app) {
     } catch (e) {
       app.problem(e.message);
     }
+  }
+
+  // The query is asked for when the page is opened, and when the table has changed.
+  async function ask() {
+    const of = { source, sink };
+    let got = { language: "", query: "" };
+    try {
+      got = await app.get("sink.query", of);
+    } catch { /* there is no such sink, which the page says itself */ }
+    if (of.source === source && of.sink === sink) query.show(got);
   }
 
   function newRow(id) {
@@ -77,6 +89,8 @@ export function open(section, app) {
       [source, sink] = [path[0] || "", path[1] || ""];
       setText(title, visible(source + "/" + sink));
       body.replaceChildren();
+      asked = "";
+      query.show({ language: "", query: "" });
     },
 
     update({ head, rows, order }) {
@@ -100,6 +114,11 @@ export function open(section, app) {
       if (facts.dataset.key !== key) {
         facts.dataset.key = key;
         replace(facts, ...head.facts.flatMap((f) => [h("dt", { text: f.name }), h("dd", {}, f.value, f.note ? " " : null, f.note ? h("small", { text: f.note }) : null)]));
+      }
+      const of = JSON.stringify(head.facts[0]);
+      if (of !== asked && app.may("records")) {
+        asked = of;
+        ask();
       }
       const known = new Map([...body.rows].map((tr) => [tr.dataset.key, tr]));
       let at = body.firstElementChild;

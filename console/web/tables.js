@@ -1,6 +1,7 @@
 // The end of the table of a sink, and the query to read more of it.
 
 import { h, setText, setCell, replace, visible, timeNode } from "./dom.js";
+import { newQuery } from "./query.js";
 
 export function open(section, app) {
   const names = h("datalist", { id: "tables-sinks" });
@@ -9,11 +10,9 @@ export function open(section, app) {
   section.append(h("form", { class: "tablebar", onsubmit: (e) => { e.preventDefault(); choose(); } },
     h("h2", { text: "Tables" }), h("label", { for: "tables-sink", text: "Sink" }), input, names, h("button", { text: "Open" }), reload));
   const about = h("p"), note = h("p", { role: "status" });
-  const query = h("textarea", { id: "tables-query", class: "code", rows: "4", readonly: true, spellcheck: "false" });
-  const language = h("label", { for: "tables-query" });
-  const queryBox = h("div", { class: "field", hidden: true }, language, query, h("p", {}, h("button", { type: "button", text: "Copy", onclick: copy })));
+  const query = newQuery(app, "tables-query");
   const rows = h("div");
-  section.append(about, queryBox, note, rows);
+  section.append(about, query.node, note, rows);
   let of = null; // the sink that is open
   let asking = 0;
 
@@ -30,16 +29,6 @@ export function open(section, app) {
   function choose() {
     const [source, sink] = input.value.trim().split("/");
     if (source && sink) app.go("#/tables/" + encodeURIComponent(source) + "/" + encodeURIComponent(sink));
-  }
-
-  async function copy() {
-    try {
-      await navigator.clipboard.writeText(query.value);
-      app.say("Copied.");
-    } catch {
-      query.select(); // without TLS there is no clipboard
-      app.say("The query is selected. Copy it.");
-    }
   }
 
   async function load() {
@@ -59,9 +48,7 @@ export function open(section, app) {
     setCell(waiting, t.waiting);
     replace(about, h("strong", { text: visible(t.table) }), ": this sink has stored ", stored, " rows, and ", waiting, " wait.",
       t.imported ? " Last import " : null, t.imported ? timeNode(t.imported) : null, t.imported ? "." : null);
-    queryBox.hidden = !t.query;
-    setText(language, "Query for " + t.language);
-    query.value = t.query;
+    query.show(t);
     setText(note, t.note || (t.rows.length === 1 ? "The last row" : "The last " + t.rows.length + " rows") + ", newest first. Values are cut after 2 KiB.");
     replace(rows, t.rows.length ? rowsNode(t) : null);
     section.dataset.loads = Number(section.dataset.loads || 0) + 1;
