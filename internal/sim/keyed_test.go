@@ -53,7 +53,14 @@ func (c *client) try(ctx context.Context, l *engineLevel, call *keyedCall) {
 	for _, e := range call.events {
 		recs = append(recs, mapping.JSON(e.body))
 		for _, x := range e.rows {
-			x.to, x.gen, x.gone = -1, g, time.Time{}
+			x.to = -1
+			if g.dead.Load() { // the call has no effect
+				continue
+			}
+			if x.fate == accepted && r.mayLack(x) {
+				x.fate = unknown // from now on it counts what this process says
+			}
+			x.gen, x.gone = g, time.Time{}
 		}
 	}
 	r.mu.Unlock()

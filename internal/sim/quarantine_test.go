@@ -238,9 +238,26 @@ func (r *run) checkKept(st buffer.SinkStats, list []kept, seen map[string]int, l
 		leavers = append(leavers, l)
 	}
 	slices.SortStableFunc(leavers, func(a, b leaver) int { return cmp.Compare(a.rank, b.rank) })
+	// Those with one way alone that have not had their turn.
+	var throwns, expiries int64
 	for _, l := range leavers {
 		switch {
-		case l.thrown && discarded > 0:
+		case l.thrown && !l.expiry:
+			throwns++
+		case l.expiry && !l.thrown:
+			expiries++
+		}
+	}
+	for _, l := range leavers {
+		switch {
+		case l.thrown && !l.expiry:
+			throwns--
+		case l.expiry && !l.thrown:
+			expiries--
+		}
+		switch {
+		// Who may have left by both ways takes the one that has more than the others need.
+		case l.thrown && discarded > 0 && (!l.expiry || expired == 0 || discarded-throwns >= expired-expiries):
 			discarded--
 		case l.expiry && expired > 0:
 			expired--

@@ -401,7 +401,13 @@ func (r *run) down(cut bool) {
 	r.disarm()
 	r.sum.add("process: restart", 1)
 	var failed *buffer.FailedError
-	if err := r.gen.level.close(); err != nil && !r.gen.dead.Load() && !errors.As(err, &failed) {
+	switch err := r.gen.level.close(); {
+	case err == nil || r.gen.dead.Load():
+	case errors.As(err, &failed): // which may have happened so late that the log does not have it
+		r.mu.Lock()
+		r.failures = append(r.failures, time.Now())
+		r.mu.Unlock()
+	default:
 		r.t.Errorf("close: %v", err)
 	}
 	r.gen.cancel()
