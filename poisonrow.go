@@ -61,7 +61,16 @@ func textOf(cell []byte) []byte {
 	return bytes.TrimSuffix(text.Bytes(), []byte("\n"))
 }
 
-// editPoison returns a kept row with the cells that body names. Cells that it does not name, or leaves as they are shown, keep their bytes.
+// EditError is the error of an edit that does not fit a row that the target has refused: the body is no JSON object, names a column that the
+// row does not have, or has a cell that does not fit its type. Nothing was stored.
+type EditError struct{ Err error }
+
+func (e *EditError) Error() string { return e.Err.Error() }
+
+func (e *EditError) Unwrap() error { return e.Err }
+
+// editPoison returns a kept row with the cells that body names. Cells that it does not name, or leaves as they are shown, keep their bytes. The
+// error is an [*EditError], or says that the kept row is damaged.
 func editPoison(p *buffer.Poison, row, body []byte) ([]byte, error) {
 	cells, err := poisonCells(p, row)
 	if err != nil {
@@ -69,12 +78,12 @@ func editPoison(p *buffer.Poison, row, body []byte) ([]byte, error) {
 	}
 	var edit map[string]*string
 	if err := json.Unmarshal(body, &edit); err != nil || edit == nil {
-		return nil, errors.Join(errors.New("forebay: a row that the target has refused is edited with a JSON object that has a text or null for each column"), err)
+		return nil, &EditError{errors.Join(errors.New("forebay: a row that the target has refused is edited with a JSON object that has a text or null for each column"), err)}
 	}
 	for name, text := range edit {
 		i := slices.IndexFunc(p.Columns, func(c datatype.Column) bool { return c.Name == name })
 		if i < 0 {
-			return nil, fmt.Errorf("forebay: the row has no column %q", name)
+			return nil, &EditError{fmt.Errorf("forebay: the row has no column %q", name)}
 		}
 		var cell []byte
 		if text != nil {
@@ -84,7 +93,7 @@ func editPoison(p *buffer.Poison, row, body []byte) ([]byte, error) {
 			continue
 		}
 		if cells[i], err = poisonCell(p.Columns[i], cell); err != nil {
-			return nil, err
+			return nil, &EditError{err}
 		}
 	}
 	return appendRow(nil, cells), nil

@@ -196,8 +196,8 @@ func (q SinkQuarantine) get(ctx context.Context, id string) (c RejectedContent, 
 // fit the type of its column. revision is the Revision that the caller has seen. The body as it came is kept beside it until the
 // record leaves the quarantine.
 //
-// Further errors: [buffer.ErrRejectedChanged] if somebody has edited or tried the record meanwhile, [buffer.ErrUnknownRejected], and an
-// [*buffer.OverloadError] when the quarantine, memory or the disk has no room for the edit.
+// Further errors: an [*EditError] for cells that do not fit, [buffer.ErrRejectedChanged] if somebody has edited or tried the record meanwhile,
+// [buffer.ErrUnknownRejected], and an [*buffer.OverloadError] when the quarantine, memory or the disk has no room for the edit.
 func (q SinkQuarantine) Edit(ctx context.Context, id string, revision int, body []byte) error {
 	c, data, err := q.get(ctx, id)
 	if err != nil {
@@ -225,7 +225,7 @@ func (q SinkQuarantine) Test(ctx context.Context, id string) (cells []mapping.Ce
 }
 
 // TestBody is Test for another body, as [SinkQuarantine.Edit] would store it. Of a row that the target has refused, body names the cells
-// to replace; the error for one that does not fit is the error of Edit.
+// to replace; for one that does not fit the error is an [*EditError].
 func (q SinkQuarantine) TestBody(ctx context.Context, id string, body []byte) (cells []mapping.Cell, err error) {
 	return q.test(ctx, id, func(c *RejectedContent, data []byte) ([]byte, error) {
 		if c.Poison != nil {

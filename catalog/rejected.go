@@ -336,7 +336,7 @@ func (c *Catalog) onRejects(ctx context.Context, a adopted, r request) instanceA
 	case opEditReject:
 		var body []byte
 		if body, err = unpack(r.Rejects.Body); err == nil {
-			err = invalidEdit(ctx, q, id, q.Edit(ctx, id, r.Rejects.Revision, body))
+			err = q.Edit(ctx, id, r.Rejects.Revision, body)
 		}
 	case opTestReject:
 		if !q.Has(id) {
@@ -355,7 +355,7 @@ func (c *Catalog) onRejects(ctx context.Context, a adopted, r request) instanceA
 		}
 	}
 	over, full := errors.AsType[*buffer.OverloadError](err)
-	refused, invalid := errors.AsType[*Error](err)
+	invalid, wrong := errors.AsType[*forebay.EditError](err)
 	switch {
 	case err == nil:
 	case errors.Is(err, forebay.ErrUnknownSink) && !q.Has(id), errors.Is(err, buffer.ErrUnknownRejected):
@@ -364,30 +364,12 @@ func (c *Catalog) onRejects(ctx context.Context, a adopted, r request) instanceA
 		out.Outcome = outcomeChanged
 	case full:
 		out.Outcome, out.err = outcomeOverloaded, over
-	case invalid:
-		out.Outcome, out.Rejects.Refused = outcomeInvalid, refused.Message
+	case wrong:
+		out.Outcome, out.Rejects.Refused = outcomeInvalid, sentence(errors.New(strings.TrimPrefix(invalid.Error(), "forebay: ")))
 	default:
 		out.Outcome, out.err = outcomeFailed, err
 	}
 	return out
-}
-
-// invalidEdit makes a refusal of the error of an edit whose cells do not fit a row that the target has refused.
-func invalidEdit(ctx context.Context, q forebay.SinkQuarantine, id string, err error) error {
-	var (
-		local  *buffer.FailedError
-		fenced *buffer.FencedError
-		full   *buffer.OverloadError
-	)
-	if err == nil || ctx.Err() != nil || errors.Is(err, buffer.ErrRejectedChanged) || errors.Is(err, buffer.ErrUnknownRejected) ||
-		errors.Is(err, forebay.ErrUnknownSink) || errors.Is(err, forebay.ErrClosed) ||
-		errors.As(err, &local) || errors.As(err, &fenced) || errors.As(err, &full) {
-		return err
-	}
-	if c, e := q.Get(ctx, id); e != nil || c.Poison == nil {
-		return err
-	}
-	return refuse(BadRequest, "%s", sentence(errors.New(strings.TrimPrefix(err.Error(), "forebay: "))))
 }
 
 // list fills a page.

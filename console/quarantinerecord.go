@@ -208,16 +208,9 @@ func (q *quarantine) edit(c *call) (any, error) {
 		return nil, err
 	}
 	c.note("sink", asked.Sink, "record", asked.ID, "revision", asked.Revision, "bytes", len(asked.Body))
-	in := c.ofSink(asked.Sink)
-	err := in.Edit(c.ctx, asked.ID, asked.Revision, []byte(asked.Body))
-	if err == nil {
-		return nil, nil
-	}
-	if status, _ := statusOf(err); status == http.StatusInternalServerError {
-		// What the cells of a refused row may be is told by errors of many types. A test has them too, but not those of the disk.
-		if _, refused := in.TestBody(c.ctx, asked.ID, []byte(asked.Body)); refused != nil && refused.Error() == err.Error() {
-			err = refuse(http.StatusUnprocessableEntity, "%v", err)
-		}
+	err := c.ofSink(asked.Sink).Edit(c.ctx, asked.ID, asked.Revision, []byte(asked.Body))
+	if _, invalid := errors.AsType[*forebay.EditError](err); invalid {
+		err = refuse(http.StatusUnprocessableEntity, "%v", err)
 	}
 	return nil, err
 }
