@@ -139,7 +139,7 @@ func (e *Engine) Replay(ctx context.Context, sourceID, sinkID string, opts Repla
 	return r.stored, err
 }
 
-// Replays returns the runs that a sink remembers, by the time of their begin. Errors: [ErrUnknownSink], a [*buffer.FailedError], [ErrClosed],
+// Replays returns the runs that a sink remembers, in the order of their first start. Errors: [ErrUnknownSink], a [*buffer.FailedError], [ErrClosed],
 // the error of ctx.
 func (e *Engine) Replays(ctx context.Context, sourceID, sinkID string) ([]ReplayProgress, error) {
 	positions, err := e.buf.Positions(ctx, bufferID(sourceID, sinkID))

@@ -37,7 +37,7 @@ func TestPosition(t *testing.T) {
 	s := define(t, b, "s")
 	other := define(t, b, "other")
 	if got := savedPosition(t, b, "s", "p"); got != "" {
-		t.Errorf("before its begin: %q", got)
+		t.Errorf("before its start: %q", got)
 	}
 	if err := b.SetPosition(t.Context(), "s", *at("p", "begin")); err != nil {
 		t.Fatal(err)

@@ -24,7 +24,7 @@ const (
 )
 
 // Tail implements [buffer.Tailer]. It reads the parts that are last by name, which is roughly the order of the imports, each from its end,
-// and not more than 4 MiB. A compressed part must be read from its begin.
+// and not more than 4 MiB. A compressed part must be read from its start.
 func (t *TableDir) Tail(ctx context.Context, table string, n int) (buffer.Tail, error) {
 	tail, err := t.tail(ctx, table, n)
 	if err != nil {

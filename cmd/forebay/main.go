@@ -20,6 +20,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/forebay/forebay/internal/program/api"
 	"github.com/forebay/forebay/internal/program/extract"
 	"github.com/forebay/forebay/internal/program/inspect"
 	"github.com/forebay/forebay/internal/program/quarantine"
@@ -125,13 +126,24 @@ func (p process) inspect(ctx context.Context, args []string) int {
 	return p.end("inspect", inspect.Run(ctx, args, p.stdout, p.stderr, inspect.Options{Staging: openInspected}), failed)
 }
 
-func (p process) quarantine(ctx context.Context, args []string) int {
-	err := quarantine.Run(ctx, args, p.environment())
-	status := failed
-	if _, ok := errors.AsType[*quarantine.UsageError](err); ok {
-		status = wrongUsage
+// environment is what a verb that speaks the Stream API has from this process.
+func (p process) environment() api.Environment {
+	return api.Environment{Stdin: p.stdin, Out: p.stdout, Errors: p.stderr, Getenv: func(name string) string {
+		value, _ := p.getenv(name)
+		return value
+	}}
+}
+
+// endAPI reports how a verb that speaks the Stream API ended.
+func (p process) endAPI(name string, err error) int {
+	if _, ok := errors.AsType[*api.UsageError](err); ok {
+		return p.end(name, err, wrongUsage)
 	}
-	return p.end("quarantine", err, status)
+	return p.end(name, err, failed)
+}
+
+func (p process) quarantine(ctx context.Context, args []string) int {
+	return p.endAPI("quarantine", quarantine.Run(ctx, args, p.environment()))
 }
 
 func (p process) templates(_ context.Context, args []string) int {

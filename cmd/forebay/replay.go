@@ -26,19 +26,7 @@ func (p process) replay(ctx context.Context, args []string) int {
 	} else {
 		err = replay.Run(ctx, args, p.environment())
 	}
-	status := failed
-	if _, ok := errors.AsType[*api.UsageError](err); ok {
-		status = wrongUsage
-	}
-	return p.end("replay", err, status)
-}
-
-// environment is what a verb that speaks the Stream API has from this process.
-func (p process) environment() api.Environment {
-	return api.Environment{Stdin: p.stdin, Out: p.stdout, Errors: p.stderr, Getenv: func(name string) string {
-		value, _ := p.getenv(name)
-		return value
-	}}
+	return p.endAPI("replay", err)
 }
 
 // replayHere is the action start with the sources of a configuration file. It opens the data directory, which no server may have open.

@@ -55,7 +55,7 @@ func (p process) parseServe(name string, args []string, more func(*flag.FlagSet)
 // verbFlags are what a verb adds to the flags of serve. Each may be nil.
 type verbFlags struct {
 	register func(*flag.FlagSet)
-	// complete sets flags that are not given, before they are checked. given has those of the command line and of the environment.
+	// complete may set further flags before all are checked. given names the flags that the command line or the environment has set.
 	complete func(cfg *serveConfig, given map[string]bool) error
 	// rest gets the arguments behind the flags; nil: there must be none.
 	rest *[]string

@@ -2,23 +2,16 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 
 	"github.com/forebay/forebay"
-	"github.com/forebay/forebay/internal/program/api"
 	"github.com/forebay/forebay/internal/program/shadow"
 	"github.com/forebay/forebay/mapping"
 )
 
 func (p process) shadow(ctx context.Context, args []string) int {
-	err := shadow.Run(ctx, args, p.environment(), shadow.Options{Columns: p.columnsOf})
-	status := failed
-	if _, ok := errors.AsType[*api.UsageError](err); ok {
-		status = wrongUsage
-	}
-	return p.end("shadow", err, status)
+	return p.endAPI("shadow", shadow.Run(ctx, args, p.environment(), shadow.Options{Columns: p.columnsOf}))
 }
 
 // columnsOf returns the columns that a sink has in a configuration file, which must have no mistake.

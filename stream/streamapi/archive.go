@@ -10,7 +10,7 @@ type replayBody struct {
 	Run           string  `json:"run" minLength:"1" maxLength:"48" doc:"Name of the run: a-z, 0-9, - and _. The same name goes on where the run was interrupted; another name reads and stores everything again."`
 	SourceID      string  `json:"sourceId,omitempty" doc:"Source whose archive is read, also one that was deleted. Default: the source of the sink."`
 	From          string  `json:"from,omitempty" doc:"Earliest time of arrival, such as 2026-11-23T12:00:00Z. Default: everything."`
-	To            string  `json:"to,omitempty" doc:"Time before which the records have arrived. Default: the begin of the run."`
+	To            string  `json:"to,omitempty" doc:"Time before which the records have arrived. Default: the start of the run."`
 	RowsPerSecond float64 `json:"rowsPerSecond,omitempty" minimum:"0" doc:"Greatest number of rows in a second, on average. Default: no bound."`
 }
 
@@ -33,7 +33,7 @@ type replayState struct {
 type replaysBody struct {
 	SourceID string        `json:"sourceId" doc:"Id of the source."`
 	SinkID   string        `json:"sinkId" doc:"Id of the sink."`
-	Runs     []replayState `json:"runs" doc:"Runs by the time of their begin."`
+	Runs     []replayState `json:"runs" doc:"Runs in the order of their first start."`
 }
 
 func newReplay(p forebay.ReplayProgress) replayState {

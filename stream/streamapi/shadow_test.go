@@ -31,7 +31,7 @@ func TestShadow(t *testing.T) {
 		s.want(400, name, testToken, "POST", path, body)
 	}
 	if a := s.want(200, "", testToken, "POST", path, column(`,"records":3,"seconds":3600`)); a.at("sinkId") != "orders" || a.at("end") != nil || a.at("seen") != 0.0 {
-		t.Errorf("at the begin %s", a.text)
+		t.Errorf("at the start %s", a.text)
 	}
 	s.want(409, "stream.api.shadowIsRunning", testToken, "POST", path, column(""))
 	_, address := s.secretOf("shop")

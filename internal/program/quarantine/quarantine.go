@@ -23,12 +23,6 @@ import (
 	"github.com/forebay/forebay/internal/program/api"
 )
 
-// UsageError is a call with wrong arguments.
-type UsageError = api.UsageError
-
-// Environment is what the program has from its process. Stdin is the body of an edit.
-type Environment = api.Environment
-
 // options are the flags, and what follows them.
 type options struct {
 	server          api.Flags
@@ -50,8 +44,8 @@ func (f *filter) parameters() map[string]string {
 
 const actions = "list, get, edit, test, replay or discard"
 
-// Run is the program: an action, flags, SOURCE/SINK, and ids of records. It returns [flag.ErrHelp] after -h and a [*UsageError] for wrong arguments.
-func Run(ctx context.Context, args []string, env Environment) error {
+// Run is the program: an action, flags, SOURCE/SINK, and ids of records. It returns [flag.ErrHelp] after -h and an [*api.UsageError] for wrong arguments.
+func Run(ctx context.Context, args []string, env api.Environment) error {
 	action := ""
 	if len(args) > 0 && !strings.HasPrefix(args[0], "-") {
 		action, args = args[0], args[1:]

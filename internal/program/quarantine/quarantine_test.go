@@ -17,6 +17,7 @@ import (
 	"github.com/forebay/forebay/buffer/buffertest"
 	"github.com/forebay/forebay/catalog"
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/internal/program/api"
 	"github.com/forebay/forebay/internal/program/quarantine"
 	"github.com/forebay/forebay/mapping"
 	"github.com/forebay/forebay/stream"
@@ -67,13 +68,13 @@ func newShop(t *testing.T) *shop {
 	if err != nil {
 		t.Fatal(err)
 	}
-	api := httptest.NewServer(h)
-	t.Cleanup(api.Close)
+	managed := httptest.NewServer(h)
+	t.Cleanup(managed.Close)
 	source, err := cat.Source("shop")
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.api, s.events = api.URL, events.URL+"/stream/1/shop/"+source.Secret
+	s.api, s.events = managed.URL, events.URL+"/stream/1/shop/"+source.Secret
 	if err := os.WriteFile(filepath.Join(s.data, "token"), []byte(token+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -97,7 +98,7 @@ func (s *shop) run(stdin string, args ...string) (out, errs string, err error) {
 	s.t.Helper()
 	args = append([]string{args[0], "-api", s.api, "-dir", s.data}, args[1:]...)
 	var o, e bytes.Buffer
-	err = quarantine.Run(s.t.Context(), args, quarantine.Environment{
+	err = quarantine.Run(s.t.Context(), args, api.Environment{
 		Stdin: strings.NewReader(stdin), Out: &o, Errors: &e, Getenv: func(string) string { return "" },
 	})
 	if text := o.String() + e.String() + fmt.Sprint(err); strings.Contains(text, token) {
@@ -218,7 +219,7 @@ func TestWrongArguments(t *testing.T) {
 		{"list", "-api", "ftp://x", "shop/orders"},
 	} {
 		_, _, err := s.run("", args...)
-		if _, usage := errors.AsType[*quarantine.UsageError](err); !usage {
+		if _, usage := errors.AsType[*api.UsageError](err); !usage {
 			t.Errorf("%q: %v", args, err)
 		}
 	}

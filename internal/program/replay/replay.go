@@ -29,7 +29,7 @@ func (s *Selection) Register(flags *flag.FlagSet) {
 	flags.StringVar(&s.run, "run", "", "start: name of the run, a-z, 0-9, - and _; the same name goes on where it was interrupted, another one stores everything again")
 	flags.StringVar(&s.archived, "archived", "", "start: source whose archive is read (default: the source of the sink)")
 	flags.StringVar(&s.from, "from", "", "start: earliest time of arrival, such as 2026-11-23T12:00:00Z (default: everything)")
-	flags.StringVar(&s.to, "to", "", "start: time before which the records have arrived (default: the begin of the run)")
+	flags.StringVar(&s.to, "to", "", "start: time before which the records have arrived (default: the start of the run)")
 	flags.Float64Var(&s.rate, "rows-per-second", 0, "start: greatest number of rows in a second, on average (default: no bound)")
 }
 
