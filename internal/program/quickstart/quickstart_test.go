@@ -162,7 +162,7 @@ func TestQuickstartSurvivesCrashes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, shown, _ := strings.Cut(string(readme), "The second one ends like this:\n\n```\n")
+	_, shown, _ := strings.Cut(string(readme), "and it ends like this:\n\n```\n")
 	shown, _, ok := strings.Cut(shown, "```\n")
 	if !ok {
 		t.Fatal("README.md does not show the end of the output")
