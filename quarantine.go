@@ -165,9 +165,12 @@ func (q SinkQuarantine) Get(ctx context.Context, id string) (RejectedContent, er
 	return c, err
 }
 
-// get returns the bytes of the record too.
+// get returns the bytes of the record too. A record that is edited meanwhile is read again.
 func (q SinkQuarantine) get(ctx context.Context, id string) (c RejectedContent, data []byte, err error) {
 	r, data, came, err := q.e.buf.RejectedRecord(ctx, q.id(), id)
+	for errors.Is(err, buffer.ErrRejectedChanged) {
+		r, data, came, err = q.e.buf.RejectedRecord(ctx, q.id(), id)
+	}
 	if err != nil {
 		return c, nil, q.err(err)
 	}
@@ -403,8 +406,6 @@ func (p *replayer) add(ctx context.Context, id string) error {
 		case errors.Is(err, buffer.ErrUnknownRejected):
 			p.res.Gone++
 			return nil
-		case errors.Is(err, buffer.ErrRejectedChanged):
-			continue
 		case err != nil:
 			return err
 		}

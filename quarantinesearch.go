@@ -67,18 +67,14 @@ func (q SinkQuarantine) Contains(ctx context.Context, id, text string) (bool, er
 	if text == "" {
 		return true, nil
 	}
-	for {
-		c, _, err := q.get(ctx, id)
-		switch {
-		case errors.Is(err, buffer.ErrRejectedChanged):
-			continue // it was edited while it was read
-		case errors.Is(err, buffer.ErrUnknownRejected):
-			return false, nil
-		case err != nil:
-			return false, err
-		}
-		return c.contains(strings.ToLower(text)), nil
+	c, _, err := q.get(ctx, id)
+	switch {
+	case errors.Is(err, buffer.ErrUnknownRejected):
+		return false, nil
+	case err != nil:
+		return false, err
 	}
+	return c.contains(strings.ToLower(text)), nil
 }
 
 // contains looks for a text in lower case.

@@ -102,3 +102,38 @@ func TestQuarantinePages(t *testing.T) {
 		}
 	}
 }
+
+// Who reads a record while others edit it gets one of its states: an edit is no reason to fail.
+func TestQuarantineReadsBesideEdits(t *testing.T) {
+	e, _ := openMemory(t)
+	mustDefine(t, e, events(keeping))
+	q := e.Quarantine("web", "users")
+	if _, err := e.Ingest(t.Context(), "web", mapping.JSON([]byte(bad))); err != nil {
+		t.Fatal(err)
+	}
+	id := rejectedOf(t, e, forebay.RejectedFilter{})[0].ID
+	edited := make(chan error, 1)
+	go func() {
+		var err error
+		for i := 0; i < 2000 && err == nil; i++ {
+			err = q.Edit(t.Context(), id, i, fmt.Appendf(nil, `{"user":{"name":"Bob %0*d"}}`, 1+i%7, i))
+		}
+		edited <- err
+	}()
+	for reads := 0; ; reads++ {
+		if _, err := q.Get(t.Context(), id); err != nil {
+			t.Fatalf("read %d: %v", reads, err)
+		}
+		if _, err := q.Test(t.Context(), id); err != nil {
+			t.Fatalf("test %d: %v", reads, err)
+		}
+		select {
+		case err := <-edited:
+			if err != nil {
+				t.Fatal(err)
+			}
+			return
+		default:
+		}
+	}
+}
