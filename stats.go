@@ -32,6 +32,8 @@ type Stats struct {
 	Overloads int64
 	// RefusingSince is when the first call was refused because of MaxDiskBytes; zero if none was, or if a sixteenth of it was free since.
 	RefusingSince time.Time
+	// Commits, Uploads and Imports are how long they took: see [buffer.Stats].
+	Commits, Uploads, Imports buffer.Latency
 	// Dropped counts, by source, the records since Open that no enabled sink took.
 	Dropped map[string]int64
 	// Sinks are sorted by source and sink. A sink that is not defined any more stays listed.
@@ -53,7 +55,7 @@ type SinkStats struct {
 // Stats returns the counters of all sinks. They may be ahead of the disk by the commit that is being written.
 func (e *Engine) Stats() Stats {
 	b := e.buf.Stats()
-	st := Stats{PendingBytes: b.PendingBytes, LocalBytes: b.LocalBytes, StoreBytes: b.StoreBytes, StagedBytes: b.StagedBytes, MaxDiskBytes: b.MaxDiskBytes, MaxSinkBytes: b.MaxSinkBytes, RefusingSince: b.RefusingSince, KeyRetention: b.KeyRetention, MaxRowBytes: e.opts.MaxRowBytes, Damages: b.Damages, Overloads: b.OverloadsMemory + b.OverloadsDisk}
+	st := Stats{PendingBytes: b.PendingBytes, LocalBytes: b.LocalBytes, StoreBytes: b.StoreBytes, StagedBytes: b.StagedBytes, MaxDiskBytes: b.MaxDiskBytes, MaxSinkBytes: b.MaxSinkBytes, RefusingSince: b.RefusingSince, Commits: b.Commits, Uploads: b.Uploads, Imports: b.Imports, KeyRetention: b.KeyRetention, MaxRowBytes: e.opts.MaxRowBytes, Damages: b.Damages, Overloads: b.OverloadsMemory + b.OverloadsDisk}
 	for _, s := range b.Sinks {
 		source, id, _ := strings.Cut(s.ID, "/")
 		out := SinkStats{Source: source, Sink: id, SinkStats: s}

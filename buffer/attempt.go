@@ -55,7 +55,15 @@ func (b *Buffer) attempt(ctx context.Context, step, sinkID string, call func(con
 	if errors.Is(err, errLeftAlone) {
 		b.log.Error("driver does not return", "sink", sinkID, "step", step, "since", begin)
 	}
-	b.metrics.called(sinkID, step, time.Since(begin), err)
+	took := time.Since(begin)
+	switch {
+	case err != nil:
+	case step == string(stepUpload):
+		b.tookUploads.add(took)
+	case step == string(stepImport):
+		b.tookImports.add(took)
+	}
+	b.metrics.called(sinkID, step, took, err)
 	return err
 }
 

@@ -44,6 +44,8 @@ type Buffer struct {
 	overloadsMemory, overloadsDisk atomic.Int64
 	// refusing is as in sinkState, for Tuning.MaxDiskBytes.
 	refusing atomic.Int64
+	// tookCommits, tookUploads and tookImports are how long they took, without calls that failed.
+	tookCommits, tookUploads, tookImports latencyCounter
 	// damages counts the records of damage.
 	damages atomic.Int64
 

@@ -146,7 +146,7 @@ type commit struct {
 	notes     []note // the receipts of its rows
 	early     early
 	durable   []func()
-	began     time.Time // set when commits are measured
+	began     time.Time
 }
 
 // early is what a commit has for callers that do not wait for the changelog.
@@ -161,10 +161,7 @@ type early struct {
 
 // prepare makes one batch of a group and hands it to the store, without waiting for the disk.
 func (b *Buffer) prepare(g *group) {
-	c := &commit{group: g}
-	if b.metrics != nil {
-		c.began = time.Now()
-	}
+	c := &commit{group: g, began: time.Now()}
 	// From here on no chunk of the group takes rows any more.
 	for _, ch := range g.chunks {
 		ch.sink.mu.Lock()
@@ -330,8 +327,10 @@ func (b *Buffer) finish(c *commit) {
 	b.pending.Add(-c.raw)
 	b.endRefusing()
 	b.serveRoom()
-	if c.batch != nil && b.metrics != nil {
-		b.metrics.committed(time.Since(c.began))
+	if c.batch != nil {
+		took := time.Since(c.began)
+		b.tookCommits.add(took)
+		b.metrics.committed(took)
 	}
 	b.receipts.finish(append(c.notes, c.early.notes...), c.err == nil)
 	if c.err != nil {

@@ -145,6 +145,9 @@ type Stats struct {
 	Keys, KeyBytes, KeysForgotten int64
 	// KeyRetention is how long keys are kept: Tuning.KeyRetention, with its default.
 	KeyRetention time.Duration
+	// Commits, Uploads and Imports are how long they took: commits until they are on disk, and in the changelog if there is one, and calls
+	// of Staging.Put and Target.Import that have succeeded.
+	Commits, Uploads, Imports Latency
 	// Sinks are sorted by id.
 	Sinks []SinkStats
 }
@@ -158,6 +161,7 @@ func (b *Buffer) Stats() Stats {
 		OverloadsMemory: b.overloadsMemory.Load(), OverloadsDisk: b.overloadsDisk.Load(),
 	}
 	st.RefusingSince = format.Time(b.refusing.Load())
+	st.Commits, st.Uploads, st.Imports = b.tookCommits.load(), b.tookUploads.load(), b.tookImports.load()
 	st.Damages = b.damages.Load()
 	if store := b.store.Opening(); store.Read() == nil {
 		st.StoreBytes, _ = store.Taken() // 0 while the disk cannot be read

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/forebay/forebay"
+	"github.com/forebay/forebay/buffer"
 )
 
 const (
@@ -23,7 +24,17 @@ type point struct {
 	in, out, local, staging, refused, rejected float64
 
 	overloads, rejections int64
+	// took are the quantiles of tookShares for commits, uploads and imports since the point before, in seconds; NaN where there was none.
+	took [3][len(tookShares)]float64
+	// latencies are the counters of took, up to this point. Only the newest point has them.
+	latencies *latencies
 }
+
+// latencies are counters of commits, uploads and imports.
+type latencies [3]buffer.Latency
+
+// tookShares are the quantiles that plots show.
+var tookShares = [...]float64{0.5, 0.99}
 
 // newPoint makes the point of a sample. last is the point before, nil without one that is recent.
 func newPoint(s *sample, last *point) point {
@@ -36,6 +47,18 @@ func newPoint(s *sample, last *point) point {
 		p.local = max(p.local, s.age(k.Local).Seconds())
 		p.staging = max(p.staging, s.age(k.Staging).Seconds())
 		p.rejections += rejected(k.Rejected)
+	}
+	p.latencies = &latencies{s.stats.Commits, s.stats.Uploads, s.stats.Imports}
+	for i := range p.took {
+		var since buffer.Latency
+		if last != nil && last.latencies != nil {
+			since = p.latencies[i].Since(last.latencies[i])
+		}
+		for j, share := range tookShares {
+			if p.took[i][j] = math.NaN(); since.Count() > 0 {
+				p.took[i][j] = since.Quantile(share).Seconds()
+			}
+		}
 	}
 	if last != nil && p.overloads >= last.overloads && p.rejections >= last.rejections {
 		minutes := p.at.Sub(last.at).Minutes()
@@ -58,6 +81,9 @@ func (s *sampler) remember(is *sample) {
 		}
 	}
 	p := newPoint(is, last)
+	if n := len(s.history); n > 0 {
+		s.history[n-1].latencies = nil
+	}
 	if len(s.history) == historyPoints {
 		s.history = append(s.history[:0], s.history[1:]...)
 	}
@@ -85,7 +111,11 @@ func (s *sampler) keepHistory() {
 // MarshalJSON writes the time in milliseconds, then the figures; null is unknown.
 func (p point) MarshalJSON() ([]byte, error) {
 	b := append(strconv.AppendInt([]byte{'['}, p.at.UnixMilli(), 10), ',')
-	for i, v := range [...]float64{p.in, p.out, p.local, p.staging, p.refused, p.rejected} {
+	figures := []float64{p.in, p.out, p.local, p.staging, p.refused, p.rejected}
+	for _, quantiles := range p.took {
+		figures = append(figures, quantiles[:]...)
+	}
+	for i, v := range figures {
 		if i > 0 {
 			b = append(b, ',')
 		}

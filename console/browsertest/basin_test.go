@@ -1,6 +1,7 @@
 package browsertest
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/chromedp/chromedp"
@@ -12,13 +13,26 @@ import (
 func TestPlots(t *testing.T) {
 	eng := newEngine(t, 1, 2)
 	ingest(t, eng, "web0", 40)
+	url := serve(t, newConsole(t, eng, public))
 	b := newTab(t)
-	b.live(serve(t, newConsole(t, eng, public)))
-	b.until(`document.querySelectorAll("#plots canvas").length === 3`)
+	b.live(url)
+	b.until(`document.querySelectorAll("#plots canvas").length === 6`)
 	b.until(`/^Oldest waiting row of the last hour, now: local \d.* (s|min), staging 0 s$/.test(document.querySelectorAll("#plots [role=img]")[1].getAttribute("aria-label"))`)
 	b.choose("Show the values")
 	b.until(`document.querySelectorAll("#plots tbody tr").length >= 1`)
 	b.text("records rejected")
+	if label := eval[string](b, `document.querySelectorAll("#plots [role=img]")[4].getAttribute("aria-label")`); label != "Imports of the last hour, last: median –, p99 –" {
+		t.Errorf("without an import: %s", label)
+	}
+	// The next point has what was measured since the first one.
+	ingest(t, eng, "web0", 3)
+	if err := eng.Flush(t.Context(), "web0"); err != nil {
+		t.Fatal(err)
+	}
+	for i, name := range []string{"Commits", "Uploads", "Imports"} {
+		b.until(fmt.Sprintf(`/^%s of the last hour, last: median [\d.]+ (ms|s), p99 [\d.]+ (ms|s)$/.test(document.querySelectorAll("#plots [role=img]")[%d].getAttribute("aria-label"))`, name, i+2))
+		b.until(fmt.Sprintf(`/^[\d.]+ (ms|s)$/.test(document.querySelector('#plots tbody tr td[data-label="%s median"]').textContent)`, name))
+	}
 	eval[bool](b, `document.getElementById("theme").click(), true`) // draws them again
 }
 

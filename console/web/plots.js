@@ -11,12 +11,17 @@ function span(s) {
   return s < 3600 ? Math.round(s / 6) / 10 + " min" : Math.round(s / 360) / 10 + " h";
 }
 
+const short = (s) => (s < 1 ? Number((s * 1000).toPrecision(2)) + " ms" : span(s));
+
 const plain = (v) => (v >= 99950 ? Number(v.toPrecision(3)).toLocaleString("en") : v >= 10 ? Math.round(v).toLocaleString("en") : String(Math.round(v * 10) / 10));
 
-// columns are positions in a point.
+// columns are positions in a point. dots are for what does not happen in every point.
 const kinds = [
   { title: "Rows per second", lines: [["in", 1], ["out", 2]], text: plain },
   { title: "Oldest waiting row", lines: [["local", 3], ["staging", 4]], text: span },
+  { title: "Commits", lines: [["median", 7], ["p99", 8]], text: short, dots: true },
+  { title: "Uploads", lines: [["median", 9], ["p99", 10]], text: short, dots: true },
+  { title: "Imports", lines: [["median", 11], ["p99", 12]], text: short, dots: true },
   { title: "Per minute", lines: [["calls refused", 5], ["records rejected", 6]], text: plain },
 ];
 
@@ -69,7 +74,7 @@ export function newPlots(app) {
         y: { range: (_, low, high) => [0, high > 0 ? high * 1.1 : 1] } },
       axes: [{ ...axis, space: 70, incrs: [300, 600, 900, 1800], values: (_, at) => at.map(clock) },
         { ...axis, size: 64, values: (_, at) => at.map(f.kind.text) }],
-      series: [{}, ...f.kind.lines.map(([label], i) => ({ label, stroke: colours[i], width: 2, dash: i ? [6, 4] : [], points: { show: false } }))],
+      series: [{}, ...f.kind.lines.map(([label], i) => ({ label, stroke: colours[i], width: 2, dash: i ? [6, 4] : [], points: { show: Boolean(f.kind.dots), size: 4 } }))],
       hooks: { setCursor: [(u) => say(f, u.cursor.idx)] },
     }, data(f.kind), f.box);
   }
@@ -77,20 +82,27 @@ export function newPlots(app) {
   // say writes the values under the cursor, or the last ones.
   function say(f, idx) {
     const d = data(f.kind);
-    const i = idx ?? d[0].length - 1;
+    const known = f.kind.dots ? d[1].findLastIndex((v) => v !== null) : -1;
+    const i = idx ?? (known < 0 ? d[0].length - 1 : known);
     const shown = f.kind.lines.map(([label], n) => (n ? "┄ " : "― ") + label + " " + (d[n + 1][i] === null || d[n + 1][i] === undefined ? "–" : f.kind.text(d[n + 1][i])));
     setText(f.line, (d[0].length ? clock(d[0][i]) + "  " : "") + shown.join("   "));
-    if (idx === null || idx === undefined) setAttr(f.box, "aria-label", f.kind.title + " of the last hour, now: " + shown.map((s) => s.slice(2)).join(", "));
+    if (idx === null || idx === undefined) setAttr(f.box, "aria-label", f.kind.title + " of the last hour, " + (f.kind.dots ? "last: " : "now: ") + shown.map((s) => s.slice(2)).join(", "));
   }
 
   function showValues() {
     if (values.hidden) return;
-    const lines = kinds.flatMap((k) => k.lines.map(([label, position]) => ({ label, position, text: k.text })));
+    const lines = kinds.flatMap((k) => k.lines.map(([label, position]) => ({ label: k.dots ? k.title + " " + label : label, position, text: k.text, dots: k.dots })));
     const minutes = points.filter((_, i) => (points.length - 1 - i) % 6 === 0).reverse();
+    // What does not happen in every point has the greatest value of its minute.
+    const value = (p, l) => {
+      if (!l.dots) return p[l.position];
+      const all = points.filter((q) => q[0] <= p[0] && q[0] > p[0] - 60000 && q[l.position] !== null).map((q) => q[l.position]);
+      return all.length ? Math.max(...all) : null;
+    };
     replace(values, h("caption", { class: "unseen", text: "Values of the plots, one line for each minute, newest first" }),
       h("thead", {}, h("tr", {}, h("th", { scope: "col", text: "Time" }), ...lines.map((l) => h("th", { scope: "col", class: "n", text: l.label })))),
       h("tbody", {}, ...minutes.map((p) => h("tr", {}, h("th", { scope: "row", text: clock(p[0] / 1000) }),
-        ...lines.map((l) => h("td", { class: "n", "data-label": l.label, text: p[l.position] === null ? "–" : l.text(p[l.position]) }))))));
+        ...lines.map((l) => h("td", { class: "n", "data-label": l.label, text: value(p, l) === null ? "–" : l.text(value(p, l)) }))))));
   }
 
   function draw() {

@@ -1,0 +1,72 @@
+package buffer_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/forebay/forebay/buffer/buffertest"
+	"github.com/forebay/forebay/trigger"
+)
+
+// Uploads and imports that have succeeded are measured, with quantiles that are off by a fifth at most; commits too.
+func TestLatencies(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mem := buffertest.NewMemory()
+		takes, fails := map[buffertest.Op]time.Duration{}, false
+		mem.Before = func(_ context.Context, c buffertest.Call) error {
+			time.Sleep(takes[c.Op])
+			if c.Op == buffertest.OpImport && fails {
+				return errors.New("not yet")
+			}
+			return nil
+		}
+		b := open(t, memoryOptions(mem))
+		s := define(t, b, "a")
+		if st := b.Stats(); st.Uploads.Count() != 0 || st.Imports.Quantile(0.5) != 0 {
+			t.Errorf("before the first: %+v", st)
+		}
+		before := b.Stats()
+		move := func() {
+			t.Helper()
+			put(t, b, s, 0, 1)
+			if err := b.Flush(t.Context(), "a"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		near := func(what string, got, want time.Duration) {
+			t.Helper()
+			if got < want*4/5 || got > want*6/5 {
+				t.Errorf("%s: %s, want about %s", what, got, want)
+			}
+		}
+		for i := range 9 {
+			takes = map[buffertest.Op]time.Duration{buffertest.OpPut: 3 * time.Millisecond, buffertest.OpImport: 700 * time.Millisecond}
+			if i == 4 {
+				takes[buffertest.OpImport] = 40 * time.Second
+			}
+			move()
+		}
+		st := b.Stats()
+		uploads, imports := st.Uploads.Since(before.Uploads), st.Imports.Since(before.Imports)
+		if uploads.Count() != 9 || imports.Count() != 9 || st.Commits.Since(before.Commits).Count() < 9 {
+			t.Errorf("%d uploads, %d imports, %d commits", uploads.Count(), imports.Count(), st.Commits.Count())
+		}
+		near("median of uploads", uploads.Quantile(0.5), 3*time.Millisecond)
+		near("median of imports", imports.Quantile(0.5), 700*time.Millisecond)
+		near("p99 of imports", imports.Quantile(0.99), 40*time.Second)
+
+		// A call that fails is none of them, and what was before is not counted again.
+		before, fails = st, true
+		put(t, b, s, 0, 1)
+		_ = b.CloseFile(t.Context(), "a", trigger.Requested)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if st := b.Stats(); st.Imports.Since(before.Imports).Count() != 0 || st.Uploads.Since(before.Uploads).Count() != 1 {
+			t.Errorf("%d imports, %d uploads", st.Imports.Since(before.Imports).Count(), st.Uploads.Since(before.Uploads).Count())
+		}
+		fails = false
+	})
+}
