@@ -133,8 +133,9 @@ func TestActs(t *testing.T) {
 func TestNoActsWithoutTheRight(t *testing.T) {
 	eng, _ := newShop(t)
 	ingest(t, eng, "web", 2)
+	url := serve(t, newConsole(t, eng, public))
 	b := newTab(t)
-	b.live(serve(t, newConsole(t, eng, public)) + "#/sink/web/slow")
+	b.live(url + "#/sink/web/slow")
 	b.text("2 accepted = 0 in table + 2 waiting")
 	if shown := eval[[]string](b, `[...document.querySelectorAll("section[data-page=sink] button")].filter((b) => b.offsetParent).map((b) => b.textContent)`); len(shown) > 0 {
 		t.Errorf("buttons %q", shown)
