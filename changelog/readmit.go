@@ -17,8 +17,8 @@ var ErrNothingToDecide = errors.New("there is nothing to decide")
 // change, if it is not nil, may correct what the next owner goes by. Released 0 accepts that a log ends in front of batches
 // that were acknowledged, whose rows are lost then; Checkpoint and CheckpointPosition may name an older checkpoint that is whole.
 //
-// Readmit makes one attempt. It fails with [ErrNothingToDecide] for an instance in another state, with [ErrLost] if the record changes meanwhile, and with any error of owners. Every process that still
-// holds the instance is fenced.
+// Readmit makes one attempt. It fails with [ErrNothingToDecide] for an instance in another state, with [ErrLost] if the record changes meanwhile,
+// and with any error of owners. Every process that still holds the instance is fenced.
 func Readmit(ctx context.Context, owners Owners, instance string, change func(*Owner)) error {
 	return decide(ctx, owners, "readmit", instance, func(o *Owner) error {
 		if o.State != Damaged {
@@ -38,8 +38,8 @@ func Readmit(ctx context.Context, owners Owners, instance string, change func(*O
 // lost. Else it goes on with what can be read up to the damage, in a log of its own: see [Owner.LogName]. Owner.Lost has the number of
 // the batches that were acknowledged and are missing.
 //
-// GiveUp makes one attempt. It fails with [ErrNothingToDecide] for an instance in another state, with [ErrLost] if the record changes meanwhile, and with any error of owners. Every process that still
-// holds the instance is fenced.
+// GiveUp makes one attempt. It fails with [ErrNothingToDecide] for an instance in another state, with [ErrLost] if the record changes meanwhile,
+// and with any error of owners. Every process that still holds the instance is fenced.
 func GiveUp(ctx context.Context, owners Owners, instance string) error {
 	return decide(ctx, owners, "give up", instance, func(o *Owner) error {
 		if !o.CanGiveUp() {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"strings"
 	"time"
@@ -41,7 +42,7 @@ type Loss struct {
 func (n *Node) Loss(ctx context.Context, name string) (Loss, error) {
 	found, err := n.instance.Loss(ctx, name)
 	if errors.Is(err, instance.ErrUnknown) {
-		err = errors.Join(changelog.ErrNothingToDecide, err)
+		err = fmt.Errorf("%w: %w", changelog.ErrNothingToDecide, err)
 	}
 	if err != nil {
 		return Loss{}, err
@@ -74,11 +75,11 @@ func operations(n operated, opts streamapi.Options) http.Handler {
 	project := cmp.Or(opts.Ingest.ProjectID, 1)
 	handle := func(pattern string, do func(ctx context.Context, instance string) (any, error)) {
 		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
-			// A checkpoint may take longer than an answer of a server does else.
-			_ = http.NewResponseController(w).SetWriteDeadline(time.Time{})
 			err := authorize(r, opts.Auth, project)
 			var answer any
 			if err == nil {
+				// To fetch a checkpoint may take longer than the server gives to an answer.
+				_ = http.NewResponseController(w).SetWriteDeadline(time.Time{})
 				answer, err = do(r.Context(), r.PathValue("instance"))
 			}
 			w.Header().Set("Content-Type", "application/json")
@@ -116,6 +117,9 @@ func authorize(r *http.Request, auth streamapi.Authenticator, project int) error
 		return errForbidden
 	}
 	who, err := auth.Verify(r.Context(), token)
+	if refused := (*streamapi.AuthError)(nil); err != nil && !errors.As(err, &refused) {
+		return &streamapi.UnavailableError{Err: err} // whose text is not for strangers
+	}
 	if err == nil && (!who.Master || !who.Admin || who.ProjectID != project) {
 		err = errForbidden
 	}

@@ -41,6 +41,9 @@ func (k keys) Verify(_ context.Context, token string) (streamapi.Identity, error
 	if token == "away" {
 		return streamapi.Identity{}, &streamapi.UnavailableError{Err: errors.New("no route")}
 	}
+	if token == "fault" {
+		return streamapi.Identity{}, errors.New("canary")
+	}
 	who, ok := k[token]
 	if !ok {
 		return who, &streamapi.AuthError{Status: 401, Name: "storage.tokenInvalid", Message: "Invalid Token"}
@@ -129,14 +132,15 @@ func TestGiveUpFails(t *testing.T) {
 		want  string
 		calls string
 	}{
-		"unknown token":    {"other", decider{loss: damagedInstance}, "status 401 storage.tokenInvalid", "[]"},
-		"token of another": {"stranger", decider{loss: damagedInstance}, "status 403 forbidden", "[]"},
-		"no master token":  {"limited", decider{loss: damagedInstance}, "status 403 forbidden", "[]"},
-		"no admin":         {"reader", decider{loss: damagedInstance}, "status 403 forbidden", "[]"},
-		"no answer":        {"away", decider{loss: damagedInstance}, "status 503 unavailable", "[]"},
-		"its owner lives":  {"good", decider{loss: owned}, "is owned: there is nothing to give up", "[look at a-1]"},
-		"no such instance": {"good", decider{lossErr: changelog.ErrNothingToDecide}, "status 409 nothingToDecide", "[look at a-1]"},
-		"log away":         {"good", decider{lossErr: changelog.ErrUnknown}, "nothing was changed: status 503", "[look at a-1]"},
+		"unknown token":        {"other", decider{loss: damagedInstance}, "status 401 storage.tokenInvalid", "[]"},
+		"token of another":     {"stranger", decider{loss: damagedInstance}, "status 403 forbidden", "[]"},
+		"no master token":      {"limited", decider{loss: damagedInstance}, "status 403 forbidden", "[]"},
+		"no admin":             {"reader", decider{loss: damagedInstance}, "status 403 forbidden", "[]"},
+		"no answer":            {"away", decider{loss: damagedInstance}, "status 503 unavailable", "[]"},
+		"fault of the service": {"fault", decider{loss: damagedInstance}, "status 503 unavailable", "[]"},
+		"its owner lives":      {"good", decider{loss: owned}, "is owned: there is nothing to give up", "[look at a-1]"},
+		"no such instance":     {"good", decider{lossErr: changelog.ErrNothingToDecide}, "status 409 nothingToDecide", "[look at a-1]"},
+		"log away":             {"good", decider{lossErr: changelog.ErrUnknown}, "nothing was changed: status 503", "[look at a-1]"},
 		"another was first": {
 			"good", decider{loss: damagedInstance, err: changelog.ErrLost}, "status 409 changed", "[look at a-1 give up a-1]",
 		},
@@ -146,7 +150,7 @@ func TestGiveUpFails(t *testing.T) {
 	} {
 		d := test.node
 		out, err := d.run(t, test.token, "-yes", "a-1")
-		if err == nil || !strings.Contains(err.Error(), test.want) || strings.Contains(out, "is given up") || fmt.Sprint(d.calls) != test.calls {
+		if err == nil || !strings.Contains(err.Error(), test.want) || strings.Contains(err.Error(), "canary") || strings.Contains(out, "is given up") || fmt.Sprint(d.calls) != test.calls {
 			t.Errorf("%s: %v, %q; calls %s", what, err, out, d.calls)
 		}
 	}
