@@ -119,11 +119,17 @@ func alone(t *testing.T) natsserver.Options {
 
 // A new cluster needs all its servers once. Start ends with ctx and says what it waited for.
 func TestStartSaysWhatItWaitsFor(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
-	defer cancel()
-	_, err := natsserver.Start(ctx, alone(t))
-	if err != nil && strings.Contains(err.Error(), "address already in use") {
-		t.Skip("another process was given the address of this one")
+	start := func() error {
+		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+		defer cancel()
+		_, err := natsserver.Start(ctx, alone(t))
+		return err
+	}
+	err := start()
+	for range 20 { // another process may have been given the address
+		if err != nil && strings.Contains(err.Error(), "address already in use") {
+			err = start()
+		}
 	}
 	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "0 of 2 other servers are connected") {
 		t.Errorf("Start without peers = %v, want the end of the context and the number of servers", err)
