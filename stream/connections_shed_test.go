@@ -17,16 +17,7 @@ import (
 	"time"
 )
 
-// limited serves a handler behind n connections, with time-outs that no test reaches.
-func limited(t *testing.T, n int, h http.Handler, checks ...string) (address string) {
-	t.Helper()
-	inner, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return serveLimited(t, inner, &http.Server{Handler: h, ReadHeaderTimeout: time.Hour}, n, checks...)
-}
-
+// serveLimited serves behind n connections until the test ends.
 func serveLimited(t *testing.T, inner net.Listener, srv *http.Server, n int, checks ...string) (address string) {
 	served := make(chan error, 1)
 	go func() { served <- srv.Serve(LimitConnections(inner, n, checks...)) }()
@@ -201,19 +192,31 @@ func TestSilentConnectionsGiveWayFirst(t *testing.T) {
 func TestChecksHaveAReserve(t *testing.T) {
 	release := make(chan struct{})
 	reached := make(chan struct{}, 2)
-	address := limited(t, 2, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if strings.HasPrefix(r.URL.Path, "/slow") {
-			reached <- struct{}{}
-			<-release
-		}
-		_, _ = io.WriteString(w, "OK")
-	}), "/health-check", "/readiness-check")
-	var busy []*client
+	inner, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	idle := make(chan string, 1000) // the clients, some moments after they have their answers
+	address := serveLimited(t, inner, &http.Server{
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if strings.HasPrefix(r.URL.Path, "/slow") {
+				reached <- struct{}{}
+				<-release
+			}
+			_, _ = io.WriteString(w, "OK")
+		}),
+		ConnState: func(c net.Conn, s http.ConnState) {
+			if s == http.StateIdle {
+				idle <- c.RemoteAddr().String()
+			}
+		},
+	}, 2, "/health-check", "/readiness-check")
+	busy := make(map[string]*client)
 	for range 2 {
 		c := dialTo(t, address)
 		c.say(strings.Replace(simpleGet, "/", "/slow", 1))
 		<-reached
-		busy = append(busy, c)
+		busy[c.LocalAddr().String()] = c
 	}
 	for range 2 * reservedConnections { // they give their places back
 		for request, want := range map[string]int{
@@ -236,6 +239,9 @@ func TestChecksHaveAReserve(t *testing.T) {
 		if s := c.status(); s != http.StatusOK {
 			t.Errorf("status %d", s)
 		}
+	}
+	for len(busy) > 0 {
+		delete(busy, <-idle)
 	}
 	c := dialTo(t, address)
 	c.say(simpleGet)
