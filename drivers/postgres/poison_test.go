@@ -3,13 +3,12 @@ package postgres
 import (
 	"fmt"
 	"math/rand/v2"
-	"slices"
-	"strings"
 	"testing"
 
 	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/datatype"
 	"github.com/forebay/forebay/internal/killtest"
+	"github.com/forebay/forebay/internal/refusedtest"
 	"github.com/forebay/forebay/mapping"
 )
 
@@ -90,29 +89,8 @@ func TestKillsOfTheServerWithRefusedRows(t *testing.T) {
 	for _, row := range readTable(t, target.options.Schema, "sums") {
 		got = append(got, row[0])
 	}
-	slices.Sort(got)
-	slices.Sort(good)
-	if !slices.Equal(got, good) {
-		t.Errorf("the table has %d rows, want %d", len(got), len(good))
-	}
-	var kept []string
-	q := engine.Quarantine("shop", "sums")
-	for r, err := range q.List(t.Context(), forebay.RejectedFilter{}) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		c, err := q.Get(t.Context(), r.ID)
-		if err != nil {
-			t.Fatal(err)
-		}
-		id, _, _ := strings.Cut(strings.TrimPrefix(string(c.Record.Body), `{"id":"`), `"`)
-		kept = append(kept, id+" "+r.Reason)
-	}
-	slices.Sort(kept)
-	slices.Sort(bad)
-	if !slices.Equal(kept, bad) {
-		t.Errorf("the quarantine has %q, want %q", kept, bad)
-	}
+	refusedtest.Equal(t, "the table", got, good)
+	refusedtest.Equal(t, "the quarantine", refusedtest.Kept(t, engine.Quarantine("shop", "sums")), bad)
 	report, err := engine.Verify(t.Context())
 	for tries := 0; err != nil && tries < 100; tries++ { // each connection that the last kill has broken fails once
 		report, err = engine.Verify(t.Context())

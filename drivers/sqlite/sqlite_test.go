@@ -34,7 +34,7 @@ func open(t *testing.T, path string, opts sqlite.Options) *sqlite.Target {
 // database opens the file as any other program would.
 func database(t *testing.T, path string) *sql.DB {
 	t.Helper()
-	db, err := sql.Open("sqlite", path+"?_pragma=busy_timeout(5000)")
+	db, err := sql.Open("sqlite", path+"?_pragma=busy_timeout(60000)")
 	if err != nil {
 		t.Fatal(err)
 	}

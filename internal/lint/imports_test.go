@@ -63,6 +63,7 @@ var rooms = map[string][]string{
 	"internal/otlptest":      {"./..."},
 	"internal/collectortest": {"./..."},
 	"internal/viewtest":      {"./..."},
+	"internal/refusedtest":   {"./..."},
 	"internal/sqltest":       {"datatype", "buffer", "buffer/dir", "drivers/parquet"},
 	"stream/otlpgrpc":        {".", "mapping", "trigger", "buffer", "stream/internal/..."},
 	"stream/fastserver":      {"stream", "mapping"}, // its tests alone
