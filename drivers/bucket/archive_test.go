@@ -21,7 +21,6 @@ import (
 	"github.com/forebay/forebay/datatype"
 	"github.com/forebay/forebay/drivers/bucket"
 	"github.com/forebay/forebay/internal/buckettest"
-	"github.com/forebay/forebay/internal/killtest"
 	"github.com/forebay/forebay/mapping"
 )
 
@@ -257,87 +256,5 @@ func TestEngineReplaysFromBucket(t *testing.T) {
 		if n := seen[fmt.Sprint(i)]; n != 1 {
 			t.Errorf("record %d is in the table %d times", i, n)
 		}
-	}
-}
-
-const killHours = 4
-
-// killFile has records of several hours, which are several objects.
-func killFile(id string) *buffer.File {
-	var times []time.Time
-	for i := range 2 * killHours {
-		times = append(times, someHour.Add(time.Duration(i%killHours)*time.Hour))
-	}
-	return rawFile(id, "", times...)
-}
-
-// A process is killed while it archives files of several hours. A file that it has reported is there whole. After the next attempt the file at
-// the kill is there too, each record once.
-func TestKillsDuringArchiving(t *testing.T) {
-	if place, ok := killtest.Child(); ok {
-		archiveUntilKilled(t, place)
-	}
-	if testing.Short() {
-		t.Skip("it starts processes")
-	}
-	w := newWorld(t)
-	keepScratch(t)
-	url := buckettest.S3URL(w.server, w.name)
-	a := openArchive(t, url, bucket.ArchiveOptions{})
-	kills, seed := killtest.Count(t), rand.Uint64()
-	t.Logf("%d kills, seed %d", kills, seed)
-	rng := rand.New(rand.NewPCG(seed, 0))
-	count := func(id string) (objects int) {
-		for _, key := range w.keys(t) {
-			if strings.HasSuffix(key, "/"+id+".csv.gz") {
-				objects++
-			}
-		}
-		return objects
-	}
-	var files, torn int
-	for i := range kills {
-		p := killtest.Start(t, t.Name(), fmt.Sprintf("%s#%d", url, i))
-		done := 0
-		p.Lines(1+rng.IntN(3), time.Duration(rng.Int64N(int64(20*time.Millisecond))), func(string) { done++ })
-		for n := range done {
-			id := fmt.Sprintf("kill-%d-%d", i, n)
-			if n == done-1 { // it was killed in this one, or behind it
-				if got := count(id); got > 0 && got < killHours {
-					torn++
-				}
-				check(t, a.Import(t.Context(), killFile(id)))
-			}
-			if got := count(id); got != killHours {
-				t.Fatalf("kill %d: %s has %d objects, want %d", i, id, got, killHours)
-			}
-		}
-		files += done
-	}
-	t.Logf("%d files, %d of them were there in part after the kill", files, torn)
-	records := 0
-	objects, err := a.Objects(t.Context(), "web", someHour, someHour.Add(killHours*time.Hour))
-	check(t, err)
-	for _, object := range objects {
-		rc, err := a.Open(t.Context(), "web", object)
-		check(t, err)
-		text, err := io.ReadAll(rc)
-		check(t, err)
-		check(t, rc.Close())
-		records += strings.Count(string(text), "\n") - 1
-	}
-	if records != files*2*killHours {
-		t.Errorf("%d records, want %d", records, files*2*killHours)
-	}
-}
-
-// archiveUntilKilled says the number of each file before its import.
-func archiveUntilKilled(t *testing.T, place string) {
-	url, i, _ := strings.Cut(place, "#")
-	a, err := bucket.OpenArchive(t.Context(), url, bucket.ArchiveOptions{})
-	check(t, err)
-	for n := 0; ; n++ {
-		fmt.Println(n)
-		check(t, a.Import(context.Background(), killFile(fmt.Sprintf("kill-%s-%d", i, n))))
 	}
 }

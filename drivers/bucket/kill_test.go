@@ -3,6 +3,7 @@ package bucket_test
 import (
 	"context"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -81,20 +82,72 @@ func putUntilKilled(t *testing.T, place string) {
 	}
 }
 
-var dayTable = buffer.Table{ID: "events", Columns: []datatype.Column{{Name: "id", Type: datatype.Int64}, {Name: "day", Type: datatype.Date}}}
-
-// dayFile is a file with rows of four days.
-func dayFile(id string) *buffer.File {
-	return file(id, dayTable, "2026-11-20", "2026-11-21", "2026-11-22", "2026-11-23", "2026-11-20", "2026-11-21")
+// killed is what a process imports, one file after the other, until it is killed. A file is several objects.
+type killed struct {
+	file  func(id string) *buffer.File
+	open  func(ctx context.Context, url string) (buffer.Target, error)
+	count func(id string) int // of the parts of a file that are there
+	whole int                 // parts of a file
 }
+
+// importUntilKilled says the number of each file before its import.
+func (k killed) importUntilKilled(t *testing.T, place string) {
+	url, i, _ := strings.Cut(place, "#")
+	target, err := k.open(context.Background(), url)
+	check(t, err)
+	for n := 0; ; n++ {
+		fmt.Println(n)
+		check(t, target.Import(context.Background(), k.file(fmt.Sprintf("kill-%s-%d", i, n))))
+	}
+}
+
+// run kills the process again and again. A file that it has reported is there whole. After the next attempt, which target makes, the file
+// at the kill is there too. It returns the number of files.
+func (k killed) run(t *testing.T, url string, target buffer.Target) (files int) {
+	t.Helper()
+	kills, seed := killtest.Count(t), rand.Uint64()
+	t.Logf("%d kills, seed %d", kills, seed)
+	rng := rand.New(rand.NewPCG(seed, 0))
+	torn := 0
+	for i := range kills {
+		p := killtest.Start(t, t.Name(), fmt.Sprintf("%s#%d", url, i))
+		done := 0
+		p.Lines(1+rng.IntN(3), time.Duration(rng.Int64N(int64(20*time.Millisecond))), func(string) { done++ })
+		for n := range done {
+			id := fmt.Sprintf("kill-%d-%d", i, n)
+			if n == done-1 { // it was killed in this one, or behind it
+				if got := k.count(id); got > 0 && got < k.whole {
+					torn++
+				}
+				check(t, target.Import(t.Context(), k.file(id)))
+			}
+			if got := k.count(id); got != k.whole {
+				t.Fatalf("kill %d: %s has %d parts, want %d", i, id, got, k.whole)
+			}
+		}
+		files += done
+	}
+	t.Logf("%d files, %d of them were there in part after the kill", files, torn)
+	return files
+}
+
+var dayTable = buffer.Table{ID: "events", Columns: []datatype.Column{{Name: "id", Type: datatype.Int64}, {Name: "day", Type: datatype.Date}}}
 
 const dayFileRows, dayFileParts = 6, 4
 
-// A process is killed while it imports files of several days, which are several objects. A file that it has reported is there whole. After
-// the next attempt the file at the kill is there too, each row once.
+// A process is killed while it imports files of several days, which are several objects. Each row of a file is there once.
 func TestKillsDuringImportsOfDays(t *testing.T) {
+	k := killed{
+		file: func(id string) *buffer.File {
+			return file(id, dayTable, "2026-11-20", "2026-11-21", "2026-11-22", "2026-11-23", "2026-11-20", "2026-11-21")
+		},
+		open: func(ctx context.Context, url string) (buffer.Target, error) {
+			return bucket.OpenTables(ctx, url, bucket.TablesOptions{PartitionBy: "day"})
+		},
+		whole: dayFileRows,
+	}
 	if place, ok := killtest.Child(); ok {
-		importUntilKilled(t, place)
+		k.importUntilKilled(t, place)
 	}
 	if testing.Short() {
 		t.Skip("it starts processes")
@@ -104,35 +157,12 @@ func TestKillsDuringImportsOfDays(t *testing.T) {
 	url := buckettest.S3URL(w.server, w.name)
 	tables := openTables(t, url, bucket.TablesOptions{PartitionBy: "day"})
 	check(t, tables.Ensure(t.Context(), dayTable))
-	kills, seed := killtest.Count(t), rand.Uint64()
-	t.Logf("%d kills, seed %d", kills, seed)
-	rng := rand.New(rand.NewPCG(seed, 0))
-	count := func(id string) int64 {
-		t.Helper()
+	k.count = func(id string) int {
 		n, err := tables.CountFile(t.Context(), dayTable, id)
 		check(t, err)
-		return n
+		return int(n)
 	}
-	var files, torn int
-	for i := range kills {
-		p := killtest.Start(t, t.Name(), fmt.Sprintf("%s#%d", url, i))
-		done := 0
-		p.Lines(1+rng.IntN(3), time.Duration(rng.Int64N(int64(20*time.Millisecond))), func(string) { done++ })
-		for n := range done {
-			id := fmt.Sprintf("kill-%d-%d", i, n)
-			if n == done-1 { // it was killed in this one, or behind it
-				if got := count(id); got > 0 && got < dayFileRows {
-					torn++
-				}
-				check(t, tables.Import(t.Context(), dayFile(id)))
-			}
-			if got := count(id); got != dayFileRows {
-				t.Fatalf("kill %d: %s has %d rows, want %d", i, id, got, dayFileRows)
-			}
-		}
-		files += done
-	}
-	t.Logf("%d files, %d of them were there in part after the kill", files, torn)
+	files := k.run(t, url, tables)
 	if got := len(w.rows(t, "", dayTable.ID)); got != files*dayFileRows {
 		t.Errorf("%d rows, want %d", got, files*dayFileRows)
 	}
@@ -141,13 +171,54 @@ func TestKillsDuringImportsOfDays(t *testing.T) {
 	}
 }
 
-// importUntilKilled says the number of each file before its import.
-func importUntilKilled(t *testing.T, place string) {
-	url, i, _ := strings.Cut(place, "#")
-	tables, err := bucket.OpenTables(t.Context(), url, bucket.TablesOptions{PartitionBy: "day"})
+const killHours = 4
+
+// A process is killed while it archives files of several hours, which are several objects. Each record of a file is there once.
+func TestKillsDuringArchiving(t *testing.T) {
+	k := killed{
+		file: func(id string) *buffer.File {
+			var times []time.Time
+			for i := range 2 * killHours {
+				times = append(times, someHour.Add(time.Duration(i%killHours)*time.Hour))
+			}
+			return rawFile(id, "", times...)
+		},
+		open: func(ctx context.Context, url string) (buffer.Target, error) {
+			return bucket.OpenArchive(ctx, url, bucket.ArchiveOptions{})
+		},
+		whole: killHours,
+	}
+	if place, ok := killtest.Child(); ok {
+		k.importUntilKilled(t, place)
+	}
+	if testing.Short() {
+		t.Skip("it starts processes")
+	}
+	w := newWorld(t)
+	keepScratch(t)
+	url := buckettest.S3URL(w.server, w.name)
+	a := openArchive(t, url, bucket.ArchiveOptions{})
+	k.count = func(id string) (objects int) {
+		for _, key := range w.keys(t) {
+			if strings.HasSuffix(key, "/"+id+".csv.gz") {
+				objects++
+			}
+		}
+		return objects
+	}
+	files := k.run(t, url, a)
+	records := 0
+	objects, err := a.Objects(t.Context(), "web", someHour, someHour.Add(killHours*time.Hour))
 	check(t, err)
-	for n := 0; ; n++ {
-		fmt.Println(n)
-		check(t, tables.Import(context.Background(), dayFile(fmt.Sprintf("kill-%s-%d", i, n))))
+	for _, object := range objects {
+		rc, err := a.Open(t.Context(), "web", object)
+		check(t, err)
+		text, err := io.ReadAll(rc)
+		check(t, err)
+		check(t, rc.Close())
+		records += strings.Count(string(text), "\n") - 1
+	}
+	if records != files*2*killHours {
+		t.Errorf("%d records, want %d", records, files*2*killHours)
 	}
 }
