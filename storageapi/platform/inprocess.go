@@ -24,6 +24,9 @@ type newJobKey struct{}
 // errRunEnded is the error of a component that uses its run after the end.
 var errRunEnded = errors.New("the run of the component has ended")
 
+// errAnswered ends the context of a handler that has ended by itself.
+var errAnswered = errors.New("the call is answered")
+
 // runLife bounds one run's use of the server. After end, nothing of the run is active.
 type runLife struct {
 	s      *Server
@@ -115,13 +118,10 @@ func (t *selfTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 		in.Body.Close()
 		unpipe() // the end is still to be read
 		unbind()
-		cancel(nil)
+		cancel(errAnswered)
 	}()
-	select {
-	case <-w.begun:
-	case <-ctx.Done():
-		<-w.begun
-		return nil, context.Cause(ctx)
+	if err := w.await(ctx); err != nil {
+		return nil, err
 	}
 	return &http.Response{
 		Status: http.StatusText(w.status), StatusCode: w.status, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
@@ -150,6 +150,20 @@ func (w *pipeWriter) begin(status int) {
 		w.status, w.sent = status, w.header.Clone()
 		close(w.begun)
 	})
+}
+
+// await waits until the answer has begun. The error is the cause of ctx if that ended first. A handler may have ended before its caller
+// gets here: then both have happened, and there is an answer.
+func (w *pipeWriter) await(ctx context.Context) error {
+	select {
+	case <-w.begun:
+	case <-ctx.Done():
+		<-w.begun
+		if cause := context.Cause(ctx); !errors.Is(cause, errAnswered) {
+			return cause
+		}
+	}
+	return nil
 }
 
 func (w *pipeWriter) Write(p []byte) (int, error) {
