@@ -55,7 +55,13 @@ type SinkStats struct {
 // Stats returns the counters of all sinks. They may be ahead of the disk by the commit that is being written.
 func (e *Engine) Stats() Stats {
 	b := e.buf.Stats()
-	st := Stats{PendingBytes: b.PendingBytes, LocalBytes: b.LocalBytes, StoreBytes: b.StoreBytes, StagedBytes: b.StagedBytes, MaxDiskBytes: b.MaxDiskBytes, MaxSinkBytes: b.MaxSinkBytes, RefusingSince: b.RefusingSince, Commits: b.Commits, Uploads: b.Uploads, Imports: b.Imports, KeyRetention: b.KeyRetention, MaxRowBytes: e.opts.MaxRowBytes, Damages: b.Damages, Overloads: b.OverloadsMemory + b.OverloadsDisk}
+	st := Stats{
+		PendingBytes: b.PendingBytes, LocalBytes: b.LocalBytes, StoreBytes: b.StoreBytes, StagedBytes: b.StagedBytes,
+		MaxDiskBytes: b.MaxDiskBytes, MaxSinkBytes: b.MaxSinkBytes, MaxRowBytes: e.opts.MaxRowBytes,
+		RefusingSince: b.RefusingSince, Damages: b.Damages, Overloads: b.OverloadsMemory + b.OverloadsDisk,
+		Commits: b.Commits, Uploads: b.Uploads, Imports: b.Imports,
+		KeyRetention: b.KeyRetention,
+	}
 	for _, s := range b.Sinks {
 		source, id, _ := strings.Cut(s.ID, "/")
 		out := SinkStats{Source: source, Sink: id, SinkStats: s}
