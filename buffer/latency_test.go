@@ -3,6 +3,7 @@ package buffer_test
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,11 +16,17 @@ import (
 func TestLatencies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mem := buffertest.NewMemory()
-		takes, fails := map[buffertest.Op]time.Duration{}, false
+		var importTakes atomic.Int64
+		var fails atomic.Bool
 		mem.Before = func(_ context.Context, c buffertest.Call) error {
-			time.Sleep(takes[c.Op])
-			if c.Op == buffertest.OpImport && fails {
-				return errors.New("not yet")
+			switch c.Op {
+			case buffertest.OpPut:
+				time.Sleep(3 * time.Millisecond)
+			case buffertest.OpImport:
+				time.Sleep(time.Duration(importTakes.Load()))
+				if fails.Load() {
+					return errors.New("not yet")
+				}
 			}
 			return nil
 		}
@@ -43,9 +50,9 @@ func TestLatencies(t *testing.T) {
 			}
 		}
 		for i := range 9 {
-			takes = map[buffertest.Op]time.Duration{buffertest.OpPut: 3 * time.Millisecond, buffertest.OpImport: 700 * time.Millisecond}
+			importTakes.Store(int64(700 * time.Millisecond))
 			if i == 4 {
-				takes[buffertest.OpImport] = 40 * time.Second
+				importTakes.Store(int64(40 * time.Second))
 			}
 			move()
 		}
@@ -59,7 +66,8 @@ func TestLatencies(t *testing.T) {
 		near("p99 of imports", imports.Quantile(0.99), 40*time.Second)
 
 		// A call that fails is none of them, and what was before is not counted again.
-		before, fails = st, true
+		before = st
+		fails.Store(true)
 		put(t, b, s, 0, 1)
 		_ = b.CloseFile(t.Context(), "a", trigger.Requested)
 		time.Sleep(time.Minute)
@@ -67,6 +75,6 @@ func TestLatencies(t *testing.T) {
 		if st := b.Stats(); st.Imports.Since(before.Imports).Count() != 0 || st.Uploads.Since(before.Uploads).Count() != 1 {
 			t.Errorf("%d imports, %d uploads", st.Imports.Since(before.Imports).Count(), st.Uploads.Since(before.Uploads).Count())
 		}
-		fails = false
+		fails.Store(false)
 	})
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -31,8 +32,13 @@ func readAll(t *testing.T, b *buffer.Buffer, slice string) (ids []string, err er
 func TestReadSliceInEveryState(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mem := buffertest.NewMemory()
-		held := map[buffertest.Op]error{buffertest.OpPut: errors.New("not yet"), buffertest.OpImport: errors.New("not yet")}
-		mem.Before = func(_ context.Context, c buffertest.Call) error { return held[c.Op] }
+		var uploads, imports atomic.Bool // let through
+		mem.Before = func(_ context.Context, c buffertest.Call) error {
+			if c.Op == buffertest.OpPut && !uploads.Load() || c.Op == buffertest.OpImport && !imports.Load() {
+				return errors.New("not yet")
+			}
+			return nil
+		}
 		b := open(t, memoryOptions(mem))
 		s := define(t, b, "a", func(c *buffer.SinkConfig) { c.Upload.Interval = 10 * time.Second })
 		put(t, b, s, 0, 3)
@@ -48,12 +54,12 @@ func TestReadSliceInEveryState(t *testing.T) {
 				t.Errorf("%s: %q, %v", state, got, err)
 			}
 			if state == buffer.SliceUploading {
-				held[buffertest.OpPut] = nil
+				uploads.Store(true)
 			}
 			time.Sleep(time.Minute)
 			synctest.Wait()
 		}
-		held[buffertest.OpImport] = nil
+		imports.Store(true)
 		if err := b.Flush(t.Context(), "a"); err != nil {
 			t.Fatal(err)
 		}
