@@ -13,7 +13,7 @@ help:
 test:
 	@bash .ci/run short
 
-## ci: what CI runs: `make test`, then vet, staticcheck, the race detector, mutants, all cases, simulation, kills, fuzzing, benchmarks and the modules with heavy dependencies
+## ci: what CI runs: `make test`, then vet, staticcheck, the race detector, tests without cgo, mutants, all cases, simulation, kills, fuzzing, benchmarks and the modules with heavy dependencies
 ci:
 	@bash .ci/run
 
