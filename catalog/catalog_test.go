@@ -271,7 +271,7 @@ func TestOldVersionsAreForgotten(t *testing.T) {
 	if err != nil || len(versions) != catalog.MaxVersions || versions[0].Number != 6 {
 		t.Errorf("%d versions from %d, %v", len(versions), versions[0].Number, err)
 	}
-	if _, err := cat.Rollback(user, catalog.Ref{Source: "web"}, 5); code(err) != catalog.SourceVersionNotFound {
+	if _, err := cat.Rollback(user, catalog.Ref{Source: "web"}, 5, 0); code(err) != catalog.SourceVersionNotFound {
 		t.Errorf("rollback to a forgotten version: %v", err)
 	}
 }

@@ -61,6 +61,14 @@ func live(p plan) plan {
 	}
 }
 
+// seen refuses the change if the source or sink that it is about has another version. 0 stands for any.
+func (ch *change) seen(number int) error {
+	if now := ch.lifecycle().Version.Number; number != 0 && number != now {
+		return refuse(VersionChanged, "%s has changed: its version is %d, and the change was made for version %d.", ch.ref.title(), now, number)
+	}
+	return nil
+}
+
 // lifecycle returns the Lifecycle of the source or sink that the change is about.
 func (ch *change) lifecycle() *Lifecycle {
 	if ch.ref.Sink == "" {

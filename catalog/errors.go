@@ -24,6 +24,8 @@ const (
 	// SourceVersionNotFound, SinkVersionNotFound: the number was never given, or its record has been pruned.
 	SourceVersionNotFound Code = "sourceVersionNotFound"
 	SinkVersionNotFound   Code = "sinkVersionNotFound"
+	// VersionChanged: somebody has changed the source or sink since the version that the caller has seen. Look at the newest one.
+	VersionChanged Code = "versionChanged"
 	// TaskNotFound: there is none, or its time of retention is over.
 	TaskNotFound Code = "taskNotFound"
 	// SourceAlreadyExists, SinkAlreadyExists: choose another id, or change the one that exists.

@@ -165,10 +165,10 @@ func (g *growing) story() {
 	for id, step := range []func() error{
 		func() error { return update("id", "n", "more") },
 		g.flush,
-		func() error { return g.apply(g.cat.Rollback(user, sink, 1)) },
+		func() error { return g.apply(g.cat.Rollback(user, sink, 1, 0)) },
 		func() error { return update("more", "id") },
 		g.flush,
-		func() error { return g.apply(g.cat.Rollback(user, sink, 2)) },
+		func() error { return g.apply(g.cat.Rollback(user, sink, 2, 0)) },
 		g.flush,
 	} {
 		if g.ingest(id+1) != nil || step() != nil {

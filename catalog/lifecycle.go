@@ -169,9 +169,13 @@ func (ch *change) setDisabled(what string, mark *Mark) {
 	}
 }
 
-// Rollback makes the content of an old version the newest one. The marks of the source or sink, and the secret, stay.
-func (c *Catalog) Rollback(by By, ref Ref, number int) (Task, error) {
+// Rollback makes the content of an old version the newest one. The marks of the source or sink, and the secret, stay. seen is as in
+// [SinkPatch].
+func (c *Catalog) Rollback(by By, ref Ref, number, seen int) (Task, error) {
 	return c.submit(by, "rollback.%sVersion", ref, live(func(ch *change) error {
+		if err := ch.seen(seen); err != nil {
+			return err
+		}
 		_, content, err := c.versionRecord(ref, number)
 		if err != nil {
 			return err

@@ -121,7 +121,7 @@ func TestQuarantineIsPartOfASink(t *testing.T) {
 	want(cat, forebay.Refuse, bounds, 3)
 	do(cat.UpdateSink(user, "shop", "orders", catalog.SinkPatch{Quarantine: &catalog.QuarantineBounds{}}))
 	want(cat, forebay.Refuse, catalog.QuarantineBounds{}, 4)
-	do(cat.Rollback(user, catalog.Ref{Source: "shop", Sink: "orders"}, 2))
+	do(cat.Rollback(user, catalog.Ref{Source: "shop", Sink: "orders"}, 2, 0))
 	want(cat, forebay.Quarantine, bounds, 5)
 	again := openCatalog(t, openEngine(t, forebay.Options{}), catalog.Options{Store: store.clone()})
 	want(again, forebay.Quarantine, bounds, 5)

@@ -68,7 +68,7 @@ func TestRotationWithOverlap(t *testing.T) {
 		want("after a restart", "++", first, second)
 		must(cat.Disable(user, catalog.Ref{Source: "web"}))
 		must(cat.Enable(user, catalog.Ref{Source: "web"}))
-		must(cat.Rollback(user, catalog.Ref{Source: "web"}, 1))
+		must(cat.Rollback(user, catalog.Ref{Source: "web"}, 1, 0))
 		want("after a rollback", "++", first, second)
 
 		third := rotate(2 * time.Hour)
@@ -104,7 +104,7 @@ func TestRotationWithOverlap(t *testing.T) {
 		source, _ = cat.Source("web")
 		eighth := source.Secret
 		ninth := rotate(time.Hour)
-		must(cat.Rollback(user, catalog.Ref{Source: "web"}, 1))
+		must(cat.Rollback(user, catalog.Ref{Source: "web"}, 1, 0))
 		source, _ = cat.Source("web")
 		want("back to the first type", "---+", seventh, eighth, ninth, source.Secret)
 

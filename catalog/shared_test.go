@@ -221,7 +221,12 @@ func TestSharedChanges(t *testing.T) {
 			text := "new"
 			return n.UpdateSink(user, "web", "a", catalog.SinkPatch{Description: &text})
 		})
-		do(func(n *node) (catalog.Task, error) { return n.Rollback(user, a, 1) })
+		for _, n := range all { // also one that has not caught up
+			if _, err := n.Rollback(user, a, 1, 1); code(err) != catalog.VersionChanged {
+				t.Errorf("a rollback of a version that another node has replaced: %v", err)
+			}
+		}
+		do(func(n *node) (catalog.Task, error) { return n.Rollback(user, a, 1, 2) })
 		do(func(n *node) (catalog.Task, error) { return n.Disable(user, a) })
 		do(func(n *node) (catalog.Task, error) { return n.Enable(user, a) })
 		do(func(n *node) (catalog.Task, error) { return n.Delete(user, web) })

@@ -54,6 +54,9 @@ type SinkPatch struct {
 	Quarantine *QuarantineBounds
 	// ChangeDescription is the text of the new version. Default: "Updated.".
 	ChangeDescription string
+	// Seen, unless 0, is the number of the version that the patch was made for. With a newer one the patch is refused as [VersionChanged],
+	// so that nobody undoes a change without a word.
+	Seen int
 }
 
 // CreateSink makes a sink. Its table is created, and if it exists compared, or extended. The id of a deleted sink brings that one
@@ -126,6 +129,9 @@ func (c *Catalog) UpdateSink(by By, sourceID, id string, p SinkPatch) (Task, err
 	}
 	ref := Ref{sourceID, id}
 	return c.submit(by, "update.%s", ref, live(func(ch *change) error {
+		if err := ch.seen(p.Seen); err != nil {
+			return err
+		}
 		s := ch.next.sinks[id]
 		content := s.SinkContent
 		set(&content.Name, p.Name)

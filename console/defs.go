@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -321,15 +322,12 @@ func (c *call) defsRollback() (any, error) {
 	}
 	c.note("ref", asked.Ref, "to", asked.Version, "before", asked.Current)
 	ref := refOf(asked.Ref)
-	now, err := c.latest(ref)
-	if err != nil {
-		return nil, err
-	}
-	if now != asked.Current {
+	by := catalog.By{Type: "user", TokenDesc: "console", UserName: c.who.user}
+	task, err := c.opts.Catalog.Rollback(by, ref, asked.Version, cmp.Or(asked.Current, unseen))
+	if e, ok := errors.AsType[*catalog.Error](err); ok && e.Code == catalog.VersionChanged {
+		now, _ := c.latest(ref) // 0 if it was deleted meanwhile
 		return nil, refuse(http.StatusConflict, "Version %d was saved meanwhile. Compare with it before you roll back.", now)
 	}
-	by := catalog.By{Type: "user", TokenDesc: "console", UserName: c.who.user}
-	task, err := c.opts.Catalog.Rollback(by, ref, asked.Version)
 	if err != nil {
 		return nil, err
 	}

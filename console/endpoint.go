@@ -104,7 +104,7 @@ func statusOf(err error) (status int, body map[string]any) {
 		switch {
 		case strings.HasSuffix(string(refused.Code), "NotFound"):
 			return http.StatusNotFound, body
-		case refused.Code == catalog.Busy:
+		case refused.Code == catalog.Busy, refused.Code == catalog.VersionChanged:
 			return http.StatusConflict, body
 		}
 		return http.StatusUnprocessableEntity, body

@@ -3,10 +3,12 @@ package console_test
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"log/slog"
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/forebay/forebay"
@@ -140,5 +142,34 @@ func TestPlaygroundSaves(t *testing.T) {
 	without := consoleOf(t, eng, console.Options{})
 	if w := send(t, without, "/try.save", operator, request(2)); w.Code != 409 {
 		t.Errorf("without a catalog: status %d", w.Code)
+	}
+}
+
+// Of many who save the same version at once, one succeeds, and the others are told.
+func TestPlaygroundSavesAtOnce(t *testing.T) {
+	eng, cat := openCatalog(t, mapping.Columns{mapping.UUID("id")})
+	c := consoleOf(t, eng, console.Options{Catalog: cat})
+	for version := 1; version <= 5; version++ {
+		var saved, told atomic.Int64
+		var wg sync.WaitGroup
+		for i := range 8 {
+			column := obj{"type": "path", "name": fmt.Sprintf("v%d_%d", version, i), "path": "kind"}
+			wg.Go(func() {
+				w := send(t, c, "/try.save", operator, obj{"source": "web", "sink": "events", "columns": []obj{{"type": "uuid", "name": "id"}, column}, "version": version})
+				switch w.Code {
+				case 200:
+					saved.Add(1)
+				case 409:
+					told.Add(1)
+				default:
+					t.Errorf("status %d: %s", w.Code, w.Body)
+				}
+			})
+		}
+		wg.Wait()
+		_, sink, err := cat.Sink("web", "events")
+		if err != nil || saved.Load() != 1 || told.Load() != 7 || sink.Version.Number != version+1 {
+			t.Fatalf("version %d: %d have saved, %d were told, version %d, %v", version, saved.Load(), told.Load(), sink.Version.Number, err)
+		}
 	}
 }

@@ -1,6 +1,7 @@
 package console
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -306,7 +307,10 @@ type saved struct {
 	Warnings []string `json:"warnings"`
 }
 
-// trySave makes the columns a new version of the sink.
+// unseen is no version: a page that does not say which one its user has seen changes nothing.
+const unseen = -1
+
+// trySave makes the columns a new version of the sink, unless somebody else has made one that the user has not seen.
 func (c *call) trySave() (any, error) {
 	var asked struct {
 		sinkDraft
@@ -322,7 +326,7 @@ func (c *call) trySave() (any, error) {
 	if cat == nil {
 		return nil, refuse(http.StatusConflict, "The program defines this sink itself.")
 	}
-	source, sink, version, err := c.sinkNamed(asked.Source, asked.Sink)
+	source, sink, _, err := c.sinkNamed(asked.Source, asked.Sink)
 	if err != nil {
 		return nil, err
 	}
@@ -330,21 +334,25 @@ func (c *call) trySave() (any, error) {
 	if _, err := c.tryCompile(source.ID, sink.ID, columns); err != nil {
 		return nil, refuseColumns(err)
 	}
-	if version != asked.Version {
+	by := catalog.By{Type: "user", TokenDesc: "console", UserName: c.who.user}
+	newest := func() int {
+		_, now, _ := cat.Sink(source.ID, sink.ID) // version 0 if it was deleted meanwhile
+		return now.Version.Number
+	}
+	task, err := cat.UpdateSink(by, source.ID, sink.ID, catalog.SinkPatch{
+		Columns: columns, ChangeDescription: asked.Description, Seen: cmp.Or(asked.Version, unseen),
+	})
+	if e, ok := errors.AsType[*catalog.Error](err); ok && e.Code == catalog.VersionChanged {
+		version := newest()
 		return nil, &refusal{
 			http.StatusConflict, fmt.Sprintf("Version %d was saved meanwhile. Compare with it before you save.", version),
 			map[string]any{"version": version},
 		}
 	}
-	by := catalog.By{Type: "user", TokenDesc: "console", UserName: c.who.user}
-	task, err := cat.UpdateSink(by, source.ID, sink.ID, catalog.SinkPatch{Columns: columns, ChangeDescription: asked.Description})
 	if err != nil {
 		return nil, err
 	}
-	return c.saving(task, fmt.Sprintf("Saving %s/%s", source.ID, sink.ID), func() int {
-		_, now, _ := cat.Sink(source.ID, sink.ID) // version 0 if it was deleted meanwhile
-		return now.Version.Number
-	})
+	return c.saving(task, fmt.Sprintf("Saving %s/%s", source.ID, sink.ID), newest)
 }
 
 // saving waits for a change of the catalog, and makes it a task with a title if it takes longer than an answer may. version returns the

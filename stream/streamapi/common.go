@@ -66,7 +66,7 @@ func (a *api) version(c *call) (any, error) {
 }
 
 func (a *api) rollback(c *call) (any, error) {
-	return a.task(c)(a.cat.Rollback(c.by, c.ref(), c.number))
+	return a.task(c)(a.cat.Rollback(c.by, c.ref(), c.number, 0))
 }
 
 // convert returns a list of bodies. It is never nil, because JSON would have null.

@@ -27,6 +27,7 @@ var statusOf = map[catalog.Code]int{
 	catalog.DeletedSinkNotFound:   http.StatusNotFound,
 	catalog.SourceVersionNotFound: http.StatusNotFound,
 	catalog.SinkVersionNotFound:   http.StatusNotFound,
+	catalog.VersionChanged:        http.StatusConflict,
 	catalog.TaskNotFound:          http.StatusNotFound,
 	catalog.SourceAlreadyExists:   http.StatusConflict,
 	catalog.SinkAlreadyExists:     http.StatusConflict,

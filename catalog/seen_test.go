@@ -1,0 +1,84 @@
+package catalog_test
+
+import (
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/forebay/forebay"
+	"github.com/forebay/forebay/catalog"
+)
+
+// A change that was made for an old version is refused, and leaves nothing behind.
+func TestChangeOfAnOldVersion(t *testing.T) {
+	cat := openCatalog(t, openEngine(t, forebay.Options{}), catalog.Options{Store: newMemory()})
+	must := done(t, cat)
+	must(cat.CreateSource(user, spec("Web", "a")))
+	web, a := catalog.Ref{Source: "web"}, catalog.Ref{Source: "web", Sink: "a"}
+	describe := func(text string, seen int) (catalog.Task, error) {
+		return cat.UpdateSink(user, "web", "a", catalog.SinkPatch{Description: &text, Seen: seen})
+	}
+	must(describe("one", 1))
+	for name, change := range map[string]func() (catalog.Task, error){
+		"update of an old version":      func() (catalog.Task, error) { return describe("lost", 1) },
+		"update of a version to come":   func() (catalog.Task, error) { return describe("lost", 3) },
+		"rollback seen from an old one": func() (catalog.Task, error) { return cat.Rollback(user, a, 1, 1) },
+		"rollback of the source":        func() (catalog.Task, error) { return cat.Rollback(user, web, 1, 2) },
+	} {
+		if _, err := change(); code(err) != catalog.VersionChanged {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, sink, err := cat.Sink("web", "a"); err != nil || sink.Version.Number != 2 || sink.Description != "one" {
+		t.Errorf("%+v, %v", sink, err)
+	}
+	must(describe("two", 2))
+	must(describe("three", 0))
+	must(cat.Rollback(user, a, 1, 4))
+	must(cat.Rollback(user, web, 1, 1))
+	if _, sink, err := cat.Sink("web", "a"); err != nil || sink.Version.Number != 5 || sink.Description != "" {
+		t.Errorf("%+v, %v", sink, err)
+	}
+}
+
+// Of many who change the same version at once, one succeeds; the others are told.
+func TestChangesOfOneVersionAtOnce(t *testing.T) {
+	cat := openCatalog(t, openEngine(t, forebay.Options{}), catalog.Options{Store: newMemory()})
+	done(t, cat)(cat.CreateSource(user, spec("Web", "a")))
+	const callers, rounds = 8, 10
+	for round := range rounds {
+		_, before, err := cat.Sink("web", "a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var saved atomic.Int64
+		var wg sync.WaitGroup
+		for i := range callers {
+			wg.Go(func() {
+				text := fmt.Sprintf("%d by %d", round, i)
+				for {
+					task, err := cat.UpdateSink(user, "web", "a", catalog.SinkPatch{Description: &text, Seen: before.Version.Number})
+					switch {
+					case code(err) == catalog.Busy: // as a caller whose request comes when the first change has ended
+						continue
+					case code(err) == catalog.VersionChanged:
+						return
+					case err != nil:
+						t.Error(err)
+						return
+					}
+					if task, err = cat.Wait(t.Context(), task.ID); err != nil || task.Status != catalog.Succeeded {
+						t.Error(task, err)
+					}
+					saved.Add(1)
+					return
+				}
+			})
+		}
+		wg.Wait()
+		if _, after, err := cat.Sink("web", "a"); err != nil || saved.Load() != 1 || after.Version.Number != before.Version.Number+1 {
+			t.Errorf("round %d: %d have saved, version %d after %d, %v", round, saved.Load(), after.Version.Number, before.Version.Number, err)
+		}
+	}
+}
