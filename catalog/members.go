@@ -244,13 +244,18 @@ func (c *Catalog) join(ctx context.Context) error {
 		}
 		pending, unsure := errors.AsType[*pendingError](err)
 		journal, silent := errors.AsType[*JournalError](err)
+		ended := context.Cause(ctx)
+		if silent && !unsure && ended != nil {
+			if errors.Is(err, ended) {
+				return err
+			}
+			away = journal.Err // the attempt has failed for a reason of its own, just before
+		}
 		switch {
-		case ctx.Err() != nil && silent && !unsure:
-			return err
-		case ctx.Err() != nil && away != nil:
-			return &JournalError{fmt.Errorf("%w, after %w", context.Cause(ctx), away)}
-		case ctx.Err() != nil:
-			return &JournalError{context.Cause(ctx)}
+		case ended != nil && away != nil:
+			return &JournalError{fmt.Errorf("%w, after %w", ended, away)}
+		case ended != nil:
+			return &JournalError{ended}
 		case !unsure && (!silent || final(journal.Err)):
 			stop()
 			return err
