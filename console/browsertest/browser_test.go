@@ -30,6 +30,8 @@ import (
 const (
 	startWithin = 90 * time.Second
 	perTest     = 90 * time.Second
+	// toReport is kept of perTest: a wait that fails ends before the tab does, so that it can show the page.
+	toReport = 5 * time.Second
 )
 
 // program is the browser of this process, which all tests share. Each has a context of its own in it.
@@ -200,19 +202,23 @@ func eval[T any](b *tab, expression string) T {
 // until waits for a condition in the page.
 func (b *tab) until(condition string) {
 	b.t.Helper()
+	end, _ := b.ctx.Deadline()
+	ctx, cancel := context.WithDeadline(b.ctx, end.Add(-toReport))
+	defer cancel()
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		ok, err := chromedp.Run(b.ctx, chromedp.Evaluate[bool]("Boolean("+condition+")"))
+		ok, err := chromedp.Run(ctx, chromedp.Evaluate[bool]("Boolean("+condition+")"))
 		if err == nil && ok {
 			return
 		}
 		select {
 		case <-tick.C:
-		case <-b.ctx.Done():
+		case <-ctx.Done():
+			page, shown := chromedp.Run(b.ctx, chromedp.Evaluate[string]("document.body.innerText"))
 			b.mu.Lock()
 			defer b.mu.Unlock()
-			b.t.Fatalf("%s does not become true (%v); complaints %q", condition, err, b.complaints)
+			b.t.Fatalf("%s does not become true (%v); complaints %q; the page (%v):\n%s", condition, err, b.complaints, shown, page)
 		}
 	}
 }

@@ -131,7 +131,7 @@ export function open(section, app) {
     base = got;
     dirty = false;
     sinkInput.value = name();
-    setText(about, "Table " + visible(base.table) + (base.version ? ", version " + base.version : "") + ". Nothing is stored here.");
+    showVersion(base.version);
     replace(pick, h("option", { value: "", text: "what is pasted below" }), ...base.picks.map((p) =>
       h("option", { value: p.id, text: "rejected " + timeNode(p.at).textContent + (p.column ? " · " + p.column : "") + " · " + p.message.slice(0, 60) })));
     if (other) {
@@ -143,13 +143,19 @@ export function open(section, app) {
     }
     save.hidden = description.parentNode.hidden = !!base.noSave;
     shadow.hidden = minutes.parentNode.hidden = percent.parentNode.hidden = !!base.noShadow;
-    setText(save, "Save as version " + (base.version + 1));
     setText(whyNot, [base.noSave, base.noShadow === base.noSave ? "" : base.noShadow].filter(Boolean).join(" "));
     work.hidden = false;
     setColumns(base.columns);
     if (event) await takeEvent(event);
     soon(0);
     poll();
+  }
+
+  // showVersion makes a version the one that the next save replaces. The user must have seen its columns, or the difference from them.
+  function showVersion(version) {
+    base.version = version;
+    setText(about, "Table " + visible(base.table) + (version ? ", version " + version : "") + ". Nothing is stored here.");
+    setText(save, "Save as version " + (version + 1));
   }
 
   async function takeEvent(id) {
@@ -427,8 +433,11 @@ export function open(section, app) {
   }
 
   async function showChanges() {
+    const asked = name();
     try {
       const d = await app.post("try.diff", { ...ids(), columns: draft });
+      if (asked !== name()) return;
+      showVersion(d.version);
       const items = d.changes.map((c) => h("li", {}, h("strong", { text: visible(c.name) }), " " + c.what,
         ...(c.fields || []).map((f) => h("div", { class: "change" }, h("span", { text: f.field + ": " }),
           f.before === "" ? null : h("del", { text: visible(f.before, true) }), f.before && f.after ? " → " : "", f.after === "" ? null : h("ins", { text: visible(f.after, true) })))));
