@@ -76,6 +76,7 @@ func TestTablesPage(t *testing.T) {
 	if err := chromedp.Do(b.ctx, chromedp.EmulateViewport(360, 740)); err != nil {
 		t.Fatal(err)
 	}
+	b.until(`innerWidth === 360`)
 	if wide := eval[int](b, `document.documentElement.scrollWidth`); wide > 360 {
 		t.Errorf("the page is %d pixels wide", wide)
 	}
