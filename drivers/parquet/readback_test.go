@@ -3,6 +3,7 @@ package parquet
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -104,24 +105,47 @@ func TestMergedPartsAreReadBack(t *testing.T) {
 	}
 }
 
-// mergingDisk merges the parts of a table after the first look at one of them.
+// mergingDisk merges the parts of a table before a look at one of them, when others have found it.
 type mergingDisk struct {
 	parts.Disk
-	looks int
-	merge func()
+	looks, found int
+	merge        func()
 }
 
 func (d *mergingDisk) Stat(path string) (fs.FileInfo, error) {
 	if filepath.Ext(path) == extension {
-		if d.looks++; d.looks == 2 {
+		if d.looks++; d.looks == d.found+1 {
 			d.merge()
 		}
 	}
 	return d.Disk.Stat(path)
 }
 
-// An attempt that is repeated, after a kill, finds the part of the first one. A merge may replace the part while the attempt looks at it.
-func TestRepeatedImportBesideAMerge(t *testing.T) {
+// An attempt that is repeated, after a kill, finds the part of the first one, and so does who counts its rows. A merge may replace the part
+// while it is looked at.
+func TestLooksBesideAMerge(t *testing.T) {
+	for name, c := range map[string]struct {
+		found int
+		look  func(target *Target, f *buffer.File) error
+	}{
+		"repeated import": {1, func(target *Target, f *buffer.File) error { return target.Import(t.Context(), f) }},
+		"count": {1, func(target *Target, f *buffer.File) error {
+			n, err := target.CountFile(t.Context(), f.Table, f.ID)
+			if err == nil && n != 1 {
+				err = fmt.Errorf("%d rows", n)
+			}
+			return err
+		}},
+		"taken away": {2, func(target *Target, f *buffer.File) error {
+			_, err := target.TakenAway(t.Context(), f.Table, f.ID)
+			return err
+		}},
+	} {
+		t.Run(name, func(t *testing.T) { lookBesideAMerge(t, c.found, c.look) })
+	}
+}
+
+func lookBesideAMerge(t *testing.T, found int, look func(target *Target, f *buffer.File) error) {
 	root := t.TempDir()
 	table := buffer.Table{ID: "events", Columns: []datatype.Column{{Name: "id", Type: datatype.Int64}}}
 	target, other := tables(t, root), tables(t, root)
@@ -139,13 +163,13 @@ func TestRepeatedImportBesideAMerge(t *testing.T) {
 		}
 	}
 	merged := false
-	target.folder.FS = &mergingDisk{merge: func() {
+	target.folder.FS = &mergingDisk{found: found, merge: func() {
 		if err := other.Compact(t.Context(), table); err != nil {
 			t.Error(err)
 		}
 		merged = true
 	}}
-	if err := target.Import(t.Context(), file(0)); err != nil || !merged {
+	if err := look(target, file(0)); err != nil || !merged {
 		t.Errorf("%v, merged beside it: %v", err, merged)
 	}
 	for i := range 8 {

@@ -2,7 +2,9 @@ package parts
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"path/filepath"
 
 	"github.com/forebay/forebay/buffer"
@@ -36,18 +38,26 @@ func (t *Tables) countFile(ctx context.Context, table buffer.Table, fileID strin
 	if err := CheckID("file", fileID); err != nil {
 		return 0, false, err
 	}
-	var d Definition
-	found, err := t.sections(table.ID, fileID)
-	if err == nil && len(found) > 0 {
-		d, err = t.definition(table.ID)
-	}
-	if err == nil {
-		rows, whole, err = t.countSections(ctx, d, found)
+	rows, whole, err = t.count(ctx, table.ID, fileID)
+	if errors.Is(err, fs.ErrNotExist) { // a merge has just replaced the part, which happens to a part once, or somebody has removed it
+		rows, whole, err = t.count(ctx, table.ID, fileID)
 	}
 	if err != nil {
 		return 0, false, fmt.Errorf("%s: count %s in %q: %w", t.Driver, fileID, table.ID, err)
 	}
 	return rows, whole, nil
+}
+
+func (t *Tables) count(ctx context.Context, table, fileID string) (rows int64, whole bool, err error) {
+	var d Definition
+	found, err := t.sections(table, fileID)
+	if err == nil && len(found) > 0 {
+		d, err = t.definition(table)
+	}
+	if err != nil {
+		return 0, false, err
+	}
+	return t.countSections(ctx, d, found)
 }
 
 // TakenAway implements [buffer.Taker]. A whole part that is missing from an existing table was taken away, by a reader or by
