@@ -46,7 +46,7 @@ type sinkKeys struct {
 	Extend     *bool        `json:"extend" doc:"true lets the table grow with the columns; default: the flag extend"`
 	Disabled   bool         `json:"disabled" doc:"true stores no new events; rows that wait still go to their table"`
 	OnReject   string       `json:"onReject" doc:"refuse: the sender of an event that cannot be mapped gets the error; quarantine: the event is kept, and the console (ui) shows it. Default: as in the source"`
-	Quarantine *boundsKeys  `json:"quarantine" doc:"bounds of the quarantine, in place of all those of the source"`
+	Quarantine *boundsKeys  `json:"quarantine" doc:"bounds of the quarantine; with them no bound of the source counts"`
 	Signals    []string     `json:"signals" doc:"logs, metrics, traces: telemetry that the sink takes; default all, or the signal of the preset"`
 	Preset     string       `json:"preset" doc:"otel_logs, otel_metrics or otel_traces: typed columns for telemetry, in place of columns, with the names of docs/telemetry.md; logs, metrics or traces: with the names of the flat record"`
 	Settings   settingsKeys `json:"settings" doc:"the same keys as in the source, whose settings they override"`

@@ -49,6 +49,14 @@ func (f *Flags) Register(flags *flag.FlagSet) {
 	flags.StringVar(&f.branch, "branch", "default", "id of the branch")
 }
 
+// Action returns the first argument and the others, or no action and all of them if the first one is a flag.
+func Action(args []string) (action string, rest []string) {
+	if len(args) > 0 && !strings.HasPrefix(args[0], "-") {
+		return args[0], args[1:]
+	}
+	return "", args
+}
+
 // Parse parses flags whose output is for people. The error is [flag.ErrHelp] after -h, else a [*UsageError].
 func Parse(flags *flag.FlagSet, args []string) error {
 	err := flags.Parse(args)
@@ -65,6 +73,14 @@ func SinkOf(text string) (source, sink string, err error) {
 		return "", "", Wrong("name a sink as SOURCE/SINK, behind the flags")
 	}
 	return source, sink, nil
+}
+
+// OnlySink reads SOURCE/SINK, which is all that stands behind the flags.
+func OnlySink(flags *flag.FlagSet) (source, sink string, err error) {
+	if source, sink, err = SinkOf(flags.Arg(0)); err == nil && flags.NArg() > 1 {
+		err = Wrong("unexpected argument %q: flags stand before SOURCE/SINK", flags.Arg(1))
+	}
+	return source, sink, err
 }
 
 // Client speaks with the API. Create it with [Flags.Client].

@@ -46,10 +46,7 @@ const actions = "list, get, edit, test, replay or discard"
 
 // Run is the program: an action, flags, SOURCE/SINK, and ids of records. It returns [flag.ErrHelp] after -h and an [*api.UsageError] for wrong arguments.
 func Run(ctx context.Context, args []string, env api.Environment) error {
-	action := ""
-	if len(args) > 0 && !strings.HasPrefix(args[0], "-") {
-		action, args = args[0], args[1:]
-	}
+	action, args := api.Action(args)
 	var o options
 	flags := flag.NewFlagSet("quarantine", flag.ContinueOnError)
 	flags.SetOutput(env.Errors)

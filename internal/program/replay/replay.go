@@ -58,10 +58,7 @@ func (s *Selection) Options() (o forebay.ReplayOptions, err error) {
 
 // Run is the program: an action, flags and SOURCE/SINK. It returns [flag.ErrHelp] after -h and an [*api.UsageError] for wrong arguments.
 func Run(ctx context.Context, args []string, env api.Environment) error {
-	action := ""
-	if len(args) > 0 && !strings.HasPrefix(args[0], "-") {
-		action, args = args[0], args[1:]
-	}
+	action, args := api.Action(args)
 	var (
 		server api.Flags
 		what   Selection
@@ -79,12 +76,9 @@ func Run(ctx context.Context, args []string, env api.Environment) error {
 	if do == nil {
 		return api.Wrong("the action is %q, must be start, list or cancel", action)
 	}
-	source, sink, err := api.SinkOf(flags.Arg(0))
+	source, sink, err := api.OnlySink(flags)
 	if err != nil {
 		return err
-	}
-	if flags.NArg() > 1 {
-		return api.Wrong("unexpected argument %q: flags stand before SOURCE/SINK", flags.Arg(1))
 	}
 	c := &client{json: asJSON}
 	if action == "start" {

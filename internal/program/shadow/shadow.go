@@ -40,10 +40,7 @@ type flags struct {
 
 // Run is the program: an action, flags and SOURCE/SINK. It returns [flag.ErrHelp] after -h and an [*api.UsageError] for wrong arguments.
 func Run(ctx context.Context, args []string, env api.Environment, opts Options) error {
-	action := ""
-	if len(args) > 0 && !strings.HasPrefix(args[0], "-") {
-		action, args = args[0], args[1:]
-	}
+	action, args := api.Action(args)
 	var f flags
 	set := flag.NewFlagSet("shadow", flag.ContinueOnError)
 	set.SetOutput(env.Errors)
@@ -64,12 +61,9 @@ func Run(ctx context.Context, args []string, env api.Environment, opts Options) 
 	if do == nil {
 		return api.Wrong("the action is %q, must be start, show, stop or switch", action)
 	}
-	source, sink, err := api.SinkOf(set.Arg(0))
+	source, sink, err := api.OnlySink(set)
 	if err != nil {
 		return err
-	}
-	if set.NArg() > 1 {
-		return api.Wrong("unexpected argument %q: flags stand before SOURCE/SINK", set.Arg(1))
 	}
 	c := &client{flags: f, name: source + "/" + sink}
 	if action == "start" || action == "switch" {
