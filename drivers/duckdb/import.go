@@ -32,6 +32,11 @@ func (t *Target) Import(ctx context.Context, f *buffer.File) error {
 }
 
 func (t *Target) importFile(ctx context.Context, f *buffer.File) error {
+	unlockFile, err := t.lockFile(ctx, f.ID)
+	if err != nil {
+		return err
+	}
+	defer unlockFile()
 	unlock, err := t.lock(ctx, f.Table.ID, false)
 	if err != nil {
 		return err
@@ -86,6 +91,11 @@ func (t *Target) Void(ctx context.Context, table buffer.Table, fileID string) (i
 		return false, err
 	}
 	call := func() error {
+		unlockFile, err := t.lockFile(ctx, fileID)
+		if err != nil {
+			return err
+		}
+		defer unlockFile()
 		unlock, err := t.lock(ctx, table.ID, false)
 		if err != nil {
 			return err

@@ -250,6 +250,55 @@ func TestTableGrowsDuringImports(t *testing.T) {
 	}
 }
 
+// A call for a file that another call imports, or rules out, waits for that one's end: the other's id cannot be seen, and cannot be
+// inserted.
+func TestCallsOfOneFile(t *testing.T) {
+	for what, second := range map[string]func(*duckdb.Target, *buffer.File) error{
+		"import": func(target *duckdb.Target, f *buffer.File) error { return target.Import(t.Context(), f) },
+		"void": func(target *duckdb.Target, f *buffer.File) error {
+			if imported, err := target.Void(t.Context(), f.Table, f.ID); err != nil || !imported {
+				return fmt.Errorf("the file is imported: %t, %w", imported, err)
+			}
+			return nil
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			target := newTarget(t)
+			table := buffer.Table{ID: "t", Columns: columns(datatype.Int64)}
+			if err := target.Ensure(t.Context(), table); err != nil {
+				t.Fatal(err)
+			}
+			f := file("f", table, []string{"1"})
+			slow, inside, release := *f, make(chan struct{}), make(chan struct{})
+			slow.OpenSlice = func(ctx context.Context, o buffer.Object) (io.ReadCloser, error) {
+				close(inside)
+				<-release
+				return f.OpenSlice(ctx, o)
+			}
+			first, other := make(chan error, 1), make(chan error, 1)
+			go func() { first <- target.Import(t.Context(), &slow) }()
+			<-inside
+			go func() { other <- second(target, f) }()
+			for range 200 { // a call that does not wait fails meanwhile
+				if n, err := target.CountFile(t.Context(), table, f.ID); n != 0 || err != nil {
+					t.Errorf("CountFile = %d, %v, before the commit", n, err)
+				}
+				if len(other) > 0 {
+					t.Error("the second call has ended before the first")
+					break
+				}
+			}
+			close(release)
+			if err := errors.Join(<-first, <-other); err != nil {
+				t.Error(err)
+			}
+			if n, err := target.CountFile(t.Context(), table, f.ID); n != 1 || err != nil {
+				t.Errorf("CountFile = %d, %v, want 1", n, err)
+			}
+		})
+	}
+}
+
 // Two engines feed one table, which a later definition extends.
 func TestEngines(t *testing.T) {
 	target := newTarget(t)

@@ -17,6 +17,7 @@ import (
 
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/internal/keylock"
 	"github.com/forebay/forebay/internal/sqlfile"
 )
 
@@ -41,7 +42,8 @@ type Target struct {
 	path    string
 	opts    Options
 	keepIDs time.Duration
-	locks   sync.Map     // from the id of a table to its *semaphore.Weighted
+	locks   sync.Map // from the id of a table to its *semaphore.Weighted
+	files   keylock.Locks
 	cleaned atomic.Int64 // when Compact looked for old ids, as Unix seconds
 
 	mu      sync.Mutex // guards closed and users, and what users use while there are none
