@@ -21,14 +21,15 @@ type Message struct {
 
 // Drain moves the messages of a queue to a source until ctx ends or next fails. Each worker holds one message, so the broker has at
 // most that many unacknowledged; all of them share an fsync. While there is no room, no worker fetches anything, and messages stay in the queue.
+// When next fails, the other workers store what they hold and end too.
 func Drain(ctx context.Context, eng *forebay.Engine, source string, workers int, next func(context.Context) (Message, error)) error {
-	ctx, cancel := context.WithCancelCause(ctx)
+	fetch, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var wg sync.WaitGroup
 	for range workers {
 		wg.Go(func() {
 			for {
-				m, err := next(ctx)
+				m, err := next(fetch)
 				if err == nil {
 					err = store(ctx, eng, source, m)
 				}
@@ -40,7 +41,7 @@ func Drain(ctx context.Context, eng *forebay.Engine, source string, workers int,
 		})
 	}
 	wg.Wait()
-	return context.Cause(ctx)
+	return context.Cause(fetch)
 }
 
 // store acknowledges a message when its row is on disk. Without an answer the broker sends it again, and the key keeps it single.

@@ -97,21 +97,56 @@ func TestQueue(t *testing.T) {
 	}
 }
 
+// full returns an engine whose table is away and whose disk has room for a part of the 2000 messages of the broker.
+func full(t *testing.T) (*forebaytest.Kit, *broker) {
+	kit := forebaytest.New(t, forebay.Options{Buffer: buffer.Tuning{MaxSinkBytes: 1 << 20}}, numbers())
+	kit.Fail(buffertest.OpImport, 100)
+	b := new(broker)
+	random := uint64(1)
+	for n := range 2000 {
+		body := make([]byte, 1500)
+		for i := range body {
+			random = random*6364136223846793005 + 1442695040888963407
+			body[i] = "0123456789abcdefghijklmnopqrstuv"[random>>59] // little to compress
+		}
+		b.waiting = append(b.waiting, fmt.Sprintf(`{"n":%d,"x":"%s"}`, n, body))
+	}
+	return kit, b
+}
+
+// When the queue ends, workers that wait for room store the messages that they hold.
+func TestQueueEndsWhileFull(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		kit, b := full(t)
+		err := Drain(t.Context(), kit.Engine(), "queue", 2001, func(context.Context) (Message, error) {
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			if len(b.waiting) == 0 {
+				return Message{}, io.EOF
+			}
+			body := b.waiting[0]
+			b.waiting = b.waiting[1:]
+			return Message{ID: body, Body: []byte(body), Ack: func() error {
+				b.mu.Lock()
+				defer b.mu.Unlock()
+				b.sent++
+				return nil
+			}}, nil
+		})
+		if !errors.Is(err, io.EOF) || b.sent != 2000 {
+			t.Errorf("%d of 2000 messages were acknowledged: %v", b.sent, err)
+		}
+		kit.StepImport()
+		if n := len(kit.Rows("numbers")); n != 2000 {
+			t.Errorf("%d rows, want 2000", n)
+		}
+	})
+}
+
 // While the table is away and the disk is full, messages stay in the queue. When it is back all of them arrive.
 func TestQueueWhileFull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		kit := forebaytest.New(t, forebay.Options{Buffer: buffer.Tuning{MaxSinkBytes: 1 << 20}}, numbers())
-		kit.Fail(buffertest.OpImport, 100)
-		b := new(broker)
-		random := uint64(1)
-		for n := range 2000 {
-			body := make([]byte, 1500)
-			for i := range body {
-				random = random*6364136223846793005 + 1442695040888963407
-				body[i] = "0123456789abcdefghijklmnopqrstuv"[random>>59] // little to compress
-			}
-			b.waiting = append(b.waiting, fmt.Sprintf(`{"n":%d,"x":"%s"}`, n, body))
-		}
+		kit, b := full(t)
 		ended := make(chan error, 1)
 		go func() { ended <- Drain(t.Context(), kit.Engine(), "queue", 8, b.next) }()
 		synctest.Wait()
