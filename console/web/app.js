@@ -114,7 +114,11 @@ async function follow() {
   }
   const next = opened.get(name);
   if (current !== next) {
-    current?.page.leave?.();
+    try {
+      current?.page.leave?.();
+    } catch (e) {
+      console.error(e); // the page that fails must not keep the user
+    }
     for (const other of $("page").querySelectorAll("section[data-page]")) other.hidden = other !== next.section;
     current = next;
     root.dataset.page = name;

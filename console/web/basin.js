@@ -129,6 +129,8 @@ export function open(section, app) {
   }
 
   return {
+    leave() { clearTimeout(typing); },
+
     query: () => ({ filter: params.filter || "", sort: params.sort || "", from: params.from || "" }),
 
     enter(path, now) {

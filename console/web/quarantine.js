@@ -27,9 +27,9 @@ export function open(section, app) {
   };
   const sink = select("sink", "Sink"), reason = select("reason", "Reason"), column = select("column", "Column"), time = select("time", "Time");
   replace(time.node, ...times.map(([value, text]) => h("option", { value, text })));
+  let typing = 0; // the timer behind the last key in a field
   const search = (name, label) => {
     const node = h("input", { type: "search", id: "q-" + name, autocomplete: "off", spellcheck: "false" });
-    let typing = 0;
     node.addEventListener("input", () => {
       clearTimeout(typing);
       typing = setTimeout(() => change({ [name]: node.value }), 300);
