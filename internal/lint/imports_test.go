@@ -70,6 +70,7 @@ var rooms = map[string][]string{
 	"stream/platformauth":    {"stream", "stream/streamapi", "catalog", "storageapi", "storageapi/platform"},
 	"forebaytest":            {"datatype", ".", "mapping", "buffer", "buffer/buffertest"},
 	"internal/soak":          {"./..."},
+	"internal/soak/week":     {"./..."},
 	"bench":                  {"./..."},
 	"examples/...":           {"./..."},
 	"internal/program/...":   {"./..."},

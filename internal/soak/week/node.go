@@ -1,0 +1,201 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"time"
+
+	"github.com/forebay/forebay"
+	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/buffer/dir"
+	"github.com/forebay/forebay/cluster"
+	"github.com/forebay/forebay/cluster/natsserver"
+	"github.com/forebay/forebay/drivers/postgres"
+	"github.com/forebay/forebay/stream"
+	"github.com/forebay/forebay/stream/streamapi"
+)
+
+// nodeEnv is the variable that makes a process a node. It has a nodeConfig as JSON.
+const nodeEnv = "FOREBAY_WEEK_NODE"
+
+const (
+	sourceID  = "week"
+	token     = "token"
+	tableType = "table"
+)
+
+// nodeConfig is what the process that starts a node tells it.
+type nodeConfig struct {
+	Name string
+	// Dir is the folder of the whole run. The staging is shared; the node's own folder is named for it.
+	Dir            string
+	Database       string
+	Listen, Secret string
+	Peers          []string
+	Lease          time.Duration
+}
+
+func (c nodeConfig) folder() string  { return filepath.Join(c.Dir, c.Name) }
+func (c nodeConfig) logPath() string { return c.folder() + ".log" }
+
+func stagingPath(dir string) string { return filepath.Join(dir, "staging") }
+
+// message is what a node writes to its standard output, one JSON object a line.
+type message struct {
+	// Address is where the node serves; empty while it does not.
+	Address string
+	// Lost says why the node has lost its instance. It goes on with another one.
+	Lost string
+	// Goroutines is a figure of the process, with which it says that it lives.
+	Goroutines int
+	// Done names a command that has ended, and Failed why it has failed.
+	Done, Failed string
+}
+
+// runNode is the main function of a node. It ends when in is closed, so also when the process that started it is gone. Each line is a
+// command.
+func runNode(ctx context.Context, env string, in io.Reader, out io.Writer) error {
+	signal.Ignore(os.Interrupt) // the process that started it gets it too, and decides
+	var cfg nodeConfig
+	if err := json.Unmarshal([]byte(env), &cfg); err != nil {
+		return err
+	}
+	log, err := os.OpenFile(cfg.logPath(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	target, err := postgres.Open(cfg.Database, postgres.Options{})
+	if err != nil {
+		return err
+	}
+	defer target.Close()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	commands := make(chan string)
+	go func() {
+		defer cancel()
+		for lines := bufio.NewScanner(in); lines.Scan(); {
+			select {
+			case commands <- lines.Text():
+			case <-ctx.Done():
+			}
+		}
+	}()
+	n := &nodeProcess{nodeConfig: cfg, target: target, log: slog.New(slog.NewTextHandler(log, nil)), commands: commands, out: json.NewEncoder(out)}
+	for {
+		err := n.serve(ctx)
+		if ctx.Err() != nil || err != nil {
+			return err
+		}
+	}
+}
+
+type nodeProcess struct {
+	nodeConfig
+	target   *postgres.Target
+	log      *slog.Logger
+	commands <-chan string
+	out      *json.Encoder
+}
+
+func (n *nodeProcess) tell(m message) { _ = n.out.Encode(m) } // nobody reads it if that fails
+
+// closing is how long a node that closes waits for a log that is away.
+const closing = 20 * time.Second
+
+// serve opens the node and serves until ctx ends, or until the node has lost its instance.
+func (n *nodeProcess) serve(ctx context.Context) (err error) {
+	node, err := cluster.Open(ctx, n.folder(), cluster.Options{
+		Node:   n.Name,
+		Server: &natsserver.Options{Listen: n.Listen, Peers: n.Peers, Secret: n.Secret, MaxStore: 64 << 30},
+		Lease:  n.Lease, CheckpointBytes: 16 << 20,
+		Engine: forebay.Options{Staging: dir.Staging(stagingPath(n.Dir)), Target: n.target},
+		API:    streamapi.Options{Auth: streamapi.StaticToken(token, 1), IngestURL: "http://events.example.com", TableType: tableType},
+		Logger: n.log,
+	})
+	if err != nil {
+		return err
+	}
+	defer func() {
+		begin := time.Now()
+		closed := node.Close()
+		if failed := (*buffer.FailedError)(nil); errors.As(closed, &failed) && time.Since(begin) >= closing {
+			n.log.Warn("the log was away while the node closed; nobody was told that the last rows are stored", "error", closed)
+			closed = nil
+		}
+		err = errors.Join(err, closed)
+	}()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	server := stream.Server("", node.Handler())
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(listener) }()
+	defer func() {
+		n.tell(message{}) // before connections are refused
+		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+		defer cancel()
+		_ = errors.Join(server.Shutdown(end), server.Close()) // requests that take longer fail
+		<-served
+	}()
+	alive := time.NewTicker(5 * time.Second)
+	defer alive.Stop()
+	now := message{Address: "http://" + listener.Addr().String()}
+	for {
+		now.Goroutines = runtime.NumGoroutine()
+		n.tell(now)
+		now.Done, now.Failed = "", ""
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-node.Done():
+			n.tell(message{Lost: node.Err().Error()})
+			return nil
+		case <-alive.C:
+		case now.Done = <-n.commands:
+			if err := command(ctx, node.Engine(), now.Done); err != nil {
+				now.Failed = err.Error()
+			}
+		case err := <-served:
+			served <- err
+			return err
+		}
+	}
+}
+
+// The commands.
+const (
+	flushCommand  = "flush"
+	verifyCommand = "verify"
+)
+
+func command(ctx context.Context, engine *forebay.Engine, name string) error {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
+	defer cancel()
+	switch name {
+	case flushCommand:
+		return engine.FlushAll(ctx)
+	case verifyCommand:
+		report, err := engine.Verify(ctx)
+		if err == nil && !report.OK() {
+			err = fmt.Errorf("%s%+v", ledgerDiffers, report)
+		}
+		return err
+	}
+	return fmt.Errorf("unknown command %q", name)
+}
+
+// ledgerDiffers begins the failure of a verification that has an answer.
+const ledgerDiffers = "the ledger differs: "

@@ -1,0 +1,54 @@
+package main
+
+import (
+	"errors"
+	"flag"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/forebay/forebay/drivers/postgres/pgtest"
+)
+
+// The test binary stands in for the program of the nodes.
+func TestMain(m *testing.M) {
+	if os.Getenv(nodeEnv) != "" {
+		main()
+		return
+	}
+	os.Exit(m.Run())
+}
+
+var seed = flag.String("seed", "0", "seed of TestWeek; 0: a new one")
+
+var lastLine = regexp.MustCompile(`\nweek: events=[1-9]\d+ rows=[1-9]\d+ quarantined=\d+ discarded=\d+ unconfirmed=\d+ faults=2 quiet=\S+ lost=0 doubled=0 wrong=0\n$`)
+
+// A short week: a node is lost, and PostgreSQL is restarted, away or stands still.
+func TestWeek(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts a cluster")
+	}
+	dir := filepath.Join(t.TempDir(), "week")
+	cfg, err := parseConfig([]string{
+		"-duration", "30s", "-days", "2", "-faults", "1", "-rate", "60", "-bad", "0.03", "-poison", "0.01", "-lease", "6s",
+		"-dir", dir, "-out", dir, "-seed", *seed,
+	}, t.Output())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out strings.Builder
+	err = run(t.Context(), cfg, io.MultiWriter(&out, t.Output()))
+	if errors.Is(err, pgtest.ErrMissing) && os.Getenv("CI") != "true" {
+		t.Skip(err)
+	}
+	if err != nil || !lastLine.MatchString(out.String()) {
+		for _, name := range []string{"a.log", "b.log", "c.log"} {
+			log, _ := os.ReadFile(filepath.Join(dir, name))
+			t.Logf("%s:\n%s", name, log[max(0, len(log)-20_000):])
+		}
+		t.Fatalf("seed %d: %v", cfg.seed, err)
+	}
+}
