@@ -1,6 +1,10 @@
 package changelog_test
 
-import "github.com/forebay/forebay/changelog"
+import (
+	"fmt"
+
+	"github.com/forebay/forebay/changelog"
+)
 
 // goBack gives the instance to a node that had it before, with an epoch that others may have had. Its store can yield its batches:
 // otherwise the last one would not be compared.
@@ -20,20 +24,22 @@ func (s *simulation) repeatEpoch() {
 	s.epoch -= min(s.epoch, 1)
 }
 
-// damage takes an entry from one replica. Half of the time it is the last one, behind which nothing shows that it is missing, and that
-// replica leads the next adopter to believe so.
+// damage takes an entry from one of two replicas; the third is whole. Half of the time it is the last entry, behind which nothing shows that it
+// is missing, and that replica leads the next adopter to believe so.
 func (s *simulation) damage() {
 	stat, err := s.log.Stat(s.t.Context(), simInstance)
 	if err != nil || stat.Last < stat.First {
 		return
 	}
-	s.saw("hole")
-	if s.rng.IntN(2) == 0 {
-		s.log.Hole(simInstance, 0, stat.First+changelog.Position(s.rng.Uint64N(uint64(stat.Last-stat.First+1))))
-		return
+	at, last := stat.Last, s.rng.IntN(2) == 0
+	if !last {
+		at = stat.First + changelog.Position(s.rng.Uint64N(uint64(stat.Last-stat.First+1)))
 	}
-	s.log.Hole(simInstance, 0, stat.Last)
-	if s.log.Elect(simInstance, 0) {
+	// An entry is lost once: a replica that lags may need the other copy.
+	replica := (s.whole + 1 + int(at%2)) % 3
+	s.saw(fmt.Sprint("hole of replica ", replica))
+	s.log.Hole(simInstance, replica, at)
+	if last && s.log.Elect(simInstance, replica) {
 		s.saw("hole at the end")
 		s.adopt()
 	}

@@ -39,7 +39,7 @@ func TestSimulation(t *testing.T) {
 	// A simulation in which nothing happens proves nothing.
 	for _, what := range []string{
 		"released", "failed", "suspect", "works again", "cannot go on", "adopted", "restarted", "crashed", "applied", "trimmed",
-		"restored", "went back", "incomplete", "void", "same epoch", "no majority", "hole", "hole at the end", "asked others", "full", "checkpointed", "not checkpointed",
+		"restored", "went back", "incomplete", "void", "same epoch", "same epoch again", "no majority", "hole of replica 0", "hole of replica 1", "hole of replica 2", "hole at the end", "asked others", "full", "checkpointed", "not checkpointed",
 	} {
 		if total[what] == 0 {
 			t.Errorf("in %d seeds it never happened: %s", *seeds, what)
@@ -62,11 +62,13 @@ type simulation struct {
 	trimmed    uint64                    // the last batch that the log may lack
 	payload    int                       // counts the batches
 	goesBack   bool                      // the record of the owner does
+	whole      int                       // the replica that loses nothing
 	large      bool                      // some batches have several parts
 
 	mu       sync.Mutex
 	chaos    *rand.Rand // of the others
 	owner    *simNode
+	opened   *simNode // had the last epoch
 	epoch    uint64
 	highest  uint64 // of all epochs
 	nodes    []*simNode
@@ -105,6 +107,7 @@ func newSimulation(t *testing.T, seed uint64) *simulation {
 	})
 	s.large = s.rng.IntN(3) == 0
 	s.goesBack = s.rng.IntN(3) == 0
+	s.whole = s.rng.IntN(3)
 	s.log = changelogtest.NewLog(seed, changelogtest.Faults{})
 	if !s.large && s.rng.IntN(3) == 0 {
 		s.log.MaxBytes = 100 << 10
@@ -112,11 +115,14 @@ func newSimulation(t *testing.T, seed uint64) *simulation {
 	if err := s.log.Create(t.Context(), simInstance); err != nil {
 		t.Fatal(err)
 	}
-	s.log.SetFaults(s.faults)
 	s.seen = s.log
 	if s.rng.IntN(2) == 0 {
 		s.seen = &lateLog{Log: s.log, s: s}
+		s.faults.DuplicateWindow = 50 * time.Millisecond // then a copy of a record is stored again
+	} else {
+		s.faults.DuplicateWindow = []time.Duration{0, 200 * time.Millisecond, time.Second}[s.rng.IntN(3)]
 	}
+	s.log.SetFaults(s.faults)
 	return s
 }
 
@@ -270,7 +276,8 @@ func (n *simNode) options() changelog.AppenderOptions {
 	}
 }
 
-// nextEpoch may fail, with or without an effect. Nobody is fenced by it alone: some nodes learn of another owner only from the log.
+// nextEpoch may fail, with or without an effect. A store of owners that goes back may give a node the epoch that it had, under whose IDs the log
+// has batches of it already. Nobody is fenced by it alone: some nodes learn of another owner only from the log.
 func (s *simulation) nextEpoch(n *simNode) (uint64, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -281,7 +288,12 @@ func (s *simulation) nextEpoch(n *simNode) (uint64, error) {
 	if fails && s.chaos.IntN(2) == 0 {
 		return 0, errors.New("no answer")
 	}
-	s.epoch++
+	if s.goesBack && s.opened == n && s.chaos.IntN(2) == 0 {
+		s.count["same epoch again"]++
+	} else {
+		s.epoch++
+	}
+	s.opened = n
 	s.highest = max(s.highest, s.epoch)
 	if fails {
 		return 0, errors.New("no answer")
@@ -390,7 +402,7 @@ func (s *simulation) Write(line []byte) (int, error) {
 // finish lets the last owner read everything.
 func (s *simulation) finish() {
 	advance(10 * time.Second) // late messages arrive, cuts heal
-	s.log.SetFaults(changelogtest.Faults{})
+	s.log.SetFaults(changelogtest.Faults{DuplicateWindow: s.faults.DuplicateWindow})
 	s.mu.Lock()
 	s.epoch = s.highest
 	s.mu.Unlock()

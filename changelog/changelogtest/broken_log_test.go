@@ -238,6 +238,9 @@ func TestBrokenLogIsCaught(t *testing.T) {
 		"records are stored twice": {caughtBy: "TicketsInOrder", says: "store each record once", log: appendWith(
 			func(w *writer, r changelog.Record) changelog.Ticket {
 				w.Append(r)
+				w.net.mu.Lock()
+				clear(w.stream.ids)
+				w.net.mu.Unlock()
 				return w.Append(r)
 			},
 		)},

@@ -22,9 +22,12 @@ type Faults struct {
 	LostRequests float64
 	// LateRequests arrive when their call has timed out: the append is stored then, the trim removes entries then.
 	LateRequests float64
-	// RepeatedRequests arrive a second time, out of order, within another Timeout. If both arrive, the second is refused, and that may be
-	// the first answer.
+	// RepeatedRequests arrive a second time, out of order, within another Timeout. The second copy of a batch is answered with the position of
+	// the first, if that is stored and not forgotten. Any other is refused, and that may be the first answer.
 	RepeatedRequests float64
+	// DuplicateWindow is how long a stream remembers the ids of batches; 0 means 2 minutes. A new leader has forgotten those of
+	// trimmed ones.
+	DuplicateWindow time.Duration
 	// LostAnswers belong to requests that took effect.
 	LostAnswers float64
 	// NewLeaders is how often the leader of a stream fails when a request arrives. Proposals that the next leader does not have
@@ -66,6 +69,10 @@ func (n *network) upTo(d time.Duration) time.Duration {
 }
 
 func (n *network) timeout() time.Duration { return cmp.Or(n.faults.Timeout, 5*time.Second) }
+
+func (n *network) duplicateWindow() time.Duration {
+	return cmp.Or(n.faults.DuplicateWindow, 2*time.Minute)
+}
 
 // link carries messages from one end to another, in order.
 type link struct {

@@ -18,6 +18,9 @@ import (
 // ends elsewhere. That alone does not stop a writer that pipelines: when an adopter's record has taken its next position,
 // it loses one append, and the one behind that expects exactly the end that there is now. So Open appends its marker changelog.Window + 1 times, as
 // one proposal: whatever the writers before it have under way expects a position in front of the last one, and is refused.
+//
+// Its messages have ids as those of natsdriver do, EPOCH.NUMBER.PART of each part of a batch: a copy that arrives again is answered
+// with the position of the first one, which need not be where its writer expects it.
 type Log struct {
 	// MaxBytes is the bound of each stream that is created from now on; 0 means 1 GiB. A record takes 128 bytes more than its
 	// node and data.
@@ -199,7 +202,7 @@ func (l *Log) Cut(instance string, replicas ...int) (heal func()) {
 	}
 }
 
-// Hole takes one entry from one replica. Reads notice while that is the leader.
+// Hole takes one entry from one replica. Reads notice while that is the leader, and followers that lack the entry get nothing more from it.
 func (l *Log) Hole(instance string, replica int, at changelog.Position) {
 	l.with(instance, func(s *stream) {
 		r := &s.replica[replica]

@@ -144,6 +144,70 @@ func TestRefusalNeedsNoMajority(t *testing.T) {
 	})
 }
 
+// The second copy of a request is answered with the position of the first one, until its ID is forgotten.
+func TestDuplicates(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		window time.Duration
+		same   bool // the second copy comes when the first one is not committed
+		want   error
+	}{
+		{name: "remembered"},
+		{name: "forgotten", window: time.Nanosecond, want: changelog.ErrUnknown},
+		{name: "under way", same: true, want: changelog.ErrUnknown},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				log := changelogtest.NewLog(1, changelogtest.Faults{})
+				w := opened(t, log, 1)
+				f := changelogtest.Faults{RepeatedRequests: 1, LostAnswers: 1, Timeout: time.Second, DuplicateWindow: c.window}
+				log.SetFaults(f)
+				heal := func() {}
+				if c.same {
+					heal = log.Cut(instance, 1, 2)
+				}
+				began := time.Now()
+				ticket := w.Append(batch(1)) // the first copy arrives at once, the other one within a second
+				f.LostAnswers = 0
+				log.SetFaults(f)
+				wait(t, ticket, c.want)
+				if time.Since(began) >= f.Timeout {
+					t.Error("the second copy has no answer")
+				}
+				heal()
+				expectNumbers(t, log, 1)
+			})
+		})
+	}
+}
+
+// A writer that begins again with its epoch gets no success for the copy in front of its marker.
+func TestDuplicateElsewhere(t *testing.T) {
+	log := changelogtest.NewLog(1, changelogtest.Faults{})
+	wait(t, opened(t, log, 1).Append(batch(1)), nil)
+	wait(t, opened(t, log, 1).Append(batch(1)), changelog.ErrUnknown)
+	expectNumbers(t, log, 1)
+	wait(t, opened(t, log, 1).Append(batch(2)), nil)
+}
+
+// A follower gets nothing behind what its leader has lost, until another one leads.
+func TestFollowersStopInFrontOfAHole(t *testing.T) {
+	log := changelogtest.NewLog(1, changelogtest.Faults{})
+	w := opened(t, log, 1)
+	heal := log.Cut(instance, 2)
+	wait(t, w.Append(batch(1)), nil)
+	wait(t, w.Append(batch(2)), nil)
+	log.Hole(instance, 0, w.Marker()+1)
+	heal()
+	if log.Elect(instance, 2) {
+		t.Error("a replica leads that can have nothing behind the hole")
+	}
+	if !log.Elect(instance, 1) || !log.Elect(instance, 2) {
+		t.Error("the whole replica does not lead, or the other one has got nothing from it")
+	}
+	expectNumbers(t, log, 1, 2)
+}
+
 // Only reads through the replica with the hole notice it.
 func TestHole(t *testing.T) {
 	log := changelogtest.NewLog(1, changelogtest.Faults{})

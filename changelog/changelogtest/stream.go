@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/forebay/forebay/changelog"
 )
@@ -22,7 +23,7 @@ const overhead = 128
 //	  |------------------------|         a follower has a beginning of it
 //
 // A proposal is committed when a majority has it. A new leader is one that has everything committed; the others drop what
-// it does not have. The lock of the network guards all of it.
+// it does not have. A leader gives its followers nothing behind a hole of its own. The lock of the network guards all of it.
 type stream struct {
 	net      *network
 	id       string
@@ -37,6 +38,19 @@ type stream struct {
 	leader  int
 	replica [replicas]replica
 	pending []proposal // of this term, in order
+	ids     map[messageID]copyOf
+}
+
+// messageID is what a stream knows a part of a batch by, as drivers name it. Other records have none.
+type messageID struct {
+	epoch, number uint64
+	part          int
+}
+
+// copyOf is the first message with an ID.
+type copyOf struct {
+	position changelog.Position
+	since    time.Time
 }
 
 type replica struct {
@@ -52,7 +66,7 @@ type proposal struct {
 }
 
 func newStream(n *network, maxBytes int64) *stream {
-	return &stream{net: n, id: rand.Text(), maxBytes: maxBytes, first: 1}
+	return &stream{net: n, id: rand.Text(), maxBytes: maxBytes, first: 1, ids: make(map[messageID]copyOf)}
 }
 
 func (s *stream) last() changelog.Position { return s.first + changelog.Position(len(s.entries)) - 1 }
@@ -87,6 +101,9 @@ func (s *stream) propose(committed func(), records ...changelog.Record) error {
 	s.bytes += size
 	for _, r := range records {
 		s.entries = append(s.entries, changelog.Entry{Position: s.last() + 1, Record: r})
+		if r.Kind == changelog.Batch {
+			s.ids[idOf(r)] = copyOf{s.last(), time.Now()}
+		}
 	}
 	s.pending = append(s.pending, proposal{s.last(), committed})
 	s.replicate()
@@ -95,23 +112,38 @@ func (s *stream) propose(committed func(), records ...changelog.Record) error {
 
 // append proposes a record if its writer expects the log to end where it does. A refusal is based on what is proposed, which may never
 // be committed. It needs no majority, and so it proves nothing: only a committed entry of another owner does.
-func (s *stream) append(marker changelog.Record, expected changelog.Position, r changelog.Record, answer func(error)) {
+//
+// A batch whose ID the stream knows is answered before anything else is looked at, with the position of the first copy, wherever that is.
+func (s *stream) append(marker changelog.Record, expected changelog.Position, r changelog.Record, answer func(changelog.Position, error)) {
 	s.mayChangeLeader()
 	var err error
+	first, known := s.copyOf(r)
 	switch last := s.last(); {
 	case s.deleted:
 		err = fmt.Errorf("%w: %w", changelog.ErrUnknown, changelog.ErrMissing)
+	case known && first <= s.commit:
+		answer(first, nil)
+	case known:
+		err = fmt.Errorf("%w: a record with its id is under way", changelog.ErrUnknown)
 	case last == expected:
-		err = s.propose(func() { answer(nil) }, r)
+		err = s.propose(func() { answer(expected+1, nil) }, r)
 	case s.fenced(marker, s.commit):
 		err = fmt.Errorf("%w: it ends at %d", changelog.ErrFenced, last)
 	default:
 		err = fmt.Errorf("%w: refused behind %d, for the log ends at %d", changelog.ErrUnknown, expected, last)
 	}
 	if err != nil {
-		answer(err)
+		answer(0, err)
 	}
 }
+
+// copyOf returns where the stream has a message with the ID of a record, if it remembers.
+func (s *stream) copyOf(r changelog.Record) (changelog.Position, bool) {
+	first, ok := s.ids[idOf(r)]
+	return first.position, ok && r.Kind == changelog.Batch && time.Since(first.since) < s.net.duplicateWindow()
+}
+
+func idOf(r changelog.Record) messageID { return messageID{r.Epoch, r.Number, r.Part} }
 
 // replicate sends the followers what they do not have.
 func (s *stream) replicate() {
@@ -123,7 +155,9 @@ func (s *stream) replicate() {
 		case !r.away:
 			s.net.send(&r.in, s.net.upTo(s.net.faults.Delay), func() {
 				if s.term == term && !r.away {
-					r.last = max(r.last, end)
+					for r.last < end && !s.replica[s.leader].holes[r.last+1] {
+						r.last++
+					}
 					s.advance()
 				}
 			})
@@ -147,7 +181,8 @@ func (s *stream) advance() {
 	}
 }
 
-// elect makes a replica the leader, unless it lacks committed entries. Nobody gets answers from the old one.
+// elect makes a replica the leader, unless it lacks committed entries. Nobody gets answers from the old one. The new one knows the IDs of
+// what it stores.
 func (s *stream) elect(i int) bool {
 	if s.replica[i].last < s.commit {
 		return false
@@ -174,6 +209,7 @@ func (s *stream) cut(end changelog.Position) {
 	s.bytes -= sizeOfAll(s.entries[end+1-s.first:])
 	s.entries = slices.Clip(s.through(end))
 	s.commit = min(s.commit, end)
+	maps.DeleteFunc(s.ids, func(_ messageID, c copyOf) bool { return c.position < s.first || c.position > end })
 	for i := range s.replica {
 		r := &s.replica[i]
 		r.last = min(r.last, end)

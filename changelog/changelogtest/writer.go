@@ -55,7 +55,10 @@ func (w *writer) Append(r changelog.Record) changelog.Ticket {
 	w.next++
 	t.position = w.next
 	w.net.request(&w.out, func() {
-		w.stream.append(w.record, expected, r, func(err error) {
+		w.stream.append(w.record, expected, r, func(at changelog.Position, err error) {
+			if err == nil && at != expected+1 {
+				err = fmt.Errorf("%w: the record behind %d is a duplicate of the one at %d", changelog.ErrUnknown, expected, at)
+			}
 			w.net.answer(&w.back, func() { w.answered(t, err) })
 		})
 	})

@@ -50,7 +50,7 @@ func TestSimulation(t *testing.T) {
 	// A simulation in which nothing happens proves nothing.
 	for _, what := range []string{
 		"acknowledged", "acknowledged by the disk alone", "void", "killed while the log lacks rows", "in doubt", "killed", "killed, disk lost", "stands still past the lease", "ended", "adopted", "adopted again", "drained",
-		"checkpoint", "checkpoint fetched", "restored", "fenced", "call failed", "put half-way", "answer lost", "no majority", "rotten",
+		"checkpoint", "checkpoint fetched", "restored", "fenced", "call failed", "put half-way", "answer lost", "no majority", "hole of replica 0", "hole of replica 1", "hole of replica 2", "rotten",
 		"log gone", "log went back", "another log", "killed while the log is lost",
 	} {
 		if total[what] == 0 {
@@ -65,7 +65,8 @@ type simulation struct {
 	rng    *rand.Rand // of the goroutine of the test
 	faulty float64    // how many calls of staging and tables fail
 	slow   int64      // how long they take at most
-	lossy  bool       // one replica of the logs loses records
+	lossy  bool       // two replicas of the logs lose records, each others
+	whole  int        // the third
 	loses  bool       // all replicas do
 
 	mu    sync.Mutex
@@ -85,6 +86,7 @@ func newSimulation(t *testing.T, seed uint64, count map[string]int) *simulation 
 	}
 	s.faulty = 0.1 * float64(s.rng.IntN(3)) / 2
 	s.lossy = s.rng.IntN(4) == 0
+	s.whole = s.rng.IntN(3)
 	s.loses = s.rng.IntN(3) > 0
 	s.slow = []int64{1, 1e8, 3e9}[s.rng.IntN(3)]
 	some := func(p float64) float64 { return p * float64(s.rng.IntN(3)) / 2 }
@@ -92,6 +94,7 @@ func newSimulation(t *testing.T, seed uint64, count map[string]int) *simulation 
 	s.log.SetFaults(changelogtest.Faults{
 		Delay: delay, Timeout: time.Second,
 		LostRequests: some(0.01), LateRequests: some(0.01), RepeatedRequests: some(0.05), LostAnswers: some(0.01), NewLeaders: some(0.01), StaleReads: some(0.1),
+		DuplicateWindow: []time.Duration{0, time.Second}[s.rng.IntN(2)],
 	})
 	s.owners.SetFaults(changelogtest.Faults{
 		Delay: delay, Timeout: time.Second,
@@ -230,7 +233,10 @@ func (s *simulation) hurtLog() {
 			s.log.Elect(name, s.rng.IntN(3))
 		case 1: // another replica has what one has lost
 			if s.lossy && err == nil && stat.Last >= stat.First {
-				s.log.Hole(name, 0, stat.First+changelog.Position(s.rng.Uint64N(uint64(stat.Last-stat.First+1))))
+				at := stat.First + changelog.Position(s.rng.Uint64N(uint64(stat.Last-stat.First+1)))
+				replica := (s.whole + 1 + int(at%2)) % 3
+				s.saw(fmt.Sprint("hole of replica ", replica))
+				s.log.Hole(name, replica, at)
 			}
 		default:
 			away := s.rng.Perm(3)[:1+s.rng.IntN(2)]
