@@ -3,6 +3,7 @@ package duckdb
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"time"
@@ -10,6 +11,7 @@ import (
 	"github.com/duckdb/duckdb-go/v2/mapping"
 
 	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/internal/sqlfile"
 )
 
 const (
@@ -19,9 +21,12 @@ const (
 	checkpointBytes = 4 << 20
 )
 
-// Compact implements [buffer.Compactor]: it deletes ids that are older than Options.KeepIDs, and moves the rows of the log into the
-// file when there are many, unless somebody writes.
-func (t *Target) Compact(ctx context.Context, _ buffer.Table) error {
+// removeRows bounds the rows that one transaction removes.
+const removeRows = 100_000
+
+// Compact implements [buffer.Compactor]: it deletes ids that are older than Options.KeepIDs, removes rows as Options.KeepFor says, and moves the
+// rows of the log into the file when there are many, unless somebody writes.
+func (t *Target) Compact(ctx context.Context, table buffer.Table) error {
 	now := time.Now()
 	last := t.cleaned.Load()
 	if t.keepIDs > 0 && now.Unix()-last >= int64(cleanEvery.Seconds()) && t.cleaned.CompareAndSwap(last, now.Unix()) {
@@ -31,6 +36,9 @@ func (t *Target) Compact(ctx context.Context, _ buffer.Table) error {
 		if err != nil {
 			return wrap(err, "delete old ids")
 		}
+	}
+	if err := t.removeOld(ctx, table); err != nil {
+		return wrap(err, "remove old rows of %q", table.ID)
 	}
 	switch log, err := os.Stat(t.path + ".wal"); {
 	case errors.Is(err, fs.ErrNotExist):
@@ -50,6 +58,42 @@ func (t *Target) Compact(ctx context.Context, _ buffer.Table) error {
 		err = nil
 	}
 	return wrap(classify(err), "checkpoint")
+}
+
+// removeOld removes the rows whose time has passed, some in each transaction. Imports run beside it.
+func (t *Target) removeOld(ctx context.Context, table buffer.Table) error {
+	if err := checkTable(table); err != nil {
+		return err
+	}
+	return t.keep.Sweep(table, sqlfile.Quote, func(condition string) error {
+		name := sqlfile.Quote(table.ID)
+		statement := fmt.Sprintf("DELETE FROM %s WHERE %s AND rowid IN (SELECT rowid FROM %[1]s WHERE %[2]s LIMIT %d)", name, condition, removeRows)
+		for {
+			removed, err := t.remove(ctx, table.ID, statement)
+			if err != nil || removed < removeRows {
+				return err
+			}
+		}
+	})
+}
+
+// remove runs a statement that removes rows, and returns their number. A table that somebody has dropped has none.
+func (t *Target) remove(ctx context.Context, table, statement string) (removed int64, err error) {
+	unlock, err := t.lock(ctx, table, false)
+	if err != nil {
+		return 0, err
+	}
+	defer unlock()
+	err = again(ctx, func() error {
+		return t.transaction(ctx, func(c *conn) error {
+			err := c.run(ctx, statement, func(res mapping.Result) { removed = int64(mapping.RowsChanged(&res)) })
+			if kindOf(err) == mapping.ErrorTypeCatalog {
+				removed, err = 0, nil
+			}
+			return err
+		})
+	})
+	return removed, err
 }
 
 // timestamp returns a time as DuckDB reads it.

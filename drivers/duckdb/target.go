@@ -18,6 +18,7 @@ import (
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/datatype"
 	"github.com/forebay/forebay/internal/keylock"
+	"github.com/forebay/forebay/internal/retention"
 	"github.com/forebay/forebay/internal/sqlfile"
 )
 
@@ -30,6 +31,12 @@ type Options struct {
 	// KeepIDs is how long the id of an imported file is remembered, at least. It must be longer than the engine may repeat an
 	// import: Tuning.Retention and the longest time for which no engine runs. Default: 90 days. Below zero: forever.
 	KeepIDs time.Duration
+	// KeepFor, if not 0, is the age at which Compact removes rows, which the engine calls after imports and at least once an hour: the time since
+	// the first of the columns KeepBy that a row has. Rows stay up to a 24th of KeepFor longer. Default: forever.
+	KeepFor time.Duration
+	// KeepBy names columns of type timestamp or date; a date is over at its end. A row in which all of them are NULL stays, and so do the rows
+	// of a table that has none of them.
+	KeepBy []string
 	// Shared opens the file for each call and closes it after the last one, so that several processes can use it in turn. The Target is then
 	// [buffer.Exclusive]: the engines of all processes need Leases, as the nodes of a cluster have, and must give the same path. A call
 	// while another process has the file open fails, and the engine repeats it. Default: the file is open until Close, and no other process can
@@ -42,6 +49,7 @@ type Target struct {
 	path    string
 	opts    Options
 	keepIDs time.Duration
+	keep    *retention.Rule
 	locks   sync.Map // from the id of a table to its *semaphore.Weighted
 	files   keylock.Locks
 	cleaned atomic.Int64 // when Compact looked for old ids, as Unix seconds
@@ -81,7 +89,11 @@ func Open(path string, opts Options) (*Target, error) {
 	if strings.Contains(path, "?") {
 		return nil, fmt.Errorf("duckdb: the path %q has a question mark, after which the library reads options: choose another one", path)
 	}
-	t := &Target{path: path, opts: opts, keepIDs: cmp.Or(opts.KeepIDs, 90*24*time.Hour)}
+	keep, err := retention.New(opts.KeepFor, opts.KeepBy)
+	if err != nil {
+		return nil, fmt.Errorf("duckdb: %w", err)
+	}
+	t := &Target{path: path, opts: opts, keepIDs: cmp.Or(opts.KeepIDs, 90*24*time.Hour), keep: keep}
 	if opts.Shared {
 		return t, nil
 	}

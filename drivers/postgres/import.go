@@ -202,20 +202,3 @@ func (t *Target) CountFile(ctx context.Context, table buffer.Table, fileID strin
 	}
 	return max(0, rows), classify(err)
 }
-
-// Compact implements [buffer.Compactor]: it forgets the ids of files that were imported before Options.KeepIDs.
-func (t *Target) Compact(ctx context.Context, _ buffer.Table) error {
-	now, last := time.Now().Unix(), t.cleaned.Load()
-	if now-last < int64(time.Hour/time.Second) || !t.cleaned.CompareAndSwap(last, now) {
-		return nil
-	}
-	const batch = 1000
-	for {
-		tag, err := t.pool.Exec(ctx, fmt.Sprintf(`DELETE FROM %[1]s WHERE file_id IN
-			(SELECT file_id FROM %[1]s WHERE imported_at < now() - make_interval(secs => $1) LIMIT %[2]d FOR UPDATE SKIP LOCKED)`, t.table(imports), batch),
-			t.options.KeepIDs.Seconds())
-		if err != nil || tag.RowsAffected() < batch {
-			return classify(err)
-		}
-	}
-}

@@ -18,6 +18,7 @@ import (
 
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/internal/retention"
 )
 
 // Options are the options of a [Target]. The zero value has a default for each.
@@ -38,6 +39,12 @@ type Options struct {
 	// KeepIDs is how long the id of an imported file is remembered. A file that is retried later than this is imported again, so
 	// it must be longer than any outage after which files of staging are still imported. Default: 1 year. The least is 30 days.
 	KeepIDs time.Duration
+	// KeepFor, if not 0, is the age at which Compact removes rows, which the engine calls after imports and at least once an hour: the time since
+	// the first of the columns KeepBy that a row has. Rows stay up to a 24th of KeepFor longer. Default: forever.
+	KeepFor time.Duration
+	// KeepBy names columns of type timestamp or date; a date is over at its end. A row in which all of them are NULL stays, and so do the rows
+	// of a table that has none of them.
+	KeepBy []string
 	// Configure, if not nil, changes the configuration of the connections, for example to get passwords from elsewhere.
 	Configure func(*pgxpool.Config)
 }
@@ -48,6 +55,7 @@ const minKeepIDs = 30 * 24 * time.Hour
 type Target struct {
 	pool    *pgxpool.Pool
 	options Options
+	keep    *retention.Rule
 	cleaned atomic.Int64 // when old ids were removed last, in Unix seconds
 
 	leastStatement time.Duration // see importTimeout
@@ -91,6 +99,10 @@ func Open(connString string, o Options) (*Target, error) {
 	case o.KeepIDs < minKeepIDs:
 		return nil, fmt.Errorf("postgres: KeepIDs is %s, must be at least 30 days", o.KeepIDs)
 	}
+	keep, err := retention.New(o.KeepFor, o.KeepBy)
+	if err != nil {
+		return nil, fmt.Errorf("postgres: %w", err)
+	}
 	if err := checkName("schema", o.Schema); err != nil {
 		return nil, fmt.Errorf("postgres: %w", err)
 	}
@@ -119,7 +131,7 @@ func Open(connString string, o Options) (*Target, error) {
 	if err != nil {
 		return nil, fmt.Errorf("postgres: %w", err)
 	}
-	return &Target{pool: pool, options: o, leastStatement: 2 * time.Minute}, nil
+	return &Target{pool: pool, options: o, keep: keep, leastStatement: 2 * time.Minute}, nil
 }
 
 // Close closes the connections. It waits for calls that run.

@@ -16,15 +16,18 @@ const cleanEvery = time.Hour
 // cleanBatch bounds the ids that one transaction deletes.
 const cleanBatch = 1000
 
-// Compact implements [buffer.Compactor]: it deletes ids that are older than Options.KeepIDs, and empties a write-ahead log that has
-// become large, unless somebody reads or writes.
-func (t *Target) Compact(ctx context.Context, _ buffer.Table) error {
+// Compact implements [buffer.Compactor]: it deletes ids that are older than Options.KeepIDs, removes rows as Options.KeepFor says, and empties a
+// write-ahead log that has become large, unless somebody reads or writes.
+func (t *Target) Compact(ctx context.Context, table buffer.Table) error {
 	now := time.Now()
 	last := t.cleaned.Load()
 	if t.opts.KeepIDs > 0 && now.Unix()-last >= int64(cleanEvery.Seconds()) && t.cleaned.CompareAndSwap(last, now.Unix()) {
 		if err := t.forgetIDs(ctx, now.Add(-t.opts.KeepIDs)); err != nil {
 			return wrap(err, "delete old ids")
 		}
+	}
+	if err := t.removeOld(ctx, table); err != nil {
+		return wrap(err, "remove old rows of %q", table.ID)
 	}
 	switch wal, err := os.Stat(t.path + "-wal"); {
 	case errors.Is(err, fs.ErrNotExist):

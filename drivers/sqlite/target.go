@@ -17,6 +17,7 @@ import (
 
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/internal/retention"
 	"github.com/forebay/forebay/internal/sqlfile"
 )
 
@@ -30,6 +31,12 @@ type Options struct {
 	// KeepIDs is how long the id of an imported file is remembered, at least. It must be longer than the engine may repeat an
 	// import: Tuning.Retention and the longest time for which no engine runs. Default: 90 days. Below zero: forever.
 	KeepIDs time.Duration
+	// KeepFor, if not 0, is the age at which Compact removes rows, which the engine calls after imports and at least once an hour: the time since
+	// the first of the columns KeepBy that a row has. Rows stay up to a 24th of KeepFor longer. Default: forever.
+	KeepFor time.Duration
+	// KeepBy names columns of type timestamp or date; a date is over at its end. A row in which all of them are NULL stays, and so do the rows
+	// of a table that has none of them.
+	KeepBy []string
 	// MaxWAL is the size in bytes of the write-ahead log from which on [Target.Compact] empties it. Default: 64 MiB.
 	MaxWAL int64
 }
@@ -43,6 +50,7 @@ type Target struct {
 	path string
 	file sqlfile.File
 	opts Options
+	keep *retention.Rule
 	// write has one connection, so that calls queue for it and their contexts are heeded.
 	write, read *sql.DB
 	cleaned     atomic.Int64 // when Compact looked for old ids, as Unix seconds
@@ -70,7 +78,11 @@ func Open(path string, opts Options) (*Target, error) {
 	if err != nil {
 		return nil, fmt.Errorf("sqlite: %w", err)
 	}
-	t := &Target{path: path, opts: opts}
+	keep, err := retention.New(opts.KeepFor, opts.KeepBy)
+	if err != nil {
+		return nil, fmt.Errorf("sqlite: %w", err)
+	}
+	t := &Target{path: path, opts: opts, keep: keep}
 	pragmas := []string{
 		fmt.Sprintf("busy_timeout(%d)", busyTimeout.Milliseconds()), "journal_mode(WAL)", "synchronous(FULL)", "cache_size(-16384)",
 	}

@@ -60,6 +60,7 @@ var rooms = map[string][]string{
 	"internal/otlp":          {".", "mapping", "otlpflat"},
 	"internal/parts":         {"datatype", "buffer", "internal/..."},
 	"internal/sqlfile":       {"datatype", "buffer"},
+	"internal/retention":     {"datatype", "buffer"},
 	"internal/otlptest":      {"./..."},
 	"internal/collectortest": {"./..."},
 	"internal/viewtest":      {"./..."},
