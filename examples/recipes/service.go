@@ -50,11 +50,20 @@ func LogRequests(eng *forebay.Engine, log *slog.Logger) func(http.Handler) http.
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			began, seen := time.Now(), &statusWriter{ResponseWriter: w, status: http.StatusOK}
+			defer func() {
+				failed := recover()
+				if failed != nil {
+					seen.status = http.StatusInternalServerError
+				}
+				row := mapping.From(Request{r.Method, r.URL.Path, seen.status, float64(time.Since(began).Microseconds()) / 1000, began})
+				if _, err := eng.Ingest(context.WithoutCancel(r.Context()), "requests", row); err != nil {
+					log.Warn("request not recorded", "error", err) // the request itself is answered
+				}
+				if failed != nil {
+					panic(failed) // the server, or a middleware before this one, handles it
+				}
+			}()
 			next.ServeHTTP(seen, r)
-			row := mapping.From(Request{r.Method, r.URL.Path, seen.status, float64(time.Since(began).Microseconds()) / 1000, began})
-			if _, err := eng.Ingest(context.WithoutCancel(r.Context()), "requests", row); err != nil {
-				log.Warn("request not recorded", "error", err) // the request itself is answered
-			}
 		})
 	}
 }

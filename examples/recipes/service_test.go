@@ -12,6 +12,7 @@ func TestService(t *testing.T) {
 	eng, rows := open(t, Requests(), Orders())
 	mux := http.NewServeMux()
 	mux.Handle("POST /orders", PlaceOrder(eng))
+	mux.HandleFunc("/broken", func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
 	service := LogRequests(eng, slog.New(slog.DiscardHandler))(mux)
 	for _, c := range []struct {
 		path, key, body string
@@ -32,6 +33,14 @@ func TestService(t *testing.T) {
 			t.Errorf("%s %s: %d %s, want %d", c.key, c.body, answer.Code, answer.Body, c.want)
 		}
 	}
+	func() {
+		defer func() {
+			if failed := recover(); failed != http.ErrAbortHandler {
+				t.Errorf("the panic of a handler became %v", failed)
+			}
+		}()
+		service.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/broken", nil))
+	}()
 	if got := rows("in.c-shop.orders"); len(got) != 1 || got[0][1] != "A-1" {
 		t.Errorf("orders %q", got)
 	}
@@ -39,7 +48,7 @@ func TestService(t *testing.T) {
 	for _, row := range rows("in.c-shop.requests") {
 		statuses = append(statuses, row[2])
 	}
-	if got := strings.Join(statuses, " "); got != "201 201 422 422 400 404" {
+	if got := strings.Join(statuses, " "); got != "201 201 422 422 400 404 500" {
 		t.Errorf("requests with status %s", got)
 	}
 }
