@@ -124,8 +124,10 @@ type State struct {
 	Epoch uint64
 	// Released is the last batch that was released.
 	Released Point
-	// Waiting are the batches that are not released, and WaitingBytes their data.
+	// Waiting are the batches that are not released, and WaitingBytes their data. The first of them waits since WaitingSince, which is
+	// zero without one.
 	Waiting, WaitingBytes int
+	WaitingSince          time.Time
 }
 
 // Mark is what a store writes into each batch, so that it knows what it holds: the batch and how to find it in the log.
@@ -141,6 +143,7 @@ type Pending struct {
 	parts []Record // without epoch and node
 	one   [1]Record
 	bytes int
+	since time.Time // when Append was called
 	done  chan struct{}
 	err   error // set before done is closed
 }
@@ -265,7 +268,7 @@ func (a *Appender) Append(data []byte) *Pending {
 // cut makes the next batch. Nobody else may push one meanwhile.
 func (a *Appender) cut(data []byte) *Pending {
 	mark := a.Mark()
-	p := &Pending{bytes: len(data), done: make(chan struct{})}
+	p := &Pending{bytes: len(data), since: time.Now(), done: make(chan struct{})}
 	p.parts = cut(p.one[:0], mark.Number, data, mark.Before)
 	return p
 }
@@ -378,6 +381,12 @@ func (a *Appender) State() State {
 	defer a.mu.Unlock()
 	s := a.state
 	s.Waiting, s.WaitingBytes = a.batches, a.bytes
+	for _, p := range a.queue.all() {
+		if p.batch() { // notes are few
+			s.WaitingSince = p.since
+			break
+		}
+	}
 	return s
 }
 

@@ -122,16 +122,16 @@ func (k *Keeper) keep() {
 		select {
 		case <-k.ctx.Done():
 			return
-		case <-time.After(k.left() - k.opts.Lease*2/3):
+		case <-time.After(k.Left() - k.opts.Lease*2/3):
 		}
-		if k.left() <= k.opts.Lease*2/3 {
+		if k.Left() <= k.opts.Lease*2/3 {
 			_ = k.Beat(k.ctx) // it ends with success or with k.ctx
 		}
 	}
 }
 
-// left is how much of the lease is left.
-func (k *Keeper) left() time.Duration { return time.Duration(k.until.Load()) - time.Since(k.born) }
+// Left is how much of the lease is left, below 0 when it has ended.
+func (k *Keeper) Left() time.Duration { return time.Duration(k.until.Load()) - time.Since(k.born) }
 
 // Valid reports whether the lease lasts. It is made for the hot path: one atomic load and the clock. A process that stands still
 // behind a Valid that was true does not notice: the log finds that out.
@@ -256,7 +256,7 @@ func (k *Keeper) step(ctx context.Context, raise bool, change func(*Owner) error
 	if k.failing.IsZero() && !errors.Is(err, ErrLost) && k.ctx.Err() == nil {
 		k.failing = time.Now()
 		k.opts.Logger.Warn("the record of the instance cannot be written; nothing is acknowledged when the lease ends",
-			"instance", k.instance, "left", k.left(), "error", err)
+			"instance", k.instance, "left", k.Left(), "error", err)
 	}
 	if lookErr := k.look(ctx); lookErr != nil {
 		return errors.Join(err, lookErr)

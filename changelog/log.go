@@ -81,6 +81,10 @@ type Stat struct {
 	First, Last Position
 	// Bytes are what its records take. Append fails with ErrFull where they would exceed MaxBytes; only markers may.
 	Bytes, MaxBytes int64
+	// Behind is how many copies of the stream lag or are away, as far as the leader knows, and Lag how many changes the one that lags most lacks.
+	// A driver without copies that lag leaves them 0.
+	Behind int
+	Lag    uint64
 }
 
 // Writer appends for one epoch. One goroutine appends; tickets may be waited for anywhere. What the log stores of a writer in

@@ -35,8 +35,8 @@ type Node struct {
 	instance *instance.Instance
 	catalog  *catalog.Catalog
 	handler  http.Handler
-	// stopAnswers ends the answers to other nodes.
-	stopAnswers func()
+	// stopAnswers ends the answers to other nodes, and stopMetrics what is reported of this one.
+	stopAnswers, stopMetrics func()
 
 	adoption   adoption
 	background sync.WaitGroup
@@ -58,7 +58,7 @@ func Open(ctx context.Context, dir string, opts Options) (*Node, error) {
 		return nil, err
 	}
 	opts = opts.withDefaults(dir)
-	n := &Node{opts: opts, log: opts.Logger, cancel: func() {}, stopAnswers: func() {}}
+	n := &Node{opts: opts, log: opts.Logger, cancel: func() {}, stopAnswers: func() {}, stopMetrics: func() {}}
 	if err := n.open(ctx, dir); err != nil {
 		return nil, errors.Join(fmt.Errorf("cluster: open node %s: %w", opts.Node, err), n.Close())
 	}
@@ -116,6 +116,11 @@ func (n *Node) open(ctx context.Context, dir string) (err error) {
 	if err := n.handlers(); err != nil {
 		return err
 	}
+	measured, err := n.measure()
+	if err != nil {
+		return err
+	}
+	n.stopMetrics = measured
 	adopting, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	n.cancel = cancel
 	n.background.Go(func() { _ = changelog.Adopt(adopting, n.instance.Keeper(), n.adopt) }) // Err returns the same
@@ -185,6 +190,7 @@ func (n *Node) Close() error {
 		n.cancel()
 		n.background.Wait()
 		n.stopAnswers()
+		n.stopMetrics()
 		var errs []error
 		if n.catalog != nil {
 			errs = append(errs, n.catalog.Close())

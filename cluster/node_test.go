@@ -29,6 +29,7 @@ import (
 	"github.com/forebay/forebay/cluster/natsdriver"
 	"github.com/forebay/forebay/cluster/natsserver"
 	"github.com/forebay/forebay/internal/freeport"
+	"github.com/forebay/forebay/internal/metertest"
 	"github.com/forebay/forebay/mapping"
 	"github.com/forebay/forebay/stream/streamapi"
 )
@@ -46,6 +47,7 @@ type nodes struct {
 	// timeout of requests to the servers, of nodes that are opened from now on
 	timeout time.Duration
 	target  func(node string) buffer.Target // unless nil, the target of a node
+	meters  map[string]*metertest.Meter     // by node; nil: nothing is measured
 	list    [clustertest.Size]*cluster.Node
 }
 
@@ -64,6 +66,9 @@ func (c *nodes) options(i int) cluster.Options {
 	}
 	if c.target != nil {
 		o.Engine.Target = c.target(name)
+	}
+	if m := c.meters[name]; m != nil { // a nil pointer would be a meter
+		o.Engine.Meter = m
 	}
 	if c.links != nil {
 		o.Server.Advertise, o.Server.Peers = c.links.Peers(i)

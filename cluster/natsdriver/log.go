@@ -147,11 +147,20 @@ func (l *Log) Stat(ctx context.Context, instance string) (changelog.Stat, error)
 	if info.State.Msgs == 0 {
 		first = info.State.LastSeq + 1 // of a new stream the server says 0
 	}
-	return changelog.Stat{
+	stat := changelog.Stat{
 		ID:    info.Config.Metadata[metaID],
 		First: changelog.Position(first), Last: changelog.Position(info.State.LastSeq),
 		Bytes: int64(info.State.Bytes), MaxBytes: bound(info),
-	}, nil
+	}
+	if info.Cluster != nil { // else there is one copy
+		for _, replica := range info.Cluster.Replicas {
+			if replica.Offline || !replica.Current {
+				stat.Behind++
+			}
+			stat.Lag = max(stat.Lag, replica.Lag)
+		}
+	}
+	return stat, nil
 }
 
 // Delete implements [changelog.Log].

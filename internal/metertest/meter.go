@@ -31,7 +31,11 @@ func New() *Meter {
 }
 
 // Units returns the units of all instruments by name.
-func (m *Meter) Units() map[string]string { return m.units }
+func (m *Meter) Units() map[string]string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return maps.Clone(m.units)
+}
 
 // Collect returns all values. The keys are names with their attributes, as in "rows{sink=a,source=b}"; the value of a
 // histogram is the number of its measurements.
@@ -155,7 +159,9 @@ type registration struct {
 func (r registration) Unregister() error {
 	r.m.mu.Lock()
 	defer r.m.mu.Unlock()
-	delete(r.m.callbacks, r.id)
+	if delete(r.m.callbacks, r.id); len(r.m.callbacks) == 0 {
+		clear(r.m.units) // whoever made the instruments is closed, and may be opened again
+	}
 	return nil
 }
 

@@ -26,6 +26,8 @@ type Manifest struct {
 	Number uint64 `json:"number"`
 	// Trim is the position up to which the log may be trimmed once the owner's record names the checkpoint.
 	Trim changelog.Position `json:"trim"`
+	// Made is when the owner made it, by its clock. Nothing depends on it.
+	Made time.Time `json:"made,omitzero"`
 	// Unchecked says that tables among the files may be damaged. Store.Save stores no other damage than what was there already: what the
 	// disk has lost would be lost with the log in front of Trim. Set it where nothing has more than the folder.
 	Unchecked bool `json:"unchecked,omitempty"`

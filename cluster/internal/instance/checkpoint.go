@@ -78,6 +78,7 @@ func (c *checkpointer) make(ctx context.Context) error {
 		return err
 	}
 	dir, began := c.folder.snapshot(), time.Now()
+	made := began.Round(0).UTC()
 	if err := c.folder.disk.RemoveAll(dir); err != nil {
 		return err
 	}
@@ -97,7 +98,7 @@ func (c *checkpointer) make(ctx context.Context) error {
 	name, owner := c.keeper.Instance(), c.keeper.Owner()
 	m, ref, err := c.store.Save(ctx, dir, checkpoint.Manifest{
 		Instance: name, Epoch: owner.Epoch, Log: owner.Log, Number: at.Number, Trim: mark.Released.Position,
-		Unchecked: c.counts,
+		Made: made, Unchecked: c.counts,
 	}, c.last)
 	if damage, ok := errors.AsType[*pebblestore.DamageError](err); ok {
 		c.onDamage(&buffer.StoreDamageError{Dir: dir, Err: damage})
@@ -110,6 +111,7 @@ func (c *checkpointer) make(ctx context.Context) error {
 	}
 	before := c.last
 	c.last, c.known = &m, true
+	c.checkpointed.Store(&made)
 	// What is in a full log cannot be noted before it is trimmed. The record alone suffices: whoever adopts the instance replaces it and
 	// so knows the checkpoint.
 	if err := c.log.checkpointed(ctx, at.Number); err != nil && !errors.Is(err, changelog.ErrFull) {
@@ -138,6 +140,9 @@ func (c *checkpointer) load(ctx context.Context) error {
 	switch damage := (*checkpoint.DamageError)(nil); {
 	case err == nil:
 		c.last = &m
+		if !m.Made.IsZero() { // a release before has made it
+			c.checkpointed.Store(&m.Made)
+		}
 	case errors.As(err, &damage):
 		// The next one does without it. What is left of it stays in staging.
 		c.opts.Logger.Warn("the last checkpoint is damaged, a whole one is made", "instance", c.keeper.Instance(), "error", err)

@@ -27,11 +27,15 @@ type drainer struct {
 	dir   string // each instance has a folder in it
 	opts  Options
 	slots chan struct{}
+
+	mu     sync.Mutex
+	jobs   map[*drainage]*forebay.Engine // the calls of drain, with the engine while it is open
+	states map[changelog.OwnerState]int  // of all instances, as sweepOnce found them; nil: it has not yet
 }
 
 // newDrainer removes what an earlier process has left in the folder. It held none of the instances any more.
 func newDrainer(dir string, opts Options) (*drainer, error) {
-	d := &drainer{dir: dir, opts: opts, slots: make(chan struct{}, drains)}
+	d := &drainer{dir: dir, opts: opts, slots: make(chan struct{}, drains), jobs: map[*drainage]*forebay.Engine{}}
 	return d, d.disk().RemoveAll(dir)
 }
 
@@ -47,14 +51,16 @@ func (d *drainer) disk() vfs.FS { return localdisk.Of(d.opts.Engine.Buffer) }
 func (i *Instance) Drain(ctx context.Context, k *changelog.Keeper) { i.drainer.drain(ctx, k) }
 
 func (d *drainer) drain(ctx context.Context, k *changelog.Keeper) {
+	job := &drainage{
+		drainer: d, k: k, dir: d.disk().PathJoin(d.dir, k.Instance()), adopted: time.Now(),
+		free: sync.OnceFunc(func() { <-d.slots }), log: d.opts.Logger.With("instance", k.Instance()),
+	}
+	job.show(nil)
+	defer job.hide()
 	select {
 	case d.slots <- struct{}{}:
 	case <-ctx.Done():
 		return
-	}
-	job := &drainage{
-		drainer: d, k: k, dir: d.disk().PathJoin(d.dir, k.Instance()),
-		free: sync.OnceFunc(func() { <-d.slots }), log: d.opts.Logger.With("instance", k.Instance()),
 	}
 	defer job.free()
 	began := time.Now()
@@ -71,10 +77,11 @@ func (d *drainer) drain(ctx context.Context, k *changelog.Keeper) {
 // drainage is one call of drain.
 type drainage struct {
 	*drainer
-	k    *changelog.Keeper
-	dir  string
-	free func() // gives up the turn
-	log  *slog.Logger
+	k       *changelog.Keeper
+	dir     string
+	adopted time.Time
+	free    func() // gives up the turn
+	log     *slog.Logger
 	// readable is the last batch that can be read of an instance that is given up, since a time. Zero: that is not known.
 	readable uint64
 	since    time.Time
@@ -149,7 +156,7 @@ func (d *drainage) move(ctx context.Context) error {
 	defer context.AfterFunc(ctx, func() { log.end(context.Cause(ctx)) })()
 	o := d.opts.Engine
 	o.Changelog = log
-	o.Meter = nil // it has the engine of the node's own instance
+	o.Meter = nil // the node's own engine has it; Report has the rows of this one
 	o.Logger = o.Logger.With("adopted", d.k.Instance())
 	// What this disk loses is restored by the next attempt.
 	flushing, end := context.WithCancelCause(ctx)
@@ -167,9 +174,11 @@ func (d *drainage) move(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	d.show(e)
 	stop := d.checkpoints(flushing, &Instance{keeper: d.k, log: log, engine: e, counts: counts, onDamage: onDamage})
 	err = d.empty(flushing, e)
 	stop()
+	d.show(nil)
 	if err := errors.Join(err, e.Close()); err != nil {
 		return err
 	}
@@ -320,17 +329,24 @@ func (d *drainer) sweep(ctx context.Context) {
 func (d *drainer) sweepOnce(ctx context.Context) (retired map[string]changelog.Owner, failed error) {
 	ctx, cancel := context.WithTimeout(ctx, sweepEvery)
 	defer cancel()
-	found := map[string]changelog.Owner{}
+	found, states := map[string]changelog.Owner{}, map[changelog.OwnerState]int{}
 	for v, err := range d.opts.Owners.Watch(ctx, changelog.OwnerKey("")) {
 		if err != nil {
 			return nil, errors.Join(failed, err)
 		}
 		if v.Version == 0 { // these were all
+			d.mu.Lock()
+			d.states = states
+			d.mu.Unlock()
 			return found, failed
 		}
 		var o changelog.Owner
 		instance := strings.TrimPrefix(v.Key, changelog.OwnerKey(""))
-		switch unread := o.UnmarshalJSON(v.Value); {
+		unread := o.UnmarshalJSON(v.Value)
+		if unread == nil {
+			states[o.State]++
+		}
+		switch {
 		case unread == nil && o.State == changelog.Retired:
 			found[instance] = o
 			continue

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/cenkalti/backoff/v5"
 
@@ -106,7 +107,8 @@ func (i *Instance) nameLog(ctx context.Context, owner changelog.Owner, number ui
 		err := i.folder.copyTo(dir, name, i.opts)
 		if err == nil {
 			_, ref, err = c.store.Save(ctx, dir, checkpoint.Manifest{
-				Instance: name, Epoch: owner.Epoch, Log: owner.Log, Number: number, Unchecked: i.counts,
+				Instance: name, Epoch: owner.Epoch, Log: owner.Log, Number: number,
+				Made: time.Now().UTC().Round(0), Unchecked: i.counts,
 			}, c.last)
 		}
 		if pebblestore.IsDamage(err) {

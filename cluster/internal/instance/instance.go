@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
@@ -30,6 +31,10 @@ type Instance struct {
 	// counted.
 	onDamage func(*buffer.StoreDamageError)
 	counts   bool
+
+	// checkpointed is when the last checkpoint was made, nil until that is known, and logStat what the log last said of itself.
+	checkpointed atomic.Pointer[time.Time]
+	logStat      atomic.Pointer[changelog.Stat]
 
 	// ctx ends when the instance is fenced, and with Close. Its cause is what Err returns.
 	ctx        context.Context
@@ -357,6 +362,9 @@ func retryWithin(ctx context.Context, o Options, most time.Duration, text string
 func (i *Instance) start() {
 	i.background.Go(func() { i.drainer.sweep(i.ctx) })
 	i.background.Go(func() { i.deleteLogBefore(i.ctx) })
+	if i.opts.Engine.Meter != nil {
+		i.background.Go(func() { i.watchLog(i.ctx) })
+	}
 	i.background.Go(func() {
 		c := checkpointer{Instance: i, store: i.opts.checkpoints()}
 		c.run(i.ctx)

@@ -35,6 +35,7 @@ type batchLog struct {
 
 	mu       sync.Mutex
 	appender *changelog.Appender // nil while the log is being opened
+	opening  time.Time           // since when it is nil
 	detach   func() bool         // lets the end of ctx forget the appender
 	// kept are the batches that this process appended and of which nobody was told that the log has them, ascending. Their bytes are still theirs.
 	kept []buffer.LogBatch
@@ -202,7 +203,9 @@ func awaitAppended(ctx context.Context, a *changelog.Appender) error {
 func (l *batchLog) closeAppender() {
 	l.mu.Lock()
 	a := l.appender
-	l.appender = nil
+	if l.appender = nil; a != nil {
+		l.opening = time.Now()
+	}
 	l.mu.Unlock()
 	if a != nil {
 		l.detach()

@@ -2,6 +2,7 @@ package instance
 
 import (
 	"sync"
+	"time"
 
 	"github.com/forebay/forebay/changelog"
 )
@@ -20,12 +21,13 @@ type room struct {
 
 	mu      sync.Mutex
 	changed sync.Cond
-	size    int64 // of the stream
-	trimmed int64 // the size behind the last trim
-	every   int64 // bytes from one checkpoint to the next
-	max     int64 // of the stream; 0: not bounded
-	limit   int64 // where batches are held up; the rest is for what is on its way
-	pass    bool  // one batch may pass nevertheless
+	size    int64     // of the stream
+	trimmed int64     // the size behind the last trim
+	every   int64     // bytes from one checkpoint to the next
+	max     int64     // of the stream; 0: not bounded
+	limit   int64     // where batches are held up; the rest is for what is on its way
+	pass    bool      // one batch may pass nevertheless
+	since   time.Time // when a checkpoint became due that is not made yet
 }
 
 // recordBytes is more than a record takes besides its data.
@@ -64,7 +66,11 @@ func (r *room) isDue() bool {
 // signal wakes the loop that makes checkpoints.
 func (r *room) signal() {
 	if !r.isDue() {
+		r.since = time.Time{}
 		return
+	}
+	if r.since.IsZero() {
+		r.since = time.Now()
 	}
 	select {
 	case r.due <- struct{}{}:
@@ -101,7 +107,18 @@ func (r *room) correct(stat changelog.Stat, waiting int64, trimmed bool) bool {
 		r.trimmed = stat.Bytes
 	}
 	r.set(stat.Bytes+waiting, stat.MaxBytes)
-	return r.isDue()
+	due := r.isDue()
+	if trimmed || !due {
+		r.since = time.Time{}
+	}
+	return due
+}
+
+// dueSince is since when a checkpoint is due and not made; zero if none is.
+func (r *room) dueSince() time.Time {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.since
 }
 
 // passOne lets one batch pass. A committer that is held up cannot see that the local level has failed, and open it again.

@@ -1,0 +1,129 @@
+package cluster_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/buffer/dir"
+	"github.com/forebay/forebay/cluster/internal/clustertest"
+	"github.com/forebay/forebay/internal/metertest"
+)
+
+// refusing are tables that take no rows for as long as they are told to.
+type refusing struct {
+	*dir.TableDir
+	refuses *atomic.Bool
+}
+
+func (r refusing) Import(ctx context.Context, f *buffer.File) error {
+	if r.refuses.Load() {
+		return errors.New("the table is closed")
+	}
+	return r.TableDir.Import(ctx, f)
+}
+
+// clusterMetrics returns what the meter of a node has of the cluster.
+func clusterMetrics(m *metertest.Meter) map[string]float64 {
+	got := m.Collect()
+	maps.DeleteFunc(got, func(name string, _ float64) bool { return !strings.HasPrefix(name, "forebay.cluster.") })
+	return got
+}
+
+// A node measures its log, its lease and its instance, and what it drains for a node that is lost. docs/cluster.md lists all metrics.
+func TestMetrics(t *testing.T) {
+	var refuses atomic.Bool
+	meters := map[string]*metertest.Meter{"a": metertest.New(), "b": metertest.New(), "c": metertest.New()}
+	c := startNodes(t, false, func(c *nodes) {
+		c.target = func(string) buffer.Target { return refusing{dir.Tables(c.tables()), &refuses} }
+		c.meters = meters
+	})
+	c.define()
+	refuses.Store(true)
+	for i := range 5 {
+		if status := c.post(0, fmt.Sprint(i)); status != http.StatusOK {
+			t.Fatalf("status %d", status)
+		}
+	}
+	// eventually waits until a node measures what it should.
+	eventually := func(what, node string, ok func(map[string]float64) bool) {
+		t.Helper()
+		if err := clustertest.Eventually(func() error {
+			if got := clusterMetrics(meters[node]); !ok(got) {
+				return fmt.Errorf("%s: %v", what, got)
+			}
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	eventually("all is well", "a", func(got map[string]float64) bool {
+		return got["forebay.cluster.epoch{}"] >= 1 && got["forebay.cluster.lease.left{}"] > 0 && got["forebay.cluster.lease.left{}"] <= 6 &&
+			got["forebay.cluster.log.size{}"] > 0 && got["forebay.cluster.log.limit{}"] == 252<<20 && got["forebay.cluster.log.waiting{}"] == 0 &&
+			got["forebay.cluster.log.failing{}"] == 0 && got["forebay.cluster.log.behind{}"] == 0 && got["forebay.cluster.instances{state=owned}"] == 3
+	})
+	if _, made := clusterMetrics(meters["a"])["forebay.cluster.checkpoint.age{}"]; made {
+		t.Error("a checkpoint is measured that nobody has made")
+	}
+	documentedMetrics(t, meters["a"].Units())
+
+	lost := get[readiness](t, c.list[0], "/readiness-check").Instance
+	c.close(0)
+	if n := meters["a"].Callbacks(); n > 0 {
+		t.Errorf("a closed node measures: %d callbacks", n)
+	}
+	defer func() {
+		if err := c.open(0); err != nil { // which the end of the test closes
+			t.Error(err)
+		}
+	}()
+	eventually("a copy is away", "b", func(got map[string]float64) bool { return got["forebay.cluster.log.behind{}"] == 1 })
+	of := "{adopted=" + lost + "}"
+	adopter := ""
+	if err := clustertest.Eventually(func() error {
+		for _, node := range []string{"b", "c"} {
+			if got := clusterMetrics(meters[node]); got["forebay.cluster.adopted.rows"+of] == 5 && got["forebay.cluster.adopted.age"+of] > 0 &&
+				got["forebay.cluster.adopted.size"+of] > 0 && got["forebay.cluster.adopted.duration"+of] > 0 {
+				adopter = node
+				return nil
+			}
+		}
+		return fmt.Errorf("nobody measures the rows of %s: %v, %v", lost, clusterMetrics(meters["b"]), clusterMetrics(meters["c"]))
+	}); err != nil {
+		t.Fatal(err)
+	}
+	refuses.Store(false)
+	eventually("all rows are moved", adopter, func(got map[string]float64) bool {
+		_, waits := got["forebay.cluster.adopted.duration"+of]
+		return !waits
+	})
+	if got := c.ids(); len(got) != 5 {
+		t.Errorf("the table has %v", got)
+	}
+}
+
+// documentedMetrics compares docs/cluster.md with the units of all instruments.
+func documentedMetrics(t *testing.T, units map[string]string) {
+	t.Helper()
+	text, err := os.ReadFile("../docs/cluster.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	documented := map[string]string{}
+	for _, row := range regexp.MustCompile("(?m)^\\| `(forebay\\.cluster\\.[a-z.]+)` \\| `([^`]+)` \\|").FindAllStringSubmatch(string(text), -1) {
+		documented[row[1]] = row[2]
+	}
+	maps.DeleteFunc(units, func(name, _ string) bool { return !strings.HasPrefix(name, "forebay.cluster.") })
+	if !maps.Equal(documented, units) {
+		t.Errorf("documented are %v, measured %v", slices.Sorted(maps.Keys(documented)), slices.Sorted(maps.Keys(units)))
+	}
+}
