@@ -2,26 +2,26 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 
 	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/buffer/dir"
 	"github.com/forebay/forebay/drivers/bucket"
+	"github.com/forebay/forebay/internal/program/server"
 )
 
-// checkArchive returns what is wrong with the flags of the archive, without opening it.
+// checkArchive returns what is wrong with the flags of the archive, without opening it. Each problem is a [*server.FlagError].
 func (cfg *serveConfig) checkArchive() (problems []error) {
 	if cfg.archive != "" {
-		if _, ok := cutPrefix(cfg.archive, stagingPrefixes()); !ok {
-			problems = append(problems, unknown("archive", cfg.archive, stagingForms(), stagingPrefixes()))
+		if err := checkStaging("archive", cfg.archive); err != nil {
+			problems = append(problems, err)
 		}
 	} else if cfg.archiveFor != 0 {
-		problems = append(problems, errors.New("-archive-keep-for is for raw records: say with -archive where they are"))
+		problems = append(problems, server.WrongFlags("is for raw records: say with -archive where they are", "archive-keep-for"))
 	}
 	if cfg.archiveFor < 0 {
-		problems = append(problems, fmt.Errorf("-archive-keep-for is %s, must not be negative", cfg.archiveFor))
+		problems = append(problems, server.WrongValue("archive-keep-for", "is %s, must not be negative", cfg.archiveFor))
 	}
 	return problems
 }

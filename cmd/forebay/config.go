@@ -19,6 +19,7 @@ import (
 	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/internal/program/server"
 	"github.com/forebay/forebay/mapping"
 	"github.com/forebay/forebay/otlpflat"
 	"github.com/forebay/forebay/trigger"
@@ -125,12 +126,12 @@ func readBounded(path string) (text []byte, err error) {
 	return text, err
 }
 
-// readFile reads the configuration file into the flags that are not given, and the sources. The error is a [*mistakes] or one of the
-// file system.
-func (cfg *serveConfig) readFile(flags *flag.FlagSet, given map[string]bool, getenv func(string) (string, bool)) error {
+// readFile reads the configuration file into the flags that are not given, and the sources. The decoder has the mistakes. The error is about
+// a file that is no configuration.
+func (cfg *serveConfig) readFile(flags *flag.FlagSet, given map[string]bool, getenv func(string) (string, bool)) (*decoder, error) {
 	text, err := readBounded(cfg.file)
 	if err != nil {
-		return fmt.Errorf("-config: %w", err)
+		return nil, fmt.Errorf("-config: %w", err)
 	}
 	d := &decoder{getenv: getenv, nodes: map[string]*yaml.Node{}, written: map[*yaml.Node]string{}, values: map[string]string{}, budget: maxAliased}
 	var doc yaml.Node
@@ -138,15 +139,15 @@ func (cfg *serveConfig) readFile(flags *flag.FlagSet, given map[string]bool, get
 	err = parser.Decode(&doc)
 	switch {
 	case errors.Is(err, io.EOF):
-		return fmt.Errorf("%s is empty: \"forebay serve -h\" has an example", cfg.file)
+		return nil, fmt.Errorf("%s is empty: \"forebay serve -h\" has an example", cfg.file)
 	case err != nil:
-		return fmt.Errorf("%s is neither YAML nor JSON: %s", cfg.file, strings.TrimPrefix(err.Error(), "yaml: "))
+		return nil, fmt.Errorf("%s is neither YAML nor JSON: %s", cfg.file, strings.TrimPrefix(err.Error(), "yaml: "))
 	}
 	if err := parser.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
 		d.report(&doc, "the file has a second document behind ---, which is not read: write one file for each server")
 	}
 	d.substitute(&doc, false)
-	cfg.fromFile, cfg.fromVariable = map[string]string{}, map[string]string{}
+	cfg.fromFile = map[string]string{}
 	var keys []string
 	flags.VisitAll(func(f *flag.Flag) { keys = append(keys, f.Name) })
 	keys = append(slices.DeleteFunc(keys, func(name string) bool { return name == "config" || name == "sample" }), "sources")
@@ -165,10 +166,32 @@ func (cfg *serveConfig) readFile(flags *flag.FlagSet, given map[string]bool, get
 	if sources != nil && d.budget >= 0 {
 		cfg.sources = d.compile(cfg, sources)
 	}
-	if len(d.mistakes) > 0 {
-		return &mistakes{cfg.file, d.mistakes}
+	return d, nil
+}
+
+// place makes mistakes of the file out of problems with flags whose value comes from it, and returns the other problems. of has these flags.
+func (d *decoder) place(problems []error, of map[string]string) (others []error) {
+	for _, problem := range problems {
+		wrong, ok := errors.AsType[*server.FlagError](problem)
+		at := -1
+		if ok {
+			at = slices.IndexFunc(wrong.Flags, func(name string) bool { return of[name] != "" })
+		}
+		if at < 0 {
+			others = append(others, problem)
+			continue
+		}
+		name := wrong.Flags[at]
+		n, text := d.nodes[name], wrong.Error()
+		switch {
+		case wrong.ShowsValue && d.hasVariable(n):
+			text = fmt.Sprintf("%s is %q: the value of the variable cannot be used", name, cmp.Or(d.shown(n), "a list with a variable"))
+		case at == 0:
+			text = name + " " + wrong.Text
+		}
+		d.report(n, "%s", d.hide(text))
 	}
-	return nil
+	return others
 }
 
 // flag sets a flag from a value of the file, unless it is given already.
@@ -185,10 +208,7 @@ func (d *decoder) flag(flags *flag.FlagSet, given map[string]bool, name string, 
 	if value == "" || given[name] {
 		return
 	}
-	cfg.fromFile[name] = value
-	if d.hasVariable(n) {
-		cfg.fromVariable[name] = cmp.Or(d.shown(n), "a list with a variable")
-	}
+	cfg.fromFile[name], d.nodes[name] = value, n
 	if err := flags.Set(name, value); err != nil {
 		text := err.Error()
 		if d.hasVariable(n) {

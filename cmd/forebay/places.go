@@ -10,6 +10,7 @@ import (
 
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/dir"
+	"github.com/forebay/forebay/internal/program/server"
 	"github.com/forebay/forebay/internal/program/store"
 )
 
@@ -19,14 +20,48 @@ type targetKind struct {
 	prefixes []string
 	// form shows how to write such a text, and summary says what it gives.
 	form, summary string
-	// folders is set if the target takes the options of folder tables.
+	// folders is set if the target has files, which can be removed by age.
 	folders bool
 	// addresses is set if the target takes addresses with "://", and refuses those that it cannot use.
 	addresses bool
 	// limits is a target that is not open, for its buffer.Limiter; nil: it has none.
 	limits buffer.Target
-	// open opens the target of a text without its prefix. The error has no secret of the text.
-	open func(rest string, o dir.TablesOptions) (*store.Store, error)
+	// prepare checks the text of a target without its prefix, and the options. It opens nothing. The errors have no secret of the text.
+	prepare func(rest string, o tableFlags) (opener, []error)
+}
+
+// opener opens a target that was checked.
+type opener func() (*store.Store, error)
+
+// tableFlags are the options of tables in folders, which only some targets take.
+type tableFlags struct{ dir.TablesOptions }
+
+// refuse returns a problem for each flag that is set and not among those that are taken. why goes on behind its name.
+func (o tableFlags) refuse(why string, taken ...string) (problems []error) {
+	for _, f := range []struct {
+		name string
+		set  bool
+	}{
+		{"partition-by", o.PartitionBy != ""}, {"merge-to", o.MergeTo != 0}, {"keep-for", o.KeepFor != 0}, {"no-header", o.NoHeader}, {"gzip", o.Gzip},
+	} {
+		if f.set && !slices.Contains(taken, f.name) {
+			problems = append(problems, server.WrongFlags(why, f.name, "target"))
+		}
+	}
+	return problems
+}
+
+// targetProblems returns what a driver says about an address. showsValue is set if that may have a part of it.
+func targetProblems(err error, showsValue bool) []error {
+	if err == nil {
+		return nil
+	}
+	return []error{&server.FlagError{Flags: []string{"target"}, Text: "cannot be used: " + err.Error(), ShowsValue: showsValue}}
+}
+
+// forFolders refuses all of them for a target without folders.
+func (o tableFlags) forFolders() []error {
+	return o.refuse("is for tables in folders: leave it out, or use -target dir:FOLDER or parquet:FOLDER")
 }
 
 // targetKinds are all kinds, in the order of the help.
@@ -43,7 +78,9 @@ func duckdbKind() targetKind {
 type stagingKind struct {
 	prefixes      []string
 	form, summary string
-	// open opens the staging of a text, with its prefix. closer may be nil. The error has no secret of the text.
+	// check returns what is wrong with a text, with its prefix, and opens nothing. The error has no secret of the text.
+	check func(text string) error
+	// open opens the staging of a text. closer may be nil. The error has no secret of the text.
 	open func(text string) (staging buffer.Staging, closer func() error, err error)
 }
 
@@ -97,15 +134,15 @@ func cutPrefix(text string, prefixes []string) (rest string, ok bool) {
 }
 
 // unknown is the error for a text of no kind, or without a place. The text may have a password, so the error shows only its first word.
-func unknown(name, text, forms string, prefixes []string) error {
+func unknown(flag, text, forms string, prefixes []string) error {
 	kind, _, ok := strings.Cut(text, ":")
 	if !ok || strings.ContainsAny(kind, "@=/ ") {
-		return fmt.Errorf("-%s must begin with its kind: write one of %s", name, forms)
+		return server.WrongFlags("must begin with its kind: write one of "+forms, flag)
 	}
 	if slices.ContainsFunc(prefixes, func(prefix string) bool { return strings.HasPrefix(prefix, kind+":") }) {
-		return fmt.Errorf("-%s has the kind %q without a place: write one of %s", name, kind, forms)
+		return server.WrongValue(flag, "has the kind %q without a place: write one of %s", kind, forms)
 	}
-	return fmt.Errorf("-%s has the kind %q, which does not exist: write one of %s", name, kind, forms)
+	return server.WrongValue(flag, "has the kind %q, which does not exist: write one of %s", kind, forms)
 }
 
 // kindOf returns the kind of the target and the text without its prefix.
@@ -116,7 +153,7 @@ func (p *places) kindOf() (targetKind, string, error) {
 			continue
 		}
 		if scheme, _, ok := strings.Cut(rest, "://"); ok && !k.addresses && !strings.ContainsAny(scheme, ":/?@") { // nobody wants a folder with the name s3:
-			return targetKind{}, "", fmt.Errorf("-target %s takes no %s:// address: -staging takes a bucket, and so does -target parquet:s3://BUCKET/PREFIX", k.form, scheme)
+			return targetKind{}, "", server.WrongValue("target", "%s takes no %s:// address: -staging takes a bucket, and so does -target parquet:s3://BUCKET/PREFIX", k.form, scheme)
 		}
 		return k, rest, nil
 	}
@@ -125,6 +162,32 @@ func (p *places) kindOf() (targetKind, string, error) {
 		prefixes = append(prefixes, k.prefixes...)
 	}
 	return targetKind{}, "", unknown("target", p.target, targetForms(), prefixes)
+}
+
+// prepare checks the target. folder is the data directory.
+func (p *places) prepare(folder string) (opener, []error) {
+	o := tableFlags{p.tables}
+	if p.target == "" {
+		return folderTarget().prepare(filepath.Join(folder, "tables"), o)
+	}
+	k, rest, err := p.kindOf()
+	if err != nil {
+		return nil, []error{err}
+	}
+	return k.prepare(rest, o)
+}
+
+// checkStaging returns what is wrong with the place of a flag that takes the forms of -staging, without opening it.
+func checkStaging(flag, text string) error {
+	for _, k := range stagingKinds() {
+		if _, ok := cutPrefix(text, k.prefixes); ok {
+			if err := k.check(text); err != nil {
+				return server.WrongValue(flag, "cannot be used: %v", err)
+			}
+			return nil
+		}
+	}
+	return unknown(flag, text, stagingForms(), stagingPrefixes())
 }
 
 // stagingOf opens a staging.
@@ -146,39 +209,33 @@ func openInspected(text string) (buffer.Staging, error) {
 	return staging, err
 }
 
-// check returns everything that is wrong with the flags, without opening anything.
-func (p *places) check() (problems []error) {
-	if p.target != "" {
-		k, _, err := p.kindOf()
-		o := p.tables
-		if err == nil && !k.folders && (o.PartitionBy != "" || o.MergeTo != 0 || o.KeepFor != 0 || o.NoHeader || o.Gzip) {
-			err = errors.New("-partition-by, -merge-to, -keep-for, -no-header and -gzip are for tables in folders: leave them out, or use -target dir:FOLDER or parquet:FOLDER")
-		}
-		problems = append(problems, err)
-	}
+// check returns everything that is wrong with the flags, without opening anything. Each problem is a [*server.FlagError]. folder is the data
+// directory.
+func (p *places) check(folder string) (problems []error) {
+	_, problems = p.prepare(folder)
 	if p.staging != "" {
-		if _, ok := cutPrefix(p.staging, stagingPrefixes()); !ok {
-			problems = append(problems, unknown("staging", p.staging, stagingForms(), stagingPrefixes()))
+		if err := checkStaging("staging", p.staging); err != nil {
+			problems = append(problems, err)
 		}
 	}
 	return problems
 }
 
 // open opens what the flags name. folder is the data directory.
-func (p *places) open(folder string) (st *store.Store, err error) {
-	if p.target == "" {
-		if st, err = folderTarget().open(filepath.Join(folder, "tables"), p.tables); err == nil {
-			st.Hint = ""
-		}
-	} else {
-		k, rest, unknown := p.kindOf()
-		if unknown != nil {
-			return nil, unknown
-		}
-		st, err = k.open(rest, p.tables)
+func (p *places) open(folder string) (*store.Store, error) {
+	if err := errors.Join(p.check(folder)...); err != nil {
+		return nil, err
 	}
-	if err != nil || p.staging == "" {
-		return st, err
+	open, _ := p.prepare(folder)
+	st, err := open()
+	if err != nil {
+		return nil, fmt.Errorf("-target: %w", err)
+	}
+	if p.target == "" {
+		st.Hint = ""
+	}
+	if p.staging == "" {
+		return st, nil
 	}
 	staging, closer, err := stagingOf(p.staging)
 	if err != nil {

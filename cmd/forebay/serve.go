@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
-	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -30,8 +29,6 @@ type serveConfig struct {
 	archiveFor time.Duration
 	// fromFile are the values of flags that the file has, by name; see parseServe.
 	fromFile map[string]string
-	// fromVariable has the text of the file for flags whose value comes from a variable.
-	fromVariable map[string]string
 	// sources come from the file; nil if it has none.
 	sources []forebay.Source
 }
@@ -88,8 +85,10 @@ func (p process) parse(name string, args []string, verb verbFlags) (*serveConfig
 	} else if flags.NArg() > 0 {
 		problems = append(problems, fmt.Errorf("unexpected argument %q: flags begin with a dash", flags.Arg(0)))
 	}
+	var read *decoder // of the file; nil: there is none, or it cannot be read
 	if cfg.file != "" {
-		if err := cfg.readFile(flags, given, p.getenv); err != nil {
+		var err error
+		if read, err = cfg.readFile(flags, given, p.getenv); err != nil {
 			problems = append(problems, err)
 		}
 	}
@@ -102,29 +101,22 @@ func (p process) parse(name string, args []string, verb verbFlags) (*serveConfig
 		problems = append(problems, verb.complete(cfg, given))
 	}
 	cfg.tables = cfg.Tables
-	problems = append(problems, cfg.hide(append(append(cfg.Check(), cfg.places.check()...), cfg.checkArchive()...))...)
-	if cfg.sources != nil && cfg.Source != "" {
-		problems = append(problems, errors.New("-source makes a source for the Stream API, which is off because the configuration file has sources: leave out one of them"))
-	}
-	return cfg, errors.Join(problems...)
-}
-
-// hide takes the values of variables out of errors about flags.
-func (cfg *serveConfig) hide(problems []error) []error {
-	for i, problem := range problems {
-		for name, written := range cfg.fromVariable {
-			value := cfg.fromFile[name]
-			switch {
-			case problem == nil:
-			case strings.HasPrefix(problem.Error(), "-"+name+" "): // it may have a part of the value
-				problem = fmt.Errorf("-%s is %q: the value of the variable cannot be used", name, written)
-			case len(value) >= 4 && strings.Contains(problem.Error(), value):
-				problem = errors.New(strings.ReplaceAll(problem.Error(), value, written))
-			}
+	wrong := append(append(cfg.Check(), cfg.places.check(cfg.Dir)...), cfg.checkArchive()...)
+	for _, one := range []struct{ flag, addr string }{{"otlp-grpc", cfg.otlpGRPC}, {"otlp-http", cfg.otlpHTTP}} {
+		if one.addr != "" {
+			wrong = append(wrong, server.CheckAddress(one.flag, one.addr))
 		}
-		problems[i] = problem
 	}
-	return problems
+	if cfg.sources != nil && cfg.Source != "" {
+		wrong = append(wrong, server.WrongFlags("makes a source for the Stream API, which is off because the configuration file has sources: leave out one of them", "source"))
+	}
+	if read != nil {
+		wrong = read.place(wrong, cfg.fromFile)
+		if len(read.mistakes) > 0 {
+			problems = append([]error{&mistakes{cfg.file, read.mistakes}}, problems...)
+		}
+	}
+	return cfg, errors.Join(append(problems, wrong...)...)
 }
 
 func (p process) serve(ctx context.Context, args []string) int {

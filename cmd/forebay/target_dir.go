@@ -10,9 +10,11 @@ import (
 func folderTarget() targetKind {
 	return targetKind{
 		prefixes: []string{"dir:"}, form: "dir:FOLDER", summary: "folders of CSV files", folders: true,
-		open: func(rest string, o dir.TablesOptions) (*store.Store, error) {
-			tables := dir.TablesWith(rest, o)
-			return &store.Store{Target: tables, Tables: tables, Drop: tables.Drop, Hint: fmt.Sprintf("head -n 3 '%s'/*/*.csv", rest)}, nil
+		prepare: func(rest string, o tableFlags) (opener, []error) {
+			return func() (*store.Store, error) {
+				tables := dir.TablesWith(rest, o.TablesOptions)
+				return &store.Store{Target: tables, Tables: tables, Drop: tables.Drop, Hint: fmt.Sprintf("head -n 3 '%s'/*/*.csv", rest)}, nil
+			}, nil
 		},
 	}
 }

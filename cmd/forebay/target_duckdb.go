@@ -5,7 +5,6 @@ package main
 import (
 	"fmt"
 
-	"github.com/forebay/forebay/buffer/dir"
 	"github.com/forebay/forebay/drivers/duckdb"
 	"github.com/forebay/forebay/internal/program/store"
 )
@@ -14,15 +13,18 @@ import (
 func duckdbTarget() targetKind {
 	k := duckdbKind()
 	k.limits = new(duckdb.Target)
-	k.open = func(rest string, _ dir.TablesOptions) (*store.Store, error) {
-		target, err := duckdb.Open(rest, duckdb.Options{})
-		if err != nil {
-			return nil, fmt.Errorf("-target: %w", err)
-		}
-		return &store.Store{
-			Target: target, Tables: sqlReader{target.DB()}, Closer: target.Close,
-			Hint: fmt.Sprintf(`duckdb '%s' -c 'SELECT country, count(*), sum(total) FROM "in.c-shop.orders" GROUP BY 1'`, rest),
-		}, nil
+	k.prepare = func(rest string, o tableFlags) (opener, []error) {
+		opts := duckdb.Options{}
+		return func() (*store.Store, error) {
+			target, err := duckdb.Open(rest, opts)
+			if err != nil {
+				return nil, err
+			}
+			return &store.Store{
+				Target: target, Tables: sqlReader{target.DB()}, Closer: target.Close,
+				Hint: fmt.Sprintf(`duckdb '%s' -c 'SELECT country, count(*), sum(total) FROM "in.c-shop.orders" GROUP BY 1'`, rest),
+			}, nil
+		}, append(o.forFolders(), targetProblems(duckdb.Validate(rest, opts), true)...)
 	}
 	return k
 }

@@ -2,16 +2,15 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"iter"
 	"strings"
 
 	"github.com/apache/iceberg-go/table"
 
-	"github.com/forebay/forebay/buffer/dir"
 	"github.com/forebay/forebay/datatype"
 	"github.com/forebay/forebay/drivers/iceberg"
+	"github.com/forebay/forebay/internal/program/server"
 	"github.com/forebay/forebay/internal/program/store"
 )
 
@@ -22,28 +21,32 @@ func icebergTarget() targetKind {
 	return targetKind{
 		prefixes: []string{"iceberg:"}, form: "iceberg:FOLDER, iceberg:https://CATALOG?warehouse=NAME",
 		summary: "Apache Iceberg tables, with their catalog in the folder, or in a REST catalog", folders: true, addresses: true, limits: new(iceberg.Target),
-		open: func(rest string, o dir.TablesOptions) (*store.Store, error) {
-			if o.NoHeader || o.Gzip || o.MergeTo != 0 || o.KeepFor != 0 {
-				return nil, errors.New("of the flags for tables in folders, -target iceberg:FOLDER takes -partition-by only: leave out the others")
-			}
+		prepare: func(rest string, o tableFlags) (opener, []error) {
+			problems := o.refuse("is for tables in folders: of these flags, -target iceberg: takes -partition-by only, so leave it out", "partition-by")
 			opts := iceberg.Options{Namespace: namespace, PartitionBy: o.PartitionBy}
-			if _, ok := cutPrefix(rest, []string{"https://", "http://"}); ok {
-				return openIcebergCatalog(rest, opts)
+			if strings.HasPrefix(rest, "https://") || strings.HasPrefix(rest, "http://") {
+				open, err := prepareIcebergCatalog(rest, opts)
+				return open, append(problems, targetProblems(err, false)...)
 			}
 			if scheme, _, ok := strings.Cut(rest, "://"); ok {
-				return nil, fmt.Errorf("-target iceberg: takes no %s:// address: write a folder, or iceberg:https://CATALOG?warehouse=NAME for the REST catalog of tables in a bucket", scheme)
+				return nil, append(problems, server.WrongValue("target",
+					"iceberg: takes no %s:// address: write a folder, or iceberg:https://CATALOG?warehouse=NAME for the REST catalog of tables in a bucket", scheme))
 			}
-			target, err := iceberg.Open(rest, opts)
-			if err != nil {
-				return nil, fmt.Errorf("-target: %w", err)
-			}
-			return &store.Store{
-				Target: target, Tables: icebergReader{target.Target, namespace}, Closer: target.Close,
-				Hint: fmt.Sprintf(`duckdb -c "INSTALL iceberg; LOAD iceberg; SELECT country, count(*) FROM iceberg_scan('$(sqlite3 '%s/catalog.db' `+
-					`"SELECT metadata_location FROM iceberg_tables WHERE table_name = 'in.c-shop.orders'")') GROUP BY 1"`, rest),
-			}, nil
+			return func() (*store.Store, error) { return openIcebergFolder(rest, opts) }, problems
 		},
 	}
+}
+
+func openIcebergFolder(folder string, opts iceberg.Options) (*store.Store, error) {
+	target, err := iceberg.Open(folder, opts)
+	if err != nil {
+		return nil, err
+	}
+	return &store.Store{
+		Target: target, Tables: icebergReader{target.Target, opts.Namespace}, Closer: target.Close,
+		Hint: fmt.Sprintf(`duckdb -c "INSTALL iceberg; LOAD iceberg; SELECT country, count(*) FROM iceberg_scan('$(sqlite3 '%s/catalog.db' `+
+			`"SELECT metadata_location FROM iceberg_tables WHERE table_name = 'in.c-shop.orders'")') GROUP BY 1"`, folder),
+	}, nil
 }
 
 // icebergReader reads the current snapshots of tables.

@@ -34,16 +34,20 @@ func catalogKeys() []string {
 	}
 }
 
-// openIcebergCatalog opens the tables of a REST catalog, which says in which bucket they are. Its address has no secret.
-func openIcebergCatalog(address string, opts iceberg.Options) (*store.Store, error) {
+// prepareIcebergCatalog checks the address of a REST catalog, which says in which bucket the tables are. The address has no secret.
+func prepareIcebergCatalog(address string, opts iceberg.Options) (opener, error) {
 	props, err := catalogProperties(address)
 	if err != nil {
-		return nil, fmt.Errorf("-target iceberg: %w", err)
+		return nil, fmt.Errorf("iceberg: %w", err)
 	}
 	if ns := props["namespace"]; ns != "" {
 		opts.Namespace = ns
 	}
 	delete(props, "namespace")
+	return func() (*store.Store, error) { return openIcebergCatalog(props, opts) }, nil
+}
+
+func openIcebergCatalog(props iceberglib.Properties, opts iceberg.Options) (*store.Store, error) {
 	for variable, key := range catalogSecrets() {
 		if secret := os.Getenv(variable); secret != "" {
 			props[key] = secret
@@ -51,7 +55,7 @@ func openIcebergCatalog(address string, opts iceberg.Options) (*store.Store, err
 	}
 	c, err := catalog.Load(context.Background(), "forebay", props)
 	if err != nil {
-		return nil, fmt.Errorf("-target iceberg: the catalog: %w", err)
+		return nil, fmt.Errorf("iceberg: the catalog: %w", err)
 	}
 	target := iceberg.New(c, opts)
 	st := &store.Store{

@@ -2,17 +2,12 @@
 
 package main
 
-import (
-	"errors"
-
-	"github.com/forebay/forebay/buffer/dir"
-	"github.com/forebay/forebay/internal/program/store"
-)
+import "github.com/forebay/forebay/internal/program/server"
 
 func duckdbTarget() targetKind {
 	k := duckdbKind()
-	k.open = func(string, dir.TablesOptions) (*store.Store, error) {
-		return nil, errors.New("-target: this program was built without DuckDB, which needs a C compiler: build it with CGO_ENABLED=1")
+	k.prepare = func(string, tableFlags) (opener, []error) {
+		return nil, []error{server.WrongFlags("needs DuckDB, and this program was built without it, because that needs a C compiler: build it with CGO_ENABLED=1", "target")}
 	}
 	return k
 }

@@ -9,9 +9,9 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/forebay/forebay/buffer/dir"
 	"github.com/forebay/forebay/datatype"
 	"github.com/forebay/forebay/drivers/parquet"
+	"github.com/forebay/forebay/internal/program/server"
 	"github.com/forebay/forebay/internal/program/store"
 )
 
@@ -19,24 +19,21 @@ func parquetTarget() targetKind {
 	return targetKind{
 		prefixes: []string{"parquet:"}, form: "parquet:FOLDER, parquet:s3://BUCKET/PREFIX",
 		summary: "Parquet files in folders, or in a bucket (gs:// and azblob:// too)", folders: true, addresses: true, limits: new(parquet.Target),
-		open: func(rest string, o dir.TablesOptions) (*store.Store, error) {
-			if o.NoHeader || o.Gzip {
-				return nil, errors.New("-no-header and -gzip are for CSV files: leave them out with -target parquet:FOLDER")
-			}
+		prepare: func(rest string, o tableFlags) (opener, []error) {
 			if _, ok := cutPrefix(rest, bucketSchemes()); ok {
-				return openParquetBucket(rest, o)
+				return prepareParquetBucket(rest, o)
 			}
 			if scheme, _, ok := strings.Cut(rest, "://"); ok {
-				return nil, fmt.Errorf("-target parquet:%s:// names no bucket: write a folder, or s3://BUCKET/PREFIX (or gs://, azblob://)", scheme)
+				return nil, []error{server.WrongValue("target", "parquet:%s:// names no bucket: write a folder, or s3://BUCKET/PREFIX (or gs://, azblob://)", scheme)}
 			}
-			target, err := parquet.Tables(rest, parquet.Options{PartitionBy: o.PartitionBy, MergeTo: o.MergeTo, KeepFor: o.KeepFor})
-			if err != nil {
-				return nil, fmt.Errorf("-target: %w", err)
-			}
-			return &store.Store{
-				Target: target, Tables: parquetReader{target}, Drop: target.Drop,
-				Hint: fmt.Sprintf(`duckdb -c "SELECT country, count(*), sum(total) FROM read_parquet('%s/in.c-shop.orders/**/*.parquet', union_by_name = true) GROUP BY 1"`, rest),
-			}, nil
+			problems := o.refuse("is for CSV files: leave it out with -target parquet:FOLDER", "partition-by", "merge-to", "keep-for")
+			target, err := parquet.Tables(rest, parquet.Options{PartitionBy: o.PartitionBy, MergeTo: max(o.MergeTo, 0), KeepFor: o.KeepFor})
+			return func() (*store.Store, error) {
+				return &store.Store{
+					Target: target, Tables: parquetReader{target}, Drop: target.Drop,
+					Hint: fmt.Sprintf(`duckdb -c "SELECT country, count(*), sum(total) FROM read_parquet('%s/in.c-shop.orders/**/*.parquet', union_by_name = true) GROUP BY 1"`, rest),
+				}, nil
+			}, append(problems, targetProblems(err, false)...)
 		},
 	}
 }

@@ -10,7 +10,6 @@ import (
 	"os"
 	"strings"
 
-	"github.com/forebay/forebay/buffer/dir"
 	"github.com/forebay/forebay/datatype"
 	"github.com/forebay/forebay/drivers/bucket"
 	"github.com/forebay/forebay/internal/program/store"
@@ -19,14 +18,18 @@ import (
 // bucketSchemes begin the URL of a bucket.
 func bucketSchemes() []string { return []string{"s3://", "gs://", "azblob://"} }
 
-// openParquetBucket opens tables of Parquet in the bucket of a URL.
-func openParquetBucket(url string, o dir.TablesOptions) (*store.Store, error) {
-	if o.MergeTo != 0 || o.KeepFor != 0 {
-		return nil, errors.New("-merge-to and -keep-for are for folders: leave them out with -target parquet: and a bucket, where parts are neither merged nor removed")
-	}
-	target, err := bucket.OpenTables(context.Background(), url, bucket.TablesOptions{PartitionBy: o.PartitionBy})
+// prepareParquetBucket checks tables of Parquet in the bucket of a URL.
+func prepareParquetBucket(url string, o tableFlags) (opener, []error) {
+	problems := o.refuse("does not go with -target parquet: and a bucket, where parts are Parquet and neither merged nor removed: leave it out", "partition-by")
+	opts := bucket.TablesOptions{PartitionBy: o.PartitionBy}
+	return func() (*store.Store, error) { return openParquetBucket(url, opts) },
+		append(problems, targetProblems(bucket.ValidateURL(context.Background(), url), true)...)
+}
+
+func openParquetBucket(url string, opts bucket.TablesOptions) (*store.Store, error) {
+	target, err := bucket.OpenTables(context.Background(), url, opts)
 	if err != nil {
-		return nil, fmt.Errorf("-target: %w", err)
+		return nil, err
 	}
 	place, _, _ := strings.Cut(url, "?")
 	place = strings.Replace(strings.TrimSuffix(place, "/"), "azblob://", "az://", 1) // as DuckDB writes it

@@ -213,7 +213,12 @@ func TestURLs(t *testing.T) {
 		"nosuchscheme://bucket":       "nosuchscheme",
 		"nosuchscheme://b?sas=secret": "nosuchscheme://b",
 		"s3://%zz?sig=secret":         "cannot be read",
+		"s3://bucket?sig=%secret":     "cannot be read",
+		"s3:///prefix":                "names no bucket",
 	} {
+		if err := bucket.ValidateURL(t.Context(), url); (err == nil) != (want == "") || err != nil && (!strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "secret")) {
+			t.Errorf("ValidateURL(%q) = %v, want an error with %q and no secret", url, err, want)
+		}
 		s, err := bucket.Open(t.Context(), url, bucket.Options{})
 		switch {
 		case want == "":
@@ -225,6 +230,30 @@ func TestURLs(t *testing.T) {
 	}
 	if _, err := bucket.Open(t.Context(), "mem://", bucket.Options{PartSize: 1}); err == nil {
 		t.Error("parts of one byte are accepted")
+	}
+}
+
+// ValidateURL needs no credentials, and knows the parameters that Google and Azure take, and no others.
+func TestParametersOfURLs(t *testing.T) {
+	t.Setenv("AZURE_STORAGE_ACCOUNT", "")
+	for _, url := range []string{
+		"gs://bucket", "gs://bucket/x?access_id=-&private_key_path=&universe_domain=&anonymous=true&grpc=false&zonal=false",
+		"azblob://container", "azblob://container/x?domain=d&protocol=http&storage_account=a&cdn=false&localemu=true",
+	} {
+		check(t, bucket.ValidateURL(t.Context(), url))
+		if strings.Contains(url, "?") {
+			s, err := bucket.Open(t.Context(), url, bucket.Options{})
+			check(t, err)
+			check(t, s.Close())
+		}
+	}
+	for url, want := range map[string]string{
+		"gs://b?region=secret": `"region"`, "gs://b?grpc=secret": "grpc must be true or false",
+		"azblob://c?sig=secret": `"sig"`, "azblob://c?cdn=secret": "cdn must be true or false",
+	} {
+		if err := bucket.ValidateURL(t.Context(), url); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "secret") {
+			t.Errorf("ValidateURL(%q) = %v, want %q", url, err, want)
+		}
 	}
 }
 

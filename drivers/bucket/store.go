@@ -7,8 +7,11 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"math/rand/v2"
 	"net/url"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -52,24 +55,11 @@ func openStore(ctx context.Context, address string, partSize int64) (*store, err
 	if partSize < minPartSize {
 		return nil, fmt.Errorf("bucket: PartSize is %d, must be at least %d", partSize, minPartSize)
 	}
-	u, err := url.Parse(address)
+	s, u, err := parseURL(address)
 	if err != nil {
-		return nil, errors.New("bucket: the URL cannot be read: want for example s3://BUCKET/PREFIX?region=REGION") // err would show its credentials
+		return nil, err
 	}
-	s := &store{partSize: partSize, bucket: u.Host, prefix: strings.Trim(u.Path, "/")}
-	s.where = strings.TrimSuffix(u.Scheme+"://"+u.Host+"/"+s.prefix, "/")
-	if s.prefix != "" {
-		s.prefix += "/"
-	}
-	switch {
-	case u.Scheme == "" || u.Scheme == "file":
-		return nil, fmt.Errorf("bucket: %s is a local folder: use dir.Staging or dir.Tables of buffer/dir, which sync what they write", s.where)
-	case u.User != nil:
-		return nil, fmt.Errorf("bucket: the URL of %s has credentials: set them in the environment", s.where)
-	case u.Query().Has("prefix"):
-		return nil, fmt.Errorf("bucket: %s: write the prefix as the path of the URL", s.where)
-	}
-	u.Path = ""
+	s.partSize = partSize
 	if u.Scheme == "s3" {
 		err = s.openS3(ctx, u)
 	} else {
@@ -79,6 +69,80 @@ func openStore(ctx context.Context, address string, partSize int64) (*store, err
 		return nil, fmt.Errorf("bucket: %s: %w", s.where, redact(err))
 	}
 	return s, nil
+}
+
+// parseURL returns a store that is not open, and the URL of its bucket, without the prefix. Its errors show no credentials.
+func parseURL(address string) (*store, *url.URL, error) {
+	u, err := url.Parse(address)
+	if err != nil {
+		return nil, nil, errors.New("bucket: the URL cannot be read: want for example s3://BUCKET/PREFIX?region=REGION") // err would show its credentials
+	}
+	s := &store{bucket: u.Host, prefix: strings.Trim(u.Path, "/")}
+	s.where = strings.TrimSuffix(u.Scheme+"://"+u.Host+"/"+s.prefix, "/")
+	if s.prefix != "" {
+		s.prefix += "/"
+	}
+	query, err := url.ParseQuery(u.RawQuery)
+	switch {
+	case err != nil:
+		return nil, nil, fmt.Errorf("bucket: %s: what is behind the ? cannot be read: write NAME=VALUE, with & between them and %% as %%25", s.where)
+	case u.Scheme == "" || u.Scheme == "file":
+		return nil, nil, fmt.Errorf("bucket: %s is a local folder: use dir.Staging or dir.Tables of buffer/dir, which sync what they write", s.where)
+	case u.User != nil:
+		return nil, nil, fmt.Errorf("bucket: the URL of %s has credentials: set them in the environment", s.where)
+	case query.Has("prefix"):
+		return nil, nil, fmt.Errorf("bucket: %s: write the prefix as the path of the URL", s.where)
+	case u.Host == "" && u.Scheme != "mem":
+		return nil, nil, fmt.Errorf("bucket: %s names no bucket: want for example s3://BUCKET/PREFIX?region=REGION", s.where)
+	}
+	u.Path = ""
+	return s, u, nil
+}
+
+// blobParameters are the parameters of URLs that gocloud.dev/blob takes, by scheme. The value is true if it must be true or false.
+func blobParameters(scheme string) map[string]bool {
+	switch scheme {
+	case "gs":
+		return map[string]bool{"access_id": false, "private_key_path": false, "universe_domain": false, "anonymous": true, "grpc": true, "zonal": true}
+	case "azblob":
+		return map[string]bool{"domain": false, "protocol": false, "storage_account": false, "cdn": true, "localemu": true}
+	}
+	return nil
+}
+
+// ValidateURL returns an error if [Open], [OpenTables] and [OpenArchive] refuse a URL, whatever the credentials are. It sends nothing, and
+// needs no credentials.
+func ValidateURL(ctx context.Context, address string) error {
+	s, u, err := parseURL(address)
+	if err != nil {
+		return err
+	}
+	if u.Scheme == "s3" {
+		if err = s.openS3(ctx, u); err == nil {
+			err = s.close()
+		}
+	} else if !blob.DefaultURLMux().ValidBucketScheme(u.Scheme) {
+		err = errors.New("there is no such scheme: want s3://, gs:// or azblob://")
+	} else if known := blobParameters(u.Scheme); known != nil { // to open these would look for credentials
+		err = checkParameters(u.Query(), known)
+	}
+	if err != nil {
+		return fmt.Errorf("bucket: %s: %w", s.where, redact(err))
+	}
+	return nil
+}
+
+func checkParameters(query url.Values, known map[string]bool) error {
+	for _, name := range slices.Sorted(maps.Keys(query)) {
+		isBool, ok := known[name]
+		if !ok {
+			return fmt.Errorf("the URL has a parameter %q, it takes %s", name, strings.Join(slices.Sorted(maps.Keys(known)), ", "))
+		}
+		if _, err := strconv.ParseBool(query.Get(name)); isBool && err != nil {
+			return fmt.Errorf("the parameter %s must be true or false", name)
+		}
+	}
+	return nil
 }
 
 func (s *store) close() error { return s.blobs.Close() }

@@ -231,4 +231,9 @@ func TestOpenFails(t *testing.T) {
 			t.Errorf("%s: %v, %v, want an error with the path", path, target, err)
 		}
 	}
+	for _, opts := range []duckdb.Options{{MemoryLimit: -1}, {Threads: -1}} {
+		if target, err := duckdb.Open(filepath.Join(dir, "none"), opts); err == nil || duckdb.Validate("none", opts) == nil {
+			t.Errorf("%+v are accepted: %v", opts, target)
+		}
+	}
 }

@@ -86,8 +86,8 @@ func Open(path string, opts Options) (*Target, error) {
 	if err != nil {
 		return nil, fmt.Errorf("duckdb: %w", err)
 	}
-	if strings.Contains(path, "?") {
-		return nil, fmt.Errorf("duckdb: the path %q has a question mark, after which the library reads options: choose another one", path)
+	if err := Validate(path, opts); err != nil {
+		return nil, err
 	}
 	keep, err := retention.New(opts.KeepFor, opts.KeepBy)
 	if err != nil {
@@ -101,6 +101,22 @@ func Open(path string, opts Options) (*Target, error) {
 		return nil, err
 	}
 	return t, nil
+}
+
+// Validate returns an error if [Open] refuses these arguments whatever the file is. It opens nothing.
+func Validate(path string, opts Options) error {
+	switch {
+	case strings.Contains(path, "?"):
+		return fmt.Errorf("duckdb: the path %q has a question mark, after which the library reads options: choose another one", path)
+	case opts.MemoryLimit < 0:
+		return fmt.Errorf("duckdb: MemoryLimit is %d, must not be negative", opts.MemoryLimit)
+	case opts.Threads < 0:
+		return fmt.Errorf("duckdb: Threads is %d, must not be negative", opts.Threads)
+	}
+	if _, err := retention.New(opts.KeepFor, opts.KeepBy); err != nil {
+		return fmt.Errorf("duckdb: %w", err)
+	}
+	return nil
 }
 
 // openFile opens the database. Nobody else uses it meanwhile.

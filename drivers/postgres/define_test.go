@@ -49,7 +49,16 @@ func TestOptions(t *testing.T) {
 		if target, err := Open("host=/nowhere", o); err == nil {
 			target.Close()
 			t.Errorf("Open with %+v = nil", o)
+		} else if got := Validate("host=/nowhere", o); got == nil || got.Error() != err.Error() {
+			t.Errorf("Validate with %+v = %v, Open says %v", o, got, err)
 		}
+	}
+	if err := Validate("postgres://me:secret@%zz/x", Options{}); err == nil || strings.Contains(err.Error(), "secret") {
+		t.Errorf("Validate of an address that cannot be read = %v", err)
+	}
+	// A pool would connect at once.
+	if err := Validate("postgres://nowhere.invalid/x?pool_min_conns=5", Options{Configure: func(*pgxpool.Config) { t.Error("Configure was called") }}); err != nil {
+		t.Error(err)
 	}
 	configured := false
 	target, err := Open("host=/nowhere", Options{Configure: func(*pgxpool.Config) { configured = true }})

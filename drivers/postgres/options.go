@@ -75,9 +75,35 @@ var (
 // its environment variables and password file. It does not connect: rows wait while the database is away. The caller closes the
 // target after the engine.
 func Open(connString string, o Options) (*Target, error) {
+	cfg, o, err := parse(connString, o)
+	if err != nil {
+		return nil, err
+	}
+	keep, err := retention.New(o.KeepFor, o.KeepBy)
+	if err != nil {
+		return nil, fmt.Errorf("postgres: %w", err)
+	}
+	if o.Configure != nil {
+		o.Configure(cfg)
+	}
+	pool, err := pgxpool.NewWithConfig(context.Background(), cfg)
+	if err != nil {
+		return nil, fmt.Errorf("postgres: %w", err)
+	}
+	return &Target{pool: pool, options: o, keep: keep, leastStatement: 2 * time.Minute}, nil
+}
+
+// Validate returns the error that [Open] would return for these arguments, and opens nothing. It does not call Options.Configure.
+func Validate(connString string, o Options) error {
+	_, _, err := parse(connString, o)
+	return err
+}
+
+// parse returns the configuration of the connections, and the options with their defaults.
+func parse(connString string, o Options) (*pgxpool.Config, Options, error) {
 	cfg, err := pgxpool.ParseConfig(connString)
 	if err != nil { // its text may contain the password
-		return nil, errors.New("postgres: the connection string cannot be read: use postgres://user:password@host:port/database or host=… user=… dbname=…, and check sslmode and files that it names")
+		return nil, o, errors.New("postgres: the connection string cannot be read: use postgres://user:password@host:port/database or host=… user=… dbname=…, and check sslmode and files that it names")
 	}
 	if o.Schema == "" {
 		o.Schema = "public"
@@ -93,23 +119,22 @@ func Open(connString string, o Options) (*Target, error) {
 	}
 	switch {
 	case o.MaxConns < 0 || o.MaxConns > 1000:
-		return nil, fmt.Errorf("postgres: MaxConns is %d, must be 1 to 1000", o.MaxConns)
+		return nil, o, fmt.Errorf("postgres: MaxConns is %d, must be 1 to 1000", o.MaxConns)
 	case o.LockTimeout < time.Millisecond:
-		return nil, fmt.Errorf("postgres: LockTimeout is %s, must be at least 1ms", o.LockTimeout)
+		return nil, o, fmt.Errorf("postgres: LockTimeout is %s, must be at least 1ms", o.LockTimeout)
 	case o.KeepIDs < minKeepIDs:
-		return nil, fmt.Errorf("postgres: KeepIDs is %s, must be at least 30 days", o.KeepIDs)
+		return nil, o, fmt.Errorf("postgres: KeepIDs is %s, must be at least 30 days", o.KeepIDs)
 	}
-	keep, err := retention.New(o.KeepFor, o.KeepBy)
-	if err != nil {
-		return nil, fmt.Errorf("postgres: %w", err)
+	if _, err := retention.New(o.KeepFor, o.KeepBy); err != nil {
+		return nil, o, fmt.Errorf("postgres: %w", err)
 	}
 	if err := checkName("schema", o.Schema); err != nil {
-		return nil, fmt.Errorf("postgres: %w", err)
+		return nil, o, fmt.Errorf("postgres: %w", err)
 	}
 	o.Keys = maps.Clone(o.Keys)
 	for table, key := range o.Keys {
 		if len(key) == 0 {
-			return nil, fmt.Errorf("postgres: Keys of table %q has no column", table)
+			return nil, o, fmt.Errorf("postgres: Keys of table %q has no column", table)
 		}
 		o.Keys[table] = slices.Clone(key)
 	}
@@ -124,14 +149,7 @@ func Open(connString string, o Options) (*Target, error) {
 	if !strings.Contains(connString, "connect_timeout") && os.Getenv("PGCONNECT_TIMEOUT") == "" {
 		cfg.ConnConfig.ConnectTimeout = 10 * time.Second
 	}
-	if o.Configure != nil {
-		o.Configure(cfg)
-	}
-	pool, err := pgxpool.NewWithConfig(context.Background(), cfg)
-	if err != nil {
-		return nil, fmt.Errorf("postgres: %w", err)
-	}
-	return &Target{pool: pool, options: o, keep: keep, leastStatement: 2 * time.Minute}, nil
+	return cfg, o, nil
 }
 
 // Close closes the connections. It waits for calls that run.

@@ -148,4 +148,9 @@ func TestOpenFails(t *testing.T) {
 			t.Errorf("%s: %v, %v, want a permanent error with the path", path, target, err)
 		}
 	}
+	for _, opts := range []sqlite.Options{{LockTimeout: -1}, {StallTimeout: -1}, {MaxWAL: -1}} {
+		if target, err := sqlite.Open(filepath.Join(dir, "none.db"), opts); err == nil {
+			t.Errorf("%+v are accepted: %v", opts, target)
+		}
+	}
 }

@@ -41,6 +41,22 @@ type Options struct {
 	MaxWAL int64
 }
 
+// Validate returns an error if [Open] refuses the options.
+func (o Options) Validate() error {
+	switch {
+	case o.LockTimeout < 0:
+		return fmt.Errorf("sqlite: LockTimeout is %s, must not be negative", o.LockTimeout)
+	case o.StallTimeout < 0:
+		return fmt.Errorf("sqlite: StallTimeout is %s, must not be negative", o.StallTimeout)
+	case o.MaxWAL < 0:
+		return fmt.Errorf("sqlite: MaxWAL is %d, must not be negative", o.MaxWAL)
+	}
+	if _, err := retention.New(o.KeepFor, o.KeepBy); err != nil {
+		return fmt.Errorf("sqlite: %w", err)
+	}
+	return nil
+}
+
 // busyTimeout is how long SQLite itself waits for a lock. The driver looks at the context between two such waits.
 const busyTimeout = 100 * time.Millisecond
 
@@ -70,6 +86,9 @@ var (
 
 // Open opens or creates the database file. Its folder must exist, on a local disk. The caller closes the Target after the engine.
 func Open(path string, opts Options) (*Target, error) {
+	if err := opts.Validate(); err != nil {
+		return nil, err
+	}
 	opts.LockTimeout = cmp.Or(opts.LockTimeout, 5*time.Second)
 	opts.StallTimeout = cmp.Or(opts.StallTimeout, 10*time.Second)
 	opts.KeepIDs = cmp.Or(opts.KeepIDs, 90*24*time.Hour)

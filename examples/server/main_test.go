@@ -268,7 +268,7 @@ func TestParseConfig(t *testing.T) {
 	_, err = parseConfig([]string{"-log-format", "xml", "-max-body-bytes", "1", "-source", "My_Shop", "-merge-to", "-1", "-extend", "-no-header", "stray"},
 		func(name string) string { return env[name] }, io.Discard)
 	for _, part := range []string{
-		`"one" of FOREBAY_PROJECT_ID`, `of FOREBAY_TRUSTED_PROXIES: "proxy" is neither`, "-log-format", "MaxBodyBytes", `-source is "My_Shop"`, `"stray"`, "-merge-to is -1", "-extend and -no-header",
+		`"one" of FOREBAY_PROJECT_ID`, `of FOREBAY_TRUSTED_PROXIES: "proxy" is neither`, "-log-format", "-max-body-bytes is 1", `-source is "My_Shop"`, `"stray"`, "-merge-to is -1", "-no-header excludes -extend",
 	} {
 		if err == nil || !strings.Contains(err.Error(), part) {
 			t.Errorf("%s is not in the error: %v", part, err)

@@ -23,10 +23,10 @@ func checkAdmin(addr string) error {
 	}
 	host, _, err := net.SplitHostPort(addr)
 	if err != nil {
-		return fmt.Errorf("-admin is %q: %w", addr, err)
+		return WrongValue("admin", "is %q: %v", addr, err)
 	}
 	if ip, err := netip.ParseAddr(host); host != "localhost" && (err != nil || !ip.IsLoopback()) {
-		return fmt.Errorf("-admin is %q, must be a loopback address such as 127.0.0.1:8082", addr)
+		return WrongValue("admin", "is %q, must be a loopback address such as 127.0.0.1:8082", addr)
 	}
 	return nil
 }

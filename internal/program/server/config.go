@@ -4,7 +4,10 @@ import (
 	"flag"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/netip"
+	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -96,23 +99,73 @@ func Environment(flags *flag.FlagSet, getenv func(string) string) (given map[str
 	return given, problems
 }
 
-// Check returns everything that is wrong with the options, by the names of their flags.
+// Check returns everything that is wrong with the options. Each problem is a [*FlagError].
 func (cfg *Config) Check() (problems []error) {
-	check := func(ok bool, format string, args ...any) {
+	check := func(ok bool, flag, format string, args ...any) {
 		if !ok {
-			problems = append(problems, fmt.Errorf(format, args...))
+			problems = append(problems, WrongValue(flag, format, args...))
 		}
 	}
-	check(cfg.LogFormat == "text" || cfg.LogFormat == "json", "-log-format is %q, must be text or json", cfg.LogFormat)
-	check(cfg.MaxConnections > 0, "-max-connections is %d, must be positive", cfg.MaxConnections)
-	check(cfg.Tables.MergeTo >= 0, "-merge-to is %d, must not be negative", cfg.Tables.MergeTo)
-	check(cfg.Tables.KeepFor >= 0, "-keep-for is %s, must not be negative", cfg.Tables.KeepFor)
-	check(!cfg.Extend || !cfg.Tables.NoHeader, "-extend and -no-header exclude each other: a table without header lines cannot grow")
-	check(cfg.Stream.ProjectID != 0, "-project-id is 0, must be positive") // the options would take it for their default
-	check(cfg.Stream.BranchID != 0, "-branch-id is 0, must be positive")
-	check(cfg.Source == "" || catalog.NormalizeID(cfg.Source) == cfg.Source, "-source is %q, must be an id such as %q", cfg.Source, "web")
-	check(!cfg.UI || cfg.Token == "" || len(cfg.Token) >= leastToken, "-token has %d bytes, the console of -ui needs at least %d", len(cfg.Token), leastToken)
-	return append(problems, checkAdmin(cfg.Admin), apiOptions(*cfg, "http://127.0.0.1", "http://127.0.0.1", "any").Validate())
+	between := func(flag string, v, low, high int) {
+		check(v >= low && v <= high, flag, "is %d, must be %d to %d", v, low, high)
+	}
+	check(cfg.LogFormat == "text" || cfg.LogFormat == "json", "log-format", "is %q, must be text or json", cfg.LogFormat)
+	check(cfg.MaxConnections > 0, "max-connections", "is %d, must be positive", cfg.MaxConnections)
+	check(cfg.Tables.MergeTo >= 0, "merge-to", "is %d, must not be negative", cfg.Tables.MergeTo)
+	check(cfg.Tables.KeepFor >= 0, "keep-for", "is %s, must not be negative", cfg.Tables.KeepFor)
+	check(cfg.ShutdownTimeout >= 0, "shutdown-timeout", "is %s, must not be negative", cfg.ShutdownTimeout)
+	if cfg.Extend && cfg.Tables.NoHeader {
+		problems = append(problems, WrongFlags("excludes -extend: a table without header lines cannot grow", "no-header", "extend"))
+	}
+	const unbounded = 1<<31 - 1
+	between("project-id", cfg.Stream.ProjectID, 1, unbounded) // the options would take 0 for their default
+	between("branch-id", cfg.Stream.BranchID, 1, unbounded)
+	between("max-body-bytes", cfg.Stream.MaxBodyBytes, leastBody, stream.MaxBodyBytesLimit)
+	check(cfg.Source == "" || catalog.NormalizeID(cfg.Source) == cfg.Source, "source", "is %q, must be an id such as %q", cfg.Source, "web")
+	check(!cfg.UI || cfg.Token == "" || len(cfg.Token) >= leastToken, "token", "has %d bytes, the console of -ui needs at least %d", len(cfg.Token), leastToken)
+	for _, one := range []struct{ flag, addr string }{{"addr", cfg.Addr}, {"api-addr", cfg.APIAddr}} {
+		problems = append(problems, CheckAddress(one.flag, one.addr))
+	}
+	for _, one := range []struct{ flag, text string }{{"api-public-url", cfg.APIURL}, {"ingest-public-url", cfg.IngestURL}} {
+		u, err := url.Parse(one.text)
+		check(one.text == "" || err == nil && u.Host != "" && (u.Scheme == "http" || u.Scheme == "https"), one.flag,
+			"is %q, must be an http or https address", one.text)
+	}
+	for _, network := range cfg.Stream.TrustedProxies {
+		check(!network.Addr().Is4In6(), "trusted-proxies", "has %s, write it as an IPv4 network", network)
+	}
+	problems = append(problems, cfg.checkTuning()...)
+	return slices.DeleteFunc(append(problems, checkAdmin(cfg.Admin)), func(err error) bool { return err == nil })
+}
+
+// leastBody is the least -max-body-bytes that package stream takes.
+const leastBody = 100
+
+// checkTuning looks at one option after the other, because the error of [buffer.Tuning.Validate] does not say which is wrong.
+func (cfg *Config) checkTuning() (problems []error) {
+	for _, one := range []struct {
+		flag  string
+		t     buffer.Tuning
+		value any
+	}{
+		{"max-disk-bytes", buffer.Tuning{MaxDiskBytes: cfg.Tuning.MaxDiskBytes, MaxSinkBytes: 1 << 20}, cfg.Tuning.MaxDiskBytes},
+		{"max-sink-bytes", buffer.Tuning{MaxSinkBytes: cfg.Tuning.MaxSinkBytes}, cfg.Tuning.MaxSinkBytes},
+		{"min-import-interval", buffer.Tuning{MinImportInterval: cfg.Tuning.MinImportInterval}, cfg.Tuning.MinImportInterval},
+	} {
+		if err := one.t.Validate(); err != nil {
+			_, text, _ := strings.Cut(err.Error(), ", ") // behind the name of the field and its value
+			problems = append(problems, WrongValue(one.flag, "is %v, %s", one.value, text))
+		}
+	}
+	return problems
+}
+
+// CheckAddress returns a [*FlagError] if the value of a flag is no address to listen on.
+func CheckAddress(flag, addr string) error {
+	if _, _, err := net.SplitHostPort(addr); err != nil {
+		return WrongValue(flag, "is %q, must be HOST:PORT, such as 127.0.0.1:8080 or :8080", addr)
+	}
+	return nil
 }
 
 // parseNetworks reads networks that are separated by commas. An address stands for the network of it alone.
