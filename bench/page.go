@@ -38,12 +38,13 @@ type section struct {
 type plotOf struct {
 	file, title, unit string
 	bar               func(result) (b bar, ok bool)
+	text              func(bar) string
 }
 
 func throughput(file, title string) plotOf {
 	return plotOf{file: file, title: title, unit: "rows/s", bar: func(r result) (bar, bool) {
 		return bar{value: r.RowsPerS, mark: r.Limit}, true
-	}}
+	}, text: ofLimit}
 }
 
 func sections() []section {
@@ -56,9 +57,11 @@ func sections() []section {
 				"`rawfile` is a program that does that for as many callers, and `pebble_set` one that stores each row under its own key.",
 			plots: []plotOf{
 				throughput("ingestion.svg", "Rows a second, each confirmed from disk"),
-				{file: "latency.svg", title: "Time to the answer: median, and the mark at p99", unit: "ms", bar: func(r result) (bar, bool) {
-					return bar{value: r.P50, mark: &r.P99}, r.P50 > 0
-				}},
+				{
+					file: "latency.svg", title: "Time to the answer: median, and the mark at p99", unit: "ms",
+					bar:  func(r result) (bar, bool) { return bar{value: r.P50, mark: &r.P99}, r.P50 > 0 },
+					text: func(b bar) string { return short(b.value) + " (p99 " + short(*b.mark) + ")" },
+				},
 			},
 		},
 		{
@@ -73,7 +76,7 @@ func sections() []section {
 			text:    "An event becomes a row on one core, without a disk. `typed` has columns with types, beside the same columns without.",
 			plots: []plotOf{{file: "mapping.svg", title: "CPU time of a row", unit: "ns", bar: func(r result) (bar, bool) {
 				return bar{value: value(r.CPUPerRow)}, r.CPUPerRow != nil
-			}}},
+			}, text: ofLimit}},
 		},
 		{
 			title:   "HTTP",
@@ -84,9 +87,10 @@ func sections() []section {
 		},
 		{
 			title:   "Telemetry",
-			pattern: regexp.MustCompile(`^otlp/(logs|metrics|traces)`),
-			text:    "OTLP over HTTP, 100 records a request and 64 requests in flight, to one sink of five columns.",
-			plots:   []plotOf{throughput("telemetry.svg", "Records a second, each confirmed from disk")},
+			pattern: regexp.MustCompile(`^otlp/(logs|metrics|traces|tables)`),
+			text: "OTLP over HTTP, 100 records a request and 64 requests in flight, to one sink of five columns, or of `tables` to the 18 to 35 typed columns " +
+				"of the presets for telemetry.",
+			plots: []plotOf{throughput("telemetry.svg", "Records a second, each confirmed from disk")},
 		},
 		{title: "Others", pattern: regexp.MustCompile(`.`)},
 	}
@@ -95,7 +99,7 @@ func sections() []section {
 // reportPattern chooses what a report measures by default; the disk is measured with every report.
 const (
 	reportPattern = `^ingest/(sync|submit)/(150B|1KB)(/callers=(1|1024))?$|^ingest/(sync-batch|nosync)/(150B|1KB)$|^map/(row|row/150B|path|template)(/typed)?$|` +
-		`^http/(single|ndjson)/(150B|1KB)$|^otlp/(logs/150B|logs/1KB|metrics|traces)$|^extract/engine$|^reopen$`
+		`^http/(single|ndjson)/(150B|1KB)$|^otlp/(logs/150B|logs/1KB|metrics|traces|tables/(logs/150B|metrics|traces))$|^extract/engine$|^reopen$`
 	reportDisk = `^limit/fsync$|^limit/seqwrite/1M$`
 )
 
@@ -174,7 +178,8 @@ func (p *page) render() map[string][]byte {
 	files := map[string][]byte{}
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "# Report\n\nWhat Forebay does on one machine, beside the limits of that machine. `go run ./bench report` made this page, its plots and `%s`.\n\n", resultsFile)
-	fmt.Fprintf(&b, "Compare ratios, not absolute numbers, and mind the spread: the distance between the best and the worst round, relative to the median.\n")
+	fmt.Fprintf(&b, "Compare ratios, not absolute numbers, and mind the spread: the distance between the best and the worst round, relative to the median. "+
+		"Each figure is the median of the rounds, and each ratio the median of the ratios within a round, so a ratio is not always the quotient of the two figures beside it.\n")
 	fmt.Fprintf(&b, "`go run ./bench report -compare FOLDER/%s` measures your machine beside the one of another report.\n\n", resultsFile)
 	p.writeMachine(&b)
 	disk := regexp.MustCompile(reportDisk)
@@ -197,7 +202,7 @@ func (p *page) render() map[string][]byte {
 		}
 		for _, plot := range s.plots {
 			if bars := p.bars(own, plot); len(bars) > 0 {
-				files[plot.file] = drawBars(plot.title, plot.unit, bars)
+				files[plot.file] = chart{plot.title, plot.unit, bars, plot.text}.draw()
 				fmt.Fprintf(&b, "![%s](%s)\n\n", plot.title, plot.file)
 			}
 		}
@@ -281,7 +286,7 @@ func (p *page) writeMachine(b *bytes.Buffer) {
 }
 
 func (p *page) writeResults(b *bytes.Buffer, results []result) {
-	fmt.Fprint(b, "| scenario | rows/s | limit | of limit | of others | p50, p99 ms | CPU µs/row | allocations/row | spread |")
+	fmt.Fprint(b, "| scenario | rows/s | limit | of limit | other figures | p50, p99 ms | CPU µs/row | allocations/row | spread |")
 	if p.other != nil {
 		fmt.Fprint(b, " compared: rows/s, CPU |")
 	}

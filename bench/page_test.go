@@ -66,16 +66,23 @@ func TestReportIsWhole(t *testing.T) {
 
 // Bars and marks have one scale: the longest one has all of the width.
 func TestBarsHaveOneScale(t *testing.T) {
-	svg := string(drawBars("A & B", "rows/s", []bar{{label: "<a>", value: 50, mark: some(100)}, {label: "b", value: 25, other: some(75)}, {label: "zero"}}))
+	svg := string(chart{"A & B", "rows/s", []bar{{label: "<a>", value: 50, mark: some(100)}, {label: "b", value: 25, other: some(75)}, {label: "zero"}}, ofLimit}.draw())
 	for _, part := range []string{
 		"A &amp; B (rows/s)", "&lt;a&gt;", `class="bar" x="260" y="30" width="260.0"`, `x1="780.0"`, `class="bar" x="260" y="56" width="130.0"`,
-		`class="other" x="260" y="63" width="390.0"`, "50 of 100", "25, compared 75", `width="0.0"`,
+		`class="other" x="260" y="63" width="390.0"`, "50 (limit 100)", "25, compared 75", `width="0.0"`, `x="260.0" y="123" text-anchor="middle">0<`, `x="780.0" y="123" text-anchor="middle">100<`,
 	} {
 		if !strings.Contains(svg, part) {
 			t.Errorf("%q is not in\n%s", part, svg)
 		}
 	}
-	if svg := string(drawBars("", "", []bar{{}})); strings.Contains(svg, "NaN") {
+	// One caller beside a thousand: decades, so that the small one can be seen.
+	svg = string(chart{"", "ms", []bar{{label: "a", value: 0.5}, {label: "b", value: 400}}, ofLimit}.draw())
+	for _, part := range []string{"ms, logarithmic", `width="90.9"`, ">0.1<", ">1,000<"} {
+		if !strings.Contains(svg, part) {
+			t.Errorf("%q is not in\n%s", part, svg)
+		}
+	}
+	if svg := string(chart{"", "", []bar{{}}, ofLimit}.draw()); strings.Contains(svg, "NaN") {
 		t.Error("nothing but zeros is divided by zero")
 	}
 }
@@ -131,7 +138,7 @@ func TestReportChoosesWhatItShows(t *testing.T) {
 			t.Errorf("%s has no scenario", part.title)
 		}
 	}
-	for title, n := range map[string]int{"Ingestion": 8, "HTTP": 4, "Telemetry": 4, "Others": 2} {
+	for title, n := range map[string]int{"Ingestion": 8, "HTTP": 4, "Telemetry": 7, "Others": 2} {
 		if shown[title] != n {
 			t.Errorf("%s has %d scenarios, want %d", title, shown[title], n)
 		}
