@@ -28,7 +28,7 @@ type ViewOptions struct {
 	// Schema has the tables, and gets the views. Default: the schema of the connection.
 	Schema string
 	// Folder, in DuckDB, has a folder of Parquet files for each table, as drivers/parquet writes them. DuckDB makes a view only of a folder
-	// that has a file. Default: the tables are in the database.
+	// that has a file, which the driver's option EmptyPart keeps there. Default: the tables are in the database.
 	Folder string
 	// Prefix begins the names of the views. Default: otel_
 	Prefix string

@@ -34,6 +34,10 @@ type Options struct {
 	RowGroup int64
 	// Compression is the codec of new parts. The default is [Zstd].
 	Compression Compression
+	// EmptyPart keeps a part without rows in each table, _columns-N.parquet for N columns, in a partitioned table in the folder dt=1970-01-01.
+	// DuckDB and others know the columns of a table only from a file, so without it they can neither query a table before its first import, or
+	// after the removal of its last part, nor make a view of it.
+	EmptyPart bool
 	// OnImported, if not nil, is called after the rows of a file are durable and visible, with the paths of their parts. The
 	// import counts as failed, and is repeated, until OnImported returns nil. It is called at least once a file.
 	OnImported func(ctx context.Context, f *buffer.File, parts []string) error
@@ -103,7 +107,7 @@ func Tables(path string, o Options) (*Target, error) {
 		o.MergeTo = 0
 	}
 	return &Target{parts.NewTables(path, format{rowGroup: o.RowGroup, groups: defaultGroups, codec: codec, spare: new(sync.Pool)}, parts.Options{
-		Driver: "parquet", PartitionBy: o.PartitionBy, MergeTo: o.MergeTo, KeepFor: o.KeepFor, OnImported: o.OnImported,
+		Driver: "parquet", PartitionBy: o.PartitionBy, MergeTo: o.MergeTo, KeepFor: o.KeepFor, EmptyPart: o.EmptyPart, OnImported: o.OnImported,
 	})}, nil
 }
 

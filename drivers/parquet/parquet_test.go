@@ -53,7 +53,7 @@ func harness(options parquet.Options) buffertest.TargetHarness {
 func TestConformance(t *testing.T) {
 	for name, options := range map[string]parquet.Options{
 		"merged": {},
-		"days":   {PartitionBy: "c_timestamp", Compression: parquet.Snappy, MergeTo: -1},
+		"days":   {PartitionBy: "c_timestamp", Compression: parquet.Snappy, MergeTo: -1, EmptyPart: true},
 	} {
 		t.Run(name, func(t *testing.T) { buffertest.Target(t, harness(options)) })
 	}

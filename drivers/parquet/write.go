@@ -2,6 +2,7 @@ package parquet
 
 import (
 	"context"
+	"io"
 	"maps"
 	"slices"
 	"strings"
@@ -29,6 +30,19 @@ func (format) Name() string { return "parquet" }
 
 // Extensions implements [parts.Format].
 func (format) Extensions() []string { return []string{extension} }
+
+// Empty implements [parts.EmptyFormat].
+func (x format) Empty(out io.Writer, d parts.Definition) error {
+	names := make([]string, len(d.Columns))
+	for i, c := range d.Columns {
+		names[i] = c.Name
+	}
+	columns := fileColumns(d, d.Columns, names)
+	for i := range columns {
+		columns[i].optional = !columns[i].notNull
+	}
+	return newPart(out, columns, x.codec, new(scratch)).close()
+}
 
 // fileWriter writes the rows of one file to a temporary part a day. One goroutine reads and parses the rows, another one encodes
 // and writes pages.

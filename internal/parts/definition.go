@@ -43,6 +43,13 @@ type Definition struct {
 // ensure creates a table, or compares an existing one, and returns its definition. A table with Extend gets the columns that it
 // lacks.
 func (t *Tables) ensure(ctx context.Context, table buffer.Table) (d Definition, err error) {
+	if d, err = t.ensureDefinition(ctx, table); err == nil {
+		err = t.ensureEmpty(ctx, d)
+	}
+	return d, err
+}
+
+func (t *Tables) ensureDefinition(ctx context.Context, table buffer.Table) (d Definition, err error) {
 	if err := t.EnsureDir(t.Root); err != nil {
 		return d, err
 	}

@@ -44,7 +44,7 @@ func (t *Tables) uncreate(ctx context.Context, table, creation string) error {
 		return nil
 	}
 	// A crash between the creation of the folder and of the definition leaves a folder without files.
-	if err != nil || slices.ContainsFunc(files, func(f fs.DirEntry) bool { return f.Name() != DefinitionFile }) {
+	if err != nil || slices.ContainsFunc(files, func(f fs.DirEntry) bool { return f.Name() != DefinitionFile && !t.isEmpty(path, f) }) {
 		return err
 	}
 	return t.drop(ctx, path)

@@ -47,7 +47,7 @@ func (p Part) contentsPath() string {
 // parsePart reads the name of a part. ok is false for another file.
 func (t *Tables) parsePart(folder, name string) (p Part, ok bool) {
 	i := slices.IndexFunc(t.Format.Extensions(), func(e string) bool { return strings.HasSuffix(name, e) })
-	if i < 0 || name[0] == '.' {
+	if i < 0 || name[0] == '.' || strings.HasPrefix(name, emptyPrefix) {
 		return p, false
 	}
 	extension := t.Format.Extensions()[i]

@@ -22,6 +22,8 @@ type Options struct {
 	MergeTo int64
 	// KeepFor, if not 0, is the age at which parts are removed.
 	KeepFor time.Duration
+	// EmptyPart, if the format is an [EmptyFormat], keeps a part without rows in each table.
+	EmptyPart bool
 	// OnImported, if not nil, is called after the rows of a file are durable and visible, with the paths of their parts.
 	OnImported func(ctx context.Context, f *buffer.File, parts []string) error
 }
