@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
-	"slices"
 	"sync"
 
 	"github.com/nats-io/nats.go"
@@ -136,7 +135,11 @@ func (n *Node) connect(ctx context.Context) (err error) {
 		}
 		return err
 	}
-	n.conn, err = nats.Connect(n.opts.URL, append(slices.Clip(n.opts.Connect), nats.RetryOnFailedConnect(true), nats.MaxReconnects(-1))...)
+	// A way that swallows everything breaks no connection. The client asks for a sign of life and goes to another server, within half of the
+	// lease; its own default is six minutes.
+	options := []nats.Option{nats.PingInterval(cmp.Or(n.opts.Lease, instance.DefaultLease) / 6), nats.MaxPingsOutstanding(2)}
+	options = append(options, n.opts.Connect...)
+	n.conn, err = nats.Connect(n.opts.URL, append(options, nats.RetryOnFailedConnect(true), nats.MaxReconnects(-1))...)
 	if _, unread := errors.AsType[*url.Error](err); unread { // it has the password
 		return errors.New("cluster: Options.URL has an address that cannot be read; escape special characters of a password with %")
 	}

@@ -42,8 +42,10 @@ type nodes struct {
 	dir   string
 	peers []string
 	links *clustertest.Links // nil: servers reach each other at peers
-	lease time.Duration      // of nodes that are opened from now on
-	heard func(line string)  // unless nil, gets what nodes log that are opened from now on
+	// external, unless nil, leads nodes to servers that run on their own
+	external *clustertest.Uplinks
+	lease    time.Duration     // of nodes that are opened from now on
+	heard    func(line string) // unless nil, gets what nodes log that are opened from now on
 	// timeout of requests to the servers, of nodes that are opened from now on
 	timeout time.Duration
 	target  func(node string) buffer.Target // unless nil, the target of a node
@@ -69,6 +71,9 @@ func (c *nodes) options(i int) cluster.Options {
 	}
 	if m := c.meters[name]; m != nil { // a nil pointer would be a meter
 		o.Engine.Meter = m
+	}
+	if c.external != nil {
+		o.Server, o.URL = nil, "nats://"+strings.Join(c.external.Addresses(i), ",nats://")
 	}
 	if c.links != nil {
 		o.Server.Advertise, o.Server.Peers = c.links.Peers(i)

@@ -40,7 +40,12 @@ const clients = 3
 // send begins to send to three nodes that reach each other through links.
 func send(t *testing.T) *traffic {
 	t.Helper()
-	c := startWith(t, true)
+	return sendTo(t, startWith(t, true))
+}
+
+// sendTo defines a source and begins to send.
+func sendTo(t *testing.T, c *nodes) *traffic {
+	t.Helper()
 	c.define()
 	source, err := c.list[0].Catalog().Source("web")
 	if err != nil {
