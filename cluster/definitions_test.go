@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"path/filepath"
 	"sync"
 	"testing"
@@ -21,7 +22,7 @@ import (
 )
 
 var (
-	faults    = flag.Int("faults", 3, "how many faults TestDefinitionsAreLinearizable plays: at first one of each of three kinds, then any")
+	faults    = flag.Int("faults", 4, "how many faults TestDefinitionsAreLinearizable plays: at first one of each of three kinds, then any")
 	faultSeed = flag.Uint64("fault-seed", 0, "seed of the faults and of the clients; 0: a random one")
 )
 
@@ -32,13 +33,15 @@ type definers struct {
 	history linearizability.History
 	stop    context.CancelFunc
 	busy    sync.WaitGroup
-	mu      sync.Mutex // guards list
+	mu      sync.Mutex // guards list and wiped
+	wiped   string     // the node whose disk is lost with it
 }
 
 // define begins to define, with so many clients at each node.
 func define(t *testing.T, clients int, seed uint64) *definers {
 	t.Helper()
-	d := &definers{nodes: startWith(t, true), seed: seed}
+	tokens := &linearizability.Tokens{}
+	d := &definers{nodes: startNodes(t, true, func(c *nodes) { c.tokens = tokens }), seed: seed}
 	d.history.Find = d.find
 	ctx, stop := context.WithCancel(t.Context())
 	d.stop = stop
@@ -73,7 +76,7 @@ func (d *definers) ask(ctx context.Context, node, client int) {
 			return
 		}
 		patient, cancel := context.WithTimeout(d.t.Context(), 15*time.Second)
-		d.history.Do(patient, client, d.node(node).Catalog(), linearizability.RandomOp(rng, fmt.Sprintf("%d-%d", client, round)))
+		d.history.Do(patient, client, d.node(node).Catalog(), linearizability.RandomOp(rng, fmt.Sprintf("%d-%d", client, round), 1+client+100*round))
 		cancel()
 	}
 }
@@ -104,7 +107,7 @@ func (d *definers) find(id string) (end catalog.Task, err error) {
 	return end, err
 }
 
-// reopen opens a node again whenever it has ended, as a supervisor of its process does.
+// reopen opens a node again whenever it has ended, as a supervisor of its process does, on an empty disk if it was wiped.
 func (d *definers) reopen(ctx context.Context, i int) {
 	for {
 		n := d.node(i)
@@ -115,6 +118,14 @@ func (d *definers) reopen(ctx context.Context, i int) {
 		}
 		_ = n.Close() // which fails where the network does
 		o := d.options(i)
+		d.mu.Lock()
+		wiped := d.wiped == o.Node
+		d.mu.Unlock()
+		if wiped {
+			if err := os.RemoveAll(filepath.Join(d.dir, o.Node)); err != nil {
+				d.t.Error(err)
+			}
+		}
 		if err := clustertest.Eventually(func() (err error) {
 			opening, cancel := context.WithTimeout(d.t.Context(), 2*clustertest.Patience) // the network may be cut first
 			defer cancel()
@@ -235,17 +246,35 @@ func (d *definers) disturb(kind string, victim int) {
 		}
 	case "restart":
 		_ = d.node(victim).Close()
-	case "kill of the leader": // nobody hears what it says while it ends
+	case "kill of the leader":
 		victim = d.leader()
-		d.cutOff(victim, true, true)
-		_ = d.node(victim).Close()
+		d.kill(victim)
+	case "kill":
+		d.kill(victim)
+	case "lost disk":
+		d.mu.Lock()
+		d.wiped = d.options(victim).Node
+		d.mu.Unlock()
+		d.kill(victim)
 	}
 	d.t.Logf("%s of node %d", kind, victim)
 	d.goesOn()
 	d.heal()
+	d.mu.Lock()
+	d.wiped = ""
+	d.mu.Unlock()
 }
 
-// Clients change and read two sources through three nodes with real servers, while nodes are cut off, restarted and killed. What they learn
+// kill ends a node while nobody hears what it says, and nothing that others say reaches it. What it stores on its disk in that moment is no more
+// than what a process that is killed a moment later may have stored.
+func (d *definers) kill(i int) {
+	d.t.Helper()
+	d.cutOff(i, true, true)
+	_ = d.node(i).Close()
+}
+
+// Clients change and read two sources, their sinks, settings and tokens through three nodes with real servers, while nodes are cut off, restarted
+// and killed, with their disks and without. What they learn
 // looks as if all of it had happened in one order. A longer run: go test . -run '^TestDefinitionsAreLinearizable$' -faults 40 -timeout 1h
 func TestDefinitionsAreLinearizable(t *testing.T) {
 	seed := *faultSeed
@@ -257,10 +286,10 @@ func TestDefinitionsAreLinearizable(t *testing.T) {
 	d := define(t, 2, seed)
 	defer d.end()
 	d.goesOn()
-	kinds := []string{"partition", "restart", "kill of the leader", "mute", "deaf", "latency"}
+	kinds := []string{"partition", "lost disk", "restart", "kill of the leader", "kill", "mute", "deaf", "latency"}
 	for n := range *faults {
 		kind := n
-		if n >= 3 {
+		if n >= 4 {
 			kind = rng.IntN(len(kinds))
 		}
 		d.disturb(kinds[kind], rng.IntN(len(d.list)))

@@ -44,6 +44,7 @@ type nodes struct {
 	links *clustertest.Links // nil: servers reach each other at peers
 	// external, unless nil, leads nodes to servers that run on their own
 	external *clustertest.Uplinks
+	tokens   catalog.Tokens    // unless nil, makes the tokens of sinks
 	lease    time.Duration     // of nodes that are opened from now on
 	heard    func(line string) // unless nil, gets what nodes log that are opened from now on
 	// timeout of requests to the servers, of nodes that are opened from now on
@@ -65,6 +66,9 @@ func (c *nodes) options(i int) cluster.Options {
 		},
 		API:    streamapi.Options{Auth: streamapi.StaticToken("token", 1), IngestURL: "http://localhost"},
 		Logger: slog.New(slog.NewTextHandler(writer(func(line string) { c.log(line, heard) }), nil)),
+	}
+	if c.tokens != nil {
+		o.Catalog.Tokens = c.tokens
 	}
 	if c.target != nil {
 		o.Engine.Target = c.target(name)

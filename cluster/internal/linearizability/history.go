@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -13,40 +14,103 @@ import (
 
 	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/catalog"
+	"github.com/forebay/forebay/mapping"
 )
 
 // Op is what a client asks for.
 type Op struct {
 	// Kind is one of the constants.
 	Kind string
-	// Source is its id. Text becomes its description.
+	// Source is its id. Text becomes its description, or that of its sink; Number becomes its setting.
 	Source, Text string
+	Number       int
 }
 
-// The kinds of operations.
+// The kinds of operations. A source has one sink.
 const (
-	Create = "create"
-	Update = "update"
-	Delete = "delete"
-	Read   = "read"
+	Create     = "create"
+	Update     = "update"
+	Delete     = "delete"
+	Set        = "set"
+	CreateSink = "create sink"
+	UpdateSink = "update sink"
+	DeleteSink = "delete sink"
+	Read       = "read"
 )
 
-// RandomOp draws an operation on one of two sources.
-func RandomOp(rng *rand.Rand, text string) Op {
-	return Op{
-		Kind:   []string{Create, Update, Update, Delete, Read, Read}[rng.IntN(6)],
-		Source: []string{"one", "two"}[rng.IntN(2)], Text: text,
-	}
+// RandomOp draws an operation on one of two sources. Text and number must be of this operation alone; the number is positive.
+func RandomOp(rng *rand.Rand, text string, number int) Op {
+	kinds := []string{Create, Update, Delete, Set, CreateSink, CreateSink, UpdateSink, UpdateSink, DeleteSink, Read, Read, Read, Read}
+	return Op{Kind: kinds[rng.IntN(len(kinds))], Source: []string{"one", "two"}[rng.IntN(2)], Text: text, Number: number}
 }
 
-// outcome is what a client learns. Of a change that was refused because there is a source, or none, it is zero.
-type outcome struct {
+// sink is the id of the sink of each source, and setting the key of the setting.
+const (
+	sink    = "rows"
+	setting = "storage.level.target.import.trigger.count"
+)
+
+// part is a source or its sink as a read shows it.
+type part struct {
 	live    bool
 	version int
 	text    string
 }
 
-// model is a store of sources, whose changes are made at once. Its state is a source as a read shows it.
+// outcome is what a client learns: live that its change was made, a read also the rest. Of a change that was refused because there is
+// something, or nothing, it is zero.
+type outcome struct {
+	part
+	setting string
+	sink    part
+	token   string // of the sink
+}
+
+// state is a source as a read shows it. Versions go on when a source or sink is made again. The token of a sink is unknown until somebody
+// has read it.
+type state outcome
+
+// show returns whether a read can show a state, and the state with what the read tells about it.
+func (s state) show(out outcome) (bool, state) {
+	if !out.live || !s.live {
+		return out.live == s.live, s
+	}
+	if !out.sink.live || !s.sink.live {
+		return out.part == s.part && out.setting == s.setting && out.sink.live == s.sink.live, s
+	}
+	if s.token == "" {
+		s.token = out.token
+	}
+	return out == outcome(s), s
+}
+
+// change returns whether a change can be made, and the state after it.
+func (s state) change(do Op) (bool, state) {
+	next := s
+	switch do.Kind {
+	case Create:
+		next = state{part: part{true, s.version + 1, do.Text}, sink: part{version: s.sink.version}}
+		return !s.live, next
+	case Update:
+		next.version, next.text = s.version+1, do.Text
+	case Delete:
+		next.live, next.sink.live = false, false
+	case Set:
+		next.version, next.setting = s.version+1, strconv.Itoa(do.Number)
+	case CreateSink:
+		next.sink, next.token = part{true, s.sink.version + 1, do.Text}, ""
+		return s.live && !s.sink.live, next
+	case UpdateSink:
+		next.sink.version, next.sink.text = s.sink.version+1, do.Text
+		return s.live && s.sink.live, next
+	case DeleteSink:
+		next.sink.live = false
+		return s.live && s.sink.live, next
+	}
+	return s.live, next
+}
+
+// model is a store of sources, whose changes are made at once.
 var model = porcupine.Model{
 	Partition: func(history []porcupine.Operation) [][]porcupine.Operation {
 		bySource := map[string][]porcupine.Operation{}
@@ -60,30 +124,19 @@ var model = porcupine.Model{
 		}
 		return parts
 	},
-	Init: func() any { return outcome{} },
+	Init: func() any { return state{} },
 	Step: func(before, input, output any) (bool, any) {
-		s, in, out := before.(outcome), input.(Op), output.(outcome)
-		switch in.Kind {
-		case Read:
-			return out == s || !out.live && !s.live, s
-		case Create:
-			if !out.live { // there was one already
-				return s.live, s
-			}
-			return !s.live, outcome{true, s.version + 1, in.Text}
-		case Update:
-			if !out.live {
-				return !s.live, s
-			}
-			return s.live, outcome{true, s.version + 1, in.Text}
-		default:
-			if !out.live {
-				return !s.live, s
-			}
-			return s.live, outcome{false, s.version, s.text}
+		s, in, out := before.(state), input.(Op), output.(outcome)
+		if in.Kind == Read {
+			return s.show(out)
 		}
+		possible, next := s.change(in)
+		if out.live {
+			return possible, next
+		}
+		return !possible, s // it was refused
 	},
-	DescribeOperation: func(input, output any) string { return fmt.Sprintf("%v -> %v", input, output) },
+	DescribeOperation: func(input, output any) string { return fmt.Sprintf("%+v -> %+v", input, output) },
 }
 
 // History is what clients of several catalogs have asked for and learned. Do may be called concurrently.
@@ -121,8 +174,7 @@ func (h *History) Do(ctx context.Context, client int, cat *catalog.Catalog, do O
 	switch do.Kind {
 	case Read:
 		if cat.CatchUp(ctx) == nil {
-			source, err := cat.Source(do.Source)
-			h.note(client, do, outcome{err == nil, source.Version.Number, source.Description}, call)
+			h.note(client, do, read(cat, do.Source), call)
 		}
 		return
 	case Create:
@@ -131,6 +183,16 @@ func (h *History) Do(ctx context.Context, client int, cat *catalog.Catalog, do O
 		task, err = cat.UpdateSource(by, do.Source, catalog.SourcePatch{Description: &do.Text})
 	case Delete:
 		task, err = cat.Delete(by, catalog.Ref{Source: do.Source})
+	case Set:
+		task, err = cat.ChangeSettings(by, catalog.Ref{Source: do.Source}, "", []catalog.SettingChange{{Key: setting, Value: strconv.AppendInt(nil, int64(do.Number), 10)}})
+	case CreateSink:
+		task, err = cat.CreateSink(by, do.Source, catalog.SinkSpec{
+			ID: sink, Name: sink, Description: do.Text, TableID: "in.c-" + do.Source + ".rows", Columns: mapping.Columns{mapping.Body("body")},
+		})
+	case UpdateSink:
+		task, err = cat.UpdateSink(by, do.Source, sink, catalog.SinkPatch{Description: &do.Text})
+	case DeleteSink:
+		task, err = cat.Delete(by, catalog.Ref{Source: do.Source, Sink: sink})
 	}
 	refused, isRefused := errors.AsType[*catalog.Error](err)
 	_, isAway := errors.AsType[*catalog.JournalError](err)
@@ -150,7 +212,7 @@ func (h *History) Do(ctx context.Context, client int, cat *catalog.Catalog, do O
 			h.fail(fmt.Errorf("%v: the end of task %s: %w", do, task.ID, err))
 		case task.Status == catalog.Succeeded:
 			h.changes.Add(1)
-			h.note(client, do, outcome{live: true}, call)
+			h.note(client, do, outcome{part: part{live: true}}, call)
 		}
 	}
 	id := task.ID
@@ -159,6 +221,19 @@ func (h *History) Do(ctx context.Context, client int, cat *catalog.Catalog, do O
 		return
 	}
 	h.late.Go(func() { ended(h.Find(id)) })
+}
+
+// read returns what a catalog has of a source and its sink, at one moment.
+func read(cat *catalog.Catalog, id string) (out outcome) {
+	source, sinks, err := cat.Sinks(id, false)
+	if err != nil {
+		return out
+	}
+	out.part, out.setting = part{true, source.Version.Number, source.Description}, string(source.Settings[setting])
+	for _, s := range sinks {
+		out.sink, out.token = part{true, s.Version.Number, s.Description}, s.Token.ID
+	}
+	return out
 }
 
 // note adds an operation that was called at a moment and returns now.
