@@ -11,7 +11,7 @@ import (
 // gives its columns, so that queries for those tables find them.
 //
 //	Timestamp, ObservedTimestamp                        timestamp, without the digits below a microsecond
-//	TimeUnixNano                                        int64: Timestamp in nanoseconds since 1970
+//	TimeUnixNano, ObservedTimeUnixNano                  int64: the same times in nanoseconds since 1970
 //	TraceId, SpanId                                     string of hexadecimal digits
 //	TraceFlags, SeverityNumber                          int64
 //	SeverityText, EventName                             string
@@ -21,14 +21,14 @@ import (
 //	ScopeName, ScopeVersion                             string
 //	ResourceAttributes, ScopeAttributes, LogAttributes  json: an object whose keys keep their dots
 //
-// What the sender has not set is NULL: a time, an id, an empty text other than the body, a scope without attributes. A resource or record
-// without attributes has {}. A record is rejected if a number of it does not fit an int64: a count above 2^63-1, or a time after
+// What the sender has not set is NULL: a time, an id, an empty text other than the body, a body, the attributes of a scope. Protobuf does not
+// tell a number that is not set from 0, so SeverityNumber and TraceFlags are 0 then, and a resource or record without attributes has {}. A
+// record is rejected if a number of it does not fit an int64: a count above 2^63-1, or a time after
 // 2262-04-11. It is also rejected if the target cannot store one of its values, such as NaN. The caller may change the columns, and add some.
 func LogsTable() mapping.Columns {
 	return slices.Concat(
-		times("Timestamp", "TimeUnixNano", "timestamp"),
+		times("Timestamp", "TimeUnixNano", "timestamp"), times("ObservedTimestamp", "ObservedTimeUnixNano", "observed_timestamp"),
 		mapping.Columns{
-			typed("ObservedTimestamp", "observed_timestamp", datatype.Timestamp),
 			typed("TraceId", "trace_id", datatype.String), typed("SpanId", "span_id", datatype.String), typed("TraceFlags", "flags", datatype.Int64),
 			typed("SeverityText", "severity_text", datatype.String), typed("SeverityNumber", "severity_number", datatype.Int64),
 			serviceName(),
@@ -44,8 +44,8 @@ func LogsTable() mapping.Columns {
 //	Timestamp, TimeUnixNano                             the start
 //	Duration                                            int64 of nanoseconds; NULL without an end, or with an end before the start
 //	TraceId, SpanId, ParentSpanId, TraceState           string
-//	SpanName, SpanKind, StatusCode, StatusMessage       string; kinds and codes have the names of package otlpflat
-//	Events, Links                                       json: arrays of the events and links of package otlpflat
+//	SpanName, SpanKind, StatusCode, StatusMessage       string; kinds and codes have the names of package otlpflat, Unspecified and Unset too
+//	Events, Links                                       json: arrays of the events and links of package otlpflat; [] without any
 //	SpanAttributes                                      json
 //
 // and ServiceName, TraceFlags and the columns of resource and scope.
@@ -75,7 +75,7 @@ func TracesTable() mapping.Columns {
 //	TimeUnix, TimeUnixNano                              the time of the point, as timestamp and as int64
 //	StartTimeUnix, StartTimeUnixNano                    the start of its interval
 //	Attributes                                          json
-//	Value                                               float64: the nearest one of an integer
+//	Value                                               float64: the nearest one of an integer, which differs from it above 2^53
 //	Count, Sum, Min, Max                                int64, float64: of histograms and summaries
 //	BucketCounts, ExplicitBounds                        json arrays: of histograms
 //	Scale, ZeroCount, ZeroThreshold                     int64, int64, float64: of exponential histograms

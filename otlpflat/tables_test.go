@@ -92,8 +92,7 @@ func expectLogs(batch plog.Logs) (all []expected) {
 				case pcommon.ValueTypeStr:
 					e["Body"] = strings.ToValidUTF8(r.Body().Str(), "\ufffd")
 				}
-				e.time("ObservedTimestamp", "", r.ObservedTimestamp())
-				delete(e, "")
+				e.time("ObservedTimestamp", "ObservedTimeUnixNano", r.ObservedTimestamp())
 				e.time("Timestamp", "TimeUnixNano", r.Timestamp())
 				e.origin(rl.Resource(), rl.SchemaUrl(), sl.Scope(), sl.SchemaUrl())
 				all = append(all, e)

@@ -54,9 +54,10 @@ func (o ViewOptions) Validate() error {
 
 // Views returns statements that create or replace views, one statement each, without semicolons. The views are:
 //
-//	otel_logs                            the columns of LogsTable; Timestamp is ObservedTimestamp where the sender has set only that
+//	otel_logs                            the columns of LogsTable; Timestamp and TimeUnixNano are the observed time where the sender has set
+//	                                     only that, and SeverityNumber is NULL where it is 0
 //	otel_traces                          the columns of TracesTable
-//	otel_span_events, otel_span_links    a row for each event and link of a span
+//	otel_span_events, otel_span_links    a row for each event and link of a span, with EventTimestamp and EventTimeUnixNano
 //	otel_metrics_gauge, otel_metrics_sum, otel_metrics_histogram, otel_metrics_exponential_histogram, otel_metrics_summary
 //	                                     the points of one kind, with the columns of that kind; counts and bounds of buckets are SQL arrays
 //	otel_metrics_buckets                 a row for each bucket of both kinds of histograms, with LowerBound, UpperBound and BucketCount
@@ -157,19 +158,36 @@ func (v *views) places() string {
 }
 
 func (v *views) logs() {
-	columns := slices.DeleteFunc(names(LogsTable()), func(c string) bool { return c == "Timestamp" })
-	v.create("logs", `SELECT coalesce(t."Timestamp", t."ObservedTimestamp") AS Timestamp, `+renamed(columns)+"\nFROM "+v.from(v.Logs))
+	changed := []string{"Timestamp", "TimeUnixNano", "SeverityNumber"}
+	columns := slices.DeleteFunc(names(LogsTable()), func(c string) bool { return slices.Contains(changed, c) })
+	v.create("logs", `SELECT coalesce(t."Timestamp", t."ObservedTimestamp") AS Timestamp,
+  coalesce(t."TimeUnixNano", t."ObservedTimeUnixNano") AS TimeUnixNano, nullif(t."SeverityNumber", 0) AS SeverityNumber,
+  `+renamed(columns)+"\nFROM "+v.from(v.Logs))
 }
 
 func (v *views) traces() {
 	v.create("traces", "SELECT "+renamed(names(TracesTable()))+"\nFROM "+v.from(v.Traces))
 	span := renamed([]string{"Timestamp", "TraceId", "SpanId", "ServiceName", "SpanName"})
-	v.create("span_events", "SELECT "+span+`, CAST(nullif(x.e ->> 'timestamp', '') AS timestamptz) AS EventTimestamp, x.e ->> 'name' AS EventName,
+	const at = "(x.e ->> 'timestamp')"
+	v.create("span_events", "SELECT "+span+", "+moment(at)+" AS EventTimestamp,\n  "+nanos(at)+` AS EventTimeUnixNano, x.e ->> 'name' AS EventName,
   x.e -> 'attributes' AS EventAttributes
 FROM `+v.from(v.Traces)+", "+v.documents("Events"))
 	v.create("span_links", "SELECT "+span+`, nullif(x.e ->> 'trace_id', '') AS LinkedTraceId, nullif(x.e ->> 'span_id', '') AS LinkedSpanId,
   nullif(x.e ->> 'trace_state', '') AS LinkedTraceState, x.e -> 'attributes' AS LinkAttributes
 FROM `+v.from(v.Traces)+", "+v.documents("Links"))
+}
+
+// moment is the time of a text of package otlpflat, without the digits below a microsecond as in a column; PostgreSQL would round them. The
+// empty text is NULL.
+func moment(text string) string {
+	return "CAST(nullif(substr(replace(" + text + ", 'Z', ''), 1, 26), '') || 'Z' AS timestamptz)"
+}
+
+// nanos is the same time in nanoseconds since 1970; NULL if an int64 cannot hold it.
+func nanos(text string) string {
+	seconds := "CAST(extract(epoch FROM CAST(substr(" + text + ", 1, 19) || 'Z' AS timestamptz)) AS bigint)"
+	fraction := "CAST(rpad(replace(substr(" + text + ", 21), 'Z', ''), 9, '0') AS bigint)"
+	return "CASE WHEN " + text + " > '' AND " + text + " < '2262-04-11' THEN " + seconds + " * 1000000000 + " + fraction + " END"
 }
 
 // pointColumns are the columns that points of all kinds have.

@@ -223,7 +223,7 @@ func logs() plog.Logs {
 		r.Attributes().PutInt("http.response.status_code", int64(200+i))
 	}
 	r := sl.LogRecords().AppendEmpty()
-	r.SetObservedTimestamp(at(time.Second))
+	r.SetObservedTimestamp(at(time.Second + 7*time.Nanosecond))
 	r.Body().SetEmptyMap().PutStr("msg", "it's \"quoted\"")
 	r.SetEventName("audit")
 	return batch
@@ -251,9 +251,15 @@ func traces() ptrace.Traces {
 			s.Status().SetCode(ptrace.StatusCodeError)
 			e := s.Events().AppendEmpty()
 			e.SetName("exception")
-			e.SetTimestamp(at(3 * time.Second))
+			e.SetTimestamp(at(3*time.Second + 999_999_999*time.Nanosecond))
 			e.Attributes().PutStr("exception.type", "Declined")
 			s.Events().AppendEmpty().SetName("no time")
+			whole := s.Events().AppendEmpty()
+			whole.SetName("whole second")
+			whole.SetTimestamp(at(0))
+			late := s.Events().AppendEmpty()
+			late.SetName("year 2500")
+			late.SetTimestamp(pcommon.NewTimestampFromTime(time.Date(2500, 1, 1, 0, 0, 0, 0, time.UTC)))
 			l := s.Links().AppendEmpty()
 			l.SetTraceID(trace2)
 		}
@@ -284,6 +290,7 @@ func metrics() pmetric.Metrics {
 		p.SetTimestamp(at(time.Duration(i) * time.Second))
 		p.SetIntValue(int64(100 + 10*i))
 	}
+	counters(batch)
 	histogram := add("latency").SetEmptyHistogram()
 	histogram.SetAggregationTemporality(pmetric.AggregationTemporalityDelta)
 	for range 2 {
@@ -322,13 +329,13 @@ func metrics() pmetric.Metrics {
 // questions check each view.
 var questions = []struct{ sql, want string }{
 	{
-		`SELECT Timestamp, TimeUnixNano % 1000 AS n, TraceId, SeverityText, ServiceName, Body, ResourceAttributes ->> 'host.name' AS host,
+		`SELECT Timestamp, TimeUnixNano % 1000 AS n, TraceId, SeverityText, SeverityNumber, ServiceName, Body, ResourceAttributes ->> 'host.name' AS host,
 			LogAttributes ->> 'http.response.status_code' AS status, EventName, ScopeName, ScopeAttributes FROM otel_logs ORDER BY Timestamp, Body`,
-		`0|1|aa000000000000000000000000000001|INFO|shop|cart opened|a-1|200|NULL|http|NULL
-		0|1|aa000000000000000000000000000001|INFO|shop|paying|a-1|201|NULL|http|NULL
-		0|1|aa000000000000000000000000000001|INFO|shop|card declined|a-1|202|NULL|http|NULL
-		0|1|aa000000000000000000000000000002|INFO|shop|goods packed|a-1|203|NULL|http|NULL
-		1|NULL|NULL|NULL|shop|{"msg":"it's \"quoted\""}|a-1|NULL|audit|http|NULL`,
+		`0|1|aa000000000000000000000000000001|INFO|9|shop|cart opened|a-1|200|NULL|http|NULL
+		0|1|aa000000000000000000000000000001|INFO|9|shop|paying|a-1|201|NULL|http|NULL
+		0|1|aa000000000000000000000000000001|INFO|9|shop|card declined|a-1|202|NULL|http|NULL
+		0|1|aa000000000000000000000000000002|INFO|9|shop|goods packed|a-1|203|NULL|http|NULL
+		1|7|NULL|NULL|NULL|shop|{"msg":"it's \"quoted\""}|a-1|NULL|audit|http|NULL`,
 	},
 	{
 		`SELECT SpanKind, count(*) AS n, count(Duration) AS ended, max(Duration) AS longest, min(Timestamp) AS first FROM otel_traces GROUP BY SpanKind ORDER BY 1`,
@@ -336,16 +343,23 @@ var questions = []struct{ sql, want string }{
 		Server|20|20|20000000|0`,
 	},
 	{
-		`SELECT EventTimestamp, EventName, EventAttributes ->> 'exception.type' AS type, SpanId, SpanName FROM otel_span_events ORDER BY EventName`,
-		`3|exception|Declined|0000000000000014|GET
-		NULL|no time|NULL|0000000000000014|GET`,
+		`SELECT EventTimestamp, EventTimeUnixNano % 60000000000 AS n, EventName, EventAttributes ->> 'exception.type' AS type, SpanId, SpanName
+			FROM otel_span_events WHERE EventName <> 'year 2500' ORDER BY EventName`,
+		`3|23999999999|exception|Declined|0000000000000014|GET
+		NULL|NULL|no time|NULL|0000000000000014|GET
+		0|20000000000|whole second|NULL|0000000000000014|GET`,
+	},
+	{`SELECT EventTimestamp > now() AS late, EventTimeUnixNano FROM otel_span_events WHERE EventName = 'year 2500'`, `true|NULL`},
+	{
+		`SELECT Body, TimeUnixNano - lag(TimeUnixNano) OVER (ORDER BY TimeUnixNano) AS ns FROM otel_logs ORDER BY TimeUnixNano DESC LIMIT 1`,
+		`{"msg":"it's \"quoted\""}|997000006`,
 	},
 	{
 		`SELECT TraceId, LinkedTraceId, LinkedSpanId FROM otel_span_links`,
 		`aa000000000000000000000000000001|aa000000000000000000000000000002|NULL`,
 	},
 	{`SELECT ServiceName, MetricName, Value, TimeUnix FROM otel_metrics_gauge`, `shop|load|0.5|NULL`},
-	{`SELECT max(Value) AS v, count(*) AS n, max(TimeUnixNano) - min(TimeUnixNano) AS ns FROM otel_metrics_sum WHERE IsMonotonic`, `120|3|2000000000`},
+	{`SELECT max(Value) AS v, count(*) AS n, max(TimeUnixNano) - min(TimeUnixNano) AS ns FROM otel_metrics_sum WHERE IsMonotonic AND MetricName = 'orders'`, `120|3|2000000000`},
 	{
 		`SELECT Count, Sum, BucketCounts[2] AS second, ExplicitBounds[2] AS bound, AggregationTemporality FROM otel_metrics_histogram ORDER BY Count DESC`,
 		`10|7.5|5|2|Delta
@@ -383,5 +397,6 @@ var answers = map[string]string{
 		aa000000000000000000000000000001|shop|INFO|card declined`,
 	"Slow spans and their exceptions": `GET|20|Declined`,
 	"A percentile of a histogram":     `latency|2`,
-	"The increase of a counter":       `shop|orders|20`,
+	"The increase of a counter": `shop|hits|42
+		shop|orders|20`,
 }
