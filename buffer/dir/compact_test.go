@@ -234,11 +234,27 @@ func TestOldPartsAreRemoved(t *testing.T) {
 			t.Errorf("parts %q, want %q", got, want)
 		}
 		now = now.Add(24 * time.Hour)
+		resolved, err := filepath.EvalSymlinks(tables.Path(dayTable.ID))
+		if err != nil {
+			t.Fatal(err)
+		}
 		if err := tables.Compact(t.Context(), dayTable); err != nil {
 			t.Fatal(err)
 		}
 		if got := partNames(t, tables, dayTable.ID); !slices.Equal(got, want[:1]) {
 			t.Errorf("a day later: parts %q, want %q", got, want[:1])
+		}
+		for i, name := range want { // a reader that has resolved the link goes on for an hour
+			if _, err := os.Stat(filepath.Join(resolved, name)); err != nil {
+				t.Errorf("part %d of the version before: %v", i, err)
+			}
+		}
+		now = now.Add(2 * time.Hour)
+		if err := tables.Compact(t.Context(), dayTable); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := os.Stat(resolved); !os.IsNotExist(err) {
+			t.Errorf("the version before is still there: %v", err)
 		}
 		if taken, err := tables.TakenAway(t.Context(), dayTable, "file-09"); err != nil || !taken {
 			t.Errorf("TakenAway = %t, %v", taken, err)

@@ -64,36 +64,72 @@ func (t *Tables) compact(ctx context.Context, table string) error {
 	return t.removeVersions(ctx, table)
 }
 
-// removeOld removes the parts that are older than KeepFor.
+// removeOld removes the parts that are older than KeepFor. From a table with versions they go with a switch, so that a reader that has
+// resolved the link keeps what it has listed.
 func (t *Tables) removeOld(ctx context.Context, table string) error {
 	linked, err := t.IsLink(table)
 	if err != nil {
 		return err
 	}
-	if linked { // else a switch could copy a part that goes
+	if linked {
+		// Most calls find nothing, and need no lock.
+		if old, err := t.oldParts(ctx, table); err != nil || len(old) == 0 {
+			return err
+		}
 		unlock, err := t.lock(ctx, table, true)
 		if err != nil {
 			return err
 		}
 		defer unlock.Close()
 	}
+	old, err := t.oldParts(ctx, table)
+	if err != nil || len(old) == 0 {
+		return err
+	}
+	if !linked {
+		return t.removeParts(ctx, table, old)
+	}
+	c := change{remove: make(map[string]bool)}
+	for _, p := range old {
+		c.remove[p.Path()] = true
+		if p.Merged() {
+			c.remove[p.contentsPath()] = true
+		}
+	}
+	return t.switchVersion(table, c)
+}
+
+// oldParts lists the parts that are older than KeepFor.
+func (t *Tables) oldParts(ctx context.Context, table string) (old []Part, err error) {
 	dir := t.Path(table)
 	parts, err := t.parts(dir)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	before := t.Now().Add(-t.KeepFor)
-	changed := make(map[string]bool)
 	for _, p := range parts {
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		isOld, err := t.isOld(dir, p, before)
+		if err != nil {
+			return nil, err
+		}
+		if isOld {
+			old = append(old, p)
+		}
+	}
+	return old, nil
+}
+
+// removeParts removes parts of a table without versions, which may have been copied from one with them.
+func (t *Tables) removeParts(ctx context.Context, table string, old []Part) error {
+	dir := t.Path(table)
+	folders := map[string]bool{"": true}
+	for _, p := range old {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		if old, err := t.isOld(dir, p, before); err != nil {
-			return err
-		} else if !old {
-			continue
-		}
-		changed[p.Folder] = true
 		if err := t.FS.Remove(filepath.Join(dir, p.Path())); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
@@ -102,17 +138,14 @@ func (t *Tables) removeOld(ctx context.Context, table string) error {
 				return err
 			}
 		}
+		folders[p.Folder] = true
 	}
-	for folder := range changed {
+	for folder := range folders {
 		if folder != "" {
 			_ = t.FS.Remove(filepath.Join(dir, folder)) // fails unless it is empty
-			folder = ""
-		}
-		if err := t.FS.SyncDir(filepath.Join(dir, folder)); err != nil {
-			return err
 		}
 	}
-	return nil
+	return t.FS.SyncDir(dir)
 }
 
 func (t *Tables) isOld(dir string, p Part, before time.Time) (bool, error) {
