@@ -42,7 +42,7 @@ func define(t *testing.T, clients int, seed uint64) *definers {
 	t.Helper()
 	tokens := &linearizability.Tokens{}
 	d := &definers{nodes: startNodes(t, true, func(c *nodes) { c.tokens = tokens }), seed: seed}
-	d.history.Find = d.find
+	d.history.Find, d.history.Sink.Columns = d.find, columns
 	ctx, stop := context.WithCancel(t.Context())
 	d.stop = stop
 	for node := range d.list {

@@ -50,7 +50,7 @@ func codeRules() []rule {
 }
 
 // bubbled are folders whose tests run in bubbles as a whole, also what is called back from a library.
-var bubbled = []string{"internal/sim", "cluster/internal/instance", "cluster/internal/lease"}
+var bubbled = []string{"internal/sim", "cluster/internal/instance", "cluster/internal/lease", "cluster/internal/linearizability"}
 
 // checkSleep accepts a sleep in a function that runs in a bubble: it uses synctest, or calls a helper of its package
 // that does.

@@ -20,6 +20,7 @@ import (
 	"github.com/forebay/forebay/catalog"
 	"github.com/forebay/forebay/changelog"
 	"github.com/forebay/forebay/changelog/changelogtest"
+	"github.com/forebay/forebay/mapping"
 )
 
 var seeds = flag.Int("seeds", 6, "how many histories are checked")
@@ -83,7 +84,7 @@ func newSimulation(t *testing.T, seed uint64) *simulation {
 	s := &simulation{
 		t: t, seed: seed, journal: changelogtest.NewJournal(seed, changelogtest.Faults{}), target: forebay.Options{Target: buffertest.NewMemory()},
 	}
-	s.history.Find = s.find
+	s.history.Find, s.history.Sink.Columns = s.find, mapping.Columns{mapping.Body("body")}
 	for i := range nodes {
 		s.open(i)
 	}

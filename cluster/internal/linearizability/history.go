@@ -14,7 +14,6 @@ import (
 
 	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/catalog"
-	"github.com/forebay/forebay/mapping"
 )
 
 // Op is what a client asks for.
@@ -141,6 +140,8 @@ var model = porcupine.Model{
 
 // History is what clients of several catalogs have asked for and learned. Do may be called concurrently.
 type History struct {
+	// Sink is what each sink is made of, besides its name, its description and its table.
+	Sink catalog.SinkSpec
 	// Find returns the end of a task from any catalog that is open. It is asked about tasks that have not succeeded as far as their catalog
 	// knows: one that is closed meanwhile reports a failure when it does not know the outcome. Nil: no catalog is closed.
 	Find func(id string) (catalog.Task, error)
@@ -186,9 +187,9 @@ func (h *History) Do(ctx context.Context, client int, cat *catalog.Catalog, do O
 	case Set:
 		task, err = cat.ChangeSettings(by, catalog.Ref{Source: do.Source}, "", []catalog.SettingChange{{Key: setting, Value: strconv.AppendInt(nil, int64(do.Number), 10)}})
 	case CreateSink:
-		task, err = cat.CreateSink(by, do.Source, catalog.SinkSpec{
-			ID: sink, Name: sink, Description: do.Text, TableID: "in.c-" + do.Source + ".rows", Columns: mapping.Columns{mapping.Body("body")},
-		})
+		spec := h.Sink
+		spec.ID, spec.Name, spec.Description, spec.TableID = sink, sink, do.Text, "in.c-"+do.Source+".rows"
+		task, err = cat.CreateSink(by, do.Source, spec)
 	case UpdateSink:
 		task, err = cat.UpdateSink(by, do.Source, sink, catalog.SinkPatch{Description: &do.Text})
 	case DeleteSink:
