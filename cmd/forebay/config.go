@@ -157,6 +157,8 @@ func (cfg *serveConfig) readFile(flags *flag.FlagSet, given map[string]bool, get
 		case key.Value == "sources":
 			sources = []sourceKeys{}
 			d.into(value, reflect.ValueOf(&sources).Elem(), "sources", 0)
+		case key.Value == "target-options":
+			d.targetOptions(value, given, cfg)
 		case !slices.Contains(keys, key.Value):
 			d.unknownKey(key, keys)
 		default:

@@ -287,6 +287,13 @@ func (d *decoder) into(n *yaml.Node, v reflect.Value, at string, depth int) {
 	case reflect.Pointer:
 		v.Set(reflect.New(v.Type().Elem()))
 		d.into(n, v.Elem(), at, depth)
+	case reflect.Map: // of texts as keys
+		v.Set(reflect.MakeMap(v.Type()))
+		d.pairs(n, at, func(key, value *yaml.Node) {
+			element := reflect.New(v.Type().Elem()).Elem()
+			d.into(value, element, join(at, key.Value), depth+1)
+			v.SetMapIndex(reflect.ValueOf(key.Value), element)
+		})
 	case reflect.Slice:
 		if n.Kind != yaml.SequenceNode {
 			d.report(n, "%s must be a list, it is %s", last(at), kindOfNode(n))

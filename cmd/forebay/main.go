@@ -160,6 +160,8 @@ func (p process) demo(ctx context.Context, args []string) int {
 	var pl places
 	return quickstart.Main(ctx, args, p.stdout, p.stderr, quickstart.Options{
 		Flags: pl.register, Open: pl.open,
-		Child: func() []string { return []string{"demo", "-target=" + pl.target, "-staging=" + pl.staging} },
+		Child: func() []string {
+			return []string{"demo", "-target=" + pl.target, "-staging=" + pl.staging, "-target-options=" + pl.options.text}
+		},
 	})
 }

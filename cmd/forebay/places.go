@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/dir"
@@ -26,42 +27,39 @@ type targetKind struct {
 	addresses bool
 	// limits is a target that is not open, for its buffer.Limiter; nil: it has none.
 	limits buffer.Target
+	// keys is a struct of the options for -target-options; nil: it has none.
+	keys any
 	// prepare checks the text of a target without its prefix, and the options. It opens nothing. The errors have no secret of the text.
-	prepare func(rest string, o tableFlags) (opener, []error)
+	prepare func(rest string, f targetFlags) (opener, []error)
 }
 
 // opener opens a target that was checked.
 type opener func() (*store.Store, error)
 
-// tableFlags are the options of tables in folders, which only some targets take.
-type tableFlags struct{ dir.TablesOptions }
+// targetFlags are the flags that only some targets take: the options of tables in folders, and those of one kind.
+type targetFlags struct {
+	dir.TablesOptions
+	options targetOptions
+}
 
 // refuse returns a problem for each flag that is set and not among those that are taken. why goes on behind its name.
-func (o tableFlags) refuse(why string, taken ...string) (problems []error) {
-	for _, f := range []struct {
+func (f targetFlags) refuse(why string, taken ...string) (problems []error) {
+	for _, one := range []struct {
 		name string
 		set  bool
 	}{
-		{"partition-by", o.PartitionBy != ""}, {"merge-to", o.MergeTo != 0}, {"keep-for", o.KeepFor != 0}, {"no-header", o.NoHeader}, {"gzip", o.Gzip},
+		{"partition-by", f.PartitionBy != ""}, {"merge-to", f.MergeTo != 0}, {"keep-for", f.KeepFor != 0}, {"no-header", f.NoHeader}, {"gzip", f.Gzip},
 	} {
-		if f.set && !slices.Contains(taken, f.name) {
-			problems = append(problems, server.WrongFlags(why, f.name, "target"))
+		if one.set && !slices.Contains(taken, one.name) {
+			problems = append(problems, server.WrongFlags(why, one.name, "target"))
 		}
 	}
 	return problems
 }
 
-// targetProblems returns what a driver says about an address. showsValue is set if that may have a part of it.
-func targetProblems(err error, showsValue bool) []error {
-	if err == nil {
-		return nil
-	}
-	return []error{&server.FlagError{Flags: []string{"target"}, Text: "cannot be used: " + err.Error(), ShowsValue: showsValue}}
-}
-
-// forFolders refuses all of them for a target without folders.
-func (o tableFlags) forFolders() []error {
-	return o.refuse("is for tables in folders: leave it out, or use -target dir:FOLDER or parquet:FOLDER")
+// forFolders refuses those that a database does not take.
+func (f targetFlags) forFolders() []error {
+	return f.refuse("is for tables in folders: leave it out, or use -target dir:FOLDER or parquet:FOLDER", "keep-for")
 }
 
 // targetKinds are all kinds, in the order of the help.
@@ -71,7 +69,15 @@ func targetKinds() []targetKind {
 
 // duckdbKind has the parts of the kind that need no cgo.
 func duckdbKind() targetKind {
-	return targetKind{prefixes: []string{"duckdb:"}, form: "duckdb:FILE", summary: "a DuckDB database"}
+	return targetKind{prefixes: []string{"duckdb:"}, form: "duckdb:FILE", summary: "a DuckDB database", keys: duckdbKeys{}}
+}
+
+// duckdbKeys are the options of a DuckDB target.
+type duckdbKeys struct {
+	MemoryLimit byteSize      `json:"memoryLimit" doc:"memory of DuckDB for imports and queries, such as 512MB; default 80 % of the machine's"`
+	Threads     int           `json:"threads" doc:"threads of DuckDB; default one for each core"`
+	KeepIDs     time.Duration `json:"keepIds" doc:"how long ids of imported files are remembered, longer than any outage; default 2160h, below zero: forever"`
+	KeepBy      []string      `json:"keepBy" doc:"columns that tell the time of a row: with the flag keep-for, older rows are removed"`
 }
 
 // stagingKind is a kind of staging that -staging can name.
@@ -93,10 +99,13 @@ type places struct {
 	target, staging string
 	// tables are the options of folder tables.
 	tables dir.TablesOptions
+	// options belong to one kind of target.
+	options targetOptions
 }
 
 func (p *places) register(flags *flag.FlagSet) {
 	flags.StringVar(&p.target, "target", "", "where the tables are: "+targetForms()+" (default dir: and the folder tables of the data directory)")
+	flags.StringVar(&p.options.text, "target-options", "", "options of the target, as YAML or JSON, such as '{lockTimeout: 5s}'; in the file: keys with values")
 	flags.StringVar(&p.staging, "staging", "", "where rows wait between the local disk and their table: "+stagingForms()+" (default dir: and the folder staging of the data directory)")
 }
 
@@ -166,15 +175,15 @@ func (p *places) kindOf() (targetKind, string, error) {
 
 // prepare checks the target. folder is the data directory.
 func (p *places) prepare(folder string) (opener, []error) {
-	o := tableFlags{p.tables}
+	f := targetFlags{p.tables, p.options}
 	if p.target == "" {
-		return folderTarget().prepare(filepath.Join(folder, "tables"), o)
+		return folderTarget().prepare(filepath.Join(folder, "tables"), f)
 	}
 	k, rest, err := p.kindOf()
 	if err != nil {
 		return nil, []error{err}
 	}
-	return k.prepare(rest, o)
+	return k.prepare(rest, f)
 }
 
 // checkStaging returns what is wrong with the place of a flag that takes the forms of -staging, without opening it.

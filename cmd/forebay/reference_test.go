@@ -66,6 +66,11 @@ func reference() string {
 		title string
 		of    reflect.Type
 	}{
+		{"Keys of target-options, for postgres://", reflect.TypeFor[postgresKeys]()},
+		{"Keys of target-options, for duckdb:", reflect.TypeFor[duckdbKeys]()},
+		{"Keys of target-options, for sqlite:", reflect.TypeFor[sqliteKeys]()},
+		{"Keys of target-options, for parquet:", reflect.TypeFor[parquetKeys]()},
+		{"Keys of target-options, for iceberg:", reflect.TypeFor[icebergKeys]()},
 		{"Keys of a source", reflect.TypeFor[sourceKeys]()},
 		{"Keys of a sink", reflect.TypeFor[sinkKeys]()},
 		{"Keys of quarantine", reflect.TypeFor[boundsKeys]()},
@@ -90,6 +95,7 @@ func reference() string {
 // Every key has a text.
 func TestKeysAreDocumented(t *testing.T) {
 	for _, of := range []reflect.Type{
+		reflect.TypeFor[postgresKeys](), reflect.TypeFor[duckdbKeys](), reflect.TypeFor[sqliteKeys](), reflect.TypeFor[parquetKeys](), reflect.TypeFor[icebergKeys](),
 		reflect.TypeFor[sourceKeys](), reflect.TypeFor[sinkKeys](), reflect.TypeFor[boundsKeys](), reflect.TypeFor[settingsKeys](), reflect.TypeFor[conditionKeys](), reflect.TypeFor[columnKeys](),
 	} {
 		for _, f := range reflect.VisibleFields(of) {

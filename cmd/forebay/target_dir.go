@@ -10,11 +10,11 @@ import (
 func folderTarget() targetKind {
 	return targetKind{
 		prefixes: []string{"dir:"}, form: "dir:FOLDER", summary: "folders of CSV files", folders: true,
-		prepare: func(rest string, o tableFlags) (opener, []error) {
+		prepare: func(rest string, f targetFlags) (opener, []error) {
 			return func() (*store.Store, error) {
-				tables := dir.TablesWith(rest, o.TablesOptions)
+				tables := dir.TablesWith(rest, f.TablesOptions)
 				return &store.Store{Target: tables, Tables: tables, Drop: tables.Drop, Hint: fmt.Sprintf("head -n 3 '%s'/*/*.csv", rest)}, nil
-			}, nil
+			}, f.options.read(nil)
 		},
 	}
 }

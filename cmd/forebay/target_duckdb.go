@@ -4,6 +4,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/forebay/forebay/drivers/duckdb"
 	"github.com/forebay/forebay/internal/program/store"
@@ -13,8 +14,12 @@ import (
 func duckdbTarget() targetKind {
 	k := duckdbKind()
 	k.limits = new(duckdb.Target)
-	k.prepare = func(rest string, o tableFlags) (opener, []error) {
-		opts := duckdb.Options{}
+	k.prepare = func(rest string, f targetFlags) (opener, []error) {
+		var keys duckdbKeys
+		problems := append(f.forFolders(), f.options.read(&keys)...)
+		opts := duckdb.Options{MemoryLimit: int64(keys.MemoryLimit), Threads: keys.Threads, KeepIDs: keys.KeepIDs}
+		var wrong []error
+		opts.KeepFor, opts.KeepBy, wrong = f.retention(keys.KeepBy)
 		return func() (*store.Store, error) {
 			target, err := duckdb.Open(rest, opts)
 			if err != nil {
@@ -24,7 +29,7 @@ func duckdbTarget() targetKind {
 				Target: target, Tables: sqlReader{target.DB()}, Closer: target.Close,
 				Hint: fmt.Sprintf(`duckdb '%s' -c 'SELECT country, count(*), sum(total) FROM "in.c-shop.orders" GROUP BY 1'`, rest),
 			}, nil
-		}, append(o.forFolders(), targetProblems(duckdb.Validate(rest, opts), true)...)
+		}, slices.Concat(problems, wrong, f.explain(duckdb.Validate(rest, opts), &keys, true))
 	}
 	return k
 }

@@ -1,10 +1,12 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"iter"
 	"strings"
+	"time"
 
 	"github.com/apache/iceberg-go/table"
 
@@ -21,12 +23,20 @@ func icebergTarget() targetKind {
 	return targetKind{
 		prefixes: []string{"iceberg:"}, form: "iceberg:FOLDER, iceberg:https://CATALOG?warehouse=NAME",
 		summary: "Apache Iceberg tables, with their catalog in the folder, or in a REST catalog", folders: true, addresses: true, limits: new(iceberg.Target),
-		prepare: func(rest string, o tableFlags) (opener, []error) {
-			problems := o.refuse("is for tables in folders: of these flags, -target iceberg: takes -partition-by only, so leave it out", "partition-by")
-			opts := iceberg.Options{Namespace: namespace, PartitionBy: o.PartitionBy}
+		keys: icebergKeys{},
+		prepare: func(rest string, f targetFlags) (opener, []error) {
+			problems := f.refuse("is for tables in folders: of these flags, -target iceberg: takes -partition-by only, so leave it out", "partition-by")
+			var keys icebergKeys
+			problems = append(problems, f.options.read(&keys)...)
+			opts := iceberg.Options{
+				Namespace: cmp.Or(keys.Namespace, namespace), PartitionBy: f.PartitionBy, KeepSnapshots: keys.KeepSnapshots, KeepIDs: keys.KeepIDs,
+			}
 			if strings.HasPrefix(rest, "https://") || strings.HasPrefix(rest, "http://") {
 				open, err := prepareIcebergCatalog(rest, opts)
-				return open, append(problems, targetProblems(err, false)...)
+				if _, query, _ := strings.Cut(rest, "?"); keys.Namespace != "" && strings.Contains("&"+query, "&namespace=") {
+					problems = append(problems, f.options.wrong("namespace", "is in the address of the catalog too: leave out one of them")...)
+				}
+				return open, append(problems, f.explain(err, &keys, false)...)
 			}
 			if scheme, _, ok := strings.Cut(rest, "://"); ok {
 				return nil, append(problems, server.WrongValue("target",
@@ -35,6 +45,13 @@ func icebergTarget() targetKind {
 			return func() (*store.Store, error) { return openIcebergFolder(rest, opts) }, problems
 		},
 	}
+}
+
+// icebergKeys are the options of an Iceberg target.
+type icebergKeys struct {
+	Namespace     string        `json:"namespace" doc:"namespace of the tables, which is created if it is absent; default forebay"`
+	KeepSnapshots time.Duration `json:"keepSnapshots" doc:"how long a snapshot stays after a newer one, except the newest 10; default 10m, below zero: forever"`
+	KeepIDs       time.Duration `json:"keepIds" doc:"how long the ids of an engine that imports nothing are remembered; default 2160h, below zero: forever"`
 }
 
 func openIcebergFolder(folder string, opts iceberg.Options) (*store.Store, error) {

@@ -19,23 +19,42 @@ func parquetTarget() targetKind {
 	return targetKind{
 		prefixes: []string{"parquet:"}, form: "parquet:FOLDER, parquet:s3://BUCKET/PREFIX",
 		summary: "Parquet files in folders, or in a bucket (gs:// and azblob:// too)", folders: true, addresses: true, limits: new(parquet.Target),
-		prepare: func(rest string, o tableFlags) (opener, []error) {
+		keys: parquetKeys{},
+		prepare: func(rest string, f targetFlags) (opener, []error) {
 			if _, ok := cutPrefix(rest, bucketSchemes()); ok {
-				return prepareParquetBucket(rest, o)
+				return prepareParquetBucket(rest, f)
 			}
 			if scheme, _, ok := strings.Cut(rest, "://"); ok {
 				return nil, []error{server.WrongValue("target", "parquet:%s:// names no bucket: write a folder, or s3://BUCKET/PREFIX (or gs://, azblob://)", scheme)}
 			}
-			problems := o.refuse("is for CSV files: leave it out with -target parquet:FOLDER", "partition-by", "merge-to", "keep-for")
-			target, err := parquet.Tables(rest, parquet.Options{PartitionBy: o.PartitionBy, MergeTo: max(o.MergeTo, 0), KeepFor: o.KeepFor})
+			problems := f.refuse("is for CSV files: leave it out with -target parquet:FOLDER", "partition-by", "merge-to", "keep-for")
+			var keys parquetKeys
+			problems = append(problems, f.options.read(&keys)...)
+			if keys.Scratch != "" {
+				problems = append(problems, f.options.wrong("scratch", "is for tables in a bucket")...)
+			}
+			if keys.PartSize != 0 {
+				problems = append(problems, f.options.wrong("partSize", "is for tables in a bucket")...)
+			}
+			target, err := parquet.Tables(rest, parquet.Options{
+				PartitionBy: f.PartitionBy, MergeTo: max(f.MergeTo, 0), KeepFor: f.KeepFor, RowGroup: keys.RowGroup, Compression: parquet.Compression(keys.Compression),
+			})
 			return func() (*store.Store, error) {
 				return &store.Store{
 					Target: target, Tables: parquetReader{target}, Drop: target.Drop,
 					Hint: fmt.Sprintf(`duckdb -c "SELECT country, count(*), sum(total) FROM read_parquet('%s/in.c-shop.orders/**/*.parquet', union_by_name = true) GROUP BY 1"`, rest),
 				}, nil
-			}, append(problems, targetProblems(err, false)...)
+			}, append(problems, f.explain(err, &keys, false)...)
 		},
 	}
+}
+
+// parquetKeys are the options of a Parquet target.
+type parquetKeys struct {
+	Compression string   `json:"compression" doc:"codec of new parts: zstd, snappy or none; default zstd"`
+	RowGroup    int64    `json:"rowGroup" doc:"rows of a row group, the unit in which engines skip and share work; default 131072"`
+	Scratch     string   `json:"scratch" doc:"folder for the files that are being imported into a bucket; default the temporary folder of the system"`
+	PartSize    byteSize `json:"partSize" doc:"size of the parts in which a large file is sent to a bucket, of which four are in memory; default 8MB, at least 5MB"`
 }
 
 // parquetReader reads the parts of tables.

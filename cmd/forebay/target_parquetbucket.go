@@ -8,10 +8,12 @@ import (
 	"io/fs"
 	"iter"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/forebay/forebay/datatype"
 	"github.com/forebay/forebay/drivers/bucket"
+	"github.com/forebay/forebay/drivers/parquet"
 	"github.com/forebay/forebay/internal/program/store"
 )
 
@@ -19,11 +21,15 @@ import (
 func bucketSchemes() []string { return []string{"s3://", "gs://", "azblob://"} }
 
 // prepareParquetBucket checks tables of Parquet in the bucket of a URL.
-func prepareParquetBucket(url string, o tableFlags) (opener, []error) {
-	problems := o.refuse("does not go with -target parquet: and a bucket, where parts are Parquet and neither merged nor removed: leave it out", "partition-by")
-	opts := bucket.TablesOptions{PartitionBy: o.PartitionBy}
+func prepareParquetBucket(url string, f targetFlags) (opener, []error) {
+	problems := f.refuse("does not go with -target parquet: and a bucket, where parts are Parquet and neither merged nor removed: leave it out", "partition-by")
+	var keys parquetKeys
+	problems = append(problems, f.options.read(&keys)...)
+	opts := bucket.TablesOptions{
+		PartitionBy: f.PartitionBy, RowGroup: keys.RowGroup, Compression: parquet.Compression(keys.Compression), Scratch: keys.Scratch, PartSize: int64(keys.PartSize),
+	}
 	return func() (*store.Store, error) { return openParquetBucket(url, opts) },
-		append(problems, targetProblems(bucket.ValidateURL(context.Background(), url), true)...)
+		slices.Concat(problems, f.explain(opts.Validate(), &keys, false), f.explain(bucket.ValidateURL(context.Background(), url), &keys, true))
 }
 
 func openParquetBucket(url string, opts bucket.TablesOptions) (*store.Store, error) {

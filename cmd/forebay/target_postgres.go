@@ -1,10 +1,13 @@
 package main
 
 import (
-	"database/sql"
 	"errors"
+	"fmt"
+	"slices"
+	"time"
 
-	_ "github.com/jackc/pgx/v5/stdlib" // the driver pgx of database/sql
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/forebay/forebay/drivers/postgres"
 	"github.com/forebay/forebay/internal/program/store"
@@ -13,12 +16,30 @@ import (
 func postgresTarget() targetKind {
 	return targetKind{
 		prefixes: []string{"postgres://", "postgresql://"}, form: "postgres://USER:PASSWORD@HOST/DATABASE", summary: "a PostgreSQL database", limits: new(postgres.Target),
-		prepare: func(rest string, o tableFlags) (opener, []error) {
-			opts := postgres.Options{}
+		keys: postgresKeys{},
+		prepare: func(rest string, f targetFlags) (opener, []error) {
+			var keys postgresKeys
+			problems := append(f.forFolders(), f.options.read(&keys)...)
+			opts := postgres.Options{
+				Schema: keys.Schema, JSONB: keys.JSONB, Keys: keys.Keys, MaxConns: keys.MaxConns, LockTimeout: keys.LockTimeout, KeepIDs: keys.KeepIDs,
+			}
+			var wrong []error
+			opts.KeepFor, opts.KeepBy, wrong = f.retention(keys.KeepBy)
 			return func() (*store.Store, error) { return openPostgres("postgres://"+rest, opts) },
-				append(o.forFolders(), targetProblems(postgres.Validate("postgres://"+rest, opts), false)...)
+				slices.Concat(problems, wrong, f.explain(postgres.Validate("postgres://"+rest, opts), &keys, false))
 		},
 	}
+}
+
+// postgresKeys are the options of a PostgreSQL target.
+type postgresKeys struct {
+	Schema      string              `json:"schema" doc:"schema of the tables, which must exist; default public"`
+	Keys        map[string][]string `json:"keys" doc:"columns of the primary key of tables, by name, such as {orders: [id]}: a row replaces the one with its key"`
+	JSONB       bool                `json:"jsonb" doc:"true makes json columns of new tables jsonb, which changes documents a little"`
+	MaxConns    int                 `json:"maxConns" doc:"greatest number of connections, one an import; default 8"`
+	LockTimeout time.Duration       `json:"lockTimeout" doc:"how long an import waits for a lock before it is repeated later; default 10s"`
+	KeepIDs     time.Duration       `json:"keepIds" doc:"how long ids of imported files are remembered, longer than any outage; default 8760h, at least 720h"`
+	KeepBy      []string            `json:"keepBy" doc:"columns that tell the time of a row: with the flag keep-for, older rows are removed"`
 }
 
 // openPostgres opens the target, and a pool of its own for the reader.
@@ -27,14 +48,20 @@ func openPostgres(address string, opts postgres.Options) (*store.Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	db, err := sql.Open("pgx", address)
+	config, err := pgx.ParseConfig(address)
 	if err != nil {
 		target.Close()
 		return nil, errors.New("the connection string cannot be read")
 	}
+	table := pgx.Identifier{"in.c-shop.orders"}
+	if opts.Schema != "" {
+		config.RuntimeParams["search_path"] = pgx.Identifier{opts.Schema}.Sanitize()
+		table = pgx.Identifier{opts.Schema, table[0]}
+	}
+	db := stdlib.OpenDB(*config)
 	return &store.Store{
 		Target: target, Tables: sqlReader{db},
-		Hint: `psql 'postgres://…' -c 'SELECT country, count(*), sum(total) FROM "in.c-shop.orders" GROUP BY 1'`,
+		Hint: fmt.Sprintf(`psql 'postgres://…' -c 'SELECT country, count(*), sum(total) FROM %s GROUP BY 1'`, table.Sanitize()),
 		Closer: func() error {
 			target.Close()
 			return db.Close()

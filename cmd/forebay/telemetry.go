@@ -113,6 +113,9 @@ func (cfg *serveConfig) views(file string) (sql, use string, err error) {
 	case kind == "duckdb":
 		o.Dialect, use = otlpflat.DuckDB, fmt.Sprintf("duckdb -init '%s' '%s', while the server is stopped", file, rest)
 	case kind == "postgres" || kind == "postgresql":
+		var keys postgresKeys
+		cfg.options.read(&keys) // which was checked
+		o.Schema = keys.Schema
 		o.Dialect, use = otlpflat.PostgreSQL, fmt.Sprintf("psql -f '%s'", file)
 	default:
 		return "", "", nil

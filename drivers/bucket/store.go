@@ -2,6 +2,7 @@ package bucket
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -49,17 +50,15 @@ type store struct {
 }
 
 func openStore(ctx context.Context, address string, partSize int64) (*store, error) {
-	if partSize == 0 {
-		partSize = defaultPartSize
-	}
-	if partSize < minPartSize {
-		return nil, fmt.Errorf("bucket: PartSize is %d, must be at least %d", partSize, minPartSize)
+	size, err := sizeOfParts(partSize)
+	if err != nil {
+		return nil, err
 	}
 	s, u, err := parseURL(address)
 	if err != nil {
 		return nil, err
 	}
-	s.partSize = partSize
+	s.partSize = size
 	if u.Scheme == "s3" {
 		err = s.openS3(ctx, u)
 	} else {
@@ -69,6 +68,15 @@ func openStore(ctx context.Context, address string, partSize int64) (*store, err
 		return nil, fmt.Errorf("bucket: %s: %w", s.where, redact(err))
 	}
 	return s, nil
+}
+
+// sizeOfParts returns the size that an option PartSize means.
+func sizeOfParts(option int64) (int64, error) {
+	size := cmp.Or(option, defaultPartSize)
+	if size < minPartSize {
+		return 0, fmt.Errorf("bucket: PartSize is %d, must be at least %d", option, minPartSize)
+	}
+	return size, nil
 }
 
 // parseURL returns a store that is not open, and the URL of its bucket, without the prefix. Its errors show no credentials.

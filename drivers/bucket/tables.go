@@ -31,6 +31,15 @@ type TablesOptions struct {
 	PartSize int64
 }
 
+// Validate returns an error if [OpenTables] refuses the options.
+func (o TablesOptions) Validate() error {
+	_, err := parquet.Tables("", parquet.Options{RowGroup: o.RowGroup, Compression: o.Compression})
+	if err == nil {
+		_, err = sizeOfParts(o.PartSize)
+	}
+	return err
+}
+
 // Tables is a [buffer.Target] that keeps tables as Parquet objects in a bucket. It is safe for concurrent use, also by several processes.
 //
 //	PREFIX/
@@ -75,7 +84,7 @@ func OpenTables(ctx context.Context, url string, o TablesOptions) (*Tables, erro
 	if o.Scratch == "" {
 		o.Scratch = os.TempDir()
 	}
-	if _, err := parquet.Tables(o.Scratch, parquet.Options{RowGroup: o.RowGroup, Compression: o.Compression}); err != nil {
+	if err := o.Validate(); err != nil {
 		return nil, err
 	}
 	objects, err := openStore(ctx, url, o.PartSize)

@@ -129,7 +129,7 @@ func parse(connString string, o Options) (*pgxpool.Config, Options, error) {
 		return nil, o, fmt.Errorf("postgres: %w", err)
 	}
 	if err := checkName("schema", o.Schema); err != nil {
-		return nil, o, fmt.Errorf("postgres: %w", err)
+		return nil, o, fmt.Errorf("postgres: Schema: %w", err)
 	}
 	o.Keys = maps.Clone(o.Keys)
 	for table, key := range o.Keys {
