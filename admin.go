@@ -37,6 +37,12 @@ func (e *Engine) Discard(ctx context.Context, sourceID, sinkID, fileID string) e
 	return e.unknownSink(e.buf.Discard(ctx, bufferID(sourceID, sinkID), fileID), sourceID, sinkID)
 }
 
+// DiscardUpTo is [Engine.Discard] for a file with at most so many rows, else it returns a [*buffer.FileGrewError]; see
+// [buffer.Buffer.DiscardUpTo].
+func (e *Engine) DiscardUpTo(ctx context.Context, sourceID, sinkID, fileID string, rows int64) error {
+	return e.unknownSink(e.buf.DiscardUpTo(ctx, bufferID(sourceID, sinkID), fileID, rows), sourceID, sinkID)
+}
+
 // Ready returns nil when records can be taken, a [*buffer.FailedError] while the local level is reopened after a failure of
 // its disk, a [*buffer.FencedError] for good when another owner has the changelog, and [ErrClosed] after Close. It does not look at the bounds of memory and disk.
 func (e *Engine) Ready() error {

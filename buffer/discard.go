@@ -3,6 +3,7 @@ package buffer
 import (
 	"context"
 	"fmt"
+	"math"
 
 	"github.com/forebay/forebay/buffer/internal/format"
 	"github.com/forebay/forebay/trigger"
@@ -21,6 +22,16 @@ const discardJob = 1 << 63
 // A call of the target that was left alone after its time and has not returned may still store the rows: then the file
 // is not discarded, and the error is [ErrImportRuns]. When ctx ends during the wait the outcome is unknown.
 func (b *Buffer) Discard(ctx context.Context, sinkID, fileID string) error {
+	return b.discardUpTo(ctx, sinkID, fileID, math.MaxInt64)
+}
+
+// DiscardUpTo is Discard for who has agreed to lose a number of rows: a file that has more of them when its turn comes is not discarded, and
+// the error is a [*FileGrewError]. A file that is written may take rows while the call waits.
+func (b *Buffer) DiscardUpTo(ctx context.Context, sinkID, fileID string, rows int64) error {
+	return b.discardUpTo(ctx, sinkID, fileID, rows)
+}
+
+func (b *Buffer) discardUpTo(ctx context.Context, sinkID, fileID string, most int64) error {
 	unknown := unknownFile(sinkID, fileID)
 	result := make(chan error, 1)
 	known, epoch := false, uint64(0)
@@ -29,7 +40,7 @@ func (b *Buffer) Discard(ctx context.Context, sinkID, fileID string) error {
 		for _, f := range s.files {
 			if !f.done() && b.fileID(f) == fileID {
 				known = true
-				t.onDurable(func() { b.queueDiscard(f, func(err error) { result <- err }, unknown) })
+				t.onDurable(func() { b.queueDiscard(f, most, func(err error) { result <- err }, unknown) })
 			}
 		}
 	})
@@ -67,14 +78,14 @@ func unknownFile(sinkID, fileID string) error {
 
 // queueDiscard takes the turns of the sink at both kinds of workers, so that no call of a driver runs meanwhile. Uploads
 // come first: imports never wait for uploads, so the order cannot deadlock.
-func (b *Buffer) queueDiscard(f *file, done func(error), unknown error) {
+func (b *Buffer) queueDiscard(f *file, most int64, done func(error), unknown error) {
 	key := discardJob | b.discards.Add(1)
 	imports := b.imports
 	b.uploads.add(f.sink.num, job{key: key, run: func(ctx context.Context) {
 		ended := make(chan struct{})
 		imports.add(f.sink.num, job{key: key, run: func(ctx context.Context) {
 			defer close(ended)
-			done(b.discard(ctx, f, unknown))
+			done(b.discard(ctx, f, most, unknown))
 		}})
 		select {
 		case <-ended:
@@ -83,13 +94,17 @@ func (b *Buffer) queueDiscard(f *file, done func(error), unknown error) {
 	}})
 }
 
-func (b *Buffer) discard(ctx context.Context, f *file, unknown error) error {
-	over, runs := false, false
+func (b *Buffer) discard(ctx context.Context, f *file, most int64, unknown error) error {
+	over, runs, grew := false, false, int64(0)
 	err := b.do(ctx, func(t *txn) {
 		if over = b.mu.files[f.num] != f || f.done(); over {
 			return
 		}
 		if runs = b.late.runs(f.num); runs {
+			return
+		}
+		if rows := f.tally().Rows; rows > most {
+			grew = rows
 			return
 		}
 		if f.rec.State == format.FileWriting {
@@ -104,6 +119,9 @@ func (b *Buffer) discard(ctx context.Context, f *file, unknown error) error {
 	}
 	if err == nil && runs {
 		err = fmt.Errorf("%w: file %s", ErrImportRuns, b.fileID(f))
+	}
+	if err == nil && grew > 0 {
+		err = &FileGrewError{Sink: f.sink.id, File: b.fileID(f), Rows: grew}
 	}
 	return err
 }

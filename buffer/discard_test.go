@@ -128,3 +128,52 @@ func TestDiscardWaitsForARunningImport(t *testing.T) {
 		verify(t, b)
 	})
 }
+
+// Rows that came while a call waited for its turn are not lost with those that somebody has agreed to lose.
+func TestDiscardUpToKeepsAFileThatGrew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mem := buffertest.NewMemory()
+		proceed := make(chan struct{})
+		mem.Before = func(_ context.Context, c buffertest.Call) error {
+			if c.Op == buffertest.OpPut {
+				<-proceed
+			}
+			return nil
+		}
+		b := open(t, memoryOptions(mem))
+		sink := define(t, b, "a")
+		put(t, b, sink, 0, 5)
+		if err := b.CloseFile(t.Context(), "a", trigger.Requested); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait() // until the upload of the first file has the turn
+		put(t, b, sink, 5, 8)
+		id := ""
+		for _, f := range b.Stats().Sinks[0].Files {
+			if f.State == buffer.FileWriting {
+				id = f.ID
+			}
+		}
+		answer := make(chan error)
+		discard := func(rows int64) { answer <- b.DiscardUpTo(t.Context(), "a", id, rows) }
+		go discard(3)
+		synctest.Wait()
+		put(t, b, sink, 8, 9)
+		close(proceed)
+		grew := (*buffer.FileGrewError)(nil)
+		if err := <-answer; !errors.As(err, &grew) || grew.Rows != 4 || grew.Sink != "a" || grew.File != id {
+			t.Fatalf("discard of 3 rows of a file that has 4: %v", err)
+		}
+		if st, _ := b.SinkStats("a"); st.Discarded.Rows != 0 || st.Local.Rows != 4 {
+			t.Errorf("%d rows discarded, %d wait", st.Discarded.Rows, st.Local.Rows)
+		}
+		go discard(4)
+		if err := <-answer; err != nil {
+			t.Fatal(err)
+		}
+		if st, _ := b.SinkStats("a"); st.Discarded.Rows != 4 {
+			t.Errorf("%d rows discarded, want 4", st.Discarded.Rows)
+		}
+		verify(t, b)
+	})
+}

@@ -38,6 +38,18 @@ var (
 	ErrUnknownSlice = errors.New("buffer: unknown slice")
 )
 
+// FileGrewError is the error of [Buffer.DiscardUpTo] for a file that has more rows than the caller has agreed to lose. Nothing was discarded.
+type FileGrewError struct {
+	// Sink and File are ids.
+	Sink, File string
+	// Rows are those that the file had.
+	Rows int64
+}
+
+func (e *FileGrewError) Error() string {
+	return fmt.Sprintf("buffer: file %s of sink %q has %d rows now and was not discarded", e.File, e.Sink, e.Rows)
+}
+
 // OverloadError says that a bound of memory or disk is reached. Nothing of the call was accepted; the caller may
 // repeat it after RetryAfter. The bounds are Tuning.MaxPendingBytes, MaxDiskBytes and MaxSinkBytes.
 type OverloadError struct {

@@ -26,7 +26,11 @@ type Console struct {
 	keys    []tokenKey
 	pageKey []byte
 	tries   limiter
-	origins *http.CrossOriginProtection
+	slowly  time.Duration // slowAnswer
+	ended   endedSessions
+	// rightsEvery is rightsAgain.
+	rightsEvery time.Duration
+	origins     *http.CrossOriginProtection
 
 	pages     []page
 	endpoints map[string]endpoint
@@ -78,6 +82,7 @@ func New(eng *forebay.Engine, opts Options) (*Console, error) {
 	}
 	c.assets = loadAssets()
 	c.try.init()
+	c.slowly, c.rightsEvery = slowAnswer, rightsAgain
 	c.tailWithin = tailTime
 	c.tracing, c.traceWithin = make(chan struct{}, traceSlots), traceTime
 	c.endpoints = make(map[string]endpoint)

@@ -17,6 +17,12 @@ func TakeTrySlots(c *Console) func() {
 	}
 }
 
+// SetSlowAnswer replaces the time that answers to many wrong tokens are held back.
+func SetSlowAnswer(c *Console, d time.Duration) { c.slowly = d }
+
+// SetRightsEvery replaces the time after which a stream asks again what its viewer may see.
+func SetRightsEvery(c *Console, d time.Duration) { c.rightsEvery = d }
+
 // SetTailTime replaces the time limit of the rows of tables.
 func SetTailTime(c *Console, d time.Duration) { c.tailWithin = d }
 

@@ -2,6 +2,7 @@ package console
 
 import (
 	"cmp"
+	"container/heap"
 	"context"
 	"errors"
 	"net/http"
@@ -191,9 +192,18 @@ func (c *Console) ofSink(id string) forebay.SinkQuarantine {
 	return c.eng.Quarantine(source, sink)
 }
 
+// scanStep says how a scan goes on behind a record.
+type scanStep uint8
+
+const (
+	scanOn scanStep = iota
+	scanNextSink
+	scanStop
+)
+
 // scan visits the heads of the records that the times and the texts of a filter select: sink by sink, in the order of their rejections, from
-// after on. visit ends it with false. end is where it came to a bound of its own; it is empty if it was not cut off.
-func (q *quarantine) scan(c *call, stats *forebay.Stats, f *rejectFilter, now time.Time, after rejectPlace, visit func(r *forebay.RejectedRecord) bool) (end rejectPlace, err error) {
+// after on. end is where it came to a bound of its own; it is empty if it was not cut off.
+func (q *quarantine) scan(c *call, stats *forebay.Stats, f *rejectFilter, now time.Time, after rejectPlace, visit func(r *forebay.RejectedRecord) scanStep) (end rejectPlace, err error) {
 	filter, err := f.engine(now)
 	if err != nil {
 		return end, err
@@ -231,8 +241,15 @@ func (q *quarantine) scan(c *call, stats *forebay.Stats, f *rejectFilter, now ti
 					return end, err
 				}
 			}
-			if has && !visit(&r) {
+			step := scanOn
+			if has {
+				step = visit(&r)
+			}
+			if step == scanStop {
 				return rejectPlace{}, nil
+			}
+			if step == scanNextSink {
+				break
 			}
 			if seen++; seen >= scanRecords || (read || seen%256 == 0) && time.Since(began) >= scanWithin {
 				return rejectPlace{k.ID, r.ID}, nil
@@ -305,11 +322,11 @@ func (q *quarantine) groups(c *call) (any, error) {
 			set[v] = true
 		}
 	}
-	end, err := q.scan(c, stats, &f, now, rejectPlace{}, func(r *forebay.RejectedRecord) bool {
+	end, err := q.scan(c, stats, &f, now, rejectPlace{}, func(r *forebay.RejectedRecord) scanStep {
 		note(reasons, clean(r.Reason))
 		note(columns, clean(r.Column))
 		if !f.selects(r) {
-			return true
+			return scanOn
 		}
 		out.Records++
 		key := rejectGroup{Sink: r.Source + "/" + r.Sink, Reason: clean(r.Reason), Column: clean(r.Column), Mapping: r.Mapping, Target: target(r)}
@@ -317,7 +334,7 @@ func (q *quarantine) groups(c *call) (any, error) {
 		if g == nil {
 			if len(groups) >= maxGroups {
 				out.Others++
-				return true
+				return scanOn
 			}
 			g = &rejectGroup{}
 			*g = key
@@ -327,7 +344,7 @@ func (q *quarantine) groups(c *call) (any, error) {
 		}
 		g.Count++
 		g.Last, g.Example = moment(r.At), r.Message
-		return true
+		return scanOn
 	})
 	if err != nil {
 		return nil, err
@@ -398,17 +415,17 @@ func (q *quarantine) list(c *call) (any, error) {
 	}
 	records := []rejectLine{}
 	var next rejectPlace
-	end, err := q.scan(c, c.sorted(), &f, time.Now(), parsePlace(c.query.Get("after")), func(r *forebay.RejectedRecord) bool {
+	end, err := q.scan(c, c.sorted(), &f, time.Now(), parsePlace(c.query.Get("after")), func(r *forebay.RejectedRecord) scanStep {
 		if !f.selects(r) {
-			return true
+			return scanOn
 		}
 		if len(records) == limit { // there is one more
 			last := records[limit-1]
 			next = rejectPlace{last.Sink, last.ID}
-			return false
+			return scanStop
 		}
 		records = append(records, lineOf(r))
-		return true
+		return scanOn
 	})
 	if errors.Is(err, buffer.ErrUnknownRejected) {
 		err = refuse(http.StatusBadRequest, "after is no place of this list.")
@@ -422,29 +439,65 @@ func (q *quarantine) list(c *call) (any, error) {
 	return map[string]any{"records": records, "next": next.String()}, nil
 }
 
-// matching returns the ids of the oldest records that a filter selects, at most most, by sink.
+// matching returns the ids of the oldest records that a filter selects, of all its sinks together, at most most, by sink.
 func (q *quarantine) matching(c *call, f *rejectFilter, most int) (sets []bulkSet, n int, err error) {
+	var oldest oldestRecords
 	after, stats := rejectPlace{}, c.sorted()
 	for {
-		end, err := q.scan(c, stats, f, time.Now(), after, func(r *forebay.RejectedRecord) bool {
-			if n >= most || !f.selects(r) {
-				return n < most
+		end, err := q.scan(c, stats, f, time.Now(), after, func(r *forebay.RejectedRecord) scanStep {
+			if !f.selects(r) {
+				return scanOn
 			}
-			id := r.Source + "/" + r.Sink
-			if len(sets) == 0 || sets[len(sets)-1].sink != id {
-				sets = append(sets, bulkSet{sink: id})
+			if oldest.Len() == most && !r.At.Before(oldest[0].at) {
+				return scanNextSink // those behind it are newer
 			}
-			last := &sets[len(sets)-1]
-			last.ids = append(last.ids, r.ID)
-			n++
-			return true
+			heap.Push(&oldest, datedRecord{r.At, r.Source + "/" + r.Sink, r.ID})
+			if oldest.Len() > most {
+				heap.Pop(&oldest)
+			}
+			return scanOn
 		})
-		if err != nil || end.sink == "" {
-			return sets, n, err
+		if err != nil {
+			return nil, 0, err
+		}
+		if end.sink == "" {
+			break
 		}
 		if c.ctx.Err() != nil {
 			return nil, 0, context.Cause(c.ctx)
 		}
 		after = end
 	}
+	slices.SortFunc(oldest, func(a, b datedRecord) int { return cmp.Or(cmp.Compare(a.sink, b.sink), a.compare(b)) })
+	for _, r := range oldest {
+		if len(sets) == 0 || sets[len(sets)-1].sink != r.sink {
+			sets = append(sets, bulkSet{sink: r.sink})
+		}
+		last := &sets[len(sets)-1]
+		last.ids = append(last.ids, r.id)
+	}
+	return sets, len(oldest), nil
+}
+
+// datedRecord is a record in a heap of the oldest ones, whose first is the newest of them.
+type datedRecord struct {
+	at       time.Time
+	sink, id string
+}
+
+func (r datedRecord) compare(o datedRecord) int {
+	return cmp.Or(r.at.Compare(o.at), cmp.Compare(r.sink, o.sink), cmp.Compare(r.id, o.id))
+}
+
+type oldestRecords []datedRecord
+
+func (o oldestRecords) Len() int           { return len(o) }
+func (o oldestRecords) Less(i, j int) bool { return o[i].compare(o[j]) > 0 }
+func (o oldestRecords) Swap(i, j int)      { o[i], o[j] = o[j], o[i] }
+func (o *oldestRecords) Push(v any)        { *o = append(*o, v.(datedRecord)) }
+
+func (o *oldestRecords) Pop() any {
+	last := (*o)[len(*o)-1]
+	*o = (*o)[:len(*o)-1]
+	return last
 }

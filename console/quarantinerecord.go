@@ -327,7 +327,7 @@ func (q *quarantine) bulk(c *call, kind bulkKind) (any, error) {
 	}
 	c.note("records", n)
 	console, log, user := c.Console, c.opts.Logger, c.who.user
-	id, err := c.startTask(title, func(ctx context.Context, progress func(string)) error {
+	id, err := c.startTask(bulkTask, title, func(ctx context.Context, progress func(string)) error {
 		var done bulkCounts
 		tell := func() string {
 			return fmt.Sprintf("%s of %s: %s", grouped(int64(done.steps)), grouped(int64(n)), kind.said(done))

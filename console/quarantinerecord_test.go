@@ -318,3 +318,23 @@ func TestQuarantineBulkFails(t *testing.T) {
 		t.Errorf("%d records are left", n)
 	}
 }
+
+// The oldest records are taken from all sinks together: a sink whose name comes first has no precedence.
+func TestQuarantineBulkTakesTheOldestOfAllSinks(t *testing.T) {
+	c, eng, _ := newShop(t, console.Options{})
+	ingest(t, eng, mapping.JSON([]byte(`{"id":1}`))) // web/visits rejects it
+	visits := first(t, c)
+	if visits.Sink != "web/visits" {
+		t.Fatalf("%+v", visits)
+	}
+	later := time.Now().Truncate(time.Millisecond).Add(time.Millisecond)
+	eventually(t, "another millisecond", func() bool { return !time.Now().Before(later) })
+	ingest(t, eng, mapping.JSON([]byte(`{"page":"p"}`)), mapping.JSON([]byte(`{"page":"q"}`))) // web/orders rejects them
+	begun := answer[started](t, send(t, c, "/x/quarantine.discardall", operator, map[string]any{"count": 2}), 200)
+	if state, progress := taskOf(t, c, begun.Task); state != "done" || begun.Count != 2 {
+		t.Fatalf("%+v: %s, %s", begun, state, progress)
+	}
+	if left := first(t, c); left.Sink != "web/orders" || left.Body.Text != `{"page":"q"}` || recordsIn(eng) != 1 {
+		t.Errorf("%d records are left, the first is %+v", recordsIn(eng), left)
+	}
+}

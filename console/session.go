@@ -1,6 +1,7 @@
 package console
 
 import (
+	"context"
 	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
@@ -8,14 +9,17 @@ import (
 	"encoding/base64"
 	"encoding/binary"
 	"encoding/hex"
+	"maps"
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
 // A session is a cookie with a random id and its end, signed with a key that is derived from the token. So sessions outlive a restart, end
-// with the token, take no memory, and hold on every node that has the token. The name of the cookie depends on the token, because
+// with the token, take no memory, and hold on every node that has the token. Only those that were signed out are remembered, until they would
+// have ended anyway: by this console alone, so a copy of such a cookie still holds on other nodes and after a restart. The name of the cookie depends on the token, because
 // browsers share cookies between the ports of a host.
 
 const sessionAge = 12 * time.Hour
@@ -31,6 +35,32 @@ type tokenKey struct {
 func newTokenKey(t Token) tokenKey {
 	key := sign([]byte(t.Secret), "forebay console session 1")
 	return tokenKey{"forebay-" + hex.EncodeToString(sign(key, "name")[:4]), sha256.Sum256([]byte(t.Secret)), key, t}
+}
+
+// endedSessions are sessions that were signed out. Only valid ones get in, so nobody fills it without a token.
+type endedSessions struct {
+	mu  sync.Mutex
+	all map[[sha256.Size]byte]time.Time // to when the session would have ended
+	// count grows with each of them; streams look at it.
+	count atomic.Int64
+}
+
+func (e *endedSessions) add(session string, now time.Time) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.all == nil {
+		e.all = make(map[[sha256.Size]byte]time.Time)
+	}
+	maps.DeleteFunc(e.all, func(_ [sha256.Size]byte, until time.Time) bool { return now.After(until) })
+	e.all[sha256.Sum256([]byte(session))] = now.Add(sessionAge)
+	e.count.Add(1)
+}
+
+func (e *endedSessions) has(session string) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	_, ended := e.all[sha256.Sum256([]byte(session))]
+	return ended
 }
 
 func sign(key []byte, text string) []byte {
@@ -101,7 +131,7 @@ func (c *Console) caller(r *http.Request) caller {
 	for i := range c.keys {
 		k := &c.keys[i]
 		for _, name := range []string{securePrefix + k.name, k.name} {
-			if cookie, err := r.Cookie(name); err == nil && k.valid(cookie.Value, now) && who.proof != "" {
+			if cookie, err := r.Cookie(name); err == nil && k.valid(cookie.Value, now) && !c.ended.has(cookie.Value) && who.proof != "" {
 				who.rights |= k.token.Rights
 				who.user, who.session, who.proof = k.token.Name, true, hex.EncodeToString(sign(k.key, "page of "+cookie.Value))
 				break
@@ -125,14 +155,14 @@ const proofHeader = "Forebay-Page"
 // signIn takes the form with the token. It works without script.
 func (c *Console) signIn(w http.ResponseWriter, r *http.Request) {
 	r.Body = http.MaxBytesReader(w, r.Body, 8<<10)
-	if !c.tries.allowed(time.Now()) {
+	k := c.find(strings.TrimSpace(r.PostFormValue("token")))
+	if k == nil && !c.tries.take(time.Now()) {
+		c.tries.slow(r.Context(), c.slowly)
 		w.Header().Set("Retry-After", "10")
-		c.serveSignIn(w, r, http.StatusTooManyRequests, "Too many wrong tokens. Try again in 10 seconds.")
+		c.serveSignIn(w, r, http.StatusTooManyRequests, "This token is wrong, as many before it. Try again in 10 seconds.")
 		return
 	}
-	k := c.find(strings.TrimSpace(r.PostFormValue("token")))
 	if k == nil {
-		c.tries.failed(time.Now())
 		c.opts.Logger.Warn("console: wrong token", "remote", r.RemoteAddr)
 		c.serveSignIn(w, r, http.StatusForbidden, "This token is wrong.")
 		return
@@ -153,42 +183,72 @@ func (c *Console) signIn(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusSeeOther)
 }
 
-// forget deletes the cookies of all tokens that the request has.
+// forget ends the sessions of the request, of all tokens, and deletes their cookies.
 func (c *Console) forget(w http.ResponseWriter, r *http.Request) {
 	for i := range c.keys {
 		for _, prefix := range []string{securePrefix, ""} {
 			name := prefix + c.keys[i].name
-			if _, err := r.Cookie(name); err == nil {
+			if cookie, err := r.Cookie(name); err == nil {
+				if now := time.Now(); c.keys[i].valid(cookie.Value, now) {
+					c.ended.add(cookie.Value, now)
+				}
 				http.SetCookie(w, &http.Cookie{Name: name, Path: "/", MaxAge: -1, HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: prefix != ""})
 			}
 		}
 	}
 }
 
-// limiter allows maxTries wrong tokens at once, and one more every triesEvery. It counts for all callers together: behind a proxy they
-// all have its address. Its zero value is ready.
+// limiter answers maxTries wrong tokens at once, and one more every triesEvery; the others late. It never looks at a right token, so nobody can
+// lock others out; the length of secrets is what keeps them from being guessed. It counts for all callers together: behind a proxy they all
+// have its address. Its zero value is ready.
 type limiter struct {
 	mu sync.Mutex
 	// empty is when all failures will be forgotten.
 	empty time.Time
+	// waiting answers are held back.
+	waiting int
 }
 
 const (
 	maxTries   = 20
 	triesEvery = 3 * time.Second
+	// slowAnswer is how long the answer to a wrong token is held back beyond that, and maxSlow how many at a time, which bounds their memory.
+	slowAnswer = time.Second
+	maxSlow    = 100
 )
 
-func (l *limiter) allowed(now time.Time) bool {
+// take counts a wrong token, and reports whether its answer may be given at once.
+func (l *limiter) take(now time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.empty.Sub(now) <= (maxTries-1)*triesEvery
-}
-
-func (l *limiter) failed(now time.Time) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	if l.empty.Sub(now) > (maxTries-1)*triesEvery {
+		return false
+	}
 	if l.empty.Before(now) {
 		l.empty = now
 	}
 	l.empty = l.empty.Add(triesEvery)
+	return true
+}
+
+// slow returns after a while.
+func (l *limiter) slow(ctx context.Context, d time.Duration) {
+	l.mu.Lock()
+	full := l.waiting >= maxSlow
+	if !full {
+		l.waiting++
+	}
+	l.mu.Unlock()
+	if full {
+		return
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.waiting--
 }

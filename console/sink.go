@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"net/http"
 	"net/url"
@@ -242,7 +243,7 @@ func (c *call) flushSink() (any, error) {
 		return nil, refuse(http.StatusNotFound, "There is no sink %s. What a removed sink has moves by itself.", asked.name())
 	}
 	eng, sampler := c.eng, &c.sampler
-	id, err := c.startTask("Flush "+asked.name(), func(ctx context.Context, progress func(string)) error {
+	id, err := c.startTask(flushTask, "Flush "+asked.name(), func(ctx context.Context, progress func(string)) error {
 		done := make(chan error, 1)
 		go func() { done <- eng.Flush(ctx, asked.Source, asked.Sink) }()
 		tick := time.NewTicker(sampleEvery)
@@ -296,8 +297,11 @@ func (c *call) discardFile() (any, error) {
 		return nil, refuse(http.StatusConflict, "The file has %s now. Nothing was discarded.", rowsOf(f.Level.Rows))
 	}
 	eng := c.eng
-	id, err := c.startTask("Discard "+rowsOf(f.Level.Rows)+" of "+asked.name(), func(ctx context.Context, _ func(string)) error {
-		err := eng.Discard(ctx, asked.Source, asked.Sink, asked.File)
+	id, err := c.startTask(discardTask, "Discard "+rowsOf(f.Level.Rows)+" of "+asked.name(), func(ctx context.Context, _ func(string)) error {
+		err := eng.DiscardUpTo(ctx, asked.Source, asked.Sink, asked.File, asked.Rows)
+		if grew, ok := errors.AsType[*buffer.FileGrewError](err); ok {
+			return fmt.Errorf("the file has %s now; nothing was discarded", rowsOf(grew.Rows))
+		}
 		if errors.Is(err, buffer.ErrUnknownFile) {
 			return errors.New("the file has ended before it could be discarded")
 		}

@@ -232,7 +232,7 @@ type top struct {
 
 func topOf(s *sample) top {
 	t := top{State: "ok"}
-	sinks, held, refusing := len(s.stats.Sinks), 0, 0
+	sinks, held, refusing, flowing := len(s.stats.Sinks), 0, 0, 0
 	var oldest time.Duration
 	var expired, damaged, unstored int64
 	for i := range s.stats.Sinks {
@@ -242,6 +242,8 @@ func topOf(s *sample) top {
 			refusing++
 		case st.trouble():
 			held++
+		case st == stateFlows:
+			flowing++
 		}
 		oldest = max(oldest, k.oldest())
 		expired += s.stats.Sinks[i].Expired.Rows
@@ -270,6 +272,8 @@ func topOf(s *sample) top {
 		t.Verdict = said("Rows were given up:", lost(expired, damaged, unstored))
 	case sinks == 0:
 		t.Verdict = said("No sink is defined yet.")
+	case flowing == 0:
+		t.Verdict = said(idleSinks(sinks), ". Nothing waits.")
 	case oldest == 0:
 		t.Verdict = said(allSinks(sinks), ". Nothing waits.")
 	default:
@@ -287,6 +291,13 @@ func allSinks(n int) string {
 		return "The sink flows"
 	}
 	return fmt.Sprintf("All %s sinks flow", grouped(int64(n)))
+}
+
+func idleSinks(n int) string {
+	if n == 1 {
+		return "The sink is idle"
+	}
+	return fmt.Sprintf("All %s sinks are idle", grouped(int64(n)))
 }
 
 // lost says how many rows were lost, or that none was.

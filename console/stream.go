@@ -21,6 +21,8 @@ const (
 	keepAliveEvery = 15 * time.Second
 	// writeWithin is the time that one event may take to a slow viewer.
 	writeWithin = 10 * time.Second
+	// rightsAgain is when a stream asks again what its viewer may see: Options.Authorize may answer differently meanwhile, and sessions end.
+	rightsAgain = 5 * time.Second
 	// schemaVersion is raised when an open page of an earlier release would not understand the messages: it then loads itself again.
 	schemaVersion = 1
 )
@@ -214,8 +216,7 @@ func (c *Console) serveStream(w http.ResponseWriter, r *http.Request, who caller
 	event("full", m)
 	keepAlive := time.NewTicker(keepAliveEvery)
 	defer keepAlive.Stop()
-	expired := time.NewTimer(sessionAge) // the next request shows whether the session still holds
-	defer expired.Stop()
+	asked, signedOut := time.Now(), c.ended.count.Load()
 	for send() {
 		if s.closed {
 			bye("closed")
@@ -223,9 +224,6 @@ func (c *Console) serveStream(w http.ResponseWriter, r *http.Request, who caller
 		}
 		select {
 		case <-r.Context().Done():
-			return
-		case <-expired.C:
-			bye("session")
 			return
 		case <-keepAlive.C:
 			out.WriteString(":\n\n")
@@ -235,6 +233,13 @@ func (c *Console) serveStream(w http.ResponseWriter, r *http.Request, who caller
 		if c.closing.Load() {
 			bye("closing")
 			return
+		}
+		if n := c.ended.count.Load(); n != signedOut || time.Since(asked) >= c.rightsEvery {
+			asked, signedOut = time.Now(), n
+			if is := c.caller(r); is.rights != who.rights || is.user != who.user || is.session != who.session {
+				bye("session") // the next request shows what is left
+				return
+			}
 		}
 		s = c.sampler.newest.Load()
 		m, verdict := v.next(s)

@@ -11,10 +11,21 @@ import (
 // A task is work that goes on when its page is closed: a replay, a flush. Its state is a part of every message to viewers with Changes.
 
 const (
-	maxTasks = 8 // that run at once
+	maxTasks = 8 // of one kind that run at once
 	// Ended tasks are listed for taskAge, maxEnded at most.
 	taskAge  = 10 * time.Minute
 	maxEnded = 20
+)
+
+// taskKind bounds tasks apart, so that shadows, which run for hours, and flushes of tables that are away leave room for the others.
+type taskKind string
+
+const (
+	flushTask   taskKind = "flushes"
+	discardTask taskKind = "discards"
+	bulkTask    taskKind = "changes of quarantines"
+	shadowTask  taskKind = "shadows"
+	saveTask    taskKind = "changes of definitions"
 )
 
 // task is one of them. Its fields are guarded by tasks.mu.
@@ -28,6 +39,7 @@ type task struct {
 	Progress string `json:"progress,omitempty"`
 	Error    string `json:"error,omitempty"`
 
+	kind   taskKind
 	ended  time.Time
 	cancel context.CancelFunc
 }
@@ -40,23 +52,23 @@ type tasks struct {
 }
 
 // startTask runs fn in the background, under a context that ends with [Console.Close] or when a user cancels the task. Cancelling ends the
-// waiting of fn; what the engine has begun goes on. progress replaces the sentence of the task. The error is a refusal if too many run.
-func (c *call) startTask(title string, fn func(ctx context.Context, progress func(sentence string)) error) (id int, err error) {
+// waiting of fn; what the engine has begun goes on. progress replaces the sentence of the task. The error is a refusal if too many of the kind run.
+func (c *call) startTask(kind taskKind, title string, fn func(ctx context.Context, progress func(sentence string)) error) (id int, err error) {
 	ts := &c.tasks
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
 	running := 0
 	for _, t := range ts.list {
-		if t.State == taskRunning {
+		if t.State == taskRunning && t.kind == kind {
 			running++
 		}
 	}
 	if ts.closed || running >= maxTasks {
-		return 0, refuse(http.StatusTooManyRequests, "%d tasks are running. Wait for one to end, or cancel one.", running)
+		return 0, refuse(http.StatusTooManyRequests, "%d %s are running. Wait for one to end, or stop waiting for one.", running, kind)
 	}
 	ts.last++
 	ctx, cancel := context.WithCancel(c.Console.ctx)
-	t := &task{ID: ts.last, Title: title, User: c.who.user, State: taskRunning, cancel: cancel}
+	t := &task{ID: ts.last, Title: title, User: c.who.user, State: taskRunning, kind: kind, cancel: cancel}
 	ts.list = append(ts.list, t)
 	log, user := c.opts.Logger, c.who.user
 	c.background.Go(func() {

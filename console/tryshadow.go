@@ -103,7 +103,7 @@ func (c *call) tryShadow() (any, error) {
 	}
 	name := source.ID + "/" + sink.ID
 	run := &shadowRun{shadow: shadow, user: c.who.user, until: time.Now().Add(opts.For)}
-	_, err = c.startTask("Shadow of "+name, func(ctx context.Context, progress func(string)) error {
+	_, err = c.startTask(shadowTask, "Shadow of "+name, func(ctx context.Context, progress func(string)) error {
 		defer shadow.Close()
 		tick := time.NewTicker(time.Second)
 		defer tick.Stop()
@@ -363,7 +363,7 @@ func (c *call) saving(task catalog.Task, title string, version func() int) (any,
 	defer cancel()
 	task, err := waitFor(ctx, cat, task)
 	if errors.Is(err, context.DeadlineExceeded) {
-		_, err = c.startTask(title, func(ctx context.Context, progress func(string)) error {
+		_, err = c.startTask(saveTask, title, func(ctx context.Context, progress func(string)) error {
 			task, err := waitFor(ctx, cat, task)
 			if err == nil && task.Status == catalog.Failed {
 				err = errors.New(task.Failure)

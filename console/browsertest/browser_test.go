@@ -223,6 +223,20 @@ func (b *tab) until(condition string) {
 	}
 }
 
+// waitFor waits for what happens outside of the page.
+func (b *tab) waitFor(what string, ok func() bool) {
+	b.t.Helper()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for !ok() {
+		select {
+		case <-tick.C:
+		case <-b.ctx.Done():
+			b.t.Fatalf("%s: not in time", what)
+		}
+	}
+}
+
 // text waits until the page has a text.
 func (b *tab) text(want string) {
 	b.t.Helper()

@@ -221,3 +221,39 @@ func TestPlaygroundSavedMeanwhile(t *testing.T) {
 		t.Errorf("version %d, columns %+v, %v", sink.Version.Number, sink.Columns, err)
 	}
 }
+
+// Another sink does not take the place of edited columns without a question.
+func TestPlaygroundKeepsEdits(t *testing.T) {
+	eng, cat := newCatalog(t)
+	task, err := cat.CreateSink(catalog.By{Type: "user"}, "web", catalog.SinkSpec{
+		ID: "others", Name: "Others", TableID: "in.c-web.others", Columns: mapping.Columns{mapping.Path("other", "other")},
+	})
+	if err == nil {
+		_, err = cat.Wait(t.Context(), task.ID)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	url := serve(t, newConsole(t, eng, console.Options{Authorize: everything, Catalog: cat}))
+	b := newTab(t)
+	b.playground(url)
+	b.write(column(2, "path"), "sort")
+	b.write("#try-sink", "web/others")
+	b.button("Open")
+	b.text("Drop the edited columns of web/events?")
+	b.until(`document.activeElement.textContent === "Cancel"`)
+	b.button("Cancel")
+	b.until(`location.hash === "#/try/web/events" && !document.querySelector("dialog")`)
+	if path := eval[string](b, `document.querySelector(`+quoted(column(2, "path"))+`).value`); path != "sort" {
+		t.Errorf("the edited path is %q now", path)
+	}
+	b.goTo("basin") // other pages do not touch them
+	b.goTo("try/web/events")
+	b.write("#try-sink", "web/others")
+	b.button("Open")
+	b.button("Drop them")
+	b.text("Table in.c-web.others, version 1.")
+	b.until(`document.querySelector(` + quoted(column(1, "path")) + `).value === "other"`)
+	eval[bool](b, `location.hash = "#/try/web/events", true`) // nothing was edited
+	b.text("Table in.c-web.events, version 2.")
+}

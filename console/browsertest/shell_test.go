@@ -3,8 +3,11 @@ package browsertest
 import (
 	"net"
 	"net/http"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/chromedp/chromedp"
 
 	"github.com/forebay/forebay/console"
 	"github.com/forebay/forebay/internal/freeport"
@@ -66,22 +69,42 @@ func TestServerAwayAndBack(t *testing.T) {
 	b.text("3 rows wait")
 }
 
-// Where streams are held back the page polls.
+// Where streams are held back the page polls. Numbers that stay are not sent again, and those that change are.
 func TestPolling(t *testing.T) {
 	eng := newEngine(t, 1, 1)
 	c := newConsole(t, eng, public)
+	var unchanged atomic.Int64
 	url := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/stream" {
 			w.WriteHeader(http.StatusNoContent)
 			return
 		}
-		c.ServeHTTP(w, r)
+		c.ServeHTTP(&statusWriter{w, &unchanged}, r)
 	}))
 	b := newTab(t)
 	b.live(url)
 	b.text("every 2 s")
+	b.text("The sink is idle. Nothing waits.")
+	b.waitFor("an answer that nothing has changed", func() bool { return unchanged.Load() > 0 })
 	ingest(t, eng, "web0", 5)
 	b.text("5 rows wait")
+	b.goTo("sink/web0/sink00")
+	b.text("5 accepted = ")
+	b.goTo("basin")
+	b.until(`document.querySelectorAll("#sinks tbody tr").length === 1`)
+}
+
+// statusWriter counts answers 304.
+type statusWriter struct {
+	http.ResponseWriter
+	unchanged *atomic.Int64
+}
+
+func (w *statusWriter) WriteHeader(status int) {
+	if status == http.StatusNotModified {
+		w.unchanged.Add(1)
+	}
+	w.ResponseWriter.WriteHeader(status)
 }
 
 func TestPause(t *testing.T) {
@@ -106,7 +129,7 @@ func TestSignIn(t *testing.T) {
 	eng := newEngine(t, 1, 1)
 	c := newConsole(t, eng, console.Options{})
 	url := serve(t, c)
-	b := newTab(t, "429", "403")
+	b := newTab(t, "429", "403", "401")
 	b.open(url)
 	b.until(`document.activeElement.name === "token"`)
 	b.press("this is not the token\r")
@@ -117,6 +140,13 @@ func TestSignIn(t *testing.T) {
 	if cookies := eval[string](b, `document.cookie`); cookies != "" {
 		t.Errorf("scripts read the cookie: %s", cookies)
 	}
+
+	// Another tab of the same browser says that the session has ended, without being loaded again.
+	ctx, cancel := chromedp.NewContext(b.ctx)
+	defer cancel()
+	other := &tab{t: t, ctx: ctx}
+	other.live(url)
 	b.click(`form[action="session.end"] button`)
 	b.until(`document.querySelector('input[name="token"]')`)
+	other.text("the session has ended")
 }

@@ -17,11 +17,17 @@ export class Live {
     this.paused = false;
     this.polling = 0; // until then no stream is tried
     this.lastAt = Date.now();
+    this.known = null; // {query, etag} of the snapshot that is shown, while nothing else has changed the page
     document.addEventListener("visibilitychange", () => this.restart());
   }
 
-  // restart opens a new connection, with the query of now.
+  // restart opens a new connection, with the query of now. The page may have been emptied, so everything is sent again.
   restart() {
+    this.known = null;
+    this.again();
+  }
+
+  again() {
     this.stop();
     if (this.paused || document.hidden) return;
     if (Date.now() < this.polling) this.poll(this.run);
@@ -77,6 +83,7 @@ export class Live {
   }
 
   got(m, whole, mode) {
+    if (mode === "live") this.known = null;
     this.failures = 0;
     this.awaySince = null;
     this.lastAt = Date.now();
@@ -87,8 +94,10 @@ export class Live {
   // poll asks for a snapshot. lost is set when a stream has just broken.
   async poll(run, lost) {
     let response, body;
+    const query = this.query();
+    const headers = this.known?.query === query ? { "If-None-Match": this.known.etag } : {};
     try {
-      response = await fetch("snapshot?" + this.query(), { headers: this.etag ? { "If-None-Match": this.etag } : {}, cache: "no-store" });
+      response = await fetch("snapshot?" + query, { headers, cache: "no-store" });
       if (response.ok) body = await response.json();
     } catch {
       response = null;
@@ -110,7 +119,10 @@ export class Live {
     if (response.status !== 304) {
       this.onHello(body.hello);
       this.got(body.full, true, "poll");
+      this.known = { query, etag: response.headers.get("ETag") };
     } else {
+      this.failures = 0;
+      this.awaySince = null;
       this.onMode("poll");
     }
     if (lost) {
@@ -121,14 +133,14 @@ export class Live {
         if (run !== this.run) return;
         this.polling = Date.now() + (full ? fullEvery : streamAgain);
         if (full) this.onMode("full");
-        this.later(full ? fullEvery : pollEvery, () => this.restart());
+        this.later(full ? fullEvery : pollEvery, () => this.again());
         return;
       }
       this.brokenAt = Date.now();
-      this.later(jitter(500), () => this.restart());
+      this.later(jitter(500), () => this.again());
       return;
     }
-    this.later(wasAway ? jitter(200) : pollEvery, () => this.restart());
+    this.later(wasAway ? jitter(200) : pollEvery, () => this.again());
   }
 
   // isFull asks whether the stream is refused because all places are taken.

@@ -151,6 +151,14 @@ export function open(section, app) {
     poll();
   }
 
+  // keepOrDrop asks before another sink takes the place of columns that are nowhere else.
+  async function keepOrDrop(source, sink, event) {
+    const drop = await app.ask({ title: "Drop the edited columns of " + name() + "?", action: "Drop them",
+      text: "They are not saved. The playground has one sink at a time." });
+    if (drop) load(source, sink, event);
+    else app.go("#/try/" + encodeURIComponent(base.source) + "/" + encodeURIComponent(base.sink));
+  }
+
   // showVersion makes a version the one that the next save replaces. The user must have seen its columns, or the difference from them.
   function showVersion(version) {
     base.version = version;
@@ -530,6 +538,10 @@ export function open(section, app) {
       here = true;
       const [source, sink] = path;
       if (!source || !sink) { offerSinks(); return; }
+      if (base && dirty && (base.source !== source || base.sink !== sink)) {
+        keepOrDrop(source, sink, params.event);
+        return;
+      }
       if (base && base.source === source && base.sink === sink) {
         if (params.event && pick.value !== params.event) takeEvent(params.event);
         poll();
