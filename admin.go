@@ -26,6 +26,18 @@ func (e *Engine) RetryFile(ctx context.Context, sourceID, sinkID, fileID string)
 	return e.unknownSink(e.buf.RetryFile(ctx, bufferID(sourceID, sinkID), fileID), sourceID, sinkID)
 }
 
+// SplitFile goes on with a file that is held because the target refuses rows of it: it is imported without them, although the cause is probably
+// not in the rows; see [buffer.Buffer.SplitFile]. The sink need not be defined any more.
+func (e *Engine) SplitFile(ctx context.Context, sourceID, sinkID, fileID string) error {
+	return e.unknownSink(e.buf.SplitFile(ctx, bufferID(sourceID, sinkID), fileID), sourceID, sinkID)
+}
+
+// QuarantineFile moves all rows of a file that are not in its table to the quarantine of the sink; see [buffer.Buffer.QuarantineFile]. The sink
+// need not be defined any more.
+func (e *Engine) QuarantineFile(ctx context.Context, sourceID, sinkID, fileID string) error {
+	return e.unknownSink(e.buf.QuarantineFile(ctx, bufferID(sourceID, sinkID), fileID), sourceID, sinkID)
+}
+
 // Unreachable says which size conditions of a sink with these settings can never be met, see [buffer.Tuning.Unreachable].
 func (e *Engine) Unreachable(s Settings) (upload, imports string) {
 	return e.opts.Buffer.Unreachable(buffer.SinkConfig{Upload: s.Upload, Import: s.Import})

@@ -71,6 +71,8 @@ func TestRetryAndDiscardNameTheSink(t *testing.T) {
 		for what, err := range map[string]error{
 			"retry":      e.Retry(t.Context(), "web", "none"),
 			"retry file": e.RetryFile(t.Context(), "web", "none", "x-f1"),
+			"split":      e.SplitFile(t.Context(), "web", "none", "x-f1"),
+			"quarantine": e.QuarantineFile(t.Context(), "web", "none", "x-f1"),
 			"discard":    e.Discard(t.Context(), "none", "users", "x-f1"),
 		} {
 			if !errors.Is(err, forebay.ErrUnknownSink) {

@@ -31,6 +31,10 @@ var (
 	// ErrVoid is matched by the error of Target.Import for a file that [Voider.Void] has ruled out: other files have its rows.
 	ErrVoid = errors.New("buffer: the file is ruled out, others have its rows")
 
+	// ErrNotHeld is returned for a file that cannot be split or go to the quarantine as asked: no import of it has failed, the target has not
+	// refused its rows, or the target is no [Voider]. The error says which.
+	ErrNotHeld = errors.New("buffer: the file cannot be split")
+
 	// ErrUnknownFile is returned for a file id that the sink does not have, or whose file has ended already.
 	ErrUnknownFile = errors.New("buffer: unknown file")
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"time"
 
 	"github.com/forebay/forebay/buffer/internal/format"
 )
@@ -59,7 +60,7 @@ func (b *Buffer) importFile(ctx context.Context, f *file) {
 		}
 		return err
 	}
-	target := b.targetOf(arg.SinkID)
+	target, begin := b.targetOf(arg.SinkID), time.Now()
 	err := b.attempt(ctx, "import", arg.SinkID, func(ctx context.Context) error {
 		return b.alone(ctx, arg.Table.ID, importPatience, func(ctx context.Context) error {
 			err := b.withRoom(target, stored, arg.RawBytes, func() error { return target.Import(ctx, arg) })
@@ -69,11 +70,12 @@ func (b *Buffer) importFile(ctx context.Context, f *file) {
 			return arg.Table.HintExtend(target, arg.placed(err))
 		})
 	}, &lateEnd{func() { b.late.add(f.num, 1) }, func(err error) { b.importedLate(f.num, arg, err) }})
+	took := time.Since(begin)
 	if err == nil {
 		f.leased.Store(nil)
 		b.succeeded(e)
 		_ = b.do(ctx, func(t *txn) {
-			t.imported(f, arg.ID)
+			t.imported(f, arg.ID, took)
 			t.onDurable(func() {
 				b.log.Debug("file imported", "sink", arg.SinkID, "file", arg.ID, "rows", arg.Rows, "bytes", arg.RawBytes, "slices", len(arg.Slices))
 			})
@@ -81,7 +83,7 @@ func (b *Buffer) importFile(ctx context.Context, f *file) {
 		return
 	}
 	if refused, ok := errors.AsType[*rowsRefused](err); ok {
-		if err = b.takeRefusal(ctx, f, e, arg, split, refused); err == nil {
+		if err = b.takeRefusal(ctx, f, e, arg, split, refused, took); err == nil {
 			return
 		}
 	}
@@ -101,12 +103,16 @@ func (b *Buffer) importFailed(ctx context.Context, f *file, e errand, id string,
 		}
 		t.touchFile(f)
 		f.failures++
+		f.rec.Retry.Refused = nil
+		if refused, ok := errors.AsType[*rowsRefused](err); ok {
+			f.rec.Retry.Refused = new(refused.rows[0])
+		}
 		return &f.rec.Retry
 	})
 }
 
-// imported records that the target has the rows of an id: of the file, or of a part of it.
-func (t *txn) imported(f *file, id string) (news bool) {
+// imported records that the target has the rows of an id: of the file, or of a part of it. The call took so long.
+func (t *txn) imported(f *file, id string, took time.Duration) (news bool) {
 	if f.rec.State != format.FileImporting {
 		return false
 	}
@@ -117,12 +123,13 @@ func (t *txn) imported(f *file, id string) (news bool) {
 		return news
 	}
 	i := f.rec.Split.Find(id)
-	if i < 0 || f.rec.Split.Parts[i].Imported {
+	if i < 0 || f.rec.Split.Parts[i].Imported || f.rec.Split.Parts[i].GivenUp {
 		return false
 	}
 	split := f.rec.Split.Clone()
 	split.Parts[i].Imported, split.Parts[i].Refused = true, nil
 	split.Imports++
+	split.Took += took.Milliseconds()
 	t.step(f, split)
 	return true
 }

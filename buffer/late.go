@@ -39,7 +39,7 @@ func (b *Buffer) importedLate(num uint64, arg *File, err error) {
 		changed := b.waitChange()
 		b.mu.RUnlock()
 		err := b.do(context.Background(), func(t *txn) {
-			if f := b.mu.files[num]; f == nil || !t.imported(f, arg.ID) {
+			if f := b.mu.files[num]; f == nil || !t.imported(f, arg.ID, 0) {
 				return
 			}
 			t.onDurable(func() { b.log.Warn("file imported late", "sink", arg.SinkID, "file", arg.ID, "rows", arg.Rows) })

@@ -238,9 +238,9 @@ func (t *txn) retryFailed(s *sinkState) {
 }
 
 func (t *txn) retryFile(f *file) {
-	if f.rec.Split != nil && f.rec.Split.Imports > 0 && f.rec.State == format.FileImporting {
-		split := f.rec.Split.Clone()
-		split.Imports = 0
+	if s := f.rec.Split; s != nil && s.Imports+int(s.Took) > 0 && f.rec.State == format.FileImporting {
+		split := s.Clone()
+		split.Imports, split.Took = 0, 0
 		f.rec.Split = split
 		t.touchFile(f)
 	}

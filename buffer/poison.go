@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync/atomic"
+	"time"
 
 	"github.com/forebay/forebay/buffer/internal/format"
 )
@@ -29,16 +30,22 @@ import (
 // attempt while an earlier one, whose answer was lost, still runs somewhere. The design that lost waits for it: nobody knows for how long.
 //
 // Errors other than a [*RowsError] leave the state as it is: the step is repeated like any import. So an outage sends no row to the quarantine.
+//
+// When somebody asks that the rest goes to the quarantine ([Buffer.QuarantineFile]), no part is imported any more: Void comes at once, and a part
+// that was not imported is given up.
 
 const (
-	// maxSplitImports bounds the imports of parts of one file, until somebody asks for a retry.
+	// maxSplitImports is how many imports of parts of one file come one after the other. Then it waits like after a failure, and goes on.
 	maxSplitImports = 256
+	// maxSplitTime bounds how long the imports of one file with refused rows may keep the target busy, until somebody asks for a retry.
+	maxSplitTime = time.Hour
 	// maxPrefix is with how many refused rows at the beginning of a file, and none imported, all of its rows are held for refused.
 	maxPrefix = 32
 	// systematicFrom is the least number of rows of a file that is held if all of them are refused.
 	systematicFrom = 16
-	// keepBytes bounds the rows that go to the quarantine in one commit, if they are more than one.
+	// keepBytes and keepRows bound the rows that go to the quarantine in one commit. A larger row comes alone.
 	keepBytes = 1 << 20
+	keepRows  = 4096
 )
 
 // rowsRefused is a [*RowsError] reduced to what is recorded.
@@ -63,11 +70,11 @@ func refusedRows(err error) []format.RefusedRow {
 	return slices.CompactFunc(rows, func(a, b format.RefusedRow) bool { return a.Row == b.Row })
 }
 
-// voider returns the target if files of the sink may be split. Called with mu held.
-func (b *Buffer) voider(s *sinkState) (Voider, bool) {
-	v, ok := b.targetOf(s.id).(Voider)
-	q := &s.rec.Quarantine
-	return v, ok && q.On && !q.HoldFiles
+// mayBeSplit reports whether the file may be imported without refused rows. Called with mu held.
+func (b *Buffer) mayBeSplit(f *file) bool {
+	_, ok := b.targetOf(f.sink.id).(Voider)
+	q := &f.sink.rec.Quarantine
+	return ok && q.On && (!q.HoldFiles || f.rec.Split != nil && f.rec.Split.Most > 0)
 }
 
 // step records the next state of a split and asks for what comes next.
@@ -108,18 +115,23 @@ func (b *Buffer) importsAs(f *file, id string) bool {
 	return i >= 0 && !f.rec.Split.Parts[i].Imported && f.rec.Split.Parts[i].Refused == nil
 }
 
-// takeRefusal takes up the answer of a target that refuses rows of a file or part. It returns why the file is held, nil if it goes on.
-func (b *Buffer) takeRefusal(ctx context.Context, f *file, e errand, arg *File, before *format.Split, answer *rowsRefused) error {
+// takeRefusal takes up the answer of a target that refuses rows of a file or part, after a call that took so long. It returns why the file is
+// held or waits, nil if it goes on.
+func (b *Buffer) takeRefusal(ctx context.Context, f *file, e errand, arg *File, before *format.Split, answer *rowsRefused, took time.Duration) error {
 	b.mu.RLock()
-	_, ok := b.voider(f.sink)
+	ok, changed := b.mayBeSplit(f), f.rec.Split != before
 	id, rows := b.fileID(f), f.tally().Rows
 	b.mu.RUnlock()
-	if !ok {
+	switch {
+	case changed: // somebody has decided what becomes of the file
+		b.queueImport(f)
+		return nil
+	case !ok:
 		return answer
 	}
 	split := before
 	if split == nil {
-		split = &format.Split{Parts: []format.Part{{ID: id, To: rows}}}
+		split = format.Whole(id, rows)
 	}
 	split = split.Clone()
 	i := split.Find(arg.ID)
@@ -128,11 +140,20 @@ func (b *Buffer) takeRefusal(ctx context.Context, f *file, e errand, arg *File, 
 	}
 	split.Parts[i].Refused = answer.inFile(&split.Parts[i])
 	split.Imports++
+	split.Took += took.Milliseconds()
 	if why := holds(split, i, rows); why != "" {
-		return Permanent(fmt.Errorf("%s: %w", why, answer.error))
+		return &rowsRefused{fmt.Errorf("%s: %w", why, answer.error), split.Parts[i].Refused}
+	}
+	pause := split.Imports >= maxSplitImports
+	if pause {
+		split.Imports = 0
 	}
 	b.succeeded(e) // the target answers
 	_ = b.changeSplit(ctx, f, before, split)
+	if pause {
+		return fmt.Errorf("%d imports of parts of the file have found %d rows that the target refuses, and it still refuses some; it goes on by itself: %w",
+			maxSplitImports, len(split.Skipped()), answer.error)
+	}
 	return nil
 }
 
@@ -162,17 +183,19 @@ func holds(s *format.Split, i int, rows int64) string {
 		}
 	}
 	all := int64(len(skipped) + len(named))
-	switch {
+	switch most := max(s.Most, MaxRowErrors); {
+	case all > int64(most):
+		return fmt.Sprintf("the target refuses more than %d rows of the file", most)
+	case s.Took > maxSplitTime.Milliseconds():
+		return fmt.Sprintf("imports of parts of the file have kept the target busy for %s and found %d rows that it refuses, and it still refuses some; a retry goes on",
+			time.Duration(s.Took)*time.Millisecond, len(skipped))
+	case s.Most > 0: // somebody knows better
 	case all >= rows && rows >= systematicFrom,
 		all > maxPrefix && s.Imported() == 0 && len(skipped) > 0 && skipped[len(skipped)-1].Row < all && named[len(named)-1].Row < all:
 		return "the target refuses all rows that it has looked at, so the cause is probably not in the rows"
 	case p.From > 0 && p.To == rows && p.To-p.From == 1 && len(named) > 0 && len(s.Parts) == 3 && rows >= systematicFrom &&
 		len(skipped) == 1 && skipped[0].Row == 0 && skipped[0].Reason == named[0].Reason && skipped[0].Column == named[0].Column:
 		return "the target refuses the first and the last row for the same reason, so the cause is probably not in the rows"
-	case all > MaxRowErrors:
-		return fmt.Sprintf("the target refuses more than %d rows of the file", MaxRowErrors)
-	case s.Imports > maxSplitImports:
-		return fmt.Sprintf("%d imports of parts of the file have found %d rows that the target refuses, and it still refuses some; a retry goes on", maxSplitImports, len(skipped))
 	}
 	return ""
 }
@@ -180,14 +203,22 @@ func holds(s *format.Split, i int, rows int64) string {
 // splitStep does the next step of a split file. If that is an import, it returns the file for it. Otherwise it is nil, and err says why the step
 // has failed.
 func (b *Buffer) splitStep(ctx context.Context, f *file, e errand, whole *File, split *format.Split) (next *File, err error) {
-	if to := split.Parts[len(split.Parts)-1].To; to != whole.Rows {
+	to := split.Parts[len(split.Parts)-1].To
+	switch {
+	case to == whole.Rows:
+	case split.Untouched(whole.ID): // it has no parts yet, so what is left of it is the file
+		after := split.Clone()
+		after.Parts[0].To = whole.Rows
+		_ = b.changeSplit(ctx, f, split, after)
+		return nil, nil
+	default:
 		return nil, Permanent(fmt.Errorf("buffer: file %s has %d rows, its parts have %d: slices of it are lost", whole.ID, whole.Rows, to))
 	}
 	i := split.Next()
 	switch {
 	case i < 0:
 		err = b.keepPoison(ctx, f, whole, split)
-	case split.Parts[i].Refused == nil:
+	case split.Parts[i].Refused == nil && split.Rest == nil:
 		return whole.part(&split.Parts[i]), nil
 	default:
 		err = b.replacePart(ctx, f, whole, split, i)
@@ -198,7 +229,7 @@ func (b *Buffer) splitStep(ctx context.Context, f *file, e errand, whole *File, 
 	return nil, err
 }
 
-// replacePart rules out the id of a part that the target refuses, and replaces the part.
+// replacePart rules out the id of a part that the target refuses, or that nobody wants imported any more, and replaces the part.
 func (b *Buffer) replacePart(ctx context.Context, f *file, whole *File, split *format.Split, i int) error {
 	voider, ok := b.targetOf(whole.SinkID).(Voider)
 	if !ok {
@@ -217,18 +248,22 @@ func (b *Buffer) replacePart(ctx context.Context, f *file, whole *File, split *f
 	case err != nil:
 		return err
 	case imported.Load(): // the answer to an earlier attempt was lost
-		_ = b.do(ctx, func(t *txn) { t.imported(f, p.ID) })
+		_ = b.do(ctx, func(t *txn) { t.imported(f, p.ID, 0) })
 		return nil
 	}
 	after := split.Clone()
-	after.Parts = slices.Replace(after.Parts, i, i+1, p.Replace(whole.ID, p.ID == whole.ID)...)
+	if split.Rest != nil {
+		after.Parts[i] = p.GiveUp()
+	} else {
+		after.Parts = slices.Replace(after.Parts, i, i+1, p.Replace(whole.ID, p.ID == whole.ID)...)
+	}
 	_ = b.changeSplit(ctx, f, split, after)
 	return nil
 }
 
 // keepPoison moves refused rows to the quarantine. With the last one, the file ends.
 func (b *Buffer) keepPoison(ctx context.Context, f *file, whole *File, split *format.Split) error {
-	left := split.Skipped()[split.Kept:]
+	left, poison := split.PoisonFrom(int64(split.Kept), keepRows), split.Poison()
 	numbers := make([]int64, len(left))
 	for i := range left {
 		numbers[i] = left[i].Row
@@ -253,14 +288,14 @@ func (b *Buffer) keepPoison(ctx context.Context, f *file, whole *File, split *fo
 		}
 		after := split.Clone()
 		after.Kept += len(rows)
-		if len(rows) < len(left) {
+		if int64(after.Kept) < poison {
 			t.step(f, after)
 			return
 		}
 		f.rec.Split = after
 		t.ended(f, format.FileImported)
 		if after.Kept > 0 {
-			first := split.Skipped()[0]
+			first := split.PoisonFrom(0, 1)[0]
 			t.onDurable(func() {
 				b.log.Warn("file imported without the rows that the target refuses: they are in the quarantine", "sink", whole.SinkID, "file", whole.ID,
 					"rows", after.Kept, "of", whole.Rows, "reason", first.Reason, "column", first.Column)

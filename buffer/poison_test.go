@@ -192,7 +192,6 @@ func TestRefusedFilesThatAreHeld(t *testing.T) {
 		"all rows, named":      {0, 16, all, quarantined(), "probably not in the rows"},
 		"all rows, one named":  {1, 60, all, quarantined(), "probably not in the rows"},
 		"all rows, none named": {-1, 60, all, quarantined(), "the first and the last row for the same reason"},
-		"too many imports":     {-1, 400, func(i int) bool { return i%2 == 1 && i < 399 }, quarantined(), "256 imports"},
 		"a full quarantine":    {0, 10, func(i int) bool { return i%3 == 1 }, quarantined(func(q *buffer.QuarantineBounds) { q.MaxRecords = 2 }), "no room"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -235,19 +234,58 @@ func TestRefusedFilesThatAreHeld(t *testing.T) {
 	}
 }
 
-// A split that reached its bound goes on where somebody asks for it, and ends.
-func TestRetryGoesOnWithASplit(t *testing.T) {
+// Many imports of parts of one file have a pause now and then, and go on by themselves.
+func TestManyImportsOfOneFile(t *testing.T) {
 	refused := func(i int) bool { return i%2 == 1 && i < 399 }
 	withRefusing(t, -1, func(t *testing.T, mem *buffertest.Memory, opts buffer.Options) {
 		b := open(t, opts)
 		putRows(t, b, define(t, b, "a", quarantined()), 400, refused)
-		for range 10 {
-			if b.Flush(t.Context(), "a") == nil {
-				wantSplit(t, b, mem, 400, refused)
-				return
+		waits := 0
+		mem.Before = func(_ context.Context, c buffertest.Call) error {
+			if st, _ := b.SinkStats("a"); c.Op == buffertest.OpVoid && strings.Contains(st.Files[0].RetryReason, "goes on by itself") {
+				waits++
+			}
+			return nil
+		}
+		begin := time.Now()
+		flush(t, b, "a")
+		imports := 0
+		for _, call := range mem.Calls() {
+			if call.Op == buffertest.OpImport {
+				imports++
 			}
 		}
-		t.Error("ten retries have not ended it")
+		if waits != imports/256 || waits == 0 || time.Since(begin) > time.Hour {
+			t.Errorf("%d pauses in %d imports, which took %s", waits, imports, time.Since(begin))
+		}
+		wantSplit(t, b, mem, 400, refused)
+	})
+}
+
+// A file whose imports keep the target busy for an hour is held. A retry goes on where it stopped.
+func TestLongImportsOfOneFile(t *testing.T) {
+	refused := func(i int) bool { return i%4 == 1 }
+	withRefusing(t, 1, func(t *testing.T, mem *buffertest.Memory, opts buffer.Options) {
+		opts.AttemptTimeout = time.Hour
+		b := open(t, opts)
+		putRows(t, b, define(t, b, "a", quarantined()), 40, refused)
+		mem.Before = func(_ context.Context, c buffertest.Call) error {
+			if c.Op == buffertest.OpImport {
+				time.Sleep(13 * time.Minute)
+			}
+			return nil
+		}
+		var held *buffer.HeldError
+		for found := int64(4); found < 10; found += 4 { // four answers in an hour, the fifth one is past it
+			if err := b.Flush(t.Context(), "a"); !errors.As(err, &held) || !strings.Contains(err.Error(), "kept the target busy for 1h5m0s") {
+				t.Fatalf("Flush = %v", err)
+			}
+			if st, _ := b.SinkStats("a"); st.Files[0].Poison != found || !st.Files[0].Permanent {
+				t.Errorf("held with %d refused rows, want %d: %+v", st.Files[0].Poison, found, st.Files[0])
+			}
+		}
+		flush(t, b, "a")
+		wantSplit(t, b, mem, 40, refused)
 	})
 }
 

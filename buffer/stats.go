@@ -118,6 +118,9 @@ type FileStats struct {
 	// Poison counts the rows that the target has refused, of a file that is imported without them. Until the file ends, what is imported of
 	// it counts as staging.
 	Poison int64
+	// Refused is the first row that the target has refused with the last attempt; nil if it has failed for another reason. The file can be
+	// split or go to the quarantine: see [Buffer.SplitFile] and [Buffer.QuarantineFile].
+	Refused *RowError
 	// Leased says that the file waits because another node imports: see [Leases]. RetryReason names the node if no attempt has failed.
 	Leased bool
 }
@@ -247,11 +250,14 @@ func (b *Buffer) fileStats(f *file) FileStats {
 		Table: tableOf(f.rec.Def), Attempt: f.rec.Retry.Attempt, RetryReason: f.rec.Retry.Reason, RetryAfter: f.rec.Retry.After,
 	}
 	if f.rec.Split != nil {
-		st.Poison = int64(max(len(f.rec.Split.Skipped()), f.rec.Split.Kept))
+		st.Poison = max(f.rec.Split.Poison(), int64(f.rec.Split.Kept))
 	}
 	if h := b.held(f); h != nil && !f.done() {
 		st.Attempt, st.RetryReason, st.RetryAfter = h.Attempt, h.Err.Error(), h.RetryAfter
 		st.FirstFailed, st.Permanent = h.firstFailed, h.permanent
+		if r := f.rec.Retry.Refused; r != nil && st.Attempt > 0 && f.rec.State == format.FileImporting {
+			st.Refused = new(RowError(*r))
+		}
 	}
 	if f.rec.State == format.FileWriting {
 		st.ImportAt = f.rec.Def.Import.Deadline(trigger.Load{Since: f.rec.Opened, Count: st.Level.Rows})

@@ -38,6 +38,10 @@ const (
 	FileNotFound Code = "fileNotFound"
 	// ImportRuns: an import of the file that was left alone may still store its rows. Try again when it has ended.
 	ImportRuns Code = "importIsRunning"
+	// FileNotHeld: the file cannot be split, or go to the quarantine, as asked. The message says why.
+	FileNotHeld Code = "fileIsNotHeld"
+	// QuarantineFull: the quarantine has no room for the rest of a file. Replay or discard records of it, or raise its bounds.
+	QuarantineFull Code = "quarantineIsFull"
 	// RecordNotFound: the record is not in the quarantine of the sink: it was replayed or discarded, has expired, or never was.
 	RecordNotFound Code = "recordNotFound"
 	// RecordChanged: somebody has edited or tried the record since it was read. Read it again.

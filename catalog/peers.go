@@ -63,6 +63,9 @@ const (
 	opRetry      = "retry"
 	opDiscard    = "discard"
 
+	opSplitFile      = "splitFile"
+	opQuarantineFile = "quarantineFile"
+
 	// Of the quarantine of a sink: see rejectsRequest.
 	opRejects       = "rejects"
 	opRejected      = "rejected"
@@ -106,6 +109,8 @@ type instanceAnswer struct {
 	Sinks []sinkCounts `json:"sinks,omitempty"`
 	// Outcome answers the others.
 	Outcome outcome `json:"outcome,omitempty"`
+	// Why says it in words, for people; it may be empty.
+	Why string `json:"why,omitempty"`
 	// Rejects answers the requests about a quarantine.
 	Rejects *rejectsAnswer `json:"rejects,omitempty"`
 
@@ -119,6 +124,7 @@ const (
 	outcomeDone       outcome = "done"
 	outcomeNotFound   outcome = "notFound"
 	outcomeImportRuns outcome = "importRuns"
+	outcomeNotHeld    outcome = "notHeld"
 	outcomeFailed     outcome = "failed"
 	outcomeChanged    outcome = "changed"
 	outcomeOverloaded outcome = "overloaded"
@@ -156,6 +162,16 @@ type fileCounts struct {
 	Attempt     int              `json:"attempt,omitempty"`
 	RetryReason string           `json:"retryReason,omitempty"`
 	RetryAfter  time.Time        `json:"retryAfter,omitzero"`
+	// Refused is left out by releases that cannot split a file on demand.
+	Refused *rowRefused `json:"refused,omitempty"`
+}
+
+// rowRefused is a [buffer.RowError].
+type rowRefused struct {
+	Row     int64  `json:"row"`
+	Column  string `json:"column,omitempty"`
+	Reason  string `json:"reason,omitempty"`
+	Message string `json:"message,omitempty"`
 }
 
 func newSinkCounts(st forebay.SinkStats) sinkCounts {
@@ -168,6 +184,7 @@ func newSinkCounts(st forebay.SinkStats) sinkCounts {
 		n.Files = append(n.Files, fileCounts{
 			ID: f.ID, State: f.State, OpenedAt: f.OpenedAt, ClosedAt: f.ClosedAt, ImportingAt: f.ImportingAt, FinishedAt: f.FinishedAt,
 			Reason: f.Reason, Slices: f.Slices, Level: levelRecord(f.Level), Attempt: f.Attempt, RetryReason: f.RetryReason, RetryAfter: f.RetryAfter,
+			Refused: (*rowRefused)(f.Refused),
 		})
 	}
 	return n
@@ -177,6 +194,7 @@ func (f fileCounts) stats() buffer.FileStats {
 	return buffer.FileStats{
 		ID: f.ID, State: f.State, OpenedAt: f.OpenedAt, ClosedAt: f.ClosedAt, ImportingAt: f.ImportingAt, FinishedAt: f.FinishedAt,
 		Reason: f.Reason, Slices: f.Slices, Level: buffer.Level(f.Level), Attempt: f.Attempt, RetryReason: f.RetryReason, RetryAfter: f.RetryAfter,
+		Refused: (*buffer.RowError)(f.Refused),
 	}
 }
 
@@ -212,11 +230,11 @@ func (c *Catalog) carryOut(ctx context.Context, r request) (refused string, list
 	switch r.Op {
 	case opStatistics:
 		return "", append(c.adoptedCounts(r.Sources), instanceAnswer{Instance: c.opts.Instance, Sinks: countsOf(c.eng, r.Sources)})
-	case opRetry, opDiscard:
+	case opRetry, opDiscard, opSplitFile, opQuarantineFile:
 		own := adopted{eng: c.eng, instance: c.opts.Instance}
 		for _, a := range append(c.adopted.all(), own) {
-			done, err := onEngine(ctx, a.eng, r)
-			list = append(list, instanceAnswer{Instance: a.instance, Epoch: a.epoch, Outcome: done, err: err})
+			done, why, err := onEngine(ctx, a.eng, r)
+			list = append(list, instanceAnswer{Instance: a.instance, Epoch: a.epoch, Outcome: done, Why: why, err: err})
 		}
 		return "", list
 	case opRejects, opRejected, opEditReject, opTestReject, opReplayRejects, opDropRejects:
@@ -244,23 +262,30 @@ func countsOf(eng *forebay.Engine, sources []string) (list []sinkCounts) {
 	return list
 }
 
-// waitingFiles is what a retry, or giving up a file, needs of an engine.
+// waitingFiles is what a retry, or a decision about a file, needs of an engine.
 type waitingFiles interface {
 	Discard(ctx context.Context, source, sink, file string) error
 	Retry(ctx context.Context, source, sink string) error
 	RetryFile(ctx context.Context, source, sink, file string) error
+	SplitFile(ctx context.Context, source, sink, file string) error
+	QuarantineFile(ctx context.Context, source, sink, file string) error
 }
 
-// onEngine carries out a retry, or gives up a file, with each of the sinks: one that fails does not keep it from the others. The error has
-// all failures.
-func onEngine(ctx context.Context, eng waitingFiles, r request) (outcome, error) {
+// onEngine carries out a retry, or a decision about a file, with each of the sinks: one that fails does not keep it from the others. The error has
+// all failures. why has words about an outcome.
+func onEngine(ctx context.Context, eng waitingFiles, r request) (_ outcome, why string, err error) {
 	done := outcomeNotFound
 	var failed []error
 	for _, sink := range r.Sinks {
 		var err error
+		var full *buffer.OverloadError
 		switch {
 		case r.Op == opDiscard:
 			err = eng.Discard(ctx, r.Source, sink, r.File)
+		case r.Op == opSplitFile:
+			err = eng.SplitFile(ctx, r.Source, sink, r.File)
+		case r.Op == opQuarantineFile:
+			err = eng.QuarantineFile(ctx, r.Source, sink, r.File)
 		case r.File != "":
 			err = eng.RetryFile(ctx, r.Source, sink, r.File)
 		default:
@@ -271,16 +296,23 @@ func onEngine(ctx context.Context, eng waitingFiles, r request) (outcome, error)
 			done = outcomeDone
 		case errors.Is(err, forebay.ErrUnknownSink), errors.Is(err, buffer.ErrUnknownFile):
 		case errors.Is(err, buffer.ErrImportRuns):
-			return outcomeImportRuns, nil // there is one such file
+			return outcomeImportRuns, "", nil // there is one such file
+		case errors.Is(err, buffer.ErrNotHeld), errors.Is(err, buffer.ErrNoQuarantine):
+			return outcomeNotHeld, plain(err), nil
+		case errors.As(err, &full):
+			return outcomeOverloaded, plain(err), nil
 		default:
 			failed = append(failed, fmt.Errorf("sink %s: %w", sink, err))
 		}
 	}
 	if len(failed) > 0 {
-		return outcomeFailed, errors.Join(failed...)
+		return outcomeFailed, "", errors.Join(failed...)
 	}
-	return done, nil
+	return done, "", nil
 }
+
+// plain is an error of the buffer for users, without the name of the package.
+func plain(err error) string { return strings.TrimPrefix(err.Error(), "buffer: ") }
 
 // answers has what the other nodes said, by node. cause says why there are no more; nil: the time was over.
 type answers struct {
@@ -370,17 +402,17 @@ func (c *Catalog) missing(v membersView, has func(instance string) bool, got ans
 const filesTimeout = 10 * time.Second
 
 // everywhere carries out a retry, or gives up a file, at all nodes. A file is in one instance: when that was found, the others do not matter.
-func (c *Catalog) everywhere(ctx context.Context, r request) (outcome, error) {
+func (c *Catalog) everywhere(ctx context.Context, r request) (_ outcome, why string, _ error) {
 	_, all := c.carryOut(ctx, r)
-	done, err := outcomeOf(all)
+	done, why, err := outcomeOf(all)
 	if c.shared == nil || r.File != "" && (err != nil || done != outcomeNotFound) {
-		return done, err
+		return done, why, err
 	}
 	got := c.ask(ctx, filesTimeout, r)
 	all = append(all, got.instances()...)
-	done, own := outcomeOf(all)
+	done, why, own := outcomeOf(all)
 	if err = cmp.Or(err, own); err != nil || r.File != "" && done != outcomeNotFound {
-		return done, err
+		return done, why, err
 	}
 	// A node that has lost its instance and does not know yet fails. Its adopter does not.
 	failed := func(instance string) bool {
@@ -399,25 +431,25 @@ func (c *Catalog) everywhere(ctx context.Context, r request) (outcome, error) {
 		}
 	}
 	if len(missing) > 0 {
-		return done, &MissingError{missing}
+		return done, why, &MissingError{missing}
 	}
-	return done, nil
+	return done, why, nil
 }
 
-// outcomeOf returns what became of a request at some instances, and the error of one of this node.
-func outcomeOf(list []instanceAnswer) (outcome, error) {
-	done, err := outcomeNotFound, error(nil)
+// outcomeOf returns what became of a request at some instances, with words about it, and the error of one of this node.
+func outcomeOf(list []instanceAnswer) (done outcome, why string, err error) {
+	done = outcomeNotFound
 	for _, i := range list {
 		switch {
-		case i.Outcome == outcomeImportRuns:
-			return i.Outcome, nil
+		case i.Outcome == outcomeImportRuns, i.Outcome == outcomeNotHeld, i.Outcome == outcomeOverloaded: // of the one that has the file
+			return i.Outcome, i.Why, nil
 		case i.Outcome == outcomeDone:
 			done = i.Outcome
 		case i.err != nil:
 			err = i.err
 		}
 	}
-	return done, err
+	return done, "", err
 }
 
 // adopted is the engine of another node's instance, whose rows this node brings to their tables.

@@ -28,19 +28,27 @@ func (e *someFail) Discard(ctx context.Context, source, sink, _ string) error {
 	return e.Retry(ctx, source, sink)
 }
 
+func (e *someFail) SplitFile(ctx context.Context, source, sink, _ string) error {
+	return e.Retry(ctx, source, sink)
+}
+
+func (e *someFail) QuarantineFile(ctx context.Context, source, sink, _ string) error {
+	return e.Retry(ctx, source, sink)
+}
+
 // A retry reaches the sinks behind one that fails, and the error names each that has failed.
 func TestRetryGoesOnBehindAFailure(t *testing.T) {
 	one, two := errors.New("one"), errors.New("two")
 	eng := &someFail{failing: map[string]error{"b": one, "c": forebay.ErrUnknownSink, "d": two}}
 	sinks := []string{"a", "b", "c", "d", "e"}
-	got, err := onEngine(t.Context(), eng, request{Op: opRetry, Source: "web", Sinks: sinks})
+	got, _, err := onEngine(t.Context(), eng, request{Op: opRetry, Source: "web", Sinks: sinks})
 	if got != outcomeFailed || !errors.Is(err, one) || !errors.Is(err, two) || errors.Is(err, forebay.ErrUnknownSink) {
 		t.Errorf("%s, %v", got, err)
 	}
 	if !slices.Equal(eng.asked, sinks) {
 		t.Errorf("asked for %v", eng.asked)
 	}
-	if got, err := onEngine(t.Context(), eng, request{Op: opRetry, Source: "web", Sinks: []string{"c", "a"}}); got != outcomeDone || err != nil {
+	if got, _, err := onEngine(t.Context(), eng, request{Op: opRetry, Source: "web", Sinks: []string{"c", "a"}}); got != outcomeDone || err != nil {
 		t.Errorf("without a failure: %s, %v", got, err)
 	}
 }

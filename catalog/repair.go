@@ -1,6 +1,9 @@
 package catalog
 
-import "context"
+import (
+	"cmp"
+	"context"
+)
 
 // Retry repeats at once what has failed at a sink, or at all live sinks of a source, instead of waiting for the next
 // attempt: after the cause was fixed. It returns when the attempts are due; the statistics tell how they end. On a store that several
@@ -18,7 +21,7 @@ func (c *Catalog) Retry(ctx context.Context, ref Ref) error {
 	for _, s := range sinks {
 		r.Sinks = append(r.Sinks, s.ID)
 	}
-	_, err = c.everywhere(ctx, r) // a sink that never took an event is not found
+	_, _, err = c.everywhere(ctx, r) // a sink that never took an event is not found
 	return err
 }
 
@@ -34,18 +37,34 @@ func (c *Catalog) DiscardFile(ctx context.Context, sourceID, id, fileID string) 
 	return c.onFile(ctx, request{Op: opDiscard, Source: sourceID, Sinks: []string{id}, File: fileID})
 }
 
+// SplitFile goes on with a file that is held because the target refuses rows of it, see [forebay.Engine.SplitFile]. A file that is not held for
+// that is refused with [FileNotHeld]. On a store that several catalogs share it is like [Catalog.DiscardFile].
+func (c *Catalog) SplitFile(ctx context.Context, sourceID, id, fileID string) error {
+	return c.onFile(ctx, request{Op: opSplitFile, Source: sourceID, Sinks: []string{id}, File: fileID})
+}
+
+// QuarantineFile moves the rows of a file that are not in its table to the quarantine of the sink, see [forebay.Engine.QuarantineFile]. It is
+// refused with [FileNotHeld] or [QuarantineFull]. On a store that several catalogs share it is like [Catalog.DiscardFile].
+func (c *Catalog) QuarantineFile(ctx context.Context, sourceID, id, fileID string) error {
+	return c.onFile(ctx, request{Op: opQuarantineFile, Source: sourceID, Sinks: []string{id}, File: fileID})
+}
+
 func (c *Catalog) onFile(ctx context.Context, r request) error {
 	sink := r.Sinks[0]
 	if _, _, err := c.Sink(r.Source, sink); err != nil {
 		return err
 	}
-	switch done, err := c.everywhere(ctx, r); {
+	switch done, why, err := c.everywhere(ctx, r); {
 	case err != nil:
 		return err
 	case done == outcomeNotFound:
 		return refuse(FileNotFound, "Sink %q of source %q has no file %q that waits.", sink, r.Source, r.File)
 	case done == outcomeImportRuns:
 		return refuse(ImportRuns, "An import of file %q that was left alone still runs; try again when it has ended.", r.File)
+	case done == outcomeNotHeld:
+		return refuse(FileNotHeld, "Nothing was changed: %s.", cmp.Or(why, "the file cannot be split"))
+	case done == outcomeOverloaded:
+		return refuse(QuarantineFull, "Nothing was changed: %s.", cmp.Or(why, "the quarantine has no room for the rest of the file"))
 	}
 	return nil
 }

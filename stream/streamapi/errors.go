@@ -35,6 +35,8 @@ var statusOf = map[catalog.Code]int{
 	catalog.SinkLimit:             http.StatusConflict,
 	catalog.FileNotFound:          http.StatusNotFound,
 	catalog.ImportRuns:            http.StatusConflict,
+	catalog.FileNotHeld:           http.StatusConflict,
+	catalog.QuarantineFull:        http.StatusConflict,
 	catalog.RecordNotFound:        http.StatusNotFound,
 	catalog.RecordChanged:         http.StatusConflict,
 	catalog.SinkDisabled:          http.StatusConflict,

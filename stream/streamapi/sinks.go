@@ -165,6 +165,14 @@ func (a *api) retryFile(c *call) (any, error) {
 	return nil, a.cat.RetryFile(c.ctx, c.source, c.sink, c.r.PathValue("fileId"))
 }
 
+func (a *api) splitFile(c *call) (any, error) {
+	return nil, a.cat.SplitFile(c.ctx, c.source, c.sink, c.r.PathValue("fileId"))
+}
+
+func (a *api) quarantineFile(c *call) (any, error) {
+	return nil, a.cat.QuarantineFile(c.ctx, c.source, c.sink, c.r.PathValue("fileId"))
+}
+
 func (a *api) discardFile(c *call) (any, error) {
 	return nil, a.cat.DiscardFile(c.ctx, c.source, c.sink, c.r.PathValue("fileId"))
 }

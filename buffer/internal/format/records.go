@@ -201,6 +201,8 @@ type Retry struct {
 	FirstFailed time.Time `json:"firstFailed,omitzero"`
 	LastFailed  time.Time `json:"lastFailed,omitzero"`
 	After       time.Time `json:"after,omitzero"`
+	// Refused is the first row that the target has named with the last failure, if that was its verdict about rows.
+	Refused *RefusedRow `json:"refused,omitempty"`
 }
 
 // File is the record of a file.

@@ -19,10 +19,16 @@ import (
 type Split struct {
 	// Parts are as above. Behind the end of the file they are those that were imported, and have no Skip.
 	Parts []Part `json:"parts"`
-	// Imports counts the answers of the target since somebody asked for a retry.
-	Imports int `json:"imports,omitempty"`
-	// Kept is how many rows of all Skip, in their order, are in the quarantine. Behind the end of the file it is their number.
+	// Imports counts the answers of the target since the last pause, and Took the milliseconds of these calls since somebody asked for a retry.
+	Imports int   `json:"imports,omitempty"`
+	Took    int64 `json:"took,omitempty"`
+	// Kept is how many of the rows of [Split.Poison], in their order, are in the quarantine. Behind the end of the file it is their number.
 	Kept int `json:"kept,omitempty"`
+	// Most is how many refused rows the file may have, because somebody has asked to split it although it was held. 0: nobody has.
+	Most int `json:"most,omitempty"`
+	// Rest is set when somebody has asked that all rows which are not in the table go to the quarantine. It has the words for those that the
+	// target has not named.
+	Rest *RefusedRow `json:"rest,omitempty"`
 }
 
 // Part is a range of rows of a file.
@@ -40,6 +46,9 @@ type Part struct {
 	Refused []RefusedRow `json:"refused,omitempty"`
 	// Rows is how many rows were imported. It is set behind the end of the file.
 	Rows int64 `json:"rows,omitempty"`
+	// GivenUp is set when the id is ruled out and nothing takes its place: all rows go to the quarantine, with the words of [Split.Rest] unless
+	// they are in Skip.
+	GivenUp bool `json:"givenUp,omitempty"`
 }
 
 // RefusedRow is what a target says about a row.
@@ -87,7 +96,7 @@ func NewPart(fileID string, from, to int64, skip []RefusedRow) Part {
 func (p *Part) Left() int64 { return p.To - p.From - int64(len(p.Skip)) }
 
 // Done reports whether nothing is to be imported any more.
-func (p *Part) Done() bool { return p.Imported || p.Refused == nil && p.Left() == 0 }
+func (p *Part) Done() bool { return p.Imported || p.GivenUp || p.Refused == nil && p.Left() == 0 }
 
 // Row returns the number in the file of the nth row that is left.
 func (p *Part) Row(nth int64) int64 {
@@ -113,7 +122,7 @@ func (s *Split) Find(id string) int {
 }
 
 // Next returns the place of the part whose turn it is, -1 if all are done. The first and the last row of the file, if they are parts, come
-// before the others: see [Split.Probe].
+// before the others: see [Part.Replace].
 func (s *Split) Next() int {
 	for _, i := range []int{0, len(s.Parts) - 1} {
 		if p := &s.Parts[i]; p.To-p.From == 1 && !p.Done() {
@@ -121,6 +130,54 @@ func (s *Split) Next() int {
 		}
 	}
 	return slices.IndexFunc(s.Parts, func(p Part) bool { return !p.Done() })
+}
+
+// Whole returns the split of a file of which nothing was ruled out yet.
+func Whole(fileID string, rows int64) *Split {
+	return &Split{Parts: []Part{{ID: fileID, To: rows}}}
+}
+
+// Untouched reports whether no id of the file was ruled out, so that it may still be imported whole, and with other rows if some are lost.
+func (s *Split) Untouched(fileID string) bool {
+	p := &s.Parts[0]
+	return len(s.Parts) == 1 && p.ID == fileID && p.Refused == nil && !p.GivenUp && !p.Imported
+}
+
+// Poison returns how many rows go to the quarantine.
+func (s *Split) Poison() (rows int64) {
+	for i := range s.Parts {
+		if p := &s.Parts[i]; p.GivenUp {
+			rows += p.To - p.From
+		} else {
+			rows += int64(len(p.Skip))
+		}
+	}
+	return rows
+}
+
+// PoisonFrom returns rows that go to the quarantine, ascending: those behind the first n, at most so many.
+func (s *Split) PoisonFrom(n int64, most int) (rows []RefusedRow) {
+	for i := range s.Parts {
+		p := &s.Parts[i]
+		skip := p.Skip
+		if !p.GivenUp {
+			from := min(n, int64(len(skip)))
+			n -= from
+			rows = append(rows, skip[from:min(len(skip), int(from)+most-len(rows))]...)
+			continue
+		}
+		from := p.From + min(n, p.To-p.From)
+		n -= from - p.From
+		for row := from; row < p.To && len(rows) < most; row++ {
+			words := *s.Rest
+			if at, ok := slices.BinarySearchFunc(skip, row, func(r RefusedRow, row int64) int { return cmp.Compare(r.Row, row) }); ok {
+				words = skip[at]
+			}
+			words.Row = row
+			rows = append(rows, words)
+		}
+	}
+	return rows
 }
 
 // Skipped returns the refused rows of all parts, ascending.
@@ -172,6 +229,18 @@ func (p *Part) Replace(fileID string, whole bool) []Part {
 	}
 	middle := p.Row(left / 2)
 	return []Part{part(p.From, middle), part(middle, p.To)}
+}
+
+// GiveUp returns the part, whose id is ruled out, with all of its rows for the quarantine. Those that the target has named keep its words.
+func (p *Part) GiveUp() Part {
+	out := Part{ID: p.ID, From: p.From, To: p.To, GivenUp: true, Skip: slices.Clone(p.Skip)}
+	for _, r := range p.Refused {
+		if r.Row >= 0 {
+			out.Skip = append(out.Skip, r)
+		}
+	}
+	slices.SortFunc(out.Skip, func(a, b RefusedRow) int { return cmp.Compare(a.Row, b.Row) })
+	return out
 }
 
 // End returns what is kept of a split behind the end of its file.

@@ -1,0 +1,124 @@
+package buffer
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/forebay/forebay/buffer/internal/format"
+)
+
+// What somebody decides about a file whose target refuses rows of it. The decision is on disk before the first call of the target that follows
+// from it, in the record of the file: a crash, and whoever adopts the instance, goes on with it.
+
+// SplitFile goes on with a file that is held because its target refuses rows of it and the cause is probably not in the rows: the rows that
+// the target takes are imported, up to [MaxRowErrors] more refused ones go to the quarantine. Another call lets it have as many more. It
+// overrides QuarantineBounds.HoldFiles for this file. The file is tried at once; SplitFile does not wait for it.
+//
+// Errors: [ErrUnknownSink], [ErrUnknownFile], [ErrNoQuarantine], [ErrNotHeld], also if QuarantineFile was called before.
+func (b *Buffer) SplitFile(ctx context.Context, sinkID, fileID string) error {
+	return b.decide(ctx, sinkID, fileID, func(t *txn, f *file, split *format.Split) error {
+		switch {
+		case split.Rest != nil:
+			return fmt.Errorf("%w: file %s goes to the quarantine, as was asked before", ErrNotHeld, fileID)
+		case f.rec.Retry.Refused == nil:
+			return fmt.Errorf("%w: the last import of file %s has not failed because of its rows", ErrNotHeld, fileID)
+		}
+		split.Most = int(split.Poison()) + MaxRowErrors
+		split.Imports, split.Took = 0, 0
+		why := f.rec.Retry.Reason
+		t.onDurable(func() {
+			b.log.Warn("file is split although it was held, as somebody has asked", "sink", sinkID, "file", fileID, "reason", why)
+		})
+		return nil
+	})
+}
+
+// QuarantineFile moves all rows of a file that are not in its table yet to the quarantine of the sink, with the words of the target, and ends
+// the file. Its imports must have failed, for whatever reason. Rows that turn out to be in the table stay there. There the rows can be edited,
+// and replayed when the cause is fixed. It does not wait for that.
+//
+// Errors: [ErrUnknownSink], [ErrUnknownFile], [ErrNoQuarantine], [ErrNotHeld], an [*OverloadError] if the quarantine has no room for so many.
+func (b *Buffer) QuarantineFile(ctx context.Context, sinkID, fileID string) error {
+	return b.decide(ctx, sinkID, fileID, func(t *txn, f *file, split *format.Split) error {
+		switch {
+		case split.Rest != nil:
+			return nil // asked twice
+		case f.rec.Retry.Attempt == 0:
+			return fmt.Errorf("%w: no import of file %s has failed", ErrNotHeld, fileID)
+		}
+		if err := f.roomForRest(split); err != nil {
+			return err
+		}
+		words := format.RefusedRow{Reason: "notImported"}
+		if r := f.rec.Retry.Refused; r != nil {
+			words = *r
+		}
+		words.Row, words.Message = -1, cutText("the file was held: "+f.rec.Retry.Reason)
+		split.Rest = &words
+		rows, why := f.tally().Rows-split.Imported(), f.rec.Retry.Reason
+		t.onDurable(func() {
+			b.log.Warn("rows of a file go to the quarantine, as somebody has asked", "sink", sinkID, "file", fileID, "rows", rows, "reason", why)
+		})
+		return nil
+	})
+}
+
+// roomForRest returns an [*OverloadError] if the quarantine has no room for the rows that are not imported.
+func (f *file) roomForRest(split *format.Split) error {
+	s, q, sum := f.sink, &f.sink.rec.Quarantine, f.tally()
+	rows := sum.Rows - split.Imported() - int64(split.Kept)
+	size := rows*format.RejectOverhead + int64(float64(sum.Raw)*float64(rows)/float64(max(1, sum.Rows)))
+	held, used := int64(s.held.len()), s.heldBytes
+	if q.DropOldest { // all others may go for it
+		held, used = 0, 0
+	}
+	if used+size <= q.MaxBytes && held+rows <= int64(q.MaxRecords) {
+		return nil
+	}
+	return fmt.Errorf("the rest of the file has %d rows and about %d bytes: %w", rows, size,
+		&OverloadError{Resource: "quarantine", Used: s.heldBytes, Limit: q.MaxBytes, RetryAfter: 0})
+}
+
+// decide changes the split of a file that waits for its import, and tries the file at once. split is a copy, of the whole file if it was not
+// split yet. After an error nothing is changed.
+func (b *Buffer) decide(ctx context.Context, sinkID, fileID string, change func(t *txn, f *file, split *format.Split) error) error {
+	refused := unknownFile(sinkID, fileID)
+	err := b.withSink(ctx, sinkID, func(t *txn, s *sinkState) {
+		for _, f := range s.files {
+			if f.done() || b.fileID(f) != fileID {
+				continue
+			}
+			refused = b.mayDecide(f)
+			if refused != nil {
+				return
+			}
+			split := format.Whole(fileID, f.tally().Rows)
+			if f.rec.Split != nil {
+				split = f.rec.Split.Clone()
+			}
+			if refused = change(t, f, split); refused != nil {
+				return
+			}
+			f.rec.Split, f.rec.Progress, f.rec.Retry = split, nil, format.Retry{}
+			t.touchFile(f)
+			t.again(b.importErrand(f))
+		}
+	})
+	if err == nil {
+		err = refused
+	}
+	return err
+}
+
+// mayDecide says why nothing can be decided about a file. Called with mu held.
+func (b *Buffer) mayDecide(f *file) error {
+	switch _, ok := b.targetOf(f.sink.id).(Voider); {
+	case !f.sink.rec.Quarantine.On:
+		return fmt.Errorf("%w: %q", ErrNoQuarantine, f.sink.id)
+	case !ok:
+		return fmt.Errorf("%w: its target cannot rule out an import", ErrNotHeld)
+	case f.rec.State != format.FileImporting:
+		return fmt.Errorf("%w: file %s is not in staging yet", ErrNotHeld, b.fileID(f))
+	}
+	return nil
+}

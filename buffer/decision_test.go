@@ -1,0 +1,271 @@
+package buffer_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/buffer/buffertest"
+	"github.com/forebay/forebay/internal/localdisk"
+)
+
+func everyRow(int) bool { return true }
+
+// heldFiles are files that no retry imports, while the target does not change.
+var heldFiles = map[string]struct {
+	names, rows int
+	refused     func(int) bool
+	sink        func(*buffer.SinkConfig)
+}{
+	"HoldFiles":            {0, 3, func(i int) bool { return i == 1 }, quarantined(func(q *buffer.QuarantineBounds) { q.HoldFiles = true })},
+	"all rows, named":      {0, 16, everyRow, quarantined()},
+	"all rows, one named":  {1, 60, everyRow, quarantined()},
+	"all rows, none named": {-1, 60, everyRow, quarantined()},
+	"the first 40":         {1, 60, func(i int) bool { return i < 40 }, quarantined()},
+	"first and last":       {-1, 20, func(i int) bool { return i == 0 || i == 19 }, quarantined()},
+	"many, named":          {0, 1200, func(i int) bool { return i < 1100 }, quarantined()},
+	"very many, named":     {0, 2300, func(i int) bool { return i < 2200 }, quarantined()},
+}
+
+// holdFile brings rows into a file that is held, and returns its id.
+func holdFile(t *testing.T, b *buffer.Buffer, rows int, refused func(int) bool, sink func(*buffer.SinkConfig)) string {
+	t.Helper()
+	putRows(t, b, define(t, b, "a", sink, smallSlicesOf(rows)), rows, refused)
+	for range 2 { // a retry does not help
+		var held *buffer.HeldError
+		if err := b.Flush(t.Context(), "a"); !errors.As(err, &held) {
+			t.Fatalf("Flush = %v, want a file that is held", err)
+		}
+	}
+	st, _ := b.SinkStats("a")
+	if f := st.Files[0]; f.Refused == nil || f.Refused.Reason != "23514" || !f.Permanent {
+		t.Errorf("the file is held for its rows: %+v", f)
+	}
+	return st.Files[0].ID
+}
+
+func smallSlicesOf(rows int) func(*buffer.SinkConfig) {
+	return func(c *buffer.SinkConfig) { c.Upload.Count = int64(max(2, rows/7)) }
+}
+
+// A file that is held is split when somebody asks for it.
+func TestHeldFileIsSplit(t *testing.T) {
+	for name, c := range heldFiles {
+		t.Run(name, func(t *testing.T) {
+			withRefusing(t, c.names, func(t *testing.T, mem *buffertest.Memory, opts buffer.Options) {
+				b := openAt(t, "data", opts)
+				file := holdFile(t, b, c.rows, c.refused, c.sink)
+				asks := 0
+				for ended := false; !ended && asks < 3; asks++ {
+					if err := b.SplitFile(t.Context(), "a", file); err != nil {
+						t.Fatal(err)
+					}
+					ended = b.Flush(t.Context(), "a") == nil
+				}
+				if want := max(1, c.rows/1000); asks != want {
+					t.Errorf("asked %d times, want %d", asks, want)
+				}
+				wantSplit(t, b, mem, c.rows, c.refused)
+				closeBuffer(t, b)
+			})
+		})
+	}
+}
+
+// A file that is held goes to the quarantine when somebody asks for it, except for what is in the table.
+func TestHeldFileGoesToTheQuarantine(t *testing.T) {
+	for name, c := range heldFiles {
+		t.Run(name, func(t *testing.T) {
+			withRefusing(t, c.names, func(t *testing.T, mem *buffertest.Memory, opts buffer.Options) {
+				b := openAt(t, "data", opts)
+				file := holdFile(t, b, c.rows, c.refused, c.sink)
+				for range 2 { // the second one finds nothing to do, or the file gone
+					if err := b.QuarantineFile(t.Context(), "a", file); err != nil && !errors.Is(err, buffer.ErrUnknownFile) {
+						t.Fatal(err)
+					}
+				}
+				if err := b.SplitFile(t.Context(), "a", file); !errors.Is(err, buffer.ErrNotHeld) && !errors.Is(err, buffer.ErrUnknownFile) {
+					t.Errorf("SplitFile = %v", err)
+				}
+				flush(t, b, "a")
+				wantEachOnce(t, b, mem, c.rows, c.refused)
+				for _, r := range list(t, b, "a") {
+					if p := r.Poison; p.Reason != "23514" || p.Column != "value" || p.Message != "violates the check" && !strings.Contains(p.Message, "the file was held: ") {
+						t.Errorf("the quarantine has %+v", p)
+					}
+				}
+				closeBuffer(t, b)
+			})
+		})
+	}
+}
+
+// wantEachOnce checks that each row is in the table or in the quarantine once, and no refused one in the table.
+func wantEachOnce(t *testing.T, b *buffer.Buffer, mem *buffertest.Memory, rows int, refused func(int) bool) {
+	t.Helper()
+	var want, all []string
+	for i := range rows {
+		want = append(want, fmt.Sprintf("%06d", i))
+	}
+	imported := ids(mem, tableA)
+	for _, id := range imported {
+		var n int
+		_, _ = fmt.Sscan(id, &n)
+		if all = append(all, fmt.Sprintf("%06d", n)); refused(n) {
+			t.Errorf("row %d is in the table", n)
+		}
+	}
+	kept := list(t, b, "a")
+	for _, r := range kept {
+		_, record, _, err := b.RejectedRecord(t.Context(), "a", r.ID)
+		var n int
+		if _, e := fmt.Sscanf(string(record), `"%d"`, &n); err != nil || e != nil || r.Poison.Row != int64(n) {
+			t.Fatalf("%s: %q, %+v, %v", r.ID, record, r.Poison, err)
+		}
+		all = append(all, fmt.Sprintf("%06d", n))
+	}
+	if slices.Sort(all); !slices.Equal(all, want) {
+		t.Errorf("the table and the quarantine have %v, want each of %d rows once", all, rows)
+	}
+	st, _ := b.SinkStats("a")
+	if st.Accepted != int64(rows) || st.Target.Rows != int64(len(imported)) || st.Poison.Rows != int64(len(kept)) || st.Quarantine.Added != int64(len(kept)) || st.Staging.Rows != 0 {
+		t.Errorf("%d rows, %d in the table, %d in the quarantine: %+v", rows, len(imported), len(kept), st)
+	}
+	verify(t, b)
+}
+
+// A power cut at any call to the outside that follows a decision changes nothing, and nobody has to decide again. The file is held whole, or in
+// the middle of its parts.
+func TestPowerCutsAfterADecision(t *testing.T) {
+	const rows = 8
+	refused := func(i int) bool { return i == 1 || i == 4 || i == 5 }
+	hold := quarantined(func(q *buffer.QuarantineBounds) { q.HoldFiles = true })
+	for _, c := range []struct {
+		decision string
+		names    int
+		midway   bool
+	}{
+		{"split", 0, false},
+		{"split", 1, false},
+		{"split", -1, false},
+		{"quarantine", 0, false},
+		{"quarantine", -1, false},
+		{"quarantine", -1, true},
+	} {
+		for at, more := 0, true; more; at++ {
+			withRefusing(t, c.names, func(t *testing.T, mem *buffertest.Memory, opts buffer.Options) {
+				disk := vfs.NewCrashableMem()
+				b := openAt(t, "data", localdisk.On(opts, disk))
+				file := holdFile(t, b, rows, refused, hold)
+				if c.midway {
+					mem.Before = func(_ context.Context, c buffertest.Call) error {
+						if c.Op == buffertest.OpImport && len(mem.Rows(tableA)) > 0 {
+							return buffer.Permanent(errors.New("no such table"))
+						}
+						return nil
+					}
+					if err := errors.Join(b.SplitFile(t.Context(), "a", file)); err != nil || b.Flush(t.Context(), "a") == nil {
+						t.Fatal("not held midway", err)
+					}
+				}
+				var cut *vfs.MemFS
+				calls := 0
+				off := func(context.Context, buffertest.Call) error {
+					if calls++; calls == at {
+						cut = disk.CrashClone(vfs.CrashCloneCfg{})
+					}
+					if cut != nil {
+						return errors.New("the power is off")
+					}
+					return nil
+				}
+				mem.Before, mem.After = off, off
+				decide := b.SplitFile
+				if c.decision == "quarantine" {
+					decide = b.QuarantineFile
+				}
+				if err := decide(t.Context(), "a", file); err != nil {
+					t.Fatal(err)
+				}
+				if at == 0 {
+					cut = disk.CrashClone(vfs.CrashCloneCfg{})
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+				_ = b.Flush(ctx, "a")
+				cancel()
+				closeBuffer(t, b)
+				if more = cut != nil; !more {
+					return
+				}
+				mem.Before, mem.After = nil, nil
+				b = openAt(t, "data", localdisk.On(opts, cut))
+				define(t, b, "a", hold, smallSlicesOf(rows))
+				flush(t, b, "a")
+				if wantEachOnce(t, b, mem, rows, refused); c.decision == "split" {
+					wantSplit(t, b, mem, rows, refused)
+				} else if n := len(ids(mem, tableA)); !c.midway && n > 0 || c.midway && n == 0 {
+					t.Errorf("%d rows are in the table", n)
+				}
+				closeBuffer(t, b)
+				if t.Failed() {
+					t.Fatalf("%+v, the power is off at call %d", c, at)
+				}
+			})
+		}
+	}
+}
+
+// What cannot be decided is refused, and says why.
+func TestDecisionsThatAreRefused(t *testing.T) {
+	bad := func(i int) bool { return i == 1 }
+	withRefusing(t, 0, func(t *testing.T, mem *buffertest.Memory, opts buffer.Options) {
+		b := open(t, opts)
+		for what, decide := range map[string]func(context.Context, string, string) error{"split": b.SplitFile, "quarantine": b.QuarantineFile} {
+			if err := decide(t.Context(), "nobody", "x"); !errors.Is(err, buffer.ErrUnknownSink) {
+				t.Errorf("%s at an unknown sink: %v", what, err)
+			}
+		}
+		wait := func(c *buffer.SinkConfig) { c.Import.Interval = time.Hour }
+		putRows(t, b, define(t, b, "a", wait), 3, bad)
+		st, _ := b.SinkStats("a")
+		file := st.Files[0].ID
+		want := func(how string, what error, text string) {
+			t.Helper()
+			for name, decide := range map[string]func(context.Context, string, string) error{"split": b.SplitFile, "quarantine": b.QuarantineFile} {
+				if err := decide(t.Context(), "a", file); !strings.Contains(how, name) {
+					continue
+				} else if !errors.Is(err, what) || !strings.Contains(err.Error(), text) {
+					t.Errorf("%s = %v, want %v %q", name, err, what, text)
+				}
+			}
+		}
+		want("split, quarantine", buffer.ErrNoQuarantine, "")
+		define(t, b, "a", quarantined(func(q *buffer.QuarantineBounds) { q.HoldFiles, q.MaxRecords = true, 2 }), wait)
+		want("split, quarantine", buffer.ErrNotHeld, "not in staging yet")
+		mem.Before = func(_ context.Context, c buffertest.Call) error {
+			if c.Op == buffertest.OpImport {
+				return buffer.Permanent(errors.New("no such table"))
+			}
+			return nil
+		}
+		_ = b.Flush(t.Context(), "a")
+		want("split", buffer.ErrNotHeld, "not failed because of its rows")
+		var full *buffer.OverloadError
+		if err := b.QuarantineFile(t.Context(), "a", file); !errors.As(err, &full) || !strings.Contains(err.Error(), "3 rows") {
+			t.Errorf("QuarantineFile without room = %v", err)
+		}
+		file = "x"
+		want("split, quarantine", buffer.ErrUnknownFile, "")
+		if len(list(t, b, "a")) > 0 {
+			t.Error("a refused decision has an effect")
+		}
+		verify(t, b)
+	})
+}
