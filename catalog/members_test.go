@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -170,6 +171,11 @@ func TestFilesThroughAnyNode(t *testing.T) {
 		if err := all[1].Retry(t.Context(), web); err != nil {
 			t.Errorf("retry of all: %v", err)
 		}
+		for what, do := range map[string]func(context.Context, string, string, string) error{"split": all[0].SplitFile, "quarantine": all[0].QuarantineFile} {
+			if err := do(t.Context(), "web", "a", id); code(err) != catalog.FileNotHeld || !strings.Contains(err.Error(), "no quarantine") {
+				t.Errorf("%s of a file that is not held: %v", what, err)
+			}
+		}
 		if err := all[0].RetryFile(t.Context(), "web", "a", "none"); code(err) != catalog.FileNotFound {
 			t.Errorf("retry of no file: %v", err)
 		}
@@ -178,6 +184,8 @@ func TestFilesThroughAnyNode(t *testing.T) {
 		for what, do := range map[string]func() error{
 			"discard":      func() error { return all[0].DiscardFile(t.Context(), "web", "a", id) },
 			"retry":        func() error { return all[0].RetryFile(t.Context(), "web", "a", id) },
+			"split":        func() error { return all[0].SplitFile(t.Context(), "web", "a", id) },
+			"quarantine":   func() error { return all[0].QuarantineFile(t.Context(), "web", "a", id) },
 			"retry of all": func() error { return all[1].Retry(t.Context(), web) },
 		} {
 			if err := do(); !errors.As(err, &missing) || len(missing.Missing) != 1 || missing.Missing[0].Node != "c" {

@@ -68,7 +68,7 @@ func (c *Catalog) Rejected(ctx context.Context, sourceID, id string, f forebay.R
 	}
 	r := request{Op: opRejects, Source: sourceID, Sinks: []string{id}, Rejects: &rejectsRequest{After: after, Filter: newFilterRecord(f), Limit: max(limit, 1)}}
 	_, all := c.carryOut(ctx, r)
-	if _, err := outcomeOf(all); err != nil {
+	if _, _, err := outcomeOf(all); err != nil {
 		return RejectedPage{}, err
 	}
 	pages := map[string]instanceAnswer{}
@@ -309,7 +309,7 @@ func (c *Catalog) onRejected(ctx context.Context, r request) (rejectsAnswer, err
 			return rejectsAnswer{}, cmp.Or(i.err, error(&buffer.OverloadError{Resource: "quarantine", RetryAfter: time.Minute}))
 		}
 	}
-	if _, err := outcomeOf(all); err != nil {
+	if _, _, err := outcomeOf(all); err != nil {
 		return rejectsAnswer{}, err
 	}
 	return rejectsAnswer{}, refuse(RecordNotFound, "The quarantine of sink %q of source %q has no record %.80q: it was replayed or discarded, has expired, or never was.",

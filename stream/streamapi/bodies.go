@@ -359,11 +359,11 @@ type fileBody struct {
 	RetryAttempt int            `json:"retryAttempt,omitempty" doc:"Number of failed attempts of the present step."`
 	RetryReason  string         `json:"retryReason,omitempty" doc:"Why the last attempt has failed."`
 	RetryAfter   string         `json:"retryAfter,omitempty" doc:"Time in UTC with milliseconds of the next attempt."`
-	Refused      *refusedRow    `json:"refused,omitempty" doc:"First row that the target has refused with the last attempt; left out if it has failed for another reason."`
+	Refused      *fileRefusal   `json:"refused,omitempty" doc:"First row that the target has refused with the last attempt; left out if it has failed for another reason."`
 	Statistics   fileStatistics `json:"statistics" doc:"Records of the file."`
 }
 
-type refusedRow struct {
+type fileRefusal struct {
 	Row     int64  `json:"row" doc:"Number of the row in the file, from 0; -1 if the target does not say which it is."`
 	Column  string `json:"column,omitempty" doc:"Name of the column, if the target says it."`
 	Reason  string `json:"reason" doc:"Code of the target, such as an SQLSTATE."`
@@ -527,7 +527,7 @@ func newFile(f buffer.FileStats) fileBody {
 	if f.Attempt > 0 {
 		b.RetryAttempt, b.RetryReason, b.RetryAfter = f.Attempt, f.RetryReason, timeText(f.RetryAfter)
 		if r := f.Refused; r != nil {
-			b.Refused = &refusedRow{r.Row, r.Column, r.Reason, r.Message}
+			b.Refused = &fileRefusal{r.Row, r.Column, r.Reason, r.Message}
 		}
 	}
 	return b

@@ -51,7 +51,7 @@ func pathOf(op *operation, branch, source, sink, version, task string) string {
 // TestEveryOperation sends to each operation a request that succeeds and every kind that must not.
 func TestEveryOperation(t *testing.T) {
 	const maxRow = 10_000
-	s := newService(t, serviceOptions{engine: forebay.Options{MaxRowBytes: maxRow, Archive: dir.Archive(t.TempDir(), dir.ArchiveOptions{})}})
+	s := newService(t, serviceOptions{engine: forebay.Options{Target: refusing(), MaxRowBytes: maxRow, Archive: dir.Archive(t.TempDir(), dir.ArchiveOptions{})}})
 	s.done("POST", b+"/sources", strings.Replace(webSource, `{"type":"table"`, `{"onReject":"quarantine","type":"table"`, 1))
 	s.done("POST", b+"/sources", `{"type":"http","name":"Gone","sinks":[`+strings.Replace(webSink, "in.c-web.", "in.c-gone.", 1)+`]}`)
 	s.done("DELETE", b+"/sources/gone", "")
@@ -72,6 +72,10 @@ func TestEveryOperation(t *testing.T) {
 			case "discardFile", "retryFile":
 				s.want(404, "stream.api.fileNotFound", testToken, op.method, right, "")
 				right = strings.Replace(right, "none", s.waitingFile("web", "events"), 1)
+			case "splitFile", "quarantineFile":
+				s.want(404, "stream.api.fileNotFound", testToken, op.method, right, "")
+				s.want(409, "stream.api.fileIsNotHeld", testToken, op.method, strings.Replace(right, "none", s.waitingFile("web", "events"), 1), "")
+				right = strings.Replace(right, "none", s.heldFile("web", "events", 16), 1)
 			case "getShadow", "endShadow":
 				if _, err := s.cat.ShadowReport("web", "events"); err != nil {
 					s.want(404, "stream.api.shadowNotFound", testToken, op.method, right, "")
