@@ -114,7 +114,8 @@ func statusOf(err error) (status int, body map[string]any) {
 	case errors.Is(err, forebay.ErrUnknownSource), errors.Is(err, forebay.ErrUnknownSink), errors.Is(err, buffer.ErrUnknownFile),
 		errors.Is(err, buffer.ErrUnknownRejected):
 		status = http.StatusNotFound
-	case errors.Is(err, buffer.ErrRejectedChanged), errors.Is(err, buffer.ErrImportRuns), errors.Is(err, forebay.ErrDisabledSource):
+	case errors.Is(err, buffer.ErrRejectedChanged), errors.Is(err, buffer.ErrImportRuns), errors.Is(err, buffer.ErrNotHeld),
+		errors.Is(err, buffer.ErrNoQuarantine), errors.Is(err, forebay.ErrDisabledSource):
 		status = http.StatusConflict
 	case overloaded:
 		status = http.StatusServiceUnavailable

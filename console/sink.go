@@ -25,6 +25,8 @@ func (c *Console) sinkPage() page {
 			{name: "sink.flush", method: http.MethodPost, right: Changes, change: true, run: (*call).flushSink},
 			{name: "sink.retry", method: http.MethodPost, right: Changes, change: true, run: (*call).retrySink},
 			{name: "sink.query", method: http.MethodGet, right: Records, run: (*call).sinkQuery},
+			{name: "sink.split", method: http.MethodPost, right: Changes, change: true, run: (*call).splitFile},
+			{name: "sink.quarantine", method: http.MethodPost, right: Changes, change: true, run: (*call).quarantineFile},
 			{name: "sink.discard", method: http.MethodPost, right: Changes, change: true, run: (*call).discardFile},
 		},
 	}
@@ -154,19 +156,25 @@ func conditions(c trigger.Conditions) string {
 	return coarse(c.Interval) + ", " + size(c.Size).Text + " or " + rowsOf(c.Count)
 }
 
-// fileRow has the cells state, rows, bytes, slices, opened, closed because, sentence, and the number of rows if the file can be discarded,
-// else -1.
+// fileRow has the cells state, rows, bytes, slices, opened, closed because, sentence, the number of rows if the file can be discarded, else -1,
+// and what else can be decided: "", "quarantine" or "split quarantine".
 func (k sinkNow) fileRow(f *buffer.FileStats) row {
 	opened := any("")
 	if !f.OpenedAt.IsZero() {
 		opened = moment(f.OpenedAt)
 	}
-	left := f.Level.Rows
-	if !f.FinishedAt.IsZero() {
+	left, more := f.Level.Rows, ""
+	switch {
+	case !f.FinishedAt.IsZero():
 		left = -1
+	case f.State != buffer.FileImporting || !k.stats.Sinks[k.i].Quarantine.On:
+	case f.Refused != nil:
+		more = "split quarantine"
+	case f.Permanent:
+		more = "quarantine"
 	}
 	return row{f.ID, []any{
-		string(f.State), count(f.Level.Rows), size(f.Level.StoredBytes), strconv.Itoa(f.Slices), opened, visible(f.Reason), k.whyFile(f), left,
+		string(f.State), count(f.Level.Rows), size(f.Level.StoredBytes), strconv.Itoa(f.Slices), opened, visible(f.Reason), k.whyFile(f), left, more,
 	}}
 }
 
@@ -277,6 +285,24 @@ func (c *call) retrySink() (any, error) {
 		return nil, c.eng.RetryFile(c.ctx, asked.Source, asked.Sink, asked.File)
 	}
 	return nil, c.eng.Retry(c.ctx, asked.Source, asked.Sink)
+}
+
+// splitFile imports a file that is held without the rows that the target refuses.
+func (c *call) splitFile() (any, error) {
+	asked, err := c.sinkAsked()
+	if err != nil {
+		return nil, err
+	}
+	return nil, c.eng.SplitFile(c.ctx, asked.Source, asked.Sink, asked.File)
+}
+
+// quarantineFile moves the rows of a file that are not in its table to the quarantine.
+func (c *call) quarantineFile() (any, error) {
+	asked, err := c.sinkAsked()
+	if err != nil {
+		return nil, err
+	}
+	return nil, c.eng.QuarantineFile(c.ctx, asked.Source, asked.Sink, asked.File)
 }
 
 // discardFile gives up the rows of a file. The user has confirmed a number of rows; a file that has taken more since then stays.

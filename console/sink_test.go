@@ -61,7 +61,7 @@ func TestSinkPage(t *testing.T) {
 	body := shows(t, c, ordersPage, `"id":"web/orders"`)
 	for _, want := range []string{
 		`"found":true`, `3 accepted = 0 in table + 3 waiting + 0 expired + 0 discarded + 0 damaged + 0 refused by the target (difference 0)`,
-		`"Upload after"`, `"30 s, 5.00 MiB or 10,000 rows"`, `"when the row is on disk"`, `["`, `,"writing","3",`, `3]]`,
+		`"Upload after"`, `"30 s, 5.00 MiB or 10,000 rows"`, `"when the row is on disk"`, `["`, `,"writing","3",`, `3,""]]`,
 	} {
 		if !strings.Contains(body, want) {
 			t.Errorf("the page lacks %s: %s", want, body)
@@ -108,6 +108,12 @@ func TestActsAreRefused(t *testing.T) {
 		{"Flush of no sink", "/sink.flush", `{"Source":"web","Sink":"other"}`, nil, 404},
 		{"Retry of no sink", "/sink.retry", `{"Source":"web","Sink":"other"}`, nil, 404},
 		{"Retry of no file", "/sink.retry", `{"Source":"web","Sink":"orders","File":"other"}`, nil, 404},
+		{"Split without the right", "/sink.split", `{"Source":"web","Sink":"orders","File":"` + file + `"}`, []string{"Authorization", "Bearer " + reader}, 403},
+		{"Quarantine without the right", "/sink.quarantine", `{"Source":"web","Sink":"orders","File":"` + file + `"}`, []string{"Authorization", "Bearer " + reader}, 403},
+		{"Split of no file", "/sink.split", `{"Source":"web","Sink":"orders","File":"other"}`, nil, 404},
+		{"Split without a quarantine", "/sink.split", `{"Source":"web","Sink":"orders","File":"` + file + `"}`, nil, 409},
+		{"Quarantine of no sink", "/sink.quarantine", `{"Source":"web","Sink":"other","File":"` + file + `"}`, nil, 404},
+		{"Quarantine without a quarantine", "/sink.quarantine", `{"Source":"web","Sink":"orders","File":"` + file + `"}`, nil, 409},
 		{"Discard of no sink", "/sink.discard", `{"Source":"web","Sink":"other","File":"` + file + `","Rows":3}`, nil, 404},
 		{"Discard of no file", "/sink.discard", `{"Source":"web","Sink":"orders","File":"other","Rows":3}`, nil, 404},
 		{"Discard of more rows than were confirmed", "/sink.discard", `{"Source":"web","Sink":"orders","File":"` + file + `","Rows":2}`, nil, 409},

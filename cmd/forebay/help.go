@@ -125,6 +125,20 @@ forebay inspect shows what waits in a data directory, where, for how long and wh
   curl -X POST http://127.0.0.1:8082/checkpoint        makes a copy of a server that runs with -admin 127.0.0.1:8082
 `
 
+const filesHelp = `
+forebay files shows the files of a sink of a running server whose upload or import has failed, and decides what becomes of them. It speaks the
+Stream API.
+
+  forebay files list shop/orders                               which files wait, why, and when they are tried again
+  forebay files retry shop/orders FILE                         tries the file at once, after the cause was fixed
+  forebay files split shop/orders FILE                         imports a file that is held without the rows that the target refuses
+  forebay files quarantine shop/orders FILE                    moves the rows of it that are not in the table to the quarantine
+  forebay files discard shop/orders FILE                       gives up its rows for good
+
+A file that the target refuses whole, or whose first and last row it refuses for the same reason, is held: the cause is probably not in
+the rows. If it is, split the file. The flags stand before SOURCE/SINK. docs/quarantine.md has the rest.
+`
+
 const quarantineHelp = `
 forebay quarantine shows the records that a sink of a running server has rejected and kept, and brings them to its table. It speaks the
 Stream API, and so through any node of a cluster.

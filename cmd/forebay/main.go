@@ -22,6 +22,7 @@ import (
 
 	"github.com/forebay/forebay/internal/program/api"
 	"github.com/forebay/forebay/internal/program/extract"
+	"github.com/forebay/forebay/internal/program/files"
 	"github.com/forebay/forebay/internal/program/inspect"
 	"github.com/forebay/forebay/internal/program/quarantine"
 	"github.com/forebay/forebay/internal/program/quickstart"
@@ -60,6 +61,7 @@ func verbs() []verb {
 		{"check", "check a configuration file, and show the rows that it makes of events", checkHelp, process.check},
 		{"extract", "pull records from an HTTP API into tables; check, preview and discover look first", extractHelp, process.extract},
 		{"inspect", "show what waits in a data directory, and why", inspectHelp, process.inspect},
+		{"files", "show the files of a sink that wait, and decide about those that are held", filesHelp, process.files},
 		{"quarantine", "show, edit, replay and discard the rejected records of a running server", quarantineHelp, process.quarantine},
 		{"replay", "map the raw records of an archive again, into a sink", replayHelp, process.replay},
 		{"shadow", "try changed columns of a sink on live records, and switch them on", shadowHelp, process.shadow},
@@ -144,6 +146,10 @@ func (p process) endAPI(name string, err error) int {
 
 func (p process) quarantine(ctx context.Context, args []string) int {
 	return p.endAPI("quarantine", quarantine.Run(ctx, args, p.environment()))
+}
+
+func (p process) files(ctx context.Context, args []string) int {
+	return p.endAPI("files", files.Run(ctx, args, p.environment()))
 }
 
 func (p process) templates(_ context.Context, args []string) int {

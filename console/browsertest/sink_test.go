@@ -129,6 +129,62 @@ func TestActs(t *testing.T) {
 	}
 }
 
+// A file that the target refuses for all of its rows offers what can be decided about it, and one that works does not.
+func TestHeldFile(t *testing.T) {
+	mem := buffertest.NewMemory()
+	mem.Refuse = func(_ string, row []string) buffer.RowError {
+		if row[0] != "bad" {
+			return buffer.RowError{}
+		}
+		return buffer.RowError{Column: "kind", Reason: "23514", Message: "violates the check"}
+	}
+	eng, err := forebay.Open(t.TempDir(), forebay.Options{Staging: mem, Target: mem})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = eng.Close() })
+	if err := eng.Define(t.Context(), forebay.Source{ID: "web", Sinks: []forebay.Sink{{
+		ID: "orders", OnReject: forebay.Quarantine, Table: forebay.Table{ID: "web.orders", Columns: mapping.Columns{mapping.Path("kind", "kind", mapping.RawString())}},
+	}}}); err != nil {
+		t.Fatal(err)
+	}
+	hold := func() {
+		t.Helper()
+		for range 16 {
+			if _, err := eng.Ingest(t.Context(), "web", mapping.JSON([]byte(`{"kind":"bad"}`))); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := eng.Flush(t.Context(), "web"); err == nil {
+			t.Fatal("the file is not held")
+		}
+	}
+	c := newConsole(t, eng, console.Options{})
+	url := serve(t, c)
+	b := newTab(t)
+	b.signIn(c, url)
+	hold()
+	eval[bool](b, `location.hash = "#/sink/web/orders", true`)
+	b.text("so the cause is probably not in the rows")
+	b.choose("Split…")
+	b.text("Split the file?")
+	b.choose("Cancel")
+	b.until(`!document.querySelector("dialog")`)
+	b.choose("Split…")
+	b.choose("Split")
+	b.text("+ 16 refused by the target")
+	b.until("!" + button("Split…") + " && !" + button("To quarantine…"))
+
+	hold()
+	b.choose("To quarantine…")
+	b.text("Move the file to the quarantine?")
+	b.choose("To quarantine")
+	b.text("+ 32 refused by the target")
+	if s := eng.Stats().Sinks[0]; s.Quarantine.Records != 32 || s.Target.Rows != 0 {
+		t.Errorf("%d records in the quarantine, %d rows in the table", s.Quarantine.Records, s.Target.Rows)
+	}
+}
+
 // Who may only look is offered nothing else.
 func TestNoActsWithoutTheRight(t *testing.T) {
 	eng, _ := newShop(t)

@@ -27,11 +27,17 @@ export function open(section, app) {
     h("h2", { text: "Settings" }), facts, query.node);
   section.append(h("p", {}, h("a", { href: "#/basin", text: "← All sinks" })), h("div", { class: "tablebar" }, title, state), why, shown);
 
+  const said = {
+    "sink.retry": "It is tried again.",
+    "sink.split": "The file is imported without the rows that the target refuses.",
+    "sink.quarantine": "What is not in the table goes to the quarantine.",
+  };
+
   async function run(name, more) {
     app.problem(null);
     try {
       await app.post(name, { source, sink, ...more });
-      if (name === "sink.retry") app.say("It is tried again.");
+      if (said[name]) app.say(said[name]);
     } catch (e) {
       app.problem(e.message);
     }
@@ -54,7 +60,7 @@ export function open(section, app) {
       h("td", { class: "why" }), h("td", { class: "acts" }));
   }
 
-  function fill(tr, [name, rows, bytes, slices, opened, reason, sentence, left]) {
+  function fill(tr, [name, rows, bytes, slices, opened, reason, sentence, left, more]) {
     const c = tr.cells;
     setText(c[0], name);
     setCell(c[1].firstElementChild, rows);
@@ -63,14 +69,35 @@ export function open(section, app) {
     setSentence(c[4], opened === "" ? [] : [opened]);
     setText(c[5], reason);
     setSentence(c[6], sentence);
-    const may = left >= 0 && app.may("changes");
+    const offered = left >= 0 && app.may("changes") ? (more + " discard").trim() : "";
     tr.left = left;
-    if (may && !c[7].firstChild) {
-      const id = tr.dataset.key;
-      c[7].append(h("button", { type: "button", class: "danger", text: "Discard…", "aria-label": "Discard file " + visible(id), onclick: () => discard(tr) }));
-    } else if (!may) {
-      c[7].replaceChildren();
-    }
+    if (tr.offered === offered) return;
+    tr.offered = offered;
+    const id = tr.dataset.key, act = (text, what, onclick, danger) =>
+      h("button", { type: "button", class: danger ? "danger" : null, text, "aria-label": what + " file " + visible(id), onclick });
+    const buttons = {
+      split: () => act("Split…", "Split", () => split(tr)),
+      quarantine: () => act("To quarantine…", "Quarantine", () => quarantine(tr)),
+      discard: () => act("Discard…", "Discard", () => discard(tr), true),
+    };
+    replace(c[7], ...offered.split(" ").filter(Boolean).flatMap((name) => [" ", buttons[name]()]).slice(1));
+  }
+
+  async function split(tr) {
+    const sure = await app.ask({
+      title: "Split the file?", action: "Split",
+      text: "The rows that the table of " + source + "/" + sink + " takes are imported, and those that it refuses go to the quarantine, up to 1,000 more. "
+        + "The file is held because the cause is probably not in single rows.",
+    });
+    if (sure) run("sink.split", { file: tr.dataset.key });
+  }
+
+  async function quarantine(tr) {
+    const sure = await app.ask({
+      title: "Move the file to the quarantine?", action: "To quarantine",
+      text: "All rows of this file of " + source + "/" + sink + " that are not in the table go to the quarantine of the sink. There they can be edited, replayed or discarded.",
+    });
+    if (sure) run("sink.quarantine", { file: tr.dataset.key });
   }
 
   async function discard(tr) {

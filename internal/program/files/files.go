@@ -1,0 +1,118 @@
+// Package files shows the files of a sink of a running server that wait, and decides what becomes of those that are held. It speaks the Stream
+// API.
+package files
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"net/http"
+	"net/url"
+	"text/tabwriter"
+
+	"github.com/forebay/forebay/internal/program/api"
+)
+
+// action is what is asked for a file.
+type action struct{ method, path, done string }
+
+var actions = map[string]action{
+	"retry":      {http.MethodPost, "/retry", "It is tried again."},
+	"split":      {http.MethodPost, "/split", "It is imported without the rows that the target refuses."},
+	"quarantine": {http.MethodPost, "/quarantine", "What is not in the table of it goes to the quarantine."},
+	"discard":    {http.MethodDelete, "", "Its rows are discarded."},
+}
+
+// Run is the program: an action, flags, SOURCE/SINK, and the id of a file. It returns [flag.ErrHelp] after -h and an [*api.UsageError] for wrong
+// arguments.
+func Run(ctx context.Context, args []string, env api.Environment) error {
+	name, args := api.Action(args)
+	var server api.Flags
+	flags := flag.NewFlagSet("files", flag.ContinueOnError)
+	flags.SetOutput(env.Errors)
+	server.Register(flags)
+	asJSON := flags.Bool("json", false, "list: write JSON, one file a line")
+	all := flags.Bool("all", false, "list: also the files that have not failed, and the last that ended")
+	if err := api.Parse(flags, args); err != nil {
+		return err
+	}
+	do, known := actions[name]
+	if !known && name != "list" {
+		return api.Wrong("the action is %q, must be list, retry, split, quarantine or discard", name)
+	}
+	source, sink, err := api.SinkOf(flags.Arg(0))
+	switch {
+	case err != nil:
+		return err
+	case known && flags.NArg() != 2:
+		return api.Wrong("%s takes the id of one file, behind SOURCE/SINK: list shows the ids", name)
+	case !known && flags.NArg() != 1:
+		return api.Wrong("unexpected argument %q: flags stand before SOURCE/SINK", flags.Arg(1))
+	}
+	c, err := server.Client(env)
+	if err != nil {
+		return err
+	}
+	if !known {
+		return list(ctx, c, c.Sink(source, sink), *all, *asJSON)
+	}
+	if err := c.Call(ctx, do.method, c.Sink(source, sink)+"/files/"+url.PathEscape(flags.Arg(1))+do.path, nil, nil); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintln(env.Out, do.done)
+	return err
+}
+
+// list writes the files of a sink.
+func list(ctx context.Context, c *api.Client, sink string, all, asJSON bool) error {
+	var answer struct {
+		Files   []json.RawMessage
+		Missing []struct{ Node, Reason string }
+	}
+	if err := c.Call(ctx, http.MethodGet, fmt.Sprintf("%s/statistics/files?failedFiles=%t", sink, !all), nil, &answer); err != nil {
+		return err
+	}
+	w := tabwriter.NewWriter(c.Env.Out, 0, 0, 2, ' ', 0)
+	if !asJSON {
+		fmt.Fprint(w, "FILE\tSTATE\tROWS\tOPENED\tFAILED\tNEXT ATTEMPT\tREFUSED\tREASON\n")
+	}
+	for _, text := range answer.Files {
+		var f struct {
+			FileID, State, OpenedAt, RetryReason, RetryAfter string
+			RetryAttempt                                     int
+			Refused                                          *struct{ Reason string }
+			Statistics                                       struct{ Total struct{ RecordsCount int64 } }
+		}
+		if err := json.Unmarshal(text, &f); err != nil {
+			return err
+		}
+		if asJSON {
+			var line bytes.Buffer
+			if err := json.Compact(&line, text); err != nil {
+				return err
+			}
+			fmt.Fprintf(c.Env.Out, "%s\n", &line)
+			continue
+		}
+		refused := "-"
+		if f.Refused != nil {
+			refused = f.Refused.Reason
+		}
+		fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%d\t%s\t%s\t%s\n", api.Line(f.FileID), api.Line(f.State), f.Statistics.Total.RecordsCount, api.Line(f.OpenedAt), f.RetryAttempt,
+			api.Line(cmp.Or(f.RetryAfter, "-")), api.Line(refused), api.Line(f.RetryReason))
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	for _, m := range answer.Missing {
+		fmt.Fprintf(c.Env.Errors, "the files of node %s are not listed: %s\n", api.Line(m.Node), api.Line(m.Reason))
+	}
+	if len(answer.Missing) > 0 {
+		return errors.New("the list is not complete")
+	}
+	return nil
+}

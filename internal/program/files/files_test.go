@@ -1,0 +1,140 @@
+package files_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/forebay/forebay"
+	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/buffer/buffertest"
+	"github.com/forebay/forebay/catalog"
+	"github.com/forebay/forebay/internal/program/api"
+	"github.com/forebay/forebay/internal/program/files"
+	"github.com/forebay/forebay/mapping"
+	"github.com/forebay/forebay/stream/streamapi"
+)
+
+const token = "t0ken-canary"
+
+// shop is a server with a sink whose target refuses orders with the kind "bad".
+type shop struct {
+	t   *testing.T
+	api string
+	mem *buffertest.Memory
+	eng *forebay.Engine
+}
+
+func newShop(t *testing.T) *shop {
+	t.Helper()
+	s := &shop{t: t, mem: buffertest.NewMemory()}
+	s.mem.Refuse = func(_ string, row []string) buffer.RowError {
+		if row[0] != "bad" {
+			return buffer.RowError{}
+		}
+		return buffer.RowError{Column: "kind", Reason: "23514"}
+	}
+	var err error
+	if s.eng, err = forebay.Open(t.TempDir(), forebay.Options{Target: s.mem}); err != nil {
+		t.Fatal(err)
+	}
+	cat, err := catalog.Open(filepath.Join(t.TempDir(), "catalog"), s.eng, catalog.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := errors.Join(cat.Close(), s.eng.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	task, err := cat.CreateSource(catalog.By{Type: "user"}, catalog.SourceSpec{ID: "shop", Name: "shop", Type: forebay.HTTP, Sinks: []catalog.SinkSpec{{
+		ID: "orders", Name: "orders", TableID: "in.c-shop.orders", OnReject: forebay.Quarantine, Columns: mapping.Columns{mapping.Path("kind", "kind", mapping.RawString())},
+	}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if task, err = cat.Wait(t.Context(), task.ID); err != nil || task.Status != catalog.Succeeded {
+		t.Fatalf("%+v, %v", task, err)
+	}
+	h, err := streamapi.New(cat, streamapi.Options{Auth: streamapi.StaticToken(token, 1), IngestURL: "http://events.example"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	managed := httptest.NewServer(h)
+	t.Cleanup(managed.Close)
+	s.api = managed.URL
+	return s
+}
+
+// held brings 20 rows, of which the target takes one, into a file that is held.
+func (s *shop) held() (file string) {
+	s.t.Helper()
+	s.mem.Names = -1
+	for i := range 20 {
+		kind := "bad"
+		if i == 9 {
+			kind = "good"
+		}
+		if _, err := s.eng.Ingest(s.t.Context(), "shop", mapping.JSON(fmt.Appendf(nil, `{"kind":%q}`, kind))); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+	var held *buffer.HeldError
+	if err := s.eng.Flush(s.t.Context(), "shop"); !errors.As(err, &held) {
+		s.t.Fatalf("Flush = %v", err)
+	}
+	return held.FileID
+}
+
+func (s *shop) run(args ...string) (string, error) {
+	var o, e bytes.Buffer
+	err := files.Run(s.t.Context(), args, api.Environment{Out: &o, Errors: &e, Getenv: func(name string) string {
+		return map[string]string{"FOREBAY_API": s.api, "FOREBAY_TOKEN": token}[name]
+	}})
+	return o.String() + e.String(), err
+}
+
+func TestFiles(t *testing.T) {
+	s := newShop(t)
+	for i, want := range []struct {
+		action       string
+		table, added int
+	}{{"split", 1, 19}, {"quarantine", 1, 39}, {"discard", 1, 39}} {
+		file := s.held()
+		if out, err := s.run("list", "shop/orders"); err != nil || !strings.Contains(out, file) || !strings.Contains(out, "23514") || strings.Count(out, "\n") != 2 {
+			t.Errorf("list: %q, %v", out, err)
+		}
+		if out, err := s.run("list", "-json", "-all", "shop/orders"); err != nil || strings.Count(out, "\n") != i+1 || !strings.Contains(out, `"fileId":"`+file) {
+			t.Errorf("list of all: %q, %v", out, err)
+		}
+		if out, err := s.run("retry", "shop/orders", file); err != nil || out != "It is tried again.\n" {
+			t.Errorf("retry: %q, %v", out, err)
+		}
+		var held *buffer.HeldError
+		if err := s.eng.Flush(t.Context(), "shop"); !errors.As(err, &held) {
+			t.Errorf("after the retry: %v", err)
+		}
+		if out, err := s.run(want.action, "shop/orders", file); err != nil || out == "" {
+			t.Errorf("%s: %q, %v", want.action, out, err)
+		}
+		if err := s.eng.Flush(t.Context(), "shop"); err != nil {
+			t.Errorf("after %s: %v", want.action, err)
+		}
+		if st := s.eng.Stats().Sinks[0]; int(st.Target.Rows) != want.table || int(st.Quarantine.Added) != want.added {
+			t.Errorf("after %s: %d rows in the table, %d in the quarantine", want.action, st.Target.Rows, st.Quarantine.Added)
+		}
+		if _, err := s.run(want.action, "shop/orders", file); err == nil || !strings.Contains(err.Error(), "fileNotFound") {
+			t.Errorf("%s of a file that has ended: %v", want.action, err)
+		}
+	}
+	var wrong *api.UsageError
+	for _, args := range [][]string{{}, {"list"}, {"melt", "shop/orders"}, {"split", "shop/orders"}, {"list", "shop/orders", "x"}, {"split", "-x", "shop/orders", "y"}} {
+		if _, err := s.run(args...); !errors.As(err, &wrong) {
+			t.Errorf("%q: %v", args, err)
+		}
+	}
+}
