@@ -25,6 +25,9 @@ type level interface {
 	flushAll(ctx context.Context) error
 	retry(ctx context.Context, id string) error
 	discard(ctx context.Context, id, file string) error
+	// split and setAside decide about a file that is held.
+	split(ctx context.Context, id, file string) error
+	setAside(ctx context.Context, id, file string) error
 	checkpoint(ctx context.Context, dir string) error
 	verify(ctx context.Context) (buffer.Report, error)
 	stats() buffer.Stats
@@ -90,6 +93,14 @@ func (l *bufferLevel) retry(ctx context.Context, id string) error { return l.Ret
 
 func (l *bufferLevel) discard(ctx context.Context, id, file string) error {
 	return l.Discard(ctx, id, file)
+}
+
+func (l *bufferLevel) split(ctx context.Context, id, file string) error {
+	return l.SplitFile(ctx, id, file)
+}
+
+func (l *bufferLevel) setAside(ctx context.Context, id, file string) error {
+	return l.QuarantineFile(ctx, id, file)
 }
 
 func (l *bufferLevel) checkpoint(ctx context.Context, dir string) error {
@@ -225,6 +236,16 @@ func (l *engineLevel) retry(ctx context.Context, id string) error {
 func (l *engineLevel) discard(ctx context.Context, id, file string) error {
 	source, sink := sourceOf(id)
 	return l.Discard(ctx, source, sink, file)
+}
+
+func (l *engineLevel) split(ctx context.Context, id, file string) error {
+	source, sink := sourceOf(id)
+	return l.SplitFile(ctx, source, sink, file)
+}
+
+func (l *engineLevel) setAside(ctx context.Context, id, file string) error {
+	source, sink := sourceOf(id)
+	return l.QuarantineFile(ctx, source, sink, file)
 }
 
 func (l *engineLevel) checkpoint(ctx context.Context, dir string) error {

@@ -24,14 +24,16 @@ type model struct {
 	// expired are the files that were reported as expired, discards the calls of Discard by sink.
 	expired  map[string]bool
 	discards map[string]int
-	left     time.Time // when the last bubble ended
-	ticks    int       // a clock that is never set
+	// asides are the sinks of which somebody has sent a file to the quarantine, with rows that the target would have taken.
+	asides map[string]bool
+	left   time.Time // when the last bubble ended
+	ticks  int       // a clock that is never set
 }
 
 func newModel() model {
 	return model{
 		rows: map[string]*row{}, history: map[string][]entry{}, inForce: map[string]int{},
-		expired: map[string]bool{}, discards: map[string]int{},
+		expired: map[string]bool{}, discards: map[string]int{}, asides: map[string]bool{},
 	}
 }
 
@@ -181,13 +183,13 @@ func (r *run) checkFlushed(g *generation, sink string, names []string) {
 		return
 	}
 	r.mu.Lock()
-	discards := r.discards[sink]
+	discards, aside := r.discards[sink], r.asides[sink]
 	expired := map[string]bool{}
 	for id := range r.expired {
 		expired[id] = true
 	}
 	r.mu.Unlock()
-	if discards > 0 {
+	if discards > 0 || aside {
 		return // which rows were given up is not known
 	}
 	have := map[string]bool{}

@@ -107,7 +107,7 @@ func (r *run) setTarget() {
 
 // mayBeKept tells whether a row may ever have been in a quarantine.
 func (r *run) mayBeKept(x *row, name string) bool {
-	return r.keeps() && !isArchive(x.sink) && (x.place != inRows || r.out.refusable(name))
+	return r.keeps() && !isArchive(x.sink) && (x.place != inRows || r.out.refusable(name) || r.asides[x.sink])
 }
 
 // onlyKept tells whether a record is in a quarantine, or has left it for good.
@@ -152,7 +152,7 @@ func (r *run) seeKept(sink string, list []kept, since int) map[string]int {
 			r.t.Errorf("sink %s: row %s is in the quarantine twice", sink, k.name)
 		case k.poison == nil && x.place == inRows && x.placed < since:
 			r.t.Errorf("sink %s: record %s was taken as a row, and is in the quarantine", sink, k.name)
-		case k.poison != nil && !r.out.refusable(k.name):
+		case k.poison != nil && !r.out.refusable(k.name) && !r.asides[sink]:
 			r.t.Errorf("sink %s: row %s is in the quarantine, the target has never refused it: %+v", sink, k.name, k.poison)
 		case x.fate == refused:
 			r.t.Errorf("sink %s: row %s was refused, and is in the quarantine", sink, k.name)

@@ -212,6 +212,9 @@ func (r *run) keptStep() {
 		return
 	}
 	id := pick(r.more, slices.DeleteFunc(sortedKeys(r.plans), isArchive)...)
+	if chance(r.seed, 0.3, fmt.Sprint("decide after ", r.disk.ops())) {
+		r.decide()
+	}
 	what := pick(r.more, "look", "look", "repair", "repair", "test", "replay", "replay", "repair and replay", "repair and replay", "discard", "rule", "rule", "wait", "trap", "trap", "trap")
 	all := r.more.IntN(3) == 0
 	switch what {
@@ -248,6 +251,39 @@ func (r *run) keptStep() {
 			r.tell("%s: %v", what, err)
 		}
 	})
+}
+
+// decide splits a file that is held, or sends it to the quarantine. The power may go off soon after.
+func (r *run) decide() {
+	for _, st := range r.gen.level.stats().Sinks {
+		for _, f := range st.Files {
+			if f.State != buffer.FileImporting || f.Attempt == 0 || isArchive(st.ID) || !st.Quarantine.On || !r.voids {
+				continue
+			}
+			what, do := "split", level.split
+			if f.Refused == nil || chance(r.seed, 0.5, "aside "+f.ID+fmt.Sprint(f.Attempt)) {
+				what, do = "quarantine", level.setAside
+			}
+			r.tell("%s the file %s of %s", what, f.ID, st.ID)
+			r.sum.add("operator on held files: "+what, 1)
+			r.mu.Lock()
+			r.asides[st.ID] = r.asides[st.ID] || what == "quarantine"
+			r.mu.Unlock()
+			begins := func() {}
+			if chance(r.seed, 0.3, "cut after "+f.ID+fmt.Sprint(f.Attempt)) {
+				begins = r.cutSoon()
+			}
+			r.beside(func(g *generation) {
+				begins()
+				ctx, cancel := context.WithTimeout(g.ctx, time.Minute)
+				defer cancel()
+				if err := do(g.level, ctx, st.ID, f.ID); err != nil {
+					r.tell("%s: %v", what, err)
+				}
+			})
+			return
+		}
+	}
 }
 
 // workOn looks at a quarantine, checks what it has, and does something with some of its records. It calls begins in between.
