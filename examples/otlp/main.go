@@ -19,16 +19,17 @@ import (
 	"slices"
 	"strings"
 
+	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/exporters/otlp/otlplog/otlploghttp"
 	"go.opentelemetry.io/otel/exporters/otlp/otlpmetric/otlpmetrichttp"
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
 	"go.opentelemetry.io/otel/log"
+	"go.opentelemetry.io/otel/log/global"
 	"go.opentelemetry.io/otel/metric"
 	sdklog "go.opentelemetry.io/otel/sdk/log"
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
-	"go.opentelemetry.io/otel/sdk/resource"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
 
@@ -36,6 +37,7 @@ import (
 	"github.com/forebay/forebay/buffer/dir"
 	"github.com/forebay/forebay/internal/program/web"
 	"github.com/forebay/forebay/mapping"
+	"github.com/forebay/forebay/otlpflat"
 	"github.com/forebay/forebay/stream"
 )
 
@@ -76,65 +78,73 @@ func run(ctx context.Context, folder string, orders int, out io.Writer) (err err
 	}
 	defer func() { err = errors.Join(err, server.Stop(ctx), server.Err()) }()
 
-	// The exporters get what OTEL_EXPORTER_OTLP_ENDPOINT would be, with the signal that they would append.
-	if err := work(ctx, "http://"+server.Addr+"/otlp/1/"+src.ID+"/"+src.Secret, orders); err != nil {
+	// A program whose telemetry goes elsewhere gets these variables from outside.
+	err = errors.Join(os.Setenv("OTEL_SERVICE_NAME", src.ID), os.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://"+server.Addr+"/otlp/1/"+src.ID+"/"+src.Secret))
+	if err != nil {
+		return err
+	}
+	stop, err := instrument(ctx)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(work(ctx, orders), stop(ctx)); err != nil { // when it has stopped, everything is delivered
 		return err
 	}
 	if err := eng.Flush(ctx, src.ID); err != nil {
 		return err
 	}
 	for _, s := range src.Sinks {
-		if err := show(out, tables, s.Table); err != nil {
+		if err := show(out, tables, s); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// source has a sink for each signal. The secret of a real one is long and random.
+// source has a table for each signal, which gets the columns that a later release adds. The secret of a real one is long and random.
 func source() forebay.Source {
-	sink := func(signal forebay.Signal, columns ...mapping.Column) forebay.Sink {
+	sink := func(signal forebay.Signal, columns mapping.Columns) forebay.Sink {
 		return forebay.Sink{
 			ID: string(signal), AllowedSignals: []forebay.Signal{signal},
-			Table: forebay.Table{ID: "in.c-shop." + string(signal), Columns: columns},
+			Table: forebay.Table{ID: "in.c-shop." + string(signal), Columns: columns, Extend: true},
 		}
 	}
-	text := func(name, path string) mapping.Column {
-		return mapping.Path(name, path, mapping.RawString(), mapping.Default(""))
-	}
 	return forebay.Source{ID: "shop", Type: forebay.OTLP, Secret: "local-secret", Sinks: []forebay.Sink{
-		sink(forebay.SignalTraces, text("name", "name"), text("order", `attributes["order.id"]`), text("status", "status_code"),
-			mapping.Template("child", `if Body("parent_span_id", "") == "" then "no" else "yes"`, mapping.RawString())),
-		sink(forebay.SignalMetrics, text("name", "metric_name"), text("kind", "metric_type"), text("value", "value"), text("count", "count"), text("sum", "sum")),
-		sink(forebay.SignalLogs, text("severity", "severity_text"), text("message", "body"), text("order", `attributes["order.id"]`),
-			text("service", `resource["service.name"]`)),
+		sink(forebay.SignalTraces, otlpflat.TracesTable()),
+		sink(forebay.SignalMetrics, otlpflat.MetricsTable()),
+		sink(forebay.SignalLogs, otlpflat.LogsTable()),
 	}}
 }
 
-// work is the instrumented shop. When it returns the exporters have delivered everything.
-func work(ctx context.Context, endpoint string, orders int) (err error) {
-	res := resource.NewSchemaless(attribute.String("service.name", "shop"))
-	traces, err := otlptracehttp.New(ctx, otlptracehttp.WithEndpointURL(endpoint+"/v1/traces"))
+// instrument makes the providers of a program. The exporters and the resource read the variables OTEL_….
+func instrument(ctx context.Context) (stop func(context.Context) error, err error) {
+	traces, err := otlptracehttp.New(ctx) // or from otlptracegrpc: Go reads no variable for the protocol
 	if err != nil {
-		return err
+		return nil, err
 	}
-	metrics, err := otlpmetrichttp.New(ctx, otlpmetrichttp.WithEndpointURL(endpoint+"/v1/metrics"))
+	metrics, err := otlpmetrichttp.New(ctx)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	logs, err := otlploghttp.New(ctx, otlploghttp.WithEndpointURL(endpoint+"/v1/logs"))
+	logs, err := otlploghttp.New(ctx)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	tracing := sdktrace.NewTracerProvider(sdktrace.WithBatcher(traces), sdktrace.WithResource(res))
-	metering := sdkmetric.NewMeterProvider(sdkmetric.WithReader(sdkmetric.NewPeriodicReader(metrics)), sdkmetric.WithResource(res))
-	logging := sdklog.NewLoggerProvider(sdklog.WithProcessor(sdklog.NewBatchProcessor(logs)), sdklog.WithResource(res))
-	defer func() {
-		err = errors.Join(err, tracing.Shutdown(ctx), metering.Shutdown(ctx), logging.Shutdown(ctx))
-	}()
+	tracing := sdktrace.NewTracerProvider(sdktrace.WithBatcher(traces))
+	metering := sdkmetric.NewMeterProvider(sdkmetric.WithReader(sdkmetric.NewPeriodicReader(metrics)))
+	logging := sdklog.NewLoggerProvider(sdklog.WithProcessor(sdklog.NewBatchProcessor(logs)))
+	otel.SetTracerProvider(tracing)
+	otel.SetMeterProvider(metering)
+	global.SetLoggerProvider(logging)
+	return func(ctx context.Context) error {
+		return errors.Join(tracing.Shutdown(ctx), metering.Shutdown(ctx), logging.Shutdown(ctx))
+	}, nil
+}
 
+// work is the instrumented shop.
+func work(ctx context.Context, orders int) error {
 	const scope = "github.com/forebay/forebay/examples/otlp"
-	tracer, meter, logger := tracing.Tracer(scope), metering.Meter(scope), logging.Logger(scope)
+	tracer, meter, logger := otel.Tracer(scope), otel.Meter(scope), global.Logger(scope)
 	count, err := meter.Int64Counter("shop.orders", metric.WithUnit("{order}"))
 	if err != nil {
 		return err
@@ -168,22 +178,33 @@ func work(ctx context.Context, endpoint string, orders int) (err error) {
 	return nil
 }
 
-func show(out io.Writer, tables *dir.TableDir, table forebay.Table) error {
-	var names []string
-	for _, c := range table.Columns {
-		names = append(names, c.Name)
+// shown are the columns that are printed.
+var shown = map[string][]string{
+	"traces":  {"ServiceName", "SpanName", "SpanKind", "StatusCode", "StatusMessage", "SpanAttributes"},
+	"metrics": {"ServiceName", "MetricName", "MetricType", "Value", "Count", "BucketCounts"},
+	"logs":    {"ServiceName", "SeverityText", "Body", "LogAttributes"},
+}
+
+func show(out io.Writer, tables *dir.TableDir, sink forebay.Sink) error {
+	places := map[string]int{}
+	for i, c := range sink.Table.Columns {
+		places[c.Name] = i
 	}
-	var rows [][]string
-	for row, err := range tables.Rows(table.ID) {
+	var lines []string
+	for row, err := range tables.Rows(sink.Table.ID) {
 		if err != nil {
 			return err
 		}
-		rows = append(rows, row)
+		var cells []string
+		for _, name := range shown[sink.ID] {
+			cells = append(cells, row[places[name]])
+		}
+		lines = append(lines, strings.Join(cells, ", "))
 	}
-	slices.SortFunc(rows, slices.Compare[[]string])
-	fmt.Fprintf(out, "%s: %s\n", table.ID, strings.Join(names, ", "))
-	for _, row := range rows {
-		fmt.Fprintf(out, "  %s\n", strings.Join(row, ", "))
+	slices.Sort(lines)
+	fmt.Fprintf(out, "%s: %s\n", sink.Table.ID, strings.Join(shown[sink.ID], ", "))
+	for _, line := range lines {
+		fmt.Fprintf(out, "  %s\n", line)
 	}
 	return nil
 }

@@ -15,14 +15,7 @@ import (
 
 // The SDK for JavaScript delivers each record once with its values, in the three encodings that it has.
 func TestJavaScript(t *testing.T) {
-	const folder = "testdata/js"
-	_, missing := os.Stat(folder + "/node_modules/@opentelemetry/sdk-logs")
-	if _, err := exec.LookPath("node"); err != nil || missing != nil {
-		if os.Getenv("CI") == "true" {
-			t.Fatal("no SDK for JavaScript: npm install --prefix internal/collectortest/testdata/js")
-		}
-		t.Skip("no SDK for JavaScript: npm install --prefix internal/collectortest/testdata/js")
-	}
+	folder := needSDK(t, "sdk-logs")
 	s := newServer(t)
 	s.serve()
 	const n = 1000 // more than a batch of the SDK
