@@ -17,11 +17,12 @@ type boundsRecord struct {
 	MaxRecords int    `json:"maxRecords,omitempty"`
 	MaxAge     string `json:"maxAge,omitempty"`
 	DropOldest bool   `json:"dropOldest,omitempty"`
+	HoldFiles  bool   `json:"holdFiles,omitempty"`
 }
 
 // MarshalJSON implements [json.Marshaler]. Fields that have their defaults are left out.
 func (q QuarantineBounds) MarshalJSON() ([]byte, error) {
-	r := boundsRecord{MaxBytes: q.MaxBytes, MaxRecords: q.MaxRecords, DropOldest: q.DropOldest}
+	r := boundsRecord{MaxBytes: q.MaxBytes, MaxRecords: q.MaxRecords, DropOldest: q.DropOldest, HoldFiles: q.HoldFiles}
 	if q.MaxAge != 0 {
 		r.MaxAge = q.MaxAge.String()
 	}
@@ -41,6 +42,6 @@ func (q *QuarantineBounds) UnmarshalJSON(text []byte) error {
 			return fmt.Errorf("maxAge: %w", err)
 		}
 	}
-	*q = QuarantineBounds{MaxBytes: r.MaxBytes, MaxRecords: r.MaxRecords, MaxAge: age, DropOldest: r.DropOldest}
+	*q = QuarantineBounds{MaxBytes: r.MaxBytes, MaxRecords: r.MaxRecords, MaxAge: age, DropOldest: r.DropOldest, HoldFiles: r.HoldFiles}
 	return nil
 }

@@ -77,6 +77,7 @@ type boundsBody struct {
 	MaxRecords int    `json:"maxRecords,omitempty" minimum:"0" doc:"Number of records. Default: 100000."`
 	MaxAge     string `json:"maxAge,omitempty" doc:"How long a record is kept, for example 168h. Default: 720h0m0s."`
 	DropOldest bool   `json:"dropOldest,omitempty" doc:"At the bounds the oldest records expire. Default: new ones are refused."`
+	HoldFiles  bool   `json:"holdFiles,omitempty" doc:"A file of which the table refuses rows is held, so that it is imported whole or not at all. Default: it is imported without them, and they go to the quarantine."`
 }
 
 // bounds adds to the problems an age that is none.
@@ -91,7 +92,7 @@ func (b *boundsBody) bounds(at string, p *problems) catalog.QuarantineBounds {
 			p.add("invalidFieldType", "body.%squarantine.maxAge is %q, must be a duration such as 168h", at, b.MaxAge)
 		}
 	}
-	return catalog.QuarantineBounds{MaxBytes: b.MaxBytes, MaxRecords: b.MaxRecords, MaxAge: age, DropOldest: b.DropOldest}
+	return catalog.QuarantineBounds{MaxBytes: b.MaxBytes, MaxRecords: b.MaxRecords, MaxAge: age, DropOldest: b.DropOldest, HoldFiles: b.HoldFiles}
 }
 
 // newBounds returns nil where all bounds are defaults.
@@ -99,7 +100,7 @@ func newBounds(q catalog.QuarantineBounds) *boundsBody {
 	if q == (catalog.QuarantineBounds{}) {
 		return nil
 	}
-	b := &boundsBody{MaxBytes: q.MaxBytes, MaxRecords: q.MaxRecords, DropOldest: q.DropOldest}
+	b := &boundsBody{MaxBytes: q.MaxBytes, MaxRecords: q.MaxRecords, DropOldest: q.DropOldest, HoldFiles: q.HoldFiles}
 	if q.MaxAge != 0 {
 		b.MaxAge = q.MaxAge.String()
 	}
