@@ -32,7 +32,7 @@ type Archive interface {
 
 // ArchiveSettings make a source keep its raw records. The archive is one more sink of the source, [ArchiveSink] in results and counters: its rows
 // are in one batch with the rows of the others, it is bounded like them, and a record that it cannot take is an error of the call. A
-// batch that is split by its handler is kept as its events. Headers and parameters that may hold a secret are not kept.
+// batch that is split by its handler is kept as its events. What is kept of headers says [Source.KeepHeaders].
 type ArchiveSettings struct {
 	// Settings override the settings of the source, field by field. An import makes at least one object.
 	Settings Settings
@@ -99,12 +99,12 @@ func (e *Engine) linkArchive(ctx context.Context, def Source) (*sink, error) {
 	}, nil
 }
 
-// appendArchived appends the row of a record. secrets belong to its source. A document without a JSON form cannot be kept.
-func appendArchived(dst []byte, rec *mapping.Record, signal Signal, secrets ...string) ([]byte, error) {
+// appendArchived appends the row of a record. A document without a JSON form cannot be kept.
+func appendArchived(dst []byte, rec *mapping.Record, signal Signal, what *keptParts) ([]byte, error) {
 	if year := rec.Received.UTC().Year(); year < 0 || year > 9999 {
 		return dst, &mapping.Error{Reason: mapping.InvalidBody, Err: fmt.Errorf("the record was received in the year %d, which an archive has no folder for", year)}
 	}
-	head := archivedHead{Version: archiveVersion, Signal: signal, keptHead: headOf(rec, secrets).encodable()}
+	head := archivedHead{Version: archiveVersion, Signal: signal, keptHead: headOf(rec, what).encodable()}
 	text, err := json.Marshal(head)
 	if err != nil {
 		return dst, fmt.Errorf("forebay: keep the record: %w", err)

@@ -17,7 +17,7 @@ func TestArchivedRow(t *testing.T) {
 		Header: http.Header{"X-Name": {"caf\xe9", "a\"b"}, "X-\xff": {"v"}}, Host: "h\xfe", Body: []byte("body \"\xff"),
 		Request: mapping.RequestLine{Method: "POST", Path: "/p\xfd", Query: "q=\xfc"}, Received: time.Date(2026, 11, 23, 1, 2, 3, 4000, time.UTC),
 	}
-	row, err := appendArchived(nil, rec, "")
+	row, err := appendArchived(nil, rec, "", &keptParts{all: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,7 +34,7 @@ func TestArchivedRow(t *testing.T) {
 	}
 
 	rec.Received = time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC)
-	if _, err := appendArchived(nil, rec, ""); err == nil || !strings.Contains(err.Error(), "the year 10000") {
+	if _, err := appendArchived(nil, rec, "", &keptParts{all: true}); err == nil || !strings.Contains(err.Error(), "the year 10000") {
 		t.Errorf("a record of the year 10000: %v", err)
 	}
 }

@@ -102,6 +102,7 @@ func TestArchiveKeepsRecords(t *testing.T) {
 	e, mem := openArchive(t, archive)
 	mustDefine(t, e, events(archived, func(s *forebay.Source) {
 		s.Secret, s.Sinks[0].AllowedSignals = "canary-source", []forebay.Signal{forebay.SignalTraces}
+		s.KeepHeaders = []string{"X-Shop"}
 	}))
 	arrived := time.Date(2026, 1, 2, 3, 4, 5, 123456789, time.UTC)
 	res, err := e.Ingest(t.Context(), "web", &mapping.Record{

@@ -174,7 +174,7 @@ func (c *call) mapRow(ctx context.Context, k int, rec *mapping.Record) (Status, 
 	s := c.src.sinks[k]
 	data, limit, err := c.data[k], c.maxRow, error(nil)
 	if s.archive {
-		data, err = appendArchived(data, rec, c.signal, c.src.def.Secret, c.src.def.OldSecret)
+		data, err = appendArchived(data, rec, c.signal, c.src.kept)
 		limit *= archivedRow
 	} else {
 		data, err = s.mapper.AppendRow(data, rec)
@@ -204,7 +204,7 @@ func (c *call) mapRow(ctx context.Context, k int, rec *mapping.Record) (Status, 
 // setAside takes a record for the quarantine of sink k.
 func (c *call) setAside(ctx context.Context, k int, rec *mapping.Record, cause error) (Status, error) {
 	s := c.src.sinks[k]
-	reject, err := rejectOf(rec, cause, s.fingerprint, c.src.def.Secret, c.src.def.OldSecret)
+	reject, err := rejectOf(rec, cause, s.fingerprint, c.src.kept)
 	if err != nil {
 		return Rejected, cause
 	}

@@ -125,7 +125,7 @@ func (e *Engine) admits(sourceID string) error {
 // source. The caller has e.define.
 func (e *Engine) link(ctx context.Context, d *Definition, kept map[string]keptSink) (*source, error) {
 	def := d.source
-	next := &source{def: def, compiled: d, secrets: newSecrets(def), dropped: load[atomic.Int64](&e.dropped, def.ID)}
+	next := &source{def: def, compiled: d, secrets: newSecrets(def), kept: keptPartsOf(&def, d.sinks), dropped: load[atomic.Int64](&e.dropped, def.ID)}
 	for i := range d.sinks {
 		c := &d.sinks[i]
 		if c.Disabled {

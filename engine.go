@@ -56,7 +56,8 @@ type source struct {
 	// compiled keeps the mappers of all sinks alive, also of disabled ones, for the next definition.
 	compiled *Definition
 	secrets  secrets
-	sinks    []*sink // the enabled ones, in the order of the definition
+	kept     *keptParts // of its records, in quarantines and in the archive
+	sinks    []*sink    // the enabled ones, in the order of the definition
 	// wait is set when the acknowledgement of at least one sink means "on disk".
 	wait bool
 	// allStored are the outcomes of a record that every sink takes.

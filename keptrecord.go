@@ -10,9 +10,7 @@ import (
 	"maps"
 	"net/http"
 	"net/netip"
-	"net/url"
 	"slices"
-	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -169,10 +167,10 @@ func (h *keptHead) restoreRaw() {
 	h.Raw, h.RawHeader, h.Unix = nil, nil, nil
 }
 
-// keep encodes a record without what may be a secret. secrets belong to its source: proxies write the path of a request into headers
-// of their own. What it returns shares no memory with the record. A document that has no JSON form cannot be kept.
-func keep(rec *mapping.Record, secrets ...string) ([]byte, error) {
-	head := headOf(rec, secrets)
+// keep encodes a record without what may be a secret. What it returns shares no memory with the record. A document that has no JSON form
+// cannot be kept.
+func keep(rec *mapping.Record, what *keptParts) ([]byte, error) {
+	head := headOf(rec, what)
 	data := head.append(nil)
 	if rec.Document == nil {
 		return append(data, rec.Body...), nil
@@ -181,21 +179,12 @@ func keep(rec *mapping.Record, secrets ...string) ([]byte, error) {
 }
 
 // headOf returns what is kept of a record beside its body.
-func headOf(rec *mapping.Record, secrets []string) keptHead {
+func headOf(rec *mapping.Record, what *keptParts) keptHead {
 	head := keptHead{
-		Document: rec.Document != nil, Format: rec.Format, Host: rec.Host, ClientIP: rec.ClientIP, Received: rec.Received,
-		Method: rec.Request.Method, Path: withoutSecrets(rec.Request.Path, secrets), Query: withoutSecrets(publicQuery(rec.Request.Query), secrets),
+		Document: rec.Document != nil, Format: rec.Format, Host: rec.Host, ClientIP: rec.ClientIP, Received: rec.Received, Method: rec.Request.Method,
+		Path: what.withoutSecrets(publicText(rec.Request.Path)), Query: what.withoutSecrets(publicText(rec.Request.Query)),
 	}
-	for _, name := range slices.Sorted(maps.Keys(rec.Header)) {
-		if isSecretName(name) || slices.ContainsFunc(rec.Header[name], func(v string) bool { return withoutSecrets(v, secrets) != v }) {
-			head.Removed = append(head.Removed, name)
-			continue
-		}
-		if head.Header == nil {
-			head.Header = http.Header{}
-		}
-		head.Header[name] = rec.Header[name]
-	}
+	head.Header, head.Removed = what.headers(rec.Header)
 	return head
 }
 
@@ -244,67 +233,9 @@ func (h *keptHead) record(body []byte) *mapping.Record {
 	return rec
 }
 
-// secretWords are parts of the names of headers and parameters whose values are never stored. What a gateway or a client adds for its own
-// log-in is not part of an event.
-var secretWords = []string{"auth", "cookie", "token", "secret", "key", "password", "passwd", "signature", "credential", "session", "jwt"}
-
-// secretNames hold a secret and have no such part. publicNames have one and hold none.
-var (
-	secretNames = []string{"sig", "pwd"}
-	publicNames = []string{"idempotency-key"}
-)
-
-// isSecretName reports whether a header or a parameter of the query may hold a secret, by its name in any case.
-func isSecretName(name string) bool {
-	name = strings.ToLower(name)
-	return slices.Contains(secretNames, name) ||
-		!slices.Contains(publicNames, name) && slices.ContainsFunc(secretWords, func(word string) bool { return strings.Contains(name, word) })
-}
-
-// masked takes the place of a secret.
-const masked = "***"
-
-// publicQuery returns a query whose secret parameters have no value, as those whose names cannot be read.
-func publicQuery(query string) string {
-	var b strings.Builder
-	for query != "" {
-		end := strings.IndexAny(query, "&;") // a semicolon separates parameters for some readers
-		if end < 0 {
-			end = len(query)
-		}
-		name, value, _ := strings.Cut(query[:end], "=")
-		plain, err := url.QueryUnescape(name)
-		if value != "" && (err != nil || isSecretName(plain)) {
-			value = masked
-		}
-		b.WriteString(name)
-		b.WriteString(query[len(name):min(len(name)+1, end)]) // the equals sign, if there is one
-		b.WriteString(value)
-		b.WriteString(query[end:min(end+1, len(query))])
-		query = query[min(end+1, len(query)):]
-	}
-	return b.String()
-}
-
-// shortestSecret is the length from which a secret of a source is looked for: a shorter one is part of ordinary words.
-const shortestSecret = 8
-
-// withoutSecrets masks secrets of the source in a text, as they are and as they stand in a path or query.
-func withoutSecrets(text string, secrets []string) string {
-	for _, secret := range secrets {
-		if len(secret) < shortestSecret {
-			continue
-		}
-		for _, form := range []string{secret, url.PathEscape(secret), url.QueryEscape(secret)} {
-			text = strings.ReplaceAll(text, form, masked)
-		}
-	}
-	return text
-}
-
-// rejectOf makes the record that a quarantine keeps. secrets belong to its source.
-func rejectOf(rec *mapping.Record, cause error, fingerprint string, secrets ...string) (buffer.Reject, error) {
-	data, err := keep(rec, secrets...)
+// rejectOf makes the record that a quarantine keeps.
+func rejectOf(rec *mapping.Record, cause error, fingerprint string, what *keptParts) (buffer.Reject, error) {
+	data, err := keep(rec, what)
 	if err != nil {
 		return buffer.Reject{}, err
 	}

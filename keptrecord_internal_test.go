@@ -22,7 +22,7 @@ func TestKeptRecordIsExact(t *testing.T) {
 			Header: http.Header{"Plain": {"é", "b"}, "Latin": {"caf\xe9", "ok"}, "Na\xffme": {"v"}},
 		}
 		rec.Request.Path, rec.Request.Query, rec.Request.Method = "/p\xff", "q=\xfe", "POST"
-		data, err := keep(rec)
+		data, err := keep(rec, &keptParts{all: true})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -108,7 +108,7 @@ type RejectedContent struct {
 	Record *mapping.Record
 	// Came is the body as it came. It is equal to Record.Body if nobody has edited it.
 	Came []byte
-	// Removed are the names of headers that were not kept, because they may hold a secret. A mapping that reads them gets nothing.
+	// Removed are the names of headers that were not kept: see [Source.KeepHeaders]. A mapping that reads them gets nothing.
 	Removed []string
 }
 

@@ -50,7 +50,7 @@ const good, bad = `{"id":1,"user":{"name":"Ada"}}`, `{"user":{"name":"Bob"}}`
 func TestQuarantinedRecord(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e, mem := openMemory(t)
-		mustDefine(t, e, events(keeping))
+		mustDefine(t, e, events(keeping, func(s *forebay.Source) { s.KeepHeaders = []string{"x-shop"} }))
 		arrived := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 		header := http.Header{
 			"Content-Type": {"application/json"}, "X-Shop": {"7", "8"}, "Idempotency-Key": {"k"}, "Authorization": {"canary-1"},

@@ -13,7 +13,7 @@ import (
 // A list can be searched by what its records contain: body, headers, host, path and query, in any case, before an edit and behind it.
 func TestQuarantineContent(t *testing.T) {
 	e, _ := openMemory(t)
-	mustDefine(t, e, events(keeping))
+	mustDefine(t, e, events(keeping, func(s *forebay.Source) { s.KeepHeaders = []string{"X-Shop"} }))
 	q := e.Quarantine("web", "users")
 	for i := range 3 {
 		_, err := e.Ingest(t.Context(), "web", &mapping.Record{

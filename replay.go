@@ -408,7 +408,7 @@ func (r *run) mapRecord(rec *mapping.Record) error {
 		return nil
 	}
 	if s.keeps {
-		reject, err := rejectOf(rec, cause, s.fingerprint, r.src.def.Secret, r.src.def.OldSecret)
+		reject, err := rejectOf(rec, cause, s.fingerprint, r.src.kept)
 		if err == nil {
 			size := len(reject.Info) + len(reject.Data)
 			if err = s.handle.QuarantineFull(size, len(r.rejects), r.aside); isOverload(err) {

@@ -29,7 +29,7 @@ func (src *source) forSignal(signal Signal) *source {
 // makeViews prepares forSignal, for the signals that not every sink takes.
 func (src *source) makeViews() {
 	for _, signal := range allSignals {
-		view := &source{def: src.def, dropped: src.dropped}
+		view := &source{def: src.def, kept: src.kept, dropped: src.dropped}
 		for i, s := range src.sinks {
 			at := slices.IndexFunc(src.def.Sinks, func(d Sink) bool { return d.ID == s.id })
 			if s.archive || src.def.Sinks[at].takes(signal) {

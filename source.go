@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/forebay/forebay/buffer"
@@ -68,6 +69,10 @@ type Source struct {
 	// Archive, if not nil, keeps each record as it came in Options.Archive, besides what the sinks make of it: see [ArchiveSettings].
 	// Default: raw records are not kept.
 	Archive *ArchiveSettings
+	// KeepHeaders names request headers that quarantines and the archive keep of a record, in any case: besides those that the mappings of the
+	// sinks read, and some that hold no secret, such as Content-Type and User-Agent. "*" stands for all. A header whose name
+	// sounds like a secret is never kept. Default: none.
+	KeepHeaders []string
 	// Sinks are at most MaxSinks, with unique ids.
 	Sinks []Sink
 }
@@ -134,6 +139,11 @@ func (t Table) of(m *mapping.Mapper) buffer.Table {
 	return buffer.Table{ID: t.ID, Columns: m.Columns(), Extend: t.Extend}
 }
 
+// notInHeaderName reports what no name of a header has: RFC 9110, token.
+func notInHeaderName(r rune) bool {
+	return r <= ' ' || r > '~' || strings.ContainsRune(`"(),/:;<=>?@[\]{}`, r)
+}
+
 // DefinitionError lists what is wrong with a source definition. Nothing of the definition was applied.
 type DefinitionError struct {
 	// Source is the id of the source as it was given.
@@ -174,6 +184,14 @@ func compileSource(s Source, imports trigger.Limits, mappers *mapperCache) ([]co
 		report("OldSecret: a source without a secret has no old one")
 	case (s.OldSecret != "") != !s.OldSecretUntil.IsZero():
 		report("OldSecret: the secret and the time until which it is accepted are given together")
+	}
+	for _, name := range s.KeepHeaders {
+		switch {
+		case name == "" || strings.ContainsFunc(name, notInHeaderName):
+			report("KeepHeaders: %q is not the name of a header", name)
+		case isSecretName(name):
+			report("KeepHeaders: %q sounds like a secret, and such headers are never kept", name)
+		}
 	}
 	if n := len(s.Sinks); n > MaxSinks {
 		report("%d Sinks: a source may have at most %d", n, MaxSinks)

@@ -248,7 +248,7 @@ func (t *tree) definition() (forebay.Source, error) {
 	def := forebay.Source{
 		ID: t.source.ID, Type: t.source.Type, Secret: t.source.Secret, Disabled: t.source.Disabled != nil,
 		OldSecret: t.source.OldSecret, OldSecretUntil: t.source.OldSecretUntil,
-		Split: t.source.Settings.split(), Settings: settings,
+		Split: t.source.Settings.split(), KeepHeaders: t.source.Settings.keepHeaders(), Settings: settings,
 	}
 	if t.source.Settings.archive() {
 		def.Archive = &forebay.ArchiveSettings{}

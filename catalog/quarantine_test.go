@@ -3,9 +3,12 @@ package catalog_test
 import (
 	"encoding/json"
 	"reflect"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/catalog"
 )
@@ -38,5 +41,29 @@ func TestBoundsKeepEachField(t *testing.T) {
 		if err := json.Unmarshal(text, &got); err != nil || buffer.QuarantineBounds(got) != want {
 			t.Errorf("%+v is stored as %s and read as %+v, error %v", want, text, got, err)
 		}
+	}
+}
+
+// The setting ingest.keepHeaders reaches the definition of the engine, and names that cannot be kept are refused with the setting.
+func TestKeepHeadersIsASetting(t *testing.T) {
+	eng := openEngine(t, forebay.Options{})
+	cat := openCatalog(t, eng, catalog.Options{})
+	do := done(t, cat)
+	do(cat.CreateSource(user, shop()))
+	set := func(value string) (catalog.Task, error) {
+		return cat.ChangeSettings(user, catalog.Ref{Source: "shop"}, "", []catalog.SettingChange{{Key: "ingest.keepHeaders", Value: json.RawMessage(value)}})
+	}
+	do(set(`" X-Shop-Id ,x-plan,"`))
+	if def, ok := eng.Source("shop"); !ok || !slices.Equal(def.KeepHeaders, []string{"X-Shop-Id", "x-plan"}) {
+		t.Errorf("the source keeps %q, defined %v", def.KeepHeaders, ok)
+	}
+	for _, value := range []string{`"a b"`, `"X-Api-Key"`, `7`} {
+		if _, err := set(value); code(err) != catalog.BadRequest || !strings.Contains(err.Error(), "ingest.keepHeaders") {
+			t.Errorf("%s: %v", value, err)
+		}
+	}
+	do(set(`null`))
+	if def, _ := eng.Source("shop"); def.KeepHeaders != nil {
+		t.Errorf("the source keeps %q", def.KeepHeaders)
 	}
 }

@@ -43,7 +43,7 @@ func reject(t *testing.T, eng *forebay.Engine, first, count int) {
 	for i := range count {
 		rec := mapping.JSON(fmt.Appendf(nil, `{"n":%d}`, first+i))
 		rec.Request = mapping.RequestLine{Method: "POST", Path: "/p", Query: "q=1"}
-		rec.Header = map[string][]string{"X-Shop": {"7"}, "Cookie": {"canary"}}
+		rec.Header = map[string][]string{"User-Agent": {"till/7"}, "Cookie": {"canary"}}
 		res, err := eng.Ingest(t.Context(), "shop", rec)
 		if err != nil || res.Sinks[0].Status != forebay.Quarantined {
 			t.Fatalf("%+v, %v", res, err)
@@ -175,7 +175,7 @@ func TestQuarantineThroughAnyNode(t *testing.T) {
 		far := of(c)
 		content, err := a.RejectedRecord(t.Context(), "shop", "orders", far)
 		rec := content.Record
-		if err != nil || string(rec.Body) != `{"n":14}` || rec.Request.Query != "q=1" || rec.Header.Get("X-Shop") != "7" || !slices.Equal(content.Removed, []string{"Cookie"}) ||
+		if err != nil || string(rec.Body) != `{"n":14}` || rec.Request.Query != "q=1" || rec.Header.Get("User-Agent") != "till/7" || !slices.Equal(content.Removed, []string{"Cookie"}) ||
 			content.Reason != "missingValue" || rec.Received.IsZero() {
 			t.Fatalf("%+v, %+v, %v", content, rec, err)
 		}

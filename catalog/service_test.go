@@ -29,6 +29,7 @@ func TestSettingsSayTheirRules(t *testing.T) {
 	const encoding = "storage.level.local.encoding."
 	for key, want := range map[string]string{
 		"archive.enabled":                                      "",
+		"ingest.keepHeaders":                                   "",
 		"ingest.split":                                         "required,oneof=none array lines",
 		encoding + "sync.wait":                                 "",
 		encoding + "compression.type":                          "required,oneof=none gzip",

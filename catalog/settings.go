@@ -59,7 +59,8 @@ const (
 	kindSize
 	kindText
 	kindTexts
-	kindWord // one of key.words
+	kindWord    // one of key.words
+	kindHeaders // names of headers, separated by commas
 )
 
 // key is a setting as the service defines it.
@@ -79,6 +80,7 @@ type key struct {
 const (
 	syncWait = "storage.level.local.encoding.sync.wait"
 	splitKey = "ingest.split"
+	keepKey  = "ingest.keepHeaders"
 	encoding = "storage.level.local.encoding."
 	upload   = "storage.level.staging.upload.trigger."
 	imports  = "storage.level.target.import.trigger."
@@ -100,6 +102,10 @@ var keys = sync.OnceValue(func() []*key {
 		{
 			name: splitKey, kind: kindWord, def: "none", words: []string{"none", "array", "lines"}, ofSource: true,
 			description: "How a request's body is taken apart into events: none, the elements of a JSON array, or the lines.",
+		},
+		{
+			name: keepKey, kind: kindHeaders, def: "", ofSource: true,
+			description: "Headers that quarantines and the archive keep besides those that the columns read, such as X-Shop-Id, X-Version; * for all. Headers whose names sound like a secret are never kept.",
 		},
 		{
 			name: archiveKey, kind: kindBool, def: false, ofSource: true,
@@ -269,6 +275,18 @@ func (k *key) parse(raw json.RawMessage) (value, shown any, err error) {
 			return nil, nil, fmt.Errorf("the value must be one of %q", k.words)
 		}
 		return text, text, nil
+	case kindHeaders:
+		text, ok := v.(string)
+		if !ok {
+			return nil, nil, errors.New(`the value must be a text such as "X-Shop-Id, X-Version"`)
+		}
+		names := headerNames(text)
+		_, err := forebay.Compile(forebay.Source{ID: "any", KeepHeaders: names}, forebay.Options{})
+		if e, ok := errors.AsType[*forebay.DefinitionError](err); ok {
+			return nil, nil, errors.Join(e.Problems...)
+		}
+		text = strings.Join(names, ", ")
+		return text, text, nil
 	default:
 		return nil, nil, errors.New("the value cannot be set")
 	}
@@ -355,6 +373,23 @@ func (o Overrides) split() forebay.Split {
 		return forebay.SplitNone
 	}
 	return forebay.Split(word)
+}
+
+// keepHeaders returns the headers that a source keeps besides others.
+func (o Overrides) keepHeaders() []string {
+	var text string
+	_ = json.Unmarshal(o[keepKey], &text) // it was checked when it was set; nothing is none
+	return headerNames(text)
+}
+
+// headerNames reads a list that is separated by commas.
+func headerNames(text string) (names []string) {
+	for name := range strings.SplitSeq(text, ",") {
+		if name = strings.TrimSpace(name); name != "" {
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 // archive returns whether a source keeps its raw records.

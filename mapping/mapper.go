@@ -2,6 +2,7 @@ package mapping
 
 import (
 	"errors"
+	"slices"
 
 	"github.com/forebay/forebay/datatype"
 	"github.com/forebay/forebay/mapping/internal/tape"
@@ -39,6 +40,25 @@ func (m *Mapper) Columns() []datatype.Column {
 		columns[i] = m.cells[i].inTable
 	}
 	return columns
+}
+
+// Headers returns which request headers the mapper may read: their canonical names, sorted, or all of them. The Content-Type, which may say how a
+// body is parsed, is not among them unless a column reads it.
+func (m *Mapper) Headers() (names []string, all bool) {
+	for i := range m.cells {
+		switch c := &m.cells[i]; {
+		case c.typ == TypeHeaders:
+			return nil, true
+		case c.prog != nil:
+			reads := c.prog.Headers()
+			if reads.All {
+				return nil, true
+			}
+			names = append(names, reads.Names...)
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names), false
 }
 
 // Cell is the value of one column, as a payload test shows it.

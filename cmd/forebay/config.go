@@ -35,6 +35,7 @@ type sourceKeys struct {
 	Disabled       bool         `json:"disabled" doc:"true refuses new events; rows that wait still go to their tables"`
 	Split          string       `json:"split" doc:"array or lines: the body is a list of events; default: it is one event"`
 	Archive        bool         `json:"archive" doc:"true keeps each record as it came in the archive of the server, for forebay replay; the settings of the source apply"`
+	KeepHeaders    []string     `json:"keepHeaders" doc:"headers that quarantines and the archive keep besides those that the columns read, such as X-Shop-Id; * for all. Headers whose names sound like a secret are never kept"`
 	OnReject       string       `json:"onReject" doc:"what becomes of events that a sink cannot map: refuse or quarantine; default refuse"`
 	Quarantine     *boundsKeys  `json:"quarantine" doc:"bounds of the quarantine of each sink"`
 	Settings       settingsKeys `json:"settings" doc:"defaults of the sinks"`
@@ -238,7 +239,7 @@ func (d *decoder) compile(cfg *serveConfig, list []sourceKeys) []forebay.Source 
 		at := fmt.Sprintf("sources[%d]", i)
 		s := forebay.Source{
 			ID: keys.ID, Type: forebay.SourceType(keys.Type), Secret: keys.Secret, OldSecret: keys.OldSecret, OldSecretUntil: keys.OldSecretUntil,
-			Disabled: keys.Disabled, Split: forebay.Split(keys.Split), Settings: d.settings(keys.Settings, at+".settings"),
+			Disabled: keys.Disabled, Split: forebay.Split(keys.Split), KeepHeaders: keys.KeepHeaders, Settings: d.settings(keys.Settings, at+".settings"),
 		}
 		d.require(at, "id", keys.ID)
 		d.require(at, "secret", keys.Secret)

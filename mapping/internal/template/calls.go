@@ -159,6 +159,7 @@ func (c *compiler) applyKnown(n *ast.Apply, f *function, name string, s *scope) 
 	if e, ok := c.readCall(n, name, args, to); ok {
 		return e
 	}
+	c.reads.call(name)
 	params, native, lazy, at := f.params, f.native, f.lazy, c.place(n)
 	if lazy {
 		keeps = lazily

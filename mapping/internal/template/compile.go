@@ -21,6 +21,7 @@ type compiler struct {
 	faults []*Fault
 	places []textRange
 	around textRange // of the innermost expression that the user wrote
+	reads  HeaderReads
 }
 
 // expr is a compiled expression with what is known about it.
@@ -203,6 +204,7 @@ func (c *compiler) variable(n *ast.Var, s *scope) expr {
 		return expr{height: 1, run: func(m *machine, _ *env) value { return stdObject(m) }}
 	}
 	if f, ok := eventFunctions[string(n.Id)]; ok {
+		c.reads.call(string(n.Id)) // as a value it can be called with anything
 		return constant(value{kind: kindFunction, ref: f})
 	}
 	return c.fault(n, "unknown variable: %s", n.Id)

@@ -144,6 +144,7 @@ func (c *compiler) readCall(n *ast.Apply, name string, args []argument, to []int
 		}
 	case name == "Header":
 		s = http.CanonicalHeaderKey(s)
+		c.reads.header(s)
 		run = func(m *machine, e *env) value {
 			m.mark(at)
 			if lazy != nil {

@@ -26,7 +26,31 @@ type Program struct {
 	text   source
 	places []textRange
 	root   place // of the whole
+	reads  HeaderReads
 }
+
+// Headers returns which headers the program may read.
+func (p *Program) Headers() HeaderReads { return p.reads }
+
+// HeaderReads are headers that something reads.
+type HeaderReads struct {
+	// All is set when it may read every header.
+	All bool
+	// Names are the canonical names of single ones. A name may be there twice.
+	Names []string
+}
+
+// header notes a call of Header with a constant name; empty for the object of all.
+func (r *HeaderReads) header(name string) {
+	if name == "" {
+		r.All = true
+		return
+	}
+	r.Names = append(r.Names, name)
+}
+
+// call notes a function of the event whose arguments are not known.
+func (r *HeaderReads) call(name string) { r.All = r.All || name == "Header" || name == "HeaderStr" }
 
 // Options are the options of [Compile]; mapping.Options documents them.
 type Options struct {
@@ -116,7 +140,7 @@ func Compile(content string, opts Options) (*Program, []*Fault) {
 	if e.height > maxHeight/4 {
 		return nil, []*Fault{{1, 1, "the expressions are nested too deep"}}
 	}
-	return &Program{run: e.run, opts: opts, text: text, places: c.places, root: whole}, nil
+	return &Program{run: e.run, opts: opts, text: text, places: c.places, root: whole, reads: c.reads}, nil
 }
 
 // parseTemplate parses the text. The parser stops at the first unknown variable. parseTemplate declares it and parses again, so
