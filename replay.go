@@ -194,7 +194,8 @@ type run struct {
 	data     []byte
 	rows     int
 	rejects  []buffer.Reject
-	aside    int // bytes of rejects
+	aside    int     // bytes of rejects
+	causes   []error // why records were rejected: they are counted when this is on disk
 	lookedAt int64
 
 	started time.Time
@@ -292,6 +293,10 @@ func (r *run) save(ctx context.Context) error {
 
 func (r *run) committed() {
 	r.stored = r.now
+	for _, cause := range r.causes {
+		r.sink.count.rejected(cause)
+	}
+	r.causes = nil
 	if r.opts.Progress != nil {
 		r.opts.Progress(r.stored)
 	}
@@ -418,12 +423,12 @@ func (r *run) mapRecord(rec *mapping.Record) error {
 				r.rejects = append(r.rejects, reject)
 				r.aside += size
 				r.now.Quarantined++
-				s.count.rejected(cause)
+				r.causes = append(r.causes, cause)
 				return nil
 			}
 		}
 	}
-	s.count.rejected(cause)
+	r.causes = append(r.causes, cause)
 	r.now.Rejected++
 	return nil
 }
@@ -448,7 +453,7 @@ func (r *run) commit(ctx context.Context) error {
 	case r.now != r.stored:
 		err = r.save(ctx)
 	}
-	r.data, r.rows, r.rejects, r.aside, r.lookedAt = r.data[:0], 0, nil, 0, 0
+	r.data, r.rows, r.rejects, r.aside, r.causes, r.lookedAt = r.data[:0], 0, nil, 0, nil, 0
 	if err != nil {
 		r.now = r.stored // whether it is on disk is unknown, so nothing may be stored behind it
 		return r.err(err)

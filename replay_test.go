@@ -259,11 +259,12 @@ func TestReplayOfABrokenArchive(t *testing.T) {
 	wantN(t, mem, 0, 4)
 }
 
-// A commit that fails takes the position back: what it had is mapped again.
+// A commit that fails takes the position back: what it had is mapped again, and what it had rejected is counted once, when it is on disk.
 func TestReplayBehindAFailedCommit(t *testing.T) {
 	body := strings.Repeat(" ", 2<<20)
 	archive := noisy{dir.Archive(t.TempDir(), dir.ArchiveOptions{}), func(object string) (io.ReadCloser, error) {
 		text := "\"received\",\"head\",\"body\"\n"
+		text += "\"2026-01-02T03:04:05.000000Z\",\"{\"\"v\"\":1,\"\"format\"\":1,\"\"received\"\":\"\"2026-01-02T03:04:05Z\"\"}\",\"{}\"\n"
 		for n := range 3 {
 			text += fmt.Sprintf("\"2026-01-02T03:04:05.000000Z\",\"{\"\"v\"\":1,\"\"format\"\":1,\"\"received\"\":\"\"2026-01-02T03:04:05Z\"\"}\",\"{\"\"n\"\":%s%d,\"\"text\"\":\"\"%s\"\"}\"\n", object, n, body)
 		}
@@ -273,16 +274,26 @@ func TestReplayBehindAFailedCommit(t *testing.T) {
 	mustDefine(t, e, again(func(s *forebay.Source) {
 		s.Sinks[0].Table.Columns = append(s.Sinks[0].Table.Columns, mapping.Path("text", "text"))
 	}))
+	rejected := func(want int64) {
+		t.Helper()
+		for _, s := range e.Stats().Sinks {
+			if n := s.Rejected["missingValue"]; s.Source == "again" && n != want {
+				t.Errorf("%d records were rejected, want %d", n, want)
+			}
+		}
+	}
 	for range 2 {
 		p, err := e.Replay(t.Context(), "again", "rows", forebay.ReplayOptions{Run: "r"})
+		rejected(0)
 		if tooLarge := (*buffer.TooLargeError)(nil); !errors.As(err, &tooLarge) || p.Records != 0 || p.Row != 0 {
 			t.Errorf("rows that have no room: %+v, %v", p, err)
 		}
 	}
 	body = ""
-	if p, err := e.Replay(t.Context(), "again", "rows", forebay.ReplayOptions{Run: "r"}); err != nil || p.Stored != 9 || !p.Done() {
+	if p, err := e.Replay(t.Context(), "again", "rows", forebay.ReplayOptions{Run: "r"}); err != nil || p.Stored != 9 || p.Rejected != 3 || !p.Done() {
 		t.Errorf("%+v, %v", p, err)
 	}
+	rejected(3)
 	if err := e.FlushAll(t.Context()); err != nil {
 		t.Fatal(err)
 	}
