@@ -115,7 +115,8 @@ type Extender interface {
 }
 
 // Limiter is an optional interface of a [Target] whose tables cannot store every value of a type. The engine then rejects such a
-// value at ingestion, where the caller learns of it, and Import never meets it in a typed column.
+// value at ingestion, where the caller learns of it, and Import never meets it in a typed column, nor text that is not UTF-8 with
+// [datatype.Limits.UTF8] in any.
 type Limiter interface {
 	// Limits returns the same value at each call, without asking the tables. The engine calls it once, at its opening.
 	Limits() datatype.Limits

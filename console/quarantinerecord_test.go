@@ -19,6 +19,11 @@ import (
 // A record is shown as it came: never parsed and printed, without secrets, and nothing of it is markup.
 func TestQuarantineRecord(t *testing.T) {
 	c, eng, _ := newShop(t, console.Options{})
+	src, _ := eng.Source("web")
+	src.KeepHeaders = []string{"X-Bad"}
+	if err := eng.Define(t.Context(), src); err != nil {
+		t.Fatal(err)
+	}
 	const raw = "{\"price\": 9007199254740993.5,\r\n \"price\": \"<img src=x onerror=alert(1)>\", \"a\":1.50, \"b\":\"\\u202e\", \"page\":\"p\"}"
 	ingest(t, eng, &mapping.Record{
 		Body: []byte(raw), Host: "shop.example", ClientIP: netip.MustParseAddr("192.0.2.1"),

@@ -355,7 +355,7 @@ func TestPlaygroundSecrets(t *testing.T) {
 // An event of the quarantine comes back as it was. What strangers have written is marked in sentences and whole in values.
 func TestPlaygroundTakesRejectedEvents(t *testing.T) {
 	eng, _ := openTables(t, forebay.Sink{
-		OnReject: forebay.Quarantine, Table: forebay.Table{Columns: mapping.Columns{mapping.Template("x", "error 'no ' + Body('why')")}},
+		OnReject: forebay.Quarantine, Table: forebay.Table{Columns: mapping.Columns{mapping.Template("x", "error 'no ' + Body('why') + Header('X-Evil')")}},
 	})
 	c := consoleOf(t, eng, console.Options{})
 	body := "{\"why\":\"\\u202e<img src=x onerror=alert(1)>\",\"n\":9007199254740993,\"n\":1.10}\x00"

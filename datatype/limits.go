@@ -11,6 +11,8 @@ type Limits struct {
 	NoNaN bool
 	// MinYear and MaxYear bound timestamps and dates. Defaults: 1 and 9999.
 	MinYear, MaxYear int
+	// UTF8 rejects text that is not UTF-8 in untyped columns too; typed ones never have it.
+	UTF8 bool
 	// MaxCell bounds the bytes of a cell. Zero means no bound.
 	MaxCell int
 }
@@ -31,7 +33,7 @@ func (l Limits) Validate() error {
 // And returns limits that forbid what l or o forbids.
 func (l Limits) And(o Limits) Limits {
 	return Limits{
-		NoNUL: l.NoNUL || o.NoNUL, NoNaN: l.NoNaN || o.NoNaN,
+		NoNUL: l.NoNUL || o.NoNUL, NoNaN: l.NoNaN || o.NoNaN, UTF8: l.UTF8 || o.UTF8,
 		MinYear: max(l.MinYear, o.MinYear), MaxYear: least(l.MaxYear, o.MaxYear), MaxCell: least(l.MaxCell, o.MaxCell),
 	}
 }

@@ -10,6 +10,8 @@ func TestLimitsForbidWhatEitherForbids(t *testing.T) {
 	for _, c := range []struct{ a, b, want datatype.Limits }{
 		{},
 		{a: datatype.Limits{NoNUL: true, MaxCell: 5}, want: datatype.Limits{NoNUL: true, MaxCell: 5}},
+		{a: datatype.Limits{UTF8: true}, want: datatype.Limits{UTF8: true}},
+		{b: datatype.Limits{UTF8: true}, want: datatype.Limits{UTF8: true}},
 		{
 			datatype.Limits{MinYear: 1900, MaxYear: 2200, MaxCell: 7},
 			datatype.Limits{NoNaN: true, MinYear: 1970, MaxYear: 2100, MaxCell: 9},

@@ -3,8 +3,10 @@ package mapping
 import (
 	"errors"
 	"slices"
+	"unicode/utf8"
 
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/internal/celltype"
 	"github.com/forebay/forebay/mapping/internal/tape"
 	"github.com/forebay/forebay/mapping/internal/template"
 )
@@ -30,6 +32,7 @@ type cell struct {
 	def     []byte // text of the default, nil if there is none
 	prog    *template.Program
 	secret  bool
+	utf8    bool       // the target has no other texts, and this untyped column may make one
 	typed   *typedCell // nil for an untyped column
 }
 
@@ -162,6 +165,14 @@ func (w *rowWriter) append(dst []byte, c *cell) ([]byte, *Error) {
 	if c.typed != nil {
 		return w.appendTyped(dst, c)
 	}
+	out, fail := w.appendUntyped(dst, c)
+	if fail == nil && c.utf8 && !utf8.Valid(out[len(dst):]) {
+		return dst, misfit(datatype.Untyped, celltype.NotUTF8, celltype.Text, out[len(dst):])
+	}
+	return out, fail
+}
+
+func (w *rowWriter) appendUntyped(dst []byte, c *cell) ([]byte, *Error) {
 	r := w.r
 	switch c.typ {
 	case TypeUUID:

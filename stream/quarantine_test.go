@@ -94,7 +94,7 @@ func TestQuarantineKeepsTheRequestWithoutSecrets(t *testing.T) {
 		}
 	})
 	if err := eng.Define(t.Context(), forebay.Source{
-		ID: "web", Secret: secret, OldSecret: old, OldSecretUntil: time.Now().Add(time.Hour), Split: forebay.SplitArray,
+		ID: "web", Secret: secret, OldSecret: old, OldSecretUntil: time.Now().Add(time.Hour), Split: forebay.SplitArray, KeepHeaders: []string{"*"},
 		Sinks: []forebay.Sink{{ID: "a", OnReject: forebay.Quarantine, Table: forebay.Table{ID: "a", Columns: mapping.Columns{
 			mapping.Path("user", "user", mapping.DataType(datatype.Int64), mapping.Required()),
 		}}}},

@@ -10,6 +10,7 @@ import (
 	"github.com/forebay/forebay/buffer/dir"
 	"github.com/forebay/forebay/drivers/bucket"
 	"github.com/forebay/forebay/internal/buckettest"
+	"github.com/forebay/forebay/internal/refusedtest"
 	"github.com/forebay/forebay/mapping"
 )
 
@@ -64,4 +65,9 @@ func ExampleOpen() {
 	_, err = bucket.Open(context.Background(), "file:///var/staging", bucket.Options{})
 	fmt.Println(err)
 	// Output: bucket: file:///var/staging is a local folder: use dir.Staging or dir.Tables of buffer/dir, which sync what they write
+}
+
+func TestTextIsUTF8(t *testing.T) {
+	w := newWorld(t)
+	refusedtest.Text(t, openTables(t, buckettest.S3URL(w.server, w.name), bucket.TablesOptions{Scratch: t.TempDir()}), "orders")
 }

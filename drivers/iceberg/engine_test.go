@@ -8,6 +8,7 @@ import (
 	"github.com/forebay/forebay/buffer/buffertest"
 	"github.com/forebay/forebay/datatype"
 	"github.com/forebay/forebay/drivers/iceberg"
+	"github.com/forebay/forebay/internal/refusedtest"
 	"github.com/forebay/forebay/mapping"
 )
 
@@ -57,4 +58,8 @@ func TestEngines(t *testing.T) {
 	if totals["1.50"] != 10 || totals[buffertest.Null] != 20 {
 		t.Errorf("totals %v", totals)
 	}
+}
+
+func TestTextIsUTF8(t *testing.T) {
+	refusedtest.Text(t, open(t, t.TempDir(), iceberg.Options{}), "events")
 }

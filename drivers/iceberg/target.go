@@ -154,4 +154,4 @@ func (t *Target) Query(table buffer.Table) (language, query string) {
 }
 
 // Limits implements [buffer.Limiter]. The size of a page has 31 bits.
-func (t *Target) Limits() datatype.Limits { return datatype.Limits{MaxCell: 1 << 30} }
+func (t *Target) Limits() datatype.Limits { return datatype.Limits{UTF8: true, MaxCell: 1 << 30} }

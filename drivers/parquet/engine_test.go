@@ -10,6 +10,7 @@ import (
 	"github.com/forebay/forebay/buffer/buffertest"
 	"github.com/forebay/forebay/datatype"
 	"github.com/forebay/forebay/drivers/parquet"
+	"github.com/forebay/forebay/internal/refusedtest"
 	"github.com/forebay/forebay/mapping"
 )
 
@@ -66,4 +67,8 @@ func TestTwoEngines(t *testing.T) {
 	}
 	both.Wait()
 	expectRows(t, mustTables(t, lake, parquet.Options{}), "shop.orders", want)
+}
+
+func TestTextIsUTF8(t *testing.T) {
+	refusedtest.Text(t, mustTables(t, t.TempDir(), parquet.Options{}), "shop.orders")
 }

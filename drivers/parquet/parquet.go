@@ -139,7 +139,7 @@ func (t *Target) Extend(ctx context.Context, table buffer.Table) error {
 }
 
 // Limits implements [buffer.Limiter]. The size of a page has 31 bits.
-func (t *Target) Limits() datatype.Limits { return datatype.Limits{MaxCell: 1 << 30} }
+func (t *Target) Limits() datatype.Limits { return datatype.Limits{UTF8: true, MaxCell: 1 << 30} }
 
 // Import implements [buffer.Target], exactly once. A row with a cell that is not a canonical text of its type, or with text that is
 // not UTF-8, is refused with a [*buffer.RowsError].

@@ -24,6 +24,9 @@ func splitTable(id string) (stage, bucket, table string, err error) {
 	return m[1], m[2], m[3], nil
 }
 
+// Limits implements [buffer.Limiter]: the platform stores no text that is not UTF-8.
+func (t *Target) Limits() datatype.Limits { return datatype.Limits{UTF8: true} }
+
 // Ensure implements [buffer.Target]. It makes the bucket and the table, of text columns without a key, if they are
 // absent.
 func (t *Target) Ensure(ctx context.Context, table buffer.Table) error {

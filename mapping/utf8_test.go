@@ -1,0 +1,57 @@
+package mapping
+
+import (
+	"errors"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/forebay/forebay/datatype"
+)
+
+// With Limits.UTF8 an untyped column rejects bytes that are not UTF-8, in rows, cells and tests of cells. Without it they are stored as they came.
+func TestUntypedTextIsUTF8(t *testing.T) {
+	const body = "{\"a\":\"é\xff\",\"b\":1}"
+	cols := func(c Column) Columns { return Columns{UUID("id"), c} }
+	for name, c := range map[string]Column{
+		"body": Body("c"), "path": Path("c", "a", RawString()), "whole": Path("c", ""), "headers": Headers("c"), "template": Template("c", `BodyStr() + HeaderStr()`),
+	} {
+		for _, format := range []Format{FormatJSON, FormatForm} {
+			rec := &Record{Body: []byte(body), Format: format, Header: http.Header{"X-A": {"\xff"}}}
+			free, err := Compile(cols(c), Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			strict, err := Compile(cols(c), Options{Limits: datatype.Limits{UTF8: true}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			row, err := free.AppendRow(nil, rec)
+			want := err == nil && len(row) > 0 && name == "body"
+			_, err = strict.AppendRow(nil, rec)
+			var cause *Error
+			if rejected := errors.As(err, &cause) && cause.Reason == NotUTF8 && cause.Column == "c"; rejected != want {
+				t.Errorf("%s, format %v: %v, rejected %v, want %v", name, format, err, rejected, want)
+			}
+			if cell := strict.Cell(1, rec); want && !errors.As(cell.Err, &cause) {
+				t.Errorf("%s: the cell is %+v", name, cell)
+			}
+		}
+	}
+	secret, err := Compile(cols(Body("c", Secret())), Options{Limits: datatype.Limits{UTF8: true}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := secret.AppendRow(nil, &Record{Body: []byte("canary\xff")}); err == nil || strings.Contains(err.Error(), "canary") {
+		t.Errorf("a secret column: %v", err)
+	}
+	good := &Record{Body: []byte(`{"a":"é"}`), Format: FormatJSON}
+	m, err := Compile(cols(Body("c")), Options{Limits: datatype.Limits{UTF8: true}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var row []byte
+	if n := testing.AllocsPerRun(100, func() { row, err = m.AppendRow(row[:0], good) }); n != 0 && !raceEnabled || err != nil {
+		t.Errorf("a row allocates %v times, error %v", n, err)
+	}
+}
