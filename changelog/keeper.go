@@ -46,6 +46,9 @@ type Keeper struct {
 	// back: the record at that version is not of this session, although its epoch is not higher.
 	back bool
 	beat uint64
+	// claimed: the record of eras has a claim of this process for the name. unsure: a write of a record where there was none may still
+	// be on its way.
+	claimed, unsure bool
 	// failing is when the first of the attempts failed that have failed since the last success.
 	failing time.Time
 }
@@ -75,7 +78,7 @@ func Take(ctx context.Context, owners Owners, instance string, local uint64, opt
 	k := newKeeper(owners, instance, rand.Text(), opts.withDefaults())
 	k.held.Epoch = local
 	if err := k.repeat(ctx, func() error {
-		if err := k.claim(ctx); err != nil {
+		if err := k.prepare(ctx); err != nil {
 			return err
 		}
 		return k.attempt(ctx, true, nil)
@@ -87,8 +90,8 @@ func Take(ctx context.Context, owners Owners, instance string, local uint64, opt
 	return k, nil
 }
 
-// claim prepares the first write of Take. It decides nothing by reading: if what it read is old, that write is lost.
-func (k *Keeper) claim(ctx context.Context) error {
+// prepare prepares the first write of Take. It decides nothing by reading: if what it read is old, that write is lost.
+func (k *Keeper) prepare(ctx context.Context) error {
 	found, version, err := k.read(ctx)
 	// The process may have ended before the epoch that it wrote was in the local store.
 	restarted := found.Node == k.opts.Node && found.State == Owned
@@ -100,6 +103,9 @@ func (k *Keeper) claim(ctx context.Context) error {
 	case err != nil:
 		return err
 	case version == 0:
+		if err := k.claimName(ctx); err != nil {
+			return err
+		}
 		found.State = Owned
 	case !found.State.live():
 		return k.fenced(found)
@@ -187,7 +193,7 @@ func (k *Keeper) NextEpoch(ctx context.Context) (uint64, error) {
 	return k.held.Epoch, nil
 }
 
-// Update writes what change makes of State, Log, Generation, Start, Checkpoint, CheckpointPosition, GivenUp and Lost. change may also lower
+// Update writes what change makes of State, Log, Generation, Start, Checkpoint, CheckpointPosition, GivenUp, Lost and RetiredAt. change may also lower
 // Released, as long as nothing is acknowledged meanwhile. The other fields are the Keeper's. change may be called several times. Update
 // repeats as Beat does, and fails if the state cannot follow the one before.
 func (k *Keeper) Update(ctx context.Context, change func(*Owner)) error {
@@ -290,6 +296,7 @@ func (k *Keeper) attempt(ctx context.Context, raise bool, change func(*Owner) er
 	defer cancel()
 	version, err := k.owners.CompareAndSet(ctx, OwnerKey(k.instance), k.at, value)
 	if err != nil {
+		k.unsure = k.unsure || k.at == 0 && !errors.Is(err, ErrLost)
 		return err
 	}
 	if k.back {
@@ -301,6 +308,9 @@ func (k *Keeper) attempt(ctx context.Context, raise bool, change func(*Owner) er
 	}
 	k.last.Store(&next)
 	k.until.Store(int64(began + k.opts.Lease))
+	if k.claimed && !k.unsure {
+		k.unclaimName(ctx)
+	}
 	return nil
 }
 
@@ -314,6 +324,10 @@ func (k *Keeper) look(ctx context.Context) error {
 		return k.fenced(found)
 	case err != nil:
 		return err
+	case version == 0:
+		if err := k.claimName(ctx); err != nil {
+			return err
+		}
 	case own && found.Beat > k.held.Beat:
 		// A write whose answer was lost. The next attempt confirms it.
 		k.held = found

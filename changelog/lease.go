@@ -46,11 +46,14 @@ type FencedError struct {
 	Instance string
 	// Epoch is the last one of this node.
 	Epoch uint64
-	// Owner is the record that was found.
+	// Owner is the record that was found. It has no Node if the record was deleted after the instance was retired: see [Forget].
 	Owner Owner
 }
 
 func (e *FencedError) Error() string {
+	if e.Owner.Node == "" {
+		return fmt.Sprintf("instance %s was retired, and its record is deleted; epoch %d of this process has ended", e.Instance, e.Epoch)
+	}
 	return fmt.Sprintf("instance %s belongs to node %s with epoch %d (%s); epoch %d of this process has ended",
 		e.Instance, e.Owner.Node, e.Owner.Epoch, e.Owner.State, e.Epoch)
 }

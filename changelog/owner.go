@@ -10,7 +10,7 @@ import (
 )
 
 // Owner is the record of an instance in [Owners]: who owns it, and what an adopter has to know. Its key is [OwnerKey]. It is
-// never deleted while the instance has rows, because the epoch would begin again.
+// never deleted while the instance has rows, because the epoch would begin again. [Forget] deletes those of retired instances.
 type Owner struct {
 	// Node is the name of the owner. It stays the same when the node restarts, also with an empty disk.
 	Node string
@@ -43,6 +43,9 @@ type Owner struct {
 	GivenUp bool
 	// Lost is how many batches were acknowledged and are missing since the instance was given up, at least.
 	Lost uint64
+	// RetiredAt is when the instance became [Retired], by the clock of the node that wrote it. It says how long an operator can still see the
+	// record, and nothing else depends on it.
+	RetiredAt time.Time
 
 	format int
 	// rest has the members that this release does not know.
@@ -159,6 +162,9 @@ func (o *Owner) members(every bool) []member {
 	}
 	if every || o.Lost > 0 {
 		all = append(all, member{"lost", &o.Lost})
+	}
+	if every || !o.RetiredAt.IsZero() {
+		all = append(all, member{"retired_at", &o.RetiredAt})
 	}
 	return all
 }

@@ -28,8 +28,11 @@ type Owners interface {
 	// CompareAndSet writes a value if the key still has this version, and returns the new version. ErrLost: it has another one.
 	// Any other error: it is not known whether the value was written, or will be.
 	CompareAndSet(ctx context.Context, key string, old Version, value []byte) (Version, error)
+	// Delete removes the value of a key if it still has this version. ErrLost: it has another one, or none. Any other error: it is not known
+	// whether the value was removed, or will be. The key can be set again from the version 0.
+	Delete(ctx context.Context, key string, old Version) error
 	// Watch yields the values of all keys with a prefix, then a zero Versioned, then each change until ctx ends. It may skip
-	// versions between two changes, and ends with an error when it cannot go on.
+	// versions between two changes, and ends with an error when it cannot go on. It does not yield that a value was removed.
 	Watch(ctx context.Context, prefix string) iter.Seq2[Versioned, error]
 }
 

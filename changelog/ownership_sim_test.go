@@ -7,6 +7,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -25,7 +26,8 @@ import (
 //     than the adopter's.
 //   - The adopter has reached the store of owners for a lease since the last beat of an owner that still runs: while the store is away,
 //     nobody counts as silent.
-//   - A checkpoint that an owner has named is not forgotten by the next one, and a drained instance is never adopted.
+//   - A checkpoint that an owner has named is not forgotten by the next one, and a drained instance never has an owner again, although the
+//     records of retired ones are deleted at once.
 //   - In the end each instance has one valid owner, and the log is open for it.
 //
 // Goroutines of the same moment run in any order, so a seed may need several runs to fail again (-count 20). One seed alone prints its story.
@@ -35,7 +37,7 @@ func TestOwnershipSimulation(t *testing.T) {
 			w := &ownership{
 				T: t, seed: seed, rng: rand.New(rand.NewPCG(seed, 1)), goesBack: seed%4 == 3,
 				owners: changelogtest.NewOwners(seed, changelogtest.Faults{}),
-				given:  map[string]*ownerProcess{}, opened: map[string]claim{}, named: map[string]changelog.Position{}, drained: map[string]bool{},
+				given:  map[string]*ownerProcess{}, opened: map[string]heldBy{}, named: map[string]changelog.Position{}, drained: map[string]bool{},
 			}
 			for i := range 3 {
 				w.nodes = append(w.nodes, &ownerNode{name: string(rune('a' + i)), slow: 1 + float64(w.rng.IntN(5)-2)/50})
@@ -61,12 +63,13 @@ type ownership struct {
 	mu        sync.Mutex
 	processes []*ownerProcess // all that were started
 	given     map[string]*ownerProcess
-	opened    map[string]claim // by instance: whom the log knows
+	opened    map[string]heldBy // by instance: whom the log knows
 	named     map[string]changelog.Position
 	drained   map[string]bool
+	era       uint64 // as the last who looked has read it
 }
 
-type claim struct {
+type heldBy struct {
 	epoch uint64
 	by    *ownerProcess
 }
@@ -76,11 +79,19 @@ type ownerNode struct {
 	name  string
 	slow  float64
 	life  int           // how many disks it has lost
+	era   uint64        // in which the name of its instance was drawn
 	local uint64        // the epoch that its disk knows
 	runs  *ownerProcess // nil: none
 }
 
-func (n *ownerNode) instance() string { return fmt.Sprintf("%s%d", n.name, n.life) }
+func (n *ownerNode) instance() string {
+	return fmt.Sprintf("%s-%d_%s", n.name, n.era, strings.Repeat(string(rune('a'+n.life%26)), 8))
+}
+
+// begin gives the node another instance, without a disk. The caller holds the lock.
+func (w *ownership) begin(n *ownerNode) {
+	n.life, n.local, n.era = n.life+1, 0, w.era
+}
 
 // ownerProcess is a process of a node.
 type ownerProcess struct {
@@ -204,7 +215,7 @@ func (w *ownership) lose(n *ownerNode, disk bool) {
 	defer w.mu.Unlock()
 	n.runs = nil
 	if disk {
-		n.life, n.local = n.life+1, 0
+		w.begin(n)
 	}
 }
 
@@ -277,21 +288,24 @@ func (w *ownership) heal() {
 func (w *ownership) unsettled() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	valid := map[string][]claim{}
+	valid := map[string][]heldBy{}
 	for _, p := range w.processes {
 		for _, k := range p.keeps {
 			if k.Valid() {
-				valid[k.Instance()] = append(valid[k.Instance()], claim{k.Owner().Epoch, p})
+				valid[k.Instance()] = append(valid[k.Instance()], heldBy{k.Owner().Epoch, p})
 			}
 		}
 	}
 	for _, instance := range slices.Sorted(maps.Keys(w.opened)) {
 		v, err := w.owners.Get(context.Background(), changelog.OwnerKey(instance))
-		if err != nil || v.Version == 0 { // the store went back to before the instance
+		if err != nil || v.Version == 0 { // it was forgotten, or the store went back to before the instance
+			if w.drained[instance] && !w.goesBack && len(valid[instance]) > 0 {
+				return fmt.Sprintf("instance %s is forgotten and has the valid owners %v", instance, valid[instance])
+			}
 			continue
 		}
 		o := record(w.T, w.owners, instance)
-		ended := o.State == changelog.Drained
+		ended := o.State == changelog.Drained || o.State == changelog.Retired
 		switch got := valid[instance]; {
 		case ended && len(got) == 0:
 		case ended || len(got) != 1:
@@ -340,11 +354,12 @@ func (p *ownerProcess) live(ctx context.Context) {
 	}
 	k, err := changelog.Take(ctx, p, instance, local, p.options(n.name))
 	if errors.Is(err, changelog.ErrFenced) {
+		p.readEra(ctx)
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		w.tell("%s: %v", n.name, err)
 		if n.runs == p {
-			n.life, n.local = n.life+1, 0
+			w.begin(n)
 		}
 		return
 	}
@@ -404,6 +419,9 @@ func (p *ownerProcess) claim(k *changelog.Keeper, epoch uint64) bool {
 		w.Errorf("epoch %s was given to %s and to %s", key, before.node.name, p.node.name)
 	}
 	w.given[key] = p
+	if w.drained[instance] && !w.goesBack {
+		w.Errorf("%s was drained, and %s has it with epoch %d", instance, p.node.name, epoch)
+	}
 	if position := k.Owner().CheckpointPosition; position < w.named[instance] && !w.goesBack {
 		w.Errorf("epoch %s begins with checkpoint %d, %d was named before", key, position, w.named[instance])
 	}
@@ -412,10 +430,49 @@ func (p *ownerProcess) claim(k *changelog.Keeper, epoch uint64) bool {
 	}
 	open := epoch > w.opened[instance].epoch
 	if open {
-		w.opened[instance] = claim{epoch, p}
+		w.opened[instance] = heldBy{epoch, p}
 	}
 	w.tell("%s has %s, epoch %d; the log is open: %t", p.node.name, instance, epoch, open)
 	return open
+}
+
+// forget deletes the records of all retired instances, as this process sees them, at once.
+func (p *ownerProcess) forget(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, lease)
+	defer cancel()
+	var retired []changelog.Versioned
+	for v, err := range p.Watch(ctx, changelog.OwnerKey("")) {
+		if err != nil || v.Version == 0 {
+			break
+		}
+		var o changelog.Owner
+		if o.UnmarshalJSON(v.Value) == nil && o.State == changelog.Retired {
+			retired = append(retired, v)
+		}
+	}
+	err := changelog.Forget(ctx, p, retired...)
+	p.w.mu.Lock()
+	defer p.w.mu.Unlock()
+	p.w.tell("%s forgets %d instances: %v", p.node.name, len(retired), err)
+}
+
+// readEra waits until the process has read the present era, or an older one.
+func (p *ownerProcess) readEra(ctx context.Context) {
+	for ctx.Err() == nil {
+		name, err := changelog.NewInstance(ctx, p, "x")
+		if err == nil {
+			p.w.mu.Lock()
+			defer p.w.mu.Unlock()
+			if _, err := fmt.Sscanf(name, "x-%d_", &p.w.era); err != nil {
+				p.w.Errorf("the name %s: %v", name, err)
+			}
+			return
+		}
+		select {
+		case <-time.After(time.Second):
+		case <-ctx.Done():
+		}
+	}
 }
 
 // work uses an instance until ctx ends, the instance is fenced or drained, or the log refuses the epoch.
@@ -462,6 +519,9 @@ func (p *ownerProcess) work(ctx context.Context, k *changelog.Keeper) {
 				w.mu.Lock()
 				w.drained[k.Instance()] = true
 				w.mu.Unlock()
+				if k.Update(ctx, func(o *changelog.Owner) { o.State = changelog.Retired }) == nil {
+					p.forget(ctx)
+				}
 				return
 			}
 		}

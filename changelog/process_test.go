@@ -102,6 +102,13 @@ func (l *link) Get(ctx context.Context, key string) (changelog.Versioned, error)
 	return v, err
 }
 
+func (l *link) Delete(ctx context.Context, key string, old changelog.Version) error {
+	if err := l.pass(ctx); err != nil {
+		return err
+	}
+	return l.Owners.Delete(ctx, key, old)
+}
+
 func (l *link) CompareAndSet(ctx context.Context, key string, old changelog.Version, value []byte) (changelog.Version, error) {
 	if err := l.pass(ctx); err != nil {
 		return 0, err

@@ -15,9 +15,10 @@ import (
 // brokenOwners is an Owners whose operations a test replaces.
 type brokenOwners struct {
 	*Owners
-	get   func(ctx context.Context, o *Owners, key string) (changelog.Versioned, error)
-	set   func(ctx context.Context, o *Owners, key string, old changelog.Version, value []byte) (changelog.Version, error)
-	watch func(ctx context.Context, o *Owners, prefix string) iter.Seq2[changelog.Versioned, error]
+	get    func(ctx context.Context, o *Owners, key string) (changelog.Versioned, error)
+	set    func(ctx context.Context, o *Owners, key string, old changelog.Version, value []byte) (changelog.Version, error)
+	watch  func(ctx context.Context, o *Owners, prefix string) iter.Seq2[changelog.Versioned, error]
+	remove func(ctx context.Context, o *Owners, key string, old changelog.Version) error
 	// outlives, if it is set, is the context of all watches.
 	outlives context.Context
 }
@@ -34,6 +35,13 @@ func (b *brokenOwners) CompareAndSet(ctx context.Context, key string, old change
 		return b.set(ctx, b.Owners, key, old, value)
 	}
 	return b.Owners.CompareAndSet(ctx, key, old, value)
+}
+
+func (b *brokenOwners) Delete(ctx context.Context, key string, old changelog.Version) error {
+	if b.remove != nil {
+		return b.remove(ctx, b.Owners, key, old)
+	}
+	return b.Owners.Delete(ctx, key, old)
 }
 
 func (b *brokenOwners) Watch(ctx context.Context, prefix string) iter.Seq2[changelog.Versioned, error] {
@@ -123,6 +131,36 @@ func TestBrokenOwnersAreCaught(t *testing.T) {
 				}
 				_, err = o.CompareAndSet(ctx, key, v.Version, value)
 				return changelog.Version(crc32.ChecksumIEEE(value)), err
+			},
+		}},
+		"it deletes whatever version there is": {caughtBy: "Delete", says: "want changelog.ErrLost", owners: brokenOwners{
+			remove: func(ctx context.Context, o *Owners, key string, _ changelog.Version) error {
+				have, err := o.Get(ctx, key)
+				if err != nil {
+					return err
+				}
+				return o.Delete(ctx, key, have.Version)
+			},
+		}},
+		"it deletes nothing": {caughtBy: "Delete", says: "was deleted", owners: brokenOwners{
+			remove: func(ctx context.Context, o *Owners, key string, old changelog.Version) error {
+				if have, err := o.Get(ctx, key); err != nil || have.Version != old {
+					return errors.Join(err, changelog.ErrLost)
+				}
+				return nil
+			},
+		}},
+		"what was deleted cannot be set again": {caughtBy: "Delete", says: "sets it again", owners: brokenOwners{
+			remove: func(ctx context.Context, o *Owners, key string, old changelog.Version) error {
+				_, err := o.CompareAndSet(ctx, key, old, []byte("deleted"))
+				return err
+			},
+			get: func(ctx context.Context, o *Owners, key string) (changelog.Versioned, error) {
+				v, err := o.Get(ctx, key)
+				if string(v.Value) == "deleted" {
+					v = changelog.Versioned{Key: key}
+				}
+				return v, err
 			},
 		}},
 		"a key without a value is an error": {caughtBy: "CompareAndSet", says: "if it has no value", owners: brokenOwners{

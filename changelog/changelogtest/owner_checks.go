@@ -32,6 +32,7 @@ var ownerChecks = []ownerCheck{
 	{"CompareAndSet", compareAndSet},
 	{"Values", valuesReturn},
 	{"Keys", keysAreChecked},
+	{"Delete", deleteKey},
 	{"Race", raceForVersion},
 	{"Count", countTogether},
 	{"EndedContexts", endedOwnerContexts},
@@ -138,12 +139,46 @@ func valuesReturn(b *ownerBench) {
 	b.expectValue("reused", "the first", version)
 }
 
+func deleteKey(b *ownerBench) {
+	refuse := func(old changelog.Version) {
+		b.t.Helper()
+		if err := b.other.Delete(b.ctx, b.prefix+"a", old); !errors.Is(err, changelog.ErrLost) {
+			b.t.Fatalf("Delete of a key from a version %d that it does not have = %v, want changelog.ErrLost", old, err)
+		}
+	}
+	refuse(7)
+	one := b.set("a", 0, "one")
+	two := b.set("a", one, "two")
+	stays := b.set("stays", 0, "x")
+	refuse(one)
+	b.expectValue("a", "two", two)
+	if err := b.owners.Delete(b.ctx, b.prefix+"a", two); err != nil {
+		b.t.Fatalf("Delete = %v, want nil", err)
+	}
+	var v changelog.Versioned
+	if !eventually(b.ctx, func() bool { v = b.get("a"); return v.Version == 0 }) {
+		b.t.Fatalf("Get keeps returning version %d of a key that was deleted, want the version 0", v.Version)
+	}
+	refuse(two)
+	b.lose("a", two)
+	if values, _ := b.watch(b.ctx, b.prefix); len(values) != 1 {
+		b.t.Errorf("Watch has the values %v, want the one that was not deleted", values)
+	}
+	three, err := b.owners.CompareAndSet(b.ctx, b.prefix+"a", 0, []byte("three"))
+	if err != nil || three == 0 || three == one || three == two {
+		b.t.Fatalf("CompareAndSet of a key that was deleted = %d, %v, want a version that it never had: the version 0 sets it again", three, err)
+	}
+	b.expectValue("a", "three", three)
+	b.expectValue("stays", "x", stays)
+}
+
 // Whoever repeats what is unknown would do so forever.
 func keysAreChecked(b *ownerBench) {
 	for _, key := range []string{"", ".", "a.", ".a", "a..b", "a b", "a*", ">", "a/b", "ä", "a\x00", strings.Repeat("a", 257)} {
 		_, err := b.owners.Get(b.ctx, key)
 		_, setErr := b.owners.CompareAndSet(b.ctx, key, 0, nil)
-		for _, err := range []error{err, setErr} {
+		deleteErr := b.owners.Delete(b.ctx, key, 1)
+		for _, err := range []error{err, setErr, deleteErr} {
 			if err == nil || errors.Is(err, changelog.ErrUnknown) || errors.Is(err, changelog.ErrLost) || b.ctx.Err() != nil {
 				b.t.Errorf("a call with the key %.20q = %v, want an error at once that says what is wrong with it: see changelog.CheckKey", key, err)
 			}
@@ -216,6 +251,9 @@ func endedOwnerContexts(b *ownerBench) {
 	}
 	if _, err := b.owners.CompareAndSet(ended(), b.prefix+"a", 0, nil); !errors.Is(err, context.Canceled) {
 		b.t.Errorf("CompareAndSet with a context that has ended = %v, want context.Canceled: %s", err, advice)
+	}
+	if err := b.owners.Delete(ended(), b.prefix+"a", 1); !errors.Is(err, context.Canceled) {
+		b.t.Errorf("Delete with a context that has ended = %v, want context.Canceled: %s", err, advice)
 	}
 	for v, err := range b.owners.Watch(ended(), b.prefix) {
 		if err == nil && v.Version != 0 || err != nil && !errors.Is(err, context.Canceled) {

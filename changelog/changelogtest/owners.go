@@ -16,7 +16,7 @@ import (
 // Owners is a [changelog.Owners] in memory, for tests. It is safe for concurrent use.
 type Owners struct {
 	net       network
-	history   []changelog.Versioned // all changes, in order; guarded by the lock of net, like the fields below
+	history   []changelog.Versioned // all changes, in order, with a nil Value where a key was deleted; guarded by the lock of net, like the fields below
 	version   changelog.Version     // of the last change to any key
 	changed   chan struct{}         // closed and replaced at each change
 	rollbacks int
@@ -41,6 +41,9 @@ func (o *Owners) latest(key string, skip int) changelog.Versioned {
 			continue
 		}
 		if skip == 0 {
+			if v.Value == nil { // it was deleted
+				return changelog.Versioned{Key: key}
+			}
 			v.Value = bytes.Clone(v.Value)
 			return v
 		}
@@ -79,6 +82,24 @@ func (o *Owners) CompareAndSet(ctx context.Context, key string, old changelog.Ve
 		o.announce()
 		answer(o.version, nil)
 	})
+}
+
+// Delete implements [changelog.Owners].
+func (o *Owners) Delete(ctx context.Context, key string, old changelog.Version) error {
+	if err := changelog.CheckKey(key); err != nil {
+		return err
+	}
+	_, err := call(ctx, &o.net, func(answer func(struct{}, error)) {
+		if have := o.latest(key, 0).Version; have == 0 || have != old {
+			answer(struct{}{}, fmt.Errorf("%w: it has version %d, not %d", changelog.ErrLost, have, old))
+			return
+		}
+		o.version++
+		o.history = append(o.history, changelog.Versioned{Key: key, Version: o.version})
+		o.announce()
+		answer(struct{}{}, nil)
+	})
+	return err
 }
 
 // Watch implements [changelog.Owners].
@@ -148,7 +169,7 @@ func (w *watch) next(first bool) (changes []changelog.Versioned, more <-chan str
 		return nil, nil, errWatch
 	}
 	for _, v := range o.history[w.seen:] {
-		if !strings.HasPrefix(v.Key, w.prefix) {
+		if !strings.HasPrefix(v.Key, w.prefix) || v.Value == nil {
 			continue
 		}
 		if newest := o.latest(v.Key, 0); v.Version == newest.Version || !first && !o.net.chance(o.net.faults.SkippedVersions) {

@@ -8,6 +8,7 @@ import (
 	"iter"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"github.com/forebay/forebay/changelog"
 	"github.com/nats-io/nats.go"
@@ -24,6 +25,9 @@ type Owners struct {
 }
 
 var _ changelog.Owners = (*Owners)(nil)
+
+// markerTTL is how long the servers keep the marker of a key that was deleted. Nothing depends on it.
+const markerTTL = time.Hour
 
 // NewOwners returns the owners on the servers of a connection. It sends nothing. The caller closes the connection.
 func NewOwners(conn *nats.Conn, o Options) (*Owners, error) {
@@ -44,7 +48,7 @@ func (o *Owners) Create(ctx context.Context) error {
 	_, err := answered(ctx, o.options, func(ctx context.Context) (jetstream.KeyValue, error) {
 		return o.js.CreateKeyValue(ctx, jetstream.KeyValueConfig{
 			Bucket: o.bucket, History: 1, Storage: jetstream.FileStorage, Replicas: o.options.Replicas,
-			Metadata: map[string]string{metaID: rand.Text()},
+			LimitMarkerTTL: markerTTL, Metadata: map[string]string{metaID: rand.Text()},
 		})
 	})
 	if err != nil && !errors.Is(err, jetstream.ErrBucketExists) {
@@ -111,14 +115,51 @@ func (o *Owners) CompareAndSet(ctx context.Context, key string, old changelog.Ve
 	}
 	ctx, cancel := context.WithTimeout(ctx, o.options.AppendTimeout)
 	defer cancel()
-	revision, err := kv.Update(ctx, key, value, uint64(old)) // of a new key the revision is 0
+	var revision uint64
+	if old == 0 {
+		revision, err = kv.Create(ctx, key, value) // of a key that was deleted, too
+	} else {
+		revision, err = kv.Update(ctx, key, value, uint64(old))
+	}
 	switch {
-	case errors.Is(err, jetstream.ErrKeyRevisionMismatch):
+	case errors.Is(err, jetstream.ErrKeyRevisionMismatch), errors.Is(err, jetstream.ErrKeyExists):
 		return 0, fmt.Errorf("natsdriver: set %s: %w: %w", key, changelog.ErrLost, err)
 	case err != nil:
 		return 0, fmt.Errorf("natsdriver: set %s: %w: %w", key, changelog.ErrUnknown, err)
 	}
 	return changelog.Version(revision), nil
+}
+
+// Delete implements [changelog.Owners]. It leaves a marker, which a bucket of this release keeps for an hour.
+func (o *Owners) Delete(ctx context.Context, key string, old changelog.Version) error {
+	if err := changelog.CheckKey(key); err != nil {
+		return fmt.Errorf("natsdriver: delete: %w", err)
+	}
+	if old == 0 {
+		return fmt.Errorf("natsdriver: delete %s: %w: it has no value", key, changelog.ErrLost)
+	}
+	kv, err := o.kv(ctx)
+	if err != nil {
+		return fmt.Errorf("natsdriver: delete %s: %w", key, err)
+	}
+	status, err := answered(ctx, o.options, kv.Status)
+	if err != nil {
+		return fmt.Errorf("natsdriver: delete %s: %w", key, err)
+	}
+	options := []jetstream.KVDeleteOpt{jetstream.LastRevision(uint64(old))}
+	if ttl := status.LimitMarkerTTL(); ttl > 0 {
+		options = append(options, jetstream.PurgeTTL(ttl))
+	}
+	ctx, cancel := context.WithTimeout(ctx, o.options.AppendTimeout)
+	defer cancel()
+	err = kv.Purge(ctx, key, options...)
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, jetstream.ErrKeyRevisionMismatch):
+		return fmt.Errorf("natsdriver: delete %s: %w: %w", key, changelog.ErrLost, err)
+	}
+	return fmt.Errorf("natsdriver: delete %s: %w: %w", key, changelog.ErrUnknown, err)
 }
 
 // Watch implements [changelog.Owners]. It goes on by itself after a server was away.

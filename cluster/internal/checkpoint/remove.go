@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"math"
 	"slices"
+
+	"github.com/forebay/forebay/changelog"
 )
 
 // Tidy deletes all checkpoints of an instance that its record cannot name any more, those of earlier owners among them. Only the owner with
@@ -95,6 +97,18 @@ func (s *Store) Clear(ctx context.Context, instance string, epoch uint64, ref st
 	})
 	if err = errors.Join(failed, err); err != nil {
 		return fmt.Errorf("remove the checkpoints of instance %s: %w", instance, err)
+	}
+	return nil
+}
+
+// Forget deletes what was noted of an instance that is retired. Another note, or none, is no error.
+func (s *Store) Forget(ctx context.Context, instance string) error {
+	got, err := s.owners.Get(ctx, noteKey(instance))
+	if err == nil && got.Version != 0 {
+		err = s.owners.Delete(ctx, got.Key, got.Version)
+	}
+	if err != nil && !errors.Is(err, changelog.ErrLost) {
+		return fmt.Errorf("forget the checkpoints of instance %s: %w", instance, err)
 	}
 	return nil
 }

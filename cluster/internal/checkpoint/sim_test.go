@@ -284,6 +284,11 @@ func (n noteOf) CompareAndSet(ctx context.Context, key string, old changelog.Ver
 	return v, err
 }
 
+// Delete implements [changelog.Owners].
+func (n noteOf) Delete(ctx context.Context, key string, old changelog.Version) error {
+	return n.call("", func() error { return n.world.owners.Delete(context.WithoutCancel(ctx), key, old) })
+}
+
 // Watch implements [changelog.Owners].
 func (n noteOf) Watch(ctx context.Context, prefix string) iter.Seq2[changelog.Versioned, error] {
 	return n.world.owners.Watch(ctx, prefix)

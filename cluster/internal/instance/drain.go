@@ -123,7 +123,11 @@ func (d *drainage) run(ctx context.Context) error {
 }
 
 func (d *drainage) become(ctx context.Context, state changelog.OwnerState) error {
-	return d.k.Update(ctx, func(o *changelog.Owner) { o.State = state })
+	return d.k.Update(ctx, func(o *changelog.Owner) {
+		if o.State = state; state == changelog.Retired {
+			o.RetiredAt = time.Now().UTC().Truncate(time.Second)
+		}
+	})
 }
 
 // retry is the function of this name for calls that nothing but another owner makes final. Each attempt to drain takes room in the
@@ -291,6 +295,26 @@ func (d *drainer) clear(ctx context.Context, instance string, o changelog.Owner)
 	return deleteLogs(ctx, d.opts.Log, instance, o)
 }
 
+// keepRetired is how long the record of a retired instance stays. An operator can look it up, and a log that a fenced owner creates late is
+// deleted when a node starts. It is not what keeps the owners of such instances away: see [changelog.Forget].
+const keepRetired = 7 * 24 * time.Hour
+
+// forget deletes records of instances that have been retired for long, and what package checkpoint has noted of them.
+func (d *drainer) forget(ctx context.Context, retired []changelog.Versioned) error {
+	if len(retired) == 0 {
+		return nil
+	}
+	for _, v := range retired {
+		if err := d.opts.checkpoints().Forget(ctx, strings.TrimPrefix(v.Key, changelog.OwnerKey(""))); err != nil {
+			return err
+		}
+	}
+	if err := changelog.Forget(ctx, d.opts.Owners, retired...); !errors.Is(err, changelog.ErrLost) { // another node does it too
+		return err
+	}
+	return nil
+}
+
 // sweepEvery is how often a node looks for instances that nobody retires.
 const sweepEvery = time.Minute
 
@@ -330,6 +354,7 @@ func (d *drainer) sweepOnce(ctx context.Context) (retired map[string]changelog.O
 	ctx, cancel := context.WithTimeout(ctx, sweepEvery)
 	defer cancel()
 	found, states := map[string]changelog.Owner{}, map[changelog.OwnerState]int{}
+	var old []changelog.Versioned
 	for v, err := range d.opts.Owners.Watch(ctx, changelog.OwnerKey("")) {
 		if err != nil {
 			return nil, errors.Join(failed, err)
@@ -338,7 +363,7 @@ func (d *drainer) sweepOnce(ctx context.Context) (retired map[string]changelog.O
 			d.mu.Lock()
 			d.states = states
 			d.mu.Unlock()
-			return found, failed
+			return found, errors.Join(failed, d.forget(ctx, old))
 		}
 		var o changelog.Owner
 		instance := strings.TrimPrefix(v.Key, changelog.OwnerKey(""))
@@ -349,12 +374,15 @@ func (d *drainer) sweepOnce(ctx context.Context) (retired map[string]changelog.O
 		switch {
 		case unread == nil && o.State == changelog.Retired:
 			found[instance] = o
+			if !o.RetiredAt.IsZero() && time.Since(o.RetiredAt) > keepRetired {
+				old = append(old, v)
+			}
 			continue
 		case unread != nil || o.State != changelog.Drained:
 			continue
 		}
 		err := d.clear(ctx, instance, o)
-		o.State = changelog.Retired
+		o.State, o.RetiredAt = changelog.Retired, time.Now().UTC().Truncate(time.Second)
 		var value []byte
 		if err == nil {
 			value, err = o.MarshalJSON()

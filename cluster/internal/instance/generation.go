@@ -135,12 +135,26 @@ func (i *Instance) nameLog(ctx context.Context, owner changelog.Owner, number ui
 func withdrawLogs(k *changelog.Keeper, o Options) {
 	ctx, cancel := context.WithTimeout(context.Background(), o.Lease)
 	defer cancel()
+	fenced, forgotten := errors.AsType[*changelog.FencedError](k.Err())
+	if forgotten = forgotten && fenced.Owner.Node == ""; forgotten {
+		withdraw(k.Instance(), k.Owner(), o)
+		return
+	}
 	owner, err := record(ctx, o.Owners, k.Instance()) // may be an old one: then the next start of a node deletes them
 	if err == nil && (owner.State == changelog.Drained || owner.State == changelog.Retired) {
 		err = deleteLogs(ctx, o.Log, k.Instance(), owner)
 	}
 	if err != nil {
 		o.Logger.Warn("a log that nobody uses may be left on the servers until a node starts", "instance", k.Instance(), "error", err)
+	}
+}
+
+// withdraw deletes the logs of an instance that is retired. If that fails, one may stay on the servers that nobody uses.
+func withdraw(instance string, owner changelog.Owner, o Options) {
+	ctx, cancel := context.WithTimeout(context.Background(), o.Lease)
+	defer cancel()
+	if err := deleteLogs(ctx, o.Log, instance, owner); err != nil {
+		o.Logger.Warn("a log of a retired instance may be left on the servers", "instance", instance, "error", err)
 	}
 }
 

@@ -2,10 +2,8 @@ package instance
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -74,14 +72,24 @@ func Open(ctx context.Context, dir string, o Options) (*Instance, error) {
 		}
 		o.Logger.Warn("the instance has another owner, a new one begins", "instance", fenced.instance, "error", err)
 		f.tellVoid(fenced.instance, o.Logger)
-		if err := errors.Join(f.setAside(fenced.instance, fenced.epoch), f.begin(newName(o.Node))); err != nil {
+		name, err := newName(ctx, o)
+		if err == nil {
+			err = errors.Join(f.setAside(fenced.instance, fenced.epoch), f.begin(name))
+		}
+		if err != nil {
 			return nil, fmt.Errorf("instance: begin a new one in %s: %w", dir, errors.Join(err, f.close()))
 		}
 	}
 }
 
 // newName returns a name that no instance has had.
-func newName(node string) string { return node + "-" + strings.ToLower(rand.Text()[:8]) }
+func newName(ctx context.Context, o Options) (name string, err error) {
+	err = retry(ctx, o, "no name can be drawn for a new instance", func() (err error) {
+		name, err = changelog.NewInstance(ctx, o.Owners, o.Node)
+		return err
+	})
+	return name, err
+}
 
 // fencedError ends an opening: the instance has another owner. The epoch is this process's last one or the other owner's.
 type fencedError struct {
@@ -99,7 +107,9 @@ func open(ctx context.Context, f *folder, o Options) (_ *Instance, err error) {
 		return nil, err
 	}
 	if name == "" {
-		name = newName(o.Node)
+		if name, err = newName(ctx, o); err != nil {
+			return nil, err
+		}
 		if err := f.begin(name); err != nil {
 			return nil, err
 		}
@@ -185,6 +195,9 @@ func take(ctx context.Context, name string, epoch uint64, empty bool, o Options)
 	}
 	k, err := changelog.Take(ctx, o.Owners, name, epoch, o.lease())
 	if fenced, ok := errors.AsType[*changelog.FencedError](err); ok {
+		if empty && fenced.Owner.State == changelog.Retired { // for good, so that a log which was made above is nobody's
+			withdraw(name, fenced.Owner, o)
+		}
 		return nil, &fencedError{name, fenced.Owner.Epoch, err}
 	}
 	return k, err

@@ -236,6 +236,10 @@ func (o linkedOwners) CompareAndSet(ctx context.Context, key string, old changel
 	return through(ctx, o.link, owners(key, "set"), func() (changelog.Version, error) { return o.owners.CompareAndSet(ctx, key, old, value) })
 }
 
+func (o linkedOwners) Delete(ctx context.Context, key string, old changelog.Version) error {
+	return call(ctx, o.link, owners(key, "delete"), func() error { return o.owners.Delete(ctx, key, old) })
+}
+
 func (o linkedOwners) Watch(ctx context.Context, prefix string) iter.Seq2[changelog.Versioned, error] {
 	return func(yield func(changelog.Versioned, error) bool) {
 		for v, err := range o.owners.Watch(ctx, prefix) {

@@ -59,6 +59,8 @@ func (l *line) CompareAndSet(ctx context.Context, key string, old changelog.Vers
 	return version, errors.Join(err, l.pass(ctx))
 }
 
+func (l *line) Delete(context.Context, string, changelog.Version) error { panic("leases stay") }
+
 func (l *line) Watch(context.Context, string) iter.Seq2[changelog.Versioned, error] {
 	panic("leases do not watch")
 }
