@@ -54,7 +54,8 @@
 //	AppenderOptions{NextEpoch: keeper.NextEpoch, Valid: keeper.Valid, Released: keeper.Owner().Released, …}
 //
 // A lease is timing, not safety: two nodes that both believe to be the owner are told apart by the log. Reading a record decides
-// nothing but this: a higher epoch of another process is final. All else is decided by comparing and setting.
+// nothing but this: a higher epoch of another process is final. All else is decided by comparing and setting. The record of a retired
+// instance can be deleted nevertheless: see [Forget].
 //
 // # What is left to others
 //

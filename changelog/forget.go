@@ -26,7 +26,7 @@ import (
 // record, and not Forget, which might not know of a claim.
 //
 // The designs that lost: a record that is deleted after a time fences nobody who comes back later, and a list of all retired instances
-// grows for ever.
+// grows forever.
 const eraKey = "era"
 
 // eras is the record of the key eraKey.

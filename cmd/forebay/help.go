@@ -160,8 +160,8 @@ const giveUpHelp = `
 forebay giveup says of an instance of a cluster which batches would be lost with the part of its log or its checkpoint that nobody can read, and
 with -yes gives that part up, so that the rest comes to the tables. It asks any node, at the address of its Stream API.
 
-  forebay giveup -api http://10.0.0.2:8080 a-k2x9q7mw          what would be lost; changes nothing
-  forebay giveup -api http://10.0.0.2:8080 -yes a-k2x9q7mw     the same, and does it
+  forebay giveup -api http://10.0.0.2:8080 a-0_k2x9q7mw        what would be lost; changes nothing
+  forebay giveup -api http://10.0.0.2:8080 -yes a-0_k2x9q7mw   the same, and does it
 
 The instance is the one that the log lines of the nodes name. Bring back first what can be brought back: docs/cluster.md#give-up-an-instance.
 `

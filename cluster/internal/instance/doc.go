@@ -53,5 +53,5 @@
 // that takes no rows, and moves what is there under the ids of the owner. What it does is in the same log, under a higher epoch.
 // So when an adopter dies, the next one starts over with the record, the checkpoint and the log, and finds what is done already.
 // Nobody adopts a drained instance: every node looks for those whose adopter died before it could delete their logs. When it starts it also
-// looks for logs of retired instances, which a fenced owner has created too late.
+// looks for logs of retired instances, which a fenced owner has created too late. The record of a retired instance is deleted after a week.
 package instance

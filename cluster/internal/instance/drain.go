@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -31,6 +32,14 @@ type drainer struct {
 	mu     sync.Mutex
 	jobs   map[*drainage]*forebay.Engine // the calls of drain, with the engine while it is open
 	states map[changelog.OwnerState]int  // of all instances, as sweepOnce found them; nil: it has not yet
+
+	// old are the records that may be deleted once they have stood for forgetAfter, by key and version with since when. One goroutine sweeps.
+	old map[oldRecord]time.Time
+}
+
+type oldRecord struct {
+	key     string
+	version changelog.Version
 }
 
 // newDrainer removes what an earlier process has left in the folder. It held none of the instances any more.
@@ -299,8 +308,24 @@ func (d *drainer) clear(ctx context.Context, instance string, o changelog.Owner)
 // deleted when a node starts. It is not what keeps the owners of such instances away: see [changelog.Forget].
 const keepRetired = 7 * 24 * time.Hour
 
-// forget deletes records of instances that have been retired for long, and what package checkpoint has noted of them.
+// forgetAfter is how long this process must have seen such a record. When the store of owners was put back to an older state, it has records that
+// are old at once, and lacks those of instances that began later. Their nodes have this much time to come and write them again.
+const forgetAfter = time.Hour
+
+// forget deletes records of instances that have been retired for long, and what package checkpoint has noted of them. retired are all that
+// are old enough.
 func (d *drainer) forget(ctx context.Context, retired []changelog.Versioned) error {
+	before := d.old
+	d.old = map[oldRecord]time.Time{}
+	retired = slices.DeleteFunc(retired, func(v changelog.Versioned) bool {
+		r := oldRecord{v.Key, v.Version}
+		since, seen := before[r]
+		if !seen {
+			since = time.Now()
+		}
+		d.old[r] = since
+		return time.Since(since) < forgetAfter
+	})
 	if len(retired) == 0 {
 		return nil
 	}
