@@ -62,6 +62,7 @@ func (e *Engine) Stats() Stats {
 		Commits: b.Commits, Uploads: b.Uploads, Imports: b.Imports,
 		KeyRetention: b.KeyRetention,
 	}
+	st.Sinks = make([]SinkStats, 0, len(b.Sinks))
 	for _, s := range b.Sinks {
 		source, id, _ := strings.Cut(s.ID, "/")
 		out := SinkStats{Source: source, Sink: id, SinkStats: s}

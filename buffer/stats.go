@@ -1,8 +1,8 @@
 package buffer
 
 import (
+	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/forebay/forebay/buffer/internal/format"
@@ -173,10 +173,11 @@ func (b *Buffer) Stats() Stats {
 	b.receipts.count(&st)
 	b.mu.RLock()
 	defer b.mu.RUnlock()
-	for _, s := range b.mu.sinks {
-		st.Sinks = append(st.Sinks, b.sinkStats(s))
+	// Sorted before they are made: a SinkStats is large, and there may be thousands.
+	st.Sinks = make([]SinkStats, 0, len(b.mu.sinks))
+	for _, id := range slices.Sorted(maps.Keys(b.mu.sinks)) {
+		st.Sinks = append(st.Sinks, b.sinkStats(b.mu.sinks[id]))
 	}
-	slices.SortFunc(st.Sinks, func(a, b SinkStats) int { return strings.Compare(a.ID, b.ID) })
 	return st
 }
 

@@ -46,7 +46,7 @@ func basinView(s *sample, q url.Values) view {
 	chosen := chooseSinks(s, q.Get("filter"), q.Get("sort"))
 	from, _ := strconv.Atoi(q.Get("from")) // what is no number counts as 0
 	from = max(0, min(from, (len(chosen)-1)/windowSize*windowSize))
-	head := basinHead{Tiles: tiles(s), Picture: s.pictureOfAll(), Matching: len(chosen), Sinks: len(s.stats.Sinks), From: from}
+	head := basinHead{Tiles: s.all().tiles, Picture: s.all().picture, Matching: len(chosen), Sinks: len(s.stats.Sinks), From: from}
 	var rows []row
 	for _, i := range chosen[from:min(len(chosen), from+windowSize)] {
 		rows = append(rows, s.sink(i).row())
@@ -57,10 +57,9 @@ func basinView(s *sample, q url.Values) view {
 // chooseSinks returns positions in s.stats.Sinks.
 func chooseSinks(s *sample, filter, sort string) []int {
 	filter = strings.ToLower(strings.TrimSpace(filter))
-	states := make([]sinkState, len(s.stats.Sinks))
-	var chosen []int
+	states := s.all().states
+	chosen := make([]int, 0, len(states))
 	for i := range s.stats.Sinks {
-		states[i] = s.sink(i).state()
 		if filter == "" || strings.Contains(s.stats.Sinks[i].ID, filter) || states[i].word() == filter {
 			chosen = append(chosen, i)
 		}
@@ -128,7 +127,7 @@ func (s *sample) ageOf(l buffer.Level) string {
 	return duration(s.age(l))
 }
 
-func tiles(s *sample) [4]tile {
+func (s *sample) newTiles() [4]tile {
 	var waiting, quarantined, expired, damaged, discarded, refused int64
 	var oldest time.Duration
 	at, state := "", stateFlows
@@ -141,7 +140,7 @@ func tiles(s *sample) [4]tile {
 		discarded += k.Discarded.Rows
 		refused += rejected(k.Rejected)
 		if age := s.sink(i).oldest(); age > oldest {
-			oldest, at, state = age, k.ID, s.sink(i).state()
+			oldest, at, state = age, k.ID, s.derived.states[i]
 		}
 	}
 	in := cell{Text: unknown}

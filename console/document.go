@@ -61,6 +61,7 @@ func (c *Console) serveDocument(w http.ResponseWriter, r *http.Request) {
 		fail(w, http.StatusServiceUnavailable, "The console is closed.")
 		return
 	}
+	s = s.forRights(who.rights)
 	shown := basinView(s, r.URL.Query())
 	d := documentData{Nonce: c.nonce(w, r), Hello: c.hello(who, time.Now()), Top: topOf(s), Basin: shown.head.(basinHead)}
 	for _, row := range shown.rows {

@@ -1,6 +1,29 @@
 package console
 
-import "time"
+import (
+	"net/http/httptest"
+	"time"
+)
+
+// Sampling returns a function that takes a sample and makes what it sends to some viewers of the first page. It returns the bytes.
+func Sampling(c *Console, viewers int) func() int {
+	all := make([]*viewer, viewers)
+	r := httptest.NewRequest("GET", "/stream?page=basin", nil)
+	for i := range all {
+		all[i] = c.viewer(r, c.caller(r))
+	}
+	return func() (sent int) {
+		c.sampler.mu.Lock()
+		c.sampler.take()
+		c.sampler.mu.Unlock()
+		s := c.sampler.newest.Load()
+		for _, v := range all {
+			m, _ := v.next(s)
+			sent += len(encode(m))
+		}
+		return sent
+	}
+}
 
 // SetTryTime replaces the time limit of the playground.
 func SetTryTime(c *Console, d time.Duration) { c.try.within = d }
@@ -39,4 +62,11 @@ func TakeTraceSlots(c *Console) func() {
 			<-c.tracing
 		}
 	}
+}
+
+// StopSampling ends the samples that go on behind the last viewer, at the next one.
+func StopSampling(c *Console) {
+	c.sampler.mu.Lock()
+	defer c.sampler.mu.Unlock()
+	c.sampler.seen = time.Time{}
 }

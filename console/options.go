@@ -16,9 +16,9 @@ import (
 type Rights uint8
 
 const (
-	// Numbers are the names of sources and sinks, counters, ages, rates, and what drivers say when they fail.
+	// Numbers are the names of sources and sinks, counters, ages and rates, and that a driver fails, without its words: those quote values.
 	Numbers Rights = 1 << iota
-	// Records are the contents of records and rows, and messages that quote them, which may be personal data.
+	// Records are the contents of records and rows, and messages that quote them, such as errors of drivers, which may be personal data.
 	Records
 	// Changes are Flush, Retry, Discard and all other calls that change something.
 	Changes

@@ -69,8 +69,8 @@ func (k sinkNow) picture() picture {
 	return p
 }
 
-// pictureOfAll shows the sums of all sinks, with the water of the sink that is latest.
-func (s *sample) pictureOfAll() picture {
+// newPictureOfAll shows the sums of all sinks, with the water of the sink that is latest.
+func (s *sample) newPictureOfAll() picture {
 	var table, localRows, stagingRows, localBytes, stagingBytes int64
 	var newest time.Time
 	worst, times := [2]int{-1, -1}, [2]float64{}
@@ -102,7 +102,7 @@ func (s *sample) pictureOfAll() picture {
 		k := s.sink(i)
 		promises, ages := [2]time.Duration{}, [2]time.Duration{k.age(s.stats.Sinks[i].Local), k.age(s.stats.Sinks[i].Staging)}
 		promises[0], promises[1] = k.promises()
-		p.Levels[n].wait(ages[n], promises[n], times[n], k.state())
+		p.Levels[n].wait(ages[n], promises[n], times[n], s.derived.states[i])
 		p.Levels[n].At = s.stats.Sinks[i].ID
 	}
 	if !newest.IsZero() {

@@ -29,6 +29,30 @@ type sample struct {
 	// flows are the rates of stats.Sinks, in the same order. total is their sum; its known is set if there is an earlier sample.
 	flows []flow
 	total flow
+
+	// words is set if errors of drivers may be quoted: they may have values of rows in them. See forRights.
+	words bool
+	// unquoted is the same sample without words.
+	unquoted *sample
+	// derived is what all viewers share, shown what those share that see the same.
+	derived *derived
+	shown   *shownViews
+}
+
+// forRights returns the sample for a viewer.
+func (s *sample) forRights(rights Rights) *sample {
+	if rights&Records != 0 || s.unquoted == nil {
+		return s
+	}
+	return s.unquoted
+}
+
+// finish makes the sample ready for viewers. It computes nothing: the first viewer does.
+func (s *sample) finish() {
+	s.words, s.derived, s.shown = true, &derived{}, &shownViews{}
+	quiet := *s
+	quiet.words, quiet.shown = false, &shownViews{}
+	s.unquoted = &quiet
 }
 
 // flow is rows per second of one sink.
@@ -161,6 +185,7 @@ func (s *sampler) take() {
 			next.flows[i].lastRow = last.flows[i].lastRow
 		}
 		next.total.lastRow = last.total.lastRow
+		next.finish()
 		s.newest.Store(next)
 		return
 	}
@@ -198,6 +223,7 @@ func (s *sampler) take() {
 	}
 	s.past = append(s.past, is)
 	s.remember(next)
+	next.finish()
 	s.newest.Store(next)
 }
 

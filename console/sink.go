@@ -185,6 +185,8 @@ func (k sinkNow) whyFile(f *buffer.FileStats) sentence {
 		return said("Ended at ", f.FinishedAt, ".")
 	case f.Attempt > 0 && !f.FirstFailed.IsZero():
 		return k.whyFailing(f, 1, f.Level.Rows)
+	case f.RetryReason != "" && !k.words:
+		return said("It has failed.", needsRecords)
 	case f.RetryReason != "":
 		return said(visible(f.RetryReason))
 	case f.Leased:

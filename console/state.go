@@ -1,6 +1,7 @@
 package console
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -87,7 +88,10 @@ func (k sinkNow) lateness() (local, staging float64) {
 	return local, staging
 }
 
-func (k sinkNow) state() sinkState {
+func (k sinkNow) state() sinkState { return k.all().states[k.i] }
+
+// judge computes the state.
+func (k sinkNow) judge() sinkState {
 	s := &k.stats.Sinks[k.i]
 	waiting := s.Local.Rows + s.Staging.Rows
 	failing, _, _ := k.failing()
@@ -131,6 +135,9 @@ func (k sinkNow) why() sentence {
 		return k.whyFailing(failing, files, rows)
 	}
 	if s.Refused != "" {
+		if !k.words {
+			return said("The columns of the new definition are refused, so rows keep the earlier ones.", needsRecords)
+		}
 		return said("The columns of the new definition are refused, so rows keep the earlier ones: ", visible(s.Refused))
 	}
 	oldest := k.oldest()
@@ -210,7 +217,14 @@ func (k sinkNow) whyFailing(f *buffer.FileStats, files int, rows int64) sentence
 	if f.Attempt != 1 {
 		attempts = fmt.Sprintf("%s attempts", count(int64(f.Attempt)).Text)
 	}
-	out = said(out, ", ", attempts, ": ", strings.TrimSuffix(visible(f.RetryReason), "."), ".")
+	switch {
+	case k.words:
+		out = said(out, ", ", attempts, ": ", strings.TrimSuffix(visible(f.RetryReason), "."), ".")
+	case f.State == buffer.FileImporting:
+		out = said(out, ", ", attempts, ": the target returns an error.", needsRecords)
+	default:
+		out = said(out, ", ", attempts, ": the staging returns an error.", needsRecords)
+	}
 	if f.Permanent {
 		out = said(out, " It needs somebody to fix the cause.")
 	}
@@ -218,6 +232,20 @@ func (k sinkNow) whyFailing(f *buffer.FileStats, files int, rows int64) sentence
 		out = said(out, " Next attempt in ", coarse(next), ".")
 	}
 	return out
+}
+
+// needsRecords stands for what a driver has said: databases quote the values that they refuse, which are contents of rows.
+const needsRecords = " The error itself needs the right to records."
+
+// notReady is why the engine takes no records.
+func (s *sample) notReady() string {
+	if s.words {
+		return visible(s.ready.Error())
+	}
+	if _, fenced := errors.AsType[*buffer.FencedError](s.ready); fenced {
+		return "another owner has its changelog." + needsRecords
+	}
+	return "its local disk has failed, and it reads its state back." + needsRecords
 }
 
 // top is what every page shows: the verdict, which is the title of the tab too.
@@ -257,7 +285,7 @@ func topOf(s *sample) top {
 	case s.ready != nil:
 		t.State = "error"
 		t.Verdict = said("Nothing is taken: the engine is not ready.")
-		t.Banner = said("The engine takes no records: ", visible(s.ready.Error()))
+		t.Banner = said("The engine takes no records: ", s.notReady())
 	case !s.stats.RefusingSince.IsZero(), s.stats.MaxDiskBytes > 0 && s.used() >= s.stats.MaxDiskBytes:
 		t.State = "error"
 		t.Verdict = said("Refusing records", since(s.stats.RefusingSince), ": all room is used.")

@@ -86,50 +86,57 @@ type viewer struct {
 	who   caller
 	page  page
 	query url.Values
+	// key names page and query.
+	key string
 
-	top, tasks, head []byte
-	rows             map[string][]byte
-	order            []string
+	top, tasks []byte
+	last       *shownView
 }
 
 // viewer returns what a request asks to see: its page, or only the verdict if the page has no live part.
 func (c *Console) viewer(r *http.Request, who caller) *viewer {
 	v := &viewer{c: c, who: who, query: r.URL.Query()}
 	v.page, _ = c.page(v.query.Get("page"), who.rights)
+	v.key = v.page.name + "?" + v.query.Encode()
 	return v
 }
 
 // next returns what has changed since the last call. The first call returns everything. verdict is set if the verdict is among it.
 func (v *viewer) next(s *sample) (m message, verdict bool) {
+	s = s.forRights(v.who.rights)
 	m.At = s.at.UnixMilli()
-	if top := encode(topOf(s)); !bytes.Equal(top, v.top) {
+	if top := s.top(); !bytes.Equal(top, v.top) {
 		v.top, m.Top, verdict = top, top, true
 	}
 	if v.who.rights&Changes != 0 {
-		if list := encode(v.c.tasks.current(s.at)); !bytes.Equal(list, v.tasks) {
+		now := v.c.tasks.current(s.at)
+		for i := range now {
+			if now[i].Error != "" && !s.words {
+				now[i].Error = "failed." + needsRecords
+			}
+		}
+		if list := encode(now); !bytes.Equal(list, v.tasks) {
 			v.tasks, m.Tasks = list, list
 		}
 	}
 	if v.page.live == nil {
 		return m, verdict
 	}
-	shown := v.page.live(s, v.query)
-	if head := encode(shown.head); !bytes.Equal(head, v.head) {
-		v.head, m.Head = head, head
+	shown, last := s.view(v.page, v.query, v.key), v.last
+	if v.last = shown; last == nil {
+		last = &shownView{}
 	}
-	rows, order := make(map[string][]byte, len(shown.rows)), make([]string, 0, len(shown.rows))
-	for _, r := range shown.rows {
-		line := encode(append([]any{r.key}, r.cells...))
-		rows[r.key] = line
-		order = append(order, r.key)
-		if !bytes.Equal(line, v.rows[r.key]) {
+	if !bytes.Equal(shown.head, last.head) {
+		m.Head = shown.head
+	}
+	for i, line := range shown.lines {
+		if !bytes.Equal(line, last.byKey[shown.order[i]]) {
 			m.Rows = append(m.Rows, line)
 		}
 	}
-	if v.order == nil || !slices.Equal(order, v.order) {
-		m.Order = order
+	if last.order == nil || !slices.Equal(shown.order, last.order) {
+		m.Order = shown.order
 	}
-	v.rows, v.order = rows, order
 	return m, verdict
 }
 

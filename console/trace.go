@@ -108,7 +108,7 @@ func (c *call) traceFind() (any, error) {
 	default:
 		return nil, refuse(http.StatusServiceUnavailable, "%d searches run already. Try again.", traceSlots)
 	}
-	s := &sample{at: time.Now(), stats: c.eng.Stats()}
+	s := &sample{at: time.Now(), words: true, stats: c.eng.Stats()}
 	var sinks []int
 	for i := range s.stats.Sinks {
 		if asked.Source == "" || s.stats.Sinks[i].Source == asked.Source {

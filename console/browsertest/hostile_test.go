@@ -35,7 +35,7 @@ func TestHostileErrors(t *testing.T) {
 		t.Fatal(err)
 	}
 	ingest(t, eng, "web", 3)
-	url := serve(t, newConsole(t, eng, console.Options{Public: console.Numbers, Name: hostile[:60]}))
+	url := serve(t, newConsole(t, eng, console.Options{Authorize: everything, Name: hostile[:60]}))
 	b := newTab(t)
 	b.live(url)
 	b.text("needs somebody to fix the cause")
