@@ -158,6 +158,12 @@ func (i *Inspection) Slices() []SliceStats {
 	return list
 }
 
+// NextSlice returns the id that the engine gives its next slice. Slices of this engine with lower ids that [Inspection.Slices] does not list are
+// done with, unless damage has made the engine forget them.
+func (i *Inspection) NextSlice() string {
+	return format.SliceID(i.b.instance, i.b.mu.lastSlice+1, 0)
+}
+
 func (i *Inspection) slices() []*slice {
 	return slices.SortedFunc(maps.Values(i.b.mu.slices), func(x, y *slice) int { return cmp.Compare(x.num, y.num) })
 }

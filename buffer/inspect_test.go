@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/forebay/forebay/buffer"
@@ -56,6 +57,10 @@ func TestInspect(t *testing.T) {
 	list := i.Slices()
 	if len(list) != 2 || list[0].State != buffer.SliceUploaded || list[1].State != buffer.SliceWriting || list[0].Level.Rows != 3 {
 		t.Errorf("slices are %+v", list)
+	}
+	next := i.NextSlice()
+	if engine, _, _ := strings.Cut(next, "-s"); next <= list[1].ID || !strings.HasPrefix(list[1].ID, engine+"-s") || len(next) != len(list[1].ID) {
+		t.Errorf("the next slice is %s, the last one %s", next, list[1].ID)
 	}
 	report, err := i.Verify(t.Context())
 	if err != nil || !report.OK() || report.Sinks[0].Local != 2 {

@@ -62,6 +62,7 @@ func verbs() []verb {
 		{"extract", "pull records from an HTTP API into tables; check, preview and discover look first", extractHelp, process.extract},
 		{"inspect", "show what waits in a data directory, and why", inspectHelp, process.inspect},
 		{"files", "show the files of a sink that wait, and decide about those that are held", filesHelp, process.files},
+		{"orphans", "list and remove what killed processes have left in buckets", orphansHelp, process.orphans},
 		{"quarantine", "show, edit, replay and discard the rejected records of a running server", quarantineHelp, process.quarantine},
 		{"replay", "map the raw records of an archive again, into a sink", replayHelp, process.replay},
 		{"shadow", "try changed columns of a sink on live records, and switch them on", shadowHelp, process.shadow},

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"hash/maphash"
 	"io"
-	"strings"
-	"time"
 
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/internal/parts"
@@ -144,44 +142,4 @@ func (s *Staging) Delete(ctx context.Context, objs ...buffer.Object) error {
 		keys[i] = obj.ID + sliceExtension
 	}
 	return s.objects.explain("delete", fmt.Sprintf("%d objects", len(objs)), s.objects.delete(ctx, keys))
-}
-
-// RemoveOrphans deletes slices of one engine that nobody asks for any more, and returns their number. An attempt that the buffer has
-// abandoned can leave one. oldest is the lowest id of a slice that the engine knows. The call deletes slices of this engine with a lower id
-// that were stored longer ago than age. [buffer.Inspect] lists the slices of a closed engine, or of a checkpoint of a running one. An engine
-// whose store was damaged may have forgotten slices that somebody still wants: choose an age that leaves time to find out.
-func (s *Staging) RemoveOrphans(ctx context.Context, oldest string, age time.Duration) (removed int, err error) {
-	if err := parts.CheckID("object", oldest); err != nil {
-		return 0, err
-	}
-	engine := oldest[:strings.LastIndex(oldest, slicesOfEngine)+1] // with the minus
-	if engine == "" || strings.HasSuffix(oldest, slicesOfEngine) {
-		return 0, fmt.Errorf("bucket: %q is not the id of a slice: want for example 63c7be43891c-s000000000004", oldest)
-	}
-	before := time.Now().Add(-age)
-	var orphans []string
-	err = s.objects.list(ctx, engine+slicesOfEngine[1:], func(key string, at time.Time) error {
-		id, ok := strings.CutSuffix(key, sliceExtension)
-		ours := ok && len(id) == len(oldest) && strings.LastIndexByte(id, '-') == len(engine)-1 // an engine may be named a-s
-		if ours && id < oldest && at.Before(before) {
-			orphans = append(orphans, key)
-		}
-		return nil
-	})
-	if err == nil {
-		err = s.objects.delete(ctx, orphans)
-	}
-	if err != nil {
-		return 0, s.objects.explain("remove", "orphans", err)
-	}
-	return len(orphans), nil
-}
-
-// RemoveUploads aborts the uploads in parts below the prefix that were begun longer ago than age and are not complete, and returns
-// their number. A process that is killed while it stores a large slice leaves one. S3 charges for its parts and shows them in no listing of
-// objects. A put that is still under way fails and is repeated. Google and Azure discard such parts by themselves after a week, and the call
-// does nothing there. A lifecycle rule of the bucket (AbortIncompleteMultipartUpload) does the same without this call.
-func (s *Staging) RemoveUploads(ctx context.Context, age time.Duration) (removed int, err error) {
-	removed, err = s.objects.removeUploads(ctx, time.Now().Add(-age))
-	return removed, s.objects.explain("remove", "open uploads", err)
 }

@@ -103,11 +103,16 @@ func (w *world) keys(t *testing.T) (keys []string) {
 // expectUploads counts the uploads in parts that are open.
 func (w *world) expectUploads(t *testing.T, want int) {
 	t.Helper()
+	if got := w.uploads(t); got != want {
+		t.Errorf("%d uploads are open, want %d", got, want)
+	}
+}
+
+func (w *world) uploads(t *testing.T) int {
+	t.Helper()
 	got, err := w.sdk.ListMultipartUploads(t.Context(), &s3.ListMultipartUploadsInput{Bucket: &w.name})
 	check(t, err)
-	if len(got.Uploads) != want {
-		t.Errorf("%d uploads are open, want %d", len(got.Uploads), want)
-	}
+	return len(got.Uploads)
 }
 
 func (w *world) createUpload(t *testing.T, key string) {

@@ -3,12 +3,10 @@ package bucket_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
 	"net/http"
 	"runtime"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -292,61 +290,4 @@ func (m *measured) Read(p []byte) (int, error) {
 	}
 	m.read += int64(len(p))
 	return len(p), nil
-}
-
-// Slices of other engines, known slices, and objects that are no slices stay.
-func TestRemoveOrphans(t *testing.T) {
-	w := newWorld(t)
-	s := w.staging(t)
-	for _, id := range []string{"a0-s000001", "a0-s000002", "a0-s00000a", "a0-s00000b", "a1-s000001", "a0-f000001", "a0-s1", "a-s-s00001"} {
-		check(t, s.Put(t.Context(), object(id), content("\"a\"\n")))
-	}
-	for _, c := range []struct {
-		oldest string
-		age    time.Duration
-		want   string
-	}{
-		{"a0-s00000a", time.Hour, "0 <nil>"},
-		{"a0-s00000a", -time.Hour, "2 <nil>"},
-		{"a0-s00000a", -time.Hour, "0 <nil>"},
-		{"b-s00000a", -time.Hour, "0 <nil>"},
-		{"a-s0000002", -time.Hour, "0 <nil>"},
-	} {
-		if removed, err := s.RemoveOrphans(t.Context(), c.oldest, c.age); fmt.Sprint(removed, err) != c.want {
-			t.Errorf("below %s, age %v: %d, %v, want %s", c.oldest, c.age, removed, err, c.want)
-		}
-	}
-	want := []string{"a-s-s00001.slice", "a0-f000001.slice", "a0-s00000a.slice", "a0-s00000b.slice", "a0-s1.slice", "a1-s000001.slice"}
-	if got := w.keys(t); !slices.Equal(got, want) {
-		t.Errorf("objects %q, want %q", got, want)
-	}
-	for _, id := range []string{"", "a0", "a0-s", "a0-f000001", "A/../"} {
-		if _, err := s.RemoveOrphans(t.Context(), id, 0); err == nil {
-			t.Errorf("%q counts as the id of a slice", id)
-		}
-	}
-}
-
-func TestRemoveUploads(t *testing.T) {
-	w := newWorld(t)
-	url := strings.Replace(buckettest.S3URL(w.server, w.name), "?", "/ours?", 1)
-	s := open(t, url, bucket.Options{})
-	for _, key := range []string{"ours/a.slice", "ours/b.slice", "theirs"} {
-		w.createUpload(t, key)
-	}
-	for _, c := range []struct {
-		age        time.Duration
-		want, left int
-	}{{time.Hour, 0, 3}, {-time.Hour, 2, 1}, {-time.Hour, 0, 1}} {
-		removed, err := s.RemoveUploads(t.Context(), c.age)
-		check(t, err)
-		if removed != c.want {
-			t.Errorf("age %v: %d removed, want %d", c.age, removed, c.want)
-		}
-		w.expectUploads(t, c.left)
-	}
-	removed, err := open(t, "mem://", bucket.Options{}).RemoveUploads(t.Context(), 0)
-	if fmt.Sprint(removed, err) != "0 <nil>" {
-		t.Errorf("in memory: %d, %v", removed, err)
-	}
 }

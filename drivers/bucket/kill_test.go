@@ -131,6 +131,40 @@ func (k killed) run(t *testing.T, url string, target buffer.Target) (files int) 
 	return files
 }
 
+// runInUploads kills the process again and again while an upload in parts is open. The file at the kill is there whole or not at all, and
+// once after the next attempt, which target makes. remove finds and removes the uploads that the kills have left open.
+func (k killed) runInUploads(t *testing.T, w *world, url string, target buffer.Target, remove func(context.Context, time.Duration) (int, error)) {
+	t.Helper()
+	uploads, whole := 0, 0
+	for i := range killtest.Count(t) {
+		p, id := killtest.Start(t, t.Name(), fmt.Sprintf("%s#%d", url, i)), fmt.Sprintf("kill-%d-0", i)
+		p.Line() // the import begins
+		for deadline := time.Now().Add(time.Minute); w.uploads(t) == 0 && k.count(id) == 0; {
+			if time.Now().After(deadline) {
+				t.Fatal("no upload is open")
+			}
+		}
+		p.Kill()
+		if got := k.count(id); got == k.whole {
+			whole++
+		} else if got != 0 {
+			t.Fatalf("kill %d: %s has %d parts, want all or none", i, id, got)
+		}
+		check(t, target.Import(t.Context(), k.file(id)))
+		if got := k.count(id); got != k.whole {
+			t.Fatalf("kill %d: %s has %d parts, want %d", i, id, got, k.whole)
+		}
+		removed, err := remove(t.Context(), -time.Hour)
+		check(t, err)
+		uploads += removed
+		w.expectUploads(t, 0)
+	}
+	t.Logf("%d kills: %d uploads were left open, %d files were there whole", killtest.Count(t), uploads, whole)
+	if uploads == 0 {
+		t.Error("no kill has left an upload open")
+	}
+}
+
 var dayTable = buffer.Table{ID: "events", Columns: []datatype.Column{{Name: "id", Type: datatype.Int64}, {Name: "day", Type: datatype.Date}}}
 
 const dayFileRows, dayFileParts = 6, 4

@@ -80,28 +80,3 @@ func (s *store) deleteS3(ctx context.Context, key string) error {
 	_, err := s.client.DeleteObject(ctx, &s3.DeleteObjectInput{Bucket: &s.bucket, Key: &key})
 	return err
 }
-
-// removeUploads aborts the uploads in parts that were begun before a moment.
-func (s *store) removeUploads(ctx context.Context, before time.Time) (removed int, err error) {
-	if s.client == nil {
-		return 0, nil
-	}
-	pages := s3.NewListMultipartUploadsPaginator(s.client, &s3.ListMultipartUploadsInput{Bucket: &s.bucket, Prefix: &s.prefix})
-	for pages.HasMorePages() {
-		page, err := pages.NextPage(ctx)
-		if err != nil {
-			return removed, err
-		}
-		for _, u := range page.Uploads {
-			if u.Initiated == nil || !u.Initiated.Before(before) {
-				continue
-			}
-			_, err := s.client.AbortMultipartUpload(ctx, &s3.AbortMultipartUploadInput{Bucket: &s.bucket, Key: u.Key, UploadId: u.UploadId})
-			if err != nil && code(err) != "NoSuchUpload" {
-				return removed, err
-			}
-			removed++
-		}
-	}
-	return removed, nil
-}

@@ -239,13 +239,8 @@ func (t *Tables) partsOf(ctx context.Context, d definition, id string) (found []
 		prefix += id + "."
 	}
 	err = t.objects.list(ctx, prefix, func(key string, _ time.Time) error {
-		name := key[strings.LastIndexByte(key, '/')+1:]
-		fields := strings.Split(name, ".")
-		if len(fields) != 3 || fields[2] != "parquet" || id != "" && fields[0] != id {
-			return nil
-		}
-		rows, err := strconv.ParseInt(fields[1], 10, 64)
-		if err == nil {
+		file, rows, ok := cutPartName(key[strings.LastIndexByte(key, '/')+1:])
+		if ok && (id == "" || file == id) {
 			found = append(found, part{key, rows})
 		}
 		return nil
