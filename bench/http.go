@@ -2,11 +2,14 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"cmp"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"slices"
@@ -101,6 +104,8 @@ type traffic struct {
 	rows, requests int
 	// connections is the number of kept connections with one request in flight each. Default: httpCallers.
 	connections int
+	// mark is in each request once; a number takes its place that no other request has. nil for requests that may be repeated.
+	mark []byte
 	// rowBytes is the size of one row.
 	rowBytes func() int
 	// request encodes a request to the server at addr. Requests of different numbers differ.
@@ -237,7 +242,8 @@ type connection struct {
 	conn      net.Conn
 	in        *bufio.Reader
 	requests  [][]byte
-	rows      int // of one request
+	places    []int // of the mark in each request; nil without one
+	rows      int   // of one request
 	n         int
 	overloads int64
 }
@@ -251,7 +257,14 @@ func connect(
 	for caller := range all {
 		all[caller] = &connection{rows: t.rows}
 		for i := range t.requests {
-			all[caller].requests = append(all[caller].requests, t.request(addr, caller*t.requests+i))
+			request := t.request(addr, caller*t.requests+i)
+			all[caller].requests = append(all[caller].requests, request)
+			if t.mark != nil {
+				if bytes.Count(request, t.mark) != 1 {
+					return nil, fmt.Errorf("a request of %s has its mark %d times", t.name, bytes.Count(request, t.mark))
+				}
+				all[caller].places = append(all[caller].places, bytes.Index(request, t.mark))
+			}
 		}
 	}
 	for i, c := range all {
@@ -266,7 +279,11 @@ func connect(
 // post sends the next event and reads the answer.
 func (c *connection) post() (int, error) {
 	c.n++
-	if _, err := c.conn.Write(c.requests[c.n%len(c.requests)]); err != nil {
+	which := c.n % len(c.requests)
+	if c.places != nil {
+		binary.BigEndian.PutUint64(c.requests[which][c.places[which]:], rand.Uint64())
+	}
+	if _, err := c.conn.Write(c.requests[which]); err != nil {
 		return 0, err
 	}
 	status, err := c.answer()

@@ -282,8 +282,8 @@ func encoded(b *testing.B) []byte {
 	sl.Scope().SetName("checkout/http")
 	for i := range perRequest {
 		r := sl.LogRecords().AppendEmpty()
-		r.SetTimestamp(began)
-		r.SetObservedTimestamp(began)
+		r.SetTimestamp(pcommon.Timestamp(began))
+		r.SetObservedTimestamp(pcommon.Timestamp(began))
 		r.SetSeverityNumber(plog.SeverityNumberInfo)
 		r.SetSeverityText("INFO")
 		text := fmt.Sprintf("GET /api/v1/orders/%d%s: ", 100_000+i, marker)

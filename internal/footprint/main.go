@@ -21,6 +21,9 @@ type probe struct {
 	name  string
 	paths []string
 	keep  []string
+	tags  string
+	// module is the folder of the module that builds the program.
+	module string
 }
 
 func probes() []probe {
@@ -28,22 +31,39 @@ func probes() []probe {
 	engine := probe{
 		"the engine: `forebay`, `mapping`",
 		[]string{root, root + "/mapping"},
-		[]string{"forebay.Open", "(*forebay.Engine).Define", "(*forebay.Engine).Ingest", "(*forebay.Engine).Flush", "(*forebay.Engine).Close", "mapping.Path"},
+		[]string{"forebay.Open", "(*forebay.Engine).Define", "(*forebay.Engine).Ingest", "(*forebay.Engine).Flush", "(*forebay.Engine).Close", "mapping.Path"}, "", ".",
 	}
+	small := engine
+	small.name, small.tags = small.name+", built with `-tags forebay_notemplates`", "forebay_notemplates"
 	with := func(path string, keep ...string) probe {
-		return probe{"the engine and `" + path + "`", append(engine.paths[:2:2], root+"/"+path), append(engine.keep[:len(engine.keep):len(engine.keep)], keep...)}
+		return probe{"the engine and `" + path + "`", append(engine.paths[:2:2], root+"/"+path), append(engine.keep[:len(engine.keep):len(engine.keep)], keep...), "", "."}
+	}
+	guest := func(path string, keep ...string) probe {
+		p := with(path, keep...)
+		p.module = path
+		return p
 	}
 	return []probe{
-		{"`fmt`", []string{"fmt"}, []string{"fmt.Println"}},
-		{"`net/http`, a server", []string{"net/http"}, []string{"http.ListenAndServe"}},
-		{"the database pebble", []string{"github.com/cockroachdb/pebble/v2"}, []string{"pebble.Open", "(*pebble.DB).NewIter", "(*pebble.DB).Apply"}},
-		{"`mapping`", []string{root + "/mapping"}, []string{"mapping.Compile"}},
+		{"`fmt`", []string{"fmt"}, []string{"fmt.Println"}, "", "."},
+		{"`net/http`, a server", []string{"net/http"}, []string{"http.ListenAndServe"}, "", "."},
+		{"the database pebble", []string{"github.com/cockroachdb/pebble/v2"}, []string{"pebble.Open", "(*pebble.DB).NewIter", "(*pebble.DB).Apply"}, "", "."},
+		{"`mapping`", []string{root + "/mapping"}, []string{"mapping.Compile"}, "", "."},
 		engine,
+		small,
+		with("otlpflat", "otlpflat.Logs"),
 		with("stream", "stream.Ingest"),
 		with("catalog", "catalog.Open"),
 		with("stream/streamapi", "streamapi.New"),
 		with("console", "console.New"),
 		with("extractor", "extractor.Run"),
+		guest("stream/otlpgrpc", "otlpgrpc.Register"),
+		guest("drivers/sqlite", "sqlite.Open"),
+		guest("drivers/postgres", "postgres.Open"),
+		guest("drivers/parquet", "parquet.Tables"),
+		guest("drivers/bucket", "bucket.Open"),
+		guest("drivers/duckdb", "duckdb.Open"),
+		guest("drivers/iceberg", "iceberg.Open"),
+		guest("cluster", "cluster.Open"),
 	}
 }
 
@@ -83,7 +103,7 @@ func (p probe) measure(root, tmp string) error {
 	if err := os.WriteFile(tmp+".go", []byte(source.String()), 0o600); err != nil {
 		return err
 	}
-	dir := filepath.Join(root, "internal", "footprint", "probe")
+	dir := filepath.Join(root, p.module, "internal", "footprint", "probe")
 	overlay, err := json.Marshal(map[string]any{"Replace": map[string]string{filepath.Join(dir, "main.go"): tmp + ".go"}})
 	if err != nil {
 		return err
@@ -93,7 +113,7 @@ func (p probe) measure(root, tmp string) error {
 	}
 	var size [2]int64
 	for i, flags := range []string{"", "-s -w"} {
-		if _, err := goCommand("build", "-overlay", tmp+".json", "-ldflags", flags, "-o", tmp+".exe", "./internal/footprint/probe"); err != nil {
+		if _, err := p.goCommand("build", "-tags", p.tags, "-overlay", tmp+".json", "-ldflags", flags, "-o", tmp+".exe", "./internal/footprint/probe"); err != nil {
 			return err
 		}
 		info, err := os.Stat(tmp + ".exe")
@@ -102,7 +122,7 @@ func (p probe) measure(root, tmp string) error {
 		}
 		size[i] = info.Size()
 	}
-	packages, err := goCommand("list", "-overlay", tmp+".json", "-deps", "./internal/footprint/probe")
+	packages, err := p.goCommand("list", "-tags", p.tags, "-overlay", tmp+".json", "-deps", "./internal/footprint/probe")
 	if err != nil {
 		return err
 	}
@@ -110,8 +130,9 @@ func (p probe) measure(root, tmp string) error {
 	return nil
 }
 
-func goCommand(args ...string) (string, error) {
+func (p probe) goCommand(args ...string) (string, error) {
 	cmd := exec.Command("go", args...)
+	cmd.Dir, cmd.Env = p.module, append(os.Environ(), "GOWORK=off")
 	cmd.Stderr = os.Stderr
 	out, err := cmd.Output()
 	return string(out), err

@@ -142,7 +142,11 @@ func serve(b testing.TB, protocol string, columns mapping.Columns) (eng *forebay
 	return eng, listener.Addr().String()
 }
 
-// encoded is a request with log records of the given size.
+// requestMark is in each request once. Senders write another number in its place each time: a request of the last day that comes again is
+// recognised and not stored, and no exporter sends the same one.
+var requestMark = pcommon.SpanID{0xf0, 0x9d, 0x91, 0x8a, 0xb7, 0x6c, 0x2e, 0x53}
+
+// encoded is a request with log records of the given size, and of now.
 func encoded(records, size int) ([]byte, error) {
 	batch := plog.NewLogs()
 	rl := batch.ResourceLogs().AppendEmpty()
@@ -151,11 +155,14 @@ func encoded(records, size int) ([]byte, error) {
 	all := rl.ScopeLogs().AppendEmpty().LogRecords()
 	for i := range records {
 		r := all.AppendEmpty()
-		r.SetTimestamp(1_700_000_000_000_000_000)
+		r.SetTimestamp(pcommon.NewTimestampFromTime(time.Now()))
 		r.SetSeverityNumber(plog.SeverityNumberInfo)
 		r.SetSeverityText("INFO")
 		r.Body().SetStr(strings.Repeat("the gate opens when the basin is full ", size/38+1)[:size])
 		r.SetTraceID(pcommon.TraceID{1, byte(i)})
+		if i == 0 {
+			r.SetSpanID(requestMark)
+		}
 		r.Attributes().PutStr("http.route", "/api/v1/orders/{id}")
 		r.Attributes().PutInt("http.response.status_code", 200)
 		r.Attributes().PutInt("order.id", int64(i))

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
 
@@ -13,8 +14,8 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// A sender sends a request, which is encoded already, again and again over a connection of its own. Both senders are as
-// small as they can be, to leave the CPU to the server.
+// A sender sends a request, which is encoded already, again and again over a connection of its own, each time with another number in the place of
+// its mark. Both senders are as small as they can be, to leave the CPU to the server.
 type sender interface {
 	// run sends while next reports true, and returns when all requests were answered with a success.
 	run(next func() bool) error
@@ -34,6 +35,7 @@ type httpSender struct {
 	net.Conn
 	in      *bufio.Reader
 	request []byte
+	place   int // of the mark
 }
 
 func newHTTPSender(address, path string, body []byte) (sender, error) {
@@ -42,7 +44,8 @@ func newHTTPSender(address, path string, body []byte) (sender, error) {
 		return nil, err
 	}
 	head := fmt.Sprintf("POST %s HTTP/1.1\r\nHost: %s\r\nContent-Type: application/x-protobuf\r\nContent-Length: %d\r\n\r\n", path, address, len(body))
-	return &httpSender{conn, bufio.NewReader(conn), append([]byte(head), body...)}, nil
+	request := append([]byte(head), body...)
+	return &httpSender{conn, bufio.NewReader(conn), request, bytes.Index(request, requestMark[:])}, nil
 }
 
 func (s *httpSender) run(next func() bool) error {
@@ -55,6 +58,7 @@ func (s *httpSender) run(next func() bool) error {
 }
 
 func (s *httpSender) send() error {
+	binary.BigEndian.PutUint64(s.request[s.place:], rand.Uint64())
 	if _, err := s.Write(s.request); err != nil {
 		return err
 	}
@@ -181,6 +185,7 @@ func (s *grpcSender) add() {
 	s.stream = s.stream + 1 | 1
 	from := len(s.out)
 	s.out = append(s.out, frames...)
+	binary.BigEndian.PutUint64(s.out[from+bytes.Index(frames, requestMark[:]):], rand.Uint64()) // it is near the start
 	for i := from; i < len(s.out); {
 		binary.BigEndian.PutUint32(s.out[i+5:], s.stream)
 		i += 9 + int(binary.BigEndian.Uint32(s.out[i:])>>8)

@@ -1,3 +1,5 @@
+//go:build !forebay_notemplates
+
 package template
 
 import "github.com/forebay/forebay/mapping/internal/tape"

@@ -1,60 +1,15 @@
+//go:build !forebay_notemplates
+
 package template
 
 import (
 	"fmt"
-	"iter"
 	"net/http"
-	"time"
 
 	"github.com/google/go-jsonnet/ast"
 	"github.com/lestrrat-go/strftime"
 
 	"github.com/forebay/forebay/mapping/internal/tape"
-)
-
-// Event is the record that a program reads. What its methods return must not change during the evaluation; an error ends
-// the evaluation and becomes [Error.Err].
-type Event interface {
-	// Size is the number of bytes of the body as it was received, which default budgets grow with.
-	Size() int
-	// AppendIP appends the text of Ip().
-	AppendIP(dst []byte) []byte
-	// AppendTime appends the text of Now() without a format.
-	AppendTime(dst []byte) []byte
-	// Time is the time that Now(format) formats. The zero time gives the empty text.
-	Time() time.Time
-	// BodyBytes returns the text of BodyStr(), which may be invalid UTF-8.
-	BodyBytes() ([]byte, error)
-	// Body returns the parsed body.
-	Body() (*tape.Tape, error)
-	// AppendField reads a single field where the event can do so without Body. Path has at least one step.
-	AppendField(dst []byte, path *tape.Path) ([]byte, FieldKind)
-	// Missing returns the error of Body(path) without a default when the body has no such field.
-	Missing(path *tape.Path) error
-	// Header returns the value of a header by its canonical name.
-	Header(name string) (value string, ok bool)
-	// MissingHeader returns the error of Header(name) without a default when there is no such header.
-	MissingHeader(name string) error
-	// Headers yields the name and the value of each header.
-	Headers() iter.Seq2[string, string]
-	// HeaderText returns the text of HeaderStr(), which may be invalid UTF-8.
-	HeaderText() string
-}
-
-// FieldKind says how [Event.AppendField] found a field.
-type FieldKind uint8
-
-const (
-	// FieldUnknown: the event gives no single fields; Body has the answer.
-	FieldUnknown FieldKind = iota
-	// FieldMissing: there is no such field.
-	FieldMissing
-	// FieldNull: the value is null; nothing was appended.
-	FieldNull
-	// FieldText: the plain text of a string was appended, which may be invalid UTF-8.
-	FieldText
-	// FieldJSON: a value was appended as JSON.
-	FieldJSON
 )
 
 // eventFunctions are the functions through which a program reads the event. Their parameters may be named.

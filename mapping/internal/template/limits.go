@@ -1,3 +1,5 @@
+//go:build !forebay_notemplates
+
 package template
 
 import (
@@ -6,9 +8,6 @@ import (
 	"strings"
 	"unicode/utf8"
 )
-
-// MaxLength is the highest number of characters of a template.
-const MaxLength = 4096
 
 // maxNesting is how deep the brackets of a template may nest. The parser recurses about twenty frames a level, and a stack
 // overflow ends the process: recover does not help. So the depth is checked before the parser runs.

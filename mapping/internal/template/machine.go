@@ -1,3 +1,5 @@
+//go:build !forebay_notemplates
+
 package template
 
 import (

@@ -1,7 +1,8 @@
+//go:build !forebay_notemplates
+
 package template
 
 import (
-	"fmt"
 	"strings"
 	"unicode/utf8"
 
@@ -45,14 +46,6 @@ func (c *compiler) place(n ast.Node) place {
 // textRange is where a node stands, as the parser counts.
 type textRange struct{ begin, end ast.Location }
 
-// Spot is a place in a template, for error messages.
-type Spot struct {
-	// Line and Col count from 1; Col counts characters. Both are 0 where there is no place.
-	Line, Col int
-	// Expr is the expression that stands there, cut to 60 characters and one line.
-	Expr string
-}
-
 // spot finds a place that the parser gave in the user's text.
 func (s source) spot(r textRange) Spot {
 	if r.begin.Line <= preludeLines {
@@ -70,6 +63,3 @@ func (s source) spot(r textRange) Spot {
 	}
 	return Spot{begin.Line, begin.Col, expr}
 }
-
-// String returns the place as it stands in error messages, for example 2:14.
-func (s Spot) String() string { return fmt.Sprintf("%d:%d", s.Line, s.Col) }

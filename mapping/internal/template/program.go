@@ -1,16 +1,11 @@
-// Package template compiles jsonnet programs to closures over an [Event] and evaluates them within a [Budget].
-//
-// [Compile] parses the text with the reference implementation, which also desugars it, and turns the tree into closures
-// (compile.go, calls.go, operators.go). A [Program] runs on a machine (machine.go), which counts what it costs and makes the
-// strings. Values are lazy (value.go); objects are bound late (object.go). The standard library is written in Go (std_*.go)
-// where that is faster, and otherwise compiled from the library's own text (std.go).
+//go:build !forebay_notemplates
+
 package template
 
 import (
 	"cmp"
 	"errors"
 	"fmt"
-	"runtime"
 	"strings"
 	"sync"
 	"unicode/utf8"
@@ -32,14 +27,6 @@ type Program struct {
 // Headers returns which headers the program may read.
 func (p *Program) Headers() HeaderReads { return p.reads }
 
-// HeaderReads are headers that something reads.
-type HeaderReads struct {
-	// All is set when it may read every header.
-	All bool
-	// Names are the canonical names of single ones. A name may be there twice.
-	Names []string
-}
-
 // header notes a call of Header with a constant name; empty for the object of all.
 func (r *HeaderReads) header(name string) {
 	if name == "" {
@@ -52,26 +39,8 @@ func (r *HeaderReads) header(name string) {
 // call notes a function of the event whose arguments are not known.
 func (r *HeaderReads) call(name string) { r.All = r.All || name == "Header" || name == "HeaderStr" }
 
-// Options are the options of [Compile]; mapping.Options documents them.
-type Options struct {
-	Budget Budget // of each evaluation
-	Compat bool   // give the bytes and failures of the published service
-	Slots  Slots  // of evaluations over large bodies; nil means no bound
-}
-
-// Slots bound how many evaluations over large bodies run at the same time: each may take many times its body. They
-// wait for nothing but the processor, so more of them than processors would take memory and gain no time. Programs that were
-// compiled with the same Slots share them.
-type Slots chan struct{}
-
-// NewSlots returns a slot for each processor.
-func NewSlots() Slots { return make(Slots, runtime.GOMAXPROCS(0)) }
-
 // largeBody is the size from which an evaluation takes a slot. Below it the budget has hardly grown.
 const largeBody = 64 << 10
-
-// Budget bounds one evaluation; zero fields have their default. mapping.Budget documents it.
-type Budget struct{ Steps, Depth, Memory, Output int }
 
 // withDefaults gives the budget for a body of size bytes. It grows with bodies up to 1 MiB.
 func (b Budget) withDefaults(size int) Budget {
@@ -83,33 +52,6 @@ func (b Budget) withDefaults(size int) Budget {
 		Output: cmp.Or(b.Output, 1536<<10),
 	}
 }
-
-// Fault says why a template is refused, with the place in the user's text.
-type Fault struct {
-	// Line and Col count from 1; Col counts characters. Both are 0 when the fault has no place.
-	Line, Col int
-	// Msg says what is wrong.
-	Msg string
-}
-
-// Error is the failure of an evaluation.
-type Error struct {
-	// Kind is the reaction that the failure calls for.
-	Kind ErrorKind
-	// Err is the cause. When Kind is Unreadable it is the error of the event, unchanged.
-	Err error
-	// At is the expression that failed; zero for a value that cannot be written as JSON.
-	At Spot
-}
-
-// ErrorKind is the kind of an [Error].
-type ErrorKind uint8
-
-const (
-	Failed     ErrorKind = iota // the program raised an error, such as a wrong type
-	Exceeded                    // the program needs more than its budget
-	Unreadable                  // the event gave an error
-)
 
 // The functions of the event are declared to the parser before the user's text, on lines of their own.
 const (

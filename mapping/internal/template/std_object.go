@@ -1,3 +1,5 @@
+//go:build !forebay_notemplates
+
 package template
 
 import "github.com/google/go-jsonnet/ast"

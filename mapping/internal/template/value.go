@@ -1,3 +1,5 @@
+//go:build !forebay_notemplates
+
 package template
 
 // kind is the type of a jsonnet value.
