@@ -39,6 +39,9 @@ func NewJournal(conn *nats.Conn, o Options) (*Journal, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
+	if err := checkVersion(conn); err != nil {
+		return nil, err
+	}
 	js, err := jetstream.New(conn)
 	if err != nil {
 		return nil, fmt.Errorf("natsdriver: %w", err)

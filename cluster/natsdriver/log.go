@@ -31,6 +31,9 @@ func NewLog(conn *nats.Conn, o Options) (*Log, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
+	if err := checkVersion(conn); err != nil {
+		return nil, err
+	}
 	js, err := jetstream.New(conn)
 	if err != nil {
 		return nil, fmt.Errorf("natsdriver: %w", err)

@@ -31,6 +31,9 @@ func (l *Log) Open(ctx context.Context, instance string, marker changelog.Record
 }
 
 func (l *Log) open(ctx context.Context, instance string, marker changelog.Record) (*writer, error) {
+	if err := checkVersion(l.conn); err != nil {
+		return nil, err
+	}
 	stream, info, err := l.stream(ctx, instance)
 	if err != nil {
 		return nil, err

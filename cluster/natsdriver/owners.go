@@ -34,6 +34,9 @@ func NewOwners(conn *nats.Conn, o Options) (*Owners, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
+	if err := checkVersion(conn); err != nil {
+		return nil, err
+	}
 	js, err := jetstream.New(conn)
 	if err != nil {
 		return nil, fmt.Errorf("natsdriver: %w", err)

@@ -133,7 +133,11 @@ func (r *runner) loseAndStart(ctx context.Context, p *process, instance string, 
 		err = p.wipe()
 	case damaged:
 		var what string
-		if what, err = p.damage(r.rng); err == nil {
+		var done bool
+		if what, done, err = p.damage(r.rng); err == nil {
+			if done {
+				r.damaged++
+			}
 			r.screen.say("%s: %s", p.Name, what)
 			return ids, r.startDamaged(ctx, p)
 		}

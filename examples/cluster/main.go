@@ -13,7 +13,7 @@
 //
 // The last line on standard output tells the result; the exit status is 1 if a row was lost or doubled:
 //
-//	cluster: sent=20000 rows=20013 lost=0 duplicated=0 recovered=21.3s unconfirmed=13 stalled=6.2s losses=3
+//	cluster: sent=20000 rows=20013 lost=0 duplicated=0 recovered=21.3s unconfirmed=13 stalled=6.2s losses=3 damaged=0
 //
 //	sent         acknowledged events
 //	rows         rows in the table

@@ -4,6 +4,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -26,7 +27,7 @@ var (
 	seed   = flag.Uint64("seed", 0, "seed of TestLosses; 0: a new one")
 )
 
-var lastLine = regexp.MustCompile(`\ncluster: sent=(\d+) rows=\d+ lost=0 duplicated=0 recovered=\S+ unconfirmed=\d+ stalled=\S+ losses=(\d+)\n$`)
+var lastLine = regexp.MustCompile(`\ncluster: sent=(\d+) rows=\d+ lost=0 duplicated=0 recovered=\S+ unconfirmed=\d+ stalled=\S+ losses=(\d+) damaged=(\d+)\n$`)
 
 // play runs the program.
 func play(t *testing.T, events, losses int, args ...string) {
@@ -45,6 +46,60 @@ func play(t *testing.T, events, losses int, args ...string) {
 			t.Logf("%s:\n%s", path, log)
 		}
 		t.Fatalf("seed %d: %v", cfg.seed, err)
+	}
+	meant := 0
+	for _, l := range cfg.losses() {
+		if l.kind == damaged {
+			meant++
+		}
+	}
+	// The log of a node may be empty in the moment when it is killed.
+	if got, _ := strconv.Atoi(m[3]); got > meant {
+		t.Errorf("%d files were damaged, %d times a file was to be", got, meant)
+	}
+}
+
+// Damage changes one file of a log, and says if there is none with anything in it.
+func TestDamage(t *testing.T) {
+	p := newProcess(nodeConfig{Name: "a", Dir: t.TempDir()}, nil, nil)
+	blocks := map[string]string{"FB_main_L_a-0_x/msgs/1.blk": "", "FB_main_L_b-0_y/msgs/1.blk": "", "KV_FB_main_own/msgs/1.blk": "records"}
+	write := func() {
+		t.Helper()
+		for name, text := range blocks {
+			path := filepath.Join(p.server(), "jetstream", "account", "streams", name)
+			if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	changed := func() (names []string) {
+		t.Helper()
+		for name, text := range blocks {
+			got, err := os.ReadFile(filepath.Join(p.server(), "jetstream", "account", "streams", name))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if string(got) != text {
+				names = append(names, name)
+			}
+		}
+		return names
+	}
+	rng := rand.New(rand.NewPCG(1, 1))
+	write()
+	if what, done, err := p.damage(rng); done || err != nil || len(changed()) > 0 {
+		t.Errorf("without a block that has records: %q, %t, %v, changed are %q", what, done, err, changed())
+	}
+	blocks["FB_main_L_b-0_y/msgs/1.blk"] = strings.Repeat("record", 100)
+	for range 20 {
+		write()
+		what, done, err := p.damage(rng)
+		if got := changed(); !done || err != nil || len(got) != 1 || !strings.HasPrefix(got[0], "FB_main_L_b-0_y/") || !strings.HasPrefix(what, "FB_main_L_b-0_y/") {
+			t.Errorf("%q, %t, %v, changed are %q", what, done, err, got)
+		}
 	}
 }
 

@@ -161,21 +161,21 @@ func (p *process) wipe() error {
 }
 
 // damage flips a bit in a file of the server of a node that does not run, or cuts the file. It takes one of the files with the records of
-// logs, and returns what it did.
-func (p *process) damage(rng *rand.Rand) (what string, err error) {
+// logs, and returns what it did. done: there was a file with anything in it.
+func (p *process) damage(rng *rand.Rand) (what string, done bool, err error) {
 	files, err := filepath.Glob(filepath.Join(p.server(), "jetstream", "*", "streams", "*_L_*", "msgs", "*.blk"))
 	if err != nil {
-		return "", err
+		return "", false, err
 	}
 	contents := make(map[string][]byte)
 	for _, path := range files {
 		if contents[path], err = os.ReadFile(path); err != nil {
-			return "", err
+			return "", false, err
 		}
 	}
 	files = slices.DeleteFunc(files, func(path string) bool { return len(contents[path]) == 0 })
 	if len(files) == 0 {
-		return "its logs are empty", nil
+		return "its logs are empty, nothing is damaged", false, nil
 	}
 	path := files[rng.IntN(len(files))]
 	content := contents[path]
@@ -187,5 +187,6 @@ func (p *process) damage(rng *rand.Rand) (what string, err error) {
 		content[at] ^= 1 << rng.IntN(8)
 	}
 	stream := filepath.Base(filepath.Dir(filepath.Dir(path)))
-	return fmt.Sprintf("%s/%s %s %d of %d bytes", stream, filepath.Base(path), what, at, len(contents[path])), os.WriteFile(path, content, 0o600)
+	what = fmt.Sprintf("%s/%s %s %d of %d bytes", stream, filepath.Base(path), what, at, len(contents[path]))
+	return what, true, os.WriteFile(path, content, 0o600)
 }

@@ -32,6 +32,7 @@ type runner struct {
 	screen    *screen
 	table     *table
 	recovered time.Duration // the longest
+	damaged   int           // files, really
 	net       network       // nil if it cannot be cut
 	rng       *mathrand.Rand
 }
@@ -233,9 +234,9 @@ func (r *runner) verdict(out io.Writer) error {
 		fmt.Fprintln(out, what)
 	}
 	fmt.Fprintf(out, "The table, the disks and the logs of the nodes are in %s\n", r.dir)
-	fmt.Fprintf(out, "cluster: sent=%d rows=%d lost=%d duplicated=%d recovered=%s unconfirmed=%d stalled=%s losses=%d\n",
+	fmt.Fprintf(out, "cluster: sent=%d rows=%d lost=%d duplicated=%d recovered=%s unconfirmed=%d stalled=%s losses=%d damaged=%d\n",
 		r.sent.Load(), a.rows, a.lost, a.duplicated, r.recovered.Round(100*time.Millisecond), a.unconfirmed,
-		r.stalled.Round(100*time.Millisecond), len(r.losses()))
+		r.stalled.Round(100*time.Millisecond), len(r.losses()), r.damaged)
 	if a.lost > 0 || a.duplicated > 0 {
 		return fmt.Errorf("rows were lost or doubled: %q; everything is kept in %s", a.examples, r.dir)
 	}
