@@ -131,8 +131,8 @@ func plainError(err error) error {
 		text = text[:maxReason] + "…"
 	}
 	plain := errors.New(strings.ToValidUTF8(text, "\ufffd"))
-	if rows := refusedRows(err); rows != nil {
-		return &rowsRefused{plain, rows}
+	if refused := refusalOf(err, plain); refused != nil {
+		return refused
 	}
 	if IsPermanent(err) {
 		return Permanent(plain)

@@ -269,3 +269,56 @@ func TestDecisionsThatAreRefused(t *testing.T) {
 		verify(t, b)
 	})
 }
+
+// A refusal of which the target is not sure holds the file, until somebody decides that it is the row.
+func TestUnsureRefusal(t *testing.T) {
+	refused := func(i int) bool { return i == 2 }
+	withRefusing(t, 0, func(t *testing.T, mem *buffertest.Memory, opts buffer.Options) {
+		mem.Alters = func(e *buffer.RowsError) { e.Unsure = true }
+		b := open(t, opts)
+		file := holdFile(t, b, 5, refused, quarantined())
+		if n := len(list(t, b, "a")); n > 0 {
+			t.Errorf("%d rows are in the quarantine", n)
+		}
+		if err := b.SplitFile(t.Context(), "a", file); err != nil {
+			t.Fatal(err)
+		}
+		flush(t, b, "a")
+		wantSplit(t, b, mem, 5, refused)
+	})
+}
+
+// A refusal that may pass by itself holds the file for a time. Then the row leaves the file, in whatever part it is.
+func TestPatience(t *testing.T) {
+	refused := func(i int) bool { return i%20 == 2 }
+	for _, passes := range []bool{true, false} {
+		withRefusing(t, -1, func(t *testing.T, mem *buffertest.Memory, opts buffer.Options) {
+			mem.Alters = func(e *buffer.RowsError) { e.Patience = 10 * time.Minute }
+			parent := time.Now().Add(24 * time.Hour)
+			if passes {
+				parent = time.Now().Add(9 * time.Minute)
+			}
+			refuse := mem.Refuse
+			mem.Refuse = func(table string, row []string) buffer.RowError {
+				if time.Now().After(parent) {
+					return buffer.RowError{}
+				}
+				return refuse(table, row)
+			}
+			b := open(t, opts)
+			holdFile(t, b, 50, refused, quarantined())
+			begin := time.Now()
+			for st, _ := b.SinkStats("a"); st.Staging.Rows > 0; st, _ = b.SinkStats("a") {
+				time.Sleep(time.Second)
+			}
+			if took := time.Since(begin); took < 8*time.Minute || took > 16*time.Minute {
+				t.Errorf("it took %s", took)
+			}
+			if passes {
+				wantSplit(t, b, mem, 50, func(int) bool { return false })
+				return
+			}
+			wantSplit(t, b, mem, 50, refused)
+		})
+	}
+}

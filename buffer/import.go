@@ -106,6 +106,9 @@ func (b *Buffer) importFailed(ctx context.Context, f *file, e errand, id string,
 		f.rec.Retry.Refused = nil
 		if refused, ok := errors.AsType[*rowsRefused](err); ok {
 			f.rec.Retry.Refused = new(refused.rows[0])
+			if refused.patience > 0 && f.rec.Patient.IsZero() {
+				f.rec.Patient = t.now
+			}
 		}
 		return &f.rec.Retry
 	})

@@ -52,12 +52,15 @@ const (
 type rowsRefused struct {
 	error
 	rows []format.RefusedRow
+	// unsure and patience are as in [RowsError].
+	unsure   bool
+	patience time.Duration
 }
 
 func (e *rowsRefused) Unwrap() error { return Permanent(e.error) }
 
-// refusedRows copies the rows of a [*RowsError] in err; nil if there is none.
-func refusedRows(err error) []format.RefusedRow {
+// refusalOf copies the rows of a [*RowsError] in err; nil if there is none. plain is the text of err.
+func refusalOf(err, plain error) *rowsRefused {
 	e, ok := errors.AsType[*RowsError](err)
 	if !ok || len(e.Rows) == 0 {
 		return nil
@@ -67,7 +70,8 @@ func refusedRows(err error) []format.RefusedRow {
 		rows = append(rows, format.RefusedRow{Row: r.Row, Column: cutText(r.Column), Reason: cutText(r.Reason), Message: cutText(r.Message)})
 	}
 	slices.SortStableFunc(rows, func(a, b format.RefusedRow) int { return int(max(-1, min(1, a.Row-b.Row))) })
-	return slices.CompactFunc(rows, func(a, b format.RefusedRow) bool { return a.Row == b.Row })
+	rows = slices.CompactFunc(rows, func(a, b format.RefusedRow) bool { return a.Row == b.Row })
+	return &rowsRefused{plain, rows, e.Unsure, e.Patience}
 }
 
 // mayBeSplit reports whether the file may be imported without refused rows. Called with mu held.
@@ -119,7 +123,10 @@ func (b *Buffer) importsAs(f *file, id string) bool {
 // held or waits, nil if it goes on.
 func (b *Buffer) takeRefusal(ctx context.Context, f *file, e errand, arg *File, before *format.Split, answer *rowsRefused, took time.Duration) error {
 	b.mu.RLock()
-	ok, changed := b.mayBeSplit(f), f.rec.Split != before
+	ok, changed, waited := b.mayBeSplit(f), f.rec.Split != before, time.Duration(0)
+	if since := f.rec.Patient; !since.IsZero() {
+		waited = b.now().Sub(since)
+	}
 	id, rows := b.fileID(f), f.tally().Rows
 	b.mu.RUnlock()
 	switch {
@@ -141,8 +148,16 @@ func (b *Buffer) takeRefusal(ctx context.Context, f *file, e errand, arg *File, 
 	split.Parts[i].Refused = answer.inFile(&split.Parts[i])
 	split.Imports++
 	split.Took += took.Milliseconds()
-	if why := holds(split, i, rows); why != "" {
-		return &rowsRefused{fmt.Errorf("%s: %w", why, answer.error), split.Parts[i].Refused}
+	why := holds(split, i, rows)
+	switch {
+	case why != "" || split.Most > 0:
+	case answer.unsure:
+		why = "the target cannot tell whether the cause is in the rows, somebody must decide"
+	case waited < answer.patience:
+		why = fmt.Sprintf("the cause may pass by itself, rows leave the file after %s", answer.patience)
+	}
+	if why != "" {
+		return &rowsRefused{error: fmt.Errorf("%s: %w", why, answer.error), rows: split.Parts[i].Refused, patience: answer.patience}
 	}
 	pause := split.Imports >= maxSplitImports
 	if pause {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 )
 
 // MaxRowErrors bounds the rows that one [RowsError] names.
@@ -21,6 +22,12 @@ type RowsError struct {
 	Rows []RowError
 	// Complete says that the target has tried every row, so it takes all others.
 	Complete bool
+	// Unsure says that the cause may be elsewhere, for example because a trigger has raised the error, which can say anything. The file is held,
+	// until somebody decides with [Buffer.SplitFile] that it is the rows.
+	Unsure bool
+	// Patience is how long the file is held and tried again before rows leave it, because the cause may pass by itself: what a foreign key refers to
+	// may come with another file. It counts from the first such answer about the file. [Buffer.SplitFile] ends it.
+	Patience time.Duration
 	// Err is the error of the target, nil if there is none.
 	Err error
 }

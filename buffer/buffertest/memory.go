@@ -55,6 +55,8 @@ type Memory struct {
 	Refuse func(table string, row []string) buffer.RowError
 	// Names is how many refused rows an error names: 0 all of them, -1 none.
 	Names int
+	// Alters, if not nil, changes the error before it is returned.
+	Alters func(*buffer.RowsError)
 
 	mu      sync.Mutex // guards the fields below; never held while a source, a reader or a hook runs
 	objects map[string]object
@@ -266,11 +268,18 @@ func (m *Memory) refuse(table string, rows [][]string) error {
 			r.Row = -1
 		}
 		if more := e.Add(r); !more || len(e.Rows) == m.Names || m.Names < 0 {
-			return e
+			return m.altered(e)
 		}
 	}
 	if e.Complete = true; len(e.Rows) == 0 {
 		return nil
+	}
+	return m.altered(e)
+}
+
+func (m *Memory) altered(e *buffer.RowsError) error {
+	if m.Alters != nil {
+		m.Alters(e)
 	}
 	return e
 }

@@ -21,7 +21,7 @@ func postgresTarget() targetKind {
 			var keys postgresKeys
 			problems := append(f.forFolders(), f.options.read(&keys)...)
 			opts := postgres.Options{
-				Schema: keys.Schema, JSONB: keys.JSONB, Keys: keys.Keys, MaxConns: keys.MaxConns, LockTimeout: keys.LockTimeout, KeepIDs: keys.KeepIDs,
+				Schema: keys.Schema, JSONB: keys.JSONB, Keys: keys.Keys, MaxConns: keys.MaxConns, LockTimeout: keys.LockTimeout, KeepIDs: keys.KeepIDs, TrustTriggers: keys.TrustTriggers,
 			}
 			var wrong []error
 			opts.KeepFor, opts.KeepBy, wrong = f.retention(keys.KeepBy)
@@ -33,13 +33,14 @@ func postgresTarget() targetKind {
 
 // postgresKeys are the options of a PostgreSQL target.
 type postgresKeys struct {
-	Schema      string              `json:"schema" doc:"schema of the tables, which must exist; default public"`
-	Keys        map[string][]string `json:"keys" doc:"columns of the primary key of tables, by name, such as {orders: [id]}: a row replaces the one with its key"`
-	JSONB       bool                `json:"jsonb" doc:"true makes json columns of new tables jsonb, which changes documents a little"`
-	MaxConns    int                 `json:"maxConns" doc:"greatest number of connections, one an import; default 8"`
-	LockTimeout time.Duration       `json:"lockTimeout" doc:"how long an import waits for a lock before it is repeated later; default 10s"`
-	KeepIDs     time.Duration       `json:"keepIds" doc:"how long ids of imported files are remembered, longer than any outage; default 8760h, at least 720h"`
-	KeepBy      []string            `json:"keepBy" doc:"columns that tell the time of a row: with the flag keep-for, older rows are removed"`
+	Schema        string              `json:"schema" doc:"schema of the tables, which must exist; default public"`
+	Keys          map[string][]string `json:"keys" doc:"columns of the primary key of tables, by name, such as {orders: [id]}: a row replaces the one with its key"`
+	JSONB         bool                `json:"jsonb" doc:"true makes json columns of new tables jsonb, which changes documents a little"`
+	MaxConns      int                 `json:"maxConns" doc:"greatest number of connections, one an import; default 8"`
+	LockTimeout   time.Duration       `json:"lockTimeout" doc:"how long an import waits for a lock before it is repeated later; default 10s"`
+	KeepIDs       time.Duration       `json:"keepIds" doc:"how long ids of imported files are remembered, longer than any outage; default 8760h, at least 720h"`
+	TrustTriggers bool                `json:"trustTriggers" doc:"true sends rows for which a trigger raises an error to the quarantine; default: the file is held"`
+	KeepBy        []string            `json:"keepBy" doc:"columns that tell the time of a row: with the flag keep-for, older rows are removed"`
 }
 
 // openPostgres opens the target, and a pool of its own for the reader.

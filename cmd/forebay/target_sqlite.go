@@ -20,7 +20,7 @@ func sqliteTarget() targetKind {
 		prepare: func(rest string, f targetFlags) (opener, []error) {
 			var keys sqliteKeys
 			problems := append(f.forFolders(), f.options.read(&keys)...)
-			opts := sqlite.Options{LockTimeout: keys.LockTimeout, StallTimeout: keys.StallTimeout, KeepIDs: keys.KeepIDs, MaxWAL: int64(keys.MaxWAL)}
+			opts := sqlite.Options{LockTimeout: keys.LockTimeout, StallTimeout: keys.StallTimeout, KeepIDs: keys.KeepIDs, MaxWAL: int64(keys.MaxWAL), TrustTriggers: keys.TrustTriggers}
 			var wrong []error
 			opts.KeepFor, opts.KeepBy, wrong = f.retention(keys.KeepBy)
 			return func() (*store.Store, error) { return openSQLite(rest, opts) }, slices.Concat(problems, wrong, f.explain(opts.Validate(), &keys, false))
@@ -30,11 +30,12 @@ func sqliteTarget() targetKind {
 
 // sqliteKeys are the options of a SQLite target.
 type sqliteKeys struct {
-	LockTimeout  time.Duration `json:"lockTimeout" doc:"how long a call waits for another writer of the file before it is repeated later; default 5s"`
-	StallTimeout time.Duration `json:"stallTimeout" doc:"how long an import waits for bytes of staging, while nobody else can write; default 10s"`
-	MaxWAL       byteSize      `json:"maxWal" doc:"size from which on the write-ahead log is emptied; default 64MB"`
-	KeepIDs      time.Duration `json:"keepIds" doc:"how long ids of imported files are remembered, longer than any outage; default 2160h, below zero: forever"`
-	KeepBy       []string      `json:"keepBy" doc:"columns that tell the time of a row: with the flag keep-for, older rows are removed"`
+	LockTimeout   time.Duration `json:"lockTimeout" doc:"how long a call waits for another writer of the file before it is repeated later; default 5s"`
+	StallTimeout  time.Duration `json:"stallTimeout" doc:"how long an import waits for bytes of staging, while nobody else can write; default 10s"`
+	MaxWAL        byteSize      `json:"maxWal" doc:"size from which on the write-ahead log is emptied; default 64MB"`
+	KeepIDs       time.Duration `json:"keepIds" doc:"how long ids of imported files are remembered, longer than any outage; default 2160h, below zero: forever"`
+	TrustTriggers bool          `json:"trustTriggers" doc:"true sends rows for which a trigger raises an error to the quarantine; default: the file is held"`
+	KeepBy        []string      `json:"keepBy" doc:"columns that tell the time of a row: with the flag keep-for, older rows are removed"`
 }
 
 // openSQLite opens the target, and a pool of its own for the reader.

@@ -84,9 +84,9 @@ func (s fields) copy(ctx context.Context, tx pgx.Tx, f *buffer.File, into, relat
 	format, appendRow := s.format()
 	r := &rowStream{rows: f.ReadRows(reading), appendRow: appendRow}
 	if format == "binary" {
-		r.buf, r.trailer = append(r.buf, "PGCOPY\n\xff\r\n\x00\x00\x00\x00\x00\x00\x00\x00\x00"...), "\xff\xff"
+		r.buf, r.trailer = append(r.buf, binaryHeader...), binaryTrailer
 	}
-	tag, err := tx.Conn().PgConn().CopyFrom(ctx, r, fmt.Sprintf(limitComment+"COPY %s (%s) FROM STDIN (FORMAT %s)", int64(limit.Seconds()), into, s.names(), format))
+	tag, err := tx.Conn().PgConn().CopyFrom(ctx, r, s.copySQL(into, format, limit))
 	cancel()
 	switch read := r.close(); {
 	case read != nil && ctx.Err() == nil && !errors.Is(read, context.Canceled):
@@ -99,7 +99,17 @@ func (s fields) copy(ctx context.Context, tx pgx.Tx, f *buffer.File, into, relat
 	if refused := rowError(err, relation); refused != nil {
 		return refused
 	}
-	return err
+	return ofRows(err)
+}
+
+// What stands before and behind the rows of a binary COPY.
+const (
+	binaryHeader  = "PGCOPY\n\xff\r\n\x00\x00\x00\x00\x00\x00\x00\x00\x00"
+	binaryTrailer = "\xff\xff"
+)
+
+func (s fields) copySQL(into, format string, limit time.Duration) string {
+	return fmt.Sprintf(limitComment+"COPY %s (%s) FROM STDIN (FORMAT %s)", int64(limit.Seconds()), into, s.names(), format)
 }
 
 // rowStream is what a COPY reads: the rows of a file in the form of the database.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
 
@@ -24,21 +25,37 @@ const (
 	internalError         = "XX000" // in a value, if COPY names its column: hstore up to PostgreSQL 15
 )
 
+// foreignKeyPatience is how long a file with a row that breaks a foreign key is tried again, before the row leaves it.
+const foreignKeyPatience = 10 * time.Minute
+
+// aboutRows marks the error of a statement that stores rows, or of COMMIT, which checks deferred constraints. Only such an error may refuse a row:
+// class 22 of another statement is about its arguments.
+type aboutRows struct{ error }
+
+func (e *aboutRows) Unwrap() error { return e.error }
+
+// ofRows marks an error.
+func ofRows(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &aboutRows{err}
+}
+
 // classify says what becomes of an error of the server. Only SQLSTATE decides: texts are translated, and a time-out names a line too.
 func classify(err error) error {
 	var pg *pgconn.PgError
 	if err == nil || !errors.As(err, &pg) || buffer.IsPermanent(err) {
 		return wrap(err)
 	}
+	_, rows := errors.AsType[*aboutRows](err)
 	switch {
 	case missingPartition(pg):
 		return buffer.Permanent(fmt.Errorf("postgres: no partition takes a row: create it, or a default partition: %w", withoutValues(pg)))
-	case refusesRow(pg) && (pg.Code == foreignKeyViolation || raised(pg)): // the parent may come, and a trigger can say anything
-		return buffer.Permanent(fmt.Errorf("postgres: the database refuses a row and does not say which: %w", withoutValues(pg)))
+	case rows && refusesRow(pg):
+		return refusedRow(pg, -1, pg.ColumnName)
 	case refusesRow(pg):
-		refused := &buffer.RowsError{Err: withoutValues(pg)}
-		refused.Add(buffer.RowError{Row: -1, Column: pg.ColumnName, Reason: pg.Code, Message: message(pg)})
-		return refused
+		return buffer.Permanent(fmt.Errorf("postgres: %w", withoutValues(pg)))
 	case pg.Code == lockNotAvailable:
 		return wrap(err)
 	case raised(pg):
@@ -61,7 +78,7 @@ func wrap(err error) error {
 
 // refusesRow reports whether the error is about the values of a row.
 func refusesRow(e *pgconn.PgError) bool {
-	return strings.HasPrefix(e.Code, "22") || strings.HasPrefix(e.Code, "23") && !missingPartition(e) || e.Code == "54000" || e.Code == tooDeep || e.Code == syntaxError
+	return strings.HasPrefix(e.Code, "P0") && raised(e) || strings.HasPrefix(e.Code, "22") || strings.HasPrefix(e.Code, "23") && !missingPartition(e) || e.Code == "54000" || e.Code == tooDeep || e.Code == syntaxError
 }
 
 // missingPartition reports whether no partition takes the row. A check refuses rows with the same code, but its error names the constraint, and
@@ -118,8 +135,16 @@ func rowError(err error, relation string) *buffer.RowsError {
 	if !ok || !refusesRow(pg) && !(pg.Code == internalError && column != "") {
 		return nil
 	}
-	refused := &buffer.RowsError{Err: withoutValues(pg)}
-	refused.Add(buffer.RowError{Row: row, Column: cmp.Or(pg.ColumnName, column), Reason: pg.Code, Message: message(pg)})
+	return refusedRow(pg, row, cmp.Or(pg.ColumnName, column))
+}
+
+// refusedRow returns the error about a row. A trigger can say anything, and what a foreign key refers to may come.
+func refusedRow(pg *pgconn.PgError, row int64, column string) *buffer.RowsError {
+	refused := &buffer.RowsError{Err: withoutValues(pg), Unsure: raised(pg)}
+	if pg.Code == foreignKeyViolation {
+		refused.Patience = foreignKeyPatience
+	}
+	refused.Add(buffer.RowError{Row: row, Column: column, Reason: pg.Code, Message: message(pg)})
 	return refused
 }
 

@@ -26,6 +26,12 @@ func (t *Target) Import(ctx context.Context, f *buffer.File) error {
 	// Somebody may drop a column or the table after each Ensure, so the attempts are bounded.
 	for attempt := 0; ; attempt++ {
 		err := t.transaction(ctx, t.options.LockTimeout, t.importTimeout(f.RawBytes), func(tx pgx.Tx) error { return t.importOnce(ctx, tx, f) })
+		if refused, ok := errors.AsType[*buffer.RowsError](err); ok && f.Rows > 1 {
+			err = t.findRefused(ctx, f, refused)
+		}
+		if refused, ok := errors.AsType[*buffer.RowsError](err); ok && t.options.TrustTriggers {
+			refused.Unsure = false
+		}
 		if !errors.Is(err, errPrepare) || attempt == 3 {
 			return err
 		}
@@ -42,51 +48,70 @@ func (t *Target) importTimeout(bytes int64) time.Duration {
 }
 
 func (t *Target) importOnce(ctx context.Context, tx pgx.Tx, f *buffer.File) error {
+	in, err := t.prepare(ctx, tx, f)
+	if err != nil {
+		return err
+	}
+	if err := in.fields.copy(ctx, tx, f, in.into, in.relation, in.limit); err != nil || in.upsert == "" {
+		return err
+	}
+	_, err = tx.Exec(ctx, in.upsert)
+	return ofRows(err)
+}
+
+// intake is how the rows of a file come into their table.
+type intake struct {
+	fields fields
+	// into is what a COPY fills, relation its name in errors. limit bounds a statement.
+	into, relation string
+	limit          time.Duration
+	// upsert brings the rows from there into the table; empty: it is the table.
+	upsert string
+}
+
+// prepare records the id of the file and finds how its rows are stored. The error is errImported if they are.
+func (t *Target) prepare(ctx context.Context, tx pgx.Tx, f *buffer.File) (*intake, error) {
 	// The id comes first: while an older attempt is open, this waits for its end.
 	tag, err := tx.Exec(ctx, "INSERT INTO "+t.table(imports)+" (file_id, table_name, rows) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING", f.ID, f.Table.ID, f.Rows)
 	if err == nil && tag.RowsAffected() == 0 {
 		if rows, err := t.recorded(ctx, tx, f.ID); err != nil || rows >= 0 {
-			return cmp.Or(err, errImported)
+			return nil, cmp.Or(err, errImported)
 		}
-		return buffer.Permanent(fmt.Errorf("file %s: %w", f.ID, buffer.ErrVoid))
+		return nil, buffer.Permanent(fmt.Errorf("file %s: %w", f.ID, buffer.ErrVoid))
 	}
 	if err == nil {
 		// Until the commit nobody changes the types that are read next: a binary row has none of its own.
 		_, err = tx.Exec(ctx, "LOCK TABLE ONLY "+t.table(f.Table.ID)+" IN ROW EXCLUSIVE MODE")
 	}
 	if sqlState(err) == undefinedTable {
-		return errPrepare
+		return nil, errPrepare
 	}
 	if err != nil {
-		return err
+		return nil, err
 	}
 	columns, err := t.columns(ctx, tx, f.Table.ID)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	counted, have, want, err := fit(f.Table, columns)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if !slices.Equal(want, have) {
-		return errPrepare
+		return nil, errPrepare
 	}
 	fields, limit := fieldsOf(f.Table, counted, have), t.importTimeout(f.RawBytes)
 	key := t.options.Keys[f.Table.ID]
 	if key == nil {
-		return fields.copy(ctx, tx, f, t.table(f.Table.ID), f.Table.ID, limit)
+		return &intake{fields, t.table(f.Table.ID), f.Table.ID, limit, ""}, nil
 	}
 	const rows = reserved + "rows"
 	// It has the types of the table, and nothing that fills or checks its columns.
 	if _, err := tx.Exec(ctx, fmt.Sprintf("CREATE TEMP TABLE %s ON COMMIT DROP AS SELECT %s, 0::bigint AS %s FROM %s WITH NO DATA",
 		rows, fields.names(), ordinal, t.table(f.Table.ID))); err != nil {
-		return err
+		return nil, err
 	}
-	if err := fields.ordered().copy(ctx, tx, f, "pg_temp."+rows, rows, limit); err != nil {
-		return err
-	}
-	_, err = tx.Exec(ctx, t.upsert(f.Table.ID, "pg_temp."+rows, key, fields))
-	return err
+	return &intake{fields.ordered(), "pg_temp." + rows, rows, limit, t.upsert(f.Table.ID, "pg_temp."+rows, key, fields)}, nil
 }
 
 // void stands in the place of the number of rows of a file that is ruled out.
@@ -155,7 +180,7 @@ func (t *Target) transaction(ctx context.Context, lock, statement time.Duration,
 	}
 	if err == nil {
 		// An error here says nothing about the outcome. The next attempt finds the id, or imports.
-		return classify(tx.Commit(ctx))
+		return classify(ofRows(tx.Commit(ctx)))
 	}
 	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()

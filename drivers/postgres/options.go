@@ -45,6 +45,9 @@ type Options struct {
 	// KeepBy names columns of type timestamp or date; a date is over at its end. A row in which all of them are NULL stays, and so do the rows
 	// of a table that has none of them.
 	KeepBy []string
+	// TrustTriggers says that an error which a trigger of yours raises is always about the row. Then the row leaves its file for it and goes to the
+	// quarantine. Default: the file is held, until somebody decides; see [buffer.Buffer.SplitFile].
+	TrustTriggers bool
 	// Configure, if not nil, changes the configuration of the connections, for example to get passwords from elsewhere.
 	Configure func(*pgxpool.Config)
 }

@@ -1,9 +1,17 @@
 package postgres
 
 import (
+	"database/sql"
 	"fmt"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/datatype"
@@ -98,4 +106,48 @@ func TestKillsOfTheServerWithRefusedRows(t *testing.T) {
 	if err != nil || !report.OK() {
 		t.Errorf("%+v, %v", report, err)
 	}
+}
+
+// closing is a target whose Close has an error.
+type closing struct{ *Target }
+
+func (c closing) Close() error {
+	c.Target.Close()
+	return nil
+}
+
+// The process of the engine is killed while it imports files with rows that the server refuses. Each row is in the table once, or once in the
+// quarantine with its code.
+func TestKillsWithRefusedRows(t *testing.T) {
+	at := func(folder string) (address, schema string) {
+		text, _ := os.ReadFile(filepath.Join(folder, "server"))
+		address, schema, _ = strings.Cut(string(text), "\n")
+		return address, schema
+	}
+	refusedtest.Kills(t, refusedtest.Harness{
+		Create: func(t *testing.T, folder string) {
+			target := open(t, Options{})
+			exec(t, target, `CREATE TABLE sums (id bigint NOT NULL CHECK (id % 60 <> 17 AND id % 60 <> 41), n bigint UNIQUE); INSERT INTO sums VALUES (0, 0)`)
+			if err := os.WriteFile(filepath.Join(folder, "server"), []byte(server.URL(t)+"\n"+target.options.Schema), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		},
+		Open: func(folder string) (refusedtest.Target, error) {
+			address, schema := at(folder)
+			target, err := Open(address, Options{Schema: schema})
+			return closing{target}, err
+		},
+		Database: func(t *testing.T, folder string, _ refusedtest.Target) *sql.DB {
+			address, schema := at(folder)
+			config, err := pgx.ParseConfig(address)
+			if err != nil {
+				t.Fatal(err)
+			}
+			config.RuntimeParams["search_path"] = schema
+			db := stdlib.OpenDB(*config)
+			t.Cleanup(func() { _ = db.Close() })
+			return db
+		},
+		Check: "23514", Unique: "23505", Moment: 150 * time.Millisecond,
+	})
 }

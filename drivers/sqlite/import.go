@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	sqlite3 "modernc.org/sqlite/lib"
+
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/datatype"
 	"github.com/forebay/forebay/internal/sqlfile"
@@ -24,6 +26,9 @@ func (t *Target) Import(ctx context.Context, f *buffer.File) error {
 	err := t.importOnce(ctx, f, batchRows)
 	if errors.As(err, new(*batchError)) {
 		err = t.importOnce(ctx, f, 1) // and names each row that is refused
+	}
+	if refused, ok := errors.AsType[*buffer.RowsError](err); ok && t.opts.TrustTriggers {
+		refused.Unsure = false
 	}
 	return wrap(err, "import %s into %q", f.ID, f.Table.ID)
 }
@@ -234,6 +239,7 @@ func (in *inserter) flush(ctx context.Context, stmt driver.Stmt) error {
 // refuse notes a row that SQLite refuses.
 func (in *inserter) refuse(ctx context.Context, number int64, cause error) error {
 	code, message := refusal(cause)
+	in.refused.Unsure = in.refused.Unsure || code == sqlite3.SQLITE_CONSTRAINT_TRIGGER // a trigger can say anything
 	if !in.refused.Add(buffer.RowError{Row: number, Reason: fmt.Sprint(code), Message: message}) {
 		return in.refusal(false)
 	}

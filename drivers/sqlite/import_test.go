@@ -127,6 +127,17 @@ func TestRefusedRows(t *testing.T) {
 	if !errors.As(err, &refused) || !refused.Complete || len(refused.Rows) != 205 {
 		t.Fatalf("Import = %v, want 205 refused rows", err)
 	}
+	if !refused.Unsure {
+		t.Error("the error of a trigger is taken for sure")
+	}
+	trusting, err := sqlite.Open(path, sqlite.Options{TrustTriggers: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer trusting.Close()
+	if err := trusting.Import(t.Context(), file("f", table, list...)); !errors.As(err, &refused) || refused.Unsure {
+		t.Errorf("Import with TrustTriggers = %+v", err)
+	}
 	want := []string{
 		`row 1, column "id": nullValue`, `row 2, column "x": notFinite`, `row 3, column "x": malformed`, "row 4: 2067: ", "row 5: 1811: ", "row 6: 1811: ",
 	}

@@ -218,6 +218,8 @@ type File struct {
 	SinkID string `json:"sinkID,omitempty"`
 	// Salvaged is set when the file was found in a damaged store: its records may be older than what was done.
 	Salvaged bool `json:"salvaged,omitempty"`
+	// Patient is when the target first refused rows of the file for a cause that may pass by itself.
+	Patient time.Time `json:"patient,omitzero"`
 	// Forgotten is set on a file that has ended and whose record is deleted together with its staged objects.
 	Forgotten bool        `json:"forgotten,omitempty"`
 	State     FileState   `json:"state"`
