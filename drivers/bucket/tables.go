@@ -54,7 +54,8 @@ func (o TablesOptions) Validate() error {
 // A part is put on the condition that its name is free, and the name has the id of the file. So one step makes rows and id visible, and the
 // store refuses the put of a second attempt, also of one beside the first. A file with rows of several days has a part for each. The parts are
 // put one after the other, and the next attempt completes the parts of a killed process. Until then readers see some days of the file and
-// not others. Without PartitionBy a file is there whole or not at all.
+// not others. Without PartitionBy a file is there whole or not at all. An object that has the name of a part is compared with the rows of the file;
+// if it has other rows, the error is a [buffer.Permanent] one that names it.
 //
 // Who deletes parts, or replaces them by others, deletes their ids too. Do so only after Tuning.Retention, when no import of these files can
 // be repeated.
@@ -186,15 +187,16 @@ func (t *Tables) importFile(ctx context.Context, f *buffer.File) (err error) {
 	for _, obj := range f.Slices {
 		rows += obj.Rows
 	}
-	if d.Partition == "" { // its part is all of it
-		found, err := t.partsOf(ctx, d, f.ID)
+	var found []part // of a table that is not split: a retry finds the part before it sends it
+	if d.Partition == "" {
+		found, err = t.partsOf(ctx, d, f.ID)
 		for _, p := range found {
 			if p.rows != rows {
 				return buffer.Permanent(fmt.Errorf("%s has %d rows, but the file of that id has %d: "+
 					"move the object away if it holds other rows; the file is then imported", t.objects.prefix+p.key, p.rows, rows))
 			}
 		}
-		if len(found) > 0 || err != nil {
+		if err != nil {
 			return err
 		}
 	}
@@ -217,11 +219,22 @@ func (t *Tables) importFile(ctx context.Context, f *buffer.File) (err error) {
 		if d.Partition == "" { // a part of a folder that is not split has no number of rows in its name
 			name = partName(f.ID, f.Rows)
 		}
-		if _, err := t.objects.put(ctx, d.folder+filepath.ToSlash(name), func() (io.ReadCloser, error) { return os.Open(path) }); err != nil {
+		if err := t.putPart(ctx, d.folder+filepath.ToSlash(name), path, len(found) > 0); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// putPart stores a part unless it is there. An object that has its key must have its rows.
+func (t *Tables) putPart(ctx context.Context, key, path string, taken bool) error {
+	if !taken {
+		stored, err := t.objects.put(ctx, key, func() (io.ReadCloser, error) { return os.Open(path) })
+		if stored || err != nil {
+			return err
+		}
+	}
+	return t.comparePart(ctx, key, path)
 }
 
 func partName(id string, rows int64) string { return fmt.Sprintf("%s.%d.parquet", id, rows) }
