@@ -218,8 +218,6 @@ type File struct {
 	SinkID string `json:"sinkID,omitempty"`
 	// Salvaged is set when the file was found in a damaged store: its records may be older than what was done.
 	Salvaged bool `json:"salvaged,omitempty"`
-	// Patient is when the target first refused rows of the file for a cause that may pass by itself.
-	Patient time.Time `json:"patient,omitzero"`
 	// Forgotten is set on a file that has ended and whose record is deleted together with its staged objects.
 	Forgotten bool        `json:"forgotten,omitempty"`
 	State     FileState   `json:"state"`
@@ -235,6 +233,8 @@ type File struct {
 	Progress []byte `json:"progress,omitempty"`
 	// Split is set when the target has refused rows of it and the others are imported.
 	Split *Split `json:"split,omitempty"`
+	// Patient is when the target first refused rows of the file for a cause that may pass by itself.
+	Patient time.Time `json:"patient,omitzero"`
 	// Tally is set when the file ends. Before, the totals are the sum of its slices.
 	Tally
 }
