@@ -21,8 +21,8 @@ type targetKind struct {
 	prefixes []string
 	// form shows how to write such a text, and summary says what it gives.
 	form, summary string
-	// folders is set if the target has files, which can be removed by age.
-	folders bool
+	// ages is set if the target can remove rows by their age, but for tables in a bucket.
+	ages bool
 	// addresses is set if the target takes addresses with "://", and refuses those that it cannot use.
 	addresses bool
 	// limits is a target that is not open, for its buffer.Limiter; nil: it has none.
@@ -69,7 +69,7 @@ func targetKinds() []targetKind {
 
 // duckdbKind has the parts of the kind that need no cgo.
 func duckdbKind() targetKind {
-	return targetKind{prefixes: []string{"duckdb:"}, form: "duckdb:FILE", summary: "a DuckDB database", keys: duckdbKeys{}}
+	return targetKind{prefixes: []string{"duckdb:"}, form: "duckdb:FILE", summary: "a DuckDB database", ages: true, keys: duckdbKeys{}}
 }
 
 // duckdbKeys are the options of a DuckDB target.

@@ -9,7 +9,7 @@ import (
 
 func folderTarget() targetKind {
 	return targetKind{
-		prefixes: []string{"dir:"}, form: "dir:FOLDER", summary: "folders of CSV files", folders: true,
+		prefixes: []string{"dir:"}, form: "dir:FOLDER", summary: "folders of CSV files", ages: true,
 		prepare: func(rest string, f targetFlags) (opener, []error) {
 			return func() (*store.Store, error) {
 				tables := dir.TablesWith(rest, f.TablesOptions)

@@ -22,7 +22,7 @@ const namespace = "forebay"
 func icebergTarget() targetKind {
 	return targetKind{
 		prefixes: []string{"iceberg:"}, form: "iceberg:FOLDER, iceberg:https://CATALOG?warehouse=NAME",
-		summary: "Apache Iceberg tables, with their catalog in the folder, or in a REST catalog", folders: true, addresses: true, limits: new(iceberg.Target),
+		summary: "Apache Iceberg tables, with their catalog in the folder, or in a REST catalog", addresses: true, limits: new(iceberg.Target),
 		keys: icebergKeys{},
 		prepare: func(rest string, f targetFlags) (opener, []error) {
 			problems := f.refuse("is for tables in folders: of these flags, -target iceberg: takes -partition-by only, so leave it out", "partition-by")

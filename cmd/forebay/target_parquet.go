@@ -18,7 +18,7 @@ import (
 func parquetTarget() targetKind {
 	return targetKind{
 		prefixes: []string{"parquet:"}, form: "parquet:FOLDER, parquet:s3://BUCKET/PREFIX",
-		summary: "Parquet files in folders, or in a bucket (gs:// and azblob:// too)", folders: true, addresses: true, limits: new(parquet.Target),
+		summary: "Parquet files in folders, or in a bucket (gs:// and azblob:// too)", ages: true, addresses: true, limits: new(parquet.Target),
 		keys: parquetKeys{},
 		prepare: func(rest string, f targetFlags) (opener, []error) {
 			if _, ok := cutPrefix(rest, bucketSchemes()); ok {
@@ -37,7 +37,7 @@ func parquetTarget() targetKind {
 				problems = append(problems, f.options.wrong("partSize", "is for tables in a bucket")...)
 			}
 			target, err := parquet.Tables(rest, parquet.Options{
-				PartitionBy: f.PartitionBy, MergeTo: max(f.MergeTo, 0), KeepFor: f.KeepFor, RowGroup: keys.RowGroup, Compression: parquet.Compression(keys.Compression),
+				PartitionBy: f.PartitionBy, MergeTo: max(f.MergeTo, 0), KeepFor: f.KeepFor, EmptyPart: true, RowGroup: keys.RowGroup, Compression: parquet.Compression(keys.Compression),
 			})
 			return func() (*store.Store, error) {
 				return &store.Store{

@@ -15,7 +15,7 @@ import (
 
 func postgresTarget() targetKind {
 	return targetKind{
-		prefixes: []string{"postgres://", "postgresql://"}, form: "postgres://USER:PASSWORD@HOST/DATABASE", summary: "a PostgreSQL database", limits: new(postgres.Target),
+		prefixes: []string{"postgres://", "postgresql://"}, form: "postgres://USER:PASSWORD@HOST/DATABASE", summary: "a PostgreSQL database", ages: true, limits: new(postgres.Target),
 		keys: postgresKeys{},
 		prepare: func(rest string, f targetFlags) (opener, []error) {
 			var keys postgresKeys

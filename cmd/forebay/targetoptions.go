@@ -13,6 +13,8 @@ import (
 
 // targetOptions are options that one kind of target has: the value of -target-options, or the key of the file.
 type targetOptions struct {
+	// keepBy is the default of the option keepBy of a database.
+	keepBy []string
 	// text is the value of the flag or of its variable.
 	text string
 	// node is the value of the file, and decoder has read it. They are nil if the file has none, or if a flag wins.
@@ -100,6 +102,9 @@ func (f targetFlags) explain(err error, keys any, showsValue bool) []error {
 
 // retention returns how long a database keeps rows, and by which columns.
 func (f targetFlags) retention(keepBy []string) (time.Duration, []string, []error) {
+	if f.KeepFor > 0 && len(keepBy) == 0 {
+		keepBy = f.options.keepBy
+	}
 	switch {
 	case f.KeepFor > 0 && len(keepBy) == 0:
 		return 0, nil, []error{server.WrongFlags("needs the option keepBy of this target: the columns that tell the time of a row", "keep-for", "target")}

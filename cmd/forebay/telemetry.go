@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/forebay/forebay"
+	"github.com/forebay/forebay/datatype"
 	"github.com/forebay/forebay/internal/program/keep"
 	"github.com/forebay/forebay/mapping"
 	"github.com/forebay/forebay/otlpflat"
@@ -20,7 +21,7 @@ import (
 )
 
 const otlpHelp = `
-forebay otlp keeps logs, metrics and traces in tables: a day of them as Parquet files, unless flags say otherwise.
+forebay otlp keeps logs, metrics and traces in tables: a day of them, as Parquet files unless flags say otherwise.
 
   forebay otlp                                         then DuckDB: duckdb -init data/views.sql
   forebay otlp -keep-for 168h -dir /var/lib/forebay
@@ -42,12 +43,14 @@ const (
 	// secretFile and viewsFile are in the data directory.
 	secretFile, viewsFile = "otlp-secret", "views.sql"
 	dayOfTelemetry        = 24 * time.Hour
+	// receivedAt is a column of each table, by which databases remove old rows: the clock of a sender may be wrong.
+	receivedAt = "ReceivedAt"
 )
 
 func (f *telemetryFlags) register(flags *flag.FlagSet) {
 	flags.StringVar(&f.secret, "otlp-secret", "", "bearer token of the senders, at least 16 characters (default: made at the first start, in the file otlp-secret of the data directory)")
 	flags.DurationVar(&f.every, "every", 10*time.Second, "longest time from an answer to the table")
-	flags.Lookup("keep-for").Usage = "age at which the files of a table are removed; 0: never (default: 24h with files, never in a database)"
+	flags.Lookup("keep-for").Usage = "age at which rows are removed, since they came; 0: never (default: 24h; never in a bucket or with Iceberg)"
 	flags.Lookup("target").Usage = "where the tables are: " + targetForms() + " (default parquet: and the folder telemetry of the data directory)"
 }
 
@@ -68,10 +71,10 @@ func (f *telemetryFlags) complete(cfg *serveConfig, given map[string]bool) error
 	if cfg.target == "" {
 		cfg.target = "parquet:" + filepath.Join(cfg.Dir, "telemetry")
 	}
-	if k, rest, err := cfg.kindOf(); err == nil && k.folders && !strings.Contains(rest, "://") { // the error comes from the check of the places
-		if !given["keep-for"] {
-			cfg.Tables.KeepFor = dayOfTelemetry
-		}
+	cfg.options.keepBy = []string{receivedAt}
+	_, bucket := cutPrefix(strings.TrimPrefix(cfg.target, "parquet:"), bucketSchemes())
+	if k, _, err := cfg.kindOf(); err == nil && k.ages && !bucket && !given["keep-for"] { // the error comes from the check of the places
+		cfg.Tables.KeepFor = dayOfTelemetry
 	}
 	if !given["min-import-interval"] {
 		cfg.Tuning.MinImportInterval = max(f.every, time.Second)
@@ -94,7 +97,9 @@ func (f *telemetryFlags) source(secret string) forebay.Source {
 	} {
 		src.Sinks = append(src.Sinks, forebay.Sink{
 			ID: string(s.signal), AllowedSignals: []forebay.Signal{s.signal},
-			Table: forebay.Table{ID: string(s.signal), Columns: s.columns, Extend: true},
+			Table: forebay.Table{
+				ID: string(s.signal), Columns: append(s.columns, mapping.Datetime(receivedAt, mapping.DataType(datatype.Timestamp))), Extend: true,
+			},
 		})
 	}
 	return src

@@ -18,8 +18,8 @@ import (
 	"google.golang.org/grpc/metadata"
 )
 
-// A server without any flag for its tables keeps telemetry of both protocols in Parquet files, with views that DuckDB reads, and keeps its secret
-// when it starts again.
+// A server without any flag for its tables keeps telemetry of both protocols in Parquet files, with views that DuckDB reads. It keeps its secret, and
+// adds to its tables, when it starts again.
 func TestOTLP(t *testing.T) {
 	folder := t.TempDir()
 	data := filepath.Join(folder, "data")
@@ -45,7 +45,7 @@ func TestOTLP(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if round == 0 { // a repeated batch is stored once
+		if round == 0 {
 			for path, body := range map[string][]byte{"/v1/metrics": points, "/v1/traces": spans} {
 				if status, answer := s.post("otlp-http", path, string(body), "Authorization", "Bearer "+secret); status != 200 {
 					t.Fatalf("%s is answered %d %s", path, status, answer)
@@ -117,9 +117,12 @@ func TestOTLPFlags(t *testing.T) {
 		{"-dir d -keep-for 0s", "parquet:d/telemetry", 0, "d/telemetry/traces/", "duckdb -init 'v.sql'"},
 		{"-target parquet:lake -keep-for 1h", "parquet:lake", time.Hour, "/lake/metrics/", "duckdb -init 'v.sql'"},
 		{"-target dir:csv", "dir:csv", 24 * time.Hour, "", ""},
-		{"-target duckdb:t.db", "duckdb:t.db", 0, `FROM "logs"`, "duckdb -init 'v.sql' 't.db'"},
-		{"-target postgres://me@db/x", "postgres://me@db/x", 0, "json_array_elements", "psql -f 'v.sql'"},
-		{"-target sqlite:t.db", "sqlite:t.db", 0, "", ""},
+		{"-target duckdb:t.db", "duckdb:t.db", 24 * time.Hour, `FROM "logs"`, "duckdb -init 'v.sql' 't.db'"},
+		{"-target postgres://me@db/x", "postgres://me@db/x", 24 * time.Hour, "json_array_elements", "psql -f 'v.sql'"},
+		{"-target sqlite:t.db -keep-for 1h", "sqlite:t.db", time.Hour, "", ""},
+		{"-target sqlite:t.db -keep-for 0s", "sqlite:t.db", 0, "", ""},
+		{"-target iceberg:lake", "iceberg:lake", 0, "", ""},
+		{"-target parquet:s3://bucket/x", "parquet:s3://bucket/x", 0, "", ""},
 	} {
 		cfg, f, err := parse(strings.Fields(tc.args)...)
 		if err != nil {
@@ -137,7 +140,7 @@ func TestOTLPFlags(t *testing.T) {
 		"-source web":                          "-source is a flag of serve",
 		"-every 10ms":                          "-every is 10ms, must be 1s or more",
 		"-otlp-secret short":                   "at least 16 characters",
-		"-target duckdb:t.db -keep-for 1h":     "-keep-for",
+		"-target iceberg:lake -keep-for 1h":    "-keep-for",
 		"-target parquet:s3://b/p -keep-for 1": "keep-for",
 	} {
 		if _, _, err := parse(strings.Fields(args)...); err == nil || !strings.Contains(err.Error(), want) {

@@ -48,12 +48,8 @@ func Run(t *testing.T, target buffer.Target, db *sql.DB, page string, where Wher
 	for _, q := range questions {
 		check(t, db, q.sql, q.want)
 	}
-	asked, retention := 0, ""
+	asked := 0
 	for title, query := range documented(t, page) {
-		if title == "Retention" {
-			retention = query
-			continue
-		}
 		want, ok := answers[title]
 		if !ok {
 			t.Errorf("%s: %q has no expected answer", page, title)
@@ -64,13 +60,6 @@ func Run(t *testing.T, target buffer.Target, db *sql.DB, page string, where Wher
 	if asked != len(answers) {
 		t.Errorf("%s has %d queries, want %d", page, asked, len(answers))
 	}
-	if where.Folder != "" {
-		return // files are removed by the target
-	}
-	if _, err := db.ExecContext(t.Context(), retention); err != nil || retention == "" {
-		t.Errorf("%v\n%s", err, retention)
-	}
-	check(t, db, "SELECT count(*) FROM otel_logs WHERE Timestamp < now() - INTERVAL '1 day'", "0")
 }
 
 // documented returns the queries of a page, by the heading above.
