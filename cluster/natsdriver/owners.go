@@ -119,11 +119,14 @@ func (o *Owners) CompareAndSet(ctx context.Context, key string, old changelog.Ve
 	ctx, cancel := context.WithTimeout(ctx, o.options.AppendTimeout)
 	defer cancel()
 	var revision uint64
-	if old == 0 {
-		revision, err = kv.Create(ctx, key, value) // of a key that was deleted, too
-	} else {
-		revision, err = kv.Update(ctx, key, value, uint64(old))
-	}
+	err = compared(ctx, func() (err error) {
+		if old == 0 {
+			revision, err = kv.Create(ctx, key, value) // of a key that was deleted, too
+		} else {
+			revision, err = kv.Update(ctx, key, value, uint64(old))
+		}
+		return err
+	})
 	switch {
 	case errors.Is(err, jetstream.ErrKeyRevisionMismatch), errors.Is(err, jetstream.ErrKeyExists):
 		return 0, fmt.Errorf("natsdriver: set %s: %w: %w", key, changelog.ErrLost, err)
@@ -155,7 +158,7 @@ func (o *Owners) Delete(ctx context.Context, key string, old changelog.Version) 
 	}
 	ctx, cancel := context.WithTimeout(ctx, o.options.AppendTimeout)
 	defer cancel()
-	err = kv.Purge(ctx, key, options...)
+	err = compared(ctx, func() error { return kv.Purge(ctx, key, options...) })
 	switch {
 	case err == nil:
 		return nil
@@ -163,6 +166,22 @@ func (o *Owners) Delete(ctx context.Context, key string, old changelog.Version) 
 		return fmt.Errorf("natsdriver: delete %s: %w: %w", key, changelog.ErrLost, err)
 	}
 	return fmt.Errorf("natsdriver: delete %s: %w: %w", key, changelog.ErrUnknown, err)
+}
+
+// compared repeats a change that the leader has refused without comparing it, because another one of the key is under way. It answers a change
+// a moment before it stops counting it as under way, so that the next one of the same caller may be refused.
+func compared(ctx context.Context, change func() error) (err error) {
+	for pause := time.Millisecond; pause < 100*time.Millisecond; pause *= 2 {
+		if err = change(); code(err) != jetstream.JSErrCodeStreamWrongLastSequenceConstant {
+			return err
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return err
+		}
+	}
+	return err
 }
 
 // Watch implements [changelog.Owners]. It goes on by itself after a server was away.
