@@ -161,7 +161,7 @@ func TestTargetOptionsCount(t *testing.T) {
 	t.Run("parquet", func(t *testing.T) {
 		lake := t.TempDir()
 		demo(t, "parquet:"+lake, "{compression: snappy, rowGroup: 10}")
-		parts, _ := filepath.Glob(lake + "/in.c-shop.audit/[^_]*.parquet") // but for the part without rows
+		parts, _ := filepath.Glob(lake + "/in.c-shop.audit/[^_]*.parquet") // except the part without rows
 		if len(parts) == 0 {
 			t.Fatal("no parts")
 		}
