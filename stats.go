@@ -24,6 +24,8 @@ type Stats struct {
 	MaxDiskBytes, MaxSinkBytes int64
 	// KeyRetention is how long the keys of calls are kept: see [buffer.Tuning].
 	KeyRetention time.Duration
+	// Retention is how long a file that fails is kept from its first failure on: see [buffer.Tuning].
+	Retention time.Duration
 	// MaxRowBytes bounds one row: see [Options].
 	MaxRowBytes int
 	// Damages is the number of records of damage: see [buffer.Buffer.Damaged].
@@ -60,7 +62,7 @@ func (e *Engine) Stats() Stats {
 		MaxDiskBytes: b.MaxDiskBytes, MaxSinkBytes: b.MaxSinkBytes, MaxRowBytes: e.opts.MaxRowBytes,
 		RefusingSince: b.RefusingSince, Damages: b.Damages, Overloads: b.OverloadsMemory + b.OverloadsDisk,
 		Commits: b.Commits, Uploads: b.Uploads, Imports: b.Imports,
-		KeyRetention: b.KeyRetention,
+		KeyRetention: b.KeyRetention, Retention: b.Retention,
 	}
 	st.Sinks = make([]SinkStats, 0, len(b.Sinks))
 	for _, s := range b.Sinks {

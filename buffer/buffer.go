@@ -191,6 +191,8 @@ type file struct {
 	gathered int64
 	// leased is set while another process has the lease of the table. Nobody needs a lock for it.
 	leased atomic.Pointer[LeasedError]
+	// calling is when the call of Target.Import that runs began, in milliseconds; 0 while none runs. Nobody needs a lock for it.
+	calling atomic.Int64
 }
 
 func (f *file) tally() format.Tally {

@@ -61,6 +61,8 @@ func (b *Buffer) importFile(ctx context.Context, f *file) {
 		return err
 	}
 	target, begin := b.targetOf(arg.SinkID), time.Now()
+	f.calling.Store(begin.UnixMilli())
+	defer f.calling.Store(0)
 	err := b.attempt(ctx, "import", arg.SinkID, func(ctx context.Context) error {
 		return b.alone(ctx, arg.Table.ID, importPatience, func(ctx context.Context) error {
 			err := b.withRoom(target, stored, arg.RawBytes, func() error { return target.Import(ctx, arg) })

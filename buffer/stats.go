@@ -121,6 +121,8 @@ type FileStats struct {
 	// Refused is the first row that the target has refused with the last attempt; nil if it has failed for another reason. The file can be
 	// split or go to the quarantine: see [Buffer.SplitFile] and [Buffer.QuarantineFile].
 	Refused *RowError
+	// CallSince is when the call of Target.Import that runs now began; zero while none runs.
+	CallSince time.Time
 	// Leased says that the file waits because another node imports: see [Leases]. RetryReason names the node if no attempt has failed.
 	Leased bool
 }
@@ -148,6 +150,8 @@ type Stats struct {
 	Keys, KeyBytes, KeysForgotten int64
 	// KeyRetention is how long keys are kept: Tuning.KeyRetention, with its default.
 	KeyRetention time.Duration
+	// Retention is how long a file that fails is kept from its first failure on: Tuning.Retention, with its default.
+	Retention time.Duration
 	// Commits, Uploads and Imports are how long they took: commits until they are on disk, and in the changelog if there is one, and calls
 	// of Staging.Put and Target.Import that have succeeded.
 	Commits, Uploads, Imports Latency
@@ -160,7 +164,7 @@ func (b *Buffer) Stats() Stats {
 	st := Stats{
 		PendingBytes: b.pending.Load(), LocalBytes: b.local.Load(),
 		StagedBytes: b.staged.Load(), MaxDiskBytes: b.opts.MaxDiskBytes, MaxSinkBytes: b.opts.MaxSinkBytes,
-		KeyRetention:    b.opts.KeyRetention,
+		KeyRetention: b.opts.KeyRetention, Retention: b.opts.Retention,
 		OverloadsMemory: b.overloadsMemory.Load(), OverloadsDisk: b.overloadsDisk.Load(),
 	}
 	st.RefusingSince = format.Time(b.refusing.Load())
@@ -265,6 +269,9 @@ func (b *Buffer) fileStats(f *file) FileStats {
 		if sl := f.sink.slice; sl != nil && sl.file == f {
 			st.UploadAt = f.rec.Def.Upload.Deadline(trigger.Load{Since: sl.rec.Opened, Count: sl.Rows})
 		}
+	}
+	if at := f.calling.Load(); at != 0 {
+		st.CallSince = time.UnixMilli(at)
 	}
 	st.Leased = !f.done() && f.leased.Load() != nil
 	return st

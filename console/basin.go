@@ -170,9 +170,9 @@ func (s *sample) newTiles() [4]tile {
 		{Name: "Waiting", Value: rows, Lines: [2]cell{used, share}},
 		{Name: "Oldest", Value: age, Lines: [2]cell{{Text: at}}},
 		{
-			Name: "Not in a table", Value: labelled("rejected ", refused),
+			Name: "Not in a table", Value: count(refused + expired + discarded + damaged),
 			Lines: [2]cell{
-				labelled("quarantined ", quarantined),
+				{Text: "rejected " + count(refused).Text + ", in quarantine " + count(quarantined).Text},
 				{Text: "expired " + count(expired).Text + ", discarded " + count(discarded).Text + ", damaged " + count(damaged).Text},
 			},
 		},
@@ -184,10 +184,4 @@ func (s *sample) newTiles() [4]tile {
 		out[3].State = stateHeld.word()
 	}
 	return out
-}
-
-func labelled(name string, n int64) cell {
-	c := count(n)
-	c.Text = name + c.Text
-	return c
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/buffer"
 )
 
@@ -126,8 +127,7 @@ const estimateOver = 1
 
 // why is the sentence of a sink: the first that fits.
 func (k sinkNow) why() sentence {
-	s, f := &k.stats.Sinks[k.i], k.flows[k.i]
-	waiting := s.Local.Rows + s.Staging.Rows
+	s := &k.stats.Sinks[k.i]
 	if k.full() {
 		return said("Refusing new records", since(s.RefusingSince), ": ", size(s.WaitingBytes).Text, " of ", size(k.stats.MaxSinkBytes).Text, " of this sink's room is used.")
 	}
@@ -140,6 +140,40 @@ func (k sinkNow) why() sentence {
 		}
 		return said("The columns of the new definition are refused, so rows keep the earlier ones: ", visible(s.Refused))
 	}
+	if late := k.slowCall(); late > 0 {
+		return said("The driver has not returned from an import for ", duration(late), ".")
+	}
+	return said(k.whyWaiting(), lostOf(s))
+}
+
+// slowFrom is how long an import runs before a sentence says so.
+const slowFrom = time.Minute
+
+// slowCall is how long the longest import runs, 0 below slowFrom.
+func (k sinkNow) slowCall() (longest time.Duration) {
+	for i := range k.stats.Sinks[k.i].Files {
+		if at := k.stats.Sinks[k.i].Files[i].CallSince; !at.IsZero() {
+			longest = max(longest, k.at.Sub(at))
+		}
+	}
+	if longest < slowFrom {
+		return 0
+	}
+	return longest
+}
+
+// lostOf says which rows of a sink were lost, if any.
+func lostOf(s *forebay.SinkStats) string {
+	if s.Expired.Rows+s.Damaged.Rows+s.Unstored == 0 {
+		return ""
+	}
+	return " Lost:" + lost(s.Expired.Rows, s.Damaged.Rows, s.Unstored)
+}
+
+// whyWaiting is the sentence of a sink that works.
+func (k sinkNow) whyWaiting() sentence {
+	s, f := &k.stats.Sinks[k.i], k.flows[k.i]
+	waiting := s.Local.Rows + s.Staging.Rows
 	oldest := k.oldest()
 	net, share := f.in-f.out, float64(0)
 	if s.Accepted > 0 && waiting > 0 {
@@ -231,6 +265,9 @@ func (k sinkNow) whyFailing(f *buffer.FileStats, files int, rows int64) sentence
 	if next := f.RetryAfter.Sub(k.at); next > 0 {
 		out = said(out, " Next attempt in ", coarse(next), ".")
 	}
+	if !f.FirstFailed.IsZero() && k.stats.Retention > 0 {
+		out = said(out, " Rows expire ", f.FirstFailed.Add(k.stats.Retention), ".")
+	}
 	return out
 }
 
@@ -288,16 +325,19 @@ func topOf(s *sample) top {
 		t.Banner = said("The engine takes no records: ", s.notReady())
 	case !s.stats.RefusingSince.IsZero(), s.stats.MaxDiskBytes > 0 && s.used() >= s.stats.MaxDiskBytes:
 		t.State = "error"
-		t.Verdict = said("Refusing records", since(s.stats.RefusingSince), ": all room is used.")
+		t.Verdict = said("Refusing records", since(s.stats.RefusingSince), ": all room is used.", refusedCalls(s.stats.Overloads))
 	case refusing > 0:
 		t.State = "error"
-		t.Verdict = said("Refusing records of ", ofSinks(refusing, sinks), ".")
+		t.Verdict = said("Refusing records of ", ofSinks(refusing, sinks), ".", refusedCalls(s.stats.Overloads))
 	case held > 0:
 		t.State = "warn"
 		t.Verdict = said(ofSinks(held, sinks), verb(int64(held), " is", " are"), " held up.", lost(expired, damaged, unstored))
 	case expired+damaged+unstored > 0:
 		t.State = "warn"
 		t.Verdict = said("Rows were given up:", lost(expired, damaged, unstored))
+		if at := s.lastExpired(); !at.IsZero() {
+			t.Verdict = said(t.Verdict, " The last ones expired at ", at, ".")
+		}
 	case sinks == 0:
 		t.Verdict = said("No sink is defined yet.")
 	case flowing == 0:
@@ -308,6 +348,26 @@ func topOf(s *sample) top {
 		t.Verdict = said(allSinks(sinks), ". Oldest waiting row: ", waited(oldest), ".")
 	}
 	return t
+}
+
+// lastExpired is when the newest file expired, of those that the engine still lists; zero without one.
+func (s *sample) lastExpired() (at time.Time) {
+	for i := range s.stats.Sinks {
+		for j := range s.stats.Sinks[i].Files {
+			if f := &s.stats.Sinks[i].Files[j]; f.State == buffer.FileExpired && f.FinishedAt.After(at) {
+				at = f.FinishedAt
+			}
+		}
+	}
+	return at
+}
+
+// refusedCalls says how many calls were refused.
+func refusedCalls(n int64) string {
+	if n == 0 {
+		return ""
+	}
+	return " " + count(n).Text + verb(n, " call was", " calls were") + " refused since the start."
 }
 
 func ofSinks(n, all int) string {

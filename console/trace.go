@@ -197,7 +197,7 @@ func (c *call) tracedCall(k sinkNow, r forebay.Receipt) tracedCall {
 	t := tracedCall{Sink: sink.ID, Quarantined: r.Quarantined > 0}
 	what := rowsOf(int64(r.Rows))
 	if r.Quarantined > 0 {
-		what += ", and " + labelled("", int64(r.Quarantined)).Text + verb(int64(r.Quarantined), " record", " records") + " for the quarantine"
+		what += ", and " + count(int64(r.Quarantined)).Text + verb(int64(r.Quarantined), " record", " records") + " for the quarantine"
 	}
 	t.Steps = append(t.Steps, stepAt("Accepted", r.At, what, "."))
 	if r.Rows == 0 {

@@ -44,8 +44,9 @@ const app = {
     $("problem").hidden = !text;
     setText($("problem"), text || "");
   },
-  // ask shows a dialog before something is destroyed, with the focus on Cancel. A count above 1,000 must be typed. It resolves to true or false.
-  ask: ({ title, text, action, count }) => ask({ title, text, action, count }),
+  // ask shows a dialog before something is destroyed, with the focus on Cancel. A count above 1,000 must be typed. body gets a function that
+  // names the action and returns more nodes. It resolves to true or false.
+  ask: ({ title, text, action, count, body }) => ask({ title, text, action, count, body }),
   go: (hash) => { location.hash = hash; },
   // params are those of the address; setParams replaces them, without a step in the history, and asks the server again.
   params: () => route().params,
@@ -343,7 +344,7 @@ function showKeys() {
 }
 $("keys").addEventListener("click", showKeys);
 
-function ask({ title, text, action, count }) {
+function ask({ title, text, action, count, body }) {
   return new Promise((resolve) => {
     let sure = false;
     const typed = count > 1000 ? h("input", { type: "text", inputmode: "numeric", autocomplete: "off", id: "typed-count" }) : null;
@@ -353,7 +354,7 @@ function ask({ title, text, action, count }) {
       ok.disabled = true;
       typed.addEventListener("input", () => { ok.disabled = typed.value.replace(/\D/g, "") !== String(count); });
     }
-    const d = dialog(title, h("p", { text }),
+    const d = dialog(title, h("p", { text }), ...(body ? body((word) => setText(ok, word)) : []),
       typed && h("p", {}, h("label", { for: "typed-count", text: "Type " + count + " to go on: " }), typed),
       h("p", { class: "choices" }, cancel, ok));
     d.addEventListener("close", () => resolve(sure));

@@ -89,14 +89,12 @@ export function open(section, app) {
   const minutes = h("input", { type: "number", min: "1", max: "1440", value: "10" });
   const percent = h("input", { type: "number", min: "0.1", max: "100", step: "any", value: "100" });
   const compare = h("button", { type: "button", text: "Compare with the saved columns", onclick: showChanges });
-  const shadow = h("button", { type: "button", text: "Run as shadow first", onclick: startShadow });
   const stop = h("button", { type: "button", text: "Stop the shadow", hidden: true, onclick: stopShadow });
-  const save = h("button", { type: "button", text: "Save", onclick: saveColumns });
+  const save = h("button", { type: "button", onclick: saveColumns });
   const whyNot = h("p", { class: "line" });
   const report = h("div");
   const savePane = h("section", { class: "pane wide", "aria-label": "Change" }, h("h3", { text: "Change" }), h("p", {}, compare), changes,
-    h("div", { class: "fields" }, field("try-minutes", "Shadow for minutes", minutes), field("try-percent", "Percent of the records", percent), shadow, stop),
-    h("div", { class: "fields" }, field("try-description", "What has changed", description), save), whyNot, saveText, report);
+    h("p", { class: "choices left" }, save, stop), whyNot, saveText, report);
 
   const work = h("div", { class: "playground", hidden: true }, eventPane, columnsPane, rowPane, savePane);
   section.append(chooser, work);
@@ -141,8 +139,7 @@ export function open(section, app) {
       setText(eventNote, base.telemetry ? "An event of this source is one flat record: see docs/telemetry.md." : "");
       replace(report); replace(changes); setText(saveText, "");
     }
-    save.hidden = description.parentNode.hidden = !!base.noSave;
-    shadow.hidden = minutes.parentNode.hidden = percent.parentNode.hidden = !!base.noShadow;
+    save.hidden = !!(base.noSave && base.noShadow);
     setText(whyNot, [base.noSave, base.noShadow === base.noSave ? "" : base.noShadow].filter(Boolean).join(" "));
     work.hidden = false;
     setColumns(base.columns);
@@ -163,7 +160,7 @@ export function open(section, app) {
   function showVersion(version) {
     base.version = version;
     setText(about, "Table " + visible(base.table) + (version ? ", version " + version : "") + ". Nothing is stored here.");
-    setText(save, "Save as version " + (version + 1));
+    setText(save, base.noSave ? "Run as shadow…" : "Save as version " + (version + 1) + "…");
   }
 
   async function takeEvent(id) {
@@ -440,18 +437,23 @@ export function open(section, app) {
     setText(saveText, e.message);
   }
 
+  // changeNodes show a difference from the saved columns, and what the table makes of it.
+  function changeNodes(d) {
+    const items = d.changes.map((c) => h("li", {}, h("strong", { text: visible(c.name) }), " " + c.what,
+        ...(c.fields || []).map((f) => h("div", { class: "change" }, h("span", { text: f.field + ": " }),
+          f.before === "" ? null : h("del", { text: visible(f.before, true) }), f.before && f.after ? " → " : "", f.after === "" ? null : h("ins", { text: visible(f.after, true) })))));
+    return [h("h4", { text: "Changes" + (d.version ? " since version " + d.version : "") }),
+      items.length ? h("ul", { class: "changes" }, ...items) : h("p", { text: "The columns are as they were saved." }),
+      ...d.warnings.map((w) => h("p", { class: "problem", text: "▲ " + w }))];
+  }
+
   async function showChanges() {
     const asked = name();
     try {
       const d = await app.post("try.diff", { ...ids(), columns: draft });
       if (asked !== name()) return;
       showVersion(d.version);
-      const items = d.changes.map((c) => h("li", {}, h("strong", { text: visible(c.name) }), " " + c.what,
-        ...(c.fields || []).map((f) => h("div", { class: "change" }, h("span", { text: f.field + ": " }),
-          f.before === "" ? null : h("del", { text: visible(f.before, true) }), f.before && f.after ? " → " : "", f.after === "" ? null : h("ins", { text: visible(f.after, true) })))));
-      replace(changes, h("h4", { text: "Changes" + (d.version ? " since version " + d.version : "") }),
-        items.length ? h("ul", { class: "changes" }, ...items) : h("p", { text: "The columns are as they were saved." }),
-        ...d.warnings.map((w) => h("p", { class: "problem", text: "▲ " + w })));
+      replace(changes, ...changeNodes(d));
       setText(saveText, "");
       app.say(d.changes.length + (d.changes.length === 1 ? " change." : " changes."));
     } catch (e) { showProblems(e); }
@@ -510,8 +512,43 @@ export function open(section, app) {
       r.currentTime ? h("p", { class: "line", text: "One record takes " + r.currentTime + " now and " + r.changedTime + " with the change, each with its own reading of the body." }) : null);
   }
 
+  let shadowed = ""; // the columns of the last shadow that was started here
+
+  // saveColumns is one way: what changes, then a shadow first, or the new version. Who has run a shadow of these columns is offered the version.
   async function saveColumns() {
-    if (!(await app.ask({ title: "Save as version " + (base.version + 1) + "?", text: "New events of " + name() + " are mapped by these columns.", action: "Save" }))) return;
+    const asked = name(), columns = JSON.stringify(draft), seen = base.version;
+    let d;
+    try {
+      d = await app.post("try.diff", { ...ids(), columns: draft });
+    } catch (e) { showProblems(e); return; }
+    if (asked !== name() || columns !== JSON.stringify(draft)) return;
+    showVersion(d.version);
+    const version = "version " + (d.version + 1);
+    const words = { shadow: "Run the shadow", now: "Save as " + version };
+    let way = base.noShadow || (shadowed === columns && !base.noSave) ? "now" : "shadow";
+    const sure = await app.ask({
+      title: base.noSave ? "Run these columns as a shadow?" : "Save as " + version + "?", action: words[way],
+      text: seen === d.version ? "" : "Version " + d.version + " was saved meanwhile by somebody else. The changes are those from it.",
+      body: (nameAction) => {
+        const fields = { shadow: h("div", { class: "fields" }, field("try-minutes", "Minutes", minutes), field("try-percent", "Percent of the records", percent)),
+          now: h("div", { class: "fields" }, field("try-description", "What has changed", description)) };
+        const show = () => { for (const [key, node] of Object.entries(fields)) node.hidden = key !== way; };
+        const choice = (key, text) => h("label", { class: "check" }, h("input", { type: "radio", name: "try-way", value: key, checked: key === way,
+          onchange: () => { way = key; nameAction(words[key]); show(); } }), text);
+        show();
+        return [...changeNodes(d),
+          base.noSave || base.noShadow ? null : h("fieldset", {}, h("legend", { text: "How" }),
+            choice("shadow", "As a shadow first: it compares what comes with the saved columns, and stores nothing."),
+            choice("now", "Now: new events are mapped by these columns.")),
+          fields.shadow, fields.now].filter(Boolean);
+      },
+    });
+    if (!sure) return;
+    if (way === "shadow") {
+      shadowed = columns;
+      await startShadow();
+      return;
+    }
     save.disabled = true;
     setText(saveText, "Saving…");
     try {
