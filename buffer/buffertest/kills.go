@@ -22,9 +22,9 @@ type Process struct {
 	Open func(t *testing.T, place string) buffer.Target
 }
 
-// Kills kills a process that imports: while it reads a file and this process makes the next attempt beside it, when the file is
-// imported and nobody has recorded that, and at any moment. After each kill the same file is imported again, and the table must have
-// each row once.
+// Kills kills a process that imports: when it has ended an attempt beside the next one of this process, when the file is imported and nobody has
+// recorded that, at any moment, and while it reads a file and this process makes the next attempt beside it. After each kill the same file is
+// imported again, and the table must have each row once.
 //
 // It kills as often as the environment variable FOREBAY_KILLS says, three times if it is not set, and never with -short. The harness
 // needs Process. The second process is the test binary with the calling test alone, in which Kills does not return:
@@ -75,17 +75,27 @@ func (k *killer) kill(i int) {
 	p := k.start(i)
 	p.await("reading")
 	imported := false
-	switch i % 3 {
-	case 0: // what this process does beside it
-		done := make(chan error, 1)
-		go func() { done <- k.importFile(k.t.Context(), f) }() // it may give up on a lock
+	switch i % 4 {
+	case 0: // an attempt that was given up goes on and ends, after or beside the next one of this process
+		done := k.begin(f)
 		select {
-		case <-done:
-			p.Kill()
-		case <-time.After(time.Duration(k.rng.Int64N(int64(besideWait)))):
-			p.Kill()
-			<-done
+		case err := <-done:
+			done <- err
+		case <-time.After(time.Duration(k.rng.Int64N(int64(besideWait)))): // it waits for a lock
 		}
+		p.release()
+		imported = p.Line() == "imported" // else it has lost against the other
+		p.Kill()
+		imported = <-done == nil || imported
+	case 3: // the same, and the attempt ends with its process
+		done := k.begin(f)
+		select {
+		case err := <-done:
+			done <- err
+		case <-time.After(time.Duration(k.rng.Int64N(int64(besideWait)))):
+		}
+		p.Kill()
+		<-done
 	case 1: // it has imported, and nobody has recorded that
 		begin := time.Now()
 		p.release()
@@ -99,6 +109,9 @@ func (k *killer) kill(i int) {
 	}
 	got := len(k.read(f.table.ID))
 	switch {
+	case i%4 == 0 && got > killRows*(i+1):
+		k.t.Fatalf("kill %d: two processes have imported the same file at once, and the table has %d rows, want %d: let the id exclude a second commit, by a unique key for example. "+
+			"A look at what is there, and a lock in one process, do not", i, got, killRows*(i+1))
 	case got != killRows*i && got != killRows*(i+1):
 		k.t.Fatalf("kill %d: the table has %d rows, want the %d of before or %d: commit all rows of a file together", i, got, killRows*i, killRows*(i+1))
 	case imported && got == killRows*i:
@@ -110,6 +123,13 @@ func (k *killer) kill(i int) {
 			i, got, killRows*(i+1))
 	}
 	k.expectCount(f.table, f.id, killRows)
+}
+
+// begin imports a file beside the other process. It may give up on a lock.
+func (k *killer) begin(f *testFile) chan error {
+	done := make(chan error, 1)
+	go func() { done <- k.importFile(k.t.Context(), f) }()
+	return done
 }
 
 // importer is the process that is killed.

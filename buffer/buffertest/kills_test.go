@@ -65,8 +65,9 @@ func TestKillsCatchBrokenTargets(t *testing.T) {
 		driver  steps
 		message string
 	}{
-		"two steps": {2, steps{pause: func() { select {} }}, "has 240 rows, want 180: commit the id in the same transaction"},
-		"early":     {1, steps{early: true}, "Import had returned nil"},
+		"two steps":                {2, steps{pause: func() { select {} }}, "has 240 rows, want 180: commit the id in the same transaction"},
+		"a look and no unique key": {0, steps{pause: func() {}}, "two processes have imported the same file at once"},
+		"early":                    {1, steps{early: true}, "Import had returned nil"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if place, ok := killtest.Child(); ok {

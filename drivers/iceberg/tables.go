@@ -269,7 +269,8 @@ func (t *Target) Extend(ctx context.Context, table buffer.Table) error {
 	return t.Ensure(ctx, table)
 }
 
-// Uncreate implements [buffer.Uncreator]. The files of the table stay: there are no rows in them.
+// Uncreate implements [buffer.Uncreator]. The files of the table stay: there are no rows in them. No request to a catalog drops a table only if it has
+// no snapshot, so a first commit of another engine between the look and the drop is lost. docs/drivers/iceberg.md says so.
 func (t *Target) Uncreate(ctx context.Context, tableID, creation string) (err error) {
 	defer catch(&err)
 	id, err := t.identifier(tableID)

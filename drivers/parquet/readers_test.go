@@ -16,7 +16,7 @@ import (
 	"github.com/forebay/forebay/drivers/parquet"
 )
 
-// Other programs read the parts of a table with one glob: imported and merged parts, of several pages, with and without NULL and a
+// Other programs read the parts of a table, each of them: imported and merged parts, of several pages, with and without NULL and a
 // dictionary. internal/sqltest does the same with DuckDB.
 func TestOtherReaders(t *testing.T) {
 	columns := []datatype.Column{
