@@ -64,7 +64,9 @@ func TestPartIsComparedWithItsFile(t *testing.T) {
 
 	// What cannot be read is compared again.
 	viaProxy := openTables(t, proxied, bucket.TablesOptions{Scratch: t.TempDir()})
-	w.proxy.First(10, buckettest.TornAnswer, func(r *http.Request) bool { return r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, ".parquet") })
+	w.proxy.First(10, buckettest.TornAnswer, func(r *http.Request) bool {
+		return r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, ".parquet")
+	})
 	if err := viaProxy.Import(t.Context(), file("file-1", table, "a", "b")); err == nil || buffer.IsPermanent(err) {
 		t.Errorf("Import that cannot read the part = %v, want an error that a retry fixes", err)
 	}

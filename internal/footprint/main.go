@@ -31,7 +31,8 @@ func probes() []probe {
 	engine := probe{
 		"the engine: `forebay`, `mapping`",
 		[]string{root, root + "/mapping"},
-		[]string{"forebay.Open", "(*forebay.Engine).Define", "(*forebay.Engine).Ingest", "(*forebay.Engine).Flush", "(*forebay.Engine).Close", "mapping.Path"}, "", ".",
+		[]string{"forebay.Open", "(*forebay.Engine).Define", "(*forebay.Engine).Ingest", "(*forebay.Engine).Flush", "(*forebay.Engine).Close", "mapping.Path"},
+		"", ".",
 	}
 	small := engine
 	small.name, small.tags = small.name+", built with `-tags forebay_notemplates`", "forebay_notemplates"
