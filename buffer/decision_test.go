@@ -322,3 +322,25 @@ func TestPatience(t *testing.T) {
 		})
 	}
 }
+
+// The answer to the attempt that stored the rows is lost. When somebody sends the file to the quarantine, its rows stay in the table alone.
+func TestLostAnswerBeforeADecision(t *testing.T) {
+	drv := &twist{}
+	drv.importer = func(ctx context.Context, f *buffer.File) error {
+		return errors.Join(buffer.Permanent(errors.New("no answer")), drv.Memory.Import(ctx, f))
+	}
+	withTwist(t, drv, func(t *testing.T, b *buffer.Buffer) {
+		put(t, b, define(t, b, "a", quarantined()), 1, 3)
+		var held *buffer.HeldError
+		if err := b.Flush(t.Context(), "a"); !errors.As(err, &held) {
+			t.Fatalf("Flush = %v", err)
+		}
+		if err := b.QuarantineFile(t.Context(), "a", held.FileID); err != nil {
+			t.Fatal(err)
+		}
+		flush(t, b, "a")
+		wantAll(t, drv.Memory, tableA, 0, 3)
+		wantRecords(t, b, "a", "")
+		verify(t, b)
+	})
+}

@@ -11,11 +11,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/cockroachdb/pebble/v2/vfs"
-
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
-	"github.com/forebay/forebay/internal/localdisk"
 )
 
 const tableA = "in.c-test.a"
@@ -99,54 +96,6 @@ func TestFileIsImportedWithoutRefusedRows(t *testing.T) {
 					closeBuffer(t, b)
 					if t.Failed() {
 						t.Fatalf("%d rows, refused %b, names %d", rows, mask, names)
-					}
-				})
-			}
-		}
-	}
-}
-
-// A power cut before or after any call to the outside changes nothing.
-func TestPowerCutsWhileAFileIsSplit(t *testing.T) {
-	for _, names := range []int{0, 1, -1} {
-		for _, mask := range []int{0b00100, 0b10011, 0b11111} {
-			refused := func(i int) bool { return mask>>i&1 == 1 }
-			for at, more := 1, true; more; at++ {
-				withRefusing(t, names, func(t *testing.T, mem *buffertest.Memory, opts buffer.Options) {
-					disk := vfs.NewCrashableMem()
-					opts = localdisk.On(opts, disk)
-					var cut *vfs.MemFS
-					calls := 0
-					off := func(_ context.Context, c buffertest.Call) error {
-						if c.Op != buffertest.OpImport && c.Op != buffertest.OpVoid {
-							return nil
-						}
-						if calls++; calls == at {
-							cut = disk.CrashClone(vfs.CrashCloneCfg{})
-						}
-						if cut != nil {
-							return errors.New("the power is off")
-						}
-						return nil
-					}
-					mem.Before, mem.After = off, off
-					b := openAt(t, "data", opts)
-					putRows(t, b, define(t, b, "a", quarantined(), smallSlices), 5, refused)
-					ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-					_ = b.Flush(ctx, "a")
-					cancel()
-					closeBuffer(t, b)
-					if more = cut != nil; !more {
-						return
-					}
-					mem.Before, mem.After = nil, nil
-					b = openAt(t, "data", localdisk.On(opts, cut))
-					define(t, b, "a", quarantined(), smallSlices)
-					flush(t, b, "a")
-					wantSplit(t, b, mem, 5, refused)
-					closeBuffer(t, b)
-					if t.Failed() {
-						t.Fatalf("refused %b, names %d, the power is off at call %d", mask, names, at)
 					}
 				})
 			}

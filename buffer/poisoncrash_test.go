@@ -1,0 +1,119 @@
+package buffer_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
+
+	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/buffer/buffertest"
+	"github.com/forebay/forebay/internal/localdisk"
+)
+
+// world is a file whose target refuses some rows.
+type world struct{ names, rows, mask int }
+
+func (w world) refused(i int) bool { return w.mask>>i&1 == 1 }
+
+// smallWorlds are all files of up to four rows with refused ones, and a few larger ones. With -short there are fewer.
+func smallWorlds() (all []world) {
+	for _, names := range []int{0, 1, -1} {
+		for rows := 1; rows <= 4; rows++ {
+			for mask := 1; mask < 1<<rows; mask++ {
+				if !testing.Short() || mask%5 == 1 {
+					all = append(all, world{names, rows, mask})
+				}
+			}
+		}
+		for _, mask := range []int{0b00100, 0b10011, 0b11111} {
+			all = append(all, world{names, 5, mask})
+		}
+	}
+	return all
+}
+
+// A power cut before or after any call of staging or the target changes nothing.
+func TestPowerCutsWhileAFileIsSplit(t *testing.T) {
+	for _, w := range smallWorlds() {
+		for at, more := 1, true; more; at++ {
+			more = w.play(t, at, 0)
+		}
+	}
+}
+
+// The same at any write to the disk: what was not synced is lost.
+func TestPowerCutsAtWritesWhileAFileIsSplit(t *testing.T) {
+	for _, w := range smallWorlds() {
+		if w.rows > 3 {
+			continue
+		}
+		for at, more := 1, true; more; at++ {
+			more = w.play(t, 0, at)
+		}
+	}
+}
+
+// play cuts the power at a call to the outside, or at a write, both counted from 1 from the moment on when the rows are stored. It reports whether
+// there was one.
+func (w world) play(t *testing.T, atCall, atWrite int) (more bool) {
+	t.Helper()
+	withRefusing(t, w.names, func(t *testing.T, mem *buffertest.Memory, opts buffer.Options) {
+		disk := vfs.NewCrashableMem()
+		var (
+			off           atomic.Bool
+			counting      atomic.Bool
+			calls, writes atomic.Int64
+			once          sync.Once
+			left          *vfs.MemFS
+		)
+		cut := func() {
+			once.Do(func() {
+				left = disk.CrashClone(vfs.CrashCloneCfg{})
+				off.Store(true)
+			})
+		}
+		call := func(context.Context, buffertest.Call) error {
+			if counting.Load() && calls.Add(1) == int64(atCall) {
+				cut()
+			}
+			if off.Load() {
+				return errors.New("the power is off")
+			}
+			return nil
+		}
+		mem.Before, mem.After = call, call
+		faulty := errorfs.Wrap(disk, errorfs.InjectorFunc(func(op errorfs.Op) error {
+			if counting.Load() && op.Kind.ReadOrWrite() == errorfs.OpIsWrite && writes.Add(1) == int64(atWrite) {
+				cut()
+			}
+			return nil
+		}))
+		b := openAt(t, "data", localdisk.On(opts, faulty))
+		putRows(t, b, define(t, b, "a", quarantined(), smallSlices), w.rows, w.refused)
+		counting.Store(true)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		_ = b.Flush(ctx, "a")
+		cancel()
+		counting.Store(false)
+		closeBuffer(t, b)
+		if more = left != nil; !more {
+			return
+		}
+		mem.Before, mem.After = nil, nil
+		b = openAt(t, "data", localdisk.On(opts, left))
+		define(t, b, "a", quarantined(), smallSlices)
+		flush(t, b, "a")
+		wantSplit(t, b, mem, w.rows, w.refused)
+		closeBuffer(t, b)
+		if t.Failed() {
+			t.Fatalf("%d rows, refused %b, names %d, the power is off at call %d or write %d", w.rows, w.mask, w.names, atCall, atWrite)
+		}
+	})
+	return more
+}
