@@ -1,0 +1,53 @@
+package main
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+)
+
+// Nodes that take more on the last day fail the run. On the first day they may take less.
+func TestMemoryThatGrows(t *testing.T) {
+	for _, c := range []struct {
+		first, step float64 // MiB on the first day, and how much each of the days behind the second adds to 100
+		day         time.Duration
+		want        bool
+	}{
+		{20, 0, 10 * time.Minute, false}, {20, 9, 10 * time.Minute, false}, {20, 11, 10 * time.Minute, true}, {100, 11, 10 * time.Second, false},
+	} {
+		r := &recorder{cfg: config{days: maxDays}, calendar: calendar{day: c.day, days: maxDays}}
+		for day := range maxDays {
+			for i := range 10 {
+				var s sample
+				s[dayNumber], s[resident] = float64(day+1), c.first*(1<<20)
+				if day > 0 {
+					s[resident] = (100 + c.step*float64(day-1)) * (1 << 20)
+				}
+				if i == 0 { // a moment with much
+					s[resident] *= 10
+				}
+				r.list = append(r.list, s)
+			}
+		}
+		if err := r.grows(); (err != nil) != c.want {
+			t.Errorf("%+v: %v", c, err)
+		}
+	}
+}
+
+// Each kind of fault comes as often as the others of its row.
+func TestSequence(t *testing.T) {
+	seed := rand.Uint64()
+	counts := map[fault]int{}
+	for _, f := range sequence(rand.New(rand.NewPCG(seed, 0)), 180) {
+		counts[f]++
+	}
+	want := []int{18, 20, 30}
+	for i, row := range kinds {
+		for _, f := range row {
+			if counts[f] != want[i] {
+				t.Errorf("seed %d: %s happens %d times, want %d", seed, f, counts[f], want[i])
+			}
+		}
+	}
+}
