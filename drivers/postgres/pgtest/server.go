@@ -184,7 +184,9 @@ func (s *Server) Hang() (restore func() error, err error) {
 		_, all := s.processes()
 		for pid := range all {
 			if n, _ := strconv.Atoi(pid); pid != first {
-				err = errors.Join(err, syscall.Kill(n, sig))
+				if failed := syscall.Kill(n, sig); !errors.Is(failed, syscall.ESRCH) { // a connection or a worker may have ended meanwhile
+					err = errors.Join(err, failed)
+				}
 			}
 		}
 		return err
