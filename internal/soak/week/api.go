@@ -148,6 +148,7 @@ func (a *api) change(ctx context.Context, method, path string, body any) (done t
 // record is a record of a quarantine without its content.
 type record struct {
 	RecordID, Reason, Column string
+	At                       time.Time
 	Edited                   bool
 	Revision                 int
 	RefusedRow               *struct{ FileID string }

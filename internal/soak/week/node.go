@@ -9,10 +9,14 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"net/http"
+	"net/http/pprof"
 	"os"
 	"os/signal"
 	"path/filepath"
 	"runtime"
+	"runtime/metrics"
+	"strings"
 	"time"
 
 	"github.com/forebay/forebay"
@@ -56,8 +60,9 @@ type message struct {
 	Address string
 	// Lost says why the node has lost its instance. It goes on with another one.
 	Lost string
-	// Goroutines is a figure of the process, with which it says that it lives.
+	// Goroutines and Heap are figures of the process, with which it says that it lives. Heap is what the last collection found alive.
 	Goroutines int
+	Heap       uint64
 	// Done names a command that has ended, and Failed why it has failed.
 	Done, Failed string
 }
@@ -140,7 +145,7 @@ func (n *nodeProcess) serve(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	server := stream.Server("", node.Handler())
+	server := stream.Server("", withProfiles(node.Handler()))
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(listener) }()
 	defer func() {
@@ -154,7 +159,7 @@ func (n *nodeProcess) serve(ctx context.Context) (err error) {
 	defer alive.Stop()
 	now := message{Address: "http://" + listener.Addr().String()}
 	for {
-		now.Goroutines = runtime.NumGoroutine()
+		now.Goroutines, now.Heap = runtime.NumGoroutine(), liveHeap()
 		n.tell(now)
 		now.Done, now.Failed = "", ""
 		select {
@@ -173,6 +178,24 @@ func (n *nodeProcess) serve(ctx context.Context) (err error) {
 			return err
 		}
 	}
+}
+
+// liveHeap returns the bytes of the heap that the last collection has marked.
+func liveHeap() uint64 {
+	live := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
+	metrics.Read(live)
+	return live[0].Value.Uint64()
+}
+
+// withProfiles serves /debug/pprof too, for those who look where memory goes.
+func withProfiles(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasPrefix(r.URL.Path, "/debug/pprof/") {
+			pprof.Index(w, r)
+			return
+		}
+		h.ServeHTTP(w, r)
+	})
 }
 
 // The commands.

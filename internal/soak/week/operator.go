@@ -169,9 +169,12 @@ func (o *operator) editAndReplay(ctx context.Context) error {
 	return nil
 }
 
-// replayAll repairs records and replays all. Those that are not repaired are rejected again, by the mapping or by PostgreSQL.
+// replayAll repairs records and replays all. Those that are not repaired are rejected again, by the mapping or by PostgreSQL. Those of the days
+// before are all repaired: an instance that another node has taken over is kept, and takes memory, while its quarantine has records.
 func (o *operator) replayAll(ctx context.Context) error {
 	done, again := 0, 0
+	now := time.Now()
+	today := o.calendar.at(o.calendar.dayOf(now), 0)
 	for sink := range sinks {
 		list, err := o.records(ctx, sink)
 		if err != nil {
@@ -179,7 +182,7 @@ func (o *operator) replayAll(ctx context.Context) error {
 		}
 		for i, r := range list {
 			// A file in which many rows are refused would be held. So hardly a row of those that PostgreSQL has refused is tried as it is.
-			if r.Edited || i%8 == 0 && (r.RefusedRow == nil || i%64 == 0) {
+			if r.Edited || r.At.After(today) && i%8 == 0 && (r.RefusedRow == nil || i%64 == 0) {
 				continue
 			}
 			if _, err := o.edit(ctx, sink, r.RecordID); err != nil {

@@ -36,6 +36,8 @@ const (
 	residentMost
 	handles
 	goroutines
+	heap
+	kept
 	localRows
 	stagingRows
 	quarantined
@@ -46,7 +48,7 @@ const (
 
 var samples = [...]string{
 	seconds: "seconds", dayNumber: "day", acknowledged: "events", perSecond: "events_per_second", ackMedian: "ack_p50_ms", ackP99: "ack_p99_ms", ackMost: "ack_max_ms", sending: "events_waiting",
-	resident: "resident_bytes_mean", residentMost: "resident_bytes_most", handles: "handles_most", goroutines: "goroutines_most",
+	resident: "resident_bytes_mean", residentMost: "resident_bytes_most", handles: "handles_most", goroutines: "goroutines_most", heap: "heap_bytes_mean", kept: "instances_kept",
 	localRows: "local_rows", stagingRows: "staging_rows", quarantined: "quarantined", diskBytes: "disk_bytes", faulty: "fault",
 	machineLoad: "load_of_the_machine",
 }
@@ -84,18 +86,21 @@ func (r *recorder) sample(ctx context.Context) (s sample) {
 	s[ackMedian], s[ackP99], s[ackMost] = quantile(0.5), quantile(0.99), quantile(1)
 	alive := 0
 	for _, p := range r.load.nodes {
-		m, _, pid := p.state()
+		m, status, pid := p.state()
 		bytes, open := ofProcess(pid)
 		if bytes == 0 {
 			continue
 		}
 		alive++
+		s[kept] += float64(len(status.Adopting))
+		s[heap] += float64(m.Heap)
 		s[resident] += bytes
 		s[residentMost] = max(s[residentMost], bytes)
 		s[handles] = max(s[handles], open)
 		s[goroutines] = max(s[goroutines], float64(m.Goroutines))
 	}
 	s[resident] /= float64(alive) // NaN if there is none
+	s[heap] /= float64(alive)
 	for sink := range sinks {
 		ask, cancel := context.WithTimeout(ctx, 3*time.Second)
 		st, err := r.api.statistics(ask, sink)
@@ -176,6 +181,8 @@ func (r *recorder) plot() []byte {
 		{"ack, median", "ms", 1, ackMedian},
 		{"ack, p99", "s", 1000, ackP99},
 		{"memory of a node", "MiB", 1 << 20, resident},
+		{"live heap of a node", "MiB", 1 << 20, heap},
+		{"instances kept", "", 1, kept},
 		{"handles, most", "", 1, handles},
 		{"goroutines, most", "", 1, goroutines},
 		{"on local disk", "rows", 1, localRows},
@@ -222,8 +229,8 @@ func most(sorted []float64) float64 {
 // table is the table by day, in Markdown.
 func (r *recorder) table() string {
 	var b strings.Builder
-	b.WriteString("| day | events | most events/s | ack, median | ack p99, median and worst of 10 s | memory of a node, median and most | most handles | most goroutines | most rows waiting | most in quarantine | faults | load |\n")
-	b.WriteString("|---|---|---|---|---|---|---|---|---|---|---|---|\n")
+	b.WriteString("| day | events | most events/s | ack, median | ack p99, median and worst of 10 s | memory of a node, median and most | live heap, median | instances kept, median | most handles | most goroutines | most rows waiting | most in quarantine | faults | load |\n")
+	b.WriteString("|---|---|---|---|---|---|---|---|---|---|---|---|---|---|\n")
 	for day := range r.cfg.days {
 		of := func(column int) []float64 { return r.ofDay(day, column) }
 		n := 0.0
@@ -244,8 +251,8 @@ func (r *recorder) table() string {
 			}
 		}
 		p99 := of(ackP99)
-		fmt.Fprintf(&b, "| %d | %.0f | %.0f | %.1f ms | %.0f ms, %.1f s | %.0f MiB, %.0f MiB | %.0f | %.0f | %.0f | %.0f | %d | %.0f |\n", day+1, n, most(of(perSecond)),
-			median(of(ackMedian)), median(p99), most(p99)/1000, median(of(resident))/(1<<20), most(of(residentMost))/(1<<20), most(of(handles)), most(of(goroutines)), most(waiting),
+		fmt.Fprintf(&b, "| %d | %.0f | %.0f | %.1f ms | %.0f ms, %.1f s | %.0f MiB, %.0f MiB | %.0f MiB | %.0f | %.0f | %.0f | %.0f | %.0f | %d | %.0f |\n", day+1, n, most(of(perSecond)),
+			median(of(ackMedian)), median(p99), most(p99)/1000, median(of(resident))/(1<<20), most(of(residentMost))/(1<<20), median(of(heap))/(1<<20), median(of(kept)), most(of(handles)), most(of(goroutines)), most(waiting),
 			most(of(quarantined)), faults, median(of(machineLoad)))
 	}
 	return b.String()

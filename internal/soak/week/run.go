@@ -87,7 +87,7 @@ func run(ctx context.Context, cfg config, out io.Writer) (err error) {
 	if err := w.define(ctx); err != nil {
 		return fmt.Errorf("define the source: %w", err)
 	}
-	s.say("all nodes are ready; the week begins")
+	s.say("all nodes are ready at %v; the week begins", ns.urls())
 	if err := w.play(ctx, &server); err != nil {
 		return fmt.Errorf("%w; everything is kept in %s", errors.Join(context.Cause(ctx), err), cfg.dir)
 	}
