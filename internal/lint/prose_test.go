@@ -96,7 +96,7 @@ func sorted(problems []problem) []problem {
 }
 
 var (
-	markdownLink = regexp.MustCompile(`\]\(([^)\s]+)\)`)
+	markdownLink = regexp.MustCompile(`(?:\]\(| (?:src|srcset|href)=")([^)"\s]+)[)"]`)
 	heading      = regexp.MustCompile(`(?m)^#+ +(.+)$`)
 	codeBlock    = regexp.MustCompile("(?ms)^```.*?^```$")
 	deadDocLink  = regexp.MustCompile(`^//(?:\t(?:.*[^\w\]])?(\[\*?(?:\w+\.)*[A-Z]\w*\])| (?:.*[^\w\]])?(\[\*?(?:\w+\.)*[A-Z]\w*\]\w))`)
@@ -314,6 +314,7 @@ func proseBreaches() []breach {
 		{"plain words", []string{"a.go", "// Once, and for\n// ever.\nvar a int // be had"}, []string{`a.go:2: "for ever"`, `a.go:4: "be had"`}},
 		{"plain words", []string{"a.md", "It behaves: `opened anew`.\n", "a.go", "var a = `be had`"}, nil},
 		{"links lead somewhere", []string{"a.md", link("b.md")}, []string{"b.md leads nowhere"}},
+		{"links lead somewhere", []string{"a.md", "# A\n\n<source srcset=\"b.png\"><img src=\"c.png\" alt=\"d\">\n"}, []string{"b.png leads nowhere", "c.png leads nowhere"}},
 		{"links lead somewhere", []string{"a.md", link("docs/b.md#c-d"), "docs/b.md", "# A\n"}, []string{"names no heading"}},
 		{"links lead somewhere", []string{"docs/a.md", link("../b/c.go") + link("#a-b") + link("https://example.com/x#y"), "b/c.go", ""}, nil},
 		{
