@@ -46,10 +46,19 @@ type Owner struct {
 	// RetiredAt is when the instance became [Retired], by the clock of the node that wrote it. It says how long an operator can still see the
 	// record, and nothing else depends on it.
 	RetiredAt time.Time
+	// Adopted is where the first adopter found the end of the log, nil before that. Batches of the owner before behind it are void.
+	Adopted *LogEnd
 
 	format int
 	// rest has the members that this release does not know.
 	rest map[string]json.RawMessage
+}
+
+// LogEnd is the end of a log as an owner found it.
+type LogEnd struct {
+	// Number of the last batch, and the chain behind it.
+	Number uint64 `json:"number"`
+	Chain  uint64 `json:"chain"`
 }
 
 // ownerFormat is the format of the record that this release writes, and the newest that it reads.
@@ -165,6 +174,9 @@ func (o *Owner) members(every bool) []member {
 	}
 	if every || !o.RetiredAt.IsZero() {
 		all = append(all, member{"retired_at", &o.RetiredAt})
+	}
+	if every || o.Adopted != nil {
+		all = append(all, member{"adopted", &o.Adopted})
 	}
 	return all
 }

@@ -64,23 +64,28 @@ func (n *Node) Loss(ctx context.Context, name string) (Loss, error) {
 type operated interface {
 	Loss(ctx context.Context, instance string) (Loss, error)
 	GiveUp(ctx context.Context, instance string) error
+	Salvage(ctx context.Context, folder string, store bool) (Salvage, error)
 }
 
-// instancesPath is where operators ask. The Stream API has nothing below it.
-const instancesPath = "/v1/cluster/instances/"
+// clusterPath is where operators ask. The Stream API has nothing below it.
+const (
+	clusterPath   = "/v1/cluster/"
+	instancesPath = clusterPath + "instances/"
+	foldersPath   = clusterPath + "folders/"
+)
 
 // operations serves operators, with the tokens of the Stream API that may change something.
 func operations(n operated, opts streamapi.Options) http.Handler {
 	mux := http.NewServeMux()
 	project := cmp.Or(opts.Ingest.ProjectID, 1)
-	handle := func(pattern string, do func(ctx context.Context, instance string) (any, error)) {
+	handle := func(pattern string, do func(ctx context.Context, name string) (any, error)) {
 		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 			err := authorize(r, opts.Auth, project)
 			var answer any
 			if err == nil {
 				// To fetch a checkpoint may take longer than the server gives to an answer.
 				_ = http.NewResponseController(w).SetWriteDeadline(time.Time{})
-				answer, err = do(r.Context(), r.PathValue("instance"))
+				answer, err = do(r.Context(), r.PathValue("name"))
 			}
 			w.Header().Set("Content-Type", "application/json")
 			if err != nil {
@@ -91,10 +96,12 @@ func operations(n operated, opts streamapi.Options) http.Handler {
 			_ = json.NewEncoder(w).Encode(answer)
 		})
 	}
-	handle("GET "+instancesPath+"{instance}", func(ctx context.Context, instance string) (any, error) { return n.Loss(ctx, instance) })
-	handle("POST "+instancesPath+"{instance}/give-up", func(ctx context.Context, instance string) (any, error) {
+	handle("GET "+instancesPath+"{name}", func(ctx context.Context, instance string) (any, error) { return n.Loss(ctx, instance) })
+	handle("POST "+instancesPath+"{name}/give-up", func(ctx context.Context, instance string) (any, error) {
 		return struct{}{}, n.GiveUp(ctx, instance)
 	})
+	handle("GET "+foldersPath+"{name}", func(ctx context.Context, folder string) (any, error) { return n.Salvage(ctx, folder, false) })
+	handle("POST "+foldersPath+"{name}/salvage", func(ctx context.Context, folder string) (any, error) { return n.Salvage(ctx, folder, true) })
 	return mux
 }
 
@@ -138,6 +145,8 @@ func refusal(err error) refused {
 		return refused{http.StatusForbidden, "forbidden", err.Error()}
 	case errors.Is(err, changelog.ErrNothingToDecide):
 		return refused{http.StatusConflict, "nothingToDecide", err.Error()}
+	case errors.Is(err, ErrCannotSalvage):
+		return refused{http.StatusConflict, "cannotSalvage", err.Error()}
 	case errors.Is(err, changelog.ErrLost):
 		return refused{http.StatusConflict, "changed", err.Error()}
 	}

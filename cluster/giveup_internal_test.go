@@ -20,6 +20,7 @@ import (
 type decider struct {
 	loss    Loss
 	lossErr error
+	salvage Salvage
 	err     error
 	calls   []string
 }
@@ -32,6 +33,12 @@ func (d *decider) Loss(_ context.Context, instance string) (Loss, error) {
 func (d *decider) GiveUp(_ context.Context, instance string) error {
 	d.calls = append(d.calls, "give up "+instance)
 	return d.err
+}
+
+func (d *decider) Salvage(_ context.Context, folder string, store bool) (Salvage, error) {
+	d.calls = append(d.calls, fmt.Sprintf("salvage %s: %t", folder, store))
+	d.salvage.Done = store
+	return d.salvage, d.err
 }
 
 // keys are tokens by their text.

@@ -23,6 +23,8 @@ import (
 //	/v1/…               the Stream API, if Options.API has an Auth, and with it what operators ask, for tokens that may change something:
 //	GET  /v1/cluster/instances/INSTANCE           what giving an instance up would lose, see Loss
 //	POST /v1/cluster/instances/INSTANCE/give-up   gives it up, see GiveUp
+//	GET  /v1/cluster/folders/FOLDER               what a folder of this node has that was set aside, see Salvage
+//	POST /v1/cluster/folders/FOLDER/salvage       stores it
 //
 // To serve events and the API on different addresses, or events through package fastserver, build them from Engine and Catalog.
 func (n *Node) Handler() http.Handler { return n.handler }
@@ -47,7 +49,7 @@ func (n *Node) handlers() error {
 			_, _ = w.Write([]byte("OK"))
 		case r.URL.Path == "/readiness-check":
 			n.serveReadiness(w)
-		case strings.HasPrefix(r.URL.Path, instancesPath):
+		case strings.HasPrefix(r.URL.Path, clusterPath):
 			operators.ServeHTTP(w, r)
 		default:
 			api.ServeHTTP(w, r)

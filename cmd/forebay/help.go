@@ -166,6 +166,16 @@ with -yes gives that part up, so that the rest comes to the tables. It asks any 
 The instance is the one that the log lines of the nodes name. Bring back first what can be brought back: docs/cluster.md#give-up-an-instance.
 `
 
+const salvageHelp = `
+forebay salvage says which rows of a folder that a node of a cluster has set aside were acknowledged on its disk alone, for sinks with AckLocal, and
+with -yes stores them as new rows, each once, however often it is repeated. It asks the node that has the folder, at the address of its Stream API.
+
+  forebay salvage -api http://10.0.0.2:8080 fenced-a-k2x9q7mw-4          what would be stored; changes nothing
+  forebay salvage -api http://10.0.0.2:8080 -yes fenced-a-k2x9q7mw-4     the same, and does it
+
+Rows that the log had are left out: another node has moved them. docs/cluster.md#salvage-a-folder has the rest.
+`
+
 const replayHelp = `
 forebay replay maps the raw records of an archive with the columns of now into one sink. Each record becomes one row for each run, whatever fails.
 

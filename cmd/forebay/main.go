@@ -67,6 +67,7 @@ func verbs() []verb {
 		{"replay", "map the raw records of an archive again, into a sink", replayHelp, process.replay},
 		{"shadow", "try changed columns of a sink on live records, and switch them on", shadowHelp, process.shadow},
 		{"giveup", "give up what nobody can read any more of a lost node of a cluster", giveUpHelp, process.giveUp},
+		{"salvage", "store rows that a node of a cluster had acknowledged on its disk alone before it lost its instance", salvageHelp, process.salvage},
 		{"templates", "try a template on an event", templatesHelp, process.templates},
 	}
 }

@@ -11,7 +11,7 @@
 //	data/<instance>/damaged     a note: the disk has lost something, restore the instance
 //	data/<instance>.restored/   its engine, while it is restored beside the damaged one
 //	adopted/<instance>/         the engine of an instance that is being drained
-//	fenced-<instance>-<epoch>/  an engine that must not go on: nobody reads it, an operator removes it
+//	fenced-<instance>-<epoch>/  an engine that must not go on: Salvage reads it, an operator removes it
 //
 // # The life of an instance
 //

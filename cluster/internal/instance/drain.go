@@ -157,7 +157,7 @@ func (d *drainage) move(ctx context.Context) error {
 	if err := d.disk().RemoveAll(d.dir); err != nil {
 		return err
 	}
-	counts, err := restore(ctx, d.dir, d.k, d.opts, false)
+	counts, err := restore(ctx, d.dir, d.k, d.opts, false, nil)
 	if err != nil {
 		return fmt.Errorf("restore instance %s: %w", d.k.Instance(), err)
 	}
@@ -167,6 +167,12 @@ func (d *drainage) move(ctx context.Context) error {
 	log := newLog(d.opts.Log, d.k, d.opts.Node, d.log)
 	defer log.close()
 	defer context.AfterFunc(ctx, func() { log.end(context.Cause(ctx)) })()
+	log.begun = func(ctx context.Context, end changelog.LogEnd) error { // nothing of this node is behind it yet
+		if d.k.Owner().Adopted != nil {
+			return nil
+		}
+		return d.k.Update(ctx, func(o *changelog.Owner) { o.Adopted = &end })
+	}
 	o := d.opts.Engine
 	o.Changelog = log
 	o.Meter = nil // the node's own engine has it; Report has the rows of this one

@@ -27,6 +27,8 @@ const (
 	nameFile = "instance"
 	// damageFile is in the folder of an engine that has met damage. It goes with the folder.
 	damageFile = "damaged"
+
+	fencedPrefix = "fenced-"
 )
 
 // openFolder makes the folder and keeps other processes out. The caller closes it.
@@ -179,7 +181,7 @@ func (f *folder) replace(instance string) error {
 
 // setAside moves the folder of an engine that must not go on, which ended with an epoch.
 func (f *folder) setAside(instance string, epoch uint64) error {
-	from, to := f.data(instance), f.disk.PathJoin(f.dir, fmt.Sprintf("fenced-%s-%d", instance, epoch))
+	from, to := f.data(instance), f.disk.PathJoin(f.dir, fmt.Sprintf("%s%s-%d", fencedPrefix, instance, epoch))
 	if err := f.disk.Rename(from, to); err != nil {
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil

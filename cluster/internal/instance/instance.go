@@ -38,6 +38,7 @@ type Instance struct {
 	ctx        context.Context
 	end        context.CancelCauseFunc
 	background sync.WaitGroup
+	salvaging  sync.Mutex // held by one call of Salvage
 	closeOnce  sync.Once
 	closeErr   error
 }
@@ -72,6 +73,9 @@ func Open(ctx context.Context, dir string, o Options) (*Instance, error) {
 		}
 		o.Logger.Warn("the instance has another owner, a new one begins", "instance", fenced.instance, "error", err)
 		f.tellVoid(fenced.instance, o.Logger)
+		if owner, err := readOwner(ctx, o.Owners, fenced.instance); err == nil {
+			f.noteEnd(fenced.instance, owner.Adopted, o.Logger)
+		} // else Salvage asks again
 		name, err := newName(ctx, o)
 		if err == nil {
 			err = errors.Join(f.setAside(fenced.instance, fenced.epoch), f.begin(name))
@@ -303,9 +307,14 @@ func (i *Instance) restore(ctx context.Context, lost bool) error {
 	} else if err := i.folder.disk.RemoveAll(dir); err != nil {
 		return err
 	}
-	damaged, err := restore(ctx, dir, i.keeper, i.opts, !lost)
+	var end *changelog.LogEnd
+	damaged, err := restore(ctx, dir, i.keeper, i.opts, !lost, func(_ context.Context, found changelog.LogEnd) error {
+		end = &found
+		return nil
+	})
 	if err == nil && !lost {
 		i.folder.tellVoid(name, i.opts.Logger)
+		i.folder.noteEnd(name, end, i.opts.Logger)
 		err = i.folder.exchange(name, i.keeper.Owner().Epoch)
 	}
 	if err == nil {

@@ -40,6 +40,9 @@ type batchLog struct {
 	// kept are the batches that this process appended and of which nobody was told that the log has them, ascending. Their bytes are still theirs.
 	kept []buffer.LogBatch
 
+	// begun, unless nil, is told where the log ends when an opening has it, before anything is appended.
+	begun func(ctx context.Context, end changelog.LogEnd) error
+
 	mark     []byte          // what Mark returned, to be written again
 	failure  error           // of the last opening
 	missing  time.Time       // since when each opening found no log
@@ -80,7 +83,11 @@ func (l *batchLog) Begin(ctx context.Context, at buffer.LogPosition) iter.Seq2[b
 				l.detach = context.AfterFunc(l.ctx, a.Close) // an opening that waits for the log ends
 				l.mu.Unlock()
 				// What follows from batches that are appended again must not begin before the log has them.
-				if err = awaitAppended(ctx, a); err == nil {
+				if err = awaitAppended(ctx, a); err == nil && l.begun != nil {
+					next := a.Mark()
+					err = l.begun(ctx, changelog.LogEnd{Number: next.Number - 1, Chain: next.Before})
+				}
+				if err == nil {
 					l.keeper.SetReleased(a.State().Released.Number)
 					return
 				}

@@ -20,8 +20,9 @@ import (
 //
 // Without a checkpoint there is nothing to make, since an engine that opens an empty folder gets the whole log. It is made nevertheless
 // with whole, which proves that the log has everything. With an error there is no folder. If the error [isDamage] a repetition helps only
-// where another replica has what is missing. damaged: the folder may have damage that nobody can make good.
-func restore(ctx context.Context, dir string, k *changelog.Keeper, o Options, whole bool) (damaged bool, err error) {
+// where another replica has what is missing. damaged: the folder may have damage that nobody can make good. begun, unless nil, is told where the log
+// ends.
+func restore(ctx context.Context, dir string, k *changelog.Keeper, o Options, whole bool, begun func(context.Context, changelog.LogEnd) error) (damaged bool, err error) {
 	owner := k.Owner()
 	if stat, err := o.Log.Stat(ctx, owner.LogName(k.Instance())); err != nil {
 		return false, fmt.Errorf("look at the log: %w", err)
@@ -30,6 +31,7 @@ func restore(ctx context.Context, dir string, k *changelog.Keeper, o Options, wh
 	}
 	log := newLog(o.Log, k, o.Node, o.Logger)
 	defer log.close()
+	log.begun = begun
 	if owner.Checkpoint == "" {
 		if !whole {
 			return false, nil

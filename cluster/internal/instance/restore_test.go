@@ -24,7 +24,7 @@ func TestRestoreFromAnotherLog(t *testing.T) {
 		if err := k.Update(t.Context(), func(r *changelog.Owner) { r.Log = "before" }); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := restore(t.Context(), "restored", k, o, false); !isDamage(err) {
+		if _, err := restore(t.Context(), "restored", k, o, false, nil); !isDamage(err) {
 			t.Errorf("restored from another log: %v", err)
 		}
 		if _, err := n.disk.Stat("restored"); err == nil {

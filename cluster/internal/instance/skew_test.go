@@ -66,7 +66,7 @@ func TestCheckpointOfALaterRelease(t *testing.T) {
 		if err := k.Update(t.Context(), func(r *changelog.Owner) { r.Log, r.Checkpoint = stat.ID, ref }); err != nil {
 			t.Fatal(err)
 		}
-		_, err = restore(t.Context(), "restored", k, o, false)
+		_, err = restore(t.Context(), "restored", k, o, false, nil)
 		if _, later := errors.AsType[*buffer.FormatError](err); !later || isDamage(err) {
 			t.Errorf("restored from format 99: %v", err)
 		}

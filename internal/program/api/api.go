@@ -122,6 +122,11 @@ func (c *Client) Instance(name string) string {
 	return c.api + "/v1/cluster/instances/" + url.PathEscape(name)
 }
 
+// Folder returns the address of a folder that a node of a cluster has set aside.
+func (c *Client) Folder(name string) string {
+	return c.api + "/v1/cluster/folders/" + url.PathEscape(name)
+}
+
 // Call sends a request and decodes the answer, if there is one.
 func (c *Client) Call(ctx context.Context, method, address string, body []byte, answer any) error {
 	req, err := http.NewRequestWithContext(ctx, method, address, bytes.NewReader(body))

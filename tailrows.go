@@ -1,0 +1,84 @@
+package forebay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/forebay/forebay/buffer"
+)
+
+// ErrOtherColumns is returned by [Engine.AppendTail] for rows that were mapped with other columns than the sink has. None of them was stored.
+var ErrOtherColumns = errors.New("the rows have other columns than the sink")
+
+const tailPosition = "tail:"
+
+// AppendTail stores rows that another engine has mapped, and that are lost with it, as new rows of a sink: pieces of
+// [buffer.Inspection.Tail], of that sink, in their order. It returns when they are acknowledged. Each piece is stored once under a name of up to 50
+// bytes, however often the call is repeated with the same pieces, also after a crash: the engine keeps under the name how many it has, until
+// [Engine.EndTail]. stored are the rows of this call.
+//
+// The upload, the quarantine and the counters of the sink take them as any rows. Errors besides those of the buffer: [ErrUnknownSource],
+// [ErrDisabledSource], [ErrUnknownSink], [ErrOtherColumns], [ErrClosed].
+func (e *Engine) AppendTail(ctx context.Context, sourceID, sinkID, name string, pieces []buffer.TailRows) (stored int64, err error) {
+	src, err := e.open(ctx, sourceID)
+	if err != nil {
+		return 0, err
+	}
+	at := slices.IndexFunc(src.sinks, func(s *sink) bool { return s.id == sinkID && !s.archive })
+	if at < 0 {
+		return 0, fmt.Errorf("%w: %q of source %q is not defined, or disabled", ErrUnknownSink, sinkID, sourceID)
+	}
+	s := src.sinks[at]
+	if !s.mapped(pieces) {
+		return 0, fmt.Errorf("%w %q of source %q", ErrOtherColumns, sinkID, sourceID)
+	}
+	id := bufferID(sourceID, sinkID)
+	value, err := e.buf.Position(ctx, id, tailPosition+name)
+	switch {
+	case err != nil:
+		return 0, e.unknownSink(err, sourceID, sinkID)
+	case value == nil:
+		if err := e.buf.SetPosition(ctx, id, buffer.Position{Name: tailPosition + name, Value: []byte("0")}); err != nil {
+			return 0, e.unknownSink(err, sourceID, sinkID)
+		}
+		value = []byte("0")
+	}
+	have, err := strconv.Atoi(string(value))
+	if err != nil {
+		return 0, fmt.Errorf("how much of %q is stored cannot be read: %w", name, err)
+	}
+	for n := have; n < len(pieces); n++ {
+		ticket, err := e.buf.AppendWhenRoom(ctx, time.Now(), buffer.Rows{
+			Sink: s.handle, Data: pieces[n].Data, Count: pieces[n].Count,
+			Position: &buffer.Position{Name: tailPosition + name, Value: strconv.AppendInt(nil, int64(n)+1, 10)},
+		})
+		if err == nil {
+			err = ticket.Wait(ctx)
+		}
+		if err != nil {
+			return stored, err
+		}
+		stored += int64(pieces[n].Count)
+	}
+	return stored, nil
+}
+
+// mapped reports whether rows have the columns of the sink.
+func (s *sink) mapped(pieces []buffer.TailRows) bool {
+	return !slices.ContainsFunc(pieces, func(p buffer.TailRows) bool { return !slices.Equal(p.Columns, s.mapper.Columns()) })
+}
+
+// HasColumns reports whether [Engine.AppendTail] accepts the columns of rows.
+func (e *Engine) HasColumns(sourceID, sinkID string, pieces []buffer.TailRows) bool {
+	src := (*e.sources.Load())[sourceID]
+	return src != nil && slices.ContainsFunc(src.sinks, func(s *sink) bool { return s.id == sinkID && !s.archive && s.mapped(pieces) })
+}
+
+// EndTail forgets how much [Engine.AppendTail] has stored under a name. A later call of that would store everything again.
+func (e *Engine) EndTail(ctx context.Context, sourceID, sinkID, name string) error {
+	return e.unknownSink(e.buf.SetPosition(ctx, bufferID(sourceID, sinkID), buffer.Position{Name: tailPosition + name}), sourceID, sinkID)
+}
