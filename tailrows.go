@@ -56,10 +56,10 @@ func (e *Engine) AppendTail(ctx context.Context, sourceID, sinkID, name string, 
 			Sink: s.handle, Data: pieces[n].Data, Count: pieces[n].Count,
 			Position: &buffer.Position{Name: tailPosition + name, Value: strconv.AppendInt(nil, int64(n)+1, 10)},
 		})
-		if err == nil {
-			err = ticket.Wait(ctx)
-		}
 		if err != nil {
+			return stored, err
+		}
+		if err := ticket.Wait(ctx); err != nil {
 			return stored, err
 		}
 		stored += int64(pieces[n].Count)

@@ -16,7 +16,10 @@ import (
 // Pieces are stored once under a name, also when a call ends in the middle, until the name is forgotten.
 func TestAppendTail(t *testing.T) {
 	mem := buffertest.NewMemory()
-	e := mustOpen(t, forebay.Options{Staging: mem, Target: mem})
+	e, err := forebay.Open(t.TempDir(), forebay.Options{Staging: mem, Target: mem})
+	if err != nil {
+		t.Fatal(err)
+	}
 	defer func() {
 		if err := e.Close(); err != nil {
 			t.Error(err)
