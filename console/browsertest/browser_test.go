@@ -79,7 +79,8 @@ func (p *program) run() error {
 		return fmt.Errorf("neither chromium nor google-chrome is there")
 	}
 	opts := append(slices.Clone(chromedp.DefaultExecAllocatorOptions[:]), chromedp.ExecPath(path), chromedp.DisableGPU,
-		chromedp.WindowSize(1280, 800), chromedp.Flag("lang", "en-US"), chromedp.Env("TZ=Europe/Prague"),
+		chromedp.WindowSize(1280, 800), chromedp.Flag("lang", "en-US"),
+		chromedp.Flag("js-flags", "--expose-gc"), chromedp.Flag("enable-precise-memory-info", true), chromedp.Env("TZ=Europe/Prague"),
 		// Its handler of crashes outlives the browser, and would keep the output of the test open.
 		chromedp.CombinedOutput(io.Discard))
 	if os.Geteuid() == 0 {
@@ -116,9 +117,15 @@ type tab struct {
 // newTab checks at the end of the test that the page has not complained, and has asked one origin alone. Tests of failures name what they expect.
 func newTab(t *testing.T, expected ...string) *tab {
 	t.Helper()
+	return newTabFor(t, perTest, expected...)
+}
+
+// newTabFor is newTab for a test that takes longer.
+func newTabFor(t *testing.T, within time.Duration, expected ...string) *tab {
+	t.Helper()
 	ctx, cancel := chromedp.NewContext(shared.start(t), chromedp.WithNewBrowserContext())
 	t.Cleanup(cancel)
-	ctx, cancelTime := context.WithTimeout(ctx, perTest)
+	ctx, cancelTime := context.WithTimeout(ctx, within)
 	t.Cleanup(cancelTime)
 	b := &tab{t: t, ctx: ctx}
 	if err := chromedp.Do(ctx, chromedp.EmulateViewport(1280, 800)); err != nil {

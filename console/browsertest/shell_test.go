@@ -69,6 +69,58 @@ func TestServerAwayAndBack(t *testing.T) {
 	b.text("3 rows wait")
 }
 
+// A program that starts again, with another engine, another proof and counters from zero, is live on the open page within seconds.
+func TestRestart(t *testing.T) {
+	addr, err := freeport.Addresses(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	start := func(rows int) (stop func()) {
+		eng := newEngine(t, 1, 1)
+		ingest(t, eng, "web0", rows)
+		c := newConsole(t, eng, console.Options{Authorize: everything})
+		l, err := net.Listen("tcp", addr[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := &http.Server{Handler: c}
+		go func() { _ = s.Serve(l) }()
+		t.Cleanup(func() { _ = s.Close() })
+		return func() {
+			_ = s.Close()
+			_ = c.Close()
+			_ = eng.Close()
+		}
+	}
+	stop := start(9)
+	b := newTab(t, "ERR_CONNECTION_REFUSED", "ERR_INCOMPLETE_CHUNKED_ENCODING", "ERR_CONNECTION_RESET", "ERR_EMPTY_RESPONSE")
+	b.live("http://" + addr[0] + "/")
+	b.text("9 rows wait")
+	eval[bool](b, `window.notLoadedAgain = true`)
+	gone := time.Now()
+	stop()
+	b.until(`document.documentElement.hasAttribute("data-stale")`)
+	if d := time.Since(gone); d > 5*time.Second {
+		t.Errorf("the page says after %v that its numbers are old", d)
+	}
+	start(2)
+	back := time.Now()
+	b.until(`document.documentElement.dataset.mode !== "away" && !document.documentElement.hasAttribute("data-stale") && document.body.innerText.includes("2 rows wait")`)
+	d := time.Since(back)
+	t.Logf("live again after %v", d)
+	if d > 5*time.Second {
+		t.Errorf("the page is live again after %v", d)
+	}
+	b.until(`document.documentElement.dataset.mode === "live"`)
+	if !eval[bool](b, `window.notLoadedAgain === true`) {
+		t.Error("the page was loaded again")
+	}
+	b.goTo("sink/web0/sink00")
+	b.choose("Flush") // with the proof of the new program
+	b.text("Flush web0/sink00: all rows are in the table, done")
+	b.text("2 accepted = 2 in table")
+}
+
 // Where streams are held back the page polls. Numbers that stay are not sent again, and those that change are.
 func TestPolling(t *testing.T) {
 	eng := newEngine(t, 1, 1)

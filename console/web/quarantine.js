@@ -32,7 +32,7 @@ export function open(section, app) {
     const node = h("input", { type: "search", id: "q-" + name, autocomplete: "off", spellcheck: "false" });
     node.addEventListener("input", () => {
       clearTimeout(typing);
-      typing = setTimeout(() => change({ [name]: node.value }), 300);
+      typing = setTimeout(() => change({ text: text.node.value, content: content.node.value }), 300); // both: one may still wait
     });
     node.addEventListener("keydown", (e) => { if (e.key === "Escape") node.blur(); });
     return { node, label: h("label", {}, label + " ", node) };
