@@ -204,7 +204,7 @@ func (c *call) mapRow(ctx context.Context, k int, rec *mapping.Record) (Status, 
 // setAside takes a record for the quarantine of sink k.
 func (c *call) setAside(ctx context.Context, k int, rec *mapping.Record, cause error) (Status, error) {
 	s := c.src.sinks[k]
-	reject, err := rejectOf(rec, cause, s.fingerprint, c.src.kept)
+	reject, err := rejectOf(rec, cause, s.name, c.src.kept)
 	if err != nil {
 		return Rejected, cause
 	}

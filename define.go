@@ -147,7 +147,7 @@ func (e *Engine) link(ctx context.Context, d *Definition, kept map[string]keptSi
 		}
 		next.add(&sink{
 			id: c.ID, mapper: c.mapper, handle: handle, sync: c.settings.sync, count: load[rejections](&e.counts, id),
-			refused: refused != "", keeps: c.OnReject == Quarantine, fingerprint: fingerprint(c.Table.Columns),
+			refused: refused != "", keeps: c.OnReject == Quarantine, name: nameOf(&c.Sink),
 			columns: c.Table.Columns, shadow: load[atomic.Pointer[Shadow]](&e.slots, id),
 		})
 	}
@@ -209,7 +209,7 @@ func bufferConfig(sourceID string, c *compiledSink) buffer.SinkConfig {
 		AckLocal: c.AckLocal,
 	}
 	if c.OnReject == Quarantine {
-		cfg.Quarantine = &c.Quarantine
+		cfg.Quarantine, cfg.Label = &c.Quarantine, nameOf(&c.Sink).label()
 	}
 	return cfg
 }

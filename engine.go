@@ -76,9 +76,9 @@ type sink struct {
 	count  *rejections
 	// refused is set while the columns of the definition are refused, so that the sink keeps its earlier ones.
 	refused bool
-	// keeps is set with a quarantine. fingerprint names the columns.
-	keeps       bool
-	fingerprint string
+	// keeps is set with a quarantine. name names the definition.
+	keeps bool
+	name  definitionName
 	// columns made the mapper. shadow is the slot of the sink over all its definitions.
 	columns mapping.Columns
 	shadow  *atomic.Pointer[Shadow]

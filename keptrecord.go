@@ -11,6 +11,8 @@ import (
 	"net/http"
 	"net/netip"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -25,6 +27,7 @@ type rejectInfo struct {
 	Column  string    `json:"column,omitempty"`
 	Message string    `json:"message"`
 	Mapping string    `json:"mapping"`
+	Version int       `json:"version,omitempty"`
 	Failed  int       `json:"failed,omitempty"` // replays
 	TriedAt time.Time `json:"triedAt,omitzero"` // of the last one
 }
@@ -32,9 +35,9 @@ type rejectInfo struct {
 // maxRejectMessage bounds the message that is kept with a record, in bytes.
 const maxRejectMessage = 1 << 10
 
-// infoOf describes a rejection by the mapping with this fingerprint.
-func infoOf(err error, fingerprint string) rejectInfo {
-	info := rejectInfo{Reason: reasonOf(err), Message: err.Error(), Mapping: fingerprint}
+// infoOf describes a rejection by the definition with this name.
+func infoOf(err error, name definitionName) rejectInfo {
+	info := rejectInfo{Reason: reasonOf(err), Message: err.Error(), Mapping: name.mapping, Version: name.version}
 	if m, ok := errors.AsType[*mapping.Error](err); ok {
 		info.Column = m.Column
 	}
@@ -68,6 +71,30 @@ func reasonOf(err error) string {
 }
 
 const reasonTooLarge = "rowTooLarge"
+
+// definitionName names a definition of a sink.
+type definitionName struct {
+	mapping string // fingerprint of the columns
+	version int    // Sink.Version
+}
+
+func nameOf(s *Sink) definitionName { return definitionName{fingerprint(s.Table.Columns), s.Version} }
+
+// label is what the buffer keeps with rows, for those that the target refuses.
+func (n definitionName) label() string {
+	if n.version == 0 {
+		return n.mapping
+	}
+	return fmt.Sprintf("%s.%d", n.mapping, n.version)
+}
+
+// parseLabel is empty for rows of a release that gave no label.
+func parseLabel(label string) (n definitionName) {
+	mapping, version, _ := strings.Cut(label, ".")
+	n.mapping = mapping
+	n.version, _ = strconv.Atoi(version)
+	return n
+}
 
 // fingerprint names columns: equal columns have equal names.
 func fingerprint(columns mapping.Columns) string {
@@ -234,10 +261,10 @@ func (h *keptHead) record(body []byte) *mapping.Record {
 }
 
 // rejectOf makes the record that a quarantine keeps.
-func rejectOf(rec *mapping.Record, cause error, fingerprint string, what *keptParts) (buffer.Reject, error) {
+func rejectOf(rec *mapping.Record, cause error, name definitionName, what *keptParts) (buffer.Reject, error) {
 	data, err := keep(rec, what)
 	if err != nil {
 		return buffer.Reject{}, err
 	}
-	return buffer.Reject{Info: infoOf(cause, fingerprint).encode(), Data: data}, nil
+	return buffer.Reject{Info: infoOf(cause, name).encode(), Data: data}, nil
 }

@@ -28,6 +28,7 @@ func TestRefusedRowIsEditedAndReplayed(t *testing.T) {
 				mapping.Path("id", "id", mapping.DataType(datatype.String), mapping.Required()), mapping.Path("n", "n", mapping.DataType(typ)),
 				mapping.Path("raw", "raw", mapping.RawString(), mapping.Default("")), mapping.Path("doc", "doc", mapping.DataType(datatype.JSON)),
 			}
+			s.Sinks[0].Version = len(typ) // int64: 5, string: 6
 			s.Sinks[0].Table.ID = "in.c-web.rows" + strings.TrimPrefix(string(typ), "int64")
 		}
 	}
@@ -44,6 +45,9 @@ func TestRefusedRowIsEditedAndReplayed(t *testing.T) {
 	all := rejectedOf(t, e, forebay.RejectedFilter{Reason: "22003", Column: "n", Text: "RANGE"})
 	if len(all) != 3 || all[0].Poison == nil || all[0].Poison.Row != 1 || all[2].Poison.Row != 4 || all[0].Message != "out of range" {
 		t.Fatalf("%+v", all)
+	}
+	if name, err := q.Mapping(t.Context()); err != nil || all[0].Mapping != name || all[0].Version != 5 {
+		t.Errorf("the row is of version %d, columns %q, the definition has %q, %v", all[0].Version, all[0].Mapping, name, err)
 	}
 	c, err := q.Get(t.Context(), all[0].ID)
 	if want := `{"id":"1 <\"é\">","n":"5000","raw":"a,\"b\"\r\n","doc":"{\"a\":[1]}"}`; err != nil || string(c.Record.Body) != want || string(c.Came) != want {

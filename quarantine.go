@@ -84,8 +84,10 @@ type RejectedRecord struct {
 	// Reason is the name of a [mapping.Reason] or "rowTooLarge", Column the column that failed, and Message the error in words, up to
 	// 1 KiB: of the first rejection, or of the last replay that failed. Values of secret columns are not in it.
 	Reason, Column, Message string
-	// Mapping names the columns that have rejected it: eight digits, equal for equal columns.
+	// Mapping names the columns that have rejected it, or have made the row that the target refused: eight digits, equal for equal columns.
+	// Version is the [Sink.Version] of that definition, 0 if it had none.
 	Mapping string
+	Version int
 	// Failed counts the replays that have failed, TriedAt is when the last one did.
 	Failed  int
 	TriedAt time.Time
@@ -118,6 +120,8 @@ type RejectedFilter struct {
 	Reason, Column string
 	// Since and Until bound RejectedRecord.At; Until is outside.
 	Since, Until time.Time
+	// Version is the version of the definition, as in [RejectedRecord].
+	Version int
 	// Text is part of the Message, in any case.
 	Text string
 	// Content is part of the record, in any case: see [SinkQuarantine.Contains], which reads each record that the other fields select.
@@ -127,7 +131,7 @@ type RejectedFilter struct {
 }
 
 func (f *RejectedFilter) selects(r *RejectedRecord) bool {
-	return (f.Reason == "" || f.Reason == r.Reason) && (f.Column == "" || f.Column == r.Column) &&
+	return (f.Reason == "" || f.Reason == r.Reason) && (f.Column == "" || f.Column == r.Column) && (f.Version == 0 || f.Version == r.Version) &&
 		(f.Since.IsZero() || !r.At.Before(f.Since)) && (f.Until.IsZero() || r.At.Before(f.Until)) &&
 		(f.Text == "" || strings.Contains(strings.ToLower(r.Message), strings.ToLower(f.Text)))
 }
@@ -217,7 +221,7 @@ func (q SinkQuarantine) Edit(ctx context.Context, id string, revision int, body 
 	if err != nil {
 		return err
 	}
-	info := rejectInfo{Reason: c.Reason, Column: c.Column, Message: c.Message, Mapping: c.Mapping, Failed: c.Failed, TriedAt: c.TriedAt}
+	info := rejectInfo{Reason: c.Reason, Column: c.Column, Message: c.Message, Mapping: c.Mapping, Version: c.Version, Failed: c.Failed, TriedAt: c.TriedAt}
 	return q.err(q.e.buf.UpdateRejected(ctx, q.id(), id, revision, info.encode(), data))
 }
 
@@ -269,7 +273,7 @@ func (q SinkQuarantine) Mapping(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return s.fingerprint, nil
+	return s.name.mapping, nil
 }
 
 // ReplayResult counts what became of the records of a replay.
@@ -349,13 +353,14 @@ func (q SinkQuarantine) err(err error) error { return q.e.unknownSink(err, q.sou
 func (q SinkQuarantine) of(r buffer.Rejected) RejectedRecord {
 	var info rejectInfo
 	if p := r.Poison; p != nil && r.Info == nil {
-		info.Reason, info.Column, info.Message = p.Reason, p.Column, p.Message
+		name := parseLabel(p.Label)
+		info = rejectInfo{Reason: p.Reason, Column: p.Column, Message: p.Message, Mapping: name.mapping, Version: name.version}
 	} else if err := json.Unmarshal(r.Info, &info); err != nil {
 		info.Message = fmt.Sprintf("the reason cannot be read: %v", err)
 	}
 	return RejectedRecord{
 		ID: r.ID, Source: q.source, Sink: q.sink, At: r.At, Reason: info.Reason, Column: info.Column, Message: info.Message,
-		Mapping: info.Mapping, Failed: info.Failed, TriedAt: info.TriedAt, Edited: r.Edited, Revision: r.Revision, Size: r.Size,
+		Mapping: info.Mapping, Version: info.Version, Failed: info.Failed, TriedAt: info.TriedAt, Edited: r.Edited, Revision: r.Revision, Size: r.Size,
 		Poison: r.Poison,
 	}
 }
@@ -418,7 +423,7 @@ func (p *replayer) add(ctx context.Context, id string) error {
 			p.size += len(row)
 			return nil
 		}
-		info := infoOf(cause, s.fingerprint)
+		info := infoOf(cause, s.name)
 		info.Failed, info.TriedAt = c.Failed+1, time.Now().UTC()
 		switch err := p.q.e.buf.UpdateRejected(ctx, p.q.id(), id, c.Revision, info.encode(), nil); {
 		case errors.Is(err, buffer.ErrRejectedChanged):

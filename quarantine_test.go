@@ -408,3 +408,50 @@ func TestQuarantineOfDocuments(t *testing.T) {
 		t.Error("a channel is in the quarantine")
 	}
 }
+
+// A record carries the version of the definition that has rejected it, also after a restart, and of the one that rejects it again. Another version
+// is another file, so that rows which the target refuses tell theirs.
+func TestQuarantineKeepsVersions(t *testing.T) {
+	e, mem := openMemory(t)
+	mem.Refuse = func(_ string, row []string) buffer.RowError {
+		if strings.Contains(row[0], "refused") {
+			return buffer.RowError{Reason: "23514", Message: "no"}
+		}
+		return buffer.RowError{}
+	}
+	version := func(n int) func(*forebay.Source) { return func(s *forebay.Source) { s.Sinks[0].Version = n } }
+	for n := 1; n <= 3; n++ {
+		mustDefine(t, e, events(keeping, version(n)))
+		for _, body := range []string{bad, `{"id":"refused","user":{"name":"b"}}`, good} {
+			if _, err := e.Ingest(t.Context(), "web", mapping.JSON([]byte(body))); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	mustDefine(t, e, events(keeping, version(4)))
+	if err := e.Flush(t.Context(), "web"); err != nil {
+		t.Fatal(err)
+	}
+	want := func(counts map[int]int) {
+		t.Helper()
+		for n, want := range counts {
+			list := rejectedOf(t, e, forebay.RejectedFilter{Version: n})
+			for _, r := range list {
+				if n != 0 && r.Version != n || len(r.Mapping) != 8 {
+					t.Errorf("%+v, want version %d", r, n)
+				}
+			}
+			if len(list) != want {
+				t.Errorf("%d records of version %d, want %d", len(list), n, want)
+			}
+		}
+	}
+	want(map[int]int{1: 2, 2: 2, 3: 2, 4: 0, 0: 6})
+	if res, err := e.Quarantine("web", "users").ReplayAll(t.Context(), forebay.RejectedFilter{Version: 2, Reason: "missingValue"}); err != nil || res.Rejected != 1 {
+		t.Errorf("%+v, %v", res, err)
+	}
+	want(map[int]int{1: 2, 2: 1, 3: 2, 4: 1})
+	if _, err := forebay.Compile(events(version(-1)), forebay.Options{}); err == nil {
+		t.Error("a version below zero is no definition error")
+	}
+}

@@ -413,7 +413,7 @@ func (r *run) mapRecord(rec *mapping.Record) error {
 		return nil
 	}
 	if s.keeps {
-		reject, err := rejectOf(rec, cause, s.fingerprint, r.src.kept)
+		reject, err := rejectOf(rec, cause, s.name, r.src.kept)
 		if err == nil {
 			size := len(reject.Info) + len(reject.Data)
 			if err = s.handle.QuarantineFull(size, len(r.rejects), r.aside); isOverload(err) {

@@ -97,16 +97,16 @@ func (s *Shadow) count(rec *mapping.Record) {
 		r.OnlyCurrent++
 	default:
 		r.Neither++
-		a, b := infoOf(current.err, ""), infoOf(changed.err, "")
+		a, b := infoOf(current.err, definitionName{}), infoOf(changed.err, definitionName{})
 		if a.Reason == b.Reason && strings.EqualFold(a.Column, b.Column) {
 			return
 		}
 	}
 	if current.err != nil {
-		s.countError(infoOf(current.err, ""), false)
+		s.countError(infoOf(current.err, definitionName{}), false)
 	}
 	if changed.err != nil {
-		s.countError(infoOf(changed.err, ""), true)
+		s.countError(infoOf(changed.err, definitionName{}), true)
 	}
 }
 

@@ -103,6 +103,8 @@ type Sink struct {
 	// AllowedSignals are the kinds of telemetry that the sink takes from a source of type OTLP. Default: all. A record without
 	// a signal goes to every sink.
 	AllowedSignals []Signal
+	// Version is the number of this definition, if it has one: a catalog has. Records that are put into the quarantine carry it. Default: 0, none.
+	Version int
 	// OnReject says what becomes of a record that the sink cannot map. Default: Refuse.
 	OnReject OnReject
 	// Quarantine bounds what is kept with OnReject Quarantine. Zero fields mean the defaults of [buffer.QuarantineBounds].
@@ -224,6 +226,9 @@ func compileSource(s Source, imports trigger.Limits, mappers *mapperCache) ([]co
 			if !slices.Contains(allSignals, signal) {
 				report("sink %q: AllowedSignals: allowed signal %q: must be one of %q", sink.ID, signal, allSignals)
 			}
+		}
+		if sink.Version < 0 {
+			report("sink %q: Version is %d, must not be negative", sink.ID, sink.Version)
 		}
 		if sink.OnReject > Quarantine {
 			report("sink %q: field OnReject is %d, which is unknown", sink.ID, sink.OnReject)

@@ -265,6 +265,9 @@ type SinkConfig struct {
 	// data directory to a format that earlier releases cannot open. Default: the sink has no quarantine. What is in that of an earlier
 	// definition stays.
 	Quarantine *QuarantineBounds
+	// Label is a short name that the caller has for the definition, such as the version of its columns. Rows that the target refuses have it:
+	// see [Poison]. Another label is another definition. Default: none.
+	Label string
 	// Encoding of the stored rows.
 	Encoding Encoding
 	// Upload and Import are the conditions of the two steps. Zero fields mean the defaults.
@@ -310,6 +313,7 @@ func (c SinkConfig) definition(imports trigger.Limits) (*format.Definition, erro
 		Encoding: format.Encoding(c.Encoding),
 		Upload:   trigger.Upload().WithDefaults(c.Upload),
 		Import:   imports.WithDefaults(c.Import),
+		Label:    c.Label,
 	}, nil
 }
 

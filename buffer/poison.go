@@ -331,7 +331,7 @@ func (t *txn) addPoison(f *file, words []format.RefusedRow, rows [][]byte) error
 	heads := make([]*format.Reject, len(rows))
 	size := int64(0)
 	for i := range rows {
-		heads[i] = &format.Reject{At: t.now.UnixMilli(), Poison: &format.Poison{File: id, RefusedRow: words[i], Columns: columns}, Came: int64(len(rows[i]))}
+		heads[i] = &format.Reject{At: t.now.UnixMilli(), Poison: &format.Poison{File: id, RefusedRow: words[i], Columns: columns, Label: f.rec.Def.Label}, Came: int64(len(rows[i]))}
 		size += heads[i].Size()
 	}
 	if !q.DropOldest && (s.heldBytes+size > q.MaxBytes || s.held.len()+len(rows) > q.MaxRecords) {

@@ -94,6 +94,8 @@ type Poison struct {
 	RowError
 	// Columns are the columns of the row. The caller must not modify them.
 	Columns []datatype.Column
+	// Label is the [SinkConfig.Label] with which the file was opened.
+	Label string
 }
 
 var (
@@ -245,7 +247,7 @@ func rejectedOf(r *format.Reject) Rejected {
 		Size: r.Size(),
 	}
 	if p := r.Poison; p != nil {
-		out.Poison = &Poison{p.File, RowError(p.RefusedRow), p.Columns}
+		out.Poison = &Poison{p.File, RowError(p.RefusedRow), p.Columns, p.Label}
 	}
 	return out
 }

@@ -265,7 +265,7 @@ func (t *tree) definition() (forebay.Source, error) {
 		def.Sinks = append(def.Sinks, forebay.Sink{
 			ID: s.ID, Table: forebay.Table{ID: s.TableID, Columns: s.Columns, Extend: s.Extend},
 			Disabled: s.DisabledWith(t.source) != nil, AllowedSignals: signals, Settings: settings, AckLocal: s.AckLocal,
-			OnReject: s.OnReject, Quarantine: buffer.QuarantineBounds(s.Quarantine),
+			Version: s.Version.Number, OnReject: s.OnReject, Quarantine: buffer.QuarantineBounds(s.Quarantine),
 		})
 	}
 	return def, nil

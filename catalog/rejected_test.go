@@ -110,7 +110,7 @@ func TestQuarantineIsPartOfASink(t *testing.T) {
 			t.Errorf("%+v, %v", s, err)
 		}
 		def, _ := cat.Engine().Source("shop")
-		if def.Sinks[0].OnReject != on || def.Sinks[0].Quarantine != buffer.QuarantineBounds(b) {
+		if def.Sinks[0].Version != version || def.Sinks[0].OnReject != on || def.Sinks[0].Quarantine != buffer.QuarantineBounds(b) {
 			t.Errorf("the engine has %+v", def.Sinks[0])
 		}
 	}

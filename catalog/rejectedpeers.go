@@ -48,6 +48,7 @@ type rejectsAnswer struct {
 type filterRecord struct {
 	Reason  string    `json:"reason,omitempty"`
 	Column  string    `json:"column,omitempty"`
+	Version int       `json:"version,omitempty"`
 	Since   time.Time `json:"since,omitzero"`
 	Until   time.Time `json:"until,omitzero"`
 	Text    string    `json:"text,omitempty"`
@@ -55,7 +56,7 @@ type filterRecord struct {
 }
 
 func newFilterRecord(f forebay.RejectedFilter) *filterRecord {
-	return &filterRecord{Reason: f.Reason, Column: f.Column, Since: f.Since, Until: f.Until, Text: f.Text, Content: f.Content}
+	return &filterRecord{Reason: f.Reason, Column: f.Column, Version: f.Version, Since: f.Since, Until: f.Until, Text: f.Text, Content: f.Content}
 }
 
 // filter selects everything for nil.
@@ -63,7 +64,7 @@ func (f *filterRecord) filter() forebay.RejectedFilter {
 	if f == nil {
 		return forebay.RejectedFilter{}
 	}
-	return forebay.RejectedFilter{Reason: f.Reason, Column: f.Column, Since: f.Since, Until: f.Until, Text: f.Text, Content: f.Content}
+	return forebay.RejectedFilter{Reason: f.Reason, Column: f.Column, Version: f.Version, Since: f.Since, Until: f.Until, Text: f.Text, Content: f.Content}
 }
 
 // rejectedRecord is a [forebay.RejectedRecord] without its sink.
@@ -74,6 +75,7 @@ type rejectedRecord struct {
 	Column   string    `json:"column,omitempty"`
 	Message  string    `json:"message,omitempty"`
 	Mapping  string    `json:"mapping,omitempty"`
+	Version  int       `json:"version,omitempty"`
 	Failed   int       `json:"failed,omitempty"`
 	TriedAt  time.Time `json:"triedAt,omitzero"`
 	Edited   bool      `json:"edited,omitempty"`
@@ -96,7 +98,7 @@ func newRejectedRecord(r forebay.RejectedRecord) rejectedRecord {
 	}
 	return rejectedRecord{
 		Poison: poison,
-		ID:     r.ID, At: r.At, Reason: r.Reason, Column: r.Column, Message: r.Message, Mapping: r.Mapping, Failed: r.Failed, TriedAt: r.TriedAt,
+		ID:     r.ID, At: r.At, Reason: r.Reason, Column: r.Column, Message: r.Message, Mapping: r.Mapping, Version: r.Version, Failed: r.Failed, TriedAt: r.TriedAt,
 		Edited: r.Edited, Revision: r.Revision, Size: r.Size,
 	}
 }
@@ -108,7 +110,7 @@ func (r rejectedRecord) record(source, sink string) forebay.RejectedRecord {
 	}
 	return forebay.RejectedRecord{
 		Poison: poison,
-		ID:     r.ID, Source: source, Sink: sink, At: r.At, Reason: r.Reason, Column: r.Column, Message: r.Message, Mapping: r.Mapping,
+		ID:     r.ID, Source: source, Sink: sink, At: r.At, Reason: r.Reason, Column: r.Column, Message: r.Message, Mapping: r.Mapping, Version: r.Version,
 		Failed: r.Failed, TriedAt: r.TriedAt, Edited: r.Edited, Revision: r.Revision, Size: r.Size,
 	}
 }

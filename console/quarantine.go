@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -120,6 +121,8 @@ type rejectFilter struct {
 	Reason  string `json:"reason"`
 	Column  string `json:"column"`
 	Mapping string `json:"mapping"`
+	// Version is the number of the definition; empty for one without.
+	Version string `json:"version"`
 	// Target is "1" for rows that the target has refused, "0" for records that were not mapped.
 	Target string `json:"target"`
 }
@@ -127,7 +130,7 @@ type rejectFilter struct {
 func filterOf(q url.Values) rejectFilter {
 	return rejectFilter{
 		Sink: q.Get("sink"), Since: q.Get("since"), Until: q.Get("until"), Text: q.Get("text"), Content: q.Get("content"), Group: q.Get("group") != "",
-		Reason: q.Get("reason"), Column: q.Get("column"), Mapping: q.Get("mapping"), Target: q.Get("target"),
+		Reason: q.Get("reason"), Column: q.Get("column"), Mapping: q.Get("mapping"), Version: q.Get("version"), Target: q.Get("target"),
 	}
 }
 
@@ -136,15 +139,23 @@ func clean(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
 
 // target tells rows that the target has refused from records that were not mapped. A row whose replay has failed has the reason of the mapping.
 func target(r *forebay.RejectedRecord) string {
-	if r.Poison != nil && r.Mapping == "" {
+	if r.Poison != nil && r.Failed == 0 {
 		return "1"
 	}
 	return "0"
 }
 
+// version is empty for a definition without a number.
+func version(r *forebay.RejectedRecord) string {
+	if r.Version == 0 {
+		return ""
+	}
+	return strconv.Itoa(r.Version)
+}
+
 // selects compares what the engine's filter does not.
 func (f *rejectFilter) selects(r *forebay.RejectedRecord) bool {
-	for _, pair := range [][2]string{{f.Reason, r.Reason}, {f.Column, r.Column}, {f.Mapping, r.Mapping}, {f.Target, target(r)}} {
+	for _, pair := range [][2]string{{f.Reason, r.Reason}, {f.Column, r.Column}, {f.Mapping, r.Mapping}, {f.Version, version(r)}, {f.Target, target(r)}} {
 		if (f.Group || pair[0] != "") && pair[0] != clean(pair[1]) {
 			return false
 		}
@@ -266,12 +277,13 @@ func (c *Console) sorted() *forebay.Stats {
 	return &stats
 }
 
-// rejectGroup counts the records with one cause. Its sink, reason, column, mapping and target, with Group, are its filter.
+// rejectGroup counts the records with one cause. Its sink, reason, column, mapping, version and target, with Group, are its filter.
 type rejectGroup struct {
 	Sink    string `json:"sink"`
 	Reason  string `json:"reason"`
 	Column  string `json:"column"`
 	Mapping string `json:"mapping"`
+	Version string `json:"version"`
 	Target  string `json:"target"`
 	// Current is set if the definition of now has the same columns: only an edit can make these records pass.
 	Current bool `json:"current"`
@@ -295,6 +307,8 @@ type rejectGroups struct {
 	// Reasons and Columns are what the rest of the filter leaves to choose from.
 	Reasons []string `json:"reasons"`
 	Columns []string `json:"columns"`
+	// Versions are numbers, the newest first.
+	Versions []string `json:"versions"`
 	// Changes is as in the head.
 	Changes int64 `json:"changes"`
 	// Most is how many records one task takes.
@@ -316,7 +330,7 @@ func (q *quarantine) groups(c *call) (any, error) {
 		f.Since, out.Since = rfc3339(bounds.Since), rfc3339(bounds.Since)
 	}
 	groups := make(map[rejectGroup]*rejectGroup)
-	reasons, columns := make(map[string]bool), make(map[string]bool)
+	reasons, columns, versions := make(map[string]bool), make(map[string]bool), make(map[string]bool)
 	note := func(set map[string]bool, v string) {
 		if v != "" && len(set) < maxChoices {
 			set[v] = true
@@ -325,11 +339,12 @@ func (q *quarantine) groups(c *call) (any, error) {
 	end, err := q.scan(c, stats, &f, now, rejectPlace{}, func(r *forebay.RejectedRecord) scanStep {
 		note(reasons, clean(r.Reason))
 		note(columns, clean(r.Column))
+		note(versions, version(r))
 		if !f.selects(r) {
 			return scanOn
 		}
 		out.Records++
-		key := rejectGroup{Sink: r.Source + "/" + r.Sink, Reason: clean(r.Reason), Column: clean(r.Column), Mapping: r.Mapping, Target: target(r)}
+		key := rejectGroup{Sink: r.Source + "/" + r.Sink, Reason: clean(r.Reason), Column: clean(r.Column), Mapping: r.Mapping, Version: version(r), Target: target(r)}
 		g := groups[key]
 		if g == nil {
 			if len(groups) >= maxGroups {
@@ -361,7 +376,8 @@ func (q *quarantine) groups(c *call) (any, error) {
 		g.Current = g.Mapping != "" && g.Mapping == name
 	}
 	slices.SortStableFunc(out.Groups, func(a, b *rejectGroup) int { return cmp.Compare(b.Count, a.Count) })
-	out.Reasons, out.Columns = keys(reasons), keys(columns)
+	out.Reasons, out.Columns, out.Versions = keys(reasons), keys(columns), keys(versions)
+	slices.SortFunc(out.Versions, func(a, b string) int { return cmp.Or(cmp.Compare(len(b), len(a)), cmp.Compare(b, a)) })
 	return out, nil
 }
 
@@ -385,6 +401,7 @@ type rejectLine struct {
 	Column   string  `json:"column"`
 	Message  string  `json:"message"`
 	Mapping  string  `json:"mapping"`
+	Version  string  `json:"version"`
 	Target   string  `json:"target"`
 	Size     cell    `json:"size"`
 	Failed   int     `json:"failed"`
@@ -396,7 +413,7 @@ type rejectLine struct {
 func lineOf(r *forebay.RejectedRecord) rejectLine {
 	l := rejectLine{
 		Sink: r.Source + "/" + r.Sink, ID: r.ID, At: moment(r.At), Reason: visible(r.Reason), Column: visible(r.Column), Message: visible(r.Message),
-		Mapping: r.Mapping, Target: target(r), Size: size(r.Size), Failed: r.Failed, Edited: r.Edited, Revision: r.Revision,
+		Mapping: r.Mapping, Version: version(r), Target: target(r), Size: size(r.Size), Failed: r.Failed, Edited: r.Edited, Revision: r.Revision,
 	}
 	if !r.TriedAt.IsZero() {
 		at := moment(r.TriedAt)

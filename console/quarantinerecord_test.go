@@ -189,7 +189,7 @@ func TestQuarantineRefusals(t *testing.T) {
 	if len(g.Groups) != 2 || g.Groups[0].Reason != "22003" || g.Groups[0].Example != "out of <b>range</b>" || g.Groups[0].Count != 1 || g.Groups[1].Column != "" {
 		t.Fatalf("%+v", g)
 	}
-	if n := answer[groupsAnswer](t, fetch(t, c, "quarantine.groups", "group", "1", "sink", r.Sink, "reason", "22003", "target", "1"), 200).Records; n != 1 {
+	if n := answer[groupsAnswer](t, fetch(t, c, "quarantine.groups", "group", "1", "sink", r.Sink, "reason", "22003", "mapping", g.Groups[1].Mapping, "target", "1"), 200).Records; n != 1 {
 		t.Errorf("the group without a column has %d records: those of other columns are no part of it", n)
 	}
 	r = first(t, c, "target", "1")

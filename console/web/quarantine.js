@@ -4,7 +4,7 @@
 import { h, setText, setAttr, setCell, setSentence, replace, visible, timeNode } from "./dom.js";
 
 const times = [["", "any time"], ["1h", "last hour"], ["24h", "last 24 hours"], ["168h", "last 7 days"]];
-const groupFields = ["sink", "reason", "column", "mapping", "target"];
+const groupFields = ["sink", "reason", "column", "mapping", "version", "target"];
 const grouped = (n) => n.toLocaleString("en-US");
 const recordsOf = (n) => grouped(n) + (n === 1 ? " record" : " records");
 
@@ -25,7 +25,7 @@ export function open(section, app) {
     const node = h("select", { id: "q-" + name, onchange: () => change({ [name]: node.value }) });
     return { node, label: h("label", {}, label + " ", node) };
   };
-  const sink = select("sink", "Sink"), reason = select("reason", "Reason"), column = select("column", "Column"), time = select("time", "Time");
+  const sink = select("sink", "Sink"), reason = select("reason", "Reason"), column = select("column", "Column"), version = select("version", "Version"), time = select("time", "Time");
   replace(time.node, ...times.map(([value, text]) => h("option", { value, text })));
   let typing = 0; // the timer behind the last key in a field
   const search = (name, label) => {
@@ -62,7 +62,7 @@ export function open(section, app) {
   const view = h("section", { class: "record", "aria-label": "One record", hidden: true });
   section.append(total,
     h("form", { class: "tablebar filters", role: "search", "aria-label": "Filter of records", onsubmit: (e) => e.preventDefault() },
-      sink.label, reason.label, column.label, time.label, text.label, content.label, again, changed),
+      sink.label, reason.label, column.label, version.label, time.label, text.label, content.label, again, changed),
     all, groups, note, records, view);
 
   function change(some) {
@@ -74,7 +74,7 @@ export function open(section, app) {
 
   // The filter of the address, as the server takes it.
   const filter = () => {
-    const f = { sink: params.sink || "", reason: params.reason || "", column: params.column || "", text: params.text || "", content: params.content || "" };
+    const f = { sink: params.sink || "", reason: params.reason || "", column: params.column || "", version: params.version || "", text: params.text || "", content: params.content || "" };
     if (params.time) f.since = params.time;
     return f;
   };
@@ -143,6 +143,8 @@ export function open(section, app) {
 
   function showGroups() {
     choices(reason.node, shown.reasons.map((v) => [v, visible(v)]), params.reason, "any");
+    choices(version.node, shown.versions.map((v) => [v, v]), params.version, "any");
+    version.label.hidden = !shown.versions.length && !params.version;
     choices(column.node, shown.columns.map((v) => [v, visible(v)]), params.column, "any");
     const n = shown.records;
     const least = shown.complete ? "" : "at least ";
@@ -199,7 +201,7 @@ export function open(section, app) {
     return h("tr", { "data-key": keyOf(g) },
       h("td", { class: "n", "data-label": "Records", text: grouped(g.count) }),
       h("th", { scope: "row", text: g.sink }), cause(g),
-      h("td", { "data-label": "Columns" }, g.mapping ? h("code", { text: g.mapping }) : "–", g.current ? " as now" : g.mapping ? " changed since" : ""),
+      h("td", { "data-label": "Columns" }, g.mapping ? h("code", { text: g.mapping }) : "–", (g.version ? " version " + g.version + "," : "") + (g.current ? " as now" : g.mapping ? " changed since" : "")),
       rejected,
       h("td", { class: "actions" },
         h("button", { type: "button", text: "List", "aria-label": "List the records " + what, onclick: () => { change({ group: keyOf(g), list: "", record: "" }); listTitle.focus(); } }), " ",
@@ -311,7 +313,7 @@ export function open(section, app) {
     setText(say, "");
     const facts = [["Sink", r.sink], ["Rejected", timeNode(r.at)], ["Cause", (r.target === "1" ? "target " : "") + r.reason + (r.column ? ", column " + r.column : "")], ["Message", r.message],
       ["Request", r.request], ["Host", r.host], ["Client", r.client], ["Received", r.received !== null ? timeNode(r.received) : ""],
-      ["Columns", r.mapping], ["Replays", r.failed ? grouped(r.failed) + " in vain, the last one " : ""],
+      ["Columns", r.mapping && r.mapping + (r.version ? ", version " + r.version : "")], ["Replays", r.failed ? grouped(r.failed) + " in vain, the last one " : ""],
       ["File", r.file ? r.file + (r.row !== null ? ", row " + grouped(r.row) : "") : ""]].filter(([, v]) => v);
     const dl = h("dl", { class: "facts" });
     for (const [term, v] of facts) {

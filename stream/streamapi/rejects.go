@@ -32,7 +32,8 @@ type rejectedBody struct {
 	Reason   string `json:"reason" doc:"Why it was rejected, as the word under which the statistics count it."`
 	Column   string `json:"column,omitempty" doc:"Column that rejected it; left out if none did."`
 	Message  string `json:"message" doc:"The same in words, of the first rejection or of the last replay that failed. Values of secret columns are not in it."`
-	Mapping  string `json:"mapping,omitempty" doc:"Equal for equal columns: eight digits that name the columns that rejected it."`
+	Mapping  string `json:"mapping,omitempty" doc:"Equal for equal columns: eight digits that name the columns that rejected it, or made the row that the table refused."`
+	Version  int    `json:"version,omitempty" doc:"Version of the sink that had these columns."`
 	Failed   int    `json:"failed" doc:"Number of replays that failed."`
 	TriedAt  string `json:"triedAt,omitempty" doc:"Time in UTC with milliseconds of the last of them."`
 	Edited   bool   `json:"edited" doc:"Somebody has edited the body."`
@@ -87,11 +88,12 @@ type rejectsSelection struct {
 }
 
 type rejectsFilter struct {
-	Reason string `json:"reason,omitempty" doc:"Word for the reason."`
-	Column string `json:"column,omitempty" doc:"Column that rejected it."`
-	Since  string `json:"since,omitempty" doc:"Earliest time of the rejection, such as 2026-11-23T12:00:00Z."`
-	Until  string `json:"until,omitempty" doc:"Time before which it was rejected."`
-	Text   string `json:"text,omitempty" doc:"Part of the message, in any case of letters."`
+	Reason  string `json:"reason,omitempty" doc:"Word for the reason."`
+	Column  string `json:"column,omitempty" doc:"Column that rejected it."`
+	Version int    `json:"version,omitempty" minimum:"1" doc:"Version of the sink that rejected it, or made the row that the table refused."`
+	Since   string `json:"since,omitempty" doc:"Earliest time of the rejection, such as 2026-11-23T12:00:00Z."`
+	Until   string `json:"until,omitempty" doc:"Time before which it was rejected."`
+	Text    string `json:"text,omitempty" doc:"Part of the message, in any case of letters."`
 	// Content is for admins: it tells what senders have sent.
 	Content string `json:"content,omitempty" doc:"Part of the body, a header as name: value, host, path or query, in any case of letters."`
 }
@@ -125,7 +127,7 @@ func newRejected(r forebay.RejectedRecord) rejectedBody {
 	}
 	return rejectedBody{
 		RefusedRow: row,
-		RecordID:   r.ID, At: catalog.Time(r.At), Reason: r.Reason, Column: r.Column, Message: r.Message, Mapping: r.Mapping, Failed: r.Failed,
+		RecordID:   r.ID, At: catalog.Time(r.At), Reason: r.Reason, Column: r.Column, Message: r.Message, Mapping: r.Mapping, Version: r.Version, Failed: r.Failed,
 		TriedAt: timeText(r.TriedAt), Edited: r.Edited, Revision: r.Revision, Size: r.Size,
 	}
 }
@@ -160,6 +162,7 @@ const revisionParameter = "revision"
 
 // rejectsParameters are the filters of a list.
 var rejectsParameters = []parameter{
+	{name: "version", doc: "Version of the sink that rejected the record.", schema: 0},
 	{name: "reason", doc: "Word for the reason, such as missingValue.", schema: ""},
 	{name: "column", doc: "Column that rejected the record.", schema: ""},
 	{name: "since", doc: "Earliest time of the rejection, such as 2026-11-23T12:00:00Z.", schema: "", check: checkTime("since")},
@@ -185,10 +188,22 @@ func moment(name, text string, p *problems) (t time.Time) {
 	return t
 }
 
+// versionOf reads the number of a version; 0 if there is none.
+func versionOf(text string, p *problems) (n int) {
+	if text == "" {
+		return 0
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 {
+		p.add("invalidFieldType", "version is %q, must be the number of a version of the sink", text)
+	}
+	return n
+}
+
 // filter adds to the problems what is no time.
 func (f rejectsFilter) filter(at string, p *problems) forebay.RejectedFilter {
 	return forebay.RejectedFilter{
-		Reason: f.Reason, Column: f.Column, Text: f.Text, Content: f.Content, Since: moment(at+"since", f.Since, p), Until: moment(at+"until", f.Until, p),
+		Reason: f.Reason, Column: f.Column, Version: f.Version, Text: f.Text, Content: f.Content, Since: moment(at+"since", f.Since, p), Until: moment(at+"until", f.Until, p),
 	}
 }
 
@@ -196,6 +211,7 @@ func (a *api) listRejected(c *call) (any, error) {
 	var p problems
 	f := rejectsFilter{
 		Reason: c.query("reason"), Column: c.query("column"), Since: c.query("since"), Until: c.query("until"), Text: c.query("text"), Content: c.query("content"),
+		Version: versionOf(c.query("version"), &p),
 	}.filter("", &p)
 	if err := p.err(); err != nil {
 		return nil, err

@@ -24,12 +24,14 @@ type Definition struct {
 	Encoding Encoding           `json:"encoding"`
 	Upload   trigger.Conditions `json:"upload"`
 	Import   trigger.Conditions `json:"import"`
+	// Label is the name that the caller has for the definition.
+	Label string `json:"label,omitempty"`
 }
 
 // Equal compares by value. Either may be nil.
 func (d *Definition) Equal(o *Definition) bool {
 	return d == o || d != nil && o != nil && d.Table.ID == o.Table.ID && slices.Equal(d.Table.Columns, o.Table.Columns) &&
-		d.Table.Extend == o.Table.Extend && d.Encoding == o.Encoding && d.Upload == o.Upload && d.Import == o.Import
+		d.Table.Extend == o.Table.Extend && d.Encoding == o.Encoding && d.Upload == o.Upload && d.Import == o.Import && d.Label == o.Label
 }
 
 // Version returns the least version of the format that can hold the definition.

@@ -68,6 +68,8 @@ type Poison struct {
 	RefusedRow
 	// Columns are the columns of the row.
 	Columns []datatype.Column `json:"columns"`
+	// Label is the label of the definition of the file.
+	Label string `json:"label,omitempty"`
 }
 
 // size is what it counts in bounds.
@@ -75,7 +77,7 @@ func (p *Poison) size() int64 {
 	if p == nil {
 		return 0
 	}
-	n := len(p.File) + len(p.Column) + len(p.Reason) + len(p.Message)
+	n := len(p.File) + len(p.Label) + len(p.Column) + len(p.Reason) + len(p.Message)
 	for _, c := range p.Columns {
 		n += len(c.Name) + len(c.Type) + 32
 	}

@@ -34,11 +34,14 @@ type options struct {
 }
 
 // filter has the flags that select records, by the names that the API has for them.
-type filter struct{ reason, column, since, until, text, content string }
+type filter struct {
+	reason, column, since, until, text, content string
+	version                                     int
+}
 
-func (f *filter) parameters() map[string]string {
-	given := map[string]string{"reason": f.reason, "column": f.column, "since": f.since, "until": f.until, "text": f.text, "content": f.content}
-	maps.DeleteFunc(given, func(_, value string) bool { return value == "" })
+func (f *filter) parameters() map[string]any {
+	given := map[string]any{"version": f.version, "reason": f.reason, "column": f.column, "since": f.since, "until": f.until, "text": f.text, "content": f.content}
+	maps.DeleteFunc(given, func(_ string, value any) bool { return value == "" || value == 0 })
 	return given
 }
 
@@ -54,6 +57,7 @@ func Run(ctx context.Context, args []string, env api.Environment) error {
 	flags.BoolVar(&o.json, "json", false, "write JSON: of a list one record a line")
 	flags.StringVar(&o.filter.reason, "reason", "", "records with this reason, such as missingValue")
 	flags.StringVar(&o.filter.column, "column", "", "records that this column rejected")
+	flags.IntVar(&o.filter.version, "version", 0, "records that this version of the sink rejected")
 	flags.StringVar(&o.filter.since, "since", "", "records that were rejected since this time, such as 2026-11-23T12:00:00Z or 24h for a day ago")
 	flags.StringVar(&o.filter.until, "until", "", "records that were rejected before this time")
 	flags.StringVar(&o.filter.text, "text", "", "records whose message has this text")
@@ -131,15 +135,23 @@ func (c *client) record(id string) string { return c.sink + "/" + url.PathEscape
 
 type record struct {
 	RecordID, At, Reason, Column, Message string
-	Failed, Revision                      int
+	Failed, Revision, Version             int
 	Edited                                bool
 	Size                                  int64
+}
+
+// version is a dash for a record of a definition without a number.
+func (r *record) version() string {
+	if r.Version == 0 {
+		return "-"
+	}
+	return strconv.Itoa(r.Version)
 }
 
 func list(ctx context.Context, c *client, o *options) error {
 	w := tabwriter.NewWriter(c.Env.Out, 0, 0, 2, ' ', 0)
 	if !o.json {
-		fmt.Fprint(w, "ID\tREJECTED\tREASON\tCOLUMN\tFAILED\tEDITED\tBYTES\tMESSAGE\n")
+		fmt.Fprint(w, "ID\tREJECTED\tREASON\tCOLUMN\tVERSION\tFAILED\tEDITED\tBYTES\tMESSAGE\n")
 	}
 	after, shown := "", 0
 	for {
@@ -149,7 +161,7 @@ func list(ctx context.Context, c *client, o *options) error {
 		}
 		q := url.Values{"limit": {strconv.Itoa(most)}, "afterId": {after}}
 		for name, value := range o.filter.parameters() {
-			q.Set(name, value)
+			q.Set(name, fmt.Sprint(value))
 		}
 		var page struct {
 			Records []json.RawMessage
@@ -179,7 +191,7 @@ func list(ctx context.Context, c *client, o *options) error {
 			if r.Edited {
 				edited = "yes"
 			}
-			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d\t%s\t%d\t%s\n", api.Line(r.RecordID), api.Line(r.At), api.Line(r.Reason), api.Line(cmp.Or(r.Column, "-")), r.Failed, edited, r.Size, api.Line(r.Message))
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d\t%s\t%d\t%s\n", api.Line(r.RecordID), api.Line(r.At), api.Line(r.Reason), api.Line(cmp.Or(r.Column, "-")), r.version(), r.Failed, edited, r.Size, api.Line(r.Message))
 		}
 		shown += len(page.Records)
 		after = page.Page.NextID
