@@ -26,7 +26,6 @@ import (
 	"go.opentelemetry.io/otel/exporters/otlp/otlpmetric/otlpmetrichttp"
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
 	"go.opentelemetry.io/otel/log"
-	"go.opentelemetry.io/otel/log/global"
 	"go.opentelemetry.io/otel/metric"
 	sdklog "go.opentelemetry.io/otel/sdk/log"
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
@@ -135,7 +134,7 @@ func instrument(ctx context.Context) (stop func(context.Context) error, err erro
 	logging := sdklog.NewLoggerProvider(sdklog.WithProcessor(sdklog.NewBatchProcessor(logs)))
 	otel.SetTracerProvider(tracing)
 	otel.SetMeterProvider(metering)
-	global.SetLoggerProvider(logging)
+	otel.SetLoggerProvider(logging)
 	return func(ctx context.Context) error {
 		return errors.Join(tracing.Shutdown(ctx), metering.Shutdown(ctx), logging.Shutdown(ctx))
 	}, nil
@@ -144,7 +143,7 @@ func instrument(ctx context.Context) (stop func(context.Context) error, err erro
 // work is the instrumented shop.
 func work(ctx context.Context, orders int) error {
 	const scope = "github.com/forebay/forebay/examples/otlp"
-	tracer, meter, logger := otel.Tracer(scope), otel.Meter(scope), global.Logger(scope)
+	tracer, meter, logger := otel.Tracer(scope), otel.Meter(scope), otel.Logger(scope)
 	count, err := meter.Int64Counter("shop.orders", metric.WithUnit("{order}"))
 	if err != nil {
 		return err
