@@ -16,7 +16,7 @@
 //
 // At the end each acknowledged event must be in exactly one place for each sink: in the table once, with the right cells, in the quarantine once,
 // or among those that the operator has discarded. An attempt that was not acknowledged must be in one place at most. The exit status is 1 if
-// that does not hold, if a ledger does not, or if the nodes take more than one and a half times the memory of the second day on the last one.
+// that does not hold, if a ledger does not, or if the nodes take more than one and a half times the memory of the second day on a later one.
 package main
 
 import (

@@ -6,14 +6,18 @@ import (
 	"time"
 )
 
-// Nodes that take more on the last day fail the run. On the first day they may take less.
+// Nodes that take more on a later day fail the run, also if they take less on the last one. On the first day they may take less.
 func TestMemoryThatGrows(t *testing.T) {
 	for _, c := range []struct {
-		first, step float64 // MiB on the first day, and how much each of the days behind the second adds to 100
-		day         time.Duration
-		want        bool
+		first, step, last float64 // MiB on the first day, how much each of the days behind the second adds to 100, and what is taken off on the last
+		day               time.Duration
+		want              bool
 	}{
-		{20, 0, 10 * time.Minute, false}, {20, 9, 10 * time.Minute, false}, {20, 11, 10 * time.Minute, true}, {100, 11, 10 * time.Second, false},
+		{20, 0, 0, 10 * time.Minute, false},
+		{20, 9, 0, 10 * time.Minute, false},
+		{20, 11, 0, 10 * time.Minute, true},
+		{20, 13, 50, 10 * time.Minute, true},
+		{100, 11, 0, 10 * time.Second, false},
 	} {
 		r := &recorder{cfg: config{days: maxDays}, calendar: calendar{day: c.day, days: maxDays}}
 		for day := range maxDays {
@@ -22,6 +26,9 @@ func TestMemoryThatGrows(t *testing.T) {
 				s[dayNumber], s[resident] = float64(day+1), c.first*(1<<20)
 				if day > 0 {
 					s[resident] = (100 + c.step*float64(day-1)) * (1 << 20)
+				}
+				if day == maxDays-1 {
+					s[resident] -= c.last * (1 << 20)
 				}
 				if i == 0 { // a moment with much
 					s[resident] *= 10
