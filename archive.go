@@ -31,7 +31,7 @@ type Archive interface {
 }
 
 // ArchiveSettings make a source keep its raw records. The archive is one more sink of the source, [ArchiveSink] in results and counters: its rows
-// are in one batch with the rows of the others, it is bounded like them, and a record that it cannot take is an error of the call. A
+// are on disk before the answer like the rows of the others, it is bounded like them, and a record that it cannot take is an error of the call. A
 // batch that is split by its handler is kept as its events. What is kept of headers says [Source.KeepHeaders].
 type ArchiveSettings struct {
 	// Settings override the settings of the source, field by field. An import makes at least one object.
