@@ -55,6 +55,12 @@ func (e *Engine) DiscardUpTo(ctx context.Context, sourceID, sinkID, fileID strin
 	return e.unknownSink(e.buf.DiscardUpTo(ctx, bufferID(sourceID, sinkID), fileID, rows), sourceID, sinkID)
 }
 
+// Damaged lists the damage of stored rows that was found and neither forgotten nor has expired; see [buffer.Buffer.Damaged].
+func (e *Engine) Damaged(ctx context.Context) ([]buffer.Damage, error) { return e.buf.Damaged(ctx) }
+
+// VolumeFree returns how many bytes are free on the volume of the data directory; see [buffer.Buffer.VolumeFree].
+func (e *Engine) VolumeFree() (int64, error) { return e.buf.VolumeFree() }
+
 // Ready returns nil when records can be taken, a [*buffer.FailedError] while the local level is reopened after a failure of
 // its disk, a [*buffer.FencedError] for good when another owner has the changelog, and [ErrClosed] after Close. It does not look at the bounds of memory and disk.
 func (e *Engine) Ready() error {

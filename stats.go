@@ -22,6 +22,8 @@ type Stats struct {
 	StagedBytes int64
 	// MaxDiskBytes bounds what waits at all sinks, MaxSinkBytes what waits at one: see [buffer.Tuning].
 	MaxDiskBytes, MaxSinkBytes int64
+	// MaxPendingBytes bounds what is in memory and not yet on disk: see [buffer.Tuning].
+	MaxPendingBytes int64
 	// KeyRetention is how long the keys of calls are kept: see [buffer.Tuning].
 	KeyRetention time.Duration
 	// Retention is how long a file that fails is kept from its first failure on: see [buffer.Tuning].
@@ -59,7 +61,7 @@ func (e *Engine) Stats() Stats {
 	b := e.buf.Stats()
 	st := Stats{
 		PendingBytes: b.PendingBytes, LocalBytes: b.LocalBytes, StoreBytes: b.StoreBytes, StagedBytes: b.StagedBytes,
-		MaxDiskBytes: b.MaxDiskBytes, MaxSinkBytes: b.MaxSinkBytes, MaxRowBytes: e.opts.MaxRowBytes,
+		MaxDiskBytes: b.MaxDiskBytes, MaxSinkBytes: b.MaxSinkBytes, MaxPendingBytes: b.MaxPendingBytes, MaxRowBytes: e.opts.MaxRowBytes,
 		RefusingSince: b.RefusingSince, Damages: b.Damages, Overloads: b.OverloadsMemory + b.OverloadsDisk,
 		Commits: b.Commits, Uploads: b.Uploads, Imports: b.Imports,
 		KeyRetention: b.KeyRetention, Retention: b.Retention,

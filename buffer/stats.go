@@ -136,8 +136,8 @@ type Stats struct {
 	StoreBytes int64
 	// StagedBytes are the bytes in staging that wait for an import. With PendingBytes and LocalBytes they count against MaxDiskBytes.
 	StagedBytes int64
-	// MaxDiskBytes and MaxSinkBytes are the bounds of the [Tuning], with defaults.
-	MaxDiskBytes, MaxSinkBytes int64
+	// MaxPendingBytes, MaxDiskBytes and MaxSinkBytes are the bounds of the [Tuning], with defaults.
+	MaxPendingBytes, MaxDiskBytes, MaxSinkBytes int64
 	// Damages is the number of records of damage: see [Buffer.Damaged].
 	Damages int64
 	// OverloadsMemory and OverloadsDisk count the calls of Append that were refused since Open.
@@ -164,7 +164,8 @@ func (b *Buffer) Stats() Stats {
 	st := Stats{
 		PendingBytes: b.pending.Load(), LocalBytes: b.local.Load(),
 		StagedBytes: b.staged.Load(), MaxDiskBytes: b.opts.MaxDiskBytes, MaxSinkBytes: b.opts.MaxSinkBytes,
-		KeyRetention: b.opts.KeyRetention, Retention: b.opts.Retention,
+		MaxPendingBytes: b.opts.MaxPendingBytes,
+		KeyRetention:    b.opts.KeyRetention, Retention: b.opts.Retention,
 		OverloadsMemory: b.overloadsMemory.Load(), OverloadsDisk: b.overloadsDisk.Load(),
 	}
 	st.RefusingSince = format.Time(b.refusing.Load())

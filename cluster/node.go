@@ -33,6 +33,7 @@ type Node struct {
 	leases   *lease.Leases
 	instance *instance.Instance
 	catalog  *catalog.Catalog
+	peers    *natsdriver.Peers
 	handler  http.Handler
 	// stopAnswers ends the answers to other nodes, and stopMetrics what is reported of this one.
 	stopAnswers, stopMetrics func()
@@ -107,7 +108,8 @@ func (n *Node) open(ctx context.Context, dir string) (err error) {
 	if n.catalog, err = catalog.OpenContext(ctx, "", n.Engine(), definitions); err != nil {
 		return err
 	}
-	stop, err := peers.Serve(n.catalog.Answer)
+	n.peers = peers
+	stop, err := peers.Serve(n.answer)
 	if err != nil {
 		return err
 	}

@@ -39,6 +39,7 @@ type Console struct {
 	sampler   sampler
 	tasks     tasks
 	try       playground
+	health    health
 	// tailWithin is tailTime.
 	tailWithin time.Duration
 	// tracing has a place for each search of traceSlots that runs. traceWithin is traceTime.

@@ -2,6 +2,7 @@ package console
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -65,6 +66,9 @@ type Options struct {
 	// Catalog has the durable definitions, for the pages that show or change them. The engine must be the one of the console. Default:
 	// none, and such pages are missing.
 	Catalog *catalog.Catalog
+	// Nodes lists the nodes of the cluster for the page Health: Node.Nodes of the module cluster fits. A list that comes with an error is
+	// shown with it. It is asked at most every 2 s while somebody looks, once for all viewers, with a context of 5 s. Default: no nodes are shown.
+	Nodes func(ctx context.Context) ([]catalog.Node, error)
 	// Logger gets a line for every change, and what fails. Default: nothing is logged.
 	Logger *slog.Logger
 }

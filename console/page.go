@@ -38,7 +38,7 @@ func (c *Console) allPages() []page {
 	if c.opts.Catalog != nil {
 		pages = append(pages, c.defsPage())
 	}
-	return pages
+	return append(pages, c.healthPage())
 }
 
 // page returns a page that the caller may see.

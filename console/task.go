@@ -26,6 +26,7 @@ const (
 	bulkTask    taskKind = "changes of quarantines"
 	shadowTask  taskKind = "shadows"
 	saveTask    taskKind = "changes of definitions"
+	verifyTask  taskKind = "checks"
 )
 
 // task is one of them. Its fields are guarded by tasks.mu.

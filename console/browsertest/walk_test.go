@@ -17,6 +17,7 @@ var walkable = [][2]string{
 	{"tables", "Read again"},
 	{"trace", "Idempotency-Key"},
 	{"defs", "Sources and sinks"},
+	{"health", "Free on the volume"},
 }
 
 // goTo opens a page as a user does: by its link, or by its address if it has none.

@@ -1,0 +1,159 @@
+package cluster
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/forebay/forebay/catalog"
+	"github.com/forebay/forebay/changelog"
+)
+
+// A node asks the others about themselves in the frame of the requests of catalogs, so that a release that does not know the request
+// answers with its name and says so.
+const (
+	opNode = "node"
+	// nodeFormat is the format of the request and of the answer.
+	nodeFormat = 1
+	// nodesWithin bounds how long Nodes waits for answers.
+	nodesWithin = 2 * time.Second
+)
+
+type nodeRequest struct {
+	Format int    `json:"format"`
+	Op     string `json:"op"`
+}
+
+type nodeAnswer struct {
+	Format  int         `json:"format"`
+	Node    string      `json:"node"`
+	Refused string      `json:"refused,omitempty"`
+	Status  *nodeStatus `json:"status,omitempty"`
+}
+
+// nodeStatus is what a node says about itself.
+type nodeStatus struct {
+	status
+	LogBytes    int64  `json:"logBytes,omitempty"`
+	LogMaxBytes int64  `json:"logMaxBytes,omitempty"`
+	LogBehind   int    `json:"logBehind,omitempty"`
+	LogLag      uint64 `json:"logLag,omitempty"`
+}
+
+func (n *Node) nodeStatus() nodeStatus {
+	s := nodeStatus{status: n.status()}
+	if log := n.instance.Report().Log; log.ID != "" {
+		s.LogBytes, s.LogMaxBytes, s.LogBehind, s.LogLag = log.Bytes, log.MaxBytes, log.Behind, log.Lag
+	}
+	return s
+}
+
+func (s nodeStatus) node() catalog.Node {
+	return catalog.Node{
+		Name: s.Node, Instance: s.Instance, Epoch: s.Epoch, Ready: s.Ready, Missing: s.Missing, Adopting: s.Adopting, Adopted: s.Adopted,
+		LogBytes: s.LogBytes, LogMaxBytes: s.LogMaxBytes, LogBehind: s.LogBehind, LogLag: s.LogLag,
+	}
+}
+
+// answer answers requests of other nodes.
+func (n *Node) answer(ctx context.Context, asked []byte) []byte {
+	var r nodeRequest
+	if err := json.Unmarshal(asked, &r); err != nil || r.Format != nodeFormat || r.Op != opNode {
+		return n.catalog.Answer(ctx, asked)
+	}
+	own := n.nodeStatus()
+	data, _ := json.Marshal(nodeAnswer{Format: nodeFormat, Node: own.Node, Status: &own}) // it is always JSON
+	return data
+}
+
+// Nodes returns the nodes of the cluster, sorted by name: what each says of itself, and those that do not answer within 2 s although an
+// instance is theirs. A node whose instance another one has taken over is not listed until it is back: the other one lists the instance as
+// adopted. With an error, because the servers do not answer, the list has what is known all the same. It is made for console.Options.Nodes.
+func (n *Node) Nodes(ctx context.Context) ([]catalog.Node, error) {
+	ctx, cancel := context.WithTimeout(ctx, nodesWithin)
+	defer cancel()
+	known := map[string]*catalog.Node{}
+	own := n.nodeStatus().node()
+	known[own.Name] = &own
+	awaited, failed := n.recorded(ctx, known)
+	if len(awaited) > 0 {
+		if err := n.askNodes(ctx, known, awaited); failed == nil {
+			failed = err
+		}
+	}
+	list := make([]catalog.Node, 0, len(known))
+	for _, node := range known {
+		list = append(list, *node)
+	}
+	slices.SortFunc(list, func(a, b catalog.Node) int { return cmp.Compare(a.Name, b.Name) })
+	return list, failed
+}
+
+// recorded adds the other nodes that the records of the instances name, as if they did not answer, and damaged instances to all. awaited
+// are the nodes that should answer.
+func (n *Node) recorded(ctx context.Context, known map[string]*catalog.Node) (awaited map[string]bool, err error) {
+	awaited = map[string]bool{}
+	for v, err := range n.owners.Watch(ctx, changelog.OwnerKey("")) {
+		if err != nil {
+			return awaited, fmt.Errorf("cluster: read the records of the nodes: %w", err)
+		}
+		if v.Version == 0 { // these were all
+			break
+		}
+		var o changelog.Owner
+		if o.UnmarshalJSON(v.Value) != nil || o.State == changelog.Drained || o.State == changelog.Retired {
+			continue
+		}
+		node := known[o.Node]
+		if node == nil {
+			node = &catalog.Node{Name: o.Node, Missing: "it does not answer"}
+			known[o.Node] = node
+		}
+		instance := strings.TrimPrefix(v.Key, changelog.OwnerKey(""))
+		switch {
+		case o.State == changelog.Damaged:
+			node.Damaged = append(node.Damaged, instance)
+		case o.Node == n.opts.Node:
+		case o.State == changelog.Owned:
+			awaited[o.Node] = true
+			node.Instance, node.Epoch = instance, o.Epoch
+		default:
+			awaited[o.Node] = true
+			node.Adopting = append(node.Adopting, instance)
+		}
+	}
+	return awaited, nil
+}
+
+// askNodes puts what nodes answer in the place of what is known of them. It returns when those that are awaited have answered.
+func (n *Node) askNodes(ctx context.Context, known map[string]*catalog.Node, awaited map[string]bool) error {
+	awaited = maps.Clone(awaited)
+	request, _ := json.Marshal(nodeRequest{nodeFormat, opNode}) // it is always JSON
+	for data, err := range n.peers.Ask(ctx, request) {
+		if err != nil {
+			return fmt.Errorf("cluster: ask the nodes: %w", err)
+		}
+		var a nodeAnswer
+		if _ = json.Unmarshal(data, &a); a.Node == "" || a.Node == n.opts.Node {
+			continue // nobody knows whose it is
+		}
+		node := catalog.Node{Name: a.Node, Missing: cmp.Or(a.Refused, "its answer is unreadable")}
+		if a.Status != nil && a.Format == nodeFormat {
+			node = a.Status.node()
+		}
+		if before := known[a.Node]; before != nil {
+			node.Damaged = before.Damaged
+			node.Instance, node.Epoch = cmp.Or(node.Instance, before.Instance), cmp.Or(node.Epoch, before.Epoch)
+		}
+		known[a.Node] = &node
+		if delete(awaited, a.Node); len(awaited) == 0 {
+			return nil
+		}
+	}
+	return nil
+}

@@ -1,0 +1,343 @@
+package console
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/url"
+	"runtime/debug"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/catalog"
+)
+
+const (
+	// damagesShown bounds the list of damage: the newest ones.
+	damagesShown = 100
+	// nodesFor is how long an answer of Options.Nodes serves all viewers, and nodesWithin how long it may take.
+	nodesFor    = 2 * time.Second
+	nodesWithin = 5 * time.Second
+)
+
+func (c *Console) healthPage() page {
+	return page{name: "health", title: "Health", key: "h", right: Numbers, live: c.healthView, endpoints: []endpoint{
+		{name: "health.disk", method: http.MethodGet, right: Numbers, run: (*call).healthDisk},
+		{name: "health.nodes", method: http.MethodGet, right: Numbers, run: (*call).healthNodes},
+		{name: "health.verify", method: http.MethodPost, right: Changes, change: true, run: (*call).verify},
+	}}
+}
+
+// health is what the page remembers.
+type health struct {
+	verifying sync.Mutex // held by the task that verifies
+
+	mu   sync.Mutex
+	last *verified // guarded by mu; nil: nobody has verified
+
+	asking sync.Mutex // guards what follows, and is held while the nodes are asked
+	nodes  []catalog.Node
+	failed error
+	asked  time.Time
+}
+
+// verified is what [forebay.Engine.Verify] has found, or why it could not.
+type verified struct {
+	at          time.Time
+	sinks       int
+	rows        int64 // recounted
+	differing   int   // sinks
+	differences []string
+	err         error
+}
+
+// healthHead is the live part: what the engine knows without a look at its disk.
+type healthHead struct {
+	Ready     bool     `json:"ready"`
+	Readiness sentence `json:"readiness"`
+	Facts     []fact   `json:"facts"`
+	// Damages is the number of records of damage, so that the page knows when to read them again.
+	Damages int64 `json:"damages"`
+	// Cluster is set if the program lists nodes.
+	Cluster bool `json:"cluster"`
+	// Verified says what the last check has found, State is ok or error, or empty before the first one.
+	Verified    sentence `json:"verified"`
+	State       string   `json:"state"`
+	Differences []string `json:"differences,omitempty"`
+}
+
+func (c *Console) healthView(s *sample, _ url.Values) view {
+	head := healthHead{Ready: s.ready == nil, Readiness: said("Ready: records are taken."), Damages: s.stats.Damages, Cluster: c.opts.Nodes != nil}
+	switch {
+	case s.closed:
+		head.Readiness = said("The engine is closed. These are its last numbers.")
+	case s.ready != nil:
+		head.Readiness = said("Not ready: ", s.notReady())
+	}
+	head.Facts = c.healthFacts(s)
+	c.health.mu.Lock()
+	last := c.health.last
+	c.health.mu.Unlock()
+	head.Verified, head.State, head.Differences = last.say(s.words)
+	return view{head: head}
+}
+
+// say returns the outcome in words. Differences and errors quote what is stored, so they need the right to records.
+func (v *verified) say(words bool) (out sentence, state string, differences []string) {
+	switch {
+	case v == nil:
+		return said("Nobody has verified since the console was started."), "", nil
+	case v.err != nil && words:
+		return said("Not verified at ", v.at, ": ", visible(v.err.Error())), "error", nil
+	case v.err != nil:
+		return said("Not verified at ", v.at, ": it has failed.", needsRecords), "error", nil
+	}
+	out = said("Verified ", v.at, ", ", rowsOf(v.rows), " of ", sinksOf(v.sinks), " recounted: ")
+	if v.differing == 0 {
+		return said(out, "no difference."), "ok", nil
+	}
+	out = said(out, sinksOf(v.differing), verb(int64(v.differing), " differs.", " differ."))
+	if !words {
+		return said(out, " The differences need the right to records."), "error", nil
+	}
+	return out, "error", v.differences
+}
+
+func sinksOf(n int) string { return grouped(int64(n)) + verb(int64(n), " sink", " sinks") }
+
+// share is a part of a bound, with its percentage.
+func share(used, bound int64) fact {
+	f := fact{Value: size(used).Text}
+	if bound > 0 {
+		f.Value += " of " + size(bound).Text
+		f.Note = three(100*float64(used)/float64(bound)) + " %"
+	}
+	return f
+}
+
+// healthFacts are numbers alone.
+func (c *Console) healthFacts(s *sample) []fact {
+	st := &s.stats
+	named := func(name string, f fact) fact {
+		f.Name = name
+		return f
+	}
+	facts := []fact{
+		named("Room used by what waits", share(s.used(), st.MaxDiskBytes)),
+		{Name: "Files of the local level", Value: size(st.StoreBytes).Text, Note: "with space that waits to be reclaimed"},
+		{Name: "Room of one sink", Value: size(st.MaxSinkBytes).Text},
+		named("Memory for rows before their commit", share(st.PendingBytes, st.MaxPendingBytes)),
+		{Name: "Largest row", Value: size(int64(st.MaxRowBytes)).Text},
+		{Name: "Refused calls", Value: count(st.Overloads).Text, Note: "since the start, because memory or disk was full"},
+		{Name: "A failing file expires after", Value: duration(st.Retention)},
+		{Name: "Keys of calls are kept for", Value: duration(st.KeyRetention)},
+	}
+	if c.opts.Version != "" {
+		facts = append(facts, fact{Name: "Version", Value: visible(c.opts.Version)})
+	}
+	if own := moduleVersion(); own != "" {
+		facts = append(facts, fact{Name: "Forebay", Value: own})
+	}
+	return facts
+}
+
+// moduleVersion is the version of this module in the program, "" if the program does not say.
+var moduleVersion = sync.OnceValue(func() string {
+	const path = "github.com/forebay/forebay"
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return ""
+	}
+	for _, m := range append([]*debug.Module{&info.Main}, info.Deps...) {
+		if m.Path == path && m.Version != "(devel)" {
+			return m.Version
+		}
+	}
+	return ""
+})
+
+// shownDamage is a record of damage without the bytes that could be read.
+type shownDamage struct {
+	At   moment `json:"at"`
+	Sink string `json:"sink"`
+	File string `json:"file"`
+	Rows string `json:"rows"`
+	Size cell   `json:"size"`
+	// Reason quotes an error: it needs the right to records. Store is the folder that was set aside.
+	Reason string `json:"reason"`
+	Store  string `json:"store,omitempty"`
+}
+
+// diskAnswer is what only the disk knows.
+type diskAnswer struct {
+	Free cell `json:"free"`
+	// Damage are the newest records, Records is how many there are.
+	Damage  []shownDamage `json:"damage"`
+	Records int           `json:"records"`
+	// Problem says why the list is missing.
+	Problem string `json:"problem,omitempty"`
+}
+
+// healthDisk asks the disk. It is no part of the live data, because a disk that hangs would hold that up.
+func (c *call) healthDisk() (any, error) {
+	words := c.who.rights&Records != 0
+	out := diskAnswer{Free: cell{Text: unknown}, Damage: []shownDamage{}}
+	if free, err := c.eng.VolumeFree(); err == nil {
+		out.Free = size(free)
+	}
+	list, err := c.eng.Damaged(c.ctx)
+	if err != nil {
+		if out.Problem = "The records of damage cannot be read." + needsRecords; words {
+			out.Problem = "The records of damage cannot be read: " + visible(err.Error())
+		}
+		return out, nil
+	}
+	slices.SortStableFunc(list, func(a, b buffer.Damage) int { return b.At.Compare(a.At) })
+	out.Records = len(list)
+	for _, d := range list[:min(len(list), damagesShown)] {
+		one := shownDamage{At: moment(d.At), Sink: visible(d.SinkID), File: visible(d.FileID), Rows: grouped(d.Rows), Size: size(d.Bytes)}
+		if d.Uncounted {
+			one.Rows = "at least " + one.Rows
+		}
+		if words {
+			one.Reason, one.Store = visible(d.Reason), visible(d.Store)
+		}
+		out.Damage = append(out.Damage, one)
+	}
+	return out, nil
+}
+
+// shownNode is a node of the cluster.
+type shownNode struct {
+	Name     string   `json:"name"`
+	Instance string   `json:"instance"`
+	Epoch    string   `json:"epoch"`
+	Ready    bool     `json:"ready"`
+	Missing  string   `json:"missing"`
+	Adopting []string `json:"adopting"`
+	Adopted  []string `json:"adopted"`
+	Damaged  []string `json:"damaged"`
+	// Log is the size beside its bound, Lag what copies lack; unknown if the node reports none.
+	Log string `json:"log"`
+	Lag string `json:"lag"`
+}
+
+// nodesAnswer are the nodes, and why some may be missing.
+type nodesAnswer struct {
+	Nodes   []shownNode `json:"nodes"`
+	Problem string      `json:"problem,omitempty"`
+}
+
+// healthNodes lists the nodes of the cluster.
+func (c *call) healthNodes() (any, error) {
+	if c.opts.Nodes == nil {
+		return nil, refuse(http.StatusNotFound, "This program lists no nodes.")
+	}
+	words := c.who.rights&Records != 0
+	list, failed := c.health.list(c.Console)
+	out := nodesAnswer{Nodes: []shownNode{}}
+	switch {
+	case failed != nil && words:
+		out.Problem = "Nodes may be missing here: " + visible(failed.Error())
+	case failed != nil:
+		out.Problem = "Nodes may be missing here: the servers of the cluster return an error." + needsRecords
+	}
+	for _, n := range list {
+		out.Nodes = append(out.Nodes, showNode(n, words))
+	}
+	return out, nil
+}
+
+func showNode(n catalog.Node, words bool) shownNode {
+	out := shownNode{
+		Name: visible(n.Name), Instance: visible(n.Instance), Epoch: unknown, Ready: n.Ready,
+		Adopting: visibleAll(n.Adopting), Adopted: visibleAll(n.Adopted), Damaged: visibleAll(n.Damaged), Log: unknown, Lag: unknown,
+	}
+	if n.Epoch > 0 {
+		out.Epoch = grouped(int64(n.Epoch))
+	}
+	switch {
+	case n.Ready:
+	case words:
+		out.Missing = visible(n.Missing)
+	default:
+		out.Missing = "What is missing needs the right to records."
+	}
+	if n.LogMaxBytes > 0 {
+		f := share(n.LogBytes, n.LogMaxBytes)
+		out.Log = f.Value + ", " + f.Note
+		if out.Lag = "none"; n.LogBehind > 0 {
+			out.Lag = count(int64(n.LogBehind)).Text + verb(int64(n.LogBehind), " copy", " copies") + ", " +
+				count(int64(n.LogLag)).Text + verb(int64(n.LogLag), " change", " changes")
+		}
+	}
+	return out
+}
+
+func visibleAll(list []string) []string {
+	out := make([]string, len(list))
+	for i, s := range list {
+		out[i] = visible(s)
+	}
+	return out
+}
+
+// list asks for the nodes once for all viewers.
+func (k *health) list(c *Console) ([]catalog.Node, error) {
+	k.asking.Lock()
+	defer k.asking.Unlock()
+	if k.asked.IsZero() || time.Since(k.asked) >= nodesFor {
+		ctx, cancel := context.WithTimeout(c.ctx, nodesWithin)
+		defer cancel()
+		k.nodes, k.failed = c.opts.Nodes(ctx)
+		k.asked = time.Now()
+	}
+	return k.nodes, k.failed
+}
+
+// verify recounts the stored rows. It is a task, one at a time, because it reads everything that is stored.
+func (c *call) verify() (any, error) {
+	if !c.health.verifying.TryLock() {
+		return nil, refuse(http.StatusConflict, "A check runs already.")
+	}
+	con := c.Console
+	id, err := c.startTask(verifyTask, "Verify", func(ctx context.Context, progress func(string)) error {
+		defer con.health.verifying.Unlock()
+		progress("recounting what is stored")
+		report, err := con.eng.Verify(ctx)
+		if ctx.Err() != nil && err != nil {
+			return err // nobody waits for it any more
+		}
+		found := verifiedOf(report, err, time.Now())
+		con.health.mu.Lock()
+		con.health.last = found
+		con.health.mu.Unlock()
+		if err == nil && found.differing > 0 {
+			return errors.New("stored rows and counters differ: see Health")
+		}
+		if err == nil {
+			progress(rowsOf(found.rows) + " recounted, no difference")
+		}
+		return err
+	})
+	if err != nil {
+		c.health.verifying.Unlock()
+	}
+	return started{id}, err
+}
+
+func verifiedOf(report buffer.Report, err error, at time.Time) *verified {
+	v := &verified{at: at, sinks: len(report.Sinks), err: err}
+	for _, s := range report.Sinks {
+		v.rows += s.Local + s.Staging
+		if len(s.Differences) > 0 {
+			v.differing++
+		}
+		for _, d := range s.Differences {
+			v.differences = append(v.differences, visible(s.ID+": "+d))
+		}
+	}
+	return v
+}

@@ -1,0 +1,117 @@
+// Health: readiness, room and memory, the recount of the ledger, damage on the disk, and the nodes of a cluster.
+
+import { h, setSentence, setText, setAttr, setCell, replace, timeNode } from "./dom.js";
+
+const every = 5000; // disk and nodes are asked so often while the page is open
+
+export function open(section, app) {
+  const ready = h("p", { class: "verdict", role: "status" });
+  const facts = h("dl", { class: "facts" });
+  const free = h("dd", { text: "–" });
+  const verify = h("button", { type: "button", text: "Verify", hidden: true, onclick: run });
+  const verified = h("p", { class: "verdict", role: "status" });
+  const differences = h("ul", { class: "problems" });
+  const damageNote = h("p"), damage = h("div"), nodesNote = h("p"), nodes = h("div");
+  const cluster = h("section", { class: "records", "aria-label": "Cluster", hidden: true }, h("h2", { text: "Cluster" }), nodesNote, nodes);
+  section.append(
+    h("h2", { text: "Engine" }), ready, facts,
+    h("section", { class: "records", "aria-label": "Ledger" },
+      h("div", { class: "tablebar" }, h("h2", { text: "Ledger" }), verify),
+      h("p", { class: "muted", text: "Verify reads all rows that wait, counts them again, and compares them with the counters. It goes on when the page is closed." }),
+      verified, differences),
+    h("section", { class: "records", "aria-label": "Damage" }, h("h2", { text: "Damage" }), damageNote, damage),
+    cluster);
+  let timer = 0, damages = -1;
+
+  async function run() {
+    app.problem(null);
+    verify.disabled = true;
+    try {
+      await app.post("health.verify");
+      app.say("The check runs.");
+    } catch (e) { app.problem(e.message); }
+    verify.disabled = false;
+  }
+
+  // Each part has its own request, so that a disk or a server that hangs holds up nothing else.
+  const polls = [["health.disk", showDisk, damageNote], ["health.nodes", showNodes, nodesNote]].map(([name, show, note]) => {
+    let under = false;
+    return async () => {
+      if (under || (name === "health.nodes" && cluster.hidden)) return;
+      under = true;
+      try {
+        show(await app.get(name));
+      } catch (e) { setText(note, e.message); }
+      under = false;
+    };
+  });
+
+  function ask() {
+    if (!document.hidden && document.documentElement.dataset.mode !== "paused") for (const poll of polls) poll();
+  }
+
+  function showDisk(d) {
+    setCell(free, d.free);
+    setText(damageNote, d.problem || (!d.records ? "No stored row was ever found damaged, as far as records are kept."
+      : d.records === 1 ? "1 record of rows that are lost." : d.records + " records of rows that are lost" + (d.records > d.damage.length ? ", the newest " + d.damage.length + "." : ".")));
+    show(damage, d.damage, "Damage", ["Found", "Sink", "Rows", "Bytes", "File", "Reason"], (r) => {
+      const bytes = h("span");
+      setCell(bytes, r.size);
+      return [timeNode(r.at), r.sink || "all sinks", r.rows, bytes, r.file || "–",
+        (r.reason || (app.may("records") ? "–" : "needs the right to records")) + (r.store ? " Set aside in " + r.store + "." : "")];
+    });
+    section.dataset.disk = Number(section.dataset.disk || 0) + 1;
+  }
+
+  function showNodes(n) {
+    const away = n.nodes.filter((x) => !x.ready).length;
+    setText(nodesNote, n.problem || (away ? away + " of " + n.nodes.length + " nodes " + (away === 1 ? "is" : "are") + " not ready." : n.nodes.length + " nodes, all ready."));
+    show(nodes, n.nodes, "Nodes", ["Node", "State", "Instance", "Epoch", "Log", "Copies behind", "Instances taken over"], (r) => [
+      r.name,
+      h("span", { class: "state", "data-state": r.ready ? "flows" : "held", text: r.ready ? "ready" : "not ready" + (r.missing ? ": " + r.missing : "") }),
+      r.instance || "–", r.epoch, r.log, r.lag,
+      [r.adopting.length ? "adopting " + r.adopting.join(", ") : "", r.adopted.length ? "adopted " + r.adopted.join(", ") : "",
+        r.damaged.length ? "damaged: " + r.damaged.join(", ") : ""].filter((s) => s).join("; ") || "none",
+    ]);
+  }
+
+  // show makes a table, or changes nothing if it is there already.
+  function show(box, list, name, heads, cells) {
+    const key = JSON.stringify(list);
+    if (box.dataset.shown === key) return;
+    box.dataset.shown = key;
+    replace(box, list.length ? h("table", { class: "cards" }, h("caption", { class: "unseen", text: name }),
+      h("thead", {}, h("tr", {}, ...heads.map((text) => h("th", { scope: "col", text })))),
+      h("tbody", {}, ...list.map((r) => h("tr", {}, ...cells(r).map((c, i) => h(i ? "td" : "th", i ? { "data-label": heads[i], class: "message" } : { scope: "row" }, c)))))) : null);
+  }
+
+  return {
+    query: () => ({}),
+    update(state) {
+      const head = state.head;
+      if (!head) return;
+      verify.hidden = !app.may("changes"); // known with the first message
+      setSentence(ready, head.readiness);
+      setAttr(ready, "data-state", head.ready ? "ok" : "error");
+      const key = JSON.stringify(head.facts);
+      if (facts.dataset.shown !== key) {
+        facts.dataset.shown = key;
+        replace(facts, ...head.facts.flatMap((f) => [h("dt", { text: f.name }), h("dd", {}, f.value, f.note ? " " : null, f.note ? h("small", { text: f.note }) : null)]),
+          h("dt", { text: "Free on the volume" }), free);
+      }
+      setSentence(verified, head.verified);
+      setAttr(verified, "data-state", head.state || null);
+      replace(differences, ...(head.differences || []).map((text) => h("li", { text })));
+      const shown = cluster.hidden;
+      cluster.hidden = !head.cluster;
+      if (damages !== head.damages || shown !== cluster.hidden) ask();
+      damages = head.damages;
+    },
+    enter() {
+      clearInterval(timer);
+      timer = setInterval(ask, every);
+      ask();
+    },
+    leave() { clearInterval(timer); },
+  };
+}
