@@ -1,4 +1,4 @@
-package forebay_test
+package forebaytest_test
 
 import (
 	"fmt"
