@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -175,9 +177,12 @@ func TestPowerCutsAfterADecision(t *testing.T) {
 						t.Fatal("not held midway", err)
 					}
 				}
+				var mu sync.Mutex // an attempt that was given up may call while the test goes on
 				var cut *vfs.MemFS
 				calls := 0
 				off := func(context.Context, buffertest.Call) error {
+					mu.Lock()
+					defer mu.Unlock()
 					if calls++; calls == at {
 						cut = disk.CrashClone(vfs.CrashCloneCfg{})
 					}
@@ -186,6 +191,7 @@ func TestPowerCutsAfterADecision(t *testing.T) {
 					}
 					return nil
 				}
+				synctest.Wait()
 				mem.Before, mem.After = off, off
 				decide := b.SplitFile
 				if c.decision == "quarantine" {
@@ -195,12 +201,15 @@ func TestPowerCutsAfterADecision(t *testing.T) {
 					t.Fatal(err)
 				}
 				if at == 0 {
+					mu.Lock()
 					cut = disk.CrashClone(vfs.CrashCloneCfg{})
+					mu.Unlock()
 				}
 				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 				_ = b.Flush(ctx, "a")
 				cancel()
 				closeBuffer(t, b)
+				synctest.Wait()
 				if more = cut != nil; !more {
 					return
 				}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -46,6 +47,7 @@ func TestDamageWhileAFileIsSplit(t *testing.T) {
 					_ = b.Flush(ctx, "a")
 					cancel()
 					closeBuffer(t, b)
+					synctest.Wait() // for the attempt that was given up
 					mem.Before = nil
 					list, err := fs.List("data")
 					if err != nil {
