@@ -70,7 +70,7 @@ func TestOrphans(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	for _, id := range []string{engine + "-s000000000001", next, "0123456789ab-s000000000001"} {
+	for _, id := range []string{engine + "-s000000000000", next, "0123456789ab-s000000000001"} {
 		if err := s.Put(t.Context(), buffer.Object{ID: id, Rows: 1}, oneRow{}); err != nil {
 			t.Fatal(err)
 		}
@@ -90,7 +90,7 @@ func TestOrphans(t *testing.T) {
 	}
 	old := []string{"-uploads-older-than", "-1h", "-slices-older-than", "-1h"}
 	listed := orphans(append(old, data)...)
-	for _, want := range []string{"a-s1.slice", "t/f.7.parquet", "web/2026-11-22T03/f.csv.gz", engine + "-s000000000001.slice", "found: 3 open uploads, 1 slice; -remove removes them"} {
+	for _, want := range []string{"a-s1.slice", "t/f.7.parquet", "web/2026-11-22T03/f.csv.gz", engine + "-s000000000000.slice", "found: 3 open uploads, 1 slice; -remove removes them"} {
 		if !strings.Contains(listed, want) {
 			t.Errorf("no %s in\n%s", want, listed)
 		}
