@@ -167,6 +167,7 @@ func TestPowerCutsAfterADecision(t *testing.T) {
 				b := openAt(t, "data", localdisk.On(opts, disk))
 				file := holdFile(t, b, rows, refused, hold)
 				if c.midway {
+					synctest.Wait()
 					mem.Before = func(_ context.Context, c buffertest.Call) error {
 						if c.Op == buffertest.OpImport && len(mem.Rows(tableA)) > 0 {
 							return buffer.Permanent(errors.New("no such table"))

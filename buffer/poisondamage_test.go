@@ -35,14 +35,14 @@ func TestDamageWhileAFileIsSplit(t *testing.T) {
 				withRefusing(t, -1, func(t *testing.T, mem *buffertest.Memory, opts buffer.Options) {
 					fs := vfs.NewMem()
 					opts = localdisk.On(opts, fs)
-					b := openAt(t, "data", opts)
-					putRows(t, b, define(t, b, "a", quarantined(), smallSlices), rows, refused)
 					mem.Before = func(_ context.Context, c buffertest.Call) error {
 						if c.Op == buffertest.OpImport && len(mem.Rows(tableA)) > 0 {
 							return errors.New("the target is away")
 						}
 						return nil
 					}
+					b := openAt(t, "data", opts)
+					putRows(t, b, define(t, b, "a", quarantined(), smallSlices), rows, refused)
 					ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 					_ = b.Flush(ctx, "a")
 					cancel()
