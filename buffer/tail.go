@@ -26,7 +26,7 @@ type TailBatch struct {
 
 // TailRows are rows of one sink that came with a batch.
 type TailRows struct {
-	// SinkID is the sink, and Columns those of its table when the rows were mapped.
+	// SinkID names the sink. Columns are the columns of its table when the rows were mapped.
 	SinkID  string
 	Columns []datatype.Column
 	// At is when the last one was accepted.

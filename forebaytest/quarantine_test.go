@@ -38,7 +38,7 @@ func TestAnsweredRecordIsInEverySinkAfterAPowerCut(t *testing.T) {
 			var mu sync.Mutex
 			answered, enough := make(map[string]bool), make(chan struct{})
 			var sending sync.WaitGroup
-			eng := kit.Engine() // that of the process that loses its power
+			eng := kit.Engine() // of the process that loses its power
 			for c := range clients {
 				sending.Go(func() {
 					for i := 0; ; i++ {

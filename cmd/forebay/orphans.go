@@ -22,8 +22,8 @@ forebay orphans lists what killed processes and abandoned attempts have left in 
   forebay orphans -config forebay.yaml -remove                    the same, and removes them
   forebay orphans -config forebay.yaml -remove data               slices too that the engine of a data directory is done with
 
-An upload is removed if it was begun more than -uploads-older-than ago: one that still runs ends in minutes. Slices are looked for only with
-the data directory of a stopped server, or a checkpoint of a running one, and only those of its engine: other engines may share the bucket.
+An upload is removed if it was begun more than -uploads-older-than ago: one that still runs ends in minutes. To look for slices it needs
+the data directory of a stopped server, or a checkpoint of a running one. It leaves the slices of other engines, which may share the bucket.
 `
 
 // leftoverFlags are the flags of the verb orphans beside those of serve.

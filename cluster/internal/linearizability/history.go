@@ -20,7 +20,7 @@ import (
 type Op struct {
 	// Kind is one of the constants.
 	Kind string
-	// Source is its id. Text becomes its description, or that of its sink; Number becomes its setting.
+	// Source is the id of the source. Text becomes the description of the source or of its sink, and Number a setting of the source.
 	Source, Text string
 	Number       int
 }
