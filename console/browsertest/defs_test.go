@@ -1,6 +1,7 @@
 package browsertest
 
 import (
+	"fmt"
 	"path/filepath"
 	"testing"
 
@@ -66,6 +67,26 @@ func TestDefinitionsPage(t *testing.T) {
 	if eval[bool](b, `window.owned !== undefined || document.querySelector("section[data-page=defs] :is(img, svg)") !== null`) {
 		t.Error("a text became markup")
 	}
+	heading := func(want string) {
+		t.Helper()
+		b.until(`document.activeElement.matches("section[data-page=defs] h3") && document.activeElement.textContent === ` + quoted(want))
+	}
+	heading("From version 1 to 2")
+	eval[bool](b, `document.querySelector('[aria-label="Content of version 1"]').click(), true`)
+	heading("Content of version 1")
+	b.until(`document.querySelectorAll(".diff :is(ins, del)").length === 0`)
+	b.button("Compare with now")
+	heading("From version 1 to 2")
+	b.until(`document.querySelectorAll(".diff ins").length > 0`)
+	filter := func(text string, found int) {
+		t.Helper()
+		eval[bool](b, `(() => { const f = document.getElementById("d-filter"); f.value = `+quoted(text)+`; f.dispatchEvent(new Event("input")); return true })()`)
+		b.until(fmt.Sprintf(`document.querySelectorAll('section[data-page=defs] tr[data-key^="web"]').length === %d`, found))
+	}
+	filter("anna", 1) // who has made the source; somebody else has changed the sink
+	filter("nobody", 0)
+	b.text("No definition matches the filter.")
+	filter("", 2)
 	b.button("Roll back…")
 	b.text("Roll back web/events to version 1?")
 	b.until(`document.activeElement.textContent === "Cancel" && document.querySelectorAll(".diff del").length > 0`)
