@@ -364,12 +364,12 @@ func TestTimesAsLibrary(t *testing.T) {
 		if at.Year() > 0 && i%2 == 0 { // the end of the month in UTC
 			at = time.Date(at.UTC().Year(), at.UTC().Month()+1, 1, 0, 0, 0, at.Nanosecond(), time.UTC).Add(-time.Second).In(zone)
 		}
-		if leap := at.Format(time.RFC3339Nano); at.Year() > 0 && at.Year() <= 9999 {
+		if at.Year() > 0 && at.Year() <= 9999 { // the last month may end in another year of the zone
+			leap, day := at.Format(time.RFC3339Nano), at.Format(time.DateOnly)
 			checkLeapSecond(t, leap[:17]+"60"+leap[19:])
-		}
-		day := at.Format(time.DateOnly)
-		if got, reason := celltype.AppendDate(nil, []byte(day)); at.Year() > 0 && string(got) != day {
-			t.Errorf("date %q: %q %q", day, got, reason)
+			if got, reason := celltype.AppendDate(nil, []byte(day)); string(got) != day {
+				t.Errorf("date %q: %q %q", day, got, reason)
+			}
 		}
 		if t.Failed() {
 			return
