@@ -91,9 +91,6 @@ type drainage struct {
 	adopted time.Time
 	free    func() // gives up the turn
 	log     *slog.Logger
-	// readable is the last batch that can be read of an instance that is given up, since a time. Zero: that is not known.
-	readable uint64
-	since    time.Time
 }
 
 // run takes the instance from Adopting, or from Draining, to Retired.

@@ -19,21 +19,24 @@ func isUnreadable(err error) bool { return isDamage(err) || errors.Is(err, chang
 // adopter: what can be read up to the damage becomes the checkpoint in front of a log of the next generation, and the record gets both in
 // one step. So nothing is given up twice, and whoever adopts the instance in between begins again with everything that is there.
 //
-// It returns cause, and has given up nothing, until what can be read has been the same for a lease: servers that have just come back may not
-// know their streams yet, and another replica may lead.
+// It gives up nothing until what can be read has been the same for a lease: servers that have just come back may not know their streams yet,
+// and another replica may lead. If more or less can be read after that, it returns cause, and the next attempt begins with all that is there.
 func (d *drainage) giveUp(ctx context.Context, cause error) error {
 	i := &Instance{opts: d.opts, keeper: d.k, folder: &folder{disk: d.disk(), dir: d.dir}}
-	if err := d.disk().RemoveAll(d.dir); err != nil {
+	before, _, err := d.readAgain(ctx, i)
+	if err != nil {
 		return err
 	}
-	number, whole, err := i.restoreReadable(ctx)
-	if err != nil {
-		return fmt.Errorf("restore what can be read of instance %s: %w", d.k.Instance(), err)
+	select {
+	case <-time.After(d.opts.Lease):
+	case <-ctx.Done():
+		return context.Cause(ctx)
 	}
-	if d.since.IsZero() || d.readable != number {
-		d.readable, d.since = number, time.Now()
-	}
-	if time.Since(d.since) < d.opts.Lease {
+	number, whole, err := d.readAgain(ctx, i)
+	switch {
+	case err != nil:
+		return err
+	case number != before:
 		return cause
 	}
 	owner := d.k.Owner()
@@ -55,6 +58,17 @@ func (d *drainage) giveUp(ctx context.Context, cause error) error {
 	})
 }
 
+// readAgain is restoreReadable into an empty folder.
+func (d *drainage) readAgain(ctx context.Context, i *Instance) (number uint64, whole bool, err error) {
+	if err := d.disk().RemoveAll(d.dir); err != nil {
+		return 0, false, err
+	}
+	if number, whole, err = i.restoreReadable(ctx); err != nil {
+		return 0, false, fmt.Errorf("restore what can be read of instance %s: %w", d.k.Instance(), err)
+	}
+	return number, whole, nil
+}
+
 // restoreReadable is [restore] up to what cannot be read. It returns the number of the last batch that the folder has; without one
 // there is no folder. whole: the checkpoint cannot be read.
 func (i *Instance) restoreReadable(ctx context.Context) (number uint64, whole bool, err error) {
@@ -74,21 +88,21 @@ func (i *Instance) restoreReadable(ctx context.Context) (number uint64, whole bo
 	}
 	log := newLog(i.opts.Log, i.keeper, i.opts.Node, i.opts.Logger)
 	defer log.close()
+	batches := log.readable(ctx, at, &number)
 	if from == "" { // without a batch there is nothing to make
-		some := false
-		for _, err := range log.readable(ctx, at, &number) {
-			if err != nil {
-				return 0, false, err
-			}
-			some = true
-			break
+		next, stop := iter.Pull2(batches)
+		defer stop()
+		first, err, some := next()
+		if !some || err != nil {
+			return 0, whole, err
 		}
-		if !some {
-			return 0, whole, nil
+		batches = func(yield func(buffer.LogBatch, error) bool) {
+			for b, err, more := first, error(nil), true; more && yield(b, err); b, err, more = next() {
+			}
 		}
 	}
-	number = at.Number
-	err = forebay.RestoreIncomplete(dir, from, log.readable(ctx, at, &number), i.opts.Engine.Buffer)
+	number = max(number, at.Number)
+	err = forebay.RestoreIncomplete(dir, from, batches, i.opts.Engine.Buffer)
 	return number, whole, err
 }
 
