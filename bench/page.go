@@ -88,7 +88,7 @@ func sections() []section {
 		{
 			title:   "Telemetry",
 			pattern: regexp.MustCompile(`^otlp/(logs|metrics|traces|tables)`),
-			text: "OTLP over HTTP, 100 records a request and 64 requests in flight, to one sink of five columns, or of `tables` to the 18 to 35 typed columns " +
+			text: "OTLP over HTTP, 100 records a request and 64 requests in flight, to one sink of five columns, or of `tables` to the 19 to 35 typed columns " +
 				"of the presets for telemetry.",
 			plots: []plotOf{throughput("telemetry.svg", "Records a second, each confirmed from disk")},
 		},
