@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"strconv"
+	"sync"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
@@ -59,7 +60,7 @@ func total(ctx context.Context, target *iceberg.Local) (int64, error) {
 	return strconv.ParseInt(tbl.CurrentSnapshot().Summary.Properties["total-records"], 10, 64)
 }
 
-// own appends to the table each second, as a program of iceberg-go does.
+// own appends to the table as a program of iceberg-go does: each second, or each event in a commit of its own.
 func own(ctx context.Context, dir string) (pipebench.Own, error) {
 	target, err := iceberg.Open(dir, iceberg.Options{})
 	if err != nil {
@@ -77,7 +78,14 @@ func own(ctx context.Context, dir string) (pipebench.Own, error) {
 	if _, err := target.Catalog().CreateTable(ctx, identifier(), schema); err != nil {
 		return pipebench.Own{}, errors.Join(err, target.Close())
 	}
-	return pipebench.EachSecond(func(events []pipebench.Event) error { return appendEvents(context.WithoutCancel(ctx), target, events) }, target.Close), nil
+	o := pipebench.EachSecond(func(events []pipebench.Event) error { return appendEvents(context.WithoutCancel(ctx), target, events) }, target.Close)
+	var turn sync.Mutex // two commits at once would conflict, and one of them be made again
+	o.InsertAlone = func(ctx context.Context, e pipebench.Event) error {
+		turn.Lock()
+		defer turn.Unlock()
+		return appendEvents(ctx, target, []pipebench.Event{e})
+	}
+	return o, nil
 }
 
 func identifier() table.Identifier { return table.Identifier{"forebay", pipebench.Table} }
