@@ -14,6 +14,7 @@ import (
 	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/internal/callkey"
+	"github.com/forebay/forebay/internal/requestid"
 )
 
 const (
@@ -21,6 +22,11 @@ const (
 	traceTime  = 2 * time.Second
 	traceRows  = 10
 	traceSlots = 2
+	// requestWindow is how long after a request its rows are looked for, requestSinks at how many sinks, requestAge how old it may be: other texts
+	// look like ids too.
+	requestWindow = time.Second
+	requestSinks  = 20
+	requestAge    = 365 * 24 * time.Hour
 	// maxTraced bounds what is searched for, maxCellTraced what is sent of a cell, in bytes.
 	maxTraced     = 1 << 10
 	maxCellTraced = 256
@@ -36,11 +42,18 @@ func (c *Console) tracePage() page {
 
 // traced is the answer of a search.
 type traced struct {
-	Calls []tracedCall `json:"calls"`
-	Rows  []tracedRow  `json:"rows"`
+	Request *tracedRequest `json:"request"` // nil: the text is no id of a request
+	Calls   []tracedCall   `json:"calls"`
+	Rows    []tracedRow    `json:"rows"`
 	// Searched says how much was searched, Kept how long what can be found.
 	Searched sentence `json:"searched"`
 	Kept     sentence `json:"kept"`
+}
+
+// tracedRequest is what the id of a request tells: when it came, and so where the rows of that time are.
+type tracedRequest struct {
+	Text  sentence     `json:"text"`
+	Sinks []tracedCall `json:"sinks"`
 }
 
 // tracedCall is what calls with a key have stored at one sink.
@@ -89,7 +102,7 @@ func (c *call) traceSources() (any, error) {
 	return map[string]any{"sources": names}, nil
 }
 
-// traceFind finds calls by their key, and rows that wait by a value.
+// traceFind finds requests by their id, calls by their key, and rows that wait by a value.
 func (c *call) traceFind() (any, error) {
 	var asked struct{ Source, Text string }
 	if err := c.body(&asked); err != nil {
@@ -98,7 +111,7 @@ func (c *call) traceFind() (any, error) {
 	text := strings.TrimSpace(asked.Text)
 	switch {
 	case text == "":
-		return nil, refuse(http.StatusBadRequest, "Enter an Idempotency-Key or a value.")
+		return nil, refuse(http.StatusBadRequest, "Enter a request id, an Idempotency-Key or a value.")
 	case len(text) > maxTraced:
 		return nil, refuse(http.StatusBadRequest, "The text has more than 1 KiB.")
 	}
@@ -120,7 +133,7 @@ func (c *call) traceFind() (any, error) {
 	}
 	ctx, cancel := context.WithTimeout(c.ctx, c.traceWithin)
 	defer cancel()
-	out := traced{Calls: []tracedCall{}, Rows: []tracedRow{}}
+	out := traced{Request: c.traceRequest(s, sinks, text), Calls: []tracedCall{}, Rows: []tracedRow{}}
 	if err := c.traceCalls(ctx, s, sinks, text, &out); err != nil {
 		return nil, err
 	}
@@ -203,7 +216,18 @@ func (c *call) tracedCall(k sinkNow, r forebay.Receipt) tracedCall {
 	if r.Rows == 0 {
 		return t
 	}
-	has := func(l buffer.Level) bool { return l.Rows > 0 && !r.At.Before(l.FirstAt) && !r.At.After(l.LastAt) }
+	steps := c.placesOf(k, r.At, r.At)
+	if len(steps) == 0 {
+		steps = []step{k.endedStep()}
+	}
+	t.Steps = append(t.Steps, steps...)
+	return t
+}
+
+// placesOf are the slices and files that took rows between two times, first and last included, as far as they are still listed.
+func (c *call) placesOf(k sinkNow, first, last time.Time) (steps []step) {
+	sink := &k.stats.Sinks[k.i]
+	has := func(l buffer.Level) bool { return l.Rows > 0 && !last.Before(l.FirstAt) && !first.After(l.LastAt) }
 	var files []*buffer.FileStats
 	for i := range sink.Files {
 		if f := &sink.Files[i]; has(f.Level) {
@@ -211,22 +235,55 @@ func (c *call) tracedCall(k sinkNow, r forebay.Receipt) tracedCall {
 		}
 	}
 	if len(files) == 0 {
-		t.Steps = append(t.Steps, k.endedStep())
+		return nil
 	}
 	all := c.eng.Slices(sink.Source, sink.Sink)
 	for i, f := range files {
 		if len(files) > 1 {
-			t.Steps = append(t.Steps, stepAt(fmt.Sprintf("Either (%d of %d)", i+1, len(files)), time.Time{},
+			steps = append(steps, stepAt(fmt.Sprintf("Either (%d of %d)", i+1, len(files)), time.Time{},
 				"More than one file took rows at that time. The rows are in one of them."))
 		}
 		for _, sl := range all {
 			if sl.FileID == f.ID && has(sl.Level) {
-				t.Steps = append(t.Steps, sliceStep(sl))
+				steps = append(steps, sliceStep(sl))
 			}
 		}
-		t.Steps = append(t.Steps, k.fileSteps(f)...)
+		steps = append(steps, k.fileSteps(f)...)
 	}
-	return t
+	return steps
+}
+
+// traceRequest says where the rows are that were accepted when a request came, if the text is the id of one. Nobody has stored the id, so
+// whether the request has stored anything is not known.
+func (c *call) traceRequest(s *sample, sinks []int, text string) *tracedRequest {
+	at, ok := requestid.Time(text)
+	if !ok || at.After(s.at.Add(time.Minute)) || s.at.Sub(at) > requestAge {
+		return nil
+	}
+	out := &tracedRequest{Sinks: []tracedCall{}}
+	more := false
+	for _, i := range sinks {
+		k := s.sink(i)
+		steps := c.placesOf(k, at, at.Add(requestWindow))
+		switch {
+		case len(steps) == 0:
+		case len(out.Sinks) == requestSinks:
+			more = true
+		default:
+			out.Sinks = append(out.Sinks, tracedCall{Sink: s.stats.Sinks[i].ID, Steps: steps})
+		}
+	}
+	out.Text = said("A request with this id came at ", at, ". ")
+	switch {
+	case len(out.Sinks) == 0:
+		out.Text = said(out.Text, "No file that is still listed took rows in the second after it.")
+	case more:
+		out.Text = said(out.Text, "If it was answered with 200, its rows are among those that sinks took in the second after it. These are the first ",
+			grouped(requestSinks), " sinks. Name the source.")
+	default:
+		out.Text = said(out.Text, "If it was answered with 200, its rows are among those that these sinks took in the second after it.")
+	}
+	return out
 }
 
 // endedStep is about rows whose file is no longer listed.

@@ -15,6 +15,7 @@ import (
 	"github.com/forebay/forebay/buffer/buffertest"
 	"github.com/forebay/forebay/console"
 	"github.com/forebay/forebay/internal/callkey"
+	"github.com/forebay/forebay/internal/requestid"
 	"github.com/forebay/forebay/mapping"
 )
 
@@ -25,6 +26,13 @@ type tracedStep struct {
 }
 
 type traced struct {
+	Request *struct {
+		Text  []any
+		Sinks []struct {
+			Sink  string
+			Steps []tracedStep
+		}
+	}
 	Calls []struct {
 		Sink        string
 		Quarantined bool
@@ -163,6 +171,34 @@ func TestTraceOfARequest(t *testing.T) {
 	expect("Accepted @: 1 row.\nTable: In the table: their file is no longer listed, and this sink has never given up a row.")
 	if got := find(t, c, "", "order-8"); len(got.Calls) > 0 || len(got.Rows) > 0 || plain(got.Kept) == "" {
 		t.Errorf("of another key: %+v", got)
+	}
+}
+
+// The id of a request leads to where the rows of its time are, and to nothing at another time.
+func TestTraceOfARequestID(t *testing.T) {
+	eng, _, held := newTrace(t)
+	held.Store(true)
+	c := consoleOf(t, eng, console.Options{})
+	console.SetTraceTime(c, time.Minute)
+	id := requestid.New(time.Now()) // as the handler of events makes one; console/browsertest has it
+	if _, err := eng.Ingest(t.Context(), "web", mapping.JSON([]byte(`{"n":1,"note":"x"}`))); err != nil {
+		t.Fatal(err)
+	}
+	got := find(t, c, "web", id).Request
+	file := eng.Stats().Sinks[0].Files[0].ID
+	if got == nil || len(got.Sinks) != 1 || got.Sinks[0].Sink != "web/events" || !strings.Contains(words(got.Sinks[0].Steps), "\nFile @: "+file+", 1 row.") ||
+		plain(got.Text) != "A request with this id came at @. If it was answered with 200, its rows are among those that these sinks took in the second after it." {
+		t.Errorf("%+v", got)
+	}
+	for what, at := range map[string]time.Time{"an earlier request": time.Now().Add(-time.Hour), "a later one": time.Now().Add(30 * time.Second)} {
+		if got := find(t, c, "", requestid.New(at)).Request; got == nil || len(got.Sinks) > 0 || !strings.HasSuffix(plain(got.Text), "No file that is still listed took rows in the second after it.") {
+			t.Errorf("%s: %+v", what, got)
+		}
+	}
+	for what, text := range map[string]string{"a time to come": requestid.New(time.Now().Add(time.Hour)), "long ago": requestid.New(time.Now().AddDate(-2, 0, 0)), "no id": "order-7"} {
+		if got := find(t, c, "", text).Request; got != nil {
+			t.Errorf("%s: %+v", what, got)
+		}
 	}
 }
 

@@ -45,6 +45,11 @@ func TestTrace(t *testing.T) {
 	b.text("Not in the table web.slow yet. Next upload in")
 	b.text("Keys are kept for 24 h.")
 
+	b.find(w.Header().Get("X-Request-Id"))
+	b.text("A request with this id came at")
+	b.text("Rows of that time at web/orders")
+	b.text("Rows of that time at web/slow")
+
 	b.find("parcel")
 	b.text("No call with this key is known.")
 	b.text("Row of web/slow")

@@ -1,4 +1,4 @@
-// Trace: what became of a call with a key, and rows that wait and have a value.
+// Trace: what became of a request with an id, of a call with a key, and rows that wait and have a value.
 
 import { h, setSentence, setText, replace, visible, timeNode } from "./dom.js";
 
@@ -8,9 +8,9 @@ export function open(section, app) {
   const text = h("input", { id: "trace-text", type: "search", autocomplete: "off", spellcheck: "false", required: true, size: "36" });
   const button = h("button", { text: "Find" });
   section.append(h("form", { class: "tablebar", role: "search", onsubmit: (e) => { e.preventDefault(); find(); } },
-    h("h2", { text: "Trace" }), h("label", { for: "trace-text", text: "Idempotency-Key or value" }), text,
+    h("h2", { text: "Trace" }), h("label", { for: "trace-text", text: "Request id, key or value" }), text,
     h("label", { for: "trace-source", text: "Source" }), source, names, button));
-  const note = h("p", { role: "status", text: "Follow what a request has stored by its Idempotency-Key, or find rows on their way by a value of a cell." });
+  const note = h("p", { role: "status", text: "Follow what a request has stored by its X-Request-Id or Idempotency-Key, or find rows on their way by a value of a cell." });
   const kept = h("p", { class: "muted" });
   const found = h("div");
   section.append(note, found, kept);
@@ -43,7 +43,7 @@ export function open(section, app) {
     setSentence(summary, got.searched);
     replace(note, (got.calls.length ? "" : "No call with this key is known. ") + (got.rows.length ? "" : "No row that waits has this value. "), summary);
     setSentence(kept, got.kept);
-    replace(found, ...got.calls.map(callNode), ...got.rows.map(rowNode));
+    replace(found, ...requestNodes(got.request), ...got.calls.map(callNode), ...got.rows.map(rowNode));
     section.dataset.finds = Number(section.dataset.finds || 0) + 1;
   }
 
@@ -54,6 +54,14 @@ export function open(section, app) {
     const words = h("span");
     setSentence(words, s.text);
     return h("li", {}, h("strong", { text: s.name }), s.at === null ? null : " ", s.at === null ? null : timeNode(s.at), " ", words);
+  }
+
+  function requestNodes(r) {
+    if (!r) return [];
+    const words = h("p");
+    setSentence(words, r.text);
+    return [words, ...r.sinks.map((s) => h("section", { class: "pane", "aria-label": "Rows of that time at " + visible(s.sink) },
+      h("h3", {}, "Rows of that time at ", sinkLink(s.sink)), h("ol", { class: "steps" }, ...s.steps.map(stepNode))))];
   }
 
   function callNode(c) {

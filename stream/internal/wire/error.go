@@ -4,10 +4,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
 	"net/http"
 	"strconv"
 	"time"
+
+	"github.com/forebay/forebay/internal/requestid"
 )
 
 // Error is an answer that is not a success. Handlers report failures in no other way.
@@ -84,26 +85,11 @@ var (
 
 // SetCommonHeaders gives an answer its request id and lets pages of every origin read it. It returns the id.
 func SetCommonHeaders(h http.Header) (requestID string) {
-	id := newRequestID()
+	id := requestid.New(time.Now())
 	h[requestIDField] = []string{id}
 	h["Access-Control-Allow-Origin"] = anyValue
 	h["Access-Control-Expose-Headers"] = anyValue
 	return id
-}
-
-// newRequestID returns 15 random alphanumerics.
-func newRequestID() string {
-	const digits = "0123456789abcdefghijklmnopqrstuvwxyz"
-	var id [15]byte
-	var random uint64
-	for i := range id {
-		if i%8 == 0 { // 36^8 fits in 64 bits
-			random = rand.Uint64()
-		}
-		id[i] = digits[random%36]
-		random /= 36
-	}
-	return string(id[:])
 }
 
 // WriteError answers a request with e, and logs e if the service is at fault.
