@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -54,7 +55,7 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
-	os.Exit(m.Run())
+	os.Exit(database.Run(m))
 }
 
 // collect runs a Collector until a signal.
@@ -65,7 +66,8 @@ func collect(file string) error {
 			if f.Receivers, err = otelcol.MakeFactoryMap[receiver.Factory](otlpreceiver.NewFactory()); err != nil {
 				return f, err
 			}
-			if f.Exporters, err = otelcol.MakeFactoryMap[exporter.Factory](otlpexporter.NewFactory(), otlphttpexporter.NewFactory()); err != nil {
+			if f.Exporters, err = otelcol.MakeFactoryMap[exporter.Factory](otlpexporter.NewFactory(), otlphttpexporter.NewFactory(),
+				newTableFactory(toParquet, openParquetTable), newTableFactory(toPostgres, openPostgresTable)); err != nil {
 				return f, err
 			}
 			f.Extensions, err = otelcol.MakeFactoryMap[extension.Factory](filestorage.NewFactory())
@@ -94,8 +96,9 @@ type collector struct {
 	err   error
 }
 
-// configuration is the one of docs/telemetry.md for an exporter, with the addresses of the test. changes are pairs of old and new text.
-func configuration(t testing.TB, exporter, storage, forebay, receiver string, changes ...string) string {
+// configuration is the one of docs/telemetry.md for an exporter, with the addresses of the test. The exporter of a table has the queue of that page,
+// and gets logs alone. changes are pairs of old and new text.
+func configuration(t testing.TB, exporter, storage, to, receiver string, changes ...string) string {
 	t.Helper()
 	page, err := os.ReadFile("../../docs/telemetry.md")
 	if err != nil {
@@ -115,11 +118,19 @@ func configuration(t testing.TB, exporter, storage, forebay, receiver string, ch
 	replace("/var/lib/otelcol", storage)
 	replace("grpc: {endpoint: 0.0.0.0:14317}", "grpc: {endpoint: "+receiver+"}")
 	replace("      http: {endpoint: 0.0.0.0:14318}\n", "")
-	if exporter == "otlp_http" {
-		replace("otlp_grpc:\n    endpoint: forebay:4317\n    tls: {insecure: true}", "otlp_http:\n    endpoint: http://"+forebay)
+	const endpoint = "otlp_grpc:\n    endpoint: forebay:4317\n    tls: {insecure: true}"
+	switch exporter {
+	case "otlp_grpc":
+		replace("forebay:4317", to)
+	case "otlp_http":
+		replace(endpoint, "otlp_http:\n    endpoint: http://"+to)
 		replace("[otlp_grpc]", "[otlp_http]")
-	} else {
-		replace("forebay:4317", forebay)
+	default:
+		replace(endpoint+"\n    compression: gzip\n    headers: {authorization: \"Bearer ${env:OTLP_SECRET}\"}", fmt.Sprintf("%s:\n    where: %q", exporter, to))
+		for _, signal := range []string{"metrics", "traces"} {
+			replace("    "+signal+": {receivers: [otlp], exporters: [otlp_grpc]}\n", "")
+		}
+		replace("[otlp_grpc]", "["+exporter+"]")
 	}
 	for i := 0; i < len(changes); i += 2 {
 		replace(changes[i], changes[i+1])
@@ -127,7 +138,8 @@ func configuration(t testing.TB, exporter, storage, forebay, receiver string, ch
 	return text + "\n  telemetry: {metrics: {level: none}}\n"
 }
 
-func startCollector(t testing.TB, exporter, storage, forebay string, changes ...string) *collector {
+// startCollector starts a Collector with a [configuration]. What its exporter prints goes to out.
+func startCollector(t testing.TB, out io.Writer, exporter, storage, to string, changes ...string) *collector {
 	t.Helper()
 	address, err := freeport.Addresses(1)
 	if err != nil {
@@ -135,12 +147,12 @@ func startCollector(t testing.TB, exporter, storage, forebay string, changes ...
 	}
 	c := &collector{t: t, addr: address[0], ended: make(chan struct{})}
 	file := filepath.Join(t.TempDir(), "otelcol.yaml")
-	if err := os.WriteFile(file, []byte(configuration(t, exporter, storage, forebay, c.addr, changes...)), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte(configuration(t, exporter, storage, to, c.addr, changes...)), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	c.cmd = exec.Command(os.Args[0])
 	c.cmd.Env = append(os.Environ(), asCollector+"="+file, "OTLP_SECRET="+secret)
-	c.cmd.Stdout, c.cmd.Stderr = &c.logs, &c.logs
+	c.cmd.Stdout, c.cmd.Stderr = out, &c.logs
 	if err := c.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -205,11 +217,11 @@ func TestCollector(t *testing.T) {
 				addr = s.httpAddr
 			}
 			storage := t.TempDir()
-			c := startCollector(t, exporter, storage, addr)
+			c := startCollector(t, io.Discard, exporter, storage, addr)
 			const part = 700
 			c.send(0, part) // into its queue: nobody answers yet
 			c.kill()
-			c = startCollector(t, exporter, storage, addr)
+			c = startCollector(t, io.Discard, exporter, storage, addr)
 			c.send(part, 2*part)
 			s.serve()
 			c.send(2*part, 3*part)

@@ -1,0 +1,199 @@
+package collectortest
+
+import (
+	"context"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	pq "github.com/parquet-go/parquet-go"
+
+	"github.com/forebay/forebay"
+	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/drivers/parquet/parquettest"
+	"github.com/forebay/forebay/drivers/postgres/pgtest"
+	"github.com/forebay/forebay/mapping"
+)
+
+// Kinds of places. Those of tables are names of exporters too.
+const (
+	toNone     = "none"
+	toParquet  = "parquet"
+	toPostgres = "postgres"
+)
+
+const tableName = "logs"
+
+var database pgtest.Server
+
+// place is where Forebay or a Collector puts its rows: a folder with Parquet files, a table of PostgreSQL, or nowhere.
+type place struct {
+	tb          testing.TB
+	kind, where string
+}
+
+// newPlace returns an empty place. PostgreSQL has done its work for earlier ones.
+func newPlace(tb testing.TB, kind string) place {
+	tb.Helper()
+	p := place{tb: tb, kind: kind}
+	switch kind {
+	case toParquet:
+		p.where = tb.TempDir()
+	case toPostgres:
+		p.where = database.URL(tb)
+		conn := database.Connect(tb)
+		pgtest.Exec(tb, conn, "SET client_min_messages = warning")
+		pgtest.Exec(tb, conn, "DROP TABLE IF EXISTS "+tableName+", _forebay_imports")
+		pgtest.Exec(tb, conn, "CHECKPOINT")
+	}
+	return p
+}
+
+// create makes the table as Forebay makes it.
+func (p place) create() {
+	p.tb.Helper()
+	if p.kind != toPostgres {
+		return
+	}
+	target, end, err := openTarget(p.kind, p.where)
+	if err != nil {
+		p.tb.Fatal(err)
+	}
+	defer end()
+	if err := target.Ensure(p.tb.Context(), buffer.Table{ID: tableName, Columns: p.columns()}); err != nil {
+		p.tb.Fatal(err)
+	}
+}
+
+// columns are the columns of the table.
+func (p place) columns() []datatype.Column {
+	p.tb.Helper()
+	mapper, err := mapping.Compile(presets[forebay.SignalLogs], mapping.Options{})
+	if err != nil {
+		p.tb.Fatal(err)
+	}
+	return mapper.Columns()
+}
+
+// files are the Parquet files.
+func (p place) files() (all []string) {
+	p.tb.Helper()
+	err := filepath.WalkDir(p.where, func(path string, _ fs.DirEntry, err error) error {
+		if strings.HasSuffix(path, ".parquet") {
+			all = append(all, path)
+		}
+		return err
+	})
+	if err != nil {
+		p.tb.Fatal(err)
+	}
+	return all
+}
+
+// count returns the number of rows that are stored.
+func (p place) count() (rows int64) {
+	p.tb.Helper()
+	switch p.kind {
+	case toParquet:
+		for _, path := range p.files() {
+			p.open(path, func(f *pq.File) { rows += f.NumRows() })
+		}
+	case toPostgres:
+		if err := database.Connect(p.tb).QueryRow(context.Background(), "SELECT count(*) FROM "+tableName).Scan(&rows); err != nil {
+			p.tb.Fatal(err)
+		}
+	}
+	return rows
+}
+
+func (p place) open(path string, read func(*pq.File)) {
+	p.tb.Helper()
+	f, err := os.Open(path)
+	if err != nil {
+		p.tb.Fatal(err)
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		p.tb.Fatal(err)
+	}
+	part, err := pq.OpenFile(f, info.Size())
+	if err != nil {
+		p.tb.Fatal(err)
+	}
+	read(part)
+}
+
+// schemas returns the columns of the Parquet files, with their types, of each schema once.
+func (p place) schemas() (all []string) {
+	p.tb.Helper()
+	if p.kind != toParquet {
+		return nil
+	}
+	for _, path := range p.files() {
+		p.open(path, func(f *pq.File) {
+			_, columns, _ := strings.Cut(f.Schema().String(), "\n") // behind the name of the schema
+			all = append(all, columns)
+		})
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// rows returns the rows in the order of their texts. columns are the columns of the Parquet files.
+func (p place) rows(columns []datatype.Column) (all []string) {
+	p.tb.Helper()
+	switch p.kind {
+	case toParquet:
+		for _, path := range p.files() {
+			rows, err := parquettest.ReadPart(path, columns)
+			if err != nil {
+				p.tb.Fatal(err)
+			}
+			for _, row := range rows {
+				all = append(all, strings.Join(row, ", "))
+			}
+		}
+	case toPostgres:
+		rows, err := database.Connect(p.tb).Query(context.Background(), "SELECT l::text FROM "+tableName+" l")
+		if err != nil {
+			p.tb.Fatal(err)
+		}
+		for rows.Next() {
+			var text string
+			if err := rows.Scan(&text); err != nil {
+				p.tb.Fatal(err)
+			}
+			all = append(all, text)
+		}
+		if err := rows.Err(); err != nil {
+			p.tb.Fatal(err)
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
+// cpu is the CPU that PostgreSQL has used.
+func (p place) cpu() time.Duration {
+	if p.kind != toPostgres {
+		return 0
+	}
+	return database.CPU()
+}
+
+// remove frees the space of a folder before the test ends.
+func (p place) remove() {
+	p.tb.Helper()
+	if p.kind != toParquet {
+		return
+	}
+	if err := os.RemoveAll(p.where); err != nil {
+		p.tb.Fatal(err)
+	}
+}
