@@ -20,14 +20,22 @@ import (
 //
 // [buffer/dir.Archive]: https://pkg.go.dev/github.com/forebay/forebay/buffer/dir#Archive
 type Archive interface {
-	// Target imports each file exactly once. The id of its table is the id of the source, and the first column is the arrival time.
+	// Target imports each file exactly once. The id of its table is the [Source.ArchiveID] of the source, and the first column is the arrival time.
 	buffer.Target
-	// Objects returns the names of the objects that may have records of a source that arrived from a time on and before another one, in
-	// ascending order of the names. An object never changes. Unknown sources have none.
-	Objects(ctx context.Context, source string, from, to time.Time) ([]string, error)
+	// Objects returns the names of the objects that may have records of an archive that arrived from a time on and before another one, in
+	// ascending order of the names. An object never changes. Unknown archives have none.
+	Objects(ctx context.Context, archive string, from, to time.Time) ([]string, error)
 	// Open returns the rows of an object as CSV in the form of [buffer.RowReader], behind a row with the names of the columns. The caller
 	// closes the reader. For an absent object the error matches [io/fs.ErrNotExist].
-	Open(ctx context.Context, source, object string) (io.ReadCloser, error)
+	Open(ctx context.Context, archive, object string) (io.ReadCloser, error)
+}
+
+// ArchiveEraser is an optional interface of an [Archive], for [Engine.EraseArchive].
+type ArchiveEraser interface {
+	Archive
+	// Erase deletes all objects of an archive. When it has returned nil, a crash does not bring them back. It may be repeated, also after an
+	// error. An archive without objects is no error. Nothing is imported into the archive meanwhile.
+	Erase(ctx context.Context, archive string) error
 }
 
 // ArchiveSettings make a source keep its raw records. The archive is one more sink of the source, [ArchiveSink] in results and counters: its rows
@@ -40,6 +48,16 @@ type ArchiveSettings struct {
 
 // ArchiveSink is the id of the archive among the sinks of a source.
 const ArchiveSink = ".archive"
+
+// ArchiveID names the archive of the source: the ID, and with a Generation the ID, a dot and the Generation.
+func (s Source) ArchiveID() string { return archiveID(s.ID, s.Generation) }
+
+func archiveID(sourceID, generation string) string {
+	if generation == "" {
+		return sourceID
+	}
+	return sourceID + "." + generation
+}
 
 // archivedRow is how many times Options.MaxRowBytes a row of an archive may have: quotes of the body are doubled in it.
 const archivedRow = 4
@@ -87,7 +105,7 @@ func (o Options) targetOf(sinkID string) buffer.Target {
 func (e *Engine) linkArchive(ctx context.Context, def Source) (*sink, error) {
 	id, settings := bufferID(def.ID, ArchiveSink), def.Archive.Settings.over(def.Settings).effective()
 	handle, err := e.buf.Define(ctx, buffer.SinkConfig{
-		ID: id, Table: buffer.Table{ID: def.ID, Columns: archiveColumns()},
+		ID: id, Table: buffer.Table{ID: def.ArchiveID(), Columns: archiveColumns()},
 		Encoding: settings.encoding, Upload: settings.upload, Import: settings.imports,
 	})
 	if err != nil {
@@ -97,6 +115,58 @@ func (e *Engine) linkArchive(ctx context.Context, def Source) (*sink, error) {
 		id: ArchiveSink, handle: handle, sync: settings.sync, count: load[rejections](&e.counts, id),
 		shadow: load[atomic.Pointer[Shadow]](&e.slots, id), archive: true,
 	}, nil
+}
+
+// EraseArchive deletes all raw records of an archive, which [Source.ArchiveID] names, for good. It may be repeated, also after an error. A source
+// that still keeps its raw records there is redefined without Archive, or removed, before.
+//
+// Errors: [ErrNoArchive], one that matches [errors.ErrUnsupported] if the archive is no [ArchiveEraser], one that matches [buffer.ErrSinkInUse] while a
+// source keeps its records there or records are on their way there, [ErrClosed], the errors of the archive, the error of ctx.
+func (e *Engine) EraseArchive(ctx context.Context, archive string) error {
+	fail := func(err error) error { return fmt.Errorf("erase the archive %q: %w", archive, err) }
+	sourceID, generation, hasGeneration := strings.Cut(archive, ".")
+	err := validateID(sourceID)
+	if err == nil && hasGeneration {
+		err = validateID(generation)
+	}
+	if err != nil {
+		return fail(fmt.Errorf("the name %w", err))
+	}
+	if e.opts.Archive == nil {
+		return fail(ErrNoArchive)
+	}
+	eraser, ok := e.opts.Archive.(ArchiveEraser)
+	if !ok {
+		return fail(fmt.Errorf("%w by this archive", errors.ErrUnsupported))
+	}
+	unlock, err := e.defining.Lock(ctx, archive, "") // without a generation the lock of the source: no definition begins to use it meanwhile
+	if err != nil {
+		return fail(err)
+	}
+	defer unlock()
+	if e.closed.Load() {
+		return ErrClosed
+	}
+	if src, ok := e.Source(sourceID); ok && src.Archive != nil && src.ArchiveID() == archive {
+		return fail(fmt.Errorf("source %q keeps its records there: %w", sourceID, buffer.ErrSinkInUse))
+	}
+	st, _ := e.buf.SinkStats(bufferID(sourceID, ArchiveSink))
+	for _, f := range st.Files {
+		if f.Table.ID == archive && f.State != buffer.FileImported && f.State != buffer.FileExpired && f.State != buffer.FileDiscarded {
+			return fail(fmt.Errorf("file %s is on its way there: %w", f.ID, buffer.ErrSinkInUse))
+		}
+	}
+	if err := eraser.Erase(ctx, archive); err != nil {
+		return fail(err)
+	}
+	e.log.Info("an archive was erased", "archive", archive)
+	return nil
+}
+
+// CanEraseArchive reports whether the engine has an archive that is an [ArchiveEraser], so that [Engine.EraseArchive] can delete raw records.
+func (e *Engine) CanEraseArchive() bool {
+	_, ok := e.opts.Archive.(ArchiveEraser)
+	return ok
 }
 
 // appendArchived appends the row of a record. A document without a JSON form cannot be kept.

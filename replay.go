@@ -16,7 +16,7 @@ import (
 )
 
 var (
-	// ErrNoArchive is returned by [Engine.Replay] of an engine without Options.Archive.
+	// ErrNoArchive is returned by [Engine.Replay] and [Engine.EraseArchive] of an engine without Options.Archive.
 	ErrNoArchive = errors.New("the engine has no Options.Archive")
 	// ErrReplayRuns is returned by [Engine.Replay] for a run that is going on in this process.
 	ErrReplayRuns = errors.New("the run is going on")
@@ -31,6 +31,8 @@ type ReplayOptions struct {
 	Run string
 	// Archived is the id of the source whose archive is read; it need not be defined any more. Default: the source of the sink.
 	Archived string
+	// Generation is the [Source.Generation] of that source, if it is not defined; a source that is defined says it. Default: none.
+	Generation string
 	// From and To bound the arrival times; To is outside. Defaults: everything; what has arrived when the run begins.
 	From, To time.Time
 	// RowsPerSecond bounds how many records become rows or quarantined records in a second, on average. Default: 0, no bound.
@@ -53,6 +55,11 @@ func (o ReplayOptions) Validate() error {
 			report("Archived: %w", err)
 		}
 	}
+	if o.Generation != "" {
+		if err := validateID(o.Generation); err != nil {
+			report("Generation: %w", err)
+		}
+	}
 	if !o.To.IsZero() && !o.From.Before(o.To) {
 		report("To is %s, which is not after From, %s", o.To, o.From)
 	}
@@ -64,9 +71,10 @@ func (o ReplayOptions) Validate() error {
 
 // ReplayProgress is how far a run has come. All of it is on disk.
 type ReplayProgress struct {
-	// Run is the name of the run, and Archived the source whose archive is read.
-	Run      string `json:"run"`
-	Archived string `json:"archived"`
+	// Run is the name of the run, and Archived the source whose archive is read, with its Generation.
+	Run        string `json:"run"`
+	Archived   string `json:"archived"`
+	Generation string `json:"generation,omitempty"`
 	// From and To bound the arrival times.
 	From time.Time `json:"from"`
 	To   time.Time `json:"to"`
@@ -86,6 +94,9 @@ type ReplayProgress struct {
 	Object string `json:"object"`
 	Row    int64  `json:"row"`
 }
+
+// archive names the archive that is read.
+func (p ReplayProgress) archive() string { return archiveID(p.Archived, p.Generation) }
 
 // Done reports whether the run has ended.
 func (p ReplayProgress) Done() bool { return !p.Ended.IsZero() }
@@ -226,23 +237,27 @@ func (r *run) begin(ctx context.Context) error {
 	if err != nil {
 		return r.err(err)
 	}
-	archived := cmp.Or(r.opts.Archived, r.source)
+	archived, generation := cmp.Or(r.opts.Archived, r.source), r.opts.Generation
+	src, defined := r.e.Source(archived)
+	if defined {
+		generation = src.Generation
+	}
 	if value != nil {
 		if r.stored, err = parseProgress(value); err != nil {
 			return err
 		}
-		if r.stored.Archived != archived || !r.stored.From.Equal(r.opts.From) || !r.opts.To.IsZero() && !r.stored.To.Equal(r.opts.To) {
-			return fmt.Errorf("%w: %q reads the archive of %q from %s to %s", ErrOtherReplay, r.opts.Run, r.stored.Archived, r.stored.From, r.stored.To)
+		if r.stored.Archived != archived || r.stored.Generation != generation || !r.stored.From.Equal(r.opts.From) || !r.opts.To.IsZero() && !r.stored.To.Equal(r.opts.To) {
+			return fmt.Errorf("%w: %q reads the archive %q from %s to %s", ErrOtherReplay, r.opts.Run, r.stored.archive(), r.stored.From, r.stored.To)
 		}
 		r.now = r.stored
 		return nil
 	}
 	now := time.Now().UTC()
-	r.now = ReplayProgress{Run: r.opts.Run, Archived: archived, From: r.opts.From.UTC(), To: r.opts.To.UTC(), Began: now}
+	r.now = ReplayProgress{Run: r.opts.Run, Archived: archived, Generation: generation, From: r.opts.From.UTC(), To: r.opts.To.UTC(), Began: now}
 	if r.opts.To.IsZero() {
 		r.now.To = now.Add(1) // To is outside
 	}
-	if src, ok := r.e.Source(archived); ok && src.Archive != nil {
+	if defined && src.Archive != nil {
 		if err := r.e.Flush(ctx, archived, ArchiveSink); err != nil {
 			return err
 		}
@@ -307,7 +322,7 @@ func (r *run) read(ctx context.Context) error {
 	if r.stored.Done() {
 		return nil
 	}
-	objects, err := r.e.opts.Archive.Objects(ctx, r.now.Archived, r.now.From, r.now.To)
+	objects, err := r.e.opts.Archive.Objects(ctx, r.now.archive(), r.now.From, r.now.To)
 	if err != nil {
 		return err
 	}
@@ -332,7 +347,7 @@ func (r *run) read(ctx context.Context) error {
 
 // readObject maps the rows of an object behind the position.
 func (r *run) readObject(ctx context.Context, object string) error {
-	src, err := r.e.opts.Archive.Open(ctx, r.now.Archived, object)
+	src, err := r.e.opts.Archive.Open(ctx, r.now.archive(), object)
 	if errors.Is(err, fs.ErrNotExist) {
 		r.now.Gone++
 		return nil

@@ -69,6 +69,9 @@ type Source struct {
 	// Archive, if not nil, keeps each record as it came in Options.Archive, besides what the sinks make of it: see [ArchiveSettings].
 	// Default: raw records are not kept.
 	Archive *ArchiveSettings
+	// Generation tells the source from an earlier one with its ID whose raw records it must not read: it is a part of [Source.ArchiveID]. It has the
+	// form of an ID. A source keeps it as long as it lives. Default: none; the archive of the source is named by the ID alone.
+	Generation string
 	// KeepHeaders names request headers that quarantines and the archive keep of a record, in any case: besides those that the mappings of the
 	// sinks read, and some that hold no secret, such as Content-Type and User-Agent. "*" stands for all. A header whose name
 	// sounds like a secret is never kept. Default: none.
@@ -186,6 +189,11 @@ func compileSource(s Source, imports trigger.Limits, mappers *mapperCache) ([]co
 		report("OldSecret: a source without a secret has no old one")
 	case (s.OldSecret != "") != !s.OldSecretUntil.IsZero():
 		report("OldSecret: the secret and the time until which it is accepted are given together")
+	}
+	if s.Generation != "" {
+		if err := validateID(s.Generation); err != nil {
+			report("Generation: %w", err)
+		}
 	}
 	for _, name := range s.KeepHeaders {
 		switch {

@@ -397,7 +397,7 @@ func (b *Buffer) Define(ctx context.Context, c SinkConfig) (*SinkHandle, error) 
 		if s.file != nil && s.file.rec.Def != def {
 			t.closeFile(s.file, trigger.Changed)
 		}
-		if _, ok := b.targetOf(c.ID).(Compactor); ok && s.def == nil {
+		if _, ok := b.targetOf(c.ID).(Compactor); ok && b.compacted(s) == nil {
 			t.onDurable(func() { b.timers.Set(timerKey{timerCompact, uint64(s.num)}, b.now().Add(compactEvery)) })
 		}
 		s.def = def

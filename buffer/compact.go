@@ -6,6 +6,8 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"github.com/forebay/forebay/buffer/internal/format"
 )
 
 // compactEvery is the time between two calls of [Compactor] for a table without imports.
@@ -21,7 +23,7 @@ func (b *Buffer) queueCompact(s *sinkState) {
 	const key = 0 // no file has this number
 	b.cleanups.add(s.num, job{key: key, run: func(ctx context.Context) {
 		b.mu.RLock()
-		def := s.def
+		def := b.compacted(s)
 		b.mu.RUnlock()
 		if def == nil {
 			return
@@ -41,11 +43,20 @@ func (b *Buffer) queueCompact(s *sinkState) {
 	}})
 }
 
+// compacted returns the definition of a sink whose table is compacted: one that is defined in this process, and, with a target of its own, the last
+// one until it is forgotten. Called with mu held.
+func (b *Buffer) compacted(s *sinkState) *format.Definition {
+	if b.ownTarget(s.id) != nil {
+		return s.rec.Def
+	}
+	return s.def
+}
+
 // resumeCompact sets the timers of the tables after an opening. Called with mu held.
 func (b *Buffer) resumeCompact() {
 	for _, num := range slices.Sorted(maps.Keys(b.mu.byNum)) {
 		s := b.mu.byNum[num]
-		if _, ok := b.targetOf(s.id).(Compactor); ok && s.def != nil {
+		if _, ok := b.targetOf(s.id).(Compactor); ok && b.compacted(s) != nil {
 			b.timers.Set(timerKey{timerCompact, uint64(num)}, b.now().Add(compactEvery))
 		}
 	}

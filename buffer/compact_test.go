@@ -91,6 +91,59 @@ func TestCompactor(t *testing.T) {
 	})
 }
 
+// The table of a sink with a target of its own is compacted until the sink is forgotten, whether it is defined or not.
+func TestCompactorOfADroppedSink(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mem := buffertest.NewMemory()
+		target := &compacting{mem, make(chan string, 100), nil}
+		opts := memoryOptions(mem)
+		opts.Target = target
+		opts.TargetOf = func(id string) buffer.Target {
+			if id == "own" {
+				return target
+			}
+			return nil
+		}
+		b := open(t, opts)
+		wantHourly := func(when string, want ...string) {
+			t.Helper()
+			for len(target.calls) > 0 {
+				<-target.calls
+			}
+			time.Sleep(time.Hour + time.Minute)
+			synctest.Wait()
+			var got []string
+			for len(target.calls) > 0 {
+				got = append(got, <-target.calls)
+			}
+			if slices.Sort(got); !slices.Equal(got, want) {
+				t.Errorf("%s: %q, want %q", when, got, want)
+			}
+		}
+		define(t, b, "own")
+		define(t, b, "s")
+		wantHourly("defined", "in.c-test.own", "in.c-test.s")
+		for _, id := range []string{"own", "s"} {
+			if err := b.Drop(t.Context(), id); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := b.Close(); err != nil {
+			t.Fatal(err)
+		}
+		b = open(t, opts)
+		wantHourly("dropped, and opened again", "in.c-test.own")
+		define(t, b, "own")
+		wantHourly("defined again", "in.c-test.own")
+		if err := errors.Join(b.Drop(t.Context(), "own"), b.Forget(t.Context(), "own")); err != nil {
+			t.Fatal(err)
+		}
+		wantHourly("forgotten")
+		define(t, b, "own")
+		wantHourly("defined after that", "in.c-test.own")
+	})
+}
+
 // partly is a Memory of which some rows of each file were taken away.
 type partly struct {
 	*buffertest.Memory

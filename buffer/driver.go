@@ -169,7 +169,7 @@ type Voider interface {
 
 // Compactor is an optional interface of a [Target] that tidies its tables in the background, for example merges small parts.
 type Compactor interface {
-	// Compact is called after imports into a table, at least once an hour while its sink exists, and never twice at once for
+	// Compact is called after imports into a table, at least once an hour while its sink exists (see also [Options.TargetOf]), and never twice at once for
 	// one sink. It must be safe beside imports. An error is logged, and the call is repeated with the next import or an hour
 	// later. A [LocalDriver] is asked for Needs(0, 0) before.
 	Compact(ctx context.Context, t Table) error

@@ -21,7 +21,8 @@ type Options struct {
 	Target  Target
 	// Leases lets one process at a time use the tables of an [Exclusive] target. Default: none; such a target has one process.
 	Leases Leases
-	// TargetOf gives some sinks another target, by their ids; nil stands for Target. It must give the same target whenever it is asked.
+	// TargetOf gives some sinks another target, by their ids; nil stands for Target. It must give the same target whenever it is asked. If it is a
+	// [Compactor], the table of such a sink is compacted until [Buffer.Forget], also after [Buffer.Drop] and without a definition in this process.
 	// Default: all sinks have Target.
 	TargetOf func(sinkID string) Target
 	// Changelog gets all batches of the local level, so that another machine can go on when this one is lost. A folder that was open

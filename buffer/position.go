@@ -119,10 +119,16 @@ func (t *txn) addPositions(c *chunk) {
 
 // targetOf returns the target of a sink.
 func (b *Buffer) targetOf(sinkID string) Target {
-	if b.opts.TargetOf != nil {
-		if t := b.opts.TargetOf(sinkID); t != nil {
-			return t
-		}
+	if t := b.ownTarget(sinkID); t != nil {
+		return t
 	}
 	return b.opts.Target
+}
+
+// ownTarget returns the target that Options.TargetOf gives to a sink, nil if it has none of its own.
+func (b *Buffer) ownTarget(sinkID string) Target {
+	if b.opts.TargetOf == nil {
+		return nil
+	}
+	return b.opts.TargetOf(sinkID)
 }

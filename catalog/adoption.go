@@ -2,6 +2,7 @@ package catalog
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -40,7 +41,7 @@ func (a *Adoption) Follow(ctx context.Context) error {
 	return nil
 }
 
-// Finish ends the instance: all its rows are in their tables. Tables of erased sources, which an import of the instance may have made again,
+// Finish ends the instance: all its rows are in their tables. Tables and raw records of erased sources, which an import of the instance may have made again,
 // are dropped. Its counters stay in the statistics. It does nothing if the instance has ended
 // before. After an error it may be repeated, also by another node that has adopted the instance since.
 func (a *Adoption) Finish(ctx context.Context) error {
@@ -51,8 +52,9 @@ func (a *Adoption) Finish(ctx context.Context) error {
 		return err
 	}
 	v := a.c.members.view()
-	if err := a.c.awaitDrop(ctx, append(v.owed(a.instance, ""), v.drops(a.instance)...)); err != nil {
-		return fmt.Errorf("catalog: tables of erased sources of instance %s are left: %w", a.instance, err)
+	erased := append(v.owed(a.instance, ""), v.drops(a.instance)...)
+	if err := errors.Join(a.c.eraseAgain(ctx, erased), a.c.awaitDrop(ctx, erased)); err != nil {
+		return fmt.Errorf("catalog: tables or raw records of erased sources of instance %s are left: %w", a.instance, err)
 	}
 	sinks := a.eng.Stats().Sinks
 	return a.c.changeMembers(func(v membersView) map[string][]byte {

@@ -1,6 +1,7 @@
 package catalog
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -22,6 +23,7 @@ type ReplaySpec struct {
 	RowsPerSecond float64   `json:"rowsPerSecond,omitempty"`
 }
 
+// options has no Generation: the source may be another one when the replay begins.
 func (s ReplaySpec) options() forebay.ReplayOptions {
 	return forebay.ReplayOptions{Run: s.Run, Archived: s.Archived, From: s.From, To: s.To, RowsPerSecond: s.RowsPerSecond}
 }
@@ -133,6 +135,7 @@ func (c *Catalog) startReplay(task Task) {
 func (c *Catalog) runReplay(ctx context.Context, task Task) {
 	opts, done := task.Replay.Spec.options(), task
 	state := *task.Replay
+	opts.Generation = c.generation(cmp.Or(opts.Archived, task.SourceID))
 	opts.Progress = func(p forebay.ReplayProgress) {
 		state.Progress = p
 		shown := state

@@ -109,6 +109,9 @@ type Source struct {
 	// OldSecret is accepted beside Secret until OldSecretUntil. It may still be here after that.
 	OldSecret      string    `json:"oldSecret,omitempty"`
 	OldSecretUntil time.Time `json:"oldSecretUntil,omitzero"`
+	// Generation tells the source from erased ones that had its id: see [forebay.Source]. It is empty in sources that were made before there were
+	// generations.
+	Generation string `json:"generation,omitempty"`
 	Lifecycle
 }
 
@@ -246,7 +249,7 @@ func (t *tree) definition() (forebay.Source, error) {
 		return forebay.Source{}, err
 	}
 	def := forebay.Source{
-		ID: t.source.ID, Type: t.source.Type, Secret: t.source.Secret, Disabled: t.source.Disabled != nil,
+		ID: t.source.ID, Generation: t.source.Generation, Type: t.source.Type, Secret: t.source.Secret, Disabled: t.source.Disabled != nil,
 		OldSecret: t.source.OldSecret, OldSecretUntil: t.source.OldSecretUntil,
 		Split: t.source.Settings.split(), KeepHeaders: t.source.Settings.keepHeaders(), Settings: settings,
 	}

@@ -44,7 +44,7 @@ func (c *Catalog) pause(ctx context.Context) error {
 	}
 }
 
-// dropFollowed drops the tables of erasures that the instance of this catalog has followed.
+// dropFollowed drops the tables and raw records of erasures that the instance of this catalog has followed.
 func (c *Catalog) dropFollowed(ctx context.Context) error {
 	if c.shared == nil {
 		return nil
@@ -53,7 +53,7 @@ func (c *Catalog) dropFollowed(ctx context.Context) error {
 	if len(drops) == 0 {
 		return nil
 	}
-	if err := c.dropAgain(ctx, drops); err != nil {
+	if err := errors.Join(c.eraseAgain(ctx, drops), c.dropAgain(ctx, drops)); err != nil {
 		return err
 	}
 	return c.droppedAgain(drops)

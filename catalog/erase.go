@@ -13,22 +13,26 @@ import (
 	"github.com/forebay/forebay/buffer"
 )
 
-// erasure is the record of an erasure whose source is gone and whose rows and tables may be left. It is written with the
+// erasure is the record of an erasure whose source is gone and whose rows, tables and raw records may be left. It is written with the
 // end of the source and removed with the end of the task: between the two every Open goes on with it.
 type erasure struct {
 	// Task is the one that ends with it.
 	Task Task `json:"task"`
 	// Tables are the tables of the sinks, sorted.
 	Tables []string `json:"tables"`
+	// Archive is the name of the archive of the source, and Archived says that it may have records: see [Catalog.archived]. Archive is empty if
+	// an earlier release has begun the erasure.
+	Archive  string `json:"archive,omitempty"`
+	Archived bool   `json:"archived,omitempty"`
 	// Result is the sentence of the task when all is gone.
 	Result string `json:"result"`
 }
 
-// EraseSource deletes a source with its sinks, versions, waiting rows, counters and tables. Nothing brings it back. What
+// EraseSource deletes a source with its sinks, versions, waiting rows, counters, tables and raw records. Nothing brings it back. What
 // cannot be deleted, and tables that a sink of another source uses, make the task fail as Partial: the source is gone
-// all the same.
+// all the same. Raw records that are left then are deleted when the archive can do it, if it is a [forebay.ArchiveEraser].
 //
-// The source ends at once and for good; then follow the rows and the tables, also through a restart. The task has ended
+// The source ends at once and for good; then follow the rows, the tables and the raw records, also through a restart. The task has ended
 // when nothing is left to do, and until then no source with the id can be made, and no sink for one of the tables.
 func (c *Catalog) EraseSource(id string) (Task, error) {
 	return c.submit(By{}, "delete.%s", Ref{Source: id}, live(func(ch *change) error {
@@ -44,18 +48,24 @@ func (c *Catalog) EraseSource(id string) (Task, error) {
 			err = errors.Join(err, erase(Ref{id, sinkID}))
 			tables[s.TableID] = true
 		}
-		ch.erasure = &erasure{Tables: slices.Sorted(maps.Keys(tables)), Result: fmt.Sprintf("Source %q has been erased.", id)}
+		ch.erasure = &erasure{
+			Tables: slices.Sorted(maps.Keys(tables)), Result: fmt.Sprintf("Source %q has been erased.", id),
+			Archive: ch.old.source.archive(), Archived: c.archived(ch.old),
+		}
 		ch.next = nil
 		return errors.Join(err, c.eraseEverywhere(ch))
 	}))
 }
 
-// eraseEverywhere adds to an erasure what other instances have to follow.
+// eraseEverywhere adds to an erasure what other instances have to follow, and what is left to do while an archive is away.
 func (c *Catalog) eraseEverywhere(ch *change) error {
 	if c.shared == nil {
+		if e := ch.erasure; e.Archived || c.eng.CanEraseArchive() {
+			ch.records[leftKey(e.Archive)] = encode(erasedMark{At: ch.at})
+		}
 		return nil
 	}
-	ch.records[erasedPrefix+ch.ref.Source+"/"+uuid.NewString()] = encode(erasedMark{At: ch.at, Tables: ch.erasure.Tables})
+	ch.records[erasedPrefix+ch.ref.Source+"/"+uuid.NewString()] = encode(erasedMark{At: ch.at, Tables: ch.erasure.Tables, Archive: ch.erasure.Archive})
 	return c.store.Scan(endedKey(ch.ref.Source, ""), func(key string, _ []byte) error {
 		ch.records[key] = nil
 		return nil
@@ -84,6 +94,8 @@ func (c *Catalog) finishErasure(ctx context.Context, e *erasure, hold string) {
 	defer c.held.drop(hold)
 	owed := c.members.view().owed(c.opts.Instance, e.Task.SourceID)
 	err := c.erase(ctx, e, hold)
+	rawLeft := c.eraseArchiveOf(ctx, e, hold)
+	err = errors.Join(err, rawLeft)
 	if c.shared != nil && (err != nil || c.followed(owed, false) != nil) {
 		c.repairs.eraseLater(e.Task.SourceID)
 	}
@@ -102,9 +114,15 @@ func (c *Catalog) finishErasure(ctx context.Context, e *erasure, hold string) {
 		done.Status, done.Result, done.Failure, done.Partial = Failed, "", sentence(err), true
 	}
 	end := map[string][]byte{taskKey(done.ID): encode(done), erasureKey(done): nil}
+	if c.shared == nil && rawLeft == nil && c.isLeft(e.Archive) {
+		end[leftKey(e.Archive)] = nil
+	}
 	c.held.end(hold, end)
 	if err := c.store.Commit(end); err != nil {
 		c.repairs.writeLater(end)
+	}
+	if c.shared == nil && rawLeft != nil {
+		c.repairs.add(func() { c.repairs.archives[e.Archive] = true })
 	}
 	c.tasks.end(done, nil)
 }

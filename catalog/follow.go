@@ -107,10 +107,10 @@ func (c *Catalog) eraseFollowed(ctx context.Context, source string) error {
 		err = eraseRows(ctx, c.eng, source)
 	}
 	if err == nil {
-		err = c.followed(owed, c.opts.DropTable != nil)
+		err = c.followed(owed, c.opts.DropTable != nil || c.eng.CanEraseArchive())
 	}
 	if err == nil {
-		c.repairs.add(func() {}) // which drop the tables
+		c.repairs.add(func() {}) // which drop the tables and raw records
 		c.repairs.eraseDone(source, func() bool { return len(c.members.view().owed(c.opts.Instance, source)) == 0 })
 	}
 	return err

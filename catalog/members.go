@@ -32,7 +32,7 @@ type member struct {
 	Node string `json:"node"`
 	// Erased are the erasures that the instance has nothing left of, by what follows erasedPrefix.
 	Erased []string `json:"erased,omitempty"`
-	// Drop names the erasures in Erased whose tables the instance has still to drop.
+	// Drop names the erasures in Erased whose tables and raw records the instance has still to drop.
 	Drop []string `json:"drop,omitempty"`
 }
 
@@ -62,6 +62,8 @@ type erasedMark struct {
 	At time.Time `json:"at"`
 	// Tables are those that the erasure drops. Each member drops them too: see dropagain.go.
 	Tables []string `json:"tables,omitempty"`
+	// Archive is the archive that it erases; earlier releases leave it out.
+	Archive string `json:"archive,omitempty"`
 }
 
 const (
@@ -287,7 +289,7 @@ func (c *Catalog) tryJoin(ctx context.Context) error {
 	})
 }
 
-// followed says that the instance of this catalog has nothing left of some erasures, but perhaps tables: see dropagain.go.
+// followed says that the instance of this catalog has nothing left of some erasures, but perhaps tables and raw records: see dropagain.go.
 func (c *Catalog) followed(erased []string, tables bool) error {
 	return c.changeMembers(func(v membersView) map[string][]byte {
 		m, ok := v.instances[c.opts.Instance]

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"slices"
 	"strings"
 	"time"
 
@@ -66,7 +67,19 @@ func (c *Catalog) load() (erasures []*erasure, creations []*creation, err error)
 			return nil
 		}),
 	)
-	return erasures, creations, errors.Join(err, c.loadTasks(erasures))
+	return erasures, creations, errors.Join(err, c.loadArchives(erasures), c.loadTasks(erasures))
+}
+
+// loadArchives reads which raw records of erased sources are left. A task that goes on sees to its own.
+func (c *Catalog) loadArchives(erasures []*erasure) error {
+	return c.store.Scan(archivePrefix, func(key string, _ []byte) error {
+		archive := key[len(archivePrefix):]
+		if !slices.ContainsFunc(erasures, func(e *erasure) bool { return e.Archive == archive }) {
+			c.repairs.archives[archive] = true
+			c.repairs.add(func() {}) // wakes the sweep
+		}
+		return nil
+	})
 }
 
 // loadMembers reads the members of a store that catalogs share.

@@ -24,13 +24,16 @@ type repairs struct {
 	pendingWrites map[string][]byte
 	// creations has, by id, the creations whose change was not made.
 	creations map[string]*creation
+	// archives of erased sources have raw records left, and a record in the store.
+	archives map[string]bool
 	// wake has room for one token, which starts the sweep.
 	wake chan struct{}
 }
 
 func newRepairs() *repairs {
 	return &repairs{
-		outOfSync: map[string]int{}, erased: map[string]bool{}, pendingWrites: map[string][]byte{}, creations: map[string]*creation{}, wake: make(chan struct{}, 1),
+		outOfSync: map[string]int{}, erased: map[string]bool{}, pendingWrites: map[string][]byte{}, creations: map[string]*creation{}, archives: map[string]bool{},
+		wake: make(chan struct{}, 1),
 	}
 }
 
@@ -174,6 +177,7 @@ func (c *Catalog) repair(ctx context.Context) bool {
 		c.log.Warn("tables of erased sources may be left, they are dropped later", "error", err)
 		done = false
 	}
+	done = c.eraseArchives(ctx) && done
 	for _, id := range slices.Sorted(maps.Keys(creations)) {
 		if !c.undoCreation(ctx, creations[id], 0) {
 			done = false

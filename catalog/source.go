@@ -48,12 +48,13 @@ func (c *Catalog) CreateSource(by By, spec SourceSpec) (Task, error) {
 			return err
 		}
 		life := Lifecycle{Version: ch.next.source.Version, Created: Mark{At: ch.at, By: by}}
+		generation := newGeneration()
 		if ch.old != nil {
-			life.Created = ch.old.source.Created
+			life.Created, generation = ch.old.source.Created, ch.old.source.Generation
 		}
 		ch.next.source = Source{
 			ID: id, SourceContent: SourceContent{Type: spec.Type, Name: spec.Name, Description: spec.Description},
-			Secret: newSecret(), Lifecycle: life,
+			Secret: newSecret(), Generation: generation, Lifecycle: life,
 		}
 		ch.addVersion("", "New source.")
 		ch.result = ref.title() + " has been created."

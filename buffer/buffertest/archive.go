@@ -24,6 +24,12 @@ type ArchiveTarget interface {
 	Open(ctx context.Context, source, object string) (io.ReadCloser, error)
 }
 
+// archiveEraser is an archive that can be erased, as an engine uses it: forebay.ArchiveEraser.
+type archiveEraser interface {
+	ArchiveTarget
+	Erase(ctx context.Context, archive string) error
+}
+
 // ArchiveHarness gives the suite of [Archive] what it needs.
 type ArchiveHarness struct {
 	// Open returns an archive without objects and registers cleanup with t.Cleanup. If keepFor is not 0, its Compact removes
@@ -67,6 +73,7 @@ var archiveChecks = []archiveCheck{
 	{"Refuses", 0, archiveRefuses},
 	{"Retention", archiveKeeps, archiveRetention},
 	{"NoRetention", 0, archiveNoRetention},
+	{"Erase", 0, archiveErase},
 }
 
 // archiveBench is one archive under test.

@@ -25,6 +25,14 @@ type brokenArchive struct {
 	objects func(ctx context.Context, a brokenArchive, source string, from, to time.Time) ([]string, error)
 	open    func(ctx context.Context, a brokenArchive, source, object string) (io.ReadCloser, error)
 	compact func(ctx context.Context, a brokenArchive, t buffer.Table) error
+	erase   func(ctx context.Context, a brokenArchive, archive string) error
+}
+
+func (a brokenArchive) Erase(ctx context.Context, archive string) error {
+	if a.erase != nil {
+		return a.erase(ctx, a, archive)
+	}
+	return a.ArchiveDir.Erase(ctx, archive)
 }
 
 func (a brokenArchive) Import(ctx context.Context, f *buffer.File) error {
@@ -158,6 +166,27 @@ func TestBrokenArchiveIsCaught(t *testing.T) {
 		}}},
 		"old objects are removed without a retention": {"NoRetention", brokenArchive{compact: func(ctx context.Context, a brokenArchive, t buffer.Table) error {
 			return dir.Archive(a.root, dir.ArchiveOptions{KeepFor: time.Hour}).Compact(ctx, t)
+		}}},
+		"only old objects are erased": {"Erase", brokenArchive{erase: func(ctx context.Context, a brokenArchive, archive string) error {
+			table := archiveTable()
+			if table.ID = archive; strings.Trim(archive, "abcdefghijklmnopqrstuvwxyz0123456789-.") != "" {
+				return a.ArchiveDir.Erase(ctx, archive)
+			}
+			return dir.Archive(a.root, dir.ArchiveOptions{KeepFor: time.Since(archiveHour.Add(2 * time.Hour))}).Compact(ctx, table)
+		}}},
+		"generations are erased together": {"Erase", brokenArchive{erase: func(ctx context.Context, a brokenArchive, archive string) error {
+			err := a.ArchiveDir.Erase(ctx, archive)
+			folders, _ := filepath.Glob(filepath.Join(a.root, archive+".*"))
+			for _, folder := range folders {
+				err = errors.Join(err, a.ArchiveDir.Erase(ctx, filepath.Base(folder)))
+			}
+			return err
+		}}},
+		"an erasure leads elsewhere": {"Erase", brokenArchive{erase: func(ctx context.Context, a brokenArchive, archive string) error {
+			if err := a.ArchiveDir.Erase(ctx, archive); err != nil && !buffer.IsPermanent(err) {
+				return err
+			}
+			return nil
 		}}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -22,8 +22,8 @@ import (
 
 // ArchiveOptions are options of [Archive].
 type ArchiveOptions struct {
-	// KeepFor, if not 0, is the age at which objects are removed: the time since the end of their hour. It applies to the archives of
-	// defined sources; other folders stay until they are deleted. Default: objects are kept forever.
+	// KeepFor, if not 0, is the age at which objects are removed: the time since the end of their hour. It applies to the archives that an engine
+	// has, also when the source does not use its archive any more; other folders stay until they are deleted. Default: objects are kept forever.
 	KeepFor time.Duration
 }
 
@@ -61,8 +61,8 @@ func (a *ArchiveDir) Ensure(ctx context.Context, t buffer.Table) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if t.ID == "" || strings.Trim(t.ID, "abcdefghijklmnopqrstuvwxyz0123456789-_") != "" {
-		return buffer.Permanent(fmt.Errorf("archive: the name %.80q may have only a-z, 0-9, '-' and '_'", t.ID))
+	if err := parts.CheckArchive(t.ID); err != nil {
+		return fmt.Errorf("archive: %w", err)
 	}
 	if len(t.Columns) == 0 || t.Columns[0].Type != datatype.Timestamp {
 		return buffer.Permanent(fmt.Errorf("archive %s: the first column is not the arrival time of raw records", t.ID))
@@ -293,8 +293,11 @@ func (a *ArchiveDir) Open(ctx context.Context, name, object string) (io.ReadClos
 	if err := ctx.Err(); err != nil {
 		return nil, context.Cause(ctx)
 	}
-	if !filepath.IsLocal(name) || !filepath.IsLocal(object) {
+	if !filepath.IsLocal(object) {
 		return nil, fmt.Errorf("archive %s: %q is no object", name, object)
+	}
+	if err := parts.CheckArchive(name); err != nil {
+		return nil, fmt.Errorf("archive: %w", err)
 	}
 	rc, err := a.files.FS.Open(filepath.Join(a.files.Root, name, filepath.FromSlash(object)))
 	if err != nil {
@@ -324,6 +327,7 @@ func (a *ArchiveDir) hours(name string) ([]string, error) {
 
 // Compact implements [buffer.Compactor]: it removes the objects whose time has passed, as ArchiveOptions.KeepFor says.
 func (a *ArchiveDir) Compact(ctx context.Context, t buffer.Table) error {
+	a.files.Sweep() // what an interrupted import has left has raw records too
 	if a.keep <= 0 {
 		return nil
 	}
@@ -336,29 +340,72 @@ func (a *ArchiveDir) Compact(ctx context.Context, t buffer.Table) error {
 		if a.files.Now().Before(at.Add(time.Hour + a.keep)) {
 			break
 		}
-		if err := a.remove(ctx, filepath.Join(a.files.Root, t.ID, hour)); err != nil {
+		if _, err := a.remove(ctx, filepath.Join(a.files.Root, t.ID, hour)); err != nil {
 			return fmt.Errorf("archive %s: %w", t.ID, err)
 		}
 	}
 	return nil
 }
 
-// remove deletes the objects of an hour, and its folder.
-func (a *ArchiveDir) remove(ctx context.Context, dir string) error {
+// Erase deletes all objects of an archive, durably, and its folder unless somebody keeps other files there. It may be repeated, also after an
+// error. An archive without objects is no error. It is what an engine needs of its archive when a source is erased.
+//
+// What an import that was interrupted has left in the folder .tmp is not named by its archive: it goes an hour later, with the next import or
+// retention.
+func (a *ArchiveDir) Erase(ctx context.Context, name string) error {
+	if err := parts.CheckArchive(name); err != nil {
+		return fmt.Errorf("archive: %w", err)
+	}
+	if err := a.erase(ctx, name); err != nil {
+		return fmt.Errorf("archive %s: %w", name, err)
+	}
+	return nil
+}
+
+func (a *ArchiveDir) erase(ctx context.Context, name string) error {
+	a.files.Sweep()
+	hours, err := a.hours(name)
+	if err != nil {
+		return err
+	}
+	folder := filepath.Join(a.files.Root, name)
+	for _, hour := range hours {
+		stays, err := a.remove(ctx, filepath.Join(folder, hour))
+		if err == nil && stays {
+			err = a.files.FS.SyncDir(filepath.Join(folder, hour))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	// Also without hours: an earlier call may have failed behind a removal. Folders that are gone have nothing to sync.
+	for _, dir := range []string{folder, a.files.Root} {
+		if err := a.files.FS.SyncDir(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		if dir == folder {
+			_ = a.files.FS.Remove(folder) // somebody may keep files of their own there
+		}
+	}
+	return nil
+}
+
+// remove deletes the objects of an hour, and its folder if nothing stays in it.
+func (a *ArchiveDir) remove(ctx context.Context, dir string) (stays bool, err error) {
 	entries, err := a.files.FS.ReadDir(dir)
 	for _, e := range entries {
 		if err = ctx.Err(); err == nil && strings.HasSuffix(e.Name(), archiveExt) {
 			err = a.files.FS.Remove(filepath.Join(dir, e.Name()))
 		}
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
+			return true, err
 		}
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
+		return true, err
 	}
-	_ = a.files.FS.Remove(dir) // an import has come, or somebody keeps files of their own there: the next call tries again
-	return nil
+	err = a.files.FS.Remove(dir) // an import has come, or somebody keeps files of their own there: the next call tries again
+	return err != nil && !errors.Is(err, fs.ErrNotExist), nil
 }
 
 // Needs implements [buffer.LocalDriver].

@@ -28,7 +28,7 @@ type ArchiveOptions struct {
 }
 
 // Archive keeps raw records in a bucket: a [buffer.Target] for the archives of an engine, which can read them again. Its objects are the objects of
-// [dir.Archive], under the keys PREFIX/SOURCE/HOUR/FILE.csv.gz; docs/archive.md describes them. It is safe for concurrent use, also by several
+// [dir.Archive], under the keys PREFIX/ARCHIVE/HOUR/FILE.csv.gz; docs/archive.md describes them. It is safe for concurrent use, also by several
 // processes. Engines may share a prefix, and then the archives of sources with the same id.
 //
 // It imports each file exactly once: an object has the id of the file in its key and is put on the condition that the key is free. The rows of a
@@ -131,10 +131,10 @@ func (a *Archive) Objects(ctx context.Context, name string, from, to time.Time) 
 	return list, a.objects.explain("list", strconv.Quote(name), err)
 }
 
-// checkArchive refuses names that no source has: a slash in one would lead elsewhere.
+// checkArchive refuses names that no archive has: a slash in one would lead elsewhere.
 func checkArchive(name string) error {
-	if name == "" || strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789-_") != "" {
-		return fmt.Errorf("bucket: %.80q is no archive", name)
+	if err := parts.CheckArchive(name); err != nil {
+		return fmt.Errorf("bucket: %w", err)
 	}
 	return nil
 }
@@ -247,25 +247,37 @@ func (a *Archive) Compact(ctx context.Context, t buffer.Table) error {
 		return err
 	}
 	before := a.now().Add(-a.options.KeepFor - time.Hour)
+	return a.objects.explain("remove", "old objects of "+strconv.Quote(t.ID), a.remove(ctx, t.ID, func(at time.Time) bool { return !at.After(before) }))
+}
+
+// remove deletes the objects whose hours begin at certain times, the oldest first, up to the first one that stays.
+func (a *Archive) remove(ctx context.Context, name string, goes func(at time.Time) bool) error {
 	for {
 		var keys []string
-		err := a.each(ctx, t.ID, "", func(object string, at time.Time) error {
-			if at.After(before) || len(keys) == removedAtOnce {
+		err := a.each(ctx, name, "", func(object string, at time.Time) error {
+			if !goes(at) || len(keys) == removedAtOnce {
 				return errEnough
 			}
-			keys = append(keys, t.ID+"/"+object)
+			keys = append(keys, name+"/"+object)
 			return nil
 		})
 		if err == nil && len(keys) > 0 {
 			err = a.objects.delete(ctx, keys)
 		}
-		if err != nil {
-			return a.objects.explain("remove", "old objects of "+strconv.Quote(t.ID), err)
-		}
-		if len(keys) < removedAtOnce {
-			return nil
+		if err != nil || len(keys) < removedAtOnce {
+			return err
 		}
 	}
+}
+
+// Erase deletes all objects of an archive. It may be repeated, also after an error. An archive without objects is no error. It is what an
+// engine needs of its archive when a source is erased. Versions that a bucket keeps of deleted objects stay, and uploads of large objects that
+// were interrupted do: see [Archive.RemoveUploads].
+func (a *Archive) Erase(ctx context.Context, name string) error {
+	if err := checkArchive(name); err != nil {
+		return err
+	}
+	return a.objects.explain("erase", "archive "+strconv.Quote(name), a.remove(ctx, name, func(time.Time) bool { return true }))
 }
 
 // Needs implements [buffer.LocalDriver].

@@ -23,6 +23,16 @@ func CheckID(kind, id string) error {
 	return nil
 }
 
+// CheckArchive refuses a name that no archive of raw records has: see forebay.Source.ArchiveID. It keeps objects inside of their folder.
+func CheckArchive(name string) error {
+	source, generation, more := strings.Cut(name, ".")
+	plain := func(s string) bool { return s != "" && strings.Trim(s, "abcdefghijklmnopqrstuvwxyz0123456789-_") == "" }
+	if !plain(source) || more && !plain(generation) {
+		return buffer.Permanent(fmt.Errorf("%.80q is not the name of an archive: want a-z, 0-9, '-' and '_', and at most one inner dot", name))
+	}
+	return nil
+}
+
 // checkTable refuses what table.json cannot hold.
 func checkTable(t buffer.Table) error {
 	if t.ID == "" || !utf8.ValidString(t.ID) {

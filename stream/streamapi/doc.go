@@ -37,6 +37,6 @@
 //	POST   …/quarantine/{recordId}/test, …/replay           map one again, without and with storing it
 //	DELETE …/quarantine/{recordId}                          discard one
 //	POST   …/quarantine/replay, …/quarantine/discard        tasks for a selection, or all
-//	DELETE …/sources/{id}?cascade=true                      erase a source with its rows and tables
+//	DELETE …/sources/{id}?cascade=true                      erase a source with its rows, tables and raw records
 //	warning of a setting                                    a condition above half of a bound, which never decides
 package streamapi

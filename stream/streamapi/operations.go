@@ -54,7 +54,7 @@ func (a *api) operations() []operation {
 		return operation{method: method, path: path, id: id, summary: summary, access: admin, status: http.StatusOK, codes: codes, handle: handle}
 	}
 
-	cascade := parameter{name: "cascade", doc: "Erase the source with its sinks, versions, waiting rows and tables.", schema: false}
+	cascade := parameter{name: "cascade", doc: "Erase the source with its sinks, versions, waiting rows, tables and raw records.", schema: false}
 	signal := parameter{
 		name: "signal", doc: "Signal of the sample, for an OTLP source: its sample is one flat record in JSON, not an export request. Default: logs.",
 		schema: "", enum: []string{"logs", "metrics", "traces"},

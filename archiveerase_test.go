@@ -1,0 +1,149 @@
+package forebay_test
+
+import (
+	"errors"
+	"io/fs"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/forebay/forebay"
+	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/buffer/buffertest"
+	"github.com/forebay/forebay/buffer/dir"
+	"github.com/forebay/forebay/internal/localdisk"
+)
+
+// kept counts the objects of an archive in a folder.
+func kept(t *testing.T, root string) (n int) {
+	t.Helper()
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err == nil && strings.HasSuffix(path, ".csv.gz") {
+			n++
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// The retention goes on for what is there, after the archive was switched off or the source removed, and a restart.
+func TestRetentionWithoutTheArchive(t *testing.T) {
+	for name, end := range map[string]func(t *testing.T, e *forebay.Engine) error{
+		"switched off": func(t *testing.T, e *forebay.Engine) error { return e.Define(t.Context(), events(lenient)) },
+		"removed":      func(t *testing.T, e *forebay.Engine) error { return e.Remove(t.Context(), "web") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				root, disk, staging := t.TempDir(), vfs.NewMem(), buffertest.NewMemory()
+				on := func(o *forebay.Options) {
+					o.Buffer, o.Staging = localdisk.On(buffer.Tuning{MemTableBytes: 1 << 20}, disk), staging
+				}
+				archive := dir.Archive(root, dir.ArchiveOptions{KeepFor: 24 * time.Hour})
+				e, _ := openArchive(t, archive, on)
+				mustDefine(t, e, events(archived, lenient))
+				ingestN(t, e, 0, 5)
+				if err := errors.Join(e.FlushAll(t.Context()), end(t, e), e.Close()); err != nil {
+					t.Fatal(err)
+				}
+				e, _ = openArchive(t, archive, on)
+				if name == "switched off" {
+					mustDefine(t, e, events(lenient))
+				}
+				time.Sleep(20 * time.Hour)
+				if n := kept(t, root); n != 1 {
+					t.Errorf("%d objects before their time has passed", n)
+				}
+				time.Sleep(10 * time.Hour)
+				synctest.Wait()
+				if n := kept(t, root); n != 0 {
+					t.Errorf("%d objects after their time has passed", n)
+				}
+			})
+		})
+	}
+}
+
+// A source does not read what another generation of its id has kept, a run does not go from one to the other, and each is erased alone.
+func TestGenerationsOfAnArchive(t *testing.T) {
+	root := t.TempDir()
+	e, _ := openArchive(t, dir.Archive(root, dir.ArchiveOptions{}))
+	generation := func(g string) func(s *forebay.Source) { return func(s *forebay.Source) { s.Generation = g } }
+	replay := func(o forebay.ReplayOptions) forebay.ReplayProgress {
+		t.Helper()
+		o.Archived = "web"
+		p, err := e.Replay(t.Context(), "again", "rows", o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	mustDefine(t, e, again())
+	for i, g := range []string{"", "1", "2"} {
+		mustDefine(t, e, events(archived, lenient, generation(g)))
+		ingestN(t, e, 0, 10+i)
+		if err := e.FlushAll(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if p := replay(forebay.ReplayOptions{Run: "run-" + g + "x"}); p.Records != int64(10+i) || p.Generation != g {
+			t.Errorf("generation %q: %+v", g, p)
+		}
+	}
+	if _, err := e.Replay(t.Context(), "again", "rows", forebay.ReplayOptions{Run: "run-1x", Archived: "web"}); !errors.Is(err, forebay.ErrOtherReplay) {
+		t.Errorf("a run of another generation: %v", err)
+	}
+	if err := e.Remove(t.Context(), "web"); err != nil {
+		t.Fatal(err)
+	}
+	if p := replay(forebay.ReplayOptions{Run: "removed", Generation: "1"}); p.Records != 11 {
+		t.Errorf("the generation of a removed source: %+v", p)
+	}
+	mustDefine(t, e, events(archived, lenient, generation("2")))
+	if err := e.EraseArchive(t.Context(), "web.2"); !errors.Is(err, buffer.ErrSinkInUse) || kept(t, root) != 3 {
+		t.Errorf("the archive of a source: %v, %d objects", err, kept(t, root))
+	}
+	for i, name := range []string{"web", "web.1", "web.1"} {
+		if err := e.EraseArchive(t.Context(), name); err != nil || kept(t, root) != max(2-i, 1) {
+			t.Errorf("%s: %v, %d objects", name, err, kept(t, root))
+		}
+	}
+	ingestN(t, e, 0, 1)
+	if err := e.Remove(t.Context(), "web"); err != nil {
+		t.Fatal(err)
+	}
+	if err := e.FlushAll(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := e.EraseArchive(t.Context(), "web.2"); err != nil || kept(t, root) != 0 {
+		t.Errorf("the archive of a removed source: %v, %d objects", err, kept(t, root))
+	}
+}
+
+func TestEraseArchiveRefuses(t *testing.T) {
+	e, _ := openMemory(t)
+	if err := e.EraseArchive(t.Context(), "web"); !errors.Is(err, forebay.ErrNoArchive) || e.CanEraseArchive() {
+		t.Errorf("without an archive: %v", err)
+	}
+	e, _ = openArchive(t, struct{ forebay.Archive }{dir.Archive(t.TempDir(), dir.ArchiveOptions{})})
+	if err := e.EraseArchive(t.Context(), "web"); !errors.Is(err, errors.ErrUnsupported) || e.CanEraseArchive() {
+		t.Errorf("an archive that cannot erase: %v", err)
+	}
+	root := t.TempDir()
+	e, _ = openArchive(t, dir.Archive(root, dir.ArchiveOptions{}))
+	for _, name := range []string{"", "..", "../x", "web.", ".x", "a.b.c"} {
+		if err := e.EraseArchive(t.Context(), name); err == nil {
+			t.Errorf("the name %q is taken", name)
+		}
+	}
+	mustDefine(t, e, events(archived, lenient))
+	ingestN(t, e, 0, 1)
+	if err := e.Define(t.Context(), forebay.Source{ID: "x", Generation: "No"}); err == nil {
+		t.Error("a generation that is no id is taken")
+	}
+}
