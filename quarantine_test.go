@@ -90,15 +90,15 @@ func TestQuarantinedRecord(t *testing.T) {
 	})
 }
 
-// No byte of a secret header reaches the disk.
+// No byte of a secret header or parameter reaches the disk, whatever the case of its name, also if the source keeps all headers.
 func TestQuarantineStoresNoSecrets(t *testing.T) {
 	disk := vfs.NewMem()
 	e, _ := openMemory(t, func(o *forebay.Options) { o.Buffer = localdisk.On(o.Buffer, disk) })
-	mustDefine(t, e, events(keeping))
+	mustDefine(t, e, events(keeping, func(s *forebay.Source) { s.KeepHeaders = []string{"*"} }))
 	// As short bodies and headers are: what is compressed would not be found.
 	_, err := e.Ingest(t.Context(), "web", &mapping.Record{Body: []byte(`{"visible":1}`), Format: mapping.FormatJSON, Header: http.Header{
 		"authorization": {"canary"}, "Cookie": {"canary"}, "X-ACCESS-TOKEN": {"canary"}, "X-Seen": {"visible"},
-	}})
+	}, Request: mapping.RequestLine{Query: "Api_KEY=canary&seen=visible"}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -151,7 +151,7 @@ func (l *engineLevel) source(source string) forebay.Source {
 		}
 		def.Sinks = append(def.Sinks, forebay.Sink{
 			OnReject: onReject, Quarantine: bounds,
-			ID: name, Disabled: p.disabled, Table: forebay.Table{ID: p.conf.Table.ID, Columns: p.version.mapped(columns(name)), Extend: p.extend},
+			ID: name, Disabled: p.disabled, Table: forebay.Table{ID: p.conf.Table.ID, Columns: p.version.mapped(append(columns(name), l.r.mintedColumns(id)...)), Extend: p.extend},
 			Settings: forebay.Settings{
 				Sync: p.sync, Upload: p.conf.Upload, Import: p.conf.Import,
 				Compression: [...]forebay.Compression{

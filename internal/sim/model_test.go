@@ -26,14 +26,17 @@ type model struct {
 	discards map[string]int
 	// asides are the sinks of which somebody has sent a file to the quarantine, with rows that the target would have taken.
 	asides map[string]bool
-	left   time.Time // when the last bubble ended
-	ticks  int       // a clock that is never set
+	// decided are the files about which somebody has decided, replaysOfAll the replays by sink of whatever is in the quarantine.
+	decided      map[string]bool
+	replaysOfAll map[string]int
+	left         time.Time // when the last bubble ended
+	ticks        int       // a clock that is never set
 }
 
 func newModel() model {
 	return model{
 		rows: map[string]*row{}, history: map[string][]entry{}, inForce: map[string]int{},
-		expired: map[string]bool{}, discards: map[string]int{}, asides: map[string]bool{},
+		expired: map[string]bool{}, discards: map[string]int{}, asides: map[string]bool{}, decided: map[string]bool{}, replaysOfAll: map[string]int{},
 	}
 }
 
@@ -359,6 +362,9 @@ func (r *run) checkCells(x *row, name string, f *imported, cells []string) {
 	behind := 2
 	if r.engine() && letter(x.sink) == "b" {
 		ok, behind = ok && len(cells) > 2 && cells[2] == "label of "+name, 3
+	}
+	if r.mints(x.sink) {
+		ok, behind = ok && len(cells) > 3 && r.mintedOnce(x, cells[2], cells[3]), 4
 	}
 	ok = ok && len(cells) == len(f.columns)
 	made := func(v version) bool { return v.made(r.seed, x, name, f.columns[behind:], cells[behind:], r.engine()) }

@@ -41,15 +41,19 @@ type aside struct {
 	// began, placed and editedAt order what happened, whatever the clock says: when it was offered, when the place was told, and when somebody
 	// knew that it was edited.
 	began, placed, editedAt int
-	// replayed and discarded say that somebody has asked for it, and edited whether it got the cell that the target takes.
+	// replayed and discarded say that somebody has asked for it, and edited whether it got the cell that the target takes. replays is how often it was
+	// named in a replay.
 	replayed, discarded bool
+	replays             int
 	edited              certainty
 	// late says that the replay of the archive stores it.
 	late bool
 	// body is a sum over the record as it came, 0 if it is not known.
 	body uint64
-	// columns are the columns of the row in small letters, if it was found in a quarantine as one that the target has refused.
+	// columns are the columns of the row in small letters, if it was found in a quarantine as one that the target has refused, and minted are the
+	// cells that the sink had made itself.
 	columns map[string]bool
+	minted  [2]string
 	// moves are the tables and columns of replays of the buffer alone.
 	moves []move
 }
@@ -64,7 +68,9 @@ type kept struct {
 	id, name string
 	revision int
 	edited   bool
+	failed   int // replays
 	poison   *buffer.Poison
+	minted   [2]string
 	at       time.Time
 }
 
@@ -160,8 +166,17 @@ func (r *run) seeKept(sink string, list []kept, since int) map[string]int {
 			r.t.Errorf("sink %s: record %s was edited, and nobody has done it", sink, k.name)
 		case !k.edited && x.edited == surely && x.editedAt < since && k.poison == nil:
 			r.t.Errorf("sink %s: record %s has lost its edit", sink, k.name)
+		case k.failed > x.replays+r.replaysOfAll[sink]:
+			r.t.Errorf("sink %s: record %s has failed in %d replays, it was named in %d, and there were %d of all records", sink, k.name, k.failed, x.replays,
+				r.replaysOfAll[sink])
+		case k.poison != nil && r.bounds(sink).HoldFiles && !r.decided[k.poison.FileID]:
+			r.t.Errorf("sink %s: row %s has left file %s, which is held, and nobody has asked for it", sink, k.name, k.poison.FileID)
 		}
 		if k.poison != nil {
+			if x.minted != k.minted && x.minted != [2]string{} {
+				r.t.Errorf("sink %s: row %s had %q, in the quarantine it has %q", sink, k.name, x.minted, k.minted)
+			}
+			x.minted = k.minted
 			x.columns = map[string]bool{}
 			for _, c := range k.poison.Columns {
 				x.columns[strings.ToLower(c.Name)] = true

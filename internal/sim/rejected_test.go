@@ -52,12 +52,12 @@ func (l *engineLevel) listKept(ctx context.Context, id string) (list []kept, err
 		if err != nil {
 			return nil, err
 		}
-		k := kept{id: c.ID, revision: c.Revision, edited: c.Edited, poison: c.Poison, at: c.At}
-		var event struct{ ID, Value string }
+		k := kept{id: c.ID, revision: c.Revision, edited: c.Edited, failed: c.Failed, poison: c.Poison, at: c.At}
+		var event struct{ ID, Value, Arrived, Serial string }
 		if err := json.Unmarshal(c.Record.Body, &event); err != nil {
 			return nil, fmt.Errorf("record %s: %w", rec.ID, err)
 		}
-		k.name = event.ID
+		k.name, k.minted = event.ID, [2]string{event.Arrived, event.Serial}
 		l.r.checkContent(id, k, c.Came, event.Value == repaired)
 		list = append(list, k)
 	}
@@ -268,6 +268,7 @@ func (r *run) decide() {
 			r.sum.add("operator on held files: "+what, 1)
 			r.mu.Lock()
 			r.asides[st.ID] = r.asides[st.ID] || what == "quarantine"
+			r.decided[f.ID] = true
 			r.mu.Unlock()
 			begins := func() {}
 			if chance(r.seed, 0.3, "cut after "+f.ID+fmt.Sprint(f.Attempt)) {
@@ -386,6 +387,17 @@ func (r *run) repairOne(ctx context.Context, g *generation, id string, k *kept) 
 
 func (r *run) replayKept(ctx context.Context, g *generation, id string, list []kept, all bool) error {
 	r.asked(id, list, all, func(x *row) { x.replayed, x.to = true, -1 })
+	r.mu.Lock()
+	if all {
+		r.replaysOfAll[id]++
+	} else {
+		for _, k := range list {
+			if x := r.rows[rowKey(id, k.name)]; x != nil {
+				x.replays++
+			}
+		}
+	}
+	r.mu.Unlock()
 	res, err := g.level.replay(ctx, id, list, all)
 	r.sum.add("quarantine: replayed by calls", int64(res.Replayed))
 	r.sum.add("quarantine: rejected again", int64(res.Rejected))
