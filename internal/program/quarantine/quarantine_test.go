@@ -10,6 +10,8 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -33,6 +35,7 @@ type shop struct {
 	events    string
 	mem       *buffertest.Memory
 	eng       *forebay.Engine
+	cat       *catalog.Catalog
 }
 
 func newShop(t *testing.T) *shop {
@@ -52,6 +55,7 @@ func newShop(t *testing.T) *shop {
 			t.Error(err)
 		}
 	})
+	s.cat = cat
 	task, err := cat.CreateSource(catalog.By{Type: "user"}, catalog.SourceSpec{ID: "shop", Name: "shop", Type: forebay.HTTP, Sinks: []catalog.SinkSpec{{
 		ID: "orders", Name: "orders", TableID: "in.c-shop.orders", OnReject: forebay.Quarantine,
 		Columns: mapping.Columns{mapping.Path("price", "price", mapping.DataType(datatype.Int64), mapping.Required())},
@@ -192,6 +196,41 @@ func TestCommands(t *testing.T) {
 	}
 	if _, _, err := s.run("", "list", "shop/none"); err == nil || !strings.Contains(err.Error(), "sinkNotFound") {
 		t.Errorf("an unknown sink: %v", err)
+	}
+}
+
+// The flag -version selects what one version of the sink has rejected, for a list, a replay and a discard. The table shows the version.
+func TestCommandsByVersion(t *testing.T) {
+	s := newShop(t)
+	s.send(`{"price":"of the first"}`)
+	s.send(`{"price":"of the first too"}`)
+	text := "another description"
+	task, err := s.cat.UpdateSink(catalog.By{Type: "user"}, "shop", "orders", catalog.SinkPatch{Description: &text})
+	if err == nil {
+		task, err = s.cat.Wait(t.Context(), task.ID)
+	}
+	if err != nil || task.Status != catalog.Succeeded {
+		t.Fatalf("%+v, %v", task, err)
+	}
+	s.send(`{"price":"of the second"}`)
+	all, first, second := s.ids(), s.ids("-version", "1"), s.ids("-version", "2")
+	if !slices.Equal(first, all[:2]) || !slices.Equal(second, all[2:]) || len(s.ids("-version", "3")) != 0 {
+		t.Fatalf("the versions 1 and 2 have %v and %v, all are %v", first, second, all)
+	}
+	if out, _, err := s.run("", "list", "-version", "2", "shop/orders"); err != nil || !regexp.MustCompile(`VERSION .*\n.* malformed +price +2 `).MatchString(out) {
+		t.Errorf("%s%v", out, err)
+	}
+	if out, _, err := s.run("", "replay", "-version", "2", "shop/orders"); err == nil || !strings.Contains(out, " 1 were rejected again") {
+		t.Errorf("the replay: %s, %v", out, err)
+	}
+	if out, _, err := s.run("", "discard", "-version", "1", "shop/orders"); err != nil || !strings.HasPrefix(out, "2 rejected records were discarded") {
+		t.Errorf("the discard: %s, %v", out, err)
+	}
+	if left := s.ids(); !slices.Equal(left, second) {
+		t.Errorf("%v are left, want %v", left, second)
+	}
+	if _, _, err := s.run("", "list", "-version", "two", "shop/orders"); err == nil {
+		t.Error("a version that is no number is taken")
 	}
 }
 
