@@ -30,6 +30,9 @@ type rejectInfo struct {
 	Version int       `json:"version,omitempty"`
 	Failed  int       `json:"failed,omitempty"` // replays
 	TriedAt time.Time `json:"triedAt,omitzero"` // of the last one
+	// EditedAt and EditedBy are of the last edit. Releases before them left both out.
+	EditedAt time.Time `json:"editedAt,omitzero"`
+	EditedBy string    `json:"editedBy,omitempty"`
 }
 
 // maxRejectMessage bounds the message that is kept with a record, in bytes.
@@ -41,14 +44,19 @@ func infoOf(err error, name definitionName) rejectInfo {
 	if m, ok := errors.AsType[*mapping.Error](err); ok {
 		info.Column = m.Column
 	}
-	if len(info.Message) > maxRejectMessage {
-		end := maxRejectMessage
-		for end > 0 && !utf8.RuneStart(info.Message[end]) {
-			end--
-		}
-		info.Message = info.Message[:end] + "…"
-	}
+	info.Message = cutText(info.Message, maxRejectMessage)
 	return info
+}
+
+// cutText cuts what is longer than so many bytes.
+func cutText(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	for most > 0 && !utf8.RuneStart(text[most]) {
+		most--
+	}
+	return text[:most] + "…"
 }
 
 func (i rejectInfo) encode() []byte {

@@ -66,11 +66,28 @@ func (o *OnReject) UnmarshalText(text []byte) error {
 type SinkQuarantine struct {
 	e            *Engine
 	source, sink string
+	note         QuarantineNote
+}
+
+// QuarantineNote says who edits or discards records of a quarantine, and why. All of it is for people, and optional.
+type QuarantineNote struct {
+	// By is who calls, up to 200 bytes: an edit keeps it in [RejectedRecord.EditedBy].
+	By string
+	// Reason is why records are discarded, up to 1 KiB.
+	Reason string
+}
+
+const maxNoteBy, maxNoteReason = 200, 1 << 10
+
+// With returns the quarantine for a caller. Its edits keep note.By, and each of its discards leaves a line in the log with the note.
+func (q SinkQuarantine) With(note QuarantineNote) SinkQuarantine {
+	q.note = QuarantineNote{By: cutText(note.By, maxNoteBy), Reason: cutText(note.Reason, maxNoteReason)}
+	return q
 }
 
 // Quarantine returns the quarantine of a sink. What is in it stays when the sink is defined without one, or removed.
 func (e *Engine) Quarantine(sourceID, sinkID string) SinkQuarantine {
-	return SinkQuarantine{e, sourceID, sinkID}
+	return SinkQuarantine{e: e, source: sourceID, sink: sinkID}
 }
 
 // RejectedRecord is a record in the quarantine of a sink, without its content.
@@ -94,6 +111,10 @@ type RejectedRecord struct {
 	// Edited is set when the body was edited. Revision counts the edits and the replays that have failed.
 	Edited   bool
 	Revision int
+	// EditedAt is when the body was edited last, and EditedBy by whom, as [SinkQuarantine.With] was told. Both are empty without an edit, and
+	// after edits of releases that did not keep them.
+	EditedAt time.Time
+	EditedBy string
 	// Size is what it counts in the bounds of the quarantine, in bytes.
 	Size int64
 	// Poison is set for a row that the target has refused, so that its file was imported without it. Reason is the code of the target, Column
@@ -222,6 +243,7 @@ func (q SinkQuarantine) Edit(ctx context.Context, id string, revision int, body 
 		return err
 	}
 	info := rejectInfo{Reason: c.Reason, Column: c.Column, Message: c.Message, Mapping: c.Mapping, Version: c.Version, Failed: c.Failed, TriedAt: c.TriedAt}
+	info.EditedAt, info.EditedBy = time.Now().UTC(), q.note.By
 	return q.err(q.e.buf.UpdateRejected(ctx, q.id(), id, revision, info.encode(), data))
 }
 
@@ -320,6 +342,9 @@ func (q SinkQuarantine) ReplayAll(ctx context.Context, f RejectedFilter) (Replay
 // Discard deletes records for good and returns how many there were. It may be repeated.
 func (q SinkQuarantine) Discard(ctx context.Context, ids ...string) (int, error) {
 	n, err := q.e.buf.DiscardRejected(ctx, q.id(), ids...)
+	if n > 0 && q.note != (QuarantineNote{}) {
+		q.e.log.InfoContext(ctx, "rejected records were discarded", "source", q.source, "sink", q.sink, "records", n, "by", q.note.By, "reason", q.note.Reason)
+	}
 	return n, q.err(err)
 }
 
@@ -361,6 +386,7 @@ func (q SinkQuarantine) of(r buffer.Rejected) RejectedRecord {
 	return RejectedRecord{
 		ID: r.ID, Source: q.source, Sink: q.sink, At: r.At, Reason: info.Reason, Column: info.Column, Message: info.Message,
 		Mapping: info.Mapping, Version: info.Version, Failed: info.Failed, TriedAt: info.TriedAt, Edited: r.Edited, Revision: r.Revision, Size: r.Size,
+		EditedAt: info.EditedAt, EditedBy: info.EditedBy,
 		Poison: r.Poison,
 	}
 }
@@ -425,6 +451,7 @@ func (p *replayer) add(ctx context.Context, id string) error {
 		}
 		info := infoOf(cause, s.name)
 		info.Failed, info.TriedAt = c.Failed+1, time.Now().UTC()
+		info.EditedAt, info.EditedBy = c.EditedAt, c.EditedBy
 		switch err := p.q.e.buf.UpdateRejected(ctx, p.q.id(), id, c.Revision, info.encode(), nil); {
 		case errors.Is(err, buffer.ErrRejectedChanged):
 			continue

@@ -27,6 +27,9 @@ type By struct {
 	UserName  string `json:"userName,omitempty"`
 }
 
+// who names the actor for people.
+func (b By) who() string { return cmp.Or(b.UserName, b.TokenDesc, b.TokenID, b.Type) }
+
 // Mark says when, by whom and why something was created, disabled or deleted.
 type Mark struct {
 	// At has milliseconds.

@@ -198,8 +198,8 @@ func (c *Catalog) RejectedRecord(ctx context.Context, sourceID, id, recordID str
 }
 
 // EditRejected replaces the body of a record: see [forebay.SinkQuarantine.Edit]. The error is [RecordChanged] if revision is not the last one.
-// A body for another node must be below 1 MB when it is compressed.
-func (c *Catalog) EditRejected(ctx context.Context, sourceID, id, recordID string, revision int, body []byte) error {
+// A body for another node must be below 1 MB when it is compressed. The record keeps the name of by.
+func (c *Catalog) EditRejected(ctx context.Context, by By, sourceID, id, recordID string, revision int, body []byte) error {
 	var packed bytes.Buffer
 	w := gzip.NewWriter(&packed)
 	if _, err := w.Write(body); err != nil {
@@ -210,7 +210,7 @@ func (c *Catalog) EditRejected(ctx context.Context, sourceID, id, recordID strin
 	}
 	_, err := c.onRejected(ctx, request{
 		Op: opEditReject, Source: sourceID, Sinks: []string{id},
-		Rejects: &rejectsRequest{IDs: []string{recordID}, Revision: revision, Body: packed.Bytes()},
+		Rejects: &rejectsRequest{IDs: []string{recordID}, Revision: revision, Body: packed.Bytes(), By: by.who()},
 	})
 	return err
 }
@@ -256,9 +256,11 @@ func (c *Catalog) ReplayRejected(ctx context.Context, sourceID, id, recordID str
 	return a.Result, err
 }
 
-// DiscardRejected deletes one record for good.
-func (c *Catalog) DiscardRejected(ctx context.Context, sourceID, id, recordID string) error {
-	_, err := c.onRejected(ctx, request{Op: opDropRejects, Source: sourceID, Sinks: []string{id}, Rejects: &rejectsRequest{IDs: []string{recordID}}})
+// DiscardRejected deletes one record for good. The log of its node has who did it, and the reason, which may be empty.
+func (c *Catalog) DiscardRejected(ctx context.Context, by By, sourceID, id, recordID, reason string) error {
+	_, err := c.onRejected(ctx, request{Op: opDropRejects, Source: sourceID, Sinks: []string{id}, Rejects: &rejectsRequest{
+		IDs: []string{recordID}, By: by.who(), Reason: reason,
+	}})
 	return err
 }
 
@@ -319,7 +321,7 @@ func (c *Catalog) onRejected(ctx context.Context, r request) (rejectsAnswer, err
 // onRejects carries out a request about a quarantine in one engine.
 func (c *Catalog) onRejects(ctx context.Context, a adopted, r request) instanceAnswer {
 	out := instanceAnswer{Instance: a.instance, Epoch: a.epoch, Outcome: outcomeDone, Rejects: &rejectsAnswer{}}
-	q := a.eng.Quarantine(r.Source, r.Sinks[0])
+	q := a.eng.Quarantine(r.Source, r.Sinks[0]).With(forebay.QuarantineNote{By: r.Rejects.By, Reason: r.Rejects.Reason})
 	id := ""
 	if len(r.Rejects.IDs) > 0 {
 		id = r.Rejects.IDs[0]
@@ -397,7 +399,8 @@ const rejectsAtOnce = 100
 
 // moveRejects replays or discards records: those of the request that the engine has, or the next ones that its filter selects.
 func (c *Catalog) moveRejects(ctx context.Context, a adopted, r request, out *rejectsAnswer) error {
-	q, ids := a.eng.Quarantine(r.Source, r.Sinks[0]), r.Rejects.IDs
+	q := a.eng.Quarantine(r.Source, r.Sinks[0]).With(forebay.QuarantineNote{By: r.Rejects.By, Reason: r.Rejects.Reason})
+	ids := r.Rejects.IDs
 	ids = slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return !q.Has(id) })
 	if r.Rejects.Filter != nil {
 		f := r.Rejects.Filter.filter()

@@ -186,10 +186,10 @@ func TestQuarantineThroughAnyNode(t *testing.T) {
 		if res, err := b.ReplayRejected(t.Context(), "shop", "orders", far); err != nil || res != (catalog.RejectsResult{Rejected: 1}) {
 			t.Errorf("%+v, %v", res, err)
 		}
-		if err := a.EditRejected(t.Context(), "shop", "orders", far, 0, []byte(`{"price":14}`)); code(err) != catalog.RecordChanged {
+		if err := a.EditRejected(t.Context(), user, "shop", "orders", far, 0, []byte(`{"price":14}`)); code(err) != catalog.RecordChanged {
 			t.Errorf("an edit of an earlier revision: %v", err)
 		}
-		if err := a.EditRejected(t.Context(), "shop", "orders", far, 1, []byte(`{"price":14}`)); err != nil {
+		if err := a.EditRejected(t.Context(), user, "shop", "orders", far, 1, []byte(`{"price":14}`)); err != nil {
 			t.Error(err)
 		}
 		if res, err := b.ReplayRejected(t.Context(), "shop", "orders", far); err != nil || res != (catalog.RejectsResult{Replayed: 1}) {
@@ -206,7 +206,7 @@ func TestQuarantineThroughAnyNode(t *testing.T) {
 			t.Errorf("%d records without %v", len(list), missing)
 		}
 		var lacks *catalog.MissingError
-		if err := a.DiscardRejected(t.Context(), "shop", "orders", far); !errors.As(err, &lacks) || lacks.Missing[0].Node != "c" {
+		if err := a.DiscardRejected(t.Context(), user, "shop", "orders", far, ""); !errors.As(err, &lacks) || lacks.Missing[0].Node != "c" {
 			t.Errorf("discard of a record that a silent node may have: %v", err)
 		}
 		done(t, a.Catalog)(a.UpdateSink(user, "shop", "orders", catalog.SinkPatch{Columns: priced("n")}))

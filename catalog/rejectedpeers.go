@@ -25,6 +25,9 @@ type rejectsRequest struct {
 	// Revision and Body are of an edit. The body is compressed by gzip.
 	Revision int    `json:"revision,omitempty"`
 	Body     []byte `json:"body,omitempty"`
+	// By and Reason are the [forebay.QuarantineNote] of an edit or a discard. Earlier releases ignore them.
+	By     string `json:"by,omitempty"`
+	Reason string `json:"reason,omitempty"`
 }
 
 // rejectsAnswer answers it.
@@ -81,6 +84,8 @@ type rejectedRecord struct {
 	Edited   bool      `json:"edited,omitempty"`
 	Revision int       `json:"revision,omitempty"`
 	Size     int64     `json:"size"`
+	EditedAt time.Time `json:"editedAt,omitzero"`
+	EditedBy string    `json:"editedBy,omitempty"`
 	// Poison is set for a row that the target has refused.
 	Poison *poisonRecord `json:"poison,omitempty"`
 }
@@ -99,7 +104,7 @@ func newRejectedRecord(r forebay.RejectedRecord) rejectedRecord {
 	return rejectedRecord{
 		Poison: poison,
 		ID:     r.ID, At: r.At, Reason: r.Reason, Column: r.Column, Message: r.Message, Mapping: r.Mapping, Version: r.Version, Failed: r.Failed, TriedAt: r.TriedAt,
-		Edited: r.Edited, Revision: r.Revision, Size: r.Size,
+		Edited: r.Edited, Revision: r.Revision, Size: r.Size, EditedAt: r.EditedAt, EditedBy: r.EditedBy,
 	}
 }
 
@@ -111,7 +116,7 @@ func (r rejectedRecord) record(source, sink string) forebay.RejectedRecord {
 	return forebay.RejectedRecord{
 		Poison: poison,
 		ID:     r.ID, Source: source, Sink: sink, At: r.At, Reason: r.Reason, Column: r.Column, Message: r.Message, Mapping: r.Mapping, Version: r.Version,
-		Failed: r.Failed, TriedAt: r.TriedAt, Edited: r.Edited, Revision: r.Revision, Size: r.Size,
+		Failed: r.Failed, TriedAt: r.TriedAt, Edited: r.Edited, Revision: r.Revision, Size: r.Size, EditedAt: r.EditedAt, EditedBy: r.EditedBy,
 	}
 }
 

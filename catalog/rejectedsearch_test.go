@@ -65,7 +65,10 @@ func TestSearchThroughAnyNode(t *testing.T) {
 				}
 			}
 		}
-		task := done(t, a.Catalog)(a.DiscardRejects("shop", "orders", catalog.RejectedSelection{Filter: forebay.RejectedFilter{Content: "needle"}}))
+		task := done(t, a.Catalog)(a.DiscardRejects(user, "shop", "orders", catalog.RejectedSelection{Filter: forebay.RejectedFilter{Content: "needle"}}, "test data"))
+		if task, err := b.Task(task.ID); err != nil || *task.Discard != (catalog.Discard{By: "1", Reason: "test data"}) {
+			t.Errorf("another node shows %+v, %v", task.Discard, err)
+		}
 		if *task.Rejects != (catalog.RejectsResult{Discarded: len(want)}) {
 			t.Errorf("%+v", task.Rejects)
 		}

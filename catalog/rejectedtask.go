@@ -65,12 +65,21 @@ func (c *Catalog) ReplayRejects(sourceID, id string, s RejectedSelection) (Task,
 	if err := c.maps(Ref{sourceID, id}); err != nil {
 		return Task{}, err
 	}
-	return c.submitRejects("replay", opReplayRejects, Ref{sourceID, id}, s)
+	return c.submitRejects("replay", opReplayRejects, Ref{sourceID, id}, s, nil)
 }
 
-// DiscardRejects starts a task that deletes the records of a selection for good, as [Catalog.ReplayRejects] replays them.
-func (c *Catalog) DiscardRejects(sourceID, id string, s RejectedSelection) (Task, error) {
-	return c.submitRejects("discard", opDropRejects, Ref{sourceID, id}, s)
+// DiscardRejects starts a task that deletes the records of a selection for good, as [Catalog.ReplayRejects] replays them. Task.Discard has who did
+// it, and the reason, which may be empty; so has a line in the log when the task ends.
+func (c *Catalog) DiscardRejects(by By, sourceID, id string, s RejectedSelection, reason string) (Task, error) {
+	return c.submitRejects("discard", opDropRejects, Ref{sourceID, id}, s, &Discard{By: by.who(), Reason: reason})
+}
+
+// Discard says who discards rejected records, and why.
+type Discard struct {
+	// By is the name of the user or token.
+	By string `json:"by"`
+	// Reason is for people; it may be empty.
+	Reason string `json:"reason,omitempty"`
 }
 
 const (
@@ -83,7 +92,7 @@ const (
 // movesRejects reports whether a task replays or discards rejected records.
 func (t Task) movesRejects() bool { return strings.HasSuffix(t.Type, rejectsKind) }
 
-func (c *Catalog) submitRejects(verb, op string, ref Ref, s RejectedSelection) (Task, error) {
+func (c *Catalog) submitRejects(verb, op string, ref Ref, s RejectedSelection, discard *Discard) (Task, error) {
 	if len(s.IDs) > MaxSelected {
 		return Task{}, refuse(BadRequest, "The selection has %d records, at most %d are allowed.", len(s.IDs), MaxSelected)
 	}
@@ -94,6 +103,7 @@ func (c *Catalog) submitRejects(verb, op string, ref Ref, s RejectedSelection) (
 		return Task{}, err
 	}
 	task := c.newTask(verb+rejectsKind, ref, now())
+	task.Discard = discard
 	entity := ref.entity() + rejectsKind // not a valid id: it does not exclude the changes of the sink
 	if err := c.tasks.reserve(entity, task.ID); err != nil {
 		return Task{}, err
@@ -138,6 +148,9 @@ func (c *Catalog) runRejects(task Task, hold string, r request) {
 			done.Failure = interruptedRejects
 		}
 		c.log.Warn("task failed", "task", task.ID, "error", err)
+	}
+	if d := task.Discard; d != nil && result.Discarded > 0 {
+		c.log.Info("rejected records were discarded", "source", task.SourceID, "sink", task.SinkID, "records", result.Discarded, "by", d.By, "reason", d.Reason, "task", task.ID)
 	}
 	end := map[string][]byte{taskKey(task.ID): encode(done)}
 	if hold != "" {

@@ -51,6 +51,8 @@ type Task struct {
 	Partial bool `json:"partial,omitempty"`
 	// Rejects is what a replay or discard of rejected records has done, also one that has failed; nil for other tasks.
 	Rejects *RejectsResult `json:"rejects,omitempty"`
+	// Discard says who discards rejected records and why; nil for other tasks. It is never changed.
+	Discard *Discard `json:"discard,omitempty"`
 	// Replay is what the replay of an archive reads, and how far it is or was when it ended; nil for other tasks. It is never changed.
 	Replay *ArchiveReplay `json:"replay,omitempty"`
 }

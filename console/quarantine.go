@@ -394,19 +394,22 @@ func rfc3339(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
 
 // rejectLine is a record in a list.
 type rejectLine struct {
-	Sink     string  `json:"sink"`
-	ID       string  `json:"id"`
-	At       moment  `json:"at"`
-	Reason   string  `json:"reason"`
-	Column   string  `json:"column"`
-	Message  string  `json:"message"`
-	Mapping  string  `json:"mapping"`
-	Version  string  `json:"version"`
-	Target   string  `json:"target"`
-	Size     cell    `json:"size"`
-	Failed   int     `json:"failed"`
-	TriedAt  *moment `json:"triedAt"`
-	Edited   bool    `json:"edited"`
+	Sink    string  `json:"sink"`
+	ID      string  `json:"id"`
+	At      moment  `json:"at"`
+	Reason  string  `json:"reason"`
+	Column  string  `json:"column"`
+	Message string  `json:"message"`
+	Mapping string  `json:"mapping"`
+	Version string  `json:"version"`
+	Target  string  `json:"target"`
+	Size    cell    `json:"size"`
+	Failed  int     `json:"failed"`
+	TriedAt *moment `json:"triedAt"`
+	Edited  bool    `json:"edited"`
+	// EditedBy and EditedAt are of the last edit, empty if nobody has noted them.
+	EditedBy string  `json:"editedBy"`
+	EditedAt *moment `json:"editedAt"`
 	Revision int     `json:"revision"`
 }
 
@@ -414,6 +417,11 @@ func lineOf(r *forebay.RejectedRecord) rejectLine {
 	l := rejectLine{
 		Sink: r.Source + "/" + r.Sink, ID: r.ID, At: moment(r.At), Reason: visible(r.Reason), Column: visible(r.Column), Message: visible(r.Message),
 		Mapping: r.Mapping, Version: version(r), Target: target(r), Size: size(r.Size), Failed: r.Failed, Edited: r.Edited, Revision: r.Revision,
+		EditedBy: visible(r.EditedBy),
+	}
+	if !r.EditedAt.IsZero() {
+		at := moment(r.EditedAt)
+		l.EditedAt = &at
 	}
 	if !r.TriedAt.IsZero() {
 		at := moment(r.TriedAt)

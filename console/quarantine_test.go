@@ -91,6 +91,7 @@ type body struct {
 
 type recordAnswer struct {
 	Sink, ID, Reason, Message, Request, Host, Client, Problem string
+	EditedBy                                                  string
 	Revision, Failed                                          int
 	Headers                                                   [][2]string
 	Removed                                                   []string

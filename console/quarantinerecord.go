@@ -208,7 +208,7 @@ func (q *quarantine) edit(c *call) (any, error) {
 		return nil, err
 	}
 	c.note("sink", asked.Sink, "record", asked.ID, "revision", asked.Revision, "bytes", len(asked.Body))
-	err := c.ofSink(asked.Sink).Edit(c.ctx, asked.ID, asked.Revision, []byte(asked.Body))
+	err := c.ofSink(asked.Sink).With(forebay.QuarantineNote{By: c.who.user}).Edit(c.ctx, asked.ID, asked.Revision, []byte(asked.Body))
 	if _, invalid := errors.AsType[*forebay.EditError](err); invalid {
 		err = refuse(http.StatusUnprocessableEntity, "%v", err)
 	}
@@ -231,17 +231,34 @@ func (q *quarantine) replay(c *call) (any, error) {
 }
 
 func (q *quarantine) discard(c *call) (any, error) {
-	var asked recordRef
+	var asked struct {
+		recordRef
+		// Why may be empty. It is for the log.
+		Why string `json:"why"`
+	}
 	if err := c.body(&asked); err != nil {
 		return nil, err
 	}
-	c.note("sink", asked.Sink, "record", asked.ID)
+	if err := checkWhy(asked.Why); err != nil {
+		return nil, err
+	}
+	c.note("sink", asked.Sink, "record", asked.ID, "why", asked.Why)
 	n, err := c.ofSink(asked.Sink).Discard(c.ctx, asked.ID)
 	if err != nil {
 		return nil, err
 	}
 	c.note("discarded", n)
 	return map[string]int{"discarded": n}, nil
+}
+
+// maxWhy is the greatest length of the reason of a discard, in bytes.
+const maxWhy = 1000
+
+func checkWhy(why string) error {
+	if len(why) > maxWhy {
+		return refuse(http.StatusBadRequest, "The reason has %d bytes, at most %d are allowed.", len(why), maxWhy)
+	}
+	return nil
 }
 
 // bulkSet are records of one sink.
@@ -301,11 +318,16 @@ func (q *quarantine) bulk(c *call, kind bulkKind) (any, error) {
 	var asked struct {
 		rejectFilter
 		Count int `json:"count"`
+		// Why is the reason of a discard. It may be empty.
+		Why string `json:"why"`
 	}
 	if err := c.body(&asked); err != nil {
 		return nil, err
 	}
-	c.note("filter", fmt.Sprintf("%+v", asked.rejectFilter), "count", asked.Count)
+	if err := checkWhy(asked.Why); err != nil {
+		return nil, err
+	}
+	c.note("filter", fmt.Sprintf("%+v", asked.rejectFilter), "count", asked.Count, "why", asked.Why)
 	if asked.Count < 1 || asked.Count > maxBulk {
 		return nil, refuse(http.StatusBadRequest, "count is %d, not 1 to %d.", asked.Count, maxBulk)
 	}
@@ -319,7 +341,7 @@ func (q *quarantine) bulk(c *call, kind bulkKind) (any, error) {
 	if n == 0 {
 		return nil, refuse(http.StatusNotFound, "No record matches any more.")
 	}
-	title := kind.title + recordsOf(n)
+	title, why := kind.title+recordsOf(n), visible(asked.Why)
 	if len(sets) == 1 {
 		title += " of " + visible(sets[0].sink)
 	} else {
@@ -332,7 +354,7 @@ func (q *quarantine) bulk(c *call, kind bulkKind) (any, error) {
 		tell := func() string {
 			return fmt.Sprintf("%s of %s: %s", grouped(int64(done.steps)), grouped(int64(n)), kind.said(done))
 		}
-		defer func() { log.Info("console: task ended", "task", title, "user", user, "outcome", tell()) }()
+		defer func() { log.Info("console: task ended", "task", title, "user", user, "outcome", tell(), "why", why) }()
 		for _, set := range sets {
 			in := console.ofSink(set.sink)
 			for ids := range slices.Chunk(set.ids, bulkStep) {

@@ -106,7 +106,7 @@ func TestQuarantineEdit(t *testing.T) {
 	}
 	edit["revision"] = 1
 	answer[any](t, send(t, c, "/x/quarantine.edit", operator, edit), 200)
-	if after := first(t, c); after.Body.Text != edit["body"] || after.Came == nil || after.Came.Text != r.Body.Text || after.Passes || after.Failed != 1 {
+	if after := first(t, c); after.Body.Text != edit["body"] || after.Came == nil || after.Came.Text != r.Body.Text || after.Passes || after.Failed != 1 || after.EditedBy != "otto" {
 		t.Errorf("after the edit: %+v", after)
 	}
 	edit["revision"], edit["body"] = 2, `{"id":8,"price":3}`
@@ -121,7 +121,7 @@ func TestQuarantineEdit(t *testing.T) {
 		t.Errorf("an edit of what is gone: status %d: %s", w.Code, w.Body)
 	}
 	next := first(t, c)
-	if res := answer[map[string]int](t, send(t, c, "/x/quarantine.discard", operator, map[string]any{"sink": next.Sink, "id": next.ID}), 200); res["discarded"] != 1 {
+	if res := answer[map[string]int](t, send(t, c, "/x/quarantine.discard", operator, map[string]any{"sink": next.Sink, "id": next.ID, "why": "sent by a probe"}), 200); res["discarded"] != 1 {
 		t.Errorf("discard: %v", res)
 	}
 	if err := eng.Flush(t.Context(), "web"); err != nil {
@@ -130,7 +130,7 @@ func TestQuarantineEdit(t *testing.T) {
 	if rows := fmt.Sprint(memory.Rows("web.orders")); rows != "[[8 3]]" {
 		t.Errorf("the table has %s", rows)
 	}
-	for _, want := range []string{"quarantine.edit", "quarantine.replay", "quarantine.discard", "user=otto", "record=" + r.ID, "sink=web/orders"} {
+	for _, want := range []string{"quarantine.edit", "quarantine.replay", "quarantine.discard", "user=otto", "record=" + r.ID, "sink=web/orders", `why="sent by a probe"`} {
 		if !strings.Contains(lines.String(), want) {
 			t.Errorf("the log lacks %s:\n%s", want, lines.String())
 		}
@@ -283,12 +283,15 @@ func TestQuarantineBulk(t *testing.T) {
 	if w := send(t, c, "/x/quarantine.replayall", operator, filter(seen.Until, 600)); w.Code != 404 {
 		t.Errorf("again: status %d: %s", w.Code, w.Body)
 	}
+	if w := send(t, c, "/x/quarantine.discardall", operator, map[string]any{"count": 1, "why": strings.Repeat("x", 1001)}); w.Code != 400 {
+		t.Errorf("a reason that is too long: status %d: %s", w.Code, w.Body)
+	}
 	// All sinks, with a rejection that stays.
 	begun = answer[started](t, send(t, c, "/x/quarantine.replayall", operator, map[string]any{"count": 100}), 200)
 	if state, progress := taskOf(t, c, begun.Task); state != "done" || progress != "7 of 7: 5 replayed, 2 rejected again, 0 gone before" {
 		t.Errorf("%s, %s", state, progress)
 	}
-	begun = answer[started](t, send(t, c, "/x/quarantine.discardall", operator, map[string]any{"text": "id", "count": 1}), 200)
+	begun = answer[started](t, send(t, c, "/x/quarantine.discardall", operator, map[string]any{"text": "id", "count": 1, "why": "a test"}), 200)
 	if state, progress := taskOf(t, c, begun.Task); state != "done" || progress != "1 of 1: 1 discarded, 0 gone before" {
 		t.Errorf("%s, %s", state, progress)
 	}
@@ -301,7 +304,7 @@ func TestQuarantineBulk(t *testing.T) {
 	if n := recordsIn(eng); n != 1 {
 		t.Errorf("%d records are left", n)
 	}
-	for _, want := range []string{"quarantine.replayall", "user=otto", "count=600", "records=590", "590 replayed"} {
+	for _, want := range []string{"quarantine.replayall", "user=otto", "count=600", "records=590", "590 replayed", `why="a test"`} {
 		if !strings.Contains(lines.String(), want) {
 			t.Errorf("the log lacks %s:\n%s", want, lines.String())
 		}

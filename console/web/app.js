@@ -344,10 +344,12 @@ function showKeys() {
 }
 $("keys").addEventListener("click", showKeys);
 
-function ask({ title, text, action, count, body }) {
+// With why it asks for a reason, which is optional, and answers with { why }.
+function ask({ title, text, action, count, body, why }) {
   return new Promise((resolve) => {
     let sure = false;
     const typed = count > 1000 ? h("input", { type: "text", inputmode: "numeric", autocomplete: "off", id: "typed-count" }) : null;
+    const reason = why ? h("input", { type: "text", autocomplete: "off", maxlength: "250", id: "why" }) : null;
     const cancel = h("button", { type: "button", text: "Cancel", autofocus: true, onclick: () => d.close() });
     const ok = h("button", { type: "button", class: "danger", text: action, onclick: () => { sure = true; d.close(); } });
     if (typed) {
@@ -356,8 +358,9 @@ function ask({ title, text, action, count, body }) {
     }
     const d = dialog(title, h("p", { text }), ...(body ? body((word) => setText(ok, word)) : []),
       typed && h("p", {}, h("label", { for: "typed-count", text: "Type " + count + " to go on: " }), typed),
+      reason && h("p", {}, h("label", { for: "why", text: "Reason, for the log: " }), reason),
       h("p", { class: "choices" }, cancel, ok));
-    d.addEventListener("close", () => resolve(sure));
+    d.addEventListener("close", () => resolve(sure && reason ? { why: reason.value } : sure));
     cancel.focus();
   });
 }

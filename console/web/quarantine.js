@@ -166,9 +166,9 @@ export function open(section, app) {
     if (!may.change) return [];
     const count = Math.min(n, shown.most);
     const which = (count < n ? "the oldest " : "") + recordsOf(count) + " " + what;
-    const start = async (name) => {
+    const start = async (name, more) => {
       try {
-        const { task } = await app.post(name, { ...f, since: f.since || "", until: f.until, count });
+        const { task } = await app.post(name, { ...f, since: f.since || "", until: f.until, count, ...more });
         started.add(task);
         app.problem(null);
         app.say("Started.");
@@ -184,7 +184,8 @@ export function open(section, app) {
         })) start("quarantine.replayall");
       } }),
       h("button", { type: "button", class: "danger", text: "Discard " + grouped(count) + "…", "aria-label": "Discard " + which, onclick: async () => {
-        if (await app.ask({ title: "Discard " + which + "?", action: "Discard", count, text: "They are deleted for good and never become rows." })) start("quarantine.discardall");
+        const sure = await app.ask({ title: "Discard " + which + "?", action: "Discard", count, why: true, text: "They are deleted for good and never become rows." });
+        if (sure) start("quarantine.discardall", sure);
       } }),
     ];
   }
@@ -258,7 +259,7 @@ export function open(section, app) {
     } });
     return h("tr", { "data-key": key },
       h("td", { "data-label": "Rejected" }, timeNode(r.at)),
-      h("th", { scope: "row" }, h("code", { text: r.id }), h("small", { text: " " + r.sink + (r.edited ? ", edited" : "") + (r.failed ? ", replayed in vain " + grouped(r.failed) + " times" : "") })),
+      h("th", { scope: "row" }, h("code", { text: r.id }), h("small", { text: " " + r.sink + (r.edited ? ", edited" + (r.editedBy ? " by " + r.editedBy : "") : "") + (r.failed ? ", replayed in vain " + grouped(r.failed) + " times" : "") })),
       h("td", { class: "message", "data-label": "Message", text: r.message }),
       h("td", { class: "n", "data-label": "Size" }, sizeOf(r.size)),
       h("td", { class: "actions" }, button));
@@ -313,11 +314,13 @@ export function open(section, app) {
     setText(say, "");
     const facts = [["Sink", r.sink], ["Rejected", timeNode(r.at)], ["Cause", (r.target === "1" ? "target " : "") + r.reason + (r.column ? ", column " + r.column : "")], ["Message", r.message],
       ["Request", r.request], ["Host", r.host], ["Client", r.client], ["Received", r.received !== null ? timeNode(r.received) : ""],
+      ["Edited", r.edited ? (r.editedBy ? "by " + r.editedBy + " " : "yes ") : ""],
       ["Columns", r.mapping && r.mapping + (r.version ? ", version " + r.version : "")], ["Replays", r.failed ? grouped(r.failed) + " in vain, the last one " : ""],
       ["File", r.file ? r.file + (r.row !== null ? ", row " + grouped(r.row) : "") : ""]].filter(([, v]) => v);
     const dl = h("dl", { class: "facts" });
     for (const [term, v] of facts) {
       const dd = h("dd", {}, v);
+      if (term === "Edited" && r.editedAt !== null) dd.append(timeNode(r.editedAt));
       if (term === "Replays" && r.triedAt !== null) dd.append(timeNode(r.triedAt));
       dl.append(h("dt", { text: term }), dd);
     }
@@ -433,9 +436,10 @@ export function open(section, app) {
       h("button", { type: "button", text: may.change ? "Edit" : "Try another body", onclick: () => edit() }),
       may.change && h("button", { type: "button", text: "Replay", onclick: () => act(replay) }),
       may.change && h("button", { type: "button", class: "danger", text: "Discard…", onclick: async () => {
-        if (!(await app.ask({ title: "Discard record " + record.id + "?", action: "Discard", count: 1, text: "It is deleted for good and never becomes a row." }))) return;
+        const sure = await app.ask({ title: "Discard record " + record.id + "?", action: "Discard", count: 1, why: true, text: "It is deleted for good and never becomes a row." });
+        if (!sure) return;
         act(async (r) => {
-          await app.post("quarantine.discard", ref(r));
+          await app.post("quarantine.discard", { ...ref(r), ...sure });
           load();
           change({ record: "" });
           app.say("The record is discarded.");

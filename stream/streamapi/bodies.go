@@ -271,8 +271,15 @@ type taskBody struct {
 	ErrorName       string         `json:"errorName,omitempty" doc:"Name of the error where the request is at fault; left out where the same request may succeed later."`
 	ErrorStatusCode int            `json:"errorStatusCode,omitempty" doc:"Status that goes with the name."`
 	Rejects         *rejectsResult `json:"rejects,omitempty" doc:"What a replay or a discard of rejected records has done, also one that has failed; left out for other tasks."`
+	Discard         *discardBody   `json:"discard,omitempty" doc:"Who discards rejected records, and why; left out for other tasks."`
 	Replay          *replayState   `json:"replay,omitempty" doc:"How far the replay of an archive is, also one that has failed; left out for other tasks."`
 	Outputs         *outputsBody   `json:"outputs,omitempty" doc:"What was changed; after a success, and after a deletion of which something is left."`
+}
+
+// discardBody has the members of [catalog.Discard].
+type discardBody struct {
+	By     string `json:"by" doc:"Name of the user or token."`
+	Reason string `json:"reason,omitempty" doc:"Reason as it was given; left out without one."`
 }
 
 // warning has the members of [catalog.Warning].

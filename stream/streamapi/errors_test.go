@@ -28,7 +28,7 @@ func sample(op *operation) string {
 		return strings.Replace(webSink, `"Events"`, `"Another"`, 1)
 	case *settingsUpdate:
 		return `{"settings":[{"key":"storage.level.local.encoding.sync.wait","value":false}]}`
-	case *rejectsSelection:
+	case *rejectsSelection, *rejectsDiscard:
 		return `{"all":true}`
 	case *replayBody:
 		return `{"run":"sample"}`

@@ -79,6 +79,9 @@ func (a *api) operations() []operation {
 		and(record, catalog.SinkDisabled), a.replayRejected)
 	replay.answer = rejectsResult{}
 
+	discard := do(remove, rejectedPath, "discardRejectedRecord", "Delete a rejected record for good", record, a.discardRejected)
+	discard.query = []parameter{{name: reasonParameter, doc: "Why it is discarded, for people: the log has it.", schema: ""}}
+
 	cancel := do(remove, archivePath+"/replay", "cancelReplay", "End the replay of archived records that runs for a sink; what it has stored stays",
 		and(sink, catalog.TaskNotFound), a.cancelReplay)
 	cancel.answer = taskBody{}
@@ -149,11 +152,11 @@ func (a *api) operations() []operation {
 		read(rejectsPath, "listRejectedRecords", "List the records that a sink has rejected and kept, without their content", rejectsBody{}, sink, a.listRejected,
 			append(slices.Clip(pageParameters), rejectsParameters...)...),
 		content, try, edit, replay,
-		do(remove, rejectedPath, "discardRejectedRecord", "Delete a rejected record for good", record, a.discardRejected),
+		discard,
 		task(post, rejectsPath+"/replay", "replayRejectedRecords", "Replay a selection of rejected records, or all, each exactly once", &rejectsSelection{},
-			and(sink, catalog.SinkDisabled), a.moveRejects(a.cat.ReplayRejects)),
-		task(post, rejectsPath+"/discard", "discardRejectedRecords", "Delete a selection of rejected records, or all, for good", &rejectsSelection{},
-			sink, a.moveRejects(a.cat.DiscardRejects)),
+			and(sink, catalog.SinkDisabled), a.replaySelected),
+		task(post, rejectsPath+"/discard", "discardRejectedRecords", "Delete a selection of rejected records, or all, for good", &rejectsDiscard{},
+			sink, a.discardSelected),
 		task(post, archivePath+"/replay", "replayArchive", "Map archived raw records by the columns of now and make them rows, each once for each run", &replayBody{},
 			and(sink, catalog.SinkDisabled), a.replayArchive),
 		cancel,

@@ -39,6 +39,8 @@ type rejectedBody struct {
 	Edited   bool   `json:"edited" doc:"Somebody has edited the body."`
 	Revision int    `json:"revision" doc:"Number of the edits and failed replays; an edit needs it."`
 	Size     int64  `json:"size" doc:"Bytes that it counts in the bounds of the quarantine."`
+	EditedAt string `json:"editedAt,omitempty" doc:"Time in UTC with milliseconds of the last edit; left out without one, or if nobody has noted it."`
+	EditedBy string `json:"editedBy,omitempty" doc:"Name of the user or token that has made it."`
 	// RefusedRow is set for a row that the target has refused.
 	RefusedRow *refusedRow `json:"refusedRow,omitempty" doc:"Where a row comes from that the target has refused; left out for events. Its body is a JSON object with the cells, and so is an edit."`
 }
@@ -87,6 +89,13 @@ type rejectsSelection struct {
 	All       bool           `json:"all,omitempty" doc:"All records that are there when the task begins. Exactly one of recordIds, filter and all is given."`
 }
 
+type rejectsDiscard struct {
+	RecordIDs []string       `json:"recordIds,omitempty" maxItems:"10000" doc:"Ids of records."`
+	Filter    *rejectsFilter `json:"filter,omitempty" doc:"Records that have all of this, of those that are there when the task begins."`
+	All       bool           `json:"all,omitempty" doc:"All records that are there when the task begins. Exactly one of recordIds, filter and all is given."`
+	Reason    string         `json:"reason,omitempty" maxLength:"1000" doc:"Why they are discarded, for people: the task and the log have it."`
+}
+
 type rejectsFilter struct {
 	Reason  string `json:"reason,omitempty" doc:"Word for the reason."`
 	Column  string `json:"column,omitempty" doc:"Column that rejected it."`
@@ -129,6 +138,7 @@ func newRejected(r forebay.RejectedRecord) rejectedBody {
 		RefusedRow: row,
 		RecordID:   r.ID, At: catalog.Time(r.At), Reason: r.Reason, Column: r.Column, Message: r.Message, Mapping: r.Mapping, Version: r.Version, Failed: r.Failed,
 		TriedAt: timeText(r.TriedAt), Edited: r.Edited, Revision: r.Revision, Size: r.Size,
+		EditedAt: timeText(r.EditedAt), EditedBy: r.EditedBy,
 	}
 }
 
@@ -159,6 +169,12 @@ func textOrBytes(b []byte) (*string, []byte) {
 
 // revisionParameter names the revision that an edit has seen.
 const revisionParameter = "revision"
+
+// reasonParameter is why a record is discarded, and maxDiscardReason its greatest length, as in rejectsDiscard.
+const (
+	reasonParameter  = "reason"
+	maxDiscardReason = 1000
+)
 
 // rejectsParameters are the filters of a list.
 var rejectsParameters = []parameter{
@@ -251,7 +267,7 @@ func (a *api) editRejected(c *call) (any, error) {
 	if err != nil || n < 0 {
 		return nil, names.Errorf(http.StatusBadRequest, "invalidRange", "%s must be greater or equal than 0 but got %s", revisionParameter, text)
 	}
-	if err := a.cat.EditRejected(c.ctx, c.source, c.sink, c.record(), n, c.raw); err != nil {
+	if err := a.cat.EditRejected(c.ctx, c.by, c.source, c.sink, c.record(), n, c.raw); err != nil {
 		return nil, err
 	}
 	a.noteChange(c.ctx, c, "a rejected record was edited")
@@ -285,38 +301,53 @@ func (a *api) replayRejected(c *call) (any, error) {
 }
 
 func (a *api) discardRejected(c *call) (any, error) {
-	if err := a.cat.DiscardRejected(c.ctx, c.source, c.sink, c.record()); err != nil {
+	reason := c.query(reasonParameter)
+	if n := utf8.RuneCountInString(reason); n > maxDiscardReason {
+		return nil, names.Errorf(http.StatusBadRequest, "invalidLength", "%s must be a maximum of %d characters in length but has %d", reasonParameter, maxDiscardReason, n)
+	}
+	if err := a.cat.DiscardRejected(c.ctx, c.by, c.source, c.sink, c.record(), reason); err != nil {
 		return nil, err
 	}
 	a.noteChange(c.ctx, c, "a rejected record was discarded")
 	return nil, nil
 }
 
-// moveRejects starts a task for a selection.
-func (a *api) moveRejects(start func(source, sink string, s catalog.RejectedSelection) (catalog.Task, error)) func(*call) (any, error) {
-	return func(c *call) (any, error) {
-		b := c.body.(*rejectsSelection)
-		given := 0
-		for _, one := range []bool{len(b.RecordIDs) > 0, b.Filter != nil, b.All} {
-			if one {
-				given++
-			}
-		}
-		var p problems
-		if given != 1 {
-			p.add("badRequest", "exactly one of body.recordIds, body.filter and body.all must be given")
-		}
-		s := catalog.RejectedSelection{IDs: b.RecordIDs}
-		if b.Filter != nil {
-			if *b.Filter == (rejectsFilter{}) {
-				p.add("badRequest", "body.filter is empty: give body.all for all records")
-			}
-			s.Filter = b.Filter.filter("body.filter.", &p)
-		}
-		if err := p.err(); err != nil {
-			return nil, err
-		}
-		a.noteChange(c.ctx, c, "a task for rejected records is starting")
-		return a.task(c)(start(c.source, c.sink, s))
+func (a *api) replaySelected(c *call) (any, error) {
+	s, err := c.body.(*rejectsSelection).selection()
+	if err != nil {
+		return nil, err
 	}
+	a.noteChange(c.ctx, c, "a task for rejected records is starting")
+	return a.task(c)(a.cat.ReplayRejects(c.source, c.sink, s))
+}
+
+func (a *api) discardSelected(c *call) (any, error) {
+	b := c.body.(*rejectsDiscard)
+	s, err := (&rejectsSelection{b.RecordIDs, b.Filter, b.All}).selection()
+	if err != nil {
+		return nil, err
+	}
+	a.noteChange(c.ctx, c, "a task for rejected records is starting")
+	return a.task(c)(a.cat.DiscardRejects(c.by, c.source, c.sink, s, b.Reason))
+}
+
+func (b *rejectsSelection) selection() (catalog.RejectedSelection, error) {
+	given := 0
+	for _, one := range []bool{len(b.RecordIDs) > 0, b.Filter != nil, b.All} {
+		if one {
+			given++
+		}
+	}
+	var p problems
+	if given != 1 {
+		p.add("badRequest", "exactly one of body.recordIds, body.filter and body.all must be given")
+	}
+	s := catalog.RejectedSelection{IDs: b.RecordIDs}
+	if b.Filter != nil {
+		if *b.Filter == (rejectsFilter{}) {
+			p.add("badRequest", "body.filter is empty: give body.all for all records")
+		}
+		s.Filter = b.Filter.filter("body.filter.", &p)
+	}
+	return s, p.err()
 }

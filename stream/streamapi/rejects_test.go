@@ -206,7 +206,8 @@ func TestRejectedRecords(t *testing.T) {
 	s.want(409, "stream.api.recordChanged", testToken, "PUT", one+"/body?revision=0", `{"price":1}`)
 	s.want(409, "stream.api.recordChanged", testToken, "PUT", one+"/body?revision=7", `{"price":1}`)
 	if a := s.want(200, "", testToken, "PUT", one+"/body?revision=1", `{"price":101}`); a.at("body") != `{"price":101}` || a.at("original") != `{"n":1,"price":"x1"}` ||
-		a.at("record.edited") != true || a.at("record.revision") != 2.0 || a.at("record.failed") != 1.0 {
+		a.at("record.edited") != true || a.at("record.revision") != 2.0 || a.at("record.failed") != 1.0 ||
+		a.at("record.editedBy") != "test" || a.at("record.editedAt") == nil {
 		t.Errorf("after the edit: %s", a.text)
 	}
 	if a := s.want(200, "", testToken, "POST", one+"/test", ""); a.at("passes") != true || a.at("columns.0.value") != "101" {
@@ -233,11 +234,13 @@ func TestRejectedRecords(t *testing.T) {
 	if task.at("rejects.replayed") != 1.0 || task.at("rejects.rejected") != 1.0 || task.at("rejects.gone") != 1.0 {
 		t.Errorf("the task says %s", task.text)
 	}
-	task = s.done("POST", rejects+"/discard", `{"filter":{"reason":"invalidBody"}}`)
-	if task.at("rejects.discarded") != 5.0 {
+	task = s.done("POST", rejects+"/discard", `{"filter":{"reason":"invalidBody"},"reason":"sent by a probe"}`)
+	if task.at("rejects.discarded") != 5.0 || task.at("discard.by") != "test" || task.at("discard.reason") != "sent by a probe" {
 		t.Errorf("the task says %s", task.text)
 	}
-	s.want(200, "", testToken, "DELETE", rejects+"/"+all[4].RecordID, "")
+	s.want(400, "stream.api.invalidLength", testToken, "POST", rejects+"/discard", `{"all":true,"reason":"`+strings.Repeat("x", 1001)+`"}`)
+	s.want(400, "stream.api.invalidLength", testToken, "DELETE", rejects+"/"+all[4].RecordID+"?reason="+strings.Repeat("x", 1001), "")
+	s.want(200, "", testToken, "DELETE", rejects+"/"+all[4].RecordID+"?reason=a+test", "")
 
 	// The others fit another definition: with the text as it is.
 	s.done("PATCH", b+"/sources/shop/sinks/orders", `{"table":{"mapping":{"columns":[

@@ -28,6 +28,9 @@ func (a *api) taskBody(c *call, t catalog.Task) taskBody {
 	for _, w := range t.Warnings {
 		b.Warnings = append(b.Warnings, warning(w))
 	}
+	if t.Discard != nil {
+		b.Discard = ptr(discardBody(*t.Discard))
+	}
 	if t.Rejects != nil {
 		b.Rejects = ptr(rejectsResult(*t.Rejects))
 	}

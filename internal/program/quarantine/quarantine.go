@@ -29,7 +29,7 @@ type options struct {
 	json, all       bool
 	filter          filter
 	limit, revision int
-	body            string
+	body, because   string
 	ids             []string
 }
 
@@ -65,6 +65,7 @@ func Run(ctx context.Context, args []string, env api.Environment) error {
 	flags.BoolVar(&o.all, "all", false, "replay, discard: all records")
 	flags.IntVar(&o.limit, "limit", 100, "list: greatest number of records; 0: all")
 	flags.StringVar(&o.body, "body", "", "edit: file with the new body, - for standard input")
+	flags.StringVar(&o.because, "because", "", "discard: why, for people; the task and the log of the server have it")
 	flags.IntVar(&o.revision, "revision", -1, "edit: revision of the record that was read (default: the present one)")
 	if err := api.Parse(flags, args); err != nil {
 		return err
@@ -98,6 +99,9 @@ func (o *options) check(action string) error {
 		if age, err := time.ParseDuration(*moment); err == nil && *moment != "" {
 			*moment = now.Add(-age.Abs()).UTC().Format(time.RFC3339)
 		}
+	}
+	if o.because != "" && action != "discard" {
+		return api.Wrong("-because is for discard")
 	}
 	switch action {
 	case "list":
@@ -137,6 +141,7 @@ type record struct {
 	RecordID, At, Reason, Column, Message string
 	Failed, Revision, Version             int
 	Edited                                bool
+	EditedAt, EditedBy                    string
 	Size                                  int64
 }
 
@@ -189,9 +194,9 @@ func list(ctx context.Context, c *client, o *options) error {
 			}
 			edited := "-"
 			if r.Edited {
-				edited = "yes"
+				edited = cmp.Or(r.EditedBy, "yes")
 			}
-			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d\t%s\t%d\t%s\n", api.Line(r.RecordID), api.Line(r.At), api.Line(r.Reason), api.Line(cmp.Or(r.Column, "-")), r.version(), r.Failed, edited, r.Size, api.Line(r.Message))
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d\t%s\t%d\t%s\n", api.Line(r.RecordID), api.Line(r.At), api.Line(r.Reason), api.Line(cmp.Or(r.Column, "-")), r.version(), r.Failed, api.Line(edited), r.Size, api.Line(r.Message))
 		}
 		shown += len(page.Records)
 		after = page.Page.NextID
@@ -253,6 +258,8 @@ func (c *client) show(answer json.RawMessage, asJSON bool) error {
 	row("message", r.Record.Message)
 	row("revision", strconv.Itoa(r.Record.Revision))
 	row("failed replays", strconv.Itoa(r.Record.Failed))
+	row("edited", r.Record.EditedAt)
+	row("edited by", r.Record.EditedBy)
 	row("received", r.Request.ReceivedAt)
 	row("sender", r.Request.ClientIP)
 	request := strings.TrimSpace(r.Request.Method + " " + r.Request.Path)
@@ -362,6 +369,9 @@ func move(ctx context.Context, c *client, o *options) error {
 		selection = map[string]any{"recordIds": o.ids}
 	case len(filter) > 0:
 		selection = map[string]any{"filter": filter}
+	}
+	if o.because != "" {
+		selection["reason"] = o.because
 	}
 	body, err := json.Marshal(selection)
 	if err != nil {

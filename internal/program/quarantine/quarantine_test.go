@@ -128,6 +128,31 @@ func (s *shop) ids(args ...string) (ids []string) {
 	return ids
 }
 
+// An edit shows who has made it, and a discard takes a reason.
+func TestWhoAndWhy(t *testing.T) {
+	s := newShop(t)
+	s.send(`{"price":"x"}`)
+	id := s.ids()[0]
+	if out, errs, err := s.run(`{"price":"y"}`, "edit", "-body", "-", "shop/orders", id); err != nil || !strings.Contains(out, "edited by               static token") {
+		t.Errorf("%s%s%v", out, errs, err)
+	}
+	if out, _, err := s.run("", "list", "shop/orders"); err != nil || !strings.Contains(out, "  static token  ") {
+		t.Errorf("%s%v", out, err)
+	}
+	var wrong *api.UsageError
+	if _, _, err := s.run("", "replay", "-because", "x", "shop/orders", id); !errors.As(err, &wrong) {
+		t.Errorf("a reason of a replay: %v", err)
+	}
+	out, _, err := s.run("", "discard", "-json", "-because", "test data", "shop/orders", id)
+	var task struct{ Discard struct{ By, Reason string } }
+	if err == nil {
+		err = json.Unmarshal([]byte(out), &task)
+	}
+	if err != nil || task.Discard.By != "static token" || task.Discard.Reason != "test data" {
+		t.Errorf("%s%v", out, err)
+	}
+}
+
 // The way of a record through the command: listed, read, tested, edited, replayed. Nothing that a sender sends controls the terminal.
 func TestCommands(t *testing.T) {
 	s := newShop(t)

@@ -1,0 +1,61 @@
+package forebay_test
+
+import (
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/forebay/forebay"
+	"github.com/forebay/forebay/mapping"
+)
+
+// An edit keeps who has made it and when, also behind a replay that fails, and a discard leaves a line with who and why.
+func TestQuarantineNotes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log strings.Builder
+		e, _ := openMemory(t, func(o *forebay.Options) { o.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
+		mustDefine(t, e, events(keeping))
+		for range 3 {
+			if _, err := e.Ingest(t.Context(), "web", mapping.JSON([]byte(`{"user":{"name":"Ada"}}`))); err != nil {
+				t.Fatal(err)
+			}
+		}
+		q := e.Quarantine("web", "users")
+		all := rejectedOf(t, e, forebay.RejectedFilter{})
+		if len(all) != 3 || all[0].EditedBy != "" || !all[0].EditedAt.IsZero() {
+			t.Fatalf("%+v", all)
+		}
+		time.Sleep(time.Hour)
+		edited := time.Now()
+		long := strings.Repeat("é", 150)
+		for i, by := range []string{"ann", "", long} {
+			if err := q.With(forebay.QuarantineNote{By: by, Reason: "not of an edit"}).Edit(t.Context(), all[i].ID, 0, []byte(`{"user":{"name":"Bob"}}`)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(time.Hour)
+		if res, err := q.Replay(t.Context(), all[0].ID); err != nil || res.Rejected != 1 {
+			t.Fatalf("%+v, %v", res, err)
+		}
+		all = rejectedOf(t, e, forebay.RejectedFilter{})
+		for i, by := range []string{"ann", "", strings.Repeat("é", 100) + "…"} {
+			if all[i].EditedBy != by || !all[i].EditedAt.Equal(edited) {
+				t.Errorf("record %d was edited by %q at %s, want %q at %s", i, all[i].EditedBy, all[i].EditedAt, by, edited)
+			}
+		}
+		if c, err := q.Get(t.Context(), all[0].ID); err != nil || c.EditedBy != "ann" || c.Failed != 1 {
+			t.Errorf("%+v, %v", c.RejectedRecord, err)
+		}
+		if strings.Contains(log.String(), "rejected records were discarded") {
+			t.Errorf("before a discard the log has %s", log.String())
+		}
+		if n, err := q.With(forebay.QuarantineNote{By: "ann", Reason: "test data"}).Discard(t.Context(), all[0].ID); n != 1 || err != nil {
+			t.Fatal(n, err)
+		}
+		if want := `msg="rejected records were discarded" source=web sink=users records=1 by=ann reason="test data"`; !strings.Contains(log.String(), want) {
+			t.Errorf("the log has %s, want %s", log.String(), want)
+		}
+	})
+}
