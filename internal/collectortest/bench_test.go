@@ -25,7 +25,7 @@ var requests = flag.Int("requests", 1000, "how many requests of 100 records a ro
 // PostgreSQL server. The Collector gets there with the exporters of this package, each batch in one part or one COPY. The rows are
 // counted in the target afterwards.
 //
-//	go test -run '^$' -bench BesideCollector -benchtime 5x -requests 5000
+//	go test -run '^$' -bench BesideCollector -benchtime 5x -requests 3000
 //
 // rows/s count until the last answer, stored_rows/s until the last row is in the target. cpu_ns/row is the CPU of the process,
 // db_cpu_ns/row the one of PostgreSQL. Ratios are medians of the rounds, Forebay's figure being 1.
