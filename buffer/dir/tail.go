@@ -2,14 +2,11 @@ package dir
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/forebay/forebay/buffer"
@@ -26,45 +23,9 @@ const (
 // Tail implements [buffer.Tailer]. It reads the parts that are last by name, which is roughly the order of the imports, each from its end,
 // and not more than 4 MiB. A compressed part must be read from its start.
 func (t *TableDir) Tail(ctx context.Context, table string, n int) (buffer.Tail, error) {
-	tail, err := t.tail(ctx, table, n)
+	tail, err := t.folder.Tail(ctx, table, n, maxTail, t.tailOf)
 	if err != nil {
 		return buffer.Tail{}, fmt.Errorf("table directory: read the end of %q: %w", table, err)
-	}
-	return tail, nil
-}
-
-func (t *TableDir) tail(ctx context.Context, table string, n int) (tail buffer.Tail, err error) {
-	dir, err := t.folder.Newest(table)
-	if err != nil {
-		return tail, err
-	}
-	all, d, err := t.folder.Described(dir, table)
-	if err != nil {
-		return tail, err
-	}
-	tail.Columns = d.Columns
-	// A day of a table that is split says nothing about the time of the import.
-	slices.SortFunc(all, func(a, b parts.Part) int { return cmp.Or(cmp.Compare(b.Last, a.Last), cmp.Compare(b.Path(), a.Path())) })
-	left := int64(maxTail)
-	for _, p := range all {
-		if len(tail.Rows) >= n {
-			break
-		}
-		path := filepath.Join(dir, p.Path())
-		rows, read, err := t.tailOf(ctx, d, path, n-len(tail.Rows), left)
-		if errors.Is(err, buffer.ErrTailTooLarge) && len(tail.Rows) > 0 {
-			break
-		}
-		if err != nil {
-			return tail, fmt.Errorf("%s: %w", path, err)
-		}
-		if len(tail.Rows) == 0 && len(rows) > 0 {
-			if info, err := os.Stat(path); err == nil {
-				tail.Imported = info.ModTime()
-			}
-		}
-		tail.Rows = append(rows, tail.Rows...)
-		left -= read
 	}
 	return tail, nil
 }

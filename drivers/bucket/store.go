@@ -237,14 +237,19 @@ func (s *store) open(ctx context.Context, key string) (io.ReadCloser, error) {
 
 // read appends to dst the bytes of an object from a place on, at most partSize of them, and returns its size. Errors are the errors of open.
 func (s *store) read(ctx context.Context, key string, from int64, dst []byte) (piece []byte, size int64, err error) {
-	r, err := s.blobs.NewRangeReader(ctx, s.prefix+key, from, s.partSize, nil)
+	return s.readRange(ctx, key, from, s.partSize, dst)
+}
+
+// readRange is read with another bound.
+func (s *store) readRange(ctx context.Context, key string, from, most int64, dst []byte) (piece []byte, size int64, err error) {
+	r, err := s.blobs.NewRangeReader(ctx, s.prefix+key, from, most, nil)
 	if err != nil {
 		return nil, 0, s.absence(ctx, key, err)
 	}
 	defer r.Close()
 	buf := bytes.NewBuffer(dst)
 	n, err := io.Copy(buf, r)
-	if want := min(r.Size()-from, s.partSize); err == nil && n != want {
+	if want := min(r.Size()-from, most); err == nil && n != want {
 		err = fmt.Errorf("%s: %d bytes from byte %d on, want %d: %w", s.prefix+key, n, from, want, io.ErrUnexpectedEOF)
 	}
 	if err != nil {

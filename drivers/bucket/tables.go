@@ -78,6 +78,7 @@ var (
 	_ buffer.Uncreator   = (*Tables)(nil)
 	_ buffer.LocalDriver = (*Tables)(nil)
 	_ buffer.Querier     = (*Tables)(nil)
+	_ buffer.Tailer      = (*Tables)(nil)
 )
 
 // OpenTables returns a target in the bucket of a URL, see [Open].
@@ -242,7 +243,9 @@ func partName(id string, rows int64) string { return fmt.Sprintf("%s.%d.parquet"
 // part is an object of a table.
 type part struct {
 	key  string
+	file string // its id
 	rows int64
+	at   time.Time // when it was stored
 }
 
 // partsOf lists the parts of a file, or of all files if id is "". In a table that is split it goes through all of them.
@@ -251,10 +254,10 @@ func (t *Tables) partsOf(ctx context.Context, d definition, id string) (found []
 	if d.Partition == "" && id != "" {
 		prefix += id + "."
 	}
-	err = t.objects.list(ctx, prefix, func(key string, _ time.Time) error {
+	err = t.objects.list(ctx, prefix, func(key string, at time.Time) error {
 		file, rows, ok := cutPartName(key[strings.LastIndexByte(key, '/')+1:])
 		if ok && (id == "" || file == id) {
-			found = append(found, part{key, rows})
+			found = append(found, part{key, file, rows, at})
 		}
 		return nil
 	})

@@ -86,6 +86,7 @@ var (
 	_ buffer.LocalDriver = (*Target)(nil)
 	_ buffer.Exclusive   = (*Target)(nil)
 	_ buffer.Querier     = (*Target)(nil)
+	_ buffer.Tailer      = (*Target)(nil)
 )
 
 // Tables returns a target in the folder path, which the first Ensure or Import creates. It fails only for wrong options.
