@@ -263,3 +263,25 @@ func TestSecretsAreNotPrinted(t *testing.T) {
 		}
 	}
 }
+
+// Ids are part of paths, keys and pages: what a stranger would like to put there is refused, for a source as for a sink.
+func TestIDsOfStrangersAreRefused(t *testing.T) {
+	table := forebay.Table{ID: "t", Columns: mapping.Columns{mapping.Body("b")}}
+	for _, id := range []string{
+		"", "<img src=x>", `"><svg onload=alert(1)>`, "a'b", "..", "../etc", "a/b", `a\b`, "a b", "a.b", "A", "é", "a\u200bb", "a\u202eb", "a\x00", "a\xff", "-a", "a_",
+		"{{a}}", "${a}", "%2e%2e", "a\n", "javascript:alert", strings.Repeat("x", forebay.MaxIDLength+1),
+	} {
+		for what, def := range map[string]forebay.Source{
+			"source": {ID: id, Sinks: []forebay.Sink{{ID: "k", Table: table}}}, "sink": {ID: "s", Sinks: []forebay.Sink{{ID: id, Table: table}}},
+		} {
+			var problems *forebay.DefinitionError
+			if _, err := forebay.Compile(def, forebay.Options{}); !errors.As(err, &problems) || !strings.Contains(err.Error(), "ID: ") {
+				t.Errorf("the id %q of a %s: %v", id, what, err)
+			}
+		}
+	}
+	longest := strings.Repeat("x", forebay.MaxIDLength)
+	if _, err := forebay.Compile(forebay.Source{ID: longest, Sinks: []forebay.Sink{{ID: longest, Table: table}}}, forebay.Options{}); err != nil {
+		t.Errorf("the longest id: %v", err)
+	}
+}
