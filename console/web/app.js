@@ -144,6 +144,7 @@ const live = new Live({
     state.at = m.at || state.at;
     if (m.top) showTop(m.top);
     if (m.tasks) showTasks(m.tasks);
+    hadTasks = true;
     if (whole) state.rows = new Map();
     if (m.head) state.head = m.head;
     const changed = whole ? null : new Set();
@@ -229,6 +230,7 @@ function showStatus() {
 }
 setInterval(showStatus, 1000);
 
+let hadTasks = false; // the tasks that were there when the page was opened are shown
 function showTasks(tasks) {
   state.tasks = tasks;
   const list = $("tasks");
@@ -248,7 +250,8 @@ function showTasks(tasks) {
       list.append(li);
     }
     const text = t.title + ": " + (t.error || (t.state === "running" ? t.progress || "running" : t.progress ? t.progress + ", " + t.state : t.state));
-    if (li.dataset.state && li.dataset.state !== t.state) announce(text);
+    // A task may have ended before the page has heard of it.
+    if (hadTasks && li.dataset.state !== t.state && t.state !== "running") announce(text);
     setAttr(li, "data-state", t.state);
     setText(li.firstChild, text);
     if (t.state !== "running") li.querySelector("button")?.remove();
@@ -263,6 +266,12 @@ function showLinks() {
 }
 
 // Tools
+
+// The address is the page, so the link to the contents must not change it.
+document.querySelector(".skip").addEventListener("click", (e) => {
+  e.preventDefault();
+  $("page").focus();
+});
 
 function setPaused(on) {
   setAttr($("pause"), "aria-pressed", String(on));

@@ -13,7 +13,7 @@ export function open(section, app) {
   let pending = null; // an order that waits until nobody points at the table
   let params = {};
   const picture = newPicture();
-  $("picture").append(picture.node);
+  $("picture").append(h("h2", { class: "unseen", text: "Levels" }), picture.node);
   const plots = newPlots(app);
   $("plots").append(plots.node);
 

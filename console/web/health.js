@@ -5,11 +5,12 @@ import { h, setSentence, setText, setAttr, setCell, replace, timeNode } from "./
 const every = 5000; // disk and nodes are asked so often while the page is open
 
 export function open(section, app) {
-  const ready = h("p", { class: "verdict", role: "status" });
+  // What changes here is announced already: readiness with the verdict of all pages, the outcome of a check with the end of its task.
+  const ready = h("p", { class: "verdict" });
   const facts = h("dl", { class: "facts" });
   const free = h("dd", { text: "–" });
   const verify = h("button", { type: "button", text: "Verify", hidden: true, onclick: run });
-  const verified = h("p", { class: "verdict", role: "status" });
+  const verified = h("p", { class: "verdict" });
   const differences = h("ul", { class: "problems" });
   const damageNote = h("p"), damage = h("div"), nodesNote = h("p"), nodes = h("div");
   const cluster = h("section", { class: "records", "aria-label": "Cluster", hidden: true }, h("h2", { text: "Cluster" }), nodesNote, nodes);
@@ -68,7 +69,7 @@ export function open(section, app) {
     setText(nodesNote, n.problem || (away ? away + " of " + n.nodes.length + " nodes " + (away === 1 ? "is" : "are") + " not ready." : n.nodes.length + " nodes, all ready."));
     show(nodes, n.nodes, "Nodes", ["Node", "State", "Instance", "Epoch", "Log", "Copies behind", "Instances taken over"], (r) => [
       r.name,
-      h("span", { class: "state", "data-state": r.ready ? "flows" : "held", text: r.ready ? "ready" : "not ready" + (r.missing ? ": " + r.missing : "") }),
+      h("span", {}, h("span", { class: "state", "data-state": r.ready ? "flows" : "held", text: r.ready ? "ready" : "not ready" }), !r.ready && r.missing ? ": " + r.missing : null),
       r.instance || "–", r.epoch, r.log, r.lag,
       [r.adopting.length ? "adopting " + r.adopting.join(", ") : "", r.adopted.length ? "adopted " + r.adopted.join(", ") : "",
         r.damaged.length ? "damaged: " + r.damaged.join(", ") : ""].filter((s) => s).join("; ") || "none",

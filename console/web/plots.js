@@ -1,4 +1,7 @@
 // The plots of the last hour, of all sinks together. Points come every 10 s; where nobody has looked there is a gap.
+//
+// The values of one moment stand below each plot: of the last one, of the one under the mouse or a finger, or of the one that the slider of the plot
+// is at. The slider is for keyboards and screen readers, and is seen while it has the focus.
 
 import { h, replace, setAttr, setText, isUTC } from "./dom.js";
 
@@ -25,8 +28,8 @@ const kinds = [
   { title: "Per minute", lines: [["calls refused", 5], ["records rejected", 6]], text: plain },
 ];
 
-function clock(seconds) {
-  return new Date(seconds * 1000).toLocaleTimeString("en-GB", { hour: "2-digit", minute: "2-digit", ...(isUTC() ? { timeZone: "UTC" } : {}) });
+function clock(seconds, exact) {
+  return new Date(seconds * 1000).toLocaleTimeString("en-GB", { hour: "2-digit", minute: "2-digit", ...(exact ? { second: "2-digit" } : {}), ...(isUTC() ? { timeZone: "UTC" } : {}) });
 }
 
 export function newPlots(app) {
@@ -34,7 +37,23 @@ export function newPlots(app) {
   const figures = kinds.map((kind) => {
     const box = h("div", { class: "chart", role: "img", "aria-label": kind.title });
     const line = h("p", { class: "line" });
-    return { kind, box, line, node: h("figure", {}, h("figcaption", { text: kind.title }), box, line) };
+    const moment = h("input", { type: "range", class: "moment", min: "0", max: "0", step: "1", "aria-label": "Moment of the plot: " + kind.title });
+    const f = { kind, box, line, moment, at: null, node: h("figure", {}, h("figcaption", { text: kind.title }), box, moment, line) };
+    moment.addEventListener("focus", () => { f.at = points.at(-1)?.[0] ?? null; place(f); });
+    moment.addEventListener("input", () => { f.at = points[Number(moment.value)]?.[0] ?? null; place(f); });
+    moment.addEventListener("blur", () => {
+      f.at = null;
+      place(f);
+      f.chart?.setCursor({ left: -10, top: -10 }, true, true);
+    });
+    // A mouse moves the cursor of the library; a finger does not, because it scrolls the page.
+    const touched = (e) => {
+      if (e.pointerType !== "touch" || !f.chart) return;
+      f.chart.setCursor({ left: e.clientX - f.chart.over.getBoundingClientRect().left, top: 10 }, true, true);
+    };
+    box.addEventListener("pointerdown", touched);
+    box.addEventListener("pointermove", touched);
+    return f;
   });
   const values = h("table", { class: "values", hidden: true });
   const button = h("button", { type: "button", "aria-expanded": "false", text: "Show the values", onclick: () => {
@@ -72,12 +91,24 @@ export function newPlots(app) {
       width: Math.max(200, f.box.clientWidth), height: 150, cursor: { sync: { key: "forebay" }, y: false }, legend: { show: false },
       scales: { x: { time: false, range: () => { const now = points.length ? points.at(-1)[0] / 1000 : Date.now() / 1000; return [now - hour, now]; } },
         y: { range: (_, low, high) => [0, high > 0 ? high * 1.1 : 1] } },
-      axes: [{ ...axis, space: 70, incrs: [300, 600, 900, 1800], values: (_, at) => at.map(clock) },
+      axes: [{ ...axis, space: 70, incrs: [300, 600, 900, 1800], values: (_, at) => at.map((s) => clock(s)) },
         { ...axis, size: 64, values: (_, at) => at.map(f.kind.text) }],
       series: [{}, ...f.kind.lines.map(([label], i) => ({ label, stroke: colours[i], width: 2, dash: i ? [6, 4] : [], points: { show: Boolean(f.kind.dots), size: 4 } }))],
       hooks: { setCursor: [(u) => say(f, u.cursor.idx)] },
     }, data(f.kind), f.box);
   }
+
+  // place puts the slider of a plot at its moment, or at the newest point, and the cursor of the plot too while the slider has the focus.
+  function place(f) {
+    let at = points.findIndex((p) => p[0] === f.at);
+    if (at < 0) at = points.length - 1;
+    setAttr(f.moment, "max", Math.max(0, at, points.length - 1));
+    f.moment.value = String(Math.max(0, at));
+    setAttr(f.moment, "aria-valuetext", at < 0 ? "no value yet" : clock(points[at][0] / 1000, true) + ": " + valuesAt(f, points[at]).join(", "));
+    if (f.at !== null) f.chart?.setCursor({ left: f.chart.valToPos(points[at][0] / 1000, "x"), top: 10 }, true, true);
+  }
+
+  const valuesAt = (f, p) => f.kind.lines.map(([label, position]) => label + " " + (p[position] === null ? "–" : f.kind.text(p[position])));
 
   // say writes the values under the cursor, or the last ones.
   function say(f, idx) {
@@ -85,7 +116,7 @@ export function newPlots(app) {
     const known = f.kind.dots ? d[1].findLastIndex((v) => v !== null) : -1;
     const i = idx ?? (known < 0 ? d[0].length - 1 : known);
     const shown = f.kind.lines.map(([label], n) => (n ? "┄ " : "― ") + label + " " + (d[n + 1][i] === null || d[n + 1][i] === undefined ? "–" : f.kind.text(d[n + 1][i])));
-    setText(f.line, (d[0].length ? clock(d[0][i]) + "  " : "") + shown.join("   "));
+    setText(f.line, (d[0].length ? clock(d[0][i], idx !== null && idx !== undefined) + "  " : "") + shown.join("   "));
     if (idx === null || idx === undefined) setAttr(f.box, "aria-label", f.kind.title + " of the last hour, " + (f.kind.dots ? "last: " : "now: ") + shown.map((s) => s.slice(2)).join(", "));
   }
 
@@ -109,7 +140,8 @@ export function newPlots(app) {
     if (!node.offsetParent) return;
     figures.forEach((f, i) => {
       if (charts[i]) charts[i].setData(data(f.kind));
-      else charts[i] = make(f);
+      else charts[i] = f.chart = make(f);
+      place(f);
       say(f, charts[i].cursor.idx);
     });
     showValues();

@@ -411,12 +411,12 @@ export function open(section, app) {
     load();
     if (res.rejected) await showRecord(true, r.whole);
     const text = res.replayed ? "The record is a row now." : res.rejected ? "It was rejected again." : "It was gone before.";
-    if (res.rejected) setText(say, text);
+    if (res.rejected) setText(say, text); // which is announced too
     else {
       replace(view, h("div", { class: "tablebar" }, h("h2", { tabindex: "-1", text: "Record " + r.id }), closeButton()), h("p", { text }));
       view.querySelector("h2").focus();
+      app.say(text);
     }
-    app.say(text);
   }
 
   function buttons() {

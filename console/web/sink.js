@@ -136,7 +136,7 @@ export function open(section, app) {
       acts.hidden = !app.may("changes");
       flush.hidden = !head.defined;
       retry.hidden = !head.failing;
-      setText(ledger, head.ledger);
+      setSentence(ledger, head.ledger);
       const key = JSON.stringify(head.facts);
       if (facts.dataset.key !== key) {
         facts.dataset.key = key;

@@ -7,7 +7,7 @@ export function open(section, app) {
   const source = h("input", { id: "trace-source", type: "search", list: "trace-sources", autocomplete: "off", spellcheck: "false", placeholder: "all sources" });
   const text = h("input", { id: "trace-text", type: "search", autocomplete: "off", spellcheck: "false", required: true, size: "36" });
   const button = h("button", { text: "Find" });
-  section.append(h("form", { class: "tablebar", role: "search", onsubmit: (e) => { e.preventDefault(); find(); } },
+  section.append(h("form", { class: "tablebar", role: "search", "aria-label": "Trace", onsubmit: (e) => { e.preventDefault(); find(); } },
     h("h2", { text: "Trace" }), h("label", { for: "trace-text", text: "Request id, key or value" }), text,
     h("label", { for: "trace-source", text: "Source" }), source, names, button));
   const note = h("p", { role: "status", text: "Follow what a request has stored by its X-Request-Id or Idempotency-Key, or find rows on their way by a value of a cell." });

@@ -38,7 +38,6 @@ export function open(section, app) {
   let nodes = []; // of the columns, in their order
   let serial = 0; // makes the ids of fields unique
   let dirty = false, inFlight = false, timer = 0, polling = 0, here = false;
-  let rejected = null; // of the last row
 
   // Nodes that stay
 
@@ -77,7 +76,7 @@ export function open(section, app) {
 
   const verdict = h("p", { class: "verdict", role: "status" });
   const cells = h("tbody");
-  const csv = h("pre", { class: "raw", tabindex: "0", "aria-label": "Row as CSV" });
+  const csv = h("pre", { class: "raw", tabindex: "0", role: "region", "aria-label": "Row as CSV" });
   const csvTitle = h("h4", { text: "Stored as CSV" });
   const rowPane = h("section", { class: "pane", "aria-label": "Row" }, h("h3", { text: "Row" }), verdict,
     h("table", { class: "cells" }, h("caption", { class: "unseen", text: "The row as the table will have it" }),
@@ -412,8 +411,6 @@ export function open(section, app) {
     const now = answer.rejected ? "Rejected because of " + answer.reason + ": " + answer.rejected : "Would be stored. Nothing is stored here.";
     setText(verdict, now);
     setAttr(verdict, "data-state", answer.rejected ? "error" : "ok");
-    if (rejected !== null && rejected !== !!answer.rejected) app.say(answer.rejected ? "The event would be rejected." : "The event would be stored.");
-    rejected = !!answer.rejected;
     replace(cells, ...(answer.cells || []).map(cellRow));
     csv.hidden = csvTitle.hidden = !answer.csv;
     setText(csvTitle, "Stored as CSV, " + (answer.csvBytes || 0).toLocaleString("en") + " bytes");
@@ -437,12 +434,12 @@ export function open(section, app) {
     setText(saveText, e.message);
   }
 
-  // changeNodes show a difference from the saved columns, and what the table makes of it.
-  function changeNodes(d) {
+  // changeNodes show a difference from the saved columns, and what the table makes of it, below a heading of a level.
+  function changeNodes(d, level) {
     const items = d.changes.map((c) => h("li", {}, h("strong", { text: visible(c.name) }), " " + c.what,
         ...(c.fields || []).map((f) => h("div", { class: "change" }, h("span", { text: f.field + ": " }),
           f.before === "" ? null : h("del", { text: visible(f.before, true) }), f.before && f.after ? " → " : "", f.after === "" ? null : h("ins", { text: visible(f.after, true) })))));
-    return [h("h4", { text: "Changes" + (d.version ? " since version " + d.version : "") }),
+    return [h(level, { text: "Changes" + (d.version ? " since version " + d.version : "") }),
       items.length ? h("ul", { class: "changes" }, ...items) : h("p", { text: "The columns are as they were saved." }),
       ...d.warnings.map((w) => h("p", { class: "problem", text: "▲ " + w }))];
   }
@@ -453,7 +450,7 @@ export function open(section, app) {
       const d = await app.post("try.diff", { ...ids(), columns: draft });
       if (asked !== name()) return;
       showVersion(d.version);
-      replace(changes, ...changeNodes(d));
+      replace(changes, ...changeNodes(d, "h4"));
       setText(saveText, "");
       app.say(d.changes.length + (d.changes.length === 1 ? " change." : " changes."));
     } catch (e) { showProblems(e); }
@@ -536,7 +533,7 @@ export function open(section, app) {
         const choice = (key, text) => h("label", { class: "check" }, h("input", { type: "radio", name: "try-way", value: key, checked: key === way,
           onchange: () => { way = key; nameAction(words[key]); show(); } }), text);
         show();
-        return [...changeNodes(d),
+        return [...changeNodes(d, "h3"),
           base.noSave || base.noShadow ? null : h("fieldset", {}, h("legend", { text: "How" }),
             choice("shadow", "As a shadow first: it compares what comes with the saved columns, and stores nothing."),
             choice("now", "Now: new events are mapped by these columns.")),
