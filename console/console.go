@@ -40,7 +40,8 @@ type Console struct {
 	tasks     tasks
 	try       playground
 	health    health
-	// tailWithin is tailTime.
+	// tailing has a place for each table of tailSlots that is being read. tailWithin is tailTime.
+	tailing    chan struct{}
 	tailWithin time.Duration
 	// tracing has a place for each search of traceSlots that runs. traceWithin is traceTime.
 	tracing     chan struct{}
@@ -84,7 +85,7 @@ func New(eng *forebay.Engine, opts Options) (*Console, error) {
 	c.assets = loadAssets()
 	c.try.init()
 	c.slowly, c.rightsEvery = slowAnswer, rightsAgain
-	c.tailWithin = tailTime
+	c.tailing, c.tailWithin = make(chan struct{}, tailSlots), tailTime
 	c.tracing, c.traceWithin = make(chan struct{}, traceSlots), traceTime
 	c.endpoints = make(map[string]endpoint)
 	for _, p := range c.allPages() {

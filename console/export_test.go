@@ -49,6 +49,18 @@ func SetRightsEvery(c *Console, d time.Duration) { c.rightsEvery = d }
 // SetTailTime replaces the time limit of the rows of tables.
 func SetTailTime(c *Console, d time.Duration) { c.tailWithin = d }
 
+// TakeTailSlots takes all places of tables and returns how to give them back.
+func TakeTailSlots(c *Console) func() {
+	for range tailSlots {
+		c.tailing <- struct{}{}
+	}
+	return func() {
+		for range tailSlots {
+			<-c.tailing
+		}
+	}
+}
+
 // SetTraceTime replaces the time limit of the search of rows.
 func SetTraceTime(c *Console, d time.Duration) { c.traceWithin = d }
 

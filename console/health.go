@@ -46,9 +46,9 @@ type health struct {
 // verified is what [forebay.Engine.Verify] has found, or why it could not.
 type verified struct {
 	at          time.Time
-	sinks       int
-	rows        int64 // recounted
-	differing   int   // sinks
+	ids         []string // of the sinks
+	wrong       []string // the ids of those that differ
+	rows        int64    // recounted
 	differences []string
 	err         error
 }
@@ -94,15 +94,29 @@ func (v *verified) say(words bool) (out sentence, state string, differences []st
 	case v.err != nil:
 		return said("Not verified at ", v.at, ": it has failed.", needsRecords), "error", nil
 	}
-	out = said("Verified ", v.at, ", ", rowsOf(v.rows), " of ", sinksOf(v.sinks), " recounted: ")
-	if v.differing == 0 {
+	out = said("Verified ", v.at, ", ", rowsOf(v.rows), " of ", sinksOf(len(v.ids)), " recounted: ")
+	if len(v.wrong) == 0 {
 		return said(out, "no difference."), "ok", nil
 	}
-	out = said(out, sinksOf(v.differing), verb(int64(v.differing), " differs.", " differ."))
+	out = said(out, sinksOf(len(v.wrong)), verb(int64(len(v.wrong)), " differs.", " differ."))
 	if !words {
 		return said(out, " The differences need the right to records."), "error", nil
 	}
 	return out, "error", v.differences
+}
+
+// checked says when a sink was recounted last, for its ledger; nothing if it never was, or if the check has failed.
+func (k *health) checked(id string) sentence {
+	k.mu.Lock()
+	v := k.last
+	k.mu.Unlock()
+	switch {
+	case v == nil || v.err != nil || !slices.Contains(v.ids, id):
+		return nil
+	case slices.Contains(v.wrong, id):
+		return said(", verified ", v.at, ": stored rows differ, see Health")
+	}
+	return said(", verified ", v.at)
 }
 
 func sinksOf(n int) string { return grouped(int64(n)) + verb(int64(n), " sink", " sinks") }
@@ -314,7 +328,7 @@ func (c *call) verify() (any, error) {
 		con.health.mu.Lock()
 		con.health.last = found
 		con.health.mu.Unlock()
-		if err == nil && found.differing > 0 {
+		if err == nil && len(found.wrong) > 0 {
 			return errors.New("stored rows and counters differ: see Health")
 		}
 		if err == nil {
@@ -329,11 +343,12 @@ func (c *call) verify() (any, error) {
 }
 
 func verifiedOf(report buffer.Report, err error, at time.Time) *verified {
-	v := &verified{at: at, sinks: len(report.Sinks), err: err}
+	v := &verified{at: at, err: err}
 	for _, s := range report.Sinks {
+		v.ids = append(v.ids, s.ID)
 		v.rows += s.Local + s.Staging
 		if len(s.Differences) > 0 {
-			v.differing++
+			v.wrong = append(v.wrong, s.ID)
 		}
 		for _, d := range s.Differences {
 			v.differences = append(v.differences, visible(s.ID+": "+d))

@@ -105,6 +105,7 @@ func TestHealthVerify(t *testing.T) {
 	if text := textOf(healthOf(t, c, reader).Verified); text != "Verified , 6 rows of 2 sinks recounted: no difference." {
 		t.Errorf("the outcome is %q", text)
 	}
+	shows(t, c, ordersPage, `(difference 0, verified ",`) // the time stands behind
 }
 
 func TestHealthDamage(t *testing.T) {
@@ -115,6 +116,7 @@ func TestHealthDamage(t *testing.T) {
 		t.Errorf("%s, %s", state, progress)
 	}
 	eventually(t, "the outcome", func() bool { return healthOf(t, c, readsRecords).State == "error" })
+	shows(t, c, "page=sink&source=web&sink=events", `: stored rows differ, see Health)"]`)
 	if head := healthOf(t, c, readsRecords); len(head.Differences) == 0 || !strings.HasPrefix(head.Differences[0], "web/events: ") {
 		t.Errorf("differences %q, %v", head.Differences, head.Verified)
 	}

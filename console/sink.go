@@ -40,7 +40,7 @@ type sinkHead struct {
 	State   string   `json:"state"`
 	Why     sentence `json:"why"`
 	Picture *picture `json:"picture,omitempty"`
-	Ledger  string   `json:"ledger"`
+	Ledger  sentence `json:"ledger"`
 	Facts   []fact   `json:"facts"`
 	// Failing is set if Retry has something to repeat.
 	Failing bool `json:"failing"`
@@ -60,7 +60,7 @@ func (c *Console) sinkView(s *sample, q url.Values) view {
 		return view{head: sinkHead{ID: visible(q.Get("source") + "/" + q.Get("sink"))}}
 	}
 	k := s.sink(i)
-	head := sinkHead{ID: s.stats.Sinks[i].ID, Found: true, State: k.state().word(), Why: k.why(), Ledger: k.ledger()}
+	head := sinkHead{ID: s.stats.Sinks[i].ID, Found: true, State: k.state().word(), Why: k.why(), Ledger: k.ledger(c.health.checked(s.stats.Sinks[i].ID))}
 	drawn := k.picture()
 	head.Picture = &drawn
 	failing, _, _ := k.failing()
@@ -102,15 +102,15 @@ func (c *Console) definition(source, sink string) (sync forebay.SyncMode, define
 	return sync, false
 }
 
-// ledger is the equation of the counters: every accepted row is somewhere.
-func (k sinkNow) ledger() string {
+// ledger is the equation of the counters: every accepted row is somewhere. verified says what the last recount of the sink has found.
+func (k sinkNow) ledger(verified sentence) sentence {
 	s := &k.stats.Sinks[k.i]
 	waiting := s.Local.Rows + s.Staging.Rows
 	text := grouped(s.Accepted) + " accepted = " + grouped(s.Target.Rows) + " in table + " + grouped(waiting) + " waiting + " +
 		grouped(s.Expired.Rows) + " expired + " + grouped(s.Discarded.Rows) + " discarded + " + grouped(s.Damaged.Rows) + " damaged + " +
 		grouped(s.Poison.Rows) + " refused by the target"
 	rest := s.Accepted - s.Target.Rows - waiting - s.Expired.Rows - s.Discarded.Rows - s.Damaged.Rows - s.Poison.Rows
-	return text + " (difference " + grouped(rest) + ")"
+	return said(text+" (difference "+grouped(rest), verified, ")")
 }
 
 func (k sinkNow) facts(sync forebay.SyncMode, defined bool) []fact {

@@ -129,7 +129,7 @@ const estimateOver = 1
 func (k sinkNow) why() sentence {
 	s := &k.stats.Sinks[k.i]
 	if k.full() {
-		return said("Refusing new records", since(s.RefusingSince), ": ", size(s.WaitingBytes).Text, " of ", size(k.stats.MaxSinkBytes).Text, " of this sink's room is used.")
+		return said("Refusing new records", since(s.RefusingSince), ": ", size(s.WaitingBytes).Text, " of ", size(k.stats.MaxSinkBytes).Text, " of this sink's room is used.", notTaken(s))
 	}
 	if failing, files, rows := k.failing(); failing != nil {
 		return k.whyFailing(failing, files, rows)
@@ -144,6 +144,15 @@ func (k sinkNow) why() sentence {
 		return said("The driver has not returned from an import for ", duration(late), ".")
 	}
 	return said(k.whyWaiting(), lostOf(s))
+}
+
+// notTaken says how many records of a sink that has no room were not taken: refused, or lost with a failure that their caller was told of.
+func notTaken(s *forebay.SinkStats) string {
+	n := s.Rejected["failed"]
+	if n == 0 {
+		return ""
+	}
+	return " " + count(n).Text + verb(n, " record was", " records were") + " not taken since the start."
 }
 
 // slowFrom is how long an import runs before a sentence says so.

@@ -15,9 +15,11 @@ import (
 )
 
 const (
-	// tailRows is how many rows are shown, tailTime how long they may take.
-	tailRows = 20
-	tailTime = 200 * time.Millisecond
+	// tailRows is how many rows are shown, tailTime how long they may take, tailSlots how many users read a table at once: a bucket takes a request for
+	// each MiB, and 16 MiB of memory.
+	tailRows  = 20
+	tailTime  = 2 * time.Second
+	tailSlots = 2
 	// maxCellShown bounds what is sent of a cell, in bytes: a page has up to 2,000 of them.
 	maxCellShown = 2 << 10
 )
@@ -74,6 +76,12 @@ func (c *call) tablesOpen() (any, error) {
 	if !ok {
 		out.Note = "The target does not show rows here."
 		return out, nil
+	}
+	select {
+	case c.tailing <- struct{}{}:
+		defer func() { <-c.tailing }()
+	default:
+		return nil, refuse(http.StatusServiceUnavailable, "%d tables are being read already. Try again.", tailSlots)
 	}
 	ctx, cancel := context.WithTimeout(c.ctx, c.tailWithin)
 	defer cancel()

@@ -73,6 +73,11 @@ func TestTablesShowTheLastRows(t *testing.T) {
 	if got.Columns[0] != [2]string{"n", "int64"} {
 		t.Errorf("columns %v", got.Columns)
 	}
+	giveBack := console.TakeTailSlots(c)
+	if w := send(t, c, "/tables.open?source=web&sink=events", readsRecords, nil); w.Code != 503 || !strings.Contains(w.Body.String(), "2 tables are being read already") {
+		t.Errorf("a third table at once: status %d: %s", w.Code, w.Body)
+	}
+	giveBack()
 	console.SetTailTime(c, -1)
 	if got := open(); !strings.Contains(got.Note, "too large to show") || len(got.Rows) > 0 || got.Query == "" {
 		t.Errorf("past the time limit: %+v", got)
