@@ -163,7 +163,7 @@ func TestNamesOfStrangers(t *testing.T) {
 		{"quarantine?list=all&record=" + sink + ":" + record, `javascript:alert(1)`},
 		{"try/web/events", "<img src=x onerror=alert(1)>"},
 		{"tables/web/events", image},
-		{"trace", "Idempotency-Key"},
+		{"trace", "Request id, key or value"},
 		{"defs?ref=web/events&from=1&to=2", "<b onclick=window.owned=1>‹U+202E›"},
 		{"health", image},
 	}

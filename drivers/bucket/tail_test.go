@@ -18,7 +18,7 @@ import (
 	"github.com/forebay/forebay/internal/buckettest"
 )
 
-// The last rows of a table are those of the newest files, whatever their days are, with NULL apart from the empty text.
+// The last rows of a table come from the newest files, whatever their days are, with NULL apart from the empty text.
 func TestTail(t *testing.T) {
 	w := newWorld(t)
 	for name, o := range map[string]bucket.TablesOptions{"plain": {}, "days": {PartitionBy: "day"}} {
