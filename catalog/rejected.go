@@ -171,7 +171,7 @@ func (c *Catalog) positions(next string) (map[string]string, error) {
 			instance, id, placed = c.opts.Instance, entry, !placed
 		}
 		if _, ok := rejectNumber(id); !ok || !placed || at[instance] != "" || len(next) > maxPositions {
-			return nil, refuse(BadRequest, "The list has no place %.80q: take it from the page before.", next)
+			return nil, noPlace(next)
 		}
 		at[instance] = id
 	}
@@ -240,11 +240,15 @@ func (c *Catalog) TestRejected(ctx context.Context, sourceID, id, recordID strin
 	if err != nil {
 		return nil, err
 	}
-	cells := make([]TestedCell, 0, len(a.Cells))
-	for _, cell := range a.Cells {
+	return testedCells(a.Cells), nil
+}
+
+func testedCells(records []cellRecord) []TestedCell {
+	cells := make([]TestedCell, 0, len(records))
+	for _, cell := range records {
 		cells = append(cells, TestedCell(cell))
 	}
-	return cells, nil
+	return cells
 }
 
 // ReplayRejected replays one record at once: see [forebay.SinkQuarantine.Replay]. The record becomes one row, however often it is called.
@@ -304,7 +308,7 @@ func (c *Catalog) onRejected(ctx context.Context, r request) (rejectsAnswer, err
 			}
 			return *i.Rejects, nil
 		case outcomeChanged:
-			return rejectsAnswer{}, refuse(RecordChanged, "Record %.80q was edited or tried since it was read; read it again.", r.Rejects.IDs[0])
+			return rejectsAnswer{}, recordChanged(r.Rejects.IDs[0])
 		case outcomeInvalid:
 			return rejectsAnswer{}, refuse(BadRequest, "%s", i.Rejects.Refused)
 		case outcomeOverloaded:
@@ -314,8 +318,26 @@ func (c *Catalog) onRejected(ctx context.Context, r request) (rejectsAnswer, err
 	if _, _, err := outcomeOf(all); err != nil {
 		return rejectsAnswer{}, err
 	}
-	return rejectsAnswer{}, refuse(RecordNotFound, "The quarantine of sink %q of source %q has no record %.80q: it was replayed or discarded, has expired, or never was.",
-		r.Sinks[0], r.Source, r.Rejects.IDs[0])
+	return rejectsAnswer{}, recordNotFound(Ref{r.Source, r.Sinks[0]}, r.Rejects.IDs[0])
+}
+
+func recordChanged(recordID string) *Error {
+	return refuse(RecordChanged, "Record %.80q was edited or tried since it was read; read it again.", recordID)
+}
+
+func recordNotFound(ref Ref, recordID string) *Error {
+	return refuse(RecordNotFound, "The quarantine of sink %q of source %q has no record %.80q: it was replayed or discarded, has expired, or never was.",
+		ref.Sink, ref.Source, recordID)
+}
+
+// noPlace is the error for a RejectedFilter.After that no page had as its Next.
+func noPlace(after string) *Error {
+	return refuse(BadRequest, "The list has no place %.80q: take it from the page before.", after)
+}
+
+// refusedEdit is the error for cells that do not fit.
+func refusedEdit(e *forebay.EditError) string {
+	return sentence(errors.New(strings.TrimPrefix(e.Error(), "forebay: ")))
 }
 
 // onRejects carries out a request about a quarantine in one engine.
@@ -367,7 +389,7 @@ func (c *Catalog) onRejects(ctx context.Context, a adopted, r request) instanceA
 	case full:
 		out.Outcome, out.err = outcomeOverloaded, over
 	case wrong:
-		out.Outcome, out.Rejects.Refused = outcomeInvalid, sentence(errors.New(strings.TrimPrefix(invalid.Error(), "forebay: ")))
+		out.Outcome, out.Rejects.Refused = outcomeInvalid, refusedEdit(invalid)
 	default:
 		out.Outcome, out.err = outcomeFailed, err
 	}

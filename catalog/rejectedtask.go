@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"slices"
 	"strings"
@@ -92,12 +93,20 @@ const (
 // movesRejects reports whether a task replays or discards rejected records.
 func (t Task) movesRejects() bool { return strings.HasSuffix(t.Type, rejectsKind) }
 
-func (c *Catalog) submitRejects(verb, op string, ref Ref, s RejectedSelection, discard *Discard) (Task, error) {
+// check refuses a selection that cannot be.
+func (s *RejectedSelection) check() error {
 	if len(s.IDs) > MaxSelected {
-		return Task{}, refuse(BadRequest, "The selection has %d records, at most %d are allowed.", len(s.IDs), MaxSelected)
+		return refuse(BadRequest, "The selection has %d records, at most %d are allowed.", len(s.IDs), MaxSelected)
 	}
 	if s.Filter.After != "" {
-		return Task{}, refuse(BadRequest, "A selection does not begin behind a record.")
+		return refuse(BadRequest, "A selection does not begin behind a record.")
+	}
+	return nil
+}
+
+func (c *Catalog) submitRejects(verb, op string, ref Ref, s RejectedSelection, discard *Discard) (Task, error) {
+	if err := s.check(); err != nil {
+		return Task{}, err
 	}
 	if _, _, err := c.find(ref); err != nil {
 		return Task{}, err
@@ -131,7 +140,7 @@ func (c *Catalog) runRejects(task Task, hold string, r request) {
 	ctx, cancel := context.WithTimeout(c.ctx, rejectsTimeout)
 	defer cancel()
 	defer c.held.drop(hold)
-	done, result := task, RejectsResult{}
+	result := RejectsResult{}
 	c.syncFollowed(ctx)
 	var err error
 	if r.Rejects.Filter != nil {
@@ -139,19 +148,11 @@ func (c *Catalog) runRejects(task Task, hold string, r request) {
 	} else {
 		err = c.moveSelected(ctx, hold, r, &result)
 	}
-	done.Status, done.FinishedAt, done.Rejects = Succeeded, now(), &result
-	if err == nil {
-		done.Result = result.sentence(r.Op == opReplayRejects)
-	} else {
-		done.Status, done.Failure = Failed, sentence(err)
-		if c.ctx.Err() != nil {
-			done.Failure = interruptedRejects
-		}
+	done := task.movedRejects(result, r.Op == opReplayRejects, c.ctx.Err() != nil, err)
+	if err != nil {
 		c.log.Warn("task failed", "task", task.ID, "error", err)
 	}
-	if d := task.Discard; d != nil && result.Discarded > 0 {
-		c.log.Info("rejected records were discarded", "source", task.SourceID, "sink", task.SinkID, "records", result.Discarded, "by", d.By, "reason", d.Reason, "task", task.ID)
-	}
+	done.noteDiscard(c.log)
 	end := map[string][]byte{taskKey(task.ID): encode(done)}
 	if hold != "" {
 		end[hold] = nil
@@ -164,6 +165,27 @@ func (c *Catalog) runRejects(task Task, hold string, r request) {
 		c.repairs.writeLater(end)
 	}
 	c.tasks.end(done, nil)
+}
+
+// movedRejects is a replay or discard that has ended. stopped says that the service is stopping.
+func (t Task) movedRejects(result RejectsResult, replay, stopped bool, err error) Task {
+	t.Status, t.FinishedAt, t.Rejects = Succeeded, now(), &result
+	switch {
+	case err == nil:
+		t.Result = result.sentence(replay)
+	case stopped:
+		t.Status, t.Failure = Failed, interruptedRejects
+	default:
+		t.Status, t.Failure = Failed, sentence(err)
+	}
+	return t
+}
+
+// noteDiscard leaves a line about who has discarded records, and why.
+func (t Task) noteDiscard(log *slog.Logger) {
+	if d := t.Discard; d != nil && t.Rejects.Discarded > 0 {
+		log.Info("rejected records were discarded", "source", t.SourceID, "sink", t.SinkID, "records", t.Rejects.Discarded, "by", d.By, "reason", d.Reason, "task", t.ID)
+	}
 }
 
 // places returns the instances that may have records.

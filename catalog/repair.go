@@ -50,13 +50,20 @@ func (c *Catalog) QuarantineFile(ctx context.Context, sourceID, id, fileID strin
 }
 
 func (c *Catalog) onFile(ctx context.Context, r request) error {
-	sink := r.Sinks[0]
-	if _, _, err := c.Sink(r.Source, sink); err != nil {
+	if _, _, err := c.Sink(r.Source, r.Sinks[0]); err != nil {
 		return err
 	}
-	switch done, why, err := c.everywhere(ctx, r); {
-	case err != nil:
+	done, why, err := c.everywhere(ctx, r)
+	if err != nil {
 		return err
+	}
+	return r.refusal(done, why)
+}
+
+// refusal returns the error of a decision about a file, nil if it was carried out.
+func (r request) refusal(done outcome, why string) error {
+	sink := r.Sinks[0]
+	switch {
 	case done == outcomeNotFound:
 		return refuse(FileNotFound, "Sink %q of source %q has no file %q that waits.", sink, r.Source, r.File)
 	case done == outcomeImportRuns:

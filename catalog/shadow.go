@@ -66,8 +66,8 @@ func (c *Catalog) Shadow(ctx context.Context, sourceID, id string, columns mappi
 	if err := c.maps(ref); err != nil {
 		return forebay.ShadowReport{}, err
 	}
-	if err := opts.Validate(); err != nil {
-		return forebay.ShadowReport{}, refuse(BadRequest, "%s", sentence(errors.New(strings.ReplaceAll(err.Error(), "ShadowOptions.", ""))))
+	if err := checkShadow(opts); err != nil {
+		return forebay.ShadowReport{}, err
 	}
 	t, err := c.liveTree(sourceID)
 	if err != nil {
@@ -84,19 +84,36 @@ func (c *Catalog) Shadow(ctx context.Context, sourceID, id string, columns mappi
 	changed := def.Sinks[at]
 	changed.Table.Columns = columns
 	s, err := c.eng.Shadow(ctx, sourceID, changed, opts)
-	wrong, invalid := errors.AsType[*forebay.DefinitionError](err)
-	switch {
-	case invalid:
-		return forebay.ShadowReport{}, refuse(BadRequest, "%s", sentence(wrong))
-	case errors.Is(err, forebay.ErrShadowed):
-		return forebay.ShadowReport{}, refuse(ShadowRuns, "Sink %q of source %q has a shadow already: end it, or wait for its end.", id, sourceID)
-	case errors.Is(err, forebay.ErrTooManyShadows):
-		return forebay.ShadowReport{}, refuse(ShadowLimit, "There are as many shadows as may run at a time. End one of them.")
-	case err != nil:
-		return forebay.ShadowReport{}, err
+	if err != nil {
+		return forebay.ShadowReport{}, refusedShadow(ref, err)
 	}
 	c.shadows.add(ref, s)
 	return s.Report(), nil
+}
+
+func checkShadow(opts forebay.ShadowOptions) error {
+	if err := opts.Validate(); err != nil {
+		return refuse(BadRequest, "%s", sentence(errors.New(strings.ReplaceAll(err.Error(), "ShadowOptions.", ""))))
+	}
+	return nil
+}
+
+// refusedShadow is an error of [forebay.Engine.Shadow] for users.
+func refusedShadow(ref Ref, err error) error {
+	wrong, invalid := errors.AsType[*forebay.DefinitionError](err)
+	switch {
+	case invalid:
+		return refuse(BadRequest, "%s", sentence(wrong))
+	case errors.Is(err, forebay.ErrShadowed):
+		return refuse(ShadowRuns, "Sink %q of source %q has a shadow already: end it, or wait for its end.", ref.Sink, ref.Source)
+	case errors.Is(err, forebay.ErrTooManyShadows):
+		return refuse(ShadowLimit, "There are as many shadows as may run at a time. End one of them.")
+	}
+	return err
+}
+
+func noShadow(ref Ref) *Error {
+	return refuse(ShadowNotFound, "Sink %q of source %q has had no shadow since the service was started.", ref.Sink, ref.Source)
 }
 
 // ShadowReport returns what the last shadow of a sink has found so far. Without one since [Open] the error is [ShadowNotFound].
@@ -125,5 +142,5 @@ func (c *Catalog) shadowOf(ref Ref) (*forebay.Shadow, error) {
 	if s := c.shadows.of(ref); s != nil {
 		return s, nil
 	}
-	return nil, refuse(ShadowNotFound, "Sink %q of source %q has had no shadow since the service was started.", ref.Sink, ref.Source)
+	return nil, noShadow(ref)
 }

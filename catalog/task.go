@@ -249,13 +249,17 @@ func (t *tasks) close() bool {
 func (t Task) ref() Ref { return Ref{t.SourceID, t.SinkID} }
 
 func (c *Catalog) newTask(kind string, ref Ref, at time.Time) Task {
+	return newTask(c.opts.BranchID, kind, ref, at)
+}
+
+func newTask(branch int, kind string, ref Ref, at time.Time) Task {
 	const digits = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 	random := make([]byte, 5)
 	for i := range random {
 		random[i] = digits[rand.IntN(len(digits))]
 	}
 	return Task{
-		ID:   fmt.Sprintf("api.%s/%d/%s/%s_%s", kind, c.opts.BranchID, ref.entity(), Time(at), random),
+		ID:   fmt.Sprintf("api.%s/%d/%s/%s_%s", kind, branch, ref.entity(), Time(at), random),
 		Type: "api." + kind, SourceID: ref.Source, SinkID: ref.Sink, Status: Processing, CreatedAt: at,
 	}
 }

@@ -47,7 +47,7 @@ type sinkKeys struct {
 	Table      string       `json:"table" doc:"name of the table; required"`
 	Extend     *bool        `json:"extend" doc:"true lets the table grow with the columns; default: the flag extend"`
 	Disabled   bool         `json:"disabled" doc:"true stores no new events; rows that wait still go to their table"`
-	OnReject   string       `json:"onReject" doc:"refuse: the sender of an event that cannot be mapped gets the error; quarantine: the event is kept, and the console (ui) shows it. Default: as in the source"`
+	OnReject   string       `json:"onReject" doc:"refuse: the sender of an event that cannot be mapped gets the error; quarantine: the event is kept, and forebay quarantine and the console (ui) show it. Default: as in the source"`
 	Quarantine *boundsKeys  `json:"quarantine" doc:"bounds of the quarantine; with them no bound of the source counts"`
 	Signals    []string     `json:"signals" doc:"logs, metrics, traces: telemetry that the sink takes; default all, or the signal of the preset"`
 	Preset     string       `json:"preset" doc:"otel_logs, otel_metrics or otel_traces: typed columns for telemetry, in place of columns, with the names of docs/telemetry.md; logs, metrics or traces: with the names of the flat record"`

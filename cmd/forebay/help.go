@@ -153,7 +153,7 @@ Stream API, and so through any node of a cluster.
   forebay quarantine discard -until 720h shop/orders           deletes for good what is older than 30 days
 
 The flags stand before SOURCE/SINK. replay and discard take ids, filters, or -all, and wait for the end; if they are interrupted, the server goes on,
-and the same call may be repeated. docs/quarantine.md has the rest.
+and the same call may be repeated. It works on a server with a configuration file too. docs/quarantine.md has the rest.
 `
 
 const giveUpHelp = `
@@ -201,7 +201,7 @@ Nothing of it is stored. It speaks the Stream API.
   forebay shadow switch -definition changed.json shop/orders      gives the sink these columns, with or without a shadow before
 
 The flags stand before SOURCE/SINK. A shadow goes on when the command has ended, and ends with the server. In a cluster -api names the node whose records
-are compared. docs/shadow.md has the rest.
+are compared. The sources of a configuration file are switched by that file, and a SIGHUP. docs/shadow.md has the rest.
 `
 
 const templatesHelp = `

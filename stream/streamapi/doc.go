@@ -37,6 +37,9 @@
 //	POST   …/quarantine/{recordId}/test, …/replay           map one again, without and with storing it
 //	DELETE …/quarantine/{recordId}                          discard one
 //	POST   …/quarantine/replay, …/quarantine/discard        tasks for a selection, or all
+//	POST   …/files/{fileId}/split, …/quarantine             decide about a file that is held
 //	DELETE …/sources/{id}?cascade=true                      erase a source with its rows, tables and raw records
 //	warning of a setting                                    a condition above half of a bound, which never decides
+//
+// [NewMaintenance] serves those of quarantines, files and shadows for an engine whose sources are defined elsewhere.
 package streamapi

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/url"
 	"path"
+	"slices"
 	"strings"
 	"time"
 
@@ -55,7 +56,9 @@ func (o Options) Validate() error {
 
 // api serves a catalog over HTTP.
 type api struct {
+	// cat is nil where the sources are defined elsewhere. on is then a [catalog.Maintenance], else cat.
 	cat  *catalog.Catalog
+	on   maintenance
 	opts Options
 	mux  *http.ServeMux
 	docs *documentation
@@ -79,6 +82,11 @@ const (
 // and /readiness-check. The last answers 503 while the local level of the engine or the store of the catalog cannot be
 // written, or is closed. Close the catalog after the last request is answered; if it is closed earlier, requests get 503.
 func New(cat *catalog.Catalog, opts Options) (http.Handler, error) {
+	return serveAPI(&api{cat: cat, on: cat}, opts)
+}
+
+// serveAPI completes an API of which only the catalog, or what takes its place, is set.
+func serveAPI(a *api, opts Options) (http.Handler, error) {
 	if err := opts.Validate(); err != nil {
 		return nil, err
 	}
@@ -88,14 +96,15 @@ func New(cat *catalog.Catalog, opts Options) (http.Handler, error) {
 	in.Logger = cmp.Or(in.Logger, slog.New(slog.DiscardHandler))
 	opts.TableType = cmp.Or(opts.TableType, DefaultTableType)
 	opts.URL, opts.IngestURL = strings.TrimRight(opts.URL, "/"), strings.TrimRight(opts.IngestURL, "/")
-	a := &api{
-		cat: cat, opts: opts, mux: http.NewServeMux(), project: in.ProjectID, branch: in.BranchID,
-		bodies: wire.Bodies{Intake: intake.New(stream.DefaultMaxBufferedBytes), Names: names},
-	}
+	a.opts, a.mux, a.project, a.branch = opts, http.NewServeMux(), in.ProjectID, in.BranchID
+	a.bodies = wire.Bodies{Intake: intake.New(stream.DefaultMaxBufferedBytes), Names: names}
 	if exchange, ok := opts.Auth.(ProgrammaticAuthenticator); ok && !opts.NoProgrammaticTokens {
 		a.exchange = exchange
 	}
 	ops := a.operations()
+	if a.cat == nil {
+		ops = slices.DeleteFunc(ops, func(op operation) bool { return !op.maintains() })
+	}
 	a.docs = describe(ops, opts)
 	for i := range ops {
 		op := &ops[i]
@@ -110,7 +119,11 @@ func New(cat *catalog.Catalog, opts Options) (http.Handler, error) {
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 		_, _ = w.Write([]byte("OK"))
 	})
-	a.mux.Handle("GET /readiness-check", wire.Ready(cat.Engine().Ready, cat.Ready))
+	ready := wire.Ready(a.on.Engine().Ready, nil)
+	if a.cat != nil {
+		ready = wire.Ready(a.cat.Engine().Ready, a.cat.Ready)
+	}
+	a.mux.Handle("GET /readiness-check", ready)
 	a.docs.mount(a.mux)
 	a.mux.HandleFunc("/", a.noEndpoint)
 	// The mux would redirect the path of no task to the path of one without a name.
@@ -165,7 +178,11 @@ func (a *api) noEndpoint(w http.ResponseWriter, r *http.Request) {
 func (a *api) unknownPath(w http.ResponseWriter, r *http.Request) {
 	id := wire.SetCommonHeaders(w.Header())
 	wire.LeaveBody(w, r)
-	wire.WriteError(w, r, a.opts.Ingest.Logger, id, names.Errorf(http.StatusNotFound, "endpointNotFound", "Endpoint %q not found.", r.URL.Path))
+	e := names.Errorf(http.StatusNotFound, "endpointNotFound", "Endpoint %q not found.", r.URL.Path)
+	if a.cat == nil {
+		e.Message += " The sources of this server are defined elsewhere, as in its configuration file: it serves their quarantines, held files and shadows."
+	}
+	wire.WriteError(w, r, a.opts.Ingest.Logger, id, e)
 }
 
 func (a *api) base(r *http.Request) string {

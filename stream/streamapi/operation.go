@@ -135,6 +135,9 @@ const catchUpTimeout = 2 * time.Second
 // catchUp has the answer show what was changed through any node. While the journal does not answer, requests read what this node knows; those
 // that change something fail by themselves.
 func (a *api) catchUp(ctx context.Context) {
+	if a.cat == nil {
+		return
+	}
 	ctx, cancel := context.WithTimeout(ctx, catchUpTimeout)
 	defer cancel()
 	_ = a.cat.CatchUp(ctx)

@@ -13,6 +13,8 @@ const (
 	sourcePath = branchPath + "/sources/{sourceId}"
 	sinkPath   = sourcePath + "/sinks/{sinkId}"
 	filePath   = sinkPath + "/files/{fileId}"
+	filesPath  = sinkPath + "/statistics/files"
+	taskPath   = "/v1/tasks/{taskId...}"
 
 	rejectsPath  = sinkPath + "/quarantine"
 	rejectedPath = rejectsPath + "/{recordId}"
@@ -140,7 +142,7 @@ func (a *api) operations() []operation {
 		task(patch, sinkPath+"/settings", "updateSinkSettings", "Change settings of a sink; reading them lists the keys",
 			&settingsUpdate{}, and(sink, catalog.Forbidden), a.updateSettings),
 		read(sinkPath+"/statistics/total", "sinkStatisticsTotal", "Counters of a sink", totalBody{}, sink, a.sinkTotal),
-		read(sinkPath+"/statistics/files", "sinkStatisticsFiles", "Files of a sink", filesBody{}, sink, a.sinkFiles, failed),
+		read(filesPath, "sinkStatisticsFiles", "Files of a sink", filesBody{}, sink, a.sinkFiles, failed),
 		do(remove, sinkPath+"/statistics/clear", "clearSinkStatistics", "Start the statistics of a sink anew", and(sink, catalog.Busy), a.clear),
 		do(post, sinkPath+"/retry", "retrySink", "Repeat at once what has failed at a sink, after its cause was mended", sink, a.retry),
 		do(post, filePath+"/retry", "retryFile", "Repeat at once what has failed of a file, after its cause was mended", file, a.retryFile),
@@ -171,7 +173,7 @@ func (a *api) operations() []operation {
 			versionBody{}, and(sink, catalog.SinkVersionNotFound), a.version),
 		task(put, sinkPath+"/versions/{versionNumber}/rollback", "rollbackSink", "Make an old version of a sink the newest", nil,
 			and(sink, catalog.SinkVersionNotFound), a.rollback),
-		read("/v1/tasks/{taskId...}", "getTask", "Read a task", taskBody{}, []catalog.Code{catalog.TaskNotFound}, a.getTask),
+		read(taskPath, "getTask", "Read a task", taskBody{}, []catalog.Code{catalog.TaskNotFound}, a.getTask),
 		read(branchPath+"/aggregation/sources", "aggregateSources", "List the sources with their sinks and statistics",
 			aggregationBody{}, nil, a.aggregate, pageParameters...),
 	}

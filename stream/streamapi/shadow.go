@@ -114,21 +114,23 @@ func shadow(r forebay.ShadowReport, err error) (any, error) {
 
 func (a *api) startShadow(c *call) (any, error) {
 	b := c.body.(*shadowStart)
-	if _, _, err := a.cat.Sink(c.source, c.sink); err != nil {
-		return nil, err
-	}
 	var p problems
 	cols := requestColumns(b.Mapping.Columns, "", &p)
-	p.refused(a.cat.ValidateSinkPatch(c.source, c.sink, catalog.SinkPatch{Columns: cols}))
+	if a.cat != nil {
+		if _, _, err := a.cat.Sink(c.source, c.sink); err != nil {
+			return nil, err
+		}
+		p.refused(a.cat.ValidateSinkPatch(c.source, c.sink, catalog.SinkPatch{Columns: cols}))
+	}
 	if err := p.err(); err != nil {
 		return nil, err
 	}
 	a.noteChange(c.ctx, c, "a shadow is starting")
-	return shadow(a.cat.Shadow(c.ctx, c.source, c.sink, cols, forebay.ShadowOptions{
+	return shadow(a.on.Shadow(c.ctx, c.source, c.sink, cols, forebay.ShadowOptions{
 		For: time.Duration(b.Seconds * float64(time.Second)), Records: b.Records, Sample: b.Sample,
 	}))
 }
 
-func (a *api) getShadow(c *call) (any, error) { return shadow(a.cat.ShadowReport(c.source, c.sink)) }
+func (a *api) getShadow(c *call) (any, error) { return shadow(a.on.ShadowReport(c.source, c.sink)) }
 
-func (a *api) endShadow(c *call) (any, error) { return shadow(a.cat.EndShadow(c.source, c.sink)) }
+func (a *api) endShadow(c *call) (any, error) { return shadow(a.on.EndShadow(c.source, c.sink)) }

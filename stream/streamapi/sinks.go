@@ -128,7 +128,7 @@ func (a *api) sinkTotal(c *call) (any, error) {
 }
 
 func (a *api) sinkFiles(c *call) (any, error) {
-	s, err := a.cat.SinkStatistics(c.ctx, c.source, c.sink)
+	s, err := a.on.SinkStatistics(c.ctx, c.source, c.sink)
 	if err != nil {
 		return nil, err
 	}
@@ -162,17 +162,17 @@ func newFiles(files []buffer.FileStats, onlyFailed bool) []fileBody {
 }
 
 func (a *api) retryFile(c *call) (any, error) {
-	return nil, a.cat.RetryFile(c.ctx, c.source, c.sink, c.r.PathValue("fileId"))
+	return nil, a.on.RetryFile(c.ctx, c.source, c.sink, c.r.PathValue("fileId"))
 }
 
 func (a *api) splitFile(c *call) (any, error) {
-	return nil, a.cat.SplitFile(c.ctx, c.source, c.sink, c.r.PathValue("fileId"))
+	return nil, a.on.SplitFile(c.ctx, c.source, c.sink, c.r.PathValue("fileId"))
 }
 
 func (a *api) quarantineFile(c *call) (any, error) {
-	return nil, a.cat.QuarantineFile(c.ctx, c.source, c.sink, c.r.PathValue("fileId"))
+	return nil, a.on.QuarantineFile(c.ctx, c.source, c.sink, c.r.PathValue("fileId"))
 }
 
 func (a *api) discardFile(c *call) (any, error) {
-	return nil, a.cat.DiscardFile(c.ctx, c.source, c.sink, c.r.PathValue("fileId"))
+	return nil, a.on.DiscardFile(c.ctx, c.source, c.sink, c.r.PathValue("fileId"))
 }

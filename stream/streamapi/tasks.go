@@ -56,4 +56,4 @@ func (a *api) taskBody(c *call, t catalog.Task) taskBody {
 	return b
 }
 
-func (a *api) getTask(c *call) (any, error) { return a.task(c)(a.cat.Task(c.r.PathValue("taskId"))) }
+func (a *api) getTask(c *call) (any, error) { return a.task(c)(a.on.Task(c.r.PathValue("taskId"))) }

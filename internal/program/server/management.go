@@ -68,9 +68,19 @@ func (m *management) open(apiURL, ingestURL string) (_ http.Handler, err error) 
 	return api, nil
 }
 
-// noAPI answers in place of the API where the sources are defined elsewhere.
-func noAPI(w http.ResponseWriter, _ *http.Request) {
-	http.Error(w, "The Stream API is off: the configuration file defines the sources.", http.StatusNotFound)
+// maintain returns the part of the API that works where the sources are defined elsewhere.
+func (m *management) maintain(apiURL, ingestURL string) (http.Handler, *catalog.Maintenance, error) {
+	token, err := m.token()
+	if err != nil {
+		return nil, nil, err
+	}
+	on := catalog.NewMaintenance(m.eng, catalog.MaintenanceOptions{BranchID: m.cfg.Stream.BranchID, Logger: m.logger})
+	api, err := streamapi.NewMaintenance(on, apiOptions(m.cfg, apiURL, ingestURL, token))
+	if err != nil {
+		on.Close()
+		return nil, nil, err
+	}
+	return api, on, nil
 }
 
 // withMetrics serves GET /metrics, and leaves all else to next.

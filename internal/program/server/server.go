@@ -24,6 +24,7 @@ import (
 	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/dir"
+	"github.com/forebay/forebay/catalog"
 	"github.com/forebay/forebay/console"
 	"github.com/forebay/forebay/internal/program/web"
 	"github.com/forebay/forebay/stream"
@@ -48,7 +49,8 @@ type Parts struct {
 	Metrics http.Handler
 	// Logger gets what an operator should see.
 	Logger *slog.Logger
-	// Define, if not nil, defines the sources. The Stream API is then not served, because it would change them.
+	// Define, if not nil, defines the sources. Of the Stream API only the part is then served that changes no definition: quarantines, held
+	// files and shadows.
 	Define func(ctx context.Context, eng *forebay.Engine) error
 	// Listen, if not nil, starts more servers. events is the handler of the address of events.
 	Listen func(eng *forebay.Engine, events http.Handler) ([]Listener, error)
@@ -92,9 +94,13 @@ func Run(ctx context.Context, cfg Config, parts Parts, out io.Writer) (err error
 	ingestAddr, apiAddr := ingestListener.Addr().String(), apiListener.Addr().String()
 	cfg.Stream.Logger = logger
 	m := &management{cfg: cfg, eng: eng, drop: parts.DropTable, logger: logger}
-	api := http.Handler(http.HandlerFunc(noAPI))
+	var api http.Handler
 	if parts.Define != nil {
-		err = parts.Define(ctx, eng)
+		var on *catalog.Maintenance
+		if api, on, err = m.maintain("http://"+apiAddr, "http://"+ingestAddr); err == nil {
+			defer on.Close()
+			err = parts.Define(ctx, eng)
+		}
 	} else if api, err = m.open("http://"+apiAddr, "http://"+ingestAddr); err == nil {
 		defer func() { err = errors.Join(err, m.cat.Close()) }()
 	}

@@ -1,0 +1,317 @@
+package catalog
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+
+	"github.com/forebay/forebay"
+	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/mapping"
+)
+
+// Maintenance works on the quarantines, the held files and the shadows of an engine whose sources are defined elsewhere, such as in a file, as a
+// [Catalog] does for its own. It changes no definition. Its tasks and reports are in memory: a task that a stop has interrupted is started again by
+// whoever wants it, and what it has replayed is gone. It is safe for concurrent use.
+type Maintenance struct {
+	eng     *forebay.Engine
+	opts    MaintenanceOptions
+	tasks   *tasks
+	shadows shadows
+	ctx     context.Context
+	cancel  context.CancelFunc
+}
+
+// MaintenanceOptions are the options of [NewMaintenance].
+type MaintenanceOptions struct {
+	// BranchID stands in the ids of tasks. Default: 1.
+	BranchID int
+	// Logger gets the tasks that have failed. Default: nothing is logged.
+	Logger *slog.Logger
+}
+
+// NewMaintenance returns the maintenance of an engine. Close it before the engine.
+func NewMaintenance(eng *forebay.Engine, opts MaintenanceOptions) *Maintenance {
+	opts.BranchID, opts.Logger = cmp.Or(opts.BranchID, 1), cmp.Or(opts.Logger, slog.New(slog.DiscardHandler))
+	m := &Maintenance{eng: eng, opts: opts, tasks: &tasks{reserved: map[string]string{}, byID: map[string]*running{}}}
+	m.ctx, m.cancel = context.WithCancel(context.Background())
+	return m
+}
+
+// Close interrupts the tasks and waits for their end. No further one can be started.
+func (m *Maintenance) Close() {
+	m.tasks.close()
+	m.cancel()
+	m.tasks.work.Wait()
+}
+
+// Engine returns the engine.
+func (m *Maintenance) Engine() *forebay.Engine { return m.eng }
+
+// sink returns the counters of a sink. It need not be defined any more: what it keeps is still there.
+func (m *Maintenance) sink(ref Ref) (forebay.SinkStats, error) {
+	for _, st := range m.eng.Stats().Sinks {
+		if st.Source == ref.Source && st.Sink == ref.Sink {
+			return st, nil
+		}
+	}
+	return forebay.SinkStats{}, notFound(ref)
+}
+
+func (m *Maintenance) quarantine(ref Ref) (forebay.SinkQuarantine, error) {
+	_, err := m.sink(ref)
+	return m.eng.Quarantine(ref.Source, ref.Sink), err
+}
+
+// refusal is an error of the engine for users. The sink is known to the engine, so one that is not found is not defined now.
+func refusal(ref Ref, recordID string, err error) error {
+	edit, wrong := errors.AsType[*forebay.EditError](err)
+	switch {
+	case wrong:
+		return refuse(BadRequest, "%s", refusedEdit(edit))
+	case errors.Is(err, buffer.ErrUnknownRejected):
+		return recordNotFound(ref, recordID)
+	case errors.Is(err, buffer.ErrRejectedChanged):
+		return recordChanged(recordID)
+	case errors.Is(err, forebay.ErrUnknownSource), errors.Is(err, forebay.ErrUnknownSink), errors.Is(err, forebay.ErrDisabledSource):
+		return refuse(SinkDisabled, "Sink %q of source %q is disabled or not defined any more, so it maps nothing.", ref.Sink, ref.Source)
+	}
+	return err
+}
+
+// Rejected lists the quarantine of a sink: see [Catalog.Rejected].
+func (m *Maintenance) Rejected(ctx context.Context, sourceID, id string, f forebay.RejectedFilter, limit int) (RejectedPage, error) {
+	ref := Ref{sourceID, id}
+	st, err := m.sink(ref)
+	if err != nil {
+		return RejectedPage{}, err
+	}
+	page, err := m.eng.Quarantine(sourceID, id).Page(ctx, f, limit)
+	if errors.Is(err, buffer.ErrUnknownRejected) {
+		return RejectedPage{}, noPlace(f.After)
+	}
+	return RejectedPage{Records: page.Records, Next: page.Next, Total: st.Quarantine.Records}, refusal(ref, "", err)
+}
+
+// RejectedRecord returns a record of a quarantine with its content.
+func (m *Maintenance) RejectedRecord(ctx context.Context, sourceID, id, recordID string) (forebay.RejectedContent, error) {
+	ref := Ref{sourceID, id}
+	q, err := m.quarantine(ref)
+	if err != nil {
+		return forebay.RejectedContent{}, err
+	}
+	c, err := q.Get(ctx, recordID)
+	return c, refusal(ref, recordID, err)
+}
+
+// EditRejected replaces the body of a record: see [Catalog.EditRejected].
+func (m *Maintenance) EditRejected(ctx context.Context, by By, sourceID, id, recordID string, revision int, body []byte) error {
+	ref := Ref{sourceID, id}
+	q, err := m.quarantine(ref)
+	if err != nil {
+		return err
+	}
+	return refusal(ref, recordID, q.With(forebay.QuarantineNote{By: by.who()}).Edit(ctx, recordID, revision, body))
+}
+
+// TestRejected maps a record by the definition of now and stores nothing: see [Catalog.TestRejected].
+func (m *Maintenance) TestRejected(ctx context.Context, sourceID, id, recordID string) ([]TestedCell, error) {
+	ref := Ref{sourceID, id}
+	q, err := m.quarantine(ref)
+	if err != nil {
+		return nil, err
+	}
+	if !q.Has(recordID) {
+		return nil, recordNotFound(ref, recordID)
+	}
+	cells, err := q.Test(ctx, recordID)
+	if err != nil {
+		return nil, refusal(ref, recordID, err)
+	}
+	return testedCells(newCellRecords(cells)), nil
+}
+
+// ReplayRejected replays one record at once: see [Catalog.ReplayRejected].
+func (m *Maintenance) ReplayRejected(ctx context.Context, sourceID, id, recordID string) (RejectsResult, error) {
+	ref := Ref{sourceID, id}
+	q, err := m.quarantine(ref)
+	if err != nil {
+		return RejectsResult{}, err
+	}
+	if !q.Has(recordID) {
+		return RejectsResult{}, recordNotFound(ref, recordID)
+	}
+	res, err := q.Replay(ctx, recordID)
+	if err == nil && res.Gone > 0 { // somebody else was there before
+		err = buffer.ErrUnknownRejected
+	}
+	return RejectsResult{Replayed: res.Replayed, Rejected: res.Rejected}, refusal(ref, recordID, err)
+}
+
+// DiscardRejected deletes one record for good: see [Catalog.DiscardRejected].
+func (m *Maintenance) DiscardRejected(ctx context.Context, by By, sourceID, id, recordID, reason string) error {
+	ref := Ref{sourceID, id}
+	q, err := m.quarantine(ref)
+	if err != nil {
+		return err
+	}
+	n, err := q.With(forebay.QuarantineNote{By: by.who(), Reason: reason}).Discard(ctx, recordID)
+	if err == nil && n == 0 {
+		err = buffer.ErrUnknownRejected
+	}
+	return refusal(ref, recordID, err)
+}
+
+// ReplayRejects starts a task that replays the records of a selection: see [Catalog.ReplayRejects].
+func (m *Maintenance) ReplayRejects(sourceID, id string, s RejectedSelection) (Task, error) {
+	ref := Ref{sourceID, id}
+	if q, err := m.quarantine(ref); err != nil {
+		return Task{}, err
+	} else if _, err := q.Mapping(m.ctx); err != nil {
+		return Task{}, refusal(ref, "", err)
+	}
+	return m.start("replay", ref, s, nil, func(ctx context.Context, q forebay.SinkQuarantine) (RejectsResult, error) {
+		replay := func() (forebay.ReplayResult, error) { return q.ReplayAll(ctx, s.Filter) }
+		if len(s.IDs) > 0 {
+			replay = func() (forebay.ReplayResult, error) { return q.Replay(ctx, s.IDs...) }
+		}
+		res, err := replay()
+		return RejectsResult{Replayed: res.Replayed, Rejected: res.Rejected, Gone: res.Gone}, err
+	})
+}
+
+// DiscardRejects starts a task that deletes the records of a selection for good: see [Catalog.DiscardRejects].
+func (m *Maintenance) DiscardRejects(by By, sourceID, id string, s RejectedSelection, reason string) (Task, error) {
+	return m.start("discard", Ref{sourceID, id}, s, &Discard{By: by.who(), Reason: reason}, func(ctx context.Context, q forebay.SinkQuarantine) (res RejectsResult, err error) {
+		if len(s.IDs) == 0 {
+			res.Discarded, err = q.DiscardAll(ctx, s.Filter)
+			return res, err
+		}
+		if res.Discarded, err = q.Discard(ctx, s.IDs...); err == nil {
+			res.Gone = len(s.IDs) - res.Discarded
+		}
+		return res, err
+	})
+}
+
+// start starts a task that moves records. One of a sink excludes others.
+func (m *Maintenance) start(
+	verb string, ref Ref, s RejectedSelection, discard *Discard, move func(context.Context, forebay.SinkQuarantine) (RejectsResult, error),
+) (Task, error) {
+	if err := s.check(); err != nil {
+		return Task{}, err
+	}
+	q, err := m.quarantine(ref)
+	if err != nil {
+		return Task{}, err
+	}
+	m.tasks.expire(now())
+	task := newTask(m.opts.BranchID, verb+rejectsKind, ref, now())
+	task.Discard = discard
+	if err := m.tasks.reserve(ref.entity()+rejectsKind, task.ID); err != nil {
+		return Task{}, err
+	}
+	m.tasks.start(task)
+	go func() {
+		ctx, cancel := context.WithTimeout(m.ctx, rejectsTimeout)
+		defer cancel()
+		result, err := move(ctx, q)
+		if err != nil {
+			m.opts.Logger.Warn("task failed", "task", task.ID, "error", err)
+		}
+		done := task.movedRejects(result, discard == nil, m.ctx.Err() != nil, refusal(ref, "", err))
+		done.noteDiscard(m.opts.Logger)
+		m.tasks.end(done, nil)
+	}()
+	return task, nil
+}
+
+// Task returns a task by its id.
+func (m *Maintenance) Task(id string) (Task, error) {
+	r, err := m.tasks.find(id)
+	return r.task, err
+}
+
+// SinkStatistics returns of a sink the files, and what its quarantine counts.
+func (m *Maintenance) SinkStatistics(_ context.Context, sourceID, id string) (Statistics, error) {
+	st, err := m.sink(Ref{sourceID, id})
+	if err != nil {
+		return Statistics{}, err
+	}
+	q := st.Quarantine
+	return Statistics{Files: st.Files, Quarantine: QuarantineStatistics{
+		Records: q.Records, Bytes: q.Bytes, OldestAt: q.OldestAt, Added: q.Added, Replayed: q.Replayed, Discarded: q.Discarded, Expired: q.Expired, Lost: q.Lost,
+	}}, nil
+}
+
+// RetryFile repeats at once what has failed of a file: see [Catalog.RetryFile].
+func (m *Maintenance) RetryFile(ctx context.Context, sourceID, id, fileID string) error {
+	return m.onFile(ctx, request{Op: opRetry, Source: sourceID, Sinks: []string{id}, File: fileID})
+}
+
+// DiscardFile gives up a file: see [Catalog.DiscardFile].
+func (m *Maintenance) DiscardFile(ctx context.Context, sourceID, id, fileID string) error {
+	return m.onFile(ctx, request{Op: opDiscard, Source: sourceID, Sinks: []string{id}, File: fileID})
+}
+
+// SplitFile goes on with a file that is held: see [Catalog.SplitFile].
+func (m *Maintenance) SplitFile(ctx context.Context, sourceID, id, fileID string) error {
+	return m.onFile(ctx, request{Op: opSplitFile, Source: sourceID, Sinks: []string{id}, File: fileID})
+}
+
+// QuarantineFile moves the rows of a file to the quarantine: see [Catalog.QuarantineFile].
+func (m *Maintenance) QuarantineFile(ctx context.Context, sourceID, id, fileID string) error {
+	return m.onFile(ctx, request{Op: opQuarantineFile, Source: sourceID, Sinks: []string{id}, File: fileID})
+}
+
+func (m *Maintenance) onFile(ctx context.Context, r request) error {
+	if _, err := m.sink(Ref{r.Source, r.Sinks[0]}); err != nil {
+		return err
+	}
+	done, why, err := onEngine(ctx, m.eng, r)
+	if err != nil {
+		return err
+	}
+	return r.refusal(done, why)
+}
+
+// Shadow runs other columns of a sink beside those that it has: see [Catalog.Shadow].
+func (m *Maintenance) Shadow(ctx context.Context, sourceID, id string, columns mapping.Columns, opts forebay.ShadowOptions) (forebay.ShadowReport, error) {
+	ref := Ref{sourceID, id}
+	source, _ := m.eng.Source(sourceID)
+	at := slices.IndexFunc(source.Sinks, func(s forebay.Sink) bool { return s.ID == id })
+	if at < 0 {
+		return forebay.ShadowReport{}, notFound(ref)
+	}
+	if err := checkShadow(opts); err != nil {
+		return forebay.ShadowReport{}, err
+	}
+	changed := source.Sinks[at]
+	changed.Table.Columns = columns
+	s, err := m.eng.Shadow(ctx, sourceID, changed, opts)
+	if err != nil {
+		return forebay.ShadowReport{}, refusal(ref, "", refusedShadow(ref, err))
+	}
+	m.shadows.add(ref, s)
+	return s.Report(), nil
+}
+
+// ShadowReport returns what the last shadow of a sink has found so far: see [Catalog.ShadowReport].
+func (m *Maintenance) ShadowReport(sourceID, id string) (forebay.ShadowReport, error) {
+	ref := Ref{sourceID, id}
+	if s := m.shadows.of(ref); s != nil {
+		return s.Report(), nil
+	}
+	return forebay.ShadowReport{}, noShadow(ref)
+}
+
+// EndShadow ends the shadow of a sink and returns its last report: see [Catalog.EndShadow].
+func (m *Maintenance) EndShadow(sourceID, id string) (forebay.ShadowReport, error) {
+	ref := Ref{sourceID, id}
+	if s := m.shadows.of(ref); s != nil {
+		return s.Close(), nil
+	}
+	return forebay.ShadowReport{}, noShadow(ref)
+}

@@ -1,0 +1,123 @@
+package catalog
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/forebay/forebay"
+	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/buffer/buffertest"
+	"github.com/forebay/forebay/mapping"
+)
+
+func maintainedSink(t *testing.T, target buffer.Target) *Maintenance {
+	t.Helper()
+	eng, err := forebay.Open(t.TempDir(), forebay.Options{Target: target})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := NewMaintenance(eng, MaintenanceOptions{})
+	t.Cleanup(func() {
+		m.Close()
+		if err := eng.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	err = eng.Define(t.Context(), forebay.Source{ID: "shop", Sinks: []forebay.Sink{{
+		ID: "orders", OnReject: forebay.Quarantine, Quarantine: buffer.QuarantineBounds{HoldFiles: true},
+		Table: forebay.Table{ID: "orders", Columns: mapping.Columns{mapping.Path("id", "id", mapping.RawString())}},
+	}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// One task of a sink excludes others, a selection is checked, and one that was interrupted says so.
+func TestMaintenanceTasks(t *testing.T) {
+	m := maintainedSink(t, buffertest.NewMemory())
+	ref := Ref{"shop", "orders"}
+	if err := m.tasks.reserve(ref.entity()+rejectsKind, "another"); err != nil {
+		t.Fatal(err)
+	}
+	var refused *Error
+	if _, err := m.DiscardRejects(By{TokenDesc: "olga"}, "shop", "orders", RejectedSelection{}, "too old"); !errors.As(err, &refused) || refused.Code != Busy || refused.Task != "another" {
+		t.Errorf("beside another task: %v", err)
+	}
+	m.tasks.release(ref.entity() + rejectsKind)
+	for _, s := range []RejectedSelection{{IDs: make([]string, MaxSelected+1)}, {Filter: forebay.RejectedFilter{After: "x"}}} {
+		if _, err := m.ReplayRejects("shop", "orders", s); !errors.As(err, &refused) || refused.Code != BadRequest {
+			t.Errorf("a selection that cannot be: %v", err)
+		}
+	}
+	if _, err := m.eng.Ingest(t.Context(), "shop", mapping.JSON([]byte(`{}`))); err != nil {
+		t.Fatal(err)
+	}
+	m.cancel() // as a stop does
+	task, err := m.DiscardRejects(By{TokenDesc: "olga"}, "shop", "orders", RejectedSelection{}, "too old")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.Close()
+	if task, err = m.Task(task.ID); err != nil || task.Status != Failed || task.Failure != interruptedRejects || task.Rejects.Discarded != 0 || *task.Discard != (Discard{By: "olga", Reason: "too old"}) {
+		t.Errorf("%+v, %v", task, err)
+	}
+	if st, err := m.SinkStatistics(t.Context(), "shop", "orders"); err != nil || st.Quarantine.Records != 1 {
+		t.Errorf("%+v, %v", st, err)
+	}
+}
+
+// A file that is held is seen, and goes where somebody decides.
+func TestMaintenanceOfHeldFiles(t *testing.T) {
+	mem := buffertest.NewMemory()
+	mem.Refuse = func(_ string, row []string) buffer.RowError {
+		if row[0] == "bad" {
+			return buffer.RowError{Column: "id", Reason: "23514", Message: "violates the check"}
+		}
+		return buffer.RowError{}
+	}
+	m := maintainedSink(t, mem)
+	for _, id := range []string{"good", "bad", "better"} {
+		if _, err := m.eng.Ingest(t.Context(), "shop", mapping.JSON([]byte(`{"id":"`+id+`"}`))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var held *buffer.HeldError
+	if err := m.eng.Flush(t.Context(), "shop"); !errors.As(err, &held) {
+		t.Fatalf("Flush = %v", err)
+	}
+	st, err := m.SinkStatistics(t.Context(), "shop", "orders")
+	if err != nil || len(st.Files) != 1 || !strings.Contains(st.Files[0].RetryReason, "violates the check") {
+		t.Fatalf("%+v, %v", st.Files, err)
+	}
+	file := st.Files[0].ID
+	var refused *Error
+	for _, decide := range []func() error{
+		func() error { return m.RetryFile(t.Context(), "shop", "orders", "none") },
+		func() error { return m.SplitFile(t.Context(), "shop", "orders", "none") },
+		func() error { return m.QuarantineFile(t.Context(), "shop", "orders", "none") },
+		func() error { return m.DiscardFile(t.Context(), "shop", "orders", "none") },
+	} {
+		if err := decide(); !errors.As(err, &refused) || refused.Code != FileNotFound {
+			t.Errorf("an unknown file: %v", err)
+		}
+	}
+	if err := m.RetryFile(t.Context(), "shop", "none", file); !errors.As(err, &refused) || refused.Code != SinkNotFound {
+		t.Errorf("an unknown sink: %v", err)
+	}
+	if err := m.SplitFile(t.Context(), "shop", "orders", file); err != nil {
+		t.Fatal(err)
+	}
+	if err := m.eng.Flush(t.Context(), "shop"); err != nil {
+		t.Fatal(err)
+	}
+	page, err := m.Rejected(t.Context(), "shop", "orders", forebay.RejectedFilter{Since: time.Now().Add(-time.Hour)}, 10)
+	if err != nil || len(page.Records) != 1 || page.Total != 1 || page.Records[0].Poison == nil || len(mem.Rows("orders")) != 2 {
+		t.Errorf("%+v, %v; the table has %v", page, err, mem.Rows("orders"))
+	}
+	if err := m.SplitFile(t.Context(), "shop", "orders", file); !errors.As(err, &refused) || refused.Code != FileNotFound {
+		t.Errorf("a file that is in its table: %v", err)
+	}
+}
