@@ -76,6 +76,23 @@ func TestTabOrder(t *testing.T) {
 	}
 }
 
+// Where the row of the playground stands beside the event, above the columns, Tab goes there first.
+func TestTabOrderFollowsTheGrid(t *testing.T) {
+	eng, cat := newCatalog(t)
+	url := serve(t, newConsole(t, eng, console.Options{Authorize: everything, Catalog: cat}))
+	b := newTab(t)
+	b.live(url)
+	b.settle("try/web/events")
+	b.write("#try-body", `{"kind":"a"}`)
+	b.until(`document.querySelector("[aria-label='Row as CSV']")?.checkVisibility()`)
+	b.wide(1000)
+	eval[bool](b, `document.querySelector("[aria-label=Event] summary").focus(), true`)
+	b.press(kb.Tab)
+	if next := eval[string](b, `document.activeElement.getAttribute("aria-label")`); next != "Row as CSV" {
+		t.Errorf("behind the event Tab goes to %q", next)
+	}
+}
+
 // settle opens an address and waits until the page shows what it has been sent.
 func (b *tab) settle(address string) {
 	b.t.Helper()
@@ -176,7 +193,7 @@ func TestAccessibilityTree(t *testing.T) {
 			t.Fatal(err)
 		}
 		seen, level := 0, 0
-		for _, n := range tree.Nodes {
+		for _, n := range inOrder(tree.Nodes) {
 			if n.Ignored || n.Role == nil {
 				continue
 			}
@@ -244,6 +261,25 @@ func TestMomentsOfPlots(t *testing.T) {
 		for (const type of ["pointerdown", "pointermove"]) over.dispatchEvent(new PointerEvent(type, { pointerType: "touch", clientX: box.right - 1, clientY: box.top + 20, bubbles: true }));
 		return /^\d\d:\d\d:\d\d  ― local/.test(%s);
 	})()`, line))
+}
+
+// inOrder returns the nodes of a tree as a reader meets them.
+func inOrder(nodes []*accessibility.Node) (out []*accessibility.Node) {
+	byID := make(map[accessibility.NodeID]*accessibility.Node, len(nodes))
+	for _, n := range nodes {
+		byID[n.NodeID] = n
+	}
+	var visit func(n *accessibility.Node)
+	visit = func(n *accessibility.Node) {
+		out = append(out, n)
+		for _, id := range n.ChildIDs {
+			if child := byID[id]; child != nil {
+				visit(child)
+			}
+		}
+	}
+	visit(nodes[0])
+	return out
 }
 
 // htmlOf is the beginning of the element of a node.
