@@ -113,6 +113,7 @@ func Open(c Config) (*Opening, error) {
 			if c.Corrupted != nil && o.fs.Failure() == nil {
 				c.Corrupted(err)
 			}
+			o.fs.files.slowDamage()
 		}),
 		MemTableSize: uint64(mem), FormatMajorVersion: pebble.FormatNewest, Cleaner: cleaner{},
 	}

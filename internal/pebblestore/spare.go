@@ -4,6 +4,7 @@ import (
 	"errors"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -18,15 +19,16 @@ import (
 // of the file exist. Pebble can recycle logs itself, but never deletes them. Here they are deleted when room is short, when the
 // store is idle, and when it is closed.
 type files struct {
-	mu     sync.Mutex
-	own    map[string]*file // logs of this opening, by base name
-	spares []string         // paths, the oldest first
-	saving bool             // no spares, nothing written ahead
-	tables map[string]bool  // tables of this opening that the list of tables cannot name yet; true: complete
-	swept  map[string]bool  // tables that sweep has removed: the next opening may give their names to others
-	quota  int64            // what compactions may still write
-	ended  chan struct{}    // closed when the opening is being closed
-	end    sync.Once
+	mu      sync.Mutex
+	own     map[string]*file // logs of this opening, by base name
+	spares  []string         // paths, the oldest first
+	saving  bool             // no spares, nothing written ahead
+	tables  map[string]bool  // tables of this opening that the list of tables cannot name yet; true: complete
+	swept   map[string]bool  // tables that sweep has removed: the next opening may give their names to others
+	damaged atomic.Int64     // reads of damaged blocks
+	quota   int64            // what compactions may still write
+	ended   chan struct{}    // closed when the opening is being closed
+	end     sync.Once
 }
 
 // maxSpares is how many logs are kept. Pebble has at most as many write buffers with their logs, so each new log can be written
@@ -221,6 +223,19 @@ func (f *files) pause() {
 	select {
 	case <-timer.C:
 	case <-f.ended:
+	}
+}
+
+// damagedAtOnce is how many reads of damaged blocks come without a pause, and between two of them.
+const damagedAtOnce = 16
+
+// slowDamage delays the answer to one in damagedAtOnce reads of damaged blocks, each time by a second more, up to a minute. Pebble repeats a
+// compaction that has met damage at once, for as long as the block is there: it would keep a core busy, and fill the log.
+func (f *files) slowDamage() {
+	if n := f.damaged.Add(1); n%damagedAtOnce == 0 {
+		for range min(n/damagedAtOnce, 60) {
+			f.pause()
+		}
 	}
 }
 
