@@ -186,11 +186,14 @@ func (t *tasks) cancels(id string, cancel context.CancelCauseFunc) {
 }
 
 // cancel cancels the task that has reserved an entity, and returns it.
-func (t *tasks) cancel(entity string) (Task, bool) {
+func (t *tasks) cancel(entity string) (Task, bool) { return t.cancelOnly(entity, "") }
+
+// cancelOnly is cancel for the task with an id; empty: any.
+func (t *tasks) cancelOnly(entity, id string) (Task, bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	r := t.byID[t.reserved[entity]]
-	if r == nil || r.cancel == nil {
+	if r == nil || r.cancel == nil || id != "" && r.task.ID != id {
 		return Task{}, false
 	}
 	r.cancel(errReplayCancelled)

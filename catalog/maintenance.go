@@ -173,12 +173,7 @@ func (m *Maintenance) ReplayRejects(sourceID, id string, s RejectedSelection) (T
 		return Task{}, refusal(ref, "", err)
 	}
 	return m.start("replay", ref, s, nil, func(ctx context.Context, q forebay.SinkQuarantine) (RejectsResult, error) {
-		replay := func() (forebay.ReplayResult, error) { return q.ReplayAll(ctx, s.Filter) }
-		if len(s.IDs) > 0 {
-			replay = func() (forebay.ReplayResult, error) { return q.Replay(ctx, s.IDs...) }
-		}
-		res, err := replay()
-		return RejectsResult{Replayed: res.Replayed, Rejected: res.Rejected, Gone: res.Gone}, err
+		return m.replayInSteps(ctx, q, s)
 	})
 }
 
@@ -210,12 +205,15 @@ func (m *Maintenance) start(
 	m.tasks.expire(now())
 	task := newTask(m.opts.BranchID, verb+rejectsKind, ref, now())
 	task.Discard = discard
-	if err := m.tasks.reserve(ref.entity()+rejectsKind, task.ID); err != nil {
+	if err := m.tasks.reserve(rejectsEntity(ref), task.ID); err != nil {
 		return Task{}, err
 	}
 	m.tasks.start(task)
+	running, end := context.WithCancelCause(m.ctx)
+	m.tasks.cancels(task.ID, end)
 	go func() {
-		ctx, cancel := context.WithTimeout(m.ctx, rejectsTimeout)
+		defer end(nil)
+		ctx, cancel := context.WithTimeout(running, rejectsTimeout)
 		defer cancel()
 		result, err := move(ctx, q)
 		if err != nil {

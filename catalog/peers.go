@@ -73,6 +73,7 @@ const (
 	opTestReject    = "testReject"
 	opReplayRejects = "replayRejects"
 	opDropRejects   = "dropRejects"
+	opCancelRejects = "cancelRejects"
 )
 
 // request is what one catalog asks all others.
@@ -86,6 +87,8 @@ type request struct {
 	Source  string   `json:"source,omitempty"`
 	Sinks   []string `json:"sinks,omitempty"`
 	File    string   `json:"file,omitempty"`
+	// Task is the one to cancel.
+	Task string `json:"task,omitempty"`
 	// Rejects is for the requests about a quarantine.
 	Rejects *rejectsRequest `json:"rejects,omitempty"`
 	// Timeout bounds the work for the answer.
@@ -235,6 +238,18 @@ func (c *Catalog) carryOut(ctx context.Context, r request) (refused string, list
 		for _, a := range append(c.adopted.all(), own) {
 			done, why, err := onEngine(ctx, a.eng, r)
 			list = append(list, instanceAnswer{Instance: a.instance, Epoch: a.epoch, Outcome: done, Why: why, err: err})
+		}
+		return "", list
+	case opCancelRejects:
+		if len(r.Sinks) != 1 {
+			return "it cannot read the request", nil
+		}
+		done := outcomeNotFound
+		if c.tasks.cancelRejects(Task{ID: r.Task, SourceID: r.Source, SinkID: r.Sinks[0]}) {
+			done = outcomeDone
+		}
+		for _, a := range append(c.adopted.all(), adopted{instance: c.opts.Instance}) {
+			list = append(list, instanceAnswer{Instance: a.instance, Epoch: a.epoch, Outcome: done})
 		}
 		return "", list
 	case opRejects, opRejected, opEditReject, opTestReject, opReplayRejects, opDropRejects:

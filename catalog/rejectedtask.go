@@ -61,7 +61,7 @@ const MaxSelected = 10_000
 
 // ReplayRejects starts a task that replays the records of a selection: see [forebay.SinkQuarantine.Replay]. Each becomes one row, whatever
 // fails and however often it is started. Records that are rejected after its start wait for the next one. Its Task.Rejects counts; if
-// the task has failed, what it counts is done all the same. One replay or discard of a sink excludes others, and no change of the sink.
+// the task has failed, what it counts is done all the same. [Catalog.CancelRejects] ends it. One replay or discard of a sink excludes others, and no change of the sink.
 func (c *Catalog) ReplayRejects(sourceID, id string, s RejectedSelection) (Task, error) {
 	if err := c.maps(Ref{sourceID, id}); err != nil {
 		return Task{}, err
@@ -113,7 +113,7 @@ func (c *Catalog) submitRejects(verb, op string, ref Ref, s RejectedSelection, d
 	}
 	task := c.newTask(verb+rejectsKind, ref, now())
 	task.Discard = discard
-	entity := ref.entity() + rejectsKind // not a valid id: it does not exclude the changes of the sink
+	entity := rejectsEntity(ref)
 	if err := c.tasks.reserve(entity, task.ID); err != nil {
 		return Task{}, err
 	}
@@ -131,13 +131,18 @@ func (c *Catalog) submitRejects(verb, op string, ref Ref, s RejectedSelection, d
 	if len(s.IDs) == 0 {
 		r.Rejects.Filter = newFilterRecord(s.Filter)
 	}
-	go c.runRejects(task, hold, r)
+	ctx, cancel := context.WithCancelCause(c.ctx)
+	c.tasks.cancels(task.ID, cancel)
+	go func() {
+		defer cancel(nil)
+		c.runRejects(ctx, task, hold, r)
+	}()
 	return task, nil
 }
 
-// runRejects makes a replay or a discard and records how it ended.
-func (c *Catalog) runRejects(task Task, hold string, r request) {
-	ctx, cancel := context.WithTimeout(c.ctx, rejectsTimeout)
+// runRejects makes a replay or a discard and records how it ended. ctx ends it between two steps.
+func (c *Catalog) runRejects(ctx context.Context, task Task, hold string, r request) {
+	ctx, cancel := context.WithTimeout(ctx, rejectsTimeout)
 	defer cancel()
 	defer c.held.drop(hold)
 	result := RejectsResult{}
@@ -175,6 +180,8 @@ func (t Task) movedRejects(result RejectsResult, replay, stopped bool, err error
 		t.Result = result.sentence(replay)
 	case stopped:
 		t.Status, t.Failure = Failed, interruptedRejects
+	case errors.Is(err, errReplayCancelled):
+		t.Status, t.Failure = Failed, cancelledRejects
 	default:
 		t.Status, t.Failure = Failed, sentence(err)
 	}
@@ -238,13 +245,13 @@ func (c *Catalog) moveSelected(ctx context.Context, hold string, r request, resu
 				break
 			}
 		}
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		if errors.Join(problems...) == nil {
+		if ctx.Err() == nil && errors.Join(problems...) == nil {
 			moved.Gone = len(some) - moved.Replayed - moved.Rejected - moved.Discarded
 		}
 		result.add(moved)
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
 	}
 	return errors.Join(problems...)
 }
@@ -256,7 +263,8 @@ const (
 	movePause    = time.Second
 )
 
-// moveAt makes one step at an instance, wherever it is. A step may be repeated: what it has moved is gone.
+// moveAt makes one step at an instance, wherever it is. A step may be repeated: what it has moved is gone. A step that has begun is not ended by
+// ctx: what it has moved would not be counted.
 func (c *Catalog) moveAt(ctx context.Context, hold, instance string, r request) (rejectsAnswer, error) {
 	var moved RejectsResult // by attempts that have not come to their end
 	failed := Missing{Instance: instance, Node: c.members.view().instances[instance].Node}
@@ -264,14 +272,14 @@ func (c *Catalog) moveAt(ctx context.Context, hold, instance string, r request) 
 		if ctx.Err() != nil || hold != "" && !c.held.has(hold) {
 			return rejectsAnswer{Result: moved}, cmp.Or(context.Cause(ctx), ErrChanged)
 		}
-		stepping, cancel := context.WithTimeout(ctx, filesTimeout)
+		stepping, cancel := context.WithTimeout(c.ctx, filesTimeout)
 		_, all := c.carryOut(stepping, r)
 		cancel()
 		if c.shared != nil && len(all) == 0 {
 			here := func(a answer) bool {
 				return slices.ContainsFunc(a.Instances, func(i instanceAnswer) bool { return i.Instance == instance })
 			}
-			got := c.askUntil(ctx, filesTimeout, r, here)
+			got := c.askUntil(c.ctx, filesTimeout, r, here)
 			all = slices.DeleteFunc(got.instances(), func(i instanceAnswer) bool { return i.Instance != instance })
 			if len(all) == 0 {
 				_ = c.catchUp(ctx, statisticsTimeout)

@@ -150,6 +150,7 @@ Stream API, and so through any node of a cluster.
   forebay quarantine test shop/orders ID                       the row that it would become now; status 1 if there is none
   forebay quarantine replay shop/orders ID                     makes it a row, exactly once; status 1 if it is rejected again
   forebay quarantine replay -all shop/orders
+  forebay quarantine cancel shop/orders                        ends the replay that runs; what it has replayed is done, the rest stays
   forebay quarantine discard -until 720h shop/orders           deletes for good what is older than 30 days
 
 The flags stand before SOURCE/SINK. replay and discard take ids, filters, or -all, and wait for the end; if they are interrupted, the server goes on,

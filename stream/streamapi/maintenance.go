@@ -23,6 +23,7 @@ type maintenance interface {
 	DiscardRejected(ctx context.Context, by catalog.By, sourceID, id, recordID, reason string) error
 	ReplayRejects(sourceID, id string, s catalog.RejectedSelection) (catalog.Task, error)
 	DiscardRejects(by catalog.By, sourceID, id string, s catalog.RejectedSelection, reason string) (catalog.Task, error)
+	CancelRejects(ctx context.Context, sourceID, id string) (catalog.Task, error)
 	Task(id string) (catalog.Task, error)
 
 	SinkStatistics(ctx context.Context, sourceID, id string) (catalog.Statistics, error)

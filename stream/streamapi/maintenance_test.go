@@ -105,6 +105,41 @@ func (s *maintained) done(path, body string) map[string]any {
 	return nil
 }
 
+// A replay without a catalog is cancelled at any moment, and started again until it comes to its end: each record becomes one row.
+func TestCancelledReplayWithoutACatalog(t *testing.T) {
+	s := newMaintained(t)
+	s.define(datatype.Int64, false)
+	const records = 1500
+	recs := make([]*mapping.Record, records)
+	for i := range recs {
+		recs[i] = mapping.JSON([]byte(`{"price":"x"}`))
+	}
+	if _, err := s.eng.IngestBatch(t.Context(), "shop", recs); err != nil {
+		t.Fatal(err)
+	}
+	s.define(datatype.String, false)
+	cancelled, replayed := 0, 0
+	for replayed < records {
+		task := s.want(202, "", testToken, "POST", rejects+"/replay", `{"all":true}`)
+		if cancelled < 3 {
+			s.want(200, "", testToken, "DELETE", rejects+"/replay", "")
+		}
+		for task["isFinished"] != true {
+			task = s.want(200, "", testToken, "GET", fmt.Sprint("/v1/tasks/", task["taskId"]), "")
+		}
+		if task["status"] == "error" {
+			if cancelled++; !strings.Contains(fmt.Sprint(task["error"]), "was cancelled") {
+				t.Fatalf("the task is %v", task)
+			}
+		}
+		replayed += int(task["rejects"].(map[string]any)["replayed"].(float64))
+		if q := s.eng.Stats().Sinks[0].Quarantine; q.Records != int64(records-replayed) || q.Replayed != int64(replayed) {
+			t.Fatalf("%d records were replayed, and the quarantine counts %+v", replayed, q)
+		}
+	}
+	t.Logf("%d replays were cancelled before their end", cancelled)
+}
+
 // The records of a sink that no catalog defines are listed, read, tested, edited, replayed and discarded, with the rights of the API.
 func TestMaintenanceOfQuarantines(t *testing.T) {
 	s := newMaintained(t)
@@ -145,10 +180,13 @@ func TestMaintenanceOfQuarantines(t *testing.T) {
 	}
 	s.want(200, "", testToken, "DELETE", rejects+"/"+ids[1]+"?reason=old", "")
 
+	s.want(404, "taskNotFound", testToken, "DELETE", rejects+"/replay", "")
+	s.want(403, "forbidden", readerToken, "DELETE", rejects+"/replay", "")
 	task := s.done(rejects+"/replay", fmt.Sprintf(`{"recordIds":[%q,%q]}`, ids[1], ids[2]))
 	if got := fmt.Sprint(task["status"], task["rejects"]); got != "successmap[discarded:0 gone:1 rejected:1 replayed:0]" {
 		t.Errorf("the replay of two is %v", task)
 	}
+	s.want(200, `"isFinished":true`, testToken, "DELETE", rejects+"/replay", "")
 	task = s.done(rejects+"/discard", `{"filter":{"text":"x3"}}`)
 	if got := fmt.Sprint(task["status"], task["rejects"]); got != "successmap[discarded:1 gone:0 rejected:0 replayed:0]" {
 		t.Errorf("the discard is %v", task)
@@ -226,7 +264,7 @@ func TestMaintenanceChangesNoDefinition(t *testing.T) {
 		path := strings.NewReplacer("{branchId}", "default", "{sourceId}", "shop", "{sinkId}", "orders", "{versionNumber}", "1").Replace(plain)
 		s.want(404, "as in its configuration file", testToken, op.method, path, "{}")
 	}
-	if served != 18 {
+	if served != 19 {
 		t.Errorf("%d operations are served", served)
 	}
 	s.want(200, `"ready":true`, "", "GET", "/readiness-check", "")

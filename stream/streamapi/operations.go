@@ -84,6 +84,11 @@ func (a *api) operations() []operation {
 	discard := do(remove, rejectedPath, "discardRejectedRecord", "Delete a rejected record for good", record, a.discardRejected)
 	discard.query = []parameter{{name: reasonParameter, doc: "Why it is discarded, for people: the log has it.", schema: ""}}
 
+	cancelRejects := do(remove, rejectsPath+"/replay", "cancelRejectsReplay",
+		"End the replay of rejected records that runs for a sink, or read the last one; what it has replayed is done, the rest stays in the quarantine",
+		and(sink, catalog.TaskNotFound), a.cancelRejects)
+	cancelRejects.answer = taskBody{}
+
 	cancel := do(remove, archivePath+"/replay", "cancelReplay", "End the replay of archived records that runs for a sink; what it has stored stays",
 		and(sink, catalog.TaskNotFound), a.cancelReplay)
 	cancel.answer = taskBody{}
@@ -157,6 +162,7 @@ func (a *api) operations() []operation {
 		discard,
 		task(post, rejectsPath+"/replay", "replayRejectedRecords", "Replay a selection of rejected records, or all, each exactly once", &rejectsSelection{},
 			and(sink, catalog.SinkDisabled), a.replaySelected),
+		cancelRejects,
 		task(post, rejectsPath+"/discard", "discardRejectedRecords", "Delete a selection of rejected records, or all, for good", &rejectsDiscard{},
 			sink, a.discardSelected),
 		task(post, archivePath+"/replay", "replayArchive", "Map archived raw records by the columns of now and make them rows, each once for each run", &replayBody{},

@@ -321,6 +321,11 @@ func (a *api) replaySelected(c *call) (any, error) {
 	return a.task(c)(a.on.ReplayRejects(c.source, c.sink, s))
 }
 
+func (a *api) cancelRejects(c *call) (any, error) {
+	a.noteChange(c.ctx, c, "the replay of rejected records is cancelled")
+	return a.task(c)(a.on.CancelRejects(c.ctx, c.source, c.sink))
+}
+
 func (a *api) discardSelected(c *call) (any, error) {
 	b := c.body.(*rejectsDiscard)
 	s, err := (&rejectsSelection{b.RecordIDs, b.Filter, b.All}).selection()

@@ -45,7 +45,7 @@ func (f *filter) parameters() map[string]any {
 	return given
 }
 
-const actions = "list, get, edit, test, replay or discard"
+const actions = "list, get, edit, test, replay, discard or cancel"
 
 // Run is the program: an action, flags, SOURCE/SINK, and ids of records. It returns [flag.ErrHelp] after -h and an [*api.UsageError] for wrong arguments.
 func Run(ctx context.Context, args []string, env api.Environment) error {
@@ -71,7 +71,7 @@ func Run(ctx context.Context, args []string, env api.Environment) error {
 		return err
 	}
 	do := map[string]func(context.Context, *client, *options) error{
-		"list": list, "get": get, "edit": edit, "test": test, "replay": move, "discard": move,
+		"list": list, "get": get, "edit": edit, "test": test, "replay": move, "discard": move, "cancel": cancel,
 	}[action]
 	if do == nil {
 		return api.Wrong("the action is %q, must be %s", action, actions)
@@ -107,6 +107,10 @@ func (o *options) check(action string) error {
 	case "list":
 		if len(o.ids) > 0 || o.limit < 0 {
 			return api.Wrong("list takes no ids, and a -limit of 0 or more")
+		}
+	case "cancel":
+		if len(o.ids) > 0 || len(o.filter.parameters()) > 0 || o.all {
+			return api.Wrong("cancel takes SOURCE/SINK alone: it ends the replay that runs")
 		}
 	case "get", "edit", "test":
 		if len(o.ids) != 1 {
@@ -357,6 +361,31 @@ func test(ctx context.Context, c *client, o *options) error {
 	if !r.Passes {
 		return errors.New("a replay would reject the record again")
 	}
+	return nil
+}
+
+// cancel ends the replay that runs, or shows how the last one has ended.
+func cancel(ctx context.Context, c *client, o *options) error {
+	var answer json.RawMessage
+	if err := c.Call(ctx, http.MethodDelete, c.sink+"/replay", nil, &answer); err != nil {
+		return err
+	}
+	answer, task, err := c.Await(ctx, answer, nil)
+	if err != nil {
+		return err
+	}
+	if o.json {
+		return c.Write(answer)
+	}
+	var moved struct{ Rejects *struct{ Replayed int } }
+	if err := json.Unmarshal(answer, &moved); err != nil {
+		return err
+	}
+	text := api.Plain(cmp.Or(task.Error, task.Result))
+	if task.Error != "" && moved.Rejects != nil {
+		text += fmt.Sprintf(" Replayed before: %d", moved.Rejects.Replayed)
+	}
+	fmt.Fprintln(c.Env.Out, text)
 	return nil
 }
 

@@ -128,6 +128,29 @@ func (s *shop) ids(args ...string) (ids []string) {
 	return ids
 }
 
+// cancel ends a replay, or shows how the last one has ended. What it leaves is replayed by the next one.
+func TestCancel(t *testing.T) {
+	s := newShop(t)
+	if _, _, err := s.run("", "cancel", "shop/orders"); err == nil || !strings.Contains(err.Error(), "being replayed") {
+		t.Errorf("without a replay: %v", err)
+	}
+	s.send(`{"price":"x"}`)
+	id := s.ids()[0]
+	if _, _, err := s.run(`{"price":5}`, "edit", "-body", "-", "shop/orders", id); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := s.run("", "replay", "-all", "shop/orders"); err != nil {
+		t.Fatal(err)
+	}
+	if out, _, err := s.run("", "cancel", "shop/orders"); err != nil || out != "1 rejected records have become rows.\n" {
+		t.Errorf("%q, %v", out, err)
+	}
+	var wrong *api.UsageError
+	if _, _, err := s.run("", "cancel", "-all", "shop/orders"); !errors.As(err, &wrong) {
+		t.Errorf("cancel -all: %v", err)
+	}
+}
+
 // An edit shows who has made it, and a discard takes a reason.
 func TestWhoAndWhy(t *testing.T) {
 	s := newShop(t)

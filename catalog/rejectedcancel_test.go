@@ -1,0 +1,130 @@
+package catalog_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
+
+	"github.com/forebay/forebay"
+	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/buffer/buffertest"
+	"github.com/forebay/forebay/catalog"
+	"github.com/forebay/forebay/internal/localdisk"
+)
+
+// A replay that is cancelled through another node ends behind the step that runs: what that has moved is counted, each record is a row or still
+// in the quarantine, and the next replay has the rest.
+func TestCancelledReplayOfAQuarantine(t *testing.T) {
+	for _, byIDs := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			cluster := newNodes(t, catalog.Options{})
+			all := cluster.three()
+			a, b, c := all[0], all[1], all[2]
+			done(t, a.Catalog)(a.CreateSource(user, shop()))
+			same(t, all...)
+			if _, err := c.CancelRejects(t.Context(), "shop", "orders"); code(err) != catalog.TaskNotFound {
+				t.Errorf("without a replay: %v", err)
+			}
+			const records = 250
+			reject(t, b.eng, 0, records)
+			done(t, a.Catalog)(a.UpdateSink(user, "shop", "orders", catalog.SinkPatch{Columns: priced("n")}))
+			same(t, all...)
+			var selection catalog.RejectedSelection
+			if byIDs {
+				list, _ := listed(t, a.Catalog, 1000)
+				for _, r := range list {
+					selection.IDs = append(selection.IDs, r.ID)
+				}
+			}
+			var cancelled catalog.Task
+			steps := 0
+			b.answer = func(request, answer []byte) []byte {
+				if bytes.Contains(request, []byte(`"op":"replayRejects"`)) {
+					if steps++; steps == 1 {
+						var err error
+						if cancelled, err = c.CancelRejects(t.Context(), "shop", "orders"); err != nil {
+							t.Error(err)
+						}
+					}
+				}
+				return answer
+			}
+			task, err := a.ReplayRejects("shop", "orders", selection)
+			if err == nil {
+				task, err = a.Wait(t.Context(), task.ID)
+			}
+			if err != nil || task.ID != cancelled.ID || task.Status != catalog.Failed || !strings.Contains(task.Failure, "was cancelled") ||
+				*task.Rejects != (catalog.RejectsResult{Replayed: 100}) || steps != 1 {
+				t.Errorf("by ids: %t: %+v, %+v, %v, cancelled %q; %d steps", byIDs, task, task.Rejects, err, cancelled.ID, steps)
+			}
+			if list, _ := listed(t, a.Catalog, 1000); len(list) != records-100 {
+				t.Errorf("%d records are left", len(list))
+			}
+			if again, err := c.CancelRejects(t.Context(), "shop", "orders"); err != nil || again.ID != task.ID || !again.Finished() {
+				t.Errorf("cancelled again: %+v, %v", again, err)
+			}
+			task = done(t, a.Catalog)(a.ReplayRejects("shop", "orders", selection))
+			if task.Rejects.Replayed != records-100 {
+				t.Errorf("%+v", task.Rejects)
+			}
+			if err := b.eng.FlushAll(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if got, want := orders(cluster.target), numbers(records); !slices.Equal(got, want) {
+				t.Errorf("the table has %q, want %q", got, want)
+			}
+		})
+	}
+}
+
+// A replay that is cancelled while the rows of a step are being written ends when they are written: they are counted.
+func TestReplayCancelledDuringAWrite(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var cat *catalog.Catalog
+		var armed atomic.Bool
+		disk := errorfs.Wrap(vfs.NewMem(), errorfs.InjectorFunc(func(op errorfs.Op) error {
+			if op.Kind.ReadOrWrite() == errorfs.OpIsWrite && strings.HasSuffix(op.Path, ".log") && armed.Swap(false) {
+				if _, err := cat.CancelRejects(context.Background(), "shop", "orders"); err != nil {
+					t.Error(err)
+				}
+				time.Sleep(time.Second) // whoever waits has seen it
+			}
+			return nil
+		}))
+		mem := buffertest.NewMemory()
+		eng, err := forebay.Open("data", forebay.Options{Target: mem, Staging: mem, Buffer: localdisk.On(buffer.Tuning{MemTableBytes: 1 << 20}, disk)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if cat, err = catalog.Open("unused", eng, catalog.Options{Store: newMemory()}); err != nil {
+			t.Fatal(err)
+		}
+		defer func() {
+			if err := errors.Join(cat.Close(), eng.Close()); err != nil {
+				t.Error(err)
+			}
+		}()
+		done(t, cat)(cat.CreateSource(user, shop()))
+		const records = 250
+		reject(t, eng, 0, records)
+		done(t, cat)(cat.UpdateSink(user, "shop", "orders", catalog.SinkPatch{Columns: priced("n")}))
+		armed.Store(true)
+		task, err := cat.ReplayRejects("shop", "orders", catalog.RejectedSelection{})
+		if err == nil {
+			task, err = cat.Wait(t.Context(), task.ID)
+		}
+		list, _ := listed(t, cat, 1000)
+		if err != nil || task.Status != catalog.Failed || task.Rejects.Replayed != 100 || len(list) != records-100 {
+			t.Errorf("%+v, %+v, %v; %d records are left", task, task.Rejects, err, len(list))
+		}
+	})
+}
