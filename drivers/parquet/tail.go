@@ -145,6 +145,11 @@ func (t *tailReader) cost(g int, rows int64) (cost int64, err error) {
 			return 0, context.Cause(t.ctx)
 		}
 		meta := t.file.Metadata().RowGroups[g].Columns[at].MetaData
+		switch meta.Codec { // the library's decoder of another one may take all memory for a damaged page
+		case pqformat.Uncompressed, pqformat.Snappy, pqformat.Zstd:
+		default:
+			return 0, fmt.Errorf("its column %q is compressed as %s, which this driver does not write", t.file.Schema().Fields()[at].Name(), meta.Codec)
+		}
 		index, err := chunks[at].OffsetIndex()
 		if errors.Is(err, pq.ErrMissingOffsetIndex) { // another program has made the part: the column is read from its start
 			cost += meta.TotalUncompressedSize
