@@ -68,6 +68,7 @@ var regressions = []scenario{
 	{seed: 5161, refuse: true},   // rows that waited for a table that had grown were not imported once the sink had left it
 	{seed: 13432, untyped: true}, // the checkpoint of a store that had found no log had no list of its tables
 	{seed: 5045, refuse: true},   // after a failed sync of the folder no later one counted; the mistake was in the simulated disk
+	{seed: 22612},                // a compaction that had met damage was repeated without a pause
 }
 
 // scenario is what a run is made from.
