@@ -2,6 +2,7 @@ package pebblestore
 
 import (
 	"errors"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -25,7 +26,7 @@ type files struct {
 	saving  bool             // no spares, nothing written ahead
 	tables  map[string]bool  // tables of this opening that the list of tables cannot name yet; true: complete
 	swept   map[string]bool  // tables that sweep has removed: the next opening may give their names to others
-	damaged atomic.Int64     // reads of damaged blocks
+	damaged atomic.Int64     // reads of damaged blocks by compactions
 	quota   int64            // what compactions may still write
 	ended   chan struct{}    // closed when the opening is being closed
 	end     sync.Once
@@ -226,15 +227,34 @@ func (f *files) pause() {
 	}
 }
 
-// damagedAtOnce is how many reads of damaged blocks come without a pause, and between two of them.
+// damagedAtOnce is how many reads of damaged blocks compactions make without a pause, and between two of them.
 const damagedAtOnce = 16
 
-// slowDamage delays the answer to one in damagedAtOnce reads of damaged blocks, each time by a second more, up to a minute. Pebble repeats a
-// compaction that has met damage at once, for as long as the block is there: it would keep a core busy, and fill the log.
+// slowDamage delays one in damagedAtOnce reads of damaged blocks by a compaction, each time by a second more, up to a minute. Pebble repeats a
+// compaction that has met damage at once, for as long as the block is there: it would keep a core busy, and fill the log. Other reads
+// are never delayed.
 func (f *files) slowDamage() {
+	if !inCompaction() {
+		return
+	}
 	if n := f.damaged.Add(1); n%damagedAtOnce == 0 {
 		for range min(n/damagedAtOnce, 60) {
 			f.pause()
+		}
+	}
+}
+
+// inCompaction reports whether a compaction of pebble calls. The event of a damaged block does not say who reads it.
+func inCompaction() bool {
+	var callers [64]uintptr
+	frames := runtime.CallersFrames(callers[:runtime.Callers(2, callers[:])])
+	for {
+		frame, more := frames.Next()
+		if strings.HasSuffix(frame.Function, "/pebble/v2.(*DB).runCompaction") {
+			return true
+		}
+		if !more {
+			return false
 		}
 	}
 }

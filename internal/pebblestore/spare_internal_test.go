@@ -65,3 +65,14 @@ func TestAnEndedOpeningReadsNoTablesOfTheNext(t *testing.T) {
 		}
 	}
 }
+
+// What the engine reads never waits, however much of it is damaged: only compactions do, which pebble repeats at once.
+func TestOnlyCompactionsWaitBeforeDamage(t *testing.T) {
+	f := &files{ended: make(chan struct{})}
+	for range 100 * damagedAtOnce {
+		f.slowDamage()
+	}
+	if n := f.damaged.Load(); n != 0 {
+		t.Errorf("%d reads count as those of compactions", n)
+	}
+}
