@@ -71,13 +71,13 @@ type SinkQuarantine struct {
 
 // QuarantineNote says who edits or discards records of a quarantine, and why. All of it is for people, and optional.
 type QuarantineNote struct {
-	// By is who calls, up to 200 bytes: an edit keeps it in [RejectedRecord.EditedBy].
+	// By is who calls, up to 200 bytes; an edit keeps it in [RejectedRecord.EditedBy].
 	By string
-	// Reason is why records are discarded, up to 1 KiB.
+	// Reason is why records are discarded, up to 4,000 bytes.
 	Reason string
 }
 
-const maxNoteBy, maxNoteReason = 200, 1 << 10
+const maxNoteBy, maxNoteReason = 200, 4_000
 
 // With returns the quarantine for a caller. Its edits keep note.By, and each of its discards leaves a line in the log with the note.
 func (q SinkQuarantine) With(note QuarantineNote) SinkQuarantine {

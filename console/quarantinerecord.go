@@ -251,12 +251,12 @@ func (q *quarantine) discard(c *call) (any, error) {
 	return map[string]int{"discarded": n}, nil
 }
 
-// maxWhy is the greatest length of the reason of a discard, in bytes.
+// maxWhy is the greatest length of the reason of a discard in characters, as in the Stream API.
 const maxWhy = 1000
 
 func checkWhy(why string) error {
-	if len(why) > maxWhy {
-		return refuse(http.StatusBadRequest, "The reason has %d bytes, at most %d are allowed.", len(why), maxWhy)
+	if n := utf8.RuneCountInString(why); n > maxWhy {
+		return refuse(http.StatusBadRequest, "The reason has %d characters, at most %d are allowed.", n, maxWhy)
 	}
 	return nil
 }

@@ -263,13 +263,11 @@ func (c *call) traceRequest(s *sample, sinks []int, text string) *tracedRequest 
 	out := &tracedRequest{Sinks: []tracedCall{}}
 	more := false
 	for _, i := range sinks {
-		k := s.sink(i)
-		steps := c.placesOf(k, at, at.Add(requestWindow))
-		switch {
-		case len(steps) == 0:
-		case len(out.Sinks) == requestSinks:
-			more = true
-		default:
+		steps := c.placesOf(s.sink(i), at, at.Add(requestWindow))
+		if more = len(steps) > 0 && len(out.Sinks) == requestSinks; more {
+			break
+		}
+		if len(steps) > 0 {
 			out.Sinks = append(out.Sinks, tracedCall{Sink: s.stats.Sinks[i].ID, Steps: steps})
 		}
 	}

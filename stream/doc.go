@@ -11,8 +11,7 @@
 // source with a [forebay.Split] cuts arrays or lines into events; one answer covers all of them and names those that failed
 // by index. Bodies with Content-Encoding gzip, deflate, zlib, zstd, snappy (a block, or framed) or lz4 (frames) are decoded
 // first. With ?verbose=true the answer lists the outcome per sink. OPTIONS answers the preflight request of a browser. Pages
-// of any origin may read every answer, and every answer has an X-Request-Id,
-// which says when the request came.
+// of any origin may read every answer, and every answer has an X-Request-Id, which says when the request came.
 //
 // # What an answer means
 //

@@ -28,7 +28,7 @@ var (
 	strangeTable = `../../<img src=x onerror="window.owned=1">"'` + "\u202Elbat\u200B." + strings.Repeat("w", 300)
 	// strangeColumns have up to 63 bytes, without control characters.
 	strangeColumns = []string{`<img src=x onerror=window.owned=1>`, `"><svg onload=window.owned=1>'`, "\u202Enmuloc\u200B\u2066", "../../{{7*7}}${1}", "__proto__", strings.Repeat("W", 63)}
-	// strangeName is the name of a sink in the catalog, of 40 characters, and strangeUser that of a token.
+	// strangeName is the display name of a sink, of 40 characters. strangeUser is the user name of a token.
 	strangeName = `<b onclick=window.owned=1>` + "\u202Eeman\u200B" + strings.Repeat("N", 8)
 	strangeUser = `"><svg onload=window.owned=1>` + "\u202Eresu" + strings.Repeat("U", 120)
 )

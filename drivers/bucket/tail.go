@@ -3,14 +3,15 @@ package bucket
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/drivers/parquet"
+	"github.com/forebay/forebay/internal/parts"
 )
 
 // Tail implements [buffer.Tailer]. It reads the parts of the files that are last by id, which is roughly the order of the imports: small objects at once,
@@ -34,33 +35,21 @@ func (t *Tables) tail(ctx context.Context, table string, n int) (tail buffer.Tai
 	}
 	tail.Columns = d.Columns
 	slices.SortFunc(found, func(a, b part) int { return cmp.Or(cmp.Compare(b.file, a.file), cmp.Compare(b.key, a.key)) })
-	values, fetched := int64(parquet.MaxTail), int64(parquet.MaxTail) // what is left of both
-	for _, p := range found {
-		if len(tail.Rows) >= n {
-			break
-		}
+	fetched := int64(parquet.MaxTail) // that may still be read of objects
+	err = parts.AppendLast(&tail, found, n, parquet.MaxTail, func(p part, n int, limit int64) (rows [][][]byte, read int64, err error) {
 		o := &object{ctx: ctx, store: t.objects, key: p.key, blocks: make(map[int64][]byte), left: &fetched}
-		var rows [][][]byte
-		var read int64
 		if err = o.open(); err == nil {
-			rows, read, err = parquet.LastRows(ctx, o, o.size, d.Columns, n-len(tail.Rows), values)
-		}
-		if errors.Is(err, buffer.ErrTailTooLarge) && len(tail.Rows) > 0 {
-			break
+			rows, read, err = parquet.LastRows(ctx, o, o.size, d.Columns, n, limit)
 		}
 		if err != nil {
-			return tail, fmt.Errorf("%s: %w", t.objects.prefix+p.key, err)
+			err = fmt.Errorf("%s: %w", t.objects.prefix+p.key, err)
 		}
-		if len(tail.Rows) == 0 && len(rows) > 0 {
-			tail.Imported = p.at
-		}
-		tail.Rows = append(rows, tail.Rows...)
-		values -= read
-	}
-	return tail, nil
+		return rows, read, err
+	}, func(p part) time.Time { return p.at })
+	return tail, err
 }
 
-// blockBytes is read of an object at once. Most parts are smaller, and are one request.
+// blockBytes is how much of an object one request reads. Most parts are smaller.
 const blockBytes = 1 << 20
 
 // object reads an object by blocks, which it keeps.

@@ -181,7 +181,8 @@ func (t *tailReader) cost(g int, rows int64) (cost int64, err error) {
 // maxHeader is longer than any header of a page that has no bounds of values in it.
 const maxHeader = 4 << 10
 
-// pageSize is the number of plain bytes of a page. A page with more than most values is damaged: the library would take memory for all of them.
+// pageSize is the number of plain bytes of a page. A page that says it has more values than its column, which are most, is damaged: the library would
+// take memory for all of them.
 func (t *tailReader) pageSize(offset, most int64) (int64, error) {
 	var header pqformat.PageHeader
 	in := bufio.NewReaderSize(io.NewSectionReader(t.part, offset, maxHeader), 256)

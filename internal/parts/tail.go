@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
+	"time"
 
 	"github.com/forebay/forebay/buffer"
 )
@@ -29,25 +30,41 @@ func (t *Tables) Tail(ctx context.Context, table string, n int, limit int64, las
 	}
 	tail.Columns = d.Columns
 	slices.SortFunc(all, func(a, b Part) int { return cmp.Or(cmp.Compare(b.Last, a.Last), cmp.Compare(b.Path(), a.Path())) })
-	for _, p := range all {
+	err = AppendLast(&tail, all, n, limit, func(p Part, n int, limit int64) ([][][]byte, int64, error) {
+		path := filepath.Join(dir, p.Path())
+		rows, read, err := last(ctx, d, path, n, limit)
+		if err != nil {
+			err = fmt.Errorf("%s: %w", path, err)
+		}
+		return rows, read, err
+	}, func(p Part) (at time.Time) {
+		if info, err := t.FS.Stat(filepath.Join(dir, p.Path())); err == nil {
+			at = info.ModTime()
+		}
+		return at
+	})
+	return tail, err
+}
+
+// AppendLast fills a tail from parts, the newest first, until it has n rows or has read limit bytes. last has the contract of [LastRows], and
+// imported returns when a part was stored. A part whose last row is beyond the limit ends the tail; the first part fails.
+func AppendLast[P any](tail *buffer.Tail, newest []P, n int, limit int64, last func(p P, n int, limit int64) ([][][]byte, int64, error), imported func(P) time.Time) error {
+	for _, p := range newest {
 		if len(tail.Rows) >= n {
 			break
 		}
-		path := filepath.Join(dir, p.Path())
-		rows, read, err := last(ctx, d, path, n-len(tail.Rows), limit)
+		rows, read, err := last(p, n-len(tail.Rows), limit)
 		if errors.Is(err, buffer.ErrTailTooLarge) && len(tail.Rows) > 0 {
 			break
 		}
 		if err != nil {
-			return tail, fmt.Errorf("%s: %w", path, err)
+			return err
 		}
 		if len(tail.Rows) == 0 && len(rows) > 0 {
-			if info, err := t.FS.Stat(path); err == nil {
-				tail.Imported = info.ModTime()
-			}
+			tail.Imported = imported(p)
 		}
 		tail.Rows = append(rows, tail.Rows...)
 		limit -= read
 	}
-	return tail, nil
+	return nil
 }
