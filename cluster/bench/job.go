@@ -19,7 +19,6 @@ import (
 	"runtime/pprof"
 	"strconv"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
@@ -30,6 +29,7 @@ import (
 	"github.com/forebay/forebay/catalog"
 	"github.com/forebay/forebay/cluster"
 	"github.com/forebay/forebay/cluster/natsserver"
+	"github.com/forebay/forebay/internal/cputime"
 	"github.com/forebay/forebay/mapping"
 )
 
@@ -197,7 +197,7 @@ func (j *job) serve(ctx context.Context, folder string) (closeJob func() error, 
 func (j *job) do(ctx context.Context, q question) (any, error) {
 	switch q.Do {
 	case "usage":
-		return measureUsage()
+		return measureUsage(), nil
 	case "profile":
 		return nil, j.startProfile(q.Path)
 	case "profiled":
@@ -232,12 +232,8 @@ type usage struct {
 	Goroutines     int
 }
 
-func measureUsage() (u usage, err error) {
-	var r syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &r); err != nil {
-		return u, err
-	}
-	u.CPU = time.Duration(r.Utime.Nano() + r.Stime.Nano())
+func measureUsage() (u usage) {
+	u.CPU = cputime.Process()
 	status, _ := os.ReadFile("/proc/self/status")
 	for line := range bytes.Lines(status) {
 		var kilobytes int64
@@ -248,7 +244,7 @@ func measureUsage() (u usage, err error) {
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	u.Heap, u.Goroutines = int64(m.HeapAlloc), runtime.NumGoroutine()
-	return u, nil
+	return u
 }
 
 func columns() mapping.Columns { return mapping.Columns{mapping.Path("v", "v", mapping.RawString())} }

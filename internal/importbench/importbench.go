@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/internal/cputime"
 )
 
 // Scenario is one line of the report.
@@ -178,9 +179,9 @@ func once(ctx context.Context, parent string, in Input, way Way) (took, cpu floa
 		return 0, 0, err
 	}
 	runtime.GC() // what the other way has left is not this one's work
-	begin, before := time.Now(), cpuTime()
+	begin, before := time.Now(), cputime.Process()+cputime.Children()
 	err = run()
-	took, cpu = time.Since(begin).Seconds(), cpuTime()-before
+	took, cpu = time.Since(begin).Seconds(), (cputime.Process() + cputime.Children() - before).Seconds()
 	rows, endErr := end()
 	if err = errors.Join(err, endErr); err == nil && rows != in.File.Rows {
 		err = fmt.Errorf("the table has %d rows, want %d", rows, in.File.Rows)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/internal/cputime"
 	"github.com/forebay/forebay/mapping"
 	"github.com/forebay/forebay/otlpflat"
 	"github.com/forebay/forebay/stream"
@@ -87,9 +88,9 @@ type way struct {
 }
 
 func (w *way) measure(b *testing.B, requests, records int) {
-	begin, cpu := time.Now(), processCPU()
+	begin, cpu := time.Now(), cputime.Process()
 	spent := w.load.run(b, requests)
-	took, used := time.Since(begin), processCPU()-cpu
+	took, used := time.Since(begin), cputime.Process()-cpu
 	n := float64(requests * records)
 	w.rate = append(w.rate, n/took.Seconds())
 	w.server = append(w.server, float64(used.Nanoseconds())/n)

@@ -10,9 +10,10 @@ import (
 	"os/exec"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
+
+	"github.com/forebay/forebay/internal/cputime"
 )
 
 // load is what the senders of one process do.
@@ -71,7 +72,7 @@ func (l load) serve(in io.Reader, out io.Writer) error {
 		} else if err != nil {
 			return err
 		}
-		before := processCPU()
+		before := cputime.Process()
 		var left atomic.Int64
 		left.Store(requests)
 		failed := make(chan error, len(senders))
@@ -87,7 +88,7 @@ func (l load) serve(in io.Reader, out io.Writer) error {
 		if err != nil {
 			return err
 		}
-		if _, err := fmt.Fprintln(out, (processCPU() - before).Nanoseconds()); err != nil {
+		if _, err := fmt.Fprintln(out, (cputime.Process() - before).Nanoseconds()); err != nil {
 			return err
 		}
 	}
@@ -138,13 +139,4 @@ func (l *loader) run(b *testing.B, requests int) time.Duration {
 		b.Fatal(err)
 	}
 	return time.Duration(spent)
-}
-
-// processCPU is the CPU time of this process so far.
-func processCPU() time.Duration {
-	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		return 0
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }

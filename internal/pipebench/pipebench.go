@@ -28,6 +28,7 @@ import (
 	"time"
 
 	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/internal/cputime"
 )
 
 // Database is the database of a driver's command, and how to reach it.
@@ -196,7 +197,7 @@ func (b *bench) inTurns(r *result, measures map[string]func() (measured, error))
 
 // cpu is the processor time of this process and of the database, without the client's.
 func (b *bench) cpu() (total time.Duration) {
-	total = processCPU()
+	total = cputime.Process()
 	if b.db.CPU != nil {
 		total += b.db.CPU()
 	}

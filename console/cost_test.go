@@ -1,5 +1,3 @@
-//go:build unix
-
 package console_test
 
 import (
@@ -9,12 +7,12 @@ import (
 	"net/http/httptest"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/console"
+	"github.com/forebay/forebay/internal/cputime"
 	"github.com/forebay/forebay/mapping"
 )
 
@@ -37,15 +35,6 @@ func manySinks(b *testing.B) *forebay.Engine {
 		}
 	}
 	return eng
-}
-
-// processorTime is what this process has used.
-func processorTime() time.Duration {
-	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		panic(err) // it cannot fail for the own process
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
 // BenchmarkSample measures what the console takes of the processor each second for five viewers of the first page with 1,000 sinks, as a share of
@@ -75,9 +64,9 @@ func BenchmarkSample(b *testing.B) {
 				if fed {
 					feed()
 				}
-				began := processorTime()
+				began := cputime.Process()
 				sent += sample()
-				used += processorTime() - began
+				used += cputime.Process() - began
 			}
 			b.ReportMetric(100*used.Seconds()/float64(b.N), "%core")
 			b.ReportMetric(float64(sent)/float64(b.N)/5, "B/s/viewer")
@@ -152,9 +141,9 @@ func benchmarkViewers(b *testing.B, rowsPerSecond int) {
 	}
 	var without, with [2]time.Duration // processor time, time
 	measure := func(sum *[2]time.Duration) {
-		used, began := processorTime(), time.Now()
+		used, began := cputime.Process(), time.Now()
 		<-time.After(seconds * time.Second)
-		sum[0] += processorTime() - used
+		sum[0] += cputime.Process() - used
 		sum[1] += time.Since(began)
 	}
 	var sent, samples int64
