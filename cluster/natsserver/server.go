@@ -58,8 +58,9 @@ func (o Options) nats() *server.Options {
 		Host:       "127.0.0.1", Port: server.RANDOM_PORT, AuthTimeout: patience.Seconds(),
 		Cluster: server.ClusterOpts{
 			Name: o.Cluster, Host: host, Port: number, Username: user, Password: o.Secret, TLSConfig: o.TLS,
-			NoAdvertise: true, // of the port for clients
-			Advertise:   o.Advertise,
+			NoAdvertise:  true, // of the port for clients
+			Advertise:    o.Advertise,
+			PingInterval: silence / 3, MaxPingsOut: 2,
 		},
 		JetStream: true, StoreDir: o.Dir, SyncAlways: !o.LazySync,
 		JetStreamMaxStore: o.MaxStore, JetStreamMaxMemory: o.MaxMemory, DisableJetStreamBanner: true,
@@ -121,6 +122,11 @@ func (s *Server) health(o server.HealthzOptions) error {
 	}
 	return fmt.Errorf("%s (%d of %d other servers are connected)", h.Error, s.nats.NumRemotes(), s.peers-1)
 }
+
+// silence is how long a server waits for a sign of life of another one before it breaks their connection. A server that hears nothing but
+// is heard stands for election again and again, and each time the leader of each stream steps down: as long as its connections last,
+// the others mostly cannot write either. The default of a server is 60 to 90 s.
+const silence = 15 * time.Second
 
 // patience is how long a connection may take. The default of both sides, 2 s, is too short for a process that just stood still.
 const patience = 10 * time.Second

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"os"
@@ -105,6 +106,49 @@ func TestServersAdvertise(t *testing.T) {
 	}
 	if err := c.Close(); err != nil {
 		t.Error(err)
+	}
+}
+
+// A server that the others hear, but that does not hear them, breaks its connections soon: until then it disturbs every election.
+func TestDeafServerBreaksItsConnections(t *testing.T) {
+	var links *clustertest.Links
+	c, err := clustertest.Start(func(o *natsserver.Options) {
+		if o.Name == "a" { // the first one
+			var err error
+			if links, err = clustertest.NewLinks(o.Peers); err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(links.Close)
+		}
+		o.Advertise, o.Peers = links.Peers(int(o.Name[0] - 'a'))
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := clustertest.Eventually(c.Server(0).Ready); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(links.Cut(1, 0), links.Cut(2, 0)); err != nil {
+		t.Fatal(err)
+	}
+	cut := time.Now()
+	if err := clustertest.Eventually(func() error {
+		if n := natsserver.Others(c.Server(0)); n > 0 {
+			return fmt.Errorf("%d other servers are connected", n)
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	took := time.Since(cut)
+	t.Logf("the connections broke after %s", took)
+	if took > 40*time.Second { // 10 to 15 s, and 60 to 90 s with the default of a server
+		t.Errorf("the connections broke after %s", took)
 	}
 }
 
