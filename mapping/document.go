@@ -44,6 +44,12 @@ func (w *rowWriter) appendField(dst []byte, d FieldDocument, c *cell) ([]byte, *
 	s := w.s
 	text, kind := d.AppendField(s.scratch[:0], FieldPath{c.path})
 	s.scratch = text
+	return w.fieldValue(dst, d, c, text, kind)
+}
+
+// fieldValue appends the cell of a value of a document. text is the scratch.
+func (w *rowWriter) fieldValue(dst []byte, d FieldDocument, c *cell, text []byte, kind FieldKind) ([]byte, *Error) {
+	s := w.s
 	switch kind {
 	case FieldJSON:
 		return w.put(dst, text), nil

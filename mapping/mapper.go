@@ -18,6 +18,7 @@ type Mapper struct {
 	paths  tape.Paths
 	uuids  uuidSource
 	compat bool
+	plans  memberPlans
 }
 
 // cell is the plan of one column.
@@ -125,6 +126,9 @@ func (m *Mapper) AppendRow(dst []byte, r *Record) ([]byte, error) {
 	if len(m.cells) == 0 {
 		return dst, errors.New("mapping: a zero Mapper has no columns; Compile makes one")
 	}
+	if d, ok := r.Document.(memberDocument); ok {
+		return m.appendMembers(dst, r, d)
+	}
 	w := rowWriter{m: m, r: r, s: r.parsed()}
 	out := dst
 	for i := range m.cells {
@@ -166,8 +170,13 @@ func (w *rowWriter) append(dst []byte, c *cell) ([]byte, *Error) {
 		return w.appendTyped(dst, c)
 	}
 	out, fail := w.appendUntyped(dst, c)
-	if fail == nil && c.utf8 && !utf8.Valid(out[len(dst):]) {
-		return dst, misfit(datatype.Untyped, celltype.NotUTF8, celltype.Text, out[len(dst):])
+	return checkUTF8(len(dst), out, c, fail)
+}
+
+// checkUTF8 refuses the cell that begins in out if the target has no such texts.
+func checkUTF8(begin int, out []byte, c *cell, fail *Error) ([]byte, *Error) {
+	if fail == nil && c.utf8 && !utf8.Valid(out[begin:]) {
+		return out[:begin], misfit(datatype.Untyped, celltype.NotUTF8, celltype.Text, out[begin:])
 	}
 	return out, fail
 }

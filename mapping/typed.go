@@ -153,6 +153,11 @@ func (w *rowWriter) typedPath(dst []byte, c *cell) ([]byte, *Error) {
 func (w *rowWriter) typedField(dst []byte, d FieldDocument, c *cell) ([]byte, *Error) {
 	text, kind := d.AppendField(w.s.scratch[:0], FieldPath{c.path})
 	w.s.scratch = text
+	return w.typedValue(dst, d, c, text, kind)
+}
+
+// typedValue appends the cell of a value of a document. text is the scratch.
+func (w *rowWriter) typedValue(dst []byte, d FieldDocument, c *cell, text []byte, kind FieldKind) ([]byte, *Error) {
 	switch kind {
 	case FieldNull:
 		return w.appendNull(dst, c)

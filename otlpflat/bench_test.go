@@ -7,6 +7,7 @@ import (
 
 	"go.opentelemetry.io/collector/pdata/plog"
 
+	"github.com/forebay/forebay/datatype"
 	"github.com/forebay/forebay/mapping"
 	"github.com/forebay/forebay/otlpflat"
 )
@@ -70,7 +71,7 @@ func BenchmarkMap(b *testing.B) {
 	}{{"5", logColumns, 150}, {"5", logColumns, 1024}, {"table", otlpflat.LogsTable(), 150}} {
 		b.Run(fmt.Sprintf("columns=%s/body=%d", c.columns, c.size), func(b *testing.B) {
 			batch := logBatch(c.size)
-			m, err := mapping.Compile(c.cols, mapping.Options{})
+			m, err := mapping.Compile(c.cols, mapping.Options{Limits: datatype.Limits{UTF8: true, MaxCell: 1 << 30}}) // as of Parquet
 			if err != nil {
 				b.Fatal(err)
 			}

@@ -6,7 +6,7 @@
 //	}
 //
 // A record is a [mapping.FieldDocument] over the decoded data. A column that wants one field reads that field; the record is
-// written as JSON only for a column that wants all of it. Records of one resource and scope share their JSON.
+// written as JSON only for a column that wants all of it. Records of one resource and scope share their JSON, and the cells made of it.
 //
 // # Records
 //

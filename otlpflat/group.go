@@ -1,8 +1,11 @@
 package otlpflat
 
 import (
+	"slices"
+
 	"go.opentelemetry.io/collector/pdata/pcommon"
 
+	"github.com/forebay/forebay/internal/members"
 	"github.com/forebay/forebay/mapping"
 )
 
@@ -21,7 +24,29 @@ type group struct {
 	resourceText          []byte // the attributes of the resource
 	scopeText             []byte
 	sub                   writer // makes the texts
+	shared                members.Shared
 }
+
+// sharedMembers are the members of a record that do not change between two calls of setResource or setScope. They are the last ones of each layout,
+// in this order.
+var sharedMembers = []string{"resource", "scope", "resource_dropped_attributes_count", "resource_schema_url"}
+
+const (
+	sharedResource = iota
+	sharedScope
+	sharedDropped
+	sharedSchema
+)
+
+// newLayout numbers the members of a type of record. The last time of them is times.
+func newLayout(times int, own ...string) *members.Layout {
+	return members.NewLayout(slices.Concat(own, sharedMembers), func(number int) (time, shared bool) {
+		return number <= times, number > len(own)
+	})
+}
+
+// Shared is for mappers, which keep cells there.
+func (g *group) Shared() *members.Shared { return &g.shared }
 
 // AppendJSON implements [mapping.Document].
 func (g *group) AppendJSON(dst []byte) ([]byte, error) {
@@ -37,29 +62,45 @@ func (g *group) AppendField(dst []byte, path mapping.FieldPath) ([]byte, mapping
 	return g.w.dst, g.w.kind
 }
 
+// setResource comes before setScope, which comes before the records.
 func (g *group) setResource(r pcommon.Resource, schema string) {
 	g.resource, g.resourceSchema, g.hasResource = r, schema, false
 }
 
 func (g *group) setScope(s pcommon.InstrumentationScope, schema string) {
 	g.scope, g.scopeSchema, g.hasScope = s, schema, false
+	g.shared.Reset()
+}
+
+// writeShared writes one of sharedMembers.
+func (g *group) writeShared(w *writer, n int) {
+	switch n {
+	case sharedResource:
+		if w.member("resource") {
+			if w.seek && w.at < w.steps {
+				w.attributes(g.resource.Attributes())
+			} else {
+				w.json(g.resourceJSON())
+			}
+		}
+	case sharedScope:
+		if w.member("scope") {
+			if w.seek && w.at < w.steps {
+				g.writeScope(w)
+			} else {
+				w.json(g.scopeJSON())
+			}
+		}
+	case sharedDropped:
+		w.dropped("resource_dropped_attributes_count", g.resource.DroppedAttributesCount())
+	case sharedSchema:
+		w.optionalText("resource_schema_url", g.resourceSchema)
+	}
 }
 
 func (g *group) writeGroup(w *writer) {
-	if w.member("resource") {
-		if w.seek && w.at < w.path.Len() {
-			w.attributes(g.resource.Attributes())
-		} else {
-			w.json(g.resourceJSON())
-		}
-	}
-	if w.member("scope") {
-		if w.seek && w.at < w.path.Len() {
-			g.writeScope(w)
-		} else {
-			w.json(g.scopeJSON())
-		}
-	}
+	g.writeShared(w, sharedResource)
+	g.writeShared(w, sharedScope)
 }
 
 func (g *group) resourceJSON() []byte {
@@ -96,6 +137,6 @@ func (g *group) writeScope(w *writer) {
 
 // writeEnd writes the resource members that end a record, if they are set.
 func (g *group) writeEnd(w *writer) {
-	w.dropped("resource_dropped_attributes_count", g.resource.DroppedAttributesCount())
-	w.optionalText("resource_schema_url", g.resourceSchema)
+	g.writeShared(w, sharedDropped)
+	g.writeShared(w, sharedSchema)
 }

@@ -6,6 +6,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/pmetric"
 
+	"github.com/forebay/forebay/internal/members"
 	"github.com/forebay/forebay/mapping"
 )
 
@@ -92,6 +93,23 @@ func (d *pointDocument) At() uint64 {
 		at = d.summary.Timestamp()
 	}
 	return uint64(at)
+}
+
+// pointShared is the number of the first of sharedMembers, after those of all kinds of points. The others depend on the kind, and are found by name.
+const pointShared = 1
+
+var pointLayout = newLayout(0)
+
+func (d *pointDocument) Layout() *members.Layout { return pointLayout }
+
+// Nanos is for layouts with times.
+func (d *pointDocument) Nanos(int) uint64 { return 0 }
+
+// AppendMember is AppendField for the path to a member.
+func (d *pointDocument) AppendMember(dst []byte, number int) ([]byte, mapping.FieldKind) {
+	d.w.startMember(dst)
+	d.writeShared(&d.w, number-pointShared)
+	return d.w.dst, d.w.kind
 }
 
 func (d *pointDocument) write() {

@@ -7,6 +7,7 @@ import (
 
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
+	"github.com/forebay/forebay/internal/members"
 	"github.com/forebay/forebay/mapping"
 )
 
@@ -46,49 +47,122 @@ func (d *spanDocument) At() uint64 {
 	return uint64(cmp.Or(d.span.EndTimestamp(), d.span.StartTimestamp()))
 }
 
+// The members of a span by number. sharedMembers follow.
+const (
+	spanStart = iota + 1
+	spanEnd
+	spanTraceID
+	spanID
+	spanParent
+	spanTraceState
+	spanName
+	spanKind
+	spanFlags
+	spanStatusCode
+	spanStatusMessage
+	spanAttributes
+	spanEvents
+	spanLinks
+	spanDuration
+	spanDroppedAttributes
+	spanDroppedEvents
+	spanDroppedLinks
+	spanShared
+)
+
+var spanLayout = newLayout(spanEnd, "timestamp", "end_timestamp", "trace_id", "span_id", "parent_span_id", "trace_state", "name", "kind", "flags",
+	"status_code", "status_message", "attributes", "events", "links", "duration_ns", "dropped_attributes_count", "dropped_events_count", "dropped_links_count")
+
+func (d *spanDocument) Layout() *members.Layout { return spanLayout }
+
+// Nanos returns a member that is a time.
+func (d *spanDocument) Nanos(number int) uint64 {
+	if number == spanStart {
+		return uint64(d.span.StartTimestamp())
+	}
+	return uint64(d.span.EndTimestamp())
+}
+
+// AppendMember is AppendField for the path to a member.
+func (d *spanDocument) AppendMember(dst []byte, number int) ([]byte, mapping.FieldKind) {
+	d.w.startMember(dst)
+	d.member(number)
+	return d.w.dst, d.w.kind
+}
+
 func (d *spanDocument) write() {
+	d.w.root()
+	for n := spanStart; n <= spanLinks && !d.w.done; n++ {
+		d.member(n)
+	}
+	if d.w.done { // most paths end above
+		return
+	}
+	d.writeGroup(&d.w)
+	if d.w.done {
+		return
+	}
+	for n := spanDuration; n < spanShared; n++ {
+		d.member(n)
+	}
+	d.writeEnd(&d.w)
+}
+
+func (d *spanDocument) member(number int) {
 	w, s := &d.w, d.span
-	w.root()
-	w.memberTime("timestamp", s.StartTimestamp())
-	w.memberTime("end_timestamp", s.EndTimestamp())
-	trace, id, parent := s.TraceID(), s.SpanID(), s.ParentSpanID()
-	w.memberID("trace_id", trace[:])
-	w.memberID("span_id", id[:])
-	w.optionalID("parent_span_id", parent[:])
-	w.memberText("trace_state", s.TraceState().AsRaw())
-	w.memberText("name", s.Name())
-	if w.member("kind") {
-		w.plain(enum(s.Kind().String(), int32(s.Kind())))
+	switch number {
+	case spanStart:
+		w.memberTime("timestamp", s.StartTimestamp())
+	case spanEnd:
+		w.memberTime("end_timestamp", s.EndTimestamp())
+	case spanTraceID:
+		id := s.TraceID()
+		w.memberID("trace_id", id[:])
+	case spanID:
+		id := s.SpanID()
+		w.memberID("span_id", id[:])
+	case spanParent:
+		id := s.ParentSpanID()
+		w.optionalID("parent_span_id", id[:])
+	case spanTraceState:
+		w.memberText("trace_state", s.TraceState().AsRaw())
+	case spanName:
+		w.memberText("name", s.Name())
+	case spanKind:
+		if w.member("kind") {
+			w.plain(enum(s.Kind().String(), int32(s.Kind())))
+		}
+	case spanFlags:
+		w.memberUint("flags", uint64(s.Flags()))
+	case spanStatusCode:
+		if w.member("status_code") {
+			w.plain(enum(s.Status().Code().String(), int32(s.Status().Code())))
+		}
+	case spanStatusMessage:
+		w.memberText("status_message", s.Status().Message())
+	case spanAttributes:
+		w.memberAttributes("attributes", s.Attributes())
+	case spanEvents:
+		if w.member("events") {
+			array(w, s.Events(), (*writer).event)
+		}
+	case spanLinks:
+		if w.member("links") {
+			array(w, s.Links(), (*writer).link)
+		}
+	case spanDuration:
+		if start, end := s.StartTimestamp(), s.EndTimestamp(); start != 0 && end >= start {
+			w.memberUint("duration_ns", uint64(end-start))
+		}
+	case spanDroppedAttributes:
+		w.dropped("dropped_attributes_count", s.DroppedAttributesCount())
+	case spanDroppedEvents:
+		w.dropped("dropped_events_count", s.DroppedEventsCount())
+	case spanDroppedLinks:
+		w.dropped("dropped_links_count", s.DroppedLinksCount())
+	default:
+		d.writeShared(w, number-spanShared)
 	}
-	w.memberUint("flags", uint64(s.Flags()))
-	if w.done { // most paths end above
-		return
-	}
-	if w.member("status_code") {
-		w.plain(enum(s.Status().Code().String(), int32(s.Status().Code())))
-	}
-	w.memberText("status_message", s.Status().Message())
-	w.memberAttributes("attributes", s.Attributes())
-	if w.done {
-		return
-	}
-	if w.member("events") {
-		array(w, s.Events(), (*writer).event)
-	}
-	if w.member("links") {
-		array(w, s.Links(), (*writer).link)
-	}
-	d.writeGroup(w)
-	if w.done {
-		return
-	}
-	if start, end := s.StartTimestamp(), s.EndTimestamp(); start != 0 && end >= start {
-		w.memberUint("duration_ns", uint64(end-start))
-	}
-	w.dropped("dropped_attributes_count", s.DroppedAttributesCount())
-	w.dropped("dropped_events_count", s.DroppedEventsCount())
-	w.dropped("dropped_links_count", s.DroppedLinksCount())
-	d.writeEnd(w)
 }
 
 // enum returns the name of a value, or the number of a value that has no name yet.

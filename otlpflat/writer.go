@@ -26,13 +26,14 @@ type writer struct {
 	keys []string
 	seen map[string]struct{}
 
-	// Seeking: at of path.Len() steps have been taken.
-	seek bool
-	path mapping.FieldPath
-	at   int
-	want string            // the key of the member to find
-	done bool              // found, or known to be missing
-	kind mapping.FieldKind // of the value that was found
+	// Seeking: at of the steps of path have been taken. Without steps the next member is wanted, whatever its name.
+	seek  bool
+	path  mapping.FieldPath
+	steps int
+	at    int
+	want  string            // the key of the member to find
+	done  bool              // found, or known to be missing
+	kind  mapping.FieldKind // of the value that was found
 }
 
 func (w *writer) startWrite(dst []byte) {
@@ -42,13 +43,19 @@ func (w *writer) startWrite(dst []byte) {
 // startSeek makes the writer find path, which is not empty, and append its value to dst.
 func (w *writer) startSeek(dst []byte, path mapping.FieldPath) {
 	w.dst, w.seek, w.done, w.kind, w.path, w.at = dst, true, false, mapping.NoField, path, 0
+	w.steps = path.Len()
+}
+
+// startMember makes the writer append the value of the next member that is written to dst.
+func (w *writer) startMember(dst []byte) {
+	w.dst, w.seek, w.done, w.kind, w.steps, w.at = dst, true, false, mapping.NoField, 0, 0
 }
 
 // arrived reports, while seeking, whether the path ends at the current value. A scalar has no members, so the search ends
 // here in any case.
 func (w *writer) arrived(kind mapping.FieldKind) bool {
 	w.done = true
-	if w.at < w.path.Len() {
+	if w.at < w.steps {
 		return false
 	}
 	w.kind = kind
@@ -67,7 +74,7 @@ func (w *writer) open(bracket byte) container {
 	case !w.seek:
 		w.dst = append(w.dst, bracket)
 		return !whole
-	case w.at == w.path.Len():
+	case w.at == w.steps:
 		w.seek, w.kind = false, mapping.FieldJSON
 		w.dst = append(w.dst, bracket)
 		return whole
@@ -96,7 +103,7 @@ func (w *writer) root() { w.open('{') }
 // member starts a member of the current object and reports whether its value is wanted.
 func (w *writer) member(key string) bool {
 	if w.seek {
-		return !w.done && key == w.want
+		return !w.done && (w.steps == 0 || key == w.want)
 	}
 	if w.dst[len(w.dst)-1] != '{' {
 		w.dst = append(w.dst, ',', '"')

@@ -149,6 +149,11 @@ func (c *Converter) CheckString(text []byte, k Kind) Reason {
 	return CheckText(text, 0)
 }
 
+// FitsUTF8 reports whether the type string takes a text that is known to be UTF-8.
+func (c *Converter) FitsUTF8(text []byte) bool {
+	return (c.limits.MaxCell == 0 || len(text) <= c.limits.MaxCell) && (!c.limits.NoNUL || bytes.IndexByte(text, 0) < 0)
+}
+
 // CheckDocument says whether a JSON text, which is valid, can be stored.
 func (c *Converter) CheckDocument(text []byte) Reason {
 	if c.limits.MaxCell > 0 && len(text) > c.limits.MaxCell {

@@ -211,6 +211,24 @@ func AppendEpoch(dst, text []byte, unit Epoch) ([]byte, Reason) {
 	return append(dst, 'Z'), OK
 }
 
+// AppendNanos is [Converter.Append] for the text of a time that is known as a number of nanoseconds since 1970. If ok is false, nothing was appended,
+// and the text must be converted: the number is 0, or the type, the bounds or the limits of the column are special.
+func (c *Converter) AppendNanos(dst []byte, nanos uint64) (_ []byte, ok bool) {
+	switch {
+	case nanos == 0 || c.limits.MaxCell > 0 && c.limits.MaxCell < len("2006-01-02T15:04:05.000000Z"):
+	case c.base == baseTimestamp && !c.bounded:
+		seconds := nanos / 1e9
+		const secondsOfDay = 24 * 60 * 60
+		dst = appendClock(appendDate(dst, epochDay+int(seconds/secondsOfDay)), int(seconds%secondsOfDay))
+		micros := int(nanos % 1e9 / 1e3)
+		dst = appendTwo(append(dst, '.'), micros/10_000)
+		return append(appendTwo(appendTwo(dst, micros/100%100), micros%100), 'Z'), true
+	case c.base == baseInt64 && c.rules.Epoch == "ns" && nanos < 9_223_372_036e9:
+		return strconv.AppendUint(dst, nanos, 10), true
+	}
+	return dst, false
+}
+
 // AppendUnits appends how many whole units lie between 1970-01-01T00:00:00Z and a time that [AppendTimestamp] takes, as an int64 of
 // decimal digits. Digits below the unit are dropped towards the past. Nanoseconds reach from 1677-09-21T00:12:44Z to the end of
 // 2262-04-11T23:47:15Z; a time beyond is [OutOfRange].
