@@ -35,7 +35,7 @@ type Elector interface {
 }
 
 // withAnyLeader calls read until it comes to no hole, with each replica of the stream as the leader. An error is ErrHole only if none of
-// them has what is missing: one that cannot be asked may have it.
+// them has what is missing: one that cannot be asked, or does not answer, may have it.
 func withAnyLeader(ctx context.Context, log Log, instance string, logger *slog.Logger, read func() error) error {
 	err := read()
 	elector, ok := log.(Elector)
@@ -49,8 +49,14 @@ func withAnyLeader(ctx context.Context, log Log, instance string, logger *slog.L
 			continue
 		}
 		logger.Warn("the log has a hole; it is read with another leader", "leader", leader, "error", err)
-		if err = read(); !errors.Is(err, ErrHole) {
-			return err
+		again := read()
+		switch {
+		case errors.Is(again, ErrHole):
+			err = again
+		case errors.Is(again, context.DeadlineExceeded) && ctx.Err() == nil: // it leads, or did for a moment, and does not answer
+			unasked = errors.Join(unasked, again)
+		default:
+			return again
 		}
 	}
 	if unasked != nil {

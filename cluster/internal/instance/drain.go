@@ -97,9 +97,14 @@ type drainage struct {
 func (d *drainage) run(ctx context.Context) error {
 	var damaged time.Time // since when each attempt found damage
 	if err := d.retry(ctx, "the adopted instance cannot be drained", func() error {
+		if d.k.Owner().GivenUp {
+			if err := d.giveUp(ctx, nil); err != nil {
+				return err
+			}
+		}
 		err := d.move(ctx)
 		switch {
-		case d.k.Owner().GivenUp && isUnreadable(err):
+		case d.k.Owner().GivenUp && isUnreadable(err): // what only an engine finds
 			if err := d.giveUp(ctx, err); err != nil {
 				return err
 			}

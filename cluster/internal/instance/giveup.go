@@ -1,6 +1,7 @@
 package instance
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,24 +20,30 @@ func isUnreadable(err error) bool { return isDamage(err) || errors.Is(err, chang
 // adopter: what can be read up to the damage becomes the checkpoint in front of a log of the next generation, and the record gets both in
 // one step. So nothing is given up twice, and whoever adopts the instance in between begins again with everything that is there.
 //
+// cause is what an engine could not read, or nil. Without a cause, and when everything can be read, nothing is given up: a log with a hole is
+// slow to read, since each of its replicas must lead, and an engine would read it once more just to find that.
+//
 // It gives up nothing until what can be read has been the same for a lease: servers that have just come back may not know their streams yet,
-// and another replica may lead. If more or less can be read after that, it returns cause, and the next attempt begins with all that is there.
+// and another replica may lead. If more or less can be read after that, it returns what could not, and the next attempt begins with all that is there.
 func (d *drainage) giveUp(ctx context.Context, cause error) error {
 	i := &Instance{opts: d.opts, keeper: d.k, folder: &folder{disk: d.disk(), dir: d.dir}}
-	before, _, err := d.readAgain(ctx, i)
+	before, _, unread, err := d.readAgain(ctx, i)
 	if err != nil {
 		return err
+	}
+	if cause = cmp.Or(cause, unread); cause == nil {
+		return nil
 	}
 	select {
 	case <-time.After(d.opts.Lease):
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-	number, whole, err := d.readAgain(ctx, i)
+	number, whole, again, err := d.readAgain(ctx, i)
 	switch {
 	case err != nil:
 		return err
-	case number != before:
+	case number != before, unread != nil && again == nil:
 		return cause
 	}
 	owner := d.k.Owner()
@@ -59,19 +66,22 @@ func (d *drainage) giveUp(ctx context.Context, cause error) error {
 }
 
 // readAgain is restoreReadable into an empty folder.
-func (d *drainage) readAgain(ctx context.Context, i *Instance) (number uint64, whole bool, err error) {
+func (d *drainage) readAgain(ctx context.Context, i *Instance) (number uint64, whole bool, unread, err error) {
 	if err := d.disk().RemoveAll(d.dir); err != nil {
-		return 0, false, err
+		return 0, false, nil, err
 	}
-	if number, whole, err = i.restoreReadable(ctx); err != nil {
-		return 0, false, fmt.Errorf("restore what can be read of instance %s: %w", d.k.Instance(), err)
+	if number, whole, unread, err = i.restoreReadable(ctx); err != nil {
+		return 0, false, nil, fmt.Errorf("restore what can be read of instance %s: %w", d.k.Instance(), err)
 	}
-	return number, whole, nil
+	if released := d.k.Owner().Released; unread == nil && number < released {
+		unread = fmt.Errorf("%w: it ends with batch %d, and batch %d was acknowledged", changelog.ErrWentBack, number, released)
+	}
+	return number, whole, unread, nil
 }
 
-// restoreReadable is [restore] up to what cannot be read. It returns the number of the last batch that the folder has; without one
-// there is no folder. whole: the checkpoint cannot be read.
-func (i *Instance) restoreReadable(ctx context.Context) (number uint64, whole bool, err error) {
+// restoreReadable is [restore] up to what cannot be read, and unread says what that is. It returns the number of the last batch that the
+// folder has; without one there is no folder. whole: the checkpoint cannot be read.
+func (i *Instance) restoreReadable(ctx context.Context) (number uint64, whole bool, unread, err error) {
 	name, owner, disk := i.keeper.Instance(), i.keeper.Owner(), i.folder.disk
 	dir, from := i.folder.data(name), ""
 	var at buffer.LogPosition
@@ -81,20 +91,20 @@ func (i *Instance) restoreReadable(ctx context.Context) (number uint64, whole bo
 		switch at, i.counts, err = fetch(ctx, from, name, owner, i.opts); {
 		case isDamage(err):
 			i.opts.Logger.Error("the checkpoint of the instance that is given up cannot be read", "instance", name, "error", err)
-			whole, from, at, i.counts = true, "", buffer.LogPosition{}, false
+			whole, from, at, i.counts, unread = true, "", buffer.LogPosition{}, false, err
 		case err != nil:
-			return 0, false, err
+			return 0, false, nil, err
 		}
 	}
 	log := newLog(i.opts.Log, i.keeper, i.opts.Node, i.opts.Logger)
 	defer log.close()
-	batches := log.readable(ctx, at, &number)
+	batches := log.readable(ctx, at, &number, &unread)
 	if from == "" { // without a batch there is nothing to make
 		next, stop := iter.Pull2(batches)
 		defer stop()
 		first, err, some := next()
 		if !some || err != nil {
-			return 0, whole, err
+			return 0, whole, unread, err
 		}
 		batches = func(yield func(buffer.LogBatch, error) bool) {
 			for b, err, more := first, error(nil), true; more && yield(b, err); b, err, more = next() {
@@ -103,22 +113,27 @@ func (i *Instance) restoreReadable(ctx context.Context) (number uint64, whole bo
 	}
 	number = max(number, at.Number)
 	err = forebay.RestoreIncomplete(dir, from, batches, i.opts.Engine.Buffer)
-	return number, whole, err
+	return number, whole, unread, err
 }
 
-// readable is [batchLog.Begin] up to what cannot be read, and notes the last number that it yields.
-func (l *batchLog) readable(ctx context.Context, at buffer.LogPosition, number *uint64) iter.Seq2[buffer.LogBatch, error] {
+// readable is [batchLog.Begin] up to what cannot be read, which it notes, and the last number that it yields.
+func (l *batchLog) readable(ctx context.Context, at buffer.LogPosition, number *uint64, unread *error) iter.Seq2[buffer.LogBatch, error] {
 	return func(yield func(buffer.LogBatch, error) bool) {
 		stat, err := l.log.Stat(ctx, l.name())
 		switch {
-		case isDamage(err), err == nil && l.owner.Log != "" && stat.ID != l.owner.Log:
-			return // it is not the log of this instance
+		case err == nil && l.owner.Log != "" && stat.ID != l.owner.Log:
+			*unread = &damageError{fmt.Errorf("the log is %s, and the instance had %s", stat.ID, l.owner.Log)}
+			return
+		case isDamage(err):
+			*unread = err
+			return
 		case err != nil:
 			yield(buffer.LogBatch{}, err)
 			return
 		}
 		for b, err := range l.Begin(ctx, at) {
 			if isUnreadable(err) {
+				*unread = err
 				return
 			}
 			if err == nil {

@@ -163,8 +163,15 @@ func TestGiveUp(t *testing.T) {
 
 // A replica that may have what others lack cannot be asked, and never comes back: only an operator can know that. Until then the instance waits.
 func TestGiveUpOfALogThatCannotBeAsked(t *testing.T) {
-	inWorld(t, func(w *world, a, _, _ *worldNode) {
+	inWorld(t, func(w *world, a, b, _ *worldNode) {
 		name, behind, rows := w.abandon(a)
+		var read atomic.Int64 // how often a log was opened that is given up
+		b.runs.setHooks(func(call string) error {
+			if call == "log open" && w.records()[name].GivenUp {
+				read.Add(1)
+			}
+			return nil
+		}, nil)
 		w.holesIn(name, behind+1, 0, 1)
 		heal := w.log.Cut(name, 2)
 		defer heal()
@@ -179,13 +186,22 @@ func TestGiveUpOfALogThatCannotBeAsked(t *testing.T) {
 		if lost := w.missing(name); fmt.Sprint(lost) != fmt.Sprint(rows) {
 			t.Errorf("rows %v are lost, want %v", lost, rows)
 		}
+		if n := read.Load(); n != 2 {
+			t.Errorf("the log was read %d times after the decision, want twice: each time takes long when a replica does not answer", n)
+		}
 	})
 }
 
 // An operator is wrong: everything can be read. Nothing is lost, and the log stays the one that it was.
 func TestGiveUpOfAnInstanceThatIsWhole(t *testing.T) {
-	inWorld(t, func(w *world, a, _, _ *worldNode) {
+	inWorld(t, func(w *world, a, b, _ *worldNode) {
 		name, _, _ := w.abandon(a)
+		b.runs.setHooks(func(call string) error { // it has not moved the rows before the decision
+			if call == "log open" && !w.records()[name].GivenUp {
+				return errors.New("away")
+			}
+			return nil
+		}, nil)
 		if err := changelog.GiveUp(t.Context(), w.owners, name); err == nil {
 			t.Error("an instance was given up whose owner is not known to be lost")
 		}
