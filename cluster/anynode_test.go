@@ -37,6 +37,7 @@ type statistics struct {
 
 // Statistics, clearing and waiting files are the same through any node, and each row is counted once while another node takes over.
 func TestStatisticsThroughAnyNode(t *testing.T) {
+	t.Parallel()
 	c := start(t)
 	c.define()
 	shown := func(n *cluster.Node) (s statistics) {
@@ -141,6 +142,7 @@ func adoptedBy(t *testing.T, nodes []*cluster.Node) (lists [][]string) {
 
 // A request that needs a node which is away says so, and nothing else happens.
 func TestMissingNodeIsNamed(t *testing.T) {
+	t.Parallel()
 	c := startNodes(t, false, func(c *nodes) { c.lease = 2 * time.Minute }) // nobody takes over before that
 	c.define()
 	if status := c.post(0, "1"); status != http.StatusOK {

@@ -72,6 +72,7 @@ func (c *nodes) giveUp(instance string, acknowledged []string) (rows []string) {
 // Two faults: the machine of an owner is gone with its disk, and copies of its log are damaged. What another copy has comes to the table.
 // What no copy has that can be read is reported, and everything that is left stays. Rows are never missing without a word.
 func TestOwnerIsLostWithCopiesOfItsLog(t *testing.T) {
+	t.Parallel()
 	flip := func(content []byte) []byte {
 		content[len(content)/2] ^= 1
 		return content
@@ -93,6 +94,7 @@ func TestOwnerIsLostWithCopiesOfItsLog(t *testing.T) {
 		"both copies are cut":  {[]int{1, 2}, cut, []string{hole, damage}, false},
 	} {
 		t.Run(what, func(t *testing.T) {
+			t.Parallel()
 			reported := make(chan struct{})
 			report := sync.OnceFunc(func() { close(reported) })
 			c := start(t)

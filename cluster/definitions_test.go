@@ -277,6 +277,7 @@ func (d *definers) kill(i int) {
 // and killed, with their disks and without. What they learn
 // looks as if all of it had happened in one order. A longer run: go test . -run '^TestDefinitionsAreLinearizable$' -faults 40 -timeout 1h
 func TestDefinitionsAreLinearizable(t *testing.T) {
+	t.Parallel()
 	seed := *faultSeed
 	if seed == 0 {
 		seed = rand.Uint64()
@@ -305,6 +306,7 @@ func TestDefinitionsAreLinearizable(t *testing.T) {
 // A node whose server leads the journal, and is cut off with it, does not pass off as exact what it knows, while the others already have
 // another leader and go on.
 func TestLeaderOfTheJournalIsCutOff(t *testing.T) {
+	t.Parallel()
 	d := define(t, 0, 0)
 	defer d.end()
 	leader := d.leader()

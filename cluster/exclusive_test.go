@@ -67,6 +67,7 @@ func (s *soleTables) Import(ctx context.Context, f *buffer.File) error {
 
 // Tables that one node at a time may use are fed by three nodes, and by the one that takes over from a lost node.
 func TestOneImporterAtATime(t *testing.T) {
+	t.Parallel()
 	s := &sole{t: t, inside: map[string]int{}, imports: map[string]int{}}
 	c := startNodes(t, false, func(c *nodes) {
 		c.target = func(node string) buffer.Target { return &soleTables{dir.Tables(c.tables()), s, node} }

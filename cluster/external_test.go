@@ -106,6 +106,7 @@ func (s *servers) server(r *traffic, node int) int {
 // Three nodes use three servers that run on their own. One server is lost, and comes back; the way from a node to the server that it uses is
 // cut; a node reaches no server until another one has adopted its rows. Acknowledged rows come to the table, once.
 func TestExternalServers(t *testing.T) {
+	t.Parallel()
 	s := startServers(t)
 	c := startNodes(t, false, func(c *nodes) { c.external = s.links })
 	r := sendTo(t, c)

@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -16,25 +15,6 @@ import (
 	"github.com/forebay/forebay/changelog"
 	"github.com/forebay/forebay/cluster/internal/clustertest"
 )
-
-// openAll opens all nodes.
-func (c *nodes) openAll() error {
-	var errs [clustertest.Size]error
-	var opening sync.WaitGroup
-	for i := range c.list {
-		opening.Go(func() { errs[i] = c.open(i) })
-	}
-	opening.Wait()
-	return errors.Join(errs[:]...)
-}
-
-func (c *nodes) closeAll() {
-	var closing sync.WaitGroup
-	for i := range c.list {
-		closing.Go(func() { c.close(i) })
-	}
-	closing.Wait()
-}
 
 // server is the folder of a node's server.
 func (c *nodes) server(i int) string { return filepath.Join(c.dir, c.options(i).Node, "nats") }
@@ -79,6 +59,7 @@ func (s *sender) expect() {
 // The stream of a node's log is deleted while the node is away, and again while it runs. It goes on with another stream and all its rows,
 // and the next node that takes over reads that.
 func TestStreamIsDeleted(t *testing.T) {
+	t.Parallel()
 	c := start(t)
 	c.define()
 	s := &sender{nodes: c}
@@ -167,6 +148,7 @@ func TestStreamIsDeleted(t *testing.T) {
 
 // The disks of all servers are put back to an older state: logs, records of owners, definitions. The nodes have their own disks.
 func TestServersAreRestored(t *testing.T) {
+	t.Parallel()
 	c := start(t)
 	c.define()
 	s := &sender{nodes: c}
@@ -210,6 +192,7 @@ func TestServersAreRestored(t *testing.T) {
 // The disks of all servers are lost. Definitions and the records of lost nodes are gone with them, so the nodes do not open before an
 // operator has removed what they know of the servers. Then they go on with their instances, and no row is lost.
 func TestServersAreWiped(t *testing.T) {
+	t.Parallel()
 	c := start(t)
 	c.define()
 	s := &sender{nodes: c}

@@ -1,15 +1,30 @@
 package cluster
 
 import (
+	"flag"
 	"testing"
 
 	"go.uber.org/goleak"
 )
 
 func TestMain(m *testing.M) {
+	waits()
 	goleak.VerifyTestMain(m,
 		// Proxies between servers leave what was on its way through a connection that broke.
 		goleak.IgnoreAnyFunction("github.com/Shopify/toxiproxy/v2.(*ToxicLink).read"),
 		goleak.IgnoreAnyFunction("github.com/Shopify/toxiproxy/v2/toxics.(*ToxicStub).Run"),
 	)
+}
+
+// waits lets six tests run beside each other, whatever the number of processors is, if no flag says otherwise. Mostly they wait, for
+// elections and for leases: one after the other they take three times as long.
+func waits() {
+	flag.Parse()
+	given := false
+	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
+	if !given {
+		if err := flag.Set("test.parallel", "6"); err != nil {
+			panic(err)
+		}
+	}
 }

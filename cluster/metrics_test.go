@@ -41,6 +41,7 @@ func clusterMetrics(m *metertest.Meter) map[string]float64 {
 
 // A node measures its log, its lease and its instance, and what it drains for a node that is lost. docs/cluster.md lists all metrics.
 func TestMetrics(t *testing.T) {
+	t.Parallel()
 	var refuses atomic.Bool
 	meters := map[string]*metertest.Meter{"a": metertest.New(), "b": metertest.New(), "c": metertest.New()}
 	c := startNodes(t, false, func(c *nodes) {

@@ -113,6 +113,32 @@ func (c *nodes) close(i int) {
 	}
 }
 
+// openAll opens all nodes.
+func (c *nodes) openAll() error {
+	var errs [clustertest.Size]error
+	var opening sync.WaitGroup
+	for i := range c.list {
+		opening.Go(func() { errs[i] = c.open(i) })
+	}
+	opening.Wait()
+	return errors.Join(errs[:]...)
+}
+
+// closeAll closes the nodes at the same moment. They take the majority from each other, so the log may not answer the last of them any more.
+func (c *nodes) closeAll() {
+	c.t.Helper()
+	var closing sync.WaitGroup
+	for i, n := range c.list {
+		closing.Go(func() {
+			var unanswered *buffer.FailedError
+			if err := n.Close(); err != nil && !errors.As(err, &unanswered) {
+				c.t.Errorf("close node %d: %v", i, err)
+			}
+		})
+	}
+	closing.Wait()
+}
+
 // start opens three nodes.
 func start(t testing.TB) *nodes { return startWith(t, false) }
 
@@ -138,21 +164,8 @@ func startNodes(t testing.TB, links bool, change func(*nodes)) *nodes {
 		if links {
 			t.Cleanup(c.links.Close)
 		}
-		var errs [clustertest.Size]error
-		var opening sync.WaitGroup
-		for i := range c.list {
-			opening.Go(func() { errs[i] = c.open(i) })
-		}
-		opening.Wait()
-		err = errors.Join(errs[:]...)
-		if err == nil {
-			t.Cleanup(func() {
-				var closing sync.WaitGroup
-				for i := range c.list {
-					closing.Go(func() { c.close(i) })
-				}
-				closing.Wait()
-			})
+		if err = c.openAll(); err == nil {
+			t.Cleanup(c.closeAll)
 			return c
 		}
 		for _, n := range c.list {
@@ -254,6 +267,7 @@ func (c *nodes) ids() []string {
 // A node that ends with rows on its disk, and stays away, loses its instance to another one, which brings its rows to the table. When
 // it comes back it has a new instance. A node that ended and comes back at once has the one from before.
 func TestAnotherNodeTakesOver(t *testing.T) {
+	t.Parallel()
 	c := start(t)
 	var want []string
 	send := func(node, events int) {
@@ -322,6 +336,7 @@ func TestAnotherNodeTakesOver(t *testing.T) {
 
 // A node whose server runs on its own waits for it, and works with it.
 func TestServerOfItsOwn(t *testing.T) {
+	t.Parallel()
 	address, err := freeport.Addresses(1)
 	if err != nil {
 		t.Fatal(err)
@@ -411,6 +426,7 @@ func TestValidate(t *testing.T) {
 
 // A node that is alone waits for the others until its context ends, and says so.
 func TestAloneNodeWaits(t *testing.T) {
+	t.Parallel()
 	c := &nodes{t: t, dir: t.TempDir()}
 	open := func() (err error) {
 		if c.peers, err = clustertest.FreeAddresses(); err != nil {

@@ -15,6 +15,7 @@ import (
 
 // Each node lists all of them: what each says of itself, one that does not answer, and what was adopted of it.
 func TestNodes(t *testing.T) {
+	t.Parallel()
 	c := start(t)
 	var _ func(context.Context) ([]catalog.Node, error) = c.list[0].Nodes // as console.Options.Nodes is declared
 	var seen []catalog.Node

@@ -233,6 +233,7 @@ func (r *traffic) verify() {
 // A node that is cut off from the two others acknowledges nothing. They take over its rows and go on. When the network is whole again, it
 // has another instance, without anybody's help.
 func TestPartition(t *testing.T) {
+	t.Parallel()
 	r := send(t)
 	before := r.readiness(0).Instance
 	for other := 1; other < clustertest.Size; other++ {
@@ -256,11 +257,13 @@ func TestPartition(t *testing.T) {
 
 // A node whose messages are lost, or that gets none, acknowledges nothing either.
 func TestOneWayCut(t *testing.T) {
+	t.Parallel()
 	for name, lost := range map[string]func(l *clustertest.Links, other int) error{
 		"mute": func(l *clustertest.Links, other int) error { return l.Cut(0, other) },
 		"deaf": func(l *clustertest.Links, other int) error { return l.Cut(other, 0) },
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			r := send(t)
 			before := r.readiness(0).Instance
 			if err := errors.Join(lost(r.links, 1), lost(r.links, 2)); err != nil {
@@ -280,6 +283,7 @@ func TestOneWayCut(t *testing.T) {
 
 // Two nodes that cannot talk to each other, only to the third, lose nothing, and the third goes on. Whether they do depends on who leads.
 func TestBrokenLink(t *testing.T) {
+	t.Parallel()
 	r := send(t)
 	if err := errors.Join(r.links.Cut(0, 1), r.links.Cut(1, 0)); err != nil {
 		t.Fatal(err)
@@ -293,6 +297,7 @@ func TestBrokenLink(t *testing.T) {
 
 // Nodes that are far from each other work as usual, slowly.
 func TestLatency(t *testing.T) {
+	t.Parallel()
 	const milliseconds = 200
 	r := send(t)
 	for from := range clustertest.Size {

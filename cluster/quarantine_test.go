@@ -98,6 +98,7 @@ func awaitRejected(t testing.TB, n *cluster.Node, bodies ...string) (ids map[str
 // Records that a node has rejected are listed, read, edited, replayed and discarded through another one, as long as the node lives and when
 // a third one has taken over. Each becomes one row.
 func TestQuarantineThroughAnyNode(t *testing.T) {
+	t.Parallel()
 	c := start(t)
 	task, err := c.list[0].Catalog().CreateSource(catalog.By{Type: "system"}, catalog.SourceSpec{ID: "web", Name: "web", Type: forebay.HTTP, Sinks: []catalog.SinkSpec{{
 		Name: "events", TableID: tableID, OnReject: forebay.Quarantine,

@@ -39,6 +39,7 @@ func (c *nodes) salvage(server *httptest.Server, args ...string) (out string) {
 // A node is cut off, acknowledges rows of a sink that does not wait for the log, and loses its instance. An operator brings these rows to their
 // table with the command. The rows before come from the node that has taken over, and none comes twice.
 func TestSalvage(t *testing.T) {
+	t.Parallel()
 	c := startWith(t, true)
 	task, err := c.list[0].Catalog().CreateSource(catalog.By{Type: "system"}, catalog.SourceSpec{
 		ID: "web", Name: "web", Type: forebay.HTTP, Sinks: []catalog.SinkSpec{{Name: "events", TableID: tableID, Columns: columns, AckLocal: true}},

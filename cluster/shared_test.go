@@ -39,6 +39,7 @@ func startServer(t *testing.T) string {
 
 // A node does not take an empty journal or store of owners for the one that it has used.
 func TestLostJournalIsNotMadeAgain(t *testing.T) {
+	t.Parallel()
 	url := startServer(t)
 	conn, err := nats.Connect(url)
 	if err != nil {

@@ -15,7 +15,6 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
@@ -171,28 +170,6 @@ func (s *Server) Restart(tb testing.TB) {
 
 // Shutdown ends the server at once and returns what starts it again.
 func (s *Server) Shutdown() (restore func() error, err error) { return s.start, s.stop() }
-
-// Hang stops all processes of the server, which keep their connections and locks, and returns what lets them go on.
-func (s *Server) Hang() (restore func() error, err error) {
-	signal := func(sig syscall.Signal) (err error) {
-		first, _ := s.processes()
-		pid, err := strconv.Atoi(first)
-		if err != nil {
-			return err
-		}
-		err = syscall.Kill(pid, sig) // the one that starts others comes first
-		_, all := s.processes()
-		for pid := range all {
-			if n, _ := strconv.Atoi(pid); pid != first {
-				if failed := syscall.Kill(n, sig); !errors.Is(failed, syscall.ESRCH) { // a connection or a worker may have ended meanwhile
-					err = errors.Join(err, failed)
-				}
-			}
-		}
-		return err
-	}
-	return func() error { return signal(syscall.SIGCONT) }, signal(syscall.SIGSTOP)
-}
 
 // processes returns the id of the server's first process. On Linux all has, for it and its children, the fields of /proc/PID/stat behind the
 // name: state, parent, ….
