@@ -40,13 +40,18 @@ type tile struct {
 	State string `json:"state,omitempty"`
 }
 
-// basinView shows windowSize sinks. The query has "filter", a part of "source/sink" or a state; "sort", a column, descending behind a "-";
-// and "from", the number of sinks to skip.
+// basinView shows windowSize sinks, and in the picture the sums of all that the filter leaves. The query has "filter", a part of "source/sink", "source/"
+// for all sinks of a source, or a state; "sort", a column, descending behind a "-"; and "from", the number of sinks to skip.
 func basinView(s *sample, q url.Values) view {
-	chosen := chooseSinks(s, q.Get("filter"), q.Get("sort"))
+	filter := strings.ToLower(strings.TrimSpace(q.Get("filter")))
+	chosen := chooseSinks(s, filter, q.Get("sort"))
 	from, _ := strconv.Atoi(q.Get("from")) // what is no number counts as 0
 	from = max(0, min(from, (len(chosen)-1)/windowSize*windowSize))
-	head := basinHead{Tiles: s.all().tiles, Picture: s.all().picture, Matching: len(chosen), Sinks: len(s.stats.Sinks), From: from}
+	drawn := s.all().picture
+	if filter != "" {
+		drawn = s.newPictureOfSome(filter, chosen)
+	}
+	head := basinHead{Tiles: s.all().tiles, Picture: drawn, Matching: len(chosen), Sinks: len(s.stats.Sinks), From: from}
 	var rows []row
 	for _, i := range chosen[from:min(len(chosen), from+windowSize)] {
 		rows = append(rows, s.sink(i).row())
@@ -56,11 +61,14 @@ func basinView(s *sample, q url.Values) view {
 
 // chooseSinks returns positions in s.stats.Sinks.
 func chooseSinks(s *sample, filter, sort string) []int {
-	filter = strings.ToLower(strings.TrimSpace(filter))
 	states := s.all().states
+	contains := strings.Contains
+	if strings.HasSuffix(filter, "/") {
+		contains = strings.HasPrefix
+	}
 	chosen := make([]int, 0, len(states))
 	for i := range s.stats.Sinks {
-		if filter == "" || strings.Contains(s.stats.Sinks[i].ID, filter) || states[i].word() == filter {
+		if filter == "" || contains(s.stats.Sinks[i].ID, filter) || states[i].word() == filter {
 			chosen = append(chosen, i)
 		}
 	}

@@ -3,12 +3,15 @@ package console
 import (
 	"math"
 	"strconv"
+	"strings"
 	"time"
 )
 
 // picture is the basin: two levels with water, and the table behind them. The height of the water is time: the age of the oldest row
 // divided by what the triggers promise. Bytes against a bound of gigabytes would be a flat line on every healthy day.
 type picture struct {
+	// Of says which sinks are drawn, in a picture of several.
+	Of     string   `json:"of,omitempty"`
 	In     cell     `json:"in"`
 	Levels [2]level `json:"levels"`
 	Table  cell     `json:"table"`
@@ -69,12 +72,40 @@ func (k sinkNow) picture() picture {
 	return p
 }
 
-// newPictureOfAll shows the sums of all sinks, with the water of the sink that is latest.
+// newPictureOfAll shows the sums of all sinks.
 func (s *sample) newPictureOfAll() picture {
+	all := make([]int, len(s.stats.Sinks))
+	for i := range all {
+		all[i] = i
+	}
+	p := s.newPictureOf(all, s.total, s.used(), s.stats.MaxDiskBytes)
+	p.Of = "all sinks"
+	return p
+}
+
+// newPictureOfSome shows the sums of the sinks that a filter leaves. Their room has no bound of its own.
+func (s *sample) newPictureOfSome(filter string, chosen []int) picture {
+	sum, used := flow{known: len(chosen) > 0}, int64(0)
+	for _, i := range chosen {
+		sum.in += s.flows[i].in
+		sum.out += s.flows[i].out
+		sum.known = sum.known && s.flows[i].known
+		used += s.stats.Sinks[i].WaitingBytes
+	}
+	p := s.newPictureOf(chosen, sum, used, 0)
+	p.Of = count(int64(len(chosen))).Text + verb(int64(len(chosen)), " sink", " sinks") + " with " + strconv.Quote(filter)
+	if source, one := strings.CutSuffix(filter, "/"); one {
+		p.Of = "source " + source + ", " + count(int64(len(chosen))).Text + verb(int64(len(chosen)), " sink", " sinks")
+	}
+	return p
+}
+
+// newPictureOf shows the sums of some sinks, with the water of the one that is latest.
+func (s *sample) newPictureOf(sinks []int, f flow, used, bound int64) picture {
 	var table, localRows, stagingRows, localBytes, stagingBytes int64
 	var newest time.Time
 	worst, times := [2]int{-1, -1}, [2]float64{}
-	for i := range s.stats.Sinks {
+	for _, i := range sinks {
 		k := &s.stats.Sinks[i]
 		table += k.Target.Rows
 		localRows += k.Local.Rows
@@ -92,7 +123,7 @@ func (s *sample) newPictureOfAll() picture {
 			worst[1], times[1] = i, staging
 		}
 	}
-	p := s.newPicture(s.total, table, s.used(), s.stats.MaxDiskBytes)
+	p := s.newPicture(f, table, used, bound)
 	p.Levels[0].Rows, p.Levels[0].Bytes = count(localRows), size(localBytes)
 	p.Levels[1].Rows, p.Levels[1].Bytes = count(stagingRows), size(stagingBytes)
 	for n, i := range worst {
@@ -116,6 +147,9 @@ func (s *sample) newPicture(f flow, table, used, bound int64) picture {
 	p.Levels[0].Name, p.Levels[1].Name = "Local", "Staging"
 	if f.known {
 		p.In, p.Out = rate(f.in), rate(f.out)
+	}
+	if bound == 0 && used > 0 {
+		p.Room = size(used).Text
 	}
 	if bound > 0 {
 		p.Room = size(used).Text + " of " + size(bound).Text

@@ -66,6 +66,16 @@ func TestManySinks(t *testing.T) {
 	b.until(`document.querySelector("#sinks tbody th").textContent === "web3/sink07" && location.hash.includes("filter=web3")`)
 	b.click("#sinks tbody th a")
 	b.text("3 accepted = 0 in table + 3 waiting")
+
+	// From a sink to its source: the picture has the sums of all its sinks.
+	b.click("section[data-page=sink] a[href*=filter]")
+	b.text("Levels of source web3, 100 sinks")
+	b.text("1–50 of 100")
+	b.until(`document.querySelector("#picture .level p span").textContent === "300"`)
+	b.click("#filter")
+	eval[bool](b, `document.getElementById("filter").select(), true`)
+	b.press("web3/sink07")
+	b.text(`Levels of 1 sink with "web3/sink07"`)
 }
 
 // Every control has a name, no style attribute is written by us, and a phone needs no sideways scroll.

@@ -13,7 +13,8 @@ export function open(section, app) {
   let pending = null; // an order that waits until nobody points at the table
   let params = {};
   const picture = newPicture();
-  $("picture").append(h("h2", { class: "unseen", text: "Levels" }), picture.node);
+  const levels = h("h2", { class: "unseen", text: "Levels" });
+  $("picture").append(levels, picture.node);
   const plots = newPlots(app);
   $("plots").append(plots.node);
 
@@ -149,6 +150,8 @@ export function open(section, app) {
         node.querySelectorAll(".line span").forEach((span, j) => setCell(span, tile.lines[j]));
       });
       picture.update(head.picture);
+      setText(levels, "Levels of " + head.picture.of);
+      setAttr(levels, "class", params.filter ? null : "unseen"); // it is about all, unless somebody has asked for less
       plots.update();
       const known = rowsByKey();
       for (const key of changed || rows.keys()) {

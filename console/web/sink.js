@@ -25,7 +25,8 @@ export function open(section, app) {
   const none = h("p", { text: "No file. A file begins with the first row." });
   const shown = h("div", {}, picture.node, acts, h("h2", { text: "Files" }), table, none, h("h2", { text: "Ledger" }), ledger,
     h("h2", { text: "Settings" }), facts, query.node);
-  section.append(h("p", {}, h("a", { href: "#/basin", text: "← All sinks" })), h("div", { class: "tablebar" }, title, state), why, shown);
+  const siblings = h("a");
+  section.append(h("p", {}, h("a", { href: "#/basin", text: "← All sinks" }), " · ", siblings), h("div", { class: "tablebar" }, title, state), why, shown);
 
   const said = {
     "sink.retry": "It is tried again.",
@@ -115,6 +116,8 @@ export function open(section, app) {
     enter(path) {
       [source, sink] = [path[0] || "", path[1] || ""];
       setText(title, visible(source + "/" + sink));
+      setText(siblings, "All of source " + visible(source));
+      setAttr(siblings, "href", "#/basin?" + new URLSearchParams({ filter: source + "/" }));
       body.replaceChildren();
       asked = "";
       query.show({ language: "", query: "" });
