@@ -2,6 +2,7 @@ package otlpflat_test
 
 import (
 	"fmt"
+	"iter"
 	"strings"
 	"testing"
 
@@ -104,6 +105,48 @@ func BenchmarkDecode(b *testing.B) {
 			for b.Loop() {
 				if _, err := (&plog.ProtoUnmarshaler{}).UnmarshalLogs(data); err != nil {
 					b.Fatal(err)
+				}
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/100, "ns/record")
+		})
+	}
+}
+
+// BenchmarkEncoded reads, and maps, an encoded request, with pdata and without.
+func BenchmarkEncoded(b *testing.B) {
+	data := encode(b, logBatch(150))
+	m, err := mapping.Compile(otlpflat.LogsTable(), mapping.Options{Limits: datatype.Limits{UTF8: true, MaxCell: 1 << 30}})
+	if err != nil {
+		b.Fatal(err)
+	}
+	for name, read := range map[string]func() iter.Seq[mapping.FieldDocument]{
+		"pdata": func() iter.Seq[mapping.FieldDocument] {
+			batch, err := (&plog.ProtoUnmarshaler{}).UnmarshalLogs(data)
+			if err != nil {
+				b.Fatal(err)
+			}
+			return otlpflat.Logs(batch)
+		},
+		"in place": func() iter.Seq[mapping.FieldDocument] {
+			docs, _, ok := otlpflat.EncodedLogs(data)
+			if !ok {
+				b.Fatal("unusual")
+			}
+			return docs
+		},
+	} {
+		b.Run(name, func(b *testing.B) {
+			var out []byte
+			var rec mapping.Record
+			b.ReportAllocs()
+			for b.Loop() {
+				out = out[:0]
+				for doc := range read() {
+					rec.Reset()
+					rec.Document = doc
+					if out, err = m.AppendRow(out, &rec); err != nil {
+						b.Fatal(err)
+					}
 				}
 			}
 			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/100, "ns/record")

@@ -5,8 +5,9 @@
 //		row, err := mapper.AppendRow(row[:0], &mapping.Record{Document: doc, Received: now})
 //	}
 //
-// A record is a [mapping.FieldDocument] over the decoded data. A column that wants one field reads that field; the record is
-// written as JSON only for a column that wants all of it. Records of one resource and scope share their JSON, and the cells made of it.
+// [EncodedLogs] does the same for logs that are not decoded. A record is a [mapping.FieldDocument] over the data. A column that
+// wants one field reads that field; the record is written as JSON only for a column that wants all of it. Records of one resource
+// and scope share their JSON, and the cells made of it.
 //
 // # Records
 //

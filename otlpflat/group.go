@@ -15,16 +15,36 @@ type group struct {
 	w      writer
 	record interface{ write() } // the document itself, which writes a record to w
 
-	resource       pcommon.Resource
-	resourceSchema string
-	scope          pcommon.InstrumentationScope
-	scopeSchema    string
+	resource resource
+	scope    scope
 
 	hasResource, hasScope bool   // the texts below are ready
 	resourceText          []byte // the attributes of the resource
 	scopeText             []byte
 	sub                   writer // makes the texts
 	shared                members.Shared
+}
+
+// resource and scope have what is written of them.
+type resource struct {
+	attributes attributes
+	dropped    uint32
+	schema     string
+}
+
+type scope struct {
+	name, version string
+	attributes    attributes
+	dropped       uint32
+	schema        string
+}
+
+func resourceOf(r pcommon.Resource, schema string) resource {
+	return resource{attributes{pdata: r.Attributes()}, r.DroppedAttributesCount(), schema}
+}
+
+func scopeOf(s pcommon.InstrumentationScope, schema string) scope {
+	return scope{s.Name(), s.Version(), attributes{pdata: s.Attributes()}, s.DroppedAttributesCount(), schema}
 }
 
 // sharedMembers are the members of a record that do not change between two calls of setResource or setScope. They are the last ones of each layout,
@@ -63,12 +83,10 @@ func (g *group) AppendField(dst []byte, path mapping.FieldPath) ([]byte, mapping
 }
 
 // setResource comes before setScope, which comes before the records.
-func (g *group) setResource(r pcommon.Resource, schema string) {
-	g.resource, g.resourceSchema, g.hasResource = r, schema, false
-}
+func (g *group) setResource(r resource) { g.resource, g.hasResource = r, false }
 
-func (g *group) setScope(s pcommon.InstrumentationScope, schema string) {
-	g.scope, g.scopeSchema, g.hasScope = s, schema, false
+func (g *group) setScope(s scope) {
+	g.scope, g.hasScope = s, false
 	g.shared.Reset()
 }
 
@@ -78,7 +96,7 @@ func (g *group) writeShared(w *writer, n int) {
 	case sharedResource:
 		if w.member("resource") {
 			if w.seek && w.at < w.steps {
-				w.attributes(g.resource.Attributes())
+				w.attributes(g.resource.attributes)
 			} else {
 				w.json(g.resourceJSON())
 			}
@@ -92,9 +110,9 @@ func (g *group) writeShared(w *writer, n int) {
 			}
 		}
 	case sharedDropped:
-		w.dropped("resource_dropped_attributes_count", g.resource.DroppedAttributesCount())
+		w.dropped("resource_dropped_attributes_count", g.resource.dropped)
 	case sharedSchema:
-		w.optionalText("resource_schema_url", g.resourceSchema)
+		w.optionalText("resource_schema_url", g.resource.schema)
 	}
 }
 
@@ -107,7 +125,7 @@ func (g *group) resourceJSON() []byte {
 	if !g.hasResource {
 		g.hasResource = true
 		g.sub.startWrite(g.resourceText[:0])
-		g.sub.attributes(g.resource.Attributes())
+		g.sub.attributes(g.resource.attributes)
 		g.resourceText = g.sub.dst
 	}
 	return g.resourceText
@@ -125,13 +143,13 @@ func (g *group) scopeJSON() []byte {
 
 func (g *group) writeScope(w *writer) {
 	c := w.open('{')
-	w.memberText("name", g.scope.Name())
-	w.memberText("version", g.scope.Version())
-	if a := g.scope.Attributes(); a.Len() > 0 {
-		w.memberAttributes("attributes", a)
+	w.memberText("name", g.scope.name)
+	w.memberText("version", g.scope.version)
+	if !g.scope.attributes.empty() {
+		w.memberAttributes("attributes", g.scope.attributes)
 	}
-	w.dropped("dropped_attributes_count", g.scope.DroppedAttributesCount())
-	w.optionalText("schema_url", g.scopeSchema)
+	w.dropped("dropped_attributes_count", g.scope.dropped)
+	w.optionalText("schema_url", g.scope.schema)
 	w.close(c, '}')
 }
 

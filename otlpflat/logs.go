@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"iter"
 
+	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/plog"
 
 	"github.com/forebay/forebay/internal/members"
@@ -19,14 +20,14 @@ func Logs(batch plog.Logs) iter.Seq[mapping.FieldDocument] {
 		resources := batch.ResourceLogs()
 		for i := range resources.Len() {
 			r := resources.At(i)
-			d.setResource(r.Resource(), r.SchemaUrl())
+			d.setResource(resourceOf(r.Resource(), r.SchemaUrl()))
 			scopes := r.ScopeLogs()
 			for k := range scopes.Len() {
 				s := scopes.At(k)
-				d.setScope(s.Scope(), s.SchemaUrl())
+				d.setScope(scopeOf(s.Scope(), s.SchemaUrl()))
 				records := s.LogRecords()
 				for n := range records.Len() {
-					d.log = records.At(n)
+					d.log = recordOf(records.At(n))
 					if !yield(d) {
 						return
 					}
@@ -38,13 +39,31 @@ func Logs(batch plog.Logs) iter.Seq[mapping.FieldDocument] {
 
 type logDocument struct {
 	group
-	log plog.LogRecord
+	log logRecord
+}
+
+// logRecord has what is written of a record.
+type logRecord struct {
+	time, observed          uint64
+	severityNumber          int32
+	flags, dropped          uint32
+	severityText, eventName string
+	body                    value
+	attributes              attributes
+	trace                   pcommon.TraceID
+	span                    pcommon.SpanID
+}
+
+func recordOf(r plog.LogRecord) logRecord {
+	return logRecord{
+		time: uint64(r.Timestamp()), observed: uint64(r.ObservedTimestamp()), severityNumber: int32(r.SeverityNumber()), flags: uint32(r.Flags()),
+		dropped: r.DroppedAttributesCount(), severityText: r.SeverityText(), eventName: r.EventName(), body: value{pdata: r.Body()},
+		attributes: attributes{pdata: r.Attributes()}, trace: r.TraceID(), span: r.SpanID(),
+	}
 }
 
 // At returns when the record happened or, without that, when it was observed, in Unix nanoseconds; 0 if neither is set.
-func (d *logDocument) At() uint64 {
-	return uint64(cmp.Or(d.log.Timestamp(), d.log.ObservedTimestamp()))
-}
+func (d *logDocument) At() uint64 { return cmp.Or(d.log.time, d.log.observed) }
 
 // The members of a log record by number. sharedMembers follow.
 const (
@@ -70,9 +89,9 @@ func (d *logDocument) Layout() *members.Layout { return logLayout }
 // Nanos returns a member that is a time.
 func (d *logDocument) Nanos(number int) uint64 {
 	if number == logTimestamp {
-		return uint64(d.log.Timestamp())
+		return d.log.time
 	}
-	return uint64(d.log.ObservedTimestamp())
+	return d.log.observed
 }
 
 // AppendMember is AppendField for the path to a member.
@@ -100,36 +119,34 @@ func (d *logDocument) write() {
 }
 
 func (d *logDocument) member(number int) {
-	w, r := &d.w, d.log
+	w, r := &d.w, &d.log
 	switch number {
 	case logTimestamp:
-		w.memberTime("timestamp", r.Timestamp())
+		w.memberTime("timestamp", pcommon.Timestamp(r.time))
 	case logObserved:
-		w.memberTime("observed_timestamp", r.ObservedTimestamp())
+		w.memberTime("observed_timestamp", pcommon.Timestamp(r.observed))
 	case logSeverityNumber:
 		if w.member("severity_number") {
-			w.int(int64(r.SeverityNumber()))
+			w.int(int64(r.severityNumber))
 		}
 	case logSeverityText:
-		w.memberText("severity_text", r.SeverityText())
+		w.memberText("severity_text", r.severityText)
 	case logBody:
 		if w.member("body") {
-			w.value(r.Body())
+			w.value(r.body)
 		}
 	case logFlags:
-		w.memberUint("flags", uint64(r.Flags()))
+		w.memberUint("flags", uint64(r.flags))
 	case logTraceID:
-		id := r.TraceID()
-		w.optionalID("trace_id", id[:])
+		w.optionalID("trace_id", r.trace[:])
 	case logSpanID:
-		id := r.SpanID()
-		w.optionalID("span_id", id[:])
+		w.optionalID("span_id", r.span[:])
 	case logAttributes:
-		w.memberAttributes("attributes", r.Attributes())
+		w.memberAttributes("attributes", r.attributes)
 	case logEventName:
-		w.optionalText("event_name", r.EventName())
+		w.optionalText("event_name", r.eventName)
 	case logDropped:
-		w.dropped("dropped_attributes_count", r.DroppedAttributesCount())
+		w.dropped("dropped_attributes_count", r.dropped)
 	default:
 		d.writeShared(w, number-logShared)
 	}

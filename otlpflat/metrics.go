@@ -19,11 +19,11 @@ func Metrics(batch pmetric.Metrics) iter.Seq[mapping.FieldDocument] {
 		resources := batch.ResourceMetrics()
 		for i := range resources.Len() {
 			r := resources.At(i)
-			d.setResource(r.Resource(), r.SchemaUrl())
+			d.setResource(resourceOf(r.Resource(), r.SchemaUrl()))
 			scopes := r.ScopeMetrics()
 			for k := range scopes.Len() {
 				s := scopes.At(k)
-				d.setScope(s.Scope(), s.SchemaUrl())
+				d.setScope(scopeOf(s.Scope(), s.SchemaUrl()))
 				metrics := s.Metrics()
 				for n := range metrics.Len() {
 					if !d.points(metrics.At(n), yield) {
@@ -160,7 +160,7 @@ func (d *pointDocument) write() {
 		return
 	}
 	if m := d.metric.Metadata(); m.Len() > 0 && w.member("metric_metadata") {
-		w.attributes(m)
+		w.pdataMap(m)
 	}
 	d.writeEnd(w)
 }
@@ -174,7 +174,7 @@ func (d *pointDocument) writeCommon(typ string, start, at pcommon.Timestamp, att
 	d.writeGroup(w)
 	w.memberTime("start_timestamp", start)
 	w.memberTime("timestamp", at)
-	w.memberAttributes("attributes", attributes)
+	w.memberMap("attributes", attributes)
 }
 
 func (d *pointDocument) writeTemporality() {
@@ -307,6 +307,6 @@ func (w *writer) exemplar(e pmetric.Exemplar) {
 	trace, span := e.TraceID(), e.SpanID()
 	w.optionalID("trace_id", trace[:])
 	w.optionalID("span_id", span[:])
-	w.memberAttributes("attributes", e.FilteredAttributes())
+	w.memberMap("attributes", e.FilteredAttributes())
 	w.close(c, '}')
 }

@@ -20,11 +20,11 @@ func Traces(batch ptrace.Traces) iter.Seq[mapping.FieldDocument] {
 		resources := batch.ResourceSpans()
 		for i := range resources.Len() {
 			r := resources.At(i)
-			d.setResource(r.Resource(), r.SchemaUrl())
+			d.setResource(resourceOf(r.Resource(), r.SchemaUrl()))
 			scopes := r.ScopeSpans()
 			for k := range scopes.Len() {
 				s := scopes.At(k)
-				d.setScope(s.Scope(), s.SchemaUrl())
+				d.setScope(scopeOf(s.Scope(), s.SchemaUrl()))
 				spans := s.Spans()
 				for n := range spans.Len() {
 					d.span = spans.At(n)
@@ -141,7 +141,7 @@ func (d *spanDocument) member(number int) {
 	case spanStatusMessage:
 		w.memberText("status_message", s.Status().Message())
 	case spanAttributes:
-		w.memberAttributes("attributes", s.Attributes())
+		w.memberMap("attributes", s.Attributes())
 	case spanEvents:
 		if w.member("events") {
 			array(w, s.Events(), (*writer).event)
@@ -177,7 +177,7 @@ func (w *writer) event(e ptrace.SpanEvent) {
 	c := w.open('{')
 	w.memberTime("timestamp", e.Timestamp())
 	w.memberText("name", e.Name())
-	w.memberAttributes("attributes", e.Attributes())
+	w.memberMap("attributes", e.Attributes())
 	w.dropped("dropped_attributes_count", e.DroppedAttributesCount())
 	w.close(c, '}')
 }
@@ -188,7 +188,7 @@ func (w *writer) link(l ptrace.SpanLink) {
 	w.memberID("trace_id", trace[:])
 	w.memberID("span_id", span[:])
 	w.memberText("trace_state", l.TraceState().AsRaw())
-	w.memberAttributes("attributes", l.Attributes())
+	w.memberMap("attributes", l.Attributes())
 	w.memberUint("flags", uint64(l.Flags()))
 	w.dropped("dropped_attributes_count", l.DroppedAttributesCount())
 	w.close(c, '}')

@@ -22,9 +22,10 @@ import (
 type writer struct {
 	dst  []byte
 	date dateCache
-	// keys and seen are memory of repeats.
-	keys []string
-	seen map[string]struct{}
+	// keys and seen are memory of repeats, pairs of wireAttributes.
+	keys  []string
+	pairs []pair
+	seen  map[string]struct{}
 
 	// Seeking: at of the steps of path have been taken. Without steps the next member is wanted, whatever its name.
 	seek  bool
@@ -257,7 +258,22 @@ func (w *writer) time(t pcommon.Timestamp) {
 	}
 }
 
-func (w *writer) value(v pcommon.Value) {
+// value is a value of pdata, or an encoded one.
+type value struct {
+	pdata  pcommon.Value
+	wire   string
+	isWire bool
+}
+
+func (w *writer) value(v value) {
+	if v.isWire {
+		w.wireValue(v.wire)
+	} else {
+		w.pdataValue(v.pdata)
+	}
+}
+
+func (w *writer) pdataValue(v pcommon.Value) {
 	switch v.Type() {
 	case pcommon.ValueTypeStr:
 		w.text(v.Str())
@@ -268,9 +284,9 @@ func (w *writer) value(v pcommon.Value) {
 	case pcommon.ValueTypeDouble:
 		w.float(v.Double())
 	case pcommon.ValueTypeMap:
-		w.attributes(v.Map())
+		w.pdataMap(v.Map())
 	case pcommon.ValueTypeSlice:
-		array(w, v.Slice(), (*writer).value)
+		array(w, v.Slice(), (*writer).pdataValue)
 	case pcommon.ValueTypeBytes:
 		w.bytes(v.Bytes())
 	default:
@@ -278,12 +294,34 @@ func (w *writer) value(v pcommon.Value) {
 	}
 }
 
-// attributes writes a map as an object, in its order. Of equal keys the last is written.
-func (w *writer) attributes(m pcommon.Map) {
+// attributes are a map of pdata or, with a tag, the fields with it of an encoded message.
+type attributes struct {
+	pdata pcommon.Map
+	wire  string
+	tag   byte
+}
+
+func (a attributes) empty() bool {
+	if a.tag != 0 {
+		return wireCount(a.wire, a.tag) == 0
+	}
+	return a.pdata.Len() == 0
+}
+
+func (w *writer) attributes(a attributes) {
+	if a.tag != 0 {
+		w.wireAttributes(a.wire, a.tag)
+	} else {
+		w.pdataMap(a.pdata)
+	}
+}
+
+// pdataMap writes a map as an object, in its order. Of equal keys the last is written.
+func (w *writer) pdataMap(m pcommon.Map) {
 	c := w.open('{')
 	if w.seek {
 		if v, ok := find(m, w.want); ok {
-			w.value(v)
+			w.pdataValue(v)
 		}
 	} else {
 		repeats := w.repeats(m)
@@ -298,7 +336,7 @@ func (w *writer) attributes(m pcommon.Map) {
 			comma = true
 			w.dst = jsontext.AppendString(w.dst, k, false)
 			w.dst = append(w.dst, ':')
-			w.value(v)
+			w.pdataValue(v)
 		}
 	}
 	w.close(c, '}')
@@ -311,10 +349,20 @@ func (w *writer) repeats(m pcommon.Map) []bool {
 		return nil
 	}
 	w.keys = w.keys[:0]
-	valid := true
 	for k := range m.All() {
-		valid = valid && utf8.ValidString(k)
 		w.keys = append(w.keys, k)
+	}
+	return w.repeatedKeys()
+}
+
+// repeatedKeys is repeats for w.keys.
+func (w *writer) repeatedKeys() []bool {
+	if len(w.keys) < 2 {
+		return nil
+	}
+	valid := true
+	for _, k := range w.keys {
+		valid = valid && utf8.ValidString(k)
 	}
 	if valid && w.distinct() {
 		return nil
@@ -359,13 +407,17 @@ func (w *writer) distinct() bool {
 
 // find returns the last value whose key is written as want.
 func find(m pcommon.Map, want string) (found pcommon.Value, ok bool) {
-	invalid := strings.Contains(want, replacement)
 	for k, v := range m.All() {
-		if k == want || invalid && !utf8.ValidString(k) && string([]rune(k)) == want {
+		if isKey(k, want) {
 			found, ok = v, true
 		}
 	}
 	return found, ok
+}
+
+// isKey reports whether a key is written as want.
+func isKey(key, want string) bool {
+	return key == want || !utf8.ValidString(key) && strings.Contains(want, replacement) && string([]rune(key)) == want
 }
 
 // replacement replaces each byte that is not UTF-8.
@@ -416,9 +468,15 @@ func (w *writer) memberFloat(key string, f float64) {
 	}
 }
 
-func (w *writer) memberAttributes(key string, m pcommon.Map) {
+func (w *writer) memberAttributes(key string, a attributes) {
 	if w.member(key) {
-		w.attributes(m)
+		w.attributes(a)
+	}
+}
+
+func (w *writer) memberMap(key string, m pcommon.Map) {
+	if w.member(key) {
+		w.pdataMap(m)
 	}
 }
 

@@ -27,6 +27,11 @@ const (
 // Decode returns the records of an export request, see [otlpflat], and their number. It keeps no reference to data. The
 // request must have passed [Check] with the same headers, because decoding has no bounds of its own.
 func Decode(signal forebay.Signal, enc Encoding, data []byte, headers int) (docs iter.Seq[mapping.FieldDocument], records int, err error) {
+	if signal == forebay.SignalLogs && enc == Protobuf {
+		if docs, records, ok := otlpflat.EncodedLogs(data); ok {
+			return docs, records, nil
+		}
+	}
 	in := export{signal: signal, enc: enc, data: data, size: len(data), headers: headers}
 	if enc == JSON {
 		in.deep = bracketsAbove(data, 3*MaxNesting)
