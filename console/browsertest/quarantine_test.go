@@ -1,13 +1,17 @@
 package browsertest
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
 
 	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/console"
@@ -169,3 +173,89 @@ func TestQuarantineToLookAt(t *testing.T) {
 	b.button("Cancel")
 	b.text("Try another body")
 }
+
+// The reason of a discard is asked for and goes to the log, of one record and of many. It may be empty, keys in its field are text, and a dialog that
+// was cancelled leaves nothing behind.
+func TestReasonsOfDiscards(t *testing.T) {
+	var mu sync.Mutex
+	var log bytes.Buffer
+	logged := func() string {
+		mu.Lock()
+		defer mu.Unlock()
+		return log.String()
+	}
+	logger := slog.New(slog.NewTextHandler(writerFunc(func(p []byte) (int, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		return log.Write(p)
+	}), nil))
+	eng := newQuarantine(t, 5)
+	url := serve(t, newConsole(t, eng, console.Options{Authorize: everything, Logger: logger}))
+	b := newTab(t)
+	b.live(url + "#/quarantine?reason=malformed&list=all")
+	b.until(`document.querySelectorAll(".records tbody tr").length === 5`)
+	left := func() int64 { return int64(eng.Stats().Sinks[0].Quarantine.Records) }
+
+	b.button("Open")
+	b.text("A replay would reject it again.")
+	b.button("Discard…")
+	b.until(`document.activeElement.textContent === "Cancel"`)
+	if label := eval[string](b, `document.querySelector("dialog[open] #why").labels[0].textContent`); label != "Reason, for the log: " {
+		t.Errorf("the field has the label %q", label)
+	}
+	address := eval[string](b, `location.href`)
+	b.click("dialog[open] #why")
+	const reason = `gb ?j/p "sent by a probe" <b>`
+	b.press(reason)
+	b.press(kb.Enter)
+	if got := eval[string](b, `document.querySelector("dialog[open] #why").value`); got != reason {
+		t.Errorf("the field has %q, want %q", got, reason)
+	}
+	if now := eval[string](b, `location.href`); now != address {
+		t.Errorf("keys in the field lead to %s", now)
+	}
+	b.button("Cancel")
+	b.until(`!document.querySelector("dialog[open]")`)
+	if n := left(); n != 6 || strings.Contains(logged(), "probe") {
+		t.Errorf("after Cancel %d records are left; the log is %s", n, logged())
+	}
+	b.button("Discard…")
+	b.until(`document.querySelector("dialog[open] #why").value === ""`)
+	b.click("dialog[open] #why")
+	b.press(reason)
+	b.button("Discard")
+	b.text("The record is discarded.")
+	b.waitFor("the reason in the log", func() bool {
+		return strings.Contains(logged(), `why="gb ?j/p \"sent by a probe\" <b>"`)
+	})
+	b.text("5 records in 1 sink")
+
+	b.button("Open") // without a reason
+	b.text("A replay would reject it again.")
+	b.button("Discard…")
+	b.button("Discard")
+	b.text("4 records in 1 sink")
+	b.waitFor("a reason that is empty in the log", func() bool { return strings.Contains(logged(), `why=""`) })
+
+	b.button("Discard 3…")
+	b.text("Discard 3 records")
+	b.click("dialog[open] #why")
+	b.press(strings.Repeat("x", 240) + " and what is too much")
+	long := strings.Repeat("x", 240) + " and what "
+	if got := eval[string](b, `document.querySelector("dialog[open] #why").value`); got != long {
+		t.Errorf("the field takes %d characters, want %d", len(got), len(long))
+	}
+	b.button("Discard")
+	b.text("3 discarded, 0 gone before, done")
+	b.text("1 record in 1 sink")
+	b.waitFor("the reason of the task in the log", func() bool {
+		return strings.Count(logged(), `why="`+long+`"`) == 2 // of the call, and of its outcome
+	})
+	if n := left(); n != 1 {
+		t.Errorf("%d records are left", n)
+	}
+}
+
+type writerFunc func([]byte) (int, error)
+
+func (f writerFunc) Write(p []byte) (int, error) { return f(p) }

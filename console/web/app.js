@@ -45,8 +45,8 @@ const app = {
     setText($("problem"), text || "");
   },
   // ask shows a dialog before something is destroyed, with the focus on Cancel. A count above 1,000 must be typed. body gets a function that
-  // names the action and returns more nodes. It resolves to true or false.
-  ask: ({ title, text, action, count, body }) => ask({ title, text, action, count, body }),
+  // names the action and returns more nodes. It resolves to true or false, with why to { why } or false: it then asks for a reason, which may be empty.
+  ask,
   go: (hash) => { location.hash = hash; },
   // params are those of the address; setParams replaces them, without a step in the history, and asks the server again.
   params: () => route().params,
@@ -353,7 +353,6 @@ function showKeys() {
 }
 $("keys").addEventListener("click", showKeys);
 
-// With why it asks for a reason, which is optional, and answers with { why }.
 function ask({ title, text, action, count, body, why }) {
   return new Promise((resolve) => {
     let sure = false;
