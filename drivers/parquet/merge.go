@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"hash/maphash"
 	"io"
+	"math"
 	"path/filepath"
 	"slices"
 	"syscall"
@@ -19,7 +20,7 @@ import (
 )
 
 // openPart opens a part. A file that is not one is a [buffer.Permanent] error.
-func openPart(s *parts.Store, path string) (*pq.File, io.Closer, error) {
+func openPart(s *parts.Store, path string) (*partFile, io.Closer, error) {
 	info, err := s.FS.Stat(path)
 	if err != nil {
 		return nil, nil, err
@@ -32,33 +33,15 @@ func openPart(s *parts.Store, path string) (*pq.File, io.Closer, error) {
 	if !ok {
 		return nil, nil, errors.Join(errors.ErrUnsupported, f.Close())
 	}
-	var p *pq.File
+	var p *partFile
 	err = guard(path, func() (err error) {
-		if err := checkFooter(at, info.Size()); err != nil {
-			return err
-		}
-		p, err = pq.OpenFile(at, info.Size(), pq.SkipPageIndex(true), pq.SkipBloomFilters(true))
+		p, err = openFile(at, info.Size())
 		return err
 	})
 	if err != nil {
 		return nil, nil, errors.Join(err, f.Close())
 	}
 	return p, f, nil
-}
-
-// checkFooter checks the length of the footer. The library would allocate whatever length the file says.
-func checkFooter(in io.ReaderAt, size int64) error {
-	var end [8]byte
-	if size < int64(len(end)) {
-		return fmt.Errorf("it has %d bytes", size)
-	}
-	if _, err := in.ReadAt(end[:], size-int64(len(end))); err != nil {
-		return err
-	}
-	if n := endian.LittleEndian.Uint32(end[:]); string(end[4:]) != "PAR1" || int64(n) > size-int64(len(end)) {
-		return errors.New("it has no footer")
-	}
-	return nil
 }
 
 // guard calls a function that reads a part. Every error that does not come from the disk means damage, and so does a panic of the library.
@@ -85,9 +68,9 @@ func (format) Count(_ context.Context, store *parts.Store, _ parts.Definition, s
 	defer closer.Close()
 	switch {
 	case s.Length == 0:
-		return p.NumRows(), nil
-	case s.Offset+s.Length > p.NumRows():
-		return 0, parts.Damaged(s.Path, fmt.Errorf("it has %d rows, want %d", p.NumRows(), s.Offset+s.Length))
+		return p.rows(), nil
+	case s.Offset+s.Length > p.rows():
+		return 0, parts.Damaged(s.Path, fmt.Errorf("it has %d rows, want %d", p.rows(), s.Offset+s.Length))
 	}
 	return s.Length, nil
 }
@@ -96,7 +79,7 @@ func (format) Count(_ context.Context, store *parts.Store, _ parts.Definition, s
 type source struct {
 	part   parts.Part
 	path   string
-	file   *pq.File
+	file   *partFile
 	closer io.Closer
 	places []int // of the merged columns; -1: the part lacks it
 }
@@ -140,7 +123,7 @@ func (x format) Merge(ctx context.Context, s *parts.Store, d parts.Definition, d
 	merged.Temp = temp
 	var at int64
 	for _, src := range m.sources {
-		files := []parts.Content{{ID: src.part.First, Rows: src.file.NumRows(), Length: src.file.NumRows()}}
+		files := []parts.Content{{ID: src.part.First, Rows: src.file.rows(), Length: src.file.rows()}}
 		if src.part.Merged() {
 			if files, err = s.Contents(dir, src.part); err != nil {
 				return parts.Merged{}, errors.Join(err, s.FS.Remove(temp))
@@ -152,8 +135,8 @@ func (x format) Merge(ctx context.Context, s *parts.Store, d parts.Definition, d
 			end += f.Rows
 			merged.Files = append(merged.Files, f)
 		}
-		if at += src.file.NumRows(); at != end || src.part.Rows >= 0 && src.part.Rows != src.file.NumRows() {
-			err := fmt.Errorf("it has %d rows, which is not what is recorded", src.file.NumRows())
+		if at += src.file.rows(); at != end || src.part.Rows >= 0 && src.part.Rows != src.file.rows() {
+			err := fmt.Errorf("it has %d rows, which is not what is recorded", src.file.rows())
 			return parts.Merged{}, errors.Join(parts.Damaged(src.path, err), s.FS.Remove(temp))
 		}
 		merged.Taken = append(merged.Taken, src.part)
@@ -161,18 +144,23 @@ func (x format) Merge(ctx context.Context, s *parts.Store, d parts.Definition, d
 	return merged, nil
 }
 
-// addSource opens a part, unless it has other columns than the table.
+// addSource opens a part, unless it has other columns than the table, or, from another program, a codec that this package does not write.
 func (m *merger) addSource(dir string, d parts.Definition, p parts.Part) error {
 	src := source{part: p, path: filepath.Join(dir, p.Path())}
 	var err error
 	if src.file, src.closer, err = openPart(m.store, src.path); err != nil {
 		return err
 	}
-	for _, f := range src.file.Schema().Fields() {
-		i := slices.IndexFunc(d.Columns, func(c datatype.Column) bool { return c.Name == f.Name() })
-		if i < 0 || !fits(f, d.Columns[i]) {
-			return src.closer.Close()
+	fit := src.file.flat && (src.file.ours || src.file.written())
+	err = guard(src.path, func() error { // the library panics at some types
+		for _, f := range src.file.schema.Fields() {
+			i := slices.IndexFunc(d.Columns, func(c datatype.Column) bool { return c.Name == f.Name() })
+			fit = fit && i >= 0 && fits(f, d.Columns[i])
 		}
+		return nil
+	})
+	if err != nil || !fit {
+		return errors.Join(err, src.closer.Close())
 	}
 	m.sources = append(m.sources, src)
 	return nil
@@ -213,8 +201,8 @@ func (m *merger) plan(d parts.Definition) {
 	m.sums = newSums(len(m.columns))
 }
 
-func placeOf(f *pq.File, name string) int {
-	return slices.IndexFunc(f.Schema().Fields(), func(f pq.Field) bool { return f.Name() == name })
+func placeOf(f *partFile, name string) int {
+	return slices.IndexFunc(f.schema.Fields(), func(f pq.Field) bool { return f.Name() == name })
 }
 
 // newSums returns one empty checksum a column.
@@ -246,13 +234,14 @@ func (m *merger) write(out io.Writer) error {
 func (m *merger) copy(to *pages) error {
 	var rows, size int64 // of the row group
 	for _, src := range m.sources {
-		for i, g := range src.file.RowGroups() {
+		for g := range src.file.meta.RowGroups {
 			if err := guard(src.path, func() error { return m.copyGroup(to, src, g) }); err != nil {
 				return err
 			}
-			m.rows += g.NumRows()
-			rows += g.NumRows()
-			if size += src.file.Metadata().RowGroups[i].TotalByteSize; rows < m.rowGroup && size < m.groups {
+			meta := &src.file.meta.RowGroups[g]
+			m.rows += meta.NumRows
+			rows += meta.NumRows
+			if size += meta.TotalByteSize; rows < m.rowGroup && size < m.groups {
 				continue
 			}
 			rows, size = 0, 0
@@ -265,7 +254,12 @@ func (m *merger) copy(to *pages) error {
 }
 
 // copyGroup copies a row group by columns.
-func (m *merger) copyGroup(to *pages, src source, g pq.RowGroup) error {
+func (m *merger) copyGroup(to *pages, src source, g int) error {
+	rows := src.file.meta.RowGroups[g].NumRows
+	group, err := src.file.group(g)
+	if err != nil {
+		return err
+	}
 	for i, at := range src.places {
 		write := func(values []pq.Value) error {
 			addSum(&m.sums[i], values)
@@ -281,10 +275,10 @@ func (m *merger) copyGroup(to *pages, src source, g pq.RowGroup) error {
 		}
 		var err error
 		if at >= 0 {
-			err = m.eachValue(g.ColumnChunks()[at], write)
+			err = m.eachValue(src.file, group, g, at, write)
 		} else {
-			nulls := make([]pq.Value, min(g.NumRows(), batchRows))
-			for left := g.NumRows(); left > 0 && err == nil; left -= int64(len(nulls)) {
+			nulls := make([]pq.Value, min(rows, batchRows))
+			for left := rows; left > 0 && err == nil; left -= int64(len(nulls)) {
 				nulls = nulls[:min(left, int64(len(nulls)))]
 				err = write(nulls)
 			}
@@ -299,24 +293,34 @@ func (m *merger) copyGroup(to *pages, src source, g pq.RowGroup) error {
 // batchRows is the number of values that are read at once.
 const batchRows = 1024
 
-// eachValue calls fn with the values of a column of a row group, in batches.
-func (m *merger) eachValue(chunk pq.ColumnChunk, fn func([]pq.Value) error) error {
-	pages := chunk.Pages()
+// eachValue calls fn with the values of a column of a row group, in batches. There is one for each row, or an error.
+func (m *merger) eachValue(p *partFile, group pq.RowGroup, g, column int, fn func([]pq.Value) error) error {
+	if _, err := p.checkChunk(g, column, 0, math.MaxInt64); err != nil {
+		return err
+	}
+	pages := group.ColumnChunks()[column].Pages()
 	defer pages.Close()
 	values := make([]pq.Value, batchRows)
+	left := group.NumRows()
 	for {
 		if err := m.ctx.Err(); err != nil {
 			return err
 		}
 		page, err := pages.ReadPage()
-		if errors.Is(err, io.EOF) {
+		if errors.Is(err, io.EOF) && left == 0 {
 			return nil
 		}
 		if err != nil {
 			return err
 		}
-		err = eachInPage(page, values, fn)
+		err = eachInPage(page, values, func(values []pq.Value) error {
+			left -= int64(len(values))
+			return fn(values)
+		})
 		pq.Release(page)
+		if err == nil && left < 0 {
+			err = fmt.Errorf("%d values in %d rows", group.NumRows()-left, group.NumRows())
+		}
 		if err != nil {
 			return err
 		}
@@ -367,14 +371,18 @@ func (m *merger) check(path string) error {
 		return err
 	}
 	defer closer.Close()
-	if p.NumRows() != m.rows {
-		return fmt.Errorf("the merged part has %d rows, want %d", p.NumRows(), m.rows)
+	if p.rows() != m.rows || len(p.schema.Fields()) != len(m.columns) {
+		return fmt.Errorf("the merged part has %d rows of %d columns, want %d of %d", p.rows(), len(p.schema.Fields()), m.rows, len(m.columns))
 	}
 	sums := newSums(len(m.columns))
 	err = guard(path, func() error {
-		for _, g := range p.RowGroups() {
-			for i, chunk := range g.ColumnChunks() {
-				if err := m.eachValue(chunk, func(values []pq.Value) error { addSum(&sums[i], values); return nil }); err != nil {
+		for g := range p.meta.RowGroups {
+			group, err := p.group(g)
+			if err != nil {
+				return err
+			}
+			for i := range m.columns {
+				if err := m.eachValue(p, group, g, i, func(values []pq.Value) error { addSum(&sums[i], values); return nil }); err != nil {
 					return err
 				}
 			}

@@ -53,11 +53,15 @@ func newPart(out io.Writer, columns []column, codec compress.Codec, s *scratch) 
 	return p
 }
 
-// begin makes an empty chunk.
+// begin makes an empty chunk. All chunks of a column have the codec of the first one: parquet-go, and what is built on it, reads them so, and a later
+// one in another codec as garbage.
 func (p *part) begin(i int) {
-	c := &p.columns[i]
+	c, codec := &p.columns[i], p.codec.CompressionCodec()
+	if len(p.meta.RowGroups) > 0 {
+		codec = p.meta.RowGroups[0].Columns[i].MetaData.Codec
+	}
 	p.chunks[i] = chunk{meta: pqformat.ColumnMetaData{
-		Type: *c.node().Type().PhysicalType(), PathInSchema: []string{c.name}, Codec: p.codec.CompressionCodec(),
+		Type: *c.node().Type().PhysicalType(), PathInSchema: []string{c.name}, Codec: codec,
 	}}
 }
 
@@ -111,6 +115,7 @@ func (p *part) addPage(i int, in *page) (err error) {
 	k.locations = append(k.locations, pqformat.PageLocation{Offset: k.size(), CompressedPageSize: int32(len(done)), FirstRowIndex: k.rows})
 	k.pages = append(k.pages, done)
 	k.addEncoding(encoding)
+	k.countPage(pqformat.DataPageV2, encoding)
 	k.rows += int64(in.rows)
 	k.meta.NumValues += int64(in.rows)
 	k.meta.Statistics.NullCount += int64(in.nulls)
@@ -148,6 +153,18 @@ func (k *chunk) addEncoding(e pqformat.Encoding) {
 	k.meta.Encoding = append(k.meta.Encoding, e)
 }
 
+// countPage notes the encoding of a page in the footer. The encoding in its header alone would decide whether its bytes are texts or places in the
+// dictionary, and it has no checksum.
+func (k *chunk) countPage(t pqformat.PageType, e pqformat.Encoding) {
+	for i := range k.meta.EncodingStats {
+		if s := &k.meta.EncodingStats[i]; s.PageType == t && s.Encoding == e {
+			s.Count++
+			return
+		}
+	}
+	k.meta.EncodingStats = append(k.meta.EncodingStats, pqformat.PageEncodingStats{PageType: t, Encoding: e, Count: 1})
+}
+
 // levels01 has one bit a level.
 var levels01 = rle.Encoding{BitWidth: 1}
 
@@ -162,7 +179,7 @@ func appendLevels(dst []byte, in *page) ([]byte, error) {
 	return append(endian.AppendUvarint(dst, uint64(in.rows)<<1), 1), nil // one run
 }
 
-// encode returns a page as the file has it. header lacks the sizes and the checksum. A chunk whose first page does not become smaller,
+// encode returns a page as the file has it. header lacks the sizes and the checksum. A column whose first page does not become smaller,
 // for example of random ids, is not compressed.
 func (p *part) encode(header pqformat.PageHeader, levels, plain []byte, k *chunk) (done []byte, err error) {
 	packed, meta := plain, &k.meta
@@ -171,7 +188,7 @@ func (p *part) encode(header pqformat.PageHeader, levels, plain []byte, k *chunk
 			return nil, err
 		}
 		packed = p.packed
-		if len(k.pages) == 0 && len(plain) >= sample && header.DataPageHeaderV2.V.Encoding != pqformat.RLEDictionary && len(packed) > len(plain)-len(plain)/16 {
+		if len(p.meta.RowGroups) == 0 && len(k.pages) == 0 && len(plain) >= sample && header.DataPageHeaderV2.V.Encoding != pqformat.RLEDictionary && len(packed) > len(plain)-len(plain)/16 {
 			meta.Codec, packed = pqformat.Uncompressed, plain
 		}
 	}
@@ -242,6 +259,7 @@ func (p *part) writeChunk(c *column, k *chunk) error {
 			return err
 		}
 		k.addEncoding(pqformat.Plain)
+		k.countPage(pqformat.DictionaryPage, pqformat.Plain)
 		k.meta.DictionaryPageOffset = p.offset
 		if err := p.write(done); err != nil {
 			return err

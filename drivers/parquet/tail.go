@@ -1,7 +1,6 @@
 package parquet
 
 import (
-	"bufio"
 	"context"
 	"encoding/base64"
 	endian "encoding/binary"
@@ -15,8 +14,6 @@ import (
 	"time"
 
 	pq "github.com/parquet-go/parquet-go"
-	"github.com/parquet-go/parquet-go/encoding/thrift"
-	pqformat "github.com/parquet-go/parquet-go/format"
 
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/datatype"
@@ -63,22 +60,22 @@ func LastRows(ctx context.Context, part io.ReaderAt, size int64, columns []datat
 			rows, err = nil, fmt.Errorf("it cannot be read: %v", r)
 		}
 	}()
-	if err := checkFooter(part, size); err != nil {
-		return nil, 0, err
-	}
-	p, err := pq.OpenFile(part, size, pq.SkipPageIndex(true), pq.SkipBloomFilters(true))
+	p, err := openFile(part, size)
 	if err != nil {
 		return nil, 0, err
 	}
-	t := tailReader{ctx: ctx, part: part, file: p, columns: make([]column, len(columns)), places: make([]int, len(columns))}
+	if !p.flat {
+		return nil, 0, errors.New("its columns are nested")
+	}
+	t := tailReader{ctx: ctx, file: p, columns: make([]column, len(columns)), places: make([]int, len(columns))}
 	for i, c := range columns {
 		t.columns[i], t.places[i] = newColumn(c.Name, c, c), placeOf(p, c.Name)
-		if at := t.places[i]; at >= 0 && !fits(p.Schema().Fields()[at], c) {
+		if at := t.places[i]; at >= 0 && !fits(p.schema.Fields()[at], c) {
 			return nil, 0, fmt.Errorf("its column %q is not of the type of the table", c.Name)
 		}
 	}
-	for g := len(p.RowGroups()) - 1; g >= 0 && len(rows) < n; g-- {
-		want := min(p.RowGroups()[g].NumRows(), int64(n-len(rows)))
+	for g := len(p.meta.RowGroups) - 1; g >= 0 && len(rows) < n; g-- {
+		want := min(p.meta.RowGroups[g].NumRows, int64(n-len(rows)))
 		more, used, err := t.groupEnd(g, want, limit-read)
 		if errors.Is(err, buffer.ErrTailTooLarge) && len(rows) > 0 {
 			return rows, limit, nil
@@ -97,17 +94,19 @@ func LastRows(ctx context.Context, part io.ReaderAt, size int64, columns []datat
 // tailReader reads the end of a part.
 type tailReader struct {
 	ctx     context.Context
-	part    io.ReaderAt
-	file    *pq.File
+	file    *partFile
 	columns []column
 	places  []int // of the columns in the part; -1: it lacks them
 }
 
 // groupEnd returns the last rows of a row group: n of them, or a half, a quarter and so on if those cost less than the limit.
 func (t *tailReader) groupEnd(g int, n, limit int64) (rows [][][]byte, cost int64, err error) {
-	group := t.file.RowGroups()[g]
+	group, err := t.file.group(g)
+	if err != nil {
+		return nil, 0, err
+	}
 	for want := n; want > 0; want /= 2 {
-		if cost, err = t.cost(g, want); err != nil {
+		if cost, err = t.cost(g, want, limit); err != nil {
 			return nil, 0, err
 		}
 		if cost > limit {
@@ -134,9 +133,9 @@ func (t *tailReader) groupEnd(g int, n, limit int64) (rows [][][]byte, cost int6
 	return nil, 0, buffer.ErrTailTooLarge
 }
 
-// cost is the number of plain bytes in the pages that have the last rows of a row group, and in their dictionaries.
-func (t *tailReader) cost(g int, rows int64) (cost int64, err error) {
-	chunks := t.file.RowGroups()[g].ColumnChunks()
+// cost is the number of plain bytes in the pages that have the last rows of a row group, and in their dictionaries. The pages are checked unless
+// that is more than limit. Then it is any number that is too large.
+func (t *tailReader) cost(g int, rows, limit int64) (cost int64, err error) {
 	for _, at := range t.places {
 		if at < 0 {
 			continue
@@ -144,60 +143,19 @@ func (t *tailReader) cost(g int, rows int64) (cost int64, err error) {
 		if t.ctx.Err() != nil {
 			return 0, context.Cause(t.ctx)
 		}
-		meta := t.file.Metadata().RowGroups[g].Columns[at].MetaData
-		switch meta.Codec { // the library's decoder of another one may take all memory for a damaged page
-		case pqformat.Uncompressed, pqformat.Snappy, pqformat.Zstd:
-		default:
-			return 0, fmt.Errorf("its column %q is compressed as %s, which this driver does not write", t.file.Schema().Fields()[at].Name(), meta.Codec)
-		}
-		index, err := chunks[at].OffsetIndex()
-		if errors.Is(err, pq.ErrMissingOffsetIndex) { // another program has made the part: the column is read from its start
-			cost += meta.TotalUncompressedSize
-			continue
-		}
-		if err != nil {
-			return 0, err
-		}
-		pages := []int64{}
-		if meta.DictionaryPageOffset > 0 {
-			pages = append(pages, meta.DictionaryPageOffset)
-		}
-		for i := index.NumPages() - 1; i >= 0; i-- {
-			if pages = append(pages, index.Offset(i)); index.FirstRowIndex(i) <= t.file.RowGroups()[g].NumRows()-rows {
-				break
-			}
-		}
-		for _, offset := range pages {
-			size, err := t.pageSize(offset, chunks[at].NumValues())
-			if err != nil {
-				return 0, err
-			}
-			cost += size
+		plain, err := t.file.checkChunk(g, at, t.file.meta.RowGroups[g].NumRows-rows, limit-cost)
+		if cost += plain; err != nil || cost > limit {
+			return cost, err
 		}
 	}
 	return cost, nil
 }
 
-// maxHeader is longer than any header of a page that has no bounds of values in it.
-const maxHeader = 4 << 10
-
-// pageSize is the number of plain bytes of a page. A page that says it has more values than its column, which are most, is damaged: the library would
-// take memory for all of them.
-func (t *tailReader) pageSize(offset, most int64) (int64, error) {
-	var header pqformat.PageHeader
-	in := bufio.NewReaderSize(io.NewSectionReader(t.part, offset, maxHeader), 256)
-	if err := thrift.NewDecoder(new(thrift.CompactProtocol).NewReader(in)).Decode(&header); err != nil {
-		return 0, err
-	}
-	values := max(header.DataPageHeader.V.NumValues, header.DataPageHeaderV2.V.NumValues, header.DictionaryPageHeader.V.NumValues)
-	if int64(values) > most || header.UncompressedPageSize < 0 {
-		return 0, fmt.Errorf("the page at %d says that it has %d values and %d bytes", offset, values, header.UncompressedPageSize)
-	}
-	return int64(header.UncompressedPageSize), nil
-}
-
 // columnEnd sets one cell of each row to the texts of a column from a row of its group on.
 func (t *tailReader) columnEnd(chunk pq.ColumnChunk, from int64, rows [][][]byte, cell int) error {
+	if _, err := chunk.OffsetIndex(); err != nil && !errors.Is(err, pq.ErrMissingOffsetIndex) { // SeekToRow uses it once it was read
+		return err
+	}
 	pages := chunk.Pages()
 	defer pages.Close()
 	if err := pages.SeekToRow(from); err != nil {
