@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"iter"
 	"net/http"
@@ -223,11 +224,15 @@ func (t telemetry) rows(dst []byte, m *mapping.Mapper, rec *mapping.Record, data
 	return dst, n, nil
 }
 
-// documents decodes a request.
+// documents reads a request as the handlers do.
 func documents(signal forebay.Signal, data []byte) (iter.Seq[mapping.FieldDocument], error) {
 	switch signal {
 	case forebay.SignalLogs:
-		return decoded((&plog.ProtoUnmarshaler{}).UnmarshalLogs, otlpflat.Logs, data)
+		docs, _, ok := otlpflat.EncodedLogs(data)
+		if !ok {
+			return nil, errors.New("the request is not one that exporters send")
+		}
+		return docs, nil
 	case forebay.SignalMetrics:
 		return decoded((&pmetric.ProtoUnmarshaler{}).UnmarshalMetrics, otlpflat.Metrics, data)
 	}
@@ -250,7 +255,7 @@ func (t telemetry) rowBytes() int {
 	return len(must(rows, err)) / n
 }
 
-// mapped decodes, flattens and maps requests on one core, with nothing stored.
+// mapped reads, flattens and maps requests on one core, with nothing stored.
 func (t telemetry) mapped(ctx context.Context, e *env) (*sample, error) {
 	m := must(mapping.Compile(t.columns, mapping.Options{}))
 	size, data := t.rowBytes(), t.encode(0)
@@ -264,7 +269,7 @@ func (t telemetry) mapped(ctx context.Context, e *env) (*sample, error) {
 	})
 }
 
-// flattened writes decoded records as JSON on one core.
+// flattened writes the records of a request that was read as JSON on one core.
 func (t telemetry) flattened(ctx context.Context, e *env) (*sample, error) {
 	docs := must(documents(t.signal, t.encode(0)))
 	write := func(out []byte) (_ []byte, err error) {
