@@ -2,11 +2,14 @@ package datatype
 
 import (
 	"encoding/base64"
+	"encoding/binary"
 	"fmt"
 	"math"
 	"math/bits"
 	"strconv"
 	"time"
+
+	"github.com/forebay/forebay/internal/uuidtext"
 )
 
 // CellError says that a cell is not a canonical text of its type. Rows of a buffer have no such cells: the row was damaged, or read
@@ -236,35 +239,14 @@ func two(text []byte) int {
 
 // ParseUUID reads a cell of type [UUID].
 func ParseUUID(cell []byte) (id [16]byte, err error) {
-	if len(cell) != len("00000000-0000-0000-0000-000000000000") ||
-		cell[8] != '-' || cell[13] != '-' || cell[18] != '-' || cell[23] != '-' {
+	hi, lo, ok := uuidtext.Parse(cell)
+	if !ok {
 		return id, cellError(UUID, cell)
 	}
-	bad := byte(0)
-	for i, at := range uuidPlaces {
-		a, b := hexValues[cell[at]], hexValues[cell[at+1]]
-		bad |= a | b
-		id[i] = a<<4 | b&0xf
-	}
-	if bad > 0xf {
-		return [16]byte{}, cellError(UUID, cell)
-	}
+	binary.BigEndian.PutUint64(id[:8], hi)
+	binary.BigEndian.PutUint64(id[8:], lo)
 	return id, nil
 }
-
-// uuidPlaces has the place of each byte's digits.
-var uuidPlaces = [16]byte{0, 2, 4, 6, 9, 11, 14, 16, 19, 21, 24, 26, 28, 30, 32, 34}
-
-// hexValues has the value of each digit, and 0xff for the rest, upper case too.
-var hexValues = func() (table [256]byte) {
-	for i := range table {
-		table[i] = 0xff
-	}
-	for i, c := range []byte("0123456789abcdef") {
-		table[c] = byte(i)
-	}
-	return table
-}()
 
 var strictBase64 = base64.StdEncoding.Strict()
 
