@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"runtime"
 )
 
 // FileRows reads all rows of a file for a driver, in the order of its slices, and checks them: each slice has as many rows as its
@@ -20,8 +21,8 @@ type FileRows struct {
 	memory *[aheadBlocks][aheadBytes]byte // of an [aheadReader]; nil before the first
 }
 
-// ReadRows returns a reader of the rows of f. It allocates per slice, not per row, and ends soon after ctx. It decodes a large slice of
-// gzip in a goroutine of its own, with a context that ends at Close. It is not safe for concurrent use.
+// ReadRows returns a reader of the rows of f. It allocates per slice, not per row, and ends soon after ctx. Where there are
+// two processors, it decodes a large compressed slice in a goroutine of its own, with a context that ends at Close. It is not safe for concurrent use.
 //
 //	rows := f.ReadRows(ctx)
 //	defer rows.Close()
@@ -61,7 +62,7 @@ func (r *FileRows) open() bool {
 	r.slice++
 	var src io.ReadCloser
 	var err error
-	if obj := r.object(); obj.Encoding == Gzip && obj.RawBytes >= aheadFrom {
+	if obj := r.object(); obj.Encoding != None && obj.RawBytes >= aheadFrom && runtime.GOMAXPROCS(0) > 1 {
 		src, err = r.openAhead(obj)
 	} else {
 		src, err = r.file.OpenRows(r.ctx, obj)

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -146,6 +147,7 @@ type nopWriter struct{ io.Writer }
 func (nopWriter) Close() error { return nil }
 
 func TestFileRowsDecodesLargeSlicesAhead(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(2)) // with one nothing is decoded ahead
 	f, want := large(t)
 	rows := f.ReadRows(t.Context())
 	for n := range want {
@@ -156,29 +158,32 @@ func TestFileRowsDecodesLargeSlicesAhead(t *testing.T) {
 	if rows.Next() || rows.Err() != nil {
 		t.Errorf("%v behind the last row", rows.Err())
 	}
-	// Close ends a read of a staging that waits, and the goroutine with it.
-	f.Slices = f.Slices[1:]
-	open, closed, opened := f.OpenSlice, false, context.Context(nil)
-	f.OpenSlice = func(ctx context.Context, obj buffer.Object) (io.ReadCloser, error) {
-		opened = ctx
-		stored, err := open(ctx, obj)
-		waits := readerFunc(func([]byte) (int, error) { <-ctx.Done(); return 0, ctx.Err() })
-		return closeFunc{io.MultiReader(io.LimitReader(stored, 100<<10), waits), func() { closed = true }}, err
-	}
-	rows = f.ReadRows(t.Context())
-	if !rows.Next() || rows.Close() != nil || !closed || opened.Err() == nil {
-		t.Errorf("closed early: %v, the slice is closed: %v", rows.Err(), closed)
-	}
-	// A slice that breaks off fails behind its last row, as one that is not decoded ahead.
-	f.OpenSlice = func(ctx context.Context, obj buffer.Object) (io.ReadCloser, error) {
-		stored, err := open(ctx, obj)
-		return io.NopCloser(io.LimitReader(stored, 100<<10)), err
-	}
-	rows = f.ReadRows(t.Context())
-	for rows.Next() {
-	}
-	if !errors.Is(rows.Err(), io.ErrUnexpectedEOF) || rows.Row() < 500 {
-		t.Errorf("cut off behind row %d: %v", rows.Row(), rows.Err())
+	all, open := f.Slices, f.OpenSlice
+	for _, obj := range all[1:] {
+		f.Slices = []buffer.Object{obj}
+		// Close ends a read of a staging that waits, and the goroutine with it.
+		closed, opened := false, context.Context(nil)
+		f.OpenSlice = func(ctx context.Context, obj buffer.Object) (io.ReadCloser, error) {
+			opened = ctx
+			stored, err := open(ctx, obj)
+			waits := readerFunc(func([]byte) (int, error) { <-ctx.Done(); return 0, ctx.Err() })
+			return closeFunc{io.MultiReader(io.LimitReader(stored, 300<<10), waits), func() { closed = true }}, err
+		}
+		rows = f.ReadRows(t.Context())
+		if !rows.Next() || rows.Close() != nil || !closed || opened.Err() == nil {
+			t.Errorf("%v: closed early: %v, the slice is closed: %v", obj.Encoding, rows.Err(), closed)
+		}
+		// A slice that breaks off fails behind its last row, as one that is not decoded ahead.
+		f.OpenSlice = func(ctx context.Context, obj buffer.Object) (io.ReadCloser, error) {
+			stored, err := open(ctx, obj)
+			return io.NopCloser(io.LimitReader(stored, 300<<10)), err
+		}
+		rows = f.ReadRows(t.Context())
+		for rows.Next() {
+		}
+		if !errors.Is(rows.Err(), io.ErrUnexpectedEOF) || rows.Row() < 500 {
+			t.Errorf("%v: cut off behind row %d: %v", obj.Encoding, rows.Row(), rows.Err())
+		}
 	}
 }
 
