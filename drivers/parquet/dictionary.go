@@ -7,10 +7,11 @@ import (
 // dictionary has the distinct texts of a column in a row group.
 type dictionary struct {
 	places map[string]int32
-	data   []byte   // the texts as PLAIN has them
-	texts  []string // by place
-	used   []bool   // by place: the page has it
-	page   []int32  // the places of a page's texts
+	data   []byte     // the texts as PLAIN has them
+	texts  []string   // by place
+	used   []bool     // by place: the page has it
+	recent [256]int32 // 1 + a place, by slot
+	page   []int32    // the places of a page's texts
 }
 
 // maxDictionary bounds data.
@@ -41,16 +42,14 @@ func (d *dictionary) add(c *column, p *page) (b bounds, ok bool) {
 	d.page = d.page[:0]
 	clear(d.used)
 	for text := range p.texts {
-		place, ok := d.places[string(text)]
-		if !ok {
-			if len(d.data)+4+len(text) > maxDictionary {
+		at := slot(text)
+		place := d.recent[at] - 1
+		if place < 0 || d.texts[place] != string(text) {
+			var ok bool
+			if place, ok = d.place(text); !ok {
 				return b, false
 			}
-			place = int32(len(d.texts))
-			own := string(text)
-			d.places[own] = place
-			d.texts, d.used = append(d.texts, own), append(d.used, false)
-			d.data = append(endian.LittleEndian.AppendUint32(d.data, uint32(len(text))), text...)
+			d.recent[at] = place + 1
 		}
 		d.used[place] = true
 		d.page = append(d.page, place)
@@ -61,4 +60,28 @@ func (d *dictionary) add(c *column, p *page) (b bounds, ok bool) {
 		}
 	}
 	return b.cut(c), true
+}
+
+// place returns the place of a text, which it adds if it is new. It reports false if the dictionary would be too large.
+func (d *dictionary) place(text []byte) (place int32, ok bool) {
+	if place, ok = d.places[string(text)]; ok {
+		return place, true
+	}
+	if len(d.data)+4+len(text) > maxDictionary {
+		return 0, false
+	}
+	place = int32(len(d.texts))
+	own := string(text)
+	d.places[own] = place
+	d.texts, d.used = append(d.texts, own), append(d.used, false)
+	d.data = append(endian.LittleEndian.AppendUint32(d.data, uint32(len(text))), text...)
+	return place, true
+}
+
+// slot is where recent has a text. A look there takes a third of the time of one in places.
+func slot(text []byte) uint8 {
+	if len(text) == 0 {
+		return 0
+	}
+	return uint8(len(text)) + text[0]*31 + text[len(text)-1]*7 + text[len(text)/2]
 }

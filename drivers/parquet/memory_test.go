@@ -6,7 +6,6 @@ import (
 	"io"
 	"math/rand/v2"
 	"runtime"
-	"sync"
 	"testing"
 
 	pq "github.com/parquet-go/parquet-go"
@@ -71,7 +70,7 @@ func TestMemoryOfAnImport(t *testing.T) {
 		by         string
 	}{"wide rows": {100 << 10, 1, ""}, "many days": {500, 300, "at"}} {
 		t.Run(name, func(t *testing.T) {
-			target := &Target{parts.NewTables(t.TempDir(), format{rowGroup: 1 << 40, groups: groups, codec: &pq.Uncompressed, spare: new(sync.Pool)},
+			target := &Target{parts.NewTables(t.TempDir(), format{rowGroup: 1 << 40, groups: groups, codec: &pq.Uncompressed, spare: new(sparePages)},
 				parts.Options{Driver: "parquet", PartitionBy: c.by})}
 			text := body(c.cell)
 			in := &heapReader{n: file / c.cell, row: func(i int) string {
@@ -91,7 +90,7 @@ func TestMemoryOfAnImport(t *testing.T) {
 			t.Logf("%d MiB more while %d MiB were imported", (in.most-before)>>20, file>>20)
 			// The open pages, which have up to half of their length to spare while they grow, what the encoder has of row groups that end,
 			// with their bounds and indexes, and pages that wait. A file takes more than twice as much.
-			if most := uint64(3*groups + inFlight*pageBytes); in.most > before+most {
+			if most := uint64(3*groups + inFlight); in.most > before+most {
 				t.Errorf("the import takes %d MiB of memory, want at most %d", (in.most-before)>>20, most>>20)
 			}
 		})

@@ -219,8 +219,8 @@ var seed = maphash.MakeSeed()
 
 // write writes the rows of all sources.
 func (m *merger) write(out io.Writer) error {
-	e := startEncoder(m.spare)
-	to := newPages(newPart(out, m.columns, m.codec, new(scratch)), e)
+	e, s := startEncoder(m.spare), newScratch(m.codec)
+	to := newPages(newPart(out, m.columns, s), e)
 	err := m.copy(to)
 	if err == nil {
 		err = to.finish()
@@ -228,6 +228,7 @@ func (m *merger) write(out io.Writer) error {
 	if werr := e.wait(); err == nil {
 		err = werr
 	}
+	s.release()
 	return err
 }
 

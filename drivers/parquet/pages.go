@@ -11,19 +11,19 @@ type pages struct {
 
 func newPages(p *part, e *encoder) *pages {
 	w := &pages{part: p, encoder: e}
-	for range p.columns {
-		w.open = append(w.open, e.newPage())
+	for i := range p.columns {
+		w.open = append(w.open, e.newPage(p.columns[i].store, nil))
 	}
 	return w
 }
 
 // endPage hands the page of column i over.
 func (w *pages) endPage(i int) error {
-	full := w.open[i]
-	w.open[i] = w.encoder.newPage()
-	return w.encoder.do(func() error {
+	full, store := w.open[i], w.part.columns[i].store
+	w.open[i] = w.encoder.newPage(store, full)
+	return w.encoder.doPage(full.bytes(), func() error {
 		err := w.part.addPage(i, full)
-		w.encoder.free(full)
+		w.encoder.free(store, full)
 		return err
 	})
 }
@@ -46,45 +46,67 @@ func (w *pages) finish() error {
 	if err := w.endGroup(); err != nil {
 		return err
 	}
-	for _, p := range w.open {
-		w.encoder.free(p)
+	for i, p := range w.open {
+		w.encoder.free(w.part.columns[i].store, p)
 	}
 	w.open = nil
 	return w.encoder.do(w.part.close)
 }
 
-// encoder does the work of one import in the background, in order: pages are encoded beside the reading of rows.
+// encoder does the work of one import in the background, in order: pages are encoded beside the reading of rows. The design that lost has two
+// goroutines for different columns: on two cores it takes as long, and more CPU.
 type encoder struct {
-	jobs  chan func() error
-	spare *sync.Pool // of *page
+	jobs  chan job
+	units chan struct{} // one for each unit of the jobs that are not done
+	spare *sparePages
 	done  chan struct{}
 	err   error // the first one; after done
 }
 
-// inFlight bounds the pages that wait for the encoder.
-const inFlight = 8
+type job struct {
+	do    func() error
+	units int
+}
 
-func startEncoder(spare *sync.Pool) *encoder {
-	e := &encoder{jobs: make(chan func() error, inFlight), spare: spare, done: make(chan struct{})}
+const (
+	// inFlight bounds the bytes of the pages that wait for the encoder. The design that lost bounds their number: the pages of all columns end
+	// at nearly the same row, so with eight pages the reader waited for the encoder, and then the encoder for the reader.
+	inFlight = 4 << 20
+	// unitBytes are counted together.
+	unitBytes, maxUnits = 64 << 10, inFlight / unitBytes
+)
+
+func startEncoder(spare *sparePages) *encoder {
+	e := &encoder{jobs: make(chan job, maxUnits), units: make(chan struct{}, maxUnits), spare: spare, done: make(chan struct{})}
 	go func() {
 		defer close(e.done)
-		for job := range e.jobs {
-			if e.err = job(); e.err != nil {
+		for j := range e.jobs {
+			if e.err = j.do(); e.err != nil {
 				return
+			}
+			for range j.units {
+				<-e.units
 			}
 		}
 	}()
 	return e
 }
 
-// do queues a job. It returns an error if an earlier job has failed.
-func (e *encoder) do(job func() error) error {
-	select {
-	case e.jobs <- job:
-		return nil
-	case <-e.done:
-		return e.err
+// do queues a job. It returns an error if an earlier job has failed. Only one goroutine may call it.
+func (e *encoder) do(f func() error) error { return e.doPage(0, f) }
+
+// doPage queues a job that uses a page of so many bytes.
+func (e *encoder) doPage(bytes int, f func() error) error {
+	j := job{f, min(1+bytes/unitBytes, maxUnits)}
+	for range j.units {
+		select {
+		case e.units <- struct{}{}:
+		case <-e.done:
+			return e.err
+		}
 	}
+	e.jobs <- j // has room: each job has a unit
+	return nil
 }
 
 // wait waits for all jobs. No call of do may follow.
@@ -94,16 +116,26 @@ func (e *encoder) wait() error {
 	return e.err
 }
 
-func (e *encoder) newPage() *page {
-	if p, ok := e.spare.Get().(*page); ok {
+// sparePages has pages by the store of their column, which says in what they have memory.
+type sparePages [fixed + 1]sync.Pool
+
+// newPage returns an empty page. If no page is spare, it has room for as much as before, the last page of the column; nil if there is none.
+func (e *encoder) newPage(s store, before *page) *page {
+	if p, ok := e.spare[s].Get().(*page); ok {
 		return p
 	}
-	return new(page)
+	if before == nil {
+		return new(page)
+	}
+	return &page{
+		levels: make([]byte, 0, len(before.levels)), data: make([]byte, 0, min(len(before.data)+len(before.data)/16, pageBytes+pageBytes/16)),
+		longs: make([]int64, 0, len(before.longs)), ints: make([]int32, 0, len(before.ints)),
+	}
 }
 
 // free keeps a page for its memory, unless a very long value has made it large.
-func (e *encoder) free(p *page) {
+func (e *encoder) free(s store, p *page) {
 	if p.reset(); cap(p.data) <= 2*pageBytes {
-		e.spare.Put(p)
+		e.spare[s].Put(p)
 	}
 }

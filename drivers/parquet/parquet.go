@@ -5,13 +5,11 @@ import (
 	"fmt"
 	"path/filepath"
 	"strings"
-	"sync"
 	"time"
 
 	pq "github.com/parquet-go/parquet-go"
 	"github.com/parquet-go/parquet-go/compress"
 	"github.com/parquet-go/parquet-go/compress/snappy"
-	"github.com/parquet-go/parquet-go/compress/zstd"
 
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/datatype"
@@ -56,7 +54,7 @@ const (
 func (c Compression) codec() (compress.Codec, error) {
 	switch c {
 	case Zstd, "":
-		return &zstd.Codec{Level: zstd.SpeedFastest}, nil
+		return newZstdCodec(), nil
 	case Snappy:
 		return &snappy.Codec{}, nil
 	case Plain:
@@ -107,7 +105,7 @@ func Tables(path string, o Options) (*Target, error) {
 	case -1:
 		o.MergeTo = 0
 	}
-	return &Target{parts.NewTables(path, format{rowGroup: o.RowGroup, groups: defaultGroups, codec: codec, spare: new(sync.Pool)}, parts.Options{
+	return &Target{parts.NewTables(path, format{rowGroup: o.RowGroup, groups: defaultGroups, codec: codec, spare: new(sparePages)}, parts.Options{
 		Driver: "parquet", PartitionBy: o.PartitionBy, MergeTo: o.MergeTo, KeepFor: o.KeepFor, EmptyPart: o.EmptyPart, OnImported: o.OnImported,
 	})}, nil
 }

@@ -7,7 +7,6 @@ import (
 	"io"
 
 	pq "github.com/parquet-go/parquet-go"
-	"github.com/parquet-go/parquet-go/compress"
 	"github.com/parquet-go/parquet-go/encoding/rle"
 	"github.com/parquet-go/parquet-go/encoding/thrift"
 	pqformat "github.com/parquet-go/parquet-go/format"
@@ -18,16 +17,12 @@ import (
 type part struct {
 	*scratch
 	out     io.Writer
-	codec   compress.Codec
 	columns []column
 	chunks  []chunk // of the row group that is open, by column
 	offset  int64   // in the file
 	meta    pqformat.FileMetaData
 	indexes [][]chunk // of the row groups that are written, without pages
 }
-
-// scratch is memory that is reused. Parts that are written by one goroutine share it.
-type scratch struct{ levels, plain, packed []byte }
 
 // chunk has the pages of one column in a row group.
 type chunk struct {
@@ -43,8 +38,8 @@ type chunk struct {
 	dictionary *dictionary
 }
 
-func newPart(out io.Writer, columns []column, codec compress.Codec, s *scratch) *part {
-	p := &part{scratch: s, out: out, codec: codec, columns: columns, chunks: make([]chunk, len(columns))}
+func newPart(out io.Writer, columns []column, s *scratch) *part {
+	p := &part{scratch: s, out: out, columns: columns, chunks: make([]chunk, len(columns))}
 	p.meta = pqformat.FileMetaData{Version: 2, CreatedBy: "forebay version 1 (build )", Schema: schemaOf(columns)}
 	for i := range columns {
 		p.meta.ColumnOrders = append(p.meta.ColumnOrders, pqformat.ColumnOrder{Value: &pqformat.TypeDefinedOrder{}})
@@ -184,7 +179,7 @@ func appendLevels(dst []byte, in *page) ([]byte, error) {
 func (p *part) encode(header pqformat.PageHeader, levels, plain []byte, k *chunk) (done []byte, err error) {
 	packed, meta := plain, &k.meta
 	if meta.Codec != pqformat.Uncompressed {
-		if p.packed, err = p.codec.Encode(p.packed[:0], plain); err != nil {
+		if err = p.compress(plain); err != nil {
 			return nil, err
 		}
 		packed = p.packed

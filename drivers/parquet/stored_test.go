@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"reflect"
 	"strings"
-	"sync"
 	"testing"
 	"testing/iotest"
 
@@ -103,7 +102,7 @@ func TestStoredRowsMakeTheSameParts(t *testing.T) {
 		}
 		importOf := func(read func(io.Reader) io.Reader) (map[string]string, error) {
 			// Row groups end at 700 rows, and all at 100 kB.
-			target := &Target{parts.NewTables(t.TempDir(), format{rowGroup: 700, groups: 100_000, codec: &pq.Uncompressed, spare: new(sync.Pool)}, options)}
+			target := &Target{parts.NewTables(t.TempDir(), format{rowGroup: 700, groups: 100_000, codec: &pq.Uncompressed, spare: new(sparePages)}, options)}
 			f := &buffer.File{
 				ID: "file-1", Table: buffer.Table{ID: "events", Columns: storedColumns}, Rows: int64(rows),
 				Slices: []buffer.Object{{ID: "s", Rows: int64(rows)}},
@@ -151,11 +150,9 @@ func TestStoredCellsAreTaken(t *testing.T) {
 		c := newColumn(at.Name, at, at)
 		stored, byCells := new(page), new(page)
 		for range 500 {
-			stored.mark()
 			if rng.IntN(3) == 0 { // a later column refuses the row, which goes to another part
 				c.addStored(stored, []byte(storedCell(rng, at)+","+strings.Repeat(" ", 100)))
 				stored.undo(&c)
-				stored.mark()
 			}
 			cell := storedCell(rng, at)
 			n, size, ok := c.addStored(stored, []byte(cell+","+strings.Repeat(" ", 100)))
@@ -171,13 +168,10 @@ func TestStoredCellsAreTaken(t *testing.T) {
 			}
 		}
 		for _, cell := range []string{"\"\xff\"", "x", "\"", "\"x"} { // add says what is wrong
-			stored.mark()
 			if _, _, ok := c.addStored(stored, []byte(cell+strings.Repeat(",", 100))); ok {
 				t.Errorf("%s: %q is taken", at, cell)
 			}
-			stored.undo(&c)
 		}
-		stored.marked = mark{}
 		if !bytes.Equal(stored.data, byCells.data) || !reflect.DeepEqual(stored.longs, byCells.longs) || !reflect.DeepEqual(stored.ints, byCells.ints) ||
 			!bytes.Equal(stored.levels, byCells.levels) || stored.rows != byCells.rows || stored.nulls != byCells.nulls {
 			t.Errorf("seed %d: %s: the pages differ", seed, at)

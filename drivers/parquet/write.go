@@ -6,7 +6,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/parquet-go/parquet-go/compress"
@@ -22,7 +21,7 @@ type format struct {
 	rowGroup int64
 	groups   int64 // bounds the plain bytes of all open row groups: at the bound they end
 	codec    compress.Codec
-	spare    *sync.Pool // of *page
+	spare    *sparePages
 }
 
 // Name implements [parts.Format].
@@ -41,7 +40,9 @@ func (x format) Empty(out io.Writer, d parts.Definition) error {
 	for i := range columns {
 		columns[i].optional = !columns[i].notNull
 	}
-	return newPart(out, columns, x.codec, new(scratch)).close()
+	s := newScratch(x.codec)
+	defer s.release()
+	return newPart(out, columns, s).close()
 }
 
 // fileWriter writes the rows of one file to a temporary part a day. One goroutine reads and parses the rows, another one encodes
@@ -61,7 +62,7 @@ type fileWriter struct {
 	buffered int64                  // bytes in open row groups
 	refused  *buffer.RowsError
 	encoder  *encoder
-	scratch  scratch // the encoder's
+	scratch  *scratch // the encoder's
 }
 
 // Stage implements [parts.Format].
@@ -69,7 +70,7 @@ func (x format) Stage(ctx context.Context, s *parts.Store, d parts.Definition, f
 	names := d.NamesFor(f.Table)
 	w := &fileWriter{
 		format: x, ctx: ctx, store: s, f: f, d: d, columns: fileColumns(d, f.Table.Columns, names), day: -1,
-		parts: make(map[string]*partWriter), encoder: startEncoder(x.spare),
+		parts: make(map[string]*partWriter), encoder: startEncoder(x.spare), scratch: newScratch(x.codec),
 	}
 	if d.Partition != "" {
 		w.day = slices.Index(names, d.Partition)
@@ -81,6 +82,7 @@ func (x format) Stage(ctx context.Context, s *parts.Store, d parts.Definition, f
 	if werr := w.encoder.wait(); err == nil {
 		err = werr
 	}
+	w.scratch.release()
 	if err != nil {
 		for _, p := range w.parts {
 			p.out.abandon()
@@ -204,7 +206,7 @@ func (w *fileWriter) part(cells [][]byte) (p *partWriter, ok bool) {
 	p = w.parts[folder]
 	if p == nil {
 		out := &tempFile{ctx: w.ctx, store: w.store, id: w.f.ID}
-		p = &partWriter{pages: newPages(newPart(out, w.columns, w.codec, &w.scratch), w.encoder), out: out}
+		p = &partWriter{pages: newPages(newPart(out, w.columns, w.scratch), w.encoder), out: out}
 		w.parts[folder] = p
 	}
 	w.last, w.lastDay = p, strings.TrimPrefix(folder, parts.DayPrefix)
