@@ -123,13 +123,15 @@ func (i ingestion) submissions(ctx context.Context, eng *forebay.Engine, caller 
 	}
 }
 
-// kept returns 1 for a record that the sink has taken.
+// kept returns 1 for a record that the sink, and the archive if there is one, have taken.
 func kept(res forebay.Result) (int, error) {
-	if len(res.Sinks) != 1 {
-		return 0, fmt.Errorf("%d sinks took the record, want 1", len(res.Sinks))
+	if n := len(res.Sinks); n != 1 && (n != 2 || res.Sinks[0].Sink != forebay.ArchiveSink && res.Sinks[1].Sink != forebay.ArchiveSink) {
+		return 0, fmt.Errorf("%d sinks took the record, want 1", n)
 	}
-	if s := res.Sinks[0].Status; s != forebay.Stored && s != forebay.Queued {
-		return 0, fmt.Errorf("the record was %v", s)
+	for i := range res.Sinks {
+		if s := res.Sinks[i].Status; s != forebay.Stored && s != forebay.Queued {
+			return 0, fmt.Errorf("the record was %v", s)
+		}
 	}
 	return 1, nil
 }

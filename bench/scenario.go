@@ -189,7 +189,7 @@ func ofWorkload(w workload) []scenario {
 		name: "http/ndjson/" + w.name, fsync: true, goals: []goal{atLeast("of_ingest_sync", 0.6)}, run: httpLines(w),
 		against: []baseline{{"ingest_sync", "ingest/sync/" + w.name}},
 	})
-	return all
+	return append(all, ofBeside(w)...)
 }
 
 // maxGroup bounds the groups of a limit: beyond it a disk gets no faster.
