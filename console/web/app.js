@@ -48,9 +48,11 @@ const app = {
   // names the action and returns more nodes. It resolves to true or false, with why to { why } or false: it then asks for a reason, which may be empty.
   ask,
   go: (hash) => { location.hash = hash; },
-  // params are those of the address; setParams replaces them, without a step in the history, and asks the server again.
+  // params are those of the address; setParams replaces them, without a step in the history, and asks the server again. Of a page that the viewer has
+  // left, while the next one is loaded, it does nothing: the address is that of the next one already.
   params: () => route().params,
   setParams: (params) => {
+    if (pageOf(route()) !== current.name) return;
     const kept = Object.fromEntries(Object.entries(params).filter(([, v]) => v !== "" && v !== null && v !== undefined));
     const text = new URLSearchParams(kept).toString();
     history.replaceState(null, "", "#/" + route().parts.map(encodeURIComponent).join("/") + (text ? "?" + text : ""));
@@ -88,15 +90,15 @@ function route() {
   return { parts: parts.length ? parts : ["basin"], params: Object.fromEntries(new URLSearchParams(query || "")) };
 }
 
+// pageOf is the page that is shown at a route: the basin if there is none of that name.
+function pageOf({ parts }) {
+  return hello.pages.some((p) => p.name === parts[0]) ? parts[0] : "basin";
+}
+
 async function follow() {
   const { parts, params } = route();
-  let name = parts[0];
-  if (!hello.pages.some((p) => p.name === name)) {
-    app.problem(name === "basin" ? null : "There is no page “" + name + "”, or your token has no right to see it.");
-    name = "basin";
-  } else {
-    app.problem(null);
-  }
+  const name = pageOf({ parts });
+  app.problem(name === parts[0] || parts[0] === "basin" ? null : "There is no page “" + parts[0] + "”, or your token has no right to see it.");
   if (!opened.has(name)) {
     let section = document.querySelector('section[data-page="' + name + '"]');
     if (!section) {
