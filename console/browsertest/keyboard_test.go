@@ -63,7 +63,7 @@ func TestTabOrder(t *testing.T) {
 	}
 }
 
-// tabThrough goes through a page with Tab, and compares where it stops with the places at the begin. It says nothing about a page that has
+// tabThrough goes through a page with Tab, and compares where it stops with the places at the start. It says nothing about a page that has
 // other places afterwards: changed.
 func (b *tab) tabThrough(address string) (changed bool) {
 	b.t.Helper()
