@@ -36,7 +36,11 @@ func (p process) check(_ context.Context, args []string) int {
 	for _, s := range cfg.sources {
 		sinks += len(s.Sinks)
 	}
-	fmt.Fprintf(p.stdout, "%s is valid: %s, %s, target %s\n", cfg.file, count(len(cfg.sources), "source"), count(sinks, "sink"), cfg.kindName())
+	what := count(len(cfg.sources), "source") + ", " + count(sinks, "sink")
+	if cfg.node != "" {
+		what = "node " + cfg.node + " of a cluster"
+	}
+	fmt.Fprintf(p.stdout, "%s is valid: %s, target %s\n", cfg.file, what, cfg.kindName())
 	if sample == "" {
 		return 0
 	}

@@ -8,6 +8,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"reflect"
 	"slices"
@@ -151,13 +152,16 @@ func (cfg *serveConfig) readFile(flags *flag.FlagSet, given map[string]bool, get
 	cfg.fromFile = map[string]string{}
 	var keys []string
 	flags.VisitAll(func(f *flag.Flag) { keys = append(keys, f.Name) })
-	keys = append(slices.DeleteFunc(keys, func(name string) bool { return name == "config" || name == "sample" }), "sources")
+	keys = slices.DeleteFunc(keys, func(name string) bool { return name == "config" || name == "sample" || isNodeFlag(name) })
+	keys = append(keys, "sources", clusterSection)
 	var sources []sourceKeys
 	d.pairs(doc.Content[0], "", func(key, value *yaml.Node) {
 		switch {
 		case key.Value == "sources":
 			sources = []sourceKeys{}
 			d.into(value, reflect.ValueOf(&sources).Elem(), "sources", 0)
+		case key.Value == clusterSection:
+			d.cluster(value, flags, given, cfg)
 		case key.Value == "target-options":
 			d.targetOptions(value, given, cfg)
 		case !slices.Contains(keys, key.Value):
@@ -170,6 +174,23 @@ func (cfg *serveConfig) readFile(flags *flag.FlagSet, given map[string]bool, get
 		cfg.sources = d.compile(cfg, sources)
 	}
 	return d, nil
+}
+
+// cluster reads the section of a node, whose keys are the flags of [nodeFlags].
+func (d *decoder) cluster(n *yaml.Node, flags *flag.FlagSet, given map[string]bool, cfg *serveConfig) {
+	named := map[string]string{} // flags by key
+	flags.VisitAll(func(f *flag.Flag) {
+		if isNodeFlag(f.Name) {
+			named[sectionKey(f.Name)] = f.Name
+		}
+	})
+	d.pairs(follow(n), clusterSection, func(key, value *yaml.Node) {
+		if name, ok := named[key.Value]; ok {
+			d.flag(flags, given, name, value, cfg)
+		} else {
+			d.unknownKey(key, slices.Collect(maps.Keys(named)))
+		}
+	})
 }
 
 // place makes mistakes of the file out of problems with flags whose value comes from it, and returns the other problems. of has these flags.
@@ -201,7 +222,7 @@ func (d *decoder) place(problems []error, of map[string]string) (others []error)
 func (d *decoder) flag(flags *flag.FlagSet, given map[string]bool, name string, n *yaml.Node, cfg *serveConfig) {
 	var value string
 	n = follow(n)
-	if n.Kind == yaml.SequenceNode && name == "trusted-proxies" {
+	if n.Kind == yaml.SequenceNode && slices.Contains([]string{"trusted-proxies", "cluster-peers", "nats"}, name) {
 		var list []string
 		d.into(n, reflect.ValueOf(&list).Elem(), name, 0)
 		value = strings.Join(list, ",")

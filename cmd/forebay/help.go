@@ -45,6 +45,12 @@ forebay serve takes events over HTTP and telemetry over OTLP, and stores them in
   forebay serve -target postgres://me@db/analytics -dir /var/lib/forebay
   forebay serve -config forebay.yaml                   sources in a file; kill -HUP reloads it without a gap
 
+As a node of a cluster it shares its sources, managed by the Stream API of any node, and others keep its rows. On three machines, each with
+its own name and address, and with FOREBAY_TOKEN and FOREBAY_CLUSTER_SECRET in the environment of all (docs/cluster.md):
+
+  forebay serve -node a -cluster-listen 10.0.0.1:6222 -cluster-peers 10.0.0.1:6222,10.0.0.2:6222,10.0.0.3:6222 \
+    -target postgres://me@db/analytics -staging s3://my-bucket/staging -dir /var/lib/forebay
+
 Without sources in a file, they are managed by the Stream API: the server prints commands to try it. A file looks like this:
 
   target: sqlite:events.db

@@ -25,6 +25,8 @@ type targetKind struct {
 	ages bool
 	// addresses is set if the target takes addresses with "://", and refuses those that it cannot use.
 	addresses bool
+	// local reports whether a text without its prefix is a database of one machine, which the nodes of a cluster cannot all use; nil: none is.
+	local func(rest string) bool
 	// limits is a target that is not open, for its buffer.Limiter; nil: it has none.
 	limits buffer.Target
 	// keys is a struct of the options for -target-options; nil: it has none.
@@ -69,8 +71,10 @@ func targetKinds() []targetKind {
 
 // duckdbKind has the parts of the kind that need no cgo.
 func duckdbKind() targetKind {
-	return targetKind{prefixes: []string{"duckdb:"}, form: "duckdb:FILE", summary: "a DuckDB database", ages: true, keys: duckdbKeys{}}
+	return targetKind{prefixes: []string{"duckdb:"}, form: "duckdb:FILE", summary: "a DuckDB database", ages: true, local: always, keys: duckdbKeys{}}
 }
+
+func always(string) bool { return true }
 
 // duckdbKeys are the options of a DuckDB target.
 type duckdbKeys struct {

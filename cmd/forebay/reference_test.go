@@ -60,7 +60,11 @@ func reference() string {
 		if f.DefValue == "" || f.DefValue == "0" || f.DefValue == "0s" {
 			byDefault = "–"
 		}
-		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", f.Name, byDefault, usage)
+		name := "`" + f.Name + "`"
+		if isNodeFlag(f.Name) {
+			name += ", key `" + sectionKey(f.Name) + "` of `" + clusterSection + "`"
+		}
+		fmt.Fprintf(&b, "| %s | %s | %s |\n", name, byDefault, usage)
 	})
 	for _, part := range []struct {
 		title string

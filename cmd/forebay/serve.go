@@ -22,6 +22,7 @@ import (
 type serveConfig struct {
 	server.Config
 	places
+	nodeFlags
 	file               string
 	otlpGRPC, otlpHTTP string
 	// archive is where sources keep their raw records, and archiveFor how long.
@@ -36,6 +37,7 @@ type serveConfig struct {
 func (cfg *serveConfig) register(flags *flag.FlagSet) {
 	cfg.Register(flags)
 	cfg.places.register(flags)
+	cfg.nodeFlags.register(flags)
 	flags.StringVar(&cfg.file, "config", "", "YAML or JSON file with any of these flags, by name, and the sources; flags and environment win")
 	flags.StringVar(&cfg.archive, "archive", "", "where sources keep their raw records if they say so: "+stagingForms()+" (default: none)")
 	flags.DurationVar(&cfg.archiveFor, "archive-keep-for", 0, "age at which raw records are removed, for example 2160h (default: never)")
@@ -80,6 +82,7 @@ func (p process) parse(name string, args []string, verb verbFlags) (*serveConfig
 		value, _ := p.getenv(name)
 		return value
 	})
+	cfg.secret, _ = p.getenv(secretVariable)
 	if verb.rest != nil {
 		*verb.rest = flags.Args()
 	} else if flags.NArg() > 0 {
@@ -102,6 +105,7 @@ func (p process) parse(name string, args []string, verb verbFlags) (*serveConfig
 	}
 	cfg.tables = cfg.Tables
 	wrong := append(append(cfg.Check(), cfg.places.check(cfg.Dir)...), cfg.checkArchive()...)
+	wrong = append(wrong, cfg.checkNode()...)
 	for _, one := range []struct{ flag, addr string }{{"otlp-grpc", cfg.otlpGRPC}, {"otlp-http", cfg.otlpHTTP}} {
 		if one.addr != "" {
 			wrong = append(wrong, server.CheckAddress(one.flag, one.addr))
@@ -135,6 +139,10 @@ func (p process) serveConfig(ctx context.Context, args []string, cfg *serveConfi
 	level := new(slog.LevelVar)
 	level.Set(cfg.LogLevel)
 	logger := cfg.Logger(p.stderr, level)
+	node, err := cfg.openNode(logger)
+	if err != nil {
+		return err
+	}
 	st, err := cfg.open(cfg.Dir)
 	if err != nil {
 		return err
@@ -153,6 +161,7 @@ func (p process) serveConfig(ctx context.Context, args []string, cfg *serveConfi
 	parts := server.Parts{
 		Target: st.Target, Staging: st.Staging, Archive: archive, StagingText: cfg.staging, Inspect: "forebay inspect", DropTable: st.Drop,
 		Meter: meters.Meter("github.com/forebay/forebay"), Metrics: metrics, Logger: logger,
+		OpenNode: node,
 	}
 	parts.Listen = func(eng *forebay.Engine, events http.Handler) ([]server.Listener, error) {
 		return listenOTLP(cfg, eng, events, logger)

@@ -31,6 +31,8 @@ type serving struct {
 	t    *testing.T
 	cmd  *exec.Cmd
 	logs lockedBuffer
+	// lines is its standard output, until awaitReady.
+	lines *bufio.Reader
 	// addr is where each of its servers listens, by name.
 	addr map[string]string
 }
@@ -61,6 +63,14 @@ func serve(t *testing.T, env []string, args ...string) *serving {
 // start is serve for a verb.
 func start(t *testing.T, env []string, verb string, args ...string) *serving {
 	t.Helper()
+	s := launch(t, env, verb, args...)
+	s.awaitReady()
+	return s
+}
+
+// launch is start that does not wait for awaitReady.
+func launch(t *testing.T, env []string, verb string, args ...string) *serving {
+	t.Helper()
 	s := &serving{t: t, addr: map[string]string{}}
 	s.cmd = exec.CommandContext(t.Context(), os.Args[0], append([]string{
 		verb, "-addr", "127.0.0.1:0", "-api-addr", "127.0.0.1:0", "-otlp-grpc", "127.0.0.1:0", "-otlp-http", "127.0.0.1:0",
@@ -75,17 +85,22 @@ func start(t *testing.T, env []string, verb string, args ...string) *serving {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = s.cmd.Process.Kill() })
-	lines := bufio.NewReader(stdout)
-	ready, err := lines.ReadString('\n')
+	s.lines = bufio.NewReader(stdout)
+	return s
+}
+
+// awaitReady waits for the line that has the addresses of the server.
+func (s *serving) awaitReady() {
+	s.t.Helper()
+	ready, err := s.lines.ReadString('\n')
 	if err != nil || !strings.HasPrefix(ready, "ready ") {
 		_ = s.cmd.Wait()
-		t.Fatalf("not ready: %q, %v\n%s", ready, err, &s.logs)
+		s.t.Fatalf("not ready: %q, %v\n%s", ready, err, &s.logs)
 	}
 	for _, m := range regexp.MustCompile(`(\S+)=(\S+)`).FindAllStringSubmatch(ready, -1) {
 		s.addr[m[1]] = m[2]
 	}
-	go func() { _, _ = io.Copy(io.Discard, lines) }() // a full pipe would stop the server
-	return s
+	go func() { _, _ = io.Copy(io.Discard, s.lines) }() // a full pipe would stop the server
 }
 
 // stop ends the server as a service manager does; every row is then in its table.

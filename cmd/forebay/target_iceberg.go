@@ -23,7 +23,8 @@ func icebergTarget() targetKind {
 	return targetKind{
 		prefixes: []string{"iceberg:"}, form: "iceberg:FOLDER, iceberg:https://CATALOG?warehouse=NAME",
 		summary: "Apache Iceberg tables, with their catalog in the folder, or in a REST catalog", addresses: true, limits: new(iceberg.Target),
-		keys: icebergKeys{},
+		keys:  icebergKeys{},
+		local: func(rest string) bool { return !isCatalogAddress(rest) },
 		prepare: func(rest string, f targetFlags) (opener, []error) {
 			problems := f.refuse("is for tables in folders: of these flags, -target iceberg: takes -partition-by only, so leave it out", "partition-by")
 			var keys icebergKeys
@@ -31,7 +32,7 @@ func icebergTarget() targetKind {
 			opts := iceberg.Options{
 				Namespace: cmp.Or(keys.Namespace, namespace), PartitionBy: f.PartitionBy, KeepSnapshots: keys.KeepSnapshots, KeepIDs: keys.KeepIDs,
 			}
-			if strings.HasPrefix(rest, "https://") || strings.HasPrefix(rest, "http://") {
+			if isCatalogAddress(rest) {
 				open, err := prepareIcebergCatalog(rest, opts)
 				if _, query, _ := strings.Cut(rest, "?"); keys.Namespace != "" && strings.Contains("&"+query, "&namespace=") {
 					problems = append(problems, f.options.wrong("namespace", "is in the address of the catalog too: leave out one of them")...)
@@ -45,6 +46,11 @@ func icebergTarget() targetKind {
 			return func() (*store.Store, error) { return openIcebergFolder(rest, opts) }, problems
 		},
 	}
+}
+
+// isCatalogAddress reports whether a place is the address of a REST catalog, not a folder with a catalog of its own.
+func isCatalogAddress(rest string) bool {
+	return strings.HasPrefix(rest, "https://") || strings.HasPrefix(rest, "http://")
 }
 
 // icebergKeys are the options of an Iceberg target.

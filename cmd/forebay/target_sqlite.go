@@ -15,7 +15,7 @@ import (
 
 func sqliteTarget() targetKind {
 	return targetKind{
-		prefixes: []string{"sqlite:"}, form: "sqlite:FILE", summary: "a SQLite database", ages: true, limits: new(sqlite.Target),
+		prefixes: []string{"sqlite:"}, form: "sqlite:FILE", summary: "a SQLite database", ages: true, local: always, limits: new(sqlite.Target),
 		keys: sqliteKeys{},
 		prepare: func(rest string, f targetFlags) (opener, []error) {
 			var keys sqliteKeys

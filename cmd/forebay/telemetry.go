@@ -57,7 +57,7 @@ func (f *telemetryFlags) register(flags *flag.FlagSet) {
 // complete gives the flags that are not given the defaults of the verb. The error joins everything that is wrong.
 func (f *telemetryFlags) complete(cfg *serveConfig, given map[string]bool) error {
 	var problems []error
-	for _, name := range []string{"config", "source"} {
+	for _, name := range []string{"config", "source", "node"} {
 		if given[name] {
 			problems = append(problems, fmt.Errorf("-%s is a flag of serve: otlp has its source, with a table for each signal", name))
 		}

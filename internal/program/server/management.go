@@ -26,6 +26,8 @@ type management struct {
 	logger *slog.Logger
 	cat    *catalog.Catalog
 	opts   streamapi.Options
+	// nodes lists the nodes of the cluster; nil without one.
+	nodes func(ctx context.Context) ([]catalog.Node, error)
 	// consoleURL is the address of the console, empty without one.
 	consoleURL string
 }

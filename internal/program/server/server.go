@@ -54,6 +54,9 @@ type Parts struct {
 	Define func(ctx context.Context, eng *forebay.Engine) error
 	// Listen, if not nil, starts more servers. events is the handler of the address of events.
 	Listen func(eng *forebay.Engine, events http.Handler) ([]Listener, error)
+	// OpenNode, if not nil, opens a node of a cluster, whose engine and definitions are served in place of those of the data directory. It is
+	// called again after the node has lost its instance. It excludes Define.
+	OpenNode func(ctx context.Context, opts NodeOptions) (Node, error)
 }
 
 // Listener is one more server.
@@ -73,40 +76,56 @@ func Run(ctx context.Context, cfg Config, parts Parts, out io.Writer) (err error
 		tables := dir.TablesWith(filepath.Join(cfg.Dir, "tables"), cfg.Tables)
 		parts.Target, parts.DropTable = tables, tables.Drop
 	}
-	eng, err := forebay.Open(cfg.Dir, forebay.Options{
+	opts := forebay.Options{
 		Target: parts.Target, Staging: parts.Staging, Archive: parts.Archive, Logger: logger, Meter: parts.Meter, Buffer: cfg.Tuning,
-	})
+	}
+	cfg.Stream.Logger = logger
+	if parts.OpenNode != nil {
+		return runNode(ctx, cfg, parts, opts, logger, out)
+	}
+	eng, err := forebay.Open(cfg.Dir, opts)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, eng.Close()) }()
 
-	ingestListener, err := listen("addr", cfg.Addr)
+	at, err := listenBoth(cfg)
 	if err != nil {
 		return err
 	}
-	defer ingestListener.Close()
-	apiListener, err := listen("api-addr", cfg.APIAddr)
-	if err != nil {
-		return err
-	}
-	defer apiListener.Close()
-	ingestAddr, apiAddr := ingestListener.Addr().String(), apiListener.Addr().String()
-	cfg.Stream.Logger = logger
+	defer at.close()
 	m := &management{cfg: cfg, eng: eng, drop: parts.DropTable, logger: logger}
 	var api http.Handler
 	if parts.Define != nil {
 		var on *catalog.Maintenance
-		if api, on, err = m.maintain("http://"+apiAddr, "http://"+ingestAddr); err == nil {
+		if api, on, err = m.maintain(at.apiURL(), at.eventsURL()); err == nil {
 			defer on.Close()
 			err = parts.Define(ctx, eng)
 		}
-	} else if api, err = m.open("http://"+apiAddr, "http://"+ingestAddr); err == nil {
+	} else if api, err = m.open(at.apiURL(), at.eventsURL()); err == nil {
 		defer func() { err = errors.Join(err, m.cat.Close()) }()
 	}
 	if err != nil {
 		return err
 	}
+	return m.serve(ctx, parts, service{events: at.events, api: at.api, handler: api, ready: stream.Ready(eng)}, out)
+}
+
+// service is what an engine is served with.
+type service struct {
+	// events and api are the listeners, which the server closes, and handler answers the calls of the API.
+	events, api net.Listener
+	handler     http.Handler
+	// ready answers /readiness-check.
+	ready http.Handler
+	// lost is closed when the engine cannot go on; nil: never.
+	lost <-chan struct{}
+}
+
+// serve serves the engine until ctx ends, or until it is lost, and moves what waits to the tables.
+func (m *management) serve(ctx context.Context, parts Parts, s service, out io.Writer) (err error) {
+	cfg, eng, logger, api := m.cfg, m.eng, m.logger, s.handler
+	ingestAddr, apiAddr := s.events.Addr().String(), s.api.Addr().String()
 	endConsole := func() {}
 	if cfg.UI {
 		var c *console.Console
@@ -121,14 +140,14 @@ func Run(ctx context.Context, cfg Config, parts Parts, out io.Writer) (err error
 	}
 
 	var draining atomic.Bool
-	ingest := handler(stream.Ingest(eng, cfg.Stream), stream.Ready(eng), draining.Load)
+	ingest := handler(stream.Ingest(eng, cfg.Stream), s.ready, draining.Load)
 	eventServer, err := eventServer(cfg, ingest, logger)
 	if err != nil {
 		return err
 	}
 	servers := []Listener{
-		{"ingest", serve(ingestListener, eventServer, eventConnections(cfg.MaxConnections, fileHandles(), logger))},
-		{"api", serve(apiListener, usualServer("api", api, logger), apiConnections)},
+		{"ingest", serve(s.events, eventServer, eventConnections(cfg.MaxConnections, fileHandles(), logger))},
+		{"api", serve(s.api, usualServer("api", api, logger), apiConnections)},
 	}
 	defer func() {
 		for _, s := range servers {
@@ -167,6 +186,7 @@ func Run(ctx context.Context, cfg Config, parts Parts, out io.Writer) (err error
 	}
 	select {
 	case <-ended:
+	case <-s.lost:
 	case <-ctx.Done():
 	}
 	draining.Store(true)
@@ -187,6 +207,28 @@ func Run(ctx context.Context, cfg Config, parts Parts, out io.Writer) (err error
 	}
 	logTotals(logger, eng.Stats())
 	return err
+}
+
+// listeners are the two that every server has.
+type listeners struct{ events, api net.Listener }
+
+func listenBoth(cfg Config) (l listeners, err error) {
+	if l.events, err = listen("addr", cfg.Addr); err != nil {
+		return l, err
+	}
+	if l.api, err = listen("api-addr", cfg.APIAddr); err != nil {
+		l.events.Close()
+	}
+	return l, err
+}
+
+func (l listeners) apiURL() string    { return "http://" + l.api.Addr().String() }
+func (l listeners) eventsURL() string { return "http://" + l.events.Addr().String() }
+
+// close closes what no server has closed.
+func (l listeners) close() {
+	l.events.Close()
+	l.api.Close()
 }
 
 // listen says which flag has the address that cannot be used.

@@ -25,7 +25,7 @@ func (m *management) withConsole(api http.Handler, apiURL string) (http.Handler,
 	base := cmp.Or(m.cfg.APIURL, apiURL)
 	opts := console.Options{
 		Tokens:  []console.Token{{Name: "token of the API", Secret: token, Rights: console.AllRights}},
-		Catalog: m.cat, Logger: m.logger, History: true,
+		Catalog: m.cat, Nodes: m.nodes, Logger: m.logger, History: true,
 	}
 	if u, err := url.Parse(base); err == nil && u.Hostname() != "" && !strings.Contains(u.Hostname(), ":") {
 		opts.Hosts = []string{u.Hostname()}

@@ -1,0 +1,346 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"flag"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/forebay/forebay/cluster"
+	"github.com/forebay/forebay/cluster/natsserver"
+	"github.com/forebay/forebay/internal/program/server"
+)
+
+// nodeFlags make a server a node of a cluster.
+type nodeFlags struct {
+	node string
+	// listen, advertise, peers, secretFile and maxStore are of the server of NATS inside of this process.
+	listen, advertise, peers, secretFile string
+	maxStore                             int64
+	// nats has the addresses of servers that run already, natsCredentials the file of a user there.
+	nats, natsCredentials string
+	cert, key, ca         string
+	// secret comes from the environment.
+	secret string
+}
+
+// secretVariable has the secret of the servers, which is no flag: other users of a machine can see flags.
+const secretVariable = "FOREBAY_CLUSTER_SECRET"
+
+// clusterSection is the key of the file that has the flags of [nodeFlags], without the prefix clusterPrefix.
+const (
+	clusterSection = "cluster"
+	clusterPrefix  = "cluster-"
+)
+
+func (f *nodeFlags) register(flags *flag.FlagSet) {
+	flags.StringVar(&f.node, "node", "", "name of this node of a cluster, which stays the same for good (default: no cluster; see docs/cluster.md)")
+	flags.StringVar(&f.listen, "cluster-listen", "", "HOST:PORT where the server of NATS inside of this node listens to those of the others")
+	flags.StringVar(&f.advertise, "cluster-advertise", "", "HOST:PORT at which the other nodes reach -cluster-listen, if that differs, as in a container")
+	flags.StringVar(&f.peers, "cluster-peers", "", "HOST:PORT of the servers of all nodes that have one, separated by commas, with this one's: 3, 5 or 7")
+	flags.StringVar(&f.secretFile, "cluster-secret-file", "", "file with the secret of the servers, the same for all nodes, at least 16 characters (default: the variable "+secretVariable+")")
+	flags.Int64Var(&f.maxStore, "cluster-max-store", 0, "size in bytes that the logs on the server of this node may reserve, 1 GiB each; the disk must have them (default: 16 GiB)")
+	flags.StringVar(&f.nats, "nats", "", "addresses of servers of NATS that run already, separated by commas, in place of -cluster-listen and -cluster-peers")
+	flags.StringVar(&f.natsCredentials, "nats-credentials", "", "file with the credentials of a user of -nats, which nsc makes")
+	flags.StringVar(&f.cert, "cluster-cert", "", "PEM file with the certificate of this node for its connections to the servers of the others, or to -nats")
+	flags.StringVar(&f.key, "cluster-key", "", "PEM file with the key of -cluster-cert")
+	flags.StringVar(&f.ca, "cluster-ca", "", "PEM file with the authorities that sign the certificates of the others (default: those of the machine)")
+}
+
+// isNodeFlag reports whether a flag belongs to the section of the file.
+func isNodeFlag(name string) bool {
+	return name == "node" || name == "nats" || name == "nats-credentials" || strings.HasPrefix(name, clusterPrefix)
+}
+
+// sectionKey is the key of a flag in the section.
+func sectionKey(flag string) string { return strings.TrimPrefix(flag, clusterPrefix) }
+
+var nodeName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,100}$`)
+
+// leastSecret is the length of the secret of the servers.
+const leastSecret = 16
+
+// checkNode returns what is wrong with the flags of a node, without opening anything. Each problem is a [*server.FlagError].
+func (cfg *serveConfig) checkNode() (problems []error) {
+	f := &cfg.nodeFlags
+	wrong := func(text string, flags ...string) { problems = append(problems, server.WrongFlags(text, flags...)) }
+	if f.node == "" {
+		for _, one := range []struct {
+			name string
+			set  bool
+		}{
+			{"cluster-listen", f.listen != ""},
+			{"cluster-advertise", f.advertise != ""},
+			{"cluster-peers", f.peers != ""},
+			{"cluster-secret-file", f.secretFile != ""},
+			{"cluster-max-store", f.maxStore != 0},
+			{"nats", f.nats != ""},
+			{"nats-credentials", f.natsCredentials != ""},
+			{"cluster-cert", f.cert != ""},
+			{"cluster-key", f.key != ""},
+			{"cluster-ca", f.ca != ""},
+		} {
+			if one.set {
+				wrong("is for a node of a cluster: give the node a name with -node", one.name)
+			}
+		}
+		return problems
+	}
+	if !nodeName.MatchString(f.node) {
+		problems = append(problems, server.WrongValue("node", "is %q, must be 1 to 100 letters, digits, hyphens or underscores", f.node))
+	}
+	if f.nats != "" {
+		problems = append(problems, f.checkExternal()...)
+	} else {
+		problems = append(problems, f.checkEmbedded()...)
+	}
+	if (f.cert == "") != (f.key == "") {
+		wrong("is of no use alone: give -cluster-cert and -cluster-key", map[bool]string{true: "cluster-cert", false: "cluster-key"}[f.key == ""])
+	}
+	if cfg.sources != nil {
+		wrong("excludes sources in the file: the nodes of a cluster share their definitions, so define them through the Stream API of any node", "node")
+	}
+	if cfg.Source != "" {
+		wrong("is for a server alone: define sources through the Stream API of any node", "source", "node")
+	}
+	if cfg.Admin != "" {
+		wrong("is for a server alone: what a node has is also in its log and its checkpoints, so leave it out", "admin", "node")
+	}
+	if cfg.Token == "" {
+		wrong("is required with -node, best as FOREBAY_TOKEN: all nodes must have the same token", "token", "node")
+	}
+	return append(problems, cfg.checkShared()...)
+}
+
+// checkEmbedded checks the flags of the server of NATS inside of this process.
+func (f *nodeFlags) checkEmbedded() (problems []error) {
+	if f.natsCredentials != "" {
+		problems = append(problems, server.WrongFlags("is for a user of -nats, which is missing", "nats-credentials"))
+	}
+	if f.listen == "" || f.peers == "" {
+		return append(problems, server.WrongFlags("needs servers of NATS: give -cluster-listen and -cluster-peers for one inside of each node, or -nats for servers that run already", "node"))
+	}
+	if f.ca != "" && f.cert == "" {
+		problems = append(problems, server.WrongFlags("needs -cluster-cert and -cluster-key: servers show each other their certificates", "cluster-ca"))
+	}
+	address := func(flag, text string) {
+		if host, port, err := net.SplitHostPort(text); err != nil || host == "" || !validPort(port) {
+			problems = append(problems, server.WrongValue(flag, "has %q, must be HOST:PORT", text))
+		}
+	}
+	address("cluster-listen", f.listen)
+	own := f.listen
+	if f.advertise != "" {
+		address("cluster-advertise", f.advertise)
+		own = f.advertise
+	}
+	peers := f.peerList()
+	for _, peer := range peers {
+		address("cluster-peers", peer)
+	}
+	if n := len(peers); n != 3 && n != 5 && n != 7 {
+		problems = append(problems, server.WrongValue("cluster-peers", "has %d addresses, must be 3, 5 or 7; further nodes have -nats in place of a server", n))
+	}
+	if !slices.Contains(peers, own) {
+		problems = append(problems, server.WrongValue("cluster-peers", "must have the address of this node, %q", own))
+	}
+	if seen := slices.Compact(slices.Sorted(slices.Values(peers))); len(seen) != len(peers) {
+		problems = append(problems, server.WrongFlags("has an address twice", "cluster-peers"))
+	}
+	if f.maxStore < 0 {
+		problems = append(problems, server.WrongValue("cluster-max-store", "is %d, must not be negative", f.maxStore))
+	}
+	switch {
+	case f.secretFile == "" && f.secret == "":
+		problems = append(problems, server.WrongFlags("needs the secret of the servers: in the variable "+secretVariable+", or in a file that -cluster-secret-file names; openssl rand -hex 24 makes one", "cluster-listen"))
+	case f.secretFile == "" && len(f.secret) < leastSecret:
+		problems = append(problems, server.WrongFlags("cannot be used with the secret in "+secretVariable+": it must have at least 16 characters", "cluster-listen"))
+	}
+	return problems
+}
+
+func validPort(port string) bool {
+	n, err := strconv.ParseUint(port, 10, 16)
+	return err == nil && n > 0
+}
+
+// checkExternal checks the flags of servers that run already. No error shows an address, which may have a password.
+func (f *nodeFlags) checkExternal() (problems []error) {
+	for _, one := range []struct {
+		name string
+		set  bool
+	}{
+		{"cluster-listen", f.listen != ""},
+		{"cluster-advertise", f.advertise != ""},
+		{"cluster-peers", f.peers != ""},
+		{"cluster-secret-file", f.secretFile != ""},
+		{"cluster-max-store", f.maxStore != 0},
+	} {
+		if one.set {
+			problems = append(problems, server.WrongFlags("is for a server inside of this node: leave out -nats, or this flag", one.name, "nats"))
+		}
+	}
+	for address := range strings.SplitSeq(f.nats, ",") {
+		u, err := url.Parse(strings.TrimSpace(address))
+		if err != nil || u.Host == "" || !slices.Contains([]string{"nats", "tls", "ws", "wss"}, u.Scheme) {
+			return append(problems, server.WrongFlags("has an address that cannot be read: write nats://HOST:4222 or tls://HOST:4222, and escape special characters of a password with %", "nats"))
+		}
+	}
+	return problems
+}
+
+func (f *nodeFlags) peerList() (peers []string) {
+	for peer := range strings.SplitSeq(f.peers, ",") {
+		peers = append(peers, strings.TrimSpace(peer))
+	}
+	return peers
+}
+
+// checkShared refuses places that not all nodes can reach.
+func (cfg *serveConfig) checkShared() (problems []error) {
+	const forTables = "postgres://…, parquet:s3://BUCKET/PREFIX, iceberg:https://CATALOG, or dir: or parquet: and a folder that all nodes share"
+	const forRows = "s3://BUCKET/PREFIX, gs://, azblob://, or dir: and a folder that all nodes share"
+	if cfg.target == "" {
+		problems = append(problems, server.WrongFlags("is required with -node: all nodes store their rows in the same tables. Write "+forTables, "target", "node"))
+	} else if k, rest, err := cfg.kindOf(); err == nil { // the error is one of the places
+		if k.local != nil && k.local(rest) {
+			problems = append(problems, server.WrongFlags("is a database of one machine, which the other nodes cannot use: write "+forTables, "target", "node"))
+		}
+		if cfg.isPrivate(rest) {
+			problems = append(problems, server.WrongFlags("is in the data directory, which each node has for itself: write "+forTables, "target", "node"))
+		}
+	}
+	if cfg.staging == "" {
+		problems = append(problems, server.WrongFlags("is required with -node: another node must reach what a lost one has staged. Write "+forRows, "staging", "node"))
+	} else if rest, ok := strings.CutPrefix(cfg.staging, "dir:"); ok && cfg.isPrivate(rest) {
+		problems = append(problems, server.WrongFlags("is in the data directory, which each node has for itself: write "+forRows, "staging", "node"))
+	}
+	if rest, ok := strings.CutPrefix(cfg.archive, "dir:"); ok && cfg.isPrivate(rest) {
+		problems = append(problems, server.WrongFlags("is in the data directory, which each node has for itself: write "+forRows, "archive", "node"))
+	}
+	return problems
+}
+
+// isPrivate reports whether a place is a folder below the data directory.
+func (cfg *serveConfig) isPrivate(place string) bool {
+	if strings.Contains(place, "://") {
+		return false
+	}
+	data, err := filepath.Abs(cfg.Dir)
+	if err != nil {
+		return false
+	}
+	folder, err := filepath.Abs(place)
+	if err != nil {
+		return false
+	}
+	relative, err := filepath.Rel(data, folder)
+	return err == nil && filepath.IsLocal(relative)
+}
+
+// openNode returns the function that opens the node; nil without -node. It reads the files of the flags, all of them before the first
+// error.
+func (cfg *serveConfig) openNode(logger *slog.Logger) (func(context.Context, server.NodeOptions) (server.Node, error), error) {
+	f := &cfg.nodeFlags
+	if f.node == "" {
+		return nil, nil
+	}
+	opts := cluster.Options{Node: f.node, Logger: logger}
+	config, problems := f.tls()
+	if f.nats != "" {
+		opts.URL = f.nats
+		if config != nil {
+			opts.Connect = append(opts.Connect, nats.Secure(config))
+		}
+		if f.natsCredentials != "" {
+			if _, err := os.Stat(f.natsCredentials); err != nil {
+				problems = append(problems, fmt.Errorf("-nats-credentials: %w", err))
+			}
+			opts.Connect = append(opts.Connect, nats.UserCredentials(f.natsCredentials))
+		}
+	} else {
+		secret, err := f.readSecret()
+		if err != nil {
+			problems = append(problems, err)
+		}
+		opts.Server = &natsserver.Options{
+			Listen: f.listen, Advertise: f.advertise, Peers: f.peerList(), Secret: secret, TLS: config, MaxStore: f.maxStore,
+		}
+	}
+	if local := filepath.Join(cfg.Dir, "local"); exists(local) {
+		problems = append(problems, fmt.Errorf("-dir: %s has the rows of a server without -node, which a node does not read: let that server move them to their tables, then give the node a folder of its own", cfg.Dir))
+	}
+	if err := errors.Join(problems...); err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context, part server.NodeOptions) (server.Node, error) {
+		opts := opts
+		opts.Engine, opts.Catalog, opts.API = part.Engine, part.Catalog, part.API
+		node, err := cluster.Open(ctx, cfg.Dir, opts)
+		if err != nil {
+			return nil, err
+		}
+		return node, nil
+	}, nil
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
+func (f *nodeFlags) readSecret() (string, error) {
+	if f.secretFile == "" {
+		return f.secret, nil
+	}
+	text, err := readBounded(f.secretFile)
+	if err != nil {
+		return "", fmt.Errorf("-cluster-secret-file: %w", err)
+	}
+	if text = bytes.TrimSpace(text); len(text) < leastSecret {
+		return "", fmt.Errorf("-cluster-secret-file: %s has fewer than %d characters; openssl rand -hex 24 makes a secret", f.secretFile, leastSecret)
+	}
+	return string(text), nil
+}
+
+// tls returns the configuration of the connections to servers, nil without its flags. Between servers both sides must have a certificate.
+func (f *nodeFlags) tls() (config *tls.Config, problems []error) {
+	if f.cert == "" && f.ca == "" {
+		return nil, nil
+	}
+	config = &tls.Config{MinVersion: tls.VersionTLS12}
+	if f.cert != "" {
+		pair, err := tls.LoadX509KeyPair(f.cert, f.key)
+		if err != nil {
+			problems = append(problems, fmt.Errorf("-cluster-cert, -cluster-key: %w", err))
+		}
+		config.Certificates = []tls.Certificate{pair}
+		config.ClientAuth = tls.RequireAndVerifyClientCert
+	}
+	if f.ca != "" {
+		text, err := readBounded(f.ca)
+		config.RootCAs = x509.NewCertPool()
+		if err == nil && !config.RootCAs.AppendCertsFromPEM(text) {
+			err = fmt.Errorf("%s has no certificate in PEM", f.ca)
+		}
+		if err != nil {
+			problems = append(problems, fmt.Errorf("-cluster-ca: %w", err))
+		}
+		config.ClientCAs = config.RootCAs
+	}
+	return config, problems
+}
