@@ -2,10 +2,17 @@ package main
 
 import (
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
 	"encoding/csv"
 	"encoding/json"
+	"encoding/pem"
 	"fmt"
 	"io"
+	"math/big"
 	"net"
 	"net/http"
 	"os"
@@ -214,6 +221,33 @@ func (s *serving) state() (state nodeState, err error) {
 	return state, json.NewDecoder(resp.Body).Decode(&state)
 }
 
+// certificate writes a certificate of this machine, which is its own authority, and its key.
+func certificate(t *testing.T, folder string) (certFile, keyFile string) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test"}, NotAfter: time.Now().Add(time.Hour),
+		IsCA: true, BasicConstraintsValid: true, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		KeyUsage:    x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+	}
+	cert, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	private, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	certFile, keyFile = filepath.Join(folder, "cert.pem"), filepath.Join(folder, "key.pem")
+	write(t, certFile, string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert})))
+	write(t, keyFile, string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private})))
+	return certFile, keyFile
+}
+
 // idsOf reads how often each id is in a folder table.
 func idsOf(t *testing.T, folder string) map[string]int {
 	t.Helper()
@@ -240,17 +274,19 @@ func idsOf(t *testing.T, folder string) map[string]int {
 	return ids
 }
 
-// Three processes are a cluster. One of them is killed while clients send to all, and another one takes its rows over: the table has each
+// Three processes are a cluster, whose servers talk over TLS. One of them is killed while clients send to all, and another one takes its rows over: the table has each
 // acknowledged event once.
 func TestServeCluster(t *testing.T) {
 	folder := t.TempDir()
 	secret := filepath.Join(folder, "secret")
 	write(t, secret, "secret-of-the-servers\n")
+	cert, key := certificate(t, folder)
 	peers := freeAddresses(t, 3)
 	nodes := make([]*serving, 3)
 	for i, name := range []string{"a", "b", "c"} {
 		nodes[i] = launch(t, []string{"FOREBAY_TOKEN=" + clusterToken}, "serve", "-node", name, "-dir", filepath.Join(folder, name),
 			"-cluster-listen", peers[i], "-cluster-peers", strings.Join(peers, ","), "-cluster-secret-file", secret,
+			"-cluster-cert", cert, "-cluster-key", key, "-cluster-ca", cert,
 			"-target", "dir:"+filepath.Join(folder, "tables"), "-staging", "dir:"+filepath.Join(folder, "staging"))
 		if i == 1 {
 			nodes[0].waitLog("waits for", 1) // for the third one
