@@ -92,7 +92,8 @@ type zstdReader struct {
 	in    *zstd.Decoder
 }
 
-// zstdDecoders are used one after the other: each has a window of up to 8 MiB. They have no goroutines, so they need no Close.
+// zstdDecoders are used one after the other: each keeps the largest window that it has met, 4 MiB for slices of the engine. There is no bound below
+// that of the library, 512 MiB, because a slice must be readable whoever wrote it. They have no goroutines, so they need no Close.
 var zstdDecoders sync.Pool
 
 var errZstdClosed = errors.New("zstd: the reader is closed")

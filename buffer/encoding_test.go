@@ -30,6 +30,19 @@ func TestZstdDecodersAreUsedAgain(t *testing.T) {
 	text, stored := frame(t, 50_000)
 	damaged := bytes.Clone(stored)
 	damaged[len(damaged)/2] ^= 1
+	var far bytes.Buffer
+	w, err := zstd.NewWriter(&far, zstd.WithWindowSize(32<<20))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, half := range [][]byte{text[:len(text)/2], text[len(text)/2:]} { // the header of a frame that is flushed has the window
+		if _, err := w.Write(half); err != nil || w.Flush() != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
 	for range 3 {
 		for name, c := range map[string]struct {
 			stored []byte
@@ -38,6 +51,7 @@ func TestZstdDecodersAreUsedAgain(t *testing.T) {
 		}{
 			"whole": {stored, -1, false}, "damaged": {damaged, -1, true}, "cut": {stored[:len(stored)/2], -1, true}, "no frame": {text, -1, true},
 			"closed early": {stored, 1000, false}, "not read": {stored, 0, false}, "empty": {nil, -1, false},
+			"a larger window than the engine's": {far.Bytes(), -1, false},
 		} {
 			r, err := buffer.Decode(buffer.Zstd, io.NopCloser(bytes.NewReader(c.stored)))
 			if err != nil {
