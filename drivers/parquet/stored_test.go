@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -138,6 +139,59 @@ func TestStoredRowsMakeTheSameParts(t *testing.T) {
 		}
 		if !reflect.DeepEqual(stored, cells) {
 			t.Fatalf("seed %d, round %d: stored rows have other parts than cells", seed, round)
+		}
+	}
+}
+
+// Rows that are taken as they are stored end a page where pageRows are full, before any column has pageBytes.
+func TestStoredRowsEndPages(t *testing.T) {
+	const rows = 2*pageRows + 100
+	columns := []datatype.Column{{Name: "id", Type: datatype.UUID}, {Name: "n", Type: datatype.Int64}, {Name: "ok", Type: datatype.Bool}}
+	rng := rand.New(rand.NewPCG(1, 0))
+	var text []byte
+	for range rows {
+		for i, c := range columns {
+			if i > 0 {
+				text = append(text, ',')
+			}
+			text = append(text, storedCell(rng, c)...)
+		}
+		text = append(text, '\n')
+	}
+	target := &Target{parts.NewTables(t.TempDir(), format{rowGroup: 1 << 40, groups: 1 << 40, codec: &pq.Uncompressed, spare: new(sparePages)},
+		parts.Options{Driver: "parquet"})}
+	f := &buffer.File{
+		ID: "file-1", Table: buffer.Table{ID: "events", Columns: columns}, Rows: rows, Slices: []buffer.Object{{ID: "s", Rows: rows}},
+		OpenSlice: func(context.Context, buffer.Object) (io.ReadCloser, error) {
+			return io.NopCloser(bytes.NewReader(text)), nil
+		},
+	}
+	if err := target.Import(t.Context(), f); err != nil {
+		t.Fatal(err)
+	}
+	files, err := filepath.Glob(filepath.Join(target.Path("events"), "*.parquet"))
+	if err != nil || len(files) != 1 {
+		t.Fatal(files, err)
+	}
+	data, err := os.ReadFile(files[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	part, err := pq.OpenFile(bytes.NewReader(data), int64(len(data)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, chunk := range part.RowGroups()[0].ColumnChunks() {
+		index, err := chunk.OffsetIndex()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var begins []int64
+		for k := range index.NumPages() {
+			begins = append(begins, index.FirstRowIndex(k))
+		}
+		if !slices.Equal(begins, []int64{0, pageRows, 2 * pageRows}) {
+			t.Errorf("the pages of column %s begin at rows %d", columns[i].Name, begins)
 		}
 	}
 }
