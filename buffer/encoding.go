@@ -1,10 +1,8 @@
 package buffer
 
 import (
-	"errors"
 	"fmt"
 	"io"
-	"sync"
 
 	"github.com/klauspost/compress/zstd"
 
@@ -61,12 +59,12 @@ func Decode(e Encoding, src io.ReadCloser) (io.ReadCloser, error) {
 		}
 		return &decoder{Reader: zr, close: zr.Close, src: src}, nil
 	case Zstd:
-		zr, err := newZstdReader(src)
+		zr, err := zstd.NewReader(src, zstd.WithDecoderConcurrency(1))
 		if err != nil {
 			src.Close()
 			return nil, fmt.Errorf("decode zstd: %w", err)
 		}
-		return &decoder{Reader: zr, close: zr.Close, src: src}, nil
+		return &decoder{Reader: zr, close: func() error { zr.Close(); return nil }, src: src}, nil
 	}
 	src.Close()
 	return nil, fmt.Errorf("decode: unknown encoding %d", uint8(e))
@@ -84,48 +82,4 @@ func (d *decoder) Close() error {
 		err = e
 	}
 	return err
-}
-
-// zstdReader is a decoder of zstdDecoders.
-type zstdReader struct {
-	using sync.Mutex // a driver that closes during a read must not give the decoder to the next reader
-	in    *zstd.Decoder
-}
-
-// zstdDecoders are used one after the other: each keeps the largest window that it has met, 4 MiB for slices of the engine. There is no bound below
-// that of the library, 512 MiB, because a slice must be readable whoever wrote it. They have no goroutines, so they need no Close.
-var zstdDecoders sync.Pool
-
-var errZstdClosed = errors.New("zstd: the reader is closed")
-
-func newZstdReader(src io.Reader) (*zstdReader, error) {
-	if in, ok := zstdDecoders.Get().(*zstd.Decoder); ok {
-		if err := in.Reset(src); err == nil {
-			return &zstdReader{in: in}, nil
-		}
-	}
-	in, err := zstd.NewReader(src, zstd.WithDecoderConcurrency(1))
-	return &zstdReader{in: in}, err
-}
-
-func (r *zstdReader) Read(p []byte) (int, error) {
-	r.using.Lock()
-	defer r.using.Unlock()
-	if r.in == nil {
-		return 0, errZstdClosed
-	}
-	return r.in.Read(p)
-}
-
-// Close gives the decoder back. It may be repeated. Read fails after it. A Close during a Read does nothing.
-func (r *zstdReader) Close() error {
-	if !r.using.TryLock() {
-		return nil
-	}
-	defer r.using.Unlock()
-	if r.in != nil && r.in.Reset(nil) == nil { // forgets the source
-		zstdDecoders.Put(r.in)
-	}
-	r.in = nil
-	return nil
 }
