@@ -164,160 +164,103 @@ func readVarint(s string, i int) (v uint64, end int) {
 
 // The following say whether a message has only fields that are read here, and each at most once unless it is a list.
 
-func usualRequest(s string) (records int, ok bool) {
+// usual reports whether a message is. allowed says of one field whether it is read here, and whether it is one of a list.
+func usual(s string, allowed func(p part) (ok, list bool)) bool {
+	var seen uint16
 	for s != "" {
-		var p part
-		if p, s, ok = cut(s); !ok || p.tag != tagResourceLogs {
-			return 0, false
-		}
-		n, ok := usualGroup(p.content)
+		p, rest, ok := cut(s)
 		if !ok {
-			return 0, false
+			return false
 		}
-		records += n
+		ok, list := allowed(p)
+		bit := uint16(1) << (p.tag >> 3)
+		if !ok || !list && seen&bit != 0 {
+			return false
+		}
+		seen |= bit
+		s = rest
 	}
-	return records, true
+	return true
 }
 
-// once notes a field that must not be there twice, and reports whether it is the first one.
-func once(seen *uint16, tag byte) bool {
-	bit := uint16(1) << (tag >> 3)
-	first := *seen&bit == 0
-	*seen |= bit
-	return first
+func usualRequest(s string) (records int, ok bool) {
+	ok = usual(s, func(p part) (ok, list bool) {
+		if p.tag != tagResourceLogs {
+			return false, false
+		}
+		n, ok := usualGroup(p.content)
+		records += n
+		return ok, true
+	})
+	return records, ok
 }
 
 func usualGroup(s string) (records int, ok bool) {
-	var seen uint16
-	for s != "" {
-		var p part
-		if p, s, ok = cut(s); !ok {
-			return 0, false
-		}
+	ok = usual(s, func(p part) (ok, list bool) {
 		switch p.tag {
 		case tagResource:
-			ok = once(&seen, p.tag) && usualResource(p.content)
+			return usual(p.content, usualInResource), false
 		case tagScopeLogs:
-			n := 0
-			n, ok = usualScopeLogs(p.content)
+			n, ok := usualScopeLogs(p.content)
 			records += n
-		case tagResourceSchemaURL:
-			ok = once(&seen, p.tag)
-		default:
-			ok = false
+			return ok, true
 		}
-		if !ok {
-			return 0, false
-		}
-	}
-	return records, true
+		return p.tag == tagResourceSchemaURL, false
+	})
+	return records, ok
 }
 
-func usualResource(s string) bool {
-	var seen uint16
-	for s != "" {
-		p, rest, ok := cut(s)
-		switch {
-		case !ok:
-			return false
-		case p.tag == tagResourceAttribute:
-			ok = usualPair(p.content, 0)
-		default:
-			ok = p.tag == tagResourceDropped && once(&seen, p.tag)
-		}
-		if !ok {
-			return false
-		}
-		s = rest
+func usualInResource(p part) (ok, list bool) {
+	if p.tag == tagResourceAttribute {
+		return usualPair(p.content, 0), true
 	}
-	return true
+	return p.tag == tagResourceDropped, false
 }
 
 func usualScopeLogs(s string) (records int, ok bool) {
-	var seen uint16
-	for s != "" {
-		var p part
-		if p, s, ok = cut(s); !ok {
-			return 0, false
-		}
+	ok = usual(s, func(p part) (ok, list bool) {
 		switch p.tag {
 		case tagScope:
-			ok = once(&seen, p.tag) && usualScope(p.content)
+			return usual(p.content, usualInScope), false
 		case tagLogRecord:
 			records++
-			ok = usualRecord(p.content)
-		default:
-			ok = p.tag == tagScopeSchemaURL && once(&seen, p.tag)
+			return usual(p.content, usualInRecord), true
 		}
-		if !ok {
-			return 0, false
-		}
-	}
-	return records, true
+		return p.tag == tagScopeSchemaURL, false
+	})
+	return records, ok
 }
 
-func usualScope(s string) bool {
-	var seen uint16
-	for s != "" {
-		p, rest, ok := cut(s)
-		if !ok {
-			return false
-		}
-		switch p.tag {
-		case tagScopeAttribute:
-			ok = usualPair(p.content, 0)
-		case tagScopeName, tagScopeVersion, tagScopeDropped:
-			ok = once(&seen, p.tag)
-		default:
-			ok = false
-		}
-		if !ok {
-			return false
-		}
-		s = rest
+func usualInScope(p part) (ok, list bool) {
+	switch p.tag {
+	case tagScopeAttribute:
+		return usualPair(p.content, 0), true
+	case tagScopeName, tagScopeVersion, tagScopeDropped:
+		return true, false
 	}
-	return true
+	return false, false
 }
 
-func usualRecord(s string) bool {
-	var seen uint16
-	for s != "" {
-		p, rest, ok := cut(s)
-		if !ok {
-			return false
-		}
-		switch p.tag {
-		case tagAttribute:
-			ok = usualPair(p.content, 0)
-		case tagBody:
-			ok = once(&seen, p.tag) && usualValue(p.content, 0)
-		case tagTraceID:
-			ok = once(&seen, p.tag) && (len(p.content) == 16 || p.content == "")
-		case tagSpanID:
-			ok = once(&seen, p.tag) && (len(p.content) == 8 || p.content == "")
-		case tagTime, tagSeverityNumber, tagSeverityText, tagDropped, tagFlags, tagObserved, tagEventName:
-			ok = once(&seen, p.tag)
-		default:
-			ok = false
-		}
-		if !ok {
-			return false
-		}
-		s = rest
+func usualInRecord(p part) (ok, list bool) {
+	switch p.tag {
+	case tagAttribute:
+		return usualPair(p.content, 0), true
+	case tagBody:
+		return usualValue(p.content, 0), false
+	case tagTraceID:
+		return len(p.content) == 16 || p.content == "", false
+	case tagSpanID:
+		return len(p.content) == 8 || p.content == "", false
+	case tagTime, tagSeverityNumber, tagSeverityText, tagDropped, tagFlags, tagObserved, tagEventName:
+		return true, false
 	}
-	return true
+	return false, false
 }
 
 func usualPair(s string, depth int) bool {
-	var seen uint16
-	for s != "" {
-		p, rest, ok := cut(s)
-		if !ok || p.tag != tagKey && p.tag != tagValue || !once(&seen, p.tag) || p.tag == tagValue && !usualValue(p.content, depth) {
-			return false
-		}
-		s = rest
-	}
-	return true
+	return usual(s, func(p part) (ok, list bool) {
+		return p.tag == tagKey || p.tag == tagValue && usualValue(p.content, depth), false
+	})
 }
 
 // maxDepth bounds the recursion, also for callers that have not bounded the nesting of values.

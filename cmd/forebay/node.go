@@ -9,6 +9,7 @@ import (
 	"flag"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"net/url"
 	"os"
@@ -49,7 +50,7 @@ const (
 
 func (f *nodeFlags) register(flags *flag.FlagSet) {
 	flags.StringVar(&f.node, "node", "", "name of this node of a cluster, which stays the same for good (default: no cluster; see docs/cluster.md)")
-	flags.StringVar(&f.listen, "cluster-listen", "", "HOST:PORT where the server of NATS inside of this node listens to those of the others")
+	flags.StringVar(&f.listen, "cluster-listen", "", "HOST:PORT where the NATS server of this node waits for the servers of the other nodes")
 	flags.StringVar(&f.advertise, "cluster-advertise", "", "HOST:PORT at which the other nodes reach -cluster-listen, if that differs, as in a container")
 	flags.StringVar(&f.peers, "cluster-peers", "", "HOST:PORT of the servers of all nodes that have one, separated by commas, with this one's: 3, 5 or 7")
 	flags.StringVar(&f.secretFile, "cluster-secret-file", "", "file with the secret of the servers, the same for all nodes, at least 16 characters (default: the variable "+secretVariable+")")
@@ -58,7 +59,7 @@ func (f *nodeFlags) register(flags *flag.FlagSet) {
 	flags.StringVar(&f.natsCredentials, "nats-credentials", "", "file with the credentials of a user of -nats, which nsc makes")
 	flags.StringVar(&f.cert, "cluster-cert", "", "PEM file with the certificate of this node for its connections to the servers of the others, or to -nats")
 	flags.StringVar(&f.key, "cluster-key", "", "PEM file with the key of -cluster-cert")
-	flags.StringVar(&f.ca, "cluster-ca", "", "PEM file with the authorities that sign the certificates of the others (default: those of the machine)")
+	flags.StringVar(&f.ca, "cluster-ca", "", "PEM file with the authorities that signed the certificates of the other servers (default: those that the machine trusts)")
 }
 
 // isNodeFlag reports whether a flag belongs to the section of the file.
@@ -79,24 +80,10 @@ func (cfg *serveConfig) checkNode() (problems []error) {
 	f := &cfg.nodeFlags
 	wrong := func(text string, flags ...string) { problems = append(problems, server.WrongFlags(text, flags...)) }
 	if f.node == "" {
-		for _, one := range []struct {
-			name string
-			set  bool
-		}{
-			{"cluster-listen", f.listen != ""},
-			{"cluster-advertise", f.advertise != ""},
-			{"cluster-peers", f.peers != ""},
-			{"cluster-secret-file", f.secretFile != ""},
-			{"cluster-max-store", f.maxStore != 0},
-			{"nats", f.nats != ""},
-			{"nats-credentials", f.natsCredentials != ""},
-			{"cluster-cert", f.cert != ""},
-			{"cluster-key", f.key != ""},
-			{"cluster-ca", f.ca != ""},
-		} {
-			if one.set {
-				wrong("is for a node of a cluster: give the node a name with -node", one.name)
-			}
+		for _, name := range slices.Concat(f.embedded(), given(map[string]bool{
+			"nats": f.nats != "", "nats-credentials": f.natsCredentials != "", "cluster-cert": f.cert != "", "cluster-key": f.key != "", "cluster-ca": f.ca != "",
+		})) {
+			wrong("is for a node of a cluster: give the node a name with -node", name)
 		}
 		return problems
 	}
@@ -109,7 +96,7 @@ func (cfg *serveConfig) checkNode() (problems []error) {
 		problems = append(problems, f.checkEmbedded()...)
 	}
 	if (f.cert == "") != (f.key == "") {
-		wrong("is of no use alone: give -cluster-cert and -cluster-key", map[bool]string{true: "cluster-cert", false: "cluster-key"}[f.key == ""])
+		wrong("must come with the other one of -cluster-cert and -cluster-key", map[bool]string{true: "cluster-cert", false: "cluster-key"}[f.key == ""])
 	}
 	if cfg.sources != nil {
 		wrong("excludes sources in the file: the nodes of a cluster share their definitions, so define them through the Stream API of any node", "node")
@@ -124,6 +111,20 @@ func (cfg *serveConfig) checkNode() (problems []error) {
 		wrong("is required with -node, best as FOREBAY_TOKEN: all nodes must have the same token", "token", "node")
 	}
 	return append(problems, cfg.checkShared()...)
+}
+
+// embedded returns which flags of the server of NATS inside of this process are given.
+func (f *nodeFlags) embedded() []string {
+	return given(map[string]bool{
+		"cluster-listen": f.listen != "", "cluster-advertise": f.advertise != "", "cluster-peers": f.peers != "", "cluster-secret-file": f.secretFile != "",
+		"cluster-max-store": f.maxStore != 0,
+	})
+}
+
+// given returns in order the names that are true.
+func given(flags map[string]bool) []string {
+	maps.DeleteFunc(flags, func(_ string, set bool) bool { return !set })
+	return slices.Sorted(maps.Keys(flags))
 }
 
 // checkEmbedded checks the flags of the server of NATS inside of this process.
@@ -180,19 +181,8 @@ func validPort(port string) bool {
 
 // checkExternal checks the flags of servers that run already. No error shows an address, which may have a password.
 func (f *nodeFlags) checkExternal() (problems []error) {
-	for _, one := range []struct {
-		name string
-		set  bool
-	}{
-		{"cluster-listen", f.listen != ""},
-		{"cluster-advertise", f.advertise != ""},
-		{"cluster-peers", f.peers != ""},
-		{"cluster-secret-file", f.secretFile != ""},
-		{"cluster-max-store", f.maxStore != 0},
-	} {
-		if one.set {
-			problems = append(problems, server.WrongFlags("is for a server inside of this node: leave out -nats, or this flag", one.name, "nats"))
-		}
+	for _, name := range f.embedded() {
+		problems = append(problems, server.WrongFlags("is for a server inside of this node: leave out -nats, or this flag", name, "nats"))
 	}
 	for address := range strings.SplitSeq(f.nats, ",") {
 		u, err := url.Parse(strings.TrimSpace(address))

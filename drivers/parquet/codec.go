@@ -16,16 +16,12 @@ type zstdCodec struct {
 
 func newZstdCodec() *zstdCodec { return &zstdCodec{Codec: zstd.Codec{Level: zstd.SpeedFastest}} }
 
-func (c *zstdCodec) encoder() *kzstd.Encoder {
+func (c *zstdCodec) encoder() (*kzstd.Encoder, error) {
 	if e, ok := c.encoders.Get().(*kzstd.Encoder); ok {
-		return e
+		return e, nil
 	}
-	e, err := kzstd.NewWriter(nil, kzstd.WithEncoderConcurrency(1), kzstd.WithEncoderLevel(kzstd.SpeedFastest), kzstd.WithZeroFrames(true),
+	return kzstd.NewWriter(nil, kzstd.WithEncoderConcurrency(1), kzstd.WithEncoderLevel(kzstd.SpeedFastest), kzstd.WithZeroFrames(true),
 		kzstd.WithEncoderCRC(false), kzstd.WithWindowSize(pageBytes)) // a page has a checksum of its own
-	if err != nil {
-		panic(err) // an option is wrong
-	}
-	return e
 }
 
 // scratch is memory that is reused. Parts that are written by one goroutine share it.
@@ -46,7 +42,9 @@ func (s *scratch) compress(plain []byte) (err error) {
 	}
 	// A pool for each page loses encoders: what one thread gives back another one may not find.
 	if s.zstd == nil {
-		s.zstd = c.encoder()
+		if s.zstd, err = c.encoder(); err != nil {
+			return err
+		}
 	}
 	s.packed = s.zstd.EncodeAll(plain, s.packed[:0])
 	return nil

@@ -122,19 +122,7 @@ func TestRowGroupsHaveStatistics(t *testing.T) {
 	}
 	target := mustTables(t, t.TempDir(), parquet.Options{RowGroup: 4096})
 	mustImport(t, target, fileOf("file-1", table, rows...))
-	f, err := os.Open(partsOf(t, target, table.ID)[0])
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		t.Fatal(err)
-	}
-	p, err := pq.OpenFile(f, info.Size())
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := opened(t, partsOf(t, target, table.ID)[0])
 	if names := p.Schema().Columns(); fmt.Sprint(names) != "[[id] [at] [text] [f]]" {
 		t.Errorf("columns %v, want them in the order of the table", names)
 	}

@@ -274,18 +274,6 @@ func expectSame(t *testing.T, what string, got, want [][]string) {
 // schemaOf returns the schema of a part as the library prints it.
 func schemaOf(t *testing.T, path string) string {
 	t.Helper()
-	f, err := os.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		t.Fatal(err)
-	}
-	p, err := pq.OpenFile(f, info.Size())
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := opened(t, path)
 	return p.Schema().String()
 }

@@ -55,19 +55,7 @@ func TestValuesAreWithinBounds(t *testing.T) {
 	target := mustTables(t, t.TempDir(), parquet.Options{RowGroup: 30_000})
 	mustImport(t, target, fileOf("file-1", buffer.Table{ID: "events", Columns: columns}, rows...))
 	expectRows(t, target, "events", rows)
-	f, err := os.Open(partsOf(t, target, "events")[0])
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		t.Fatal(err)
-	}
-	p, err := pq.OpenFile(f, info.Size())
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := opened(t, partsOf(t, target, "events")[0])
 	checked, without := 0, 0
 	for g, group := range p.RowGroups() {
 		for i, chunk := range group.ColumnChunks() {
@@ -138,4 +126,23 @@ func within(typ datatype.Type, v, least, most pq.Value) bool {
 		return bytes.Compare(a.ByteArray(), b.ByteArray())
 	}
 	return v.Kind() == pq.Double && math.IsNaN(v.Double()) || compare(least, v) <= 0 && compare(v, most) <= 0
+}
+
+// opened opens a part with the library until the test ends.
+func opened(t *testing.T, path string) *pq.File {
+	t.Helper()
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = f.Close() })
+	info, err := f.Stat()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := pq.OpenFile(f, info.Size())
+	if err != nil {
+		t.Fatalf("%s: %v", path, err)
+	}
+	return p
 }
