@@ -4,10 +4,10 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/forebay/forebay"
+	"github.com/forebay/forebay/internal/synctest"
 	"github.com/forebay/forebay/mapping"
 )
 

@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -21,6 +20,7 @@ import (
 	"github.com/forebay/forebay/buffer/buffertest"
 	"github.com/forebay/forebay/buffer/dir"
 	"github.com/forebay/forebay/internal/localdisk"
+	"github.com/forebay/forebay/internal/synctest"
 	"github.com/forebay/forebay/mapping"
 )
 

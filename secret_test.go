@@ -3,10 +3,10 @@ package forebay_test
 import (
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/forebay/forebay"
+	"github.com/forebay/forebay/internal/synctest"
 )
 
 func TestSourceWithSecret(t *testing.T) {

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"iter"
 	"testing"
-	"testing/synctest"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
@@ -16,6 +15,7 @@ import (
 	"github.com/forebay/forebay/changelog"
 	"github.com/forebay/forebay/changelog/changelogtest"
 	"github.com/forebay/forebay/internal/localdisk"
+	"github.com/forebay/forebay/internal/synctest"
 )
 
 // appended is the changelog of a node, by package changelog.

@@ -4,8 +4,9 @@ import (
 	"context"
 	"errors"
 	"testing"
-	"testing/synctest"
 	"time"
+
+	"github.com/forebay/forebay/internal/synctest"
 )
 
 // However long a call takes, it ends once: in time, after its time, or late. left and late come in pairs.

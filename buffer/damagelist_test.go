@@ -5,7 +5,6 @@ import (
 	"math/rand/v2"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/internal/localdisk"
+	"github.com/forebay/forebay/internal/synctest"
 )
 
 // tenChunks stores ten chunks of ten rows of a sink "a", sealed, in one table of the store, and closes it.

@@ -12,7 +12,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -21,6 +20,7 @@ import (
 	"github.com/forebay/forebay/buffer/buffertest"
 	"github.com/forebay/forebay/internal/casetest"
 	"github.com/forebay/forebay/internal/localdisk"
+	"github.com/forebay/forebay/internal/synctest"
 )
 
 // onDisk are options for a folder of the real disk, with the default write buffer.

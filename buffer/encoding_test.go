@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"io"
 	"testing"
-	"testing/synctest"
 
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/internal/synctest"
 )
 
 // frame returns rows, and one frame of Zstandard with them.

@@ -8,12 +8,12 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
 	"github.com/forebay/forebay/internal/metertest"
+	"github.com/forebay/forebay/internal/synctest"
 )
 
 const leaseName = "the file of all tables"

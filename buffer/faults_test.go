@@ -9,12 +9,12 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
+	"github.com/forebay/forebay/internal/synctest"
 )
 
 // outage is a pair of drivers that can be away, and counts the calls meanwhile.

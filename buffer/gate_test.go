@@ -2,10 +2,10 @@ package buffer
 
 import (
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/forebay/forebay/internal/pebblestore"
+	"github.com/forebay/forebay/internal/synctest"
 )
 
 func newTestGate() *gate {

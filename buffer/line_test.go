@@ -4,8 +4,9 @@ import (
 	"context"
 	"errors"
 	"testing"
-	"testing/synctest"
 	"time"
+
+	"github.com/forebay/forebay/internal/synctest"
 )
 
 // A caller whose time ends at the very moment at which it gets room either has the room or has given it back.

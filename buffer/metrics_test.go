@@ -2,12 +2,12 @@ package buffer_test
 
 import (
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
 	"github.com/forebay/forebay/internal/metertest"
+	"github.com/forebay/forebay/internal/synctest"
 	"github.com/forebay/forebay/trigger"
 )
 

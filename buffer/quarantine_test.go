@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -14,6 +13,7 @@ import (
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
 	"github.com/forebay/forebay/internal/localdisk"
+	"github.com/forebay/forebay/internal/synctest"
 )
 
 // quarantined defines the sink with a quarantine.

@@ -5,13 +5,13 @@ import (
 	"maps"
 	"slices"
 	"testing"
-	"testing/synctest"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/internal/casetest"
 	"github.com/forebay/forebay/internal/localdisk"
+	"github.com/forebay/forebay/internal/synctest"
 )
 
 // Any life of a machine, whose log has lost all batches behind any one of them, after the machine has uploaded and imported because of those.

@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"testing/synctest"
 
 	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/internal/synctest"
 )
 
 func TestRowsError(t *testing.T) {

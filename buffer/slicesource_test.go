@@ -5,11 +5,11 @@ import (
 	"errors"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
+	"github.com/forebay/forebay/internal/synctest"
 )
 
 // A reader that Put forgets ends with Put, so it cannot keep the store open.

@@ -14,7 +14,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/cockroachdb/datadriven"
@@ -24,6 +23,7 @@ import (
 	"github.com/forebay/forebay/buffer/buffertest"
 	"github.com/forebay/forebay/datatype"
 	"github.com/forebay/forebay/internal/localdisk"
+	"github.com/forebay/forebay/internal/synctest"
 	"github.com/forebay/forebay/trigger"
 )
 

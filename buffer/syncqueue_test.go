@@ -2,7 +2,8 @@ package buffer
 
 import (
 	"testing"
-	"testing/synctest"
+
+	"github.com/forebay/forebay/internal/synctest"
 )
 
 // Commits come out in the order in which they were added, each when it was handed, and nobody waits forever: whether the sync

@@ -5,11 +5,11 @@ import (
 	"io"
 	"strings"
 	"testing"
-	"testing/synctest"
 
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/internal/synctest"
 )
 
 // Verify must find what is wrong, not only say that all is well.

@@ -4,7 +4,8 @@ import (
 	"context"
 	"slices"
 	"testing"
-	"testing/synctest"
+
+	"github.com/forebay/forebay/internal/synctest"
 )
 
 func TestWorkersTakeTurns(t *testing.T) {

@@ -5,12 +5,12 @@ import (
 	"errors"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/buffer/buffertest"
 	"github.com/forebay/forebay/catalog"
+	"github.com/forebay/forebay/internal/synctest"
 )
 
 // blockedImports is a cluster in which each import into a table waits for release, and has told started before.

@@ -5,13 +5,13 @@ import (
 	"errors"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
 	"github.com/forebay/forebay/catalog"
+	"github.com/forebay/forebay/internal/synctest"
 )
 
 // TestNewSinkDuringErasure makes sinks for a table while it is erased: those that have begun before keep the table, those

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -20,6 +19,7 @@ import (
 	"github.com/forebay/forebay/catalog"
 	"github.com/forebay/forebay/internal/casetest"
 	"github.com/forebay/forebay/internal/localdisk"
+	"github.com/forebay/forebay/internal/synctest"
 )
 
 // doubtful is a store whose next commit fails after or before it was made, and that cannot be read for a while then.

@@ -6,11 +6,11 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/catalog"
+	"github.com/forebay/forebay/internal/synctest"
 )
 
 // join opens a node whose wire to the journal is cut, or loses an answer, when the node wants to join.

@@ -5,11 +5,11 @@ import (
 	"errors"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/catalog"
+	"github.com/forebay/forebay/internal/synctest"
 )
 
 // accepts tells which secrets an engine accepts for the source web.

@@ -5,10 +5,10 @@ import (
 	"fmt"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/forebay/forebay/catalog"
+	"github.com/forebay/forebay/internal/synctest"
 )
 
 // TestSharedPause pauses a node for longer than the lease, after its change was made in its engine and before it is committed.

@@ -11,7 +11,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/forebay/forebay"
@@ -19,6 +18,7 @@ import (
 	"github.com/forebay/forebay/catalog"
 	"github.com/forebay/forebay/changelog"
 	"github.com/forebay/forebay/changelog/changelogtest"
+	"github.com/forebay/forebay/internal/synctest"
 )
 
 // wire is the way of one node to a journal. It can be cut.

@@ -5,9 +5,9 @@ import (
 	"errors"
 	"strings"
 	"testing"
-	"testing/synctest"
 
 	"github.com/forebay/forebay/catalog"
+	"github.com/forebay/forebay/internal/synctest"
 )
 
 // The texts are frozen: nodes of two releases ask each other during an upgrade.

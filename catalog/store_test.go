@@ -9,7 +9,6 @@ import (
 	"os/exec"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -17,6 +16,7 @@ import (
 
 	"github.com/forebay/forebay/catalog"
 	"github.com/forebay/forebay/internal/casetest"
+	"github.com/forebay/forebay/internal/synctest"
 )
 
 var errDisk = errors.New("the disk failed")

@@ -5,8 +5,9 @@ import (
 	"errors"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
+
+	"github.com/forebay/forebay/internal/synctest"
 )
 
 func TestTableClaims(t *testing.T) {

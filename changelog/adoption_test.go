@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"slices"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/forebay/forebay/changelog"
 	"github.com/forebay/forebay/changelog/changelogtest"
+	"github.com/forebay/forebay/internal/synctest"
 )
 
 // An owner stands still past its lease while the log works. It acknowledges nothing more, its adopter reads all that it has acknowledged,

@@ -7,11 +7,11 @@ import (
 	"fmt"
 	"iter"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/forebay/forebay/changelog"
 	"github.com/forebay/forebay/changelog/changelogtest"
+	"github.com/forebay/forebay/internal/synctest"
 )
 
 // process is a node that holds an instance of its own, named for it, and is a candidate for all others.

@@ -5,10 +5,10 @@ import (
 	"errors"
 	"strings"
 	"testing"
-	"testing/synctest"
 
 	"github.com/forebay/forebay/changelog"
 	"github.com/forebay/forebay/changelog/changelogtest"
+	"github.com/forebay/forebay/internal/synctest"
 )
 
 const oldName = "a-0_aaaaaaaa" // of the first era

@@ -6,10 +6,10 @@ import (
 	"errors"
 	"strings"
 	"testing"
-	"testing/synctest"
 
 	"github.com/forebay/forebay/changelog"
 	"github.com/forebay/forebay/changelog/changelogtest"
+	"github.com/forebay/forebay/internal/synctest"
 )
 
 // An instance that its adopter cannot read on is given up: the adopter is fenced, and the next one knows what the operator has decided. It

@@ -3,10 +3,10 @@ package changelog_test
 import (
 	"runtime"
 	"testing"
-	"testing/synctest"
 
 	"github.com/forebay/forebay/changelog"
 	"github.com/forebay/forebay/changelog/changelogtest"
+	"github.com/forebay/forebay/internal/synctest"
 )
 
 // heap returns the bytes that are in use.

@@ -10,11 +10,11 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/forebay/forebay/changelog"
 	"github.com/forebay/forebay/changelog/changelogtest"
+	"github.com/forebay/forebay/internal/synctest"
 )
 
 // TestOwnershipSimulation lets nodes crash, stand still, lose their disks and their connections, with a store of owners that loses and

@@ -4,11 +4,11 @@ import (
 	"errors"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/forebay/forebay/changelog"
 	"github.com/forebay/forebay/changelog/changelogtest"
+	"github.com/forebay/forebay/internal/synctest"
 )
 
 // A damaged instance is left alone until an operator readmits it. Then it is adopted as any other, by what the record says.

@@ -14,12 +14,12 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/cockroachdb/datadriven"
 
 	"github.com/forebay/forebay/changelog"
+	"github.com/forebay/forebay/internal/synctest"
 )
 
 // TestStories plays the scripts of testdata/stories on a fake clock: nodes with their stores, and a log that does what it is told.

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/forebay/forebay"
@@ -16,6 +15,7 @@ import (
 	"github.com/forebay/forebay/console"
 	"github.com/forebay/forebay/internal/callkey"
 	"github.com/forebay/forebay/internal/requestid"
+	"github.com/forebay/forebay/internal/synctest"
 	"github.com/forebay/forebay/mapping"
 )
 

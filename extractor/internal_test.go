@@ -15,7 +15,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 	"unicode/utf8"
 
@@ -23,6 +22,7 @@ import (
 
 	"github.com/forebay/forebay/extractor/internal/tree"
 	"github.com/forebay/forebay/internal/fuzztest"
+	"github.com/forebay/forebay/internal/synctest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -8,10 +8,10 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/forebay/forebay/extractor"
+	"github.com/forebay/forebay/internal/synctest"
 )
 
 // TestParallelRequestsShareANewLogin lets the login end while four requests are under way: all get 401, one logs in, and each is sent once more.

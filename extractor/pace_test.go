@@ -8,10 +8,10 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/forebay/forebay/extractor"
+	"github.com/forebay/forebay/internal/synctest"
 )
 
 // TestRateOfParallelRequests lets the server say that nothing remains while other requests wait for their turn: they wait for the reset too, and

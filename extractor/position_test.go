@@ -13,10 +13,10 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/forebay/forebay/extractor"
+	"github.com/forebay/forebay/internal/synctest"
 )
 
 // A store keeps records with times, and answers from a time on, or within a window, in pages of two. Everything is in seconds of

@@ -10,10 +10,10 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/forebay/forebay/extractor"
+	"github.com/forebay/forebay/internal/synctest"
 )
 
 // A clockedAPI answers within the fake time of a bubble, and notes at which second it was asked.

@@ -12,8 +12,9 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
+
+	"github.com/forebay/forebay/internal/synctest"
 )
 
 const secretToken = "123-456-verysecret"

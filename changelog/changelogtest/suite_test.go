@@ -5,11 +5,11 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/forebay/forebay/changelog"
 	"github.com/forebay/forebay/internal/suitetest"
+	"github.com/forebay/forebay/internal/synctest"
 )
 
 // slowly makes races that a broken driver loses.

@@ -9,9 +9,9 @@ import (
 	"reflect"
 	"strings"
 	"testing"
-	"testing/synctest"
 
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/internal/synctest"
 )
 
 // The bounds of a page are those that a comparison of all values gives.

@@ -9,7 +9,6 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/forebay/forebay"
@@ -17,6 +16,7 @@ import (
 	"github.com/forebay/forebay/buffer/dir"
 	"github.com/forebay/forebay/extractor"
 	"github.com/forebay/forebay/extractor/feed"
+	"github.com/forebay/forebay/internal/synctest"
 	"github.com/forebay/forebay/mapping"
 )
 

@@ -5,10 +5,10 @@ import (
 	"context"
 	"errors"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/forebay/forebay/internal/ctxio"
+	"github.com/forebay/forebay/internal/synctest"
 )
 
 func TestWriterEndsWithItsContext(t *testing.T) {

@@ -3,8 +3,9 @@ package deadline
 import (
 	"context"
 	"testing"
-	"testing/synctest"
 	"time"
+
+	"github.com/forebay/forebay/internal/synctest"
 )
 
 // Requests share a context only for a short time, and each ends within Timeout.

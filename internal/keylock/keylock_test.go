@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/forebay/forebay/internal/keylock"
+	"github.com/forebay/forebay/internal/synctest"
 )
 
 func TestLocksOfOneNameExcludeEachOther(t *testing.T) {

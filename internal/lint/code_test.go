@@ -20,6 +20,12 @@ func codeRules() []rule {
 				"Flush), or run the test in synctest.Test, where the clock is fake and a sleep costs nothing.",
 		},
 		{
+			name:  "bubbles on one processor",
+			check: checkBubbles,
+			why: "With the race detector and two processors, Go 1.26 ends a program whose bubble reads timers. Import internal/synctest, " +
+				"which says more.",
+		},
+		{
 			name:  "no init functions",
 			check: checkInit,
 			why:   "What happens on import cannot be chosen, ordered or tested. Do it in a constructor, or in a variable's initial value.",
@@ -49,6 +55,20 @@ func codeRules() []rule {
 	}
 }
 
+// ownBubbles is the package whose bubbles the race detector survives.
+const ownBubbles = "github.com/forebay/forebay/internal/synctest"
+
+// checkBubbles leaves testing/synctest to what shows users how they test, with the exported API alone.
+func checkBubbles(t *tree) []problem {
+	var problems []problem
+	for _, f := range t.files {
+		if f.test && f.dir != "forebaytest" && !f.program() && slices.Contains(f.imports(), "testing/synctest") {
+			problems = append(problems, problem{t.at(f.ast.Pos()), "testing/synctest in a test"})
+		}
+	}
+	return problems
+}
+
 // bubbled are folders whose tests run in bubbles as a whole, also what is called back from a library.
 var bubbled = []string{"internal/sim", "cluster/internal/instance", "cluster/internal/lease", "cluster/internal/linearizability"}
 
@@ -56,7 +76,9 @@ var bubbled = []string{"internal/sim", "cluster/internal/instance", "cluster/int
 // that does.
 func checkSleep(t *tree) []problem {
 	usesBubble := func(f *file, n ast.Node) (found bool) {
-		f.uses(n, "testing/synctest", func(token.Pos, string) { found = true })
+		for _, p := range []string{"testing/synctest", ownBubbles} {
+			f.uses(n, p, func(token.Pos, string) { found = true })
+		}
 		return found
 	}
 	helpers := make(map[string]bool) // by folder and name
@@ -104,13 +126,16 @@ func checkInit(t *tree) []problem {
 	return problems
 }
 
+// processWide is the folder of a package for tests that changes a setting of the process, and so has to remember it for the process.
+const processWide = "internal/synctest"
+
 // checkGlobals looks for package variables of library packages that somebody writes, or that have a type which exists
 // to be written. Names are resolved by the type checker, so that a local variable of the same name does not count;
 // imported packages are not needed for that.
 func checkGlobals(t *tree) []problem {
 	packages := make(map[string][]*ast.File)
 	for _, f := range t.files {
-		if !f.test && !f.program() {
+		if !f.test && !f.program() && f.dir != processWide {
 			packages[f.dir] = append(packages[f.dir], f.ast)
 		}
 	}
@@ -397,6 +422,15 @@ func codeBreaches() []breach {
 			"b_test.go", `import "time"; func TestB() { bubble(func() { time.Sleep(1) }) }`,
 			"internal/sim/a_test.go", `import "time"; func a() { time.Sleep(1) }`,
 			"c_test.go", `import "testing/synctest"; func bubble(f func()) { synctest.Test(nil, f) }`,
+		}, nil},
+		{"no sleeping tests", []string{
+			"a_test.go", `import ("time"; "github.com/forebay/forebay/internal/synctest"); func TestA() { synctest.Test(nil, func() { time.Sleep(1) }) }`,
+		}, nil},
+		{"bubbles on one processor", []string{"buffer/a_test.go", `import "testing/synctest"`}, []string{"buffer/a_test.go:1: testing/synctest"}},
+		{"bubbles on one processor", []string{
+			"forebaytest/a_test.go", `import "testing/synctest"`,
+			"examples/recipes/a_test.go", `import "testing/synctest"`,
+			"buffer/a_test.go", `import "github.com/forebay/forebay/internal/synctest"`,
 		}, nil},
 		{"no init functions", []string{"a.go", "func init() {}"}, []string{"a.go:2: init"}},
 		{"no init functions", []string{"a.go", "type t int; func (t) init() {}"}, nil},

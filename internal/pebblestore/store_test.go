@@ -7,7 +7,6 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -15,6 +14,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 
 	"github.com/forebay/forebay/internal/pebblestore"
+	"github.com/forebay/forebay/internal/synctest"
 )
 
 // failing is a store whose disk fails while broken is set.

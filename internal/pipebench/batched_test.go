@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/forebay/forebay/internal/pipebench"
+	"github.com/forebay/forebay/internal/synctest"
 )
 
 // A caller that stores an event waits until it is written, or gets the error of the write. Close writes the rest.

@@ -4,12 +4,12 @@ import (
 	"errors"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/datatype"
 	"github.com/forebay/forebay/internal/retention"
+	"github.com/forebay/forebay/internal/synctest"
 )
 
 func column(name string, t datatype.Type) datatype.Column {

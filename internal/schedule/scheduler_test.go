@@ -9,12 +9,12 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"go.uber.org/goleak"
 
 	"github.com/forebay/forebay/internal/schedule"
+	"github.com/forebay/forebay/internal/synctest"
 	"github.com/forebay/forebay/trigger"
 )
 

@@ -2,12 +2,12 @@ package sim
 
 import (
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/datatype"
 	"github.com/forebay/forebay/internal/localdisk"
+	"github.com/forebay/forebay/internal/synctest"
 	"github.com/forebay/forebay/trigger"
 )
 

@@ -6,10 +6,10 @@ import (
 	"log/slog"
 	"strconv"
 	"strings"
-	"testing/synctest"
 	"time"
 
 	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/internal/synctest"
 	"github.com/forebay/forebay/trigger"
 )
 

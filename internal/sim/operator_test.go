@@ -8,13 +8,13 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
-	"testing/synctest"
 	"time"
 
 	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/datatype"
 	"github.com/forebay/forebay/internal/localdisk"
+	"github.com/forebay/forebay/internal/synctest"
 )
 
 var syncModes = []forebay.SyncMode{forebay.SyncDefault, forebay.SyncWait, forebay.SyncUnsafe}

@@ -9,10 +9,11 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
-	"testing/synctest"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
+
+	"github.com/forebay/forebay/internal/synctest"
 )
 
 // Every operation of the disk fails in turn, and all behind it: the process lives, and what was acknowledged is there at

@@ -5,9 +5,9 @@ import (
 	"reflect"
 	"strings"
 	"testing"
-	"testing/synctest"
 
 	"github.com/forebay/forebay/internal/fuzztest"
+	"github.com/forebay/forebay/internal/synctest"
 )
 
 // requests are what clients send, good and bad. "\n" stands for CRLF, and "\\n" for a line feed alone.

@@ -9,9 +9,9 @@ import (
 	"os"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
+	"github.com/forebay/forebay/internal/synctest"
 	"github.com/forebay/forebay/stream"
 	"github.com/forebay/forebay/stream/fastserver"
 )

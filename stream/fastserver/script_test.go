@@ -12,9 +12,9 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
+	"github.com/forebay/forebay/internal/synctest"
 	"github.com/forebay/forebay/stream"
 	"github.com/forebay/forebay/stream/fastserver"
 )

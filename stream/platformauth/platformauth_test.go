@@ -12,12 +12,12 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/buffer/buffertest"
 	"github.com/forebay/forebay/catalog"
+	"github.com/forebay/forebay/internal/synctest"
 	"github.com/forebay/forebay/storageapi"
 	"github.com/forebay/forebay/storageapi/platform"
 	"github.com/forebay/forebay/stream"

@@ -6,12 +6,12 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/catalog"
 	"github.com/forebay/forebay/internal/callkey"
+	"github.com/forebay/forebay/internal/synctest"
 	"github.com/forebay/forebay/stream"
 )
 

@@ -8,7 +8,6 @@ import (
 	"io/fs"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -16,6 +15,7 @@ import (
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
 	"github.com/forebay/forebay/cluster/internal/checkpoint"
+	"github.com/forebay/forebay/internal/synctest"
 )
 
 // changed is a staging whose objects come back changed, some times.

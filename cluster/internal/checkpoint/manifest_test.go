@@ -8,13 +8,13 @@ import (
 	"io"
 	"strings"
 	"testing"
-	"testing/synctest"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
 	"github.com/forebay/forebay/cluster/internal/checkpoint"
+	"github.com/forebay/forebay/internal/synctest"
 )
 
 const (

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -14,6 +13,7 @@ import (
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
 	"github.com/forebay/forebay/cluster/internal/checkpoint"
+	"github.com/forebay/forebay/internal/synctest"
 )
 
 // A staging whose calls fail often, before or after they took effect, still gets a whole checkpoint: each object is stored again, and

@@ -12,7 +12,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
@@ -22,6 +21,7 @@ import (
 	"github.com/forebay/forebay/changelog/changelogtest"
 	"github.com/forebay/forebay/cluster/internal/checkpoint"
 	"github.com/forebay/forebay/internal/localdisk"
+	"github.com/forebay/forebay/internal/synctest"
 )
 
 var (

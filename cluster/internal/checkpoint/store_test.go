@@ -15,7 +15,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -25,6 +24,7 @@ import (
 	"github.com/forebay/forebay/buffer/dir"
 	"github.com/forebay/forebay/cluster/internal/checkpoint"
 	"github.com/forebay/forebay/internal/parts"
+	"github.com/forebay/forebay/internal/synctest"
 )
 
 var twoTables = files{"local/000001.sst": "table one", "local/000002.sst": "table two", "local/MANIFEST": "list", "local/000003.log": ""}

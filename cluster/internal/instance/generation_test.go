@@ -6,13 +6,13 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/changelog"
+	"github.com/forebay/forebay/internal/synctest"
 )
 
 // losses are the ways in which a log loses what it had.

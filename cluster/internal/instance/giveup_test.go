@@ -9,12 +9,12 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/changelog"
 	"github.com/forebay/forebay/cluster/internal/checkpoint"
+	"github.com/forebay/forebay/internal/synctest"
 )
 
 // missing are the rows of an instance that were acknowledged and are not in the table, ascending. It checks that none is there twice, and

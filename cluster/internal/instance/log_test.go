@@ -9,12 +9,12 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"weak"
 
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/changelog"
 	"github.com/forebay/forebay/changelog/changelogtest"
+	"github.com/forebay/forebay/internal/synctest"
 )
 
 // A mark is read as it was written. One that is cut, or of another version, is refused. An empty store has the zero mark.

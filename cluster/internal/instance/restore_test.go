@@ -2,9 +2,9 @@ package instance
 
 import (
 	"testing"
-	"testing/synctest"
 
 	"github.com/forebay/forebay/changelog"
+	"github.com/forebay/forebay/internal/synctest"
 )
 
 // A log that was made again is not taken for the one before, also where the record does not know that anything was acknowledged.

@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"testing/synctest"
 
 	"github.com/forebay/forebay"
+	"github.com/forebay/forebay/internal/synctest"
 )
 
 // salvageWorld is a node with a folder that was set aside.

@@ -5,13 +5,13 @@ import (
 	"fmt"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/changelog"
 	"github.com/forebay/forebay/cluster/internal/checkpoint"
 	"github.com/forebay/forebay/internal/pebblestore"
+	"github.com/forebay/forebay/internal/synctest"
 )
 
 // An adopter that meets what a later release has written keeps everything and does not call the instance damaged. When it is updated it goes

@@ -2,10 +2,10 @@ package lease
 
 import (
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/forebay/forebay/changelog/changelogtest"
+	"github.com/forebay/forebay/internal/synctest"
 )
 
 // A process that closes right behind its last call has given the lease back: nobody waits for its silence. It does not wait for a store that is

@@ -3,8 +3,9 @@ package show
 import (
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
+
+	"github.com/forebay/forebay/internal/synctest"
 )
 
 // No line is written twice, whether it was old enough to be written before the end or not.

@@ -6,7 +6,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
+
+	"github.com/forebay/forebay/internal/synctest"
 )
 
 // heldEvent is an event whose body comes when its channel is closed.

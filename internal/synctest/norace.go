@@ -1,0 +1,5 @@
+//go:build !race
+
+package synctest
+
+func oneProcessor() (end func()) { return func() {} }
