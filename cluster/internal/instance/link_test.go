@@ -127,8 +127,9 @@ type linkedLog struct {
 	log changelog.Log
 }
 
+// Create arrives even if the process does not wait for its answer any longer, as a request does that has been sent.
 func (l linkedLog) Create(ctx context.Context, instance string) error {
-	return call(ctx, l.link, "log create", func() error { return l.log.Create(ctx, instance) })
+	return call(ctx, l.link, "log create", func() error { return l.log.Create(context.WithoutCancel(ctx), instance) })
 }
 
 func (l linkedLog) Open(ctx context.Context, instance string, marker changelog.Record) (changelog.Writer, error) {
