@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"net/url"
 	"sync"
 
 	"github.com/nats-io/nats.go"
@@ -127,39 +126,6 @@ func (n *Node) open(ctx context.Context, dir string) (err error) {
 	n.background.Go(func() { _ = changelog.Adopt(adopting, n.instance.Keeper(), n.adopt) }) // Err returns the same
 	n.log.Info("the node is open", "node", n.opts.Node, "instance", n.instance.Keeper().Instance(), "epoch", n.instance.Keeper().Owner().Epoch, "dir", dir)
 	return nil
-}
-
-// connect starts the server, if the node has one, and connects.
-func (n *Node) connect(ctx context.Context) (err error) {
-	if n.opts.Server != nil {
-		if n.server, err = natsserver.Start(ctx, *n.opts.Server); err == nil {
-			n.conn, err = n.server.Connect()
-		}
-		return err
-	}
-	// A way that swallows everything breaks no connection. The client asks for a sign of life and goes to another server, within half of the
-	// lease; its own default is six minutes.
-	options := []nats.Option{nats.PingInterval(cmp.Or(n.opts.Lease, instance.DefaultLease) / 6), nats.MaxPingsOutstanding(2)}
-	options = append(options, n.opts.Connect...)
-	n.conn, err = nats.Connect(n.opts.URL, append(options, nats.RetryOnFailedConnect(true), nats.MaxReconnects(-1))...)
-	if _, unread := errors.AsType[*url.Error](err); unread { // it has the password
-		return errors.New("cluster: Options.URL has an address that cannot be read; escape special characters of a password with %")
-	}
-	if err != nil {
-		return err
-	}
-	connected := n.conn.StatusChanged(nats.CONNECTED)
-	defer n.conn.RemoveStatusListener(connected)
-	if n.conn.IsConnected() {
-		return nil
-	}
-	n.log.Info("the node waits for a server", "servers", n.conn.Servers())
-	select {
-	case <-connected:
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("no server of %s answers: %w", n.conn.Servers(), context.Cause(ctx)) // without passwords
-	}
 }
 
 // Engine returns the engine of the node. Its rows are in the log, too. After Done, what it is given fails with a [*buffer.FencedError].
