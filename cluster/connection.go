@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/url"
 	"sync"
+	"time"
 
 	"github.com/nats-io/nats.go"
 
@@ -55,39 +56,54 @@ func (n *Node) connect(ctx context.Context) (err error) {
 type reports struct {
 	log *slog.Logger
 
-	mu   sync.Mutex
-	last string // why the last attempt to connect failed, which is said once
+	mu sync.Mutex
+	// said has when a refusal of the user (true), and when anything else, was logged last since there was a connection.
+	said map[bool]time.Time
 }
+
+// sayAgain is how long the same kind of trouble is not logged again: each server is tried every few seconds.
+const sayAgain = time.Minute
 
 func (r *reports) options() []nats.Option {
 	return []nats.Option{
 		nats.ReconnectErrHandler(func(_ *nats.Conn, err error) { r.failed(err) }),
+		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { r.failed(err) }),
 		nats.DisconnectErrHandler(func(c *nats.Conn, err error) {
 			if !c.IsClosed() {
 				r.log.Warn("the connection to a server is lost; the node connects again", "error", err)
 			}
 		}),
-		nats.ReconnectHandler(func(c *nats.Conn) {
-			r.mu.Lock()
-			r.last = ""
-			r.mu.Unlock()
-			r.log.Info("the node is connected to a server again", "server", c.ConnectedUrlRedacted())
-		}),
-		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { r.failed(err) }),
+		nats.ConnectHandler(r.connected),
+		nats.ReconnectHandler(r.connected),
 	}
 }
 
-// failed logs an error of the servers, or of the way to them, unless it is the same as before.
-func (r *reports) failed(err error) {
+func (r *reports) connected(c *nats.Conn) {
 	r.mu.Lock()
-	same := r.last == err.Error()
-	r.last = err.Error()
+	r.said = nil
+	r.mu.Unlock()
+	r.log.Info("the node is connected to a server", "server", c.ConnectedUrlRedacted())
+}
+
+// failed logs an error of the servers, or of the way to them.
+func (r *reports) failed(err error) {
+	refused := errors.Is(err, nats.ErrAuthorization) || errors.Is(err, nats.ErrAuthExpired) || errors.Is(err, nats.ErrAuthRevoked) || errors.Is(err, nats.ErrAccountAuthExpired)
+	now := time.Now()
+	r.mu.Lock()
+	last, said := r.said[refused]
+	again := !said || now.Sub(last) >= sayAgain
+	if again {
+		if r.said == nil {
+			r.said = map[bool]time.Time{}
+		}
+		r.said[refused] = now
+	}
 	r.mu.Unlock()
 	switch {
-	case same:
-	case errors.Is(err, nats.ErrAuthorization), errors.Is(err, nats.ErrAuthExpired), errors.Is(err, nats.ErrAuthRevoked), errors.Is(err, nats.ErrAccountAuthExpired):
+	case !again:
+	case refused:
 		r.log.Error("a server refuses the user of this node; the node tries again: look at its credentials, or at its account there", "error", err)
 	default:
-		r.log.Warn("no connection to a server, or less than the node needs; the node tries again", "error", err)
+		r.log.Warn("a server cannot be reached, or reports an error; the node tries again", "error", err)
 	}
 }
