@@ -1,5 +1,5 @@
-// Package freeport chooses ports for servers of tests that take an address and no listener.
-package freeport
+// Package porttest chooses ports for servers of tests that take an address and no listener.
+package porttest
 
 import (
 	"fmt"

@@ -1,17 +1,17 @@
-package freeport_test
+package porttest_test
 
 import (
 	"net"
 	"net/netip"
 	"testing"
 
-	"github.com/forebay/forebay/internal/freeport"
+	"github.com/forebay/forebay/internal/porttest"
 )
 
 // All addresses can be listened on at once, and no outgoing connection gets their ports.
 func TestAddresses(t *testing.T) {
 	const n = 50
-	all, err := freeport.Addresses(n)
+	all, err := porttest.Addresses(n)
 	if err != nil || len(all) != n {
 		t.Fatalf("%q, %v", all, err)
 	}
