@@ -29,7 +29,8 @@ func (n *Node) connect(ctx context.Context) (err error) {
 	options := []nats.Option{nats.PingInterval(cmp.Or(n.opts.Lease, instance.DefaultLease) / 6), nats.MaxPingsOutstanding(2)}
 	// A refusal of the user may pass, as an operator repairs it. The client's default is to close for good after the second one.
 	options = append(options, nats.IgnoreAuthErrorAbort())
-	options = append(options, (&reports{log: n.log}).options()...)
+	log := &connectionLog{log: n.log}
+	options = append(options, log.options()...)
 	options = append(options, n.opts.Connect...)
 	n.conn, err = nats.Connect(n.opts.URL, append(options, nats.RetryOnFailedConnect(true), nats.MaxReconnects(-1))...)
 	if _, unread := errors.AsType[*url.Error](err); unread { // it has the password
@@ -48,62 +49,75 @@ func (n *Node) connect(ctx context.Context) (err error) {
 	case <-connected:
 		return nil
 	case <-ctx.Done():
-		return fmt.Errorf("no server of %s answers: %w", n.conn.Servers(), context.Cause(ctx)) // without passwords
+		err := fmt.Errorf("no connection to a server of %s: %w", n.conn.Servers(), context.Cause(ctx)) // without passwords
+		if last := log.lastError(); last != nil {
+			err = fmt.Errorf("%w; the last attempt: %w", err, last)
+		}
+		return err
 	}
 }
 
-// reports log what becomes of a connection to servers outside. The client would write some of it to the standard error of the program.
-type reports struct {
+// connectionLog logs what becomes of a connection to servers outside. The client would write some of it to the standard error of the program.
+type connectionLog struct {
 	log *slog.Logger
 
 	mu sync.Mutex
-	// said has when a refusal of the user (true), and when anything else, was logged last since there was a connection.
-	said map[bool]time.Time
+	// refusal and trouble are when a refusal of the user, and when any other error, was logged last since there was a connection.
+	refusal, trouble time.Time
+	last             error // since there was a connection
 }
 
-// sayAgain is how long the same kind of trouble is not logged again: each server is tried every few seconds.
+// sayAgain is how long an error of the same kind is not logged again: each server is tried every few seconds.
 const sayAgain = time.Minute
 
-func (r *reports) options() []nats.Option {
+func (l *connectionLog) options() []nats.Option {
 	return []nats.Option{
-		nats.ReconnectErrHandler(func(_ *nats.Conn, err error) { r.failed(err) }),
-		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { r.failed(err) }),
+		nats.ReconnectErrHandler(func(_ *nats.Conn, err error) { l.failed(err) }),
+		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { l.failed(err) }),
 		nats.DisconnectErrHandler(func(c *nats.Conn, err error) {
 			if !c.IsClosed() {
-				r.log.Warn("the connection to a server is lost; the node connects again", "error", err)
+				l.log.Warn("the connection to a server is lost; the node connects again", "error", err)
 			}
 		}),
-		nats.ConnectHandler(r.connected),
-		nats.ReconnectHandler(r.connected),
+		nats.ConnectHandler(l.connected),
+		nats.ReconnectHandler(l.connected),
 	}
 }
 
-func (r *reports) connected(c *nats.Conn) {
-	r.mu.Lock()
-	r.said = nil
-	r.mu.Unlock()
-	r.log.Info("the node is connected to a server", "server", c.ConnectedUrlRedacted())
+func (l *connectionLog) connected(c *nats.Conn) {
+	l.mu.Lock()
+	l.refusal, l.trouble, l.last = time.Time{}, time.Time{}, nil
+	l.mu.Unlock()
+	l.log.Info("the node is connected to a server", "server", c.ConnectedUrlRedacted())
 }
 
 // failed logs an error of the servers, or of the way to them.
-func (r *reports) failed(err error) {
+func (l *connectionLog) failed(err error) {
 	refused := errors.Is(err, nats.ErrAuthorization) || errors.Is(err, nats.ErrAuthExpired) || errors.Is(err, nats.ErrAuthRevoked) || errors.Is(err, nats.ErrAccountAuthExpired)
-	now := time.Now()
-	r.mu.Lock()
-	last, said := r.said[refused]
-	again := !said || now.Sub(last) >= sayAgain
-	if again {
-		if r.said == nil {
-			r.said = map[bool]time.Time{}
-		}
-		r.said[refused] = now
+	said := &l.trouble
+	if refused {
+		said = &l.refusal
 	}
-	r.mu.Unlock()
+	now := time.Now()
+	l.mu.Lock()
+	again := now.Sub(*said) >= sayAgain
+	if again {
+		*said = now
+	}
+	l.last = err
+	l.mu.Unlock()
 	switch {
 	case !again:
 	case refused:
-		r.log.Error("a server refuses the user of this node; the node tries again: look at its credentials, or at its account there", "error", err)
+		l.log.Error("a server refuses the user of this node; the node tries again: look at its credentials, or at its account there", "error", err)
 	default:
-		r.log.Warn("a server cannot be reached, or reports an error; the node tries again", "error", err)
+		l.log.Warn("a server cannot be reached, or reports an error; the node tries again", "error", err)
 	}
+}
+
+// lastError returns what failed last since there was a connection, or nil.
+func (l *connectionLog) lastError() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.last
 }

@@ -14,14 +14,14 @@ import (
 )
 
 // Servers that are away for an hour fill no log: each kind of trouble is said once a minute, whatever ports the errors name, and at once after a connection.
-func TestReportsOfALongOutage(t *testing.T) {
+func TestLogOfALongOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var logs strings.Builder
-		r := &reports{log: slog.New(slog.NewTextHandler(&logs, nil))}
+		l := &connectionLog{log: slog.New(slog.NewTextHandler(&logs, nil))}
 		for i := range 3600 {
-			r.failed(fmt.Errorf("read tcp 127.0.0.1:%d: connection reset by peer", i))
+			l.failed(fmt.Errorf("read tcp 127.0.0.1:%d: connection reset by peer", i))
 			if i%2 == 0 {
-				r.failed(fmt.Errorf("server: %w", nats.ErrAuthRevoked))
+				l.failed(fmt.Errorf("server: %w", nats.ErrAuthRevoked))
 			}
 			time.Sleep(time.Second)
 		}
@@ -29,9 +29,9 @@ func TestReportsOfALongOutage(t *testing.T) {
 			t.Errorf("%d and %d lines in an hour", other, refused)
 		}
 		logs.Reset()
-		r.failed(errors.New("first"))
-		r.connected(&nats.Conn{})
-		r.failed(errors.New("second"))
+		l.failed(errors.New("first"))
+		l.connected(&nats.Conn{})
+		l.failed(errors.New("second"))
 		if got := logs.String(); !strings.Contains(got, "first") || !strings.Contains(got, "second") {
 			t.Errorf("logged\n%s", got)
 		}

@@ -2,6 +2,7 @@ package cluster_test
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"net/http"
 	"path/filepath"
@@ -10,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
 
 	"github.com/forebay/forebay/cluster"
 	"github.com/forebay/forebay/cluster/internal/clustertest"
@@ -84,15 +86,24 @@ func TestServersRefuseTheUser(t *testing.T) {
 		defer mu.Unlock()
 		logs.WriteString(line)
 	}), nil))
-	opened := make(chan error, 1)
-	ctx, cancel := context.WithTimeout(t.Context(), clustertest.Patience)
-	defer cancel()
-	go func() {
-		var err error
-		c.list[0], err = cluster.Open(ctx, filepath.Join(c.dir, "a"), o)
-		opened <- err
-	}()
+	open := func() (opened chan error, stop func()) {
+		ctx, cancel := context.WithTimeout(t.Context(), clustertest.Patience)
+		opened = make(chan error, 1)
+		go func() {
+			var err error
+			c.list[0], err = cluster.Open(ctx, filepath.Join(c.dir, "a"), o)
+			opened <- err
+		}()
+		return opened, cancel
+	}
+	opened, stop := open()
 	await("the node says that it is refused", func() bool { return refused() > 0 })
+	stop()
+	if err := <-opened; !errors.Is(err, context.Canceled) || !errors.Is(err, nats.ErrAuthorization) {
+		t.Errorf("Open = %v, want that it was refused until it was stopped", err)
+	}
+	opened, stop = open()
+	defer stop()
 	await("the node tries again", attempts(3))
 	accept("secret-of-mine")
 	if err := <-opened; err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 
 	"github.com/forebay/forebay/cluster/internal/clustertest"
-	"github.com/forebay/forebay/internal/freeport"
+	"github.com/forebay/forebay/internal/porttest"
 )
 
 // servers are three servers of NATS that run on their own, as their users configure them. Nodes reach them through links.
@@ -26,7 +26,7 @@ type servers struct {
 
 func startServers(t *testing.T) *servers {
 	t.Helper()
-	addresses, err := freeport.Addresses(2 * clustertest.Size)
+	addresses, err := porttest.Addresses(2 * clustertest.Size)
 	if err != nil {
 		t.Fatal(err)
 	}

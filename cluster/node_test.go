@@ -28,8 +28,8 @@ import (
 	"github.com/forebay/forebay/cluster/internal/clustertest"
 	"github.com/forebay/forebay/cluster/natsdriver"
 	"github.com/forebay/forebay/cluster/natsserver"
-	"github.com/forebay/forebay/internal/freeport"
 	"github.com/forebay/forebay/internal/metertest"
+	"github.com/forebay/forebay/internal/porttest"
 	"github.com/forebay/forebay/mapping"
 	"github.com/forebay/forebay/stream/streamapi"
 )
@@ -337,7 +337,7 @@ func TestAnotherNodeTakesOver(t *testing.T) {
 // A node whose server runs on its own waits for it, and works with it.
 func TestServerOfItsOwn(t *testing.T) {
 	t.Parallel()
-	address, err := freeport.Addresses(1)
+	address, err := porttest.Addresses(1)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -31,7 +31,7 @@ type Options struct {
 	// URL has the addresses of servers that run already, separated by commas. Not together with Server.
 	URL string
 	// Connect are options of the connection to URL, for example of TLS. The connection is always made again when it was lost, and by default also
-	// when its server has not answered for half of the Lease.
+	// when its server has not answered for half of the Lease. What becomes of it is logged, unless handlers of Connect take that.
 	Connect []nats.Option
 	// NATS are the options of streams and records. They must be the same for all nodes.
 	NATS natsdriver.Options

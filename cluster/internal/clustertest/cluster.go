@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/forebay/forebay/cluster/natsserver"
-	"github.com/forebay/forebay/internal/freeport"
+	"github.com/forebay/forebay/internal/porttest"
 	"github.com/nats-io/nats.go"
 )
 
@@ -73,7 +73,7 @@ func start(edit func(*natsserver.Options)) (*Cluster, error) {
 }
 
 // FreeAddresses returns an address for each server of a cluster. Nobody listens on them.
-func FreeAddresses() ([]string, error) { return freeport.Addresses(Size) }
+func FreeAddresses() ([]string, error) { return porttest.Addresses(Size) }
 
 // StartServer starts a server that is not running.
 func (c *Cluster) StartServer(i int) (err error) {
