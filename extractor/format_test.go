@@ -2,25 +2,19 @@ package extractor_test
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
-	"crypto/x509/pkix"
 	"encoding/json"
 	"encoding/pem"
 	"fmt"
 	"io"
 	"log"
-	"math/big"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/forebay/forebay/extractor"
+	"github.com/forebay/forebay/internal/certtest"
 )
 
 // TestPaginationByHeaders asserts requests after links and tokens in headers.
@@ -111,36 +105,11 @@ func TestFormatsInBoundedMemory(t *testing.T) {
 	}
 }
 
-// identity makes a certificate that signs itself, and its key, in PEM form.
-func identity(t *testing.T) (certificate, key string) {
-	t.Helper()
-	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "client"}, NotAfter: time.Now().Add(time.Hour), IsCA: true,
-		BasicConstraintsValid: true, KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &private.PublicKey, private)
-	if err != nil {
-		t.Fatal(err)
-	}
-	keyDER, err := x509.MarshalPKCS8PrivateKey(private)
-	if err != nil {
-		t.Fatal(err)
-	}
-	text := func(kind string, der []byte) string {
-		return string(pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}))
-	}
-	return text("CERTIFICATE", der), text("PRIVATE KEY", keyDER)
-}
-
 // TestCertificates talks to a server with a certificate of its own authority, which wants one of the client, and follows a link to
 // another server, which must not see it.
 func TestCertificates(t *testing.T) {
 	t.Parallel()
-	certificate, key := identity(t)
+	certificate, key := certtest.Pair(t)
 	var seen []string
 	quiet := log.New(io.Discard, "", 0)
 	tlsServer := func(name string, next func() string) *httptest.Server {

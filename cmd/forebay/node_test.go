@@ -2,18 +2,10 @@ package main
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/x509"
-	"crypto/x509/pkix"
 	"encoding/csv"
 	"encoding/json"
-	"encoding/pem"
 	"fmt"
 	"io"
-	"math/big"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -24,6 +16,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/forebay/forebay/internal/certtest"
+	"github.com/forebay/forebay/internal/porttest"
 	"github.com/forebay/forebay/stream/streamapi"
 )
 
@@ -128,18 +122,14 @@ func TestFilesOfANode(t *testing.T) {
 // clusterPatience is how long a test of processes waits for one condition: an election takes 4 to 9 s, a lease 12 s.
 const clusterPatience = 90 * time.Second
 
-// freeAddresses returns addresses that nobody listens at.
-func freeAddresses(t *testing.T, n int) (addresses []string) {
+// addresses returns addresses that nobody listens at.
+func addresses(t *testing.T, n int) []string {
 	t.Helper()
-	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer l.Close() // at the end, so that none comes twice
-		addresses = append(addresses, l.Addr().String())
+	free, err := porttest.Addresses(n)
+	if err != nil {
+		t.Fatal(err)
 	}
-	return addresses
+	return free
 }
 
 // apiCall calls the Stream API of a process and decodes the answer.
@@ -221,30 +211,12 @@ func (s *serving) state() (state nodeState, err error) {
 	return state, json.NewDecoder(resp.Body).Decode(&state)
 }
 
-// certificate writes a certificate of this machine, which is its own authority, and its key.
-func certificate(t *testing.T, folder string) (certFile, keyFile string) {
+// writePair writes a certificate and its key into files.
+func writePair(t *testing.T, folder, certificate, key string) (certFile, keyFile string) {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test"}, NotAfter: time.Now().Add(time.Hour),
-		IsCA: true, BasicConstraintsValid: true, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-		KeyUsage:    x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
-	}
-	cert, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	private, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
 	certFile, keyFile = filepath.Join(folder, "cert.pem"), filepath.Join(folder, "key.pem")
-	write(t, certFile, string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert})))
-	write(t, keyFile, string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private})))
+	write(t, certFile, certificate)
+	write(t, keyFile, key)
 	return certFile, keyFile
 }
 
@@ -279,8 +251,9 @@ func TestServeCluster(t *testing.T) {
 	folder := t.TempDir()
 	secret := filepath.Join(folder, "secret")
 	write(t, secret, "secret-of-the-servers\n")
-	cert, key := certificate(t, folder)
-	peers := freeAddresses(t, 3)
+	certificate, private := certtest.Pair(t)
+	cert, key := writePair(t, folder, certificate, private)
+	peers := addresses(t, 3)
 	nodes := make([]*serving, 3)
 	for i, name := range []string{"a", "b", "c"} {
 		nodes[i] = launch(t, []string{"FOREBAY_TOKEN=" + clusterToken}, "serve", "-node", name, "-dir", filepath.Join(folder, name),

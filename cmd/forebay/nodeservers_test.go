@@ -2,7 +2,6 @@ package main
 
 import (
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"net"
 	"net/url"
@@ -15,6 +14,8 @@ import (
 	"github.com/nats-io/jwt/v2"
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nkeys"
+
+	"github.com/forebay/forebay/internal/certtest"
 )
 
 // operator makes what nsc makes: an operator, its account for the servers themselves, an account for the nodes, and the file of a user there.
@@ -71,24 +72,12 @@ func operator(t *testing.T, credentials string) (trusted *jwt.OperatorClaims, ac
 	return trusted, accounts
 }
 
-// natsServers starts three servers as their users run them, and returns their addresses. Clients need a certificate and the credentials.
-func natsServers(t *testing.T, cert, key, credentials string) []string {
+// natsServers starts three servers as their users run them, and returns their addresses. Clients need the credentials that it writes.
+func natsServers(t *testing.T, config *tls.Config, credentials string) []string {
 	t.Helper()
 	trusted, accounts := operator(t, credentials)
-	pair, err := tls.LoadX509KeyPair(cert, key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	authority, err := os.ReadFile(cert)
-	if err != nil {
-		t.Fatal(err)
-	}
-	config := &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: x509.NewCertPool()}
-	if !config.ClientCAs.AppendCertsFromPEM(authority) {
-		t.Fatal("no certificate")
-	}
 	const size = 3
-	addresses := freeAddresses(t, 2*size)
+	free := addresses(t, 2*size)
 	port := func(address string) int {
 		_, text, _ := net.SplitHostPort(address)
 		n, _ := strconv.Atoi(text)
@@ -97,15 +86,16 @@ func natsServers(t *testing.T, cert, key, credentials string) []string {
 	servers := make([]*server.Server, size)
 	for i := range servers {
 		opts := &server.Options{
-			ServerName: "server-" + strconv.Itoa(i), Host: "127.0.0.1", Port: port(addresses[i]), NoSigs: true, NoLog: true,
+			ServerName: "server-" + strconv.Itoa(i), Host: "127.0.0.1", Port: port(free[i]), NoSigs: true, NoLog: true,
 			TLSConfig: config.Clone(), TLSTimeout: 10,
 			TrustedOperators: []*jwt.OperatorClaims{trusted}, SystemAccount: trusted.SystemAccount, AccountResolver: accounts,
-			Cluster:   server.ClusterOpts{Name: "external", Host: "127.0.0.1", Port: port(addresses[size+i])},
+			Cluster:   server.ClusterOpts{Name: "external", Host: "127.0.0.1", Port: port(free[size+i])},
 			JetStream: true, StoreDir: filepath.Join(t.TempDir(), "jetstream"), JetStreamMaxStore: 8 << 30, SyncAlways: true,
 		}
-		for _, route := range addresses[size:] {
+		for _, route := range free[size:] {
 			opts.Routes = append(opts.Routes, &url.URL{Scheme: "nats", Host: route})
 		}
+		var err error
 		if servers[i], err = server.NewServer(opts); err != nil {
 			t.Fatal(err)
 		}
@@ -123,19 +113,20 @@ func natsServers(t *testing.T, cert, key, credentials string) []string {
 			return nil
 		})
 	}
-	return addresses[:size]
+	return free[:size]
 }
 
 // Two processes use servers that run already, which know them by certificates and by the credentials of a user, and one of them is lost. A node without
 // credentials says that it is refused.
 func TestServeNodesOfOtherServers(t *testing.T) {
 	folder := t.TempDir()
-	cert, key := certificate(t, folder)
+	certificate, private := certtest.Pair(t)
+	cert, key := writePair(t, folder, certificate, private)
 	credentials := filepath.Join(folder, "me.creds")
-	addresses := natsServers(t, cert, key, credentials)
+	servers := natsServers(t, certtest.Mutual(t, certificate, private), credentials)
 	node := func(name string, more ...string) *serving {
 		return launch(t, []string{"FOREBAY_TOKEN=" + clusterToken}, "serve", append([]string{
-			"-node", name, "-dir", filepath.Join(folder, name), "-nats", "tls://" + strings.Join(addresses, ",tls://"),
+			"-node", name, "-dir", filepath.Join(folder, name), "-nats", "tls://" + strings.Join(servers, ",tls://"),
 			"-cluster-cert", cert, "-cluster-key", key, "-cluster-ca", cert,
 			"-target", "dir:" + filepath.Join(folder, "tables"), "-staging", "dir:" + filepath.Join(folder, "staging"),
 		}, more...)...)

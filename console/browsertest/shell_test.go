@@ -10,7 +10,7 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"github.com/forebay/forebay/console"
-	"github.com/forebay/forebay/internal/freeport"
+	"github.com/forebay/forebay/internal/porttest"
 )
 
 var public = console.Options{Public: console.Numbers, Name: "node-a"}
@@ -38,7 +38,7 @@ func TestLive(t *testing.T) {
 func TestServerAwayAndBack(t *testing.T) {
 	eng := newEngine(t, 1, 1)
 	c := newConsole(t, eng, public)
-	addr, err := freeport.Addresses(1) // which no connection gets while nobody listens
+	addr, err := porttest.Addresses(1) // which no connection gets while nobody listens
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,7 +71,7 @@ func TestServerAwayAndBack(t *testing.T) {
 
 // A program that starts again, with another engine, another proof and counters from zero, is live on the open page within seconds.
 func TestRestart(t *testing.T) {
-	addr, err := freeport.Addresses(1)
+	addr, err := porttest.Addresses(1)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,7 +18,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/forebay/forebay/internal/freeport"
+	"github.com/forebay/forebay/internal/porttest"
 )
 
 // Server is a store in a process of its own, which ends with this one.
@@ -48,7 +48,7 @@ func StartS3() (*Server, error) {
 		return nil, err
 	}
 	var s *Server
-	address, err := freeport.Addresses(1)
+	address, err := porttest.Addresses(1)
 	if err == nil {
 		s, err = start("s3server", address[0], objects, AccessKey, SecretKey)
 	}

@@ -34,7 +34,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
-	"github.com/forebay/forebay/internal/freeport"
+	"github.com/forebay/forebay/internal/porttest"
 )
 
 // asCollector makes the test binary a Collector with the configuration file that it names.
@@ -141,7 +141,7 @@ func configuration(t testing.TB, exporter, storage, to, receiver string, changes
 // startCollector starts a Collector with a [configuration]. What its exporter prints goes to out.
 func startCollector(t testing.TB, out io.Writer, exporter, storage, to string, changes ...string) *collector {
 	t.Helper()
-	address, err := freeport.Addresses(1)
+	address, err := porttest.Addresses(1)
 	if err != nil {
 		t.Fatal(err)
 	}

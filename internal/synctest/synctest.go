@@ -1,11 +1,11 @@
-// Package synctest is testing/synctest for the tests of this repository: [Test] runs on one processor while the race detector is on.
+// Package synctest is testing/synctest for the tests of this repository. With the race detector its bubbles run on one processor.
 //
-// In Go 1.26 the timers of a bubble share one context of the race detector. Two goroutines that read a lapsed timer at the same moment,
-// each on a processor of its own, spoil it, and the program ends with a segmentation fault in __sanitizer::StackDepotBase::Put
-// (golang/go issue 78156). The tests of package changelog did so in one run of three. On one processor no two goroutines are there at
-// the same moment, and the detector still finds races: it compares what was ordered, not what happened at once.
+// In Go 1.26 the timers of a bubble share one context of the race detector. If two goroutines read a lapsed timer at the same moment, on
+// two processors, that context is damaged, and the program ends with a segmentation fault in __sanitizer::StackDepotBase::Put or with
+// another failure of the detector (golang/go issue 78156). The tests of package changelog ended so in one run of three. The detector finds
+// races on one processor too, because it looks at the order that locks and channels give, and not at what ran at once.
 //
-// When [TestTimersOfABubble] passes without this package, replace its imports by testing/synctest.
+// When TestTimersOfABubble passes with testing/synctest, replace this package by it.
 package synctest
 
 import (
@@ -13,12 +13,12 @@ import (
 	"testing/synctest"
 )
 
-// Test is [synctest.Test]. Tests that run beside one of a bubble have one processor for that time too, if the race detector is on.
+// Test runs f in a bubble, as the Test of testing/synctest does. With the race detector, tests that run at the same time share its processor.
 func Test(t *testing.T, f func(*testing.T)) {
 	t.Helper()
 	defer oneProcessor()()
 	synctest.Test(t, f)
 }
 
-// Wait is [synctest.Wait].
+// Wait is the Wait of testing/synctest.
 func Wait() { synctest.Wait() }

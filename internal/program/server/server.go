@@ -54,8 +54,8 @@ type Parts struct {
 	Define func(ctx context.Context, eng *forebay.Engine) error
 	// Listen, if not nil, starts more servers. events is the handler of the address of events.
 	Listen func(eng *forebay.Engine, events http.Handler) ([]Listener, error)
-	// OpenNode opens a node of a cluster. The server then serves the engine and the definitions of the node, not those of the data directory. It
-	// is called again when the node has lost its instance. nil: this server is no node. Not to be used together with Define.
+	// OpenNode, if not nil, opens a node of a cluster: the server serves the node's engine and definitions in place of those of the data
+	// directory. The server calls it again when the node has lost its instance. Define must be nil then.
 	OpenNode func(ctx context.Context, opts NodeOptions) (Node, error)
 }
 
