@@ -225,7 +225,9 @@ func (r *room) stop() {
 // the database. It is safe for concurrent use.
 func (o *Opening) Stored(n int) {
 	r := &o.room
-	left := r.left.Add(-2 * int64(n)) // in the log and, later, in a table
+	room := 2 * int64(n) // in the log and, later, in a table
+	left := r.left.Add(-room)
+	r.o.fs.files.deduct(room) // what is stored between two measurements, no compaction may use as well
 	if !r.stored.Load() {
 		r.stored.Store(true)
 		r.o.fs.files.save(left < r.recheck.Load())

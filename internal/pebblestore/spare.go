@@ -198,7 +198,9 @@ func (f *files) allow(quota int64) {
 func (f *files) deduct(n int64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.quota = max(0, f.quota-n)
+	if f.quota < unlimited {
+		f.quota = max(0, f.quota-n)
+	}
 }
 
 // claim takes n bytes of what compactions may write.
