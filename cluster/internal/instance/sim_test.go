@@ -44,7 +44,7 @@ func TestSimulation(t *testing.T) {
 		}
 	}
 	t.Log(total)
-	if n < 50 {
+	if n < 150 { // by chance something rare may not happen in a few
 		return
 	}
 	// A simulation in which nothing happens proves nothing.
@@ -164,6 +164,8 @@ func (s *simulation) step() {
 		if action < 60 {
 			s.start(n)
 		}
+	case action < 5 && s.localSink:
+		s.loseTail(n)
 	case action < 55:
 		rows := 1 + s.rng.IntN(30)
 		for range 1 + s.rng.IntN(3) {
@@ -332,6 +334,37 @@ func (s *simulation) rollbackTo(log string, released uint64) changelog.Position 
 		return 0
 	}
 	return at[s.rng.IntN(len(at))]
+}
+
+// loseTail kills a node, with its disk, while its log lacks rows that the disk acknowledged, and half of the time with the leader of the
+// log, which alone has them.
+func (s *simulation) loseTail(n *worldNode) {
+	i := n.runs.open()
+	if i == nil {
+		return
+	}
+	instance := i.Keeper().Instance()
+	o := s.records()[instance]
+	log := o.LogName(instance)
+	there := func() bool {
+		now := s.records()[instance]
+		return now.State == changelog.Owned && now.Node == n.name && now.LogName(instance) == log
+	}
+	if !there() {
+		return
+	}
+	away := s.rng.Perm(3)[:2]
+	heal := s.log.Cut(log, away...)
+	p, rows := n.runs, 1+s.rng.IntN(5)
+	s.clients.Go(func() { p.putLocal(i, rows) })
+	time.Sleep(100 * time.Millisecond)
+	s.tell("%s is killed and its disk is lost while the log lacks rows", n.name)
+	s.saw("killed while the log lacks rows")
+	n.kill(s.rng, true)
+	if s.rng.IntN(2) == 0 && there() {
+		s.log.Elect(log, away[0])
+	}
+	time.AfterFunc(time.Duration(s.rng.IntN(5000))*time.Millisecond, heal)
 }
 
 // fillTail has rows acknowledged that the log of a node lacks, and half of the time kills the node then.
