@@ -44,17 +44,19 @@ func TestSimulation(t *testing.T) {
 		}
 	}
 	t.Log(total)
-	if n < 150 { // by chance something rare may not happen in a few
-		return
-	}
 	// A simulation in which nothing happens proves nothing.
-	for _, what := range []string{
-		"acknowledged", "acknowledged by the disk alone", "void", "killed while the log lacks rows", "in doubt", "killed", "killed, disk lost", "stands still past the lease", "ended", "adopted", "adopted again", "drained",
-		"checkpoint", "checkpoint fetched", "restored", "fenced", "call failed", "put half-way", "answer lost", "no majority", "hole of replica 0", "hole of replica 1", "hole of replica 2", "rotten",
-		"log gone", "log went back", "another log", "killed while the log is lost",
+	for least, happens := range map[int][]string{
+		50: {
+			"acknowledged", "acknowledged by the disk alone", "killed while the log lacks rows", "in doubt", "killed", "killed, disk lost", "stands still past the lease", "ended", "adopted", "adopted again", "drained",
+			"checkpoint", "checkpoint fetched", "fenced", "call failed", "put half-way", "answer lost", "no majority", "rotten", "another log",
+		},
+		// These happen in about one of ten seeds: 50 seeds lack one of them now and then.
+		150: {"void", "restored", "hole of replica 0", "hole of replica 1", "hole of replica 2", "log gone", "log went back", "killed while the log is lost"},
 	} {
-		if total[what] == 0 {
-			t.Errorf("in %d seeds it never happened: %s", n, what)
+		for _, what := range happens {
+			if n >= least && total[what] == 0 {
+				t.Errorf("in %d seeds it never happened: %s", n, what)
+			}
 		}
 	}
 }
@@ -259,13 +261,8 @@ func (s *simulation) hurtLog() {
 // owner keeps its disk meanwhile. At first it may be killed; but an owner that is killed again and again hardly ever ends its checkpoint. Calls
 // fail all the time.
 func (s *simulation) loseLog(n *worldNode) {
-	i := n.runs.open()
-	if i == nil {
-		return
-	}
-	name := i.Keeper().Instance()
-	o := s.records()[name]
-	if o.State != changelog.Owned || o.Node != n.name || s.lostTwice[name] || s.rotten[name] {
+	name, o := s.owned(n)
+	if name == "" || s.lostTwice[name] || s.rotten[name] {
 		return // or it is another one's to decide what is lost
 	}
 	kill := func() {
@@ -336,35 +333,44 @@ func (s *simulation) rollbackTo(log string, released uint64) changelog.Position 
 	return at[s.rng.IntN(len(at))]
 }
 
+// owned returns the instance that a node has open, with its record; "" if the record says that it is not the node's own.
+func (s *simulation) owned(n *worldNode) (string, changelog.Owner) {
+	if i := n.runs.open(); i != nil {
+		name := i.Keeper().Instance()
+		if o := s.records()[name]; o.State == changelog.Owned && o.Node == n.name {
+			return name, o
+		}
+	}
+	return "", changelog.Owner{}
+}
+
 // loseTail kills a node, with its disk, while its log lacks rows that the disk acknowledged, and half of the time with the leader of the
 // log, which alone has them.
 func (s *simulation) loseTail(n *worldNode) {
-	i := n.runs.open()
-	if i == nil {
+	instance, o := s.owned(n)
+	if instance == "" {
 		return
 	}
-	instance := i.Keeper().Instance()
-	o := s.records()[instance]
-	log := o.LogName(instance)
-	there := func() bool {
-		now := s.records()[instance]
-		return now.State == changelog.Owned && now.Node == n.name && now.LogName(instance) == log
-	}
-	if !there() {
-		return
-	}
-	away := s.rng.Perm(3)[:2]
+	log, away := o.LogName(instance), s.rng.Perm(3)[:2]
 	heal := s.log.Cut(log, away...)
-	p, rows := n.runs, 1+s.rng.IntN(5)
-	s.clients.Go(func() { p.putLocal(i, rows) })
-	time.Sleep(100 * time.Millisecond)
+	s.putTail(n.runs)
 	s.tell("%s is killed and its disk is lost while the log lacks rows", n.name)
 	s.saw("killed while the log lacks rows")
 	n.kill(s.rng, true)
-	if s.rng.IntN(2) == 0 && there() {
+	if now := s.records()[instance]; s.rng.IntN(2) == 0 && now.State == changelog.Owned && now.LogName(instance) == log {
 		s.log.Elect(log, away[0])
 	}
 	time.AfterFunc(time.Duration(s.rng.IntN(5000))*time.Millisecond, heal)
+}
+
+// putTail sends rows that the disk acknowledges, and gives them time to arrive.
+func (s *simulation) putTail(p *worldProcess) {
+	s.clients.Go(func() {
+		if i := p.open(); i != nil {
+			p.putLocal(i, 5)
+		}
+	})
+	time.Sleep(100 * time.Millisecond)
 }
 
 // fillTail has rows acknowledged that the log of a node lacks, and half of the time kills the node then.
@@ -373,13 +379,8 @@ func (s *simulation) fillTail(node string) {
 	if !s.localSink || n.runs == nil {
 		return
 	}
-	p, kill := n.runs, s.rng.IntN(2) == 0
-	s.clients.Go(func() {
-		if i := p.open(); i != nil {
-			p.putLocal(i, 5)
-		}
-	})
-	time.Sleep(100 * time.Millisecond)
+	kill := s.rng.IntN(2) == 0
+	s.putTail(n.runs)
 	if kill {
 		s.tell("%s is killed while the log lacks rows", n.name)
 		s.saw("killed while the log lacks rows")
