@@ -15,6 +15,7 @@ import (
 	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/buffer/buffertest"
 	"github.com/forebay/forebay/internal/localdisk"
+	"github.com/forebay/forebay/internal/seedtest"
 	"github.com/forebay/forebay/internal/synctest"
 	"github.com/forebay/forebay/mapping"
 )
@@ -122,8 +123,7 @@ func TestOnceWithin(t *testing.T) {
 // Large calls go to the disk in portions. After a power cut at any moment, repeating each stores what is missing of it and
 // nothing twice: at either sink, alone or together, with records that are rejected between the others.
 func TestLargeCallsSurviveAPowerCut(t *testing.T) {
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
+	seed := seedtest.Of(t)
 	rng := rand.New(rand.NewPCG(seed, 0))
 	const calls, records = 6, 24
 	batch := func(call int) (recs []*mapping.Record) {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"os"
 	"runtime"
 	"slices"
@@ -20,6 +19,7 @@ import (
 	"github.com/forebay/forebay/buffer/buffertest"
 	"github.com/forebay/forebay/buffer/dir"
 	"github.com/forebay/forebay/internal/localdisk"
+	"github.com/forebay/forebay/internal/seedtest"
 	"github.com/forebay/forebay/internal/synctest"
 	"github.com/forebay/forebay/mapping"
 )
@@ -145,9 +145,7 @@ func TestReplayPaceAndCancel(t *testing.T) {
 
 // The machine stops in the middle of runs, with a part of what was not synced. Each record becomes one row.
 func TestReplaySurvivesCrashes(t *testing.T) {
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
-	rng := rand.New(rand.NewPCG(seed, 0))
+	rng := seedtest.Rand(t)
 	archive := dir.Archive(t.TempDir(), dir.ArchiveOptions{})
 	disk := vfs.NewCrashableMem()
 	staging := buffertest.NewMemory() // tables that a crash leaves as they are: none is filled before the last opening

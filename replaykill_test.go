@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"testing"
@@ -15,6 +14,7 @@ import (
 	"github.com/forebay/forebay/buffer/dir"
 	"github.com/forebay/forebay/datatype"
 	"github.com/forebay/forebay/internal/killtest"
+	"github.com/forebay/forebay/internal/seedtest"
 	"github.com/forebay/forebay/mapping"
 	"github.com/forebay/forebay/trigger"
 )
@@ -73,9 +73,9 @@ func TestKillsDuringReplay(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it starts processes")
 	}
-	runs, seed := killtest.Count(t), rand.Uint64()
-	t.Logf("%d runs, %d kills, seed %d", runs, runs*killsOfRun, seed)
-	rng := rand.New(rand.NewPCG(seed, 0))
+	runs := killtest.Count(t)
+	t.Logf("%d runs, %d kills", runs, runs*killsOfRun)
+	rng := seedtest.Rand(t)
 	archive, data := filepath.Join(t.TempDir(), "archive"), filepath.Join(t.TempDir(), "data")
 	fillArchive(t, archive)
 	var within int // kills behind the first commit of a run and before its end

@@ -1,10 +1,11 @@
 package main
 
 import (
-	"math/rand/v2"
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/forebay/forebay/internal/seedtest"
 )
 
 func TestHistogramBucketsCoverAllValues(t *testing.T) {
@@ -28,9 +29,7 @@ func TestHistogramBucketsCoverAllValues(t *testing.T) {
 }
 
 func TestHistogramQuantile(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	rng := rand.New(rand.NewPCG(seed, 0))
+	rng := seedtest.Rand(t)
 	for range 50 {
 		var parts [3]histogram
 		exact := make([]time.Duration, 1+rng.IntN(3000))
@@ -51,7 +50,7 @@ func TestHistogramQuantile(t *testing.T) {
 			want := exact[rank-1]
 			got := h.quantile(q)
 			if got < want || got > want+want/32 {
-				t.Fatalf("seed %d: quantile %v of %d values is %d, want %d to %d", seed, q, len(exact), got, want, want+want/32)
+				t.Fatalf("quantile %v of %d values is %d, want %d to %d", q, len(exact), got, want, want+want/32)
 			}
 		}
 	}

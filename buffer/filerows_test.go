@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"runtime"
 	"slices"
 	"strconv"
@@ -19,6 +18,7 @@ import (
 
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/internal/seedtest"
 )
 
 // slicesOf returns a file with plain slices of two columns.
@@ -189,8 +189,7 @@ func TestFileRowsDecodesLargeSlicesAhead(t *testing.T) {
 
 // A driver takes stored rows and cells in turn, over the ends of slices. Rows keep their numbers, and missing ones are noticed.
 func TestFileRowsGivesStoredRows(t *testing.T) {
-	seed := rand.Uint64()
-	rng := rand.New(rand.NewPCG(seed, 0))
+	rng := seedtest.Rand(t)
 	const each = 4000
 	f := slicesOf()
 	for s := range 3 {
@@ -213,32 +212,32 @@ func TestFileRowsGivesStoredRows(t *testing.T) {
 					break
 				}
 				if number, _, _ := strings.Cut(row, ","); number != strconv.Quote(strconv.Itoa(numbers)) {
-					t.Fatalf("seed %d: row %d is %q", seed, numbers, row)
+					t.Fatalf("row %d is %q", numbers, row)
 				}
 				rows.Skip(len(row)+1, 1)
 				if rows.Row() != int64(numbers) || len(rows.Cells()) > 0 {
-					t.Fatalf("seed %d: row %d has the number %d and cells %q", seed, numbers, rows.Row(), rows.Cells())
+					t.Fatalf("row %d has the number %d and cells %q", numbers, rows.Row(), rows.Cells())
 				}
 				numbers, stored = numbers+1, stored+1
 			}
 			if !rows.Next() {
 				if rows.Buffered() != nil {
-					t.Errorf("seed %d: %d bytes behind the end", seed, len(rows.Buffered()))
+					t.Errorf("%d bytes behind the end", len(rows.Buffered()))
 				}
 				return numbers, stored, rows.Err()
 			}
 			if string(rows.Cells()[0]) != strconv.Itoa(numbers) || rows.Row() != int64(numbers) {
-				t.Fatalf("seed %d: row %d is %q with the number %d", seed, numbers, rows.Cells(), rows.Row())
+				t.Fatalf("row %d is %q with the number %d", numbers, rows.Cells(), rows.Row())
 			}
 			numbers++
 		}
 	}
 	if n, stored, err := read(); n != 3*each || stored < n/4 || err != nil {
-		t.Errorf("seed %d: %d rows, %d of them as stored, %v", seed, n, stored, err)
+		t.Errorf("%d rows, %d of them as stored, %v", n, stored, err)
 	}
 	f.Slices[1].Rows++
 	if n, _, err := read(); n != 2*each || err == nil {
-		t.Errorf("seed %d: %d rows and %v, although a row is missing in the second slice", seed, n, err)
+		t.Errorf("%d rows and %v, although a row is missing in the second slice", n, err)
 	}
 	rows := f.ReadRows(t.Context())
 	rows.Next()

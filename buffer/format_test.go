@@ -6,7 +6,6 @@ import (
 	"flag"
 	"fmt"
 	"maps"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
@@ -21,6 +20,7 @@ import (
 	"github.com/forebay/forebay/buffer/internal/format"
 	"github.com/forebay/forebay/datatype"
 	"github.com/forebay/forebay/internal/killtest"
+	"github.com/forebay/forebay/internal/seedtest"
 )
 
 // writeFormat makes the test write the fixture of the current format first. A fixture is written once: a released format
@@ -165,8 +165,7 @@ func TestKillsDuringUpgrades(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, want, _ := strings.Cut(string(text), drained)
-	seed := rand.Uint64()
-	rng := rand.New(rand.NewPCG(seed, 0))
+	rng := seedtest.Rand(t)
 	found := map[string]int{}
 	for range killtest.Count(t) {
 		root := t.TempDir()
@@ -183,10 +182,10 @@ func TestKillsDuringUpgrades(t *testing.T) {
 		}
 		found[strings.TrimSpace(string(version))]++
 		if got := drainFixture(t, root); got != want {
-			t.Errorf("seed %d: the tables have\n%s\nwant\n%s", seed, got, want)
+			t.Errorf("the tables have\n%s\nwant\n%s", got, want)
 		}
 	}
-	t.Logf("seed %d: the format after the kills: %v", seed, found)
+	t.Logf("the format after the kills: %v", found)
 }
 
 func fixtureOptions(root string) buffer.Options {

@@ -3,7 +3,6 @@ package buffer_test
 import (
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -12,6 +11,7 @@ import (
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
 	"github.com/forebay/forebay/internal/localdisk"
+	"github.com/forebay/forebay/internal/seedtest"
 )
 
 func savedPosition(t *testing.T, b *buffer.Buffer, sink, name string) string {
@@ -113,9 +113,7 @@ func positionError(_ []byte, err error) error { return err }
 
 // A crash at any moment leaves as many rows as the position says.
 func TestPositionIsInTheBatchOfItsRows(t *testing.T) {
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
-	rng := rand.New(rand.NewPCG(seed, 0))
+	rng := seedtest.Rand(t)
 	disk, staging := vfs.NewCrashableMem(), buffertest.NewMemory()
 	const crashes = 10
 	for crash := range crashes {

@@ -19,6 +19,7 @@ import (
 	"github.com/forebay/forebay/buffer/buffertest"
 	"github.com/forebay/forebay/internal/localdisk"
 	"github.com/forebay/forebay/internal/pebblestore"
+	"github.com/forebay/forebay/internal/seedtest"
 	"github.com/forebay/forebay/internal/synctest"
 )
 
@@ -39,8 +40,7 @@ type fate struct{ begun, acked stage }
 // Whatever the moment of a power cut: a record is in the quarantine, or its row is in the table, or it was discarded; never two of
 // them, and what was acknowledged stays.
 func TestQuarantineSurvivesAPowerCut(t *testing.T) {
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
+	seed := seedtest.Of(t)
 	rng := rand.New(rand.NewPCG(seed, 0))
 	for range 15 {
 		disk := vfs.NewCrashableMem()

@@ -20,6 +20,7 @@ import (
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
 	"github.com/forebay/forebay/internal/localdisk"
+	"github.com/forebay/forebay/internal/seedtest"
 	"github.com/forebay/forebay/internal/synctest"
 )
 
@@ -65,8 +66,7 @@ func mustOnce(t *testing.T, b *buffer.Buffer, key int, sinks ...*buffer.SinkHand
 // A call that is repeated after a power cut finds its rows, if they are on disk, and is stored again if they are not.
 // Nothing is doubled and nothing is lost, wherever the power fails.
 func TestReceiptsSurviveAPowerCut(t *testing.T) {
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
+	seed := seedtest.Of(t)
 	rng := rand.New(rand.NewPCG(seed, 0))
 	for range 20 {
 		fs := vfs.NewCrashableMem()

@@ -2,18 +2,16 @@ package buffer
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"testing"
-	"time"
 
 	"github.com/forebay/forebay/buffer/internal/format"
+	"github.com/forebay/forebay/internal/seedtest"
 )
 
 // A list of rejected records has, after any removals and additions, what a plain slice would have, and its first is the oldest.
 func TestHeldList(t *testing.T) {
-	seed := uint64(time.Now().UnixNano())
-	r := rand.New(rand.NewPCG(seed, 0))
+	r := seedtest.Rand(t)
 	var l heldList
 	var want []uint64
 	next := uint64(0)
@@ -26,16 +24,16 @@ func TestHeldList(t *testing.T) {
 			at := r.IntN(len(want)) * r.IntN(2) // half of them from the front
 			h := l.find(format.RejectID("a", want[at]))
 			if h == nil || h.seq != want[at] {
-				t.Fatalf("seed %d, step %d: record %d is not found", seed, step, want[at])
+				t.Fatalf("step %d: record %d is not found", step, want[at])
 			}
 			l.remove(h)
 			if l.find(format.RejectID("a", want[at])) != nil || l.find(format.RejectID("b", want[max(at-1, 0)])) != nil {
-				t.Fatalf("seed %d, step %d: a record that is gone, or of another instance, is found", seed, step)
+				t.Fatalf("step %d: a record that is gone, or of another instance, is found", step)
 			}
 			want = slices.Delete(want, at, at+1)
 		}
 		if l.len() != len(want) || len(want) > 0 && l.first().seq != want[0] {
-			t.Fatalf("seed %d, step %d: %d records from %+v, want %d", seed, step, l.len(), l.list[:min(1, len(l.list))], len(want))
+			t.Fatalf("step %d: %d records from %+v, want %d", step, l.len(), l.list[:min(1, len(l.list))], len(want))
 		}
 		if step%500 == 0 {
 			var got []uint64
@@ -43,7 +41,7 @@ func TestHeldList(t *testing.T) {
 				got = append(got, h.seq)
 			}
 			if !slices.Equal(got, want) {
-				t.Fatalf("seed %d, step %d: the list differs", seed, step)
+				t.Fatalf("step %d: the list differs", step)
 			}
 		}
 	}

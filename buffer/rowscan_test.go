@@ -9,12 +9,12 @@ import (
 	"testing/iotest"
 
 	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/internal/seedtest"
 )
 
 // Rows that lie in the buffer as a whole are read in one pass, others piece by piece. Both ways give the same cells and the same faults.
 func TestRowReaderReadsWholeRowsAsPieces(t *testing.T) {
-	seed := rand.Uint64()
-	rng := rand.New(rand.NewPCG(seed, 0))
+	rng := seedtest.Rand(t)
 	const bytesOfCells, bytesOfNoise = "ab\r\n\x00\xff,\"\"", "aaaaa,,\"\"\"\"\n"
 	for round := range 400 {
 		var text []byte
@@ -43,7 +43,7 @@ func TestRowReaderReadsWholeRowsAsPieces(t *testing.T) {
 		whole, wholeErr := readRows(bytes.NewReader(text))
 		pieces, piecesErr := readRows(iotest.OneByteReader(bytes.NewReader(text)))
 		if !slices.EqualFunc(whole, pieces, slices.Equal[[]string]) || fmt.Sprint(wholeErr) != fmt.Sprint(piecesErr) {
-			t.Fatalf("seed %d: %q\nat once:  %q, %v\nin pieces: %q, %v", seed, text, whole, wholeErr, pieces, piecesErr)
+			t.Fatalf("%q\nat once:  %q, %v\nin pieces: %q, %v", text, whole, wholeErr, pieces, piecesErr)
 		}
 	}
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/buffer/buffertest"
 	"github.com/forebay/forebay/catalog"
+	"github.com/forebay/forebay/internal/seedtest"
 )
 
 var kills = flag.Int("kills", 20, "how often TestKill kills the process")
@@ -145,9 +146,7 @@ func TestKill(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts processes")
 	}
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	rng := rand.New(rand.NewPCG(seed, 0))
+	rng := seedtest.Rand(t)
 	dir := t.TempDir()
 	acks := 0
 	for range *kills {

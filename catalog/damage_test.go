@@ -11,15 +11,14 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/forebay/forebay/catalog"
+	"github.com/forebay/forebay/internal/seedtest"
 )
 
 // TestDamagedStore damages every file of a store in several ways. The store opens with all that it had, or says what is
 // to be done; it never opens with less, except for
 // the end of the log of a store that was not closed.
 func TestDamagedStore(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	rng := rand.New(rand.NewPCG(seed, 0))
+	rng := seedtest.Rand(t)
 	for _, closed := range []bool{true, false} {
 		disk := vfs.NewCrashableMem()
 		store, err := catalog.OpenStoreOn(disk, "catalog")

@@ -19,6 +19,7 @@ import (
 	"github.com/forebay/forebay/catalog"
 	"github.com/forebay/forebay/internal/casetest"
 	"github.com/forebay/forebay/internal/localdisk"
+	"github.com/forebay/forebay/internal/seedtest"
 	"github.com/forebay/forebay/internal/synctest"
 )
 
@@ -286,8 +287,7 @@ func TestCatalogOnFailingDisk(t *testing.T) {
 	if inOwnProcess(t) {
 		return
 	}
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
+	seed := seedtest.Of(t)
 	for _, length := range []int64{1, 20} {
 		untouched := false
 		for n := int64(1); !untouched && !t.Failed(); n += int64(casetest.Step()) {

@@ -18,6 +18,7 @@ import (
 	"github.com/forebay/forebay/datatype"
 	"github.com/forebay/forebay/internal/casetest"
 	"github.com/forebay/forebay/internal/localdisk"
+	"github.com/forebay/forebay/internal/seedtest"
 	"github.com/forebay/forebay/internal/synctest"
 	"github.com/forebay/forebay/mapping"
 )
@@ -28,8 +29,7 @@ func TestCrashWhileTableGrows(t *testing.T) {
 	if inOwnProcess(t) {
 		return
 	}
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
+	seed := seedtest.Of(t)
 	step := int64(casetest.Step())
 	if !casetest.All() {
 		step *= 2

@@ -21,6 +21,7 @@ import (
 	"github.com/forebay/forebay/catalog"
 	"github.com/forebay/forebay/datatype"
 	"github.com/forebay/forebay/internal/localdisk"
+	"github.com/forebay/forebay/internal/seedtest"
 	"github.com/forebay/forebay/internal/synctest"
 	"github.com/forebay/forebay/mapping"
 )
@@ -326,9 +327,8 @@ func TestQuarantineOfAnAdoptedInstance(t *testing.T) {
 // interrupted, and the next one replays the rest.
 func TestPowerCutDuringReplay(t *testing.T) {
 	const records = 350 // several steps
-	seed := rand.Uint64()
+	seed := seedtest.Of(t)
 	rng := rand.New(rand.NewPCG(seed, 0))
-	t.Logf("seed %d", seed)
 	writes := int64(0)
 	run := func(t *testing.T, cutAt int64) {
 		disk, store := vfs.NewCrashableMem(), newMemory()

@@ -16,6 +16,7 @@ import (
 
 	"github.com/forebay/forebay/catalog"
 	"github.com/forebay/forebay/internal/casetest"
+	"github.com/forebay/forebay/internal/seedtest"
 	"github.com/forebay/forebay/internal/synctest"
 )
 
@@ -87,8 +88,7 @@ func TestStoreOnFailingDisk(t *testing.T) {
 	if inOwnProcess(t) {
 		return
 	}
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
+	seed := seedtest.Of(t)
 	for _, reads := range []bool{false, true} {
 		for _, length := range []int64{1, 20} {
 			t.Run(fmt.Sprintf("%d operations, reads %v", length, reads), func(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/forebay/forebay/extractor/internal/tree"
+	"github.com/forebay/forebay/internal/seedtest"
 )
 
 // pageOf is a page with an answer, as a job with the only list of the answer reads it.
@@ -40,9 +41,7 @@ func TestFingerprintOfPages(t *testing.T) {
 		}
 	}
 	// Any answer whose data is one list is the same as itself only.
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	rnd := rand.New(rand.NewPCG(seed, 0))
+	rnd := seedtest.Rand(t)
 	seen := make(map[string]string)
 	for range 2000 {
 		text := fmt.Sprintf(`{"a":%d,"l":%s,"z":{"y":%s}}`, rnd.IntN(2), randomList(rnd, 0), randomList(rnd, 1))

@@ -2,26 +2,23 @@ package forebaytest_test
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/datatype"
 	"github.com/forebay/forebay/forebaytest"
+	"github.com/forebay/forebay/internal/seedtest"
 	"github.com/forebay/forebay/mapping"
 )
 
 // The power is cut while clients send records that one sink stores and another one puts into its quarantine. A record that was answered has
 // both: its row and its place in quarantine, each once. One that was not answered may have any of them, once.
 func TestAnsweredRecordIsInEverySinkAfterAPowerCut(t *testing.T) {
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
-	rng := rand.New(rand.NewPCG(seed, 0))
+	rng := seedtest.Rand(t)
 	for range 20 {
 		clients, before := 1+rng.IntN(12), rng.IntN(60)
 		batched := rng.IntN(2) == 0

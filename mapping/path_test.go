@@ -4,12 +4,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"strings"
 	"testing"
 	"unicode/utf8"
 
 	"github.com/forebay/forebay/internal/fuzztest"
+	"github.com/forebay/forebay/internal/seedtest"
 	"github.com/forebay/forebay/mapping/internal/tape"
 )
 
@@ -123,9 +123,7 @@ func (d plainDocument) AppendJSON(dst []byte) ([]byte, error) { return append(ds
 // every body, also when both read strings as plain text, and whether a mapper has one path or many.
 func TestPathAgreesWithBody(t *testing.T) {
 	skipUnderRace(t)
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	rng := rand.New(rand.NewPCG(seed, 0))
+	rng := seedtest.Rand(t)
 	pathOf := func(g *generator) string {
 		var b strings.Builder
 		for range g.pick(4) {
@@ -236,9 +234,7 @@ func TestNumbersKeepTheirDigits(t *testing.T) {
 		`0`, `-0`, `0.0`, `1.50`, `1e5`, `1E+05`, `-1.0e-07`, `9007199254740993`, `18446744073709551616`, `1e999`, `-1e-999`,
 		`0.1000000000000000055511151231257827`, `1.7976931348623159e308`,
 	}
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	rng := rand.New(rand.NewPCG(seed, 0))
+	rng := seedtest.Rand(t)
 	digits := func(n int) string {
 		var b strings.Builder
 		for range 1 + rng.IntN(n) {

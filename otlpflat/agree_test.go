@@ -5,12 +5,12 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"iter"
-	"math/rand/v2"
 	"strconv"
 	"testing"
 
 	"go.opentelemetry.io/collector/pdata/plog"
 
+	"github.com/forebay/forebay/internal/seedtest"
 	"github.com/forebay/forebay/mapping"
 	"github.com/forebay/forebay/otlpflat"
 )
@@ -131,9 +131,7 @@ func TestFieldsNotUTF8(t *testing.T) {
 }
 
 func TestFieldsAgreeWithJSON(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	g := newGenerator(seed)
+	g := newGenerator(seedtest.Of(t))
 	documents := 0
 	for range 40 {
 		for _, docs := range []iter.Seq[mapping.FieldDocument]{

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"iter"
 	"math"
-	"math/rand/v2"
 	"slices"
 	"testing"
 
@@ -14,6 +13,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/pmetric"
 
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/internal/seedtest"
 	"github.com/forebay/forebay/mapping"
 	"github.com/forebay/forebay/otlpflat"
 )
@@ -26,9 +26,7 @@ var withoutColumn = []string{
 
 // Every member of a random record has a column, and a record is rejected only for a count that int64 cannot hold.
 func TestTypedColumns(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	g := newGenerator(seed)
+	g := newGenerator(seedtest.Of(t))
 	for name, kind := range map[string]struct {
 		columns mapping.Columns
 		docs    func() iter.Seq[mapping.FieldDocument]

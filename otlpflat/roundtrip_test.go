@@ -3,7 +3,6 @@ package otlpflat_test
 import (
 	"bytes"
 	"iter"
-	"math/rand/v2"
 	"testing"
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
@@ -11,6 +10,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/pmetric"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
+	"github.com/forebay/forebay/internal/seedtest"
 	"github.com/forebay/forebay/mapping"
 	"github.com/forebay/forebay/otlpflat"
 )
@@ -18,9 +18,7 @@ import (
 // A flat record that is read back is the original record with its resource and scope. The comparison uses the protocol's own
 // encoding, so every field counts.
 func TestRoundTrip(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	g := newGenerator(seed)
+	g := newGenerator(seedtest.Of(t))
 	records := 0
 	for range 60 {
 		logs := g.logs()

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"iter"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
@@ -13,6 +12,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/plog"
 
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/internal/seedtest"
 	"github.com/forebay/forebay/mapping"
 	"github.com/forebay/forebay/otlpflat"
 )
@@ -95,9 +95,7 @@ func (g generator) wide(batch plog.Logs) plog.Logs {
 // Rows are the same as if each of their cells was made for each record: for many mappers in turn, of batches with many resources and scopes,
 // empty ones, and ones of which a mapper sees only some records.
 func TestRowsOfGroups(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	g := newGenerator(seed)
+	g := newGenerator(seedtest.Of(t))
 	mappers := mappersOf(t)
 	rows, refused := 0, 0
 	var rec mapping.Record

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"iter"
 	"math"
-	"math/rand/v2"
 	"reflect"
 	"slices"
 	"strconv"
@@ -18,6 +17,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/pmetric"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
+	"github.com/forebay/forebay/internal/seedtest"
 	"github.com/forebay/forebay/mapping"
 	"github.com/forebay/forebay/otlpflat"
 )
@@ -330,9 +330,7 @@ func matches(t *testing.T, c mapping.Cell, want any) bool {
 // The columns of the presets hold what pdata holds, for random batches, and are the same when the record comes as JSON, as from a
 // quarantine.
 func TestTables(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	g := newGenerator(seed)
+	g := newGenerator(seedtest.Of(t))
 	for name, kind := range map[string]struct {
 		columns mapping.Columns
 		batch   func() (iter.Seq[mapping.FieldDocument], []expected)

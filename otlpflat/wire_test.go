@@ -4,13 +4,13 @@ import (
 	"bytes"
 	"encoding/binary"
 	"iter"
-	"math/rand/v2"
 	"slices"
 	"testing"
 
 	"go.opentelemetry.io/collector/pdata/plog"
 
 	"github.com/forebay/forebay/internal/fuzztest"
+	"github.com/forebay/forebay/internal/seedtest"
 	"github.com/forebay/forebay/mapping"
 	"github.com/forebay/forebay/otlpflat"
 )
@@ -65,9 +65,7 @@ func checkEncoded(tb testing.TB, data []byte) bool {
 
 // A request that pdata has written is read without it, to the same records, fields and rows.
 func TestEncodedLogs(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	g := newGenerator(seed)
+	g := newGenerator(seedtest.Of(t))
 	mappers := mappersOf(t)
 	records := 0
 	for range 300 {
@@ -178,9 +176,7 @@ func (g generator) mutated(data []byte) []byte {
 
 // Damaged requests are read as pdata reads them, or not at all.
 func TestEncodedLogsDamaged(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	g := newGenerator(seed)
+	g := newGenerator(seedtest.Of(t))
 	read := 0
 	for range 200 {
 		data := encode(t, g.logs())

@@ -3,11 +3,11 @@ package trigger_test
 import (
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/forebay/forebay/internal/seedtest"
 	"github.com/forebay/forebay/trigger"
 )
 
@@ -65,8 +65,7 @@ func TestDeadline(t *testing.T) {
 
 // Due must agree with the sentences of the specification, written down as naively as possible, and with Deadline.
 func TestDueAgainstModel(t *testing.T) {
-	seed := rand.Uint64()
-	rng := rand.New(rand.NewPCG(seed, 0))
+	rng := seedtest.Rand(t)
 	seen := map[trigger.Reason]int{}
 	for range 20_000 {
 		// Small numbers, so that the edges are hit often.
@@ -91,25 +90,25 @@ func TestDueAgainstModel(t *testing.T) {
 		got := c.Due(l, now)
 		seen[got]++
 		if got != want {
-			t.Fatalf("seed %d: %+v.Due(%+v, %s) = %s, want %s", seed, c, l, now, got, want)
+			t.Fatalf("%+v.Due(%+v, %s) = %s, want %s", c, l, now, got, want)
 		}
 		if l.Count == 0 {
 			continue
 		}
 		deadline := c.Deadline(l)
 		if c.Due(l, deadline) == trigger.None {
-			t.Fatalf("seed %d: %+v of %+v is not due at its deadline", seed, c, l)
+			t.Fatalf("%+v of %+v is not due at its deadline", c, l)
 		}
 		// Where only the interval can be met, nothing is due a moment before it.
 		small := trigger.Load{Since: l.Since, Count: 1}
 		large := trigger.Conditions{Interval: c.Interval, Size: 100, Count: 100}
 		if got := large.Due(small, deadline.Add(-1)); got != trigger.None {
-			t.Fatalf("seed %d: due by %s before the deadline", seed, got)
+			t.Fatalf("due by %s before the deadline", got)
 		}
 	}
 	for r := trigger.None; r <= trigger.ByInterval; r++ {
 		if seen[r] == 0 {
-			t.Errorf("seed %d: reason %s never came up", seed, r)
+			t.Errorf("reason %s never came up", r)
 		}
 	}
 }

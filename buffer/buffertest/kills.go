@@ -12,6 +12,7 @@ import (
 
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/internal/killtest"
+	"github.com/forebay/forebay/internal/seedtest"
 )
 
 // Process lets [Kills] use the tables of a target from a second process.
@@ -41,9 +42,9 @@ func Kills(t *testing.T, h TargetHarness) {
 	if testing.Short() {
 		t.Skip("it starts processes")
 	}
-	kills, seed := killtest.Count(t), rand.Uint64()
-	t.Logf("%d kills, seed %d", kills, seed)
-	k := killer{bench: h.bench(t), rng: rand.New(rand.NewPCG(seed, 0)), place: h.Process.Place(t), test: t.Name()}
+	kills := killtest.Count(t)
+	t.Logf("%d kills", kills)
+	k := killer{bench: h.bench(t), rng: seedtest.Rand(t), place: h.Process.Place(t), test: t.Name()}
 	k.mustEnsure(eventsTable())
 	var all []*testFile
 	for i := range kills {

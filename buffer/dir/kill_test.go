@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -22,6 +21,7 @@ import (
 
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/internal/killtest"
+	"github.com/forebay/forebay/internal/seedtest"
 )
 
 // killed says what the killed process does, and what readers may find meanwhile.
@@ -192,8 +192,8 @@ func TestKillsBesideReaders(t *testing.T) {
 				t.Skip("starts processes")
 			}
 			t.Parallel()
-			seed, kills := rand.Uint64(), killtest.Count(t)
-			rng := rand.New(rand.NewPCG(seed, 0))
+			kills := killtest.Count(t)
+			rng := seedtest.Rand(t)
 			root := filepath.Join(t.TempDir(), "tables")
 			var imported, reads, retries atomic.Int64
 			done := make(chan struct{})
@@ -211,7 +211,7 @@ func TestKillsBesideReaders(t *testing.T) {
 							err = k.check(rows, table, end, false)
 						}
 						if err != nil && !(k.retried && errors.Is(err, fs.ErrNotExist)) {
-							t.Errorf("seed %d: a reader: %v", seed, err)
+							t.Errorf("a reader: %v", err)
 							return
 						}
 						select {
@@ -235,7 +235,7 @@ func TestKillsBesideReaders(t *testing.T) {
 			}
 			close(done)
 			readers.Wait()
-			t.Logf("seed %d: %d kills, %d files, %d reads, %d begun again", seed, kills, imported.Load(), reads.Load(), retries.Load())
+			t.Logf("%d kills, %d files, %d reads, %d begun again", kills, imported.Load(), reads.Load(), retries.Load())
 			k.drain(t, root, int(imported.Load()))
 		})
 	}

@@ -7,12 +7,12 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"math/rand/v2"
 	"strings"
 	"testing"
 
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/internal/seedtest"
 )
 
 // oneSlice returns a file with all rows in one slice.
@@ -32,9 +32,7 @@ func oneSlice(id string, table buffer.Table, rows [][]string) *buffer.File {
 
 // Tail gives the last rows that Cells gives, whatever is in the cells and however they are spread over parts.
 func TestTailIsTheEndOfTheTable(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	r := rand.New(rand.NewPCG(seed, 1))
+	r := seedtest.Rand(t)
 	pieces := []string{"", "a", "\"", "\"\"", "\n", "\r\n", ",", "\",\"", "é", "\x00\xff", strings.Repeat("long \"text\"\n", 2000)}
 	for _, o := range []TablesOptions{{}, {NoHeader: true}, {Gzip: true}} {
 		tables := TablesWith(t.TempDir(), o)

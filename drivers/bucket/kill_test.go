@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"strings"
 	"testing"
 	"time"
@@ -14,6 +13,7 @@ import (
 	"github.com/forebay/forebay/drivers/bucket"
 	"github.com/forebay/forebay/internal/buckettest"
 	"github.com/forebay/forebay/internal/killtest"
+	"github.com/forebay/forebay/internal/seedtest"
 )
 
 // A process is killed while it stores slices of several parts. A slice that it has reported is there. The slice at the kill is there whole or
@@ -27,9 +27,9 @@ func TestKillsDuringUploads(t *testing.T) {
 	}
 	w := newWorld(t)
 	s := open(t, buckettest.S3URL(w.server, w.name), bucket.Options{PartSize: partSize})
-	kills, seed := killtest.Count(t), rand.Uint64()
-	t.Logf("%d kills, seed %d", kills, seed)
-	rng := rand.New(rand.NewPCG(seed, 0))
+	kills := killtest.Count(t)
+	t.Logf("%d kills", kills)
+	rng := seedtest.Rand(t)
 	var said, before, uploads int
 	for i := range kills {
 		p := killtest.Start(t, t.Name(), buckettest.S3URL(w.server, w.name)+fmt.Sprintf("#%d", i))
@@ -105,9 +105,9 @@ func (k killed) importUntilKilled(t *testing.T, place string) {
 // at the kill is there too. It returns the number of files.
 func (k killed) run(t *testing.T, url string, target buffer.Target) (files int) {
 	t.Helper()
-	kills, seed := killtest.Count(t), rand.Uint64()
-	t.Logf("%d kills, seed %d", kills, seed)
-	rng := rand.New(rand.NewPCG(seed, 0))
+	kills := killtest.Count(t)
+	t.Logf("%d kills", kills)
+	rng := seedtest.Rand(t)
 	torn := 0
 	for i := range kills {
 		p := killtest.Start(t, t.Name(), fmt.Sprintf("%s#%d", url, i))

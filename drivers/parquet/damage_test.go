@@ -19,6 +19,7 @@ import (
 	"github.com/forebay/forebay/drivers/parquet/parquettest"
 	"github.com/forebay/forebay/internal/casetest"
 	"github.com/forebay/forebay/internal/parts"
+	"github.com/forebay/forebay/internal/seedtest"
 )
 
 // unsyncedDisk saves the time of syncs: nothing crashes here.
@@ -232,9 +233,7 @@ func damagedTables(t *testing.T, rng *rand.Rand) map[string]*damagedParts {
 
 // Whatever bytes of a part are wrong, reading its end and merging it give the right rows or an error, in bounded memory, and the parts stay.
 func TestDamagedParts(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	rng := rand.New(rand.NewPCG(seed, 0))
+	rng := seedtest.Rand(t)
 	tables := damagedTables(t, rng)
 	for _, name := range []string{"all types", "all types, plain", "few columns", "dictionary", "kinds"} {
 		d := tables[name]
@@ -252,11 +251,11 @@ func TestDamagedParts(t *testing.T) {
 		for i := range cases {
 			data, what := d.damage(rng)
 			before := allocated()
-			if _, merged := d.check(t, data, fmt.Sprintf("seed %d, %s, case %d, %s", seed, name, i, what)); merged {
+			if _, merged := d.check(t, data, fmt.Sprintf("%s, case %d, %s", name, i, what)); merged {
 				right++
 			}
 			if most = max(most, allocated()-before); allocated()-before > bound {
-				t.Errorf("seed %d, %s, case %d, %s: %d MiB were allocated", seed, name, i, what, (allocated()-before)>>20)
+				t.Errorf("%s, case %d, %s: %d MiB were allocated", name, i, what, (allocated()-before)>>20)
 			}
 			if t.Failed() {
 				break
@@ -303,9 +302,7 @@ func TestFlippedBits(t *testing.T) {
 
 // A table with a damaged part is not merged, or without it, and loses nothing.
 func TestMergesKeepDamagedParts(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	rng := rand.New(rand.NewPCG(seed, 0))
+	rng := seedtest.Rand(t)
 	table := buffer.Table{ID: "t", Columns: storedColumns}
 	for i := range casetest.Of(300, 25, 4) {
 		target, err := Tables(t.TempDir(), Options{})
@@ -338,7 +335,7 @@ func TestMergesKeepDamagedParts(t *testing.T) {
 		data := bytes.Clone(whole)
 		bit := rng.IntN(8 * len(data))
 		data[bit/8] ^= 1 << (bit % 8)
-		what := fmt.Sprintf("seed %d, case %d, bit %d at %d of %d", seed, i, bit%8, bit/8, len(data))
+		what := fmt.Sprintf("case %d, bit %d at %d of %d", i, bit%8, bit/8, len(data))
 		if err := os.WriteFile(path, data, 0o600); err != nil {
 			t.Fatal(err)
 		}

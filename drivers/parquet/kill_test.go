@@ -20,6 +20,7 @@ import (
 	"github.com/forebay/forebay/drivers/parquet"
 	"github.com/forebay/forebay/drivers/parquet/parquettest"
 	"github.com/forebay/forebay/internal/killtest"
+	"github.com/forebay/forebay/internal/seedtest"
 )
 
 const (
@@ -117,7 +118,8 @@ func TestKillsBesideReaders(t *testing.T) {
 				t.Skip("starts processes")
 			}
 			t.Parallel()
-			seed, kills := rand.Uint64(), killtest.Count(t)
+			kills := killtest.Count(t)
+			seed := seedtest.Of(t)
 			root := filepath.Join(t.TempDir(), "lake")
 			target := mustTables(t, root, options)
 			var imported [importers]atomic.Int64
@@ -144,7 +146,7 @@ func TestKillsBesideReaders(t *testing.T) {
 						fallthrough
 					default:
 						if err != nil {
-							t.Errorf("seed %d: a reader: %v", seed, err)
+							t.Errorf("a reader: %v", err)
 							return
 						}
 					}
@@ -181,7 +183,7 @@ func TestKillsBesideReaders(t *testing.T) {
 			close(done)
 			reader.Wait()
 			end := now()
-			t.Logf("seed %d: %d kills, %v files, %d reads, %d begun again", seed, kills, end, reads, again)
+			t.Logf("%d kills, %v files, %d reads, %d begun again", kills, end, reads, again)
 			for importer, n := range end {
 				for i := range n {
 					mustImport(t, target, killFile(importer, i))

@@ -22,6 +22,7 @@ import (
 	"github.com/forebay/forebay/datatype"
 	"github.com/forebay/forebay/drivers/parquet"
 	"github.com/forebay/forebay/drivers/parquet/parquettest"
+	"github.com/forebay/forebay/internal/seedtest"
 )
 
 // libraryType is a type as a user of the library stores it, and its values.
@@ -210,8 +211,7 @@ func nullable(c datatype.Column) bool { return c.Type != datatype.Untyped && !c.
 // The library reads the rows of a part as they came, and has the same schema and rows in a file that its own writer wrote: of all types,
 // with extreme values, with no, some and only NULL, with no row, with one and with several row groups.
 func TestPartsAreAsTheLibraryWrites(t *testing.T) {
-	seed := rand.Uint64()
-	rng := rand.New(rand.NewPCG(seed, 0))
+	rng := seedtest.Rand(t)
 	types := libraryTypes()
 	for round, n := range []int{0, 1, 2, 7, 8, 9, 64, 65, 300, 2000} {
 		var columns []datatype.Column
@@ -234,7 +234,7 @@ func TestPartsAreAsTheLibraryWrites(t *testing.T) {
 			}
 			rows = append(rows, row)
 		}
-		what := fmt.Sprintf("seed %d, %d rows, %d %% NULL", seed, n, nulls)
+		what := fmt.Sprintf("%d rows, %d %% NULL", n, nulls)
 		options := parquet.Options{
 			RowGroup:    []int64{1, 7, 100, 0}[max(rng.IntN(4), round-6)],
 			Compression: []parquet.Compression{parquet.Zstd, parquet.Snappy, parquet.Plain}[rng.IntN(3)],

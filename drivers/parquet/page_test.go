@@ -5,19 +5,18 @@ import (
 	endian "encoding/binary"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"reflect"
 	"strings"
 	"testing"
 
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/internal/seedtest"
 	"github.com/forebay/forebay/internal/synctest"
 )
 
 // The bounds of a page are those that a comparison of all values gives.
 func TestBoundsOfAPage(t *testing.T) {
-	seed := rand.Uint64()
-	rng := rand.New(rand.NewPCG(seed, 0))
+	rng := seedtest.Rand(t)
 	alphabets := []string{"a", "ab", "ab\x00\xff", "0123456789"}
 	for range 3000 {
 		prefix, alphabet := strings.Repeat("p", rng.IntN(20)), alphabets[rng.IntN(len(alphabets))]
@@ -46,7 +45,7 @@ func TestBoundsOfAPage(t *testing.T) {
 				naive.add(&c, v)
 			}
 			if got, want := c.boundsOf(p), naive.cut(&c); !reflect.DeepEqual(got, want) {
-				t.Fatalf("seed %d: %s: %q, want %q, of %q", seed, of, got, want, p.data)
+				t.Fatalf("%s: %q, want %q, of %q", of, got, want, p.data)
 			}
 		}
 	}
@@ -54,8 +53,7 @@ func TestBoundsOfAPage(t *testing.T) {
 
 // A dictionary gives each text of a page its own place, whichever slots they share.
 func TestDictionaryHasEachText(t *testing.T) {
-	seed := rand.Uint64()
-	rng := rand.New(rand.NewPCG(seed, 0))
+	rng := seedtest.Rand(t)
 	c := newColumn("c", datatype.Column{Type: datatype.String}, datatype.Column{Type: datatype.String})
 	d := &dictionary{places: make(map[string]int32)}
 	for range 5 {
@@ -72,22 +70,22 @@ func TestDictionaryHasEachText(t *testing.T) {
 		}
 		b, ok := d.add(&c, p)
 		if want := c.boundsOf(p); !ok || !bytes.Equal(b.least, want.least) || !bytes.Equal(b.most, want.most) {
-			t.Fatalf("seed %d: bounds %q, want %q, %v", seed, b, want, ok)
+			t.Fatalf("bounds %q, want %q, %v", b, want, ok)
 		}
 		for i, place := range d.page {
 			if d.texts[place] != want[i] {
-				t.Fatalf("seed %d: %q has the place of %q", seed, want[i], d.texts[place])
+				t.Fatalf("%q has the place of %q", want[i], d.texts[place])
 			}
 		}
 		if len(d.page) != len(want) || len(d.places) != len(d.texts) {
-			t.Fatalf("seed %d: %d places of %d texts, %d are different, of those %d have a place", seed, len(d.page), len(want), len(d.texts), len(d.places))
+			t.Fatalf("%d places of %d texts, %d are different, of those %d have a place", len(d.page), len(want), len(d.texts), len(d.places))
 		}
 	}
 	n := 0
 	for data := d.data; len(data) > 0; n++ {
 		text := data[4:][:endian.LittleEndian.Uint32(data)]
 		if string(text) != d.texts[n] {
-			t.Fatalf("seed %d: text %d is %q, want %q", seed, n, text, d.texts[n])
+			t.Fatalf("text %d is %q, want %q", n, text, d.texts[n])
 		}
 		data = data[4+len(text):]
 	}

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"math/rand/v2"
 	"os"
 	"strings"
 	"testing"
@@ -18,13 +17,13 @@ import (
 	"github.com/forebay/forebay/buffer/buffertest"
 	"github.com/forebay/forebay/datatype"
 	"github.com/forebay/forebay/drivers/parquet"
+	"github.com/forebay/forebay/internal/seedtest"
 )
 
 // Engines leave out the row groups and pages whose bounds say that no value fits: each value must be within them. The columns have
 // pages without a value, negative decimals, NaN, texts that are longer than a bound, and a dictionary that becomes too large.
 func TestValuesAreWithinBounds(t *testing.T) {
-	seed := rand.Uint64()
-	rng := rand.New(rand.NewPCG(seed, 0))
+	rng := seedtest.Rand(t)
 	columns := []datatype.Column{
 		{Name: "wide", Type: datatype.Decimal(30, 2)},
 		{Name: "narrow", Type: datatype.Decimal(12, 1)},
@@ -65,7 +64,7 @@ func TestValuesAreWithinBounds(t *testing.T) {
 				index = nil
 			}
 			if bounded == (columns[i].Name == "nan") || bounded != (index != nil) {
-				t.Errorf("seed %d: row group %d, column %s: bounds %v, index %v", seed, g, columns[i].Name, bounded, index)
+				t.Errorf("row group %d, column %s: bounds %v, index %v", g, columns[i].Name, bounded, index)
 			}
 			pages := chunk.Pages()
 			for at := 0; ; at++ {
@@ -86,9 +85,9 @@ func TestValuesAreWithinBounds(t *testing.T) {
 					case !bounded:
 						without++
 					case !within(columns[i].Type, v, least, most):
-						t.Fatalf("seed %d: row group %d, column %s: %v is not between %v and %v", seed, g, columns[i].Name, v, least, most)
+						t.Fatalf("row group %d, column %s: %v is not between %v and %v", g, columns[i].Name, v, least, most)
 					case index.NullPage(at) || !within(columns[i].Type, v, index.MinValue(at), index.MaxValue(at)):
-						t.Fatalf("seed %d: page %d, column %s: %v is not between %v and %v", seed, at, columns[i].Name, v, index.MinValue(at), index.MaxValue(at))
+						t.Fatalf("page %d, column %s: %v is not between %v and %v", at, columns[i].Name, v, index.MinValue(at), index.MaxValue(at))
 					default:
 						checked++
 					}

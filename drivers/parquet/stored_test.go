@@ -20,6 +20,7 @@ import (
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/datatype"
 	"github.com/forebay/forebay/internal/parts"
+	"github.com/forebay/forebay/internal/seedtest"
 )
 
 var storedColumns = []datatype.Column{
@@ -81,8 +82,7 @@ func storedRow(rng *rand.Rand) string {
 // What an import makes of rows does not depend on how many of them a read returns: rows that are in memory as a whole are parsed as they are
 // stored, and others by cells.
 func TestStoredRowsMakeTheSameParts(t *testing.T) {
-	seed := rand.Uint64()
-	rng := rand.New(rand.NewPCG(seed, 0))
+	rng := seedtest.Rand(t)
 	for round := range 8 {
 		options := parts.Options{Driver: "parquet"}
 		if round%2 == 1 {
@@ -130,15 +130,15 @@ func TestStoredRowsMakeTheSameParts(t *testing.T) {
 		stored, err := importOf(func(r io.Reader) io.Reader { return r })
 		cells, cellsErr := importOf(iotest.OneByteReader)
 		if len(stored) == 0 && err == nil {
-			t.Fatalf("seed %d, round %d: no parts", seed, round)
+			t.Fatalf("round %d: no parts", round)
 		}
 		a, _ := errors.AsType[*buffer.RowsError](err)
 		b, _ := errors.AsType[*buffer.RowsError](cellsErr)
 		if fmt.Sprint(err) != fmt.Sprint(cellsErr) || !reflect.DeepEqual(a, b) {
-			t.Fatalf("seed %d, round %d: stored rows: %v, by cells: %v", seed, round, err, cellsErr)
+			t.Fatalf("round %d: stored rows: %v, by cells: %v", round, err, cellsErr)
 		}
 		if !reflect.DeepEqual(stored, cells) {
-			t.Fatalf("seed %d, round %d: stored rows have other parts than cells", seed, round)
+			t.Fatalf("round %d: stored rows have other parts than cells", round)
 		}
 	}
 }
@@ -198,8 +198,7 @@ func TestStoredRowsEndPages(t *testing.T) {
 
 // A cell in the form that the engine writes is taken as it is stored, whatever its type. Otherwise imports would be right, but slow.
 func TestStoredCellsAreTaken(t *testing.T) {
-	seed := rand.Uint64()
-	rng := rand.New(rand.NewPCG(seed, 0))
+	rng := seedtest.Rand(t)
 	for _, at := range storedColumns {
 		c := newColumn(at.Name, at, at)
 		stored, byCells := new(page), new(page)
@@ -211,14 +210,14 @@ func TestStoredCellsAreTaken(t *testing.T) {
 			cell := storedCell(rng, at)
 			n, size, ok := c.addStored(stored, []byte(cell+","+strings.Repeat(" ", 100)))
 			if !ok || n != len(cell) {
-				t.Fatalf("seed %d: %s: %q: %v, %d bytes taken", seed, at, cell, ok, n)
+				t.Fatalf("%s: %q: %v, %d bytes taken", at, cell, ok, n)
 			}
 			var plain []byte
 			if cell != "" {
 				plain = []byte(strings.ReplaceAll(cell[1:len(cell)-1], `""`, `"`))
 			}
 			if err := c.addCell(byCells, plain); err != nil || size != len(plain) {
-				t.Fatalf("seed %d: %s: %q: %v, %d bytes", seed, at, cell, err, size)
+				t.Fatalf("%s: %q: %v, %d bytes", at, cell, err, size)
 			}
 		}
 		for _, cell := range []string{"\"\xff\"", "x", "\"", "\"x"} { // add says what is wrong
@@ -228,7 +227,7 @@ func TestStoredCellsAreTaken(t *testing.T) {
 		}
 		if !bytes.Equal(stored.data, byCells.data) || !reflect.DeepEqual(stored.longs, byCells.longs) || !reflect.DeepEqual(stored.ints, byCells.ints) ||
 			!bytes.Equal(stored.levels, byCells.levels) || stored.rows != byCells.rows || stored.nulls != byCells.nulls {
-			t.Errorf("seed %d: %s: the pages differ", seed, at)
+			t.Errorf("%s: the pages differ", at)
 		}
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/forebay/forebay/buffer/buffertest"
 	"github.com/forebay/forebay/datatype"
 	"github.com/forebay/forebay/drivers/parquet/parquettest"
+	"github.com/forebay/forebay/internal/seedtest"
 )
 
 // storedFile is a file of rows in the form in which they are stored.
@@ -49,9 +50,7 @@ func tailTexts(tail buffer.Tail) (rows [][]string) {
 
 // Tail gives the last rows that a reader of the parts gives, of all types and with NULL, across row groups, parts and merged parts.
 func TestTailIsTheEndOfTheTable(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	rng := rand.New(rand.NewPCG(seed, 0))
+	rng := seedtest.Rand(t)
 	table := buffer.Table{ID: "in.c-web.events", Columns: storedColumns}
 	for _, merged := range []bool{false, true} {
 		target, err := Tables(t.TempDir(), Options{RowGroup: 30})

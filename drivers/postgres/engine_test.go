@@ -3,7 +3,6 @@ package postgres
 import (
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"testing"
 
 	"github.com/forebay/forebay"
@@ -11,6 +10,7 @@ import (
 	"github.com/forebay/forebay/datatype"
 	"github.com/forebay/forebay/internal/clienttest"
 	"github.com/forebay/forebay/internal/killtest"
+	"github.com/forebay/forebay/internal/seedtest"
 	"github.com/forebay/forebay/mapping"
 )
 
@@ -117,9 +117,9 @@ func TestKillsOfTheServer(t *testing.T) {
 	if testing.Short() {
 		t.Skip("restarts the server")
 	}
-	seed, kills := rand.Uint64(), killtest.Count(t)
-	t.Logf("%d kills, seed %d", kills, seed)
-	rng := rand.New(rand.NewPCG(seed, 0))
+	kills := killtest.Count(t)
+	t.Logf("%d kills", kills)
+	rng := seedtest.Rand(t)
 	target := open(t, Options{})
 	url, end, err := clienttest.Serve(t.TempDir(), target)
 	if err != nil {

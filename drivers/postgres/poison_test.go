@@ -3,7 +3,6 @@ package postgres
 import (
 	"database/sql"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
@@ -17,6 +16,7 @@ import (
 	"github.com/forebay/forebay/datatype"
 	"github.com/forebay/forebay/internal/killtest"
 	"github.com/forebay/forebay/internal/refusedtest"
+	"github.com/forebay/forebay/internal/seedtest"
 	"github.com/forebay/forebay/mapping"
 )
 
@@ -26,9 +26,9 @@ func TestKillsOfTheServerWithRefusedRows(t *testing.T) {
 	if testing.Short() {
 		t.Skip("restarts the server")
 	}
-	seed, kills := rand.Uint64(), killtest.Count(t)
-	t.Logf("%d kills, seed %d", kills, seed)
-	rng := rand.New(rand.NewPCG(seed, 0))
+	kills := killtest.Count(t)
+	t.Logf("%d kills", kills)
+	rng := seedtest.Rand(t)
 	target := open(t, Options{})
 	exec(t, target, `CREATE TABLE sums (id bigint NOT NULL CHECK (id % 97 <> 5), n bigint CHECK (n::smallint IS NOT NULL), raw varchar)`)
 	engine, err := forebay.Open(t.TempDir(), forebay.Options{Target: target})

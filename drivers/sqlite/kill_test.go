@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"testing"
@@ -12,6 +11,7 @@ import (
 	"github.com/forebay/forebay/drivers/sqlite"
 	"github.com/forebay/forebay/internal/clienttest"
 	"github.com/forebay/forebay/internal/killtest"
+	"github.com/forebay/forebay/internal/seedtest"
 )
 
 // serve is a whole program: it prints the address for events, and flushes and ends when its standard input ends.
@@ -41,9 +41,9 @@ func TestKillsOfAnEngine(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts processes")
 	}
-	seed, kills := rand.Uint64(), killtest.Count(t)
-	t.Logf("%d kills, seed %d", kills, seed)
-	rng := rand.New(rand.NewPCG(seed, 0))
+	kills := killtest.Count(t)
+	t.Logf("%d kills", kills)
+	rng := seedtest.Rand(t)
 	folder := t.TempDir()
 	p := killtest.Start(t, t.Name(), folder)
 	clients := clienttest.Send(p.Line())

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"math"
 	"math/big"
-	"math/rand/v2"
 	"strconv"
 	"strings"
 	"testing"
@@ -14,6 +13,7 @@ import (
 	"github.com/forebay/forebay/datatype"
 	"github.com/forebay/forebay/internal/celltype"
 	"github.com/forebay/forebay/internal/fuzztest"
+	"github.com/forebay/forebay/internal/seedtest"
 )
 
 type convert = func(dst, text []byte) ([]byte, celltype.Reason)
@@ -266,9 +266,7 @@ func wholeAndFraction(r *big.Rat) int {
 }
 
 func TestNumbersAsLibrary(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	r := rand.New(rand.NewPCG(seed, 1))
+	r := seedtest.Rand(t)
 	alphabet := []string{"0", "0", "00", "1", "9", "5", "-", ".", "e", "E", "+", "12", "999999999", "922337203685477580", "7", "8", " ", "x"}
 	for range 10_000 {
 		var b strings.Builder
@@ -346,9 +344,7 @@ func checkLeapSecond(t *testing.T, text string) {
 }
 
 func TestTimesAsLibrary(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	r := rand.New(rand.NewPCG(seed, 2))
+	r := seedtest.Rand(t)
 	first, last := time.Date(0, 1, 1, 0, 0, 0, 0, time.UTC).Unix(), time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC).Unix()
 	for i := range 10_000 {
 		zone := time.FixedZone("", (r.IntN(2*24*60-1)-24*60+1)*60)

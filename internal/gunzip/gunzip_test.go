@@ -16,6 +16,7 @@ import (
 	"github.com/forebay/forebay/internal/fuzztest"
 	"github.com/forebay/forebay/internal/gunzip"
 	"github.com/forebay/forebay/internal/quickgzip"
+	"github.com/forebay/forebay/internal/seedtest"
 )
 
 // read returns all text, and the error that is not io.EOF.
@@ -87,15 +88,14 @@ func texts(rng *rand.Rand) map[string][]byte {
 // Members of the library at all levels, with all fields of a header, and members of quickgzip, are read as the library reads them, alone and
 // one behind the other, also if their bytes come one by one.
 func TestRead(t *testing.T) {
-	seed := rand.Uint64()
-	rng := rand.New(rand.NewPCG(seed, 0))
+	rng := seedtest.Rand(t)
 	headers := []gzip.Header{{}, {Name: "rows.csv", Comment: "of a test", Extra: []byte("more"), OS: 3}}
 	var all, allText []byte
 	for name, text := range texts(rng) {
 		for level := gzip.HuffmanOnly; level <= gzip.BestCompression; level++ {
 			m := member(t, level, headers[rng.IntN(2)], text)
 			if got, err := read(bytes.NewReader(m)); err != nil || !bytes.Equal(got, text) {
-				t.Fatalf("seed %d, %s at level %d: %d bytes, want %d; %v", seed, name, level, len(got), len(text), err)
+				t.Fatalf("%s at level %d: %d bytes, want %d; %v", name, level, len(got), len(text), err)
 			}
 			if rng.IntN(2) == 0 {
 				all, allText = append(all, m...), append(allText, text...)
@@ -114,7 +114,7 @@ func TestRead(t *testing.T) {
 		"at once": bytes.NewReader(all), "byte by byte": iotest.OneByteReader(bytes.NewReader(all)), "with the error": iotest.DataErrReader(bytes.NewReader(all)),
 	} {
 		if got, err := read(src); err != nil || !bytes.Equal(got, allText) {
-			t.Errorf("seed %d, all members %s: %d bytes, want %d; %v", seed, way, len(got), len(allText), err)
+			t.Errorf("all members %s: %d bytes, want %d; %v", way, len(got), len(allText), err)
 		}
 	}
 }
@@ -143,8 +143,7 @@ func TestReadHeaderSum(t *testing.T) {
 
 // Of a member that is cut or changed no text is invented: what is read before the error is the beginning of what the library reads, or equal.
 func TestReadDamage(t *testing.T) {
-	seed := rand.Uint64()
-	rng := rand.New(rand.NewPCG(seed, 0))
+	rng := seedtest.Rand(t)
 	broken := errors.New("broken")
 	for name, text := range texts(rng) {
 		text = text[:min(len(text), 20_000)]
@@ -153,15 +152,15 @@ func TestReadDamage(t *testing.T) {
 			end := rng.IntN(len(m))
 			got, err := read(bytes.NewReader(m[:end]))
 			if end > 0 && !errors.Is(err, io.ErrUnexpectedEOF) || end == 0 && !errors.Is(err, io.EOF) || !bytes.HasPrefix(text, got) {
-				t.Fatalf("seed %d, %s cut at %d of %d: %d bytes, %v", seed, name, end, len(m), len(got), err)
+				t.Fatalf("%s cut at %d of %d: %d bytes, %v", name, end, len(m), len(got), err)
 			}
 			got, err = read(io.MultiReader(bytes.NewReader(m[:end]), iotest.ErrReader(broken)))
 			if !errors.Is(err, broken) || !bytes.HasPrefix(text, got) {
-				t.Fatalf("seed %d, %s broken at %d: %d bytes, %v", seed, name, end, len(got), err)
+				t.Fatalf("%s broken at %d: %d bytes, %v", name, end, len(got), err)
 			}
 			changed := bytes.Clone(m)
 			changed[rng.IntN(len(m))] ^= 1 << rng.IntN(8)
-			check(t, fmt.Sprintf("seed %d, %s changed", seed, name), changed)
+			check(t, fmt.Sprintf("%s changed", name), changed)
 		}
 		if _, err := read(bytes.NewReader(append(bytes.Clone(m), "rest"...))); err == nil {
 			t.Errorf("%s: no error although other bytes follow", name)
@@ -217,8 +216,7 @@ func (b blocking) Read(p []byte) (int, error) {
 
 // A reader that is closed while it reads keeps its memory, and no other reader gets it.
 func TestCloseDuringRead(t *testing.T) {
-	seed := rand.Uint64()
-	text := rows(rand.New(rand.NewPCG(seed, 0)), 20_000)
+	text := rows(seedtest.Rand(t), 20_000)
 	m := member(t, 1, gzip.Header{}, text)
 	src := blocking{make(chan struct{}), make(chan struct{})}
 	r, err := gunzip.NewReader(io.MultiReader(bytes.NewReader(m[:len(m)/2]), src))
@@ -247,6 +245,6 @@ func TestCloseDuringRead(t *testing.T) {
 	}
 	rest, err := io.ReadAll(second)
 	if got = append(got, rest...); err != nil || !bytes.Equal(got, text) {
-		t.Errorf("seed %d: the second reader: %d bytes, want %d; %v", seed, len(got), len(text), err)
+		t.Errorf("the second reader: %d bytes, want %d; %v", len(got), len(text), err)
 	}
 }

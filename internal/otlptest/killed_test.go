@@ -7,7 +7,6 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
@@ -35,6 +34,7 @@ import (
 
 	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/buffer/dir"
+	"github.com/forebay/forebay/internal/seedtest"
 	"github.com/forebay/forebay/mapping"
 	"github.com/forebay/forebay/stream"
 	"github.com/forebay/forebay/stream/otlpgrpc"
@@ -248,9 +248,8 @@ func TestKilledProcess(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts processes")
 	}
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("%d cycles, seed %d; more with: go test . -run TestKilledProcess -cycles 1000 -timeout 2h", *cycles, seed)
-	rng := rand.New(rand.NewPCG(seed, 0))
+	t.Logf("%d cycles; more with: go test . -run TestKilledProcess -cycles 1000 -timeout 2h", *cycles)
+	rng := seedtest.Rand(t)
 	data := t.TempDir()
 	webFile, web := listen(t)
 	rpcFile, rpc := listen(t)

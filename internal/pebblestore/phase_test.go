@@ -2,11 +2,12 @@ package pebblestore
 
 import (
 	"errors"
-	"math/rand/v2"
 	"runtime"
 	"slices"
 	"sync"
 	"testing"
+
+	"github.com/forebay/forebay/internal/seedtest"
 )
 
 // Random transitions: only transitions of the diagram are made, and what a condition says of the store agrees with its phase.
@@ -18,8 +19,7 @@ func TestLifeFollowsItsDiagram(t *testing.T) {
 		PhaseClosing:   {PhaseClosing, PhaseClosed}, // the store fails while it is closed
 		PhaseClosed:    {PhaseClosed},
 	}
-	seed := rand.Uint64()
-	rng := rand.New(rand.NewPCG(seed, 0))
+	rng := seedtest.Rand(t)
 	for range 1000 {
 		var l life
 		for range 20 {
@@ -51,13 +51,13 @@ func TestLifeFollowsItsDiagram(t *testing.T) {
 			after := l.current()
 			switch {
 			case made != slices.Contains(must, before.Phase), started != made:
-				t.Fatalf("seed %d: from %+v: made %t, started %t", seed, before, made, started)
+				t.Fatalf("from %+v: made %t, started %t", before, made, started)
 			case made && !slices.Contains(allowed[before.Phase], after.Phase), !made && after != before:
-				t.Fatalf("seed %d: from %+v to %+v", seed, before, after)
+				t.Fatalf("from %+v to %+v", before, after)
 			case after.Phase == PhaseOpen && after.Failure != nil, (after.Phase == PhaseFailed || after.Phase == PhaseReopening) && after.Failure == nil:
-				t.Fatalf("seed %d: the failure does not fit the phase: %+v", seed, after)
+				t.Fatalf("the failure does not fit the phase: %+v", after)
 			case (after.Failure != before.Failure) != (after.Epoch > before.Epoch):
-				t.Fatalf("seed %d: the epoch does not count the failure: %+v, then %+v", seed, before, after)
+				t.Fatalf("the epoch does not count the failure: %+v, then %+v", before, after)
 			}
 		}
 	}

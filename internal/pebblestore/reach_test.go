@@ -4,18 +4,17 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"strings"
 	"sync/atomic"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 
 	"github.com/forebay/forebay/internal/pebblestore"
+	"github.com/forebay/forebay/internal/seedtest"
 )
 
 func openAll(t *testing.T, disk vfs.FS) *pebblestore.Opening {
@@ -173,8 +172,7 @@ func TestRefusedNoteEndsNothing(t *testing.T) {
 
 // No kill and no loss of power makes a store that looks damaged, however its logs come and go.
 func TestCrashIsNoDamage(t *testing.T) {
-	seed := uint64(time.Now().UnixNano())
-	rng := rand.New(rand.NewPCG(seed, 1))
+	rng := seedtest.Rand(t)
 	disk := vfs.NewCrashableMem()
 	o := openAll(t, disk)
 	rows := 0
@@ -200,12 +198,12 @@ func TestCrashIsNoDamage(t *testing.T) {
 		}
 		var err error
 		if o, err = pebblestore.Open(config(disk)); err != nil {
-			t.Fatalf("seed %d, round %d: %v", seed, round, err)
+			t.Fatalf("round %d: %v", round, err)
 		}
 	}
 	for i := range rows {
 		if _, err := pebblestore.Get(o.DB, fmt.Appendf(nil, "key %06d", i)); err != nil {
-			t.Fatalf("seed %d: key %d: %v", seed, i, err)
+			t.Fatalf("key %d: %v", i, err)
 		}
 	}
 	if err := o.Close(); err != nil {
@@ -215,8 +213,7 @@ func TestCrashIsNoDamage(t *testing.T) {
 
 // The power goes off while a log ends: its end is on the disk, and a part of what stands before it, which nobody has synced, is not.
 func TestCrashAtTheEndOfALogIsNoDamage(t *testing.T) {
-	seed := uint64(time.Now().UnixNano())
-	rng := rand.New(rand.NewPCG(seed, 2))
+	rng := seedtest.Rand(t)
 	disk := vfs.NewCrashableMem()
 	var armed atomic.Bool
 	var found []*vfs.MemFS
@@ -250,11 +247,11 @@ func TestCrashAtTheEndOfALogIsNoDamage(t *testing.T) {
 	for i, after := range found {
 		o, err := pebblestore.Open(config(after))
 		if err != nil {
-			t.Fatalf("seed %d, crash %d: %v", seed, i, err)
+			t.Fatalf("crash %d: %v", i, err)
 		}
 		for i := range 5 {
 			if _, err := pebblestore.Get(o.DB, fmt.Appendf(nil, "key %06d", i)); err != nil {
-				t.Errorf("seed %d: key %d: %v", seed, i, err)
+				t.Errorf("key %d: %v", i, err)
 			}
 		}
 		if err := o.Close(); err != nil {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/forebay/forebay/internal/fuzztest"
 	"github.com/forebay/forebay/internal/gziptest"
+	"github.com/forebay/forebay/internal/seedtest"
 	"github.com/klauspost/compress/gzip"
 )
 
@@ -122,9 +123,7 @@ func longTexts(rng *rand.Rand) map[string][]byte {
 }
 
 func TestLongMembersAreGzip(t *testing.T) {
-	seed := rand.Uint64()
-	rng := rand.New(rand.NewPCG(seed, 0))
-	t.Logf("seed %d", seed)
+	rng := seedtest.Rand(t)
 	var e LongEncoder
 	for name, text := range longTexts(rng) {
 		t.Run(name, func(t *testing.T) { checkLong(t, &e, text) })
@@ -228,9 +227,7 @@ func TestLongMembersNeedNoMemory(t *testing.T) {
 
 // Codes respect their limit, leave none unused, and are as short as possible where the limit allows it.
 func TestLengthsOfCodes(t *testing.T) {
-	seed := rand.Uint64()
-	rng := rand.New(rand.NewPCG(seed, 0))
-	t.Logf("seed %d", seed)
+	rng := seedtest.Rand(t)
 	var h huffman
 	limited := 0
 	for round := range 3000 {

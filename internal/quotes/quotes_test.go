@@ -2,15 +2,14 @@ package quotes_test
 
 import (
 	"encoding/binary"
-	"math/rand/v2"
 	"testing"
 
 	"github.com/forebay/forebay/internal/quotes"
+	"github.com/forebay/forebay/internal/seedtest"
 )
 
 func TestMasksHaveTheQuotesAndNothingElse(t *testing.T) {
-	seed := rand.Uint64()
-	rng := rand.New(rand.NewPCG(seed, 0))
+	rng := seedtest.Rand(t)
 	const near = "\"\"\"!#\x00\x01\x7f\x80\xa1\xa2\xa3\xff" // quotes, and bytes that differ from one by a bit
 	for range 20_000 {
 		var block [quotes.Bytes]byte
@@ -24,14 +23,14 @@ func TestMasksHaveTheQuotesAndNothingElse(t *testing.T) {
 			}
 		}
 		if got := quotes.Of(&block); got != want {
-			t.Fatalf("seed %d: %q has the mask %064b, want %064b", seed, block, got, want)
+			t.Fatalf("%q has the mask %064b, want %064b", block, got, want)
 		}
 		word := uint64(0)
 		for i := range 8 {
 			word |= want >> i & 1 << (8*i + 7)
 		}
 		if got := quotes.In(binary.LittleEndian.Uint64(block[:])); got != word {
-			t.Fatalf("seed %d: %q has the bits %064b, want %064b", seed, block[:8], got, word)
+			t.Fatalf("%q has the bits %064b, want %064b", block[:8], got, word)
 		}
 	}
 }

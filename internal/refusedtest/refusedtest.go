@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
@@ -20,6 +19,7 @@ import (
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/datatype"
 	"github.com/forebay/forebay/internal/killtest"
+	"github.com/forebay/forebay/internal/seedtest"
 	"github.com/forebay/forebay/mapping"
 )
 
@@ -57,12 +57,12 @@ func Kills(t *testing.T, h Harness) {
 		h.importUntilKilled(t, folder)
 		return
 	}
-	kills, seed := killtest.Count(t), rand.Uint64()
+	kills := killtest.Count(t)
 	if testing.Short() {
 		kills = 0 // it starts no process
 	}
-	t.Logf("%d kills, seed %d", kills, seed)
-	rng, folder := rand.New(rand.NewPCG(seed, 0)), t.TempDir()
+	t.Logf("%d kills", kills)
+	rng, folder := seedtest.Rand(t), t.TempDir()
 	h.Create(t, folder)
 	good, bad := []string{"0"}, []string(nil)
 	for round := range kills + 1 {

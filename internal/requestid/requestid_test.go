@@ -1,19 +1,17 @@
 package requestid_test
 
 import (
-	"math/rand/v2"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/forebay/forebay/internal/requestid"
+	"github.com/forebay/forebay/internal/seedtest"
 )
 
 // An id has 15 small letters and digits, as the platform's, is another one each time, and says when it was made.
 func TestIDs(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	r := rand.New(rand.NewPCG(seed, 1))
+	r := seedtest.Rand(t)
 	first, last := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(2059, 1, 1, 0, 0, 0, 0, time.UTC)
 	for range 1_000 {
 		at := first.Add(time.Duration(r.Int64N(int64(last.Sub(first)))))

@@ -14,6 +14,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/forebay/forebay/internal/schedule"
+	"github.com/forebay/forebay/internal/seedtest"
 	"github.com/forebay/forebay/internal/synctest"
 	"github.com/forebay/forebay/trigger"
 )
@@ -226,8 +227,7 @@ func TestStopWaitsForFire(t *testing.T) {
 
 // Random operations against a model that looks at every key at every step.
 func TestAgainstModel(t *testing.T) {
-	seed := rand.Uint64()
-	rng := rand.New(rand.NewPCG(seed, 0))
+	rng := seedtest.Rand(t)
 	bubble(t, func(t *testing.T, s *schedule.Scheduler[string], r *recorder) {
 		model := map[string]time.Duration{} // deadline since start
 		for step := range 5000 {
@@ -253,7 +253,7 @@ func TestAgainstModel(t *testing.T) {
 			}
 			slices.SortFunc(want, func(a, b firing) int { return int(a.after - b.after) })
 			if got := r.take(); !slices.Equal(got, want) {
-				t.Fatalf("seed %d, step %d: fired %v, want %v", seed, step, got, want)
+				t.Fatalf("step %d: fired %v, want %v", step, got, want)
 			}
 		}
 	})

@@ -16,6 +16,7 @@ import (
 	"github.com/forebay/forebay/buffer/dir"
 	"github.com/forebay/forebay/datatype"
 	"github.com/forebay/forebay/internal/killtest"
+	"github.com/forebay/forebay/internal/seedtest"
 	"github.com/forebay/forebay/mapping"
 	"github.com/forebay/forebay/trigger"
 )
@@ -161,7 +162,8 @@ func TestKillsWhileATableGrows(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts processes")
 	}
-	seed, kills := rand.Uint64(), killtest.Count(t)
+	kills := killtest.Count(t)
+	seed := seedtest.Of(t)
 	root := t.TempDir()
 	// From now on the table keeps all fields, so another type is refused.
 	rng := rand.New(rand.NewPCG(seed, 0))
@@ -223,5 +225,5 @@ func TestKillsWhileATableGrows(t *testing.T) {
 			t.Errorf("row %d is there %d times", i, n)
 		}
 	}
-	t.Logf("seed %d: %d kills, %d rows were stored, %d are in the table, %d changes were refused", seed, kills, len(all), len(seen), refused[0]+refused[1])
+	t.Logf("%d kills, %d rows were stored, %d are in the table, %d changes were refused", kills, len(all), len(seen), refused[0]+refused[1])
 }

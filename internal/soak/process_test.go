@@ -21,6 +21,7 @@ import (
 	"github.com/forebay/forebay/buffer/dir"
 	"github.com/forebay/forebay/internal/clienttest"
 	"github.com/forebay/forebay/internal/killtest"
+	"github.com/forebay/forebay/internal/seedtest"
 	"github.com/forebay/forebay/mapping"
 	"github.com/forebay/forebay/stream"
 	"github.com/forebay/forebay/trigger"
@@ -75,9 +76,9 @@ func TestKillsWhileClientsSend(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts processes")
 	}
-	seed, kills := uint64(time.Now().UnixNano()), killtest.Count(t)
-	t.Logf("%d kills, seed %d", kills, seed)
-	rng := rand.New(rand.NewPCG(seed, 0))
+	kills := killtest.Count(t)
+	t.Logf("%d kills", kills)
+	rng := seedtest.Rand(t)
 	data := t.TempDir()
 	p := killtest.Start(t, t.Name(), data)
 	clients := clienttest.Send(p.Line())

@@ -4,21 +4,20 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"fmt"
-	"math/rand/v2"
 	"testing"
 
+	"github.com/forebay/forebay/internal/seedtest"
 	"github.com/forebay/forebay/internal/uuidtext"
 )
 
 func TestEachDigit(t *testing.T) {
-	seed := rand.Uint64()
-	rng := rand.New(rand.NewPCG(seed, 0))
+	rng := seedtest.Rand(t)
 	for range 20 {
 		a, b := rng.Uint64(), rng.Uint64()
 		id := binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, a), b)
 		text := fmt.Appendf(nil, "%x-%x-%x-%x-%x", id[:4], id[4:6], id[6:8], id[8:10], id[10:])
 		if hi, lo, ok := uuidtext.Parse(text); !ok || hi != a || lo != b {
-			t.Fatalf("seed %d: %s: %x, %x, %v", seed, text, hi, lo, ok)
+			t.Fatalf("%s: %x, %x, %v", text, hi, lo, ok)
 		}
 		for at := range text {
 			own := text[at]
@@ -30,7 +29,7 @@ func TestEachDigit(t *testing.T) {
 					want = c == '-'
 				}
 				if ok != want {
-					t.Fatalf("seed %d: %q: %v, want %v", seed, text, ok, want)
+					t.Fatalf("%q: %v, want %v", text, ok, want)
 				}
 				if !ok {
 					continue
@@ -38,14 +37,14 @@ func TestEachDigit(t *testing.T) {
 				digits := append(append(append(append(append([]byte(nil), text[:8]...), text[9:13]...), text[14:18]...), text[19:23]...), text[24:]...)
 				id, err := hex.DecodeString(string(digits))
 				if err != nil || hi != binary.BigEndian.Uint64(id) || lo != binary.BigEndian.Uint64(id[8:]) {
-					t.Fatalf("seed %d: %s: %x, %x, %v", seed, text, hi, lo, err)
+					t.Fatalf("%s: %x, %x, %v", text, hi, lo, err)
 				}
 			}
 			text[at] = own
 		}
 		for _, other := range [][]byte{nil, text[:35], append(text[:36:36], '0')} {
 			if _, _, ok := uuidtext.Parse(other); ok {
-				t.Fatalf("seed %d: %q is read", seed, other)
+				t.Fatalf("%q is read", other)
 			}
 		}
 	}

@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/forebay/forebay/internal/seedtest"
 	"github.com/forebay/forebay/storageapi"
 	"github.com/forebay/forebay/storageapi/platform"
 )
@@ -119,9 +120,7 @@ func startAndKill(t *testing.T, dir string, rounds int, span time.Duration, prep
 	work func(ctx context.Context, group *sync.WaitGroup, c *child, rng *rand.Rand),
 ) *child {
 	t.Helper()
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	rng := rand.New(rand.NewPCG(seed, 0))
+	rng := seedtest.Rand(t)
 	if testing.Short() {
 		rounds = 2
 	}

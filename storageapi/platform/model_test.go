@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"testing"
 
+	"github.com/forebay/forebay/internal/seedtest"
 	"github.com/forebay/forebay/storageapi"
 )
 
@@ -58,9 +59,7 @@ func (m *model) row(v modelVersion, id string) modelRow { return m.rows[id][v.ro
 
 // Random edits, rollbacks, copies, deletions and restarts give the history that a plain list of whole versions would have.
 func TestHistoryAgainstModel(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	h := &historian{t: t, w: newWorld(t), rng: rand.New(rand.NewPCG(seed, 0))}
+	h := &historian{t: t, w: newWorld(t), rng: seedtest.Rand(t)}
 	steps := 600
 	if testing.Short() {
 		steps = 150

@@ -1,11 +1,11 @@
 package format_test
 
 import (
-	"math/rand/v2"
 	"slices"
 	"testing"
 
 	"github.com/forebay/forebay/buffer/internal/format"
+	"github.com/forebay/forebay/internal/seedtest"
 )
 
 // walk imports a file whose target refuses some rows and names none, and returns how many imports and rows that took.
@@ -35,8 +35,7 @@ func walk(t *testing.T, rows int64, bad ...int64) (imports int, sent int64) {
 // A few refused rows of a large file are found with few imports, if the target names none. docs/quarantine.md has the figures.
 func TestImportsToFindRefusedRows(t *testing.T) {
 	const rows, files = 1_000_000, 200
-	seed := rand.Uint64()
-	rng := rand.New(rand.NewPCG(seed, 0))
+	rng := seedtest.Rand(t)
 	for _, c := range []struct{ bad, most int }{{1, 44}, {10, 400}} {
 		sum, most, sent := 0, 0, int64(0)
 		for range files {
@@ -49,10 +48,10 @@ func TestImportsToFindRefusedRows(t *testing.T) {
 			n, all := walk(t, rows, bad...)
 			sum, most, sent = sum+n, max(most, n), sent+all
 		}
-		t.Logf("%d refused rows of %d: %d imports on average, at most %d, %.1f times the rows are sent (seed %d)", c.bad, rows, sum/files, most,
-			float64(sent)/rows/files, seed)
+		t.Logf("%d refused rows of %d: %d imports on average, at most %d, %.1f times the rows are sent", c.bad, rows, sum/files, most,
+			float64(sent)/rows/files)
 		if most > c.most {
-			t.Errorf("%d refused rows took %d imports, want at most %d (seed %d)", c.bad, most, c.most, seed)
+			t.Errorf("%d refused rows took %d imports, want at most %d", c.bad, most, c.most)
 		}
 	}
 }

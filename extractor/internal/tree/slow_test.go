@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"math/rand/v2"
 	"strconv"
 	"strings"
 	"testing"
@@ -14,6 +13,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/forebay/forebay/internal/fuzztest"
+	"github.com/forebay/forebay/internal/seedtest"
 )
 
 // What follows reads and writes texts and numbers byte by byte: the rules, against which the faster code is checked.
@@ -183,9 +183,7 @@ func TestAgainstSlow(t *testing.T) {
 			}
 		}
 	}
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	rnd := rand.New(rand.NewPCG(seed, 0))
+	rnd := seedtest.Rand(t)
 	for range 5_000 {
 		var b strings.Builder
 		for range rnd.IntN(40) {
@@ -216,9 +214,7 @@ func FuzzAgainstSlow(tf *testing.F) {
 // TestEqualNames reads objects of all sizes whose names come again: the last value counts, at the place of the first. Names that the parser cannot
 // tell apart at a glance, of one length and with the same letters where it looks, are different all the same.
 func TestEqualNames(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	rnd := rand.New(rand.NewPCG(seed, 0))
+	rnd := seedtest.Rand(t)
 	for _, alike := range []bool{false, true} {
 		for size := range 3 * filtered {
 			var text strings.Builder

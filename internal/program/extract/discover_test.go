@@ -3,23 +3,20 @@ package extract
 import (
 	"encoding/json"
 	"fmt"
-	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/forebay/forebay/extractor"
+	"github.com/forebay/forebay/internal/seedtest"
 	"github.com/forebay/forebay/mapping"
 )
 
 // TestProposedColumnsFit makes records of random values of many kinds. Every one of them must fit the columns that discover proposes.
 func TestProposedColumnsFit(t *testing.T) {
 	t.Parallel()
-	seed := uint64(time.Now().UnixNano())
-	random := rand.New(rand.NewPCG(seed, 0))
-	t.Logf("seed %d", seed)
+	random := seedtest.Rand(t)
 	kinds := [][]string{
 		{"1", "-7", "0", "9007199254740992"},
 		{"9007199254740993", "9223372036854775807", "-9223372036854775808"},

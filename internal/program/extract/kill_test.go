@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -18,9 +17,9 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/forebay/forebay/buffer/dir"
+	"github.com/forebay/forebay/internal/seedtest"
 	"github.com/forebay/forebay/mapping"
 )
 
@@ -155,9 +154,7 @@ var killedTables = map[string]string{"list": "id", "details": "of", "days": "at"
 
 // killProcesses has runs whose records go where flag says. collect is called when a run has ended, with what it returned before.
 func killProcesses(t *testing.T, flag string, collect func(t *testing.T, folder string, got map[string][]string) map[string][]string) {
-	seed := uint64(time.Now().UnixNano())
-	random := rand.New(rand.NewPCG(seed, 0))
-	t.Logf("seed %d", seed)
+	random := seedtest.Rand(t)
 	api := &growing{records: 10}
 	work := t.TempDir()
 	path := func(name string) string { return filepath.Join(work, name) }

@@ -3,10 +3,10 @@ package main
 import (
 	"encoding/json"
 	"fmt"
-	"math/rand/v2"
 	"strings"
 	"testing"
 
+	"github.com/forebay/forebay/internal/seedtest"
 	"github.com/forebay/forebay/mapping"
 )
 
@@ -106,9 +106,7 @@ func last(values []value, name string) string {
 
 // The mapper makes of each event the cells that the comparison expects, refuses what it should, and takes what an operator has repaired.
 func TestEvents(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	e := events{seed: seed, bad: 0.1, poison: 0.1}
+	e := events{seed: seedtest.Of(t), bad: 0.1, poison: 0.1}
 	kinds := map[kind]int{}
 	var mappers [sinks]*mapping.Mapper
 	for sink := range sinks {

@@ -1,9 +1,10 @@
 package main
 
 import (
-	"math/rand/v2"
 	"testing"
 	"time"
+
+	"github.com/forebay/forebay/internal/seedtest"
 )
 
 // Nodes that take more on a later day fail the run, also if they take less on the last one. On the first day they may take less.
@@ -44,16 +45,15 @@ func TestMemoryThatGrows(t *testing.T) {
 
 // Each kind of fault comes as often as the others of its row.
 func TestSequence(t *testing.T) {
-	seed := rand.Uint64()
 	counts := map[fault]int{}
-	for _, f := range sequence(rand.New(rand.NewPCG(seed, 0)), 180) {
+	for _, f := range sequence(seedtest.Rand(t), 180) {
 		counts[f]++
 	}
 	want := []int{18, 20, 30}
 	for i, row := range kinds {
 		for _, f := range row {
 			if counts[f] != want[i] {
-				t.Errorf("seed %d: %s happens %d times, want %d", seed, f, counts[f], want[i])
+				t.Errorf("%s happens %d times, want %d", f, counts[f], want[i])
 			}
 		}
 	}

@@ -1,0 +1,4 @@
+package seedtest
+
+// PlaceOf is placeOf.
+var PlaceOf = placeOf
