@@ -163,8 +163,9 @@ func TestIngestAtomicIsAllOrNone(t *testing.T) {
 		}
 		mem.Alter("in.c-app.logs", datatype.UntypedColumns("other")...) // holds up the imports of this sink
 		noise := make([]byte, 16<<10)                                   // what does not compress takes its size on disk
+		rng := rand.New(rand.NewPCG(1, 0))
 		for i := range noise {
-			noise[i] = byte(rand.Uint32())
+			noise[i] = byte(rng.Uint32())
 		}
 		big := fmt.Sprintf(`{"n":"%x"}`, noise)
 		var overload *buffer.OverloadError

@@ -31,10 +31,10 @@ func TestSizeConditionsCountStoredBytes(t *testing.T) {
 		if st, _ := b.SinkStats("a"); st.Local.Rows != 1 || st.Local.RawBytes < 100<<10 || st.Local.StoredBytes >= 2000 {
 			t.Fatalf("local %+v", st.Local)
 		}
-		random := make([]byte, 1200)
+		random, rng := make([]byte, 1200), rand.New(rand.NewPCG(1, 0))
 		for i := range 5 {
 			for k := range random {
-				random[k] = "0123456789abcdef"[rand.IntN(16)]
+				random[k] = "0123456789abcdef"[rng.IntN(16)]
 			}
 			put1(t, b, s, i+1, string(random))
 		}

@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -24,8 +25,11 @@ import (
 
 var kills = flag.Int("kills", 20, "how often TestKill kills the process")
 
-// childEnv is set, to the folder of the catalog, in the processes that TestKill kills.
-const childEnv = "FOREBAY_CATALOG_CHILD"
+// Environment variables of the processes that TestKill kills: the folder of the catalog, and the seed of the changes.
+const (
+	childEnv     = "FOREBAY_CATALOG_CHILD"
+	childSeedEnv = "FOREBAY_CATALOG_CHILD_SEED"
+)
 
 func TestMain(m *testing.M) {
 	if dir := os.Getenv(childEnv); dir != "" {
@@ -67,23 +71,27 @@ func churn(dir string) error {
 	if err != nil {
 		return err
 	}
+	seed, err := strconv.ParseUint(os.Getenv(childSeedEnv), 10, 64)
+	if err != nil {
+		return err
+	}
 	failures := make(chan error, churners)
 	for i := range churners {
-		go func() { failures <- churnSource(cat, fmt.Sprintf("s%d", i)) }()
+		go func() { failures <- churnSource(cat, fmt.Sprintf("s%d", i), rand.New(rand.NewPCG(seed, uint64(i)))) }()
 	}
 	return <-failures
 }
 
-func churnSource(cat *catalog.Catalog, id string) error {
+func churnSource(cat *catalog.Catalog, id string, rng *rand.Rand) error {
 	ctx := context.Background()
 	for {
 		source, err := cat.Source(id)
 		live := err == nil
 		var task catalog.Task
 		sink := ""
-		text := fmt.Sprint(rand.Uint64())
-		switch n := rand.IntN(10); {
-		case !live && rand.IntN(2) == 0:
+		text := fmt.Sprint(rng.Uint64())
+		switch n := rng.IntN(10); {
+		case !live && rng.IntN(2) == 0:
 			if task, err = cat.Undelete(user, catalog.Ref{Source: id}); code(err) != catalog.DeletedSourceNotFound {
 				break
 			}
@@ -99,13 +107,13 @@ func churnSource(cat *catalog.Catalog, id string) error {
 		case n == 4:
 			task, err = cat.Enable(user, catalog.Ref{Source: id})
 		case n == 5:
-			_, err = cat.RotateSecret(ctx, user, id, time.Duration(rand.IntN(2))*time.Hour)
+			_, err = cat.RotateSecret(ctx, user, id, time.Duration(rng.IntN(2))*time.Hour)
 		default:
 			_, sinks, e := cat.Sinks(id, false)
 			if e != nil || len(sinks) == 0 {
 				continue
 			}
-			sink = sinks[rand.IntN(len(sinks))].ID
+			sink = sinks[rng.IntN(len(sinks))].ID
 			task, err = cat.UpdateSink(user, id, sink, catalog.SinkPatch{Description: &text})
 		}
 		if err != nil {
@@ -151,7 +159,7 @@ func TestKill(t *testing.T) {
 	acks := 0
 	for range *kills {
 		last := map[string]ack{}
-		for _, a := range runChild(t, dir, 1+rng.IntN(60)) {
+		for _, a := range runChild(t, dir, rng.Uint64(), 1+rng.IntN(60)) {
 			last[a.Source+"/"+a.Sink] = a
 			if a.Deleted {
 				for _, sink := range []string{"a", "b", "c"} {
@@ -169,10 +177,10 @@ func TestKill(t *testing.T) {
 }
 
 // runChild starts a process, kills it after some acknowledged changes, and returns those that it has written.
-func runChild(t *testing.T, dir string, after int) (acks []ack) {
+func runChild(t *testing.T, dir string, seed uint64, after int) (acks []ack) {
 	t.Helper()
 	cmd := exec.Command(os.Args[0], "-test.run=^$")
-	cmd.Env = append(os.Environ(), childEnv+"="+dir)
+	cmd.Env = append(os.Environ(), childEnv+"="+dir, fmt.Sprint(childSeedEnv, "=", seed))
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
 	if err != nil {

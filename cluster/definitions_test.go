@@ -19,12 +19,10 @@ import (
 	"github.com/forebay/forebay/cluster"
 	"github.com/forebay/forebay/cluster/internal/clustertest"
 	"github.com/forebay/forebay/cluster/internal/linearizability"
+	"github.com/forebay/forebay/internal/seedtest"
 )
 
-var (
-	faults    = flag.Int("faults", 4, "how many faults TestDefinitionsAreLinearizable plays: at first one of each of three kinds, then any")
-	faultSeed = flag.Uint64("fault-seed", 0, "seed of the faults and of the clients; 0: a random one")
-)
+var faults = flag.Int("faults", 4, "how many faults TestDefinitionsAreLinearizable plays: at first one of each of three kinds, then any")
 
 // definers are clients at every node, which change and read definitions, and what opens a node again that has ended.
 type definers struct {
@@ -278,11 +276,7 @@ func (d *definers) kill(i int) {
 // looks as if all of it had happened in one order. A longer run: go test . -run '^TestDefinitionsAreLinearizable$' -faults 40 -timeout 1h
 func TestDefinitionsAreLinearizable(t *testing.T) {
 	t.Parallel()
-	seed := *faultSeed
-	if seed == 0 {
-		seed = rand.Uint64()
-	}
-	t.Logf("repeat with: -faults %d -fault-seed %d", *faults, seed)
+	seed := seedtest.Of(t)
 	rng := rand.New(rand.NewPCG(seed, 100))
 	d := define(t, 2, seed)
 	defer d.end()

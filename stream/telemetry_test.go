@@ -308,11 +308,12 @@ func TestOTLPWithoutSink(t *testing.T) {
 func TestOTLPOverload(t *testing.T) {
 	s := newService(t, func(o *forebay.Options) { o.Buffer.MaxSinkBytes = 64 << 10 }, telemetry())
 	s.mem.Alter("in.c-app.logs", datatype.UntypedColumns("other")...) // holds up the imports of this sink
+	rng := rand.New(rand.NewPCG(1, 0))
 	taken := 0
 	for i := range 50 {
 		noise := make([]byte, 8<<10)
 		for i := range noise {
-			noise[i] = byte(rand.Uint32())
+			noise[i] = byte(rng.Uint32())
 		}
 		data, err := (&plog.ProtoMarshaler{}).MarshalLogs(logs(fmt.Sprintf("%x", noise)))
 		if err != nil {

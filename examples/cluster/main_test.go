@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/forebay/forebay/internal/seedtest"
 )
 
 // The test binary stands in for the program of the nodes.
@@ -24,7 +26,7 @@ func TestMain(m *testing.M) {
 
 var (
 	cycles = flag.Int("cycles", 10, "losses of TestLosses")
-	seed   = flag.Uint64("seed", 0, "seed of TestLosses; 0: a new one")
+	seed   = flag.Uint64("seed", 0, "seed of the losses; 0: the one that FOREBAY_SEED gives, or a new one")
 )
 
 var lastLine = regexp.MustCompile(`\ncluster: sent=(\d+) rows=\d+ lost=0 duplicated=0 recovered=\S+ unconfirmed=\d+ stalled=\S+ losses=(\d+) damaged=(\d+)\n$`)
@@ -32,7 +34,11 @@ var lastLine = regexp.MustCompile(`\ncluster: sent=(\d+) rows=\d+ lost=0 duplica
 // play runs the program.
 func play(t *testing.T, events, losses int, args ...string) {
 	t.Helper()
-	cfg, err := parseConfig(append(args, "-n", strconv.Itoa(events), "-dir", t.TempDir()), t.Output())
+	from := *seed
+	if from == 0 {
+		from = seedtest.Of(t)
+	}
+	cfg, err := parseConfig(append(args, "-n", strconv.Itoa(events), "-dir", t.TempDir(), "-seed", strconv.FormatUint(from, 10)), t.Output())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -111,7 +117,7 @@ func TestLosses(t *testing.T) {
 	if testing.Short() {
 		t.Skip("minutes of losses")
 	}
-	play(t, 500*(*cycles+1), *cycles, "-cycles", strconv.Itoa(*cycles), "-checkpoint-bytes", "50000", "-seed", strconv.FormatUint(*seed, 10))
+	play(t, 500*(*cycles+1), *cycles, "-cycles", strconv.Itoa(*cycles), "-checkpoint-bytes", "50000")
 }
 
 // Rows that are missing, doubled or unexpected are told apart.

@@ -2,19 +2,20 @@ package celltype_test
 
 import (
 	"math"
-	"math/rand/v2"
 	"testing"
 	"time"
 
 	"github.com/forebay/forebay/datatype"
 	"github.com/forebay/forebay/internal/celltype"
+	"github.com/forebay/forebay/internal/seedtest"
 )
 
 // A time that is a number has the cell of its text, or is left to the text.
 func TestAppendNanos(t *testing.T) {
 	times := []uint64{0, 1, 999, 1000, 1e9, 951_782_400e9, math.MaxInt64, math.MaxInt64 + 1, math.MaxUint64, 9_223_372_036e9 - 1, 9_223_372_036e9}
+	rng := seedtest.Rand(t)
 	for range 5000 {
-		times = append(times, rand.Uint64(), rand.Uint64N(1<<62), rand.Uint64N(1e6))
+		times = append(times, rng.Uint64(), rng.Uint64N(1<<62), rng.Uint64N(1e6))
 	}
 	taken := 0
 	for _, c := range []struct {

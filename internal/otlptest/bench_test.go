@@ -7,6 +7,7 @@ import (
 	"net"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -146,6 +147,11 @@ func serve(b testing.TB, protocol string, columns mapping.Columns) (eng *forebay
 // requestMark is in each request once. Senders write another number in its place each time: a request of the last day that comes again is
 // recognised and not stored, and no exporter sends the same one.
 var requestMark = pcommon.SpanID{0xf0, 0x9d, 0x91, 0x8a, 0xb7, 0x6c, 0x2e, 0x53}
+
+var lastMark atomic.Uint64
+
+// newMark returns a different number each time. Because the step is odd, none repeats.
+func newMark() uint64 { return lastMark.Add(0x9e3779b97f4a7c15) }
 
 // encoded is a request with log records of the given size, and of now.
 func encoded(records, size int) ([]byte, error) {

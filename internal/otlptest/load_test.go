@@ -6,7 +6,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"net"
 	"net/http"
 
@@ -58,7 +57,7 @@ func (s *httpSender) run(next func() bool) error {
 }
 
 func (s *httpSender) send() error {
-	binary.BigEndian.PutUint64(s.request[s.place:], rand.Uint64())
+	binary.BigEndian.PutUint64(s.request[s.place:], newMark())
 	if _, err := s.Write(s.request); err != nil {
 		return err
 	}
@@ -185,7 +184,7 @@ func (s *grpcSender) add() {
 	s.stream = s.stream + 1 | 1
 	from := len(s.out)
 	s.out = append(s.out, frames...)
-	binary.BigEndian.PutUint64(s.out[from+bytes.Index(frames, requestMark[:]):], rand.Uint64()) // it is near the start
+	binary.BigEndian.PutUint64(s.out[from+bytes.Index(frames, requestMark[:]):], newMark()) // it is near the start
 	for i := from; i < len(s.out); {
 		binary.BigEndian.PutUint32(s.out[i+5:], s.stream)
 		i += 9 + int(binary.BigEndian.Uint32(s.out[i:])>>8)

@@ -26,6 +26,7 @@ type drivers struct {
 	mu    sync.Mutex
 	files map[string]int64 // rows of the imported files by id
 	rows  []tally          // by client
+	rng   *rand.Rand
 }
 
 // The modes of the drivers.
@@ -38,8 +39,8 @@ const (
 	modes
 )
 
-func newDrivers(s buffer.Staging, clients int) *drivers {
-	return &drivers{Staging: s, files: map[string]int64{}, rows: make([]tally, clients)}
+func newDrivers(s buffer.Staging, clients int, rng *rand.Rand) *drivers {
+	return &drivers{Staging: s, files: map[string]int64{}, rows: make([]tally, clients), rng: rng}
 }
 
 func (d *drivers) heal() { d.mode.Store(healthy) }
@@ -56,13 +57,19 @@ func (d *drivers) call(ctx context.Context, down int32, effect func() error) err
 	switch mode := d.mode.Load(); {
 	case mode == down:
 		return errFault
-	case mode == hanging && rand.IntN(2) == 0:
+	case mode == hanging && d.coin():
 		<-ctx.Done()
 		return ctx.Err()
 	case mode == answersLost:
 		return errors.Join(effect(), errFault)
 	}
 	return effect()
+}
+
+func (d *drivers) coin() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.rng.IntN(2) == 0
 }
 
 func (d *drivers) Put(ctx context.Context, obj buffer.Object, src buffer.Content) error {

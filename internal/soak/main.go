@@ -100,7 +100,7 @@ func run(ctx context.Context, cfg config) error {
 		cfg.dir = tmp
 	}
 	s := &soak{cfg: cfg, sent: make([]tally, cfg.clients), rng: rand.New(rand.NewPCG(cfg.seed, 1))}
-	s.drivers = newDrivers(dir.Staging(filepath.Join(cfg.dir, "staging")), cfg.clients)
+	s.drivers = newDrivers(dir.Staging(filepath.Join(cfg.dir, "staging")), cfg.clients, rand.New(rand.NewPCG(cfg.seed, 2)))
 	if err := s.open(ctx); err != nil {
 		return err
 	}

@@ -23,6 +23,7 @@ import (
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
 	"github.com/forebay/forebay/internal/casetest"
+	"github.com/forebay/forebay/internal/seedtest"
 	"github.com/forebay/forebay/mapping"
 	"github.com/forebay/forebay/trigger"
 )
@@ -85,12 +86,12 @@ func threeSinks() forebay.Source {
 }
 
 // noise is text that does not compress.
-func noise(n int) string {
+func noise(rng *rand.Rand, n int) string {
 	b := make([]byte, n)
 	var x uint64
 	for i := range b {
 		if i%12 == 0 { // 26¹² < 2⁶⁴
-			x = rand.Uint64()
+			x = rng.Uint64()
 		}
 		b[i] = byte('a' + x%26)
 		x /= 26
@@ -111,14 +112,16 @@ func (s *senders) fill(t *testing.T, eng *forebay.Engine, most int) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	var wg sync.WaitGroup
-	for range 4 {
+	before := uint64(s.next)
+	for client := range uint64(4) {
+		rng := rand.New(rand.NewPCG(client, before))
 		wg.Go(func() {
 			for refused, sent := 0, 0; refused < 5 && sent < most; sent++ {
 				s.mu.Lock()
 				s.next++
 				id := fmt.Sprint(s.next)
 				s.mu.Unlock()
-				_, err := eng.Ingest(ctx, sourceID, mapping.JSON(fmt.Appendf(nil, `{"client":0,"seq":%s,"noise":"%s"}`, id, noise(16<<10))))
+				_, err := eng.Ingest(ctx, sourceID, mapping.JSON(fmt.Appendf(nil, `{"client":0,"seq":%s,"noise":"%s"}`, id, noise(rng, 16<<10))))
 				var overload *buffer.OverloadError
 				var failed *buffer.FailedError
 				switch {
@@ -210,11 +213,11 @@ func TestSmallVolumeIsFilledAndFreed(t *testing.T) {
 		return eng
 	}
 	eng := open()
-	s := &senders{acked: map[string]bool{}}
+	s, rng := &senders{acked: map[string]bool{}}, seedtest.Rand(t)
 	for cycle := range cycles {
 		down.Lock()
 		// Others leave 2 to 50 MB, before or while rows come.
-		free := 2 + rand.IntN(48)
+		free := 2 + rng.IntN(48)
 		fillTo := func() {
 			var st syscall.Statfs_t
 			if err := syscall.Statfs(disk, &st); err != nil {

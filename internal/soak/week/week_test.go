@@ -2,15 +2,16 @@ package main
 
 import (
 	"errors"
-	"flag"
 	"io"
 	"os"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/forebay/forebay/drivers/postgres/pgtest"
+	"github.com/forebay/forebay/internal/seedtest"
 )
 
 // The test binary stands in for the program of the nodes.
@@ -22,8 +23,6 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-var seed = flag.String("seed", "0", "seed of TestWeek; 0: a new one")
-
 var lastLine = regexp.MustCompile(`\nweek: events=[1-9]\d+ rows=[1-9]\d+ quarantined=\d+ discarded=\d+ unconfirmed=\d+ faults=[12] quiet=\S+ lost=0 doubled=0 wrong=0\n$`)
 
 // A short week: a node is lost, and then PostgreSQL is restarted, away or stands still, unless the machine is too slow for a second fault.
@@ -34,7 +33,7 @@ func TestWeek(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "week")
 	cfg, err := parseConfig([]string{
 		"-duration", "30s", "-days", "2", "-faults", "1", "-rate", "60", "-bad", "0.03", "-poison", "0.01", "-lease", "6s",
-		"-dir", dir, "-out", dir, "-seed", *seed,
+		"-dir", dir, "-out", dir, "-seed", strconv.FormatUint(seedtest.Of(t), 10),
 	}, t.Output())
 	if err != nil {
 		t.Fatal(err)
@@ -49,6 +48,6 @@ func TestWeek(t *testing.T) {
 			log, _ := os.ReadFile(filepath.Join(dir, name))
 			t.Logf("%s:\n%s", name, log[max(0, len(log)-20_000):])
 		}
-		t.Fatalf("seed %d: %v", cfg.seed, err)
+		t.Fatal(err)
 	}
 }
