@@ -106,7 +106,7 @@ func TestKillsDuringReplay(t *testing.T) {
 	}
 	t.Logf("%d kills within a run", within)
 	if within == 0 {
-		t.Error("no kill was within a run: change the number of records")
+		seedtest.Missed(t, "no kill was within a run: change the number of records")
 	}
 }
 

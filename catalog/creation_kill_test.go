@@ -98,7 +98,7 @@ func TestKillDuringCreate(t *testing.T) {
 		}
 	}
 	if undone == 0 {
-		t.Error("no process was killed before its change was made")
+		seedtest.Missed(t, "no process was killed before its change was made")
 	}
 	t.Logf("%d changes were undone", undone)
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/forebay/forebay/changelog"
 	"github.com/forebay/forebay/changelog/changelogtest"
+	"github.com/forebay/forebay/internal/seedtest"
 	"github.com/forebay/forebay/internal/synctest"
 )
 
@@ -42,7 +43,7 @@ func TestSimulation(t *testing.T) {
 		"restored", "went back", "incomplete", "void", "same epoch", "same epoch again", "no majority", "hole of replica 0", "hole of replica 1", "hole of replica 2", "hole at the end", "asked others", "full", "checkpointed", "not checkpointed",
 	} {
 		if total[what] == 0 {
-			t.Errorf("in %d seeds it never happened: %s", *seeds, what)
+			seedtest.Missed(t, "in %d seeds it never happened: %s", *seeds, what)
 		}
 	}
 }

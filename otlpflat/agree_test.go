@@ -132,8 +132,7 @@ func TestFieldsNotUTF8(t *testing.T) {
 
 func TestFieldsAgreeWithJSON(t *testing.T) {
 	g := newGenerator(seedtest.Of(t))
-	documents := 0
-	for range 40 {
+	for documents := 0; documents < 200; {
 		for _, docs := range []iter.Seq[mapping.FieldDocument]{
 			otlpflat.Logs(g.logs()), otlpflat.Metrics(g.metrics()), otlpflat.Traces(g.traces()),
 		} {
@@ -142,8 +141,5 @@ func TestFieldsAgreeWithJSON(t *testing.T) {
 				documents++
 			}
 		}
-	}
-	if documents < 100 {
-		t.Errorf("only %d documents were compared", documents)
 	}
 }

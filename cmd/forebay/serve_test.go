@@ -301,17 +301,24 @@ sources:
 	var clients sync.WaitGroup
 	var mu sync.Mutex
 	sent := 0
-	for c := range 4 {
+	confirmed := make(chan struct{})
+	const senders = 4
+	for c := range senders {
 		clients.Go(func() {
 			for i := 0; ctx.Err() == nil; i++ {
 				status, text := s.post("ingest", "/stream/1/web/"+webSecret, fmt.Sprintf(`{"n":"%d-%d","extra":%d}`, c, i, i))
 				if status != http.StatusOK {
 					t.Errorf("event %d is answered %d %s", i, status, text)
+					stop()
 					return
 				}
 				mu.Lock()
 				sent++
 				mu.Unlock()
+				select {
+				case confirmed <- struct{}{}:
+				default:
+				}
 			}
 		})
 	}
@@ -327,6 +334,12 @@ sources:
 	const good = 4
 	for i := range good {
 		reload(config(extra(i), ""), "configuration reloaded", i+1)
+		for range senders + 1 { // at least one of them was sent after the reload
+			select {
+			case <-confirmed:
+			case <-ctx.Done():
+			}
+		}
 		reload(config("- {name: broken, type: pth}", ""), "the former one goes on", 2*i+1)
 		reload(config(extra(i), "max-connections: 77"), "cannot change while the server runs: max-connections", i+1)
 	}
@@ -357,7 +370,7 @@ sources:
 	clients.Wait()
 	s.hangUp() // the server ends beside it
 	s.stop()
-	if rows, different := rowsOf(t, db, "events"), rowsOf(t, db, "(SELECT DISTINCT n FROM events)"); rows != different || rows < sent || rows > sent+4 || sent == 0 {
+	if rows, different := rowsOf(t, db, "events"), rowsOf(t, db, "(SELECT DISTINCT n FROM events)"); rows != different || rows < sent || rows > sent+senders || sent == 0 {
 		t.Errorf("%d events were confirmed; the table has %d rows, %d different", sent, rows, different)
 	}
 	for i := range good {

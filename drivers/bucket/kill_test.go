@@ -161,7 +161,7 @@ func (k killed) runInUploads(t *testing.T, w *world, url string, target buffer.T
 	}
 	t.Logf("%d kills: %d uploads were left open, %d files were there whole", killtest.Count(t), uploads, whole)
 	if uploads == 0 {
-		t.Error("no kill has left an upload open")
+		seedtest.Missed(t, "no kill has left an upload open")
 	}
 }
 

@@ -126,8 +126,8 @@ func checkInit(t *tree) []problem {
 	return problems
 }
 
-// processWide is the folder of a package for tests that changes a setting of the process, and so has to remember it for the process.
-const processWide = "internal/synctest"
+// processWide are the folders of packages for tests that keep something for the process: a setting that they change, the seeds of running tests.
+var processWide = []string{"internal/synctest", "internal/seedtest"}
 
 // checkGlobals looks for package variables of library packages that somebody writes, or that have a type which exists
 // to be written. Names are resolved by the type checker, so that a local variable of the same name does not count;
@@ -135,7 +135,7 @@ const processWide = "internal/synctest"
 func checkGlobals(t *tree) []problem {
 	packages := make(map[string][]*ast.File)
 	for _, f := range t.files {
-		if !f.test && !f.program() && f.dir != processWide {
+		if !f.test && !f.program() && !slices.Contains(processWide, f.dir) {
 			packages[f.dir] = append(packages[f.dir], f.ast)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -70,6 +71,9 @@ func (f *file) imports() []string {
 	return paths
 }
 
+// version ends the path of a package that is named for the element before.
+var version = regexp.MustCompile(`/v[0-9]+$`)
+
 // localName returns the name under which the file knows an imported package, "" when it does not import it.
 func (f *file) localName(importPath string) string {
 	for _, spec := range f.ast.Imports {
@@ -77,7 +81,7 @@ func (f *file) localName(importPath string) string {
 			if spec.Name != nil {
 				return spec.Name.Name
 			}
-			return path.Base(importPath)
+			return path.Base(version.ReplaceAllString(importPath, ""))
 		}
 	}
 	return ""
@@ -185,7 +189,7 @@ type rule struct {
 }
 
 func rules() []rule {
-	return slices.Concat(importRules(), codeRules(), docRules(), textRules(), proseRules(), snippetRules(), pageRules())
+	return slices.Concat(importRules(), codeRules(), seedRules(), docRules(), textRules(), proseRules(), snippetRules(), pageRules())
 }
 
 func TestHouseRules(t *testing.T) {
@@ -214,7 +218,7 @@ type breach struct {
 
 func TestRulesFindBreaches(t *testing.T) {
 	tested := make(map[string]bool)
-	for _, b := range slices.Concat(importBreaches(), codeBreaches(), docBreaches(), textBreaches(), proseBreaches(), snippetBreaches(), pageBreaches()) {
+	for _, b := range slices.Concat(importBreaches(), codeBreaches(), seedBreaches(), docBreaches(), textBreaches(), proseBreaches(), snippetBreaches(), pageBreaches()) {
 		tr := newTree()
 		for i := 0; i < len(b.files); i += 2 {
 			name, text := b.files[i], b.files[i+1]

@@ -232,7 +232,7 @@ func killProcesses(t *testing.T, flag string, collect func(t *testing.T, folder 
 		got = collect(t, path("data"), got)
 	}
 	if kills < 3 {
-		t.Errorf("only %d kills", kills)
+		seedtest.Missed(t, "only %d kills", kills)
 	}
 	want := make(map[string][]string)
 	for id := range api.records {

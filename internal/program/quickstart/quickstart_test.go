@@ -16,6 +16,7 @@ import (
 
 	"github.com/forebay/forebay/buffer/dir"
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/internal/seedtest"
 )
 
 // asProgram makes the test binary behave as the program, with its flags and in its own process. -crash starts it once
@@ -56,9 +57,9 @@ func lastLine(t *testing.T, stdout string) (map[string]int, string) {
 }
 
 func TestQuickstart(t *testing.T) {
-	dir := t.TempDir()
+	dir, seed := t.TempDir(), fmt.Sprint(seedtest.Of(t))
 	for _, run := range []string{"first run", "second run on the same directory"} {
-		status, stdout, stderr := quickstart(t, "-n", "300", "-clients", "8", "-dir", dir)
+		status, stdout, stderr := quickstart(t, "-n", "300", "-clients", "8", "-seed", seed, "-dir", dir)
 		_, line := lastLine(t, stdout)
 		if want := "quickstart: sent=300 rows=600 rejected=0 lost=0 duplicated=0"; status != 0 || line != want || stderr != "" {
 			t.Fatalf("%s: status %d, last line %q, want %q\n%s%s", run, status, line, want, stdout, stderr)
@@ -74,7 +75,7 @@ func TestQuickstart(t *testing.T) {
 // The printed command of SQLite works as it is, and tells NULL from the empty text. internal/sqltest runs the command of DuckDB.
 func TestPrintedQuery(t *testing.T) {
 	folder := t.TempDir() + "/it's here"
-	status, stdout, stderr := quickstart(t, "-n", "200", "-clients", "4", "-dir", folder)
+	status, stdout, stderr := quickstart(t, "-n", "200", "-clients", "4", "-seed", "1", "-dir", folder)
 	if status != 0 {
 		t.Fatalf("status %d\n%s%s", status, stdout, stderr)
 	}
@@ -149,7 +150,7 @@ func TestQuickstartCountsRejections(t *testing.T) {
 }
 
 func TestQuickstartSurvivesCrashes(t *testing.T) {
-	status, stdout, stderr := quickstart(t, "-crash", "-kills", "3", "-n", "400", "-clients", "16", "-dir", t.TempDir())
+	status, stdout, stderr := quickstart(t, "-crash", "-kills", "3", "-n", "400", "-clients", "16", "-seed", fmt.Sprint(seedtest.Of(t)), "-dir", t.TempDir())
 	got, line := lastLine(t, stdout)
 	shape := regexp.MustCompile(`^quickstart: sent=400 rows=\d+ rejected=0 lost=0 duplicated=0 unconfirmed=\d+$`)
 	if status != 0 || !shape.MatchString(line) || got["rows"] != 800+got["unconfirmed"] || stderr != "" {
