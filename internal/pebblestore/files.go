@@ -92,7 +92,9 @@ func inspectFiles(disk vfs.FS, dir string) (found logFiles, err error) {
 			return found, Damaged("log %s cannot be read from byte %d to byte %d", name, g.From, g.To)
 		}
 	}
-	if manifest != "" && reached.log > 0 && reached.log >= needed && failure == nil && !logs[reached.log] {
+	// Without the list of tables a later log is the only sign that the rows of an earlier one are in tables.
+	listed := manifest != "" && failure == nil
+	if !logs[reached.log] && reached.log > 0 && (listed && reached.log >= needed || !listed && newest < reached.log) {
 		return found, Damaged("log %06d, which had %d bytes, is missing", reached.log, reached.length)
 	}
 	if manifest == "" {
