@@ -15,6 +15,7 @@ import (
 
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
+	"github.com/forebay/forebay/internal/disktest"
 	"github.com/forebay/forebay/internal/localdisk"
 	"github.com/forebay/forebay/internal/synctest"
 )
@@ -227,7 +228,7 @@ func TestVoidRowsAreCounted(t *testing.T) {
 				disk := vfs.NewCrashableMem()
 				var broken atomic.Bool
 				var said lines
-				opts := localdisk.On(replicated(mem, log), errorfs.Wrap(disk, errorfs.InjectorFunc(func(op errorfs.Op) error {
+				opts := localdisk.On(replicated(mem, log), disktest.Wrap(disk, errorfs.InjectorFunc(func(op errorfs.Op) error {
 					if broken.Load() && op.Kind.ReadOrWrite() == errorfs.OpIsWrite {
 						return errors.New("broken disk")
 					}

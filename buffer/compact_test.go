@@ -15,6 +15,7 @@ import (
 
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
+	"github.com/forebay/forebay/internal/disktest"
 	"github.com/forebay/forebay/internal/localdisk"
 	"github.com/forebay/forebay/internal/synctest"
 )
@@ -37,7 +38,7 @@ func TestCompactor(t *testing.T) {
 		mem := buffertest.NewMemory()
 		target := &compacting{mem, make(chan string, 100), errors.New("the disk is full")}
 		var breaks atomic.Bool
-		opts := localdisk.On(memoryOptions(mem), errorfs.Wrap(vfs.NewMem(), errorfs.InjectorFunc(func(op errorfs.Op) error {
+		opts := localdisk.On(memoryOptions(mem), disktest.Wrap(vfs.NewMem(), errorfs.InjectorFunc(func(op errorfs.Op) error {
 			if op.Kind.ReadOrWrite() == errorfs.OpIsWrite && strings.HasSuffix(op.Path, ".log") && breaks.Swap(false) {
 				return syscall.EIO
 			}

@@ -19,6 +19,7 @@ import (
 
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
+	"github.com/forebay/forebay/internal/disktest"
 	"github.com/forebay/forebay/internal/localdisk"
 	"github.com/forebay/forebay/internal/synctest"
 )
@@ -260,7 +261,7 @@ func TestUnreadableSector(t *testing.T) {
 				mem, disk := downMemory(&down), vfs.NewMem()
 				opts := memoryOptions(mem)
 				tenChunks(t, disk, opts, &down)
-				opts = localdisk.On(opts, errorfs.Wrap(disk, errorfs.InjectorFunc(func(op errorfs.Op) error {
+				opts = localdisk.On(opts, disktest.Wrap(disk, errorfs.InjectorFunc(func(op errorfs.Op) error {
 					if broken.Load() && op.Kind == errorfs.OpFileReadAt && strings.HasSuffix(op.Path, ".sst") &&
 						op.Offset > 28<<10 && op.Offset < 36<<10 {
 						return syscall.EIO

@@ -13,6 +13,7 @@ import (
 
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
+	"github.com/forebay/forebay/internal/disktest"
 	"github.com/forebay/forebay/internal/localdisk"
 	"github.com/forebay/forebay/internal/synctest"
 )
@@ -121,7 +122,7 @@ func TestOnDamage(t *testing.T) {
 						t.Errorf("told of %v", d)
 					}
 				}
-				opts = localdisk.On(opts, errorfs.Wrap(disk, errorfs.InjectorFunc(func(op errorfs.Op) error {
+				opts = localdisk.On(opts, disktest.Wrap(disk, errorfs.InjectorFunc(func(op errorfs.Op) error {
 					if c.broken && op.Kind == errorfs.OpFileReadAt && strings.HasSuffix(op.Path, ".sst") && op.Offset > 28<<10 && op.Offset < 36<<10 {
 						return syscall.EIO
 					}
@@ -228,7 +229,7 @@ func TestOnDamageOfAReopening(t *testing.T) {
 		down.Store(true)
 		var told atomic.Int64
 		opts.OnDamage = func(*buffer.StoreDamageError) { told.Add(1) }
-		opts = localdisk.On(opts, errorfs.Wrap(disk, errorfs.InjectorFunc(func(op errorfs.Op) error {
+		opts = localdisk.On(opts, disktest.Wrap(disk, errorfs.InjectorFunc(func(op errorfs.Op) error {
 			if broken.Load() && op.Kind.ReadOrWrite() == errorfs.OpIsWrite {
 				return syscall.EIO
 			}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
+	"github.com/forebay/forebay/internal/disktest"
 	"github.com/forebay/forebay/internal/localdisk"
 )
 
@@ -88,7 +89,7 @@ func (w world) play(t *testing.T, atCall, atWrite int) (more bool) {
 			return nil
 		}
 		mem.Before, mem.After = call, call
-		faulty := errorfs.Wrap(disk, errorfs.InjectorFunc(func(op errorfs.Op) error {
+		faulty := disktest.Wrap(disk, errorfs.InjectorFunc(func(op errorfs.Op) error {
 			if counting.Load() && op.Kind.ReadOrWrite() == errorfs.OpIsWrite && writes.Add(1) == int64(atWrite) {
 				cut()
 			}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
+	"github.com/forebay/forebay/internal/disktest"
 	"github.com/forebay/forebay/internal/localdisk"
 	"github.com/forebay/forebay/internal/pebblestore"
 	"github.com/forebay/forebay/internal/synctest"
@@ -185,7 +186,7 @@ func TestReplayMeetsAFailingDisk(t *testing.T) {
 				}
 				return nil
 			})}
-			opts := localdisk.On(memoryOptions(mem), errorfs.Wrap(vfs.NewMem(), toggle))
+			opts := localdisk.On(memoryOptions(mem), disktest.Wrap(vfs.NewMem(), toggle))
 			b := openAt(t, "data", opts)
 			s := define(t, b, "a", quarantined())
 			reject(t, b, s, "one", "two")

@@ -19,6 +19,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
+	"github.com/forebay/forebay/internal/disktest"
 	"github.com/forebay/forebay/internal/localdisk"
 	"github.com/forebay/forebay/internal/synctest"
 )
@@ -180,7 +181,7 @@ func TestReceiptOfAFailedCommit(t *testing.T) {
 		mem := buffertest.NewMemory()
 		var fail atomic.Bool
 		opts := memoryOptions(mem)
-		opts = localdisk.On(opts, errorfs.Wrap(vfs.NewMem(), errorfs.InjectorFunc(func(op errorfs.Op) error {
+		opts = localdisk.On(opts, disktest.Wrap(vfs.NewMem(), errorfs.InjectorFunc(func(op errorfs.Op) error {
 			if !fail.Load() || !strings.HasSuffix(op.Path, ".log") {
 				return nil
 			}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
+	"github.com/forebay/forebay/internal/disktest"
 	"github.com/forebay/forebay/internal/localdisk"
 	"github.com/forebay/forebay/internal/synctest"
 )
@@ -101,7 +102,7 @@ func TestRowsInMemoryOfALostSinkAreDropped(t *testing.T) {
 		mem, disk := buffertest.NewMemory(), vfs.NewMem()
 		var armed atomic.Bool
 		stuck, goOn := make(chan struct{}), make(chan struct{})
-		opts := localdisk.On(memoryOptions(mem), errorfs.Wrap(disk, errorfs.InjectorFunc(func(op errorfs.Op) error {
+		opts := localdisk.On(memoryOptions(mem), disktest.Wrap(disk, errorfs.InjectorFunc(func(op errorfs.Op) error {
 			if op.Kind.ReadOrWrite() == errorfs.OpIsWrite && strings.HasSuffix(op.Path, ".log") && armed.Swap(false) {
 				close(stuck)
 				<-goOn

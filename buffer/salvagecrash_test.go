@@ -12,6 +12,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/internal/disktest"
 	"github.com/forebay/forebay/internal/localdisk"
 )
 
@@ -53,7 +54,7 @@ func TestSalvageIsCutShort(t *testing.T) {
 			}
 		}
 		var ops atomic.Int64
-		w.opts = localdisk.On(w.opts, errorfs.Wrap(w.fs, errorfs.InjectorFunc(func(op errorfs.Op) error {
+		w.opts = localdisk.On(w.opts, disktest.Wrap(w.fs, errorfs.InjectorFunc(func(op errorfs.Op) error {
 			if op.Kind.ReadOrWrite() == errorfs.OpIsWrite && ops.Add(1) > int64(n) {
 				return syscall.ENOSPC // and everything after it
 			}

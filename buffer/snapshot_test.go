@@ -18,6 +18,7 @@ import (
 
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
+	"github.com/forebay/forebay/internal/disktest"
 	"github.com/forebay/forebay/internal/localdisk"
 	"github.com/forebay/forebay/internal/synctest"
 )
@@ -70,7 +71,7 @@ func TestSnapshotRefuses(t *testing.T) {
 		disk := localdisk.Of(opts)
 		var broken, stopped atomic.Bool
 		ctx, cancel := context.WithCancel(t.Context())
-		opts = localdisk.On(opts, errorfs.Wrap(disk, errorfs.InjectorFunc(func(op errorfs.Op) error {
+		opts = localdisk.On(opts, disktest.Wrap(disk, errorfs.InjectorFunc(func(op errorfs.Op) error {
 			switch {
 			case strings.HasPrefix(op.Path, "data") && broken.Load() && op.Kind.ReadOrWrite() == errorfs.OpIsWrite:
 				return syscall.EIO
@@ -239,7 +240,7 @@ func TestSnapshotOntoFailingDisk(t *testing.T) {
 		opts := replicated(mem, log)
 		disk := localdisk.Of(opts)
 		var left atomic.Int64
-		opts = localdisk.On(opts, errorfs.Wrap(disk, errorfs.InjectorFunc(func(op errorfs.Op) error {
+		opts = localdisk.On(opts, disktest.Wrap(disk, errorfs.InjectorFunc(func(op errorfs.Op) error {
 			if strings.HasPrefix(op.Path, "copy") && op.Kind.ReadOrWrite() == errorfs.OpIsWrite && left.Add(-1) == 0 {
 				return syscall.ENOSPC
 			}

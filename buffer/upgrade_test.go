@@ -16,6 +16,7 @@ import (
 	"github.com/forebay/forebay/buffer/buffertest"
 	"github.com/forebay/forebay/buffer/internal/format"
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/internal/disktest"
 	"github.com/forebay/forebay/internal/localdisk"
 	"github.com/forebay/forebay/internal/pebblestore"
 	"github.com/forebay/forebay/internal/synctest"
@@ -162,7 +163,7 @@ func TestCheckpointInTheCommitOfAnUpgrade(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mem, disk, held := buffertest.NewMemory(), vfs.NewMem(), make(chan struct{})
 		oldFolder(t, disk, mem)
-		slow := errorfs.Wrap(disk, errorfs.InjectorFunc(func(op errorfs.Op) error {
+		slow := disktest.Wrap(disk, errorfs.InjectorFunc(func(op errorfs.Op) error {
 			if strings.HasPrefix(op.Path, "first") {
 				<-held // and with it the committer
 			}
@@ -210,7 +211,7 @@ func TestUpgradeIsCutShort(t *testing.T) {
 				mem, disk := buffertest.NewMemory(), vfs.NewCrashableMem()
 				oldFolder(t, disk, mem)
 				var ops atomic.Int64
-				failing := errorfs.Wrap(disk, errorfs.InjectorFunc(func(op errorfs.Op) error {
+				failing := disktest.Wrap(disk, errorfs.InjectorFunc(func(op errorfs.Op) error {
 					if op.Kind.ReadOrWrite() == errorfs.OpIsWrite && ops.Add(1) > int64(n) {
 						return syscall.ENOSPC
 					}

@@ -20,6 +20,7 @@ import (
 	"github.com/forebay/forebay/buffer/buffertest"
 	"github.com/forebay/forebay/catalog"
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/internal/disktest"
 	"github.com/forebay/forebay/internal/localdisk"
 	"github.com/forebay/forebay/internal/synctest"
 	"github.com/forebay/forebay/mapping"
@@ -362,7 +363,7 @@ func TestPowerCutDuringReplay(t *testing.T) {
 			}
 			return eng, cat
 		}
-		eng, cat := open(options(errorfs.Wrap(disk, injector), buffertest.NewMemory()), store)
+		eng, cat := open(options(disktest.Wrap(disk, injector), buffertest.NewMemory()), store)
 		done(t, cat)(cat.CreateSource(user, shop()))
 		reject(t, eng, 0, records)
 		done(t, cat)(cat.UpdateSink(user, "shop", "orders", catalog.SinkPatch{Columns: priced("n")}))

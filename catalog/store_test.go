@@ -16,6 +16,7 @@ import (
 
 	"github.com/forebay/forebay/catalog"
 	"github.com/forebay/forebay/internal/casetest"
+	"github.com/forebay/forebay/internal/disktest"
 	"github.com/forebay/forebay/internal/synctest"
 )
 
@@ -29,7 +30,7 @@ type faults struct {
 }
 
 func (f *faults) on(disk vfs.FS) vfs.FS {
-	return errorfs.Wrap(disk, errorfs.InjectorFunc(func(op errorfs.Op) error {
+	return disktest.Wrap(disk, errorfs.InjectorFunc(func(op errorfs.Op) error {
 		if op.Kind.ReadOrWrite() != errorfs.OpIsWrite && !f.reads {
 			return nil
 		}

@@ -14,6 +14,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 
+	"github.com/forebay/forebay/internal/disktest"
 	"github.com/forebay/forebay/internal/pebblestore"
 )
 
@@ -58,7 +59,7 @@ func TestFailedOpeningsLeaveNoTables(t *testing.T) {
 	before := tables(t, killed)
 	for n := range int32(4) { // the write of the table that fails
 		var writes atomic.Int32
-		full := errorfs.Wrap(killed, errorfs.InjectorFunc(func(op errorfs.Op) error {
+		full := disktest.Wrap(killed, errorfs.InjectorFunc(func(op errorfs.Op) error {
 			if strings.HasSuffix(op.Path, ".sst") && op.Kind.ReadOrWrite() == errorfs.OpIsWrite && op.Kind != errorfs.OpRemove && writes.Add(1) > n {
 				return syscall.ENOSPC
 			}

@@ -15,6 +15,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 
+	"github.com/forebay/forebay/internal/disktest"
 	"github.com/forebay/forebay/internal/pebblestore"
 )
 
@@ -145,7 +146,7 @@ func TestShorterLogIsDamage(t *testing.T) {
 func TestRefusedNoteEndsNothing(t *testing.T) {
 	disk := vfs.NewCrashableMem()
 	var full atomic.Bool
-	o := openAll(t, errorfs.Wrap(disk, errorfs.InjectorFunc(func(op errorfs.Op) error {
+	o := openAll(t, disktest.Wrap(disk, errorfs.InjectorFunc(func(op errorfs.Op) error {
 		if full.Load() && strings.Contains(op.Path, "reach") && op.Kind.ReadOrWrite() == errorfs.OpIsWrite {
 			return syscall.ENOSPC
 		}
@@ -220,7 +221,7 @@ func TestCrashAtTheEndOfALogIsNoDamage(t *testing.T) {
 	disk := vfs.NewCrashableMem()
 	var armed atomic.Bool
 	var found []*vfs.MemFS
-	o := openAll(t, errorfs.Wrap(disk, errorfs.InjectorFunc(func(op errorfs.Op) error {
+	o := openAll(t, disktest.Wrap(disk, errorfs.InjectorFunc(func(op errorfs.Op) error {
 		sync := op.Kind == errorfs.OpFileSync || op.Kind == errorfs.OpFileSyncData || op.Kind == errorfs.OpFileSyncTo
 		if sync && strings.HasSuffix(op.Path, ".log") && armed.CompareAndSwap(true, false) {
 			for range 16 {

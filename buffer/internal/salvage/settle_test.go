@@ -10,6 +10,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 
 	"github.com/forebay/forebay/buffer/internal/format"
+	"github.com/forebay/forebay/internal/pebblestore"
 )
 
 // story is a damaged store: what was written to it, in any order of time.
@@ -21,14 +22,14 @@ type story struct {
 
 func (s *story) put(key, value []byte) {
 	s.seq++
-	if err := s.f.take(entry{pebble.InternalKeyKindSet, key, value, s.seq}); err != nil {
+	if err := s.f.take(pebblestore.Entry{Kind: pebble.InternalKeyKindSet, Key: key, Value: value, Seq: s.seq}); err != nil {
 		s.t.Fatal(err)
 	}
 }
 
 func (s *story) remove(key []byte) {
 	s.seq++
-	_ = s.f.take(entry{pebble.InternalKeyKindDelete, key, nil, s.seq})
+	_ = s.f.take(pebblestore.Entry{Kind: pebble.InternalKeyKindDelete, Key: key, Seq: s.seq})
 }
 
 func (s *story) sink(num uint32, r format.Sink) { s.put(format.SinkKey(num), format.Encode(&r)) }
@@ -233,9 +234,9 @@ func TestSettle(t *testing.T) {
 func TestDeletedRanges(t *testing.T) {
 	f := newFound()
 	for _, r := range [][2]string{{"m", "p"}, {"a", "c"}, {"o", "q"}, {"b", "d"}, {"x", "y"}} {
-		_ = f.take(entry{kind: pebble.InternalKeyKindRangeDelete, key: []byte(r[0]), value: []byte(r[1])})
+		_ = f.take(pebblestore.Entry{Kind: pebble.InternalKeyKindRangeDelete, Key: []byte(r[0]), Value: []byte(r[1])})
 	}
-	_ = f.take(entry{kind: pebble.InternalKeyKindDelete, key: []byte("k")})
+	_ = f.take(pebblestore.Entry{Kind: pebble.InternalKeyKindDelete, Key: []byte("k")})
 	f.join()
 	var wiped strings.Builder
 	for key := byte('a'); key <= 'z'; key++ {

@@ -1,4 +1,4 @@
-package salvage
+package pebblestore
 
 import (
 	"errors"
@@ -6,8 +6,6 @@ import (
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
-
-	"github.com/forebay/forebay/internal/pebblestore"
 )
 
 func TestClosedNote(t *testing.T) {
@@ -40,7 +38,7 @@ func TestClosedNote(t *testing.T) {
 				must(t, err)
 				return
 			}
-			var bad *pebblestore.DamageError
+			var bad *DamageError
 			if err == nil || !strings.Contains(err.Error(), c.want) || !errors.As(err, &bad) || bad.Index != c.index {
 				t.Errorf("the error is %v (%+v), want %q, index %v", err, bad, c.want, c.index)
 			}
