@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"testing"
@@ -86,7 +87,7 @@ func fillRotten(ctx context.Context, dir string, said func(id int)) (*forebay.En
 		for _, s := range e.Stats().Sinks {
 			staged += s.Staging.Rows
 		}
-		time.Sleep(time.Millisecond)
+		runtime.Gosched()
 	}
 	if err == nil {
 		err = ingestRotten(ctx, e, 80, rottenRows, said)

@@ -65,17 +65,17 @@ func TestPowerCutsAtWritesWhileAFileIsSplit(t *testing.T) {
 func (w world) play(t *testing.T, atCall, atWrite int) (more bool) {
 	t.Helper()
 	withRefusing(t, w.names, func(t *testing.T, mem *buffertest.Memory, opts buffer.Options) {
-		disk := vfs.NewCrashableMem()
+		disk := disktest.New(t)
 		var (
 			off           atomic.Bool
 			counting      atomic.Bool
 			calls, writes atomic.Int64
 			once          sync.Once
-			left          *vfs.MemFS
+			left          *disktest.Disk
 		)
 		cut := func() {
 			once.Do(func() {
-				left = disk.CrashClone(vfs.CrashCloneCfg{})
+				left = disk.Cut(vfs.CrashCloneCfg{})
 				off.Store(true)
 			})
 		}

@@ -20,6 +20,7 @@ import (
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
 	"github.com/forebay/forebay/internal/casetest"
+	"github.com/forebay/forebay/internal/disktest"
 	"github.com/forebay/forebay/internal/localdisk"
 	"github.com/forebay/forebay/internal/pebblestore"
 )
@@ -27,7 +28,7 @@ import (
 // damageWorld is a data directory with rows in every state: imported, in staging, sealed and open, of two sinks, in
 // tables and in the log of the store.
 type damageWorld struct {
-	fs                      *vfs.MemFS
+	fs                      *disktest.Disk
 	mem                     *buffertest.Memory
 	opts                    buffer.Options
 	stagingDown, targetDown atomic.Bool
@@ -39,10 +40,10 @@ var damageSinks = []string{"a", "b"}
 
 func newDamageWorld(t *testing.T, inTables bool) *damageWorld {
 	t.Helper()
-	return newDamageWorldOn(t, vfs.NewMem(), inTables, false)
+	return newDamageWorldOn(t, disktest.New(t), inTables, false)
 }
 
-func newDamageWorldOn(t *testing.T, fs *vfs.MemFS, inTables, keepFormat bool) *damageWorld {
+func newDamageWorldOn(t *testing.T, fs *disktest.Disk, inTables, keepFormat bool) *damageWorld {
 	t.Helper()
 	w := &damageWorld{fs: fs, mem: buffertest.NewMemory()}
 	w.mem.Before = func(_ context.Context, c buffertest.Call) error {
@@ -51,7 +52,7 @@ func newDamageWorldOn(t *testing.T, fs *vfs.MemFS, inTables, keepFormat bool) *d
 		}
 		return nil
 	}
-	w.opts = memoryOptions(w.mem)
+	w.opts = memoryOptions(t, w.mem)
 	w.opts.KeepFormat = keepFormat
 	w.opts = localdisk.On(w.opts, w.fs)
 	w.opts.Logger = slog.New(slog.NewTextHandler(&w.log, &slog.HandlerOptions{Level: slog.LevelWarn}))
@@ -132,7 +133,7 @@ func (w *damageWorld) files(t *testing.T) map[string]int {
 	}
 	sizes := map[string]int{}
 	for _, name := range names {
-		if data, err := w.fs.UnsafeGetFileDataBuffer("data/" + name); err == nil {
+		if data, err := w.fs.Read("data/" + name); err == nil {
 			sizes[name] = len(data)
 		}
 	}
@@ -215,11 +216,11 @@ func TestAnyDamagedByte(t *testing.T) {
 				t.Run(fmt.Sprintf("%s/%v/%d", name, inTables, at), func(t *testing.T) {
 					t.Parallel()
 					w := newDamageWorld(t, inTables)
-					data, err := w.fs.UnsafeGetFileDataBuffer("data/" + name)
+					data, err := w.fs.Read("data/" + name)
 					if err != nil || at >= len(data) {
 						t.Skipf("the file is not there this time, or shorter: %v", err)
 					}
-					data[at] ^= 4
+					w.fs.Rot("data/"+name, at)
 					if name == "forebay-format" {
 						var format *buffer.FormatError
 						if _, err := buffer.Open("data", w.opts); !errors.As(err, &format) {
@@ -325,7 +326,7 @@ func TestSalvageKeepsTheFormat(t *testing.T) {
 		keep bool
 		want string
 	}{{"1\n", true, "1/1"}, {"1\n", false, "2/2"}, {"2\n", true, "2/2"}, {"", true, "2/2"}} {
-		w := newDamageWorldOn(t, vfs.NewMem(), false, true)
+		w := newDamageWorldOn(t, disktest.New(t), false, true)
 		wantFormat(t, w.fs, "1/1")
 		for name := range w.files(t) {
 			if strings.HasPrefix(name, "MANIFEST-") || name == "forebay-format" && tc.file != "1\n" {
@@ -360,7 +361,7 @@ func eventually(t *testing.T, ok func() bool) {
 // change replaces the content of a file of the data directory.
 func (w *damageWorld) change(t *testing.T, name string, change func([]byte) []byte) {
 	t.Helper()
-	old, err := w.fs.UnsafeGetFileDataBuffer("data/" + name)
+	old, err := w.fs.Read("data/" + name)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -46,7 +46,7 @@ func TestSalvageIsCutShort(t *testing.T) {
 		step = 25
 	}
 	for n, done := 0, false; !done; n += step {
-		w := newDamageWorldOn(t, vfs.NewCrashableMem(), true, false)
+		w := newDamageWorldOn(t, disktest.New(t), true, false)
 		for name := range w.files(t) {
 			if strings.HasPrefix(name, "MANIFEST-") {
 				// The start of a list of tables: every table has to be found without it.
@@ -70,7 +70,7 @@ func TestSalvageIsCutShort(t *testing.T) {
 			}
 			t.Logf("it passes with %d operations", n)
 		}
-		crashed := w.fs.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 50, RNG: rand.New(rand.NewPCG(uint64(n), 7))})
+		crashed := w.fs.Cut(vfs.CrashCloneCfg{UnsyncedDataPercent: 50, RNG: rand.New(rand.NewPCG(uint64(n), 7))})
 		w.fs, w.opts = crashed, localdisk.On(w.opts, crashed)
 		if missing, list := w.check(t); missing > 0 || len(list) > 0 {
 			t.Errorf("cut short at operation %d (%v): %d rows are missing, damage %v", n, err, missing, summary(list))

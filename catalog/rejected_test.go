@@ -332,18 +332,18 @@ func TestPowerCutDuringReplay(t *testing.T) {
 	t.Logf("seed %d", seed)
 	writes := int64(0)
 	run := func(t *testing.T, cutAt int64) {
-		disk, store := vfs.NewCrashableMem(), newMemory()
+		disk, store := disktest.New(t), newMemory()
 		var counting atomic.Bool
 		var n atomic.Int64
 		var once sync.Once
-		var cut *vfs.MemFS
+		var cut *disktest.Disk
 		var cutStore *memory
 		percent := rng.IntN(101)
 		injector := errorfs.InjectorFunc(func(op errorfs.Op) error {
 			if counting.Load() && op.Kind.ReadOrWrite() == errorfs.OpIsWrite && n.Add(1) == cutAt {
 				once.Do(func() {
 					cutStore = store.clone()
-					cut = disk.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: percent, RNG: rand.New(rand.NewPCG(seed, uint64(cutAt)))})
+					cut = disk.Cut(vfs.CrashCloneCfg{UnsyncedDataPercent: percent, RNG: rand.New(rand.NewPCG(seed, uint64(cutAt)))})
 				})
 			}
 			return nil

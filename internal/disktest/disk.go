@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -19,8 +20,9 @@ const Env = "FOREBAY_DISK"
 // Disk is a file system in memory, or a folder of the real one. It takes relative names in both cases.
 type Disk struct {
 	vfs.FS
-	tb   testing.TB
-	root string // of the real one
+	tb    testing.TB
+	root  string // of the real one
+	usage atomic.Pointer[vfs.DiskUsage]
 }
 
 // New returns an empty disk. A killed or cut one comes from [Disk.Killed].
@@ -89,6 +91,27 @@ func (d *Disk) Read(name string) ([]byte, error) {
 	data, err := io.ReadAll(f)
 	return data, errors.Join(err, f.Close())
 }
+
+// Rot flips a bit of a file in place, as a disk does: whoever has the file open sees it.
+func (d *Disk) Rot(name string, at int) {
+	d.tb.Helper()
+	f, err := d.OpenReadWrite(name, vfs.WriteCategoryUnspecified)
+	if err != nil {
+		d.tb.Fatal(err)
+	}
+	var b [1]byte
+	_, err = f.ReadAt(b[:], int64(at))
+	if err == nil {
+		b[0] ^= 4
+		_, err = f.WriteAt(b[:], int64(at))
+	}
+	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
+		d.tb.Fatal(err)
+	}
+}
+
+// SetUsage sets what the disk says of its room.
+func (d *Disk) SetUsage(usage vfs.DiskUsage) { d.usage.Store(&usage) }
 
 // Change replaces the content of a file durably by what change makes of it.
 func (d *Disk) Change(name string, change func([]byte) []byte) error {
@@ -162,5 +185,8 @@ func (d *Disk) Stat(name string) (vfs.FileInfo, error) { return d.FS.Stat(d.Path
 
 // GetDiskUsage implements [vfs.FS].
 func (d *Disk) GetDiskUsage(path string) (vfs.DiskUsage, error) {
+	if usage := d.usage.Load(); usage != nil {
+		return *usage, nil
+	}
 	return d.FS.GetDiskUsage(d.Path(path))
 }

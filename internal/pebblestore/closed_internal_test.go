@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/forebay/forebay/internal/disktest"
 )
 
 func TestClosedNote(t *testing.T) {
@@ -25,7 +27,7 @@ func TestClosedNote(t *testing.T) {
 		"the note was removed in between": {func(t *testing.T, d vfs.FS) { must(t, ForgetClosed(d, "data")); put(t, d, "data/000004.log", "") }, "", false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			mem := vfs.NewMem()
+			mem := disktest.New(t)
 			must(t, mem.MkdirAll("data", 0o700))
 			put(t, mem, "data/000004.log", "rows")
 			put(t, mem, "data/000005.sst", "rows")

@@ -38,7 +38,7 @@ func tables(t *testing.T, disk vfs.FS) (names []string) {
 
 // An opening that finds no room for what the logs hold leaves nothing behind, however often it is tried, and loses nothing.
 func TestFailedOpeningsLeaveNoTables(t *testing.T) {
-	disk := vfs.NewCrashableMem()
+	disk := disktest.New(t)
 	if err := disk.MkdirAll("data", 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -52,7 +52,7 @@ func TestFailedOpeningsLeaveNoTables(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	killed := disk.CrashClone(vfs.CrashCloneCfg{})
+	killed := disk.Cut(vfs.CrashCloneCfg{})
 	if err := o.Close(); err != nil {
 		t.Fatal(err)
 	}

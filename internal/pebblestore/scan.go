@@ -106,8 +106,10 @@ func (f *watchedFile) ReadAt(p []byte, off int64) (int, error) {
 
 // Entry is one version of a key in a file of a store.
 type Entry struct {
+	// Kind says whether the version is a value, the removal of a key, or that of a range. Key and Value are valid during the call.
 	Kind pebble.InternalKeyKind
-	Key  []byte
+	// Key is the key, or the start of the range.
+	Key []byte
 	// Value is the end of the range if Kind says that a range was deleted.
 	Value []byte
 	// Seq orders the versions of a key. It is zero where the database needs no order any more.

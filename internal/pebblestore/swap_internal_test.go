@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/forebay/forebay/internal/disktest"
 )
 
 // countdown is a disk that fails at one change, and at all that follow.
@@ -56,7 +58,7 @@ func ifAlive(c *countdown, change func() error) error {
 // one is whole in its folder, and nothing else is touched.
 func TestSwapIsFinishedAfterEveryCut(t *testing.T) {
 	for steps := 0; ; steps++ {
-		mem := vfs.NewMem()
+		mem := disktest.New(t)
 		must(t, mem.MkdirAll("data/"+NewFolder, 0o700))
 		for name, text := range map[string]string{
 			"data/000001.log": "old", "data/MANIFEST-000001": "old", "data/000002.sst": "old", "data/forebay-format": "1\n",
@@ -86,7 +88,7 @@ func TestSwapIsFinishedAfterEveryCut(t *testing.T) {
 }
 
 func TestSwapNoteThatIsDamagedStopsTheOpening(t *testing.T) {
-	mem := vfs.NewMem()
+	mem := disktest.New(t)
 	must(t, mem.MkdirAll("data", 0o700))
 	must(t, FinishSwap(mem, "data"))
 	must(t, WriteNote(mem, "data", swapNote, "0ut damaged-1\n"))
