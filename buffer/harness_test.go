@@ -40,6 +40,11 @@ func open(t *testing.T, opts buffer.Options) *buffer.Buffer {
 	return b
 }
 
+// uncountedOptions work on a disk in memory, which does not report blocks: MaxDiskBytes then bounds the bytes of the rows alone.
+func uncountedOptions(t testing.TB, mem *buffertest.Memory) buffer.Options {
+	return localdisk.On(memoryOptions(t, mem), disktest.Mem(t))
+}
+
 func memoryOptions(t testing.TB, mem *buffertest.Memory) buffer.Options {
 	return localdisk.On(buffer.Options{Staging: mem, Target: mem, Tuning: buffer.Tuning{MemTableBytes: 1 << 20}}, disktest.New(t))
 }

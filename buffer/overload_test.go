@@ -147,7 +147,7 @@ func TestRefusingSince(t *testing.T) {
 			}
 			return nil
 		}
-		opts := memoryOptions(t, mem)
+		opts := uncountedOptions(t, mem)
 		opts.MaxDiskBytes, opts.MaxSinkBytes, opts.MaxPendingBytes, opts.AdmissionWait = 4<<20, 2<<20, 1<<20, -1
 		b := open(t, opts)
 		s := define(t, b, "a", func(c *buffer.SinkConfig) { c.Encoding = buffer.None })

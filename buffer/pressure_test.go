@@ -57,7 +57,7 @@ func TestFullSinkImportsWhatFillsIt(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				mem := buffertest.NewMemory()
-				opts := memoryOptions(t, mem)
+				opts := uncountedOptions(t, mem)
 				set(&opts)
 				b := open(t, opts)
 				s := define(t, b, "a", func(c *buffer.SinkConfig) {

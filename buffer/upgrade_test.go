@@ -127,7 +127,7 @@ func TestUpgradeNeedsRoom(t *testing.T) {
 					usage.AvailBytes = 100 << 10
 				}
 				disk.SetUsage(usage)
-				b, err := buffer.Open("data", upgradeOptions(t, disk, mem, keep))
+				b, err := buffer.Open(disk.Path("data"), upgradeOptions(t, disk, mem, keep))
 				if keep {
 					if err != nil {
 						t.Fatal(err)
@@ -148,7 +148,8 @@ func TestUpgradeNeedsRoom(t *testing.T) {
 					t.Fatal(err)
 				case enough:
 					wantFormat(t, disk, "2/2")
-				case !errors.As(err, &small) || small.Free != 100<<10 || small.Needed <= small.Free || !strings.Contains(err.Error(), "the volume of data is too small"):
+				// Open first frees what the files of a real disk take beyond their content.
+				case !errors.As(err, &small) || small.Free < 100<<10 || small.Needed <= small.Free || !strings.Contains(err.Error(), "the volume of "+disk.Path("data")+" is too small"):
 					t.Fatalf("%v, want a RoomError", err)
 				default:
 					wantFormat(t, disk, "1/1")

@@ -34,12 +34,21 @@ func New(tb testing.TB) *Disk {
 	return Mem(tb)
 }
 
-// Mem returns an empty disk in memory.
-func Mem(tb testing.TB) *Disk { return &Disk{FS: vfs.NewCrashableMem(), tb: tb} }
+// Mem returns an empty disk in memory. A run with real disks only skips the test.
+func Mem(tb testing.TB) *Disk {
+	tb.Helper()
+	if os.Getenv(Env) == "real" {
+		tb.Skip("this test is about a disk in memory")
+	}
+	return &Disk{FS: vfs.NewCrashableMem(), tb: tb}
+}
 
-// Real returns an empty folder of the real file system.
+// Real returns an empty folder of the real file system. A run with disks in memory only skips the test.
 func Real(tb testing.TB) *Disk {
 	tb.Helper()
+	if os.Getenv(Env) == "mem" {
+		tb.Skip("this test is about a real disk")
+	}
 	return &Disk{FS: vfs.Default, tb: tb, root: tb.TempDir()}
 }
 
