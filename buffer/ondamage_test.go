@@ -250,6 +250,7 @@ func TestOnDamageOfAReopening(t *testing.T) {
 				disk.Rot("data/"+name, len(data)/2)
 			}
 		}
+		synctest.Wait() // nothing else writes
 		broken.Store(true)
 		ticket := begin(t, b, s, 100)
 		if err := ticket.Wait(t.Context()); !errors.As(err, new(*buffer.FailedError)) {

@@ -248,3 +248,33 @@ func TestDeletedRanges(t *testing.T) {
 		t.Errorf("%s were deleted", wiped.String())
 	}
 }
+
+// A file whose slices nothing speaks of any more is a loss. It would wait for ever.
+func TestSettleFileWithoutSlices(t *testing.T) {
+	s := &story{f: newFound(), t: t}
+	s.sink(1, format.Sink{ID: "a"})
+	s.file(1, format.FileClosing)
+	p := settle(s.f, &losses{at: time.Unix(1000, 0)}, "new", format.Typed)
+	if got := strings.Join(tell(t, p), "; "); !strings.Contains(got, `lost: sink "a"`) || strings.Contains(got, "file 1") {
+		t.Errorf("the plan is %s, want a loss and no file", got)
+	}
+}
+
+// The new store gets each chunk of a slice that waits on the local level, and gets it once.
+func TestWantsChunksOnce(t *testing.T) {
+	s := &story{f: newFound(), t: t}
+	s.chunks(1, 1)
+	p := &plan{found: s.f, losses: &losses{}, keep: map[uint64]bool{1: true}}
+	written := map[uint64]map[uint32]bool{}
+	for i, c := range []struct {
+		slice uint64
+		want  bool
+	}{{1, true}, {1, false}, {2, false}} {
+		key, value := make([]byte, format.ChunkKeySize), make([]byte, format.ChunkHeaderSize)
+		format.PutChunkKey(key, c.slice, 0)
+		format.PutChunkHeader(value, format.ChunkHeader{Rows: 1, Raw: 10, Slice: format.Tally{Rows: 1, Raw: 10}})
+		if got := p.wants(pebblestore.Entry{Kind: pebble.InternalKeyKindSet, Key: key, Value: value}, written); got != c.want {
+			t.Errorf("call %d, a chunk of slice %d: %v, want %v", i, c.slice, got, c.want)
+		}
+	}
+}
