@@ -237,6 +237,7 @@ func TestOnDamageOfAReopening(t *testing.T) {
 		opts.Changelog = log.open()
 		b := openAt(t, "data", opts)
 		s := define(t, b, "a")
+		synctest.Wait() // nothing else writes
 		names, err := disk.List("data")
 		if err != nil {
 			t.Fatal(err)
@@ -250,7 +251,6 @@ func TestOnDamageOfAReopening(t *testing.T) {
 				disk.Rot("data/"+name, len(data)/2)
 			}
 		}
-		synctest.Wait() // nothing else writes
 		broken.Store(true)
 		ticket := begin(t, b, s, 100)
 		if err := ticket.Wait(t.Context()); !errors.As(err, new(*buffer.FailedError)) {

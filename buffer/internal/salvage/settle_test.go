@@ -249,7 +249,7 @@ func TestDeletedRanges(t *testing.T) {
 	}
 }
 
-// A file whose slices nothing speaks of any more is a loss. It would wait for ever.
+// A file is a loss if no record of its slices is left. Otherwise it would wait forever.
 func TestSettleFileWithoutSlices(t *testing.T) {
 	s := &story{f: newFound(), t: t}
 	s.sink(1, format.Sink{ID: "a"})
@@ -276,5 +276,15 @@ func TestWantsChunksOnce(t *testing.T) {
 		if got := p.wants(pebblestore.Entry{Kind: pebble.InternalKeyKindSet, Key: key, Value: value}, written); got != c.want {
 			t.Errorf("call %d, a chunk of slice %d: %v, want %v", i, c.slice, got, c.want)
 		}
+	}
+}
+
+// A chunk that is found twice, in a log and in a table, counts once.
+func TestChunkThatIsFoundTwiceCountsOnce(t *testing.T) {
+	s := &story{f: newFound(), t: t}
+	s.chunks(1, 3)
+	s.chunks(1, 3)
+	if c := s.f.chunks[1]; c.rows != 3 || c.last != 2 || c.tally.Rows != 3 {
+		t.Errorf("%d rows up to chunk %d, the totals are %+v; want 3 rows up to chunk 2", c.rows, c.last, c.tally)
 	}
 }
