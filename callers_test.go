@@ -17,6 +17,7 @@ import (
 	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
+	"github.com/forebay/forebay/internal/disktest"
 	"github.com/forebay/forebay/internal/localdisk"
 	"github.com/forebay/forebay/mapping"
 )
@@ -32,7 +33,7 @@ type brake struct {
 
 func (b *brake) fs() vfs.FS {
 	b.disk = vfs.NewMem()
-	return errorfs.Wrap(b.disk, errorfs.InjectorFunc(func(op errorfs.Op) error {
+	return disktest.Wrap(b.disk, errorfs.InjectorFunc(func(op errorfs.Op) error {
 		if op.Kind != errorfs.OpFileSync && op.Kind != errorfs.OpFileSyncData && op.Kind != errorfs.OpFileSyncTo {
 			return nil
 		}

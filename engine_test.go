@@ -16,6 +16,7 @@ import (
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/internal/disktest"
 	"github.com/forebay/forebay/internal/localdisk"
 	"github.com/forebay/forebay/internal/synctest"
 	"github.com/forebay/forebay/mapping"
@@ -248,7 +249,7 @@ func TestEndedContextStoresNothing(t *testing.T) {
 func TestCancelledWaitReportsUnknownOutcome(t *testing.T) {
 	var hang atomic.Bool
 	hung, release := make(chan struct{}, 1), make(chan struct{})
-	fs := errorfs.Wrap(vfs.NewMem(), errorfs.InjectorFunc(func(op errorfs.Op) error {
+	fs := disktest.Wrap(vfs.NewMem(), errorfs.InjectorFunc(func(op errorfs.Op) error {
 		syncs := op.Kind == errorfs.OpFileSync || op.Kind == errorfs.OpFileSyncData || op.Kind == errorfs.OpFileSyncTo
 		if syncs && hang.CompareAndSwap(true, false) {
 			hung <- struct{}{}

@@ -9,6 +9,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/internal/disktest"
 	"github.com/forebay/forebay/internal/localdisk"
 	"github.com/forebay/forebay/internal/synctest"
 )
@@ -34,7 +35,7 @@ func TestForgetBesideDefine(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var slow atomic.Bool
 				pass := make(chan struct{})
-				disk := errorfs.Wrap(vfs.NewMem(), errorfs.InjectorFunc(func(op errorfs.Op) error {
+				disk := disktest.Wrap(vfs.NewMem(), errorfs.InjectorFunc(func(op errorfs.Op) error {
 					syncs := op.Kind == errorfs.OpFileSync || op.Kind == errorfs.OpFileSyncData || op.Kind == errorfs.OpFileSyncTo
 					if syncs && slow.Load() {
 						<-pass

@@ -18,6 +18,7 @@ import (
 	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
+	"github.com/forebay/forebay/internal/disktest"
 	"github.com/forebay/forebay/internal/localdisk"
 	"github.com/forebay/forebay/internal/synctest"
 	"github.com/forebay/forebay/mapping"
@@ -340,7 +341,7 @@ func TestQuarantineOnAFailingDisk(t *testing.T) {
 			}
 			return nil
 		})}
-		e, _ := openMemory(t, func(o *forebay.Options) { o.Buffer = localdisk.On(o.Buffer, errorfs.Wrap(vfs.NewMem(), toggle)) })
+		e, _ := openMemory(t, func(o *forebay.Options) { o.Buffer = localdisk.On(o.Buffer, disktest.Wrap(vfs.NewMem(), toggle)) })
 		mustDefine(t, e, events(keeping))
 		toggle.On()
 		res, err := e.Ingest(t.Context(), "web", mapping.JSON([]byte(bad)))

@@ -50,7 +50,7 @@ func TestMemoryOfSmallBatches(t *testing.T) {
 		t.Skip("the race detector, which runs with -short, needs memory of its own")
 	}
 	mem, log := buffertest.NewMemory(), newFakeLog(t)
-	opts := localdisk.On(replicated(mem, log), vfs.FS(unsyncedDisk{vfs.Default}))
+	opts := localdisk.On(replicated(t, mem, log), vfs.FS(unsyncedDisk{vfs.Default}))
 	opts.MaxPendingBytes = 8 << 20
 	b := openAt(t, t.TempDir(), opts)
 	defer closeBuffer(t, b)
@@ -87,7 +87,7 @@ func TestMemoryOfSmallBatches(t *testing.T) {
 func TestReceiptsCountAsPending(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mem, log := buffertest.NewMemory(), newFakeLog(t)
-		b := open(t, replicated(mem, log))
+		b := open(t, replicated(t, mem, log))
 		s := define(t, b, "a")
 		log.setAway(true)
 		var last buffer.Ticket

@@ -15,6 +15,7 @@ import (
 
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
+	"github.com/forebay/forebay/internal/disktest"
 	"github.com/forebay/forebay/internal/localdisk"
 	"github.com/forebay/forebay/internal/synctest"
 )
@@ -26,7 +27,7 @@ func ackLocal(c *buffer.SinkConfig) { c.AckLocal = true }
 func TestAckLocalBeforeTheLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mem, log := buffertest.NewMemory(), newFakeLog(t)
-		b := open(t, replicated(mem, log))
+		b := open(t, replicated(t, mem, log))
 		local, strong := define(t, b, "a", ackLocal), define(t, b, "b")
 		log.setAway(true)
 		began := time.Now()
@@ -100,7 +101,7 @@ func (f *heldFile) SyncData() error {
 // No row is acknowledged before it is on the local disk.
 func TestAckLocalWaitsForTheDisk(t *testing.T) {
 	mem, log := buffertest.NewMemory(), newFakeLog(t)
-	opts := replicated(mem, log)
+	opts := replicated(t, mem, log)
 	disk := &heldDisk{FS: localdisk.Of(opts)}
 	b := open(t, localdisk.On(opts, vfs.FS(disk)))
 	s := define(t, b, "a", ackLocal)
@@ -123,7 +124,7 @@ func TestAckLocalWaitsForTheDisk(t *testing.T) {
 func TestAckLocalIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mem, log := buffertest.NewMemory(), newFakeLog(t)
-		opts := replicated(mem, log)
+		opts := replicated(t, mem, log)
 		opts.MaxPendingBytes = 1 << 20
 		b := open(t, opts)
 		plain := func(c *buffer.SinkConfig) { c.Encoding = buffer.None }
@@ -172,8 +173,8 @@ func TestAckLocalIsBounded(t *testing.T) {
 func TestAckLocalSurvivesTheProcess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mem, log := buffertest.NewMemory(), newFakeLog(t)
-		disk := vfs.NewCrashableMem()
-		opts := localdisk.On(replicated(mem, log), disk)
+		disk := disktest.New(t)
+		opts := localdisk.On(replicated(t, mem, log), disk)
 		b := openAt(t, "data", opts)
 		s := define(t, b, "a", ackLocal)
 		put(t, b, s, 0, 10)
@@ -182,7 +183,7 @@ func TestAckLocalSurvivesTheProcess(t *testing.T) {
 		for id := 10; id < 30; id++ {
 			put1(t, b, s, id, "v")
 		}
-		crashed := disk.CrashClone(vfs.CrashCloneCfg{})
+		crashed := disk.Cut(vfs.CrashCloneCfg{})
 		log.set(func() { log.away, log.pending, log.begun = false, nil, log.begun+1 })
 		i, err := buffer.Inspect("data", localdisk.On(buffer.InspectOptions{}, crashed))
 		if err != nil {
@@ -224,10 +225,10 @@ func TestVoidRowsAreCounted(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				const line = "another owner has opened the changelog before it had all rows"
 				mem, log := buffertest.NewMemory(), newFakeLog(t)
-				disk := vfs.NewCrashableMem()
+				disk := disktest.New(t)
 				var broken atomic.Bool
 				var said lines
-				opts := localdisk.On(replicated(mem, log), errorfs.Wrap(disk, errorfs.InjectorFunc(func(op errorfs.Op) error {
+				opts := localdisk.On(replicated(t, mem, log), disktest.Wrap(disk, errorfs.InjectorFunc(func(op errorfs.Op) error {
 					if broken.Load() && op.Kind.ReadOrWrite() == errorfs.OpIsWrite {
 						return errors.New("broken disk")
 					}
@@ -254,7 +255,7 @@ func TestVoidRowsAreCounted(t *testing.T) {
 						synctest.Wait()
 					}
 				case "next process":
-					crashed := disk.CrashClone(vfs.CrashCloneCfg{})
+					crashed := disk.Cut(vfs.CrashCloneCfg{})
 					log.setError(errLogDown)
 					_ = b.Close()
 					if strings.Contains(said.String(), "rows_at_most") {

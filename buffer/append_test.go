@@ -12,6 +12,7 @@ import (
 
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
+	"github.com/forebay/forebay/internal/disktest"
 	"github.com/forebay/forebay/internal/localdisk"
 	"github.com/forebay/forebay/internal/synctest"
 )
@@ -20,7 +21,7 @@ func TestRowsReachTheTableInOrder(t *testing.T) {
 	for _, enc := range []buffer.Encoding{buffer.None, buffer.Gzip, buffer.Zstd} {
 		t.Run(enc.String(), func(t *testing.T) {
 			mem := buffertest.NewMemory()
-			b := open(t, memoryOptions(mem))
+			b := open(t, memoryOptions(t, mem))
 			s := define(t, b, "a", func(c *buffer.SinkConfig) { c.Encoding = enc; c.Upload.Count = 50 })
 			put(t, b, s, 0, 500)
 			verify(t, b)
@@ -35,7 +36,7 @@ func TestRowsReachTheTableInOrder(t *testing.T) {
 
 func TestBatchesLargerThanAChunk(t *testing.T) {
 	mem := buffertest.NewMemory()
-	b := open(t, memoryOptions(mem))
+	b := open(t, memoryOptions(t, mem))
 	s := define(t, b, "a")
 	var data []byte
 	n := 0
@@ -58,9 +59,9 @@ func TestBatchesLargerThanAChunk(t *testing.T) {
 
 func TestRowsNobodyWaitsForAreSynced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		fs := vfs.NewCrashableMem()
+		fs := disktest.New(t)
 		mem := buffertest.NewMemory()
-		opts := memoryOptions(mem)
+		opts := memoryOptions(t, mem)
 		opts = localdisk.On(opts, fs)
 		b := open(t, opts)
 		s := define(t, b, "a")
@@ -71,7 +72,7 @@ func TestRowsNobodyWaitsForAreSynced(t *testing.T) {
 		}
 		time.Sleep(50 * time.Millisecond)
 		synctest.Wait()
-		opts = localdisk.On(opts, fs.CrashClone(vfs.CrashCloneCfg{})) // nothing that was not synced survives
+		opts = localdisk.On(opts, fs.Cut(vfs.CrashCloneCfg{})) // nothing that was not synced survives
 		after := open(t, opts)
 		if got, want := state(after, "a"), "accepted 10 local 10 staging 0 target 0 expired 0 files [writing/]"; got != want {
 			t.Fatalf("got %s, want %s", got, want)
@@ -80,9 +81,9 @@ func TestRowsNobodyWaitsForAreSynced(t *testing.T) {
 }
 
 func TestCloseKeepsWhatNobodyWaitedFor(t *testing.T) {
-	fs := vfs.NewMem()
+	fs := disktest.New(t)
 	mem := buffertest.NewMemory()
-	opts := memoryOptions(mem)
+	opts := memoryOptions(t, mem)
 	opts = localdisk.On(opts, fs)
 	opts.SyncInterval = time.Hour
 	b, err := buffer.Open("data", opts)
@@ -115,7 +116,7 @@ func TestCloseKeepsWhatNobodyWaitedFor(t *testing.T) {
 func TestAppendAtCloseIsAllOrNone(t *testing.T) {
 	for round := range 20 {
 		mem := buffertest.NewMemory()
-		opts := memoryOptions(mem)
+		opts := memoryOptions(t, mem)
 		b, err := buffer.Open("data", opts)
 		if err != nil {
 			t.Fatal(err)
@@ -162,7 +163,7 @@ func TestRowsOfManySinksGoToTheirTables(t *testing.T) {
 		rounds = 6
 	)
 	mem := buffertest.NewMemory()
-	b := open(t, memoryOptions(mem))
+	b := open(t, memoryOptions(t, mem))
 	handles := make([]*buffer.SinkHandle, sinks)
 	for i := range handles {
 		handles[i] = define(t, b, fmt.Sprintf("s%d", i))

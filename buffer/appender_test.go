@@ -14,6 +14,7 @@ import (
 	"github.com/forebay/forebay/buffer/buffertest"
 	"github.com/forebay/forebay/changelog"
 	"github.com/forebay/forebay/changelog/changelogtest"
+	"github.com/forebay/forebay/internal/disktest"
 	"github.com/forebay/forebay/internal/localdisk"
 	"github.com/forebay/forebay/internal/synctest"
 )
@@ -94,7 +95,7 @@ func TestChangelogOfAppender(t *testing.T) {
 		}
 		first := &appended{log: log, node: "node-1"}
 		defer first.close()
-		opts := memoryOptions(mem)
+		opts := memoryOptions(t, mem)
 		opts.Changelog = first
 		b := openAt(t, "data", opts)
 		s := define(t, b, "a")
@@ -108,7 +109,7 @@ func TestChangelogOfAppender(t *testing.T) {
 
 		second := &appended{log: log, node: "node-2", epoch: first.epoch + 10}
 		defer second.close()
-		opts = localdisk.On(opts, vfs.FS(vfs.NewMem()))
+		opts = localdisk.On(opts, vfs.FS(disktest.New(t)))
 		opts.Changelog = second
 		b2 := openAt(t, "data", opts)
 		var stopped *buffer.FencedError

@@ -46,7 +46,7 @@ func withTwist(t *testing.T, drv *twist, check func(t *testing.T, b *buffer.Buff
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		drv.Memory = buffertest.NewMemory()
-		opts := memoryOptions(drv.Memory)
+		opts := memoryOptions(t, drv.Memory)
 		opts.Staging, opts.Target, opts.AttemptTimeout = drv, drv, time.Minute
 		b := open(t, opts)
 		put(t, b, define(t, b, "a"), 0, 1)

@@ -13,7 +13,7 @@ import (
 // Rows that were mapped for earlier columns go to a file with those columns, also when they come late.
 func TestRowsOfAnEarlierDefinitionKeepTheirColumns(t *testing.T) {
 	mem := buffertest.NewMemory()
-	b := open(t, memoryOptions(mem))
+	b := open(t, memoryOptions(t, mem))
 	old := define(t, b, "a")
 	moved := define(t, b, "a", func(c *buffer.SinkConfig) {
 		c.Table = buffer.Table{ID: "in.c-test.moved", Columns: datatype.UntypedColumns("other", "names")}
@@ -31,7 +31,7 @@ func TestRowsOfAnEarlierDefinitionKeepTheirColumns(t *testing.T) {
 
 // What comes while the caller goes away must not race with it.
 func TestCallsThatEndEarly(t *testing.T) {
-	b := open(t, memoryOptions(buffertest.NewMemory()))
+	b := open(t, memoryOptions(t, buffertest.NewMemory()))
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	for i := range 50 {

@@ -21,7 +21,7 @@ func TestCallSince(t *testing.T) {
 			}
 			return nil
 		}
-		b := open(t, memoryOptions(mem))
+		b := open(t, memoryOptions(t, mem))
 		put(t, b, define(t, b, "a"), 0, 5)
 		if f := b.Stats().Sinks[0].Files[0]; !f.CallSince.IsZero() {
 			t.Errorf("before an import: %v", f.CallSince)

@@ -16,14 +16,15 @@ import (
 
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
+	"github.com/forebay/forebay/internal/disktest"
 	"github.com/forebay/forebay/internal/localdisk"
 	"github.com/forebay/forebay/internal/synctest"
 	"github.com/forebay/forebay/trigger"
 )
 
 // replicated are options with a changelog.
-func replicated(mem *buffertest.Memory, log *fakeLog) buffer.Options {
-	opts := memoryOptions(mem)
+func replicated(t testing.TB, mem *buffertest.Memory, log *fakeLog) buffer.Options {
+	opts := memoryOptions(t, mem)
 	opts.Changelog = log.open()
 	return opts
 }
@@ -58,7 +59,7 @@ func waitShort(t *testing.T, ticket buffer.Ticket) error {
 func TestChangelogIsWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mem, log := buffertest.NewMemory(), newFakeLog(t)
-		b := open(t, replicated(mem, log))
+		b := open(t, replicated(t, mem, log))
 		s := define(t, b, "a")
 		put(t, b, s, 0, 3)
 
@@ -90,7 +91,7 @@ func TestChangelogIsWaitedFor(t *testing.T) {
 func TestChangelogGoesOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mem, log := buffertest.NewMemory(), newFakeLog(t)
-		opts := replicated(mem, log)
+		opts := replicated(t, mem, log)
 		for run := range 3 {
 			b := openAt(t, "data", opts)
 			put(t, b, define(t, b, "a"), 10*run, 10*run+10)
@@ -124,7 +125,7 @@ func TestOverloadWhileChangelogIsAway(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				mem, log := buffertest.NewMemory(), newFakeLog(t)
-				opts := replicated(mem, log)
+				opts := replicated(t, mem, log)
 				opts.MaxPendingBytes = 1 << 20
 				full := &fullLog{opts.Changelog, make(chan struct{}, 1)}
 				full.room <- struct{}{}
@@ -164,7 +165,7 @@ func TestOverloadWhileChangelogIsAway(t *testing.T) {
 func TestCloseGivesUpChangelog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mem, log := buffertest.NewMemory(), newFakeLog(t)
-		opts := replicated(mem, log)
+		opts := replicated(t, mem, log)
 		b := openAt(t, "data", opts)
 		s := define(t, b, "a")
 		log.setAway(true)
@@ -196,7 +197,7 @@ func TestCloseGivesUpChangelog(t *testing.T) {
 func TestChangelogFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mem, log := buffertest.NewMemory(), newFakeLog(t)
-		b := open(t, replicated(mem, log))
+		b := open(t, replicated(t, mem, log))
 		s := define(t, b, "a")
 		put(t, b, s, 0, 3)
 		log.setError(errLogDown)
@@ -238,10 +239,10 @@ func TestFencedBufferStops(t *testing.T) {
 				mem, log := buffertest.NewMemory(), newFakeLog(t)
 				gate := &gated{}
 				mem.Before = gate.before
-				opts := replicated(mem, log)
+				opts := replicated(t, mem, log)
 				var broken atomic.Bool
 				disk := localdisk.Of(opts)
-				opts = localdisk.On(opts, errorfs.Wrap(disk, errorfs.InjectorFunc(func(op errorfs.Op) error {
+				opts = localdisk.On(opts, disktest.Wrap(disk, errorfs.InjectorFunc(func(op errorfs.Op) error {
 					if broken.Load() && op.Kind.ReadOrWrite() == errorfs.OpIsWrite {
 						return syscall.EIO
 					}
@@ -297,12 +298,12 @@ func TestFencedBufferStops(t *testing.T) {
 func TestStoreBehindChangelog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mem, log := buffertest.NewMemory(), newFakeLog(t)
-		disk := vfs.NewCrashableMem()
-		opts := localdisk.On(replicated(mem, log), disk)
+		disk := disktest.New(t)
+		opts := localdisk.On(replicated(t, mem, log), disk)
 		b := openAt(t, "data", opts)
 		s := define(t, b, "a")
 		put(t, b, s, 0, 5)
-		old := disk.CrashClone(vfs.CrashCloneCfg{})
+		old := disk.Cut(vfs.CrashCloneCfg{})
 		put(t, b, s, 5, 10)
 		flush(t, b, "a")
 		put(t, b, s, 10, 15)
@@ -322,7 +323,7 @@ func TestStoreBehindChangelog(t *testing.T) {
 func TestChangelogIsLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mem, log := buffertest.NewMemory(), newFakeLog(t)
-		with := replicated(mem, log)
+		with := replicated(t, mem, log)
 		without := with
 		without.Changelog = nil
 		b := openAt(t, "data", with)
@@ -365,7 +366,7 @@ func TestChangelogIsLeft(t *testing.T) {
 func TestDamagedStoreWithChangelog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mem, log := buffertest.NewMemory(), newFakeLog(t)
-		opts := replicated(mem, log)
+		opts := replicated(t, mem, log)
 		b := openAt(t, "data", opts)
 		put(t, b, define(t, b, "a"), 0, 5)
 		closeBuffer(t, b)

@@ -16,6 +16,7 @@ import (
 
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
+	"github.com/forebay/forebay/internal/disktest"
 	"github.com/forebay/forebay/internal/localdisk"
 	"github.com/forebay/forebay/internal/synctest"
 	"github.com/forebay/forebay/trigger"
@@ -29,7 +30,7 @@ func TestCheckpointIsRestored(t *testing.T) {
 		gate := &gated{}
 		gate.open.Store(true)
 		mem.Before = gate.before
-		opts := memoryOptions(mem)
+		opts := memoryOptions(t, mem)
 		b := openAt(t, "data", opts)
 		s := define(t, b, "a")
 		put(t, b, s, 0, 10)
@@ -102,7 +103,7 @@ func TestCheckpointIsRestored(t *testing.T) {
 // Rows that were acknowledged before the call are in a checkpoint, and both engines together import every row once.
 func TestCheckpointUnderLoad(t *testing.T) {
 	mem := buffertest.NewMemory()
-	opts := memoryOptions(mem)
+	opts := memoryOptions(t, mem)
 	b := openAt(t, "data", opts)
 	small := func(c *buffer.SinkConfig) { c.Upload.Count, c.Import.Count = 20, 100 }
 	s := define(t, b, "a", small)
@@ -189,15 +190,15 @@ func TestCheckpointUnderLoad(t *testing.T) {
 // The store rewrites its list of tables with the first change after an opening, and a log that is read is one. Where a
 // power cut during an opening has left no log, its copy would be without a list.
 func TestCheckpointOfAStoreWithoutALog(t *testing.T) {
-	disk := vfs.NewCrashableMem()
-	opts := memoryOptions(buffertest.NewMemory())
+	disk := disktest.New(t)
+	opts := memoryOptions(t, buffertest.NewMemory())
 	opts = localdisk.On(opts, disk)
 	b, err := buffer.Open("data", opts)
 	if err != nil {
 		t.Fatal(err)
 	}
 	put1(t, b, define(t, b, "a"), 1, "v")
-	disk = disk.CrashClone(vfs.CrashCloneCfg{})
+	disk = disk.Cut(vfs.CrashCloneCfg{})
 	if err := b.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -206,7 +207,7 @@ func TestCheckpointOfAStoreWithoutALog(t *testing.T) {
 	if b, err = buffer.Open("data", opts); err != nil {
 		t.Fatal(err)
 	}
-	disk = disk.CrashClone(vfs.CrashCloneCfg{})
+	disk = disk.Cut(vfs.CrashCloneCfg{})
 	if err := b.Close(); err != nil {
 		t.Fatal(err)
 	}

@@ -8,9 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cockroachdb/pebble/v2/vfs"
-
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/internal/disktest"
 	"github.com/forebay/forebay/internal/localdisk"
 )
 
@@ -18,7 +17,7 @@ import (
 // opened again, it must not act on the state that was read since: the end of an import would be counted twice. Rows that
 // wait beside it are stored all the same.
 func TestOperationsEndWithTheStateTheyWereMadeFor(t *testing.T) {
-	b, err := Open("data", localdisk.On(Options{Staging: nothing{}, Target: nothing{}, Tuning: Tuning{SyncInterval: time.Hour}}, vfs.NewMem()))
+	b, err := Open("data", localdisk.On(Options{Staging: nothing{}, Target: nothing{}, Tuning: Tuning{SyncInterval: time.Hour}}, disktest.New(t)))
 	if err != nil {
 		t.Fatal(err)
 	}

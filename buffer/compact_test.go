@@ -10,11 +10,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
+	"github.com/forebay/forebay/internal/disktest"
 	"github.com/forebay/forebay/internal/localdisk"
 	"github.com/forebay/forebay/internal/synctest"
 )
@@ -37,7 +37,7 @@ func TestCompactor(t *testing.T) {
 		mem := buffertest.NewMemory()
 		target := &compacting{mem, make(chan string, 100), errors.New("the disk is full")}
 		var breaks atomic.Bool
-		opts := localdisk.On(memoryOptions(mem), errorfs.Wrap(vfs.NewMem(), errorfs.InjectorFunc(func(op errorfs.Op) error {
+		opts := localdisk.On(memoryOptions(t, mem), disktest.Wrap(disktest.New(t), errorfs.InjectorFunc(func(op errorfs.Op) error {
 			if op.Kind.ReadOrWrite() == errorfs.OpIsWrite && strings.HasSuffix(op.Path, ".log") && breaks.Swap(false) {
 				return syscall.EIO
 			}
@@ -96,7 +96,7 @@ func TestCompactorOfADroppedSink(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mem := buffertest.NewMemory()
 		target := &compacting{mem, make(chan string, 100), nil}
-		opts := memoryOptions(mem)
+		opts := memoryOptions(t, mem)
 		opts.Target = target
 		opts.TargetOf = func(id string) buffer.Target {
 			if id == "own" {
@@ -160,7 +160,7 @@ func (p partly) TakenAway(context.Context, buffer.Table, string) (bool, error) {
 func TestRowsThatWereTakenAwayInPart(t *testing.T) {
 	for _, taken := range []bool{false, true} {
 		mem := buffertest.NewMemory()
-		opts := memoryOptions(mem)
+		opts := memoryOptions(t, mem)
 		opts.Target = partly{mem, taken}
 		b := open(t, opts)
 		put(t, b, define(t, b, "a"), 0, 3)

@@ -19,13 +19,14 @@ import (
 	"github.com/forebay/forebay/buffer/buffertest"
 	"github.com/forebay/forebay/buffer/dir"
 	"github.com/forebay/forebay/internal/casetest"
+	"github.com/forebay/forebay/internal/disktest"
 	"github.com/forebay/forebay/internal/localdisk"
 )
 
 // killedWorld is a data directory as a killed process leaves it: rows are imported, in staging and open, and nothing tells
 // how long the log of the store was but what the process noted before it called its drivers.
 type killedWorld struct {
-	fs   *vfs.MemFS
+	fs   *disktest.Disk
 	opts buffer.Options
 	// left is how many rows had left the local level, all how many were acknowledged: ids 0, 1, …
 	left, all int
@@ -57,7 +58,7 @@ func (d tableDir) Import(ctx context.Context, f *buffer.File) error {
 	return d.TableDir.Import(ctx, f)
 }
 
-func inMemory(d *down) (buffer.Options, func() []string) {
+func inMemory(t testing.TB, d *down) (buffer.Options, func() []string) {
 	mem := buffertest.NewMemory()
 	mem.Before = func(_ context.Context, c buffertest.Call) error {
 		switch c.Op {
@@ -68,13 +69,13 @@ func inMemory(d *down) (buffer.Options, func() []string) {
 		}
 		return nil
 	}
-	return memoryOptions(mem), func() []string { return ids(mem, "in.c-test.a") }
+	return memoryOptions(t, mem), func() []string { return ids(mem, "in.c-test.a") }
 }
 
 func inDirs(t *testing.T, d *down) (buffer.Options, func() []string) {
 	root := t.TempDir()
 	tables := dir.Tables(filepath.Join(root, "tables"))
-	opts := memoryOptions(nil)
+	opts := memoryOptions(t, nil)
 	opts.Staging, opts.Target = stagingDir{dir.Staging(filepath.Join(root, "staging")), d}, tableDir{tables, d}
 	return opts, func() (out []string) {
 		err := filepath.WalkDir(tables.Path("in.c-test.a"), func(path string, e fs.DirEntry, err error) error {
@@ -110,9 +111,9 @@ func newKilledWorld(t *testing.T, dirs bool) *killedWorld {
 	if dirs {
 		w.opts, w.table = inDirs(t, d)
 	} else {
-		w.opts, w.table = inMemory(d)
+		w.opts, w.table = inMemory(t, d)
 	}
-	disk := vfs.NewCrashableMem()
+	disk := disktest.New(t)
 	w.opts = localdisk.On(w.opts, disk)
 	w.opts.Retry = buffer.Retry{Initial: time.Hour, Max: time.Hour, Probe: time.Hour}
 	b, err := buffer.Open("data", w.opts)
@@ -148,7 +149,7 @@ func newKilledWorld(t *testing.T, dirs bool) *killedWorld {
 	w.left = w.all
 	rows(3)
 	d.staging.Store(true) // what the killed process still wants to do, it does no more
-	w.fs = disk.CrashClone(vfs.CrashCloneCfg{})
+	w.fs = disk.Cut(vfs.CrashCloneCfg{})
 	if err := b.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -171,7 +172,7 @@ func (w *killedWorld) log(t *testing.T) (path string, content []byte) {
 			path = "data/" + name
 		}
 	}
-	content, err = w.fs.UnsafeGetFileDataBuffer(path)
+	content, err = w.fs.Read(path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -264,7 +265,7 @@ func TestKillIsNoDamage(t *testing.T) {
 	}
 }
 
-func writeFile(t *testing.T, disk *vfs.MemFS, path string, data []byte) {
+func writeFile(t *testing.T, disk *disktest.Disk, path string, data []byte) {
 	t.Helper()
 	f, err := disk.Create(path, vfs.WriteCategoryUnspecified)
 	if err != nil {

@@ -19,6 +19,7 @@ import (
 
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
+	"github.com/forebay/forebay/internal/disktest"
 	"github.com/forebay/forebay/internal/localdisk"
 	"github.com/forebay/forebay/internal/synctest"
 )
@@ -68,9 +69,9 @@ func (quiet) Fatalf(format string, args ...any) { panic(fmt.Sprintf(format, args
 
 // damagedRun stores ten chunks of ten rows each, applies the damage while the buffer is closed, and lets the rest flow.
 // It returns the ids that reached the table.
-func damagedRun(t *testing.T, sealed bool, enc buffer.Encoding, damage func(fs *vfs.MemFS)) (got []string, b *buffer.Buffer, log string) {
+func damagedRun(t *testing.T, sealed bool, enc buffer.Encoding, damage func(fs *disktest.Disk)) (got []string, b *buffer.Buffer, log string) {
 	t.Helper()
-	fs := vfs.NewMem()
+	fs := disktest.New(t)
 	mem := buffertest.NewMemory()
 	var down atomic.Bool
 	down.Store(true)
@@ -81,7 +82,7 @@ func damagedRun(t *testing.T, sealed bool, enc buffer.Encoding, damage func(fs *
 		return nil
 	}
 	var text bytes.Buffer
-	opts := memoryOptions(mem)
+	opts := memoryOptions(t, mem)
 	opts = localdisk.On(opts, fs)
 	opts.Logger = slog.New(slog.NewTextHandler(&text, &slog.HandlerOptions{Level: slog.LevelError}))
 	b, err := buffer.Open("data", opts)
@@ -162,7 +163,7 @@ func TestDamagedChunksAreSetAside(t *testing.T) {
 					for _, c := range tc.chunks {
 						lost[c] = true
 					}
-					got, b, log := damagedRun(t, sealed, enc, func(fs *vfs.MemFS) {
+					got, b, log := damagedRun(t, sealed, enc, func(fs *disktest.Disk) {
 						editChunks(t, fs, func(n int, v []byte) []byte {
 							if lost[n] {
 								return tc.change(v)
@@ -212,7 +213,7 @@ func TestDamagedStoreFilesLoseOnlyTheirRows(t *testing.T) {
 		sealed, at := i%2 == 0, 10+40*(i/2) // percent of the file
 		t.Run(fmt.Sprintf("sealed=%v/at=%d", sealed, at), func(t *testing.T) {
 			damaged := 0
-			got, b, _ := damagedRun(t, sealed, buffer.None, func(fs *vfs.MemFS) {
+			got, b, _ := damagedRun(t, sealed, buffer.None, func(fs *disktest.Disk) {
 				editChunks(t, fs, func(_ int, v []byte) []byte { return v })
 				// Opening the store has written the rows to a table; compact, so that there is one copy.
 				db, err := pebble.Open("data", &pebble.Options{FS: fs, FormatMajorVersion: pebble.FormatNewest, Logger: quiet{}})
@@ -227,12 +228,12 @@ func TestDamagedStoreFilesLoseOnlyTheirRows(t *testing.T) {
 					if !strings.HasSuffix(name, ".sst") {
 						continue
 					}
-					data, err := fs.UnsafeGetFileDataBuffer("data/" + name)
+					data, err := fs.Read("data/" + name)
 					if err != nil {
 						t.Fatal(err)
 					}
 					if len(data) > 20<<10 {
-						data[at*len(data)/100] ^= 1
+						fs.Rot("data/"+name, at*len(data)/100)
 						damaged++
 					}
 				}
@@ -257,10 +258,10 @@ func TestUnreadableSector(t *testing.T) {
 		t.Run(fmt.Sprintf("comes back=%v", comesBack), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var down, broken atomic.Bool
-				mem, disk := downMemory(&down), vfs.NewMem()
-				opts := memoryOptions(mem)
+				mem, disk := downMemory(&down), disktest.New(t)
+				opts := memoryOptions(t, mem)
 				tenChunks(t, disk, opts, &down)
-				opts = localdisk.On(opts, errorfs.Wrap(disk, errorfs.InjectorFunc(func(op errorfs.Op) error {
+				opts = localdisk.On(opts, disktest.Wrap(disk, errorfs.InjectorFunc(func(op errorfs.Op) error {
 					if broken.Load() && op.Kind == errorfs.OpFileReadAt && strings.HasSuffix(op.Path, ".sst") &&
 						op.Offset > 28<<10 && op.Offset < 36<<10 {
 						return syscall.EIO

@@ -11,12 +11,13 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/internal/disktest"
 	"github.com/forebay/forebay/internal/localdisk"
 	"github.com/forebay/forebay/internal/synctest"
 )
 
 // tenChunks stores ten chunks of ten rows of a sink "a", sealed, in one table of the store, and closes it.
-func tenChunks(t *testing.T, fs *vfs.MemFS, opts buffer.Options, down *atomic.Bool) {
+func tenChunks(t *testing.T, fs *disktest.Disk, opts buffer.Options, down *atomic.Bool) {
 	t.Helper()
 	down.Store(true)
 	opts = localdisk.On(opts, fs)
@@ -52,7 +53,7 @@ func tenChunks(t *testing.T, fs *vfs.MemFS, opts buffer.Options, down *atomic.Bo
 
 func TestForgetDamage(t *testing.T) {
 	var disk vfs.FS
-	flipped := func(fs *vfs.MemFS) {
+	flipped := func(fs *disktest.Disk) {
 		disk = fs
 		editChunks(t, fs, func(n int, v []byte) []byte {
 			if n == 2 || n == 5 {
@@ -100,7 +101,7 @@ func TestForgetDamage(t *testing.T) {
 
 func TestDamageIsListedForItsRetention(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		_, b, _ := damagedRun(t, true, buffer.None, func(fs *vfs.MemFS) {
+		_, b, _ := damagedRun(t, true, buffer.None, func(fs *disktest.Disk) {
 			editChunks(t, fs, func(n int, v []byte) []byte { v[100] ^= byte(n & 1); return v })
 		})
 		count := func() int {

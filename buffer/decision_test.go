@@ -14,6 +14,7 @@ import (
 
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
+	"github.com/forebay/forebay/internal/disktest"
 	"github.com/forebay/forebay/internal/localdisk"
 	"github.com/forebay/forebay/internal/synctest"
 )
@@ -163,7 +164,7 @@ func TestPowerCutsAfterADecision(t *testing.T) {
 	} {
 		for at, more := 0, true; more; at++ {
 			withRefusing(t, c.names, func(t *testing.T, mem *buffertest.Memory, opts buffer.Options) {
-				disk := vfs.NewCrashableMem()
+				disk := disktest.New(t)
 				b := openAt(t, "data", localdisk.On(opts, disk))
 				file := holdFile(t, b, rows, refused, hold)
 				if c.midway {
@@ -179,13 +180,13 @@ func TestPowerCutsAfterADecision(t *testing.T) {
 					}
 				}
 				var mu sync.Mutex // an attempt that was given up may call while the test goes on
-				var cut *vfs.MemFS
+				var cut *disktest.Disk
 				calls := 0
 				off := func(context.Context, buffertest.Call) error {
 					mu.Lock()
 					defer mu.Unlock()
 					if calls++; calls == at {
-						cut = disk.CrashClone(vfs.CrashCloneCfg{})
+						cut = disk.Cut(vfs.CrashCloneCfg{})
 					}
 					if cut != nil {
 						return errors.New("the power is off")
@@ -203,7 +204,7 @@ func TestPowerCutsAfterADecision(t *testing.T) {
 				}
 				if at == 0 {
 					mu.Lock()
-					cut = disk.CrashClone(vfs.CrashCloneCfg{})
+					cut = disk.Cut(vfs.CrashCloneCfg{})
 					mu.Unlock()
 				}
 				ctx, cancel := context.WithTimeout(t.Context(), time.Second)

@@ -18,7 +18,7 @@ func TestDiscardErrors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mem := buffertest.NewMemory()
 		mem.Before = (&gated{}).before
-		b := open(t, memoryOptions(mem))
+		b := open(t, memoryOptions(t, mem))
 		put(t, b, define(t, b, "a"), 0, 5)
 		barrier := make(chan error)
 		go func() { barrier <- b.Flush(t.Context(), "a") }()
@@ -58,7 +58,7 @@ func TestDiscardedFileIsCleanedUpAfterARestart(t *testing.T) {
 			}
 			return nil
 		}
-		opts := memoryOptions(mem)
+		opts := memoryOptions(t, mem)
 		b := open(t, opts)
 		put(t, b, define(t, b, "a"), 0, 5)
 		barrier, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -111,7 +111,7 @@ func TestDiscardWaitsForARunningImport(t *testing.T) {
 			}
 			return nil
 		}
-		b := open(t, memoryOptions(mem))
+		b := open(t, memoryOptions(t, mem))
 		put(t, b, define(t, b, "a"), 0, 5)
 		if err := b.CloseFile(t.Context(), "a", trigger.Requested); err != nil {
 			t.Fatal(err)
@@ -140,7 +140,7 @@ func TestDiscardUpToKeepsAFileThatGrew(t *testing.T) {
 			}
 			return nil
 		}
-		b := open(t, memoryOptions(mem))
+		b := open(t, memoryOptions(t, mem))
 		sink := define(t, b, "a")
 		put(t, b, sink, 0, 5)
 		if err := b.CloseFile(t.Context(), "a", trigger.Requested); err != nil {

@@ -19,6 +19,7 @@ import (
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
 	"github.com/forebay/forebay/internal/casetest"
+	"github.com/forebay/forebay/internal/disktest"
 	"github.com/forebay/forebay/internal/localdisk"
 	"github.com/forebay/forebay/internal/synctest"
 )
@@ -26,7 +27,7 @@ import (
 // onDisk are options for a folder of the real disk, with the default write buffer.
 func onDisk(t *testing.T, mem *buffertest.Memory) (opts buffer.Options, dir string) {
 	t.Helper()
-	opts = memoryOptions(mem)
+	opts = memoryOptions(t, mem)
 	opts = localdisk.On(opts, nil)
 	opts.MemTableBytes = 0
 	opts.Retry = buffer.Retry{Initial: time.Millisecond, Max: 10 * time.Millisecond}
@@ -161,8 +162,8 @@ func TestClosedBufferGivesRoomBack(t *testing.T) {
 // An idle buffer gives it back as well, without being closed.
 func TestIdleBufferGivesRoomBack(t *testing.T) {
 	mem := buffertest.NewMemory()
-	opts := memoryOptions(mem)
-	opts = localdisk.On(opts, vfs.NewMem())
+	opts := memoryOptions(t, mem)
+	opts = localdisk.On(opts, disktest.New(t))
 	opts.MemTableBytes = 8 << 20
 	synctest.Test(t, func(t *testing.T) {
 		b := open(t, opts)
@@ -189,9 +190,9 @@ func TestIdleBufferGivesRoomBack(t *testing.T) {
 
 // Too small a volume is said at the opening, with what the room is for; nothing was made on it but the folder.
 func TestTooSmallVolumeIsNamed(t *testing.T) {
-	disk := vfs.NewMem()
-	disk.TestingSetDiskUsage(vfs.DiskUsage{AvailBytes: 3 << 20, TotalBytes: 4 << 20, UsedBytes: 1 << 20})
-	opts := memoryOptions(buffertest.NewMemory())
+	disk := disktest.New(t)
+	disk.SetUsage(vfs.DiskUsage{AvailBytes: 3 << 20, TotalBytes: 4 << 20, UsedBytes: 1 << 20})
+	opts := memoryOptions(t, buffertest.NewMemory())
 	opts = localdisk.On(opts, disk)
 	_, err := buffer.Open("data", opts)
 	var small *buffer.RoomError
@@ -204,7 +205,7 @@ func TestTooSmallVolumeIsNamed(t *testing.T) {
 			t.Errorf("%s was made", name)
 		}
 	}
-	disk.TestingSetDiskUsage(vfs.DiskUsage{AvailBytes: 64 << 20, TotalBytes: 64 << 20})
+	disk.SetUsage(vfs.DiskUsage{AvailBytes: 64 << 20, TotalBytes: 64 << 20})
 	b, err := buffer.Open("data", opts)
 	if err != nil {
 		t.Fatal(err)

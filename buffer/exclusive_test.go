@@ -57,8 +57,8 @@ func (e *exclusive) Compact(context.Context, buffer.Table) error {
 }
 
 // exclusiveOptions are the options of a process with a local level of its own.
-func exclusiveOptions(e *exclusive) buffer.Options {
-	opts := memoryOptions(e.Memory)
+func exclusiveOptions(t testing.TB, e *exclusive) buffer.Options {
+	opts := memoryOptions(t, e.Memory)
 	opts.Target, opts.Leases = e, e.leases.Process(e.process)
 	return opts
 }
@@ -71,7 +71,7 @@ func newExclusive(process string) *exclusive {
 func TestImportWaitsForTheLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newExclusive("a")
-		opts := exclusiveOptions(e)
+		opts := exclusiveOptions(t, e)
 		meter := metertest.New()
 		opts.Meter, opts.Retention = meter, time.Hour
 		b := openAt(t, "data", opts)
@@ -131,7 +131,7 @@ func TestTwoProcessesTakeTurns(t *testing.T) {
 		first.during = second.during
 		var processes sync.WaitGroup
 		for i, e := range []*exclusive{first, &second} {
-			b := openAt(t, fmt.Sprint("data", i), exclusiveOptions(e))
+			b := openAt(t, fmt.Sprint("data", i), exclusiveOptions(t, e))
 			processes.Go(func() {
 				for n := range 20 {
 					for _, sink := range []string{"x", "y"} {
@@ -168,7 +168,7 @@ func TestLostLeaseEndsTheImport(t *testing.T) {
 			<-ctx.Done()
 			return ctx.Err()
 		}
-		b := open(t, exclusiveOptions(e))
+		b := open(t, exclusiveOptions(t, e))
 		put(t, b, define(t, b, "k"), 0, 5)
 		if err := b.CloseFile(t.Context(), "k", 1); err != nil {
 			t.Fatal(err)
@@ -194,7 +194,7 @@ func TestHangingCallKeepsTheLease(t *testing.T) {
 			}
 			return nil
 		}
-		opts := exclusiveOptions(e)
+		opts := exclusiveOptions(t, e)
 		opts.AttemptTimeout = time.Minute
 		b := open(t, opts)
 		put(t, b, define(t, b, "k"), 0, 5)
@@ -223,7 +223,7 @@ func (l brokenLeases) Take(context.Context, string) (<-chan struct{}, func(), er
 func TestLeasesThatFail(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newExclusive("a")
-		opts := exclusiveOptions(e)
+		opts := exclusiveOptions(t, e)
 		opts.Leases = brokenLeases{errors.New("no servers")}
 		b := openAt(t, "data", opts)
 		put(t, b, define(t, b, "k"), 0, 5)

@@ -79,7 +79,7 @@ func withOutage(t *testing.T, level slog.Level, check func(t *testing.T, b *buff
 		o := &outage{Memory: buffertest.NewMemory(), err: errors.New("connection refused")}
 		o.away.Store(true)
 		log := &lines{}
-		opts := memoryOptions(o.Memory)
+		opts := memoryOptions(t, o.Memory)
 		opts.Staging, opts.Target = o, o
 		opts.Logger = slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: level}))
 		b := open(t, opts)

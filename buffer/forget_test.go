@@ -7,10 +7,9 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/cockroachdb/pebble/v2/vfs"
-
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
+	"github.com/forebay/forebay/internal/disktest"
 	"github.com/forebay/forebay/internal/localdisk"
 	"github.com/forebay/forebay/internal/synctest"
 )
@@ -27,7 +26,7 @@ func TestForget(t *testing.T) {
 			}
 			return nil
 		}
-		opts := memoryOptions(mem)
+		opts := memoryOptions(t, mem)
 		b := open(t, opts)
 		put(t, b, define(t, b, "a"), 0, 5)
 		if err := b.Flush(t.Context(), "a"); err != nil {
@@ -102,8 +101,8 @@ func TestForget(t *testing.T) {
 func TestSalvageKeepsForgotten(t *testing.T) {
 	for name, again := range map[string]bool{"forgotten": false, "defined again": true} {
 		t.Run(name, func(t *testing.T) {
-			disk := vfs.NewMem()
-			opts := localdisk.On(memoryOptions(buffertest.NewMemory()), disk)
+			disk := disktest.New(t)
+			opts := localdisk.On(memoryOptions(t, buffertest.NewMemory()), disk)
 			b, err := buffer.Open("data", opts)
 			if err != nil {
 				t.Fatal(err)

@@ -11,10 +11,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cockroachdb/pebble/v2/vfs"
-
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/internal/disktest"
 	"github.com/forebay/forebay/internal/localdisk"
 	"github.com/forebay/forebay/internal/synctest"
 )
@@ -76,7 +75,7 @@ func writeCurrentFormat(t *testing.T, root string) {
 	if err := os.RemoveAll(root); err != nil {
 		t.Fatal(err)
 	}
-	disk := vfs.NewMem()
+	disk := disktest.New(t)
 	synctest.Test(t, func(t *testing.T) { writeFixture(t, root, disk, func(d time.Duration) { time.Sleep(d) }) })
 	names, err := disk.List("data")
 	if err == nil {
@@ -87,7 +86,7 @@ func writeCurrentFormat(t *testing.T, root string) {
 			err = errors.Join(err, e)
 			continue
 		}
-		data, e := disk.UnsafeGetFileDataBuffer("data/" + name)
+		data, e := disk.Read("data/" + name)
 		err = errors.Join(err, e, os.WriteFile(filepath.Join(root, "data", name), data, 0o644))
 	}
 	if err != nil {
@@ -95,7 +94,7 @@ func writeCurrentFormat(t *testing.T, root string) {
 	}
 }
 
-func writeFixture(t *testing.T, root string, disk *vfs.MemFS, sleep func(time.Duration)) {
+func writeFixture(t *testing.T, root string, disk *disktest.Disk, sleep func(time.Duration)) {
 	opts := fixtureOptions(root)
 	drivers := fixtureDrivers{opts.Staging, opts.Target}
 	opts.Staging, opts.Target = drivers, drivers

@@ -18,7 +18,7 @@ import (
 
 // A table with types, or with Extend, is refused for a name that some target would lose. Others keep all names.
 func TestNamesOfColumns(t *testing.T) {
-	b := open(t, memoryOptions(buffertest.NewMemory()))
+	b := open(t, memoryOptions(t, buffertest.NewMemory()))
 	for _, tt := range []struct{ name, problem string }{
 		{"", "is empty"},
 		{strings.Repeat("ž", 31) + "x", ""},
@@ -54,7 +54,7 @@ func TestNamesOfColumns(t *testing.T) {
 // All columns that a table has ever had count. From 200 on there is a warning, and beyond 500 the last definition stays.
 func TestColumnsOfATableAreBounded(t *testing.T) {
 	var log bytes.Buffer
-	opts := memoryOptions(buffertest.NewMemory())
+	opts := memoryOptions(t, buffertest.NewMemory())
 	opts.Logger = slog.New(slog.NewTextHandler(&log, nil))
 	b := open(t, opts)
 	const each = 100
@@ -101,7 +101,7 @@ func TestRowsReachAGrownTableThatTheSinkHasLeft(t *testing.T) {
 				return nil
 			}
 			away.Store(true)
-			b := open(t, memoryOptions(mem))
+			b := open(t, memoryOptions(t, mem))
 			first := define(t, b, "a")
 			put(t, b, first, 0, 5)
 			if err := mem.Extend(t.Context(), grown); err != nil {

@@ -12,12 +12,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cockroachdb/pebble/v2/vfs"
 	"go.uber.org/goleak"
 
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/internal/disktest"
 	"github.com/forebay/forebay/internal/localdisk"
 )
 
@@ -40,8 +40,13 @@ func open(t *testing.T, opts buffer.Options) *buffer.Buffer {
 	return b
 }
 
-func memoryOptions(mem *buffertest.Memory) buffer.Options {
-	return localdisk.On(buffer.Options{Staging: mem, Target: mem, Tuning: buffer.Tuning{MemTableBytes: 1 << 20}}, vfs.NewMem())
+// uncountedOptions work on a disk in memory, which does not report blocks: MaxDiskBytes then bounds the bytes of the rows alone.
+func uncountedOptions(t testing.TB, mem *buffertest.Memory) buffer.Options {
+	return localdisk.On(memoryOptions(t, mem), disktest.Mem(t))
+}
+
+func memoryOptions(t testing.TB, mem *buffertest.Memory) buffer.Options {
+	return localdisk.On(buffer.Options{Staging: mem, Target: mem, Tuning: buffer.Tuning{MemTableBytes: 1 << 20}}, disktest.New(t))
 }
 
 func define(t *testing.T, b *buffer.Buffer, id string, change ...func(*buffer.SinkConfig)) *buffer.SinkHandle {

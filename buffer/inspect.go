@@ -16,7 +16,6 @@ import (
 	"time"
 
 	"github.com/forebay/forebay/buffer/internal/format"
-	"github.com/forebay/forebay/buffer/internal/salvage"
 	"github.com/forebay/forebay/datatype"
 	"github.com/forebay/forebay/internal/localdisk"
 	"github.com/forebay/forebay/internal/pebblestore"
@@ -73,7 +72,7 @@ func Inspect(dir string, opts InspectOptions) (*Inspection, error) {
 	b.store = pebblestore.NewStore(pebblestore.StoreConfig{
 		Config: pebblestore.Config{Dir: dir, FS: disk, Log: b.log, Patience: patience}, ReadOnly: true,
 		Check: func(o *pebblestore.Opening, _ bool) error {
-			err := salvage.Check(disk, dir)
+			err := pebblestore.CheckFiles(disk, dir)
 			if err != nil {
 				return err
 			}

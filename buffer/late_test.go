@@ -9,11 +9,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
+	"github.com/forebay/forebay/internal/disktest"
 	"github.com/forebay/forebay/internal/localdisk"
 	"github.com/forebay/forebay/internal/synctest"
 )
@@ -39,7 +39,7 @@ func TestLateImportIsNoRowGivenUp(t *testing.T) {
 		t.Run(how, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				target := &lateTarget{Memory: buffertest.NewMemory(), release: make(chan struct{})}
-				opts := memoryOptions(target.Memory)
+				opts := memoryOptions(t, target.Memory)
 				opts.Target, opts.AttemptTimeout, opts.Retention = target, time.Minute, time.Hour
 				b := open(t, opts)
 				put(t, b, define(t, b, "a"), 0, 3)
@@ -106,8 +106,8 @@ func TestLateImportOutlivesAReopening(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var broken atomic.Bool
 				target := &slowImport{Memory: buffertest.NewMemory(), release: make(chan struct{})}
-				opts := memoryOptions(target.Memory)
-				opts = localdisk.On(opts, errorfs.Wrap(vfs.NewMem(), errorfs.InjectorFunc(func(op errorfs.Op) error {
+				opts := memoryOptions(t, target.Memory)
+				opts = localdisk.On(opts, disktest.Wrap(disktest.New(t), errorfs.InjectorFunc(func(op errorfs.Op) error {
 					if broken.Load() && op.Kind.ReadOrWrite() == errorfs.OpIsWrite {
 						return syscall.ENOSPC
 					}
@@ -199,8 +199,8 @@ func (l *lateDelete) Put(ctx context.Context, obj buffer.Object, src buffer.Cont
 func TestLateSettingAsideIsIgnored(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var down atomic.Bool
-		mem, disk := downMemory(&down), vfs.NewMem()
-		opts := memoryOptions(mem)
+		mem, disk := downMemory(&down), disktest.New(t)
+		opts := memoryOptions(t, mem)
 		tenChunks(t, disk, opts, &down)
 		editChunks(t, disk, func(n int, v []byte) []byte {
 			if n == 4 {

@@ -30,7 +30,7 @@ func TestLatencies(t *testing.T) {
 			}
 			return nil
 		}
-		b := open(t, memoryOptions(mem))
+		b := open(t, memoryOptions(t, mem))
 		s := define(t, b, "a")
 		if st := b.Stats(); st.Uploads.Count() != 0 || st.Imports.Quantile(0.5) != 0 {
 			t.Errorf("before the first: %+v", st)

@@ -15,7 +15,7 @@ import (
 func TestSizeConditionsCountStoredBytes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mem := buffertest.NewMemory()
-		b := open(t, memoryOptions(mem))
+		b := open(t, memoryOptions(t, mem))
 		s := define(t, b, "a", func(c *buffer.SinkConfig) {
 			c.Upload.Size, c.Import.Size = 2000, 5000
 		})

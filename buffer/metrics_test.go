@@ -17,7 +17,7 @@ func TestMetrics(t *testing.T) {
 		gate := &gated{}
 		mem.Before = gate.before
 		meter := metertest.New()
-		opts := memoryOptions(mem)
+		opts := memoryOptions(t, mem)
 		opts.Meter, opts.MaxDiskBytes = meter, 1<<20
 		b := openAt(t, "data", opts)
 		s := define(t, b, "a", func(c *buffer.SinkConfig) { c.Upload.Count = 3 })
@@ -87,7 +87,7 @@ func TestMetrics(t *testing.T) {
 
 func TestMetricsOfAQuarantine(t *testing.T) {
 	meter := metertest.New()
-	opts := memoryOptions(buffertest.NewMemory())
+	opts := memoryOptions(t, buffertest.NewMemory())
 	opts.Meter = meter
 	b := open(t, opts)
 	put(t, b, define(t, b, "a"), 0, 1)

@@ -8,17 +8,17 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
+	"github.com/forebay/forebay/internal/disktest"
 	"github.com/forebay/forebay/internal/localdisk"
 	"github.com/forebay/forebay/internal/synctest"
 )
 
 // rotTables changes a byte of each large table of a store, at a share of its length.
-func rotTables(t *testing.T, disk *vfs.MemFS, percent int) {
+func rotTables(t *testing.T, disk *disktest.Disk, percent int) {
 	t.Helper()
 	names, err := disk.List("data")
 	if err != nil {
@@ -29,12 +29,12 @@ func rotTables(t *testing.T, disk *vfs.MemFS, percent int) {
 		if !strings.HasSuffix(name, ".sst") {
 			continue
 		}
-		data, err := disk.UnsafeGetFileDataBuffer("data/" + name)
+		data, err := disk.Read("data/" + name)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if len(data) > 20<<10 {
-			data[len(data)*percent/100] ^= 4
+			disk.Rot("data/"+name, len(data)*percent/100)
 			changed++
 		}
 	}
@@ -47,13 +47,13 @@ func rotTables(t *testing.T, disk *vfs.MemFS, percent int) {
 // from the log has every row.
 func TestOnDamage(t *testing.T) {
 	for name, c := range map[string]struct {
-		closed func(disk *vfs.MemFS)                                   // while the buffer is closed
-		open   func(b *buffer.Buffer, disk *vfs.MemFS)                 // while it is open and staging is down
+		closed func(disk *disktest.Disk)                               // while the buffer is closed
+		open   func(b *buffer.Buffer, disk *disktest.Disk)             // while it is open and staging is down
 		find   func(t *testing.T, b *buffer.Buffer, down *atomic.Bool) // finds the damage
 		broken bool                                                    // the disk fails to read the middle of tables
 	}{
 		"a chunk, by its upload": {
-			closed: func(disk *vfs.MemFS) {
+			closed: func(disk *disktest.Disk) {
 				editChunks(t, disk, func(n int, v []byte) []byte {
 					v[len(v)-1] ^= byte(n % 2)
 					return v
@@ -62,7 +62,7 @@ func TestOnDamage(t *testing.T) {
 			find: func(_ *testing.T, _ *buffer.Buffer, down *atomic.Bool) { down.Store(false) },
 		},
 		"a chunk that is missing, by its upload": {
-			closed: func(disk *vfs.MemFS) {
+			closed: func(disk *disktest.Disk) {
 				editChunks(t, disk, func(n int, v []byte) []byte {
 					if n == 4 {
 						return nil
@@ -73,11 +73,11 @@ func TestOnDamage(t *testing.T) {
 			find: func(_ *testing.T, _ *buffer.Buffer, down *atomic.Bool) { down.Store(false) },
 		},
 		"a table, by its upload": {
-			open: func(_ *buffer.Buffer, disk *vfs.MemFS) { rotTables(t, disk, 50) },
+			open: func(_ *buffer.Buffer, disk *disktest.Disk) { rotTables(t, disk, 50) },
 			find: func(_ *testing.T, _ *buffer.Buffer, down *atomic.Bool) { down.Store(false) },
 		},
 		"a table, by Verify": {
-			open: func(_ *buffer.Buffer, disk *vfs.MemFS) { rotTables(t, disk, 30) },
+			open: func(_ *buffer.Buffer, disk *disktest.Disk) { rotTables(t, disk, 30) },
 			find: func(t *testing.T, b *buffer.Buffer, _ *atomic.Bool) {
 				if _, err := b.Verify(t.Context()); !errors.As(err, new(*buffer.StoreDamageError)) {
 					t.Errorf("verify: %v", err)
@@ -85,7 +85,7 @@ func TestOnDamage(t *testing.T) {
 			},
 		},
 		"a chunk, by Verify": {
-			closed: func(disk *vfs.MemFS) {
+			closed: func(disk *disktest.Disk) {
 				editChunks(t, disk, func(_ int, v []byte) []byte {
 					v[100] ^= 1
 					return v
@@ -108,8 +108,8 @@ func TestOnDamage(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var down atomic.Bool
-				mem, log, disk := downMemory(&down), newFakeLog(t), vfs.NewMem()
-				opts := replicated(mem, log)
+				mem, log, disk := downMemory(&down), newFakeLog(t), disktest.New(t)
+				opts := replicated(t, mem, log)
 				tenChunks(t, disk, opts, &down)
 				if c.closed != nil {
 					c.closed(disk)
@@ -121,7 +121,7 @@ func TestOnDamage(t *testing.T) {
 						t.Errorf("told of %v", d)
 					}
 				}
-				opts = localdisk.On(opts, errorfs.Wrap(disk, errorfs.InjectorFunc(func(op errorfs.Op) error {
+				opts = localdisk.On(opts, disktest.Wrap(disk, errorfs.InjectorFunc(func(op errorfs.Op) error {
 					if c.broken && op.Kind == errorfs.OpFileReadAt && strings.HasSuffix(op.Path, ".sst") && op.Offset > 28<<10 && op.Offset < 36<<10 {
 						return syscall.EIO
 					}
@@ -162,7 +162,7 @@ func TestOnDamage(t *testing.T) {
 // restoredLogHasAll restores a folder on another disk from all batches of a log, and expects 100 rows of sink a in the table.
 func restoredLogHasAll(t *testing.T, mem *buffertest.Memory, log *fakeLog, opts buffer.Options) {
 	t.Helper()
-	opts = localdisk.On(opts, vfs.NewMem())
+	opts = localdisk.On(opts, disktest.New(t))
 	opts.Changelog = log.open()
 	if err := buffer.Restore("data", "", log.batches(0, log.len()), opts.Tuning); err != nil {
 		t.Fatal(err)
@@ -182,7 +182,7 @@ func restoredLogHasAll(t *testing.T, mem *buffertest.Memory, log *fakeLog, opts 
 func TestOpenOnDamage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mem, log := buffertest.NewMemory(), newFakeLog(t)
-		opts := replicated(mem, log)
+		opts := replicated(t, mem, log)
 		b := openAt(t, "data", opts)
 		put(t, b, define(t, b, "a"), 0, 100)
 		closeBuffer(t, b)
@@ -211,7 +211,7 @@ func TestOpenOnDamage(t *testing.T) {
 
 // Without a changelog nobody has what would be restored.
 func TestOnDamageNeedsAChangelog(t *testing.T) {
-	opts := memoryOptions(buffertest.NewMemory())
+	opts := memoryOptions(t, buffertest.NewMemory())
 	opts.OnDamage = func(*buffer.StoreDamageError) {}
 	if _, err := buffer.Open("data", opts); err == nil || !strings.Contains(err.Error(), "Changelog") {
 		t.Errorf("open: %v", err)
@@ -222,13 +222,13 @@ func TestOnDamageNeedsAChangelog(t *testing.T) {
 func TestOnDamageOfAReopening(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var down, broken atomic.Bool
-		mem, log, disk := downMemory(&down), newFakeLog(t), vfs.NewMem()
-		opts := replicated(mem, log)
+		mem, log, disk := downMemory(&down), newFakeLog(t), disktest.New(t)
+		opts := replicated(t, mem, log)
 		tenChunks(t, disk, opts, &down)
 		down.Store(true)
 		var told atomic.Int64
 		opts.OnDamage = func(*buffer.StoreDamageError) { told.Add(1) }
-		opts = localdisk.On(opts, errorfs.Wrap(disk, errorfs.InjectorFunc(func(op errorfs.Op) error {
+		opts = localdisk.On(opts, disktest.Wrap(disk, errorfs.InjectorFunc(func(op errorfs.Op) error {
 			if broken.Load() && op.Kind.ReadOrWrite() == errorfs.OpIsWrite {
 				return syscall.EIO
 			}
@@ -237,17 +237,18 @@ func TestOnDamageOfAReopening(t *testing.T) {
 		opts.Changelog = log.open()
 		b := openAt(t, "data", opts)
 		s := define(t, b, "a")
+		synctest.Wait() // nothing else writes
 		names, err := disk.List("data")
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, name := range names {
 			if strings.HasPrefix(name, "MANIFEST") {
-				data, err := disk.UnsafeGetFileDataBuffer("data/" + name)
+				data, err := disk.Read("data/" + name)
 				if err != nil {
 					t.Fatal(err)
 				}
-				data[len(data)/2] ^= 4
+				disk.Rot("data/"+name, len(data)/2)
 			}
 		}
 		broken.Store(true)

@@ -148,7 +148,12 @@ func (r *recovery) initStore() error {
 	_ = batch.Set([]byte(format.KeyFormat), []byte(strconv.Itoa(r.version)), nil)
 	_ = batch.Set([]byte(format.KeyInstance), []byte(r.instance), nil)
 	_ = batch.Set([]byte(format.KeyCounters), format.EncodeCounters(0, 0), nil)
-	return r.write(batch)
+	if err := r.write(batch); err != nil {
+		return err
+	}
+	// Later logs say how much of them was synced, which tells damage from a write that a crash has torn. The first log of a new
+	// database does not say it.
+	return r.db.Flush()
 }
 
 // resumed moves a time of the records to the clock of this process: an age is kept, and a time that lies in the future,

@@ -12,6 +12,7 @@ import (
 
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
+	"github.com/forebay/forebay/internal/disktest"
 	"github.com/forebay/forebay/internal/localdisk"
 )
 
@@ -33,15 +34,15 @@ func TestSecondProcessIsRefused(t *testing.T) {
 // too. Only the last of them was synced once, and the rows were gone with the others.
 func TestNewFoldersSurviveAPowerCut(t *testing.T) {
 	for _, dir := range []string{"local", "data/local", "a/b/c/local"} {
-		fs := vfs.NewCrashableMem()
-		opts := memoryOptions(buffertest.NewMemory())
+		fs := disktest.New(t)
+		opts := memoryOptions(t, buffertest.NewMemory())
 		opts = localdisk.On(opts, fs)
 		b, err := buffer.Open(dir, opts)
 		if err != nil {
 			t.Fatal(err)
 		}
 		put(t, b, define(t, b, "a"), 0, 3)
-		opts = localdisk.On(opts, fs.CrashClone(vfs.CrashCloneCfg{RNG: rand.New(rand.NewPCG(1, 1))}))
+		opts = localdisk.On(opts, fs.Cut(vfs.CrashCloneCfg{RNG: rand.New(rand.NewPCG(1, 1))}))
 		if err := b.Close(); err != nil {
 			t.Fatal(err)
 		}

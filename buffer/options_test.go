@@ -25,7 +25,7 @@ func TestOptionsReportEveryBreach(t *testing.T) {
 func TestImportIntervalCanBeLowered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mem := buffertest.NewMemory()
-		opts := memoryOptions(mem)
+		opts := memoryOptions(t, mem)
 		c := buffer.SinkConfig{
 			ID: "a", Table: buffer.Table{ID: "in.c-test.a", Columns: columns}, Import: trigger.Conditions{Interval: time.Second},
 		}

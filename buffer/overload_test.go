@@ -10,10 +10,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cockroachdb/pebble/v2/vfs"
-
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
+	"github.com/forebay/forebay/internal/disktest"
 	"github.com/forebay/forebay/internal/localdisk"
 	"github.com/forebay/forebay/internal/synctest"
 )
@@ -35,8 +34,8 @@ func TestBoundsHoldUnderLoadAndAllRecovers(t *testing.T) {
 		}
 		return nil
 	}
-	fs := &slowLog{FS: vfs.NewMem(), gate: make(chan struct{}, 1)}
-	opts := memoryOptions(mem)
+	fs := &slowLog{FS: disktest.New(t), gate: make(chan struct{}, 1)}
+	opts := memoryOptions(t, mem)
 	opts = localdisk.On(opts, fs)
 	opts.MaxDiskBytes, opts.MaxPendingBytes, opts.AdmissionWait = maxDisk, maxBytes, -1
 	opts.Retry = buffer.Retry{Initial: time.Millisecond, Max: 10 * time.Millisecond}
@@ -148,7 +147,7 @@ func TestRefusingSince(t *testing.T) {
 			}
 			return nil
 		}
-		opts := memoryOptions(mem)
+		opts := uncountedOptions(t, mem)
 		opts.MaxDiskBytes, opts.MaxSinkBytes, opts.MaxPendingBytes, opts.AdmissionWait = 4<<20, 2<<20, 1<<20, -1
 		b := open(t, opts)
 		s := define(t, b, "a", func(c *buffer.SinkConfig) { c.Encoding = buffer.None })

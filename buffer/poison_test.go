@@ -33,7 +33,7 @@ func withRefusing(t *testing.T, names int, check func(t *testing.T, mem *buffert
 	synctest.Test(t, func(t *testing.T) {
 		mem := buffertest.NewMemory()
 		mem.Refuse, mem.Names = refuseBad, names
-		check(t, mem, memoryOptions(mem))
+		check(t, mem, memoryOptions(t, mem))
 	})
 }
 
@@ -301,7 +301,7 @@ func TestLargeRefusedRows(t *testing.T) {
 			}
 			return buffer.RowError{}
 		}
-		b := open(t, memoryOptions(mem))
+		b := open(t, memoryOptions(t, mem))
 		s := define(t, b, "a", quarantined(), func(c *buffer.SinkConfig) { c.Encoding = buffer.Zstd; c.Upload.Count = 7 })
 		large := bad + strings.Repeat("\"\n\x00,é", 60_000)
 		for i := range 12 {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
+	"github.com/forebay/forebay/internal/disktest"
 	"github.com/forebay/forebay/internal/localdisk"
 )
 
@@ -64,17 +65,17 @@ func TestPowerCutsAtWritesWhileAFileIsSplit(t *testing.T) {
 func (w world) play(t *testing.T, atCall, atWrite int) (more bool) {
 	t.Helper()
 	withRefusing(t, w.names, func(t *testing.T, mem *buffertest.Memory, opts buffer.Options) {
-		disk := vfs.NewCrashableMem()
+		disk := disktest.New(t)
 		var (
 			off           atomic.Bool
 			counting      atomic.Bool
 			calls, writes atomic.Int64
 			once          sync.Once
-			left          *vfs.MemFS
+			left          *disktest.Disk
 		)
 		cut := func() {
 			once.Do(func() {
-				left = disk.CrashClone(vfs.CrashCloneCfg{})
+				left = disk.Cut(vfs.CrashCloneCfg{})
 				off.Store(true)
 			})
 		}
@@ -88,7 +89,7 @@ func (w world) play(t *testing.T, atCall, atWrite int) (more bool) {
 			return nil
 		}
 		mem.Before, mem.After = call, call
-		faulty := errorfs.Wrap(disk, errorfs.InjectorFunc(func(op errorfs.Op) error {
+		faulty := disktest.Wrap(disk, errorfs.InjectorFunc(func(op errorfs.Op) error {
 			if counting.Load() && op.Kind.ReadOrWrite() == errorfs.OpIsWrite && writes.Add(1) == int64(atWrite) {
 				cut()
 			}

@@ -7,10 +7,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cockroachdb/pebble/v2/vfs"
-
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
+	"github.com/forebay/forebay/internal/disktest"
 	"github.com/forebay/forebay/internal/localdisk"
 	"github.com/forebay/forebay/internal/synctest"
 )
@@ -33,7 +32,7 @@ func TestDamageWhileAFileIsSplit(t *testing.T) {
 					continue
 				}
 				withRefusing(t, -1, func(t *testing.T, mem *buffertest.Memory, opts buffer.Options) {
-					fs := vfs.NewMem()
+					fs := disktest.New(t)
 					opts = localdisk.On(opts, fs)
 					mem.Before = func(_ context.Context, c buffertest.Call) error {
 						if c.Op == buffertest.OpImport && len(mem.Rows(tableA)) > 0 {
@@ -58,11 +57,11 @@ func TestDamageWhileAFileIsSplit(t *testing.T) {
 							names[name] = true
 						}
 					}
-					data, err := fs.UnsafeGetFileDataBuffer("data/" + name)
+					data, err := fs.Read("data/" + name)
 					if name == "" || err != nil || len(data) == 0 {
 						return
 					}
-					data[at*(len(data)-1)/(places-1)] ^= 4
+					fs.Rot("data/"+name, at*(len(data)-1)/(places-1))
 					if b, err = buffer.Open("data", opts); err != nil {
 						t.Fatalf("open with damage in %s: %v", name, err)
 					}

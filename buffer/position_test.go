@@ -10,6 +10,7 @@ import (
 
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
+	"github.com/forebay/forebay/internal/disktest"
 	"github.com/forebay/forebay/internal/localdisk"
 	"github.com/forebay/forebay/internal/seedtest"
 )
@@ -29,7 +30,7 @@ func at(name, value string) *buffer.Position {
 
 // A position moves with its rows, is kept by an opening, and ends for good.
 func TestPosition(t *testing.T) {
-	opts := memoryOptions(buffertest.NewMemory())
+	opts := memoryOptions(t, buffertest.NewMemory())
 	b, err := buffer.Open("data", opts)
 	if err != nil {
 		t.Fatal(err)
@@ -81,7 +82,7 @@ func TestPosition(t *testing.T) {
 }
 
 func TestPositionsAreBounded(t *testing.T) {
-	b := open(t, memoryOptions(buffertest.NewMemory()))
+	b := open(t, memoryOptions(t, buffertest.NewMemory()))
 	define(t, b, "s")
 	for i := range 16 {
 		if err := b.SetPosition(t.Context(), "s", *at(fmt.Sprint(i), "x")); err != nil {
@@ -114,7 +115,7 @@ func positionError(_ []byte, err error) error { return err }
 // A crash at any moment leaves as many rows as the position says.
 func TestPositionIsInTheBatchOfItsRows(t *testing.T) {
 	rng := seedtest.Rand(t)
-	disk, staging := vfs.NewCrashableMem(), buffertest.NewMemory()
+	disk, staging := disktest.New(t), buffertest.NewMemory()
 	const crashes = 10
 	for crash := range crashes {
 		mem := buffertest.NewMemory()
@@ -156,7 +157,7 @@ func TestPositionIsInTheBatchOfItsRows(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		after := disk.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 50, RNG: rng})
+		after := disk.Cut(vfs.CrashCloneCfg{UnsyncedDataPercent: 50, RNG: rng})
 		if err := b.Close(); err != nil {
 			t.Fatal(err)
 		}
@@ -170,7 +171,7 @@ type plain struct{ buffer.Target }
 // Sinks can have another target, with other optional interfaces, for all that a target does.
 func TestTargetOf(t *testing.T) {
 	mem, other := buffertest.NewMemory(), buffertest.NewMemory()
-	opts := memoryOptions(mem)
+	opts := memoryOptions(t, mem)
 	opts.TargetOf = func(id string) buffer.Target {
 		if id == "other" {
 			return plain{other}

@@ -57,7 +57,7 @@ func TestFullSinkImportsWhatFillsIt(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				mem := buffertest.NewMemory()
-				opts := memoryOptions(mem)
+				opts := uncountedOptions(t, mem)
 				set(&opts)
 				b := open(t, opts)
 				s := define(t, b, "a", func(c *buffer.SinkConfig) {
@@ -90,7 +90,7 @@ func TestFullSinkImportsWhatFillsIt(t *testing.T) {
 func TestPressureDuringAnOutageMakesFewFiles(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		drv := &twist{Memory: buffertest.NewMemory(), importer: func(context.Context, *buffer.File) error { return errors.New("away") }}
-		opts := memoryOptions(drv.Memory)
+		opts := memoryOptions(t, drv.Memory)
 		opts.Target, opts.MaxSinkBytes = drv, 2<<20
 		b := open(t, opts)
 		s := define(t, b, "a", func(c *buffer.SinkConfig) {
@@ -120,7 +120,7 @@ func TestPressureDuringAnOutageMakesFewFiles(t *testing.T) {
 func TestPressureOfALargeCallAndOfALowerBound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mem := buffertest.NewMemory()
-		opts := memoryOptions(mem)
+		opts := memoryOptions(t, mem)
 		opts.MaxDiskBytes, opts.MaxSinkBytes = 2<<20, 4<<20
 		b := open(t, opts)
 		plain := func(c *buffer.SinkConfig) { c.Encoding = buffer.None }
@@ -160,7 +160,7 @@ func TestPressureOfALargeCallAndOfALowerBound(t *testing.T) {
 // A condition that cannot be met below a bound is named: by the options to whoever asks, and in the log of Define.
 func TestConditionsThatCanNeverBeMetAreNamed(t *testing.T) {
 	mem := buffertest.NewMemory()
-	opts := memoryOptions(mem)
+	opts := memoryOptions(t, mem)
 	opts.MaxSinkBytes = 2 << 20
 	var log strings.Builder
 	opts.Logger = slog.New(slog.NewTextHandler(&log, nil))

@@ -53,7 +53,7 @@ func TestOutageCostsFewCallsAfterARestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := &outage{Memory: buffertest.NewMemory(), err: errors.New("connection refused")}
 		o.away.Store(true)
-		opts := memoryOptions(o.Memory)
+		opts := memoryOptions(t, o.Memory)
 		opts.Staging, opts.Target = o, o
 		b := openAt(t, "data", opts)
 		putSlices(t, b, define(t, b, "a", func(c *buffer.SinkConfig) { c.Upload.Count = 1 }), 100)
@@ -106,7 +106,7 @@ func TestWritingFileShowsItsFailedUpload(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := &outage{Memory: buffertest.NewMemory(), err: errors.New("no such bucket")}
 		o.away.Store(true)
-		opts := memoryOptions(o.Memory)
+		opts := memoryOptions(t, o.Memory)
 		opts.Staging, opts.Target = o, o
 		var log lines
 		opts.Logger = slog.New(slog.NewTextHandler(&log, nil))
@@ -137,7 +137,7 @@ func TestOneBrokenSinkKeepsItsPace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := &outage{Memory: buffertest.NewMemory(), err: errors.New("no such bucket"), only: "broken"}
 		o.away.Store(true)
-		opts := memoryOptions(o.Memory)
+		opts := memoryOptions(t, o.Memory)
 		opts.Staging, opts.Target = o, o
 		b := open(t, opts)
 		broken, sound := define(t, b, "broken"), define(t, b, "sound")
@@ -172,7 +172,7 @@ func TestMendedTableIsNoticed(t *testing.T) {
 					calls.Add(1)
 					return &buffer.SchemaError{Table: "in.c-test.a", Want: columns, Got: columns[:1]}
 				}
-				opts := memoryOptions(drv.Memory)
+				opts := memoryOptions(t, drv.Memory)
 				opts.Target = drv
 				b := open(t, opts)
 				s := define(t, b, "a")
@@ -214,7 +214,7 @@ func TestOneBrokenSliceDoesNotHoldUpTheOthers(t *testing.T) {
 			}
 			return drv.Memory.Put(ctx, obj, src)
 		}
-		opts := memoryOptions(drv.Memory)
+		opts := memoryOptions(t, drv.Memory)
 		opts.Staging, opts.Target = drv, drv
 		b := open(t, opts)
 		s := define(t, b, "a", func(c *buffer.SinkConfig) { c.Upload.Count = 1 })

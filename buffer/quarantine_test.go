@@ -12,6 +12,7 @@ import (
 
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
+	"github.com/forebay/forebay/internal/disktest"
 	"github.com/forebay/forebay/internal/localdisk"
 	"github.com/forebay/forebay/internal/synctest"
 )
@@ -105,8 +106,8 @@ func quarantineOf(t *testing.T, b *buffer.Buffer, sink string) buffer.Quarantine
 // Rejected records are durable with their call, stay over a restart, and become rows once. The ledger counts each way out.
 func TestQuarantine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		mem, disk := buffertest.NewMemory(), vfs.NewMem()
-		opts := localdisk.On(memoryOptions(mem), disk)
+		mem, disk := buffertest.NewMemory(), disktest.New(t)
+		opts := localdisk.On(memoryOptions(t, mem), disk)
 		b := openAt(t, "data", opts)
 		s := define(t, b, "a", quarantined())
 		ticket, err := b.Append(t.Context(), time.Now(), buffer.Rows{
@@ -181,7 +182,7 @@ func TestQuarantine(t *testing.T) {
 // An edit keeps the record as it came. What rests on an earlier revision is refused, so that no edit is lost in a replay.
 func TestEditsOfRejectedRecords(t *testing.T) {
 	mem := buffertest.NewMemory()
-	opts := memoryOptions(mem)
+	opts := memoryOptions(t, mem)
 	b := openAt(t, "data", opts)
 	s := define(t, b, "a", quarantined())
 	reject(t, b, s, "bad")
@@ -233,7 +234,7 @@ func TestEditsOfRejectedRecords(t *testing.T) {
 func TestReplaysAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mem := buffertest.NewMemory()
-		b := open(t, memoryOptions(mem))
+		b := open(t, memoryOptions(t, mem))
 		s := define(t, b, "a", quarantined())
 		reject(t, b, s, "bad")
 		r := list(t, b, "a")[0]
@@ -275,7 +276,7 @@ func TestQuarantineBounds(t *testing.T) {
 	} {
 		for _, oldest := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, oldest out %v", name, oldest), func(t *testing.T) {
-				b := open(t, memoryOptions(buffertest.NewMemory()))
+				b := open(t, memoryOptions(t, buffertest.NewMemory()))
 				s := define(t, b, "a", quarantined(change, func(q *buffer.QuarantineBounds) { q.DropOldest = oldest }))
 				for i := range 7 {
 					err := s.QuarantineFull(one-256, 0, 0)
@@ -299,7 +300,7 @@ func TestQuarantineBounds(t *testing.T) {
 			})
 		}
 	}
-	b := open(t, memoryOptions(buffertest.NewMemory()))
+	b := open(t, memoryOptions(t, buffertest.NewMemory()))
 	s := define(t, b, "a", quarantined(func(q *buffer.QuarantineBounds) { q.MaxBytes = 1 << 10 }))
 	var large *buffer.TooLargeError
 	if err := s.QuarantineFull(1<<10, 0, 0); !errors.As(err, &large) || large.Limit != 1<<10 {
@@ -333,7 +334,7 @@ func TestQuarantineBounds(t *testing.T) {
 // Records expire by their age from the first rejection on, also over a restart and without a definition.
 func TestRejectedRecordsExpire(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		opts := memoryOptions(buffertest.NewMemory())
+		opts := memoryOptions(t, buffertest.NewMemory())
 		b := openAt(t, "data", opts)
 		s := define(t, b, "a", quarantined(func(q *buffer.QuarantineBounds) { q.MaxAge = time.Hour }))
 		reject(t, b, s, "one")
@@ -362,7 +363,7 @@ func TestRejectedRecordsExpire(t *testing.T) {
 
 // A sink with records in its quarantine cannot be forgotten, and their numbers are not given again.
 func TestForgetNeedsAnEmptyQuarantine(t *testing.T) {
-	opts := memoryOptions(buffertest.NewMemory())
+	opts := memoryOptions(t, buffertest.NewMemory())
 	b := openAt(t, "data", opts)
 	reject(t, b, define(t, b, "a", quarantined()), "one")
 	first := list(t, b, "a")[0].ID

@@ -17,6 +17,7 @@ import (
 
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
+	"github.com/forebay/forebay/internal/disktest"
 	"github.com/forebay/forebay/internal/localdisk"
 	"github.com/forebay/forebay/internal/pebblestore"
 	"github.com/forebay/forebay/internal/seedtest"
@@ -43,8 +44,8 @@ func TestQuarantineSurvivesAPowerCut(t *testing.T) {
 	seed := seedtest.Of(t)
 	rng := rand.New(rand.NewPCG(seed, 0))
 	for range 15 {
-		disk := vfs.NewCrashableMem()
-		opts := localdisk.On(memoryOptions(buffertest.NewMemory()), disk)
+		disk := disktest.New(t)
+		opts := localdisk.On(memoryOptions(t, buffertest.NewMemory()), disk)
 		b := openAt(t, "data", opts)
 		s := define(t, b, "a", quarantined())
 		const clients, each = 4, 8
@@ -54,7 +55,7 @@ func TestQuarantineSurvivesAPowerCut(t *testing.T) {
 			steps int
 			at    = 1 + rng.IntN(2*clients*each)
 			cfg   = vfs.CrashCloneCfg{UnsyncedDataPercent: rng.IntN(101), RNG: rand.New(rand.NewPCG(seed, 1))}
-			cut   *vfs.MemFS
+			cut   *disktest.Disk
 			known [clients * each]fate // at the cut
 		)
 		note := func(n int, change func(*fate)) {
@@ -62,7 +63,7 @@ func TestQuarantineSurvivesAPowerCut(t *testing.T) {
 			defer mu.Unlock()
 			change(&fates[n])
 			if steps++; steps == at {
-				known, cut = fates, disk.CrashClone(cfg)
+				known, cut = fates, disk.Cut(cfg)
 			}
 		}
 		var wg sync.WaitGroup
@@ -115,7 +116,7 @@ func TestQuarantineSurvivesAPowerCut(t *testing.T) {
 		}
 
 		mem := buffertest.NewMemory()
-		opts = localdisk.On(memoryOptions(mem), cut)
+		opts = localdisk.On(memoryOptions(t, mem), cut)
 		b = openAt(t, "data", opts)
 		s = define(t, b, "a", quarantined())
 		flush(t, b, "a")
@@ -185,7 +186,7 @@ func TestReplayMeetsAFailingDisk(t *testing.T) {
 				}
 				return nil
 			})}
-			opts := localdisk.On(memoryOptions(mem), errorfs.Wrap(vfs.NewMem(), toggle))
+			opts := localdisk.On(memoryOptions(t, mem), disktest.Wrap(disktest.New(t), toggle))
 			b := openAt(t, "data", opts)
 			s := define(t, b, "a", quarantined())
 			reject(t, b, s, "one", "two")
@@ -225,7 +226,7 @@ func TestReplayMeetsAFailingDisk(t *testing.T) {
 // The changelog has the quarantine too: what was acknowledged is there on another machine.
 func TestChangelogHasTheQuarantine(t *testing.T) {
 	mem, log := buffertest.NewMemory(), newFakeLog(t)
-	opts := replicated(mem, log)
+	opts := replicated(t, mem, log)
 	b := openAt(t, "data", opts)
 	s := define(t, b, "a", quarantined())
 	reject(t, b, s, "one", "two", "three", "four")
@@ -241,13 +242,13 @@ func TestChangelogHasTheQuarantine(t *testing.T) {
 	}
 	n := log.len()
 
-	disk := vfs.NewMem()
+	disk := disktest.New(t)
 	if err := buffer.Restore("data", "", log.batches(0, n), localdisk.On(buffer.Tuning{}, disk)); err != nil {
 		t.Fatal(err)
 	}
 	wantFormat(t, disk, "3/3")
 	mem2 := buffertest.NewMemory()
-	opts2 := localdisk.On(memoryOptions(mem2), disk)
+	opts2 := localdisk.On(memoryOptions(t, mem2), disk)
 	c := openAt(t, "data", opts2)
 	wantRecords(t, c, "a", "2 from two, four")
 	s2 := define(t, c, "a", quarantined())
@@ -270,9 +271,9 @@ func TestChangelogHasTheQuarantine(t *testing.T) {
 
 // Only a definition with a quarantine upgrades to version 3, and an upgrade that was cut short is completed.
 func TestUpgradeForAQuarantine(t *testing.T) {
-	mem, disk := buffertest.NewMemory(), vfs.NewMem()
+	mem, disk := buffertest.NewMemory(), disktest.New(t)
 	oldFolder(t, disk, mem)
-	b, err := buffer.Open("data", upgradeOptions(disk, mem, true))
+	b, err := buffer.Open("data", upgradeOptions(t, disk, mem, true))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -287,12 +288,12 @@ func TestUpgradeForAQuarantine(t *testing.T) {
 	}
 
 	for _, keep := range []bool{false, true} {
-		disk := vfs.NewMem()
+		disk := disktest.New(t)
 		oldFolder(t, disk, mem)
 		if err := pebblestore.WriteNote(disk, "data", "forebay-format", "3\n"); err != nil { // the batch of the definition was lost
 			t.Fatal(err)
 		}
-		b, err := buffer.Open("data", upgradeOptions(disk, mem, keep))
+		b, err := buffer.Open("data", upgradeOptions(t, disk, mem, keep))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -303,8 +304,8 @@ func TestUpgradeForAQuarantine(t *testing.T) {
 
 // A store whose list of tables is lost is salvaged with its quarantine, in the last revision of each record.
 func TestSalvageKeepsTheQuarantine(t *testing.T) {
-	mem, disk := buffertest.NewMemory(), vfs.NewMem()
-	opts := localdisk.On(memoryOptions(mem), disk)
+	mem, disk := buffertest.NewMemory(), disktest.New(t)
+	opts := localdisk.On(memoryOptions(t, mem), disk)
 	b := openAt(t, "data", opts)
 	s := define(t, b, "a", quarantined())
 	reject(t, b, s, "one", "two", "three", "four", "five")
@@ -361,8 +362,8 @@ func TestVerifyReadsTheQuarantine(t *testing.T) {
 		"shorter": func(db *pebble.DB, key []byte) error { return db.Set(key, []byte("o"), pebble.Sync) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			disk := vfs.NewMem()
-			opts := localdisk.On(memoryOptions(buffertest.NewMemory()), disk)
+			disk := disktest.New(t)
+			opts := localdisk.On(memoryOptions(t, buffertest.NewMemory()), disk)
 			b := openAt(t, "data", opts)
 			reject(t, b, define(t, b, "a", quarantined()), "one", "two")
 			closeBuffer(t, b)

@@ -10,10 +10,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cockroachdb/pebble/v2/vfs"
-
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
+	"github.com/forebay/forebay/internal/disktest"
 	"github.com/forebay/forebay/internal/localdisk"
 	"github.com/forebay/forebay/internal/synctest"
 )
@@ -39,7 +38,7 @@ func TestReadSliceInEveryState(t *testing.T) {
 			}
 			return nil
 		}
-		b := open(t, memoryOptions(mem))
+		b := open(t, memoryOptions(t, mem))
 		s := define(t, b, "a", func(c *buffer.SinkConfig) { c.Upload.Interval = 10 * time.Second })
 		put(t, b, s, 0, 3)
 		put(t, b, s, 3, 4)
@@ -78,7 +77,7 @@ func must(st buffer.SinkStats, _ bool) buffer.SinkStats { return st }
 // What ends the reading comes back, and nothing is read afterwards.
 func TestReadSliceEnds(t *testing.T) {
 	mem := buffertest.NewMemory()
-	b := openAt(t, t.TempDir(), localdisk.On(diskOptions(mem), vfs.NewMem()))
+	b := openAt(t, t.TempDir(), localdisk.On(diskOptions(mem), disktest.New(t)))
 	put(t, b, define(t, b, "a"), 0, 3)
 	id := b.Slices("a")[0].ID
 	enough, calls := errors.New("enough"), 0
@@ -102,7 +101,7 @@ func TestReadSliceEnds(t *testing.T) {
 
 // Rows that move on while they are read are given once, or not at all because their file has ended.
 func TestReadSliceOfASliceThatMoves(t *testing.T) {
-	b := open(t, memoryOptions(buffertest.NewMemory()))
+	b := open(t, memoryOptions(t, buffertest.NewMemory()))
 	s := define(t, b, "a")
 	for i := range 100 {
 		put(t, b, s, 0, 3)
@@ -128,7 +127,7 @@ func TestReadSliceOfASliceThatMoves(t *testing.T) {
 func TestReadSliceThatHasJustEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mem := buffertest.NewMemory()
-		b := open(t, memoryOptions(mem))
+		b := open(t, memoryOptions(t, mem))
 		held, reading := true, false
 		mem.Before = func(_ context.Context, c buffertest.Call) error {
 			switch {

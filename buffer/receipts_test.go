@@ -19,6 +19,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
+	"github.com/forebay/forebay/internal/disktest"
 	"github.com/forebay/forebay/internal/localdisk"
 	"github.com/forebay/forebay/internal/seedtest"
 	"github.com/forebay/forebay/internal/synctest"
@@ -69,15 +70,15 @@ func TestReceiptsSurviveAPowerCut(t *testing.T) {
 	seed := seedtest.Of(t)
 	rng := rand.New(rand.NewPCG(seed, 0))
 	for range 20 {
-		fs := vfs.NewCrashableMem()
+		fs := disktest.New(t)
 		mem := buffertest.NewMemory()
-		opts := memoryOptions(mem)
+		opts := memoryOptions(t, mem)
 		opts = localdisk.On(opts, fs)
 		b := openAt(t, "data", opts)
 		sinks := []*buffer.SinkHandle{define(t, b, "a"), define(t, b, "b")}
 		var answered atomic.Int64
 		var wg sync.WaitGroup
-		cut := make(chan *vfs.MemFS, 1)
+		cut := make(chan *disktest.Disk, 1)
 		const clients, calls = 4, 10
 		at := 1 + rng.IntN(clients*calls)
 		keep := rng.IntN(101)
@@ -96,7 +97,7 @@ func TestReceiptsSurviveAPowerCut(t *testing.T) {
 						for k := range acked {
 							onDisk = append(onDisk, acked[k].Load())
 						}
-						cut <- fs.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: keep, RNG: unsynced})
+						cut <- fs.Cut(vfs.CrashCloneCfg{UnsyncedDataPercent: keep, RNG: unsynced})
 					}
 				}
 			})
@@ -130,8 +131,8 @@ func TestReceiptsSurviveAPowerCut(t *testing.T) {
 // Calls at once with one key take turns, also when the caller of the first has gone before its row is on disk.
 func TestOneCallAKeyAtATime(t *testing.T) {
 	mem := buffertest.NewMemory()
-	gate := &slowLog{FS: vfs.NewMem(), gate: make(chan struct{}, 1)}
-	opts := memoryOptions(mem)
+	gate := &slowLog{FS: disktest.New(t), gate: make(chan struct{}, 1)}
+	opts := memoryOptions(t, mem)
 	opts = localdisk.On(opts, gate)
 	b := open(t, opts)
 	s := define(t, b, "a")
@@ -179,8 +180,8 @@ func TestReceiptOfAFailedCommit(t *testing.T) {
 	for _, reaches := range []bool{true, false} { // the disk, although the sync fails
 		mem := buffertest.NewMemory()
 		var fail atomic.Bool
-		opts := memoryOptions(mem)
-		opts = localdisk.On(opts, errorfs.Wrap(vfs.NewMem(), errorfs.InjectorFunc(func(op errorfs.Op) error {
+		opts := memoryOptions(t, mem)
+		opts = localdisk.On(opts, disktest.Wrap(disktest.New(t), errorfs.InjectorFunc(func(op errorfs.Op) error {
 			if !fail.Load() || !strings.HasSuffix(op.Path, ".log") {
 				return nil
 			}
@@ -228,7 +229,7 @@ func TestReceiptOfAFailedCommit(t *testing.T) {
 func TestReceiptsExpire(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mem := buffertest.NewMemory()
-		opts := memoryOptions(mem)
+		opts := memoryOptions(t, mem)
 		b := openAt(t, "data", opts)
 		s := define(t, b, "a")
 		begin := time.Now()
@@ -271,7 +272,7 @@ func TestReceiptsAreBounded(t *testing.T) {
 	var log bytes.Buffer
 	for _, bound := range []string{"keys", "bytes"} {
 		mem := buffertest.NewMemory()
-		opts := memoryOptions(mem)
+		opts := memoryOptions(t, mem)
 		opts.Logger = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn}))
 		size := 1
 		if bound == "keys" {
@@ -329,8 +330,8 @@ func TestReceiptsAreBounded(t *testing.T) {
 
 // A copy knows the calls whose rows it has, and a store that was damaged elsewhere keeps its keys.
 func TestReceiptsInCopiesAndAfterDamage(t *testing.T) {
-	fs := vfs.NewMem()
-	opts := memoryOptions(buffertest.NewMemory())
+	fs := disktest.New(t)
+	opts := memoryOptions(t, buffertest.NewMemory())
 	opts = localdisk.On(opts, fs)
 	b := openAt(t, "data", opts)
 	s := define(t, b, "a")
@@ -377,7 +378,7 @@ func TestReceiptsInCopiesAndAfterDamage(t *testing.T) {
 // What a forgotten sink had is not taken for stored: its table is gone, too.
 func TestReceiptOfAForgottenSink(t *testing.T) {
 	mem := buffertest.NewMemory()
-	b := open(t, memoryOptions(mem))
+	b := open(t, memoryOptions(t, mem))
 	s := define(t, b, "a")
 	mustOnce(t, b, 1, s)
 	flush(t, b, "a")
@@ -397,7 +398,7 @@ func TestReceiptOfAForgottenSink(t *testing.T) {
 
 // A caller that does not wait for its turn to come leaves nothing behind.
 func TestGivenUpTurn(t *testing.T) {
-	b := open(t, memoryOptions(buffertest.NewMemory()))
+	b := open(t, memoryOptions(t, buffertest.NewMemory()))
 	s := define(t, b, "a")
 	held, err := b.Claim(t.Context(), keyOf(1))
 	if err != nil {

@@ -12,11 +12,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
+	"github.com/forebay/forebay/internal/disktest"
 	"github.com/forebay/forebay/internal/localdisk"
 	"github.com/forebay/forebay/internal/synctest"
 )
@@ -98,10 +98,10 @@ func TestVanishedFolderIsNotReplaced(t *testing.T) {
 // belong to another sink by then, so the rows are dropped, and who waits for them is told.
 func TestRowsInMemoryOfALostSinkAreDropped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		mem, disk := buffertest.NewMemory(), vfs.NewMem()
+		mem, disk := buffertest.NewMemory(), disktest.New(t)
 		var armed atomic.Bool
 		stuck, goOn := make(chan struct{}), make(chan struct{})
-		opts := localdisk.On(memoryOptions(mem), errorfs.Wrap(disk, errorfs.InjectorFunc(func(op errorfs.Op) error {
+		opts := localdisk.On(memoryOptions(t, mem), disktest.Wrap(disk, errorfs.InjectorFunc(func(op errorfs.Op) error {
 			if op.Kind.ReadOrWrite() == errorfs.OpIsWrite && strings.HasSuffix(op.Path, ".log") && armed.Swap(false) {
 				close(stuck)
 				<-goOn

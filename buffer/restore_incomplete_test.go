@@ -10,6 +10,7 @@ import (
 
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/internal/casetest"
+	"github.com/forebay/forebay/internal/disktest"
 	"github.com/forebay/forebay/internal/localdisk"
 	"github.com/forebay/forebay/internal/synctest"
 )
@@ -35,7 +36,7 @@ func TestRestoredLifeWithoutItsEnd(t *testing.T) {
 				l.lose()
 				numbers := slices.Sorted(maps.Keys(known))
 				n := numbers[l.rng.IntN(len(numbers))]
-				l.disk = vfs.NewCrashableMem()
+				l.disk = disktest.New(t)
 				if err := buffer.RestoreIncomplete("restored", "", l.log.batches(0, n), localdisk.On(buffer.Tuning{MemTableBytes: 1 << 20}, vfs.FS(l.disk))); err != nil {
 					t.Fatal(err)
 				}

@@ -21,6 +21,7 @@ import (
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
 	"github.com/forebay/forebay/internal/casetest"
+	"github.com/forebay/forebay/internal/disktest"
 	"github.com/forebay/forebay/internal/localdisk"
 	"github.com/forebay/forebay/internal/synctest"
 )
@@ -56,7 +57,7 @@ type replicatedLife struct {
 	mem  *buffertest.Memory
 	down *down // for imports
 	log  *fakeLog
-	disk *vfs.MemFS
+	disk *disktest.Disk
 	opts buffer.Options
 	b    *buffer.Buffer
 	// local: the rows of sink a are acknowledged before the log has them.
@@ -68,18 +69,18 @@ type replicatedLife struct {
 	// moments are what the store held when the log had so many batches.
 	moments map[int]moment
 	// copies are the disks with a checkpoint in the folder copy, by the same number.
-	copies map[int]*vfs.MemFS
+	copies map[int]*disktest.Disk
 }
 
 type moment struct {
-	disk *vfs.MemFS
+	disk *disktest.Disk
 	keys map[string]string
 }
 
 func newReplicatedLife(t *testing.T, seed uint64) *replicatedLife {
 	l := &replicatedLife{
-		t: t, rng: rand.New(rand.NewPCG(seed, 1)), mem: buffertest.NewMemory(), down: &down{}, log: newFakeLog(t), disk: vfs.NewCrashableMem(),
-		acked: map[string][]string{}, moments: map[int]moment{}, copies: map[int]*vfs.MemFS{},
+		t: t, rng: rand.New(rand.NewPCG(seed, 1)), mem: buffertest.NewMemory(), down: &down{}, log: newFakeLog(t), disk: disktest.New(t),
+		acked: map[string][]string{}, moments: map[int]moment{}, copies: map[int]*disktest.Disk{},
 	}
 	var answers atomic.Int64
 	l.log.delay = func() time.Duration { return time.Duration(answers.Add(7)%20) * time.Millisecond }
@@ -89,7 +90,7 @@ func newReplicatedLife(t *testing.T, seed uint64) *replicatedLife {
 		}
 		return nil
 	}
-	l.opts = memoryOptions(l.mem)
+	l.opts = memoryOptions(t, l.mem)
 	l.opts.KeepFormat = l.rng.IntN(2) == 0
 	l.local = seed%2 == 1
 	l.open("data")
@@ -172,7 +173,7 @@ func (l *replicatedLife) step() {
 		if err := errors.Join(l.disk.RemoveAll("copy"), l.b.Checkpoint(l.t.Context(), "copy")); err != nil {
 			l.t.Fatal(err)
 		}
-		disk := l.disk.CrashClone(vfs.CrashCloneCfg{})
+		disk := l.disk.Cut(vfs.CrashCloneCfg{})
 		l.copies[positionOf(l.t, disk, "copy")] = disk
 	case op == 19:
 		l.snapshot()
@@ -184,7 +185,7 @@ func (l *replicatedLife) step() {
 		l.sink(id)
 		l.log.setAway(true)
 		l.append(id, 5, 10)
-		crashed := l.disk.CrashClone(vfs.CrashCloneCfg{})
+		crashed := l.disk.Cut(vfs.CrashCloneCfg{})
 		l.log.set(func() {
 			l.log.away = false
 			if l.rng.IntN(2) == 0 { // what has no answer was not stored either
@@ -197,11 +198,11 @@ func (l *replicatedLife) step() {
 		l.replace(crashed)
 	case op == 18: // an older copy of the disk
 		if len(l.moments) > 0 {
-			l.replace(l.moments[slices.Sorted(maps.Keys(l.moments))[l.rng.IntN(len(l.moments))]].disk.CrashClone(vfs.CrashCloneCfg{}))
+			l.replace(l.moments[slices.Sorted(maps.Keys(l.moments))[l.rng.IntN(len(l.moments))]].disk.Cut(vfs.CrashCloneCfg{}))
 		}
 	}
 	pass(time.Second)
-	disk := l.disk.CrashClone(vfs.CrashCloneCfg{})
+	disk := l.disk.Cut(vfs.CrashCloneCfg{})
 	if n := l.log.len(); positionOf(l.t, disk, "data") == n { // else something is on its way again
 		l.moments[n] = moment{disk, keys(l.t, disk, "data")}
 	}
@@ -227,7 +228,7 @@ func (l *replicatedLife) snapshot() {
 	if err := <-done; err != nil {
 		l.t.Fatal(err)
 	}
-	disk := l.disk.CrashClone(vfs.CrashCloneCfg{})
+	disk := l.disk.Cut(vfs.CrashCloneCfg{})
 	n := positionOf(l.t, disk, "copy")
 	if n != int(at.Number) || string(at.Mark) != string(mark(n)) || n < before {
 		l.t.Errorf("the snapshot has %d batches, at least %d were there before; Snapshot says %d, mark %q", n, before, at.Number, at.Mark)
@@ -273,7 +274,7 @@ func (f *slowCopy) Write(p []byte) (int, error) {
 }
 
 // replace goes on with another disk, while the process before has not ended.
-func (l *replicatedLife) replace(disk *vfs.MemFS) {
+func (l *replicatedLife) replace(disk *disktest.Disk) {
 	before := l.b
 	l.disk = disk
 	l.open("data")
@@ -296,7 +297,7 @@ func (l *replicatedLife) lose() {
 }
 
 // restore makes the store again in the folder restored, as it was after a number of batches, from some checkpoint before or none.
-func (l *replicatedLife) restore(number int) *vfs.MemFS {
+func (l *replicatedLife) restore(number int) *disktest.Disk {
 	bases := []int{0}
 	for n := range l.copies {
 		if n <= number {
@@ -305,16 +306,16 @@ func (l *replicatedLife) restore(number int) *vfs.MemFS {
 	}
 	slices.Sort(bases)
 	base := bases[l.rng.IntN(len(bases))]
-	disk, checkpoint := vfs.NewCrashableMem(), ""
+	disk, checkpoint := disktest.New(l.t), ""
 	if base > 0 {
-		disk, checkpoint = l.copies[base].CrashClone(vfs.CrashCloneCfg{}), "copy"
+		disk, checkpoint = l.copies[base].Cut(vfs.CrashCloneCfg{}), "copy"
 	}
 	from := l.rng.IntN(base + 1) // what the checkpoint has is passed over
 	tuning := localdisk.On(buffer.Tuning{MemTableBytes: 1 << 20}, vfs.FS(disk))
 	if err := buffer.Restore("restored", checkpoint, l.log.batches(from, number), tuning); err != nil {
 		l.t.Fatalf("restore batch %d from %d: %v", number, base, err)
 	}
-	return disk.CrashClone(vfs.CrashCloneCfg{}) // all of it is durable
+	return disk.Cut(vfs.CrashCloneCfg{}) // all of it is durable
 }
 
 func positionOf(t *testing.T, disk vfs.FS, dir string) int {
@@ -391,7 +392,7 @@ func TestRestoredLife(t *testing.T) {
 func TestRestoreRefuses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mem, log := buffertest.NewMemory(), newFakeLog(t)
-		opts := replicated(mem, log)
+		opts := replicated(t, mem, log)
 		b := openAt(t, "data", opts)
 		put(t, b, define(t, b, "a"), 0, 5)
 		if err := b.Checkpoint(t.Context(), "copy"); err != nil {

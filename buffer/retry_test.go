@@ -19,7 +19,7 @@ import (
 func TestRowsExpireOnlyAfterAnAttempt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mem := buffertest.NewMemory()
-		opts := memoryOptions(mem)
+		opts := memoryOptions(t, mem)
 		b, err := buffer.Open("data", opts)
 		if err != nil {
 			t.Fatal(err)
@@ -60,7 +60,7 @@ func mustEnsure(t *testing.T, mem *buffertest.Memory) {
 func TestMendedTableIsFoundByItself(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mem := buffertest.NewMemory()
-		b := open(t, memoryOptions(mem))
+		b := open(t, memoryOptions(t, mem))
 		mustEnsure(t, mem)
 		mem.Alter("in.c-test.a", datatype.UntypedColumns("id", "other")...)
 		put(t, b, define(t, b, "a"), 0, 3)
@@ -75,7 +75,7 @@ func TestMendedTableIsFoundByItself(t *testing.T) {
 func TestExpiryIsLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mem := buffertest.NewMemory()
-		opts := memoryOptions(mem)
+		opts := memoryOptions(t, mem)
 		opts.Retention = time.Hour
 		var log strings.Builder
 		opts.Logger = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelError}))
@@ -101,7 +101,7 @@ func TestOneFailingSinkDoesNotDelayAnother(t *testing.T) {
 			}
 			return nil
 		}
-		b := open(t, memoryOptions(mem))
+		b := open(t, memoryOptions(t, mem))
 		bad, good := define(t, b, "bad"), define(t, b, "good")
 		put(t, b, bad, 0, 1)
 		put(t, b, good, 0, 1)

@@ -20,6 +20,7 @@ import (
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
 	"github.com/forebay/forebay/internal/casetest"
+	"github.com/forebay/forebay/internal/disktest"
 	"github.com/forebay/forebay/internal/localdisk"
 	"github.com/forebay/forebay/internal/pebblestore"
 )
@@ -27,7 +28,7 @@ import (
 // damageWorld is a data directory with rows in every state: imported, in staging, sealed and open, of two sinks, in
 // tables and in the log of the store.
 type damageWorld struct {
-	fs                      *vfs.MemFS
+	fs                      *disktest.Disk
 	mem                     *buffertest.Memory
 	opts                    buffer.Options
 	stagingDown, targetDown atomic.Bool
@@ -39,10 +40,10 @@ var damageSinks = []string{"a", "b"}
 
 func newDamageWorld(t *testing.T, inTables bool) *damageWorld {
 	t.Helper()
-	return newDamageWorldOn(t, vfs.NewMem(), inTables, false)
+	return newDamageWorldOn(t, disktest.New(t), inTables, false)
 }
 
-func newDamageWorldOn(t *testing.T, fs *vfs.MemFS, inTables, keepFormat bool) *damageWorld {
+func newDamageWorldOn(t *testing.T, fs *disktest.Disk, inTables, keepFormat bool) *damageWorld {
 	t.Helper()
 	w := &damageWorld{fs: fs, mem: buffertest.NewMemory()}
 	w.mem.Before = func(_ context.Context, c buffertest.Call) error {
@@ -51,7 +52,7 @@ func newDamageWorldOn(t *testing.T, fs *vfs.MemFS, inTables, keepFormat bool) *d
 		}
 		return nil
 	}
-	w.opts = memoryOptions(w.mem)
+	w.opts = memoryOptions(t, w.mem)
 	w.opts.KeepFormat = keepFormat
 	w.opts = localdisk.On(w.opts, w.fs)
 	w.opts.Logger = slog.New(slog.NewTextHandler(&w.log, &slog.HandlerOptions{Level: slog.LevelWarn}))
@@ -132,7 +133,7 @@ func (w *damageWorld) files(t *testing.T) map[string]int {
 	}
 	sizes := map[string]int{}
 	for _, name := range names {
-		if data, err := w.fs.UnsafeGetFileDataBuffer("data/" + name); err == nil {
+		if data, err := w.fs.Read("data/" + name); err == nil {
 			sizes[name] = len(data)
 		}
 	}
@@ -204,41 +205,43 @@ func (w *damageWorld) check(t *testing.T) (missing int, list []buffer.Damage) {
 // Any byte of any file of a data directory may rot: the process starts, and each acknowledged row arrives once or is
 // reported.
 func TestAnyDamagedByte(t *testing.T) {
-	for _, inTables := range []bool{false, true} {
-		for name, size := range newDamageWorld(t, inTables).files(t) {
-			if name == "LOCK" || size == 0 {
-				continue
-			}
-			places := casetest.Of(12, 6, 2)
-			for i := range places {
-				at := i * (size - 1) / (places - 1)
-				t.Run(fmt.Sprintf("%s/%v/%d", name, inTables, at), func(t *testing.T) {
-					t.Parallel()
-					w := newDamageWorld(t, inTables)
-					data, err := w.fs.UnsafeGetFileDataBuffer("data/" + name)
-					if err != nil || at >= len(data) {
-						t.Skipf("the file is not there this time, or shorter: %v", err)
-					}
-					data[at] ^= 4
-					if name == "forebay-format" {
-						var format *buffer.FormatError
-						if _, err := buffer.Open("data", w.opts); !errors.As(err, &format) {
-							t.Errorf("open: %v, want a FormatError", err)
+	disktest.Each(t, func(t *testing.T, disk func(testing.TB) *disktest.Disk) {
+		for _, inTables := range []bool{false, true} {
+			for name, size := range newDamageWorldOn(t, disk(t), inTables, false).files(t) {
+				if name == "LOCK" || size == 0 {
+					continue
+				}
+				places := casetest.Of(12, 6, 2)
+				for i := range places {
+					at := i * (size - 1) / (places - 1)
+					t.Run(fmt.Sprintf("%s/%v/%d", name, inTables, at), func(t *testing.T) {
+						t.Parallel()
+						w := newDamageWorldOn(t, disk(t), inTables, false)
+						data, err := w.fs.Read("data/" + name)
+						if err != nil || at >= len(data) {
+							t.Skipf("the file is not there this time, or shorter: %v", err)
 						}
-						return
-					}
-					var damaged *buffer.StoreDamageError
-					if in, err := buffer.Inspect("data", localdisk.On(buffer.InspectOptions{}, w.fs)); err == nil {
-						_ = in.Close()
-					} else if !errors.As(err, &damaged) {
-						t.Errorf("inspect: %v, want a StoreDamageError", err)
-					}
-					missing, list := w.check(t)
-					t.Logf("%d of %d rows are missing, damage %+v", missing, 2*w.rows, summary(list))
-				})
+						w.fs.Rot("data/"+name, at)
+						if name == "forebay-format" {
+							var format *buffer.FormatError
+							if _, err := buffer.Open("data", w.opts); !errors.As(err, &format) {
+								t.Errorf("open: %v, want a FormatError", err)
+							}
+							return
+						}
+						var damaged *buffer.StoreDamageError
+						if in, err := buffer.Inspect("data", localdisk.On(buffer.InspectOptions{}, w.fs)); err == nil {
+							_ = in.Close()
+						} else if !errors.As(err, &damaged) {
+							t.Errorf("inspect: %v, want a StoreDamageError", err)
+						}
+						missing, list := w.check(t)
+						t.Logf("%d of %d rows are missing, damage %+v", missing, 2*w.rows, summary(list))
+					})
+				}
 			}
 		}
-	}
+	})
 }
 
 func summary(list []buffer.Damage) (out []string) {
@@ -250,72 +253,76 @@ func summary(list []buffer.Damage) (out []string) {
 
 // A file may be gone, or cut to nothing.
 func TestAnyMissingFile(t *testing.T) {
-	for _, inTables := range []bool{false, true} {
-		for name := range newDamageWorld(t, inTables).files(t) {
-			if name == "LOCK" {
-				continue
+	disktest.Each(t, func(t *testing.T, disk func(testing.TB) *disktest.Disk) {
+		for _, inTables := range []bool{false, true} {
+			for name := range newDamageWorldOn(t, disk(t), inTables, false).files(t) {
+				if name == "LOCK" {
+					continue
+				}
+				for _, cut := range []bool{false, true} {
+					t.Run(fmt.Sprintf("%s/%v/cut=%v", name, inTables, cut), func(t *testing.T) {
+						t.Parallel()
+						w := newDamageWorldOn(t, disk(t), inTables, false)
+						path := "data/" + name
+						if _, err := w.fs.Stat(path); err != nil {
+							t.Skip("the file is not there this time")
+						}
+						if cut {
+							half, err := w.fs.Open(path)
+							if err != nil {
+								t.Fatal(err)
+							}
+							data, err := io.ReadAll(half)
+							if err != nil {
+								t.Fatal(err)
+							}
+							f, err := w.fs.Create(path, vfs.WriteCategoryUnspecified)
+							if err == nil {
+								_, err = f.Write(data[:len(data)/2])
+							}
+							if err := errors.Join(err, f.Close(), half.Close()); err != nil {
+								t.Fatal(err)
+							}
+							if name == "forebay-format" {
+								return
+							}
+						} else if err := w.fs.Remove(path); err != nil {
+							t.Fatal(err)
+						}
+						missing, list := w.check(t)
+						t.Logf("%d of %d rows are missing, damage %+v", missing, 2*w.rows, summary(list))
+					})
+				}
 			}
-			for _, cut := range []bool{false, true} {
-				t.Run(fmt.Sprintf("%s/%v/cut=%v", name, inTables, cut), func(t *testing.T) {
+		}
+	})
+}
+
+// A damaged store that has lost its format file too is not taken for a new folder.
+func TestDamageWithoutAFormatFile(t *testing.T) {
+	disktest.Each(t, func(t *testing.T, disk func(testing.TB) *disktest.Disk) {
+		for _, inTables := range []bool{false, true} {
+			for name := range newDamageWorldOn(t, disk(t), inTables, false).files(t) {
+				if name == "LOCK" || name == "forebay-format" {
+					continue
+				}
+				t.Run(fmt.Sprintf("%s/%v", name, inTables), func(t *testing.T) {
 					t.Parallel()
-					w := newDamageWorld(t, inTables)
-					path := "data/" + name
-					if _, err := w.fs.Stat(path); err != nil {
+					w := newDamageWorldOn(t, disk(t), inTables, false)
+					if _, err := w.fs.Stat("data/" + name); err != nil {
 						t.Skip("the file is not there this time")
 					}
-					if cut {
-						half, err := w.fs.Open(path)
-						if err != nil {
+					for _, path := range []string{"data/" + name, "data/forebay-format"} {
+						if err := w.fs.Remove(path); err != nil {
 							t.Fatal(err)
 						}
-						data, err := io.ReadAll(half)
-						if err != nil {
-							t.Fatal(err)
-						}
-						f, err := w.fs.Create(path, vfs.WriteCategoryUnspecified)
-						if err == nil {
-							_, err = f.Write(data[:len(data)/2])
-						}
-						if err := errors.Join(err, f.Close(), half.Close()); err != nil {
-							t.Fatal(err)
-						}
-						if name == "forebay-format" {
-							return
-						}
-					} else if err := w.fs.Remove(path); err != nil {
-						t.Fatal(err)
 					}
 					missing, list := w.check(t)
 					t.Logf("%d of %d rows are missing, damage %+v", missing, 2*w.rows, summary(list))
 				})
 			}
 		}
-	}
-}
-
-// A damaged store that has lost its format file too is not taken for a new folder.
-func TestDamageWithoutAFormatFile(t *testing.T) {
-	for _, inTables := range []bool{false, true} {
-		for name := range newDamageWorld(t, inTables).files(t) {
-			if name == "LOCK" || name == "forebay-format" {
-				continue
-			}
-			t.Run(fmt.Sprintf("%s/%v", name, inTables), func(t *testing.T) {
-				t.Parallel()
-				w := newDamageWorld(t, inTables)
-				if _, err := w.fs.Stat("data/" + name); err != nil {
-					t.Skip("the file is not there this time")
-				}
-				for _, path := range []string{"data/" + name, "data/forebay-format"} {
-					if err := w.fs.Remove(path); err != nil {
-						t.Fatal(err)
-					}
-				}
-				missing, list := w.check(t)
-				t.Logf("%d of %d rows are missing, damage %+v", missing, 2*w.rows, summary(list))
-			})
-		}
-	}
+	})
 }
 
 // A salvaged folder has the version of its format file, and is then upgraded like any other.
@@ -325,7 +332,7 @@ func TestSalvageKeepsTheFormat(t *testing.T) {
 		keep bool
 		want string
 	}{{"1\n", true, "1/1"}, {"1\n", false, "2/2"}, {"2\n", true, "2/2"}, {"", true, "2/2"}} {
-		w := newDamageWorldOn(t, vfs.NewMem(), false, true)
+		w := newDamageWorldOn(t, disktest.New(t), false, true)
 		wantFormat(t, w.fs, "1/1")
 		for name := range w.files(t) {
 			if strings.HasPrefix(name, "MANIFEST-") || name == "forebay-format" && tc.file != "1\n" {
@@ -360,7 +367,7 @@ func eventually(t *testing.T, ok func() bool) {
 // change replaces the content of a file of the data directory.
 func (w *damageWorld) change(t *testing.T, name string, change func([]byte) []byte) {
 	t.Helper()
-	old, err := w.fs.UnsafeGetFileDataBuffer("data/" + name)
+	old, err := w.fs.Read("data/" + name)
 	if err != nil {
 		t.Fatal(err)
 	}

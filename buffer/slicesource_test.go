@@ -62,7 +62,7 @@ func TestCloseUnderAStuckReader(t *testing.T) {
 			}
 			return drv.Memory.Put(ctx, obj, src)
 		}
-		opts := memoryOptions(drv.Memory)
+		opts := memoryOptions(t, drv.Memory)
 		opts.Staging, opts.Target, opts.AttemptTimeout = drv, drv, time.Minute
 		b, err := buffer.Open("data", opts)
 		if err != nil {

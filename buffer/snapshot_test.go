@@ -18,6 +18,7 @@ import (
 
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
+	"github.com/forebay/forebay/internal/disktest"
 	"github.com/forebay/forebay/internal/localdisk"
 	"github.com/forebay/forebay/internal/synctest"
 )
@@ -26,7 +27,7 @@ import (
 func TestSnapshotOfSilentChangelog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mem, log := buffertest.NewMemory(), newFakeLog(t)
-		opts := replicated(mem, log)
+		opts := replicated(t, mem, log)
 		b := openAt(t, "data", opts)
 		s := define(t, b, "a")
 		put(t, b, s, 0, 5)
@@ -66,11 +67,11 @@ func TestSnapshotOfSilentChangelog(t *testing.T) {
 func TestSnapshotRefuses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mem, log := buffertest.NewMemory(), newFakeLog(t)
-		opts := replicated(mem, log)
+		opts := replicated(t, mem, log)
 		disk := localdisk.Of(opts)
 		var broken, stopped atomic.Bool
 		ctx, cancel := context.WithCancel(t.Context())
-		opts = localdisk.On(opts, errorfs.Wrap(disk, errorfs.InjectorFunc(func(op errorfs.Op) error {
+		opts = localdisk.On(opts, disktest.Wrap(disk, errorfs.InjectorFunc(func(op errorfs.Op) error {
 			switch {
 			case strings.HasPrefix(op.Path, "data") && broken.Load() && op.Kind.ReadOrWrite() == errorfs.OpIsWrite:
 				return syscall.EIO
@@ -168,7 +169,7 @@ func TestSnapshotIsOnDisk(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				mem, log := buffertest.NewMemory(), newFakeLog(t)
-				opts := replicated(mem, log)
+				opts := replicated(t, mem, log)
 				disk := &stalledSyncs{FS: localdisk.Of(opts), end: make(chan error)}
 				b := openAt(t, "data", localdisk.On(opts, vfs.FS(disk)))
 				s := define(t, b, "a")
@@ -210,7 +211,7 @@ func TestSnapshotIsOnDisk(t *testing.T) {
 func TestCloseDuringSnapshot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mem, log := buffertest.NewMemory(), newFakeLog(t)
-		opts := replicated(mem, log)
+		opts := replicated(t, mem, log)
 		disk := &stalledSyncs{FS: localdisk.Of(opts)}
 		b, err := buffer.Open("data", localdisk.On(opts, vfs.FS(disk)))
 		if err != nil {
@@ -236,10 +237,10 @@ func TestCloseDuringSnapshot(t *testing.T) {
 func TestSnapshotOntoFailingDisk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mem, log := buffertest.NewMemory(), newFakeLog(t)
-		opts := replicated(mem, log)
+		opts := replicated(t, mem, log)
 		disk := localdisk.Of(opts)
 		var left atomic.Int64
-		opts = localdisk.On(opts, errorfs.Wrap(disk, errorfs.InjectorFunc(func(op errorfs.Op) error {
+		opts = localdisk.On(opts, disktest.Wrap(disk, errorfs.InjectorFunc(func(op errorfs.Op) error {
 			if strings.HasPrefix(op.Path, "copy") && op.Kind.ReadOrWrite() == errorfs.OpIsWrite && left.Add(-1) == 0 {
 				return syscall.ENOSPC
 			}

@@ -9,12 +9,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
 	"github.com/forebay/forebay/buffer/internal/format"
+	"github.com/forebay/forebay/internal/disktest"
 	"github.com/forebay/forebay/internal/localdisk"
 	"github.com/forebay/forebay/internal/synctest"
 )
@@ -24,7 +24,7 @@ type statsHandler struct{ stats *func() }
 // A logger may look at the counters, for example to send them along.
 func TestLoggerMayReadStats(t *testing.T) {
 	mem := buffertest.NewMemory()
-	opts := memoryOptions(mem)
+	opts := memoryOptions(t, mem)
 	var stats func()
 	opts.Logger = slog.New(statsHandler{&stats})
 	b := open(t, opts)
@@ -50,7 +50,7 @@ func (h statsHandler) WithGroup(string) slog.Handler      { return h }
 func TestFirstAndLastRecordOfEveryLevel(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mem := buffertest.NewMemory()
-		b := open(t, memoryOptions(mem))
+		b := open(t, memoryOptions(t, mem))
 		s := define(t, b, "a", func(c *buffer.SinkConfig) { c.Upload.Interval = 10 * time.Second })
 		begin := time.Now().UTC()
 		put(t, b, s, 0, 1)
@@ -80,9 +80,9 @@ func TestFirstAndLastRecordOfEveryLevel(t *testing.T) {
 func TestLostRowsInMemoryAreCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var broken atomic.Bool
-		mem, disk := buffertest.NewMemory(), vfs.NewMem()
-		opts := memoryOptions(mem)
-		opts = localdisk.On(opts, errorfs.Wrap(disk, errorfs.InjectorFunc(func(op errorfs.Op) error {
+		mem, disk := buffertest.NewMemory(), disktest.New(t)
+		opts := memoryOptions(t, mem)
+		opts = localdisk.On(opts, disktest.Wrap(disk, errorfs.InjectorFunc(func(op errorfs.Op) error {
 			if broken.Load() && op.Kind.ReadOrWrite() == errorfs.OpIsWrite {
 				return syscall.ENOSPC
 			}
@@ -122,7 +122,7 @@ func TestLostRowsInMemoryAreCounted(t *testing.T) {
 }
 
 func TestStatsHaveTheRealBytesOfTheStore(t *testing.T) {
-	b := open(t, memoryOptions(buffertest.NewMemory()))
+	b := open(t, memoryOptions(t, buffertest.NewMemory()))
 	put(t, b, define(t, b, "a"), 0, 100)
 	if st := b.Stats(); st.StoreBytes <= st.LocalBytes || st.LocalBytes == 0 {
 		t.Errorf("%d bytes of files, %d of rows in them", st.StoreBytes, st.LocalBytes)

@@ -50,7 +50,7 @@ func (b *Buffer) newStore() *pebblestore.Store {
 	c.Live, c.Beside, c.Roomier = b.neededBytes, b.staged.Load, b.serveRoom
 	c.Prepare = func() error {
 		for _, prepare := range []func(vfs.FS, string) error{
-			refuseSnapshot, salvage.FinishSwap, salvage.CheckClosed, b.beginFormat, salvage.ForgetClosed,
+			refuseSnapshot, pebblestore.FinishSwap, pebblestore.CheckClosed, b.beginFormat, pebblestore.ForgetClosed,
 		} {
 			if err := prepare(b.fs, b.dir); err != nil {
 				return err
@@ -64,7 +64,7 @@ func (b *Buffer) newStore() *pebblestore.Store {
 		b.syncs.wake()
 	}
 	c.Closed = func() {
-		if err := salvage.NoteClosed(b.fs, b.dir); err != nil {
+		if err := pebblestore.NoteClosed(b.fs, b.dir); err != nil {
 			b.log.Warn("that the local level was closed in order could not be noted", "error", err) // Open then takes it for a crash
 		}
 	}

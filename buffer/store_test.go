@@ -12,6 +12,7 @@ import (
 
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
+	"github.com/forebay/forebay/internal/disktest"
 	"github.com/forebay/forebay/internal/localdisk"
 )
 
@@ -21,8 +22,8 @@ func TestLogFilesAreRecycled(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it counts bytes")
 	}
-	fs := &logCounter{FS: vfs.NewMem()}
-	opts := memoryOptions(buffertest.NewMemory())
+	fs := &logCounter{FS: disktest.New(t)}
+	opts := memoryOptions(t, buffertest.NewMemory())
 	opts = localdisk.On(opts, fs)
 	b := open(t, opts)
 	s := define(t, b, "a", func(c *buffer.SinkConfig) { c.Encoding = buffer.None })
@@ -51,8 +52,8 @@ func TestRowsThatWaitAreWrittenToTablesOnce(t *testing.T) {
 		<-ctx.Done()
 		return ctx.Err()
 	}
-	fs := &tableCounter{FS: vfs.NewMem()}
-	opts := memoryOptions(mem)
+	fs := &tableCounter{FS: disktest.New(t)}
+	opts := memoryOptions(t, mem)
 	opts = localdisk.On(opts, fs)
 	b := open(t, opts)
 	s := define(t, b, "a", func(c *buffer.SinkConfig) { c.Encoding = buffer.None })
@@ -94,8 +95,8 @@ func TestSlicesThatComeAndGoAreWrittenToTablesOnce(t *testing.T) {
 			return ctx.Err()
 		}
 	}
-	fs := &tableCounter{FS: vfs.NewMem()}
-	opts := memoryOptions(mem)
+	fs := &tableCounter{FS: disktest.New(t)}
+	opts := memoryOptions(t, mem)
 	opts = localdisk.On(opts, fs)
 	b := open(t, opts)
 	s := define(t, b, "a", func(c *buffer.SinkConfig) {

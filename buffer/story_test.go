@@ -22,6 +22,7 @@ import (
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/internal/disktest"
 	"github.com/forebay/forebay/internal/localdisk"
 	"github.com/forebay/forebay/internal/synctest"
 	"github.com/forebay/forebay/trigger"
@@ -57,7 +58,7 @@ func TestStories(t *testing.T) {
 
 // story is what one script has built.
 type story struct {
-	disk  *vfs.MemFS
+	disk  *disktest.Disk
 	mem   *buffertest.Memory
 	opts  buffer.Options
 	b     *buffer.Buffer
@@ -71,7 +72,7 @@ type story struct {
 
 func newStory(t *testing.T) *story {
 	s := &story{
-		disk: vfs.NewCrashableMem(), mem: buffertest.NewMemory(), sinks: map[string]*buffer.SinkHandle{}, next: map[string]int{},
+		disk: disktest.New(t), mem: buffertest.NewMemory(), sinks: map[string]*buffer.SinkHandle{}, next: map[string]int{},
 		cells: map[string]int{},
 		calls: map[buffertest.Op]int{}, ended: make(chan string, 100), down: map[buffertest.Op]*atomic.Bool{},
 	}
@@ -84,7 +85,7 @@ func newStory(t *testing.T) *story {
 		}
 		return nil
 	}
-	s.opts = memoryOptions(s.mem)
+	s.opts = memoryOptions(t, s.mem)
 	s.opts.Retry.Jitter = -1
 	t.Cleanup(func() {
 		if s.b != nil {
@@ -130,7 +131,7 @@ func (s *story) play(t *testing.T, d *datadriven.TestData) string {
 	case "close":
 		return failure(s.b.Close())
 	case "power-cut":
-		s.disk = s.disk.CrashClone(vfs.CrashCloneCfg{})
+		s.disk = s.disk.Cut(vfs.CrashCloneCfg{})
 		return failure(s.b.Close()) // of a process that the disk has not seen any more
 	case "define":
 		return s.define(t, d, id)

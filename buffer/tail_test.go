@@ -9,6 +9,7 @@ import (
 
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
+	"github.com/forebay/forebay/internal/disktest"
 	"github.com/forebay/forebay/internal/localdisk"
 	"github.com/forebay/forebay/internal/synctest"
 )
@@ -19,8 +20,8 @@ func TestTail(t *testing.T) {
 		t.Run(encoding.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				log := newFakeLog(t)
-				disk := vfs.NewCrashableMem()
-				b := openAt(t, "data", localdisk.On(replicated(buffertest.NewMemory(), log), disk))
+				disk := disktest.New(t)
+				b := openAt(t, "data", localdisk.On(replicated(t, buffertest.NewMemory(), log), disk))
 				s := define(t, b, "a", ackLocal, func(c *buffer.SinkConfig) { c.Encoding = encoding })
 				put(t, b, s, 0, 10)
 				synctest.Wait() // until the log has them
@@ -31,7 +32,7 @@ func TestTail(t *testing.T) {
 					put1(t, b, s, id, strings.Repeat("v", 10*id))
 					want = append(want, string(row(id, strings.Repeat("v", 10*id))))
 				}
-				in, err := buffer.Inspect("data", localdisk.On(buffer.InspectOptions{}, disk.CrashClone(vfs.CrashCloneCfg{})))
+				in, err := buffer.Inspect("data", localdisk.On(buffer.InspectOptions{}, disk.Cut(vfs.CrashCloneCfg{})))
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -7,10 +7,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cockroachdb/pebble/v2/vfs"
-
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
+	"github.com/forebay/forebay/internal/disktest"
 	"github.com/forebay/forebay/internal/localdisk"
 )
 
@@ -18,8 +17,8 @@ import (
 // acknowledged when the disk moves again.
 func TestWaitEndsWithItsContext(t *testing.T) {
 	const callers = 100
-	fs := &slowLog{FS: vfs.NewMem(), gate: make(chan struct{}, 1)}
-	opts := memoryOptions(buffertest.NewMemory())
+	fs := &slowLog{FS: disktest.New(t), gate: make(chan struct{}, 1)}
+	opts := memoryOptions(t, buffertest.NewMemory())
 	opts = localdisk.On(opts, fs)
 	b := open(t, opts)
 	s := define(t, b, "a")

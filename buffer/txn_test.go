@@ -5,9 +5,9 @@ import (
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2"
-	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/forebay/forebay/buffer/internal/format"
+	"github.com/forebay/forebay/internal/disktest"
 )
 
 // Slices of few chunks leave no deleted ranges in the store, for each reading would order them again; and however a slice
@@ -36,7 +36,7 @@ func TestWipeChunks(t *testing.T) {
 		{"damage set aside", with(sealed(2), func(r *format.Slice) { r.Revision = 1 }), 3, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			db, err := pebble.Open("", &pebble.Options{FS: vfs.NewMem()})
+			db, err := pebble.Open("", &pebble.Options{FS: disktest.New(t)})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -33,7 +33,7 @@ func TestVerifyFindsWhatIsWrongInStaging(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				mem := buffertest.NewMemory()
-				b := open(t, memoryOptions(mem))
+				b := open(t, memoryOptions(t, mem))
 				mustEnsure(t, mem)
 				mem.Alter("in.c-test.a", datatype.UntypedColumns("id", "other")...)
 				put(t, b, define(t, b, "a", func(c *buffer.SinkConfig) { c.Encoding = buffer.None }), 0, 3)

@@ -7,12 +7,13 @@ import (
 
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
+	"github.com/forebay/forebay/internal/disktest"
 	"github.com/forebay/forebay/internal/localdisk"
 )
 
 func TestVolumeFree(t *testing.T) {
-	memory, disk := buffertest.NewMemory(), vfs.NewMem()
-	disk.TestingSetDiskUsage(vfs.DiskUsage{AvailBytes: 300 << 20, TotalBytes: 1 << 30, UsedBytes: 724 << 20})
+	memory, disk := buffertest.NewMemory(), disktest.New(t)
+	disk.SetUsage(vfs.DiskUsage{AvailBytes: 300 << 20, TotalBytes: 1 << 30, UsedBytes: 724 << 20})
 	b, err := buffer.Open("data", localdisk.On(buffer.Options{Staging: memory, Target: memory}, disk))
 	if err != nil {
 		t.Fatal(err)

@@ -10,3 +10,8 @@ import (
 func OpenStoreOn(disk vfs.FS, dir string) (Store, error) {
 	return openStore(dir, slog.New(slog.DiscardHandler), disk)
 }
+
+// OpenStoreLogging is OpenStoreOn with a log.
+func OpenStoreLogging(disk vfs.FS, dir string, log *slog.Logger) (Store, error) {
+	return openStore(dir, log, disk)
+}

@@ -18,6 +18,7 @@ import (
 	"github.com/forebay/forebay/buffer/buffertest"
 	"github.com/forebay/forebay/catalog"
 	"github.com/forebay/forebay/internal/casetest"
+	"github.com/forebay/forebay/internal/disktest"
 	"github.com/forebay/forebay/internal/localdisk"
 	"github.com/forebay/forebay/internal/seedtest"
 	"github.com/forebay/forebay/internal/synctest"
@@ -299,12 +300,12 @@ func TestCatalogOnFailingDisk(t *testing.T) {
 }
 
 func playCatalog(t *testing.T, f *faults, rng *rand.Rand) (untouched bool) {
-	disk := vfs.NewCrashableMem()
+	disk := disktest.New(t)
 	store, err := catalog.OpenStoreOn(f.on(disk), "catalog")
 	if err != nil {
 		return false // TestStoreOnFailingDisk
 	}
-	eng := openEngine(t, forebay.Options{Buffer: localdisk.On(buffer.Tuning{}, vfs.NewMem())})
+	eng := openEngine(t, forebay.Options{Buffer: localdisk.On(buffer.Tuning{}, disktest.New(t))})
 	cat, err := catalog.Open("", eng, catalog.Options{Store: store})
 	if err != nil {
 		return false
@@ -368,13 +369,13 @@ type stored struct {
 	live    bool
 }
 
-func reopenClone(t *testing.T, disk *vfs.MemFS, rng *rand.Rand) stored {
+func reopenClone(t *testing.T, disk *disktest.Disk, rng *rand.Rand) stored {
 	t.Helper()
-	store, err := catalog.OpenStoreOn(disk.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 50, RNG: rng}), "catalog")
+	store, err := catalog.OpenStoreOn(disk.Cut(vfs.CrashCloneCfg{UnsyncedDataPercent: 50, RNG: rng}), "catalog")
 	if err != nil {
 		t.Fatal(err)
 	}
-	eng, err := forebay.Open("data", forebay.Options{Buffer: localdisk.On(buffer.Tuning{}, vfs.NewMem()), Target: buffertest.NewMemory()})
+	eng, err := forebay.Open("data", forebay.Options{Buffer: localdisk.On(buffer.Tuning{}, disktest.New(t)), Target: buffertest.NewMemory()})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/forebay/forebay/catalog"
 	"github.com/forebay/forebay/datatype"
 	"github.com/forebay/forebay/internal/casetest"
+	"github.com/forebay/forebay/internal/disktest"
 	"github.com/forebay/forebay/internal/localdisk"
 	"github.com/forebay/forebay/internal/seedtest"
 	"github.com/forebay/forebay/internal/synctest"
@@ -36,7 +37,7 @@ func TestCrashWhileTableGrows(t *testing.T) {
 	}
 	for n, untouched := int64(1), false; !untouched && !t.Failed(); n += step {
 		synctest.Test(t, func(t *testing.T) {
-			g := &growing{t: t, root: t.TempDir(), disk: vfs.NewCrashableMem(), rows: map[int]sentRow{}}
+			g := &growing{t: t, root: t.TempDir(), disk: disktest.New(t), rows: map[int]sentRow{}}
 			g.open()
 			if err := g.apply(g.cat.CreateSource(user, catalog.SourceSpec{ID: "web", Name: "Web", Type: forebay.HTTP, Sinks: []catalog.SinkSpec{
 				{ID: "a", Name: "a", TableID: growTable, Columns: growColumns("id", "n"), Extend: new(true)},
@@ -47,7 +48,7 @@ func TestCrashWhileTableGrows(t *testing.T) {
 			g.story()
 			untouched = !g.fault.hit()
 			g.close()
-			g.disk = g.disk.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 50, RNG: rand.New(rand.NewPCG(seed, uint64(n)))})
+			g.disk = g.disk.Cut(vfs.CrashCloneCfg{UnsyncedDataPercent: 50, RNG: rand.New(rand.NewPCG(seed, uint64(n)))})
 			g.open()
 			g.check(n)
 			g.close()
@@ -64,7 +65,7 @@ const growTable = "in.c-web.a"
 type growing struct {
 	t       *testing.T
 	root    string
-	disk    *vfs.MemFS
+	disk    *disktest.Disk
 	fault   *faults
 	eng     *forebay.Engine
 	cat     *catalog.Catalog

@@ -24,7 +24,10 @@ type pebbleStore struct {
 }
 
 // OpenStore opens the default store, a pebble database in a folder that it creates if it is missing. One process can have it open;
-// others get an [*InUseError]. Damaged files give a [*DamageError].
+// others get an [*InUseError].
+//
+// If its files are damaged, it is replaced by a new store with the newest version of each record that can still be read, and log gets
+// what is lost: see [DamageError]. The damaged files are kept in the folder DIR/damaged-TIME.
 //
 // When the disk fails or is full, calls return a [*FailedError] until the store has reopened itself.
 func OpenStore(dir string, log *slog.Logger) (Store, error) { return openStore(dir, log, vfs.Default) }
@@ -33,7 +36,7 @@ func openStore(dir string, log *slog.Logger, disk vfs.FS) (Store, error) {
 	s := &pebbleStore{dir: filepath.Clean(dir)}
 	s.db = pebblestore.NewStore(pebblestore.StoreConfig{
 		Config: pebblestore.Config{Dir: s.dir, FS: disk, Log: log, MemTable: storeMemory},
-		Name:   "store of the catalog", InstanceKey: instanceKey,
+		Name:   "store of the catalog", InstanceKey: instanceKey, Salvage: true,
 	})
 	err := s.db.Open()
 	var inUse *pebblestore.InUseError

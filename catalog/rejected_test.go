@@ -20,6 +20,7 @@ import (
 	"github.com/forebay/forebay/buffer/buffertest"
 	"github.com/forebay/forebay/catalog"
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/internal/disktest"
 	"github.com/forebay/forebay/internal/localdisk"
 	"github.com/forebay/forebay/internal/seedtest"
 	"github.com/forebay/forebay/internal/synctest"
@@ -331,18 +332,18 @@ func TestPowerCutDuringReplay(t *testing.T) {
 	rng := rand.New(rand.NewPCG(seed, 0))
 	writes := int64(0)
 	run := func(t *testing.T, cutAt int64) {
-		disk, store := vfs.NewCrashableMem(), newMemory()
+		disk, store := disktest.New(t), newMemory()
 		var counting atomic.Bool
 		var n atomic.Int64
 		var once sync.Once
-		var cut *vfs.MemFS
+		var cut *disktest.Disk
 		var cutStore *memory
 		percent := rng.IntN(101)
 		injector := errorfs.InjectorFunc(func(op errorfs.Op) error {
 			if counting.Load() && op.Kind.ReadOrWrite() == errorfs.OpIsWrite && n.Add(1) == cutAt {
 				once.Do(func() {
 					cutStore = store.clone()
-					cut = disk.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: percent, RNG: rand.New(rand.NewPCG(seed, uint64(cutAt)))})
+					cut = disk.Cut(vfs.CrashCloneCfg{UnsyncedDataPercent: percent, RNG: rand.New(rand.NewPCG(seed, uint64(cutAt)))})
 				})
 			}
 			return nil
@@ -362,7 +363,7 @@ func TestPowerCutDuringReplay(t *testing.T) {
 			}
 			return eng, cat
 		}
-		eng, cat := open(options(errorfs.Wrap(disk, injector), buffertest.NewMemory()), store)
+		eng, cat := open(options(disktest.Wrap(disk, injector), buffertest.NewMemory()), store)
 		done(t, cat)(cat.CreateSource(user, shop()))
 		reject(t, eng, 0, records)
 		done(t, cat)(cat.UpdateSink(user, "shop", "orders", catalog.SinkPatch{Columns: priced("n")}))

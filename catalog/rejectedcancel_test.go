@@ -10,13 +10,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 
 	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
 	"github.com/forebay/forebay/catalog"
+	"github.com/forebay/forebay/internal/disktest"
 	"github.com/forebay/forebay/internal/localdisk"
 	"github.com/forebay/forebay/internal/synctest"
 )
@@ -91,7 +91,7 @@ func TestReplayCancelledDuringAWrite(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var cat *catalog.Catalog
 		var armed atomic.Bool
-		disk := errorfs.Wrap(vfs.NewMem(), errorfs.InjectorFunc(func(op errorfs.Op) error {
+		disk := disktest.Wrap(disktest.New(t), errorfs.InjectorFunc(func(op errorfs.Op) error {
 			if op.Kind.ReadOrWrite() == errorfs.OpIsWrite && strings.HasSuffix(op.Path, ".log") && armed.Swap(false) {
 				if _, err := cat.CancelRejects(context.Background(), "shop", "orders"); err != nil {
 					t.Error(err)

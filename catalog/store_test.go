@@ -16,6 +16,7 @@ import (
 
 	"github.com/forebay/forebay/catalog"
 	"github.com/forebay/forebay/internal/casetest"
+	"github.com/forebay/forebay/internal/disktest"
 	"github.com/forebay/forebay/internal/seedtest"
 	"github.com/forebay/forebay/internal/synctest"
 )
@@ -30,7 +31,7 @@ type faults struct {
 }
 
 func (f *faults) on(disk vfs.FS) vfs.FS {
-	return errorfs.Wrap(disk, errorfs.InjectorFunc(func(op errorfs.Op) error {
+	return disktest.Wrap(disk, errorfs.InjectorFunc(func(op errorfs.Op) error {
 		if op.Kind.ReadOrWrite() != errorfs.OpIsWrite && !f.reads {
 			return nil
 		}
@@ -104,14 +105,14 @@ func TestStoreOnFailingDisk(t *testing.T) {
 }
 
 func playStore(t *testing.T, f *faults, rng *rand.Rand) (untouched bool) {
-	disk := vfs.NewCrashableMem()
+	disk := disktest.New(t)
 	store, err := catalog.OpenStoreOn(f.on(disk), "catalog")
 	if err != nil {
 		if !errors.Is(err, errDisk) {
 			t.Fatalf("operation %d: open: %v", f.first, err)
 		}
 		// What a failed Open leaves behind can be opened.
-		store, err = catalog.OpenStoreOn(disk.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 50, RNG: rng}), "catalog")
+		store, err = catalog.OpenStoreOn(disk.Cut(vfs.CrashCloneCfg{UnsyncedDataPercent: 50, RNG: rng}), "catalog")
 		if err != nil {
 			t.Fatalf("operation %d: open after a failed open: %v", f.first, err)
 		}
@@ -148,11 +149,11 @@ func playStore(t *testing.T, f *faults, rng *rand.Rand) (untouched bool) {
 			known[k] = got
 		}
 	}
-	for _, clone := range []func() *vfs.MemFS{
-		func() *vfs.MemFS { return disk.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 50, RNG: rng}) },
-		func() *vfs.MemFS {
+	for _, clone := range []func() *disktest.Disk{
+		func() *disktest.Disk { return disk.Cut(vfs.CrashCloneCfg{UnsyncedDataPercent: 50, RNG: rng}) },
+		func() *disktest.Disk {
 			_ = store.Close() // it may fail, when the disk does now
-			return disk.CrashClone(vfs.CrashCloneCfg{})
+			return disk.Cut(vfs.CrashCloneCfg{})
 		},
 	} {
 		again, err := catalog.OpenStoreOn(clone(), "catalog")

@@ -24,6 +24,7 @@ import (
 	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
+	"github.com/forebay/forebay/internal/disktest"
 	"github.com/forebay/forebay/internal/localdisk"
 	"github.com/forebay/forebay/mapping"
 	"github.com/forebay/forebay/stream"
@@ -350,7 +351,7 @@ func TestFailingDisk(t *testing.T) {
 	var broken atomic.Bool
 	s := newService(t, func(o *forebay.Options) {
 		o.Buffer.Retry.Initial = time.Millisecond
-		o.Buffer = localdisk.On(o.Buffer, errorfs.Wrap(vfs.NewMem(), errorfs.InjectorFunc(func(op errorfs.Op) error {
+		o.Buffer = localdisk.On(o.Buffer, disktest.Wrap(vfs.NewMem(), errorfs.InjectorFunc(func(op errorfs.Op) error {
 			if broken.Load() && op.Kind.ReadOrWrite() == errorfs.OpIsWrite {
 				return errors.New("inner text")
 			}

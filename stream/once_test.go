@@ -20,6 +20,7 @@ import (
 
 	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/internal/disktest"
 	"github.com/forebay/forebay/internal/localdisk"
 	"github.com/forebay/forebay/mapping"
 	"github.com/forebay/forebay/stream"
@@ -77,7 +78,7 @@ func TestKeySurvivesARestart(t *testing.T) {
 // An answer that says that the outcome is unknown can be followed up with the key.
 func TestKeyOfAnUnknownOutcome(t *testing.T) {
 	var fail atomic.Bool
-	disk := errorfs.Wrap(vfs.NewMem(), errorfs.InjectorFunc(func(op errorfs.Op) error {
+	disk := disktest.Wrap(vfs.NewMem(), errorfs.InjectorFunc(func(op errorfs.Op) error {
 		switch op.Kind {
 		case errorfs.OpFileSync, errorfs.OpFileSyncData, errorfs.OpFileSyncTo:
 			if fail.Load() && strings.HasSuffix(op.Path, ".log") {

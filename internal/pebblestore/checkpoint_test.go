@@ -10,6 +10,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 
+	"github.com/forebay/forebay/internal/disktest"
 	"github.com/forebay/forebay/internal/pebblestore"
 )
 
@@ -43,7 +44,7 @@ func (f *slowCopy) Read(p []byte) (int, error) {
 func TestCheckpointBesideCommits(t *testing.T) {
 	for name, rows := range map[string]int{"over zeros": 1, "over an earlier log": 100} {
 		t.Run(name, func(t *testing.T) {
-			disk := &slowCopies{FS: vfs.NewMem()}
+			disk := &slowCopies{FS: disktest.New(t)}
 			if err := disk.MkdirAll("data", 0o700); err != nil {
 				t.Fatal(err)
 			}

@@ -8,11 +8,12 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 
+	"github.com/forebay/forebay/internal/disktest"
 	"github.com/forebay/forebay/internal/pebblestore"
 )
 
 func TestMarkDamage(t *testing.T) {
-	mem := vfs.NewMem()
+	mem := disktest.New(t)
 	if err := mem.MkdirAll("data", 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -30,7 +31,7 @@ func TestMarkDamage(t *testing.T) {
 		"a list":                 {"data", fmt.Errorf("open: %w", pebblestore.DamagedIndex("a gap")), true, true},
 		"a block":                {"data", pebble.ErrCorruption, true, false},
 		"a missing marker":       {"data", missing, true, true},
-		"a missing file":         {"data", vfs.NewMem().Remove("data/000005.sst"), true, false},
+		"a missing file":         {"data", disktest.New(t).Remove("data/000005.sst"), true, false},
 		"a folder that is away":  {"elsewhere", missing, false, false},
 		"an error of the disk":   {"data", errors.New("input/output error"), false, false},
 		"the end of the process": {"data", pebble.ErrClosed, false, false},

@@ -1,6 +1,7 @@
 package pebblestore
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"hash/crc32"
@@ -13,9 +14,12 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// CheckFiles looks for damage that pebble would not notice, or would take for the end that a crash leaves. Nobody may have the
-// store open. It changes nothing and returns a [*DamageError].
+// CheckFiles looks for damage that pebble would not notice, or would take for the end that a crash leaves, and compares the files with
+// the record of [NoteClosed]. No process may have the store open. It changes nothing and returns a [*DamageError].
 func CheckFiles(disk vfs.FS, dir string) error {
+	if err := CheckClosed(disk, dir); err != nil {
+		return err
+	}
 	_, err := inspectFiles(disk, dir)
 	return err
 }
@@ -52,6 +56,7 @@ func inspectFiles(disk vfs.FS, dir string) (found logFiles, err error) {
 	slices.Sort(names)
 	manifest, table := "", ""
 	logs, newest := map[uint64]bool{}, uint64(0)
+	var tables []uint64
 	for _, name := range names {
 		num, kind := FileKind(name)
 		switch kind {
@@ -59,6 +64,7 @@ func inspectFiles(disk vfs.FS, dir string) (found logFiles, err error) {
 			logs[num], newest = true, max(newest, num)
 		case "sst":
 			table = name
+			tables = append(tables, num)
 		}
 		if rest, ok := strings.CutPrefix(name, "marker.manifest."); ok {
 			_, manifest, _ = strings.Cut(rest, ".") // the names ascend, and the last counts
@@ -68,7 +74,7 @@ func inspectFiles(disk vfs.FS, dir string) (found logFiles, err error) {
 	var failure error
 	if manifest != "" {
 		found.list = disk.PathJoin(dir, manifest)
-		if needed, failure = checkManifest(disk, found.list, logs); failure != nil {
+		if needed, failure = checkManifest(disk, found.list, logs, tables); failure != nil {
 			needed = 0
 		}
 	}
@@ -92,7 +98,9 @@ func inspectFiles(disk vfs.FS, dir string) (found logFiles, err error) {
 			return found, Damaged("log %s cannot be read from byte %d to byte %d", name, g.From, g.To)
 		}
 	}
-	if manifest != "" && reached.log > 0 && reached.log >= needed && failure == nil && !logs[reached.log] {
+	// Without the list of tables a later log is the only sign that the rows of an earlier one are in tables.
+	listed := manifest != "" && failure == nil
+	if !logs[reached.log] && reached.log > 0 && (listed && reached.log >= needed || !listed && newest < reached.log) {
 		return found, Damaged("log %06d, which had %d bytes, is missing", reached.log, reached.length)
 	}
 	if manifest == "" {
@@ -109,8 +117,9 @@ func inspectFiles(disk vfs.FS, dir string) (found logFiles, err error) {
 // Pebble takes what it cannot read for the end of the list, and deletes the tables that it then does not know. But each change
 // of the list was synced before the next was written: a change that follows unreadable bytes proves that they are damage.
 // Unreadable bytes at the end may be a change that a crash has torn. Then the log that the change would have made superfluous
-// is still there.
-func checkManifest(disk vfs.FS, path string, logs map[uint64]bool) (needed uint64, err error) {
+// is still there. A list that was cut between two changes has no unreadable bytes. Then the tables of the lost changes are there, with
+// numbers that the rest of the list had not given out, and no log has their rows.
+func checkManifest(disk vfs.FS, path string, logs map[uint64]bool, tables []uint64) (needed uint64, err error) {
 	f, err := disk.Open(path, vfs.SequentialReadsOption)
 	if errors.Is(err, fs.ErrNotExist) {
 		return 0, DamagedIndex("the list of tables is missing: %w", err)
@@ -125,6 +134,9 @@ func checkManifest(disk vfs.FS, path string, logs map[uint64]bool) (needed uint6
 		bad   = int64(-1)
 		edit  []byte
 		log   uint64 // the oldest log that is needed
+		next  uint64 // the first number that no file has
+
+		changes int
 	)
 	for base := int64(0); ; base += logBlock {
 		n, err := io.ReadFull(f, block[:])
@@ -155,9 +167,9 @@ func checkManifest(disk vfs.FS, path string, logs map[uint64]bool) (needed uint6
 			}
 			edit = append(edit, rest[head:size]...)
 			if rest[6] == 1 || rest[6] == 4 {
-				if num, ok := neededLog(edit); ok {
-					log = num
-				}
+				changes++
+				num, unused := editHead(edit)
+				log, next = cmp.Or(num, log), cmp.Or(unused, next)
 			}
 			at += size
 		}
@@ -165,37 +177,53 @@ func checkManifest(disk vfs.FS, path string, logs map[uint64]bool) (needed uint6
 			break
 		}
 	}
-	if bad >= 0 && !logs[log] {
-		return 0, DamagedIndex("the list of tables cannot be read from byte %d on, and it is not the end that a crash leaves: log %d is not there",
-			bad, log)
+	switch base := disk.PathBase(path); {
+	case changes == 0:
+		return 0, DamagedIndex("the list of tables %s is empty", base)
+	case bad >= 0 && !logs[log]:
+		return 0, DamagedIndex("the list of tables %s cannot be read from byte %d on, and it is not the end that a crash leaves: log %d is not there",
+			base, bad, log)
+	}
+	for _, table := range tables {
+		unlogged := true
+		for num := range logs {
+			unlogged = unlogged && (num < log || num > table)
+		}
+		if table >= next && unlogged {
+			return 0, DamagedIndex("the list of tables %s has lost its end: it does not name table %06d, and no log has the rows of that",
+				disk.PathBase(path), table)
+		}
 	}
 	return log, nil
 }
 
-// neededLog reads the number of the oldest log that is needed from a change of the list of tables. It stands first, or after the
-// name of the comparer.
-func neededLog(edit []byte) (num uint64, ok bool) {
+// editHead reads the start of a change of the list of tables: the number of the oldest log that is needed, and the first number that no
+// file has. Zero: the change does not say.
+func editHead(edit []byte) (log, next uint64) {
 	for {
 		tag, n := binary.Uvarint(edit)
 		if n <= 0 {
-			return 0, false
+			return log, next
 		}
 		edit = edit[n:]
 		value, n := binary.Uvarint(edit)
 		if n <= 0 {
-			return 0, false
+			return log, next
 		}
 		edit = edit[n:]
 		switch tag {
-		case 1:
+		case 1: // the name of the comparer
 			if value > uint64(len(edit)) {
-				return 0, false
+				return log, next
 			}
 			edit = edit[value:]
 		case 2:
-			return value, true
+			log = value
+		case 3:
+			return log, value
+		case 9: // a log of an old release
 		default:
-			return 0, false
+			return log, next
 		}
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 
+	"github.com/forebay/forebay/internal/disktest"
 	"github.com/forebay/forebay/internal/pebblestore"
 )
 
@@ -22,7 +23,7 @@ func never(t *testing.T) func(error) {
 // sizes is how long a log is behind each write and sync.
 func sizes(t *testing.T, limit int64, writes ...int) (sizes []int64) {
 	t.Helper()
-	fs := pebblestore.New(vfs.NewMem(), "data", never(t))
+	fs := pebblestore.New(disktest.New(t), "data", never(t))
 	fs.FillLogs(limit)
 	if err := fs.MkdirAll("data", 0o700); err != nil {
 		t.Fatal(err)
@@ -71,7 +72,7 @@ func TestLogsAreWrittenAhead(t *testing.T) {
 // What is written stands in the file as if nothing had been written ahead, zeros behind it; the rest of a log that is
 // written over is left alone.
 func TestZerosAreOnlyWrittenBehindTheLog(t *testing.T) {
-	mem := vfs.NewMem()
+	mem := disktest.New(t)
 	fs := pebblestore.New(mem, "data", never(t))
 	fs.FillLogs(1 << 20)
 	if err := fs.MkdirAll("data", 0o700); err != nil {
@@ -144,7 +145,7 @@ func read(t *testing.T, fs vfs.FS, name string) []byte {
 func TestNothingIsLostOfLogsThatAreWrittenAhead(t *testing.T) {
 	for seed := range uint64(10) {
 		rng := rand.New(rand.NewPCG(seed, 1))
-		disk := vfs.NewCrashableMem()
+		disk := disktest.New(t)
 		last := 0 // the keys up to it were synced
 		next := 0 // those from it on were not written
 		for opening := range 8 {
@@ -186,7 +187,7 @@ func TestNothingIsLostOfLogsThatAreWrittenAhead(t *testing.T) {
 					last = next
 				}
 			}
-			after := disk.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: rng.IntN(101), RNG: rng})
+			after := disk.Cut(vfs.CrashCloneCfg{UnsyncedDataPercent: rng.IntN(101), RNG: rng})
 			if err := db.Close(); err != nil {
 				t.Fatal(err)
 			}
@@ -199,7 +200,7 @@ func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
 // Zeros are an advice: where the disk does not take them the log grows as it would without.
 func TestDiskThatRefusesZeros(t *testing.T) {
-	disk := &refusing{FS: vfs.NewMem()}
+	disk := &refusing{FS: disktest.New(t)}
 	fs := pebblestore.New(disk, "data", never(t))
 	fs.FillLogs(1 << 20)
 	if err := fs.MkdirAll("data", 0o700); err != nil {

@@ -3,6 +3,7 @@ package pebblestore
 import (
 	"errors"
 	"io"
+	"io/fs"
 	"log/slog"
 	"os"
 	"strings"
@@ -15,7 +16,7 @@ import (
 
 // Config says how a store is opened.
 type Config struct {
-	// Dir is the folder, which exists; FS the file system that it is on.
+	// Dir is the folder; FS the file system that it is on. [Open] creates the folder unless Exists is set.
 	Dir string
 	FS  vfs.FS
 	// Log gets what the database reports.
@@ -81,6 +82,12 @@ const (
 // Open opens a store that nobody else has open, creating it if need be. With a [*RoomError] nothing was changed but files
 // that are not needed. Damage that was found is a [*DamageError], or what the database says: see [IsDamage].
 func Open(c Config) (*Opening, error) {
+	// The room is measured before the database makes its folder, and a volume can only be asked about a folder that exists.
+	if _, err := c.FS.Stat(c.Dir); errors.Is(err, fs.ErrNotExist) && !c.Exists {
+		if err := MakeDir(c.FS, c.Dir); err != nil {
+			return nil, err
+		}
+	}
 	logs, err := inspectFiles(c.FS, c.Dir)
 	if err != nil {
 		return nil, err

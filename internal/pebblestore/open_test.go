@@ -14,6 +14,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 
+	"github.com/forebay/forebay/internal/disktest"
 	"github.com/forebay/forebay/internal/pebblestore"
 )
 
@@ -37,7 +38,7 @@ func tables(t *testing.T, disk vfs.FS) (names []string) {
 
 // An opening that finds no room for what the logs hold leaves nothing behind, however often it is tried, and loses nothing.
 func TestFailedOpeningsLeaveNoTables(t *testing.T) {
-	disk := vfs.NewCrashableMem()
+	disk := disktest.New(t)
 	if err := disk.MkdirAll("data", 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -51,14 +52,14 @@ func TestFailedOpeningsLeaveNoTables(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	killed := disk.CrashClone(vfs.CrashCloneCfg{})
+	killed := disk.Cut(vfs.CrashCloneCfg{})
 	if err := o.Close(); err != nil {
 		t.Fatal(err)
 	}
 	before := tables(t, killed)
 	for n := range int32(4) { // the write of the table that fails
 		var writes atomic.Int32
-		full := errorfs.Wrap(killed, errorfs.InjectorFunc(func(op errorfs.Op) error {
+		full := disktest.Wrap(killed, errorfs.InjectorFunc(func(op errorfs.Op) error {
 			if strings.HasSuffix(op.Path, ".sst") && op.Kind.ReadOrWrite() == errorfs.OpIsWrite && op.Kind != errorfs.OpRemove && writes.Add(1) > n {
 				return syscall.ENOSPC
 			}

@@ -13,6 +13,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 
+	"github.com/forebay/forebay/internal/disktest"
 	"github.com/forebay/forebay/internal/pebblestore"
 	"github.com/forebay/forebay/internal/seedtest"
 )
@@ -37,7 +38,7 @@ func set(t *testing.T, o *pebblestore.Opening, i, size int) {
 }
 
 // newestLog returns the path of the newest log and its content.
-func newestLog(t *testing.T, disk *vfs.MemFS) (path string, content []byte) {
+func newestLog(t *testing.T, disk *disktest.Disk) (path string, content []byte) {
 	t.Helper()
 	names, err := disk.List("data")
 	if err != nil {
@@ -48,7 +49,7 @@ func newestLog(t *testing.T, disk *vfs.MemFS) (path string, content []byte) {
 			path = "data/" + name
 		}
 	}
-	if content, err = disk.UnsafeGetFileDataBuffer(path); err != nil {
+	if content, err = disk.Read(path); err != nil {
 		t.Fatal(err)
 	}
 	return path, content
@@ -69,7 +70,7 @@ func replace(t *testing.T, disk vfs.FS, path string, data []byte) {
 // What a log held when its owner acted on it is not lost without a word, whatever the cause: cut anywhere, rotten, or gone.
 // What came later looks like a torn write.
 func TestShorterLogIsDamage(t *testing.T) {
-	disk := vfs.NewCrashableMem()
+	disk := disktest.New(t)
 	o := openAll(t, disk)
 	for i := range 20 {
 		set(t, o, i, 1000)
@@ -77,12 +78,12 @@ func TestShorterLogIsDamage(t *testing.T) {
 			o.NoteReach()
 		}
 	}
-	killed := func() *vfs.MemFS { return disk.CrashClone(vfs.CrashCloneCfg{}) }
+	killed := func() *disktest.Disk { return disk.Cut(vfs.CrashCloneCfg{}) }
 	_, content := newestLog(t, killed())
 	noted := len(bytes.TrimRight(content, "\x00"))
 	// Not noted: zeros may be cut off, and what is written from here on.
 	set(t, o, 20, 1000)
-	opened := func(after *vfs.MemFS) error {
+	opened := func(after *disktest.Disk) error {
 		o, err := pebblestore.Open(config(after))
 		if err == nil {
 			err = o.Close()
@@ -122,15 +123,11 @@ func TestShorterLogIsDamage(t *testing.T) {
 	// The note itself: one slot may be torn, both are damage.
 	for at, want := range map[int]bool{0: false, 4096: false, -1: true} {
 		after := killed()
-		note, err := after.UnsafeGetFileDataBuffer("data/reach")
-		if err != nil {
-			t.Fatal(err)
-		}
 		if at < 0 {
-			note[0] ^= 4
+			after.Rot("data/reach", 0)
 			at = 4096
 		}
-		note[at] ^= 4
+		after.Rot("data/reach", at)
 		if err := opened(after); errors.As(err, &damage) != want {
 			t.Errorf("note damaged at %d: %v, want damage: %v", at, err, want)
 		}
@@ -142,9 +139,9 @@ func TestShorterLogIsDamage(t *testing.T) {
 
 // A note that the disk refuses ends nothing, and is written as soon as the disk takes it.
 func TestRefusedNoteEndsNothing(t *testing.T) {
-	disk := vfs.NewCrashableMem()
+	disk := disktest.New(t)
 	var full atomic.Bool
-	o := openAll(t, errorfs.Wrap(disk, errorfs.InjectorFunc(func(op errorfs.Op) error {
+	o := openAll(t, disktest.Wrap(disk, errorfs.InjectorFunc(func(op errorfs.Op) error {
 		if full.Load() && strings.Contains(op.Path, "reach") && op.Kind.ReadOrWrite() == errorfs.OpIsWrite {
 			return syscall.ENOSPC
 		}
@@ -158,7 +155,7 @@ func TestRefusedNoteEndsNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	cut := disk.CrashClone(vfs.CrashCloneCfg{})
+	cut := disk.Cut(vfs.CrashCloneCfg{})
 	path, content := newestLog(t, cut)
 	replace(t, cut, path, content[:10_000])
 	var damage *pebblestore.DamageError
@@ -173,7 +170,7 @@ func TestRefusedNoteEndsNothing(t *testing.T) {
 // No kill and no loss of power makes a store that looks damaged, however its logs come and go.
 func TestCrashIsNoDamage(t *testing.T) {
 	rng := seedtest.Rand(t)
-	disk := vfs.NewCrashableMem()
+	disk := disktest.New(t)
 	o := openAll(t, disk)
 	rows := 0
 	for round := range 40 {
@@ -190,7 +187,7 @@ func TestCrashIsNoDamage(t *testing.T) {
 			}
 		}
 		if rng.IntN(5) > 0 {
-			crashed := disk.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: rng.IntN(101), RNG: rng})
+			crashed := disk.Cut(vfs.CrashCloneCfg{UnsyncedDataPercent: rng.IntN(101), RNG: rng})
 			_ = o.Close()
 			disk = crashed
 		} else if err := o.Close(); err != nil {
@@ -214,14 +211,14 @@ func TestCrashIsNoDamage(t *testing.T) {
 // The power goes off while a log ends: its end is on the disk, and a part of what stands before it, which nobody has synced, is not.
 func TestCrashAtTheEndOfALogIsNoDamage(t *testing.T) {
 	rng := seedtest.Rand(t)
-	disk := vfs.NewCrashableMem()
+	disk := disktest.New(t)
 	var armed atomic.Bool
-	var found []*vfs.MemFS
-	o := openAll(t, errorfs.Wrap(disk, errorfs.InjectorFunc(func(op errorfs.Op) error {
+	var found []*disktest.Disk
+	o := openAll(t, disktest.Wrap(disk, errorfs.InjectorFunc(func(op errorfs.Op) error {
 		sync := op.Kind == errorfs.OpFileSync || op.Kind == errorfs.OpFileSyncData || op.Kind == errorfs.OpFileSyncTo
 		if sync && strings.HasSuffix(op.Path, ".log") && armed.CompareAndSwap(true, false) {
 			for range 16 {
-				found = append(found, disk.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: rng.IntN(101), RNG: rng}))
+				found = append(found, disk.Cut(vfs.CrashCloneCfg{UnsyncedDataPercent: rng.IntN(101), RNG: rng}))
 			}
 		}
 		return nil
@@ -262,7 +259,7 @@ func TestCrashAtTheEndOfALogIsNoDamage(t *testing.T) {
 
 // What rots after an orderly end is damage, also where it was synced by the end alone.
 func TestRotAfterTheEndIsDamage(t *testing.T) {
-	disk := vfs.NewCrashableMem()
+	disk := disktest.New(t)
 	if err := disk.MkdirAll("data", 0o700); err != nil {
 		t.Fatal(err)
 	}

@@ -183,6 +183,7 @@ type room struct {
 	at      atomic.Int64 // when it was measured, in nanoseconds since began
 	began   time.Time
 	stored  atomic.Bool // something was stored since the idle timer was set
+	resting atomic.Bool // the store is idle: until it is written to again, nothing is kept for later
 
 	volumes  sync.Map // by folder: whether it is on the volume of the store
 	updating atomic.Bool
@@ -230,6 +231,7 @@ func (o *Opening) Stored(n int) {
 	r.o.fs.files.deduct(room) // what is stored between two measurements, no compaction may use as well
 	if !r.stored.Load() {
 		r.stored.Store(true)
+		r.resting.Store(false)
 		r.o.fs.files.save(left < r.recheck.Load())
 		r.awake()
 	}
@@ -349,7 +351,7 @@ func (r *room) update() {
 		r.give(leastGarbage)
 	case left < space/2 && garbage > space/8:
 		r.give(unlimited) // before it is short
-	case left > space/4:
+	case left > space/4 && !r.resting.Load():
 		r.o.fs.files.save(false)
 	}
 }
@@ -368,6 +370,7 @@ func (r *room) idled() {
 		r.awake() // it was not idle: look again
 		return
 	}
+	r.resting.Store(true)
 	r.o.fs.files.save(true)
 	r.give(idleLogs)
 }

@@ -4,12 +4,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/forebay/forebay/internal/disktest"
 )
 
 // Rows that are stored between two measurements of the room leave less of it to compactions: both together stay within the bound.
 func TestCompactionsGetWhatRowsLeave(t *testing.T) {
-	o := &Opening{fs: New(vfs.NewMem(), "data", func(error) {})}
+	o := &Opening{fs: New(disktest.New(t), "data", func(error) {})}
 	o.room.o = o
 	o.room.left.Store(unlimited) // so that nothing is measured
 	o.room.began = time.Now()

@@ -7,12 +7,14 @@ import (
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/forebay/forebay/internal/disktest"
 )
 
 // After the end pebble goes on in memory and may compact tables that nobody else knows. It must not read the tables that the next
 // opening has made under their names: a row that is then in two tables makes it panic.
 func TestAnEndedOpeningReadsNoTablesOfTheNext(t *testing.T) {
-	disk := vfs.NewMem()
+	disk := disktest.New(t)
 	if err := disk.MkdirAll("data", 0o700); err != nil {
 		t.Fatal(err)
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/google/uuid"
 )
 
@@ -30,6 +31,9 @@ type StoreConfig struct {
 	// Repair is called when the store is damaged. When it returns nil, the store is opened once more, and may be another one;
 	// else the opening fails with its error. Optional.
 	Repair func(*DamageError) error
+	// Salvage replaces a damaged store by one with everything in it that is whole, when it is opened first: the records of the store
+	// have no order among each other, and each may be older than it was, or missing. Not with Repair. Open reads the whole store.
+	Salvage bool
 	// Final reports whether a failure is for good: the store is not opened again. Optional.
 	Final func() bool
 	// Failed is called when the store has failed, with locks of the database held: it must neither block nor use the store.
@@ -156,6 +160,12 @@ func (s *Store) open() (*Opening, error) {
 		if err = s.conf.Repair(damage); err == nil {
 			o, err = s.try(false)
 		}
+	} else if ok && s.conf.Salvage && !s.known {
+		if err = (&salvager{conf: s.conf.Config, name: s.conf.Name}).run(damage); err == nil {
+			o, err = s.try(false)
+		} else {
+			err = fmt.Errorf("%w; what is whole could not be salvaged: %w", damage, err)
+		}
 	}
 	if err != nil {
 		return nil, err
@@ -169,6 +179,13 @@ func (s *Store) try(again bool) (o *Opening, err error) {
 	defer func() { err = MarkDamage(s.conf.FS, s.conf.Dir, err) }()
 	c := s.conf.Config
 	c.Exists, c.failed = again, s.failed
+	if s.conf.Salvage {
+		for _, prepare := range []func(vfs.FS, string) error{FinishSwap, CheckClosed, ForgetClosed} {
+			if err := prepare(c.FS, c.Dir); err != nil {
+				return nil, err
+			}
+		}
+	}
 	if s.conf.Prepare != nil {
 		if err := s.conf.Prepare(); err != nil {
 			return nil, err
@@ -181,7 +198,10 @@ func (s *Store) try(again bool) (o *Opening, err error) {
 	if o, err = open(c); err != nil {
 		return nil, err
 	}
-	if s.conf.InstanceKey != "" {
+	if s.conf.Salvage && !again {
+		err = readAll(o.DB)
+	}
+	if err == nil && s.conf.InstanceKey != "" {
 		err = s.identify(o)
 	}
 	if err == nil && s.conf.Check != nil {
@@ -412,10 +432,22 @@ func (s *Store) Close() error {
 		err := o.Close()
 		if c := s.Now(); c.Failure != nil {
 			err = &FailedError{Err: c.Failure}
-		} else if err == nil && s.conf.Closed != nil {
-			s.conf.Closed()
+		} else if err == nil {
+			s.closed()
 		}
 		s.closeErr = errors.Join(err, s.lock.Close())
 	})
 	return s.closeErr
+}
+
+// closed is called when the database was closed without an error.
+func (s *Store) closed() {
+	if s.conf.Salvage {
+		if err := NoteClosed(s.conf.FS, s.conf.Dir); err != nil {
+			s.conf.Log.Warn("that the store was closed in order could not be noted", "store", s.conf.Name, "error", err) // Open then takes it for a crash
+		}
+	}
+	if s.conf.Closed != nil {
+		s.conf.Closed()
+	}
 }

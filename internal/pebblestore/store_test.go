@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
-	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 
+	"github.com/forebay/forebay/internal/disktest"
 	"github.com/forebay/forebay/internal/pebblestore"
 	"github.com/forebay/forebay/internal/synctest"
 )
@@ -29,7 +29,7 @@ func openFailing(t *testing.T, change func(*pebblestore.StoreConfig)) *failing {
 	f := &failing{}
 	c := pebblestore.StoreConfig{
 		Name: "store", InstanceKey: "instance", Prepare: func() error { f.openings.Add(1); return nil },
-		Config: config(errorfs.Wrap(vfs.NewMem(), errorfs.InjectorFunc(func(op errorfs.Op) error {
+		Config: config(disktest.Wrap(disktest.New(t), errorfs.InjectorFunc(func(op errorfs.Op) error {
 			if f.broken.Load() && strings.HasPrefix(op.Path, "data") && op.Kind.ReadOrWrite() == errorfs.OpIsWrite {
 				return syscall.EIO
 			}

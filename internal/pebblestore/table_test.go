@@ -10,15 +10,15 @@ import (
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2"
-	"github.com/cockroachdb/pebble/v2/vfs"
 
+	"github.com/forebay/forebay/internal/disktest"
 	"github.com/forebay/forebay/internal/pebblestore"
 )
 
 // oneTable opens a store whose keys are in one table, and returns its bytes on the disk.
-func oneTable(t *testing.T, found func(error)) (o *pebblestore.Opening, disk *vfs.MemFS, path string, data []byte) {
+func oneTable(t *testing.T, found func(error)) (o *pebblestore.Opening, disk *disktest.Disk, path string, data []byte) {
 	t.Helper()
-	disk = vfs.NewMem()
+	disk = disktest.New(t)
 	if err := pebblestore.MakeDir(disk, "data"); err != nil {
 		t.Fatal(err)
 	}
@@ -44,7 +44,7 @@ func oneTable(t *testing.T, found func(error)) (o *pebblestore.Opening, disk *vf
 			path = disk.PathJoin("data", name)
 		}
 	}
-	if data, err = disk.UnsafeGetFileDataBuffer(path); err != nil {
+	if data, err = disk.Read(path); err != nil {
 		t.Fatal(err)
 	}
 	return o, disk, path, data
@@ -57,11 +57,11 @@ func TestCheckTable(t *testing.T) {
 		t.Fatal(err)
 	}
 	for at := 0; at < len(data); at += max(1, len(data)/500) {
-		data[at] ^= 0x10
+		disk.Rot(path, at)
 		if err := pebblestore.CheckTable(disk, path); !errors.As(err, new(*pebblestore.DamageError)) {
 			t.Errorf("byte %d of %d has changed: %v", at, len(data), err)
 		}
-		data[at] ^= 0x10
+		disk.Rot(path, at)
 	}
 	if err := pebblestore.CheckTable(disk, path+".none"); err == nil || errors.As(err, new(*pebblestore.DamageError)) {
 		t.Errorf("no table: %v", err)
@@ -72,13 +72,13 @@ func TestCheckTable(t *testing.T) {
 // opening.
 func TestCorrupted(t *testing.T) {
 	told := make(chan error, 1)
-	o, _, _, data := oneTable(t, func(err error) {
+	o, disk, path, data := oneTable(t, func(err error) {
 		select {
 		case told <- err:
 		default:
 		}
 	})
-	data[len(data)/2] ^= 1
+	disk.Rot(path, len(data)/2)
 	if err := errors.Join(o.DB.DeleteRange([]byte("key 010"), []byte("key 020"), pebble.NoSync), o.DB.Set([]byte("key 100"), nil, pebble.NoSync)); err != nil {
 		t.Fatal(err)
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
 	"github.com/forebay/forebay/catalog"
+	"github.com/forebay/forebay/internal/disktest"
 	"github.com/forebay/forebay/internal/localdisk"
 	"github.com/forebay/forebay/stream"
 )
@@ -103,7 +104,7 @@ func TestFencedNode(t *testing.T) {
 func TestReady(t *testing.T) {
 	store := newFailingStore(t)
 	var broken atomic.Bool
-	disk := errorfs.Wrap(vfs.NewMem(), errorfs.InjectorFunc(func(op errorfs.Op) error {
+	disk := disktest.Wrap(vfs.NewMem(), errorfs.InjectorFunc(func(op errorfs.Op) error {
 		if broken.Load() && op.Kind.ReadOrWrite() == errorfs.OpIsWrite {
 			return errors.New("inner text")
 		}

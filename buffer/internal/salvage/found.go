@@ -9,6 +9,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 
 	"github.com/forebay/forebay/buffer/internal/format"
+	"github.com/forebay/forebay/internal/pebblestore"
 )
 
 // version is what a store has of a record: rank decides between versions of the same life, seq between versions of the same
@@ -76,59 +77,59 @@ func newFound() *found {
 }
 
 // take notes one version of a key.
-func (f *found) take(e entry) error {
-	switch e.kind {
+func (f *found) take(e pebblestore.Entry) error {
+	switch e.Kind {
 	case pebble.InternalKeyKindRangeDelete:
-		f.ranges = append(f.ranges, keyRange{bytes.Clone(e.key), bytes.Clone(e.value)})
+		f.ranges = append(f.ranges, keyRange{bytes.Clone(e.Key), bytes.Clone(e.Value)})
 		return nil
 	case pebble.InternalKeyKindDelete, pebble.InternalKeyKindDeleteSized, pebble.InternalKeyKindSingleDelete:
-		f.gone[string(e.key)] = true
+		f.gone[string(e.Key)] = true
 		return nil
 	case pebble.InternalKeyKindSet, pebble.InternalKeyKindSetWithDelete:
 	default:
 		return nil
 	}
-	if len(e.key) == 0 {
+	if len(e.Key) == 0 {
 		return nil
 	}
-	switch rest := e.key[1:]; {
-	case string(e.key) == format.KeyInstance:
-		f.instance = string(e.value)
-	case string(e.key) == format.KeyCounters:
-		file, slice, _ := format.ParseCounters(e.value)
+	switch rest := e.Key[1:]; {
+	case string(e.Key) == format.KeyInstance:
+		f.instance = string(e.Value)
+	case string(e.Key) == format.KeyCounters:
+		file, slice, _ := format.ParseCounters(e.Value)
 		f.lastFile, f.lastSlice = max(f.lastFile, file), max(f.lastSlice, slice)
-	case string(e.key) == format.KeyRejects:
-		f.lastReject = max(f.lastReject, format.ParseRejects(e.value))
-	case e.key[0] == format.PrefixReject && len(e.key) == format.RejectKeySize:
+	case string(e.Key) == format.KeyRejects:
+		f.lastReject = max(f.lastReject, format.ParseRejects(e.Value))
+	case e.Key[0] == format.PrefixReject && len(e.Key) == format.RejectKeySize:
 		sink, seq, _ := format.ParseRejectKey(rest)
 		f.lastReject = max(f.lastReject, seq)
 		var r format.Reject
-		if format.Decode(e.value, &r) == nil && r.SinkID != "" {
-			offer(f.rejects, rejectAt{sink, seq}, version[format.Reject]{r, 0, int64(r.Revision), e.seq})
+		if format.Decode(e.Value, &r) == nil && r.SinkID != "" {
+			offer(f.rejects, rejectAt{sink, seq}, version[format.Reject]{r, 0, int64(r.Revision), e.Seq})
 		}
-	case e.key[0] == format.PrefixRecord && len(e.key) == format.RecordKeySize:
-		f.bodies[string(e.key)] = true
-	case e.key[0] == format.PrefixSink && len(rest) == 4:
+	case e.Key[0] == format.PrefixRecord && len(e.Key) == format.RecordKeySize:
+		f.bodies[string(e.Key)] = true
+	case e.Key[0] == format.PrefixSink && len(rest) == 4:
 		var r format.Sink
-		if format.Decode(e.value, &r) == nil && r.ID != "" {
+		if format.Decode(e.Value, &r) == nil && r.ID != "" {
 			offer(f.sinks, binary.BigEndian.Uint32(rest), version[format.Sink]{
-				r, r.Life, r.Sealed.Rows + r.Ended().Rows + r.Quarantine.Added.Rows + r.Quarantine.Left(), e.seq,
+				r, r.Life, r.Sealed.Rows + r.Ended().Rows + r.Quarantine.Added.Rows + r.Quarantine.Left(), e.Seq,
 			})
 		}
-	case e.key[0] == format.PrefixFile && len(rest) == 8:
+	case e.Key[0] == format.PrefixFile && len(rest) == 8:
 		var r format.File
-		if format.Decode(e.value, &r) == nil && r.Def != nil {
-			offer(f.files, binary.BigEndian.Uint64(rest), version[format.File]{r, 0, fileRank(r.State), e.seq})
+		if format.Decode(e.Value, &r) == nil && r.Def != nil {
+			offer(f.files, binary.BigEndian.Uint64(rest), version[format.File]{r, 0, fileRank(r.State), e.Seq})
 		}
-	case e.key[0] == format.PrefixSlice && len(rest) == 8:
+	case e.Key[0] == format.PrefixSlice && len(rest) == 8:
 		var r format.Slice
-		if format.Decode(e.value, &r) == nil {
-			offer(f.slices, binary.BigEndian.Uint64(rest), version[format.Slice]{r, 0, sliceRank(r.State)<<32 + int64(r.Revision), e.seq})
+		if format.Decode(e.Value, &r) == nil {
+			offer(f.slices, binary.BigEndian.Uint64(rest), version[format.Slice]{r, 0, sliceRank(r.State)<<32 + int64(r.Revision), e.Seq})
 		}
-	case e.key[0] == format.PrefixChunk && len(rest) == 12:
-		f.takeChunk(binary.BigEndian.Uint64(rest), binary.BigEndian.Uint32(rest[8:]), e.value)
-	case e.key[0] == format.PrefixDamage:
-		f.damage[string(e.key)] = bytes.Clone(e.value)
+	case e.Key[0] == format.PrefixChunk && len(rest) == 12:
+		f.takeChunk(binary.BigEndian.Uint64(rest), binary.BigEndian.Uint32(rest[8:]), e.Value)
+	case e.Key[0] == format.PrefixDamage:
+		f.damage[string(e.Key)] = bytes.Clone(e.Value)
 	}
 	return nil
 }

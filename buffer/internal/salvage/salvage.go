@@ -13,12 +13,6 @@ import (
 	"github.com/forebay/forebay/internal/pebblestore"
 )
 
-const (
-	newFolder   = "forebay-salvage" // where the new store is written
-	swapNote    = "forebay-swap"    // how far the swap of the stores has come
-	asidePrefix = "damaged-"        // and the time: where the damaged store is kept
-)
-
 // Config says what is salvaged, and into what. All fields are needed.
 type Config struct {
 	// Dir is the folder of the damaged store on FS. Nobody has the store open.
@@ -35,13 +29,13 @@ type Config struct {
 }
 
 // Run replaces a damaged store by a new one with everything that is whole. cause is why it could not be opened. With an
-// error the damaged store is where it was, or [FinishSwap] completes the swap.
+// error the damaged store is where it was, or [pebblestore.FinishSwap] completes the swap.
 func Run(c Config, cause *pebblestore.DamageError) error {
 	lost := &losses{at: time.Now().UTC()}
-	lost.store = asidePrefix + lost.at.Format("20060102-150405.000000")
+	lost.store = pebblestore.Aside(lost.at)
 	c.Log.Error("local level is damaged: what is whole of it is salvaged", "dir", c.Dir, "aside", lost.store, "error", cause)
 	f := newFound()
-	err := scan(c.FS, c.Dir, f.take, func(file, what string) {
+	err := pebblestore.Scan(c.FS, c.Dir, f.take, func(file, what string) {
 		lost.lose(format.Damage{FirstChunk: -1, LastChunk: -1, Uncounted: true, Reason: fmt.Sprintf(
 			"%s of the store: %s; rows that stood there and that no record speaks of are not counted", file, what)})
 	})
@@ -54,11 +48,11 @@ func Run(c Config, cause *pebblestore.DamageError) error {
 			Reason: fmt.Sprintf("%v; everything else could be read, and what only stood there is not counted", cause),
 		})
 	}
-	folder := c.FS.PathJoin(c.Dir, newFolder)
+	folder := c.FS.PathJoin(c.Dir, pebblestore.NewFolder)
 	if err := write(c, folder, settle(f, lost, c.Instance, c.Version)); err != nil {
 		return errors.Join(err, c.FS.RemoveAll(folder))
 	}
-	if err := swapStores(c.FS, c.Dir, lost.store); err != nil {
+	if err := pebblestore.Swap(c.FS, c.Dir, lost.store); err != nil {
 		return err
 	}
 	for _, d := range lost.list {
@@ -101,11 +95,11 @@ func write(c Config, folder string, p *plan) (err error) {
 		return err
 	}
 	written := map[uint64]map[uint32]bool{} // the chunks; true: whole
-	err = scan(c.FS, c.Dir, func(e entry) error {
+	err = pebblestore.Scan(c.FS, c.Dir, func(e pebblestore.Entry) error {
 		if !p.wants(e, written) {
 			return nil
 		}
-		_ = batch.Set(e.key, e.value, nil) // a plain batch cannot fail
+		_ = batch.Set(e.Key, e.Value, nil) // a plain batch cannot fail
 		if batch.Len() < batchBytes {
 			return nil
 		}
@@ -127,24 +121,24 @@ func write(c Config, folder string, p *plan) (err error) {
 }
 
 // wants reports whether the new store gets an entry as it is, and notes the chunks that it has.
-func (p *plan) wants(e entry, written map[uint64]map[uint32]bool) bool {
-	if len(e.key) == 0 || e.kind != pebble.InternalKeyKindSet && e.kind != pebble.InternalKeyKindSetWithDelete || p.wiped(e.key) {
+func (p *plan) wants(e pebblestore.Entry, written map[uint64]map[uint32]bool) bool {
+	if len(e.Key) == 0 || e.Kind != pebble.InternalKeyKindSet && e.Kind != pebble.InternalKeyKindSetWithDelete || p.wiped(e.Key) {
 		return false
 	}
-	if e.key[0] == format.PrefixReceipt && len(e.key) == format.ReceiptKeySize { // written once and never changed
+	if e.Key[0] == format.PrefixReceipt && len(e.Key) == format.ReceiptKeySize { // written once and never changed
 		return true
 	}
-	if e.key[0] == format.PrefixRecord {
-		return p.keepRecords[string(e.key)]
+	if e.Key[0] == format.PrefixRecord {
+		return p.keepRecords[string(e.Key)]
 	}
-	if len(e.key) != format.ChunkKeySize || e.key[0] != format.PrefixChunk {
+	if len(e.Key) != format.ChunkKeySize || e.Key[0] != format.PrefixChunk {
 		return false
 	}
-	num, seq := format.ParseChunkKey(e.key)
+	num, seq := format.ParseChunkKey(e.Key)
 	if !p.keep[num] || written[num][seq] {
 		return false
 	}
-	_, _, bad := format.ParseChunk(e.value)
+	_, _, bad := format.ParseChunk(e.Value)
 	if bad != nil && p.chunks[num].found[seq] {
 		return false // another copy of it is whole
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 
 	"github.com/forebay/forebay/buffer/internal/format"
+	"github.com/forebay/forebay/internal/pebblestore"
 )
 
 // story is a damaged store: what was written to it, in any order of time.
@@ -21,14 +22,14 @@ type story struct {
 
 func (s *story) put(key, value []byte) {
 	s.seq++
-	if err := s.f.take(entry{pebble.InternalKeyKindSet, key, value, s.seq}); err != nil {
+	if err := s.f.take(pebblestore.Entry{Kind: pebble.InternalKeyKindSet, Key: key, Value: value, Seq: s.seq}); err != nil {
 		s.t.Fatal(err)
 	}
 }
 
 func (s *story) remove(key []byte) {
 	s.seq++
-	_ = s.f.take(entry{pebble.InternalKeyKindDelete, key, nil, s.seq})
+	_ = s.f.take(pebblestore.Entry{Kind: pebble.InternalKeyKindDelete, Key: key, Seq: s.seq})
 }
 
 func (s *story) sink(num uint32, r format.Sink) { s.put(format.SinkKey(num), format.Encode(&r)) }
@@ -233,9 +234,9 @@ func TestSettle(t *testing.T) {
 func TestDeletedRanges(t *testing.T) {
 	f := newFound()
 	for _, r := range [][2]string{{"m", "p"}, {"a", "c"}, {"o", "q"}, {"b", "d"}, {"x", "y"}} {
-		_ = f.take(entry{kind: pebble.InternalKeyKindRangeDelete, key: []byte(r[0]), value: []byte(r[1])})
+		_ = f.take(pebblestore.Entry{Kind: pebble.InternalKeyKindRangeDelete, Key: []byte(r[0]), Value: []byte(r[1])})
 	}
-	_ = f.take(entry{kind: pebble.InternalKeyKindDelete, key: []byte("k")})
+	_ = f.take(pebblestore.Entry{Kind: pebble.InternalKeyKindDelete, Key: []byte("k")})
 	f.join()
 	var wiped strings.Builder
 	for key := byte('a'); key <= 'z'; key++ {
@@ -245,5 +246,45 @@ func TestDeletedRanges(t *testing.T) {
 	}
 	if wiped.String() != "abckmnopx" {
 		t.Errorf("%s were deleted", wiped.String())
+	}
+}
+
+// A file is a loss if no record of its slices is left. Otherwise it would wait forever.
+func TestSettleFileWithoutSlices(t *testing.T) {
+	s := &story{f: newFound(), t: t}
+	s.sink(1, format.Sink{ID: "a"})
+	s.file(1, format.FileClosing)
+	p := settle(s.f, &losses{at: time.Unix(1000, 0)}, "new", format.Typed)
+	if got := strings.Join(tell(t, p), "; "); !strings.Contains(got, `lost: sink "a"`) || strings.Contains(got, "file 1") {
+		t.Errorf("the plan is %s, want a loss and no file", got)
+	}
+}
+
+// The new store gets each chunk of a slice that waits on the local level, and gets it once.
+func TestWantsChunksOnce(t *testing.T) {
+	s := &story{f: newFound(), t: t}
+	s.chunks(1, 1)
+	p := &plan{found: s.f, losses: &losses{}, keep: map[uint64]bool{1: true}}
+	written := map[uint64]map[uint32]bool{}
+	for i, c := range []struct {
+		slice uint64
+		want  bool
+	}{{1, true}, {1, false}, {2, false}} {
+		key, value := make([]byte, format.ChunkKeySize), make([]byte, format.ChunkHeaderSize)
+		format.PutChunkKey(key, c.slice, 0)
+		format.PutChunkHeader(value, format.ChunkHeader{Rows: 1, Raw: 10, Slice: format.Tally{Rows: 1, Raw: 10}})
+		if got := p.wants(pebblestore.Entry{Kind: pebble.InternalKeyKindSet, Key: key, Value: value}, written); got != c.want {
+			t.Errorf("call %d, a chunk of slice %d: %v, want %v", i, c.slice, got, c.want)
+		}
+	}
+}
+
+// A chunk that is found twice, in a log and in a table, counts once.
+func TestChunkThatIsFoundTwiceCountsOnce(t *testing.T) {
+	s := &story{f: newFound(), t: t}
+	s.chunks(1, 3)
+	s.chunks(1, 3)
+	if c := s.f.chunks[1]; c.rows != 3 || c.last != 2 || c.tally.Rows != 3 {
+		t.Errorf("%d rows up to chunk %d, the totals are %+v; want 3 rows up to chunk 2", c.rows, c.last, c.tally)
 	}
 }

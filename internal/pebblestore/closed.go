@@ -1,4 +1,4 @@
-package salvage
+package pebblestore
 
 import (
 	"errors"
@@ -9,21 +9,14 @@ import (
 	"strings"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
-
-	"github.com/forebay/forebay/internal/pebblestore"
 )
 
 // closedNote lists the files of a store that was closed in order, with their sizes. Close writes it, and it is removed before
 // the store is opened again. Without it, a missing end of a file cannot be told from a write that a crash has torn.
 const closedNote = "forebay-closed"
 
-// Check looks for damage that the store would not notice, or would take for a crash. It changes nothing.
-func Check(disk vfs.FS, dir string) error {
-	if err := CheckClosed(disk, dir); err != nil {
-		return err
-	}
-	return pebblestore.CheckFiles(disk, dir)
-}
+// maxNote bounds the text of the note, in bytes.
+const maxNote = 64 << 20
 
 // NoteClosed records that the store was closed in order, for the next [CheckClosed].
 func NoteClosed(disk vfs.FS, dir string) error {
@@ -34,7 +27,7 @@ func NoteClosed(disk vfs.FS, dir string) error {
 	slices.Sort(names)
 	var text strings.Builder
 	for _, name := range names {
-		if _, kind := pebblestore.FileKind(name); kind == "" && !strings.HasPrefix(name, "MANIFEST-") {
+		if _, kind := FileKind(name); kind == "" && !strings.HasPrefix(name, "MANIFEST-") {
 			continue
 		}
 		info, err := disk.Stat(disk.PathJoin(dir, name))
@@ -43,14 +36,14 @@ func NoteClosed(disk vfs.FS, dir string) error {
 		}
 		fmt.Fprintf(&text, "%d %s\n", info.Size(), name)
 	}
-	fmt.Fprintf(&text, "%08x\n", pebblestore.MaskedSum([]byte(text.String())))
-	return pebblestore.WriteNote(disk, dir, closedNote, text.String())
+	fmt.Fprintf(&text, "%08x\n", MaskedSum([]byte(text.String())))
+	return WriteNote(disk, dir, closedNote, text.String())
 }
 
 // CheckClosed compares the files with what [NoteClosed] has recorded, if it has. A record that is damaged itself counts as
 // damage, because the end of a log may then be missing unseen.
 func CheckClosed(disk vfs.FS, dir string) error {
-	text, err := pebblestore.ReadNote(disk, disk.PathJoin(dir, closedNote), maxNote)
+	text, err := ReadNote(disk, disk.PathJoin(dir, closedNote), maxNote)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -63,19 +56,19 @@ func CheckClosed(disk vfs.FS, dir string) error {
 	}
 	body := strings.TrimSuffix(text, "\n")
 	body = body[:strings.LastIndexByte(body, '\n')+1]
-	if fmt.Sprintf("%s%08x\n", body, pebblestore.MaskedSum([]byte(body))) != text {
-		return pebblestore.Damaged("%s, which says how long the files were, is damaged: what is missing at the end of a log cannot be told", closedNote)
+	if fmt.Sprintf("%s%08x\n", body, MaskedSum([]byte(body))) != text {
+		return Damaged("%s, which says how long the files were, is damaged: what is missing at the end of a log cannot be told", closedNote)
 	}
 	// Where somebody else has opened the store since, it has other files, and the note is of the past.
 	for _, name := range names {
-		if _, kind := pebblestore.FileKind(name); (kind != "" || strings.HasPrefix(name, "MANIFEST-")) && !strings.Contains(body, " "+name+"\n") {
+		if _, kind := FileKind(name); (kind != "" || strings.HasPrefix(name, "MANIFEST-")) && !strings.Contains(body, " "+name+"\n") {
 			return nil
 		}
 	}
 	for line := range strings.Lines(body) {
-		bad := pebblestore.Damaged
+		bad := Damaged
 		if strings.Contains(line, "MANIFEST") {
-			bad = pebblestore.DamagedIndex
+			bad = DamagedIndex
 		}
 		digits, name, _ := strings.Cut(strings.TrimSpace(line), " ")
 		size, _ := strconv.ParseInt(digits, 10, 64)
@@ -102,5 +95,5 @@ func ForgetClosed(disk vfs.FS, dir string) error {
 	if err != nil {
 		return err
 	}
-	return pebblestore.SyncDir(disk, dir)
+	return SyncDir(disk, dir)
 }

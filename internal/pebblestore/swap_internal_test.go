@@ -1,4 +1,4 @@
-package salvage
+package pebblestore
 
 import (
 	"errors"
@@ -10,7 +10,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
-	"github.com/forebay/forebay/internal/pebblestore"
+	"github.com/forebay/forebay/internal/disktest"
 )
 
 // countdown is a disk that fails at one change, and at all that follow.
@@ -58,17 +58,17 @@ func ifAlive(c *countdown, change func() error) error {
 // one is whole in its folder, and nothing else is touched.
 func TestSwapIsFinishedAfterEveryCut(t *testing.T) {
 	for steps := 0; ; steps++ {
-		mem := vfs.NewMem()
-		must(t, mem.MkdirAll("data/"+newFolder, 0o700))
+		mem := disktest.New(t)
+		must(t, mem.MkdirAll("data/"+NewFolder, 0o700))
 		for name, text := range map[string]string{
 			"data/000001.log": "old", "data/MANIFEST-000001": "old", "data/000002.sst": "old", "data/forebay-format": "1\n",
-			"data/" + newFolder + "/000001.log": "new", "data/" + newFolder + "/MANIFEST-000001": "new",
+			"data/" + NewFolder + "/000001.log": "new", "data/" + NewFolder + "/MANIFEST-000001": "new",
 		} {
 			put(t, mem, name, text)
 		}
 		must(t, NoteClosed(mem, "data"))
 		disk := &countdown{FS: mem, left: steps}
-		err := swapStores(disk, "data", "damaged-1")
+		err := Swap(disk, "data", "damaged-1")
 		if err != nil && !errors.Is(err, errCut) {
 			t.Fatal(err)
 		}
@@ -88,10 +88,10 @@ func TestSwapIsFinishedAfterEveryCut(t *testing.T) {
 }
 
 func TestSwapNoteThatIsDamagedStopsTheOpening(t *testing.T) {
-	mem := vfs.NewMem()
+	mem := disktest.New(t)
 	must(t, mem.MkdirAll("data", 0o700))
 	must(t, FinishSwap(mem, "data"))
-	must(t, pebblestore.WriteNote(mem, "data", swapNote, "0ut damaged-1\n"))
+	must(t, WriteNote(mem, "data", swapNote, "0ut damaged-1\n"))
 	if err := FinishSwap(mem, "data"); err == nil || !strings.Contains(err.Error(), "move its files") {
 		t.Errorf("the error does not say what to do: %v", err)
 	}
@@ -124,9 +124,16 @@ func content(t *testing.T, disk vfs.FS, dir string) string {
 		if info, err := disk.Stat(disk.PathJoin(dir, name)); err != nil || info.IsDir() {
 			continue
 		}
-		text, err := pebblestore.ReadNote(disk, disk.PathJoin(dir, name), maxNote)
+		text, err := ReadNote(disk, disk.PathJoin(dir, name), maxNote)
 		must(t, err)
 		out = append(out, fmt.Sprintf("%s=%s", name, strings.TrimSpace(text)))
 	}
 	return strings.Join(out, " ")
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }

@@ -1,4 +1,4 @@
-package salvage
+package pebblestore
 
 import (
 	"errors"
@@ -10,20 +10,18 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/batchrepr"
 	"github.com/cockroachdb/pebble/v2/vfs"
-
-	"github.com/forebay/forebay/internal/pebblestore"
 )
 
-// scan calls fn with every version of every key that can be read in the tables and logs of the store in dir, in no order of
+// Scan calls fn with every version of every key that can be read in the tables and logs of the store in dir, in no order of
 // time, and lost with what cannot be read. An error of the disk ends it: what the disk does not give now it may give later.
-func scan(disk vfs.FS, dir string, fn func(entry) error, lost func(file, what string)) error {
+func Scan(disk vfs.FS, dir string, fn func(Entry) error, lost func(file, what string)) error {
 	names, err := disk.List(dir)
 	if err != nil {
 		return err
 	}
 	slices.Sort(names)
 	for _, name := range names {
-		num, kind := pebblestore.FileKind(name)
+		num, kind := FileKind(name)
 		path := disk.PathJoin(dir, name)
 		watched := &readWatch{FS: disk}
 		var err error
@@ -31,8 +29,8 @@ func scan(disk vfs.FS, dir string, fn func(entry) error, lost func(file, what st
 		case "sst":
 			err = eachTableEntry(watched, path, fn, func(err error) { lost(name, err.Error()) })
 		case "log":
-			var gaps []pebblestore.LogGap
-			gaps, err = pebblestore.EachLogRecord(watched, path, uint32(num), func(record []byte) error { return eachBatchEntry(record, fn) })
+			var gaps []LogGap
+			gaps, err = EachLogRecord(watched, path, uint32(num), func(record []byte) error { return eachBatchEntry(record, fn) })
 			for _, g := range gaps {
 				lost(name, fmt.Sprintf("byte %d to byte %d cannot be read", g.From, g.To))
 			}
@@ -44,7 +42,7 @@ func scan(disk vfs.FS, dir string, fn func(entry) error, lost func(file, what st
 	return nil
 }
 
-func eachBatchEntry(repr []byte, fn func(entry) error) error {
+func eachBatchEntry(repr []byte, fn func(Entry) error) error {
 	head, ok := batchrepr.ReadHeader(repr)
 	if !ok {
 		return nil
@@ -55,7 +53,7 @@ func eachBatchEntry(repr []byte, fn func(entry) error) error {
 		if !ok || err != nil {
 			return nil // the checksum was right, so this is what was written
 		}
-		if err := fn(entry{kind, key, value, seq}); err != nil {
+		if err := fn(Entry{kind, key, value, seq}); err != nil {
 			return err
 		}
 	}
@@ -106,11 +104,14 @@ func (f *watchedFile) ReadAt(p []byte, off int64) (int, error) {
 	return n, err
 }
 
-// entry is one version of a key in a file of the store.
-type entry struct {
-	kind pebble.InternalKeyKind
-	key  []byte
-	// value is the end of the range if kind says that a range was deleted.
-	value []byte
-	seq   uint64
+// Entry is one version of a key in a file of a store.
+type Entry struct {
+	// Kind says whether the version is a value, the removal of a key, or that of a range. Key and Value are valid during the call.
+	Kind pebble.InternalKeyKind
+	// Key is the key, or the start of the range.
+	Key []byte
+	// Value is the end of the range if Kind says that a range was deleted.
+	Value []byte
+	// Seq orders the versions of a key. It is zero where the database needs no order any more.
+	Seq uint64
 }

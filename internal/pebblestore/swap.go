@@ -1,26 +1,34 @@
-package salvage
+package pebblestore
 
 import (
 	"errors"
 	"fmt"
 	"io/fs"
 	"strings"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
-
-	"github.com/forebay/forebay/internal/pebblestore"
 )
 
-// maxNote bounds the text of a note, in bytes.
-const maxNote = 64 << 20
+const (
+	// NewFolder is where a salvage writes the new store, inside of the folder of the damaged one.
+	NewFolder = "forebay-salvage"
+	// swapNote says how far the swap of the stores has come.
+	swapNote = "forebay-swap"
+	// asidePrefix and a time name the folder that keeps the damaged store.
+	asidePrefix = "damaged-"
+)
 
-// swapStores replaces the damaged store with the new one. A note on disk says how far it has come, so that
-// [FinishSwap] goes on there after a crash: first everything old goes out, then everything new comes in.
-func swapStores(disk vfs.FS, dir, aside string) error {
-	if err := pebblestore.SyncDir(disk, disk.PathJoin(dir, newFolder)); err != nil {
+// Aside returns the name of the folder, inside of its own, that a damaged store is moved to.
+func Aside(at time.Time) string { return asidePrefix + at.UTC().Format("20060102-150405.000000") }
+
+// Swap replaces a damaged store by the one in [NewFolder]. First all old files are moved out, then the new ones in. A note on disk says how
+// far that has come, so that [FinishSwap] continues there after a crash.
+func Swap(disk vfs.FS, dir, aside string) error {
+	if err := SyncDir(disk, disk.PathJoin(dir, NewFolder)); err != nil {
 		return err
 	}
-	if err := pebblestore.WriteNote(disk, dir, swapNote, "out "+aside+"\n"); err != nil {
+	if err := WriteNote(disk, dir, swapNote, "out "+aside+"\n"); err != nil {
 		return err
 	}
 	return FinishSwap(disk, dir)
@@ -30,7 +38,7 @@ func swapStores(disk vfs.FS, dir, aside string) error {
 // does nothing.
 func FinishSwap(disk vfs.FS, dir string) error {
 	note := disk.PathJoin(dir, swapNote)
-	text, err := pebblestore.ReadNote(disk, note, maxNote)
+	text, err := ReadNote(disk, note, 4096)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -38,7 +46,7 @@ func FinishSwap(disk vfs.FS, dir string) error {
 		return err
 	}
 	step, aside, _ := strings.Cut(strings.TrimSpace(text), " ")
-	fresh := disk.PathJoin(dir, newFolder)
+	fresh := disk.PathJoin(dir, NewFolder)
 	if step == "out" {
 		out := disk.PathJoin(dir, aside)
 		if err := disk.MkdirAll(out, 0o700); err != nil {
@@ -50,7 +58,7 @@ func FinishSwap(disk vfs.FS, dir string) error {
 		if err := ForgetClosed(disk, dir); err != nil {
 			return err
 		}
-		if err := pebblestore.WriteNote(disk, dir, swapNote, "in "+aside+"\n"); err != nil {
+		if err := WriteNote(disk, dir, swapNote, "in "+aside+"\n"); err != nil {
 			return err
 		}
 	} else if step != "in" {
@@ -67,7 +75,7 @@ func FinishSwap(disk vfs.FS, dir string) error {
 	if err := disk.Remove(note); err != nil {
 		return err
 	}
-	return pebblestore.SyncDir(disk, dir)
+	return SyncDir(disk, dir)
 }
 
 // moveStore moves the files of a store.
@@ -84,5 +92,5 @@ func moveStore(disk vfs.FS, from, to string) error {
 			return err
 		}
 	}
-	return errors.Join(pebblestore.SyncDir(disk, to), pebblestore.SyncDir(disk, from))
+	return errors.Join(SyncDir(disk, to), SyncDir(disk, from))
 }

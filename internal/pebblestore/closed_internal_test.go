@@ -1,4 +1,4 @@
-package salvage
+package pebblestore
 
 import (
 	"errors"
@@ -7,7 +7,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
-	"github.com/forebay/forebay/internal/pebblestore"
+	"github.com/forebay/forebay/internal/disktest"
 )
 
 func TestClosedNote(t *testing.T) {
@@ -27,7 +27,7 @@ func TestClosedNote(t *testing.T) {
 		"the note was removed in between": {func(t *testing.T, d vfs.FS) { must(t, ForgetClosed(d, "data")); put(t, d, "data/000004.log", "") }, "", false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			mem := vfs.NewMem()
+			mem := disktest.New(t)
 			must(t, mem.MkdirAll("data", 0o700))
 			put(t, mem, "data/000004.log", "rows")
 			put(t, mem, "data/000005.sst", "rows")
@@ -40,7 +40,7 @@ func TestClosedNote(t *testing.T) {
 				must(t, err)
 				return
 			}
-			var bad *pebblestore.DamageError
+			var bad *DamageError
 			if err == nil || !strings.Contains(err.Error(), c.want) || !errors.As(err, &bad) || bad.Index != c.index {
 				t.Errorf("the error is %v (%+v), want %q, index %v", err, bad, c.want, c.index)
 			}

@@ -1,4 +1,4 @@
-package salvage
+package pebblestore
 
 import (
 	"bytes"
@@ -18,9 +18,9 @@ const probes = 128
 
 // eachTableEntry calls fn with what can be read of a table. The entry is valid during the call; some come more than once.
 // lost is called with the damage on the way; err is the error of fn.
-func eachTableEntry(disk vfs.FS, path string, fn func(entry) error, lost func(error)) (err error) {
+func eachTableEntry(disk vfs.FS, path string, fn func(Entry) error, lost func(error)) (err error) {
 	stopped := false
-	call := func(e entry) error {
+	call := func(e Entry) error {
 		err := fn(e)
 		stopped = stopped || err != nil
 		return err
@@ -34,7 +34,7 @@ func eachTableEntry(disk vfs.FS, path string, fn func(entry) error, lost func(er
 	return nil
 }
 
-func readTable(disk vfs.FS, path string, fn func(entry) error, lost func(error)) (err error) {
+func readTable(disk vfs.FS, path string, fn func(Entry) error, lost func(error)) (err error) {
 	// The readers of the store trust bytes whose checksum is right, and may panic at what they decode to.
 	defer func() {
 		if r := recover(); r != nil {
@@ -61,7 +61,7 @@ func readTable(disk vfs.FS, path string, fn func(entry) error, lost func(error))
 	case deleted != nil:
 		span, err := deleted.First()
 		for ; span != nil; span, err = deleted.Next() {
-			if err := fn(entry{kind: pebble.InternalKeyKindRangeDelete, key: span.Start, value: span.End}); err != nil {
+			if err := fn(Entry{pebble.InternalKeyKindRangeDelete, span.Start, span.End, uint64(span.LargestSeqNum())}); err != nil {
 				deleted.Close()
 				return err
 			}
@@ -88,7 +88,7 @@ func readTable(disk vfs.FS, path string, fn func(entry) error, lost func(error))
 // read.
 type tableScan struct {
 	it     sstable.Iterator
-	fn     func(entry) error
+	fn     func(Entry) error
 	damage error
 }
 
@@ -157,7 +157,7 @@ func (t *tableScan) emit(kind pebble.InternalKeyKind, key []byte, seq uint64, re
 		t.damage = err
 		return nil
 	}
-	return t.fn(entry{kind, key, value, seq})
+	return t.fn(Entry{kind, key, value, seq})
 }
 
 // keySize is how many bytes of a key between looks at.
