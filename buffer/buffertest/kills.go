@@ -27,8 +27,9 @@ type Process struct {
 // recorded that, at any moment, and while it reads a file and this process makes the next attempt beside it. After each kill the same file is
 // imported again, and the table must have each row once.
 //
-// It kills as often as the environment variable FOREBAY_KILLS says, three times if it is not set, and never with -short. The moments
-// are random. A failed test prints the command that repeats it: FOREBAY_SEED fixes the moments. The harness needs Process. The second process is the test binary with the calling test alone, in which Kills does not return:
+// It kills as often as the environment variable FOREBAY_KILLS says, three times if it is not set, and never with -short. The moments are random,
+// and FOREBAY_SEED fixes them: a failed test prints the command that repeats it. The harness needs Process. The second process is the test binary
+// with the calling test alone, in which Kills does not return:
 //
 //	func TestKills(t *testing.T) { buffertest.Kills(t, harness) }
 func Kills(t *testing.T, h TargetHarness) {
