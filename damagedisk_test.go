@@ -19,6 +19,7 @@ import (
 	"github.com/forebay/forebay/internal/casetest"
 	"github.com/forebay/forebay/internal/disktest"
 	"github.com/forebay/forebay/internal/killtest"
+	"github.com/forebay/forebay/internal/seedtest"
 	"github.com/forebay/forebay/mapping"
 	"github.com/forebay/forebay/trigger"
 )
@@ -138,12 +139,12 @@ func TestRandomDamageOnDisk(t *testing.T) {
 		t.Fatal(err) // it is killed before
 	}
 	folders, rows := rottenFolders(t)
-	first := rand.Uint64()
+	first := seedtest.Of(t)
 	for i := range casetest.Of(1000, 40, 20) {
 		seed := first + uint64(i)
 		rng := rand.New(rand.NewPCG(seed, 0))
 		from := []string{"closed", "idle", "killed"}[rng.IntN(3)]
-		t.Run(fmt.Sprintf("%s/%d", from, seed), func(t *testing.T) {
+		t.Run(fmt.Sprintf("%d %s", i, from), func(t *testing.T) {
 			r := &rotten{t: t, dir: filepath.Join(t.TempDir(), "data"), rows: rows[from], noted: rows[from]}
 			if from != "closed" {
 				r.noted = max(80, (rows[from]/20-1)*20) // an upload began behind them
