@@ -3,7 +3,7 @@
 include .ci/tools
 
 .DEFAULT_GOAL := help
-.PHONY: help test ci fmt lint bench fuzz sim
+.PHONY: help test ci nightly fmt lint bench fuzz sim
 
 ## help: this list
 help:
@@ -13,9 +13,13 @@ help:
 test:
 	@bash .ci/run short
 
-## ci: what CI runs: `make test`, then vet, staticcheck, the race detector, tests without cgo, mutants, all cases, simulation, kills, fuzzing, benchmarks and the modules with heavy dependencies
+## ci: the gate that every submission must pass: `make test`, then vet, staticcheck, the race detector, real disks, simulation and the heavy modules
 ci:
 	@bash .ci/run
+
+## nightly: every check, with all seeds, cases and kills; hours
+nightly:
+	@bash .ci/run nightly
 
 ## fmt: format all Go files
 fmt:

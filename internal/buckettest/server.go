@@ -13,7 +13,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -64,10 +63,14 @@ func StartGCS(bucket string) (*Server, error) { return start("gcsserver", bucket
 
 // start runs the command of a module in a folder of this one. The command serves until its standard input ends.
 func start(module string, args ...string) (*Server, error) {
-	_, file, _, _ := runtime.Caller(0)
+	// runtime.Caller has no folder in a build with -trimpath.
+	folder, err := exec.Command("go", "list", "-f", "{{.Dir}}", "github.com/forebay/forebay/internal/buckettest").Output()
+	if err != nil {
+		return nil, fmt.Errorf("find the folder of %s: %w", module, err)
+	}
 	cmd := exec.Command("go", append([]string{"run", "."}, args...)...)
-	cmd.Dir = filepath.Join(filepath.Dir(file), module)
-	cmd.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS=")
+	cmd.Dir = filepath.Join(strings.TrimSpace(string(folder)), module)
+	cmd.Env = append(os.Environ(), "GOWORK=off")
 	var words bytes.Buffer // versitygw says there when a client goes away
 	cmd.Stderr = &words
 	stdin, err := cmd.StdinPipe()
