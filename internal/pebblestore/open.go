@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -253,16 +254,33 @@ func (o *Opening) drained() bool {
 	}
 }
 
-// lockDir keeps other openings out, also openings of other processes. While another has the folder the error is an [*InUseError].
+// lockDir keeps other openings out, in this process and in others. If another opening has the folder, the error is an [*InUseError].
 func lockDir(disk vfs.FS, dir string) (io.Closer, error) {
+	folder, err := lockFolder(disk, dir)
+	if err != nil {
+		return nil, err
+	}
 	path := disk.PathJoin(dir, "LOCK") // the name is pebble's
 	lock, err := disk.Lock(path)
-	if err == nil {
-		restrictPath(disk, path)
-	} else if s := err.Error(); strings.Contains(s, "resource temporarily unavailable") || strings.Contains(s, "lock held by current process") {
-		err = &InUseError{err}
+	if err != nil {
+		if s := err.Error(); strings.Contains(s, "resource temporarily unavailable") || strings.Contains(s, "lock held by current process") {
+			err = &InUseError{err}
+		}
+		return nil, errors.Join(err, folder.Close())
 	}
-	return lock, err
+	restrictPath(disk, path)
+	return closers{folder, lock}, nil
+}
+
+// closers are closed together, the last one first.
+type closers []io.Closer
+
+func (c closers) Close() error {
+	var failed []error
+	for _, closer := range slices.Backward(c) {
+		failed = append(failed, closer.Close())
+	}
+	return errors.Join(failed...)
 }
 
 // restrictAll keeps other users from reading what is in a folder, also where an earlier version has made it.
