@@ -61,7 +61,7 @@ func TestSalvageIsCutShort(t *testing.T) {
 					return nil
 				}
 				// The first of all is cut in the middle of the swap of the stores.
-				swapping := op.Kind == errorfs.OpRename && !strings.HasSuffix(op.Path, ".new")
+				swapping := op.Kind == errorfs.OpRename && strings.HasSuffix(op.Path, ".sst")
 				if n < 0 && ops.Load() == 0 && !swapping || n >= 0 && ops.Add(1) <= int64(n) {
 					return nil
 				}
