@@ -168,3 +168,24 @@ func TestSalvageOfAStoreNotesLosses(t *testing.T) {
 		t.Errorf("no folder keeps the damaged files: %v", names)
 	})
 }
+
+// If the disk refuses the note of Close, the store is closed all the same, and opens again as after a crash.
+func TestCloseWithoutItsNote(t *testing.T) {
+	disktest.Each(t, func(t *testing.T, disk func(testing.TB) *disktest.Disk) {
+		d, log := disk(t), new(bytes.Buffer)
+		s := salvaged(disktest.Wrap(d, errorfs.InjectorFunc(func(op errorfs.Op) error {
+			if op.Kind == errorfs.OpCreate && strings.Contains(op.Path, "forebay-closed") {
+				return syscall.ENOSPC
+			}
+			return nil
+		})), log)
+		if err := errors.Join(s.Open(), s.Close()); err != nil || !strings.Contains(log.String(), "could not be noted") {
+			t.Errorf("%v, the log has %s", err, log)
+		}
+		log.Reset()
+		s = salvaged(d, log)
+		if err := errors.Join(s.Open(), s.Close()); err != nil || strings.Contains(log.String(), "damaged") {
+			t.Errorf("open again: %v, the log has %s", err, log)
+		}
+	})
+}
