@@ -3,6 +3,7 @@ package pebblestore_test
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -46,4 +47,36 @@ func TestMarkDamage(t *testing.T) {
 			t.Errorf("%s: %v has lost its cause", name, err)
 		}
 	}
+}
+
+// A list of tables is never empty: an empty one is damage, although nothing in it is wrong.
+func TestEmptyListOfTables(t *testing.T) {
+	disktest.Each(t, func(t *testing.T, newDisk func(testing.TB) *disktest.Disk) {
+		disk := newDisk(t)
+		o, err := pebblestore.Open(config(disk))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := o.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if err := pebblestore.CheckFiles(disk, "data"); err != nil {
+			t.Fatal(err)
+		}
+		names, err := disk.List("data")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range names {
+			if strings.HasPrefix(name, "MANIFEST-") {
+				if err := disk.Change("data/"+name, func([]byte) []byte { return nil }); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		var damage *pebblestore.DamageError
+		if err := pebblestore.CheckFiles(disk, "data"); !errors.As(err, &damage) || !damage.Index {
+			t.Errorf("the check of an empty list gives %v, want damage of an index", err)
+		}
+	})
 }

@@ -132,6 +132,13 @@ func TestShorterLogIsDamage(t *testing.T) {
 			t.Errorf("note damaged at %d: %v, want damage: %v", at, err, want)
 		}
 	}
+	after = killed()
+	if err := after.Change("data/reach", func(note []byte) []byte { return append([]byte("no note"), note[7:]...) }); err != nil {
+		t.Fatal(err)
+	}
+	if err := opened(after); err != nil {
+		t.Errorf("one slot has other text: %v", err)
+	}
 	if err := o.Close(); err != nil {
 		t.Fatal(err)
 	}

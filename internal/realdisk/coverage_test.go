@@ -62,6 +62,7 @@ var byChance = map[string]string{
 	"buffer.(*Buffer).prepare":            "a failure ends a group before it is packed",
 	"buffer.(*Buffer).reportDamage":       "two findings of damage meet",
 	"buffer.(*Buffer).takeStaged":         "damage hits the record of an upload, and not the one before it",
+	"buffer.(*Buffer).verifySink":         "a slice is in staging, or not yet, when an Inspection counts it",
 	"buffer.Inspect":                      "damage hits the record of the position",
 	"buffer.newReplay":                    "damage hits the record of the format",
 	"internal/pebblestore.readTable":      "damage hits a block that the head of a table points to",
