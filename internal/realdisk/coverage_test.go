@@ -50,6 +50,7 @@ var inMemory = map[string]string{
 	"internal/pebblestore.(*Opening).Claim":     "a disk in memory is no volume that work elsewhere could share",
 	"internal/pebblestore.(*Opening).trim":      "a disk in memory has no blocks behind the end of a file",
 	"internal/pebblestore.(*room).update":       "a disk in memory does not report blocks, so nothing is measured",
+	"internal/pebblestore.lockFolder":           "a disk in memory has no file descriptors",
 	"internal/pebblestore.blocksOf":             "a disk in memory does not report blocks",
 	"internal/pebblestore.usageOf":              "a disk in memory does not report blocks",
 	"internal/pebblestore.restrictAll":          "a disk in memory has no permissions",
