@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"net/url"
+	"slices"
 	"sync"
 	"time"
 
@@ -240,6 +241,30 @@ func (a *api) define(ctx context.Context) (path string, err error) {
 		return "", err
 	}
 	return u.Path, nil
+}
+
+// allHave reports whether all nodes are ready and each has a column in its definitions of both sinks.
+func (a *api) allHave(ctx context.Context, column string) bool {
+	urls := a.nodes.urls()
+	if len(urls) < len(a.nodes) {
+		return false
+	}
+	for _, at := range urls {
+		for sink := range sinks {
+			var answer struct {
+				Table struct {
+					Mapping struct{ Columns []struct{ Name string } }
+				}
+			}
+			if err := a.askAt(ctx, at, http.MethodGet, sinkPath(sink), nil, &answer); err != nil {
+				return false
+			}
+			if !slices.ContainsFunc(answer.Table.Mapping.Columns, func(c struct{ Name string }) bool { return c.Name == column }) {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // extend lets the table of a sink grow to as many days.

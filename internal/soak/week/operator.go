@@ -73,7 +73,8 @@ func (o *operator) run(ctx context.Context) error {
 	return nil
 }
 
-// grow adds a column to both tables. Events that are sent when all nodes have been ready for a while have it.
+// grow adds a column to both tables. A node that could not read the journal for a moment maps events without the column, however long all
+// nodes have been ready. So grow waits until each node reports the column, and a while longer for requests that were sent before.
 func (o *operator) grow(ctx context.Context, day int) error {
 	for sink := range sinks {
 		if err := o.extend(ctx, sink, day+1); err != nil {
@@ -84,7 +85,7 @@ func (o *operator) grow(ctx context.Context, day int) error {
 	o.grown = day + 1
 	o.mu.Unlock()
 	for quiet := time.Now(); time.Since(quiet) < min(5*time.Second, o.calendar.day/10); {
-		if len(o.api.nodes.urls()) < len(o.api.nodes) {
+		if !o.api.allHave(ctx, grown(day)) {
 			quiet = time.Now()
 		}
 		if err := ctxio.Sleep(ctx, 100*time.Millisecond); err != nil {
