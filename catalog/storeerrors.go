@@ -23,9 +23,9 @@ func (e *FailedError) Error() string {
 func (e *FailedError) Unwrap() error { return e.Err }
 
 // DamageError says that the disk returned other bytes than the store of [OpenStore] had written, or lost a file. No retry fixes
-// it. Close the catalog and open it again: that salvages all records that can still be read. Definitions that were lost are missing,
-// or as they were before a change. The log says what could not be read. A copy of [Catalog.Checkpoint] in place of the folder may have
-// more. The rows that wait are not in this folder, and reach their tables in any case.
+// it. Close the catalog and open it again: that salvages all records that can still be read. A lost definition is missing,
+// or is as it was before a change. The log says what could not be read. A copy of [Catalog.Checkpoint] in place of the folder may have
+// more. Waiting rows are in a different folder and reach their tables in any case.
 type DamageError struct {
 	// Dir is the folder of the store.
 	Dir string
@@ -34,8 +34,8 @@ type DamageError struct {
 }
 
 func (e *DamageError) Error() string {
-	return fmt.Sprintf("catalog: the store in %[1]s is damaged: close the catalog and open it again to salvage what is whole, or move %[1]s "+
-		"away and put a checkpoint of it in its place: %[2]v", e.Dir, e.Err)
+	return fmt.Sprintf("catalog: the store in %[1]s is damaged: close the catalog and open it again to salvage the records that can be read, or "+
+		"move %[1]s away and put a checkpoint of it in its place: %[2]v", e.Dir, e.Err)
 }
 
 func (e *DamageError) Unwrap() error { return e.Err }

@@ -42,7 +42,7 @@ type wipedRange struct {
 // the swap.
 func (s *salvager) run(cause *DamageError) error {
 	c, aside := s.conf, Aside(time.Now())
-	c.Log.Error(s.name+" is damaged: what is whole of it is salvaged", "dir", c.Dir, "aside", aside, "error", cause)
+	c.Log.Error(s.name+" is damaged: salvaging the records that can be read", "dir", c.Dir, "aside", aside, "error", cause)
 	s.newest = map[string]found{}
 	if err := Scan(c.FS, c.Dir, s.take, func(file, what string) { s.lost = append(s.lost, file+": "+what) }); err != nil {
 		return err

@@ -128,7 +128,7 @@ func TestSalvageOfAStoreIsCutShort(t *testing.T) {
 			if err := s.Close(); err != nil {
 				t.Error(err)
 			}
-			if text := log.String(); !strings.Contains(text, "what is whole of it is salvaged") || strings.Contains(text, "records are lost") {
+			if text := log.String(); !strings.Contains(text, "salvaging the records that can be read") || strings.Contains(text, "records are lost") {
 				t.Errorf("cut short at operation %d: the log has %s", n, text)
 			}
 		}
@@ -179,7 +179,7 @@ func TestCloseWithoutItsNote(t *testing.T) {
 			}
 			return nil
 		})), log)
-		if err := errors.Join(s.Open(), s.Close()); err != nil || !strings.Contains(log.String(), "could not be noted") {
+		if err := errors.Join(s.Open(), s.Close()); err != nil || !strings.Contains(log.String(), "clean close not recorded") {
 			t.Errorf("%v, the log has %s", err, log)
 		}
 		log.Reset()

@@ -164,7 +164,7 @@ func (s *Store) open() (*Opening, error) {
 		if err = (&salvager{conf: s.conf.Config, name: s.conf.Name}).run(damage); err == nil {
 			o, err = s.try(false)
 		} else {
-			err = fmt.Errorf("%w; what is whole could not be salvaged: %w", damage, err)
+			err = fmt.Errorf("%w; the salvage failed: %w", damage, err)
 		}
 	}
 	if err != nil {
@@ -444,7 +444,7 @@ func (s *Store) Close() error {
 func (s *Store) closed() {
 	if s.conf.Salvage {
 		if err := NoteClosed(s.conf.FS, s.conf.Dir); err != nil {
-			s.conf.Log.Warn("that the store was closed in order could not be noted", "store", s.conf.Name, "error", err) // Open then takes it for a crash
+			s.conf.Log.Warn("clean close not recorded", "store", s.conf.Name, "error", err) // Open then takes it for a crash
 		}
 	}
 	if s.conf.Closed != nil {

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"net/http"
 	"sync"
@@ -84,12 +85,14 @@ func (o *operator) grow(ctx context.Context, day int) error {
 	o.mu.Lock()
 	o.grown = day + 1
 	o.mu.Unlock()
+	wait, cancel := context.WithTimeout(ctx, longest)
+	defer cancel()
 	for quiet := time.Now(); time.Since(quiet) < min(5*time.Second, o.calendar.day/10); {
-		if !o.api.allHave(ctx, grown(day)) {
+		if !o.api.allHave(wait, grown(day)) {
 			quiet = time.Now()
 		}
-		if err := ctxio.Sleep(ctx, 100*time.Millisecond); err != nil {
-			return err
+		if err := ctxio.Sleep(wait, 100*time.Millisecond); err != nil {
+			return fmt.Errorf("wait until each node has column %s: %w", grown(day), err)
 		}
 	}
 	o.mu.Lock()
