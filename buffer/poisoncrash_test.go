@@ -13,6 +13,7 @@ import (
 
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
+	"github.com/forebay/forebay/internal/casetest"
 	"github.com/forebay/forebay/internal/disktest"
 	"github.com/forebay/forebay/internal/localdisk"
 )
@@ -22,26 +23,26 @@ type world struct{ names, rows, mask int }
 
 func (w world) refused(i int) bool { return w.mask>>i&1 == 1 }
 
-// smallWorlds are all files of up to four rows with refused ones, and a few larger ones. With -short there are fewer.
-func smallWorlds() (all []world) {
+// smallWorlds are files of up to four rows with refused ones, and a few larger ones: all of them, or a sample.
+func smallWorlds(t *testing.T) []world {
+	t.Helper()
+	var all []world
 	for _, names := range []int{0, 1, -1} {
 		for rows := 1; rows <= 4; rows++ {
 			for mask := 1; mask < 1<<rows; mask++ {
-				if !testing.Short() || mask%5 == 1 {
-					all = append(all, world{names, rows, mask})
-				}
+				all = append(all, world{names, rows, mask})
 			}
 		}
 		for _, mask := range []int{0b00100, 0b10011, 0b11111} {
 			all = append(all, world{names, 5, mask})
 		}
 	}
-	return all
+	return casetest.Sample(t, all, 20, 8)
 }
 
 // A power cut before or after any call of staging or the target changes nothing.
 func TestPowerCutsWhileAFileIsSplit(t *testing.T) {
-	for _, w := range smallWorlds() {
+	for _, w := range smallWorlds(t) {
 		for at, more := 1, true; more; at++ {
 			more = w.play(t, at, 0)
 		}
@@ -50,7 +51,7 @@ func TestPowerCutsWhileAFileIsSplit(t *testing.T) {
 
 // The same at any write to the disk: what was not synced is lost.
 func TestPowerCutsAtWritesWhileAFileIsSplit(t *testing.T) {
-	for _, w := range smallWorlds() {
+	for _, w := range smallWorlds(t) {
 		if w.rows > 3 {
 			continue
 		}

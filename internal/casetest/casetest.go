@@ -1,10 +1,13 @@
 // Package casetest says how many of its cases a test plays, for tests that try many places in turn: each operation of a disk that may
-// fail, each byte that may rot. The cases are the same in every run.
+// fail, each byte that may rot. The cases are the same in every run, except for those of [Sample].
 package casetest
 
 import (
 	"os"
+	"slices"
 	"testing"
+
+	"github.com/forebay/forebay/internal/seedtest"
 )
 
 // All reports whether each case is played: the environment says FOREBAY_CASES=all, as the stage cases of CI does.
@@ -19,6 +22,23 @@ func Of(all, some, few int) int {
 		return few
 	}
 	return some
+}
+
+// Sample returns all cases if each is played. Otherwise it draws some of them, or few with -short, from the seed of the test, so that runs
+// with different seeds play different cases. It keeps their order.
+func Sample[T any](t testing.TB, all []T, some, few int) []T {
+	t.Helper()
+	n := Of(len(all), some, few)
+	if n >= len(all) {
+		return all
+	}
+	drawn := seedtest.Rand(t).Perm(len(all))[:n]
+	slices.Sort(drawn)
+	sample := make([]T, n)
+	for i, at := range drawn {
+		sample[i] = all[at]
+	}
+	return sample
 }
 
 // Step is the distance between the operations that fail in turn.
