@@ -90,7 +90,7 @@ func run(ctx context.Context, o options, folders []string, out io.Writer) error 
 	store := filepath.Join(cache, "times.json")
 	times := map[string]float64{} // seconds of each package in the last run
 	if data, err := os.ReadFile(store); err == nil {
-		_ = json.Unmarshal(data, &times) // without it the order is that of the sizes
+		_ = json.Unmarshal(data, &times) // without it the largest tests begin
 	}
 	if len(folders) == 0 {
 		return errors.New("no folder is named")
