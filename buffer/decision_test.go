@@ -14,6 +14,7 @@ import (
 
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
+	"github.com/forebay/forebay/internal/casetest"
 	"github.com/forebay/forebay/internal/disktest"
 	"github.com/forebay/forebay/internal/localdisk"
 	"github.com/forebay/forebay/internal/synctest"
@@ -62,6 +63,9 @@ func smallSlicesOf(rows int) func(*buffer.SinkConfig) {
 func TestHeldFileIsSplit(t *testing.T) {
 	for name, c := range heldFiles {
 		t.Run(name, func(t *testing.T) {
+			if testing.Short() && c.rows > 1000 {
+				t.Skip("thousands of refused rows")
+			}
 			withRefusing(t, c.names, func(t *testing.T, mem *buffertest.Memory, opts buffer.Options) {
 				b := openAt(t, "data", opts)
 				file := holdFile(t, b, c.rows, c.refused, c.sink)
@@ -86,6 +90,9 @@ func TestHeldFileIsSplit(t *testing.T) {
 func TestHeldFileGoesToTheQuarantine(t *testing.T) {
 	for name, c := range heldFiles {
 		t.Run(name, func(t *testing.T) {
+			if testing.Short() && c.rows > 1000 {
+				t.Skip("thousands of refused rows")
+			}
 			withRefusing(t, c.names, func(t *testing.T, mem *buffertest.Memory, opts buffer.Options) {
 				b := openAt(t, "data", opts)
 				file := holdFile(t, b, c.rows, c.refused, c.sink)
@@ -150,18 +157,20 @@ func TestPowerCutsAfterADecision(t *testing.T) {
 	const rows = 8
 	refused := func(i int) bool { return i == 1 || i == 4 || i == 5 }
 	hold := quarantined(func(q *buffer.QuarantineBounds) { q.HoldFiles = true })
-	for _, c := range []struct {
+	type decided struct {
 		decision string
 		names    int
 		midway   bool
-	}{
+	}
+	all := []decided{
 		{"split", 0, false},
 		{"split", 1, false},
 		{"split", -1, false},
 		{"quarantine", 0, false},
 		{"quarantine", -1, false},
 		{"quarantine", -1, true},
-	} {
+	}
+	for _, c := range casetest.Sample(t, all, len(all), 2) {
 		for at, more := 0, true; more; at++ {
 			withRefusing(t, c.names, func(t *testing.T, mem *buffertest.Memory, opts buffer.Options) {
 				disk := disktest.New(t)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
+	"github.com/forebay/forebay/internal/casetest"
 	"github.com/forebay/forebay/internal/synctest"
 )
 
@@ -84,22 +85,25 @@ func wantSplit(t *testing.T, b *buffer.Buffer, mem *buffertest.Memory, rows int,
 
 // Every world of up to six rows, with every choice of refused ones, for a target that names all of them, one, or none.
 func TestFileIsImportedWithoutRefusedRows(t *testing.T) {
+	var all []world
 	for _, names := range []int{0, 1, -1} {
 		for rows := 1; rows <= 6; rows++ {
 			for mask := range 1 << rows {
-				refused := func(i int) bool { return mask>>i&1 == 1 }
-				withRefusing(t, names, func(t *testing.T, mem *buffertest.Memory, opts buffer.Options) {
-					b := openAt(t, "data", opts)
-					putRows(t, b, define(t, b, "a", quarantined(), smallSlices), rows, refused)
-					flush(t, b, "a")
-					wantSplit(t, b, mem, rows, refused)
-					closeBuffer(t, b)
-					if t.Failed() {
-						t.Fatalf("%d rows, refused %b, names %d", rows, mask, names)
-					}
-				})
+				all = append(all, world{names, rows, mask})
 			}
 		}
+	}
+	for _, w := range casetest.Sample(t, all, len(all), 40) {
+		withRefusing(t, w.names, func(t *testing.T, mem *buffertest.Memory, opts buffer.Options) {
+			b := openAt(t, "data", opts)
+			putRows(t, b, define(t, b, "a", quarantined(), smallSlices), w.rows, w.refused)
+			flush(t, b, "a")
+			wantSplit(t, b, mem, w.rows, w.refused)
+			closeBuffer(t, b)
+			if t.Failed() {
+				t.Fatalf("%d rows, refused %b, names %d", w.rows, w.mask, w.names)
+			}
+		})
 	}
 }
 
