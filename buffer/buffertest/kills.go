@@ -23,12 +23,12 @@ type Process struct {
 	Open func(t *testing.T, place string) buffer.Target
 }
 
-// Kills kills a process that imports: when it has ended an attempt beside the next one of this process, when the file is imported and nobody has
-// recorded that, at any moment, and while it reads a file and this process makes the next attempt beside it. After each kill the same file is
-// imported again, and the table must have each row once.
+// Kills kills a process that imports, at one of four moments in turn: when it has imported the file; when it has ended an attempt while this
+// process made the next one; at a random moment; and while it reads a file and this process makes the next attempt. After each kill the same
+// file is imported again, and the table must have each row once.
 //
-// It kills as often as the environment variable FOREBAY_KILLS says, three times if it is not set, and never with -short. The moments are random,
-// and FOREBAY_SEED fixes them: a failed test prints the command that repeats it. The harness needs Process. The second process is the test binary
+// The environment variable FOREBAY_KILLS says how often it kills. It plays each moment at least once, and nothing with -short. FOREBAY_SEED
+// fixes the random moments: a failed test prints the command that repeats it. The harness needs Process. The second process is the test binary
 // with the calling test alone, in which Kills does not return:
 //
 //	func TestKills(t *testing.T) { buffertest.Kills(t, harness) }
@@ -43,7 +43,7 @@ func Kills(t *testing.T, h TargetHarness) {
 	if testing.Short() {
 		t.Skip("it starts processes")
 	}
-	kills := killtest.Count(t)
+	kills := max(killtest.Count(t), moments)
 	t.Logf("%d kills", kills)
 	k := killer{bench: h.bench(t), rng: seedtest.Rand(t), place: h.Process.Place(t), test: t.Name()}
 	k.mustEnsure(eventsTable())
@@ -56,6 +56,9 @@ func Kills(t *testing.T, h TargetHarness) {
 	}
 	k.expectFiles(eventsTable().ID, all...)
 }
+
+// moments is the number of moments at which [killer.kill] kills.
+const moments = 4
 
 // killRows is the number of rows of a file that an import is killed in.
 const killRows = 60
@@ -77,8 +80,14 @@ func (k *killer) kill(i int) {
 	p := k.start(i)
 	p.await("reading")
 	imported := false
-	switch i % 4 {
-	case 0: // an attempt that was given up goes on and ends, after or beside the next one of this process
+	switch i % moments {
+	case 0: // it has imported
+		begin := time.Now()
+		p.release()
+		p.await("imported")
+		k.took, imported = time.Since(begin), true
+		p.Kill()
+	case 1: // its attempt ends after the next one of this process, or at the same time
 		done := k.begin(f)
 		select {
 		case err := <-done:
@@ -89,7 +98,7 @@ func (k *killer) kill(i int) {
 		imported = p.Line() == "imported" // else it has lost against the other
 		p.Kill()
 		imported = <-done == nil || imported
-	case 3: // the same, and the attempt ends with its process
+	case 3: // the next attempt of this process runs, and its attempt ends with it
 		done := k.begin(f)
 		select {
 		case err := <-done:
@@ -98,12 +107,6 @@ func (k *killer) kill(i int) {
 		}
 		p.Kill()
 		<-done
-	case 1: // it has imported, and nobody has recorded that
-		begin := time.Now()
-		p.release()
-		p.await("imported")
-		k.took, imported = time.Since(begin), true
-		p.Kill()
 	default:
 		p.release()
 		<-time.After(time.Duration(k.rng.Int64N(int64(k.took + 1))))
@@ -111,13 +114,14 @@ func (k *killer) kill(i int) {
 	}
 	got := len(k.read(f.table.ID))
 	switch {
-	case i%4 == 0 && got > killRows*(i+1):
+	case i%moments == 1 && got > killRows*(i+1):
 		k.t.Fatalf("kill %d: two processes have imported the same file at once, and the table has %d rows, want %d: let the id exclude a second commit, by a unique key for example. "+
 			"A look at what is there, and a lock in one process, do not", i, got, killRows*(i+1))
 	case got != killRows*i && got != killRows*(i+1):
 		k.t.Fatalf("kill %d: the table has %d rows, want the %d of before or %d: commit all rows of a file together", i, got, killRows*i, killRows*(i+1))
 	case imported && got == killRows*i:
-		k.t.Fatalf("kill %d: Import had returned nil, and the rows are not in the table: commit before it returns", i)
+		k.t.Fatalf("kill %d: Import had returned nil in the second process, and the rows are not in the table: commit before it returns. "+
+			"If it does, Process.Place returned the place of a different target: %q", i, k.place)
 	}
 	k.mustImport(f)
 	if got := len(k.read(f.table.ID)); got != killRows*(i+1) {

@@ -66,8 +66,8 @@ func TestKillsCatchBrokenTargets(t *testing.T) {
 		message string
 	}{
 		"two steps":                {2, steps{pause: func() { select {} }}, "has 240 rows, want 180: commit the id in the same transaction"},
-		"a look and no unique key": {0, steps{pause: func() {}}, "two processes have imported the same file at once"},
-		"early":                    {1, steps{early: true}, "Import had returned nil"},
+		"a look and no unique key": {1, steps{pause: func() {}}, "two processes have imported the same file at once"},
+		"early":                    {0, steps{early: true}, "Import had returned nil"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if place, ok := killtest.Child(); ok {
@@ -89,5 +89,23 @@ func TestKillsCatchBrokenTargets(t *testing.T) {
 				t.Errorf("%q, want %q", errs, tc.message)
 			}
 		})
+	}
+}
+
+// A Process whose Place is not that of the target of this process kills imports into a table that nothing reads.
+func TestKillsNoticeAnotherPlace(t *testing.T) {
+	if place, ok := killtest.Child(); ok {
+		importUntilKilled(t, &steps{dir: place, pause: func() {}})
+	}
+	sound, other := &steps{dir: t.TempDir(), pause: func() {}}, t.TempDir()
+	errs := suitetest.Failures(t.Context(), func(r tb) {
+		k := killer{
+			bench: &bench{Target: sound, t: r, read: func(string) [][]string { return sound.rows() }},
+			rng:   rand.New(rand.NewPCG(1, 0)), place: other, test: t.Name(), took: time.Second,
+		}
+		k.kill(0)
+	})
+	if want := "Process.Place returned the place of a different target"; len(errs) != 1 || !strings.Contains(errs[0], want) {
+		t.Errorf("%q, want %q", errs, want)
 	}
 }
