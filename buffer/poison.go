@@ -78,7 +78,17 @@ func refusalOf(err, plain error) *rowsRefused {
 func (b *Buffer) mayBeSplit(f *file) bool {
 	_, ok := b.targetOf(f.sink.id).(Voider)
 	q := &f.sink.rec.Quarantine
-	return ok && q.On && (!q.HoldFiles || f.rec.Split != nil && f.rec.Split.Most > 0)
+	return ok && (!q.On || !q.HoldFiles || f.rec.Split != nil && f.rec.Split.Most > 0)
+}
+
+// openQuarantine readies the quarantine of a sink for rows that the target refuses. A sink that never had a quarantine gets the default bounds.
+// The caller has called upgradeFor.
+func (t *txn) openQuarantine(s *sinkState) {
+	t.upgrade(format.Newest)
+	if q := &s.rec.Quarantine; q.MaxAge == 0 {
+		boundQuarantine(q, QuarantineBounds{}.withDefaults(t.b.opts.Tuning))
+		t.touchSink(s)
+	}
 }
 
 // step records the next state of a split and asks for what comes next.
@@ -105,6 +115,7 @@ func (t *txn) stands(f *file, split *format.Split) bool {
 func (b *Buffer) changeSplit(ctx context.Context, f *file, before, after *format.Split) error {
 	return b.do(ctx, func(t *txn) {
 		if t.stands(f, before) {
+			t.openQuarantine(f.sink)
 			t.step(f, after)
 		}
 	})
@@ -162,6 +173,9 @@ func (b *Buffer) takeRefusal(ctx context.Context, f *file, e errand, arg *File, 
 	pause := split.Imports >= maxSplitImports
 	if pause {
 		split.Imports = 0
+	}
+	if err := b.upgradeFor(format.Newest); err != nil {
+		return errors.Join(err, answer)
 	}
 	b.succeeded(e) // the target answers
 	_ = b.changeSplit(ctx, f, before, split)

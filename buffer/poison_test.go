@@ -103,6 +103,55 @@ func TestFileIsImportedWithoutRefusedRows(t *testing.T) {
 	}
 }
 
+// A sink without a quarantine keeps rejected records out. Rows that the target refuses leave their file nevertheless: they are in the sink's
+// quarantine, within its default bounds, before the file ends, and can be replayed. The data directory is upgraded when the first row needs it.
+func TestRefusedRowsLeaveTheFileOfASinkWithoutAQuarantine(t *testing.T) {
+	before := func(c *buffer.SinkConfig) { // the bounds of an earlier definition, which held its files
+		c.Quarantine = &buffer.QuarantineBounds{MaxRecords: 7, HoldFiles: true}
+	}
+	refused := func(i int) bool { return i%3 == 1 }
+	for name, earlier := range map[string]func(*buffer.SinkConfig){"never had one": nil, "had one": before} {
+		t.Run(name, func(t *testing.T) {
+			withRefusing(t, 1, func(t *testing.T, mem *buffertest.Memory, opts buffer.Options) {
+				b := openAt(t, "data", opts)
+				records := 100_000
+				if earlier != nil {
+					define(t, b, "a", earlier)
+					records = 7
+				}
+				s := define(t, b, "a", smallSlices)
+				putRows(t, b, s, 10, refused)
+				flush(t, b, "a")
+				wantSplit(t, b, mem, 10, refused)
+				st, _ := b.SinkStats("a")
+				if q := st.Quarantine; q.On || q.Bounds.MaxRecords != records || q.Bounds.MaxAge != 30*24*time.Hour || q.Bounds.HoldFiles != (earlier != nil) {
+					t.Errorf("the quarantine of the sink is %+v, want one that takes no records, with bounds of %d records and 30 days", q, records)
+				}
+				closeBuffer(t, b)
+				b = openAt(t, "data", opts)
+				wantSplit(t, b, mem, 10, refused)
+				mem.Refuse = nil
+				for _, r := range list(t, b, "a") {
+					_, row, _, err := b.RejectedRecord(t.Context(), "a", r.ID)
+					if err != nil {
+						t.Fatal(err)
+					}
+					if out, err := b.ReplayRejected(t.Context(), define(t, b, "a", smallSlices), time.Now(), buffer.ReplayRow{ID: r.ID, Row: row}); err != nil || out[0] != nil {
+						t.Fatalf("replay of %s: %v, %v", r.ID, out, err)
+					}
+				}
+				flush(t, b, "a")
+				if got := len(mem.Rows(tableA)); got != 10 {
+					t.Errorf("the table has %d rows after the replay, want 10", got)
+				}
+				wantRecords(t, b, "a", "")
+				verify(t, b)
+				closeBuffer(t, b)
+			})
+		})
+	}
+}
+
 // The answer to the attempt that stored the rows is lost, and a later one is refused: the rows are there once, and nothing is in the
 // quarantine.
 func TestLostAnswerBeforeARefusal(t *testing.T) {
@@ -136,7 +185,6 @@ func TestRefusedFilesThatAreHeld(t *testing.T) {
 		sink        func(*buffer.SinkConfig)
 		want        string
 	}{
-		"no quarantine":        {0, 3, func(i int) bool { return i == 1 }, func(*buffer.SinkConfig) {}, "row 1"},
 		"HoldFiles":            {0, 3, func(i int) bool { return i == 1 }, quarantined(func(q *buffer.QuarantineBounds) { q.HoldFiles = true }), "row 1"},
 		"all rows, named":      {0, 16, all, quarantined(), "probably not in the rows"},
 		"all rows, one named":  {1, 60, all, quarantined(), "probably not in the rows"},

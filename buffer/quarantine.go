@@ -140,13 +140,17 @@ func (s *sinkState) hadQuarantine(b *Buffer) bool {
 	return s.rec.Quarantine.MaxAge > 0
 }
 
+// boundQuarantine notes bounds without zero fields.
+func boundQuarantine(q *format.Quarantine, v QuarantineBounds) {
+	q.MaxBytes, q.MaxRecords, q.MaxAge, q.DropOldest, q.HoldFiles = v.MaxBytes, v.MaxRecords, v.MaxAge, v.DropOldest, v.HoldFiles
+}
+
 // defineQuarantine notes the bounds of a definition. Those of an earlier one go on for what is there.
 func (t *txn) defineQuarantine(s *sinkState, bounds *QuarantineBounds) {
 	q := s.rec.Quarantine
 	q.On = bounds != nil
 	if bounds != nil {
-		v := bounds.withDefaults(t.b.opts.Tuning)
-		q.MaxBytes, q.MaxRecords, q.MaxAge, q.DropOldest, q.HoldFiles = v.MaxBytes, v.MaxRecords, v.MaxAge, v.DropOldest, v.HoldFiles
+		boundQuarantine(&q, bounds.withDefaults(t.b.opts.Tuning))
 	}
 	if q != s.rec.Quarantine {
 		s.rec.Quarantine = q
