@@ -339,6 +339,95 @@ func TestSplitFileIsDiscarded(t *testing.T) {
 	})
 }
 
+// When the retention of a file with refused rows has passed, what the target takes is imported, and the refused rows go to the quarantine. A sink that
+// holds its files loses the file whole.
+func TestRetentionEndsWithoutTheRefusedRows(t *testing.T) {
+	unsure := func(e *buffer.RowsError) { e.Unsure = true }
+	for name, c := range map[string]struct {
+		names, rows int
+		refused     func(int) bool
+		sink        func(*buffer.SinkConfig)
+		alters      func(*buffer.RowsError)
+		whole       bool // the file expires whole
+	}{
+		"the target is unsure":          {0, 6, func(i int) bool { return i == 2 }, quarantined(), unsure, false},
+		"the target is unsure, plain":   {-1, 6, func(i int) bool { return i == 2 }, func(*buffer.SinkConfig) {}, unsure, false},
+		"more rows than may be named":   {0, 1300, func(i int) bool { return i%13 > 0 }, quarantined(), nil, false},
+		"first and last, none is named": {-1, 20, func(i int) bool { return i == 0 || i == 19 }, quarantined(), nil, false},
+		"all rows":                      {0, 20, everyRow, quarantined(), nil, false},
+		"HoldFiles":                     {0, 6, func(i int) bool { return i == 2 }, quarantined(func(q *buffer.QuarantineBounds) { q.HoldFiles = true }), nil, true},
+	} {
+		for _, outage := range []bool{false, true} {
+			t.Run(fmt.Sprint(name, ", outage at the end ", outage), func(t *testing.T) {
+				withRefusing(t, c.names, func(t *testing.T, mem *buffertest.Memory, opts buffer.Options) {
+					opts.Retention = time.Hour
+					mem.Alters = c.alters
+					begin := time.Now()
+					mem.Before = func(_ context.Context, call buffertest.Call) error {
+						if since := time.Since(begin); outage && call.Op == buffertest.OpImport && since > 50*time.Minute && since < 70*time.Minute {
+							return errors.New("away")
+						}
+						return nil
+					}
+					b := openAt(t, "data", opts)
+					putRows(t, b, define(t, b, "a", c.sink, smallSlicesOf(c.rows)), c.rows, c.refused)
+					var held *buffer.HeldError
+					if err := b.Flush(t.Context(), "a"); !errors.As(err, &held) {
+						t.Fatalf("Flush = %v, want a file that is held", err)
+					}
+					time.Sleep(90 * time.Minute)
+					st, _ := b.SinkStats("a")
+					if c.whole {
+						if st.Expired.Rows != int64(c.rows) || st.Target.Rows != 0 || st.Poison.Rows != 0 {
+							t.Errorf("%d rows expired, %d are in the table, %d were refused; want all %d to expire", st.Expired.Rows, st.Target.Rows, st.Poison.Rows, c.rows)
+						}
+						verify(t, b)
+					} else {
+						if st.Expired.Rows != 0 {
+							t.Errorf("%d rows expired, want none", st.Expired.Rows)
+						}
+						wantSplit(t, b, mem, c.rows, c.refused)
+					}
+					closeBuffer(t, b)
+				})
+			})
+		}
+	}
+}
+
+// A file with more refused rows than a file may have at the end of its retention expires then, but for what is imported by then.
+func TestRetentionEndsWithTooManyRefusedRows(t *testing.T) {
+	const rows = 10_400
+	refused := func(i int) bool { return i >= 100 }
+	withRefusing(t, 0, func(t *testing.T, mem *buffertest.Memory, opts buffer.Options) {
+		opts.Retention = time.Hour
+		b := openAt(t, "data", opts)
+		s := define(t, b, "a", func(c *buffer.SinkConfig) { c.Upload.Interval, c.Import.Interval = time.Minute, time.Minute })
+		var data []byte
+		for i := range rows {
+			value := "v"
+			if refused(i) {
+				value = bad
+			}
+			data = append(data, row(i, value)...)
+		}
+		ticket, err := b.Append(t.Context(), time.Now(), buffer.Rows{Sink: s, Data: data, Count: rows})
+		if err == nil {
+			err = ticket.Wait(t.Context())
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * time.Hour)
+		st, _ := b.SinkStats("a")
+		if len(st.Files) > 0 && st.Files[0].FinishedAt.IsZero() || st.Expired.Rows != rows || len(mem.Rows(tableA)) != 0 || st.Poison.Rows != 0 {
+			t.Errorf("%d of %d rows expired, %d are in the table, %d in the quarantine, want all to expire: %+v", st.Expired.Rows, rows, len(mem.Rows(tableA)), st.Poison.Rows, st.Files)
+		}
+		verify(t, b)
+		closeBuffer(t, b)
+	})
+}
+
 // Many large rows go to the quarantine in several commits, and in the compressed form of their slices nothing is lost.
 func TestLargeRefusedRows(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
