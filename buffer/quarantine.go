@@ -505,7 +505,8 @@ func (b *Buffer) ReplayRejected(ctx context.Context, sink *SinkHandle, at time.T
 //
 //	Added = Records + Replayed + Discarded + Expired + Lost
 type QuarantineStats struct {
-	// On is set while the sink takes rejected records. Bounds are the last that it was defined with, zero if it never was.
+	// On is set while the sink takes rejected records. Bounds are the last that it was defined with. Without any they are zero, and the
+	// defaults from the first row on that the target refuses.
 	On     bool
 	Bounds QuarantineBounds
 	// Records is how many there are now, Bytes what they count in the bounds, OldestAt when the oldest was rejected.
