@@ -208,8 +208,9 @@ func bufferConfig(sourceID string, c *compiledSink) buffer.SinkConfig {
 		Import:   c.settings.imports,
 		AckLocal: c.AckLocal,
 	}
+	cfg.Label = nameOf(&c.Sink).label()
 	if c.OnReject == Quarantine {
-		cfg.Quarantine, cfg.Label = &c.Quarantine, nameOf(&c.Sink).label()
+		cfg.Quarantine = &c.Quarantine
 	}
 	return cfg
 }

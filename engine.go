@@ -87,7 +87,7 @@ type sink struct {
 }
 
 // reasons is the size of an array indexed by mapping.Reason.
-const reasons = int(mapping.TooLong) + 1
+const reasons = int(mapping.TooDeep) + 1
 
 // rejections counts what a sink did not take since Open, by reason. It outlives definitions.
 type rejections struct {

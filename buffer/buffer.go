@@ -262,8 +262,8 @@ type SinkConfig struct {
 	// after a restart. Default: they were not.
 	Refused string
 	// Quarantine is what the sink keeps of records that it cannot map: see [Rows.Rejects]. The first definition with one upgrades the
-	// data directory to a format that earlier releases cannot open. Default: the sink has no quarantine. What is in that of an earlier
-	// definition stays.
+	// data directory to a format that earlier releases cannot open. Default: the sink takes no records. Those of an earlier
+	// definition stay, and rows that the target refuses are kept within its bounds, or else the default ones.
 	Quarantine *QuarantineBounds
 	// Label is a short name that the caller has for the definition, such as the version of its columns. Rows that the target refuses have it:
 	// see [Poison]. Another label is another definition. Default: none.

@@ -14,7 +14,7 @@ import (
 // the target takes are imported, up to [MaxRowErrors] more refused ones go to the quarantine. Another call lets it have as many more. It
 // overrides QuarantineBounds.HoldFiles for this file. The file is tried at once; SplitFile does not wait for it.
 //
-// Errors: [ErrUnknownSink], [ErrUnknownFile], [ErrNoQuarantine], [ErrNotHeld], also if QuarantineFile was called before.
+// Errors: [ErrUnknownSink], [ErrUnknownFile], [ErrNotHeld], also if QuarantineFile was called before.
 func (b *Buffer) SplitFile(ctx context.Context, sinkID, fileID string) error {
 	return b.decide(ctx, sinkID, fileID, func(t *txn, f *file, split *format.Split) error {
 		switch {
@@ -37,7 +37,7 @@ func (b *Buffer) SplitFile(ctx context.Context, sinkID, fileID string) error {
 // the file. Its imports must have failed, for whatever reason. Rows that turn out to be in the table stay there. There the rows can be edited,
 // and replayed when the cause is fixed. It does not wait for that.
 //
-// Errors: [ErrUnknownSink], [ErrUnknownFile], [ErrNoQuarantine], [ErrNotHeld], an [*OverloadError] if the quarantine has no room for so many.
+// Errors: [ErrUnknownSink], [ErrUnknownFile], [ErrNotHeld], an [*OverloadError] if the quarantine has no room for so many.
 func (b *Buffer) QuarantineFile(ctx context.Context, sinkID, fileID string) error {
 	return b.decide(ctx, sinkID, fileID, func(t *txn, f *file, split *format.Split) error {
 		switch {
@@ -82,27 +82,33 @@ func (f *file) roomForRest(split *format.Split) error {
 // decide changes the split of a file that waits for its import, and tries the file at once. split is a copy, of the whole file if it was not
 // split yet. After an error nothing is changed.
 func (b *Buffer) decide(ctx context.Context, sinkID, fileID string, change func(t *txn, f *file, split *format.Split) error) error {
-	refused := unknownFile(sinkID, fileID)
-	err := b.withSink(ctx, sinkID, func(t *txn, s *sinkState) {
-		for _, f := range s.files {
-			if f.done() || b.fileID(f) != fileID {
-				continue
-			}
-			refused = b.mayDecide(f)
-			if refused != nil {
-				return
-			}
-			split := format.Whole(fileID, f.tally().Rows)
-			if f.rec.Split != nil {
-				split = f.rec.Split.Clone()
-			}
-			if refused = change(t, f, split); refused != nil {
-				return
-			}
-			f.rec.Split, f.rec.Progress, f.rec.Retry = split, nil, format.Retry{}
-			t.touchFile(f)
-			t.again(b.importErrand(f))
+	var refused error
+	err := b.withSink(ctx, sinkID, func(_ *txn, s *sinkState) { _, refused = b.decidable(s, fileID) })
+	if err == nil { // else the committer may still set refused
+		err = refused
+	}
+	if err == nil {
+		err = b.upgradeFor(format.Newest)
+	}
+	if err != nil {
+		return err
+	}
+	err = b.withSink(ctx, sinkID, func(t *txn, s *sinkState) {
+		var f *file
+		if f, refused = b.decidable(s, fileID); refused != nil {
+			return
 		}
+		t.openQuarantine(s)
+		split := format.Whole(fileID, f.tally().Rows)
+		if f.rec.Split != nil {
+			split = f.rec.Split.Clone()
+		}
+		if refused = change(t, f, split); refused != nil {
+			return
+		}
+		f.rec.Split, f.rec.Progress, f.rec.Retry = split, nil, format.Retry{}
+		t.touchFile(f)
+		t.again(b.importErrand(f))
 	})
 	if err == nil {
 		err = refused
@@ -110,11 +116,19 @@ func (b *Buffer) decide(ctx context.Context, sinkID, fileID string, change func(
 	return err
 }
 
+// decidable finds a file. The error says why nothing can be decided about it. Called with mu held.
+func (b *Buffer) decidable(s *sinkState, fileID string) (*file, error) {
+	for _, f := range s.files {
+		if !f.done() && b.fileID(f) == fileID {
+			return f, b.mayDecide(f)
+		}
+	}
+	return nil, unknownFile(s.id, fileID)
+}
+
 // mayDecide says why nothing can be decided about a file. Called with mu held.
 func (b *Buffer) mayDecide(f *file) error {
 	switch _, ok := b.targetOf(f.sink.id).(Voider); {
-	case !f.sink.rec.Quarantine.On:
-		return fmt.Errorf("%w: %q", ErrNoQuarantine, f.sink.id)
 	case !ok:
 		return fmt.Errorf("%w: its target cannot rule out an import", ErrNotHeld)
 	case f.rec.State != format.FileImporting:

@@ -266,7 +266,7 @@ func TestDecisionsThatAreRefused(t *testing.T) {
 				}
 			}
 		}
-		want("split, quarantine", buffer.ErrNoQuarantine, "")
+		want("split, quarantine", buffer.ErrNotHeld, "not in staging yet")
 		define(t, b, "a", quarantined(func(q *buffer.QuarantineBounds) { q.HoldFiles, q.MaxRecords = true, 2 }), wait)
 		want("split, quarantine", buffer.ErrNotHeld, "not in staging yet")
 		mem.Before = func(_ context.Context, c buffertest.Call) error {

@@ -115,8 +115,8 @@ type Extender interface {
 }
 
 // Limiter is an optional interface of a [Target] whose tables cannot store every value of a type. The engine then rejects such a
-// value at ingestion, where the caller learns of it, and Import never meets it in a typed column, nor text that is not UTF-8 with
-// [datatype.Limits.UTF8] in any.
+// value at ingestion, where the caller learns of it, and Import meets neither such a value in a typed column, nor in an untyped one what
+// UTF8, NoNUL and MaxCell of [datatype.Limits] forbid.
 type Limiter interface {
 	// Limits returns the same value at each call, without asking the tables. The engine calls it once, at its opening.
 	Limits() datatype.Limits
@@ -158,7 +158,7 @@ type Taker interface {
 
 // Voider is an optional interface of a [Target] that can rule out an import for good. With it a file whose rows are refused in part by a
 // [*RowsError] is imported without these rows, under ids that are made of its own. Only a target that records the id in the same transaction as
-// the rows can have it. A sink without a quarantine, or with [QuarantineBounds.HoldFiles], does not use it.
+// the rows can have it. A sink with [QuarantineBounds.HoldFiles] does not use it.
 type Voider interface {
 	// Void rules out that the rows of a file ever come into the table, and reports false. From then on Import of the id stores nothing and
 	// returns a [Permanent] error that matches [ErrVoid], also a call that began before, or in another process. If the file is

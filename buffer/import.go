@@ -107,7 +107,7 @@ func (b *Buffer) importFailed(ctx context.Context, f *file, e errand, id string,
 		f.failures++
 		f.rec.Retry.Refused = nil
 		if refused, ok := errors.AsType[*rowsRefused](err); ok {
-			f.rec.Retry.Refused = new(refused.rows[0])
+			f.rec.Retry.Refused, f.rec.RowsRefused = new(refused.rows[0]), true
 			if refused.patience > 0 && f.rec.Patient.IsZero() {
 				f.rec.Patient = t.now
 			}

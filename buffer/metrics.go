@@ -160,11 +160,11 @@ func (o *observers) observe(to metric.Observer, st Stats, opts Options, now time
 		to.ObserveInt64(o.discarded, s.Discarded.Rows, sink)
 		to.ObserveInt64(o.damaged, s.Damaged.Rows, sink)
 		to.ObserveInt64(o.unstored, s.Unstored, sink)
+		to.ObserveInt64(o.poison, s.Poison.Rows, sink) // for every sink: a counter that begins above 0 hides its first growth from alerts
 		if q := &s.Quarantine; q.On || q.Added > 0 {
 			to.ObserveInt64(o.rejects, q.Records, sink)
 			to.ObserveInt64(o.rejected, q.Bytes, sink)
 			to.ObserveInt64(o.added, q.Added, sink)
-			to.ObserveInt64(o.poison, s.Poison.Rows, sink)
 			for _, way := range []struct {
 				outcome string
 				n       int64

@@ -101,6 +101,7 @@ func TestMetricsOfAQuarantine(t *testing.T) {
 		"forebay.quarantine.added{sink=q}":                  3,
 		"forebay.quarantine.left{outcome=replayed,sink=q}":  1,
 		"forebay.quarantine.left{outcome=discarded,sink=q}": 0,
+		"forebay.rows.poison{sink=a}":                       0, // before the first one, so that an alert sees it
 	} {
 		if v, ok := got[name]; !ok || v != want {
 			t.Errorf("%s = %v, want %v", name, v, want)

@@ -41,6 +41,8 @@ const (
 	maxSplitTime = time.Hour
 	// maxPrefix is with how many refused rows at the beginning of a file, and none imported, all of its rows are held for refused.
 	maxPrefix = 32
+	// lastRefused is how many refused rows a file may have when its retention has passed.
+	lastRefused = 10 * MaxRowErrors
 	// systematicFrom is the least number of rows of a file that is held if all of them are refused.
 	systematicFrom = 16
 	// keepBytes and keepRows bound the rows that go to the quarantine in one commit. A larger row comes alone.
@@ -78,7 +80,45 @@ func refusalOf(err, plain error) *rowsRefused {
 func (b *Buffer) mayBeSplit(f *file) bool {
 	_, ok := b.targetOf(f.sink.id).(Voider)
 	q := &f.sink.rec.Quarantine
-	return ok && q.On && (!q.HoldFiles || f.rec.Split != nil && f.rec.Split.Most > 0)
+	return ok && (!q.On || !q.HoldFiles || f.rec.Split != nil && f.rec.Split.Most > 0)
+}
+
+// openQuarantine readies the quarantine of a sink for rows that the target refuses. A sink that never had a quarantine gets the default bounds.
+// The caller has called upgradeFor.
+func (t *txn) openQuarantine(s *sinkState) {
+	t.upgrade(format.Newest)
+	if q := &s.rec.Quarantine; q.MaxAge == 0 {
+		boundQuarantine(q, QuarantineBounds{}.withDefaults(t.b.opts.Tuning))
+		t.touchSink(s)
+	}
+}
+
+// splitLast imports what the target takes of a file whose retention has passed. It reports false if the file expires: the target never refused
+// rows of it, the sink wants it whole, or the file was split for the last time before. takeRefusal has called upgradeFor.
+func (t *txn) splitLast(f *file, cause error) bool {
+	b, split := t.b, f.rec.Split
+	if !f.rec.RowsRefused || !b.mayBeSplit(f) || split != nil && (split.Last || split.Rest != nil) {
+		return false
+	} else if split == nil {
+		split = format.Whole(b.fileID(f), f.tally().Rows)
+	}
+	last := split.Clone()
+	last.Last, last.Most, last.Imports = true, lastRefused, 0
+	t.openQuarantine(f.sink)
+	f.rec.Split, f.rec.Progress, f.rec.Retry = last, nil, format.Retry{}
+	t.touchFile(f)
+	t.again(b.importErrand(f))
+	t.onDurable(func() {
+		b.log.Warn("the retention of a file has passed: it is imported without the rows that the target refuses", "sink", f.sink.id, "file", b.fileID(f),
+			"error", cause)
+	})
+	return true
+}
+
+// endsWith reports whether a failure ends a file whose retention has passed: the target refuses more rows of it than it may have then.
+func (f *file) endsWith(cause error) bool {
+	_, ok := errors.AsType[*rowsRefused](cause)
+	return ok && f.rec.Split != nil && f.rec.Split.Last
 }
 
 // step records the next state of a split and asks for what comes next.
@@ -105,6 +145,7 @@ func (t *txn) stands(f *file, split *format.Split) bool {
 func (b *Buffer) changeSplit(ctx context.Context, f *file, before, after *format.Split) error {
 	return b.do(ctx, func(t *txn) {
 		if t.stands(f, before) {
+			t.openQuarantine(f.sink)
 			t.step(f, after)
 		}
 	})
@@ -135,6 +176,9 @@ func (b *Buffer) takeRefusal(ctx context.Context, f *file, e errand, arg *File, 
 		return nil
 	case !ok:
 		return answer
+	}
+	if err := b.upgradeFor(format.Newest); err != nil {
+		return fmt.Errorf("%w: %v", err, answer.error)
 	}
 	split := before
 	if split == nil {
@@ -201,7 +245,7 @@ func holds(s *format.Split, i int, rows int64) string {
 	switch most := max(s.Most, MaxRowErrors); {
 	case all > int64(most):
 		return fmt.Sprintf("the target refuses more than %d rows of the file", most)
-	case s.Took > maxSplitTime.Milliseconds():
+	case s.Took > maxSplitTime.Milliseconds() && !s.Last:
 		return fmt.Sprintf("imports of parts of the file have kept the target busy for %s and found %d rows that it refuses, and it still refuses some; a retry goes on",
 			time.Duration(s.Took)*time.Millisecond, len(skipped))
 	case s.Most > 0: // somebody knows better

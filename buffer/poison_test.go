@@ -89,7 +89,7 @@ func TestFileIsImportedWithoutRefusedRows(t *testing.T) {
 	for _, names := range []int{0, 1, -1} {
 		for rows := 1; rows <= 6; rows++ {
 			for mask := range 1 << rows {
-				all = append(all, world{names, rows, mask})
+				all = append(all, world{names, rows, mask, false})
 			}
 		}
 	}
@@ -103,6 +103,55 @@ func TestFileIsImportedWithoutRefusedRows(t *testing.T) {
 			if t.Failed() {
 				t.Fatalf("%d rows, refused %b, names %d", w.rows, w.mask, w.names)
 			}
+		})
+	}
+}
+
+// A sink without a quarantine keeps rejected records out. Rows that the target refuses leave their file nevertheless: they are in the sink's
+// quarantine, within its default bounds, before the file ends, and can be replayed. The data directory is upgraded when the first row needs it.
+func TestRefusedRowsLeaveTheFileOfASinkWithoutAQuarantine(t *testing.T) {
+	before := func(c *buffer.SinkConfig) { // the bounds of an earlier definition, which held its files
+		c.Quarantine = &buffer.QuarantineBounds{MaxRecords: 7, HoldFiles: true}
+	}
+	refused := func(i int) bool { return i%3 == 1 }
+	for name, earlier := range map[string]func(*buffer.SinkConfig){"never had one": nil, "had one": before} {
+		t.Run(name, func(t *testing.T) {
+			withRefusing(t, 1, func(t *testing.T, mem *buffertest.Memory, opts buffer.Options) {
+				b := openAt(t, "data", opts)
+				records := 100_000
+				if earlier != nil {
+					define(t, b, "a", earlier)
+					records = 7
+				}
+				s := define(t, b, "a", smallSlices)
+				putRows(t, b, s, 10, refused)
+				flush(t, b, "a")
+				wantSplit(t, b, mem, 10, refused)
+				st, _ := b.SinkStats("a")
+				if q := st.Quarantine; q.On || q.Bounds.MaxRecords != records || q.Bounds.MaxAge != 30*24*time.Hour || q.Bounds.HoldFiles != (earlier != nil) {
+					t.Errorf("the quarantine of the sink is %+v, want one that takes no records, with bounds of %d records and 30 days", q, records)
+				}
+				closeBuffer(t, b)
+				b = openAt(t, "data", opts)
+				wantSplit(t, b, mem, 10, refused)
+				mem.Refuse = nil
+				for _, r := range list(t, b, "a") {
+					_, row, _, err := b.RejectedRecord(t.Context(), "a", r.ID)
+					if err != nil {
+						t.Fatal(err)
+					}
+					if out, err := b.ReplayRejected(t.Context(), define(t, b, "a", smallSlices), time.Now(), buffer.ReplayRow{ID: r.ID, Row: row}); err != nil || out[0] != nil {
+						t.Fatalf("replay of %s: %v, %v", r.ID, out, err)
+					}
+				}
+				flush(t, b, "a")
+				if got := len(mem.Rows(tableA)); got != 10 {
+					t.Errorf("the table has %d rows after the replay, want 10", got)
+				}
+				wantRecords(t, b, "a", "")
+				verify(t, b)
+				closeBuffer(t, b)
+			})
 		})
 	}
 }
@@ -140,7 +189,6 @@ func TestRefusedFilesThatAreHeld(t *testing.T) {
 		sink        func(*buffer.SinkConfig)
 		want        string
 	}{
-		"no quarantine":        {0, 3, func(i int) bool { return i == 1 }, func(*buffer.SinkConfig) {}, "row 1"},
 		"HoldFiles":            {0, 3, func(i int) bool { return i == 1 }, quarantined(func(q *buffer.QuarantineBounds) { q.HoldFiles = true }), "row 1"},
 		"all rows, named":      {0, 16, all, quarantined(), "probably not in the rows"},
 		"all rows, one named":  {1, 60, all, quarantined(), "probably not in the rows"},
@@ -292,6 +340,95 @@ func TestSplitFileIsDiscarded(t *testing.T) {
 			t.Errorf("in the table %d, counted %d + %d discarded: %+v", len(mem.Rows(tableA)), st.Target.Rows, st.Discarded.Rows, st)
 		}
 		verify(t, b)
+	})
+}
+
+// When the retention of a file with refused rows has passed, what the target takes is imported, and the refused rows go to the quarantine. A sink that
+// holds its files loses the file whole.
+func TestRetentionEndsWithoutTheRefusedRows(t *testing.T) {
+	unsure := func(e *buffer.RowsError) { e.Unsure = true }
+	for name, c := range map[string]struct {
+		names, rows int
+		refused     func(int) bool
+		sink        func(*buffer.SinkConfig)
+		alters      func(*buffer.RowsError)
+		whole       bool // the file expires whole
+	}{
+		"the target is unsure":          {0, 6, func(i int) bool { return i == 2 }, quarantined(), unsure, false},
+		"the target is unsure, plain":   {-1, 6, func(i int) bool { return i == 2 }, func(*buffer.SinkConfig) {}, unsure, false},
+		"more rows than may be named":   {0, 1300, func(i int) bool { return i%13 > 0 }, quarantined(), nil, false},
+		"first and last, none is named": {-1, 20, func(i int) bool { return i == 0 || i == 19 }, quarantined(), nil, false},
+		"all rows":                      {0, 20, everyRow, quarantined(), nil, false},
+		"HoldFiles":                     {0, 6, func(i int) bool { return i == 2 }, quarantined(func(q *buffer.QuarantineBounds) { q.HoldFiles = true }), nil, true},
+	} {
+		for _, outage := range []bool{false, true} {
+			t.Run(fmt.Sprint(name, ", outage at the end ", outage), func(t *testing.T) {
+				withRefusing(t, c.names, func(t *testing.T, mem *buffertest.Memory, opts buffer.Options) {
+					opts.Retention = time.Hour
+					mem.Alters = c.alters
+					begin := time.Now()
+					mem.Before = func(_ context.Context, call buffertest.Call) error {
+						if since := time.Since(begin); outage && call.Op == buffertest.OpImport && since > 50*time.Minute && since < 70*time.Minute {
+							return errors.New("away")
+						}
+						return nil
+					}
+					b := openAt(t, "data", opts)
+					putRows(t, b, define(t, b, "a", c.sink, smallSlicesOf(c.rows)), c.rows, c.refused)
+					var held *buffer.HeldError
+					if err := b.Flush(t.Context(), "a"); !errors.As(err, &held) {
+						t.Fatalf("Flush = %v, want a file that is held", err)
+					}
+					time.Sleep(90 * time.Minute)
+					st, _ := b.SinkStats("a")
+					if c.whole {
+						if st.Expired.Rows != int64(c.rows) || st.Target.Rows != 0 || st.Poison.Rows != 0 {
+							t.Errorf("%d rows expired, %d are in the table, %d were refused; want all %d to expire", st.Expired.Rows, st.Target.Rows, st.Poison.Rows, c.rows)
+						}
+						verify(t, b)
+					} else {
+						if st.Expired.Rows != 0 {
+							t.Errorf("%d rows expired, want none", st.Expired.Rows)
+						}
+						wantSplit(t, b, mem, c.rows, c.refused)
+					}
+					closeBuffer(t, b)
+				})
+			})
+		}
+	}
+}
+
+// A file with more refused rows than a file may have at the end of its retention expires then, but for what is imported by then.
+func TestRetentionEndsWithTooManyRefusedRows(t *testing.T) {
+	const rows = 10_400
+	refused := func(i int) bool { return i >= 100 }
+	withRefusing(t, 0, func(t *testing.T, mem *buffertest.Memory, opts buffer.Options) {
+		opts.Retention = time.Hour
+		b := openAt(t, "data", opts)
+		s := define(t, b, "a", func(c *buffer.SinkConfig) { c.Upload.Interval, c.Import.Interval = time.Minute, time.Minute })
+		var data []byte
+		for i := range rows {
+			value := "v"
+			if refused(i) {
+				value = bad
+			}
+			data = append(data, row(i, value)...)
+		}
+		ticket, err := b.Append(t.Context(), time.Now(), buffer.Rows{Sink: s, Data: data, Count: rows})
+		if err == nil {
+			err = ticket.Wait(t.Context())
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * time.Hour)
+		st, _ := b.SinkStats("a")
+		if len(st.Files) > 0 && st.Files[0].FinishedAt.IsZero() || st.Expired.Rows != rows || len(mem.Rows(tableA)) != 0 || st.Poison.Rows != 0 {
+			t.Errorf("%d of %d rows expired, %d are in the table, %d in the quarantine, want all to expire: %+v", st.Expired.Rows, rows, len(mem.Rows(tableA)), st.Poison.Rows, st.Files)
+		}
+		verify(t, b)
+		closeBuffer(t, b)
 	})
 }
 

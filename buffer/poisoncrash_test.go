@@ -18,10 +18,21 @@ import (
 	"github.com/forebay/forebay/internal/localdisk"
 )
 
-// world is a file whose target refuses some rows.
-type world struct{ names, rows, mask int }
+// world is a file whose target refuses some rows. The sink of a plain world is defined without a quarantine, so that the first refused row upgrades
+// the data directory.
+type world struct {
+	names, rows, mask int
+	plain             bool
+}
 
 func (w world) refused(i int) bool { return w.mask>>i&1 == 1 }
+
+func (w world) sink() func(*buffer.SinkConfig) {
+	if w.plain {
+		return func(*buffer.SinkConfig) {}
+	}
+	return quarantined()
+}
 
 // smallWorlds are files of up to four rows with refused ones, and a few larger ones: all of them, or a sample.
 func smallWorlds(t *testing.T) []world {
@@ -30,12 +41,13 @@ func smallWorlds(t *testing.T) []world {
 	for _, names := range []int{0, 1, -1} {
 		for rows := 1; rows <= 4; rows++ {
 			for mask := 1; mask < 1<<rows; mask++ {
-				all = append(all, world{names, rows, mask})
+				all = append(all, world{names, rows, mask, false})
 			}
 		}
 		for _, mask := range []int{0b00100, 0b10011, 0b11111} {
-			all = append(all, world{names, 5, mask})
+			all = append(all, world{names, 5, mask, false})
 		}
+		all = append(all, world{names, 2, 0b10, true}, world{names, 3, 0b101, true}, world{names, 3, 0b111, true})
 	}
 	return casetest.Sample(t, all, 20, 8)
 }
@@ -97,7 +109,7 @@ func (w world) play(t *testing.T, atCall, atWrite int) (more bool) {
 			return nil
 		}))
 		b := openAt(t, "data", localdisk.On(opts, faulty))
-		putRows(t, b, define(t, b, "a", quarantined(), smallSlices), w.rows, w.refused)
+		putRows(t, b, define(t, b, "a", w.sink(), smallSlices), w.rows, w.refused)
 		counting.Store(true)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		_ = b.Flush(ctx, "a")
@@ -109,12 +121,12 @@ func (w world) play(t *testing.T, atCall, atWrite int) (more bool) {
 		}
 		mem.Before, mem.After = nil, nil
 		b = openAt(t, "data", localdisk.On(opts, left))
-		define(t, b, "a", quarantined(), smallSlices)
+		define(t, b, "a", w.sink(), smallSlices)
 		flush(t, b, "a")
 		wantSplit(t, b, mem, w.rows, w.refused)
 		closeBuffer(t, b)
 		if t.Failed() {
-			t.Fatalf("%d rows, refused %b, names %d, the power is off at call %d or write %d", w.rows, w.mask, w.names, atCall, atWrite)
+			t.Fatalf("%d rows, refused %b, names %d, plain %t, the power is off at call %d or write %d", w.rows, w.mask, w.names, w.plain, atCall, atWrite)
 		}
 	})
 	return more

@@ -140,13 +140,17 @@ func (s *sinkState) hadQuarantine(b *Buffer) bool {
 	return s.rec.Quarantine.MaxAge > 0
 }
 
+// boundQuarantine notes bounds without zero fields.
+func boundQuarantine(q *format.Quarantine, v QuarantineBounds) {
+	q.MaxBytes, q.MaxRecords, q.MaxAge, q.DropOldest, q.HoldFiles = v.MaxBytes, v.MaxRecords, v.MaxAge, v.DropOldest, v.HoldFiles
+}
+
 // defineQuarantine notes the bounds of a definition. Those of an earlier one go on for what is there.
 func (t *txn) defineQuarantine(s *sinkState, bounds *QuarantineBounds) {
 	q := s.rec.Quarantine
 	q.On = bounds != nil
 	if bounds != nil {
-		v := bounds.withDefaults(t.b.opts.Tuning)
-		q.MaxBytes, q.MaxRecords, q.MaxAge, q.DropOldest, q.HoldFiles = v.MaxBytes, v.MaxRecords, v.MaxAge, v.DropOldest, v.HoldFiles
+		boundQuarantine(&q, bounds.withDefaults(t.b.opts.Tuning))
 	}
 	if q != s.rec.Quarantine {
 		s.rec.Quarantine = q
@@ -501,7 +505,8 @@ func (b *Buffer) ReplayRejected(ctx context.Context, sink *SinkHandle, at time.T
 //
 //	Added = Records + Replayed + Discarded + Expired + Lost
 type QuarantineStats struct {
-	// On is set while the sink takes rejected records. Bounds are the last that it was defined with, zero if it never was.
+	// On is set while the sink takes rejected records. Bounds are the last that it was defined with. Without any they are zero, and the
+	// defaults from the first row on that the target refuses.
 	On     bool
 	Bounds QuarantineBounds
 	// Records is how many there are now, Bytes what they count in the bounds, OldestAt when the oldest was rejected.

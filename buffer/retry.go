@@ -81,10 +81,12 @@ func (b *Buffer) attemptFailed(ctx context.Context, e errand, id string, cause e
 		imports := e.key.step == stepImport
 		// Not before a failed attempt: a table may have been fixed while no process ran.
 		age := t.now.Sub(r.FirstFailed)
-		over := imports && age >= b.opts.Retention
+		over := imports && (age >= b.opts.Retention || b.mu.files[e.num].endsWith(cause))
 		late := over && b.late.runs(e.num)
 		if over && !late {
-			t.expire(b.mu.files[e.num])
+			if f := b.mu.files[e.num]; !t.splitLast(f, cause) {
+				t.expire(f)
+			}
 			return
 		}
 		queue := b.probes.refused(e, t.now, func(streak int) time.Duration {

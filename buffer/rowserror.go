@@ -13,8 +13,8 @@ const MaxRowErrors = 1000
 // RowsError says which rows of a file a target refuses and why, for example a violated constraint. The target stores nothing of the
 // file then. Only a definite answer about the values of rows is one, never a time-out, a lock or a full disk: the rows may leave the file for it.
 //
-// If the target is a [Voider] and the sink has a quarantine, the buffer imports the file without these rows and keeps them there. Otherwise it
-// holds the file like one with a [Permanent] error: it repeats the import slowly, and shows the first row in [FileStats], the log
+// If the target is a [Voider], the buffer imports the file without these rows and keeps them in the quarantine of the sink, unless
+// [QuarantineBounds.HoldFiles] is set. Otherwise it holds the file like one with a [Permanent] error: it repeats the import slowly, and shows the first row in [FileStats], the log
 // and the metrics until the table takes all rows, or somebody discards the file.
 type RowsError struct {
 	// Rows are the refused rows in ascending order: at least one, at most [MaxRowErrors]. One alone with the number -1 says that the target does

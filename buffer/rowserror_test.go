@@ -38,7 +38,7 @@ func TestRowsError(t *testing.T) {
 	}
 }
 
-// The counters say which row of which slice is refused, and the file waits until the table takes it.
+// The counters say which row of which slice is refused, and with HoldFiles the file waits until the table takes it.
 func TestRefusedRowsHoldTheirFile(t *testing.T) {
 	refuse := true
 	drv := &twist{importer: func(_ context.Context, f *buffer.File) error {
@@ -50,6 +50,7 @@ func TestRefusedRowsHoldTheirFile(t *testing.T) {
 		return fmt.Errorf("import %s: %w", f.ID, e)
 	}}
 	withTwist(t, drv, func(t *testing.T, b *buffer.Buffer) {
+		define(t, b, "a", quarantined(func(q *buffer.QuarantineBounds) { q.HoldFiles = true }))
 		var held *buffer.HeldError
 		if err := b.Flush(t.Context(), "a"); !errors.As(err, &held) {
 			t.Fatalf("Flush = %v", err)

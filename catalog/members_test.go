@@ -172,7 +172,7 @@ func TestFilesThroughAnyNode(t *testing.T) {
 			t.Errorf("retry of all: %v", err)
 		}
 		for what, do := range map[string]func(context.Context, string, string, string) error{"split": all[0].SplitFile, "quarantine": all[0].QuarantineFile} {
-			if err := do(t.Context(), "web", "a", id); code(err) != catalog.FileNotHeld || !strings.Contains(err.Error(), "no quarantine") {
+			if err := do(t.Context(), "web", "a", id); code(err) != catalog.FileNotHeld || !strings.Contains(err.Error(), "not in staging yet") {
 				t.Errorf("%s of a file that is not held: %v", what, err)
 			}
 		}

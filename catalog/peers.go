@@ -312,7 +312,7 @@ func onEngine(ctx context.Context, eng waitingFiles, r request) (_ outcome, why 
 		case errors.Is(err, forebay.ErrUnknownSink), errors.Is(err, buffer.ErrUnknownFile):
 		case errors.Is(err, buffer.ErrImportRuns):
 			return outcomeImportRuns, "", nil // there is one such file
-		case errors.Is(err, buffer.ErrNotHeld), errors.Is(err, buffer.ErrNoQuarantine):
+		case errors.Is(err, buffer.ErrNotHeld):
 			return outcomeNotHeld, plain(err), nil
 		case errors.As(err, &full):
 			return outcomeOverloaded, plain(err), nil

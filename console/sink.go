@@ -167,7 +167,7 @@ func (k sinkNow) fileRow(f *buffer.FileStats) row {
 	switch {
 	case !f.FinishedAt.IsZero():
 		left = -1
-	case f.State != buffer.FileImporting || !k.stats.Sinks[k.i].Quarantine.On:
+	case f.State != buffer.FileImporting:
 	case f.Refused != nil:
 		more = "split quarantine"
 	case f.Permanent:

@@ -3,9 +3,9 @@ package datatype
 import "fmt"
 
 // Limits are values of a type that a target cannot store, so that a record with one of them is rejected before it is stored. The
-// zero value forbids nothing. Untyped columns have no limits.
+// zero value forbids nothing. UTF8, NoNUL and MaxCell apply to untyped columns too.
 type Limits struct {
-	// NoNUL rejects NUL in texts, and its escape in JSON.
+	// NoNUL rejects NUL in texts and in untyped columns, and its escape in json columns.
 	NoNUL bool
 	// NoNaN rejects NaN and infinities.
 	NoNaN bool
@@ -15,6 +15,11 @@ type Limits struct {
 	UTF8 bool
 	// MaxCell bounds the bytes of a cell. Zero means no bound.
 	MaxCell int
+	// MaxDepth bounds the levels of arrays and objects in a json column. Zero means no bound.
+	MaxDepth int
+	// NumberDigits and NumberScale bound the digits of a number in a json column: before its point, and after it, once its exponent is applied.
+	// Zero means no bound.
+	NumberDigits, NumberScale int
 }
 
 // Validate returns an error that names a field below zero.
@@ -22,7 +27,7 @@ func (l Limits) Validate() error {
 	for _, f := range []struct {
 		name  string
 		value int
-	}{{"MinYear", l.MinYear}, {"MaxYear", l.MaxYear}, {"MaxCell", l.MaxCell}} {
+	}{{"MinYear", l.MinYear}, {"MaxYear", l.MaxYear}, {"MaxCell", l.MaxCell}, {"MaxDepth", l.MaxDepth}, {"NumberDigits", l.NumberDigits}, {"NumberScale", l.NumberScale}} {
 		if f.value < 0 {
 			return fmt.Errorf("limit %s is %d, must not be negative", f.name, f.value)
 		}
@@ -35,6 +40,7 @@ func (l Limits) And(o Limits) Limits {
 	return Limits{
 		NoNUL: l.NoNUL || o.NoNUL, NoNaN: l.NoNaN || o.NoNaN, UTF8: l.UTF8 || o.UTF8,
 		MinYear: max(l.MinYear, o.MinYear), MaxYear: least(l.MaxYear, o.MaxYear), MaxCell: least(l.MaxCell, o.MaxCell),
+		MaxDepth: least(l.MaxDepth, o.MaxDepth), NumberDigits: least(l.NumberDigits, o.NumberDigits), NumberScale: least(l.NumberScale, o.NumberScale),
 	}
 }
 

@@ -51,7 +51,9 @@ func Compile(cols Columns, opts Options) (*Mapper, error) {
 		m.cells[i] = cell{typ: c.Type, name: c.Name, inTable: c.InTable(), raw: c.RawString, onNull: c.DefaultOnNull, secret: c.Secret}
 		m.compileCell(&m.cells[i], c, opts, fault)
 		m.compileType(&m.cells[i], c, opts, fault)
-		m.cells[i].utf8 = opts.Limits.UTF8 && !slices.Contains([]Type{TypeUUID, TypeDatetime, TypeIP}, c.Type)
+		if l := opts.Limits; (l.UTF8 || l.NoNUL || l.MaxCell > 0) && !slices.Contains([]Type{TypeUUID, TypeDatetime, TypeIP}, c.Type) {
+			m.cells[i].limits = &l
+		}
 	}
 	if t := m.cells; len(t) == 1 && t[0].typed != nil && !t[0].inTable.Required {
 		faults = append(faults, &DefinitionError{

@@ -59,13 +59,15 @@ const (
 	NotFinite
 	// TooLong: the cell is larger than the target stores.
 	TooLong
+	// TooDeep: the document has more levels than the target stores.
+	TooDeep
 )
 
 // reasonWords are the reasons as words. Reasons of typed columns have the words of package celltype.
 var reasonWords = [...]string{
 	"unknown", "missingValue", "invalidBody", "unsupportedBody", "templateFailed", "budgetExceeded",
 	"nullValue", "emptyText", "wrongKind", "malformed", "notIntegral", "outOfRange", "tooPrecise", "needsUnit", "noZone", "leapSecond",
-	"notUTF8", "loneSurrogate", "hasNUL", "notFinite", "tooLong",
+	"notUTF8", "loneSurrogate", "hasNUL", "notFinite", "tooLong", "tooDeep",
 }
 
 // String returns the reason as a word for counters and messages, for example "missingValue".

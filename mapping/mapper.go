@@ -1,6 +1,7 @@
 package mapping
 
 import (
+	"bytes"
 	"errors"
 	"slices"
 	"unicode/utf8"
@@ -33,8 +34,8 @@ type cell struct {
 	def     []byte // text of the default, nil if there is none
 	prog    *template.Program
 	secret  bool
-	utf8    bool       // the target has no other texts, and this untyped column may make one
-	typed   *typedCell // nil for an untyped column
+	limits  *datatype.Limits // what the target cannot store, if this untyped column may make it
+	typed   *typedCell       // nil for an untyped column
 }
 
 // Columns returns the columns of the table in the order of the cells, each as [Column.InTable]. The caller owns the slice.
@@ -170,15 +171,30 @@ func (w *rowWriter) append(dst []byte, c *cell) ([]byte, *Error) {
 		return w.appendTyped(dst, c)
 	}
 	out, fail := w.appendUntyped(dst, c)
-	return checkUTF8(len(dst), out, c, fail)
+	return w.checkUntyped(len(dst), out, c, fail)
 }
 
-// checkUTF8 refuses the cell that begins in out if the target has no such texts.
-func checkUTF8(begin int, out []byte, c *cell, fail *Error) ([]byte, *Error) {
-	if fail == nil && c.utf8 && !utf8.Valid(out[begin:]) {
-		return out[:begin], misfit(datatype.Untyped, celltype.NotUTF8, celltype.Text, out[begin:])
+// checkUntyped rejects the cell that begins in out if the target cannot store it.
+func (w *rowWriter) checkUntyped(begin int, out []byte, c *cell, fail *Error) ([]byte, *Error) {
+	if fail != nil || c.limits == nil {
+		return out, fail
 	}
-	return out, fail
+	text, why := out[begin:], celltype.OK
+	size := len(text)
+	if !w.plain && c.limits.MaxCell > 0 && size > c.limits.MaxCell {
+		size -= bytes.Count(text, []byte(`""`)) // quotes are doubled
+	}
+	switch {
+	case c.limits.MaxCell > 0 && size > c.limits.MaxCell:
+		why = celltype.TooLong
+	case c.limits.UTF8 && !utf8.Valid(text):
+		why = celltype.NotUTF8
+	case c.limits.NoNUL && bytes.IndexByte(text, 0) >= 0:
+		why = celltype.HasNUL
+	default:
+		return out, nil
+	}
+	return out[:begin], misfit(datatype.Untyped, why, celltype.Text, text)
 }
 
 func (w *rowWriter) appendUntyped(dst []byte, c *cell) ([]byte, *Error) {

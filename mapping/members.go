@@ -155,5 +155,5 @@ func (w *rowWriter) appendMember(dst []byte, d memberDocument, c *cell, number i
 		return w.typedValue(dst, d, c, text, kind)
 	}
 	out, fail := w.fieldValue(dst, d, c, text, kind)
-	return checkUTF8(len(dst), out, c, fail)
+	return w.checkUntyped(len(dst), out, c, fail)
 }

@@ -309,7 +309,11 @@ func (w *rowWriter) appendDocument(dst []byte, c *cell, t *tape.Tape, at uint32)
 		text = w.s.scratch
 	}
 	if c.typed.limited {
-		if why := c.typed.conv.CheckString(text, celltype.Number); why != celltype.OK {
+		why := c.typed.conv.CheckString(text, celltype.Number)
+		if why == celltype.OK {
+			why = c.typed.conv.CheckShape(text)
+		}
+		if why != celltype.OK {
 			return dst, misfit(c.typed.typ, why, celltype.Composite, text)
 		}
 	}

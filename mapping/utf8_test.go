@@ -55,3 +55,36 @@ func TestUntypedTextIsUTF8(t *testing.T) {
 		t.Errorf("a row allocates %v times, error %v", n, err)
 	}
 }
+
+// An untyped column rejects NUL and long cells where the target cannot store them. The quotes of CSV do not count.
+func TestUntypedCellsThatATargetCannotStore(t *testing.T) {
+	for _, c := range []struct {
+		column Column
+		limits datatype.Limits
+		body   string
+		format Format
+		want   Reason // 0: stored
+	}{
+		{Path("c", "a", RawString()), datatype.Limits{NoNUL: true}, `{"a":"x\u0000"}`, FormatJSON, HasNUL},
+		{Path("c", "a", RawString()), datatype.Limits{}, `{"a":"x\u0000"}`, FormatJSON, 0},
+		{Path("c", "a"), datatype.Limits{NoNUL: true}, `{"a":"x\u0000"}`, FormatJSON, 0}, // the escape stays
+		{Body("c"), datatype.Limits{NoNUL: true}, "x\x00", FormatOpaque, HasNUL},
+		{Template("c", `Body("a")`, RawString()), datatype.Limits{NoNUL: true}, `{"a":"\u0000"}`, FormatJSON, HasNUL},
+		{Body("c"), datatype.Limits{MaxCell: 5}, `"""""`, FormatOpaque, 0},
+		{Body("c"), datatype.Limits{MaxCell: 5}, `""""""`, FormatOpaque, TooLong},
+	} {
+		m, err := Compile(Columns{UUID("id"), c.column}, Options{Limits: c.limits})
+		if err != nil {
+			t.Fatal(err)
+		}
+		rec := &Record{Body: []byte(c.body), Format: c.format}
+		_, err = m.AppendRow(nil, rec)
+		cause, _ := errors.AsType[*Error](err)
+		if (cause == nil) != (c.want == 0) || cause != nil && (cause.Reason != c.want || cause.Column != "c") {
+			t.Errorf("%v column, body %q, limits %+v: %v, want %v", c.column.Type, c.body, c.limits, err, c.want)
+		}
+		if cell := m.Cell(1, rec); (cell.Err == nil) != (c.want == 0) {
+			t.Errorf("%v column, body %q, limits %+v: the cell is %+v", c.column.Type, c.body, c.limits, cell)
+		}
+	}
+}

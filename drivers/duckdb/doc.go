@@ -25,7 +25,7 @@
 // # Types
 //
 //	type                 in DuckDB
-//	untyped, string      VARCHAR; a row with bytes that are not UTF-8 is refused
+//	untyped, string      VARCHAR; a record with bytes that are not UTF-8 is rejected
 //	bool                 BOOLEAN
 //	int64                BIGINT
 //	float64              DOUBLE

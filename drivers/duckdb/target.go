@@ -244,8 +244,8 @@ func (t *Target) Alone(string) string {
 // maxCell is a quarter of what DuckDB can store in a cell.
 const maxCell = 1 << 30
 
-// Limits implements [buffer.Limiter].
-func (t *Target) Limits() datatype.Limits { return datatype.Limits{MaxCell: maxCell} }
+// Limits implements [buffer.Limiter]. DuckDB stores only UTF-8.
+func (t *Target) Limits() datatype.Limits { return datatype.Limits{UTF8: true, MaxCell: maxCell} }
 
 // Query implements [buffer.Querier]: the rows that were stored last.
 func (t *Target) Query(table buffer.Table) (language, query string) {

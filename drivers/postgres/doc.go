@@ -33,14 +33,15 @@
 //
 // A domain is taken for the type that it is made of. An existing table may have more columns if the database fills them: a default, an
 // identity, a generated column. It may be partitioned; the partitions are made by somebody else. Cells are stored without a change, but
-// for jsonb. PostgreSQL stores neither NUL nor text that is not UTF-8: typed columns refuse both at ingestion, and an untyped cell with
-// one is a refused row.
+// for jsonb. PostgreSQL stores neither NUL nor text that is not UTF-8, and no json with more than 6,000 levels: such records are rejected
+// when they arrive. So are numbers beyond numeric with Options.JSONB. A database in another encoding than UTF-8 also refuses characters that it lacks,
+// as rows.
 //
 // The table _forebay_imports in the same schema has the ids of the imported files. Restore it together with the tables, from one backup.
 //
 // # Errors
 //
-// The first row that the database refuses is named in a [buffer.RowsError], if it says which: in a COPY it does. A sink with a quarantine then
-// gets the file without that row: see [buffer.Voider]. A foreign key without its parent, and what a trigger raises without a row, hold the
+// The first row that the database refuses is named in a [buffer.RowsError], if it says which: in a COPY it does. The buffer then
+// imports the file without that row: see [buffer.Voider]. A foreign key without its parent, and what a trigger raises without a row, hold the
 // file. Values of cells are left out of messages. A connection error names user, host and database, never the password.
 package postgres

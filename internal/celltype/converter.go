@@ -49,6 +49,7 @@ type Converter struct {
 	rules            Rules
 	limits           datatype.Limits
 	bounded          bool // rules or limits bound times
+	json             bool // the type is json
 }
 
 // base is a type without its parameters.
@@ -66,9 +67,9 @@ const (
 	baseBytes
 )
 
-// NewConverter returns the converter of a type, which must be valid and neither untyped nor json.
+// NewConverter returns the converter of a type, which must be valid and not untyped. One for json only checks.
 func NewConverter(t datatype.Type, rules Rules, limits datatype.Limits) Converter {
-	c := Converter{rules: rules, limits: limits}
+	c := Converter{rules: rules, limits: limits, json: t == datatype.JSON}
 	c.precision, c.scale, _ = t.DecimalOf()
 	c.bounded = rules.NotBefore != "" || rules.NotAfter != "" || limits.MinYear > 1 || limits.MaxYear > 0 && limits.MaxYear < 9999
 	c.base = map[datatype.Type]base{
@@ -159,7 +160,18 @@ func (c *Converter) CheckDocument(text []byte) Reason {
 	if c.limits.MaxCell > 0 && len(text) > c.limits.MaxCell {
 		return TooLong
 	}
-	return CheckJSON(text, c.limits.NoNUL)
+	if reason := CheckJSON(text, c.limits.NoNUL); reason != OK {
+		return reason
+	}
+	return c.CheckShape(text)
+}
+
+// CheckShape says whether the levels and the numbers of a JSON text, which is valid, can be stored.
+func (c *Converter) CheckShape(text []byte) Reason {
+	if !c.json {
+		return OK
+	}
+	return checkShape(text, &c.limits)
 }
 
 // int64 takes times too, if it has a unit.
@@ -295,6 +307,8 @@ func Explain(r Reason, t datatype.Type, k Kind) string {
 		return "is not finite, which the target cannot store"
 	case TooLong:
 		return "is longer than the target can store"
+	case TooDeep:
+		return "has more levels than the target can store"
 	}
 	return "does not fit"
 }

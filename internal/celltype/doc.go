@@ -31,4 +31,5 @@ const (
 	HasNUL        Reason = "hasNUL"        // a NUL, which the target cannot store
 	NotFinite     Reason = "notFinite"     // NaN or an infinity, which the target cannot store
 	TooLong       Reason = "tooLong"       // more characters than the type allows, or more bytes than the target does
+	TooDeep       Reason = "tooDeep"       // more levels of arrays and objects than the target stores
 )

@@ -99,7 +99,7 @@ func Kills(t *testing.T, h Harness) {
 	}
 }
 
-// open opens an engine whose sink keeps the rows that its table refuses.
+// open opens an engine. Its sink refuses records that cannot be mapped. Rows that its table refuses go to its quarantine nevertheless.
 func (h Harness) open(ctx context.Context, folder string) (*forebay.Engine, Target, error) {
 	target, err := h.Open(folder)
 	if err != nil {
@@ -110,7 +110,7 @@ func (h Harness) open(ctx context.Context, folder string) (*forebay.Engine, Targ
 		return nil, nil, errors.Join(err, target.Close())
 	}
 	err = engine.Define(ctx, forebay.Source{ID: sourceID, Sinks: []forebay.Sink{{
-		ID: sinkID, OnReject: forebay.Quarantine, Table: forebay.Table{ID: "sums", Columns: mapping.Columns{
+		ID: sinkID, Table: forebay.Table{ID: "sums", Columns: mapping.Columns{
 			mapping.Path("id", "id", mapping.DataType(datatype.Int64), mapping.Required()), mapping.Path("n", "n", mapping.DataType(datatype.Int64)),
 		}},
 	}}})

@@ -257,7 +257,7 @@ func (r *run) keptStep() {
 func (r *run) decide() {
 	for _, st := range r.gen.level.stats().Sinks {
 		for _, f := range st.Files {
-			if f.State != buffer.FileImporting || f.Attempt == 0 || isArchive(st.ID) || !st.Quarantine.On || !r.voids {
+			if f.State != buffer.FileImporting || f.Attempt == 0 || isArchive(st.ID) || !r.voids {
 				continue
 			}
 			what, do := "split", level.split

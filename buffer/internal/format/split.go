@@ -26,6 +26,8 @@ type Split struct {
 	Kept int `json:"kept,omitempty"`
 	// Most is how many refused rows the file may have, because somebody has asked to split it although it was held. 0: nobody has.
 	Most int `json:"most,omitempty"`
+	// Last is set when the retention of the file has passed and it is imported without its refused rows: what is left when that fails expires.
+	Last bool `json:"last,omitempty"`
 	// Rest is set when somebody has asked that all rows which are not in the table go to the quarantine. It has the words for those that the
 	// target has not named.
 	Rest *RefusedRow `json:"rest,omitempty"`
