@@ -37,9 +37,9 @@ func rottenSink(id string, c forebay.Compression) forebay.Sink {
 	}
 }
 
-// rottenOptions retry at once, so that a file that cannot be imported shows that soon.
+// rottenOptions retry at once, so that a file that cannot be imported shows that soon, and give a missing object up at the second attempt.
 func rottenOptions() forebay.Options {
-	return forebay.Options{Buffer: buffer.Tuning{MemTableBytes: 1 << 20, Retry: buffer.Retry{Initial: time.Millisecond, Max: 5 * time.Millisecond}}}
+	return forebay.Options{Buffer: buffer.Tuning{MemTableBytes: 1 << 20, UnreadableAfter: 1, Retry: buffer.Retry{Initial: time.Millisecond, Max: 5 * time.Millisecond}}}
 }
 
 // rottenText is the text of a row. It hardly compresses, so that damage meets rows.
@@ -255,7 +255,7 @@ func (r *rotten) check() {
 	}
 }
 
-// drain flushes until nothing moves any more. A file with a damaged object in staging stays, and its import fails again and again.
+// drain flushes until nothing moves any more. A file without any of its objects stays, and its import fails again and again.
 func (r *rotten) drain(ctx context.Context, e *forebay.Engine) {
 	r.t.Helper()
 	flushing, stop := context.WithCancel(ctx)
@@ -279,12 +279,12 @@ func (r *rotten) drain(ctx context.Context, e *forebay.Engine) {
 	}
 }
 
-// settled reports whether each row is in its table, or in a file whose import fails.
+// settled reports whether each row is in its table, or in a file whose import fails: more often than it takes to give objects up.
 func settled(e *forebay.Engine) bool {
 	for _, s := range e.Stats().Sinks {
 		for _, f := range s.Files {
 			over := f.State == buffer.FileImported || f.State == buffer.FileExpired || f.State == buffer.FileDiscarded
-			if !over && f.Attempt == 0 {
+			if !over && f.Attempt < 3 {
 				return false
 			}
 		}
@@ -296,9 +296,6 @@ func settled(e *forebay.Engine) bool {
 func (r *rotten) checkTable(s forebay.SinkStats, list []buffer.Damage, first, added int) {
 	t := r.t
 	t.Helper()
-	if r.staged && s.Sink == "plain" {
-		return // plain text in staging has no checksum: see docs/reliability.md
-	}
 	seen := map[int]int{}
 	for row, err := range dirdriver.Tables(filepath.Join(r.dir, "tables")).Rows("in.c-web." + s.Sink) {
 		if err != nil {

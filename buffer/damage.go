@@ -33,7 +33,10 @@ func (e *DamageError) Error() string {
 func (e *DamageError) Unwrap() error { return e.Err }
 
 // Damage is one place in a slice whose rows are lost because the disk returned other bytes than were written. The rest of the
-// slice is uploaded as usual. With Options.OnDamage there is none.
+// slice is uploaded as usual. With Options.OnDamage there is none of the local level.
+//
+// It is also a slice whose object in staging has other bytes than were uploaded, or is missing. The other slices of its file are imported, and
+// the object stays in staging. FirstChunk and LastChunk are then -1.
 type Damage struct {
 	// ID names the record for [Buffer.ForgetDamage].
 	ID string `json:"-"`

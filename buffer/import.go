@@ -21,6 +21,7 @@ func (b *Buffer) importFile(ctx context.Context, f *file) {
 	arg, stored := b.describe(f), f.tally().Stored
 	split, copied, salvaged := f.rec.Split, f.rec.Copied, f.rec.Salvaged
 	retry, e := f.rec.Retry, b.importErrand(f)
+	whole, reads := arg, b.stagedReads(f)
 	b.mu.RUnlock()
 	if !b.enter(e, due && retry.Attempt > 0, retry.FirstFailed) {
 		return
@@ -32,7 +33,7 @@ func (b *Buffer) importFile(ctx context.Context, f *file) {
 	if salvaged && b.takeImported(ctx, f, arg) {
 		return
 	}
-	arg.OpenSlice = b.opts.Staging.Open
+	arg.OpenSlice = reads.open
 	if split != nil {
 		var err error
 		if arg, err = b.splitStep(ctx, f, e, arg, split); arg == nil {
@@ -82,6 +83,11 @@ func (b *Buffer) importFile(ctx context.Context, f *file) {
 				b.log.Debug("file imported", "sink", arg.SinkID, "file", arg.ID, "rows", arg.Rows, "bytes", arg.RawBytes, "slices", len(arg.Slices))
 			})
 		})
+		return
+	}
+	taken, err := b.takeDamaged(ctx, f, whole, reads, err)
+	if taken {
+		b.succeeded(e)
 		return
 	}
 	if refused, ok := errors.AsType[*rowsRefused](err); ok {

@@ -195,7 +195,7 @@ func (i *Inspection) WriteRows(ctx context.Context, w io.Writer, sliceID string)
 	case b.opts.Staging == nil:
 		err = errors.New("its rows are not on the local level any more, and no staging store was given")
 	default:
-		stored, err = b.opts.Staging.Open(ctx, obj)
+		stored, err = b.openStaged(ctx, obj, sl.rec.Object)
 	}
 	if err != nil {
 		return fmt.Errorf("buffer: slice %s (%s): %w", sliceID, sl.rec.State, err)

@@ -90,9 +90,9 @@ type Tuning struct {
 	// expire. Default: 7 days, as in the published service.
 	Retention time.Duration
 
-	// UnreadableAfter is how long a chunk is tried again that the disk answers with an error of reading, before its rows
-	// count as damaged and the rest of the slice goes on. An error of reading may come from a cable or a controller and
-	// pass, while a sector that is gone never comes back. Default: 1 h.
+	// UnreadableAfter is how long the buffer retries a chunk that the disk answers with an error of reading, and a file one of whose
+	// objects is missing in staging. Then the rows of the chunk or of the object count as damaged, and the other rows are imported. An error
+	// of reading may come from a cable or a controller and pass, while a sector that is gone never comes back. Default: 1 h.
 	UnreadableAfter time.Duration
 	// DamageRetention is how long a record of damage is listed by [Buffer.Damaged]. The ledger counts the rows forever.
 	// Default: 90 days.

@@ -110,11 +110,15 @@ func (v *rowsView) each(ctx context.Context, f *File, fn func(at int64, row []by
 		at, row, err := r.next()
 		switch {
 		case errors.Is(err, io.EOF):
-			return nil
+			return nil // next has read the slice to its end
 		case err == nil && ctx.Err() != nil:
 			err = ctx.Err()
 		case err == nil:
-			err = fn(at, row)
+			if err = fn(at, row); errors.Is(err, errEnough) { // the checksum of the slice stands for all of its bytes
+				if _, failed := io.Copy(io.Discard, src); failed != nil {
+					return failed
+				}
+			}
 		}
 		if err != nil {
 			return err
@@ -156,6 +160,10 @@ func (r *viewReader) next() (at int64, row []byte, err error) {
 		return 0, nil, fmt.Errorf("slice %s: staging has more than %d rows", r.v.obj.ID, r.v.obj.Rows)
 	}
 	if err := r.in.Err(); err != nil {
+		return 0, nil, err
+	}
+	// The checksum of the slice stands for all of its bytes.
+	if _, err := io.Copy(io.Discard, r.src); err != nil {
 		return 0, nil, err
 	}
 	return 0, nil, io.EOF

@@ -56,13 +56,13 @@ func (b *Buffer) sliceStats(sl *slice) SliceStats {
 func (b *Buffer) ReadSlice(ctx context.Context, sliceID string, fn func(cells [][]byte) error) error {
 	read := sliceReading{ctx: ctx, fn: fn}
 	for {
-		sl, state, ext, obj := b.waitingSlice(sliceID)
+		sl, state, ext, obj, sum := b.waitingSlice(sliceID)
 		var err error
 		switch state {
 		case format.SliceWriting, format.SliceUploading:
 			err = b.readLocal(&read, sl, ext)
 		case format.SliceUploaded:
-			err = b.readStaged(&read, obj)
+			err = b.readStaged(&read, obj, sum)
 		default:
 			return fmt.Errorf("%w: %q", ErrUnknownSlice, sliceID)
 		}
@@ -86,15 +86,15 @@ func (b *Buffer) ReadSlice(ctx context.Context, sliceID string, fn func(cells []
 }
 
 // waitingSlice returns a slice and its state of now.
-func (b *Buffer) waitingSlice(id string) (sl *slice, state format.SliceState, ext format.Extent, obj Object) {
+func (b *Buffer) waitingSlice(id string) (sl *slice, state format.SliceState, ext format.Extent, obj Object, sum format.Checksum) {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
 	for _, sl := range b.mu.slices {
 		if b.sliceID(sl) == id {
-			return sl, sl.rec.State, sl.rec.Extent(), b.object(sl)
+			return sl, sl.rec.State, sl.rec.Extent(), b.object(sl), sl.rec.Object
 		}
 	}
-	return nil, "", ext, obj
+	return nil, "", ext, obj, sum
 }
 
 // sliceReading is a call of ReadSlice.
@@ -141,8 +141,8 @@ func (b *Buffer) readLocal(r *sliceReading, sl *slice, ext format.Extent) error 
 	return err
 }
 
-func (b *Buffer) readStaged(r *sliceReading, obj Object) error {
-	stored, err := b.opts.Staging.Open(r.ctx, obj)
+func (b *Buffer) readStaged(r *sliceReading, obj Object, sum format.Checksum) error {
+	stored, err := b.openStaged(r.ctx, obj, sum)
 	if err != nil {
 		return err
 	}

@@ -20,6 +20,8 @@ type sliceSource struct {
 	ext   format.Extent
 	// damage is what a reader met, nil if it met none.
 	damage atomic.Pointer[DamageError]
+	// complete is the checksum of all bytes, once they were read to the end.
+	complete atomic.Pointer[format.Checksum]
 	// unreadable is set when the disk failed to read a chunk.
 	unreadable atomic.Bool
 
@@ -86,6 +88,7 @@ func (s *sliceSource) WriteTo(w io.Writer) (n int64, err error) {
 	var (
 		packer = compressor{gzipLevel: s.b.opts.GzipLevel}
 		run    []byte // uncompressed rows that wait to be packed
+		sum    format.Checksum
 	)
 	write := func(p []byte) error {
 		if s.isOver() {
@@ -93,6 +96,7 @@ func (s *sliceSource) WriteTo(w io.Writer) (n int64, err error) {
 		}
 		k, err := w.Write(p)
 		n += int64(k)
+		_, _ = sum.Write(p[:k])
 		return err
 	}
 	flush := func() error {
@@ -127,6 +131,9 @@ func (s *sliceSource) WriteTo(w io.Writer) (n int64, err error) {
 	}
 	if _, ok := errors.AsType[*salvage.ChunkError](err); ok {
 		s.unreadable.Store(true)
+	}
+	if err == nil {
+		s.complete.Store(&sum)
 	}
 	if damage, ok := errors.AsType[*DamageError](err); ok {
 		damage.SinkID, damage.SliceID = s.obj.SinkID, s.obj.ID

@@ -1,6 +1,7 @@
 package buffer
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -36,7 +37,12 @@ func (b *Buffer) upload(ctx context.Context, sl *slice) {
 	}
 	src := &sliceSource{b: b, slice: sl.num, obj: obj, ext: ext}
 	err := b.attempt(ctx, "upload", obj.SinkID, func(ctx context.Context) error {
-		return b.withRoom(b.opts.Staging, stored, obj.RawBytes, func() error { return b.opts.Staging.Put(ctx, obj, src) })
+		return b.withRoom(b.opts.Staging, stored, obj.RawBytes, func() error {
+			if err := b.opts.Staging.Put(ctx, obj, src); err != nil {
+				return err
+			}
+			return b.confirmKept(ctx, obj, src)
+		})
 	}, nil)
 	src.end()
 	giveUp := src.unreadable.Load() && !since.IsZero() && b.now().Sub(since) >= b.opts.UnreadableAfter
@@ -53,6 +59,7 @@ func (b *Buffer) upload(ctx context.Context, sl *slice) {
 		b.succeeded(e)
 		_ = b.do(ctx, func(t *txn) {
 			if b.sliceID(sl) == obj.ID {
+				sl.rec.Object = *cmp.Or(src.complete.Load(), new(format.Checksum))
 				t.uploaded(sl)
 			} else { // damage was set aside meanwhile: what is in staging is not what the slice is now
 				t.onDurable(func() { b.queueUpload(sl) })
@@ -88,9 +95,10 @@ func (b *Buffer) uploadFailed(ctx context.Context, sl *slice, obj Object, err er
 // what is on the local level is uploaded, under an id that no other rows can have.
 func (b *Buffer) takeStaged(ctx context.Context, sl *slice, obj Object) {
 	var rows, raw int64
+	var sum format.Checksum
 	there := false
 	err := b.attempt(ctx, "upload", obj.SinkID, func(ctx context.Context) (err error) {
-		rows, raw, err = b.countStaged(ctx, obj)
+		rows, raw, sum, err = b.countStaged(ctx, obj, format.Checksum{})
 		there = err == nil
 		if unreadable := (*stagedError)(nil); errors.Is(err, fs.ErrNotExist) || errors.As(err, &unreadable) {
 			err = nil
@@ -112,7 +120,7 @@ func (b *Buffer) takeStaged(ctx context.Context, sl *slice, obj Object) {
 		case there:
 			s.rec.Sealed.Add(rows-sl.Rows, raw-sl.Raw)
 			sl.Rows, sl.Raw = rows, raw
-			sl.rec.Tally = sl.Tally
+			sl.rec.Tally, sl.rec.Object = sl.Tally, sum
 			t.touchSink(s)
 			t.uploaded(sl)
 		case sl.Rows == 0:

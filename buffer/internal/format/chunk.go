@@ -85,6 +85,24 @@ func PutChunkHeader(b []byte, h ChunkHeader) {
 	le.PutUint32(b[4:], chunkSum(b))
 }
 
+// Checksum is the checksum of an object in staging. The zero value stands for an unknown one: an object has at least one byte.
+type Checksum struct {
+	CRC  uint32 `json:"crc"`  // CRC-32C of all bytes
+	Size int64  `json:"size"` // their number
+}
+
+// Write adds bytes. It never fails.
+func (c *Checksum) Write(p []byte) (int, error) {
+	c.CRC = crc32.Update(c.CRC, castagnoli, p)
+	c.Size += int64(len(p))
+	return len(p), nil
+}
+
+// Known reports whether there is a checksum.
+func (c Checksum) Known() bool { return c.Size > 0 }
+
+func (c Checksum) String() string { return fmt.Sprintf("%d bytes with checksum %08x", c.Size, c.CRC) }
+
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 func chunkSum(b []byte) uint32 {

@@ -242,10 +242,10 @@ func TestRecordBytes(t *testing.T) {
 			`,"opened":`+when+`,"closed":`+when+`,"sealed":`+when+`,"finished":`+when+`,"reason":"size","retry":`+retryText+
 			`,"progress":"cA==","patient":`+when+`,`+tallyText+`}`)
 	check(t, Slice{}, `{"file":0,"state":"","opened":"0001-01-01T00:00:00Z"}`)
-	check(t, Slice{"i", 1, SliceUploading, at, at, "count", retry, tally, true, 6, Count{7, 8}, []ChunkRange{{1, 2, Count{3, 4}}}, 9, at, true},
+	check(t, Slice{"i", 1, SliceUploading, at, at, "count", retry, tally, true, 6, Count{7, 8}, []ChunkRange{{1, 2, Count{3, 4}}}, 9, Checksum{10, 11}, at, true},
 		`{"instance":"i","file":1,"state":"uploading","opened":`+when+`,"closed":`+when+`,"reason":"count","retry":`+retryText+`,`+tallyText+
 			`,"salvaged":true,"chunks":6,"lost":{"rows":7,"bytes":8},"lostChunks":[{"first":1,"last":2,"rows":3,"bytes":4}],`+
-			`"revision":9,"unreadable":`+when+`,"uncounted":true}`)
+			`"revision":9,"object":{"crc":10,"size":11},"unreadable":`+when+`,"uncounted":true}`)
 	check(t, Damage{"id", "a", "f", "s", 1, 2, 3, 4, at, "bits", true, "damaged-1", []byte("p")},
 		`{"sink":"a","file":"f","slice":"s","firstChunk":1,"lastChunk":2,"rows":3,"bytes":4,"at":`+when+
 			`,"reason":"bits","uncounted":true,"store":"damaged-1","data":"cA=="}`)
