@@ -8,7 +8,6 @@ import (
 	"io/fs"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -148,7 +147,7 @@ func (b *Buffer) examineObject(ctx context.Context, sl *slice, obj Object, want 
 	rows, raw, got, err := b.countStaged(ctx, obj, want)
 	wrong := (*stagedError)(nil)
 	switch {
-	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.EIO):
+	case errors.Is(err, fs.ErrNotExist):
 		x.wrong, x.away = err, true
 	case errors.As(err, &wrong):
 		x.wrong = err

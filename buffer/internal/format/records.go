@@ -272,7 +272,7 @@ type Slice struct {
 	Revision   uint32       `json:"revision,omitempty"`
 	// Object is the checksum of the object in staging. It is zero before the upload, and for an object that a release without checksums stored.
 	Object Checksum `json:"object,omitzero"`
-	// Unreadable is when the disk first failed to read a chunk, or staging the object; zero while they are read.
+	// Unreadable is when the disk first failed to read a chunk, or the object was first missing in staging; zero otherwise.
 	Unreadable time.Time `json:"unreadable,omitzero"`
 	// Uncounted is set while Tally is a lower bound, because what counted the last rows is damaged.
 	Uncounted bool `json:"uncounted,omitempty"`
