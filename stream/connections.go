@@ -50,7 +50,7 @@ type limitedListener struct {
 	net.Listener
 	most   int
 	quiet  time.Duration // how long an opaque connection is silent before it gives way
-	checks [][]byte // how requests for checks begin
+	checks [][]byte      // how requests for checks begin
 
 	mu       sync.Mutex
 	conns    map[*limitedConn]struct{} // without the connections of the reserve
