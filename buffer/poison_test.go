@@ -335,11 +335,11 @@ func TestLargeRefusedRows(t *testing.T) {
 
 // A target that refuses a row of each file has few lines in the log, at a falling pace. Each line counts the files since the last one.
 func TestRefusedRowsHaveFewLogLines(t *testing.T) {
-	withRefusing(t, 100, func(t *testing.T, mem *buffertest.Memory, opts buffer.Options) {
+	withRefusing(t, 0, func(t *testing.T, mem *buffertest.Memory, opts buffer.Options) {
 		log := &lines{}
 		opts.Logger = slog.New(slog.NewTextHandler(log, nil))
 		b := open(t, opts)
-		s := define(t, b, "a")
+		s := define(t, b, "a", quarantined())
 		const files = 180 // in half an hour
 		for range files {
 			putRows(t, b, s, 20, func(i int) bool { return i == 3 })
@@ -354,7 +354,7 @@ func TestRefusedRowsHaveFewLogLines(t *testing.T) {
 		if st, _ := b.SinkStats("a"); st.Poison.Rows != files {
 			t.Fatalf("%d refused rows went to the quarantine, want %d", st.Poison.Rows, files)
 		}
-		if n := log.count("file imported without the rows"); n < 2 || n > 10 {
+		if n := log.count("file imported without the rows that the target refuses: they are in the quarantine"); n < 2 || n > 10 {
 			t.Errorf("%d lines for %d files in half an hour, want 2 to 10", n, files)
 		}
 		if text := log.text.String(); !strings.Contains(text, " files=1\n") || !strings.Contains(text, " files=2\n") {
