@@ -25,8 +25,11 @@ func TestFlagsAfterArgumentsAreRefused(t *testing.T) {
 // The commands that change the quarantine say which flag is misplaced, before they ask a server.
 func TestMisplacedFlagIsNamed(t *testing.T) {
 	for _, args := range [][]string{
-		{"quarantine", "discard", "a/b", "-reason", "x"}, {"quarantine", "replay", "a/b", "-reason", "x"}, {"quarantine", "list", "a/b", "-reason", "x"},
-		{"files", "discard", "a/b", "-reason", "x"}, {"shadow", "start", "a/b", "-reason", "x"},
+		{"quarantine", "discard", "a/b", "-reason", "x"},
+		{"quarantine", "replay", "a/b", "-reason", "x"},
+		{"quarantine", "list", "a/b", "-reason", "x"},
+		{"files", "discard", "a/b", "-reason", "x"},
+		{"shadow", "start", "a/b", "-reason", "x"},
 	} {
 		var out, errs bytes.Buffer
 		p := process{stdin: strings.NewReader(""), stdout: &out, stderr: &errs, getenv: func(string) (string, bool) { return "", false }}

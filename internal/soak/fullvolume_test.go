@@ -128,7 +128,7 @@ func testFullVolume(t *testing.T, unready bool) {
 	// The store frees a little room at times, so each check may need several refusals before it.
 	whileFull := func(what string, check func() (got string, ok bool)) {
 		t.Helper()
-		for deadline := time.Now().Add(time.Minute); ; {
+		for deadline := time.Now().Add(20 * time.Second); ; {
 			refuse()
 			got, ok := check()
 			if ok {
@@ -144,7 +144,9 @@ func testFullVolume(t *testing.T, unready bool) {
 		return fmt.Sprintf("%d of %d bytes, refusing since %v", st.LocalBytes, st.MaxDiskBytes, st.RefusingSince), st.MaxDiskBytes <= st.LocalBytes && !st.RefusingSince.IsZero()
 	})
 	whileFull("a client gets 503 and that the disk of the server is full", func() (string, bool) {
-		status, body := get(handler, httptest.NewRequest(http.MethodPost, "/stream/1/"+sourceID+"/"+src.Secret, strings.NewReader(`{"client":0,"seq":1}`)))
+		r := httptest.NewRequest(http.MethodPost, "/stream/1/"+sourceID+"/"+src.Secret, strings.NewReader(`{"client":0,"seq":1}`))
+		r.Header.Set("Content-Type", "application/json")
+		status, body := get(handler, r)
 		return fmt.Sprint(status, body), status == http.StatusServiceUnavailable && strings.Contains(body, "The disk of the server is full.")
 	})
 	whileFull("readiness is 503 and full if the option asks, else 200", func() (string, bool) {
