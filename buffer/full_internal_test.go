@@ -5,23 +5,22 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
+
+	"github.com/forebay/forebay/internal/synctest"
 )
 
 // A full disk is logged once a minute, with the calls that were refused since the last line.
 func TestFullDiskIsLoggedOnceAMinute(t *testing.T) {
-	synctest.Test(t, testFullDiskIsLoggedOnceAMinute)
-}
-
-func testFullDiskIsLoggedOnceAMinute(t *testing.T) {
 	var log bytes.Buffer
 	b := &Buffer{dir: "data", log: slog.New(slog.NewTextHandler(&log, nil))}
-	for range 150 { // one a second
-		b.overloadsDisk.Add(1)
-		b.noteFull(&OverloadError{Resource: "disk", Volume: "data", Free: 7})
-		time.Sleep(time.Second)
-	}
+	synctest.Test(t, func(*testing.T) {
+		for range 150 { // one a second
+			b.overloadsDisk.Add(1)
+			b.noteFull(&OverloadError{Resource: "disk", Volume: "data", Free: 7})
+			time.Sleep(time.Second)
+		}
+	})
 	got := strings.Split(strings.TrimSpace(log.String()), "\n")
 	want := []string{"refused_calls=1 ", "refused_calls=60 ", "refused_calls=60 "}
 	if len(got) != len(want) {

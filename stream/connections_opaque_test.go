@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -67,7 +68,7 @@ func testOpaque(t *testing.T, secure bool) {
 	quick := make(chan string, 1)
 	go func() { quick <- getHTTP2(t.Context(), address) }()
 	for !limited.waiting.Load() { // Accept has the second connection and looks for a place
-		time.Sleep(time.Millisecond)
+		runtime.Gosched()
 	}
 	for range 3 { // each look would have closed the first connection, if it gave way
 		limited.notify()

@@ -259,6 +259,7 @@ func (o *Opening) Full() *RoomUsed {
 
 // RoomUsed is how many bytes a store and what counts beside it take, and how many they may take.
 type RoomUsed struct {
+	// Used and Limit are in bytes.
 	Used, Limit int64
 	// Free are the free bytes of the volume. Volume says that the volume has less room than Config.Limit allows.
 	Free   int64

@@ -72,7 +72,7 @@ func Server(eng *forebay.Engine, opts Options, more ...grpc.ServerOption) *grpc.
 const window = 128 << 10
 
 // maxMetadata is the greatest metadata of a call in bytes. Above MaxHeaderListSize gRPC closes the connection, and clients repeat
-// the call for ever. So that limit is higher, and the services refuse the call with a status that is not retried.
+// the call forever. So that limit is higher, and the services refuse the call with a status that is not retried.
 const maxMetadata = 16 << 10
 
 // callBytes is reserved for a call while its message arrives: twice the window, because partly filled frames take whole
