@@ -20,7 +20,8 @@ type Stats struct {
 	StoreBytes int64
 	// StagedBytes are the bytes in staging that wait for an import. With PendingBytes and LocalBytes they count against MaxDiskBytes.
 	StagedBytes int64
-	// MaxDiskBytes bounds what waits at all sinks, MaxSinkBytes what waits at one: see [buffer.Tuning].
+	// MaxDiskBytes bounds what waits at all sinks, MaxSinkBytes what waits at one: see [buffer.Tuning]. MaxDiskBytes is less if the
+	// volume has less room: see [buffer.Stats].
 	MaxDiskBytes, MaxSinkBytes int64
 	// MaxPendingBytes bounds what is in memory and not yet on disk: see [buffer.Tuning].
 	MaxPendingBytes int64
@@ -34,7 +35,7 @@ type Stats struct {
 	Damages int64
 	// Overloads counts the calls that were refused since Open because memory or disk was full.
 	Overloads int64
-	// RefusingSince is when the first call was refused because of MaxDiskBytes; zero if none was, or if a sixteenth of it was free since.
+	// RefusingSince is when the first call was refused because of MaxDiskBytes or a full volume: see [buffer.Stats].
 	RefusingSince time.Time
 	// Commits, Uploads and Imports are how long they took: see [buffer.Stats].
 	Commits, Uploads, Imports buffer.Latency

@@ -126,7 +126,11 @@ func (b *Buffer) reserve(size int64, local bool) *OverloadError {
 	}
 	b.pending.Add(-size)
 	if full != nil {
-		return &OverloadError{Resource: "disk", Used: full.Used, Limit: full.Limit, RetryAfter: 5 * time.Second}
+		over := &OverloadError{Resource: "disk", Used: full.Used, Limit: full.Limit, RetryAfter: 5 * time.Second}
+		if full.Volume {
+			over.Volume, over.Free = b.dir, full.Free
+		}
+		return over
 	}
 	if used > b.opts.MaxDiskBytes {
 		return &OverloadError{Resource: "disk", Used: used - size, Limit: b.opts.MaxDiskBytes, RetryAfter: 5 * time.Second, size: size}

@@ -42,8 +42,10 @@ type Buffer struct {
 	relief    relief
 	// overloads counts the calls that were refused, by resource.
 	overloadsMemory, overloadsDisk atomic.Int64
-	// refusing is as in sinkState, for Tuning.MaxDiskBytes.
+	// refusing is as in sinkState, for Tuning.MaxDiskBytes and the volume.
 	refusing atomic.Int64
+	// toldFull is when noteFull logged last, in Unix ms, and toldRefused what overloadsDisk was then.
+	toldFull, toldRefused atomic.Int64
 	// tookCommits, tookUploads and tookImports are how long they took, without calls that failed.
 	tookCommits, tookUploads, tookImports latencyCounter
 	// damages counts the records of damage.

@@ -63,6 +63,10 @@ type OverloadError struct {
 	Resource string
 	// Used and Limit are in bytes.
 	Used, Limit int64
+	// Volume is the folder of the local level if its volume is full. Free are the free bytes of the volume: the store keeps them for its
+	// own work. Volume is empty if a bound of the Tuning is reached.
+	Volume string
+	Free   int64
 	// RetryAfter is the least time after which a retry makes sense.
 	RetryAfter time.Duration
 	// Silent is since when the [Changelog] has not answered, if rows wait for it in memory. Zero: it is not the cause.
@@ -72,6 +76,10 @@ type OverloadError struct {
 }
 
 func (e *OverloadError) Error() string {
+	if e.Volume != "" {
+		return fmt.Sprintf("buffer: overloaded: the disk of the server is full: the volume of %s has %d free bytes, which the store keeps for its own work, retry after %s",
+			e.Volume, e.Free, e.RetryAfter)
+	}
 	where := map[string][2]string{
 		"memory": {"in memory", "MaxPendingBytes"},
 		"disk":   {"on disk", "MaxDiskBytes and the volume"},

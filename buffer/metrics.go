@@ -63,7 +63,7 @@ func newMetrics(b *Buffer) (*metrics, error) {
 		left:      in.observableCounter("forebay.quarantine.left", "{record}", "Records that left the quarantine, by outcome."),
 		pending:   in.gauge("forebay.memory.size", "By", "Row bytes that are accepted and not committed."),
 		local:     in.gauge("forebay.disk.size", "By", "Stored bytes of the local level."),
-		limit:     in.gauge("forebay.disk.limit", "By", "Bound of forebay.disk.size and forebay.disk.store, at which calls are refused."),
+		limit:     in.gauge("forebay.disk.limit", "By", "Bound of forebay.disk.size at which calls are refused: MaxDiskBytes, or less if the volume has less room."),
 		keys:      in.gauge("forebay.keys", "{key}", "Keys of calls that are known, so that a repetition adds nothing."),
 		forgotten: in.observableCounter("forebay.keys.forgotten", "{key}", "Keys that were forgotten before their time, at a bound."),
 		overloads: in.observableCounter("forebay.overloads", "{call}", "Calls that were refused, by the resource that was short."),
@@ -142,7 +142,7 @@ func (o *observers) observe(to metric.Observer, st Stats, opts Options, now time
 	to.ObserveInt64(o.local, st.LocalBytes)
 	to.ObserveInt64(o.store, st.StoreBytes)
 	to.ObserveInt64(o.damages, st.Damages)
-	to.ObserveInt64(o.limit, opts.MaxDiskBytes)
+	to.ObserveInt64(o.limit, st.MaxDiskBytes)
 	to.ObserveInt64(o.keys, st.Keys)
 	to.ObserveInt64(o.forgotten, st.KeysForgotten)
 	to.ObserveInt64(o.overloads, st.OverloadsMemory, metric.WithAttributes(attribute.String("resource", "memory")))

@@ -63,6 +63,10 @@ type Tuning struct {
 	// the store, so rows take three quarters of it at most. At the bound, and when the volume has no more room, Append fails
 	// at once with an [*OverloadError].
 	MaxDiskBytes int64
+	// UnreadyWhenFull makes [Buffer.Ready] return an [*OverloadError] while rows are refused because of MaxDiskBytes or a full volume,
+	// so that a balancer sends requests to other nodes. Default: a full disk does not change Ready, because one node alone has no
+	// other that could take its requests.
+	UnreadyWhenFull bool
 	// MaxSinkBytes bounds what waits of one sink, so that a sink whose table cannot take its rows does not use up the
 	// room of all. See [SinkHandle.Full]. From half of it on, and of MaxDiskBytes, what gathers is imported at once, with the
 	// reason [trigger.Pressure]: see [Tuning.Unreachable]. Default: half of MaxDiskBytes.

@@ -355,9 +355,13 @@ func (b *Buffer) keepPoison(ctx context.Context, f *file, whole *File, split *fo
 		t.ended(f, format.FileImported)
 		if after.Kept > 0 {
 			first := split.PoisonFrom(0, 1)[0]
+			now := t.now
 			t.onDurable(func() {
-				b.log.Warn("file imported without the rows that the target refuses: they are in the quarantine", "sink", whole.SinkID, "file", whole.ID,
-					"rows", after.Kept, "of", whole.Rows, "reason", first.Reason, "column", first.Column)
+				key := queueKey{stepImport, whole.SinkID, refusedRows + whole.Table.ID} // of no queue of errands
+				if files, _, ok := b.probes.speak(key, first.Column+" "+first.Reason, now); ok {
+					b.log.Warn("file imported without the rows that the target refuses: they are in the quarantine", "sink", whole.SinkID, "file", whole.ID,
+						"rows", after.Kept, "of", whole.Rows, "reason", first.Reason, "column", first.Column, "files", files)
+				}
 			})
 		}
 	})
@@ -366,6 +370,9 @@ func (b *Buffer) keepPoison(ctx context.Context, f *file, whole *File, split *fo
 	}
 	return full
 }
+
+// refusedRows begins the keys by which lines about refused rows are thinned, apart from those of failed imports.
+const refusedRows = "refused rows of "
 
 // addPoison puts rows of a file into the quarantine of its sink. The error says that it is full; nothing is done then.
 func (t *txn) addPoison(f *file, words []format.RefusedRow, rows [][]byte) error {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -470,5 +471,38 @@ func TestLargeRefusedRows(t *testing.T) {
 			}
 		}
 		verify(t, b)
+	})
+}
+
+// A target that refuses a row of each file has few lines in the log, at a falling pace. Each line counts the files since the last one.
+func TestRefusedRowsHaveFewLogLines(t *testing.T) {
+	withRefusing(t, 0, func(t *testing.T, mem *buffertest.Memory, opts buffer.Options) {
+		log := &lines{}
+		opts.Logger = slog.New(slog.NewTextHandler(log, nil))
+		b := open(t, opts)
+		s := define(t, b, "a", quarantined())
+		const files = 180 // in half an hour
+		for range files {
+			putRows(t, b, s, 20, func(i int) bool { return i == 3 })
+			for range 100 { // the first attempt of each file fails
+				if b.Flush(t.Context(), "a") == nil {
+					break
+				}
+				time.Sleep(time.Second)
+			}
+			time.Sleep(9 * time.Second)
+		}
+		if st, _ := b.SinkStats("a"); st.Poison.Rows != files {
+			t.Fatalf("%d refused rows went to the quarantine, want %d", st.Poison.Rows, files)
+		}
+		if n := log.count("file imported without the rows that the target refuses: they are in the quarantine"); n < 2 || n > 10 {
+			t.Errorf("%d lines for %d files in half an hour, want 2 to 10", n, files)
+		}
+		if text := log.text.String(); !strings.Contains(text, " files=1\n") || !strings.Contains(text, " files=2\n") {
+			t.Errorf("the lines do not count files:\n%.2000s", text)
+		}
+		if n := log.count("works again"); n != 0 {
+			t.Errorf("%d lines say that the import works again, want none: it never failed", n)
+		}
 	})
 }

@@ -209,6 +209,12 @@ func (b *Buffer) serveRoom() {
 	}
 }
 
+// roomier is called when the store has room again.
+func (b *Buffer) roomier() {
+	b.endRefusing()
+	b.serveRoom()
+}
+
 // endRoom ends all waiting when the buffer closes.
 func (b *Buffer) endRoom() {
 	b.rooms.mu.Lock()
@@ -269,7 +275,14 @@ func (b *Buffer) release(rows []Rows) {
 
 // enterCommon waits for memory and disk.
 func (b *Buffer) enterCommon(ctx context.Context, size int64, patient, local bool) error {
-	err := b.rooms.common.enter(ctx, patient, b.opts.AdmissionWait, func() *OverloadError { return b.reserve(size, local) },
+	try := func() *OverloadError {
+		over := b.reserve(size, local)
+		if patient && over != nil && over.Resource == "disk" {
+			b.noteFull(over)
+		}
+		return over
+	}
+	err := b.rooms.common.enter(ctx, patient, b.opts.AdmissionWait, try,
 		func() { b.pending.Add(-size) },
 		func() {
 			b.gate.kick()
@@ -278,13 +291,43 @@ func (b *Buffer) enterCommon(ctx context.Context, size int64, patient, local boo
 	if over, ok := err.(*OverloadError); ok { //nolint:errorlint // of enter itself
 		if over.Resource == "disk" {
 			b.seekRelief(size)
-			if over.Limit == b.opts.MaxDiskBytes { // else it is the volume, or the files of the store
-				b.refusing.CompareAndSwap(0, b.now().UnixMilli())
-			}
+			b.refusing.CompareAndSwap(0, b.now().UnixMilli())
 		}
 		b.overloads(over.Resource).Add(1)
+		if over.Resource == "disk" {
+			b.noteFull(over)
+		}
 	}
 	return err
+}
+
+// fullEvery is the least time between two lines about a full disk.
+const fullEvery = time.Minute
+
+// noteFull logs that the disk is full, with the calls that were refused since the last line.
+func (b *Buffer) noteFull(over *OverloadError) {
+	now := b.now().UnixMilli()
+	if last := b.toldFull.Load(); last != 0 && now-last < fullEvery.Milliseconds() || !b.toldFull.CompareAndSwap(last, now) {
+		return
+	}
+	refused := b.overloadsDisk.Load()
+	attrs := []any{
+		"dir", b.dir, "used", over.Used, "limit", over.Limit, "refused_calls", refused - b.toldRefused.Swap(refused),
+		"waiting_calls", b.rooms.common.n.Load(),
+	}
+	if over.Volume == "" {
+		b.log.Warn("rows refused: the bound of the disk is reached", attrs...)
+		return
+	}
+	b.log.Warn("rows refused: the volume is full", append(attrs, "free_bytes", over.Free)...)
+}
+
+// diskBound is the greatest LocalBytes at which rows are still accepted: MaxDiskBytes, or less if the volume has less room.
+func (b *Buffer) diskBound(local int64) int64 {
+	if left, less := b.store.Opening().VolumeLeft(); less {
+		return min(b.opts.MaxDiskBytes, local+left)
+	}
+	return b.opts.MaxDiskBytes
 }
 
 // roomAgain is the part of Tuning.MaxDiskBytes that must be free before refusing counts as over: small rows may pass where large ones are
@@ -294,7 +337,7 @@ const roomAgain = 16
 // endRefusing notes that there is room again.
 func (b *Buffer) endRefusing() {
 	limit := b.opts.MaxDiskBytes
-	if b.refusing.Load() != 0 && b.pending.Load()+b.local.Load()+b.staged.Load() < limit-limit/roomAgain {
+	if b.refusing.Load() != 0 && b.store.Opening().Full() == nil && b.pending.Load()+b.local.Load()+b.staged.Load() < limit-limit/roomAgain {
 		b.refusing.Store(0)
 	}
 }

@@ -136,13 +136,15 @@ type Stats struct {
 	StoreBytes int64
 	// StagedBytes are the bytes in staging that wait for an import. With PendingBytes and LocalBytes they count against MaxDiskBytes.
 	StagedBytes int64
-	// MaxPendingBytes, MaxDiskBytes and MaxSinkBytes are the bounds of the [Tuning], with defaults.
+	// MaxPendingBytes, MaxDiskBytes and MaxSinkBytes are the bounds of the [Tuning], with defaults. MaxDiskBytes is less if the volume
+	// has less room: it is then the LocalBytes at which the volume is full.
 	MaxPendingBytes, MaxDiskBytes, MaxSinkBytes int64
 	// Damages is the number of records of damage: see [Buffer.Damaged].
 	Damages int64
 	// OverloadsMemory and OverloadsDisk count the calls of Append that were refused since Open.
 	OverloadsMemory, OverloadsDisk int64
-	// RefusingSince is when the first call was refused because of Tuning.MaxDiskBytes; zero if none was, or if a sixteenth of it was free since.
+	// RefusingSince is when the first call was refused because of Tuning.MaxDiskBytes or a full volume. Zero: no call was refused, or there is room
+	// again: a sixteenth of MaxDiskBytes.
 	RefusingSince time.Time
 	// Keys is the number of keys of calls that are known, KeyBytes what their receipts take on disk before its compression:
 	// see [Buffer.Claim]. KeysForgotten counts the keys since Open that a bound has made the buffer forget before
@@ -163,11 +165,12 @@ type Stats struct {
 func (b *Buffer) Stats() Stats {
 	st := Stats{
 		PendingBytes: b.pending.Load(), LocalBytes: b.local.Load(),
-		StagedBytes: b.staged.Load(), MaxDiskBytes: b.opts.MaxDiskBytes, MaxSinkBytes: b.opts.MaxSinkBytes,
+		StagedBytes: b.staged.Load(), MaxSinkBytes: b.opts.MaxSinkBytes,
 		MaxPendingBytes: b.opts.MaxPendingBytes,
 		KeyRetention:    b.opts.KeyRetention, Retention: b.opts.Retention,
 		OverloadsMemory: b.overloadsMemory.Load(), OverloadsDisk: b.overloadsDisk.Load(),
 	}
+	st.MaxDiskBytes = b.diskBound(st.LocalBytes)
 	st.RefusingSince = format.Time(b.refusing.Load())
 	st.Commits, st.Uploads, st.Imports = b.tookCommits.load(), b.tookUploads.load(), b.tookImports.load()
 	st.Damages = b.damages.Load()
@@ -279,13 +282,19 @@ func (b *Buffer) fileStats(f *file) FileStats {
 }
 
 // Ready returns nil when rows can be taken, a [*FailedError] while the local level is reopened, a [*FencedError] for good when another
-// owner has the changelog, and [ErrClosed] after Close. A bound that is reached is no error of it.
+// owner has the changelog, and [ErrClosed] after Close. With Tuning.UnreadyWhenFull it returns an [*OverloadError] while the disk is full.
+// Otherwise it does not look at bounds.
 func (b *Buffer) Ready() error {
 	if b.ctx.Err() != nil {
 		return ErrClosed
 	}
 	if f := b.failure(); f != nil {
 		return f
+	}
+	if b.opts.UnreadyWhenFull {
+		if over := b.reserve(0, true); over != nil && over.Resource == "disk" {
+			return over
+		}
 	}
 	return nil
 }

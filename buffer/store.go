@@ -47,7 +47,7 @@ func (b *Buffer) newStore() *pebblestore.Store {
 	if b.opts.OnDamage != nil {
 		c.Corrupted = func(err error) { b.reportDamage(err) }
 	}
-	c.Live, c.Beside, c.Roomier = b.neededBytes, b.staged.Load, b.serveRoom
+	c.Live, c.Beside, c.Roomier = b.neededBytes, b.staged.Load, b.roomier
 	c.Prepare = func() error {
 		for _, prepare := range []func(vfs.FS, string) error{
 			refuseSnapshot, pebblestore.FinishSwap, pebblestore.CheckClosed, b.beginFormat, pebblestore.ForgetClosed,

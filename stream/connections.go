@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -20,6 +21,9 @@ const reservedConnections = 32
 // replaces one without a request: the least recently used one, or one that never sent anything. If all have a request,
 // those whose headers are incomplete give way in the same order. So silent clients keep nobody out.
 //
+// The requests of HTTP/2 and TLS cannot be seen in the bytes of a connection. Such a connection gives way only after 5 s
+// without a byte in either direction.
+//
 // When all n connections have a complete request, a few more are accepted for the paths in checks. GET and HEAD of these
 // paths are served; everything else on these connections gets 503 with Retry-After. Without checks there is no such
 // reserve, and new connections wait in the queue of the operating system.
@@ -32,7 +36,7 @@ const reservedConnections = 32
 // files of its store.
 func LimitConnections(l net.Listener, n int, checks ...string) net.Listener {
 	ll := &limitedListener{
-		Listener: l, most: n, conns: make(map[*limitedConn]struct{}), room: make(chan struct{}, 1), closed: make(chan struct{}),
+		Listener: l, most: n, quiet: 5 * time.Second, conns: make(map[*limitedConn]struct{}), room: make(chan struct{}, 1), closed: make(chan struct{}),
 	}
 	for _, path := range checks {
 		for _, method := range []string{"GET ", "HEAD "} {
@@ -45,7 +49,8 @@ func LimitConnections(l net.Listener, n int, checks ...string) net.Listener {
 type limitedListener struct {
 	net.Listener
 	most   int
-	checks [][]byte // how requests for checks begin
+	quiet  time.Duration // how long an opaque connection is silent before it gives way
+	checks [][]byte      // how requests for checks begin
 
 	mu       sync.Mutex
 	conns    map[*limitedConn]struct{} // without the connections of the reserve
@@ -87,12 +92,18 @@ func (l *limitedListener) Accept() (net.Conn, error) {
 		}
 	}
 	c := &limitedConn{Conn: inner, l: l}
-	c.stamp.Store(time.Now().UnixNano())
+	c.touch()
 	l.waiting.Store(true)
 	defer l.waiting.Store(false)
+	if l.enter(c) {
+		return c, nil
+	}
+	tick := time.NewTicker(100 * time.Millisecond) // nothing reports that a connection is quiet for long enough
+	defer tick.Stop()
 	for !l.enter(c) {
 		select {
 		case <-l.room:
+		case <-tick.C:
 		case <-l.closed:
 			_ = inner.Close()
 			return nil, net.ErrClosed
@@ -176,9 +187,10 @@ func (l *limitedListener) shed() bool {
 // choose finds the connections that give way next. l.mu is held.
 func (l *limitedListener) choose() {
 	list := make([]victim, 0, victimsAtOnce+1)
+	quietSince := time.Now().Add(-l.quiet).UnixNano()
 	for c := range l.conns {
 		v := victim{c, c.state.Load(), c.stamp.Load()}
-		if v.state >= connBusy || len(list) == victimsAtOnce && v.compare(list[victimsAtOnce-1]) > 0 {
+		if v.state >= connBusy || c.opaque.Load() && v.stamp > quietSince || len(list) == victimsAtOnce && v.compare(list[victimsAtOnce-1]) > 0 {
 			continue
 		}
 		at, _ := slices.BinarySearchFunc(list, v, victim.compare)
@@ -223,20 +235,41 @@ func (l *limitedListener) Close() error {
 
 // limitedConn follows what is read and written to know whether it has a request. A request costs one clock reading and no
 // lock.
+//
+// Read and Write may run at once, and each states what it saw: the last one counts. Only a shed connection keeps its state.
+// Read and Write of an opaque connection leave the state idle and move the stamp.
 type limitedConn struct {
 	net.Conn
 	l       *limitedListener
 	reserve bool
-	opaque  bool // TLS: what is read tells nothing
+	begin   []byte      // the first bytes, until the protocol is known. Only Read uses it.
+	known   bool        // the protocol is known. Only Read uses it.
+	opaque  atomic.Bool // HTTP/2 or TLS: the bytes do not tell where a request begins and ends
 	state   atomic.Int32
 	stamp   atomic.Int64 // when it was last used, Unix nanoseconds
 	once    sync.Once
 }
 
+// become changes the state. It reports false if the connection has given way.
+func (c *limitedConn) become(next int32) bool {
+	for {
+		state := c.state.Load()
+		if state == connShed {
+			return false
+		}
+		if state == next || c.state.CompareAndSwap(state, next) {
+			return true
+		}
+	}
+}
+
+func (c *limitedConn) touch() { c.stamp.Store(time.Now().UnixNano()) }
+
 const (
 	headEnd  = "\r\n\r\n"
 	goOn     = "HTTP/1.1 100 Continue\r\n\r\n"
-	tlsHello = 0x16
+	tlsHello = "\x16"
+	http2    = "PRI "
 )
 
 const tooManyConnections = "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nContent-Length: 120\r\n" +
@@ -250,28 +283,37 @@ func (c *limitedConn) Read(p []byte) (int, error) {
 		return n, err
 	}
 	state := c.state.Load()
-	switch state {
-	case connBusy:
-		return n, err
-	case connShed:
-		return 0, net.ErrClosed
+	if c.reserve && state == connIdle && !c.opaque.Load() && !c.isCheck(p[:n]) {
+		_ = c.Conn.SetWriteDeadline(time.Now().Add(time.Second))
+		_, _ = io.WriteString(c.Conn, tooManyConnections) // a client that is gone needs none
+		return 0, io.EOF
 	}
-	if state == connIdle {
-		c.opaque = c.opaque || p[0] == tlsHello
-		if c.reserve && !c.isCheck(p[:n]) {
-			_ = c.Conn.SetWriteDeadline(time.Now().Add(time.Second))
-			_, _ = io.WriteString(c.Conn, tooManyConnections) // a client that is gone needs none
-			return 0, io.EOF
-		}
+	if !c.known {
+		c.recognize(p[:n])
 	}
-	next := connPartial
-	if c.opaque || bytes.Contains(p[:n], []byte(headEnd)) || state == connPartial && (p[0] == '\r' || p[0] == '\n') {
+	next := state
+	switch {
+	case c.opaque.Load():
+		c.touch()
+		next = connIdle
+	case bytes.Contains(p[:n], []byte(headEnd)) || state == connPartial && (p[0] == '\r' || p[0] == '\n'):
 		next = connBusy
+	case state == connIdle:
+		next = connPartial
 	}
-	if !c.state.CompareAndSwap(state, next) {
+	if !c.become(next) {
 		return 0, net.ErrClosed // it gave way: its request is not served
 	}
 	return n, err
+}
+
+// recognize looks at the first bytes of a connection until they tell its protocol.
+func (c *limitedConn) recognize(p []byte) {
+	c.begin = append(c.begin, p[:min(len(p), len(http2)-len(c.begin))]...)
+	c.opaque.Store(string(c.begin) == http2 || string(c.begin[:1]) == tlsHello)
+	if c.known = c.opaque.Load() || !strings.HasPrefix(http2, string(c.begin)); c.known {
+		c.begin = nil
+	}
 }
 
 func (c *limitedConn) isCheck(request []byte) bool {
@@ -286,9 +328,9 @@ func (c *limitedConn) Write(p []byte) (int, error) {
 	if string(p) == goOn {
 		return c.Conn.Write(p)
 	}
-	c.stamp.Store(time.Now().UnixNano()) // before the client can act on the answer
+	c.touch() // before the client can act on the answer
 	n, err := c.Conn.Write(p)
-	if state := c.state.Load(); state != connShed && c.state.CompareAndSwap(state, connIdle) && c.l.waiting.Load() {
+	if c.become(connIdle) && !c.opaque.Load() && c.l.waiting.Load() {
 		c.l.notify()
 	}
 	return n, err

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/forebay/forebay"
+	"github.com/forebay/forebay/internal/program/api"
 	"github.com/forebay/forebay/internal/program/server"
 )
 
@@ -85,6 +86,9 @@ func (p process) parse(name string, args []string, verb verbFlags) (*serveConfig
 	cfg.secret, _ = p.getenv(secretVariable)
 	if verb.rest != nil {
 		*verb.rest = flags.Args()
+		if err := api.Misplaced(flags); err != nil {
+			problems = append(problems, err)
+		}
 	} else if flags.NArg() > 0 {
 		problems = append(problems, fmt.Errorf("unexpected argument %q: flags begin with a dash", flags.Arg(0)))
 	}

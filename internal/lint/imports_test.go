@@ -66,8 +66,8 @@ var rooms = map[string][]string{
 	"internal/viewtest":      {"./..."},
 	"internal/refusedtest":   {"./..."},
 	"internal/sqltest":       {"datatype", "buffer", "buffer/dir", "drivers/parquet"},
-	"stream/otlpgrpc":        {".", "mapping", "trigger", "buffer", "stream/internal/..."},
-	"stream/fastserver":      {"stream", "mapping"}, // its tests alone
+	"stream/otlpgrpc":        {".", "mapping", "trigger", "buffer", "stream/internal/...", "stream"}, // stream: its tests alone
+	"stream/fastserver":      {"stream", "mapping"},                                                  // its tests alone
 	"stream/platformauth":    {"stream", "stream/streamapi", "catalog", "storageapi", "storageapi/platform"},
 	"forebaytest":            {"datatype", ".", "mapping", "buffer", "buffer/buffertest"},
 	"internal/soak":          {"./..."},

@@ -177,6 +177,8 @@ type room struct {
 	left    atomic.Int64 // bytes that may be stored before Full says no; unlimited when nothing is known
 	used    atomic.Int64
 	limit   atomic.Int64 // of used
+	free    atomic.Int64 // of the volume
+	volume  atomic.Bool  // the volume has less room than Config.Limit allows
 	files   atomic.Int64 // what the files took when it was measured
 	logs    atomic.Int64 // what the logs held then
 	recheck atomic.Int64 // when left is below it, it is measured
@@ -252,11 +254,27 @@ func (o *Opening) Full() *RoomUsed {
 	}
 	r.updateLater()
 	r.give(leastGarbage)
-	return &RoomUsed{Used: r.used.Load(), Limit: r.limit.Load()}
+	return &RoomUsed{Used: r.used.Load(), Limit: r.limit.Load(), Free: r.free.Load(), Volume: r.volume.Load()}
 }
 
 // RoomUsed is how many bytes a store and what counts beside it take, and how many they may take.
-type RoomUsed struct{ Used, Limit int64 }
+type RoomUsed struct {
+	// Used and Limit are in bytes.
+	Used, Limit int64
+	// Free are the free bytes of the volume. Volume says that the volume has less room than Config.Limit allows.
+	Free   int64
+	Volume bool
+}
+
+// VolumeLeft returns how many bytes may be stored before Full refuses. It reports false unless the volume has less room than
+// Config.Limit allows. The room is measured in the background, so the call does not wait for the volume.
+func (o *Opening) VolumeLeft() (left int64, less bool) {
+	r := &o.room
+	if r.age() > measureEvery {
+		r.updateSoon()
+	}
+	return max(0, r.left.Load()), r.volume.Load()
+}
 
 func (r *room) age() time.Duration { return time.Since(r.began) - time.Duration(r.at.Load()) }
 
@@ -318,17 +336,22 @@ func (r *room) update() {
 	if r.o.conf.Live != nil {
 		garbage = int64(m.Total().TablesSize) - r.o.conf.Live()
 	}
-	space := int64(unlimited)
+	space, less := int64(unlimited), false
 	if volume, err := r.o.conf.FS.GetDiskUsage(r.o.conf.Dir); err == nil {
-		space = used + int64(min(volume.AvailBytes, unlimited/2))
+		free := int64(min(volume.AvailBytes, unlimited/2))
+		r.free.Store(free)
+		space, less = used+free, true
 	}
 	beside := int64(0)
 	if r.o.conf.Beside != nil {
 		beside = r.o.conf.Beside()
 	}
 	if limit := r.o.conf.Limit; limit > 0 {
-		space = min(space, max(0, limit-beside))
+		bound := max(0, limit-beside)
+		less = space < bound
+		space = min(space, bound)
 	}
+	r.volume.Store(less)
 	reserve := min(space/reservePart, mostReserve)
 	left := space - used - log - reserve
 	r.files.Store(used)

@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"github.com/klauspost/compress/snappy"
+	"github.com/klauspost/compress/zlib"
 	"github.com/klauspost/compress/zstd"
 	"google.golang.org/grpc/encoding"
 	"google.golang.org/grpc/mem"
@@ -36,30 +37,45 @@ func (c codec) Marshal(v any) (mem.BufferSlice, error) {
 	return mem.BufferSlice{mem.SliceBuffer(r)}, nil
 }
 
-// snappyCompressor makes gRPC let calls with snappy through. A server takes one decompressor of its own, which is zstd's, and
-// the others from the registry of the program. Like the gzip of gRPC, it is there for every client and server of the program.
-type snappyCompressor struct{}
+// compressor makes gRPC let calls with its coding through. A server takes one decompressor of its own, which is zstd's, and
+// the others from the registry of the program. Like the gzip of gRPC, every client and server of the program can use it.
+type compressor struct {
+	name       string
+	compress   func(io.Writer) io.WriteCloser
+	decompress func(io.Reader) (io.Reader, error)
+}
 
-var _ = registerSnappy()
+var _ = registerCompressors(
+	compressor{
+		"snappy",
+		func(w io.Writer) io.WriteCloser { return snappy.NewBufferedWriter(w) },
+		func(r io.Reader) (io.Reader, error) { return snappy.NewReader(r), nil },
+	},
+	compressor{
+		"deflate", // zlib's format, as in HTTP
+		func(w io.Writer) io.WriteCloser { return zlib.NewWriter(w) },
+		func(r io.Reader) (io.Reader, error) { return zlib.NewReader(r) },
+	},
+)
 
-func registerSnappy() bool {
-	known := encoding.GetCompressor("snappy") != nil
-	if !known {
-		encoding.RegisterCompressor(snappyCompressor{})
+func registerCompressors(all ...compressor) (registered int) {
+	for _, c := range all {
+		if encoding.GetCompressor(c.name) == nil {
+			encoding.RegisterCompressor(c)
+			registered++
+		}
 	}
-	return !known
+	return registered
 }
 
 // Name is the name in the header grpc-encoding.
-func (snappyCompressor) Name() string { return "snappy" }
+func (c compressor) Name() string { return c.name }
 
 // Compress implements [encoding.Compressor].
-func (snappyCompressor) Compress(w io.Writer) (io.WriteCloser, error) {
-	return snappy.NewBufferedWriter(w), nil
-}
+func (c compressor) Compress(w io.Writer) (io.WriteCloser, error) { return c.compress(w), nil }
 
 // Decompress implements [encoding.Compressor].
-func (snappyCompressor) Decompress(r io.Reader) (io.Reader, error) { return snappy.NewReader(r), nil }
+func (c compressor) Decompress(r io.Reader) (io.Reader, error) { return c.decompress(r) }
 
 // zstdDecoder makes gRPC let calls with zstd through to the services of this package, which decode them themselves, and decodes
 // the messages of other services of the server. The design that lost: to register it with gRPC, for every server and client

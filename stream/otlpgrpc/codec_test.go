@@ -20,6 +20,7 @@ import (
 	"google.golang.org/grpc/health"
 	"google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 
 	"github.com/forebay/forebay"
@@ -97,20 +98,26 @@ func TestZstd(t *testing.T) {
 	}
 }
 
-// A message in snappy is read, and bounded, as the others are.
-func TestSnappy(t *testing.T) {
+// The server reads and bounds a message in snappy or deflate like one in gzip.
+func TestRegisteredCodings(t *testing.T) {
+	for _, coding := range []string{"gzip", "snappy", "deflate"} {
+		t.Run(coding, func(t *testing.T) { testCoding(t, coding) })
+	}
+}
+
+func testCoding(t *testing.T, coding string) {
 	eng, mem, conn := start(t, otlpgrpc.Options{MaxMessageBytes: 64 << 10}, nil, app(sink("rows", mapping.Path("b", "body", mapping.RawString()))))
 	ctx := with(t.Context(), "Bearer "+secret)
 	text := strings.Repeat("gate ", 10_000)
 	for range 3 {
-		if _, err := plogotlp.NewGRPCClient(conn).Export(ctx, logs(text), grpc.UseCompressor("snappy")); err != nil {
+		if _, err := plogotlp.NewGRPCClient(conn).Export(ctx, logs(text), grpc.UseCompressor(coding)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if _, err := plogotlp.NewGRPCClient(conn).Export(ctx, logs(strings.Repeat("x", 4<<20)), grpc.UseCompressor("snappy")); status.Code(err) != codes.ResourceExhausted {
+	if _, err := plogotlp.NewGRPCClient(conn).Export(ctx, logs(strings.Repeat("x", 4<<20)), grpc.UseCompressor(coding)); status.Code(err) != codes.ResourceExhausted {
 		t.Error(err)
 	}
-	onlyLogs, err := plogotlp.NewGRPCClient(conn).Export(ctx, plogotlp.NewExportRequest(), grpc.UseCompressor("snappy"))
+	onlyLogs, err := plogotlp.NewGRPCClient(conn).Export(ctx, plogotlp.NewExportRequest(), grpc.UseCompressor(coding))
 	if err != nil || onlyLogs.PartialSuccess().ErrorMessage() != "" {
 		t.Error(err)
 	}
@@ -211,13 +218,21 @@ func TestSlowMessage(t *testing.T) {
 	}
 }
 
-// Metadata can be in every row of a batch, so it is bounded as the headers of HTTP are.
+// Metadata can be in every row of a batch, so it is bounded as the headers of HTTP are. A client does not repeat a refused call, and
+// its connection stays open for the next call.
 func TestLargeMetadata(t *testing.T) {
 	_, _, conn := start(t, otlpgrpc.Options{}, nil, app(sink("rows", mapping.Headers("h"))))
-	for size, want := range map[int]codes.Code{8 << 10: codes.OK, 32 << 10: codes.Internal} {
-		ctx := metadata.AppendToOutgoingContext(with(t.Context(), "Bearer "+secret), "x-large", strings.Repeat("x", size))
-		if _, err := plogotlp.NewGRPCClient(conn).Export(ctx, logs("a")); status.Code(err) != want {
-			t.Errorf("%d bytes: %v, want %v", size, err, want)
+	var peers [4]peer.Peer
+	for i, c := range []struct {
+		size int
+		want codes.Code
+	}{{8 << 10, codes.OK}, {17 << 10, codes.InvalidArgument}, {512 << 10, codes.InvalidArgument}, {1, codes.OK}} {
+		ctx := metadata.AppendToOutgoingContext(with(t.Context(), "Bearer "+secret), "x-large", strings.Repeat("x", c.size))
+		if _, err := plogotlp.NewGRPCClient(conn).Export(ctx, logs("a"), grpc.Peer(&peers[i])); status.Code(err) != c.want {
+			t.Errorf("%d bytes: %v, want %v", c.size, err, c.want)
+		}
+		if got, want := peers[i].LocalAddr, peers[0].LocalAddr; got == nil || got.String() != want.String() {
+			t.Errorf("%d bytes: the call came from %v, want the connection of the first call, %v", c.size, got, want)
 		}
 	}
 }

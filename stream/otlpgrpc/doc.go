@@ -13,7 +13,7 @@
 //	OTEL_EXPORTER_OTLP_ENDPOINT=http://forebay.example.com:4317
 //	OTEL_EXPORTER_OTLP_HEADERS=authorization=Bearer%20SECRET
 //
-// Messages may be compressed with gzip or snappy or, on a server of [Server], with zstd. Nothing of a message is read before
+// Messages may be compressed with gzip, deflate or snappy or, on a server of [Server], with zstd. Nothing of a message is read before
 // the secret was checked. From then on every byte counts towards Options.MaxBufferedBytes, even of calls that stall, because
 // the package reads messages itself, in small steps. So stats handlers of the server see calls without the size of their
 // message.
@@ -26,7 +26,7 @@
 //	OK                   every record is on local disk in every sink that did not reject it. A partial success counts the
 //	                     records that a sink can never store, with the first reason, or all records if no enabled sink takes
 //	                     the signal: they were dropped
-//	INVALID_ARGUMENT     the batch is malformed, too large once decoded or nested too deep, or every record was rejected
+//	INVALID_ARGUMENT     the metadata is above 16 KB, or the batch is malformed, too large once decoded or nested too deep, or every record was rejected
 //	UNAUTHENTICATED      no source has the secret
 //	FAILED_PRECONDITION  several sources have the secret
 //	RESOURCE_EXHAUSTED   the message is above Options.MaxWireBytes or Options.MaxMessageBytes

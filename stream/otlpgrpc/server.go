@@ -42,7 +42,7 @@ import (
 //	Options.ReadTimeout   30 s   from the headers of a request until its message is there
 //	MaxConcurrentStreams  100    requests of one connection at a time
 //	MaxRecvMsgSize        Options.MaxMessageBytes, for other services of the server
-//	MaxHeaderListSize     16 KB  of the metadata of a request
+//	MaxHeaderListSize     1 MB   of the metadata of a request. The services refuse more than 16 KB with INVALID_ARGUMENT
 //	InitialWindowSize     128 KB that a client may send of a request before it is read; it grows with a message
 //	InitialConnWindowSize 1 MB   of all requests of one connection
 //
@@ -55,7 +55,7 @@ func Server(eng *forebay.Engine, opts Options, more ...grpc.ServerOption) *grpc.
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 10 * time.Second, PermitWithoutStream: true}),
 		grpc.MaxConcurrentStreams(100),
 		grpc.MaxRecvMsgSize(limit),
-		grpc.MaxHeaderListSize(16 << 10),
+		grpc.MaxHeaderListSize(1 << 20),
 		grpc.InitialWindowSize(window),
 		grpc.InitialConnWindowSize(1 << 20),
 		grpc.ForceServerCodecV2(newCodec()),
@@ -70,6 +70,10 @@ func Server(eng *forebay.Engine, opts Options, more ...grpc.ServerOption) *grpc.
 // fixed window needs no pings to estimate it. Reads ask for as many bytes as are reserved, which doubles with what has arrived,
 // so large messages do not wait long for the window.
 const window = 128 << 10
+
+// maxMetadata is the greatest metadata of a call in bytes. Above MaxHeaderListSize gRPC closes the connection, and clients repeat
+// the call forever. So that limit is higher, and the services refuse the call with a status that is not retried.
+const maxMetadata = 16 << 10
 
 // callBytes is reserved for a call while its message arrives: twice the window, because partly filled frames take whole
 // buffers, and because a call needs more than its bytes.
@@ -184,13 +188,18 @@ func (response) UnmarshalProto([]byte) error { return nil }
 // handle answers one call. The message is read, inflated and decoded only after the secret has been checked.
 func (s *server) handle(ctx context.Context, signal forebay.Signal, dec func(any) error, interceptor grpc.UnaryServerInterceptor) (any, error) {
 	md, _ := metadata.FromIncomingContext(ctx)
+	headers := size(md)
+	if headers > maxMetadata {
+		return nil, status.Error(codes.InvalidArgument, fmt.Sprintf("The metadata has %d bytes, more than the limit of %d. "+
+			"Send less metadata.", headers, maxMetadata))
+	}
 	source, secret, err := s.authorize(md)
 	if err != nil {
 		return nil, err
 	}
 	c := s.calls.Get().(*call)
 	defer s.release(c)
-	req := &request{signal: signal, srv: s, call: c, headers: size(md)}
+	req := &request{signal: signal, srv: s, call: c, headers: headers}
 	if err := s.read(ctx, req, dec); err != nil {
 		return nil, err
 	}

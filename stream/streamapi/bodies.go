@@ -73,8 +73,8 @@ type tableUpdate struct {
 
 // boundsBody are [catalog.QuarantineBounds].
 type boundsBody struct {
-	MaxBytes   int64  `json:"maxBytes,omitempty" minimum:"0" doc:"Bytes of all records. Default: a 256th of the bound of the disk, 64 MiB."`
-	MaxRecords int    `json:"maxRecords,omitempty" minimum:"0" doc:"Number of records. Default: 100000."`
+	MaxBytes   int64  `json:"maxBytes,omitempty" minimum:"1" doc:"Bytes of all records. Default: a 256th of the bound of the disk, 64 MiB."`
+	MaxRecords int    `json:"maxRecords,omitempty" minimum:"1" doc:"Number of records. Default: 100000."`
 	MaxAge     string `json:"maxAge,omitempty" doc:"How long a record is kept, for example 168h. Default: 720h0m0s."`
 	DropOldest bool   `json:"dropOldest,omitempty" doc:"At the bounds the oldest records expire. Default: new ones are refused."`
 	HoldFiles  bool   `json:"holdFiles,omitempty" doc:"A file of which the table refuses rows is held, so that it is imported whole or not at all. Default: it is imported without them, and they go to the quarantine."`

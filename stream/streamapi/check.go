@@ -115,7 +115,13 @@ func parseInt(text string) (int, error) {
 	return strconv.Atoi(text)
 }
 
+// parameters checks the query. It refuses unknown parameters: a list with a misspelt filter would have all records.
 func (k *checks) parameters(q url.Values, p *problems) {
+	for _, name := range slices.Sorted(maps.Keys(q)) {
+		if !slices.ContainsFunc(k.op.query, func(known parameter) bool { return known.name == name }) {
+			p.add("badRequest", "the query has the parameter %.100q, which %s does not have", name, k.op.id)
+		}
+	}
 	for i, schema := range k.query {
 		name := k.op.query[i].name
 		if !q.Has(name) {
@@ -168,11 +174,19 @@ func (k *checks) readBody(c *call, p *problems, most int64) error {
 	}
 	body := reflect.New(reflect.TypeOf(k.op.body).Elem()).Interface()
 	if err := json.Unmarshal(b, body); err != nil {
-		p.add("invalidFieldType", "%v", err)
+		p.add("invalidFieldType", "%s", unfit(err))
 		return nil
 	}
 	c.body = body
 	return nil
+}
+
+// unfit says why a value that its schema allows cannot be stored, such as a whole number above 64 bits.
+func unfit(err error) string {
+	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+		return fmt.Sprintf("body.%s: the value is out of range: %s", wrong.Field, wrong.Value)
+	}
+	return "the body cannot be read"
 }
 
 // decodeBody returns a body reduced to the members of its schema, and its decoded form. The checks and the operation see the
@@ -297,6 +311,7 @@ var schemaMessages = []struct{ format, name string }{
 	{validation.MsgExpectedMaxItems, "invalidLength"},
 	{validation.MsgExpectedOneOf, "invalidEnumValue"},
 	{validation.MsgExpectedMinimumNumber, "invalidRange"},
+	{validation.MsgExpectedExclusiveMinimumNumber, "invalidRange"},
 	{validation.MsgExpectedMaximumNumber, "invalidRange"},
 	{validation.MsgExpectedMatchPattern, "invalidPattern"},
 	{validation.MsgExpectedBePattern, "invalidPattern"},

@@ -85,15 +85,34 @@ func describe(ops []operation, opts Options) *documentation {
 	d.addEmbedded(reflect.TypeFor[aggregatedBody](), reflect.TypeFor[aggregatedSink](), reflect.TypeFor[aggregatedStatistics]())
 	for _, s := range registry.Map() {
 		if s.AdditionalProperties == false {
-			s.AdditionalProperties = nil // unknown fields are ignored
+			s.AdditionalProperties = nil // clients accept later versions of a response
 		}
 	}
-	// A misspelt option of a column would change what is stored, so unknown members are refused.
-	for _, t := range []reflect.Type{reflect.TypeFor[column](), reflect.TypeFor[templateBody]()} {
-		registry.SchemaFromRef(registry.Schema(t, true, "").Ref).AdditionalProperties = false
+	for i := range ops {
+		if ops[i].body != nil {
+			d.refuseUnknown(registry.Schema(reflect.TypeOf(ops[i].body), true, ""))
+		}
 	}
 	d.render()
 	return d
+}
+
+// refuseUnknown makes the schema of a request refuse unknown members at every depth. A call with a misspelt filter would change or
+// delete more than its sender means.
+func (d *documentation) refuseUnknown(s *huma.Schema) {
+	if s.Ref != "" {
+		s = d.registry.SchemaFromRef(s.Ref)
+	}
+	if s.Items != nil {
+		d.refuseUnknown(s.Items)
+	}
+	if len(s.Properties) == 0 || s.AdditionalProperties != nil {
+		return
+	}
+	s.AdditionalProperties = false
+	for _, property := range s.Properties {
+		d.refuseUnknown(property)
+	}
 }
 
 func (d *documentation) describe(op *operation, errors *huma.Schema) *huma.Operation {

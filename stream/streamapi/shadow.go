@@ -9,9 +9,9 @@ import (
 
 type shadowStart struct {
 	Mapping columns `json:"mapping" doc:"Columns to try. They replace all columns of the sink in the comparison, and nowhere else."`
-	Seconds float64 `json:"seconds,omitempty" minimum:"0" maximum:"86400" doc:"How long records are taken. Default: 600."`
-	Records int64   `json:"records,omitempty" minimum:"0" doc:"Ends the shadow when this many records were compared. Default: it ends by time alone."`
-	Sample  float64 `json:"sample,omitempty" minimum:"0" maximum:"1" doc:"Share of the records that are compared, drawn at random. Default: 1, all."`
+	Seconds float64 `json:"seconds,omitempty" exclusiveMinimum:"0" maximum:"86400" doc:"How long records are taken. Default: 600."`
+	Records int64   `json:"records,omitempty" minimum:"1" doc:"Ends the shadow when this many records were compared. Default: it ends by time alone."`
+	Sample  float64 `json:"sample,omitempty" exclusiveMinimum:"0" maximum:"1" doc:"Share of the records that are compared, drawn at random. Default: 1, all."`
 }
 
 // shadowBody is a [forebay.ShadowReport].

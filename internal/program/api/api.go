@@ -60,10 +60,27 @@ func Action(args []string) (action string, rest []string) {
 // Parse parses flags whose output is for people. The error is [flag.ErrHelp] after -h, else a [*UsageError].
 func Parse(flags *flag.FlagSet, args []string) error {
 	err := flags.Parse(args)
-	if err == nil || errors.Is(err, flag.ErrHelp) {
+	if errors.Is(err, flag.ErrHelp) {
 		return err
 	}
+	if err == nil {
+		err = Misplaced(flags)
+	}
+	if err == nil {
+		return nil
+	}
 	return &UsageError{err}
+}
+
+// Misplaced refuses a flag after the first argument: package flag takes it for an argument, so that -reason would be the id of a
+// record. Every verb with arguments calls it, or Parse.
+func Misplaced(flags *flag.FlagSet) error {
+	for _, arg := range flags.Args() {
+		if len(arg) > 1 && arg[0] == '-' {
+			return fmt.Errorf("%s stands after the argument %q: put the flags before the arguments", arg, flags.Arg(0))
+		}
+	}
+	return nil
 }
 
 // SinkOf reads SOURCE/SINK.

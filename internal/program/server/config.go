@@ -55,6 +55,7 @@ func (cfg *Config) Register(flags *flag.FlagSet) {
 	flags.StringVar(&cfg.Admin, "admin", "", "loopback address that takes orders, such as a checkpoint (default: none)")
 	flags.IntVar(&cfg.MaxConnections, "max-connections", 20_000, "greatest number of connections for events at once; above it idle ones are closed")
 	flags.Int64Var(&cfg.Tuning.MaxDiskBytes, "max-disk-bytes", 0, "greatest size of all rows that wait for their tables, and of the files of the store; events are refused above it (default: 16 GiB)")
+	flags.BoolVar(&cfg.Tuning.UnreadyWhenFull, "unready-when-full", false, "let /readiness-check return 503 while the disk is full, so that a balancer uses other nodes")
 	flags.Int64Var(&cfg.Tuning.MaxSinkBytes, "max-sink-bytes", 0, "the same for one sink (default: half of -max-disk-bytes)")
 	flags.DurationVar(&cfg.Tuning.MinImportInterval, "min-import-interval", 0, "least import interval that a sink may have, 1s or more (default: 30s); databases take many small imports well")
 	flags.BoolVar(&cfg.NetHTTP, "net-http", false, "take events with the server of net/http, which is slower (see package fastserver)")

@@ -25,6 +25,8 @@ func (p Prefix) Failure(err error, what string) *Error {
 		return p.Errorf(http.StatusServiceUnavailable, name, format, args...).Retry(max(after, time.Second))
 	}
 	switch {
+	case errors.As(err, &overload) && overload.Volume != "":
+		return later("overloaded", overload.RetryAfter, "The disk of the server is full. Send the %s again later.", what)
 	case errors.As(err, &overload):
 		return later("overloaded", overload.RetryAfter, "The bound of the %s is reached. Send the %s again later.", overload.Resource, what)
 	case errors.As(err, &failed): // the buffer logs it, once

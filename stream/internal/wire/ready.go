@@ -1,8 +1,11 @@
 package wire
 
 import (
+	"errors"
 	"net/http"
 	"time"
+
+	"github.com/forebay/forebay/buffer"
 )
 
 // ReopenRetryAfter is the Retry-After of answers while a failed store is reopened.
@@ -25,9 +28,13 @@ func Ready(local, catalog func() error) http.Handler {
 		body, status := readiness{Ready: true}, http.StatusOK
 		check := func(state *string, ready func() error) {
 			*state = "ok"
-			if ready() != nil {
+			if err := ready(); err != nil {
 				*state, body.Ready, status = "unavailable", false, http.StatusServiceUnavailable
 				SetRetryAfter(w.Header(), ReopenRetryAfter)
+				if over, ok := errors.AsType[*buffer.OverloadError](err); ok {
+					*state = "full"
+					SetRetryAfter(w.Header(), over.RetryAfter)
+				}
 			}
 		}
 		check(&body.LocalLevel, local)

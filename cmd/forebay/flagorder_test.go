@@ -1,0 +1,40 @@
+package main
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+)
+
+// A flag after an argument is refused by every command. Package flag would take it for an argument, such as the id of a record, and
+// the command would do less or more than its user means.
+func TestFlagsAfterArgumentsAreRefused(t *testing.T) {
+	for _, v := range verbs() {
+		for _, args := range [][]string{
+			{v.name, "list", "a/b", "-reason", "x"}, {v.name, "discard", "a/b", "-reason", "x"}, {v.name, "replay", "a/b", "-all"}, {v.name, "a/b", "-json"},
+		} {
+			var out, errs bytes.Buffer
+			p := process{stdin: strings.NewReader(""), stdout: &out, stderr: &errs, getenv: func(string) (string, bool) { return "", false }}
+			if status := p.run(t.Context(), args); status != wrongUsage && status != failed || out.Len() > 0 || errs.Len() == 0 {
+				t.Errorf("forebay %s: status %d, output %q, errors %q, want a refusal", strings.Join(args, " "), status, out.String(), errs.String())
+			}
+		}
+	}
+}
+
+// The commands that change the quarantine say which flag is misplaced, before they ask a server.
+func TestMisplacedFlagIsNamed(t *testing.T) {
+	for _, args := range [][]string{
+		{"quarantine", "discard", "a/b", "-reason", "x"},
+		{"quarantine", "replay", "a/b", "-reason", "x"},
+		{"quarantine", "list", "a/b", "-reason", "x"},
+		{"files", "discard", "a/b", "-reason", "x"},
+		{"shadow", "start", "a/b", "-reason", "x"},
+	} {
+		var out, errs bytes.Buffer
+		p := process{stdin: strings.NewReader(""), stdout: &out, stderr: &errs, getenv: func(string) (string, bool) { return "", false }}
+		if status := p.run(t.Context(), args); status != wrongUsage || !strings.Contains(errs.String(), "-reason stands after the argument") {
+			t.Errorf("forebay %s: status %d, errors %q, want %d and the misplaced flag", strings.Join(args, " "), status, errs.String(), wrongUsage)
+		}
+	}
+}
