@@ -40,6 +40,9 @@
 // for 24 h, within bounds: see KeyRetention, MaxKeys and MaxKeyBytes of buffer.Tuning. Concurrent requests with one key take
 // turns. A request that stored nothing leaves no key.
 //
+// A key belongs to its source. It counts whatever has changed since the first request: the secret, the mapping, the sinks. If the source
+// splits bodies otherwise now, a repeated request is still split as it was first, and its answer has that form.
+//
 // # Errors
 //
 // The body of an error is a JSON object with statusCode, error, message and, from 500 on, exceptionId, which ends with

@@ -36,7 +36,7 @@ func (h *handler) sourceOf(secret string) (forebay.Source, *wire.Error) {
 
 // serveTelemetry stores an export request and answers it, as the specification of OTLP says, or returns the error to
 // answer it with.
-func (h *handler) serveTelemetry(w http.ResponseWriter, r *http.Request, target endpoint) *wire.Error {
+func (h *handler) serveTelemetry(w http.ResponseWriter, r *http.Request, target endpoint, src forebay.Source) *wire.Error {
 	enc, ok := otlpEncoding(r.Header)
 	if !ok {
 		wire.LeaveBody(w, r)
@@ -89,15 +89,18 @@ func (h *handler) serveTelemetry(w http.ResponseWriter, r *http.Request, target 
 	}
 	request.Header, request.Host = q.fields(r, h.opts.hiddenFromTelemetry)
 	ctx := h.deadlines.From(request.Received)
-	once, err := otlp.Once(&otlp.Request{
-		Secret: target.secret, Signal: signal, Encoding: enc, Keys: r.Header[callkey.Header],
+	once, err := otlp.Once(ctx, h.eng, &otlp.Request{
+		Source: src, Signal: signal, Encoding: enc, Keys: r.Header[callkey.Header],
 		Header: request.Header, Sum: sum, Received: request.Received, Window: h.opts.BatchWindow,
 	}, docs)
-	if err != nil {
+	switch {
+	case errors.Is(err, callkey.ErrKey):
 		return badKey
+	case err != nil:
+		return ingestError(err, "")
 	}
 	records := otlp.Records(&q.rec, docs, request)
-	res, err := h.eng.IngestAtomic(ctx, target.source, forebay.Batch{Signal: signal, Records: records, Once: once})
+	res, err := h.eng.IngestAtomic(ctx, src.ID, forebay.Batch{Signal: signal, Records: records, Once: once})
 	if errors.Is(err, forebay.ErrDisabledSource) {
 		return otlpPausedSource
 	}

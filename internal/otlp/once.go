@@ -1,6 +1,7 @@
 package otlp
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/binary"
 	"iter"
@@ -22,8 +23,8 @@ func SumOf(data []byte) Sum { return sha256.Sum256(data) }
 
 // Request is what identifies an export request.
 type Request struct {
-	// Secret is the secret that the sender authorized itself with.
-	Secret   string
+	// Source is the source that the sender has authorized itself for.
+	Source   forebay.Source
 	Signal   forebay.Signal
 	Encoding Encoding
 	// Keys are the values of the header callkey.Header.
@@ -46,9 +47,12 @@ type Request struct {
 // file that is replayed, is stored every time. The headers that mappings see are compared too, so that one batch can go to
 // two tenants, but not the host and the headers that proxies and tracing change with every attempt.
 //
-// The error is [callkey.ErrKey].
-func Once(r *Request, docs iter.Seq[mapping.FieldDocument]) (forebay.Once, error) {
-	key, err := callkey.OTLP(r.Keys, r.Secret, string(r.Signal))
+// The error is [callkey.ErrKey], or one of [forebay.Engine.Receipts].
+func Once(ctx context.Context, eng engine, r *Request, docs iter.Seq[mapping.FieldDocument]) (forebay.Once, error) {
+	key, err := callkey.OTLP(r.Keys, string(r.Signal))
+	if err == nil && key != "" {
+		key, err = former(ctx, eng, r, key)
+	}
 	if err != nil || key != "" {
 		return forebay.Once{Key: key, Content: r.Sum[:]}, err
 	}
@@ -62,7 +66,6 @@ func Once(r *Request, docs iter.Seq[mapping.FieldDocument]) (forebay.Once, error
 		number(len(text))
 		h.Write([]byte(text))
 	}
-	add(r.Secret)
 	add(string(r.Signal))
 	h.Write([]byte{byte(r.Encoding)})
 	h.Write(r.Sum[:])
@@ -77,6 +80,29 @@ func Once(r *Request, docs iter.Seq[mapping.FieldDocument]) (forebay.Once, error
 		}
 	}
 	return forebay.Once{Key: callkey.Join("batch", string(h.Sum(nil))), Within: r.Window}, nil
+}
+
+// engine is the part of [forebay.Engine] that knows keys.
+type engine interface {
+	Receipts(ctx context.Context, source, key string) ([]forebay.Receipt, error)
+}
+
+// former returns the key under which an earlier release has stored the request, or else the key of this release. That release had the
+// secret of the source in the key.
+func former(ctx context.Context, eng engine, r *Request, key string) (string, error) {
+	for _, secret := range []string{r.Source.Secret, r.Source.OldSecret} {
+		if secret == "" {
+			continue
+		}
+		before, err := callkey.FormerOTLP(r.Keys, secret, string(r.Signal))
+		if err != nil {
+			return "", err
+		}
+		if receipts, err := eng.Receipts(ctx, r.Source.ID, before); err != nil || len(receipts) > 0 {
+			return before, err
+		}
+	}
+	return key, nil
 }
 
 // passing are the headers that belong to one attempt and not to the batch.
