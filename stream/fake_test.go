@@ -53,7 +53,9 @@ func (f *fakeEngine) IngestOnce(
 	return f.IngestBatch(ctx, source, recs)
 }
 
-func (f *fakeEngine) Receipts(context.Context, string, string) ([]forebay.Receipt, error) { return nil, nil }
+func (f *fakeEngine) Receipts(context.Context, string, string) ([]forebay.Receipt, error) {
+	return nil, nil
+}
 
 const secret = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKL"
 

@@ -157,7 +157,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		writePreflight(w, telemetry)
 		return
 	case telemetry:
-		e = h.serveTelemetry(w, r, target, src)
+		e = h.serveTelemetry(w, r, id, target, src)
 	default:
 		e = h.serveEvent(w, r, id, target, src)
 	}

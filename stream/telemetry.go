@@ -36,7 +36,7 @@ func (h *handler) sourceOf(secret string) (forebay.Source, *wire.Error) {
 
 // serveTelemetry stores an export request and answers it, as the specification of OTLP says, or returns the error to
 // answer it with.
-func (h *handler) serveTelemetry(w http.ResponseWriter, r *http.Request, target endpoint, src forebay.Source) *wire.Error {
+func (h *handler) serveTelemetry(w http.ResponseWriter, r *http.Request, id string, target endpoint, src forebay.Source) *wire.Error {
 	enc, ok := otlpEncoding(r.Header)
 	if !ok {
 		wire.LeaveBody(w, r)
@@ -100,6 +100,12 @@ func (h *handler) serveTelemetry(w http.ResponseWriter, r *http.Request, target 
 		return ingestError(err, "")
 	}
 	records := otlp.Records(&q.rec, docs, request)
+	// The turn of the batch lasts until the answer is written: see [otlp.Once].
+	var turn forebay.Turn
+	defer turn.End(false)
+	if otlp.Nameless(once) {
+		once.Turn = &turn
+	}
 	res, err := h.eng.IngestAtomic(ctx, src.ID, forebay.Batch{Signal: signal, Records: records, Once: once})
 	if errors.Is(err, forebay.ErrDisabledSource) {
 		return otlpPausedSource
@@ -111,7 +117,10 @@ func (h *handler) serveTelemetry(w http.ResponseWriter, r *http.Request, target 
 	if res.Rejected > 0 && res.Rejected == res.Records {
 		e := *ingestError(res.First.Err, "")
 		e.Message = message
-		return &e
+		there := r.Context().Err() == nil
+		h.writeTelemetryError(w, r, id, &e) // other sinks may have the records
+		turn.End(there && written(w))
+		return nil
 	}
 	q.answer = otlp.AppendResponse(q.answer[:0], signal, enc, otlp.Rejected(res), message)
 	header := w.Header()
@@ -120,9 +129,21 @@ func (h *handler) serveTelemetry(w http.ResponseWriter, r *http.Request, target 
 	}
 	header["Content-Type"] = otlpTypes[enc]
 	header["Content-Length"] = []string{strconv.Itoa(len(q.answer))}
+	// Asked before the write: a client that has its answer may leave at once.
+	there := r.Context().Err() == nil
 	w.WriteHeader(http.StatusOK)
-	_, _ = w.Write(q.answer) // if the client is gone, nobody needs the error
+	_, err = w.Write(q.answer)
+	if once.Turn != nil {
+		turn.End(there && err == nil && written(w))
+	}
 	return nil
+}
+
+// written writes out an answer and reports whether that has worked. Below a middleware without Flush the answer is written when the handler
+// has returned.
+func written(w http.ResponseWriter) bool {
+	err := http.NewResponseController(w).Flush()
+	return err == nil || errors.Is(err, http.ErrNotSupported)
 }
 
 func otlpRequestError(err error) *wire.Error {

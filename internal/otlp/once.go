@@ -42,10 +42,14 @@ type Request struct {
 // Once makes an export request repeatable, by its key or by everything that its rows are made of. Exporters give no key, and
 // repeat a request byte for byte if they did not get its answer.
 //
-// Requests that only look equal must stay apart. A request without a key is therefore compared only if each of its records
-// has a time within 24 h: equal requests then report the same moments, to the nanosecond. A heartbeat without times, or a
-// file that is replayed, is stored every time. The headers that mappings see are compared too, so that one batch can go to
-// two tenants, but not the host and the headers that proxies and tracing change with every attempt.
+// Requests that only look equal must stay apart: clocks of browsers have milliseconds, and hosts send equal heartbeats. So a request that is
+// [Nameless] gets a forebay.Turn, which the server ends when it has written the answer. While the answer may not have arrived, an equal
+// request is a repetition. Afterwards it is new. Equal requests that come at once take turns, so at most one of them is stored
+// without an answer at any moment, also in a crash.
+//
+// Without a time within 24 h in each record a request is always new: a file that is replayed, or a load test that sends one body, takes no turns.
+// The headers that mappings see are compared too, so that one batch can go to two tenants, but not the host and the headers that proxies
+// and tracing change with every attempt.
 //
 // The error is [callkey.ErrKey], or one of [forebay.Engine.Receipts].
 func Once(ctx context.Context, eng engine, r *Request, docs iter.Seq[mapping.FieldDocument]) (forebay.Once, error) {
@@ -81,6 +85,9 @@ func Once(ctx context.Context, eng engine, r *Request, docs iter.Seq[mapping.Fie
 	}
 	return forebay.Once{Key: callkey.Join("batch", string(h.Sum(nil))), Within: r.Window}, nil
 }
+
+// Nameless reports whether a request is recognized by what it looks like.
+func Nameless(once forebay.Once) bool { return once.Key != "" && once.Content == nil }
 
 // engine is the part of [forebay.Engine] that knows keys.
 type engine interface {

@@ -243,10 +243,17 @@ func (s *server) export(ctx context.Context, src forebay.Source, md metadata.MD,
 	case err != nil:
 		return nil, s.failure(ctx, err)
 	}
+	var turn forebay.Turn
+	taken := false
+	defer func() { turn.End(taken && ctx.Err() == nil) }()
+	if otlp.Nameless(once) {
+		once.Turn = &turn
+	}
 	res, err := s.eng.IngestAtomic(wait, src.ID, forebay.Batch{Signal: req.signal, Records: otlp.Records(&c.rec, req.docs, request), Once: once})
 	if err != nil {
 		return nil, s.failure(ctx, err)
 	}
+	taken = true
 	message := otlp.Summary(req.signal, res)
 	if res.Rejected > 0 && res.Rejected == res.Records {
 		return nil, status.Error(codes.InvalidArgument, message)
