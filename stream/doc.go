@@ -61,7 +61,8 @@
 //	unsupportedMediaType  415  another Content-Encoding
 //	timeout               408  the body came too slowly, see Server
 //	eof                   499  the client went away before its request was complete; nothing was stored
-//	overloaded            503  a bound of memory or disk is reached; nothing was stored; Retry-After
+//	overloaded            503  a bound of memory or disk is reached, or a request with the same Idempotency-Key took about 30 s; nothing was
+//	                           stored; Retry-After
 //	shutdown              503  the engine is closing; nothing was stored; Retry-After
 //	writeFailed           the highest status of the sinks: at least one of them does not have the row
 //

@@ -19,12 +19,16 @@ func (p Prefix) Failure(err error, what string) *Error {
 		overload *buffer.OverloadError
 		failed   *buffer.FailedError
 		fenced   *buffer.FencedError
+		unknown  *buffer.UnknownError
 		tooLarge *buffer.TooLargeError
 	)
 	later := func(name string, after time.Duration, format string, args ...any) *Error {
 		return p.Errorf(http.StatusServiceUnavailable, name, format, args...).Retry(max(after, time.Second))
 	}
 	switch {
+	case errors.As(err, &unknown) && !errors.As(err, &failed) && !errors.As(err, &fenced):
+		return later("noPipelineReady", 0, "The %s was not stored in time. It is unknown whether it will be. Send it again, with the same "+
+			"Idempotency-Key if it has one.", what)
 	case errors.As(err, &overload):
 		return later("overloaded", overload.RetryAfter, "The bound of the %s is reached. Send the %s again later.", overload.Resource, what)
 	case errors.As(err, &failed): // the buffer logs it, once
@@ -39,7 +43,7 @@ func (p Prefix) Failure(err error, what string) *Error {
 	case errors.Is(err, forebay.ErrClosed):
 		return later("shutdown", 0, "The service is stopping. Send the %s again.", what)
 	case errors.Is(err, context.DeadlineExceeded):
-		return later("noPipelineReady", 0, "The %s was not stored in time, it is unknown whether it will be. Send it again.", what)
+		return later("overloaded", 0, "The %s was not stored: its turn did not come in time. Send it again.", what)
 	}
 	e := p.Errorf(http.StatusInternalServerError, "genericError",
 		"Internal error. Send the %s again later; if it fails again, quote the exception id to the operator.", what)
