@@ -176,8 +176,8 @@ func (in Intake) take(
 // [ErrUnknownSource], [ErrDisabledSource], [ErrClosed], or the error of a ctx that had ended before. So a caller can send the
 // batch again, and no sink has it twice. There are two exceptions:
 //
-//   - With a [*buffer.FailedError] or a [*buffer.FencedError] the outcome is unknown. So it is with a [*buffer.UnknownError]: ctx
-//     ended during the wait.
+//   - With a [*buffer.FailedError] or a [*buffer.FencedError] the outcome is unknown. The same holds for a [*buffer.UnknownError]:
+//     ctx ended during the wait.
 //   - Rows above 16 MiB, or a quarter of buffer.Tuning.MaxPendingBytes, go in portions. The later ones wait for room until
 //     ctx ends. If one fails, the earlier ones may be stored: the error is a [*buffer.UnknownError] with the cause.
 //

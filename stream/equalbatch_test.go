@@ -21,30 +21,13 @@ import (
 	"github.com/forebay/forebay/internal/localdisk"
 	"github.com/forebay/forebay/mapping"
 	"github.com/forebay/forebay/stream"
-	"github.com/forebay/forebay/stream/fastserver"
 )
 
-// servers are the servers that serve the ingestion handler, by name: they return their URL.
-var servers = map[string]func(t *testing.T, h http.Handler) string{
-	"net/http": func(t *testing.T, h http.Handler) string {
-		srv := httptest.NewServer(h)
-		t.Cleanup(srv.Close)
-		return srv.URL
-	},
-	"fastserver": func(t *testing.T, h http.Handler) string {
-		t.Helper()
-		srv, err := fastserver.New(h, fastserver.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		go func() { _ = srv.Serve(l) }()
-		t.Cleanup(func() { _ = srv.Close() })
-		return "http://" + l.Addr().String()
-	},
+// serve serves a handler and returns its URL.
+func serve(t *testing.T, h http.Handler) string {
+	srv := httptest.NewServer(h)
+	t.Cleanup(srv.Close)
+	return srv.URL
 }
 
 // exportLogs sends a batch to the source of telemetry.
@@ -57,28 +40,26 @@ func (s *service) exportLogs(batch []byte, header ...string) (status int, replay
 // Batches whose answers have arrived are different ones, equal or not: a loop logs one line many times within a millisecond, and hosts send
 // one body.
 func TestEqualBatchesAreStoredEach(t *testing.T) {
-	for name, serve := range servers {
-		s := newService(t, nil, telemetry())
-		s.url = serve(t, stream.Ingest(s.eng, stream.Options{}))
-		batch := recentLogs(t, "tick")
-		const loop, hosts = 20, 8
-		for i := range loop {
+	s := newService(t, nil, telemetry())
+	s.url = serve(t, stream.Ingest(s.eng, stream.Options{}))
+	batch := recentLogs(t, "tick")
+	const loop, hosts = 20, 8
+	for i := range loop {
+		if status, again := s.exportLogs(batch); status != 200 || again != "" {
+			t.Errorf("batch %d: status %d, replayed %q, want 200 and none", i, status, again)
+		}
+	}
+	var all sync.WaitGroup
+	for host := range hosts {
+		all.Go(func() {
 			if status, again := s.exportLogs(batch); status != 200 || again != "" {
-				t.Errorf("%s, batch %d: status %d, replayed %q, want 200 and none", name, i, status, again)
+				t.Errorf("host %d: status %d, replayed %q, want 200 and none", host, status, again)
 			}
-		}
-		var all sync.WaitGroup
-		for host := range hosts {
-			all.Go(func() {
-				if status, again := s.exportLogs(batch); status != 200 || again != "" {
-					t.Errorf("%s, host %d: status %d, replayed %q, want 200 and none", name, host, status, again)
-				}
-			})
-		}
-		all.Wait()
-		if n := s.tables()["logs"]; n != loop+hosts {
-			t.Errorf("%s: %d rows, want %d", name, n, loop+hosts)
-		}
+		})
+	}
+	all.Wait()
+	if n := s.tables()["logs"]; n != loop+hosts {
+		t.Errorf("%d rows, want %d", n, loop+hosts)
 	}
 }
 
@@ -93,7 +74,7 @@ func TestBatchWhoseAnswerFailed(t *testing.T) {
 	s := newService(t, nil, telemetry())
 	h := stream.Ingest(s.eng, stream.Options{})
 	var breaks atomic.Bool
-	s.url = servers["net/http"](t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	s.url = serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if breaks.Load() {
 			h.ServeHTTP(lost{httptest.NewRecorder()}, r)
 			panic(http.ErrAbortHandler)
@@ -121,69 +102,67 @@ func TestBatchWhoseAnswerFailed(t *testing.T) {
 // A client gives up while the disk is slow, and sends its batch again. The first is stored in the end, so the second is its repetition; whoever
 // sends an equal batch afterwards has another.
 func TestBatchWhoseSenderHasGone(t *testing.T) {
-	for name, serve := range servers {
-		var slow atomic.Bool
-		stuck, free := make(chan struct{}, 100), make(chan struct{})
-		disk := disktest.Wrap(vfs.NewMem(), errorfs.InjectorFunc(func(op errorfs.Op) error {
-			switch op.Kind {
-			case errorfs.OpFileSync, errorfs.OpFileSyncData, errorfs.OpFileSyncTo:
-				if slow.Load() && strings.HasSuffix(op.Path, ".log") {
-					stuck <- struct{}{}
-					<-free
-				}
+	var slow atomic.Bool
+	stuck, free := make(chan struct{}, 100), make(chan struct{})
+	disk := disktest.Wrap(vfs.NewMem(), errorfs.InjectorFunc(func(op errorfs.Op) error {
+		switch op.Kind {
+		case errorfs.OpFileSync, errorfs.OpFileSyncData, errorfs.OpFileSyncTo:
+			if slow.Load() && strings.HasSuffix(op.Path, ".log") {
+				stuck <- struct{}{}
+				<-free
 			}
-			return nil
-		}))
-		s := newService(t, func(o *forebay.Options) { o.Buffer = localdisk.On(o.Buffer, disk) }, telemetry())
-		h := stream.Ingest(s.eng, stream.Options{})
-		left := make(chan struct{}, 1)
-		s.url = serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if r.Header.Get("X-Forwarded-For") != "" {
-				go func() {
-					<-r.Context().Done()
-					left <- struct{}{}
-				}()
-			}
-			h.ServeHTTP(w, r)
-		}))
-		batch := recentLogs(t, "tick")
-		slow.Store(true)
-		conn, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
-		if err != nil {
-			t.Fatal(err)
 		}
-		head := fmt.Sprintf("POST /otlp/1/app/%s/v1/logs HTTP/1.1\r\nHost: x\r\nUser-Agent: Go-http-client/1.1\r\n"+
-			"Accept-Encoding: gzip\r\nX-Forwarded-For: 1.1.1.1\r\nContent-Type: %s\r\nContent-Length: %d\r\n\r\n", webSecret, protobuf, len(batch))
-		if _, err := conn.Write(append([]byte(head), batch...)); err != nil {
-			t.Fatal(err)
+		return nil
+	}))
+	s := newService(t, func(o *forebay.Options) { o.Buffer = localdisk.On(o.Buffer, disk) }, telemetry())
+	h := stream.Ingest(s.eng, stream.Options{})
+	left := make(chan struct{}, 1)
+	s.url = serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("X-Forwarded-For") != "" {
+			go func() {
+				<-r.Context().Done()
+				left <- struct{}{}
+			}()
 		}
-		<-stuck
-		conn.Close()
-		select {
-		case <-left:
-		case <-time.After(20 * time.Second):
-			t.Fatalf("%s: the handler does not learn that the client has left", name)
-		}
-		type outcome struct {
-			status int
-			again  string
-		}
-		repeated := make(chan outcome, 1)
-		go func() {
-			status, again := s.exportLogs(batch)
-			repeated <- outcome{status, again}
-		}()
-		slow.Store(false)
-		close(free)
-		if got, want := <-repeated, (outcome{200, "true"}); got != want {
-			t.Errorf("%s: the repetition got %v, want %v", name, got, want)
-		}
-		if status, again := s.exportLogs(batch); status != 200 || again != "" {
-			t.Errorf("%s: the next equal batch: status %d, replayed %q, want 200 and none", name, status, again)
-		}
-		if n := s.tables()["logs"]; n != 2 {
-			t.Errorf("%s: %d rows, want 2", name, n)
-		}
+		h.ServeHTTP(w, r)
+	}))
+	batch := recentLogs(t, "tick")
+	slow.Store(true)
+	conn, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	head := fmt.Sprintf("POST /otlp/1/app/%s/v1/logs HTTP/1.1\r\nHost: x\r\nUser-Agent: Go-http-client/1.1\r\n"+
+		"Accept-Encoding: gzip\r\nX-Forwarded-For: 1.1.1.1\r\nContent-Type: %s\r\nContent-Length: %d\r\n\r\n", webSecret, protobuf, len(batch))
+	if _, err := conn.Write(append([]byte(head), batch...)); err != nil {
+		t.Fatal(err)
+	}
+	<-stuck
+	conn.Close()
+	select {
+	case <-left:
+	case <-time.After(20 * time.Second):
+		t.Fatalf("the handler does not learn that the client has left")
+	}
+	type outcome struct {
+		status int
+		again  string
+	}
+	repeated := make(chan outcome, 1)
+	go func() {
+		status, again := s.exportLogs(batch)
+		repeated <- outcome{status, again}
+	}()
+	slow.Store(false)
+	close(free)
+	if got, want := <-repeated, (outcome{200, "true"}); got != want {
+		t.Errorf("the repetition got %v, want %v", got, want)
+	}
+	if status, again := s.exportLogs(batch); status != 200 || again != "" {
+		t.Errorf("the next equal batch: status %d, replayed %q, want 200 and none", status, again)
+	}
+	if n := s.tables()["logs"]; n != 2 {
+		t.Errorf("%d rows, want 2", n)
 	}
 }
 

@@ -185,7 +185,7 @@ func TestRepeatedBatchIsStoredOnce(t *testing.T) {
 	// The answers of all attempts but the last are lost on their way to a proxy.
 	lossy := func() {
 		h := stream.Ingest(s.eng, stream.Options{})
-		s.url = servers["net/http"](t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s.url = serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			rec := httptest.NewRecorder()
 			h.ServeHTTP(lost{rec}, r)
 			maps.Copy(w.Header(), rec.Header())
