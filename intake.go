@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/mapping"
 )
 
@@ -33,7 +34,7 @@ func (e *Engine) WaitForRoom() Intake { return Intake{e, true} }
 //
 // The error is nil when every sink kept the record. Otherwise it joins one [*SinkError] for each sink that did not. With
 // [ErrUnknownSource], [ErrDisabledSource], [ErrClosed] and the error of a ctx that had ended before, the result is empty and nothing
-// was stored. When ctx ends during the wait the outcome is unknown: a record that is sent again may be stored twice. A source
+// was stored. When ctx ends during the wait the error of the sinks is a [*buffer.UnknownError]: a record that is sent again may be stored twice. A source
 // without an enabled sink drops the record: the result says so, there is no error, and [Stats] counts it.
 //
 // The record is not kept: the caller may reuse it and its body when Ingest returns. The caller must not modify the
@@ -111,7 +112,7 @@ func (in Intake) IngestBatch(ctx context.Context, sourceID string, recs []*mappi
 // The records must be the same, in the same order.
 //
 // The key is stored in one batch with the rows, so the promise holds after a crash, a power cut or an unknown outcome
-// ([buffer.FailedError], a ctx that ended), and in copies of the data directory. It is kept for
+// ([buffer.FailedError], [buffer.UnknownError]), and in copies of the data directory. It is kept for
 // buffer.Tuning.KeyRetention, by default 24 h, within the bounds of MaxKeys and MaxKeyBytes. Concurrent calls with one key
 // take turns. A call without a key costs nothing for it.
 //
@@ -175,9 +176,10 @@ func (in Intake) take(
 // [ErrUnknownSource], [ErrDisabledSource], [ErrClosed], or the error of a ctx that had ended before. So a caller can send the
 // batch again, and no sink has it twice. There are two exceptions:
 //
-//   - With a [*buffer.FailedError] or a [*buffer.FencedError], or when ctx ends during the wait, the outcome is unknown.
+//   - With a [*buffer.FailedError] or a [*buffer.FencedError] the outcome is unknown. The same holds for a [*buffer.UnknownError]:
+//     ctx ended during the wait.
 //   - Rows above 16 MiB, or a quarter of buffer.Tuning.MaxPendingBytes, go in portions. The later ones wait for room until
-//     ctx ends. With an error the earlier ones may be stored.
+//     ctx ends. If one fails, the earlier ones may be stored: the error is a [*buffer.UnknownError] with the cause.
 //
 // With Batch.Once these two leave nothing doubled either: repeat the batch with its key.
 //
@@ -218,9 +220,22 @@ func (in Intake) IngestAtomic(ctx context.Context, sourceID string, b Batch) (Ba
 	}
 	if err != nil {
 		src.countFailed(res.Records)
-		return BatchResult{}, err
+		return BatchResult{}, outcomeOf(err, portions)
 	}
 	return res, nil
+}
+
+// outcomeOf marks the error of a batch of which portions may be stored.
+func outcomeOf(err error, portions []portion) error {
+	if _, marked := errors.AsType[*buffer.UnknownError](err); marked {
+		return err
+	}
+	for i := range portions {
+		if portions[i].err == nil {
+			return &buffer.UnknownError{Err: err}
+		}
+	}
+	return err
 }
 
 // takeAtomic is take for a batch that ends with its first error. The records behind it are counted and not mapped.

@@ -20,6 +20,29 @@ type Once struct {
 	Content []byte
 	// Within is how long an earlier call counts. Default: as long as keys are kept, see buffer.Tuning.KeyRetention.
 	Within time.Duration
+	// Turn, when set, keeps the turn of the key after the call has returned, until [Turn.End]. Default: the turn ends with the call.
+	Turn *Turn
+}
+
+// Turn is the turn of a call whose key stands for it only until its outcome has reached who sent it. Other calls with the key wait until
+// End. It is for senders that cannot name their calls: then the key is what a call looks like, and a later call that looks the same is
+// another. It must be zero before the call, and serves one call.
+type Turn struct{ claim *buffer.Claim }
+
+// End ends the turn. It must be called after every call with a Turn, whatever the call returned. arrived says that the sender has the outcome
+// and will not repeat the call: then the key is forgotten. Else the next call with the key repeats this one. After a crash within
+// about a second of End, or before the next commit, the key may be known still.
+//
+// Calls after the first do nothing.
+func (t *Turn) End(arrived bool) {
+	if t.claim == nil {
+		return
+	}
+	if arrived {
+		t.claim.Forget()
+	}
+	t.claim.Release()
+	t.claim = nil
 }
 
 // ErrOtherContent is returned for a key that an earlier call has used with different content. Nothing was stored.
@@ -28,6 +51,7 @@ var ErrOtherContent = errors.New("the key was used for other content")
 // attempt is a call with a key under way.
 type attempt struct {
 	claim *buffer.Claim
+	held  bool // by a Turn
 	sum   contentSum
 	// By sink of the source: stored are the records that earlier calls have stored, taken those that this call has mapped and
 	// that have no receipt yet.
@@ -79,19 +103,22 @@ func (e *Engine) attempt(ctx context.Context, src *source, once *Once) (*attempt
 		}
 		if sum != a.sum && sum != (contentSum{}) && a.sum != (contentSum{}) {
 			claim.Release()
-			return nil, ErrOtherContent
+			return nil, ErrOtherContent // without a turn: End does nothing
 		}
 		k := slices.IndexFunc(src.sinks, func(s *sink) bool { return s.handle.ID() == r.SinkID })
 		if k >= 0 {
 			a.stored[k], a.storedAside[k] = a.stored[k].join(stored), a.storedAside[k].join(aside)
 		}
 	}
+	if once.Turn != nil {
+		once.Turn.claim, a.held = claim, true
+	}
 	return a, nil
 }
 
-// release ends the caller's part of the turn. It may be repeated, also on nil.
+// release ends the caller's part of the turn, unless a Turn holds it. It may be repeated, also on nil.
 func (a *attempt) release() {
-	if a != nil {
+	if a != nil && !a.held {
 		a.claim.Release()
 	}
 }

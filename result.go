@@ -47,7 +47,7 @@ type SinkResult struct {
 	// Replayed is set when the row was stored by an earlier call with the same key: see [Engine.IngestOnce].
 	Replayed bool
 	// Err says why a record was Rejected, Failed or Quarantined: a [*mapping.Error], a [*buffer.TooLargeError], a [*RowTooLargeError],
-	// a [*buffer.OverloadError], a [*buffer.FailedError], a [*buffer.FencedError] or an error of the context. Otherwise nil, as for
+	// a [*buffer.OverloadError], a [*buffer.FailedError], a [*buffer.FencedError], a [*buffer.UnknownError] or, if nothing was stored, an error of the context. Otherwise nil, as for
 	// what an earlier call with the same key has put into the quarantine.
 	Err error
 }

@@ -463,6 +463,7 @@ func (b *Buffer) close() error {
 	b.cancel()
 	<-b.unwatched
 	last.stop()
+	b.forgetAtEnd()
 	b.store.Drain()
 	b.gate.kick()
 	<-b.closed

@@ -192,6 +192,7 @@ func (b *Buffer) prepare(g *group) {
 	}
 	c.batch = b.db.NewBatchWithSize(payloads.size + 1024)
 	t := &txn{b: b, now: b.now(), batch: c.batch}
+	t.deleteForgotten(c.batch)
 	b.mu.Lock()
 	for i, ch := range g.chunks {
 		if ch.rows > 0 {

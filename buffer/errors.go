@@ -10,7 +10,7 @@ import (
 //
 //	reject  the record can never be stored as it is        mapping.Error, forebay.RowTooLargeError, *TooLargeError
 //	wait    try again later, nothing was accepted           *OverloadError
-//	        try again later, the outcome is unknown         *FailedError
+//	        try again later, the outcome is unknown         *FailedError, *UnknownError
 //	retry   a later attempt may succeed                     every error that has no other mark
 //	stop    another owner has the instance                  *FencedError
 //	repair  somebody has to change something first          *SchemaError, *ChangeError, *RowsError, Permanent, ErrClosed
@@ -125,6 +125,20 @@ func (e *FailedError) Error() string {
 }
 
 func (e *FailedError) Unwrap() error { return e.Err }
+
+// UnknownError says that a call ended before its outcome was known: its context ended while rows of it waited for the disk, or a later part of
+// it failed. All rows of the call, some or none may be stored. Send the call again with the same key, as forebay.Engine.IngestOnce takes
+// it; without a key its rows may be stored twice. An error of a context that is no UnknownError says that nothing was stored.
+type UnknownError struct {
+	// Err is why the call ended: the cause of the context, or the error of the later part.
+	Err error
+}
+
+func (e *UnknownError) Error() string {
+	return fmt.Sprintf("buffer: it is not known whether this was stored, send it again with the same key: %v", e.Err)
+}
+
+func (e *UnknownError) Unwrap() error { return e.Err }
 
 // FencedError says that another owner has opened the [Changelog] of this instance, as after a pause in which this one was taken
 // for dead. The buffer has stopped for good. The outcome of calls under way is unknown: what the changelog has is the other

@@ -39,6 +39,9 @@ type Claim struct {
 	key   Key
 	found []Receipt
 	part  uint32 // of the next receipt
+	// stored are the receipts of the key that are in the store, as far as the turn knows. Guarded by receipts.mu once rows were appended.
+	stored []storedReceipt
+	few    [2]storedReceipt // the memory of stored, for most calls
 	// left counts what the turn waits for: the holder, and each receipt that is not on disk yet.
 	left     atomic.Int32
 	released bool
@@ -97,6 +100,43 @@ func (c *Claim) Release() {
 	}
 }
 
+// Forget removes the receipts of the key, those that the turn has found and those that it has stored: the caller knows that the call
+// will not be repeated. It takes effect for the next turn at once. The store forgets with a commit that begins at least forgetAfter
+// later, or when the buffer closes: after a crash before that the receipts exist. Call it before Release, after the waits for all rows.
+func (c *Claim) Forget() {
+	r := &c.b.receipts
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(c.stored) == 0 {
+		return
+	}
+	for _, s := range c.stored {
+		r.remove(s, c.key)
+	}
+	r.forget = append(r.forget, forgotten{key: c.key, receipts: c.stored, after: c.b.now().Add(forgetAfter)})
+	r.part = max(r.part, c.part)
+	c.stored = nil
+}
+
+// forgetAfter is how long the store keeps the receipts of a call whose answer was written. The answer may be lost with the machine until
+// it has left it.
+const forgetAfter = time.Second
+
+// storedReceipt is the place of a receipt in the store.
+type storedReceipt struct {
+	segment uint64
+	sink    uint32
+	part    uint32
+	size    int64 // of the record in the store, before compression
+}
+
+// forgotten are the receipts of a call that the store does not need any more.
+type forgotten struct {
+	key      Key
+	receipts []storedReceipt
+	after    time.Time
+}
+
 // ended notes that the holder or one receipt is done; the last one ends the turn.
 func (c *Claim) ended() {
 	if c.left.Add(-1) > 0 {
@@ -113,10 +153,10 @@ func (c *Claim) ended() {
 
 // note is a receipt on its way to the disk.
 type note struct {
-	claim   *Claim
-	part    uint32
-	value   []byte // without its head until the committer has it
-	segment uint64 // set by the committer
+	claim  *Claim
+	part   uint32
+	value  []byte        // without its head until the committer has it
+	stored storedReceipt // set by the committer
 }
 
 // noteOverhead is more than a receipt takes in memory besides its bytes.
@@ -151,6 +191,10 @@ type receipts struct {
 	segments []*segment // ascending
 	keys     int        // in all segments
 	bytes    int64
+	// forget waits for a commit that deletes it, in the order of its times. part is above the numbers of all receipts in it, so that no
+	// receipt that is stored meanwhile is deleted in place of one with the same key.
+	forget []forgotten
+	part   uint32
 
 	// forgotten counts the keys that were forgotten before the end of their retention; warned is when that was last logged.
 	forgotten int64
@@ -183,7 +227,8 @@ func (r *receipts) begin(b *Buffer, key Key) (c *Claim, segments []uint64, wait 
 	if r.turns == nil {
 		r.turns = make(map[Key]*Claim)
 	}
-	c = &Claim{b: b, key: key}
+	c = &Claim{b: b, key: key, part: r.part}
+	c.stored = c.few[:0]
 	c.left.Store(1)
 	r.turns[key] = c
 	for _, s := range r.segments {
@@ -203,6 +248,11 @@ func (r *receipts) replace(segments []*segment) {
 		r.keys += len(s.keys)
 		r.bytes += s.bytes
 	}
+	for _, f := range r.forget {
+		for _, s := range f.receipts {
+			r.remove(s, f.key)
+		}
+	}
 }
 
 // finish records the receipts of a commit as known if they are stored, and ends their part of the turns.
@@ -213,7 +263,8 @@ func (r *receipts) finish(notes []note, stored bool) {
 	if stored {
 		r.mu.Lock()
 		for _, n := range notes {
-			r.add(n.segment, n.claim.key)
+			r.add(n.stored.segment, n.claim.key)
+			n.claim.stored = append(n.claim.stored, n.stored)
 		}
 		r.mu.Unlock()
 	}
@@ -237,6 +288,49 @@ func (r *receipts) add(num uint64, key Key) {
 	}
 }
 
+// remove forgets a key that add has made known. Called with mu held.
+func (r *receipts) remove(stored storedReceipt, key Key) {
+	for _, s := range r.segments {
+		if s.num != stored.segment {
+			continue
+		}
+		if _, ok := s.keys[key]; ok {
+			delete(s.keys, key)
+			r.keys--
+		}
+		s.bytes -= stored.size
+		r.bytes -= stored.size
+		return
+	}
+}
+
+// forgetAtEnd makes a last commit if it has something to forget.
+func (b *Buffer) forgetAtEnd() {
+	r := &b.receipts
+	r.mu.Lock()
+	n := len(r.forget)
+	r.mu.Unlock()
+	if n > 0 {
+		_, _ = b.post(&operation{run: func(*txn) {}}) // a store that failed forgets nothing
+	}
+}
+
+// deleteForgotten puts into the batch what the calls that are answered have left.
+func (t *txn) deleteForgotten(batch *pebble.Batch) {
+	r := &t.b.receipts
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	n := 0
+	for ; n < len(r.forget) && (t.now.After(r.forget[n].after) || t.b.gate.stopping()); n++ {
+		for _, s := range r.forget[n].receipts {
+			_ = batch.Delete(format.ReceiptKey(s.segment, r.forget[n].key, s.sink, s.part), nil)
+		}
+	}
+	if r.forget = r.forget[n:]; len(r.forget) == 0 {
+		r.forget = nil
+	}
+}
+
 // count fills in the counters of keys.
 func (r *receipts) count(st *Stats) {
 	r.mu.Lock()
@@ -252,11 +346,11 @@ func (t *txn) addNotes(batch *pebble.Batch, c *chunk) {
 	for i := range c.notes {
 		n := &c.notes[i]
 		s := t.segment()
-		n.segment = s.num
 		format.PutReceiptLife(n.value, c.sink.rec.Life)
 		key := format.ReceiptKey(s.num, n.claim.key, c.sink.num, n.part)
 		_ = batch.Set(key, n.value, nil) // a plain batch cannot fail
 		size := int64(len(key) + len(n.value))
+		n.stored = storedReceipt{segment: s.num, sink: c.sink.num, part: n.part, size: size}
 		s.bytes += size
 		r.bytes += size
 	}
@@ -390,8 +484,9 @@ func (b *Buffer) findReceipt(c *Claim, it *pebble.Iterator, now time.Time) error
 	if err != nil {
 		return err
 	}
-	_, _, sink, part, _ := format.ParseReceiptKey(it.Key())
+	segment, _, sink, part, _ := format.ParseReceiptKey(it.Key())
 	c.part = max(c.part, part+1)
+	c.stored = append(c.stored, storedReceipt{segment, sink, part, int64(len(it.Key()) + len(value))})
 	at, life, data, err := format.ParseReceipt(value)
 	if err != nil {
 		return pebblestore.Damaged("receipt %x: %w", it.Key(), err)

@@ -20,7 +20,7 @@ type Ticket struct {
 }
 
 // Wait returns nil when the rows are on disk, and with a [Changelog] in that too, unless all of them are for sinks with
-// SinkConfig.AckLocal. With an error of ctx the outcome is unknown: the rows may be stored.
+// SinkConfig.AckLocal. When ctx ends first the error is an [*UnknownError]: the rows may be stored.
 // Other errors are [*FailedError], [*FencedError] and [ErrClosed]. That ctx has ended is noticed within 10 ms.
 func (t Ticket) Wait(ctx context.Context) error {
 	if t.g == nil {
@@ -54,7 +54,10 @@ func (t Ticket) Wait(ctx context.Context) error {
 	case <-o.done:
 		return t.outcome(o)
 	case <-done:
-		return context.Cause(ctx)
+		if o.ended() {
+			return t.outcome(o)
+		}
+		return &UnknownError{Err: context.Cause(ctx)}
 	}
 }
 

@@ -2,6 +2,7 @@ package buffer
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -68,6 +69,9 @@ func (b *Buffer) do(ctx context.Context, op func(*txn)) error {
 		return err
 	}
 	if err := ticket.Wait(ctx); err != nil {
+		if unknown, ok := errors.AsType[*UnknownError](err); ok { // a change has no key to repeat it with
+			return unknown.Err
+		}
 		return err
 	}
 	if o.dropped {

@@ -153,8 +153,8 @@ func hours(d time.Duration) string {
 	return d.String()
 }
 
-// keysOf are the keys that a call to a source may have, whose sender or program names it by a text. The ingestion server adds the secret, so
-// keys of secrets that the source does not have any more are unknown.
+// keysOf are the keys that a call to a source may have, whose sender or program names it by a text. An earlier release had the secret in the
+// keys of requests; keysOf finds its keys only with the secrets that the source has now.
 func keysOf(def forebay.Source, text string) []string {
 	keys := []string{text}
 	add := func(key string, err error) {
@@ -162,15 +162,20 @@ func keysOf(def forebay.Source, text string) []string {
 			keys = append(keys, key)
 		}
 	}
+	signals := []forebay.Signal{forebay.SignalLogs, forebay.SignalMetrics, forebay.SignalTraces}
+	add(callkey.Event([]string{text}))
+	for _, signal := range signals {
+		add(callkey.OTLP([]string{text}, string(signal)))
+	}
 	for _, secret := range []string{def.Secret, def.OldSecret} {
 		if secret == "" {
 			continue
 		}
 		for _, split := range []forebay.Split{forebay.SplitNone, forebay.SplitArray, forebay.SplitLines} {
-			add(callkey.Event([]string{text}, secret, string(split)))
+			add(callkey.FormerEvent([]string{text}, secret, string(split)))
 		}
-		for _, signal := range []forebay.Signal{forebay.SignalLogs, forebay.SignalMetrics, forebay.SignalTraces} {
-			add(callkey.OTLP([]string{text}, secret, string(signal)))
+		for _, signal := range signals {
+			add(callkey.FormerOTLP([]string{text}, secret, string(signal)))
 		}
 	}
 	return keys

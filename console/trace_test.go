@@ -111,7 +111,7 @@ func TestTraceOfARequest(t *testing.T) {
 	held.Store(true)
 	c := consoleOf(t, eng, console.Options{})
 	console.SetTraceTime(c, time.Minute)
-	key, err := callkey.Event([]string{"order-7"}, strings.Repeat("s", 48), "")
+	key, err := callkey.Event([]string{"order-7"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -40,6 +40,9 @@
 // for 24 h, within bounds: see KeyRetention, MaxKeys and MaxKeyBytes of buffer.Tuning. Concurrent requests with one key take
 // turns. A request that stored nothing leaves no key.
 //
+// A key belongs to its source. It counts whatever has changed since the first request: the secret, the mapping, the sinks. If the source
+// splits bodies otherwise now, a repeated request is still split as it was first, and its answer has that form.
+//
 // # Errors
 //
 // The body of an error is a JSON object with statusCode, error, message and, from 500 on, exceptionId, which ends with
@@ -58,7 +61,8 @@
 //	unsupportedMediaType  415  another Content-Encoding
 //	timeout               408  the body came too slowly, see Server
 //	eof                   499  the client went away before its request was complete; nothing was stored
-//	overloaded            503  a bound of memory or disk is reached; nothing was stored; Retry-After
+//	overloaded            503  a bound of memory or disk is reached, or a request with the same Idempotency-Key took about 30 s; nothing was
+//	                           stored; Retry-After
 //	shutdown              503  the engine is closing; nothing was stored; Retry-After
 //	writeFailed           the highest status of the sinks: at least one of them does not have the row
 //
@@ -117,18 +121,22 @@
 //
 // # Repeated batches
 //
-// Exporters repeat a batch, byte for byte, when they get no answer. Such a batch is stored once, as with an Idempotency-Key,
-// which a sender may also give. A batch without a key is a repetition if these are equal:
+// Exporters repeat a batch, byte for byte, when they get no answer. With an Idempotency-Key, which a sender may give, such a batch is stored
+// once. A batch without a key is a repetition of an earlier one if two things are true. First, the answer to the earlier batch may not have
+// arrived: it was a 503, it could not be written, the client had left before it, or the process has died since. Second, these are equal:
 //
-//   - source, secret, signal and encoding
+//   - source, signal and encoding
 //   - the bytes without their Content-Encoding
 //   - the headers that columns see, except headers that change with each attempt: Host, Via, Date, headers of tracing
 //     (traceparent, b3, …), X-Request-Id, X-Correlation-Id, X-Forwarded-For and the like
 //
-// and if each record has a time within 24 h of now, because equal batches then describe the same nanoseconds. Batches that are
-// equal on purpose are stored every time: a replayed file, a heartbeat without a time, one batch for two tenants. A load
-// generator that repeats one batch with recent times looks like an exporter: give each request an Idempotency-Key of its own,
-// or switch the comparison off with Options.BatchWindow.
+// Each record must also have a time within 24 h of now. All other batches are new, equal or not. Many lines of a loop have the same
+// millisecond, and hosts send equal heartbeats. Equal batches that arrive at once take turns.
+//
+// Two windows remain. An answer that was written and lost on its way, as between a proxy and the client, is taken for one that has arrived:
+// the repetition is stored again. After a crash the answers of the last second, and those since the last commit, are taken for answers that may
+// not have arrived: one later batch with equal bytes for each of them is not stored. A sender for whom either matters gives each batch an
+// Idempotency-Key. Options.BatchWindow switches the comparison off.
 //
 // # Limits of a batch
 //

@@ -2,6 +2,8 @@ package stream
 
 import (
 	"context"
+	"crypto/sha256"
+	"errors"
 	"net/http"
 	"time"
 
@@ -36,19 +38,13 @@ func (h *handler) serveEvent(w http.ResponseWriter, r *http.Request, requestID s
 		a.writeOne(res)
 		return nil
 	}
-	recs := []*mapping.Record{&q.rec}
-	if src.Split != forebay.SplitNone {
-		if recs, e = q.events.split(src.Split, body, &q.rec); e != nil {
-			return e
-		}
-	}
-	results, e, err := h.store(ctx, r, target.secret, src, body, recs)
+	results, split, e, err := h.store(ctx, q, r.Header[callkey.Header], src)
 	switch {
 	case e != nil:
 		return e
 	case results == nil && err != nil:
 		return ingestError(err, a.contentType())
-	case src.Split == forebay.SplitNone:
+	case split == forebay.SplitNone:
 		a.writeOne(results[0])
 	default:
 		a.writeMany(results)
@@ -56,22 +52,110 @@ func (h *handler) serveEvent(w http.ResponseWriter, r *http.Request, requestID s
 	return nil
 }
 
-// store stores the events of a request with one durable wait. With a key it stores only what earlier requests with the
-// key have not stored.
-func (h *handler) store(
-	ctx context.Context, r *http.Request, secret string, src forebay.Source, body []byte, recs []*mapping.Record,
-) ([]forebay.Result, *wire.Error, error) {
-	key, err := callkey.Event(r.Header[callkey.Header], secret, string(src.Split))
-	if err != nil {
-		return nil, badKey, nil
+// cut splits the body of the request into records. They are valid until the next cut.
+func (q *request) cut(split forebay.Split) ([]*mapping.Record, *wire.Error) {
+	if split == forebay.SplitNone {
+		return []*mapping.Record{&q.rec}, nil
 	}
-	if key == "" {
-		results, err := h.eng.IngestBatch(ctx, src.ID, recs)
+	q.events.reuse()
+	return q.events.split(split, q.rec.Body, &q.rec)
+}
+
+// splits are the ways in which a source splits bodies.
+var splits = [...]forebay.Split{forebay.SplitNone, forebay.SplitArray, forebay.SplitLines}
+
+// store stores the events of a request with one durable wait. With a key it stores only what earlier requests with the key have not
+// stored. It returns how it has split the body: as the source says, or as the first request with the key was split.
+func (h *handler) store(
+	ctx context.Context, q *request, values []string, src forebay.Source,
+) ([]forebay.Result, forebay.Split, *wire.Error, error) {
+	key, err := callkey.Event(values)
+	switch {
+	case err != nil:
+		return nil, src.Split, badKey, nil
+	case key != "":
+		return h.storeOnce(ctx, q, key, values, src)
+	}
+	recs, e := q.cut(src.Split)
+	if e != nil {
+		return nil, src.Split, e, nil
+	}
+	results, err := h.eng.IngestBatch(ctx, src.ID, recs)
+	return results, src.Split, nil, err
+}
+
+// storeOnce is store with a key. A receipt numbers the events of a body, so the split is part of the content that a key stands for. When
+// the source splits otherwise than at the first request, the content is another, and storeOnce finds the split of the first request.
+func (h *handler) storeOnce(
+	ctx context.Context, q *request, key string, values []string, src forebay.Source,
+) (results []forebay.Result, split forebay.Split, e *wire.Error, err error) {
+	if former, split, err := h.former(ctx, values, src); err != nil || former != "" {
+		return h.storeFormer(ctx, q, former, split, src, err)
+	}
+	sum := sha256.Sum256(q.rec.Body)
+	try := func(split forebay.Split) ([]forebay.Result, *wire.Error, error) {
+		recs, e := q.cut(split)
+		if e != nil {
+			return nil, e, nil
+		}
+		results, err := h.eng.IngestOnce(ctx, src.ID, forebay.Once{Key: key, Content: append(sum[:], split...)}, recs)
 		return results, nil, err
 	}
+	results, e, err = try(src.Split)
+	if e != nil {
+		// The split of the source cannot have stored this body. A different one may have.
+		if known, err := h.eng.Receipts(ctx, src.ID, key); err != nil || len(known) == 0 {
+			return nil, src.Split, e, nil
+		}
+	} else if !errors.Is(err, forebay.ErrOtherContent) {
+		return results, src.Split, nil, err
+	}
+	for _, split := range splits {
+		if split == src.Split {
+			continue
+		}
+		if results, e, err := try(split); e == nil && !errors.Is(err, forebay.ErrOtherContent) {
+			return results, split, nil, err
+		}
+	}
+	return nil, src.Split, nil, forebay.ErrOtherContent
+}
+
+// former returns the key under which an earlier release has stored the request, and how it has split the body; empty if it has not. That
+// release had the secret and the split of the source in the key. A request to a source whose secret has changed twice is not found.
+func (h *handler) former(ctx context.Context, values []string, src forebay.Source) (string, forebay.Split, error) {
+	for _, secret := range []string{src.Secret, src.OldSecret} {
+		if secret == "" {
+			continue
+		}
+		for _, split := range splits {
+			key, err := callkey.FormerEvent(values, secret, string(split))
+			if err != nil {
+				return "", split, err
+			}
+			if receipts, err := h.eng.Receipts(ctx, src.ID, key); err != nil || len(receipts) > 0 {
+				return key, split, err
+			}
+		}
+	}
+	return "", src.Split, nil
+}
+
+// storeFormer continues a request under the key of an earlier release. err is why the key could not be looked up.
+func (h *handler) storeFormer(
+	ctx context.Context, q *request, key string, split forebay.Split, src forebay.Source, err error,
+) ([]forebay.Result, forebay.Split, *wire.Error, error) {
+	if err != nil {
+		return nil, split, nil, err
+	}
+	recs, e := q.cut(split)
+	if e != nil { // the body that was stored could be split
+		return nil, split, nil, forebay.ErrOtherContent
+	}
+	body := q.rec.Body
 	if body == nil {
 		body = []byte{} // nil stands for any body
 	}
 	results, err := h.eng.IngestOnce(ctx, src.ID, forebay.Once{Key: key, Content: body}, recs)
-	return results, nil, err
+	return results, split, nil, err
 }

@@ -188,30 +188,6 @@ func TestKeyOfOneEvent(t *testing.T) {
 	}
 }
 
-// TestKeyAfterChangeOfSplit changes how bodies are taken apart between two attempts: the events have other places then, so
-// what the first has stored says nothing of them.
-func TestKeyAfterChangeOfSplit(t *testing.T) {
-	s := newSplitService(t, forebay.SplitNone)
-	header := http.Header{"Content-Type": {"application/json"}, callkey.Header: {"k"}}
-	def, _ := s.eng.Source("kafka")
-	def.Sinks = slices.Clone(def.Sinks)
-	for i := range def.Sinks {
-		def.Sinks[i].Table = forebay.Table{ID: "in.c-web.whole" + def.Sinks[i].ID, Columns: mapping.Columns{mapping.Body("body")}}
-	}
-	for _, split := range []forebay.Split{forebay.SplitNone, forebay.SplitArray} {
-		def.Split = split
-		if err := s.eng.Define(t.Context(), def); err != nil {
-			t.Fatal(err)
-		}
-		if a := s.send("kafka", `[1,2,3]`, header); a.status != 200 {
-			t.Fatalf("status %d: %s", a.status, a.text)
-		}
-	}
-	if n := s.count("kafka", "a"); n != 1+3 {
-		t.Errorf("%d rows, want one of the whole body and three of its elements", n)
-	}
-}
-
 // TestNoSinkIsSaid checks that an event which nobody takes is answered as such, without breaking clients that look for OK.
 func TestNoSinkIsSaid(t *testing.T) {
 	s := newService(t, nil, forebay.Source{ID: "empty", Secret: webSecret})

@@ -53,6 +53,10 @@ func (f *fakeEngine) IngestOnce(
 	return f.IngestBatch(ctx, source, recs)
 }
 
+func (f *fakeEngine) Receipts(context.Context, string, string) ([]forebay.Receipt, error) {
+	return nil, nil
+}
+
 const secret = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKL"
 
 func newFake(sinks ...forebay.SinkResult) *fakeEngine {

@@ -36,6 +36,7 @@ type engine interface {
 	IngestBatch(ctx context.Context, source string, recs []*mapping.Record) ([]forebay.Result, error)
 	IngestOnce(ctx context.Context, source string, once forebay.Once, recs []*mapping.Record) ([]forebay.Result, error)
 	IngestAtomic(ctx context.Context, source string, b forebay.Batch) (forebay.BatchResult, error)
+	Receipts(ctx context.Context, source, key string) ([]forebay.Receipt, error)
 }
 
 // submitting releases the memory of a record before it waits for the disk. The next request then reuses memory that is
@@ -156,7 +157,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		writePreflight(w, telemetry)
 		return
 	case telemetry:
-		e = h.serveTelemetry(w, r, target)
+		e = h.serveTelemetry(w, r, id, target, src)
 	default:
 		e = h.serveEvent(w, r, id, target, src)
 	}
@@ -208,7 +209,6 @@ func (h *handler) admit(w http.ResponseWriter, r *http.Request, telemetry bool) 
 	}
 	if target.bearerOnly {
 		src, e = h.sourceOf(target.secret)
-		target.source = src.ID
 	} else {
 		// The work is the same for an unknown source and a wrong secret.
 		src, ok = h.eng.SourceWithSecret(target.source, target.secret)

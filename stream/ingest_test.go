@@ -176,7 +176,10 @@ func TestEngineErrors(t *testing.T) {
 		{"failed", &buffer.FailedError{Err: errors.New("inner text")}, "", 503, "noPipelineReady", "2", "unknown", false},
 		{"fenced", &buffer.FencedError{Instance: "inner text", Err: buffer.ErrFenced}, "", 503, "noPipelineReady", "2", "Another node", false},
 		{"closed", forebay.ErrClosed, "", 503, "shutdown", "1", "stopping", false},
-		{"deadline", context.DeadlineExceeded, "", 503, "noPipelineReady", "1", "unknown", false},
+		{"deadline", context.DeadlineExceeded, "", 503, "overloaded", "1", "was not stored", false},
+		{"deadline during the wait", &buffer.UnknownError{Err: context.DeadlineExceeded}, "", 503, "noPipelineReady", "1", "unknown", false},
+		{"end during the wait", &buffer.UnknownError{Err: context.Canceled}, "", 503, "noPipelineReady", "1", "unknown", false},
+		{"full after a portion", &buffer.UnknownError{Err: &buffer.OverloadError{}}, "", 503, "noPipelineReady", "1", "unknown", false},
 		{"cancelled", context.Canceled, "", 499, "eof", "", "client", false},
 		{"anything else", errors.New("inner text"), "", 500, "genericError", "", "exception id", true},
 	}

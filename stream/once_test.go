@@ -1,8 +1,10 @@
 package stream_test
 
 import (
+	"crypto/sha256"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -142,7 +144,8 @@ func recentLogs(t *testing.T, bodies ...string) []byte {
 	return data
 }
 
-// An exporter repeats a batch byte for byte. It is stored once, in every encoding and coding, also after a restart.
+// An exporter repeats a batch byte for byte, because its answers do not arrive. It is stored once, in every encoding and coding, also after
+// a restart.
 func TestRepeatedBatchIsStoredOnce(t *testing.T) {
 	now := pcommon.NewTimestampFromTime(time.Now())
 	metrics := pmetric.NewMetrics()
@@ -179,18 +182,31 @@ func TestRepeatedBatchIsStoredOnce(t *testing.T) {
 	}
 	fs := vfs.NewMem()
 	s := newService(t, func(o *forebay.Options) { o.Buffer = localdisk.On(o.Buffer, fs) }, telemetry())
+	// The answers of all attempts but the last are lost on their way to a proxy.
+	lossy := func() {
+		h := stream.Ingest(s.eng, stream.Options{})
+		s.url = serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			rec := httptest.NewRecorder()
+			h.ServeHTTP(lost{rec}, r)
+			maps.Copy(w.Header(), rec.Header())
+			w.Header().Del("Content-Length")
+			w.WriteHeader(http.StatusBadGateway)
+		}))
+	}
+	lossy()
 	for i := range 3 {
+		want := http.StatusBadGateway
 		if i == 2 {
 			if err := s.eng.Close(); err != nil {
 				t.Fatal(err)
 			}
-			s = s.restarted(fs, stream.Options{}, telemetry())
+			s, want = s.restarted(fs, stream.Options{}, telemetry()), http.StatusOK
 		}
 		for signal, data := range batches {
 			coding := []string{"", "gzip", "zstd"}[i]
 			status, header, answer := s.export("/otlp/1/app/"+webSecret+"/v1/"+signal, compress(t, coding, data),
 				"Content-Type", protobuf, "Content-Encoding", coding, "X-Request-Id", fmt.Sprint(i), "Traceparent", fmt.Sprint(i))
-			if again := header.Get("Idempotent-Replayed"); status != http.StatusOK || answer != "" || (again == "true") != (i > 0) {
+			if again := header.Get("Idempotent-Replayed"); status != want || answer != "" || (again == "true") != (i > 0) {
 				t.Errorf("%s, attempt %d: %d %q, replayed %q", signal, i, status, answer, again)
 			}
 		}
@@ -213,7 +229,7 @@ func TestDifferentBatchesAreNotMerged(t *testing.T) {
 		off           bool
 		rows          int
 	}{
-		{"the same", "logs", data, data, [2][]string{}, false, 1},
+		{"the same", "logs", data, data, [2][]string{}, false, 2},
 		{"another record", "logs", data, recentLogs(t, "a"), [2][]string{}, false, 2},
 		{"another tenant", "logs", data, data, [2][]string{{"X-Scope-OrgID", "a"}, {"X-Scope-OrgID", "b"}}, false, 2},
 		{"no tenant", "logs", data, data, [2][]string{{"X-Scope-OrgID", "a"}, nil}, false, 2},
@@ -256,7 +272,7 @@ func TestKeyAtAFullSink(t *testing.T) {
 	s.mem.Before = nil
 	data := recentLogs(t, strings.Repeat("x", 100))
 	post := func(data []byte) int {
-		status, _, _ := s.export("/otlp/1/app/"+webSecret+"/v1/logs", data, "Content-Type", protobuf)
+		status, _, _ := s.export("/otlp/1/app/"+webSecret+"/v1/logs", data, "Content-Type", protobuf, "Idempotency-Key", fmt.Sprintf("%x", sha256.Sum256(data)))
 		return status
 	}
 	if status := post(data); status != http.StatusOK {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/forebay/forebay"
+	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/mapping"
 	"github.com/forebay/forebay/stream/internal/wire"
 )
@@ -22,6 +23,7 @@ func ingestError(err error, contentType string) *wire.Error {
 	var (
 		mapped   *mapping.Error
 		tooLarge *forebay.RowTooLargeError
+		unknown  *buffer.UnknownError
 	)
 	switch {
 	case errors.As(err, &mapped):
@@ -41,7 +43,7 @@ func ingestError(err error, contentType string) *wire.Error {
 		return noSourceFound
 	case errors.Is(err, forebay.ErrDisabledSource):
 		return disabledSource
-	case errors.Is(err, context.Canceled):
+	case errors.Is(err, context.Canceled) && !errors.As(err, &unknown):
 		return names.ClientGone()
 	}
 	return names.Failure(err, "event")

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/forebay/forebay"
+	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/internal/deadline"
 	"github.com/forebay/forebay/internal/synctest"
 	"github.com/forebay/forebay/mapping"
@@ -273,7 +274,7 @@ func TestDurableWaitIsBounded(t *testing.T) {
 		eng := newFake()
 		eng.ingest = func(ctx context.Context, _ string, _ *mapping.Record) (forebay.Result, error) {
 			<-ctx.Done()
-			return forebay.Result{}, ctx.Err()
+			return forebay.Result{}, &buffer.UnknownError{Err: ctx.Err()}
 		}
 		start := time.Now()
 		w := serve(newHandler(eng, Options{}), post(rawTarget, "{}"))

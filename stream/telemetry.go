@@ -36,7 +36,7 @@ func (h *handler) sourceOf(secret string) (forebay.Source, *wire.Error) {
 
 // serveTelemetry stores an export request and answers it, as the specification of OTLP says, or returns the error to
 // answer it with.
-func (h *handler) serveTelemetry(w http.ResponseWriter, r *http.Request, target endpoint) *wire.Error {
+func (h *handler) serveTelemetry(w http.ResponseWriter, r *http.Request, id string, target endpoint, src forebay.Source) *wire.Error {
 	enc, ok := otlpEncoding(r.Header)
 	if !ok {
 		wire.LeaveBody(w, r)
@@ -89,15 +89,24 @@ func (h *handler) serveTelemetry(w http.ResponseWriter, r *http.Request, target 
 	}
 	request.Header, request.Host = q.fields(r, h.opts.hiddenFromTelemetry)
 	ctx := h.deadlines.From(request.Received)
-	once, err := otlp.Once(&otlp.Request{
-		Secret: target.secret, Signal: signal, Encoding: enc, Keys: r.Header[callkey.Header],
+	once, err := otlp.Once(ctx, h.eng, &otlp.Request{
+		Source: src, Signal: signal, Encoding: enc, Keys: r.Header[callkey.Header],
 		Header: request.Header, Sum: sum, Received: request.Received, Window: h.opts.BatchWindow,
 	}, docs)
-	if err != nil {
+	switch {
+	case errors.Is(err, callkey.ErrKey):
 		return badKey
+	case err != nil:
+		return ingestError(err, "")
 	}
 	records := otlp.Records(&q.rec, docs, request)
-	res, err := h.eng.IngestAtomic(ctx, target.source, forebay.Batch{Signal: signal, Records: records, Once: once})
+	// The turn of the batch lasts until the answer is written: see [otlp.Once].
+	var turn forebay.Turn
+	defer turn.End(false)
+	if otlp.Nameless(once) {
+		once.Turn = &turn
+	}
+	res, err := h.eng.IngestAtomic(ctx, src.ID, forebay.Batch{Signal: signal, Records: records, Once: once})
 	if errors.Is(err, forebay.ErrDisabledSource) {
 		return otlpPausedSource
 	}
@@ -108,7 +117,10 @@ func (h *handler) serveTelemetry(w http.ResponseWriter, r *http.Request, target 
 	if res.Rejected > 0 && res.Rejected == res.Records {
 		e := *ingestError(res.First.Err, "")
 		e.Message = message
-		return &e
+		there := r.Context().Err() == nil
+		h.writeTelemetryError(w, r, id, &e) // other sinks may have the records
+		turn.End(there && written(w))
+		return nil
 	}
 	q.answer = otlp.AppendResponse(q.answer[:0], signal, enc, otlp.Rejected(res), message)
 	header := w.Header()
@@ -117,9 +129,21 @@ func (h *handler) serveTelemetry(w http.ResponseWriter, r *http.Request, target 
 	}
 	header["Content-Type"] = otlpTypes[enc]
 	header["Content-Length"] = []string{strconv.Itoa(len(q.answer))}
+	// Asked before the write: a client that has its answer may leave at once.
+	there := r.Context().Err() == nil
 	w.WriteHeader(http.StatusOK)
-	_, _ = w.Write(q.answer) // if the client is gone, nobody needs the error
+	_, err = w.Write(q.answer)
+	if once.Turn != nil {
+		turn.End(there && err == nil && written(w))
+	}
 	return nil
+}
+
+// written writes out an answer and reports whether that has worked. Below a middleware without Flush the answer is written when the handler
+// has returned.
+func written(w http.ResponseWriter) bool {
+	err := http.NewResponseController(w).Flush()
+	return err == nil || errors.Is(err, http.ErrNotSupported)
 }
 
 func otlpRequestError(err error) *wire.Error {

@@ -27,14 +27,24 @@ func Of(values []string, scope ...string) (string, error) {
 	return Join(append(scope, values[0])...), nil
 }
 
-// Event returns the key of a request with events to a source. The secret is part of it: another source can get the id of a deleted one
-// and must not inherit what that one stored. So is the split, because it numbers the events.
-func Event(values []string, secret, split string) (string, error) {
-	return Of(values, "event", secret, split)
+// Event returns the key of a request with events to a source. It contains nothing that can change between two attempts: not the secret,
+// and not how the source splits bodies.
+func Event(values []string) (string, error) {
+	return Of(values, "event")
 }
 
 // OTLP returns the key of a request with telemetry of one signal.
-func OTLP(values []string, secret, signal string) (string, error) {
+func OTLP(values []string, signal string) (string, error) {
+	return Of(values, "otlp", signal)
+}
+
+// FormerEvent returns the key that an earlier release gave the request of [Event].
+func FormerEvent(values []string, secret, split string) (string, error) {
+	return Of(values, "event", secret, split)
+}
+
+// FormerOTLP returns the key that an earlier release gave the request of [OTLP].
+func FormerOTLP(values []string, secret, signal string) (string, error) {
 	return Of(values, "otlp", signal, secret)
 }
 

@@ -75,3 +75,32 @@ func TestJavaScript(t *testing.T) {
 		t.Errorf("amount: %v", r)
 	}
 }
+
+// A program logs one line in a loop. Its clock has milliseconds, so most of the batches have equal bytes, and each is a row.
+func TestJavaScriptLoop(t *testing.T) {
+	folder := needSDK(t, "sdk-logs")
+	s := newServer(t)
+	s.serve()
+	const n = 200
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "node", "loop.js", fmt.Sprint(n))
+	cmd.Dir = folder
+	cmd.Env = append(os.Environ(), "OTEL_EXPORTER_OTLP_ENDPOINT=http://"+s.httpAddr, "OTEL_EXPORTER_OTLP_HEADERS=authorization=Bearer%20"+secret)
+	if out, err := cmd.CombinedOutput(); err != nil || len(out) > 0 {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	if err := s.engine.Flush(t.Context(), source); err != nil {
+		t.Fatal(err)
+	}
+	rows, times := s.rows(forebay.SignalLogs), map[string]bool{}
+	for _, row := range rows {
+		times[row["TimeUnixNano"]] = true
+	}
+	if len(rows) != n {
+		t.Errorf("%d rows with %d different times, want %d rows", len(rows), len(times), n)
+	}
+	if len(times) == n {
+		t.Errorf("the %d records have different times: this test shows nothing", n)
+	}
+}

@@ -1,6 +1,7 @@
 package otlp
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/binary"
 	"iter"
@@ -22,8 +23,8 @@ func SumOf(data []byte) Sum { return sha256.Sum256(data) }
 
 // Request is what identifies an export request.
 type Request struct {
-	// Secret is the secret that the sender authorized itself with.
-	Secret   string
+	// Source is the source that the sender has authorized itself for.
+	Source   forebay.Source
 	Signal   forebay.Signal
 	Encoding Encoding
 	// Keys are the values of the header callkey.Header.
@@ -41,14 +42,21 @@ type Request struct {
 // Once makes an export request repeatable, by its key or by everything that its rows are made of. Exporters give no key, and
 // repeat a request byte for byte if they did not get its answer.
 //
-// Requests that only look equal must stay apart. A request without a key is therefore compared only if each of its records
-// has a time within 24 h: equal requests then report the same moments, to the nanosecond. A heartbeat without times, or a
-// file that is replayed, is stored every time. The headers that mappings see are compared too, so that one batch can go to
-// two tenants, but not the host and the headers that proxies and tracing change with every attempt.
+// Requests that only look equal must stay apart: clocks of browsers have milliseconds, and hosts send equal heartbeats. So a request that is
+// [Nameless] gets a forebay.Turn, which the server ends when it has written the answer. While the answer may not have arrived, an equal
+// request is a repetition. Afterwards it is new. Equal requests that come at once take turns, so at most one of them is stored
+// without an answer at any moment, also in a crash.
 //
-// The error is [callkey.ErrKey].
-func Once(r *Request, docs iter.Seq[mapping.FieldDocument]) (forebay.Once, error) {
-	key, err := callkey.OTLP(r.Keys, r.Secret, string(r.Signal))
+// Without a time within 24 h in each record a request is always new: a file that is replayed, or a load test that sends one body, takes no turns.
+// The headers that mappings see are compared too, so that one batch can go to two tenants, but not the host and the headers that proxies
+// and tracing change with every attempt.
+//
+// The error is [callkey.ErrKey], or one of [forebay.Engine.Receipts].
+func Once(ctx context.Context, eng engine, r *Request, docs iter.Seq[mapping.FieldDocument]) (forebay.Once, error) {
+	key, err := callkey.OTLP(r.Keys, string(r.Signal))
+	if err == nil && key != "" {
+		key, err = former(ctx, eng, r, key)
+	}
 	if err != nil || key != "" {
 		return forebay.Once{Key: key, Content: r.Sum[:]}, err
 	}
@@ -62,7 +70,6 @@ func Once(r *Request, docs iter.Seq[mapping.FieldDocument]) (forebay.Once, error
 		number(len(text))
 		h.Write([]byte(text))
 	}
-	add(r.Secret)
 	add(string(r.Signal))
 	h.Write([]byte{byte(r.Encoding)})
 	h.Write(r.Sum[:])
@@ -77,6 +84,32 @@ func Once(r *Request, docs iter.Seq[mapping.FieldDocument]) (forebay.Once, error
 		}
 	}
 	return forebay.Once{Key: callkey.Join("batch", string(h.Sum(nil))), Within: r.Window}, nil
+}
+
+// Nameless reports whether a request is recognized by what it looks like.
+func Nameless(once forebay.Once) bool { return once.Key != "" && once.Content == nil }
+
+// engine is the part of [forebay.Engine] that knows keys.
+type engine interface {
+	Receipts(ctx context.Context, source, key string) ([]forebay.Receipt, error)
+}
+
+// former returns the key under which an earlier release has stored the request, or else the key of this release. That release had the
+// secret of the source in the key.
+func former(ctx context.Context, eng engine, r *Request, key string) (string, error) {
+	for _, secret := range []string{r.Source.Secret, r.Source.OldSecret} {
+		if secret == "" {
+			continue
+		}
+		before, err := callkey.FormerOTLP(r.Keys, secret, string(r.Signal))
+		if err != nil {
+			return "", err
+		}
+		if receipts, err := eng.Receipts(ctx, r.Source.ID, before); err != nil || len(receipts) > 0 {
+			return before, err
+		}
+	}
+	return key, nil
 }
 
 // passing are the headers that belong to one attempt and not to the batch.

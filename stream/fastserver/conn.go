@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"strings"
 	"sync/atomic"
 	"time"
 )
@@ -245,6 +246,9 @@ func (c *conn) makeRequest() bool {
 	text := string(c.in[c.from : c.from+h.size]) // the only copy: everything below is a part of it
 	target := h.target.of(text)
 	u := &c.url
+	if isTelemetry(target) {
+		return false
+	}
 	if h.simple {
 		c.url = url.URL{Path: target[:h.query]}
 		if h.query < len(target) {
@@ -272,6 +276,15 @@ func (c *conn) makeRequest() bool {
 		r.Body = &c.body
 	}
 	return true
+}
+
+// isTelemetry reports whether a target is one that exporters of OpenTelemetry use. Their batches have no names: an equal batch is another
+// unless the first one's answer failed or its sender had left. Only net/http notices these.
+func isTelemetry(target string) bool {
+	path, _, _ := strings.Cut(target, "?")
+	path = strings.TrimSuffix(path, "/")
+	return strings.HasPrefix(path, "/otlp/") || strings.HasSuffix(path, "/v1/logs") || strings.HasSuffix(path, "/v1/metrics") ||
+		strings.HasSuffix(path, "/v1/traces")
 }
 
 // fillHeader fills the map of headers.

@@ -193,7 +193,7 @@ func (s *server) handle(ctx context.Context, signal forebay.Signal, dec func(any
 		return nil, status.Error(codes.InvalidArgument, fmt.Sprintf("The metadata has %d bytes, more than the limit of %d. "+
 			"Send less metadata.", headers, maxMetadata))
 	}
-	source, secret, err := s.authorize(md)
+	src, err := s.authorize(md)
 	if err != nil {
 		return nil, err
 	}
@@ -203,7 +203,7 @@ func (s *server) handle(ctx context.Context, signal forebay.Signal, dec func(any
 	if err := s.read(ctx, req, dec); err != nil {
 		return nil, err
 	}
-	export := func(ctx context.Context, _ any) (any, error) { return s.export(ctx, source, secret, md, req) }
+	export := func(ctx context.Context, _ any) (any, error) { return s.export(ctx, src, md, req) }
 	if interceptor == nil {
 		return export(ctx, req)
 	}
@@ -220,40 +220,49 @@ func (s *server) release(c *call) {
 }
 
 // authorize finds the source of a call.
-func (s *server) authorize(md metadata.MD) (source, token string, err error) {
-	token = otlp.Bearer(md["authorization"])
-	src, err := otlp.SourceOf(s.eng.SourcesWithSecret(token))
+func (s *server) authorize(md metadata.MD) (forebay.Source, error) {
+	src, err := otlp.SourceOf(s.eng.SourcesWithSecret(otlp.Bearer(md["authorization"])))
 	switch {
 	case errors.Is(err, otlp.ErrNoSource):
-		return "", "", status.Error(codes.Unauthenticated, otlp.Sentence(err))
+		return src, status.Error(codes.Unauthenticated, otlp.Sentence(err))
 	case err != nil:
-		return "", "", status.Error(codes.FailedPrecondition, otlp.Sentence(err))
+		return src, status.Error(codes.FailedPrecondition, otlp.Sentence(err))
 	case src.Disabled:
-		return "", "", errPaused()
+		return src, errPaused()
 	}
-	return src.ID, token, nil
+	return src, nil
 }
 
-func (s *server) export(ctx context.Context, source, secret string, md metadata.MD, req *request) (any, error) {
+func (s *server) export(ctx context.Context, src forebay.Source, md metadata.MD, req *request) (any, error) {
 	if req.err != nil {
 		return nil, s.failure(ctx, req.err)
 	}
 	c := req.call
 	s.setHeaders(c.header, md)
 	request := mapping.Record{Header: c.header, ClientIP: clientIP(ctx), Received: time.Now()}
-	once, err := otlp.Once(&otlp.Request{
-		Secret: secret, Signal: req.signal, Encoding: otlp.Protobuf, Keys: md[keyName],
-		Header: c.header, Sum: req.sum, Received: request.Received, Window: s.opts.BatchWindow,
-	}, req.docs)
-	if err != nil {
-		return nil, status.Error(codes.InvalidArgument, "The metadata "+keyName+" must have 1 to 255 characters.")
-	}
 	// A client that goes away does not undo what has begun: the batch is complete.
 	wait := s.deadlines.From(request.Received)
-	res, err := s.eng.IngestAtomic(wait, source, forebay.Batch{Signal: req.signal, Records: otlp.Records(&c.rec, req.docs, request), Once: once})
+	once, err := otlp.Once(wait, s.eng, &otlp.Request{
+		Source: src, Signal: req.signal, Encoding: otlp.Protobuf, Keys: md[keyName],
+		Header: c.header, Sum: req.sum, Received: request.Received, Window: s.opts.BatchWindow,
+	}, req.docs)
+	switch {
+	case errors.Is(err, callkey.ErrKey):
+		return nil, status.Error(codes.InvalidArgument, "The metadata "+keyName+" must have 1 to 255 characters.")
+	case err != nil:
+		return nil, s.failure(ctx, err)
+	}
+	var turn forebay.Turn
+	taken := false
+	defer func() { turn.End(taken && ctx.Err() == nil) }()
+	if otlp.Nameless(once) {
+		once.Turn = &turn
+	}
+	res, err := s.eng.IngestAtomic(wait, src.ID, forebay.Batch{Signal: req.signal, Records: otlp.Records(&c.rec, req.docs, request), Once: once})
 	if err != nil {
 		return nil, s.failure(ctx, err)
 	}
+	taken = true
 	message := otlp.Summary(req.signal, res)
 	if res.Rejected > 0 && res.Rejected == res.Records {
 		return nil, status.Error(codes.InvalidArgument, message)

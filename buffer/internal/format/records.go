@@ -235,10 +235,10 @@ type File struct {
 	Progress []byte `json:"progress,omitempty"`
 	// Split is set when the target has refused rows of it and the others are imported.
 	Split *Split `json:"split,omitempty"`
-	// Patient is when the target first refused rows of the file for a cause that may pass by itself.
 	// RowsRefused is set once the target has refused rows of the file.
-	RowsRefused bool      `json:"rowsRefused,omitempty"`
-	Patient     time.Time `json:"patient,omitzero"`
+	RowsRefused bool `json:"rowsRefused,omitempty"`
+	// Patient is when the target first refused rows of the file for a cause that may pass by itself.
+	Patient time.Time `json:"patient,omitzero"`
 	// Tally is set when the file ends. Before, the totals are the sum of its slices.
 	Tally
 }

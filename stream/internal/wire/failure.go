@@ -19,12 +19,16 @@ func (p Prefix) Failure(err error, what string) *Error {
 		overload *buffer.OverloadError
 		failed   *buffer.FailedError
 		fenced   *buffer.FencedError
+		unknown  *buffer.UnknownError
 		tooLarge *buffer.TooLargeError
 	)
 	later := func(name string, after time.Duration, format string, args ...any) *Error {
 		return p.Errorf(http.StatusServiceUnavailable, name, format, args...).Retry(max(after, time.Second))
 	}
 	switch {
+	case errors.As(err, &unknown) && !errors.As(err, &failed) && !errors.As(err, &fenced):
+		return later("noPipelineReady", 0, "The %s was not stored in time. It is unknown whether it will be. Send it again, with the same "+
+			"Idempotency-Key if it has one.", what)
 	case errors.As(err, &overload) && overload.Volume != "":
 		return later("overloaded", overload.RetryAfter, "The disk of the server is full. Send the %s again later.", what)
 	case errors.As(err, &overload):
@@ -41,7 +45,7 @@ func (p Prefix) Failure(err error, what string) *Error {
 	case errors.Is(err, forebay.ErrClosed):
 		return later("shutdown", 0, "The service is stopping. Send the %s again.", what)
 	case errors.Is(err, context.DeadlineExceeded):
-		return later("noPipelineReady", 0, "The %s was not stored in time, it is unknown whether it will be. Send it again.", what)
+		return later("overloaded", 0, "The %s was not stored: its turn did not come in time. Send it again.", what)
 	}
 	e := p.Errorf(http.StatusInternalServerError, "genericError",
 		"Internal error. Send the %s again later; if it fails again, quote the exception id to the operator.", what)

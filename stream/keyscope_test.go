@@ -1,0 +1,236 @@
+package stream_test
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/forebay/forebay"
+	"github.com/forebay/forebay/internal/callkey"
+	"github.com/forebay/forebay/internal/otlp"
+	"github.com/forebay/forebay/mapping"
+)
+
+const newSecret = "another-horse-battery-staple"
+
+// scopeSource keeps what sink a cannot map in its quarantine.
+func scopeSource(split forebay.Split) forebay.Source {
+	return forebay.Source{ID: "shop", Secret: webSecret, Split: split, Sinks: []forebay.Sink{
+		{ID: "a", OnReject: forebay.Quarantine, Table: forebay.Table{ID: "in.c-shop.a", Columns: mapping.Columns{mapping.Path("n", "n")}}},
+		{ID: "b", Table: forebay.Table{ID: "in.c-shop.b", Columns: mapping.Columns{mapping.Body("body")}}},
+	}}
+}
+
+// keyed is the number of rows of the sinks of scopeSource, and of the records in the quarantine.
+func (s *service) keyed() string {
+	s.t.Helper()
+	a, b := s.count("shop", "a"), s.count("shop", "b")
+	for _, st := range s.eng.Stats().Sinks {
+		if st.Source == "shop" && st.Sink == "a" {
+			return fmt.Sprintf("a %d, b %d, quarantine %d", a, b, st.Quarantine.Records)
+		}
+	}
+	return "no sink a"
+}
+
+// A request that is sent again with its key is the same request, whatever a user has changed of the source since, and
+// whatever a client or a proxy has changed of the request that is not its content.
+func TestKeyOutlivesChangesOfTheSource(t *testing.T) {
+	type request struct {
+		path, body string
+		header     []string
+	}
+	const body = `[{"n":1},{"x":2},{"n":3}]`
+	for name, change := range map[string]func(src *forebay.Source, r *request){
+		"nothing": func(*forebay.Source, *request) {},
+		"secret":  func(src *forebay.Source, r *request) { src.Secret, r.path = newSecret, "/stream/1/shop/"+newSecret },
+		"secret, with overlap": func(src *forebay.Source, r *request) {
+			src.Secret, src.OldSecret, src.OldSecretUntil = newSecret, webSecret, time.Now().Add(time.Hour)
+		},
+		"split to none":  func(src *forebay.Source, _ *request) { src.Split = forebay.SplitNone },
+		"split to array": func(src *forebay.Source, _ *request) { src.Split = forebay.SplitArray },
+		"split to lines": func(src *forebay.Source, _ *request) { src.Split = forebay.SplitLines },
+		"secret and split": func(src *forebay.Source, r *request) {
+			src.Secret, src.Split, r.path = newSecret, forebay.SplitLines, "/stream/1/shop/"+newSecret
+		},
+		"columns": func(src *forebay.Source, _ *request) {
+			src.Sinks[0].Table.Columns = mapping.Columns{mapping.Path("n", "x")}
+		},
+		"order of sinks": func(src *forebay.Source, _ *request) {
+			slices.Reverse(src.Sinks)
+		},
+		"table":       func(src *forebay.Source, _ *request) { src.Sinks[1].Table.ID = "in.c-shop.other" },
+		"query":       func(_ *forebay.Source, r *request) { r.path += "?attempt=2" },
+		"compression": func(_ *forebay.Source, r *request) { r.header = append(r.header, "Content-Encoding", "gzip") },
+		"other header": func(_ *forebay.Source, r *request) {
+			r.header = append(r.header, "Traceparent", "00-2", "User-Agent", "x")
+		},
+		"content type": func(_ *forebay.Source, r *request) { r.header = append(r.header, "Content-Type", "text/plain") },
+	} {
+		for _, split := range []forebay.Split{forebay.SplitNone, forebay.SplitArray, forebay.SplitLines} {
+			src := scopeSource(split)
+			s := newService(t, nil, src)
+			send := func(r request) (int, string, string) {
+				coding := ""
+				if slices.Contains(r.header, "gzip") {
+					coding = "gzip"
+				}
+				status, header, answer := s.export(r.path, compress(t, coding, []byte(r.body)), append([]string{"Idempotency-Key", "k"}, r.header...)...)
+				return status, header.Get("Idempotent-Replayed"), answer
+			}
+			r := request{"/stream/1/shop/" + webSecret, body, []string{"Content-Type", jsonBody}}
+			if status, _, answer := send(r); status != 200 {
+				t.Fatalf("%s, split %q: status %d: %s", name, split, status, answer)
+			}
+			want := s.keyed()
+			change(&src, &r)
+			if err := s.eng.Define(t.Context(), src); err != nil {
+				t.Fatal(err)
+			}
+			for range 2 {
+				if status, again, answer := send(r); status != 200 || again != "true" {
+					t.Errorf("%s, split %q: status %d, replayed %q, want 200 and true: %s", name, split, status, again, answer)
+				}
+			}
+			if got := s.keyed(); got != want {
+				t.Errorf("%s, split %q: %s after the repetition, want %s", name, split, got, want)
+			}
+			r.body = `[{"n":7}]`
+			if status, _, answer := send(r); status != 422 {
+				t.Errorf("%s, split %q: status %d of another body under the key, want 422: %s", name, split, status, answer)
+			}
+		}
+	}
+}
+
+// A text is stored as one event. It is not JSON, so the source could not split it: the repetition of the request is known all the same, and
+// a new request is refused.
+func TestKeyOfABodyThatCannotBeSplitAnyMore(t *testing.T) {
+	src := scopeSource(forebay.SplitNone)
+	s := newService(t, nil, src)
+	send := func(key string) int {
+		status, _, _ := s.export("/stream/1/shop/"+webSecret, []byte("a text"), "Idempotency-Key", key)
+		return status
+	}
+	if status := send("k"); status != 200 {
+		t.Fatalf("status %d, want 200", status)
+	}
+	src.Split = forebay.SplitArray
+	if err := s.eng.Define(t.Context(), src); err != nil {
+		t.Fatal(err)
+	}
+	want := s.keyed()
+	if known, other := send("k"), send("other"); known != 200 || other != 422 {
+		t.Errorf("status %d of the repetition, %d of a new request, want 200 and 422", known, other)
+	}
+	if got := s.keyed(); got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+}
+
+// A sink that failed gets what it lacks, in the places that the events of the first request had.
+func TestKeyAddsWhatIsMissingAsFirstSplit(t *testing.T) {
+	src := scopeSource(forebay.SplitArray)
+	src.Sinks[1].Disabled = true
+	s := newService(t, nil, src)
+	send := func() {
+		t.Helper()
+		if status, _, answer := s.export("/stream/1/shop/"+webSecret, []byte(`[{"n":1},{"n":2}]`), "Content-Type", jsonBody, "Idempotency-Key", "k"); status != 200 {
+			t.Fatalf("status %d: %s", status, answer)
+		}
+	}
+	send()
+	src.Sinks[1].Disabled, src.Split = false, forebay.SplitNone
+	if err := s.eng.Define(t.Context(), src); err != nil {
+		t.Fatal(err)
+	}
+	send()
+	if got, want := s.keyed(), "a 2, b 2, quarantine 0"; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+}
+
+// An earlier release had the secret and the split in the key. What it stored is known as long as the source has the secret.
+func TestKeysOfAnEarlierRelease(t *testing.T) {
+	for _, split := range []forebay.Split{forebay.SplitNone, forebay.SplitArray} {
+		src := scopeSource(split)
+		s := newService(t, nil, src, telemetry())
+		body := []byte(`[{"n":1},{"n":2}]`)
+		recs := []*mapping.Record{mapping.JSON(body)}
+		if split == forebay.SplitArray {
+			recs = []*mapping.Record{mapping.JSON([]byte(`{"n":1}`)), mapping.JSON([]byte(`{"n":2}`))}
+		}
+		key, err := callkey.FormerEvent([]string{"k"}, webSecret, string(split))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.eng.IngestOnce(t.Context(), "shop", forebay.Once{Key: key, Content: body}, recs); err != nil {
+			t.Fatal(err)
+		}
+		batch := recentLogs(t, "one")
+		if key, err = callkey.FormerOTLP([]string{"k"}, webSecret, "logs"); err != nil {
+			t.Fatal(err)
+		}
+		sum := otlp.Sum(sha256.Sum256(batch))
+		if _, err := s.eng.IngestAtomic(t.Context(), "app", forebay.Batch{
+			Signal: forebay.SignalLogs, Once: forebay.Once{Key: key, Content: sum[:]}, Records: slices.Values([]*mapping.Record{mapping.JSON([]byte(`{"body":"one"}`))}),
+		}); err != nil {
+			t.Fatal(err)
+		}
+		want := s.keyed()
+		app := telemetry()
+		until := time.Now().Add(time.Hour)
+		src.Secret, src.OldSecret, src.OldSecretUntil, src.Split = newSecret, webSecret, until, forebay.SplitLines
+		app.Secret, app.OldSecret, app.OldSecretUntil = newSecret, webSecret, until
+		for _, def := range []forebay.Source{src, app} {
+			if err := s.eng.Define(t.Context(), def); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, secret := range []string{webSecret, newSecret} {
+			status, header, answer := s.export("/stream/1/shop/"+secret, body, "Content-Type", jsonBody, "Idempotency-Key", "k")
+			if again := header.Get("Idempotent-Replayed"); status != 200 || again != "true" {
+				t.Errorf("split %q, secret %s: status %d, replayed %q, want 200 and true: %s", split, secret, status, again, answer)
+			}
+			status, header, answer = s.export("/otlp/1/app/"+secret+"/v1/logs", batch, "Content-Type", protobuf, "Idempotency-Key", "k")
+			if again := header.Get("Idempotent-Replayed"); status != 200 || again != "true" {
+				t.Errorf("a batch, secret %s: status %d, replayed %q, want 200 and true: %s", secret, status, again, answer)
+			}
+		}
+		if got := s.keyed(); got != want {
+			t.Errorf("split %q: %s, want %s", split, got, want)
+		}
+		if got := fmt.Sprint(s.tables()); !strings.Contains(got, "logs:1") {
+			t.Errorf("rows of telemetry %s, want 1 of logs", got)
+		}
+	}
+}
+
+// The key of a batch of telemetry outlives a rotation too.
+func TestKeyOfTelemetryOutlivesRotation(t *testing.T) {
+	src := telemetry()
+	s := newService(t, nil, src)
+	batch := recentLogs(t, "one", "two")
+	send := func(secret string) string {
+		t.Helper()
+		status, header, answer := s.export("/otlp/1/app/"+secret+"/v1/logs", batch, "Content-Type", protobuf, "Idempotency-Key", "k")
+		if status != 200 {
+			t.Fatalf("status %d: %s", status, answer)
+		}
+		return header.Get("Idempotent-Replayed")
+	}
+	send(webSecret)
+	src.Secret = newSecret
+	if err := s.eng.Define(t.Context(), src); err != nil {
+		t.Fatal(err)
+	}
+	if again := send(newSecret); again != "true" {
+		t.Errorf("replayed %q after the rotation, want true", again)
+	}
+	if n := s.tables()["logs"]; n != 2 {
+		t.Errorf("%d rows of logs, want 2", n)
+	}
+}
