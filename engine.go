@@ -180,8 +180,8 @@ func (e *Engine) endSinks(ctx context.Context, old, next *source) error {
 	return errors.Join(problems...)
 }
 
-// Remove removes a source. It takes no more records; rows that wait go on to their tables. Its counters stay, see
-// [Engine.Forget].
+// Remove removes a source. It takes no more records. Rows that wait are still imported. The counters stay, see [Engine.Forget]. The keys of
+// its calls end: a new source with the id does not know them.
 func (e *Engine) Remove(ctx context.Context, sourceID string) error {
 	unlock, err := e.defining.Lock(ctx, sourceID, "")
 	if err != nil {
@@ -198,7 +198,11 @@ func (e *Engine) Remove(ctx context.Context, sourceID string) error {
 	}
 	e.store(sourceID, nil)
 	e.endShadows(old, nil)
-	return e.endSinks(ctx, old, nil)
+	problems := []error{e.endSinks(ctx, old, nil)}
+	for _, s := range old.sinks {
+		problems = append(problems, e.buf.ForgetKeys(ctx, s.handle.ID()))
+	}
+	return errors.Join(problems...)
 }
 
 // Target returns the target of the engine, for what it can do beyond [buffer.Target], such as [buffer.Querier]. The engine alone imports.

@@ -153,30 +153,17 @@ func hours(d time.Duration) string {
 	return d.String()
 }
 
-// keysOf are the keys that a call to a source may have, whose sender or program names it by a text. An earlier release had the secret in the
-// keys of requests; keysOf finds its keys only with the secrets that the source has now.
-func keysOf(def forebay.Source, text string) []string {
+// keysOf are the keys that a call to a source may have, whose sender or program names it by a text.
+func keysOf(text string) []string {
 	keys := []string{text}
 	add := func(key string, err error) {
 		if err == nil { // else a sender cannot have chosen it
 			keys = append(keys, key)
 		}
 	}
-	signals := []forebay.Signal{forebay.SignalLogs, forebay.SignalMetrics, forebay.SignalTraces}
 	add(callkey.Event([]string{text}))
-	for _, signal := range signals {
+	for _, signal := range []forebay.Signal{forebay.SignalLogs, forebay.SignalMetrics, forebay.SignalTraces} {
 		add(callkey.OTLP([]string{text}, string(signal)))
-	}
-	for _, secret := range []string{def.Secret, def.OldSecret} {
-		if secret == "" {
-			continue
-		}
-		for _, split := range []forebay.Split{forebay.SplitNone, forebay.SplitArray, forebay.SplitLines} {
-			add(callkey.FormerEvent([]string{text}, secret, string(split)))
-		}
-		for _, signal := range signals {
-			add(callkey.FormerOTLP([]string{text}, secret, string(signal)))
-		}
 	}
 	return keys
 }
@@ -194,7 +181,7 @@ func (c *call) traceCalls(ctx context.Context, s *sample, sinks []int, text stri
 		if !ok {
 			def.ID = source
 		}
-		for _, key := range keysOf(def, text) {
+		for _, key := range keysOf(text) {
 			receipts, err := c.eng.Receipts(ctx, source, key)
 			if err != nil {
 				return err

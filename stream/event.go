@@ -74,7 +74,7 @@ func (h *handler) store(
 	case err != nil:
 		return nil, src.Split, badKey, nil
 	case key != "":
-		return h.storeOnce(ctx, q, key, values, src)
+		return h.storeOnce(ctx, q, key, src)
 	}
 	recs, e := q.cut(src.Split)
 	if e != nil {
@@ -87,11 +87,8 @@ func (h *handler) store(
 // storeOnce is store with a key. A receipt numbers the events of a body, so the split is part of the content that a key stands for. When
 // the source splits otherwise than at the first request, the content is another, and storeOnce finds the split of the first request.
 func (h *handler) storeOnce(
-	ctx context.Context, q *request, key string, values []string, src forebay.Source,
+	ctx context.Context, q *request, key string, src forebay.Source,
 ) (results []forebay.Result, split forebay.Split, e *wire.Error, err error) {
-	if former, split, err := h.former(ctx, values, src); err != nil || former != "" {
-		return h.storeFormer(ctx, q, former, split, src, err)
-	}
 	sum := sha256.Sum256(q.rec.Body)
 	try := func(split forebay.Split) ([]forebay.Result, *wire.Error, error) {
 		recs, e := q.cut(split)
@@ -119,43 +116,4 @@ func (h *handler) storeOnce(
 		}
 	}
 	return nil, src.Split, nil, forebay.ErrOtherContent
-}
-
-// former returns the key under which an earlier release has stored the request, and how it has split the body; empty if it has not. That
-// release had the secret and the split of the source in the key. A request to a source whose secret has changed twice is not found.
-func (h *handler) former(ctx context.Context, values []string, src forebay.Source) (string, forebay.Split, error) {
-	for _, secret := range []string{src.Secret, src.OldSecret} {
-		if secret == "" {
-			continue
-		}
-		for _, split := range splits {
-			key, err := callkey.FormerEvent(values, secret, string(split))
-			if err != nil {
-				return "", split, err
-			}
-			if receipts, err := h.eng.Receipts(ctx, src.ID, key); err != nil || len(receipts) > 0 {
-				return key, split, err
-			}
-		}
-	}
-	return "", src.Split, nil
-}
-
-// storeFormer continues a request under the key of an earlier release. err is why the key could not be looked up.
-func (h *handler) storeFormer(
-	ctx context.Context, q *request, key string, split forebay.Split, src forebay.Source, err error,
-) ([]forebay.Result, forebay.Split, *wire.Error, error) {
-	if err != nil {
-		return nil, split, nil, err
-	}
-	recs, e := q.cut(split)
-	if e != nil { // the body that was stored could be split
-		return nil, split, nil, forebay.ErrOtherContent
-	}
-	body := q.rec.Body
-	if body == nil {
-		body = []byte{} // nil stands for any body
-	}
-	results, err := h.eng.IngestOnce(ctx, src.ID, forebay.Once{Key: key, Content: body}, recs)
-	return results, split, nil, err
 }

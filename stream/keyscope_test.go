@@ -1,16 +1,12 @@
 package stream_test
 
 import (
-	"crypto/sha256"
 	"fmt"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/forebay/forebay"
-	"github.com/forebay/forebay/internal/callkey"
-	"github.com/forebay/forebay/internal/otlp"
 	"github.com/forebay/forebay/mapping"
 )
 
@@ -153,62 +149,6 @@ func TestKeyAddsWhatIsMissingAsFirstSplit(t *testing.T) {
 	}
 }
 
-// An earlier release had the secret and the split in the key. What it stored is known as long as the source has the secret.
-func TestKeysOfAnEarlierRelease(t *testing.T) {
-	for _, split := range []forebay.Split{forebay.SplitNone, forebay.SplitArray} {
-		src := scopeSource(split)
-		s := newService(t, nil, src, telemetry())
-		body := []byte(`[{"n":1},{"n":2}]`)
-		recs := []*mapping.Record{mapping.JSON(body)}
-		if split == forebay.SplitArray {
-			recs = []*mapping.Record{mapping.JSON([]byte(`{"n":1}`)), mapping.JSON([]byte(`{"n":2}`))}
-		}
-		key, err := callkey.FormerEvent([]string{"k"}, webSecret, string(split))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := s.eng.IngestOnce(t.Context(), "shop", forebay.Once{Key: key, Content: body}, recs); err != nil {
-			t.Fatal(err)
-		}
-		batch := recentLogs(t, "one")
-		if key, err = callkey.FormerOTLP([]string{"k"}, webSecret, "logs"); err != nil {
-			t.Fatal(err)
-		}
-		sum := otlp.Sum(sha256.Sum256(batch))
-		if _, err := s.eng.IngestAtomic(t.Context(), "app", forebay.Batch{
-			Signal: forebay.SignalLogs, Once: forebay.Once{Key: key, Content: sum[:]}, Records: slices.Values([]*mapping.Record{mapping.JSON([]byte(`{"body":"one"}`))}),
-		}); err != nil {
-			t.Fatal(err)
-		}
-		want := s.keyed()
-		app := telemetry()
-		until := time.Now().Add(time.Hour)
-		src.Secret, src.OldSecret, src.OldSecretUntil, src.Split = newSecret, webSecret, until, forebay.SplitLines
-		app.Secret, app.OldSecret, app.OldSecretUntil = newSecret, webSecret, until
-		for _, def := range []forebay.Source{src, app} {
-			if err := s.eng.Define(t.Context(), def); err != nil {
-				t.Fatal(err)
-			}
-		}
-		for _, secret := range []string{webSecret, newSecret} {
-			status, header, answer := s.export("/stream/1/shop/"+secret, body, "Content-Type", jsonBody, "Idempotency-Key", "k")
-			if again := header.Get("Idempotent-Replayed"); status != 200 || again != "true" {
-				t.Errorf("split %q, secret %s: status %d, replayed %q, want 200 and true: %s", split, secret, status, again, answer)
-			}
-			status, header, answer = s.export("/otlp/1/app/"+secret+"/v1/logs", batch, "Content-Type", protobuf, "Idempotency-Key", "k")
-			if again := header.Get("Idempotent-Replayed"); status != 200 || again != "true" {
-				t.Errorf("a batch, secret %s: status %d, replayed %q, want 200 and true: %s", secret, status, again, answer)
-			}
-		}
-		if got := s.keyed(); got != want {
-			t.Errorf("split %q: %s, want %s", split, got, want)
-		}
-		if got := fmt.Sprint(s.tables()); !strings.Contains(got, "logs:1") {
-			t.Errorf("rows of telemetry %s, want 1 of logs", got)
-		}
-	}
-}
-
 // The key of a batch of telemetry outlives a rotation too.
 func TestKeyOfTelemetryOutlivesRotation(t *testing.T) {
 	src := telemetry()
@@ -233,4 +173,26 @@ func TestKeyOfTelemetryOutlivesRotation(t *testing.T) {
 	if n := s.tables()["logs"]; n != 2 {
 		t.Errorf("%d rows of logs, want 2", n)
 	}
+}
+
+// A source that gets the id of a deleted one does not inherit what that one stored.
+func TestKeyEndsWithItsSource(t *testing.T) {
+	src := scopeSource(forebay.SplitArray)
+	s := newService(t, nil, src)
+	send := func(secret string) {
+		t.Helper()
+		status, header, answer := s.export("/stream/1/shop/"+secret, []byte(`[{"n":1}]`), "Content-Type", jsonBody, "Idempotency-Key", "k")
+		if status != 200 || header.Get("Idempotent-Replayed") != "" {
+			t.Fatalf("status %d, replayed %q, want 200 and a new request: %s", status, header.Get("Idempotent-Replayed"), answer)
+		}
+	}
+	send(webSecret)
+	if err := s.eng.Remove(t.Context(), "shop"); err != nil {
+		t.Fatal(err)
+	}
+	src.Secret = newSecret
+	if err := s.eng.Define(t.Context(), src); err != nil {
+		t.Fatal(err)
+	}
+	send(newSecret)
 }

@@ -89,15 +89,12 @@ func (h *handler) serveTelemetry(w http.ResponseWriter, r *http.Request, id stri
 	}
 	request.Header, request.Host = q.fields(r, h.opts.hiddenFromTelemetry)
 	ctx := h.deadlines.From(request.Received)
-	once, err := otlp.Once(ctx, h.eng, &otlp.Request{
-		Source: src, Signal: signal, Encoding: enc, Keys: r.Header[callkey.Header],
+	once, err := otlp.Once(&otlp.Request{
+		Signal: signal, Encoding: enc, Keys: r.Header[callkey.Header],
 		Header: request.Header, Sum: sum, Received: request.Received, Window: h.opts.BatchWindow,
 	}, docs)
-	switch {
-	case errors.Is(err, callkey.ErrKey):
+	if err != nil {
 		return badKey
-	case err != nil:
-		return ingestError(err, "")
 	}
 	records := otlp.Records(&q.rec, docs, request)
 	// The turn of the batch lasts until the answer is written: see [otlp.Once].

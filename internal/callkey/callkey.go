@@ -38,16 +38,6 @@ func OTLP(values []string, signal string) (string, error) {
 	return Of(values, "otlp", signal)
 }
 
-// FormerEvent returns the key that an earlier release gave the request of [Event].
-func FormerEvent(values []string, secret, split string) (string, error) {
-	return Of(values, "event", secret, split)
-}
-
-// FormerOTLP returns the key that an earlier release gave the request of [OTLP].
-func FormerOTLP(values []string, secret, signal string) (string, error) {
-	return Of(values, "otlp", signal, secret)
-}
-
 // Join joins the parts of a key. Different parts never give the same key.
 func Join(parts ...string) string {
 	var b []byte

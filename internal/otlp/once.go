@@ -1,7 +1,6 @@
 package otlp
 
 import (
-	"context"
 	"crypto/sha256"
 	"encoding/binary"
 	"iter"
@@ -23,8 +22,6 @@ func SumOf(data []byte) Sum { return sha256.Sum256(data) }
 
 // Request is what identifies an export request.
 type Request struct {
-	// Source is the source that the sender has authorized itself for.
-	Source   forebay.Source
 	Signal   forebay.Signal
 	Encoding Encoding
 	// Keys are the values of the header callkey.Header.
@@ -51,12 +48,9 @@ type Request struct {
 // The headers that mappings see are compared too, so that one batch can go to two tenants, but not the host and the headers that proxies
 // and tracing change with every attempt.
 //
-// The error is [callkey.ErrKey], or one of [forebay.Engine.Receipts].
-func Once(ctx context.Context, eng engine, r *Request, docs iter.Seq[mapping.FieldDocument]) (forebay.Once, error) {
+// The error is [callkey.ErrKey].
+func Once(r *Request, docs iter.Seq[mapping.FieldDocument]) (forebay.Once, error) {
 	key, err := callkey.OTLP(r.Keys, string(r.Signal))
-	if err == nil && key != "" {
-		key, err = former(ctx, eng, r, key)
-	}
 	if err != nil || key != "" {
 		return forebay.Once{Key: key, Content: r.Sum[:]}, err
 	}
@@ -88,29 +82,6 @@ func Once(ctx context.Context, eng engine, r *Request, docs iter.Seq[mapping.Fie
 
 // Nameless reports whether a request is recognized by what it looks like.
 func Nameless(once forebay.Once) bool { return once.Key != "" && once.Content == nil }
-
-// engine is the part of [forebay.Engine] that knows keys.
-type engine interface {
-	Receipts(ctx context.Context, source, key string) ([]forebay.Receipt, error)
-}
-
-// former returns the key under which an earlier release has stored the request, or else the key of this release. That release had the
-// secret of the source in the key.
-func former(ctx context.Context, eng engine, r *Request, key string) (string, error) {
-	for _, secret := range []string{r.Source.Secret, r.Source.OldSecret} {
-		if secret == "" {
-			continue
-		}
-		before, err := callkey.FormerOTLP(r.Keys, secret, string(r.Signal))
-		if err != nil {
-			return "", err
-		}
-		if receipts, err := eng.Receipts(ctx, r.Source.ID, before); err != nil || len(receipts) > 0 {
-			return before, err
-		}
-	}
-	return key, nil
-}
 
 // passing are the headers that belong to one attempt and not to the batch.
 var passing = map[string]bool{

@@ -270,6 +270,9 @@ type RoomUsed struct {
 // Config.Limit allows. The room is measured in the background, so the call does not wait for the volume.
 func (o *Opening) VolumeLeft() (left int64, less bool) {
 	r := &o.room
+	if r.o == nil { // a store that is only read takes no rows
+		return unlimited, false
+	}
 	if r.age() > measureEvery {
 		r.updateSoon()
 	}

@@ -242,15 +242,12 @@ func (s *server) export(ctx context.Context, src forebay.Source, md metadata.MD,
 	request := mapping.Record{Header: c.header, ClientIP: clientIP(ctx), Received: time.Now()}
 	// A client that goes away does not undo what has begun: the batch is complete.
 	wait := s.deadlines.From(request.Received)
-	once, err := otlp.Once(wait, s.eng, &otlp.Request{
-		Source: src, Signal: req.signal, Encoding: otlp.Protobuf, Keys: md[keyName],
+	once, err := otlp.Once(&otlp.Request{
+		Signal: req.signal, Encoding: otlp.Protobuf, Keys: md[keyName],
 		Header: c.header, Sum: req.sum, Received: request.Received, Window: s.opts.BatchWindow,
 	}, req.docs)
-	switch {
-	case errors.Is(err, callkey.ErrKey):
+	if err != nil {
 		return nil, status.Error(codes.InvalidArgument, "The metadata "+keyName+" must have 1 to 255 characters.")
-	case err != nil:
-		return nil, s.failure(ctx, err)
 	}
 	var turn forebay.Turn
 	taken := false

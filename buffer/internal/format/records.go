@@ -62,7 +62,7 @@ type Sink struct {
 	ID      string      `json:"id"`
 	Def     *Definition `json:"def,omitempty"`
 	Dropped bool        `json:"dropped,omitempty"`
-	// Life counts how often the ledger was deleted. Within a life no counter goes down.
+	// Life counts how often the ledger was deleted, or the keys of the sink ended. Within a life no counter goes down.
 	Life int `json:"life,omitempty"`
 	// Sealed counts the accepted rows of all slices that were ever sealed. Those of the open slice stand in its last chunk.
 	Sealed   Count `json:"sealed"`
