@@ -22,7 +22,9 @@ func SumOf(data []byte) Sum { return sha256.Sum256(data) }
 
 // Request is what identifies an export request.
 type Request struct {
-	Signal   forebay.Signal
+	// Signal says what the records are.
+	Signal forebay.Signal
+	// Encoding is how the body is encoded.
 	Encoding Encoding
 	// Keys are the values of the header callkey.Header.
 	Keys []string
