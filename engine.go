@@ -180,8 +180,8 @@ func (e *Engine) endSinks(ctx context.Context, old, next *source) error {
 	return errors.Join(problems...)
 }
 
-// Remove removes a source. It takes no more records. Rows that wait are still imported. The counters stay, see [Engine.Forget]. The keys of
-// its calls end: a new source with the id does not know them.
+// Remove removes a source. It takes no more records. Rows that wait are still imported. The counters stay, see [Engine.Forget]. A new
+// source with the id does not know the keys of its calls.
 func (e *Engine) Remove(ctx context.Context, sourceID string) error {
 	unlock, err := e.defining.Lock(ctx, sourceID, "")
 	if err != nil {
@@ -200,7 +200,7 @@ func (e *Engine) Remove(ctx context.Context, sourceID string) error {
 	e.endShadows(old, nil)
 	problems := []error{e.endSinks(ctx, old, nil)}
 	for _, s := range old.sinks {
-		problems = append(problems, e.buf.ForgetKeys(ctx, s.handle.ID()))
+		problems = append(problems, e.buf.EndKeys(ctx, s.handle.ID()))
 	}
 	return errors.Join(problems...)
 }

@@ -415,6 +415,10 @@ func (b *Buffer) Define(ctx context.Context, c SinkConfig) (*SinkHandle, error) 
 			t.leaveTable(s, def)
 			retired := s.grow(def)
 			s.rec.Def, s.rec.Dropped = def, false
+			if s.rec.KeysEnd {
+				s.rec.KeysEnd = false
+				s.rec.Life++ // a receipt has the life of its sink
+			}
 			had := len(s.rec.Retired)
 			t.onDurable(func() {
 				b.warnUnreachable(c)

@@ -41,11 +41,11 @@ func (b *Buffer) Forget(ctx context.Context, sinkID string) error {
 	return err
 }
 
-// ForgetKeys ends the keys of a sink: calls under a known key store rows in it again. Use it when a later definition with the same id is
-// a different sink, whose senders must not inherit keys. The ledger stays.
-func (b *Buffer) ForgetKeys(ctx context.Context, sinkID string) error {
+// EndKeys says that the next definition of a sink is a different sink, which does not know the keys of this one. Until then the keys are
+// known. The ledger stays.
+func (b *Buffer) EndKeys(ctx context.Context, sinkID string) error {
 	return b.withSink(ctx, sinkID, func(t *txn, s *sinkState) {
-		s.rec.Life++ // receipts have the life of their sink
+		s.rec.KeysEnd = true
 		t.touchSink(s)
 	})
 }

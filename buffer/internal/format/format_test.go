@@ -198,7 +198,7 @@ func TestRecordBytes(t *testing.T) {
 	tally := Tally{1, 2, 3, 4, 5}
 	check(t, Sink{}, `{"id":"","sealed":{"rows":0,"bytes":0},"imported":{"rows":0,"bytes":0},"expired":{"rows":0,"bytes":0}}`)
 	check(t, Sink{
-		"a", def, true, 1,
+		"a", def, true, 1, true,
 		Count{1, 2},
 		Count{3, 4},
 		Count{5, 6},
@@ -211,7 +211,7 @@ func TestRecordBytes(t *testing.T) {
 		Quarantine{true, 1, 2, 3, true, true, Count{4, 5}, Count{6, 7}, Count{8, 9}, Count{10, 11}, Count{12, 13}},
 		map[string][]byte{"p": []byte("at"), "o": {}},
 	},
-		`{"id":"a","def":`+defText+`,"dropped":true,"life":1,"sealed":{"rows":1,"bytes":2},"imported":{"rows":3,"bytes":4},`+
+		`{"id":"a","def":`+defText+`,"dropped":true,"life":1,"keysEnd":true,"sealed":{"rows":1,"bytes":2},"imported":{"rows":3,"bytes":4},`+
 			`"expired":{"rows":5,"bytes":6},"damaged":{"rows":7,"bytes":8},"discarded":{"rows":9,"bytes":10},"poison":{"rows":17,"bytes":18},`+
 			`"firstAt":11,"lastAt":12,"storedImported":13,"version":14,"mapping":"bQ==",`+
 			`"retired":[{"column":{"name":"n","type":"int64"},"last":15},{"column":"o","last":16}],"refused":"r",`+

@@ -64,6 +64,8 @@ type Sink struct {
 	Dropped bool        `json:"dropped,omitempty"`
 	// Life counts how often the ledger was deleted, or the keys of the sink ended. Within a life no counter goes down.
 	Life int `json:"life,omitempty"`
+	// KeysEnd is set when the next definition begins another life.
+	KeysEnd bool `json:"keysEnd,omitempty"`
 	// Sealed counts the accepted rows of all slices that were ever sealed. Those of the open slice stand in its last chunk.
 	Sealed   Count `json:"sealed"`
 	Imported Count `json:"imported"`
