@@ -33,7 +33,7 @@ func (e *ClaimError) Error() string {
 // [*ClaimError].
 func (o *Opening) Claim(dir string, n int64) (release func(), err error) {
 	r := &o.room
-	left := r.left.Load()
+	left := r.left()
 	if left > unlimited/2 || !o.sharesVolume(dir) {
 		return func() {}, nil
 	}

@@ -174,14 +174,15 @@ func (o *Opening) trim(logs logFiles) error {
 type room struct {
 	o *Opening
 
-	left    atomic.Int64 // bytes that may be stored before Full says no; unlimited when nothing is known
+	spent   atomic.Int64 // bytes that were stored since the opening
+	bound   atomic.Int64 // of spent: Full says no when it is reached; unlimited when nothing is known
 	used    atomic.Int64
 	limit   atomic.Int64 // of used
 	free    atomic.Int64 // of the volume
 	volume  atomic.Bool  // the volume has less room than Config.Limit allows
 	files   atomic.Int64 // what the files took when it was measured
 	logs    atomic.Int64 // what the logs held then
-	recheck atomic.Int64 // when left is below it, it is measured
+	recheck atomic.Int64 // when left returns less, it is measured
 	at      atomic.Int64 // when it was measured, in nanoseconds since began
 	began   time.Time
 	stored  atomic.Bool // something was stored since the idle timer was set
@@ -203,13 +204,16 @@ type room struct {
 
 func (r *room) start(o *Opening) {
 	r.o, r.began = o, time.Now()
-	r.left.Store(unlimited)
+	r.bound.Store(unlimited)
 	r.recheck.Store(0)
 	r.update()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.idle = time.AfterFunc(idleAfter, r.idled)
 }
+
+// left returns how many bytes may be stored before Full says no.
+func (r *room) left() int64 { return r.bound.Load() - r.spent.Load() }
 
 // stop ends what runs in the background.
 func (r *room) stop() {
@@ -229,7 +233,8 @@ func (r *room) stop() {
 func (o *Opening) Stored(n int) {
 	r := &o.room
 	room := 2 * int64(n) // in the log and, later, in a table
-	left := r.left.Add(-room)
+	r.spent.Add(room)
+	left := r.left()
 	r.o.fs.files.deduct(room) // what is stored between two measurements, no compaction may use as well
 	if !r.stored.Load() {
 		r.stored.Store(true)
@@ -246,7 +251,7 @@ func (o *Opening) Stored(n int) {
 // is measured in the background, and Config.Roomier is called when there is some.
 func (o *Opening) Full() *RoomUsed {
 	r := &o.room
-	if r.left.Load() > 0 {
+	if r.left() > 0 {
 		return nil
 	}
 	if r.age() > measureFull {
@@ -276,7 +281,7 @@ func (o *Opening) VolumeLeft() (left int64, less bool) {
 	if r.age() > measureEvery {
 		r.updateSoon()
 	}
-	return max(0, r.left.Load()), r.volume.Load()
+	return max(0, r.left()), r.volume.Load()
 }
 
 func (r *room) age() time.Duration { return time.Since(r.began) - time.Duration(r.at.Load()) }
@@ -319,7 +324,7 @@ func (r *room) background(fn func()) bool {
 	return true
 }
 
-// update measures the room.
+// update measures the room. What is written during the measurement may not be in it, so it is subtracted.
 func (r *room) update() {
 	if !r.measure.TryLock() {
 		return // somebody does
@@ -329,6 +334,7 @@ func (r *room) update() {
 		return
 	}
 	defer r.o.Release()
+	spent, written := r.spent.Load(), r.o.fs.files.taken()
 	used, known, err := usage(r.o.conf.FS, r.o.conf.Dir)
 	r.at.Store(int64(time.Since(r.began)))
 	if err != nil || !known {
@@ -362,14 +368,16 @@ func (r *room) update() {
 	r.used.Store(used + beside)
 	r.limit.Store(space + beside)
 	r.recheck.Store(left - max(left/4, 64<<10))
-	switch before := r.left.Swap(left); {
+	before := r.left()
+	r.bound.Store(spent + left)
+	switch {
 	case left <= 0:
 		r.updateLater()
 	case before <= 0 && r.o.conf.Roomier != nil:
 		r.background(r.o.conf.Roomier)
 	}
 	r.mu.Lock()
-	r.o.fs.files.allow(max(0, space-used-log-r.claimed))
+	r.o.fs.files.allow(max(0, space-used-log-r.claimed), written)
 	r.mu.Unlock()
 	switch {
 	case left < space/8:
@@ -438,7 +446,7 @@ func (o *Opening) giveBack(logs int64, closing bool) {
 		return
 	}
 	if closing {
-		o.fs.files.allow(unlimited)
+		o.fs.files.allow(unlimited, 0)
 	} else {
 		o.room.update()
 	}

@@ -11,14 +11,14 @@ import (
 func TestCompactionsGetWhatRowsLeave(t *testing.T) {
 	o := &Opening{fs: New(disktest.New(t), "data", func(error) {})}
 	o.room.o = o
-	o.room.left.Store(unlimited) // so that nothing is measured
+	o.room.bound.Store(unlimited) // so that nothing is measured
 	o.room.began = time.Now()
 	files := &o.fs.files
 	o.Stored(1000)
 	if files.quota != unlimited {
 		t.Errorf("while nothing is known of the room, compactions may write %d", files.quota)
 	}
-	files.allow(10_000)
+	files.allow(10_000, files.taken())
 	o.Stored(1000)
 	if err := files.claim(8001); err == nil {
 		t.Error("a compaction may use the room of 1000 bytes that were stored, and of their table")
@@ -29,5 +29,28 @@ func TestCompactionsGetWhatRowsLeave(t *testing.T) {
 	o.Stored(1000)
 	if files.quota != 0 {
 		t.Errorf("with all of it used, compactions may write %d", files.quota)
+	}
+}
+
+// What is stored or compacted while the room is measured counts, although the measurement may not have seen it.
+func TestWritesDuringAMeasurementCount(t *testing.T) {
+	o := &Opening{fs: New(disktest.New(t), "data", func(error) {})}
+	o.room.o = o
+	o.room.bound.Store(unlimited)
+	o.room.began = time.Now()
+	files := &o.fs.files
+	files.allow(10_000, files.taken())
+	spent, written := o.room.spent.Load(), files.taken() // the measurement begins
+	o.Stored(1000)
+	if err := files.claim(3000); err != nil {
+		t.Fatal(err)
+	}
+	o.room.bound.Store(spent + 7000)
+	files.allow(9000, written)
+	if got := o.room.left(); got != 5000 {
+		t.Errorf("7000 bytes were free when 1000 were stored: %d are left, want 5000", got)
+	}
+	if files.quota != 4000 {
+		t.Errorf("9000 bytes were free when 1000 were stored and 3000 compacted: compactions may write %d, want 4000", files.quota)
 	}
 }

@@ -28,6 +28,7 @@ type files struct {
 	swept   map[string]bool  // tables that sweep has removed: the next opening may give their names to others
 	damaged atomic.Int64     // reads of damaged blocks by compactions
 	quota   int64            // what compactions may still write
+	spent   int64            // what was taken from quotas since the opening
 	ended   chan struct{}    // closed when the opening is being closed
 	end     sync.Once
 }
@@ -187,17 +188,27 @@ func (f *files) frugal() bool {
 	return f.saving
 }
 
-// allow sets how much compactions may write.
-func (f *files) allow(quota int64) {
+// taken returns how much was taken from quotas since the opening.
+func (f *files) taken() int64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.quota = quota
+	return f.spent
+}
+
+// allow sets how much compactions may write since taken returned a value.
+func (f *files) allow(quota, since int64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.quota = quota; quota < unlimited {
+		f.quota = max(0, quota-(f.spent-since))
+	}
 }
 
 // deduct takes n bytes from what compactions may write, or all that is left.
 func (f *files) deduct(n int64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	f.spent += n
 	if f.quota < unlimited {
 		f.quota = max(0, f.quota-n)
 	}
@@ -210,6 +221,7 @@ func (f *files) claim(n int) error {
 	if f.quota < int64(n) {
 		return errNoRoomToRewrite
 	}
+	f.spent += int64(n)
 	if f.quota < unlimited {
 		f.quota -= int64(n)
 	}
