@@ -24,16 +24,22 @@ func Find(path string) (File, error) {
 	return File{path, info}, err
 }
 
+// At reports whether a path leads to the file.
+func (f File) At(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && os.SameFile(info, f.info)
+}
+
 // Check fails if the file was deleted, moved or replaced. The database would go on with the file that it has open, and the rows would be
 // lost with that. The error is then a [buffer.Permanent] one. The zero File, of a database that is being opened, passes.
 func (f File) Check() error {
 	if f.info == nil {
 		return nil
 	}
-	now, err := os.Stat(f.path)
-	if err == nil && os.SameFile(now, f.info) {
+	if f.At(f.path) {
 		return nil
 	}
+	_, err := os.Stat(f.path)
 	if err == nil || errors.Is(err, fs.ErrNotExist) {
 		err = buffer.Permanent(fmt.Errorf("%s was deleted, moved or replaced since it was opened: put it back, or start the program again", f.path))
 	}
