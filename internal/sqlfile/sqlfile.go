@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"strings"
+	"sync"
 
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/datatype"
@@ -16,6 +17,23 @@ import (
 type File struct {
 	path string
 	info os.FileInfo
+}
+
+var creating sync.Mutex
+
+// Create makes an absent file empty, for this user alone. Drivers of the process call it before they open the file: to close a file gives up all
+// POSIX locks that the process has on it.
+func Create(path string) error {
+	creating.Lock()
+	defer creating.Unlock()
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if errors.Is(err, fs.ErrExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return f.Close()
 }
 
 // Find returns the file at a path.
