@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/forebay/forebay"
-	"github.com/forebay/forebay/internal/hostname"
+	"github.com/forebay/forebay/internal/program/hostname"
 )
 
 // Console is the handler of the page and its data. It is safe for concurrent use.

@@ -31,34 +31,39 @@ type place struct {
 	file    sqlfile.File // the open file
 }
 
-// places has the place of each target of the process that is not closed.
-var places struct {
+// placeList has the place of each target of the process that is not closed.
+type placeList struct {
 	sync.Mutex
 	list []*place
 }
 
+// places is one for the process, as DuckDB's cache of open databases is.
+var places = sync.OnceValue(func() *placeList { return new(placeList) })
+
 // findPlace returns the place of an absolute path. The caller calls leave.
 func findPlace(path string) *place {
 	path = resolve(path)
-	places.Lock()
-	defer places.Unlock()
-	i := slices.IndexFunc(places.list, func(p *place) bool {
+	all := places()
+	all.Lock()
+	defer all.Unlock()
+	i := slices.IndexFunc(all.list, func(p *place) bool {
 		return p.path == path || p.open > 0 && p.file.At(path) || sameFile(p.path, path)
 	})
 	if i < 0 {
-		i = len(places.list)
-		places.list = append(places.list, &place{path: path})
+		i = len(all.list)
+		all.list = append(all.list, &place{path: path})
 	}
-	places.list[i].targets++
-	return places.list[i]
+	all.list[i].targets++
+	return all.list[i]
 }
 
 // leave ends what findPlace began.
 func (p *place) leave() {
-	places.Lock()
-	defer places.Unlock()
+	all := places()
+	all.Lock()
+	defer all.Unlock()
 	if p.targets--; p.targets == 0 {
-		places.list = slices.DeleteFunc(places.list, func(other *place) bool { return other == p })
+		all.list = slices.DeleteFunc(all.list, func(other *place) bool { return other == p })
 	}
 }
 
@@ -67,9 +72,9 @@ func (p *place) leave() {
 func (p *place) enter() (db mapping.Database, err error) {
 	p.opening.Lock()
 	defer p.opening.Unlock()
-	places.Lock()
+	places().Lock()
 	file, open := p.file, p.open
-	places.Unlock()
+	places().Unlock()
 	if open > 0 {
 		if err := file.Check(); err != nil {
 			return db, err
@@ -88,16 +93,16 @@ func (p *place) enter() (db mapping.Database, err error) {
 			return db, err
 		}
 	}
-	places.Lock()
-	defer places.Unlock()
+	places().Lock()
+	defer places().Unlock()
 	p.file = file
 	p.open++
 	return db, nil
 }
 
 func (p *place) exit() {
-	places.Lock()
-	defer places.Unlock()
+	places().Lock()
+	defer places().Unlock()
 	p.open--
 }
 
@@ -144,7 +149,7 @@ func sameFile(a, b string) bool {
 
 // opened is the file that a target has open.
 func (p *place) opened() sqlfile.File {
-	places.Lock()
-	defer places.Unlock()
+	places().Lock()
+	defer places().Unlock()
 	return p.file
 }

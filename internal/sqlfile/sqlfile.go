@@ -19,13 +19,14 @@ type File struct {
 	info os.FileInfo
 }
 
-var creating sync.Mutex
+// creating is one for the process, as POSIX locks are.
+var creating = sync.OnceValue(func() *sync.Mutex { return new(sync.Mutex) })
 
 // Create makes an absent file empty, for this user alone. Drivers of the process call it before they open the file: to close a file gives up all
 // POSIX locks that the process has on it.
 func Create(path string) error {
-	creating.Lock()
-	defer creating.Unlock()
+	creating().Lock()
+	defer creating().Unlock()
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if errors.Is(err, fs.ErrExist) {
 		return nil

@@ -12,7 +12,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/forebay/forebay/internal/hostname"
+	"github.com/forebay/forebay/internal/program/hostname"
 	"github.com/forebay/forebay/internal/program/web"
 	"github.com/forebay/forebay/stream"
 )

@@ -13,7 +13,7 @@ import (
 	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/catalog"
 	"github.com/forebay/forebay/datatype"
-	"github.com/forebay/forebay/internal/hostname"
+	"github.com/forebay/forebay/internal/program/hostname"
 	"github.com/forebay/forebay/internal/program/keep"
 	"github.com/forebay/forebay/mapping"
 	"github.com/forebay/forebay/stream/streamapi"

@@ -3,7 +3,7 @@ package hostname_test
 import (
 	"testing"
 
-	"github.com/forebay/forebay/internal/hostname"
+	"github.com/forebay/forebay/internal/program/hostname"
 )
 
 func TestKnown(t *testing.T) {
