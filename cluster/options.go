@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -16,6 +17,7 @@ import (
 	"github.com/forebay/forebay/cluster/internal/instance"
 	"github.com/forebay/forebay/cluster/natsdriver"
 	"github.com/forebay/forebay/cluster/natsserver"
+	"github.com/forebay/forebay/internal/userinfo"
 	"github.com/forebay/forebay/stream/streamapi"
 )
 
@@ -70,6 +72,12 @@ func (o Options) Validate() error {
 		errs = append(errs, o.Server.Validate())
 	case o.URL == "":
 		fault("Server or Options.URL is required")
+	default:
+		for address := range strings.SplitSeq(o.URL, ",") {
+			if err := userinfo.Check(strings.TrimSpace(address)); err != nil {
+				fault("URL has an address that cannot be read: %v", err)
+			}
+		}
 	}
 	if o.Catalog.Store != nil || o.Catalog.Node != "" || o.Catalog.Instance != "" || o.Catalog.Peers != nil {
 		fault("Catalog has a Store, a Node, an Instance or Peers: they are the cluster's")

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/forebay/forebay"
+	"github.com/forebay/forebay/internal/program/hostname"
 )
 
 // Console is the handler of the page and its data. It is safe for concurrent use.
@@ -121,7 +122,7 @@ func (c *Console) Close() error {
 // ServeHTTP answers by the last element of the path, so that it needs no knowledge of the prefix.
 func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	frame(w.Header())
-	if !c.knownHost(r.Host) {
+	if !hostname.Known(r.Host, c.opts.Hosts...) {
 		http.Error(w, "The console does not know this host name. The program that embeds it lists names in console.Options.Hosts.", http.StatusMisdirectedRequest)
 		return
 	}

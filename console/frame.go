@@ -2,9 +2,7 @@ package console
 
 import (
 	"crypto/rand"
-	"net"
 	"net/http"
-	"net/netip"
 	"net/url"
 	"slices"
 	"strings"
@@ -35,23 +33,6 @@ func (c *Console) nonce(w http.ResponseWriter, r *http.Request) string {
 	nonce := rand.Text()
 	w.Header().Set("Content-Security-Policy", policy(nonce))
 	return nonce
-}
-
-// knownHost reports whether a request may name the host. A page of a stranger can make its own name point to this machine, and then
-// counts as the same origin; it cannot do so with an IP address or a loopback name.
-func (c *Console) knownHost(host string) bool {
-	name := host
-	if h, _, err := net.SplitHostPort(host); err == nil {
-		name = h
-	}
-	name = strings.ToLower(strings.TrimSuffix(name, "."))
-	if name == "localhost" || strings.HasSuffix(name, ".localhost") {
-		return true
-	}
-	if _, err := netip.ParseAddr(strings.Trim(name, "[]")); err == nil {
-		return true
-	}
-	return slices.ContainsFunc(c.opts.Hosts, func(known string) bool { return known == "*" || strings.EqualFold(known, name) })
 }
 
 // foreignRead reports whether a page of another origin asks for data. Clients that are no browsers do not say where they come from.

@@ -14,7 +14,7 @@ func (t *Target) lock(ctx context.Context, table string, alone bool) (unlock fun
 	if alone {
 		weight = math.MaxInt64
 	}
-	l, _ := t.locks.LoadOrStore(table, semaphore.NewWeighted(math.MaxInt64))
+	l, _ := t.place.locks.LoadOrStore(table, semaphore.NewWeighted(math.MaxInt64))
 	s := l.(*semaphore.Weighted)
 	if err := s.Acquire(ctx, weight); err != nil {
 		return nil, err
@@ -26,5 +26,5 @@ func (t *Target) lock(ctx context.Context, table string, alone bool) (unlock fun
 // DuckDB refuses an id from the moment in which another transaction inserts it, and shows it only after that one's commit: the attempts of
 // the later call would all fail while the earlier one syncs. Callers take it before the lock of the table.
 func (t *Target) lockFile(ctx context.Context, id string) (unlock func(), err error) {
-	return t.files.Lock(ctx, id, "")
+	return t.place.files.Lock(ctx, id, "")
 }

@@ -40,7 +40,7 @@ func (t *Target) Compact(ctx context.Context, table buffer.Table) error {
 	if err := t.removeOld(ctx, table); err != nil {
 		return wrap(err, "remove old rows of %q", table.ID)
 	}
-	switch log, err := os.Stat(t.path + ".wal"); {
+	switch log, err := os.Stat(t.place.path + ".wal"); {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil
 	case err != nil:

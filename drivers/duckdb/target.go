@@ -17,7 +17,6 @@ import (
 
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/datatype"
-	"github.com/forebay/forebay/internal/keylock"
 	"github.com/forebay/forebay/internal/retention"
 	"github.com/forebay/forebay/internal/sqlfile"
 )
@@ -50,8 +49,8 @@ type Target struct {
 	opts    Options
 	keepIDs time.Duration
 	keep    *retention.Rule
-	locks   sync.Map // from the id of a table to its *semaphore.Weighted
-	files   keylock.Locks
+	place   *place
+	leave   sync.Once    // of the place
 	cleaned atomic.Int64 // when Compact looked for old ids, as Unix seconds
 
 	mu      sync.Mutex // guards closed and users, and what users use while there are none
@@ -79,8 +78,8 @@ var (
 )
 
 // Open opens or creates the database file. Its folder must exist, on a local disk. While another process has it open, the error
-// matches [ErrLocked]. Open a file once in a process and give the Target to all engines: two Targets would not keep each other from changing
-// a table during an import. The caller closes the Target after the engines.
+// matches [ErrLocked]. All Targets of a process on one file share the open database, whatever their paths are spelled like. The caller closes
+// the Target after the engines.
 func Open(path string, opts Options) (*Target, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {
@@ -93,11 +92,12 @@ func Open(path string, opts Options) (*Target, error) {
 	if err != nil {
 		return nil, fmt.Errorf("duckdb: %w", err)
 	}
-	t := &Target{path: path, opts: opts, keepIDs: cmp.Or(opts.KeepIDs, 90*24*time.Hour), keep: keep}
+	t := &Target{path: path, opts: opts, keepIDs: cmp.Or(opts.KeepIDs, 90*24*time.Hour), keep: keep, place: findPlace(path)}
 	if opts.Shared {
 		return t, nil
 	}
 	if err := t.openFile(); err != nil {
+		t.place.leave()
 		return nil, err
 	}
 	return t, nil
@@ -121,14 +121,11 @@ func Validate(path string, opts Options) error {
 
 // openFile opens the database. Nobody else uses it meanwhile.
 func (t *Target) openFile() (err error) {
-	if t.raw, err = openDatabase(t.path); err != nil {
+	if t.raw, err = t.place.enter(); err != nil {
 		return fmt.Errorf("duckdb: open %s: %w", t.path, err)
 	}
-	err = t.prepare()
-	if err == nil {
-		t.file, err = sqlfile.Find(t.path)
-	}
-	if err != nil {
+	t.file = t.place.opened()
+	if err = t.prepare(); err != nil {
 		return fmt.Errorf("duckdb: open %s: %w", t.path, errors.Join(err, t.closeFile()))
 	}
 	return nil
@@ -136,17 +133,21 @@ func (t *Target) openFile() (err error) {
 
 // closeFile closes the database, if it is open. Nobody else uses it meanwhile.
 func (t *Target) closeFile() (err error) {
+	if t.raw.Ptr == nil {
+		return nil
+	}
 	if t.db != nil {
 		err = t.db.Close()
 	}
 	mapping.Close(&t.raw)
+	t.place.exit()
 	t.db, t.file = nil, sqlfile.File{}
 	return err
 }
 
 // prepare opens the pool and sets what the options say.
 func (t *Target) prepare() error {
-	connector, err := driver.NewConnector(t.path, nil)
+	connector, err := driver.NewConnector(t.place.path, nil)
 	if err != nil {
 		return err
 	}
@@ -210,7 +211,9 @@ func (t *Target) Close() error {
 	t.running.Wait()
 	t.mu.Lock() // another Close
 	defer t.mu.Unlock()
-	return t.closeFile()
+	err := t.closeFile()
+	t.leave.Do(t.place.leave)
+	return err
 }
 
 // DB returns the database for queries in this process, or nil with Options.Shared: see [Target.Use]. You may write to it too, but not to tables whose
@@ -302,6 +305,7 @@ func (t *Target) transactionOn(ctx context.Context, connect func() (*conn, error
 	if err := c.exec(context.WithoutCancel(ctx), "COMMIT"); err != nil {
 		return &lateError{err}
 	}
+	t.place.restrictLog()
 	return nil
 }
 

@@ -34,7 +34,9 @@ func (f *localFiles) Create(name string) (icebergio.FileWriter, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &syncedFile{w.(*os.File), f}, nil
+	file := w.(*os.File)
+	_ = file.Chmod(0o600) // some file systems have no permissions
+	return &syncedFile{file, f}, nil
 }
 
 func (f *localFiles) WriteFile(name string, content []byte) error {

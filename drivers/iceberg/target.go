@@ -21,6 +21,7 @@ import (
 
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/internal/sqlfile"
 )
 
 // Options are the choices of [Open] and [New]. A zero field means its default.
@@ -88,7 +89,10 @@ func New(c catalog.Catalog, opts Options) *Target {
 func Open(folder string, opts Options) (*Local, error) {
 	folder, err := filepath.Abs(folder)
 	if err == nil {
-		err = os.MkdirAll(folder, 0o777)
+		err = os.MkdirAll(folder, 0o700)
+	}
+	if err == nil {
+		err = sqlfile.Create(filepath.Join(folder, "catalog.db"))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("iceberg: %w", err)

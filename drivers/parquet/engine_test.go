@@ -2,6 +2,8 @@ package parquet_test
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"sync"
 	"testing"
@@ -14,9 +16,15 @@ import (
 	"github.com/forebay/forebay/mapping"
 )
 
-// Two engines with targets of their own feed one table at once, and one of them has a column more.
+// Two engines with targets of their own feed one table at once, and one of them has a column more. Each spells the path of the folder
+// differently.
 func TestTwoEngines(t *testing.T) {
 	lake := t.TempDir()
+	link := filepath.Join(t.TempDir(), "link")
+	if err := os.Symlink(lake, link); err != nil {
+		t.Fatal(err)
+	}
+	spellings := []string{lake, link}
 	columns := mapping.Columns{
 		mapping.Path("id", "id", mapping.DataType(datatype.Int64), mapping.Required()),
 		mapping.Path("at", "at", mapping.DataType(datatype.Timestamp)),
@@ -26,7 +34,7 @@ func TestTwoEngines(t *testing.T) {
 	var want [][]string
 	var both sync.WaitGroup
 	for n, columns := range []mapping.Columns{columns, more} {
-		engine, err := forebay.Open(t.TempDir(), forebay.Options{Target: mustTables(t, lake, parquet.Options{PartitionBy: "at"})})
+		engine, err := forebay.Open(t.TempDir(), forebay.Options{Target: mustTables(t, spellings[n], parquet.Options{PartitionBy: "at"})})
 		if err != nil {
 			t.Fatal(err)
 		}

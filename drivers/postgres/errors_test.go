@@ -288,3 +288,13 @@ func TestSecrets(t *testing.T) {
 		t.Errorf("the error has the password: %v", err)
 	}
 }
+
+// A part of a password after an unescaped / would become the host, and errors about the host would print it.
+func TestPasswordIsNoHost(t *testing.T) {
+	for _, url := range []string{"postgres://user:se@cret/x@db.example/forebay", "postgresql://user:se@cret?x@db.example/forebay", "postgres://user:se@cret#x@db.example/forebay"} {
+		target, err := Open(url, Options{})
+		if err == nil || strings.Contains(err.Error(), "cret") || !strings.Contains(err.Error(), "%40") {
+			t.Errorf("Open(%q) = %v, %v, want an error with advice and without the password", url, target, err)
+		}
+	}
+}

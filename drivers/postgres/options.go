@@ -19,6 +19,7 @@ import (
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/datatype"
 	"github.com/forebay/forebay/internal/retention"
+	"github.com/forebay/forebay/internal/userinfo"
 )
 
 // Options are the options of a [Target]. The zero value has a default for each.
@@ -104,6 +105,11 @@ func Validate(connString string, o Options) error {
 
 // parse returns the configuration of the connections, and the options with their defaults.
 func parse(connString string, o Options) (*pgxpool.Config, Options, error) {
+	if strings.HasPrefix(connString, "postgres://") || strings.HasPrefix(connString, "postgresql://") {
+		if err := userinfo.Check(connString); err != nil {
+			return nil, o, fmt.Errorf("postgres: the connection string cannot be read: %w", err)
+		}
+	}
 	cfg, err := pgxpool.ParseConfig(connString)
 	if err != nil { // its text may contain the password
 		return nil, o, errors.New("postgres: the connection string cannot be read: use postgres://user:password@host:port/database or host=… user=… dbname=…, and check sslmode and files that it names")

@@ -211,13 +211,20 @@ func TestRowsRefusedByFunctions(t *testing.T) {
 	}
 }
 
-// Two engines import, extend and read at once. None of them meets a lock that waiting does not solve (SQLITE_BUSY_SNAPSHOT).
+// Engines import, extend and read at once, and each spells the path of the file differently. None of them meets a lock that waiting does not
+// solve (SQLITE_BUSY_SNAPSHOT), and no row is lost.
 func TestEnginesTakeTurns(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "a.db")
+	base := t.TempDir()
+	t.Chdir(base)
+	if err := errors.Join(os.Mkdir("data", 0o700), os.Symlink("data", "folder"), os.Symlink("data/a.db", "link.db")); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(base, "data", "a.db")
+	spellings := []string{path, "folder/a.db", "link.db"}
 	var wg sync.WaitGroup
 	const engines, files = 3, 8
 	for e := range engines {
-		target := open(t, path, sqlite.Options{LockTimeout: time.Minute})
+		target := open(t, spellings[e], sqlite.Options{LockTimeout: time.Minute})
 		wg.Go(func() {
 			for i := range files {
 				table := buffer.Table{ID: "t", Extend: true, Columns: []datatype.Column{{Name: "id", Type: datatype.String}, {Name: fmt.Sprint("c", i%3), Type: datatype.Int64}}}

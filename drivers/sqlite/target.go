@@ -104,6 +104,7 @@ func Open(path string, opts Options) (*Target, error) {
 	if err != nil {
 		return nil, fmt.Errorf("sqlite: %w", err)
 	}
+	_ = sqlfile.Create(path) // SQLite gives its log the permissions of the file. If this fails, SQLite says why it cannot open the file.
 	t := &Target{path: path, opts: opts, keep: keep}
 	pragmas := []string{
 		fmt.Sprintf("busy_timeout(%d)", busyTimeout.Milliseconds()), "journal_mode(WAL)", "synchronous(FULL)", "cache_size(-16384)",

@@ -254,8 +254,9 @@ func (o *Opening) drained() bool {
 	}
 }
 
-// lockDir keeps other openings out, in this process and in others. If another opening has the folder, the error is an [*InUseError].
-func lockDir(disk vfs.FS, dir string) (io.Closer, error) {
+// LockDir keeps other openings of a folder out, in this process and in others, whatever its path is spelled like. If another opening has the
+// folder, the error is an [*InUseError]. The end of a process releases its locks.
+func LockDir(disk vfs.FS, dir string) (io.Closer, error) {
 	folder, err := lockFolder(disk, dir)
 	if err != nil {
 		return nil, err

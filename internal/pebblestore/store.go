@@ -119,7 +119,7 @@ func (s *Store) Open() error {
 		}
 	}
 	var err error
-	if s.lock, err = lockDir(c.FS, c.Dir); err != nil {
+	if s.lock, err = LockDir(c.FS, c.Dir); err != nil {
 		return err
 	}
 	o, err := s.open()

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"strings"
+	"sync"
 
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/datatype"
@@ -18,10 +19,34 @@ type File struct {
 	info os.FileInfo
 }
 
+// creating is one for the process, as POSIX locks are.
+var creating = sync.OnceValue(func() *sync.Mutex { return new(sync.Mutex) })
+
+// Create makes an absent file empty, for this user alone. Drivers of the process call it before they open the file: to close a file gives up all
+// POSIX locks that the process has on it.
+func Create(path string) error {
+	creating().Lock()
+	defer creating().Unlock()
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if errors.Is(err, fs.ErrExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return f.Close()
+}
+
 // Find returns the file at a path.
 func Find(path string) (File, error) {
 	info, err := os.Stat(path)
 	return File{path, info}, err
+}
+
+// At reports whether a path leads to the file.
+func (f File) At(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && os.SameFile(info, f.info)
 }
 
 // Check fails if the file was deleted, moved or replaced. The database would go on with the file that it has open, and the rows would be
@@ -30,10 +55,10 @@ func (f File) Check() error {
 	if f.info == nil {
 		return nil
 	}
-	now, err := os.Stat(f.path)
-	if err == nil && os.SameFile(now, f.info) {
+	if f.At(f.path) {
 		return nil
 	}
+	_, err := os.Stat(f.path)
 	if err == nil || errors.Is(err, fs.ErrNotExist) {
 		err = buffer.Permanent(fmt.Errorf("%s was deleted, moved or replaced since it was opened: put it back, or start the program again", f.path))
 	}

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/forebay/forebay/internal/pebblestore"
 	"github.com/forebay/forebay/storageapi"
 )
 
@@ -43,7 +44,7 @@ type Server struct {
 	closeErr  error
 }
 
-// Open opens the server of a directory, which is made if it is absent and must belong to no other process. Jobs that
+// Open opens the server of a directory, which is made if it is absent. A lock keeps out other servers, whatever their paths are spelled like. Jobs that
 // were not finished when the directory was used last go on.
 func Open(dir string, o Options) (*Server, error) {
 	if err := o.Validate(); err != nil {
@@ -54,6 +55,9 @@ func Open(dir string, o Options) (*Server, error) {
 		return nil, fmt.Errorf("platform: %w", err)
 	}
 	st, err := openStore(filepath.Join(dir, "meta"), o.Logger, nil)
+	if errors.As(err, new(*pebblestore.InUseError)) {
+		err = fmt.Errorf("the directory is in use by another server, of this process or of another one: %w", err)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("platform: open %s: %w", dir, err)
 	}

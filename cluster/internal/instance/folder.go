@@ -31,14 +31,14 @@ const (
 	fencedPrefix = "fenced-"
 )
 
-// openFolder makes the folder and keeps other processes out. The caller closes it.
+// openFolder makes the folder and keeps other nodes out, in this process too. The caller closes it.
 func openFolder(disk vfs.FS, dir string) (*folder, error) {
 	if err := pebblestore.MakeDir(disk, dir); err != nil {
 		return nil, err
 	}
-	lock, err := disk.Lock(disk.PathJoin(dir, "LOCK"))
+	lock, err := pebblestore.LockDir(disk, dir)
 	if err != nil {
-		return nil, fmt.Errorf("%s is in use by another process: %w", dir, err)
+		return nil, fmt.Errorf("%s is in use by another process or by another node of this process: %w", dir, err)
 	}
 	return &folder{disk, dir, lock}, nil
 }

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/forebay/forebay/internal/program/hostname"
 	"github.com/forebay/forebay/internal/program/web"
 	"github.com/forebay/forebay/stream"
 )
@@ -55,8 +56,8 @@ type checkpoint struct {
 // catalogFolder holds the definitions, in the data directory and in its copies.
 const catalogFolder = "catalog"
 
-// adminHandler makes checkpoints of rows and definitions. It refuses requests of other origins, so a page in a browser of
-// this machine cannot ask for one.
+// adminHandler makes checkpoints of rows and definitions. It refuses requests of other origins and
+// of unknown hosts, so a page in a browser of this machine cannot ask for one.
 func adminHandler(m *management, parts Parts) http.Handler {
 	staging := cmp.Or(parts.StagingText, filepath.Join(m.cfg.Dir, "staging"))
 	inspect := cmp.Or(parts.Inspect, "go run github.com/forebay/forebay/examples/inspect")
@@ -81,5 +82,17 @@ func adminHandler(m *management, parts Parts) http.Handler {
 			Inspect: fmt.Sprintf("%s -staging %q %q", inspect, staging, folder),
 		})
 	})
-	return http.NewCrossOriginProtection().Handler(mux)
+	guarded := http.NewCrossOriginProtection().Handler(mux)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !hostname.Known(r.Host) {
+			unknownHost(w, "an IP address or localhost")
+			return
+		}
+		guarded.ServeHTTP(w, r)
+	})
+}
+
+// unknownHost refuses a request that may come from a page whose name points to this machine.
+func unknownHost(w http.ResponseWriter, names string) {
+	http.Error(w, "This server does not know the host name of the request. Use "+names+".", http.StatusMisdirectedRequest)
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/catalog"
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/internal/program/hostname"
 	"github.com/forebay/forebay/internal/program/keep"
 	"github.com/forebay/forebay/mapping"
 	"github.com/forebay/forebay/stream/streamapi"
@@ -85,10 +86,15 @@ func (m *management) maintain(apiURL, ingestURL string) (http.Handler, *catalog.
 	return api, on, nil
 }
 
-// withMetrics serves GET /metrics, and leaves all else to next.
-func withMetrics(metrics, next http.Handler) http.Handler {
+// withMetrics serves GET /metrics, and leaves all else to next. On a loopback address it serves only known hosts: the metrics need no token, and a
+// page in a browser of this machine must not read them.
+func withMetrics(metrics, next http.Handler, hosts ...string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/metrics" && (r.Method == http.MethodGet || r.Method == http.MethodHead) {
+			if hostname.Local(r) && !hostname.Known(r.Host, hosts...) {
+				unknownHost(w, "an IP address, localhost or the host of -api-public-url")
+				return
+			}
 			metrics.ServeHTTP(w, r)
 			return
 		}

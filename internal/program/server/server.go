@@ -136,7 +136,7 @@ func (m *management) serve(ctx context.Context, parts Parts, s service, out io.W
 		defer endConsole()
 	}
 	if parts.Metrics != nil {
-		api = withMetrics(parts.Metrics, api)
+		api = withMetrics(parts.Metrics, api, hostsOf(cfg.APIURL)...)
 	}
 
 	var draining atomic.Bool

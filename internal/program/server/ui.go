@@ -27,9 +27,7 @@ func (m *management) withConsole(api http.Handler, apiURL string) (http.Handler,
 		Tokens:  []console.Token{{Name: "token of the API", Secret: token, Rights: console.AllRights}},
 		Catalog: m.cat, Nodes: m.nodes, Logger: m.logger, History: true,
 	}
-	if u, err := url.Parse(base); err == nil && u.Hostname() != "" && !strings.Contains(u.Hostname(), ":") {
-		opts.Hosts = []string{u.Hostname()}
-	}
+	opts.Hosts = hostsOf(base)
 	c, err := console.New(m.eng, opts)
 	if err != nil {
 		return nil, nil, err
@@ -42,4 +40,12 @@ func (m *management) withConsole(api http.Handler, apiURL string) (http.Handler,
 		}
 		api.ServeHTTP(w, r)
 	}), c, nil
+}
+
+// hostsOf returns the host of a URL, none for an IP address of version 6.
+func hostsOf(address string) []string {
+	if u, err := url.Parse(address); err == nil && u.Hostname() != "" && !strings.Contains(u.Hostname(), ":") {
+		return []string{u.Hostname()}
+	}
+	return nil
 }
