@@ -15,6 +15,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -79,6 +80,7 @@ type player struct {
 	refused  [workers]atomic.Int64
 	imported [workers]atomic.Int64
 	stop     atomic.Bool
+	reasons  sync.Map // from the beginning of an error's text, without digits, to true
 }
 
 // Play imports files into four tables at once while the volume becomes full and gets free again. Each file whose import succeeded must be stored
@@ -92,14 +94,14 @@ func Play(t *testing.T, h Harness) {
 		t.Fatal(err)
 	}
 	p := &player{h: h, target: h.Open(t, folder)}
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	var wg sync.WaitGroup
 	for worker := range workers {
 		wg.Go(func() { p.work(ctx, t, worker) })
 	}
 	for range bursts {
-		p.fill(ctx, t, disk, folder, rng.IntN(512<<10))
+		p.fill(ctx, t, disk, folder, rng.IntN(2<<20))
 	}
 	p.stop.Store(true)
 	wg.Wait()
@@ -137,7 +139,9 @@ func file(worker int, number int64) *buffer.File {
 	id := fmt.Sprintf("file-%d-%d", worker, number)
 	return &buffer.File{
 		ID: id, Table: table(worker), Rows: fileRows, Slices: []buffer.Object{{ID: id + "-s", FileID: id, Rows: fileRows}},
-		OpenSlice: func(context.Context, buffer.Object) (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(csv.Bytes())), nil },
+		OpenSlice: func(context.Context, buffer.Object) (io.ReadCloser, error) {
+			return io.NopCloser(bytes.NewReader(csv.Bytes())), nil
+		},
 	}
 }
 
@@ -155,12 +159,26 @@ func (p *player) work(ctx context.Context, t *testing.T, worker int) {
 				return
 			}
 			p.refused[worker].Add(1)
+			if _, known := p.reasons.LoadOrStore(reasonOf(err, f.ID), true); !known {
+				t.Logf("a refusal: %.400s", err)
+			}
 		}
 		p.imported[worker].Add(1)
 		if c, ok := p.target.(buffer.Compactor); ok {
 			_ = c.Compact(ctx, f.Table) // the volume may be full
 		}
 	}
+}
+
+// reasonOf returns the text of an error without numbers.
+func reasonOf(err error, id string) string {
+	text := strings.ReplaceAll(err.Error(), id, "")
+	return strings.Map(func(r rune) rune {
+		if r >= '0' && r <= '9' {
+			return -1
+		}
+		return r
+	}, text[:min(len(text), 200)])
 }
 
 // until waits for a condition.
