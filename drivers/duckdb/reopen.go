@@ -37,9 +37,6 @@ func suspect(err error) bool {
 	if !errors.As(err, new(*sqlError)) {
 		return false // of the file that is imported
 	}
-	if errors.As(err, new(*lateError)) {
-		return true // also an id that the index has and the table has not
-	}
 	switch kindOf(err) {
 	case mapping.ErrorTypeCatalog, mapping.ErrorTypeBinder, mapping.ErrorTypeParser, mapping.ErrorTypeSyntax, mapping.ErrorTypePermission,
 		mapping.ErrorTypeDependency, mapping.ErrorTypeNotImplemented, mapping.ErrorTypeConstraint, mapping.ErrorTypeInvalidInput,

@@ -46,18 +46,12 @@ func Mount(t *testing.T, size int) string {
 	return at
 }
 
-// Target is a target with its Close.
-type Target interface {
-	buffer.Target
-	io.Closer
-}
-
 // Harness describes the target that [Play] tests.
 type Harness struct {
-	// Open opens the target in a folder.
-	Open func(t *testing.T, folder string) Target
+	// Open opens the target in a folder. Play calls its Close, if it has one.
+	Open func(t *testing.T, folder string) buffer.Target
 	// Rows reads the texts of all rows of a table.
-	Rows func(t *testing.T, target Target, table string) [][]string
+	Rows func(t *testing.T, target buffer.Target, folder, table string) [][]string
 	// Log returns the bytes of the log that the target moves into its file at a checkpoint. The volume becomes full when the log is nearly
 	// Checkpoint. Nil: the volume becomes full after some files.
 	Log        func(folder string) int64
@@ -76,11 +70,12 @@ const (
 // player imports files until it is told to stop.
 type player struct {
 	h        Harness
-	target   Target
+	target   buffer.Target
+	folder   string
 	refused  [workers]atomic.Int64
 	imported [workers]atomic.Int64
 	stop     atomic.Bool
-	reasons  sync.Map // from the beginning of an error's text, without digits, to true
+	reasons  sync.Map // from the reason of a refusal to true
 }
 
 // Play imports files into four tables at once while the volume becomes full and gets free again. Each file whose import succeeded must be stored
@@ -93,7 +88,7 @@ func Play(t *testing.T, h Harness) {
 	if err := os.Mkdir(folder, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	p := &player{h: h, target: h.Open(t, folder)}
+	p := &player{h: h, target: h.Open(t, folder), folder: folder}
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	var wg sync.WaitGroup
@@ -106,13 +101,17 @@ func Play(t *testing.T, h Harness) {
 	p.stop.Store(true)
 	wg.Wait()
 	p.check(t, "open")
-	if err := p.target.Close(); err != nil {
-		t.Errorf("close: %v", err)
-	}
+	p.close(t)
 	p.target = h.Open(t, folder)
 	p.check(t, "opened again")
-	if err := p.target.Close(); err != nil {
-		t.Errorf("close: %v", err)
+	p.close(t)
+}
+
+func (p *player) close(t *testing.T) {
+	if c, ok := p.target.(io.Closer); ok {
+		if err := c.Close(); err != nil {
+			t.Errorf("close: %v", err)
+		}
 	}
 }
 
@@ -159,7 +158,7 @@ func (p *player) work(ctx context.Context, t *testing.T, worker int) {
 				return
 			}
 			p.refused[worker].Add(1)
-			if _, known := p.reasons.LoadOrStore(reasonOf(err, f.ID), true); !known {
+			if _, known := p.reasons.LoadOrStore(reasonOf(err), true); !known {
 				t.Logf("a refusal: %.400s", err)
 			}
 		}
@@ -170,15 +169,10 @@ func (p *player) work(ctx context.Context, t *testing.T, worker int) {
 	}
 }
 
-// reasonOf returns the text of an error without numbers.
-func reasonOf(err error, id string) string {
-	text := strings.ReplaceAll(err.Error(), id, "")
-	return strings.Map(func(r rune) rune {
-		if r >= '0' && r <= '9' {
-			return -1
-		}
-		return r
-	}, text[:min(len(text), 200)])
+// reasonOf returns the end of the first line of an error, without numbers.
+func reasonOf(err error) string {
+	line, _, _ := strings.Cut(err.Error(), "\n")
+	return strings.TrimRight(line[strings.LastIndex(line, ": ")+1:], "0123456789.")
 }
 
 // until waits for a condition.
@@ -251,7 +245,7 @@ func (p *player) check(t *testing.T, when string) {
 	for worker := range workers {
 		files := p.imported[worker].Load()
 		stored, wrong := map[int64]int{}, 0
-		for _, row := range p.h.Rows(t, p.target, table(worker).ID) {
+		for _, row := range p.h.Rows(t, p.target, p.folder, table(worker).ID) {
 			id, err := strconv.ParseInt(row[0], 10, 64)
 			if err != nil || row[1] != text(id) {
 				if wrong++; wrong == 1 {
