@@ -6,6 +6,8 @@ import (
 	sqldriver "database/sql/driver"
 	"errors"
 	"fmt"
+	"slices"
+	"sync"
 
 	driver "github.com/duckdb/duckdb-go/v2"
 	"github.com/duckdb/duckdb-go/v2/mapping"
@@ -57,8 +59,63 @@ func (t *Target) ready() error {
 	case t.users > 0:
 		return t.failure()
 	}
+	cause := t.failure()
 	_ = t.closeFile() // it has failed before
+	if !t.release(cause) {
+		return cause
+	}
 	return t.openFile()
+}
+
+// targets are the open Targets of this process by their paths.
+var targets struct {
+	sync.Mutex
+	byPath map[string][]*Target
+}
+
+// register adds a Target. The caller calls unregister when it is closed.
+func (t *Target) register() {
+	targets.Lock()
+	defer targets.Unlock()
+	if targets.byPath == nil {
+		targets.byPath = map[string][]*Target{}
+	}
+	targets.byPath[t.path] = append(targets.byPath[t.path], t)
+}
+
+func (t *Target) unregister() {
+	targets.Lock()
+	defer targets.Unlock()
+	left := slices.DeleteFunc(targets.byPath[t.path], func(o *Target) bool { return o == t })
+	if targets.byPath[t.path] = left; len(left) == 0 {
+		delete(targets.byPath, t.path)
+	}
+}
+
+// release closes the file of the other Targets of the path, which share the instance of DuckDB. It reports false if calls of them must end first.
+// Their next call opens the file. Called with mu held.
+func (t *Target) release(cause error) bool {
+	targets.Lock()
+	defer targets.Unlock()
+	all := true
+	for _, o := range targets.byPath[t.path] {
+		switch {
+		case o == t:
+		case !o.mu.TryLock():
+			all = false
+		default:
+			if o.life != nil {
+				o.fail(cause)
+				if o.users == 0 {
+					_ = o.closeFile()
+				} else {
+					all = false
+				}
+			}
+			o.mu.Unlock()
+		}
+	}
+	return all
 }
 
 // abandoned is the name of a database in memory that marks an instance of DuckDB which must not be used again.

@@ -99,12 +99,12 @@ func Open(path string, opts Options) (*Target, error) {
 		return nil, fmt.Errorf("duckdb: %w", err)
 	}
 	t := &Target{path: path, opts: opts, keepIDs: cmp.Or(opts.KeepIDs, 90*24*time.Hour), keep: keep}
-	if opts.Shared {
-		return t, nil
+	if !opts.Shared {
+		if err := t.openFile(); err != nil {
+			return nil, err
+		}
 	}
-	if err := t.openFile(); err != nil {
-		return nil, err
-	}
+	t.register()
 	return t, nil
 }
 
@@ -199,6 +199,7 @@ func (t *Target) Close() error {
 	t.closed = true
 	t.mu.Unlock()
 	t.running.Wait()
+	t.unregister()
 	t.mu.Lock() // another Close
 	defer t.mu.Unlock()
 	return errors.Join(t.closePool(), t.closeFile())
