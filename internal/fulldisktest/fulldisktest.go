@@ -91,6 +91,11 @@ func Play(t *testing.T, h Harness) {
 	p := &player{h: h, target: h.Open(t, folder), folder: folder}
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
+	for worker := range workers {
+		if err := p.target.Ensure(ctx, table(worker)); err != nil {
+			t.Fatal(err)
+		}
+	}
 	var wg sync.WaitGroup
 	for worker := range workers {
 		wg.Go(func() { p.work(ctx, t, worker) })
@@ -137,7 +142,8 @@ func file(worker int, number int64) *buffer.File {
 	}
 	id := fmt.Sprintf("file-%d-%d", worker, number)
 	return &buffer.File{
-		ID: id, Table: table(worker), Rows: fileRows, Slices: []buffer.Object{{ID: id + "-s", FileID: id, Rows: fileRows}},
+		ID: id, SinkID: "source/sink", Table: table(worker), Rows: fileRows, RawBytes: int64(csv.Len()),
+		Slices: []buffer.Object{{ID: id + "-s", FileID: id, SinkID: "source/sink", Rows: fileRows, RawBytes: int64(csv.Len())}},
 		OpenSlice: func(context.Context, buffer.Object) (io.ReadCloser, error) {
 			return io.NopCloser(bytes.NewReader(csv.Bytes())), nil
 		},

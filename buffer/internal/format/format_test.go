@@ -240,7 +240,7 @@ func TestRecordBytes(t *testing.T) {
 	check(t, File{"i", true, 1, "a", true, true, FileExpired, def, at, at, at, at, "size", retry, []byte("p"), nil, true, at, tally},
 		`{"instance":"i","copied":true,"sink":1,"sinkID":"a","salvaged":true,"forgotten":true,"state":"expired","def":`+defText+
 			`,"opened":`+when+`,"closed":`+when+`,"sealed":`+when+`,"finished":`+when+`,"reason":"size","retry":`+retryText+
-			`,"progress":"cA==","patient":`+when+`,`+tallyText+`}`)
+			`,"progress":"cA==","rowsRefused":true,"patient":`+when+`,`+tallyText+`}`)
 	check(t, Slice{}, `{"file":0,"state":"","opened":"0001-01-01T00:00:00Z"}`)
 	check(t, Slice{"i", 1, SliceUploading, at, at, "count", retry, tally, true, 6, Count{7, 8}, []ChunkRange{{1, 2, Count{3, 4}}}, 9, Checksum{10, 11}, at, true},
 		`{"instance":"i","file":1,"state":"uploading","opened":`+when+`,"closed":`+when+`,"reason":"count","retry":`+retryText+`,`+tallyText+
