@@ -67,23 +67,25 @@ func (t *Target) ready() error {
 	return t.openFile()
 }
 
-// targets are the open Targets of this process by their paths.
-var targets struct {
+// registry has the open Targets of this process by their paths. DuckDB shares its instances of a path in the process, so Targets of a path
+// can only be opened again together.
+type registry struct {
 	sync.Mutex
 	byPath map[string][]*Target
 }
 
+var openTargets = sync.OnceValue(func() *registry { return &registry{byPath: map[string][]*Target{}} })
+
 // register adds a Target. The caller calls unregister when it is closed.
 func (t *Target) register() {
+	targets := openTargets()
 	targets.Lock()
 	defer targets.Unlock()
-	if targets.byPath == nil {
-		targets.byPath = map[string][]*Target{}
-	}
 	targets.byPath[t.path] = append(targets.byPath[t.path], t)
 }
 
 func (t *Target) unregister() {
+	targets := openTargets()
 	targets.Lock()
 	defer targets.Unlock()
 	left := slices.DeleteFunc(targets.byPath[t.path], func(o *Target) bool { return o == t })
@@ -95,6 +97,7 @@ func (t *Target) unregister() {
 // release closes the file of the other Targets of the path, which share the instance of DuckDB. It reports false if calls of them must end first.
 // Their next call opens the file. Called with mu held.
 func (t *Target) release(cause error) bool {
+	targets := openTargets()
 	targets.Lock()
 	defer targets.Unlock()
 	all := true
