@@ -11,7 +11,7 @@ import (
 // from it, in the record of the file: a crash, and whoever adopts the instance, goes on with it.
 
 // SplitFile goes on with a file that is held because its target refuses rows of it and the cause is probably not in the rows: the rows that
-// the target takes are imported, up to [MaxRowErrors] more refused ones go to the quarantine. Another call lets it have as many more. It
+// the target takes are imported, up to 10,000 more refused ones go to the quarantine. Another call lets it have as many more. It
 // overrides QuarantineBounds.HoldFiles for this file. The file is tried at once; SplitFile does not wait for it.
 //
 // Errors: [ErrUnknownSink], [ErrUnknownFile], [ErrNotHeld], also if QuarantineFile was called before.
@@ -23,7 +23,7 @@ func (b *Buffer) SplitFile(ctx context.Context, sinkID, fileID string) error {
 		case f.rec.Retry.Refused == nil:
 			return fmt.Errorf("%w: the last import of file %s has not failed because of its rows", ErrNotHeld, fileID)
 		}
-		split.Most = int(split.Poison()) + MaxRowErrors
+		split.Most = int(split.Poison()) + maxRefused
 		split.Imports, split.Took = 0, 0
 		why := f.rec.Retry.Reason
 		t.onDurable(func() {

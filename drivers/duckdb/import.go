@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -46,7 +47,7 @@ func (t *Target) importFile(ctx context.Context, f *buffer.File) error {
 }
 
 func (t *Target) importOnce(ctx context.Context, f *buffer.File) error {
-	err := t.transaction(ctx, func(c *conn) error {
+	err := t.transaction(ctx, func(ctx context.Context, c *conn) error {
 		if found, err := recordID(ctx, c, f); err != nil || found {
 			return err
 		}
@@ -59,10 +60,13 @@ func (t *Target) importOnce(ctx context.Context, f *buffer.File) error {
 	return t.findRefused(ctx, f, failed)
 }
 
+// hasID is a condition for the record of a file. It makes DuckDB read the records, because an index in memory may know ids that are not stored.
+func hasID(id string) string { return "concat(file_id, '') = " + literal(id) }
+
 // recordID records that the file is imported, or finds that it is.
 func recordID(ctx context.Context, c *conn, f *buffer.File) (found bool, err error) {
 	now := literal(timestamp(time.Now()))
-	known, err := c.query(ctx, "SELECT rows::VARCHAR FROM _forebay_imports WHERE file_id = %s", literal(f.ID))
+	known, err := c.query(ctx, "SELECT rows::VARCHAR FROM _forebay_imports WHERE %s", hasID(f.ID))
 	switch {
 	case kindOf(err) == mapping.ErrorTypeCatalog:
 		return false, errDefine
@@ -102,7 +106,7 @@ func (t *Target) Void(ctx context.Context, table buffer.Table, fileID string) (i
 		}
 		defer unlock()
 		return again(ctx, func() error {
-			return t.transaction(ctx, func(c *conn) (err error) {
+			return t.transaction(ctx, func(ctx context.Context, c *conn) (err error) {
 				imported, err = voidID(ctx, c, table.ID, fileID)
 				return err
 			})
@@ -119,7 +123,7 @@ func (t *Target) Void(ctx context.Context, table buffer.Table, fileID string) (i
 // voidID records that a file is ruled out, or finds that it is imported.
 func voidID(ctx context.Context, c *conn, table, id string) (imported bool, err error) {
 	now := literal(timestamp(time.Now()))
-	known, err := c.query(ctx, "SELECT rows::VARCHAR FROM _forebay_imports WHERE file_id = %s", literal(id))
+	known, err := c.query(ctx, "SELECT rows::VARCHAR FROM _forebay_imports WHERE %s", hasID(id))
 	switch {
 	case kindOf(err) == mapping.ErrorTypeCatalog:
 		return false, errDefine
@@ -141,7 +145,7 @@ func (t *Target) findRefused(ctx context.Context, f *buffer.File, failed *append
 	errFound := errors.New("all rows were taken")
 	for _, step := range []int64{batchRows, 1} {
 		from := failed.from
-		err := t.transaction(ctx, func(c *conn) error {
+		err := t.transaction(ctx, func(ctx context.Context, c *conn) error {
 			return cmp.Or(appendFile(ctx, c, f, probe{from, step}), errFound)
 		})
 		failed = nil
@@ -175,5 +179,11 @@ func appendFile(ctx context.Context, c *conn, f *buffer.File, p probe) error {
 		return err
 	}
 	defer a.close()
-	return a.append(f.ReadRows(ctx), p)
+	if err := a.append(f.ReadRows(ctx), p); err != nil {
+		return err
+	}
+	if a.rows != f.Rows {
+		return fmt.Errorf("%d rows were appended, the file has %d", a.rows, f.Rows)
+	}
+	return nil
 }

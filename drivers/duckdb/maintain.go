@@ -30,7 +30,7 @@ func (t *Target) Compact(ctx context.Context, table buffer.Table) error {
 	now := time.Now()
 	last := t.cleaned.Load()
 	if t.keepIDs > 0 && now.Unix()-last >= int64(cleanEvery.Seconds()) && t.cleaned.CompareAndSwap(last, now.Unix()) {
-		err := t.transaction(ctx, func(c *conn) error {
+		err := t.transaction(ctx, func(ctx context.Context, c *conn) error {
 			return c.exec(ctx, "DELETE FROM _forebay_imports WHERE imported_at < %s", literal(timestamp(now.Add(-t.keepIDs))))
 		})
 		if err != nil {
@@ -53,7 +53,7 @@ func (t *Target) Compact(ctx context.Context, table buffer.Table) error {
 		return wrap(err, "checkpoint")
 	}
 	defer c.close()
-	err = c.exec(ctx, "CHECKPOINT")
+	err = t.write(c, "CHECKPOINT")
 	if kindOf(err) == mapping.ErrorTypeTransaction { // somebody writes: the next call tries again
 		err = nil
 	}
@@ -85,7 +85,7 @@ func (t *Target) remove(ctx context.Context, table, statement string) (removed i
 	}
 	defer unlock()
 	err = again(ctx, func() error {
-		return t.transaction(ctx, func(c *conn) error {
+		return t.transaction(ctx, func(ctx context.Context, c *conn) error {
 			err := c.run(ctx, statement, func(res mapping.Result) { removed = int64(mapping.RowsChanged(&res)) })
 			if kindOf(err) == mapping.ErrorTypeCatalog {
 				removed, err = 0, nil

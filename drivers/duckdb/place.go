@@ -26,7 +26,7 @@ type place struct {
 	opening sync.Mutex // one target at a time opens the file
 
 	// places guards the fields below.
-	targets int          // targets that are not closed
+	targets []*Target    // those that are not closed
 	open    int          // targets that have the file open
 	file    sqlfile.File // the open file
 }
@@ -40,8 +40,8 @@ type placeList struct {
 // places is one for the process, as DuckDB's cache of open databases is.
 var places = sync.OnceValue(func() *placeList { return new(placeList) })
 
-// findPlace returns the place of an absolute path. The caller calls leave.
-func findPlace(path string) *place {
+// findPlace returns the place of an absolute path, for a target that has it. The caller calls leave.
+func findPlace(path string, t *Target) *place {
 	path = resolve(path)
 	all := places()
 	all.Lock()
@@ -53,16 +53,18 @@ func findPlace(path string) *place {
 		i = len(all.list)
 		all.list = append(all.list, &place{path: path})
 	}
-	all.list[i].targets++
-	return all.list[i]
+	p := all.list[i]
+	p.targets = append(p.targets, t)
+	return p
 }
 
 // leave ends what findPlace began.
-func (p *place) leave() {
+func (p *place) leave(t *Target) {
 	all := places()
 	all.Lock()
 	defer all.Unlock()
-	if p.targets--; p.targets == 0 {
+	p.targets = slices.DeleteFunc(p.targets, func(o *Target) bool { return o == t })
+	if len(p.targets) == 0 {
 		all.list = slices.DeleteFunc(all.list, func(other *place) bool { return other == p })
 	}
 }
@@ -104,6 +106,18 @@ func (p *place) exit() {
 	places().Lock()
 	defer places().Unlock()
 	p.open--
+}
+
+// others returns the other targets.
+func (p *place) others(t *Target) (list []*Target) {
+	places().Lock()
+	defer places().Unlock()
+	for _, o := range p.targets {
+		if o != t {
+			list = append(list, o)
+		}
+	}
+	return list
 }
 
 // restrictLog gives the log the permissions of the file. DuckDB makes a new log after each checkpoint, and lets all users read it.

@@ -151,7 +151,7 @@ func (t *Target) Ensure(ctx context.Context, table buffer.Table) error {
 	if err := checkTable(table); err != nil {
 		return err
 	}
-	err := t.change(ctx, table.ID, func(c *conn) error { return ensure(ctx, c, table) })
+	err := t.change(ctx, table.ID, func(ctx context.Context, c *conn) error { return ensure(ctx, c, table) })
 	if errors.As(err, new(*buffer.SchemaError)) {
 		return fmt.Errorf("duckdb: %w", err) // it names the table
 	}
@@ -159,7 +159,7 @@ func (t *Target) Ensure(ctx context.Context, table buffer.Table) error {
 }
 
 // change runs a transaction that may change a table. It waits until no import of the table runs.
-func (t *Target) change(ctx context.Context, table string, call func(c *conn) error) error {
+func (t *Target) change(ctx context.Context, table string, call func(ctx context.Context, c *conn) error) error {
 	unlock, err := t.lock(ctx, table, true)
 	if err != nil {
 		return err
@@ -179,7 +179,7 @@ func (t *Target) Uncreate(ctx context.Context, tableID, creation string) error {
 	if creation == "" || checkTable(buffer.Table{ID: tableID}) != nil {
 		return nil
 	}
-	err := t.change(ctx, tableID, func(c *conn) error { return uncreate(ctx, c, tableID, creation) })
+	err := t.change(ctx, tableID, func(ctx context.Context, c *conn) error { return uncreate(ctx, c, tableID, creation) })
 	return wrap(err, "table %q", tableID)
 }
 

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -59,9 +60,13 @@ type Target struct {
 	users   int
 
 	// What users use.
-	file sqlfile.File
-	raw  mapping.Database
-	db   *sql.DB // nil: the file is not open
+	file      sqlfile.File
+	raw       mapping.Database
+	connector *driver.Connector
+	db        *sql.DB
+	life      context.Context // of the open database: it ends with the error after which the database must be opened again. Nil: the file is not open
+	fail      context.CancelCauseFunc
+	writes    sync.Mutex // of commits and checkpoints
 }
 
 var (
@@ -92,12 +97,13 @@ func Open(path string, opts Options) (*Target, error) {
 	if err != nil {
 		return nil, fmt.Errorf("duckdb: %w", err)
 	}
-	t := &Target{path: path, opts: opts, keepIDs: cmp.Or(opts.KeepIDs, 90*24*time.Hour), keep: keep, place: findPlace(path)}
+	t := &Target{path: path, opts: opts, keepIDs: cmp.Or(opts.KeepIDs, 90*24*time.Hour), keep: keep}
+	t.place = findPlace(path, t)
 	if opts.Shared {
 		return t, nil
 	}
 	if err := t.openFile(); err != nil {
-		t.place.leave()
+		t.place.leave(t)
 		return nil, err
 	}
 	return t, nil
@@ -119,48 +125,22 @@ func Validate(path string, opts Options) error {
 	return nil
 }
 
-// openFile opens the database. Nobody else uses it meanwhile.
-func (t *Target) openFile() (err error) {
-	if t.raw, err = t.place.enter(); err != nil {
-		return fmt.Errorf("duckdb: open %s: %w", t.path, err)
-	}
-	t.file = t.place.opened()
-	if err = t.prepare(); err != nil {
-		return fmt.Errorf("duckdb: open %s: %w", t.path, errors.Join(err, t.closeFile()))
-	}
-	return nil
-}
-
-// closeFile closes the database, if it is open. Nobody else uses it meanwhile.
-func (t *Target) closeFile() (err error) {
-	if t.raw.Ptr == nil {
-		return nil
-	}
-	if t.db != nil {
-		err = t.db.Close()
-	}
-	mapping.Close(&t.raw)
-	t.place.exit()
-	t.db, t.file = nil, sqlfile.File{}
-	return err
-}
-
-// prepare opens the pool and sets what the options say.
+// prepare creates the driver's tables and sets what the options say.
 func (t *Target) prepare() error {
-	connector, err := driver.NewConnector(t.place.path, nil)
-	if err != nil {
-		return err
-	}
-	t.db = sql.OpenDB(connector)
 	ctx := context.Background()
 	first := func() (*conn, error) { return t.dial(func() {}) }
-	err = again(ctx, func() error {
-		return t.transactionOn(ctx, first, func(c *conn) error { return c.exec(ctx, createOwnTables) })
+	err := again(ctx, func() error {
+		return t.transactionOn(ctx, first, func(ctx context.Context, c *conn) error {
+			if err := checkFresh(ctx, c); err != nil {
+				return err
+			}
+			return c.exec(ctx, createOwnTables)
+		})
 	})
 	if err != nil {
 		return err
 	}
-	return t.transactionOn(ctx, first, func(c *conn) error {
+	return t.transactionOn(ctx, first, func(ctx context.Context, c *conn) error {
 		if t.opts.MemoryLimit > 0 {
 			if err := c.exec(ctx, "SET GLOBAL memory_limit = '%dB'", t.opts.MemoryLimit); err != nil {
 				return err
@@ -176,17 +156,15 @@ func (t *Target) prepare() error {
 // errClosed ends calls that come after Close.
 var errClosed = errors.New("the target is closed")
 
-// begin opens the file if it is shared and not open, and lets Close wait until the caller calls end.
+// begin opens the file if it is not open, and lets Close wait until the caller calls end.
 func (t *Target) begin() (end func(), err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.closed {
 		return nil, errClosed
 	}
-	if t.opts.Shared && t.users == 0 {
-		if err := t.openFile(); err != nil {
-			return nil, err
-		}
+	if err := t.ready(); err != nil {
+		return nil, err
 	}
 	t.users++
 	t.running.Add(1)
@@ -196,8 +174,14 @@ func (t *Target) begin() (end func(), err error) {
 func (t *Target) end() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.users--; t.opts.Shared && t.users == 0 {
+	t.users--
+	switch {
+	case t.users > 0:
+	case t.opts.Shared:
+		_ = t.closePool()
 		_ = t.closeFile() // what was committed is in the file or in its log
+	case !t.closed:
+		_ = t.ready() // the next call tries again
 	}
 	t.running.Done()
 }
@@ -211,13 +195,23 @@ func (t *Target) Close() error {
 	t.running.Wait()
 	t.mu.Lock() // another Close
 	defer t.mu.Unlock()
-	err := t.closeFile()
-	t.leave.Do(t.place.leave)
+	err := errors.Join(t.closePool(), t.closeFile())
+	t.leave.Do(func() { t.place.leave(t) })
+	return err
+}
+
+// closePool closes the result of [Target.DB].
+func (t *Target) closePool() (err error) {
+	if t.db != nil {
+		err = t.db.Close()
+	}
+	t.db = nil
 	return err
 }
 
 // DB returns the database for queries in this process, or nil with Options.Shared: see [Target.Use]. You may write to it too, but not to tables whose
-// names begin with _forebay_. It belongs to the Target: do not close it.
+// names begin with _forebay_. It belongs to the Target: do not close it. After a failed write the Target opens the database again: queries fail until all
+// connections have ended, and SetMaxIdleConns has its default then.
 func (t *Target) DB() *sql.DB {
 	if t.opts.Shared {
 		return nil
@@ -241,7 +235,7 @@ func (t *Target) Alone(string) string {
 	if !t.opts.Shared {
 		return ""
 	}
-	return "duckdb " + t.path
+	return "duckdb " + t.place.path
 }
 
 // maxCell is a quarter of what DuckDB can store in a cell.
@@ -262,28 +256,26 @@ func (t *Target) Needs(_, raw int64) (folder string, bytes int64) {
 
 // CountFile implements [buffer.Counter]. It returns the rows that were imported, including rows that somebody has deleted since.
 func (t *Target) CountFile(ctx context.Context, table buffer.Table, fileID string) (rows int64, err error) {
-	end, err := t.begin()
-	if err != nil {
-		return 0, wrap(err, "count file %s", fileID)
-	}
-	defer end()
-	err = t.db.QueryRowContext(ctx, `SELECT coalesce(sum(greatest(rows, 0)), 0)::BIGINT FROM _forebay_imports WHERE file_id = ? AND table_id = ? AND EXISTS
-		(SELECT 1 FROM duckdb_tables() WHERE database_name = current_database() AND schema_name = 'main' AND table_name = table_id)`,
-		fileID, table.ID).Scan(&rows)
-	if err != nil && ctx.Err() != nil {
-		err = ctx.Err()
-	}
+	err = t.transaction(ctx, func(ctx context.Context, c *conn) error {
+		found, err := c.query(ctx, `SELECT coalesce(sum(greatest(rows, 0)), 0)::BIGINT::VARCHAR FROM _forebay_imports WHERE %s AND table_id = %s AND EXISTS
+			(SELECT 1 FROM duckdb_tables() WHERE database_name = current_database() AND schema_name = 'main' AND table_name = table_id)`,
+			hasID(fileID), literal(table.ID))
+		if err == nil {
+			rows, err = strconv.ParseInt(found[0][0], 10, 64)
+		}
+		return err
+	})
 	return rows, wrap(err, "count file %s", fileID)
 }
 
 // transaction runs a call in a transaction and commits, or rolls back if it fails. An error of the commit says nothing about its
-// outcome.
-func (t *Target) transaction(ctx context.Context, call func(c *conn) error) error {
+// outcome. The context of the call also ends when the database must be opened again.
+func (t *Target) transaction(ctx context.Context, call func(ctx context.Context, c *conn) error) error {
 	return t.transactionOn(ctx, t.connect, call)
 }
 
-// transactionOn is transaction on a connection of its own.
-func (t *Target) transactionOn(ctx context.Context, connect func() (*conn, error), call func(c *conn) error) error {
+// transactionOn is transaction on a new connection.
+func (t *Target) transactionOn(ctx context.Context, connect func() (*conn, error), call func(ctx context.Context, c *conn) error) error {
 	c, err := connect()
 	if err != nil {
 		return err
@@ -292,21 +284,43 @@ func (t *Target) transactionOn(ctx context.Context, connect func() (*conn, error
 	if err := t.file.Check(); err != nil {
 		return err
 	}
-	if err = c.exec(ctx, "BEGIN TRANSACTION"); err == nil {
-		err = call(c)
+	during, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(t.life, cancel)()
+	if err = c.exec(during, "BEGIN TRANSACTION"); err == nil {
+		err = call(during, c)
+	}
+	if suspect(err) {
+		t.fail(err)
 	}
 	switch {
 	case ctx.Err() != nil:
 		return ctx.Err()
+	case err != nil && during.Err() != nil && t.failure() != nil && !suspect(err):
+		return t.failure()
 	case err != nil:
 		return classify(err)
 	}
 	// A commit is not interrupted, because its outcome would be unknown.
-	if err := c.exec(context.WithoutCancel(ctx), "COMMIT"); err != nil {
+	if err := t.write(c, "COMMIT"); err != nil {
 		return &lateError{err}
 	}
 	t.place.restrictLog()
 	return nil
+}
+
+// write runs a statement that writes to the log or the file. One runs at a time, and none after one that failed: see [Target.failure].
+func (t *Target) write(c *conn, statement string) error {
+	t.writes.Lock()
+	defer t.writes.Unlock()
+	if err := t.failure(); err != nil {
+		return err
+	}
+	err := c.exec(context.Background(), "%s", statement)
+	if err != nil && (statement == "COMMIT" || suspect(err)) {
+		t.fail(err)
+	}
+	return err
 }
 
 // Attempts of a call that other transactions conflict with. A commit that fails may also mean a full disk, so it is repeated less.

@@ -65,6 +65,7 @@ var rooms = map[string][]string{
 	"internal/collectortest": {"./..."},
 	"internal/viewtest":      {"./..."},
 	"internal/refusedtest":   {"./..."},
+	"internal/fulldisktest":  {"./..."},
 	"internal/sqltest":       {"datatype", "buffer", "buffer/dir", "drivers/parquet"},
 	"stream/otlpgrpc":        {".", "mapping", "trigger", "buffer", "stream/internal/...", "stream"}, // stream: its tests alone
 	"stream/fastserver":      {"stream", "mapping"},                                                  // its tests alone

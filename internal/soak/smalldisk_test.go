@@ -3,7 +3,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"flag"
@@ -23,32 +22,13 @@ import (
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
 	"github.com/forebay/forebay/internal/casetest"
+	"github.com/forebay/forebay/internal/fulldisktest"
 	"github.com/forebay/forebay/internal/seedtest"
 	"github.com/forebay/forebay/mapping"
 	"github.com/forebay/forebay/trigger"
 )
 
 var fills = flag.Int("fills", 3, "how often TestSmallVolumeIsFilledAndFreed fills the volume")
-
-// smallVolume mounts an ext4 file system of some MiB.
-func smallVolume(t *testing.T, size int) string {
-	t.Helper()
-	image, at := filepath.Join(t.TempDir(), "image"), t.TempDir()
-	if err := errors.Join(os.WriteFile(image, nil, 0o600), os.Truncate(image, int64(size)<<20)); err != nil {
-		t.Fatal(err)
-	}
-	for _, args := range [][]string{{"mkfs.ext4", "-q", "-F", "-m", "0", image}, {"mount", "-o", "loop", image, at}} {
-		if out, err := exec.Command(args[0], args[1:]...).CombinedOutput(); err != nil {
-			t.Skipf("needs mkfs.ext4 and the right to mount a small file system (root on Linux): %s: %v: %s", args[0], err, bytes.TrimSpace(out))
-		}
-	}
-	t.Cleanup(func() {
-		if out, err := exec.Command("umount", at).CombinedOutput(); err != nil {
-			t.Errorf("unmount: %v: %s", err, out)
-		}
-	})
-	return at
-}
 
 // diskUse is what du counts: the blocks of the files in a folder and below.
 func diskUse(t *testing.T, dir string) (total int64) {
@@ -187,7 +167,7 @@ func TestSmallVolumeIsFilledAndFreed(t *testing.T) {
 	if testing.Short() {
 		cycles = min(cycles, 1)
 	}
-	disk := smallVolume(t, 64)
+	disk := fulldisktest.Mount(t, 64)
 	data, ballast := filepath.Join(disk, "data"), filepath.Join(disk, "ballast")
 	mem := buffertest.NewMemory()
 	var down sync.Mutex // held while the staging is out of reach
@@ -336,7 +316,7 @@ func TestSmallVolumeWithItsTables(t *testing.T) {
 			if !casetest.All() && size > 40 {
 				t.Skip("takes four times as long as the small volume: the stage cases of CI plays it")
 			}
-			disk := smallVolume(t, size)
+			disk := fulldisktest.Mount(t, size)
 			data := filepath.Join(disk, "data")
 			open := func() (*forebay.Engine, error) {
 				return forebay.Open(data, forebay.Options{Buffer: buffer.Tuning{Retry: buffer.Retry{Initial: 10 * time.Millisecond, Max: 100 * time.Millisecond}}})

@@ -48,6 +48,8 @@ type Part struct {
 	Refused []RefusedRow `json:"refused,omitempty"`
 	// Rows is how many rows were imported. It is set behind the end of the file.
 	Rows int64 `json:"rows,omitempty"`
+	// Gone is how many more rows the target has refused. They are in the quarantine, and Skip does not have them any more.
+	Gone int64 `json:"gone,omitempty"`
 	// GivenUp is set when the id is ruled out and nothing takes its place: all rows go to the quarantine, with the words of [Split.Rest] unless
 	// they are in Skip.
 	GivenUp bool `json:"givenUp,omitempty"`
@@ -97,7 +99,9 @@ func NewPart(fileID string, from, to int64, skip []RefusedRow) Part {
 }
 
 // Left returns how many rows there are to import.
-func (p *Part) Left() int64 { return p.To - p.From - int64(len(p.Skip)) }
+func (p *Part) Left() int64 { return p.To - p.From - p.refused() }
+
+func (p *Part) refused() int64 { return int64(len(p.Skip)) + p.Gone }
 
 // Done reports whether nothing is to be imported any more.
 func (p *Part) Done() bool { return p.Imported || p.GivenUp || p.Refused == nil && p.Left() == 0 }
@@ -153,7 +157,7 @@ func (s *Split) Poison() (rows int64) {
 		if p := &s.Parts[i]; p.GivenUp {
 			rows += p.To - p.From
 		} else {
-			rows += int64(len(p.Skip))
+			rows += p.refused()
 		}
 	}
 	return rows
@@ -165,8 +169,9 @@ func (s *Split) PoisonFrom(n int64, most int) (rows []RefusedRow) {
 		p := &s.Parts[i]
 		skip := p.Skip
 		if !p.GivenUp {
-			from := min(n, int64(len(skip)))
+			from := min(n, p.refused())
 			n -= from
+			from = max(0, from-p.Gone)
 			rows = append(rows, skip[from:min(len(skip), int(from)+most-len(rows))]...)
 			continue
 		}
@@ -184,7 +189,31 @@ func (s *Split) PoisonFrom(n int64, most int) (rows []RefusedRow) {
 	return rows
 }
 
-// Skipped returns the refused rows of all parts, ascending.
+// Ready returns how many of the rows of [Split.Poison] that are not in the quarantine yet are in parts which are done, before the first part
+// that is not.
+func (s *Split) Ready() (rows int64) {
+	for i := range s.Parts {
+		if p := &s.Parts[i]; !p.Done() || p.GivenUp {
+			break
+		}
+		rows += s.Parts[i].refused()
+	}
+	return max(0, rows-int64(s.Kept))
+}
+
+// Forget removes the rows that are in the quarantine from the parts that are done.
+func (s *Split) Forget() {
+	kept := int64(s.Kept)
+	for i := range s.Parts {
+		p := &s.Parts[i]
+		if kept -= p.refused(); kept < 0 || !p.Done() || p.GivenUp {
+			return
+		}
+		p.Gone, p.Skip = p.refused(), nil
+	}
+}
+
+// Skipped returns the refused rows that the parts list, ascending.
 func (s *Split) Skipped() (all []RefusedRow) {
 	for i := range s.Parts {
 		all = append(all, s.Parts[i].Skip...)
@@ -205,10 +234,17 @@ func (s *Split) Imported() (rows int64) {
 // probeFrom is the least number of rows of a file of which the first and the last one are tried alone.
 const probeFrom = 16 // like buffer.systematicFrom
 
+// Of a part with so many named rows in one answer, or with so many from earlier answers, the rows up to the last named one become a separate part.
+// They are imported next, and do not wait for the refused rows that follow.
+const (
+	cutNamed   = 1000 // like buffer.MaxRowErrors: the target has probably not tried the other rows
+	cutSkipped = 32
+)
+
 // Replace returns the parts that take the place of a part whose id is ruled out.
 //
 // Named rows are skipped. If the target has not said which, a single row is the one, and several are halved. Of a whole file the first and the
-// last row are tried alone: if both are refused for one reason, it is probably not about rows.
+// last row are tried alone.
 func (p *Part) Replace(fileID string, whole bool) []Part {
 	part := func(from, to int64, more ...RefusedRow) Part {
 		skip := slices.Clone(more)
@@ -220,9 +256,11 @@ func (p *Part) Replace(fileID string, whole bool) []Part {
 		slices.SortFunc(skip, func(a, b RefusedRow) int { return int(a.Row - b.Row) })
 		return NewPart(fileID, from, to, skip)
 	}
-	left := p.Left()
+	left, last := p.Left(), p.Refused[len(p.Refused)-1].Row
 	switch {
-	case p.Refused[0].Row >= 0:
+	case last >= 0 && last+1 < p.To && (len(p.Refused) >= cutNamed || len(p.Skip) >= cutSkipped):
+		return []Part{part(p.From, last+1, p.Refused...), part(last+1, p.To)}
+	case last >= 0:
 		return []Part{part(p.From, p.To, p.Refused...)}
 	case left == 1:
 		row := p.Refused[0]

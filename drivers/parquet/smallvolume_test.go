@@ -1,0 +1,24 @@
+//go:build linux
+
+package parquet_test
+
+import (
+	"testing"
+
+	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/drivers/parquet"
+	"github.com/forebay/forebay/internal/fulldisktest"
+)
+
+// The volume becomes full while parts are written and merged.
+func TestSmallVolumeIsFull(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it mounts a volume and fills it")
+	}
+	fulldisktest.Play(t, fulldisktest.Harness{
+		Open: func(t *testing.T, folder string) buffer.Target { return mustTables(t, folder, parquet.Options{}) },
+		Rows: func(t *testing.T, target buffer.Target, _, table string) [][]string {
+			return rowsOf(t, target.(*parquet.Target), table)
+		},
+	})
+}

@@ -1,0 +1,40 @@
+//go:build linux
+
+package sqlite_test
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/drivers/sqlite"
+	"github.com/forebay/forebay/internal/fulldisktest"
+)
+
+// The volume becomes full when SQLite is about to move the log into the file.
+func TestSmallVolumeIsFull(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it mounts a volume and fills it")
+	}
+	fulldisktest.Play(t, fulldisktest.Harness{
+		Open: func(t *testing.T, folder string) buffer.Target {
+			target, err := sqlite.Open(filepath.Join(folder, "a.db"), sqlite.Options{MaxWAL: 4 << 20})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return target
+		},
+		Rows: func(t *testing.T, _ buffer.Target, folder, table string) [][]string {
+			return rows(t, filepath.Join(folder, "a.db"), table)
+		},
+		Log: func(folder string) int64 {
+			info, err := os.Stat(filepath.Join(folder, "a.db-wal"))
+			if err != nil {
+				return 0
+			}
+			return info.Size()
+		},
+		Checkpoint: 4 << 20,
+	})
+}
