@@ -21,6 +21,7 @@ import (
 	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
+	"github.com/forebay/forebay/internal/fulldisktest"
 	"github.com/forebay/forebay/internal/seedtest"
 	"github.com/forebay/forebay/mapping"
 	"github.com/forebay/forebay/stream"
@@ -64,7 +65,7 @@ func TestFullVolumeIsReported(t *testing.T) {
 }
 
 func testFullVolume(t *testing.T, unready bool) {
-	disk := smallVolume(t, 48)
+	disk := fulldisktest.Mount(t, 48)
 	data, ballast := filepath.Join(disk, "data"), filepath.Join(disk, "ballast")
 	local := filepath.Join(data, "local")
 	mem, log := buffertest.NewMemory(), &lines{}
