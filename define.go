@@ -256,6 +256,9 @@ func (e *Engine) lastAccepted(sourceID string, c compiledSink) (compiledSink, bo
 // Accepts returns the problems of a definition that are known without asking the target: changes that a table with Extend cannot
 // follow. [Engine.Apply] may meet others. It changes nothing, and looks at disabled sinks too.
 func (e *Engine) Accepts(d *Definition) []TableProblem {
+	if d == nil {
+		return nil
+	}
 	var problems []TableProblem
 	for i := range d.sinks {
 		c := &d.sinks[i]

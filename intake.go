@@ -194,6 +194,9 @@ func (in Intake) IngestAtomic(ctx context.Context, sourceID string, b Batch) (Ba
 	if err != nil {
 		return BatchResult{}, err
 	}
+	if b.Records == nil {
+		b.Records = func(func(*mapping.Record) bool) {}
+	}
 	src = src.forSignal(b.Signal)
 	res := BatchResult{Sinks: len(src.sinks)}
 	if res.Sinks == 0 {
@@ -247,6 +250,9 @@ func (in Intake) takeAtomic(ctx context.Context, src *source, attempt *attempt, 
 	for rec := range b.Records {
 		if err == nil && ctx.Err() != nil { // a few bytes can be rows that take minutes: each has a copy of the resource
 			err = context.Cause(ctx)
+		}
+		if err == nil && rec == nil {
+			err = fmt.Errorf("forebay: record %d is nil", res.Records)
 		}
 		if err == nil {
 			err = res.add(src, c.add(ctx, rec))

@@ -10,6 +10,7 @@ import (
 	"go.opentelemetry.io/otel/metric"
 
 	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/internal/warnlog"
 	dirdriver "github.com/forebay/forebay/buffer/dir"
 	"github.com/forebay/forebay/mapping"
 )
@@ -30,7 +31,7 @@ type Options struct {
 	// OnDamage is called when the local level cannot be read back although the Changelog has it, and the engine stops: see
 	// [buffer.Options]. Default: such rows are counted as damaged.
 	OnDamage func(*buffer.StoreDamageError)
-	// Logger gets what an operator should see. Default: nothing is logged.
+	// Logger gets what an operator should see. Default: warnings and errors go to [slog.Default]; [slog.DiscardHandler] silences them.
 	Logger *slog.Logger
 	// Meter gets the metrics of docs/operations.md, with the attributes "source" and "sink". Default: nothing is
 	// measured, at no cost.
@@ -53,7 +54,7 @@ func (o Options) withDefaults(dir string) Options {
 		o.Target = dirdriver.Tables(filepath.Join(dir, "tables"))
 	}
 	o.MaxRowBytes = cmp.Or(o.MaxRowBytes, 1536<<10)
-	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
+	o.Logger = warnlog.Or(o.Logger)
 	return o
 }
 

@@ -60,6 +60,9 @@ func (b *Buffer) append(ctx context.Context, at time.Time, rows []Rows, patient 
 	ticket := Ticket{b: b, epoch: b.store.Now().Epoch, local: true} // before it looks for what a reopening changes
 	var size int64
 	for i := range rows {
+		if rows[i].Sink == nil {
+			return Ticket{}, fmt.Errorf("buffer: append: element %d has no Sink", i)
+		}
 		if (rows[i].Count < 1 || len(rows[i].Data) == 0) && (len(rows[i].Rejects) == 0 || rows[i].Count != 0 || len(rows[i].Data) > 0) {
 			return Ticket{}, fmt.Errorf("buffer: append to sink %q: %d rows of %d bytes", rows[i].Sink.ID(), rows[i].Count, len(rows[i].Data))
 		}

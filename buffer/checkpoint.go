@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"path/filepath"
 
+	"github.com/forebay/forebay/internal/localdisk"
 	"github.com/forebay/forebay/internal/pebblestore"
 	"github.com/forebay/forebay/trigger"
 )
@@ -23,10 +24,13 @@ import (
 // then asked. Staging and the tables are not in the copy: it needs the ones of the original, or copies of them that were
 // made later than the checkpoint.
 //
-// The folder must not exist. With an error there is no copy; with the error of ctx it may appear later. The copy is
+// The folder must not exist, and must not be inside of the local level, or of a folder of a Staging or Target that is a [LocalDriver]. With an error there is no copy; with the error of ctx it may appear later. The copy is
 // complete and durable when Checkpoint returns nil.
 func (b *Buffer) Checkpoint(ctx context.Context, dir string) error {
 	dir = filepath.Clean(dir)
+	if err := b.mayCopyTo(dir); err != nil {
+		return fmt.Errorf("buffer: checkpoint %s: %w", dir, err)
+	}
 	var failure error
 	err := b.do(ctx, func(t *txn) {
 		for _, s := range b.mu.sinks {
@@ -49,6 +53,24 @@ func (b *Buffer) Checkpoint(ctx context.Context, dir string) error {
 		return fmt.Errorf("buffer: checkpoint %s: %w", dir, err)
 	}
 	b.log.Info("checkpoint made", "dir", dir)
+	return nil
+}
+
+// mayCopyTo refuses a folder inside of a folder of a driver, which may list it or remove what it does not know. The store refuses its own
+// folder.
+func (b *Buffer) mayCopyTo(dir string) error {
+	var own []string
+	for _, driver := range []any{b.opts.Staging, b.opts.Target} {
+		if local, ok := driver.(LocalDriver); ok {
+			folder, _ := local.Needs(0, 0)
+			own = append(own, folder)
+		}
+	}
+	for _, folder := range own {
+		if localdisk.Inside(dir, folder) {
+			return fmt.Errorf("the folder is inside of %s, which belongs to the staging or the target: choose a folder outside of it", folder)
+		}
+	}
 	return nil
 }
 

@@ -1,7 +1,6 @@
 package buffer
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -11,6 +10,7 @@ import (
 	"go.opentelemetry.io/otel/metric"
 
 	"github.com/forebay/forebay/internal/localdisk"
+	"github.com/forebay/forebay/internal/warnlog"
 	"github.com/forebay/forebay/trigger"
 )
 
@@ -37,7 +37,7 @@ type Options struct {
 	//
 	// Default: rows that cannot be read back are counted and listed as damaged, and the others go on, see [Damage].
 	OnDamage func(*StoreDamageError)
-	// Logger gets state changes and imports at Debug, failures of drivers at Warn, at a rising pace, losses and damage at Error. Default: nothing is logged.
+	// Logger gets state changes and imports at Debug, failures of drivers at Warn, at a rising pace, losses and damage at Error. Default: warnings and errors go to [slog.Default]; [slog.DiscardHandler] silences them.
 	Logger *slog.Logger
 
 	// Meter gets the metrics of docs/operations.md. Default: nothing is measured, at no cost.
@@ -151,7 +151,7 @@ func (o Options) withDefaults() Options {
 	if o.SinkAttributes == nil {
 		o.SinkAttributes = func(id string) []attribute.KeyValue { return []attribute.KeyValue{attribute.String("sink", id)} }
 	}
-	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
+	o.Logger = warnlog.Or(o.Logger)
 	return o
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/forebay/forebay"
+	"github.com/forebay/forebay/internal/warnlog"
 	"github.com/forebay/forebay/internal/keylock"
 )
 
@@ -38,7 +39,7 @@ type Options struct {
 	// Extend is the default of [SinkSpec]: tables of new sinks grow with their columns, which the target must be able to do. Default:
 	// a table has exactly the columns of its sink.
 	Extend bool
-	// Logger gets what an operator should see. Default: nothing is logged.
+	// Logger gets what an operator should see. Default: warnings and errors go to [slog.Default]; [slog.DiscardHandler] silences them.
 	Logger *slog.Logger
 }
 
@@ -130,7 +131,7 @@ func OpenContext(ctx context.Context, dir string, eng *forebay.Engine, opts Opti
 	opts.BranchID = cmp.Or(opts.BranchID, 1)
 	opts.Lease = cmp.Or(opts.Lease, defaultLease)
 	opts.Instance = cmp.Or(opts.Instance, opts.Node)
-	opts.Logger = cmp.Or(opts.Logger, slog.New(slog.DiscardHandler))
+	opts.Logger = warnlog.Or(opts.Logger)
 	if opts.Store == nil {
 		var err error
 		if opts.Store, err = OpenStore(dir, opts.Logger); err != nil {

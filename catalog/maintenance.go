@@ -9,6 +9,7 @@ import (
 
 	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/internal/warnlog"
 	"github.com/forebay/forebay/mapping"
 )
 
@@ -28,13 +29,13 @@ type Maintenance struct {
 type MaintenanceOptions struct {
 	// BranchID stands in the ids of tasks. Default: 1.
 	BranchID int
-	// Logger gets the tasks that have failed. Default: nothing is logged.
+	// Logger gets the tasks that have failed. Default: warnings and errors go to [slog.Default]; [slog.DiscardHandler] silences them.
 	Logger *slog.Logger
 }
 
 // NewMaintenance returns the maintenance of an engine. Close it before the engine.
 func NewMaintenance(eng *forebay.Engine, opts MaintenanceOptions) *Maintenance {
-	opts.BranchID, opts.Logger = cmp.Or(opts.BranchID, 1), cmp.Or(opts.Logger, slog.New(slog.DiscardHandler))
+	opts.BranchID, opts.Logger = cmp.Or(opts.BranchID, 1), warnlog.Or(opts.Logger)
 	m := &Maintenance{eng: eng, opts: opts, tasks: &tasks{reserved: map[string]string{}, byID: map[string]*running{}}}
 	m.ctx, m.cancel = context.WithCancel(context.Background())
 	return m

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/forebay/forebay/internal/warnlog"
 )
 
 // AppenderOptions of an [Appender]. A zero field means its default; the fields without one are required.
@@ -44,7 +46,7 @@ type AppenderOptions struct {
 	// RetryMin and RetryMax bound the wait between two attempts to open a log again that failed. Default: 100 ms and 1 s.
 	RetryMin, RetryMax time.Duration
 	// Logger gets at Warn that the log failed, at Info that it works again, and at Error that the appender cannot go on. Default:
-	// nothing is logged.
+	// warnings and errors go to [slog.Default]; [slog.DiscardHandler] silences them.
 	Logger *slog.Logger
 }
 
@@ -55,7 +57,7 @@ func (o AppenderOptions) withDefaults() AppenderOptions {
 	o.MaxBytes = cmp.Or(o.MaxBytes, 4<<20)
 	o.RetryMin = cmp.Or(o.RetryMin, 100*time.Millisecond)
 	o.RetryMax = cmp.Or(o.RetryMax, max(time.Second, o.RetryMin))
-	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
+	o.Logger = warnlog.Or(o.Logger)
 	return o
 }
 

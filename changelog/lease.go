@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"log/slog"
 	"time"
+
+	"github.com/forebay/forebay/internal/warnlog"
 )
 
 // LeaseOptions configure how a node holds its instances.
@@ -16,7 +18,7 @@ type LeaseOptions struct {
 	// before another node adopts its instances, also when it only restarts. It beats three times in that time. A lease shorter than
 	// an election of the store of owners stops all nodes during each election. Default: 12 s, the least is 3 s.
 	Lease time.Duration
-	// Logger gets what an operator should see. Default: nothing is logged.
+	// Logger gets what an operator should see. Default: warnings and errors go to [slog.Default]; [slog.DiscardHandler] silences them.
 	Logger *slog.Logger
 }
 
@@ -35,7 +37,7 @@ func (o LeaseOptions) Validate() error {
 
 func (o LeaseOptions) withDefaults() LeaseOptions {
 	o.Lease = cmp.Or(o.Lease, 12*time.Second)
-	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
+	o.Logger = warnlog.Or(o.Logger)
 	return o
 }
 

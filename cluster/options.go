@@ -18,6 +18,7 @@ import (
 	"github.com/forebay/forebay/cluster/natsdriver"
 	"github.com/forebay/forebay/cluster/natsserver"
 	"github.com/forebay/forebay/internal/userinfo"
+	"github.com/forebay/forebay/internal/warnlog"
 	"github.com/forebay/forebay/stream/streamapi"
 )
 
@@ -56,7 +57,7 @@ type Options struct {
 	// API are the options of the Stream API and, with its field Ingest, of ingestion. Without API.Auth there is no Stream API.
 	API streamapi.Options
 
-	// Logger gets what an operator should see, also of the parts whose options have no logger. Default: nothing is logged.
+	// Logger gets what an operator should see, also of the parts whose options have no logger. Default: warnings and errors go to [slog.Default]; [slog.DiscardHandler] silences them.
 	Logger *slog.Logger
 }
 
@@ -94,7 +95,7 @@ func (o Options) Validate() error {
 }
 
 func (o Options) withDefaults(dir string) Options {
-	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
+	o.Logger = warnlog.Or(o.Logger)
 	for _, logger := range []**slog.Logger{&o.Engine.Logger, &o.Catalog.Logger, &o.API.Ingest.Logger} {
 		*logger = cmp.Or(*logger, o.Logger)
 	}

@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	"github.com/forebay/forebay/catalog"
+
+	"github.com/forebay/forebay/internal/warnlog"
 )
 
 // Rights say what somebody may do. Any right includes Numbers.
@@ -69,7 +71,7 @@ type Options struct {
 	// Nodes lists the nodes of the cluster for the page Health: Node.Nodes of the module cluster fits. A list that comes with an error is
 	// shown with it. It is asked at most every 2 s while somebody looks, once for all viewers, with a context of 5 s. Default: no nodes are shown.
 	Nodes func(ctx context.Context) ([]catalog.Node, error)
-	// Logger gets a line for every change, and what fails. Default: nothing is logged.
+	// Logger gets a line for every change, and what fails. Default: warnings and errors go to [slog.Default]; [slog.DiscardHandler] silences them.
 	Logger *slog.Logger
 }
 
@@ -109,6 +111,6 @@ func (o Options) Validate() error {
 
 func (o Options) withDefaults() Options {
 	o.MaxViewers = cmp.Or(o.MaxViewers, 32)
-	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
+	o.Logger = warnlog.Or(o.Logger)
 	return o
 }

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/forebay/forebay/extractor/internal/tree"
+
+	"github.com/forebay/forebay/internal/warnlog"
 )
 
 // Options of [Run]. The zero value works and throws the records away.
@@ -31,7 +33,7 @@ type Options struct {
 	// error. It must return soon. Default: none.
 	Progress func(p Progress)
 	// Logger gets requests, retries and identical pages at level debug, stop rules at info, missing data at warning.
-	// No secret is in it. Default: nothing is logged.
+	// No secret is in it. Default: warnings and errors go to [slog.Default]; [slog.DiscardHandler] silences them.
 	Logger *slog.Logger
 	// Transport sends the requests. Default: an own one with the timeouts of the configuration and the proxy of the
 	// environment.
@@ -78,7 +80,7 @@ func (o Options) withDefaults() Options {
 	if o.Progress == nil {
 		o.Progress = func(Progress) {}
 	}
-	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
+	o.Logger = warnlog.Or(o.Logger)
 	o.MaxResponseBytes = cmp.Or(o.MaxResponseBytes, 100<<20)
 	o.MaxRetryDelay = cmp.Or(o.MaxRetryDelay, 24*time.Hour)
 	return o

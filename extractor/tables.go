@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/forebay/forebay/extractor/internal/flatten"
+	"github.com/forebay/forebay/internal/warnlog"
 	"github.com/forebay/forebay/extractor/internal/tree"
 )
 
@@ -60,7 +61,7 @@ type bucketSet struct {
 }
 
 // NewTables returns empty tables for the outputs of a configuration. The columns of the state come first in them, also
-// when no row has them, and their tables keep the names that it has. logger gets warnings about lists in lists; nil logs nothing. Close must be called.
+// when no row has them, and their tables keep the names that it has. logger gets warnings about lists in lists; for nil, [slog.Default] gets them. Close must be called.
 func NewTables(cfg *Config, state State, logger *slog.Logger) (*Tables, error) {
 	t, err := emptyTables(cfg, state, logger)
 	if err != nil {
@@ -245,7 +246,7 @@ func (t *Tables) takePage(r *spoolReader) (keptPage, error) {
 }
 
 func emptyTables(cfg *Config, state State, logger *slog.Logger) (*Tables, error) {
-	logger = cmp.Or(logger, slog.New(slog.DiscardHandler))
+	logger = warnlog.Or(logger)
 	t := &Tables{log: logger, sets: make(map[string]*bucketSet), void: make(map[int]bool)}
 	known := tree.OfObject()
 	if len(state.Columns) > 0 {

@@ -35,7 +35,8 @@ type formParser struct {
 // sets an element (gaps are null), a[k]=1 sets a member; a name that comes again replaces what was there before. All
 // values are texts and keep the order in which their names first appeared. Bytes that are not UTF-8 stay as they are, for the
 // columns to judge. With compat, texts have the escapes of the published service, and what it refuses is an error: a pair
-// without a name, a bracket that is not closed, and members of a name that has a text.
+// without a name, a semicolon, a bracket that is not closed, and members of a name that has a text. Without compat a semicolon is data, as the
+// URL standard has it.
 func appendForm(dst, body []byte, compat bool) ([]byte, error) {
 	p := formParser{strict: compat}
 	root := &formNode{kind: tape.Object}
@@ -46,7 +47,7 @@ func appendForm(dst, body []byte, compat bool) ([]byte, error) {
 			continue
 		}
 		at := len(body) - len(rest) - len(pair)
-		if strings.Contains(pair, ";") {
+		if compat && strings.Contains(pair, ";") {
 			return nil, errors.New("the body is not a valid form: semicolon in a pair; write it as %3B")
 		}
 		k, v, _ := strings.Cut(pair, "=")

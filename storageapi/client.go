@@ -10,6 +10,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
+
+	"github.com/forebay/forebay/internal/warnlog"
 )
 
 // TokenHeader carries the token of a request.
@@ -39,7 +41,7 @@ type Options struct {
 	RunID string
 	// Retry bounds the repetition of failed calls.
 	Retry RetryOptions
-	// Logger gets repeated calls at level debug. Default: nothing is logged.
+	// Logger gets repeated calls at level debug. Default: warnings and errors go to [slog.Default]; [slog.DiscardHandler] silences them.
 	Logger *slog.Logger
 	// S3Endpoint and GCSEndpoint replace the public addresses of these object stores. Files of the providers aws and gcp do not
 	// name an address. The bucket is the first element of the path.
@@ -112,7 +114,7 @@ func New(o Options) (*Client, error) {
 		return nil, err
 	}
 	o.Retry = o.Retry.withDefaults()
-	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
+	o.Logger = warnlog.Or(o.Logger)
 	o.UserAgent = cmp.Or(o.UserAgent, "forebay")
 	o.URL = strings.TrimRight(o.URL, "/")
 	h := http.Client{}

@@ -21,6 +21,8 @@ const reservedConnections = 32
 // replaces one without a request: the least recently used one, or one that never sent anything. If all have a request,
 // those whose headers are incomplete give way in the same order. So silent clients keep nobody out.
 //
+// A request whose head net/http refuses itself gets JSON in place of plain text, except over TLS.
+//
 // The requests of HTTP/2 and TLS cannot be seen in the bytes of a connection. Such a connection gives way only after 5 s
 // without a byte in either direction.
 //
@@ -329,6 +331,12 @@ func (c *limitedConn) Write(p []byte) (int, error) {
 		return c.Conn.Write(p)
 	}
 	c.touch() // before the client can act on the answer
+	if answer := refusalAsJSON(p); answer != nil {
+		if _, err := c.Conn.Write(answer); err != nil {
+			return 0, err
+		}
+		return len(p), nil // the connection ends after it
+	}
 	n, err := c.Conn.Write(p)
 	if c.become(connIdle) && !c.opaque.Load() && c.l.waiting.Load() {
 		c.l.notify()

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/forebay/forebay/internal/otlp"
+
+	"github.com/forebay/forebay/internal/warnlog"
 )
 
 // Limits of one request.
@@ -57,7 +59,7 @@ type Options struct {
 	BatchWindow time.Duration
 
 	// Logger gets the failures of the service itself, with the request id of the answer, but no secrets and no events.
-	// Default: nothing is logged.
+	// Default: warnings and errors go to [slog.Default]; [slog.DiscardHandler] silences them.
 	Logger *slog.Logger
 
 	// hiddenFromTelemetry is HiddenHeaders and Authorization, which may have the secret.
@@ -112,6 +114,6 @@ func (o Options) withDefaults() Options {
 		o.HiddenHeaders[i] = http.CanonicalHeaderKey(name)
 	}
 	o.hiddenFromTelemetry = append(slices.Clone(o.HiddenHeaders), "Authorization")
-	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
+	o.Logger = warnlog.Or(o.Logger)
 	return o
 }

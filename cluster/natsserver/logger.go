@@ -6,6 +6,8 @@ import (
 	"log/slog"
 	"net/url"
 	"strings"
+
+	"github.com/forebay/forebay/internal/warnlog"
 )
 
 // logger passes on what the server logs, without the secret. It keeps the first fatal error, after which a start cannot succeed.
@@ -16,11 +18,8 @@ type logger struct {
 }
 
 func newLogger(l *slog.Logger, secret string) *logger {
-	if l == nil {
-		l = slog.New(slog.DiscardHandler)
-	}
 	_, escaped, _ := strings.Cut(url.UserPassword("", secret).String(), ":") // as in the address of a server
-	return &logger{l, strings.NewReplacer(secret, "***", escaped, "***"), make(chan error, 1)}
+	return &logger{warnlog.Or(l), strings.NewReplacer(secret, "***", escaped, "***"), make(chan error, 1)}
 }
 
 func (l *logger) text(format string, args []any) string {

@@ -40,7 +40,7 @@ type Options struct {
 	MaxStore int64
 	// MaxMemory bounds the memory of streams and consumers that are kept there. Default: 256 MiB.
 	MaxMemory int64
-	// Logger gets what the server reports. Default: nothing is logged.
+	// Logger gets what the server reports. Default: warnings and errors go to [slog.Default]; [slog.DiscardHandler] silences them.
 	Logger *slog.Logger
 }
 

@@ -350,8 +350,11 @@ func (d *decoder) scalar(n *yaml.Node, v reflect.Value, at string) {
 			err, want = fmt.Errorf("type %s", v.Type()), "something else" // a field that the decoder does not know
 		}
 	}
-	if err != nil {
+	switch {
+	case err != nil:
 		d.report(n, "%s must be %s, it is %q", last(at), want, d.shown(n))
+	case v.CanInt() && v.IsZero():
+		d.report(n, "%s is %q, which would mean the default: leave it out, or give a different value", last(at), d.shown(n))
 	}
 }
 

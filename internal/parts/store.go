@@ -51,9 +51,15 @@ func NewStore(root string) Store {
 func (s *Store) EnsureDir(dir string) error {
 	var missing []string
 	for p := dir; ; p = filepath.Dir(p) {
-		_, err := s.FS.Stat(p)
+		info, err := s.FS.Stat(p)
+		if err == nil && !info.IsDir() {
+			err = &fs.PathError{Op: "mkdir", Path: p, Err: syscall.ENOTDIR}
+		}
 		if err == nil {
 			break
+		}
+		if errors.Is(err, syscall.ENOTDIR) { // a retry does not change it
+			return buffer.Permanent(err)
 		}
 		if !errors.Is(err, fs.ErrNotExist) {
 			return err

@@ -8,11 +8,16 @@ import (
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/forebay/forebay/internal/localdisk"
 )
 
-// Checkpoint writes a copy of the store, with all that it has acknowledged, into a folder that does not exist yet: see
-// [MakeFolder]. finish adds to it; nil: nothing.
+// Checkpoint writes a copy of the store, with all that it has acknowledged, into a folder that does not exist yet, outside
+// of the folder of the store: see [MakeFolder]. finish adds to it; nil: nothing.
 func (o *Opening) Checkpoint(dir string, finish func(partial string) error) error {
+	if localdisk.Inside(dir, o.conf.Dir) {
+		return fmt.Errorf("the folder is inside of %s, which belongs to the store: choose a folder outside of it", o.conf.Dir)
+	}
 	return MakeFolder(o.conf.FS, dir, func(partial string) error {
 		before := o.fs.outside.Load()
 		if err := copyStore(o.DB, o.conf.FS, partial); err != nil {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/internal/ctxio"
+	"github.com/forebay/forebay/internal/warnlog"
 	"github.com/forebay/forebay/storageapi"
 )
 
@@ -21,7 +22,7 @@ import (
 type StagingOptions struct {
 	// Tokens, if not nil, has the tokens of sinks. A sink without a token uses the client's.
 	Tokens TokenSource
-	// Logger gets what could not be cleaned up. Default: nothing is logged.
+	// Logger gets what could not be cleaned up. Default: warnings and errors go to [slog.Default]; [slog.DiscardHandler] silences them.
 	Logger *slog.Logger
 }
 
@@ -49,15 +50,8 @@ func NewStaging(client *storageapi.Client, o StagingOptions) (*Staging, error) {
 	if client == nil {
 		return nil, errors.New("storage api staging: options: the client is nil")
 	}
-	o.Logger = logger(o.Logger)
+	o.Logger = warnlog.Or(o.Logger)
 	return &Staging{client: client, opts: o, files: make(map[string]*stagedFile)}, nil
-}
-
-func logger(given *slog.Logger) *slog.Logger {
-	if given == nil {
-		return slog.New(slog.DiscardHandler)
-	}
-	return given
 }
 
 func ignoreNotFound(err error) error {

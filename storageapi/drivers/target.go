@@ -15,6 +15,7 @@ import (
 
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/internal/keylock"
+	"github.com/forebay/forebay/internal/warnlog"
 	"github.com/forebay/forebay/storageapi"
 )
 
@@ -26,7 +27,7 @@ type TargetOptions struct {
 	Tokens TokenSource
 	// TempDir holds the copy of a slice while it is uploaded to its own file. Default: the system's.
 	TempDir string
-	// Logger gets what could not be cleaned up. Default: nothing is logged.
+	// Logger gets what could not be cleaned up. Default: warnings and errors go to [slog.Default]; [slog.DiscardHandler] silences them.
 	Logger *slog.Logger
 }
 
@@ -52,7 +53,7 @@ func NewTarget(client *storageapi.Client, o TargetOptions) (*Target, error) {
 	if client == nil {
 		return nil, errors.New("storage api target: options: the client is nil")
 	}
-	o.Logger = logger(o.Logger)
+	o.Logger = warnlog.Or(o.Logger)
 	store, _ := o.Tokens.(TokenStore)
 	return &Target{client: client, opts: o, store: store}, nil
 }

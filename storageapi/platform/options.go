@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/forebay/forebay/storageapi"
+
+	"github.com/forebay/forebay/internal/warnlog"
 )
 
 // Options configure a [Server].
@@ -54,7 +56,7 @@ type Options struct {
 	// Grace is how long a component may go on after its job was terminated or the server is being closed; the default is
 	// 30 s. Then the job ends without it: its goroutine is left alone, its client and its log do nothing any more.
 	Grace time.Duration
-	// Logger gets failures inside the server, and never a token. Default: nothing is logged.
+	// Logger gets failures inside the server, and never a token. Default: warnings and errors go to [slog.Default]; [slog.DiscardHandler] silences them.
 	Logger *slog.Logger
 }
 
@@ -89,7 +91,7 @@ func (o Options) withDefaults() Options {
 			ID: o.VariablesComponent, Type: "other", Name: "Variables", Description: "Variables of configurations, and rows with their values",
 		}})
 	}
-	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
+	o.Logger = warnlog.Or(o.Logger)
 	o.PublicURL = strings.TrimRight(o.PublicURL, "/")
 	return o
 }

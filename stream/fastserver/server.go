@@ -14,6 +14,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/forebay/forebay/internal/warnlog"
 )
 
 // Options are the limits of a [Server]. The zero value has the limits of stream.Server.
@@ -30,7 +32,7 @@ type Options struct {
 	IdleTimeout time.Duration
 	// MaxHeaderBytes bounds the request line and headers; net/http answers 431 some 4 KB above it. Default: 64 KB.
 	MaxHeaderBytes int
-	// Logger gets panics of the handler as errors and messages of net/http as warnings. Default: nothing is logged.
+	// Logger gets panics of the handler as errors and messages of net/http as warnings. Default: warnings and errors go to [slog.Default]; [slog.DiscardHandler] silences them.
 	Logger *slog.Logger
 }
 
@@ -54,7 +56,7 @@ func (o Options) withDefaults() Options {
 	o.ReadHeaderTimeout, o.ReadTimeout = cmp.Or(o.ReadHeaderTimeout, 10*time.Second), cmp.Or(o.ReadTimeout, 30*time.Second)
 	o.WriteTimeout, o.IdleTimeout = cmp.Or(o.WriteTimeout, 70*time.Second), cmp.Or(o.IdleTimeout, 30*time.Second)
 	o.MaxHeaderBytes = cmp.Or(o.MaxHeaderBytes, 64<<10)
-	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
+	o.Logger = warnlog.Or(o.Logger)
 	return o
 }
 

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/forebay/forebay/internal/otlp"
+
+	"github.com/forebay/forebay/internal/warnlog"
 )
 
 // Options of the services. The zero value is ready to use.
@@ -30,7 +32,7 @@ type Options struct {
 	// BatchWindow is how long a batch without the metadata idempotency-key whose answer may not have arrived is remembered: as
 	// stream.Options.BatchWindow, and with the same default. Negative: batches are not compared, and each is stored.
 	BatchWindow time.Duration
-	// Logger gets the failures of the service itself. Secrets and records are not logged. Default: nothing is logged.
+	// Logger gets the failures of the service itself. Secrets and records are not logged. Default: warnings and errors go to [slog.Default]; [slog.DiscardHandler] silences them.
 	Logger *slog.Logger
 }
 
@@ -60,6 +62,6 @@ func (o Options) withDefaults() Options {
 	l := o.limits().WithDefaults()
 	o.MaxWireBytes, o.MaxMessageBytes, o.MaxBufferedBytes = l.Wire, l.Decoded, l.Buffered
 	o.ReadTimeout = cmp.Or(o.ReadTimeout, 30*time.Second)
-	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
+	o.Logger = warnlog.Or(o.Logger)
 	return o
 }

@@ -80,16 +80,24 @@ type boundsBody struct {
 	HoldFiles  bool   `json:"holdFiles,omitempty" doc:"A file of which the table refuses rows is held, so that it is imported whole or not at all. Default: it is imported without them, and they go to the quarantine."`
 }
 
-// bounds adds to the problems an age that is none.
+// bounds adds to the problems the bounds that the engine would refuse, under the names of the body.
 func (b *boundsBody) bounds(at string, p *problems) catalog.QuarantineBounds {
 	if b == nil {
 		return catalog.QuarantineBounds{}
 	}
 	age := time.Duration(0)
+	if b.MaxBytes != 0 && b.MaxBytes < 1<<10 {
+		p.add("invalidRange", "body.%squarantine.maxBytes is %d, the least is %d", at, b.MaxBytes, 1<<10)
+	}
+	if b.MaxRecords > 10_000_000 {
+		p.add("invalidRange", "body.%squarantine.maxRecords is %d, the most is 10000000", at, b.MaxRecords)
+	}
 	if b.MaxAge != "" {
 		var err error
 		if age, err = time.ParseDuration(b.MaxAge); err != nil {
 			p.add("invalidFieldType", "body.%squarantine.maxAge is %q, must be a duration such as 168h", at, b.MaxAge)
+		} else if age < time.Second {
+			p.add("invalidRange", "body.%squarantine.maxAge is %q, the least is 1s", at, b.MaxAge)
 		}
 	}
 	return catalog.QuarantineBounds{MaxBytes: b.MaxBytes, MaxRecords: b.MaxRecords, MaxAge: age, DropOldest: b.DropOldest, HoldFiles: b.HoldFiles}

@@ -151,7 +151,7 @@ func (d *documentation) describe(op *operation, errors *huma.Schema) *huma.Opera
 	}
 	o.Responses[strconv.Itoa(op.status)] = success
 
-	failures := map[int][]string{}
+	failures := map[int][]string{http.StatusBadRequest: {"stream.api.badRequest"}} // an unknown parameter
 	if op.access != open {
 		o.Security = []map[string][]string{{apiKeyScheme: {}}, {bearerScheme: {}}}
 		failures[http.StatusBadRequest] = op.badRequests()

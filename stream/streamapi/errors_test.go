@@ -2,6 +2,7 @@ package streamapi
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -152,6 +153,12 @@ func TestEveryOperation(t *testing.T) {
 				s.want(400, "stream.api.invalidRange", testToken, op.method, pathOf(&op, "3", "web", "events", "0", ""), body)
 				s.want(400, "stream.api.invalidFieldType", testToken, op.method, pathOf(&op, "3", "web", "events", "x", ""), body)
 			}
+			if a := s.want(400, "stream.api.badRequest", testToken, op.method, withParameter(right, "surprise=1"), body); !strings.Contains(a.text, `\"surprise\"`) {
+				t.Errorf("an unknown parameter is answered %s, want its name", a.text)
+			}
+			if op.body != nil {
+				s.wantUnknownMembers(op.method, right, body)
+			}
 			if op.body != nil {
 				s.want(400, "stream.api.missingPayload", testToken, op.method, right, "")
 				s.want(400, "stream.api.decodePayload", testToken, op.method, right, `{"name":`)
@@ -183,6 +190,33 @@ func TestEveryOperation(t *testing.T) {
 		})
 	}
 	s.t = t
+}
+
+func withParameter(path, parameter string) string {
+	if strings.Contains(path, "?") {
+		return path + "&" + parameter
+	}
+	return path + "?" + parameter
+}
+
+// wantUnknownMembers sends a body with a member that no schema has, once in each of its objects.
+func (s *service) wantUnknownMembers(method, path, body string) {
+	s.t.Helper()
+	for at := range len(body) {
+		if body[at] != '{' {
+			continue
+		}
+		added := body[:at+1] + `"surprise":1,` + body[at+1:]
+		if strings.HasPrefix(strings.TrimSpace(body[at+1:]), "}") {
+			added = body[:at+1] + `"surprise":1` + body[at+1:]
+		}
+		if !json.Valid([]byte(added)) {
+			continue // the brace is inside of a text
+		}
+		if a := s.want(400, "", testToken, method, path, added); !strings.Contains(a.text, "surprise") {
+			s.t.Errorf("%s %s with %s is answered %s, want an error that names the member", method, path, added, a.text)
+		}
+	}
 }
 
 func TestRequestChecks(t *testing.T) {

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net/http"
 	"net/url"
 	"path"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/forebay/forebay/catalog"
 	"github.com/forebay/forebay/internal/intake"
+	"github.com/forebay/forebay/internal/warnlog"
 	"github.com/forebay/forebay/stream"
 	"github.com/forebay/forebay/stream/internal/wire"
 )
@@ -93,7 +93,7 @@ func serveAPI(a *api, opts Options) (http.Handler, error) {
 	in := &opts.Ingest
 	in.ProjectID, in.BranchID = cmp.Or(in.ProjectID, 1), cmp.Or(in.BranchID, 1)
 	in.MaxBodyBytes = cmp.Or(in.MaxBodyBytes, stream.DefaultMaxBodyBytes)
-	in.Logger = cmp.Or(in.Logger, slog.New(slog.DiscardHandler))
+	in.Logger = warnlog.Or(in.Logger)
 	opts.TableType = cmp.Or(opts.TableType, DefaultTableType)
 	opts.URL, opts.IngestURL = strings.TrimRight(opts.URL, "/"), strings.TrimRight(opts.IngestURL, "/")
 	a.opts, a.mux, a.project, a.branch = opts, http.NewServeMux(), in.ProjectID, in.BranchID

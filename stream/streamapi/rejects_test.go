@@ -124,11 +124,11 @@ func TestOnReject(t *testing.T) {
 		`{"quarantine":{"maxAge":"a week"}}`:                       "stream.api.invalidFieldType",
 		`{"quarantine":{"maxRecords":-1}}`:                         "stream.api.invalidRange",
 		`{"quarantine":{"maxBytes":1,"maxAge":"1ms"}}`:             "stream.api.badRequest",
-		`{"quarantine":{"maxRecords":10000001,"dropOldest":true}}`: "stream.api.badRequest",
+		`{"quarantine":{"maxRecords":10000001,"dropOldest":true}}`: "stream.api.invalidRange",
 	} {
 		s.want(400, name, testToken, "PATCH", sink, body)
 	}
-	if a := s.do(testToken, "PATCH", sink, `{"quarantine":{"maxBytes":1,"maxAge":"1ms"}}`); !strings.Contains(a.text, "MaxBytes") || !strings.Contains(a.text, "MaxAge") {
+	if a := s.do(testToken, "PATCH", sink, `{"quarantine":{"maxBytes":1,"maxAge":"1ms"}}`); !strings.Contains(a.text, "body.quarantine.maxBytes is 1, the least is 1024") || !strings.Contains(a.text, "body.quarantine.maxAge is") {
 		t.Errorf("not all mistakes are named: %s", a.text)
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/changelog"
+	"github.com/forebay/forebay/internal/warnlog"
 	"github.com/forebay/forebay/internal/localdisk"
 )
 
@@ -25,7 +26,7 @@ type Options struct {
 	// Check is called with each table before Save stores it, and refuses one that the disk has changed since it was written. It is called
 	// concurrently. Default: none.
 	Check func(disk vfs.FS, path string) error
-	// Logger gets the progress of transfers, every 10 s, and their end. Default: nothing is logged.
+	// Logger gets the progress of transfers, every 10 s, and their end. Default: warnings and errors go to [slog.Default]; [slog.DiscardHandler] silences them.
 	Logger *slog.Logger
 
 	//lint:ignore U1000 package localdisk reaches it through the embedded method
@@ -47,7 +48,7 @@ type Store struct {
 func New(staging buffer.Staging, owners changelog.Owners, o Options) *Store {
 	o.Parallel = cmp.Or(o.Parallel, 4)
 	o.CallTimeout = cmp.Or(o.CallTimeout, 5*time.Minute)
-	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
+	o.Logger = warnlog.Or(o.Logger)
 	return &Store{staging, owners, o}
 }
 

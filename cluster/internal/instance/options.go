@@ -11,6 +11,7 @@ import (
 
 	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/internal/warnlog"
 	"github.com/forebay/forebay/changelog"
 )
 
@@ -34,7 +35,7 @@ type Options struct {
 	CheckpointBytes int64
 	// Adopt is told of each adopted instance when its engine is open, and the drainer calls what it returns. Default: nobody is told.
 	Adopt func(instance string, epoch uint64, e *forebay.Engine) (Adoption, error)
-	// Logger gets what an operator should see. Default: nothing is logged.
+	// Logger gets what an operator should see. Default: warnings and errors go to [slog.Default]; [slog.DiscardHandler] silences them.
 	Logger *slog.Logger
 }
 
@@ -73,7 +74,7 @@ func (o Options) withDefaults() Options {
 	if o.Adopt == nil {
 		o.Adopt = func(string, uint64, *forebay.Engine) (Adoption, error) { return noAdoption{}, nil }
 	}
-	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
+	o.Logger = warnlog.Or(o.Logger)
 	o.Engine.Logger = cmp.Or(o.Engine.Logger, o.Logger)
 	return o
 }

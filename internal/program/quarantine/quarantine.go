@@ -434,6 +434,8 @@ func move(ctx context.Context, c *client, o *options) error {
 		return errors.New(api.Plain(task.Error))
 	case moved.Rejects != nil && moved.Rejects.Rejected > 0:
 		return fmt.Errorf("%d records were rejected again", moved.Rejects.Rejected)
+	case moved.Rejects != nil && moved.Rejects.Gone > 0 && len(o.ids) > 0:
+		return fmt.Errorf("%d of the given ids name no record in the quarantine: the record was replayed or discarded, has expired, or never was", moved.Rejects.Gone)
 	}
 	return nil
 }

@@ -221,8 +221,14 @@ func TestCommands(t *testing.T) {
 	if out, _, err := s.run("", "replay", "shop/orders", last, all[0]); err == nil || !strings.Contains(out, "1 rejected records have become rows. 1 were rejected again") {
 		t.Errorf("the replay: %s, %v", out, err)
 	}
-	if out, _, err := s.run("", "replay", "-json", "shop/orders", last); err != nil || !strings.Contains(out, `"gone": 1`) {
-		t.Errorf("the second replay: %s, %v", out, err)
+	for _, action := range []string{"replay", "discard"} { // last was replayed
+		for _, ids := range [][]string{{last}, {"unknown"}, {last, "unknown"}} {
+			out, _, err := s.run("", append([]string{action, "-json", "shop/orders"}, ids...)...)
+			gone := fmt.Sprintf(`"gone": %d`, len(ids))
+			if err == nil || !strings.Contains(err.Error(), "name no record") || !strings.Contains(out, gone) {
+				t.Errorf("%s of %v, which are not in the quarantine: %s, %v, want an error and %s", action, ids, out, err, gone)
+			}
+		}
 	}
 	if out, _, err := s.run("", "discard", "-text", "x22", "shop/orders"); err != nil || !strings.HasPrefix(out, "11 rejected records were discarded") {
 		t.Errorf("the discard: %s, %v", out, err)

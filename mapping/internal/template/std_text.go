@@ -356,6 +356,9 @@ func (m *machine) stdParseYAML(a []value) value {
 			m.fail("failed to parse YAML: %v", err)
 		}
 		m.step(64) // a document has its own parser
+		if len(doc) == 0 {
+			doc = json.RawMessage("null") // ~, a comment alone, or nothing after ---
+		}
 		docs = append(docs, m.parseJSON(string(doc), true))
 	}
 	switch {

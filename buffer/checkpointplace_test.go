@@ -1,0 +1,45 @@
+package buffer_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/buffer/dir"
+)
+
+// TestCheckpointPlace: a checkpoint is not written into the folders of the buffer and its drivers, whatever the path is spelled like.
+func TestCheckpointPlace(t *testing.T) {
+	root := t.TempDir()
+	t.Chdir(root)
+	local, staging, tables := filepath.Join(root, "local"), filepath.Join(root, "staging"), filepath.Join(root, "tables")
+	b := openAt(t, local, buffer.Options{Staging: dir.Staging(staging), Target: dir.Tables(tables)})
+	for _, folder := range []string{"staging", "tables", "local/sub", "Other"} {
+		if err := os.MkdirAll(folder, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for link, to := range map[string]string{"link": "local", "linked": "staging", "deep": "local/sub"} {
+		if err := os.Symlink(filepath.Join(root, to), link); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, to := range []string{
+		filepath.Join(local, "copy"), "local/copy", "./Other/../local/a/b", filepath.Join(staging, "copy"), "staging/a/b", "tables/copy",
+		"link/copy", "linked/copy", "linked/a/b", "deep/copy",
+	} {
+		if err := b.Checkpoint(t.Context(), to); err == nil || !strings.Contains(err.Error(), "choose a folder outside of it") {
+			t.Errorf("Checkpoint(%q) = %v, want an error that refuses the folder", to, err)
+		}
+		if _, err := os.Lstat(to); err == nil {
+			t.Errorf("Checkpoint(%q) has left something", to)
+		}
+	}
+	for _, to := range []string{"localcopy", "Other/local", "checkpoints/1"} {
+		if err := b.Checkpoint(t.Context(), to); err != nil {
+			t.Errorf("Checkpoint(%q) = %v, want nil: the folder is outside", to, err)
+		}
+	}
+}

@@ -1,0 +1,31 @@
+package dir
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"github.com/forebay/forebay/buffer"
+)
+
+// TestPathIsAFile: where the path of the tables or of the staging is a file, or leads through one, the error is permanent: a definition is
+// refused at once.
+func TestPathIsAFile(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, []byte("x"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{file, filepath.Join(file, "below"), filepath.Join(file, "far", "below")} {
+		for name, err := range map[string]error{
+			"Tables(%q).Ensure": Tables(path).Ensure(t.Context(), faultTable),
+			"Tables(%q).Import": Tables(path).Import(t.Context(), newFile("file-1", faultTable, faultRows)),
+			"Staging(%q).Put":   Staging(path).Put(t.Context(), buffer.Object{ID: "slice-1", Rows: 1}, bytesSource("x")),
+		} {
+			if !buffer.IsPermanent(err) || !errors.Is(err, syscall.ENOTDIR) {
+				t.Errorf(name+" = %v, want a permanent error that the path is no folder", path, err)
+			}
+		}
+	}
+}

@@ -1,0 +1,28 @@
+package buffer_test
+
+import (
+	"testing"
+
+	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/buffer/buffertest"
+	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/internal/zerotest"
+)
+
+// TestZeroValues calls each method of a buffer, and of what it hands out, with zero values. A method returns, with or without an error,
+// and does not panic.
+func TestZeroValues(t *testing.T) {
+	mem := &buffertest.Memory{}
+	b := openAt(t, t.TempDir(), buffer.Options{Staging: mem, Target: mem})
+	sink, err := b.Define(t.Context(), buffer.SinkConfig{ID: "s", Table: buffer.Table{ID: "t", Columns: datatype.UntypedColumns("c")}, Quarantine: &buffer.QuarantineBounds{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	claim, err := b.Claim(t.Context(), buffer.Key{1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, receiver := range []any{b, sink, claim, buffer.Ticket{}} {
+		zerotest.Calls(t, receiver, []string{"s"}, "Close", "Forget", "Drop")
+	}
+}

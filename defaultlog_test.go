@@ -1,0 +1,57 @@
+package forebay_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/forebay/forebay"
+	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/mapping"
+)
+
+// brokenTarget fails every call, as a target without a network does.
+type brokenTarget struct{ buffer.Target }
+
+func (brokenTarget) Ensure(context.Context, buffer.Table) error { return errors.New("no route to host") }
+
+type lockedBuffer struct {
+	mu  sync.Mutex
+	out bytes.Buffer
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.out.Write(p)
+}
+
+// TestDefaultLogger: an engine without a Logger warns on slog.Default of a target that fails, and one with a silent Logger does not.
+func TestDefaultLogger(t *testing.T) {
+	before := slog.Default()
+	t.Cleanup(func() { slog.SetDefault(before) })
+	for _, tt := range []struct {
+		logger *slog.Logger
+		want   int
+	}{{nil, 1}, {slog.New(slog.DiscardHandler), 0}} {
+		var out lockedBuffer
+		slog.SetDefault(slog.New(slog.NewTextHandler(&out, nil)))
+		eng, err := forebay.Open(t.TempDir(), forebay.Options{Target: brokenTarget{}, Logger: tt.logger})
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = eng.Define(t.Context(), forebay.Source{ID: "s", Sinks: []forebay.Sink{
+			{ID: "k", Table: forebay.Table{ID: "t", Columns: mapping.Columns{mapping.Body("body")}}},
+		}})
+		if err := errors.Join(err, eng.Close()); err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Count(out.out.String(), "no route to host"); got != tt.want {
+			t.Errorf("with logger %v the default logger got %d warnings of the target, want %d:\n%s", tt.logger, got, tt.want, &out.out)
+		}
+	}
+}

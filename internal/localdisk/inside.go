@@ -1,0 +1,49 @@
+package localdisk
+
+import (
+	"os"
+	"path/filepath"
+)
+
+// Inside reports whether path is folder or in it, whatever the two are spelled like: relative, or through symbolic links. path need not
+// exist.
+func Inside(path, folder string) bool {
+	if folder == "" {
+		return false
+	}
+	path, folder = resolve(path), resolve(folder)
+	wanted, err := os.Stat(folder)
+	for {
+		if path == folder {
+			return true
+		}
+		if err == nil { // a bind mount, or a file system that ignores case
+			if found, err := os.Stat(path); err == nil && os.SameFile(found, wanted) {
+				return true
+			}
+		}
+		parent := filepath.Dir(path)
+		if parent == path {
+			return false
+		}
+		path = parent
+	}
+}
+
+// resolve returns an absolute path whose existing part has no symbolic links.
+func resolve(path string) string {
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return path
+	}
+	missing := ""
+	for existing := path; ; existing = filepath.Dir(existing) {
+		if real, err := filepath.EvalSymlinks(existing); err == nil {
+			return filepath.Join(real, missing)
+		}
+		if existing == filepath.Dir(existing) {
+			return path
+		}
+		missing = filepath.Join(filepath.Base(existing), missing)
+	}
+}
