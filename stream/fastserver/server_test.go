@@ -21,7 +21,10 @@ import (
 	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// net/http keeps a connection for half a second after it has refused its request.
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("net/http.(*conn).closeWriteAndWait"))
+}
 
 // serve serves h on a loopback port until the test ends.
 func serve(t *testing.T, h http.Handler, opts fastserver.Options) net.Listener {
