@@ -1,4 +1,4 @@
-package stream_test
+package fastserver_test
 
 import (
 	"encoding/json"
