@@ -72,7 +72,7 @@ type TypeOptions struct {
 	EmptyIsNull bool `json:"emptyIsNull,omitempty"`
 	// Epoch makes a timestamp take numbers: units since 1970-01-01T00:00:00Z. So does a date with FromTimestamp. An int64 with an Epoch takes
 	// times with a zone, and stores how many whole units they are after 1970; numbers it stores as they are. An int64 of nanoseconds
-	// reaches from 1677-09-21T00:12:44Z to 2262-04-11T23:47:15Z.
+	// reaches from 1677-09-21T00:12:43.145224192Z to 2262-04-11T23:47:16.854775807Z.
 	Epoch EpochUnit `json:"epoch,omitempty"`
 	// AssumeUTC makes a timestamp, or a date with FromTimestamp, take times without a zone.
 	AssumeUTC bool `json:"assumeUtc,omitempty"`

@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"os"
 	"regexp"
+	"strings"
 	"testing"
 )
 
@@ -112,6 +113,46 @@ var compatCases = []compatCase{
 	{
 		id: "form-open-bracket", col: Path("c", ""), record: withHeader(`a[k=1`, "Content-Type", "application/x-www-form-urlencoded"),
 		ours: `{"a[k":"1"}`, compat: `<invalidBody>`,
+	},
+	{
+		id: "form-semicolon", col: Path("c", "a"), record: withHeader(`a=1;b=2`, "Content-Type", "application/x-www-form-urlencoded"),
+		ours: `"1;b=2"`, compat: `<invalidBody>`,
+	},
+	{
+		id: "form-media-type", col: Path("c", "a", Default("none")), record: withHeader(`a=1`, "Content-Type", "application/x-www-form-urlencodedX"),
+		ours: `"none"`, compat: `"1"`,
+	},
+	{
+		id: "media-type-underscore", col: Path("c", "a"), record: withHeader(`{"a":1}`, "Content-Type", "application/a_b+json"),
+		ours: `1`, compat: `1`, noSwitch: true,
+	},
+	{
+		id: "large-numbers", col: Template("c", `[Body().b, Body("b")]`), record: JSON([]byte(`{"a":1e400,"b":2}`)),
+		ours: `[2,2]`, compat: `[2,2]`, noSwitch: true,
+	},
+	{
+		id: "large-numbers-path", col: Path("c", "a"), record: JSON([]byte(`{"a":1e400,"b":2}`)),
+		ours: `1e400`, compat: `1e400`, noSwitch: true,
+	},
+	{
+		id: "deep-bodies", col: Template("c", `Body().a`), record: JSON([]byte(`{"a":1,"d":` + strings.Repeat("[", 301) + strings.Repeat("]", 301) + `}`)),
+		ours: `1`, compat: `1`, noSwitch: true,
+	},
+	{
+		id: "name-into-array", col: Path("c", "a.b", Default("none")), record: JSON([]byte(`{"a":[{"b":1}]}`)),
+		ours: `"none"`, compat: `"none"`, noSwitch: true,
+	},
+	{
+		id: "unused-default", col: Template("c", `Body("a", error "evaluated")`), record: JSON([]byte(`{"a":1}`)),
+		ours: `1`, compat: `1`, noSwitch: true,
+	},
+	{
+		id: "path-after-body", col: Template("c", `[Body(), Body("a[0]")]`), record: JSON([]byte(`{"a":[5]}`)),
+		ours: `[{"a":[5]},5]`, compat: `[{"a":[5]},5]`, noSwitch: true,
+	},
+	{
+		id: "empty-user-agent", col: Template("c", `Header("User-Agent")`), record: withHeader(``, "User-Agent", ""),
+		ours: `""`, compat: `""`, noSwitch: true,
 	},
 	{
 		id: "form-text-and-members", col: Path("c", "a"), record: withHeader(`a=1&a[k]=2`, "Content-Type", "application/x-www-form-urlencoded"),

@@ -64,7 +64,8 @@ func (o ViewOptions) Validate() error {
 //	otel_metrics_quantiles               a row for each quantile of a summary
 //
 // Their columns can be written without quotes: in PostgreSQL the names of the views' columns are lower case, as it reads names without
-// quotes. So one query serves both databases. A value of a JSON column is ResourceAttributes ->> 'host.name' in both.
+// quotes. So one query serves both databases. A value of a JSON column is ResourceAttributes ->> 'host.name' in both. In
+// a comparison it needs parentheses: the operators of DuckDB bind more strongly than ->>.
 func Views(o ViewOptions) ([]string, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
@@ -187,7 +188,8 @@ func moment(text string) string {
 func nanos(text string) string {
 	seconds := "CAST(extract(epoch FROM CAST(substr(" + text + ", 1, 19) || 'Z' AS timestamptz)) AS bigint)"
 	fraction := "CAST(rpad(replace(substr(" + text + ", 21), 'Z', ''), 9, '0') AS bigint)"
-	return "CASE WHEN " + text + " > '' AND " + text + " < '2262-04-11' THEN " + seconds + " * 1000000000 + " + fraction + " END"
+	fits := seconds + " < 9223372036 OR " + seconds + " = 9223372036 AND " + fraction + " <= 854775807"
+	return "CASE WHEN " + text + " > '' THEN CASE WHEN " + fits + " THEN " + seconds + " * 1000000000 + " + fraction + " END END"
 }
 
 // pointColumns are the columns that points of all kinds have.

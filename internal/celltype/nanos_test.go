@@ -10,6 +10,26 @@ import (
 	"github.com/forebay/forebay/internal/seedtest"
 )
 
+// TestEndsOfNanos: an int64 of nanoseconds holds every time between its ends, which are within a second.
+func TestEndsOfNanos(t *testing.T) {
+	for text, want := range map[string]string{
+		"2262-04-11T23:47:15.999999999Z": "9223372035999999999", "2262-04-11T23:47:16Z": "9223372036000000000",
+		"2262-04-11T23:47:16.854775807Z": "9223372036854775807", "2262-04-11T23:47:16.854775808Z": "", "2262-04-11T23:47:17Z": "",
+		"1677-09-21T00:12:44Z": "-9223372036000000000", "1677-09-21T00:12:43.145224192Z": "-9223372036854775808",
+		"1677-09-21T00:12:43.145224191Z": "", "1677-09-21T00:12:43Z": "", "1677-09-21T00:12:42.999999999Z": "",
+		"1969-12-31T23:59:59.999999999Z": "-1", "1970-01-01T00:00:00Z": "0",
+	} {
+		got, reason := celltype.AppendUnits(nil, []byte(text), "ns")
+		if string(got) != want || (reason == celltype.OK) != (want != "") {
+			t.Errorf("%s is %q, %q nanoseconds, want %q", text, got, reason, want)
+		}
+	}
+	conv := celltype.NewConverter(datatype.Int64, celltype.Rules{Epoch: "ns"}, datatype.Limits{})
+	if got, ok := conv.AppendNanos(nil, math.MaxInt64); !ok || string(got) != "9223372036854775807" {
+		t.Errorf("AppendNanos(2^63-1) = %s, %t", got, ok)
+	}
+}
+
 // A time that is a number has the cell of its text, or is left to the text.
 func TestAppendNanos(t *testing.T) {
 	times := []uint64{0, 1, 999, 1000, 1e9, 951_782_400e9, math.MaxInt64, math.MaxInt64 + 1, math.MaxUint64, 9_223_372_036e9 - 1, 9_223_372_036e9}

@@ -2,6 +2,7 @@ package celltype
 
 import (
 	"encoding/binary"
+	"math"
 	"strconv"
 )
 
@@ -223,15 +224,15 @@ func (c *Converter) AppendNanos(dst []byte, nanos uint64) (_ []byte, ok bool) {
 		micros := int(nanos % 1e9 / 1e3)
 		dst = appendTwo(append(dst, '.'), micros/10_000)
 		return append(appendTwo(appendTwo(dst, micros/100%100), micros%100), 'Z'), true
-	case c.base == baseInt64 && c.rules.Epoch == "ns" && nanos < 9_223_372_036e9:
+	case c.base == baseInt64 && c.rules.Epoch == "ns" && nanos <= math.MaxInt64:
 		return strconv.AppendUint(dst, nanos, 10), true
 	}
 	return dst, false
 }
 
 // AppendUnits appends how many whole units lie between 1970-01-01T00:00:00Z and a time that [AppendTimestamp] takes, as an int64 of
-// decimal digits. Digits below the unit are dropped towards the past. Nanoseconds reach from 1677-09-21T00:12:44Z to the end of
-// 2262-04-11T23:47:15Z; a time beyond is [OutOfRange].
+// decimal digits. Digits below the unit are dropped towards the past. Nanoseconds reach from
+// 1677-09-21T00:12:43.145224192Z to 2262-04-11T23:47:16.854775807Z; a time beyond is [OutOfRange].
 func AppendUnits(dst, text []byte, unit Epoch) ([]byte, Reason) {
 	var buf [len("2006-01-02T15:04:05.999999Z")]byte
 	cell, reason := AppendTimestamp(buf[:0], text, false)
@@ -248,10 +249,18 @@ func AppendUnits(dst, text []byte, unit Epoch) ([]byte, Reason) {
 	case "us":
 		n = n*1_000_000 + micros
 	case "ns":
-		if n < -9_223_372_036 || n > 9_223_372_035 {
+		below := micros*1_000 + belowMicros(text)
+		if n < 0 { // with one sign, no intermediate result is beyond the ends that the sum is within
+			n, below = n+1, below-1_000_000_000
+		}
+		if n < -9_223_372_036 || n > 9_223_372_036 {
 			return dst, OutOfRange
 		}
-		n = n*1_000_000_000 + micros*1_000 + belowMicros(text)
+		n *= 1_000_000_000
+		if below < math.MinInt64-min(n, 0) || below > math.MaxInt64-max(n, 0) {
+			return dst, OutOfRange
+		}
+		n += below
 	}
 	return strconv.AppendInt(dst, n, 10), OK
 }

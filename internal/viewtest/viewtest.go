@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"fmt"
 	"iter"
+	"math"
 	"os"
 	"regexp"
 	"strconv"
@@ -249,6 +250,12 @@ func traces() ptrace.Traces {
 			late := s.Events().AppendEmpty()
 			late.SetName("year 2500")
 			late.SetTimestamp(pcommon.NewTimestampFromTime(time.Date(2500, 1, 1, 0, 0, 0, 0, time.UTC)))
+			last := s.Events().AppendEmpty()
+			last.SetName("year 2262, last")
+			last.SetTimestamp(math.MaxInt64)
+			beyond := s.Events().AppendEmpty()
+			beyond.SetName("year 2262, beyond")
+			beyond.SetTimestamp(math.MaxInt64 + 1)
 			l := s.Links().AppendEmpty()
 			l.SetTraceID(trace2)
 		}
@@ -333,12 +340,18 @@ var questions = []struct{ sql, want string }{
 	},
 	{
 		`SELECT EventTimestamp, EventTimeUnixNano % 60000000000 AS n, EventName, EventAttributes ->> 'exception.type' AS type, SpanId, SpanName
-			FROM otel_span_events WHERE EventName <> 'year 2500' ORDER BY EventName`,
+			FROM otel_span_events WHERE NOT starts_with(EventName, 'year') ORDER BY EventName`,
 		`3|23999999999|exception|Declined|0000000000000014|GET
 		NULL|NULL|no time|NULL|0000000000000014|GET
 		0|20000000000|whole second|NULL|0000000000000014|GET`,
 	},
 	{`SELECT EventTimestamp > now() AS late, EventTimeUnixNano FROM otel_span_events WHERE EventName = 'year 2500'`, `true|NULL`},
+	{
+		`SELECT EventName, EventTimeUnixNano FROM otel_span_events WHERE starts_with(EventName, 'year 2262') ORDER BY EventName DESC`,
+		`year 2262, last|9223372036854775807
+		year 2262, beyond|NULL`,
+	},
+	{`SELECT count(*) AS n FROM otel_span_events WHERE (EventAttributes ->> 'exception.type') = 'Declined' AND EventName > ''`, `1`},
 	{
 		`SELECT Body, TimeUnixNano - lag(TimeUnixNano) OVER (ORDER BY TimeUnixNano) AS ns FROM otel_logs ORDER BY TimeUnixNano DESC LIMIT 1`,
 		`{"msg":"it's \"quoted\""}|997000006`,
