@@ -123,7 +123,7 @@ func TestOnReject(t *testing.T) {
 		`{"onReject":1}`:                                           "stream.api.invalidFieldType",
 		`{"quarantine":{"maxAge":"a week"}}`:                       "stream.api.invalidFieldType",
 		`{"quarantine":{"maxRecords":-1}}`:                         "stream.api.invalidRange",
-		`{"quarantine":{"maxBytes":1,"maxAge":"1ms"}}`:             "stream.api.badRequest",
+		`{"quarantine":{"maxBytes":1,"maxAge":"1ms"}}`:             "stream.api.invalidRange",
 		`{"quarantine":{"maxRecords":10000001,"dropOldest":true}}`: "stream.api.invalidRange",
 	} {
 		s.want(400, name, testToken, "PATCH", sink, body)
