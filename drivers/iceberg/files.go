@@ -35,7 +35,9 @@ func (f *localFiles) Create(name string) (icebergio.FileWriter, error) {
 		return nil, err
 	}
 	file := w.(*os.File)
-	_ = file.Chmod(0o600) // some file systems have no permissions
+	if info, err := file.Stat(); err == nil && info.Mode().IsRegular() { // never a device that all users share
+		_ = file.Chmod(0o600) // some file systems have no permissions
+	}
 	return &syncedFile{file, f}, nil
 }
 

@@ -27,9 +27,16 @@ func TestFilesAreSynced(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	before, err := os.Stat(os.DevNull)
+	if err != nil {
+		t.Fatal(err)
+	}
 	w, err := files.(icebergio.WriteFileIO).Create("file://" + os.DevNull)
 	if err != nil {
 		t.Fatal(err)
+	}
+	if after, err := os.Stat(os.DevNull); err != nil || after.Mode() != before.Mode() {
+		t.Errorf("the mode of the device: %v, was %v (%v)", after.Mode(), before.Mode(), err)
 	}
 	if err := w.Close(); err == nil {
 		t.Error("Close does not sync")
