@@ -129,6 +129,9 @@ func (c *nodes) closeAll() {
 	c.t.Helper()
 	var closing sync.WaitGroup
 	for i, n := range c.list {
+		if n == nil { // it did not open
+			continue
+		}
 		closing.Go(func() {
 			var unanswered *buffer.FailedError
 			if err := n.Close(); err != nil && !errors.As(err, &unanswered) {
