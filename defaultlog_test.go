@@ -17,7 +17,9 @@ import (
 // brokenTarget fails every call, as a target without a network does.
 type brokenTarget struct{ buffer.Target }
 
-func (brokenTarget) Ensure(context.Context, buffer.Table) error { return errors.New("no route to host") }
+func (brokenTarget) Ensure(context.Context, buffer.Table) error {
+	return errors.New("no route to host")
+}
 
 type lockedBuffer struct {
 	mu  sync.Mutex

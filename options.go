@@ -10,8 +10,8 @@ import (
 	"go.opentelemetry.io/otel/metric"
 
 	"github.com/forebay/forebay/buffer"
-	"github.com/forebay/forebay/internal/warnlog"
 	dirdriver "github.com/forebay/forebay/buffer/dir"
+	"github.com/forebay/forebay/internal/warnlog"
 	"github.com/forebay/forebay/mapping"
 )
 

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/forebay/forebay"
-	"github.com/forebay/forebay/internal/warnlog"
 	"github.com/forebay/forebay/internal/keylock"
+	"github.com/forebay/forebay/internal/warnlog"
 )
 
 // Options of a [Catalog]. The zero value works.

@@ -20,8 +20,8 @@ import (
 	"time"
 
 	"github.com/forebay/forebay/extractor/internal/flatten"
-	"github.com/forebay/forebay/internal/warnlog"
 	"github.com/forebay/forebay/extractor/internal/tree"
+	"github.com/forebay/forebay/internal/warnlog"
 )
 
 // Tables makes CSV tables of records. Fields of objects become columns, lists become tables of their own, linked by the

@@ -23,7 +23,9 @@ func (h handler) Enabled(ctx context.Context, level slog.Level) bool {
 }
 
 // WithAttrs implements [slog.Handler].
-func (h handler) WithAttrs(attrs []slog.Attr) slog.Handler { return handler{h.Handler.WithAttrs(attrs)} }
+func (h handler) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return handler{h.Handler.WithAttrs(attrs)}
+}
 
 // WithGroup implements [slog.Handler].
 func (h handler) WithGroup(name string) slog.Handler { return handler{h.Handler.WithGroup(name)} }

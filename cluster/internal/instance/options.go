@@ -11,8 +11,8 @@ import (
 
 	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/buffer"
-	"github.com/forebay/forebay/internal/warnlog"
 	"github.com/forebay/forebay/changelog"
+	"github.com/forebay/forebay/internal/warnlog"
 )
 
 // Options of an [Instance]. A zero field means its default; the fields without one are required.
