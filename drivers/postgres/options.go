@@ -107,7 +107,7 @@ func Validate(connString string, o Options) error {
 func parse(connString string, o Options) (*pgxpool.Config, Options, error) {
 	if strings.HasPrefix(connString, "postgres://") || strings.HasPrefix(connString, "postgresql://") {
 		if err := userinfo.Check(connString); err != nil {
-			return nil, o, fmt.Errorf("postgres: the connection string cannot be read: %w", err)
+			return nil, o, fmt.Errorf("postgres: the connection string cannot be read: %v", err)
 		}
 	}
 	cfg, err := pgxpool.ParseConfig(connString)
