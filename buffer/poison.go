@@ -356,8 +356,11 @@ func (b *Buffer) keepPoison(ctx context.Context, f *file, whole *File, split *fo
 		}
 		f.rec.Split = after
 		t.ended(f, format.FileImported)
-		if len(left) > 0 {
-			first := left[0]
+		if after.Kept > 0 {
+			var first format.RefusedRow
+			if len(left) > 0 { // else earlier commits have moved all of them
+				first = left[0]
+			}
 			now := t.now
 			t.onDurable(func() {
 				key := queueKey{stepImport, whole.SinkID, refusedRows + whole.Table.ID} // of no queue of errands

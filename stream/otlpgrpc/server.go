@@ -193,7 +193,7 @@ func (s *server) handle(ctx context.Context, signal forebay.Signal, dec func(any
 		return nil, status.Error(codes.InvalidArgument, fmt.Sprintf("The metadata has %d bytes, more than the limit of %d. "+
 			"Send less metadata.", headers, maxMetadata))
 	}
-	src, err := s.authorize(md)
+	source, err := s.authorize(md)
 	if err != nil {
 		return nil, err
 	}
@@ -203,7 +203,7 @@ func (s *server) handle(ctx context.Context, signal forebay.Signal, dec func(any
 	if err := s.read(ctx, req, dec); err != nil {
 		return nil, err
 	}
-	export := func(ctx context.Context, _ any) (any, error) { return s.export(ctx, src, md, req) }
+	export := func(ctx context.Context, _ any) (any, error) { return s.export(ctx, source, md, req) }
 	if interceptor == nil {
 		return export(ctx, req)
 	}
@@ -220,20 +220,20 @@ func (s *server) release(c *call) {
 }
 
 // authorize finds the source of a call.
-func (s *server) authorize(md metadata.MD) (forebay.Source, error) {
+func (s *server) authorize(md metadata.MD) (source string, err error) {
 	src, err := otlp.SourceOf(s.eng.SourcesWithSecret(otlp.Bearer(md["authorization"])))
 	switch {
 	case errors.Is(err, otlp.ErrNoSource):
-		return src, status.Error(codes.Unauthenticated, otlp.Sentence(err))
+		return "", status.Error(codes.Unauthenticated, otlp.Sentence(err))
 	case err != nil:
-		return src, status.Error(codes.FailedPrecondition, otlp.Sentence(err))
+		return "", status.Error(codes.FailedPrecondition, otlp.Sentence(err))
 	case src.Disabled:
-		return src, errPaused()
+		return "", errPaused()
 	}
-	return src, nil
+	return src.ID, nil
 }
 
-func (s *server) export(ctx context.Context, src forebay.Source, md metadata.MD, req *request) (any, error) {
+func (s *server) export(ctx context.Context, source string, md metadata.MD, req *request) (any, error) {
 	if req.err != nil {
 		return nil, s.failure(ctx, req.err)
 	}
@@ -255,7 +255,7 @@ func (s *server) export(ctx context.Context, src forebay.Source, md metadata.MD,
 	if otlp.Nameless(once) {
 		once.Turn = &turn
 	}
-	res, err := s.eng.IngestAtomic(wait, src.ID, forebay.Batch{Signal: req.signal, Records: otlp.Records(&c.rec, req.docs, request), Once: once})
+	res, err := s.eng.IngestAtomic(wait, source, forebay.Batch{Signal: req.signal, Records: otlp.Records(&c.rec, req.docs, request), Once: once})
 	if err != nil {
 		return nil, s.failure(ctx, err)
 	}
