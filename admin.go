@@ -13,6 +13,7 @@ import (
 	"go.opentelemetry.io/otel/metric"
 
 	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/internal/localdisk"
 )
 
 // Retry repeats at once what failed before at a sink, instead of waiting for the backoff: after the cause was fixed.
@@ -101,12 +102,18 @@ func (e *Engine) Forget(ctx context.Context, sourceID string, sinkIDs ...string)
 // [buffer.Buffer.Checkpoint] for what is in it. Open accepts the copy. It has no staging and no tables, even where they are
 // folders of the data directory: open it with the Staging and Target of the original.
 func (e *Engine) Checkpoint(ctx context.Context, dir string) error {
+	if err := localdisk.Named(dir); err != nil {
+		return fmt.Errorf("forebay: checkpoint: %w", err)
+	}
 	return e.buf.Checkpoint(ctx, filepath.Join(dir, localFolder))
 }
 
 // Snapshot writes a copy of the data directory into a new folder, for [Restore], and returns which batches of Options.Changelog are
 // in it; see [buffer.Buffer.Snapshot].
 func (e *Engine) Snapshot(ctx context.Context, dir string) (buffer.LogPosition, error) {
+	if err := localdisk.Named(dir); err != nil {
+		return buffer.LogPosition{}, fmt.Errorf("forebay: snapshot: %w", err)
+	}
 	return e.buf.Snapshot(ctx, filepath.Join(dir, localFolder))
 }
 
@@ -114,6 +121,9 @@ func (e *Engine) Snapshot(ctx context.Context, dir string) (buffer.LogPosition, 
 // none (""), and the batches of its Options.Changelog behind that; see [buffer.Restore]. Open it with the Staging and Target of the
 // original.
 func Restore(dir, checkpoint string, batches iter.Seq2[buffer.LogBatch, error], t buffer.Tuning) error {
+	if err := localdisk.Named(dir); err != nil {
+		return fmt.Errorf("forebay: restore: %w", err)
+	}
 	if checkpoint != "" {
 		checkpoint = filepath.Join(checkpoint, localFolder)
 	}
@@ -122,6 +132,9 @@ func Restore(dir, checkpoint string, batches iter.Seq2[buffer.LogBatch, error], 
 
 // RestoreIncomplete is [Restore] where batches behind the last one are lost; see [buffer.RestoreIncomplete].
 func RestoreIncomplete(dir, checkpoint string, batches iter.Seq2[buffer.LogBatch, error], t buffer.Tuning) error {
+	if err := localdisk.Named(dir); err != nil {
+		return fmt.Errorf("forebay: restore: %w", err)
+	}
 	if checkpoint != "" {
 		checkpoint = filepath.Join(checkpoint, localFolder)
 	}

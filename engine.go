@@ -16,6 +16,7 @@ import (
 
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/internal/keylock"
+	"github.com/forebay/forebay/internal/localdisk"
 	"github.com/forebay/forebay/mapping"
 	"github.com/forebay/forebay/trigger"
 )
@@ -99,8 +100,8 @@ type rejections struct {
 // Open opens an engine on a data directory, which it creates if it is missing. Rows that an earlier process left there go
 // on to their tables at once, even before their sinks are defined again. Only one engine can have the directory open.
 func Open(dir string, opts Options) (*Engine, error) {
-	if dir == "" {
-		return nil, errors.New("forebay: the data directory has no name")
+	if err := localdisk.Named(dir); err != nil {
+		return nil, fmt.Errorf("forebay: open: %w", err)
 	}
 	if err := opts.Validate(); err != nil {
 		return nil, err

@@ -27,10 +27,10 @@ import (
 // The folder must not exist, and must not be inside of the local level, or of a folder of a Staging or Target that is a [LocalDriver]. With an error there is no copy; with the error of ctx it may appear later. The copy is
 // complete and durable when Checkpoint returns nil.
 func (b *Buffer) Checkpoint(ctx context.Context, dir string) error {
-	dir = filepath.Clean(dir)
 	if err := b.mayCopyTo(dir); err != nil {
 		return fmt.Errorf("buffer: checkpoint %s: %w", dir, err)
 	}
+	dir = filepath.Clean(dir)
 	var failure error
 	err := b.do(ctx, func(t *txn) {
 		for _, s := range b.mu.sinks {
@@ -59,6 +59,9 @@ func (b *Buffer) Checkpoint(ctx context.Context, dir string) error {
 // mayCopyTo refuses a folder inside of a folder of a driver, which may list it or remove what it does not know. The store refuses its own
 // folder.
 func (b *Buffer) mayCopyTo(dir string) error {
+	if err := localdisk.Named(dir); err != nil {
+		return err
+	}
 	var own []string
 	for _, driver := range []any{b.opts.Staging, b.opts.Target} {
 		if local, ok := driver.(LocalDriver); ok {

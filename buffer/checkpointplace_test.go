@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/buffer/buffertest"
 	"github.com/forebay/forebay/buffer/dir"
 )
 
@@ -41,5 +42,23 @@ func TestCheckpointPlace(t *testing.T) {
 		if err := b.Checkpoint(t.Context(), to); err != nil {
 			t.Errorf("Checkpoint(%q) = %v, want nil: the folder is outside", to, err)
 		}
+	}
+}
+
+// An empty path is a mistake. It would stand for the working directory of the process.
+func TestEmptyPathIsNoFolder(t *testing.T) {
+	t.Chdir(t.TempDir())
+	mem := &buffertest.Memory{}
+	b := openAt(t, t.TempDir(), buffer.Options{Staging: mem, Target: mem})
+	_, opened := buffer.Open("", buffer.Options{Staging: mem, Target: mem})
+	for name, err := range map[string]error{
+		"Open": opened, "Checkpoint": b.Checkpoint(t.Context(), ""), "Restore": buffer.Restore("", "", nil, buffer.Tuning{}),
+	} {
+		if err == nil || !strings.Contains(err.Error(), "no name") {
+			t.Errorf("%s of an empty path: %v, want an error that says it has no name", name, err)
+		}
+	}
+	if left, err := os.ReadDir("."); err != nil || len(left) > 0 {
+		t.Errorf("the working directory contains %v (%v), want nothing", left, err)
 	}
 }

@@ -27,6 +27,9 @@ func Open(dir string, opts Options) (*Buffer, error) {
 	if err := opts.Validate(); err != nil {
 		return nil, err
 	}
+	if err := localdisk.Named(dir); err != nil {
+		return nil, fmt.Errorf("buffer: %w", err)
+	}
 	opts = opts.withDefaults()
 	dir = filepath.Clean(dir)
 	disk := localdisk.Of(opts)

@@ -44,6 +44,9 @@ func RestoreIncomplete(dir, checkpoint string, batches iter.Seq2[LogBatch, error
 }
 
 func restore(dir, checkpoint string, batches iter.Seq2[LogBatch, error], t Tuning, incomplete bool) error {
+	if err := localdisk.Named(dir); err != nil {
+		return fmt.Errorf("buffer: restore: %w", err)
+	}
 	dir = filepath.Clean(dir)
 	opts := Options{Tuning: t.withDefaults(), Logger: slog.New(slog.DiscardHandler)}
 	disk := localdisk.Of(opts)

@@ -25,7 +25,6 @@ import (
 // The folder must not exist, and must not be inside of a folder that [Buffer.Checkpoint] refuses. The copy is complete and durable when Snapshot returns nil; with an error there is none. ctx is
 // looked at before and after the files are copied. Without Options.Changelog there are no snapshots.
 func (b *Buffer) Snapshot(ctx context.Context, dir string) (at LogPosition, err error) {
-	dir = filepath.Clean(dir)
 	if at, err = b.snapshot(ctx, dir); err != nil {
 		return LogPosition{}, fmt.Errorf("buffer: snapshot %s: %w", dir, err)
 	}
@@ -43,6 +42,7 @@ func (b *Buffer) snapshot(ctx context.Context, dir string) (at LogPosition, err 
 	if err := b.mayCopyTo(dir); err != nil {
 		return at, err
 	}
+	dir = filepath.Clean(dir)
 	o := b.store.Opening()
 	if o.Read() != nil {
 		return at, cmp.Or(b.Ready(), error(errReopened))

@@ -1,9 +1,18 @@
 package localdisk
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 )
+
+// Named returns an error for an empty path, which would otherwise stand for the working directory of the process.
+func Named(dir string) error {
+	if dir == "" {
+		return errors.New("the folder has no name")
+	}
+	return nil
+}
 
 // Inside reports whether path is folder or in it, whatever the two are spelled like: relative, or through symbolic links. path need not
 // exist.
