@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -424,7 +423,7 @@ func (s *journalStore) Checkpoint(dir string) error {
 		prefix, _, _ := strings.Cut(key, "/")
 		return slices.Contains([]string{holdPrefix, creationPrefix, memberPrefix, endedPrefix, erasedPrefix}, prefix+"/")
 	})
-	return pebblestore.MakeFolder(vfs.Default, filepath.Clean(dir), func(partial string) error {
+	return pebblestore.MakeFolder(vfs.Default, dir, func(partial string) error {
 		copied, err := OpenStore(partial, s.log)
 		if err != nil {
 			return err

@@ -9,7 +9,9 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 
+	"github.com/forebay/forebay/internal/localdisk"
 	"github.com/forebay/forebay/internal/pebblestore"
+	"github.com/forebay/forebay/internal/warnlog"
 )
 
 // storeMemory bounds the memory of the default store: definitions are small.
@@ -27,15 +29,19 @@ type pebbleStore struct {
 // others get an [*InUseError].
 //
 // If its files are damaged, it is replaced by a new store with the newest version of each record that can still be read, and log gets
-// what is lost: see [DamageError]. The damaged files are kept in the folder DIR/damaged-TIME.
+// what is lost: see [DamageError]. With a nil log, warnings and errors go to [slog.Default]. The damaged files are kept in the folder
+// DIR/damaged-TIME.
 //
 // When the disk fails or is full, calls return a [*FailedError] until the store has reopened itself.
 func OpenStore(dir string, log *slog.Logger) (Store, error) { return openStore(dir, log, vfs.Default) }
 
 func openStore(dir string, log *slog.Logger, disk vfs.FS) (Store, error) {
+	if err := localdisk.Named(dir); err != nil {
+		return nil, fmt.Errorf("catalog: open the store: %w", err)
+	}
 	s := &pebbleStore{dir: filepath.Clean(dir)}
 	s.db = pebblestore.NewStore(pebblestore.StoreConfig{
-		Config: pebblestore.Config{Dir: s.dir, FS: disk, Log: log, MemTable: storeMemory},
+		Config: pebblestore.Config{Dir: s.dir, FS: disk, Log: warnlog.Or(log), MemTable: storeMemory},
 		Name:   "store of the catalog", InstanceKey: instanceKey, Salvage: true,
 	})
 	err := s.db.Open()
@@ -132,7 +138,7 @@ func (s *pebbleStore) Commit(records map[string][]byte) error {
 
 // Checkpoint implements [Checkpointer].
 func (s *pebbleStore) Checkpoint(dir string) error {
-	return s.told(s.db.Checkpoint(filepath.Clean(dir)))
+	return s.told(s.db.Checkpoint(dir))
 }
 
 func (s *pebbleStore) Close() error { return s.told(s.db.Close()) }

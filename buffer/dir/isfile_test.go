@@ -10,6 +10,23 @@ import (
 	"github.com/forebay/forebay/buffer"
 )
 
+// An empty path is a mistake. It would stand for the working directory of the process.
+func TestEmptyPathIsNoFolder(t *testing.T) {
+	t.Chdir(t.TempDir())
+	for name, err := range map[string]error{
+		"Ensure": Tables("").Ensure(t.Context(), faultTable),
+		"Import": Tables("").Import(t.Context(), newFile("file-1", faultTable, faultRows)),
+		"Put":    Staging("").Put(t.Context(), buffer.Object{ID: "slice-1", Rows: 1}, bytesSource("x")),
+	} {
+		if !buffer.IsPermanent(err) {
+			t.Errorf("%s below an empty path = %v, want a permanent error", name, err)
+		}
+	}
+	if left, err := os.ReadDir("."); err != nil || len(left) > 0 {
+		t.Errorf("the working directory contains %v (%v), want nothing", left, err)
+	}
+}
+
 // TestPathIsAFile: where the path of the tables or of the staging is a file, or leads through one, the error is permanent: a definition is
 // refused at once.
 func TestPathIsAFile(t *testing.T) {

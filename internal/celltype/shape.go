@@ -84,8 +84,9 @@ func numberFits(text []byte, l *datatype.Limits) bool {
 		}
 	}
 	whole, fraction, _ := bytes.Cut(text, []byte{'.'})
-	before, first := len(whole), bytes.TrimLeft(whole, "0")
-	if before = len(first); before == 0 {
+	first := bytes.TrimLeft(whole, "0")
+	before := len(first)
+	if before == 0 {
 		first = bytes.TrimLeft(fraction, "0")
 		before = len(first) - len(fraction)
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/internal/ctxio"
+	"github.com/forebay/forebay/internal/localdisk"
 )
 
 const (
@@ -43,12 +44,18 @@ type Store struct {
 
 // NewStore returns a store in the folder root. The first write creates the folder.
 func NewStore(root string) Store {
-	return Store{FS: Disk{}, Root: filepath.Clean(root), Now: time.Now, durable: make(map[string]bool)}
+	if root != "" { // else the first write reports it
+		root = filepath.Clean(root)
+	}
+	return Store{FS: Disk{}, Root: root, Now: time.Now, durable: make(map[string]bool)}
 }
 
 // EnsureDir creates a directory durably. An existing one is synced too, once, because the process that created it may have
 // crashed before its sync.
 func (s *Store) EnsureDir(dir string) error {
+	if err := localdisk.Named(s.Root); err != nil {
+		return buffer.Permanent(err)
+	}
 	var missing []string
 	for p := dir; ; p = filepath.Dir(p) {
 		info, err := s.FS.Stat(p)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"path/filepath"
 	"strings"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -37,6 +38,10 @@ func (o *Opening) Checkpoint(dir string, finish func(partial string) error) erro
 // MakeFolder makes a folder that does not exist yet. fill makes and fills it under another name. The folder gets its name when
 // everything is in it, and that is durable. With an error there is no folder.
 func MakeFolder(disk vfs.FS, dir string, fill func(partial string) error) (err error) {
+	if err := localdisk.Named(dir); err != nil {
+		return err
+	}
+	dir = filepath.Clean(dir)
 	switch _, err := disk.Stat(dir); {
 	case err == nil:
 		return fmt.Errorf("the folder exists: %w", fs.ErrExist)

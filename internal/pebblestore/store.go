@@ -391,9 +391,6 @@ func (s *Store) Ready() error {
 
 // Checkpoint writes a copy with all that was committed before the call. The folder must not exist.
 func (s *Store) Checkpoint(dir string) error {
-	if dir == "" {
-		return errors.New("the folder has no name")
-	}
 	o, err := s.acquire()
 	if err != nil {
 		return err
