@@ -63,8 +63,8 @@ func (e *Engine) Damaged(ctx context.Context) ([]buffer.Damage, error) { return 
 func (e *Engine) VolumeFree() (int64, error) { return e.buf.VolumeFree() }
 
 // Ready returns nil when records can be taken, a [*buffer.FailedError] while the local level is reopened after a failure of
-// its disk, a [*buffer.FencedError] for good when another owner has the changelog, and [ErrClosed] after Close. Of the bounds of memory and disk it looks
-// at those of the disk only, with [buffer.Tuning] UnreadyWhenFull.
+// its disk, a [*buffer.FencedError] for good when another owner has the changelog, and [ErrClosed] after Close. It checks
+// the bounds of the disk only with [buffer.Tuning] UnreadyWhenFull, and never the bounds of memory.
 func (e *Engine) Ready() error {
 	if e.closed.Load() {
 		return ErrClosed

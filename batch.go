@@ -10,7 +10,7 @@ import (
 type Batch struct {
 	// Signal leaves out the sinks whose AllowedSignals do not have it. Empty: every enabled sink takes the batch.
 	Signal Signal
-	// Records is iterated once. A record is read before the next is asked for, so one record may serve for all of them. Nil: no records.
+	// Records is iterated once. A record is read before the next one is requested, so one record may be reused for all of them. Nil: no records.
 	Records iter.Seq[*mapping.Record]
 	// Once makes the batch one that can be repeated, as [Engine.IngestOnce] does. Default: it has no key.
 	Once Once

@@ -37,7 +37,7 @@ func rottenSink(id string, c forebay.Compression) forebay.Sink {
 	}
 }
 
-// rottenOptions retry at once, so that a file that cannot be imported shows that soon, and give a missing object up at the second attempt.
+// rottenOptions retry at once, so that a file that cannot be imported fails soon. They give a missing object up at the second attempt.
 func rottenOptions() forebay.Options {
 	return forebay.Options{Buffer: buffer.Tuning{MemTableBytes: 1 << 20, UnreadableAfter: 1, Retry: buffer.Retry{Initial: time.Millisecond, Max: 5 * time.Millisecond}}}
 }
@@ -255,7 +255,7 @@ func (r *rotten) check() {
 	}
 }
 
-// drain flushes until nothing moves any more. A file without any of its objects stays, and its import fails again and again.
+// drain flushes until nothing moves any more. A file that has lost all of its objects stays, and its import fails again and again.
 func (r *rotten) drain(ctx context.Context, e *forebay.Engine) {
 	r.t.Helper()
 	flushing, stop := context.WithCancel(ctx)

@@ -182,7 +182,7 @@ func (e *Engine) endSinks(ctx context.Context, old, next *source) error {
 }
 
 // Remove removes a source. It takes no more records. Rows that wait are still imported. The counters stay, see [Engine.Forget]. A new
-// source with the id does not know the keys of its calls.
+// source with the same id does not know the keys of the removed source.
 func (e *Engine) Remove(ctx context.Context, sourceID string) error {
 	unlock, err := e.defining.Lock(ctx, sourceID, "")
 	if err != nil {

@@ -34,7 +34,7 @@ func (e *Engine) WaitForRoom() Intake { return Intake{e, true} }
 //
 // The error is nil when every sink kept the record. Otherwise it joins one [*SinkError] for each sink that did not. With
 // [ErrUnknownSource], [ErrDisabledSource], [ErrClosed] and the error of a ctx that had ended before, the result is empty and nothing
-// was stored. When ctx ends during the wait the error of the sinks is a [*buffer.UnknownError]: a record that is sent again may be stored twice. A source
+// was stored. When ctx ends during the wait the error of the sinks is a [*buffer.UnknownError]: a retry may store the record twice. A source
 // without an enabled sink drops the record: the result says so, there is no error, and [Stats] counts it.
 //
 // The record is not kept: the caller may reuse it and its body when Ingest returns. The caller must not modify the

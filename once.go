@@ -24,14 +24,14 @@ type Once struct {
 	Turn *Turn
 }
 
-// Turn is the turn of a call whose key stands for it only until its outcome has reached who sent it. Other calls with the key wait until
-// End. It is for senders that cannot name their calls: then the key is what a call looks like, and a later call that looks the same is
-// another. It must be zero before the call, and serves one call.
+// Turn is the turn of a call whose key identifies the call only until its outcome has reached the sender. Other calls with the key wait until
+// End. Use it for senders that cannot name their calls: then the key is computed from the content of a call, and a later call with the same content
+// is a new call. A Turn must be zero before the call, and serves one call.
 type Turn struct{ claim *buffer.Claim }
 
-// End ends the turn. It must be called after every call with a Turn, whatever the call returned. arrived says that the sender has the outcome
-// and will not repeat the call: then the key is forgotten. Else the next call with the key repeats this one. After a crash within
-// about a second of End, or before the next commit, the key may be known still.
+// End ends the turn. It must be called after every call with a Turn, whatever the call returned. arrived says that the sender has received the
+// outcome and will not repeat the call: then the key is forgotten. Otherwise the next call with the key repeats this call. After a crash within
+// about a second of End, or before the next commit, the key may still be known.
 //
 // Calls after the first do nothing.
 func (t *Turn) End(arrived bool) {
@@ -116,7 +116,7 @@ func (e *Engine) attempt(ctx context.Context, src *source, once *Once) (*attempt
 	return a, nil
 }
 
-// release ends the caller's part of the turn, unless a Turn holds it. It may be repeated, also on nil.
+// release ends the caller's part of the turn, unless a Turn holds it. It may be called again, and on nil.
 func (a *attempt) release() {
 	if a != nil && !a.held {
 		a.claim.Release()

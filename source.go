@@ -108,7 +108,7 @@ type Sink struct {
 	AllowedSignals []Signal
 	// Version is the number of this definition, if it has one: a catalog has. Records that are put into the quarantine carry it. Default: 0, none.
 	Version int
-	// OnReject says what becomes of a record that the sink cannot map. Rows that the target refuses are kept in the quarantine with both.
+	// OnReject says what becomes of a record that the sink cannot map. Either way, rows that the target refuses are kept in the quarantine.
 	// Default: Refuse.
 	OnReject OnReject
 	// Quarantine bounds what is kept with OnReject Quarantine. Zero fields mean the defaults of [buffer.QuarantineBounds].

@@ -33,7 +33,7 @@ func exchange(t *testing.T, e *forebay.Engine, key string, arrived bool) bool {
 	return res.Replayed == 1
 }
 
-// A key with a turn counts until the answer to its call has arrived, also across an orderly restart on a real disk.
+// A key with a turn counts until the response to its call has arrived, even across an orderly restart on a real disk.
 func TestKeyOfATurn(t *testing.T) {
 	folder, mem := t.TempDir(), buffertest.NewMemory()
 	open := func() *forebay.Engine {
@@ -51,7 +51,7 @@ func TestKeyOfATurn(t *testing.T) {
 		{arrived: false, repeated: true},
 		{arrived: true, repeated: true},
 		{arrived: true},
-		{arrived: true, restart: true}, // the answer to the one before has arrived: the restart does not bring it back
+		{arrived: true, restart: true}, // the response to the previous call has arrived: the restart does not bring its key back
 		{arrived: false},
 		{arrived: false, restart: true, repeated: true},
 		{arrived: true, repeated: true},
@@ -92,12 +92,12 @@ func must[T any](v T, err error) T {
 	return v
 }
 
-// A power cut leaves the keys of calls whose answers had not arrived, and of those answered within the last second or since the last commit.
+// A power cut leaves the keys of calls whose responses had not arrived, or had arrived within the last second or since the last commit.
 func TestKeyOfATurnAfterAPowerCut(t *testing.T) {
 	for _, tt := range []struct {
 		name     string
 		arrived  bool
-		after    time.Duration // of the answer comes another commit
+		after    time.Duration // from the response to one more commit
 		repeated bool
 	}{
 		{"no answer", false, time.Minute, true},

@@ -44,9 +44,9 @@ var ingestWays = map[string]func(ctx context.Context, e *forebay.Engine) error{
 	},
 }
 
-// A ctx that ends before the rows are on their way to the disk leaves nothing, and the error says so by not being an UnknownError. A ctx that
-// ends while the commit waits for the disk gives an UnknownError, and both outcomes occur: the disk comes back, and the rows are stored; or the
-// power is cut, and they are not.
+// If ctx ends before the rows are on their way to the disk, nothing is stored, and the error is no UnknownError. If ctx ends while the commit
+// waits for the disk, the error is an UnknownError, and both outcomes occur. Either the disk comes back and the rows are stored, or the power is
+// cut and they are not stored.
 func TestErrorTellsWhetherTheOutcomeIsKnown(t *testing.T) {
 	for name, ingest := range ingestWays {
 		for _, cut := range []bool{false, true} {

@@ -11,8 +11,8 @@ import (
 	"github.com/forebay/forebay/mapping"
 )
 
-// TestZeroValues calls each method of an engine, and of what it hands out, with zero values. A method returns, with or without an
-// error, and does not panic.
+// TestZeroValues calls each method of an engine, and of the values that it returns, with zero values. A method returns, with or without
+// an error, and does not panic.
 func TestZeroValues(t *testing.T) {
 	t.Chdir(t.TempDir()) // a relative path is one of the values
 	eng, err := forebay.Open(t.TempDir(), forebay.Options{})

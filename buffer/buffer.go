@@ -44,7 +44,7 @@ type Buffer struct {
 	overloadsMemory, overloadsDisk atomic.Int64
 	// refusing is as in sinkState, for Tuning.MaxDiskBytes and the volume.
 	refusing atomic.Int64
-	// toldFull is when noteFull logged last, in Unix ms, and toldRefused what overloadsDisk was then.
+	// toldFull is when noteFull logged last, in Unix ms. toldRefused is the value of overloadsDisk at that time.
 	toldFull, toldRefused atomic.Int64
 	// tookCommits, tookUploads and tookImports are how long they took, without calls that failed.
 	tookCommits, tookUploads, tookImports latencyCounter
@@ -264,8 +264,8 @@ type SinkConfig struct {
 	// after a restart. Default: they were not.
 	Refused string
 	// Quarantine is what the sink keeps of records that it cannot map: see [Rows.Rejects]. The first definition with one upgrades the
-	// data directory to a format that earlier releases cannot open. Default: the sink takes no records. Those of an earlier
-	// definition stay, and rows that the target refuses are kept within its bounds, or else the default ones.
+	// data directory to a format that earlier releases cannot open. Default: the sink takes no records. The records of an
+	// earlier definition stay, and rows that the target refuses are kept within its bounds, or else within the default bounds.
 	Quarantine *QuarantineBounds
 	// Label is a short name that the caller has for the definition, such as the version of its columns. Rows that the target refuses have it:
 	// see [Poison]. Another label is another definition. Default: none.

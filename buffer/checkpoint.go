@@ -24,7 +24,7 @@ import (
 // then asked. Staging and the tables are not in the copy: it needs the ones of the original, or copies of them that were
 // made later than the checkpoint.
 //
-// The folder must not exist, and must not be inside of the local level, or of a folder of a Staging or Target that is a [LocalDriver]. With an error there is no copy; with the error of ctx it may appear later. The copy is
+// The folder must not exist, and must not be inside of the local level, or of a folder of a Staging or Target that is a [LocalDriver]. With an error there is no copy. With the error of ctx the copy may appear later. The copy is
 // complete and durable when Checkpoint returns nil.
 func (b *Buffer) Checkpoint(ctx context.Context, dir string) error {
 	if err := b.mayCopyTo(dir); err != nil {
@@ -56,8 +56,8 @@ func (b *Buffer) Checkpoint(ctx context.Context, dir string) error {
 	return nil
 }
 
-// mayCopyTo refuses a folder inside of a folder of a driver, which may list it or remove what it does not know. The store refuses its own
-// folder.
+// mayCopyTo refuses a folder inside of a folder of a driver, because the driver may list it or remove files that it does not know. The store
+// refuses its own folder.
 func (b *Buffer) mayCopyTo(dir string) error {
 	if err := localdisk.Named(dir); err != nil {
 		return err

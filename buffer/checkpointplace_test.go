@@ -11,7 +11,7 @@ import (
 	"github.com/forebay/forebay/buffer/dir"
 )
 
-// TestCheckpointPlace: a checkpoint is not written into the folders of the buffer and its drivers, whatever the path is spelled like.
+// TestCheckpointPlace: a checkpoint is not written into the folders of the buffer and its drivers, however the path is spelled.
 func TestCheckpointPlace(t *testing.T) {
 	root := t.TempDir()
 	t.Chdir(root)

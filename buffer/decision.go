@@ -11,10 +11,10 @@ import (
 // from it, in the record of the file: a crash, and whoever adopts the instance, goes on with it.
 
 // SplitFile goes on with a file that is held because its target refuses rows of it and the cause is probably not in the rows: the rows that
-// the target takes are imported, up to 10,000 more refused ones go to the quarantine. Another call lets it have as many more. It
+// the target takes are imported, and up to 10,000 more refused rows go to the quarantine. Each further call allows 10,000 more. It
 // overrides QuarantineBounds.HoldFiles for this file. The file is tried at once; SplitFile does not wait for it.
 //
-// Errors: [ErrUnknownSink], [ErrUnknownFile], [ErrNotHeld], also if QuarantineFile was called before.
+// Errors: [ErrUnknownSink], [ErrUnknownFile], [ErrNotHeld]. ErrNotHeld is also the error after a call of QuarantineFile.
 func (b *Buffer) SplitFile(ctx context.Context, sinkID, fileID string) error {
 	return b.decide(ctx, sinkID, fileID, func(t *txn, f *file, split *format.Split) error {
 		switch {

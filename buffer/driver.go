@@ -115,8 +115,8 @@ type Extender interface {
 }
 
 // Limiter is an optional interface of a [Target] whose tables cannot store every value of a type. The engine then rejects such a
-// value at ingestion, where the caller learns of it, and Import meets neither such a value in a typed column, nor in an untyped one what
-// UTF8, NoNUL and MaxCell of [datatype.Limits] forbid.
+// value at ingestion, where the caller learns of it. Import never reads such a value in a typed column. In an untyped column it never reads a
+// value that UTF8, NoNUL or MaxCell of [datatype.Limits] forbids.
 type Limiter interface {
 	// Limits returns the same value at each call, without asking the tables. The engine calls it once, at its opening.
 	Limits() datatype.Limits

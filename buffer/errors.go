@@ -63,8 +63,8 @@ type OverloadError struct {
 	Resource string
 	// Used and Limit are in bytes.
 	Used, Limit int64
-	// Volume is the folder of the local level if its volume is full. Free are the free bytes of the volume: the store keeps them for its
-	// own work. Volume is empty if a bound of the Tuning is reached.
+	// Volume is the folder of the local level if its volume is full. Free is the number of free bytes of the volume. The store keeps them for
+	// its own work. Volume is empty if a bound of the Tuning is reached.
 	Volume string
 	Free   int64
 	// RetryAfter is the least time after which a retry makes sense.
@@ -126,11 +126,11 @@ func (e *FailedError) Error() string {
 
 func (e *FailedError) Unwrap() error { return e.Err }
 
-// UnknownError says that a call ended before its outcome was known: its context ended while rows of it waited for the disk, or a later part of
-// it failed. All rows of the call, some or none may be stored. Send the call again with the same key, as forebay.Engine.IngestOnce takes
-// it; without a key its rows may be stored twice. An error of a context that is no UnknownError says that nothing was stored.
+// UnknownError says that a call ended before its outcome was known: its context ended while rows of the call waited for the disk, or a later
+// part of the call failed. All, some or none of its rows may be stored. Send the call again with the same key, as forebay.Engine.IngestOnce
+// takes it. Without a key its rows may be stored twice. An error of a context that is no UnknownError says that nothing was stored.
 type UnknownError struct {
-	// Err is why the call ended: the cause of the context, or the error of the later part.
+	// Err is the cause of the context, or the error of the later part.
 	Err error
 }
 

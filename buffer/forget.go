@@ -41,8 +41,8 @@ func (b *Buffer) Forget(ctx context.Context, sinkID string) error {
 	return err
 }
 
-// EndKeys says that the next definition of a sink is a different sink, which does not know the keys of this one. Until then the keys are
-// known. The ledger stays.
+// EndKeys says that the next definition of a sink is a different sink, which does not know the keys of the present sink. The keys are known
+// until that definition. The ledger stays.
 func (b *Buffer) EndKeys(ctx context.Context, sinkID string) error {
 	return b.withSink(ctx, sinkID, func(t *txn, s *sinkState) {
 		s.rec.KeysEnd = true

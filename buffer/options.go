@@ -64,8 +64,8 @@ type Tuning struct {
 	// at once with an [*OverloadError].
 	MaxDiskBytes int64
 	// UnreadyWhenFull makes [Buffer.Ready] return an [*OverloadError] while rows are refused because of MaxDiskBytes or a full volume,
-	// so that a balancer sends requests to other nodes. Default: a full disk does not change Ready, because one node alone has no
-	// other that could take its requests.
+	// so that a balancer sends requests to other nodes. Default: a full disk does not change Ready, because a single node has no other
+	// node that could take its requests.
 	UnreadyWhenFull bool
 	// MaxSinkBytes bounds what waits of one sink, so that a sink whose table cannot take its rows does not use up the
 	// room of all. See [SinkHandle.Full]. From half of it on, and of MaxDiskBytes, what gathers is imported at once, with the
@@ -94,9 +94,9 @@ type Tuning struct {
 	// expire. Default: 7 days, as in the published service.
 	Retention time.Duration
 
-	// UnreadableAfter is how long the buffer retries a chunk that the disk answers with an error of reading, and a file one of whose
-	// objects is missing in staging. Then the rows of the chunk or of the object count as damaged, and the other rows are imported. An error
-	// of reading may come from a cable or a controller and pass, while a sector that is gone never comes back. Default: 1 h.
+	// UnreadableAfter is how long the buffer retries a chunk that the disk fails to read, and a file with an object that is missing in
+	// staging. Then the rows of the chunk or of the object count as damaged, and the other rows are imported. A cable or a controller may
+	// cause a read error that passes. A bad sector never recovers. Default: 1 h.
 	UnreadableAfter time.Duration
 	// DamageRetention is how long a record of damage is listed by [Buffer.Damaged]. The ledger counts the rows forever.
 	// Default: 90 days.

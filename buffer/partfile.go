@@ -114,7 +114,7 @@ func (v *rowsView) each(ctx context.Context, f *File, fn func(at int64, row []by
 		case err == nil && ctx.Err() != nil:
 			err = ctx.Err()
 		case err == nil:
-			if err = fn(at, row); errors.Is(err, errEnough) { // the checksum of the slice stands for all of its bytes
+			if err = fn(at, row); errors.Is(err, errEnough) { // the checksum of the slice covers all of its bytes
 				if _, failed := io.Copy(io.Discard, src); failed != nil {
 					return failed
 				}
@@ -162,7 +162,7 @@ func (r *viewReader) next() (at int64, row []byte, err error) {
 	if err := r.in.Err(); err != nil {
 		return 0, nil, err
 	}
-	// The checksum of the slice stands for all of its bytes.
+	// The checksum of the slice covers all of its bytes.
 	if _, err := io.Copy(io.Discard, r.src); err != nil {
 		return 0, nil, err
 	}

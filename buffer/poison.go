@@ -39,8 +39,8 @@ const (
 	maxSplitImports = 256
 	// maxSplitTime bounds how long the imports of one file with refused rows may keep the target busy, until somebody asks for a retry.
 	maxSplitTime = time.Hour
-	// maxRefused is how many refused rows the record of a file may name, until [Buffer.SplitFile] lets it name more. It names those that are not in
-	// the quarantine yet.
+	// maxRefused is how many refused rows the record of a file may name, until [Buffer.SplitFile] allows more. The record names the refused rows
+	// that are not in the quarantine yet.
 	maxRefused = 10 * MaxRowErrors
 	// systematicFrom is the least number of rows of a file that is held if all of them are refused.
 	systematicFrom = 16
@@ -82,7 +82,7 @@ func (b *Buffer) mayBeSplit(f *file) bool {
 	return ok && (!q.On || !q.HoldFiles || f.rec.Split != nil && f.rec.Split.Most > 0)
 }
 
-// openQuarantine readies the quarantine of a sink for rows that the target refuses. A sink that never had a quarantine gets the default bounds.
+// openQuarantine prepares the quarantine of a sink for rows that the target refuses. A sink that never had a quarantine gets the default bounds.
 // The caller has called upgradeFor.
 func (t *txn) openQuarantine(s *sinkState) {
 	t.upgrade(format.Newest)
@@ -92,8 +92,8 @@ func (t *txn) openQuarantine(s *sinkState) {
 	}
 }
 
-// splitLast imports what the target takes of a file whose retention has passed. It reports false if the file expires: the target never refused
-// rows of it, the sink wants it whole, or the file was split for the last time before. takeRefusal has called upgradeFor.
+// splitLast imports the rows that the target takes of a file whose retention has passed. It reports false if the file expires: the target never
+// refused rows of the file, the sink wants the file whole, or the file was split for the last time before. takeRefusal has called upgradeFor.
 func (t *txn) splitLast(f *file, cause error) bool {
 	b, split := t.b, f.rec.Split
 	if !f.rec.RowsRefused || !b.mayBeSplit(f) || split != nil && (split.Last || split.Rest != nil) {
@@ -108,13 +108,13 @@ func (t *txn) splitLast(f *file, cause error) bool {
 	t.touchFile(f)
 	t.again(b.importErrand(f))
 	t.onDurable(func() {
-		b.log.Warn("the retention of a file has passed: it is imported without the rows that the target refuses", "sink", f.sink.id, "file", b.fileID(f),
+		b.log.Warn("retention of a file passed: importing it without the rows that the target refuses", "sink", f.sink.id, "file", b.fileID(f),
 			"error", cause)
 	})
 	return true
 }
 
-// endsWith reports whether a failure ends a file whose retention has passed: the target refuses more rows of it than it may have then.
+// endsWith reports whether a failure ends a file whose retention has passed. It does if the target refuses more rows than splitLast allows.
 func (f *file) endsWith(cause error) bool {
 	_, ok := errors.AsType[*rowsRefused](cause)
 	return ok && f.rec.Split != nil && f.rec.Split.Last
@@ -270,7 +270,7 @@ func (b *Buffer) splitStep(ctx context.Context, f *file, e errand, whole *File, 
 	i := split.Next()
 	if i >= 0 && split.Rest == nil && split.Imported() > 0 && split.Ready() >= MaxRowErrors && b.keepPoison(ctx, f, whole, split) == nil {
 		return nil, nil
-	} // if the quarantine is full, good rows do not wait for it
+	} // a full quarantine does not delay good rows
 	switch {
 	case i < 0:
 		err = b.keepPoison(ctx, f, whole, split)
@@ -317,8 +317,8 @@ func (b *Buffer) replacePart(ctx context.Context, f *file, whole *File, split *f
 	return nil
 }
 
-// keepPoison moves refused rows to the quarantine. With the last one, the file ends. While parts are left to import, only the rows of the parts
-// before them go.
+// keepPoison moves refused rows to the quarantine. The file ends with the last refused row. While parts wait for their import, only the refused
+// rows of earlier parts move.
 func (b *Buffer) keepPoison(ctx context.Context, f *file, whole *File, split *format.Split) error {
 	most, last := int64(keepRows), split.Next() < 0
 	if !last {
@@ -377,7 +377,7 @@ func (b *Buffer) keepPoison(ctx context.Context, f *file, whole *File, split *fo
 	return full
 }
 
-// refusedRows begins the keys by which lines about refused rows are thinned, apart from those of failed imports.
+// refusedRows begins the keys that thin log lines about refused rows. Log lines about failed imports use other keys.
 const refusedRows = "refused rows of "
 
 // addPoison puts rows of a file into the quarantine of its sink. The error says that it is full; nothing is done then.

@@ -108,7 +108,7 @@ func TestFileIsImportedWithoutRefusedRows(t *testing.T) {
 	}
 }
 
-// A sink without a quarantine keeps rejected records out. Rows that the target refuses leave their file nevertheless: they are in the sink's
+// A sink without a quarantine keeps rejected records out. Rows that the target refuses still leave their file. They are in the sink's
 // quarantine, within its default bounds, before the file ends, and can be replayed. The data directory is upgraded when the first row needs it.
 func TestRefusedRowsLeaveTheFileOfASinkWithoutAQuarantine(t *testing.T) {
 	before := func(c *buffer.SinkConfig) { // the bounds of an earlier definition, which held its files
@@ -236,7 +236,7 @@ func TestRefusedFilesThatAreHeld(t *testing.T) {
 	}
 }
 
-// Good rows arrive however many rows the target refuses, and whichever these are.
+// Good rows arrive, whatever the number and the places of the refused rows.
 func TestGoodRowsDoNotWaitForRefusedOnes(t *testing.T) {
 	for name, c := range map[string]struct {
 		names, rows int
@@ -260,7 +260,7 @@ func TestGoodRowsDoNotWaitForRefusedOnes(t *testing.T) {
 	}
 }
 
-// A target that names one row in each answer gets the good rows before it soon: they do not wait until all refused rows are found.
+// If a target names one row in each error, the good rows before that row are imported soon. They do not wait until all refused rows are found.
 func TestGoodRowsArriveBeforeAllRefusedOnesAreFound(t *testing.T) {
 	refused := func(i int) bool { return i%2 == 1 }
 	withRefusing(t, 1, func(t *testing.T, mem *buffertest.Memory, opts buffer.Options) {
@@ -394,8 +394,8 @@ func TestSplitFileIsDiscarded(t *testing.T) {
 	})
 }
 
-// When the retention of a file with refused rows has passed, what the target takes is imported, and the refused rows go to the quarantine. A sink that
-// holds its files loses the file whole.
+// When the retention of a file with refused rows has passed, the good rows are imported, and the refused rows go to the quarantine. A sink that
+// holds its files loses the whole file.
 func TestRetentionEndsWithoutTheRefusedRows(t *testing.T) {
 	unsure := func(e *buffer.RowsError) { e.Unsure = true }
 	for name, c := range map[string]struct {
@@ -448,7 +448,7 @@ func TestRetentionEndsWithoutTheRefusedRows(t *testing.T) {
 	}
 }
 
-// A file with more refused rows than a file may have at the end of its retention expires then, but for what is imported by then.
+// A file with more refused rows than a file may have at the end of its retention expires then, except for the rows that are imported by then.
 func TestRetentionEndsWithTooManyRefusedRows(t *testing.T) {
 	const rows = 10_400
 	refused := func(i int) bool { return i >= 100 }
@@ -524,7 +524,7 @@ func TestLargeRefusedRows(t *testing.T) {
 	})
 }
 
-// A target that refuses a row of each file has few lines in the log, at a falling pace. Each line counts the files since the last one.
+// A target that refuses a row of each file causes few lines in the log, at a falling pace. Each line counts the files since the last line.
 func TestRefusedRowsHaveFewLogLines(t *testing.T) {
 	withRefusing(t, 0, func(t *testing.T, mem *buffertest.Memory, opts buffer.Options) {
 		log := &lines{}

@@ -505,8 +505,8 @@ func (b *Buffer) ReplayRejected(ctx context.Context, sink *SinkHandle, at time.T
 //
 //	Added = Records + Replayed + Discarded + Expired + Lost
 type QuarantineStats struct {
-	// On is set while the sink takes rejected records. Bounds are the last that it was defined with. Without any they are zero, and the
-	// defaults from the first row on that the target refuses.
+	// On is set while the sink takes rejected records. Bounds are the bounds of its last definition with a quarantine. If there was none, they
+	// are zero until the target refuses a row, and then the defaults.
 	On     bool
 	Bounds QuarantineBounds
 	// Records is how many there are now, Bytes what they count in the bounds, OldestAt when the oldest was rejected.

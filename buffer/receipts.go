@@ -100,9 +100,10 @@ func (c *Claim) Release() {
 	}
 }
 
-// Forget removes the receipts of the key, those that the turn has found and those that it has stored: the caller knows that the call
-// will not be repeated. It takes effect for the next turn at once. The store forgets with a commit that begins at least forgetAfter
-// later, or when the buffer closes: after a crash before that the receipts exist. Call it before Release, after the waits for all rows.
+// Forget removes the receipts of the key, both the receipts that the turn found and the receipts that it stored. The caller knows that the
+// call will not be repeated. Forget takes effect for the next turn at once. The store deletes the receipts with a commit that begins at least
+// forgetAfter later, or when the buffer closes. After an earlier crash the receipts still exist. Call Forget before Release, after the waits
+// for all rows.
 func (c *Claim) Forget() {
 	r := &c.b.receipts
 	r.mu.Lock()
@@ -118,8 +119,8 @@ func (c *Claim) Forget() {
 	c.stored = nil
 }
 
-// forgetAfter is how long the store keeps the receipts of a call whose answer was written. The answer may be lost with the machine until
-// it has left it.
+// forgetAfter is how long the store keeps the receipts of a call whose response was written. A crash of the machine loses a response that has not
+// left the machine yet.
 const forgetAfter = time.Second
 
 // storedReceipt is the place of a receipt in the store.
@@ -130,7 +131,7 @@ type storedReceipt struct {
 	size    int64 // of the record in the store, before compression
 }
 
-// forgotten are the receipts of a call that the store does not need any more.
+// forgotten contains the receipts of a call that the store does not need any more.
 type forgotten struct {
 	key      Key
 	receipts []storedReceipt
@@ -191,8 +192,8 @@ type receipts struct {
 	segments []*segment // ascending
 	keys     int        // in all segments
 	bytes    int64
-	// forget waits for a commit that deletes it, in the order of its times. part is above the numbers of all receipts in it, so that no
-	// receipt that is stored meanwhile is deleted in place of one with the same key.
+	// forget waits for a commit that deletes its receipts, in the order of its times. part is above the numbers of all receipts in forget, so
+	// that the commit never deletes a newer receipt with the same key.
 	forget []forgotten
 	part   uint32
 
@@ -304,7 +305,7 @@ func (r *receipts) remove(stored storedReceipt, key Key) {
 	}
 }
 
-// forgetAtEnd makes a last commit if it has something to forget.
+// forgetAtEnd makes a last commit if receipts wait to be deleted.
 func (b *Buffer) forgetAtEnd() {
 	r := &b.receipts
 	r.mu.Lock()
@@ -315,7 +316,7 @@ func (b *Buffer) forgetAtEnd() {
 	}
 }
 
-// deleteForgotten puts into the batch what the calls that are answered have left.
+// deleteForgotten adds to the batch the deletion of the receipts that [Claim.Forget] removed.
 func (t *txn) deleteForgotten(batch *pebble.Batch) {
 	r := &t.b.receipts
 	r.mu.Lock()

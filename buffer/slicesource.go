@@ -20,7 +20,7 @@ type sliceSource struct {
 	ext   format.Extent
 	// damage is what a reader met, nil if it met none.
 	damage atomic.Pointer[DamageError]
-	// complete is the checksum of all bytes, once they were read to the end.
+	// complete is the checksum of all bytes. It is set when the source was read to its end.
 	complete atomic.Pointer[format.Checksum]
 	// unreadable is set when the disk failed to read a chunk.
 	unreadable atomic.Bool

@@ -22,7 +22,7 @@ import (
 // file system its tables are links. They keep room that the local level gives back, and that MaxDiskBytes does not count, until the
 // folder is removed.
 //
-// The folder must not exist, and must not be inside of a folder that [Buffer.Checkpoint] refuses. The copy is complete and durable when Snapshot returns nil; with an error there is none. ctx is
+// The folder must not exist, and must not be inside of a folder that [Buffer.Checkpoint] refuses. The copy is complete and durable when Snapshot returns nil. With an error there is no copy. ctx is
 // looked at before and after the files are copied. Without Options.Changelog there are no snapshots.
 func (b *Buffer) Snapshot(ctx context.Context, dir string) (at LogPosition, err error) {
 	if at, err = b.snapshot(ctx, dir); err != nil {

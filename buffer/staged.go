@@ -19,15 +19,15 @@ import (
 // The record of an uploaded slice holds the checksum of its object in staging. Each reading of the object is compared with it at the end of the
 // object, whatever the encoding is.
 //
-// A failed import examines the objects that it did not read to a good end. An object with other bytes is given up at once. A missing object may
-// come back, so it is given up after Tuning.UnreadableAfter, and only while staging still returns a different object of the file: without one,
-// the volume of staging may be away. The file keeps its id and is imported without the slice. That is safe because a target stores the rows of
-// an id once: if an earlier attempt has stored all rows, the later one adds none.
+// A failed import examines the objects that it did not read to a good end. An object with wrong bytes is given up at once. A missing object may
+// come back, so it is given up after Tuning.UnreadableAfter, and only while staging still returns a different object of the file. If staging
+// returns none, its volume may be unavailable. The file keeps its id and is imported without the slice. That is safe because a target stores the
+// rows of an id once: if an earlier attempt has stored all rows, the later attempt adds none.
 //
-// A compressed object with another checksum is intact if it decodes to the rows and bytes of the record. Two attempts to upload a slice may
-// encode its rows differently, and staging keeps one of them.
+// A compressed object with a different checksum is intact if it decodes to the rows and bytes of the record. Two attempts to upload a slice may
+// encode its rows differently, and staging keeps one of the two objects.
 
-// stagedError says that an object exists but its bytes are not the ones given to Put.
+// stagedError says that an object exists but its bytes are not the bytes given to Put.
 type stagedError struct{ err error }
 
 func (e *stagedError) Error() string { return e.err.Error() }
@@ -37,7 +37,7 @@ func (e *stagedError) Unwrap() error { return e.err }
 type stagedReader struct {
 	io.ReadCloser
 	want, got format.Checksum // want is zero if the checksum is unknown
-	sound     func()          // called at the end of an object that has its checksum
+	sound     func()          // called at the end of an object with the right checksum
 	failed    error           // of the source
 }
 
@@ -57,7 +57,7 @@ func (r *stagedReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// openStaged opens an object. The reading fails at its end if the object has another checksum.
+// openStaged opens an object. The reading fails at the end if the object has a different checksum.
 func (b *Buffer) openStaged(ctx context.Context, obj Object, want format.Checksum) (*stagedReader, error) {
 	src, err := b.opts.Staging.Open(ctx, obj)
 	if err != nil {
@@ -88,11 +88,11 @@ type stagedReads struct {
 	want map[string]format.Checksum // by the id of the object
 
 	mu sync.Mutex
-	// sound has the objects that were opened. It is true for an object that was read to its end and has its checksum.
+	// sound contains the objects that were opened. It is true for an object that was read to its end and has the right checksum.
 	sound map[string]bool
 }
 
-// stagedReads is called with mu held.
+// stagedReads returns the readings of a new import. It is called with mu held.
 func (b *Buffer) stagedReads(f *file) *stagedReads {
 	r := &stagedReads{b: b, want: map[string]format.Checksum{}, sound: map[string]bool{}}
 	for _, sl := range f.slices {
@@ -119,7 +119,7 @@ func (r *stagedReads) open(ctx context.Context, obj Object) (io.ReadCloser, erro
 }
 
 // suspect reports whether an object may have made the import fail. If the target has refused rows, an object that it has not read to the end is
-// suspect too: a wrong bit may be why.
+// suspect too, because a wrong bit may be the cause.
 func (r *stagedReads) suspect(id string, refused bool) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -133,7 +133,7 @@ type stagedFinding struct {
 	obj Object
 	// got is the checksum of an intact object.
 	got format.Checksum
-	// wrong says what is wrong with it; nil: nothing. away is set if the object may come back.
+	// wrong is nil if the object is intact. away is set if the object may come back.
 	wrong error
 	away  bool
 }
@@ -161,8 +161,8 @@ func (b *Buffer) examineObject(ctx context.Context, sl *slice, obj Object, want 
 	return x, nil
 }
 
-// takeDamaged looks for damaged objects after a failed import, and gives them up. It reports whether the file then continues. If not, the
-// error says why the import has failed.
+// takeDamaged looks for damaged objects after a failed import, and gives them up. It reports whether the import of the file then continues. If
+// not, the error says why the import has failed.
 func (b *Buffer) takeDamaged(ctx context.Context, f *file, whole *File, reads *stagedReads, cause error) (taken bool, err error) {
 	_, refused := errors.AsType[*rowsRefused](cause)
 	type pair struct {
@@ -227,7 +227,7 @@ func (b *Buffer) takeDamaged(ctx context.Context, f *file, whole *File, reads *s
 	return b.settleDamaged(ctx, f, *result.Load(), alive.Load(), cause)
 }
 
-// settleDamaged records what an examination has found.
+// settleDamaged records the findings of an examination.
 func (b *Buffer) settleDamaged(ctx context.Context, f *file, found []stagedFinding, alive bool, cause error) (taken bool, err error) {
 	wrong := false
 	err = b.do(ctx, func(t *txn) {
@@ -252,7 +252,7 @@ func (b *Buffer) settleDamaged(ctx context.Context, f *file, found []stagedFindi
 				rec.Unreadable = t.now
 				t.touchSlice(x.sl)
 			case x.away && (!alive || t.now.Sub(since) < b.opts.UnreadableAfter):
-			case !whole, b.late.runs(f.num): // the numbers of rows in its parts count the rows of the slice, or a call may still store them
+			case !whole, b.late.runs(f.num): // the row numbers of its parts include the rows of the slice, or a call may still store them
 			default:
 				t.loseStaged(x)
 				taken = true
@@ -275,8 +275,8 @@ func (b *Buffer) settleDamaged(ctx context.Context, f *file, found []stagedFindi
 	return taken, cause
 }
 
-// loseStaged records the damage of a slice whose object in staging is wrong or gone, and removes the slice from its file. The object stays where
-// it is, for a person who wants to read what is left of it.
+// loseStaged records the damage of a slice whose object in staging is wrong or gone, and removes the slice from its file. The object stays in
+// staging, so that an operator can read its intact bytes.
 func (t *txn) loseStaged(x stagedFinding) {
 	b, sl, f := t.b, x.sl, x.sl.file
 	d := format.Damage{
@@ -303,7 +303,7 @@ func (t *txn) loseStaged(x stagedFinding) {
 	t.onDurable(func() { salvage.Log(b.log, d) })
 }
 
-// continueWithout imports what is left of a file.
+// continueWithout imports the remaining slices of a file.
 func (t *txn) continueWithout(f *file) {
 	b := t.b
 	f.rec.Retry = format.Retry{}
@@ -317,7 +317,7 @@ func (t *txn) continueWithout(f *file) {
 }
 
 // confirmKept compares an object with its source after a Put that has not read the source to its end: the driver has kept an object that an
-// earlier attempt stored. If it has other rows it is deleted, so that the next attempt stores them.
+// earlier attempt stored. If the object contains other rows it is deleted, so that the next attempt stores the right rows.
 func (b *Buffer) confirmKept(ctx context.Context, obj Object, src *sliceSource) error {
 	if src.complete.Load() != nil || src.damage.Load() != nil || src.unreadable.Load() {
 		return nil

@@ -29,7 +29,7 @@ const (
 	stagedRows   = 20 // a slice
 )
 
-// stagedText is the value of a row. It hardly compresses, so that a wrong bit meets rows.
+// stagedText is the value of a row. It hardly compresses, so that a wrong bit is in the bytes of rows.
 func stagedText(id int) string {
 	rng, text := rand.New(rand.NewPCG(uint64(id), 9)), make([]byte, 50)
 	for i := range text {
@@ -144,7 +144,7 @@ func importStaged(t *testing.T, root string, e buffer.Encoding) (imported int) {
 	return len(seen)
 }
 
-// A wrong bit in an object is noticed in each encoding, unless the rows are what was sent. The slices whose objects are intact are imported.
+// A wrong bit in an object is noticed in each encoding, unless the rows are equal to the sent rows. The slices whose objects are intact are imported.
 func TestFlippedBitInStaging(t *testing.T) {
 	for _, e := range []buffer.Encoding{buffer.None, buffer.Gzip, buffer.Zstd} {
 		t.Run(e.String(), func(t *testing.T) {
@@ -170,7 +170,8 @@ func TestFlippedBitInStaging(t *testing.T) {
 	}
 }
 
-// A missing object is given up while staging has a different one of the file. If all are missing the file waits: staging may be away.
+// A missing object is given up while staging contains a different object of the file. If all objects are missing the file waits, because staging may be
+// unavailable.
 func TestMissingObjectInStaging(t *testing.T) {
 	folder := stagedFolder(t, buffer.Gzip)
 	root, objects := stagedCopy(t, folder)
@@ -234,7 +235,7 @@ func TestKillWhileAnObjectIsGivenUp(t *testing.T) {
 	}
 }
 
-// keptStaging loses the answer to each Put once. It says of the second Put that the object is there.
+// keptStaging loses the result of each Put once. Its second Put finds the object.
 type keptStaging struct {
 	buffer.Staging
 	root string
@@ -253,7 +254,7 @@ func (s *keptStaging) Put(ctx context.Context, obj buffer.Object, src buffer.Con
 	return io.ErrUnexpectedEOF
 }
 
-// An object that an earlier attempt has left, and that is damaged since, is put again from the local level: no row is lost.
+// An object of an earlier attempt that was damaged meanwhile is put again from the local level. No row is lost.
 func TestDamagedObjectOfAnEarlierAttempt(t *testing.T) {
 	for _, e := range []buffer.Encoding{buffer.None, buffer.Gzip, buffer.Zstd} {
 		t.Run(e.String(), func(t *testing.T) {

@@ -136,15 +136,15 @@ type Stats struct {
 	StoreBytes int64
 	// StagedBytes are the bytes in staging that wait for an import. With PendingBytes and LocalBytes they count against MaxDiskBytes.
 	StagedBytes int64
-	// MaxPendingBytes, MaxDiskBytes and MaxSinkBytes are the bounds of the [Tuning], with defaults. MaxDiskBytes is less if the volume
-	// has less room: it is then the LocalBytes at which the volume is full.
+	// MaxPendingBytes, MaxDiskBytes and MaxSinkBytes are the bounds of the [Tuning], with defaults. If the volume has less room,
+	// MaxDiskBytes is the LocalBytes at which the volume is full.
 	MaxPendingBytes, MaxDiskBytes, MaxSinkBytes int64
 	// Damages is the number of records of damage: see [Buffer.Damaged].
 	Damages int64
 	// OverloadsMemory and OverloadsDisk count the calls of Append that were refused since Open.
 	OverloadsMemory, OverloadsDisk int64
-	// RefusingSince is when the first call was refused because of Tuning.MaxDiskBytes or a full volume. Zero: no call was refused, or there is room
-	// again: a sixteenth of MaxDiskBytes.
+	// RefusingSince is when the first call was refused because of Tuning.MaxDiskBytes or a full volume. Zero: no call was refused, or a sixteenth of
+	// MaxDiskBytes is free again.
 	RefusingSince time.Time
 	// Keys is the number of keys of calls that are known, KeyBytes what their receipts take on disk before its compression:
 	// see [Buffer.Claim]. KeysForgotten counts the keys since Open that a bound has made the buffer forget before
@@ -283,7 +283,7 @@ func (b *Buffer) fileStats(f *file) FileStats {
 
 // Ready returns nil when rows can be taken, a [*FailedError] while the local level is reopened, a [*FencedError] for good when another
 // owner has the changelog, and [ErrClosed] after Close. With Tuning.UnreadyWhenFull it returns an [*OverloadError] while the disk is full.
-// Otherwise it does not look at bounds.
+// Otherwise it does not check bounds.
 func (b *Buffer) Ready() error {
 	if b.ctx.Err() != nil {
 		return ErrClosed

@@ -69,7 +69,7 @@ func (b *Buffer) do(ctx context.Context, op func(*txn)) error {
 		return err
 	}
 	if err := ticket.Wait(ctx); err != nil {
-		if unknown, ok := errors.AsType[*UnknownError](err); ok { // a change has no key to repeat it with
+		if unknown, ok := errors.AsType[*UnknownError](err); ok { // a change has no key for a retry
 			return unknown.Err
 		}
 		return err

@@ -9,8 +9,8 @@ import (
 	"github.com/forebay/forebay/internal/zerotest"
 )
 
-// TestZeroValues calls each method of a buffer, and of what it hands out, with zero values. A method returns, with or without an error,
-// and does not panic.
+// TestZeroValues calls each method of a buffer, and of the values that it returns, with zero values. A method returns, with or without an
+// error, and does not panic.
 func TestZeroValues(t *testing.T) {
 	t.Chdir(t.TempDir()) // a relative path is one of the values
 	mem := &buffertest.Memory{}

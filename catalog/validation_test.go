@@ -2,7 +2,7 @@ package catalog
 
 import "testing"
 
-// TestValidationTexts has the texts that differ from those of the published service: see docs/compatibility.md.
+// TestValidationTexts checks the texts that differ from the texts of the published service: see docs/compatibility.md.
 func TestValidationTexts(t *testing.T) {
 	for name, want := range map[string]string{
 		encoding + "compression.gzip.level":     "required,min=1,max=9",

@@ -57,7 +57,7 @@ type Options struct {
 	// API are the options of the Stream API and, with its field Ingest, of ingestion. Without API.Auth there is no Stream API.
 	API streamapi.Options
 
-	// Logger gets what an operator should see, also of the parts whose options have no logger. Default: warnings and errors go to [slog.Default]; [slog.DiscardHandler] silences them.
+	// Logger gets what an operator should see, including the parts whose options have no logger. Default: warnings and errors go to [slog.Default]; [slog.DiscardHandler] silences them.
 	Logger *slog.Logger
 }
 

@@ -153,7 +153,7 @@ func hours(d time.Duration) string {
 	return d.String()
 }
 
-// keysOf are the keys that a call to a source may have, whose sender or program names it by a text.
+// keysOf returns the keys that a call to a source may have if its sender or program gave it the text as a key.
 func keysOf(text string) []string {
 	keys := []string{text}
 	add := func(key string, err error) {

@@ -17,7 +17,7 @@ type Limits struct {
 	MaxCell int
 	// MaxDepth bounds the levels of arrays and objects in a json column. Zero means no bound.
 	MaxDepth int
-	// NumberDigits and NumberScale bound the digits of a number in a json column: before its point, and after it, once its exponent is applied.
+	// NumberDigits and NumberScale bound the digits of a number in a json column before and after its point, once its exponent is applied.
 	// Zero means no bound.
 	NumberDigits, NumberScale int
 }

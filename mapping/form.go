@@ -36,7 +36,7 @@ type formParser struct {
 // values are texts and keep the order in which their names first appeared. Bytes that are not UTF-8 stay as they are, for the
 // columns to judge. With compat, texts have the escapes of the published service, and what it refuses is an error: a pair
 // without a name, a semicolon, a bracket that is not closed, and members of a name that has a text. Without compat a semicolon is data, as the
-// URL standard has it.
+// URL standard requires.
 func appendForm(dst, body []byte, compat bool) ([]byte, error) {
 	p := formParser{strict: compat}
 	root := &formNode{kind: tape.Object}

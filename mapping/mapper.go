@@ -34,7 +34,7 @@ type cell struct {
 	def     []byte // text of the default, nil if there is none
 	prog    *template.Program
 	secret  bool
-	limits  *datatype.Limits // what the target cannot store, if this untyped column may make it
+	limits  *datatype.Limits // of the target, if this untyped column may produce values beyond them
 	typed   *typedCell       // nil for an untyped column
 }
 

@@ -15,7 +15,7 @@ type Options struct {
 	// Compat restores the bytes and failures of the published service where this package differs on purpose.
 	// docs/compatibility.md lists the differences. Default: false.
 	Compat bool
-	// Limits are what the tables cannot store. Columns reject it. An engine adds the limits of its target.
+	// Limits describe the values that the tables cannot store. Columns reject such values. An engine adds the limits of its target.
 	Limits datatype.Limits
 	// slots are shared by the mappers that are compiled with copies of these options, see Shared.
 	slots template.Slots

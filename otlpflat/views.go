@@ -65,7 +65,7 @@ func (o ViewOptions) Validate() error {
 //
 // Their columns can be written without quotes: in PostgreSQL the names of the views' columns are lower case, as it reads names without
 // quotes. So one query serves both databases. A value of a JSON column is ResourceAttributes ->> 'host.name' in both. In
-// a comparison it needs parentheses: the operators of DuckDB bind more strongly than ->>.
+// a comparison this expression needs parentheses, because the operators of DuckDB bind more strongly than ->>.
 func Views(o ViewOptions) ([]string, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err

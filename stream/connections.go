@@ -52,7 +52,7 @@ type limitedListener struct {
 	net.Listener
 	most   int
 	quiet  time.Duration // how long an opaque connection is silent before it gives way
-	checks [][]byte      // how requests for checks begin
+	checks [][]byte      // the first bytes of requests for checks
 
 	mu       sync.Mutex
 	conns    map[*limitedConn]struct{} // without the connections of the reserve
@@ -238,7 +238,7 @@ func (l *limitedListener) Close() error {
 // limitedConn follows what is read and written to know whether it has a request. A request costs one clock reading and no
 // lock.
 //
-// Read and Write may run at once, and each states what it saw: the last one counts. Only a shed connection keeps its state.
+// Read and Write may run at once, and each sets the state that it saw. The last one counts. Only a shed connection keeps its state.
 // Read and Write of an opaque connection leave the state idle and move the stamp.
 type limitedConn struct {
 	net.Conn
@@ -330,7 +330,7 @@ func (c *limitedConn) Write(p []byte) (int, error) {
 	if string(p) == goOn {
 		return c.Conn.Write(p)
 	}
-	c.touch() // before the client can act on the answer
+	c.touch() // before the client can act on the response
 	if answer := refusalAsJSON(p); answer != nil {
 		if _, err := c.Conn.Write(answer); err != nil {
 			return 0, err

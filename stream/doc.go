@@ -40,8 +40,8 @@
 // for 24 h, within bounds: see KeyRetention, MaxKeys and MaxKeyBytes of buffer.Tuning. Concurrent requests with one key take
 // turns. A request that stored nothing leaves no key.
 //
-// A key belongs to its source. It counts whatever has changed since the first request: the secret, the mapping, the sinks. If the source
-// splits bodies otherwise now, a repeated request is still split as it was first, and its answer has that form.
+// A key belongs to its source. It stays valid if the secret, the mapping or the sinks change after the first request. If the source now
+// splits bodies differently, a repeated request is still split as in the first call, and its response has the form of the first call.
 //
 // # Errors
 //
@@ -121,8 +121,8 @@
 //
 // # Repeated batches
 //
-// Exporters repeat a batch, byte for byte, when they get no answer. With an Idempotency-Key, which a sender may give, such a batch is stored
-// once. A batch without a key is a repetition of an earlier one if two things are true. First, the answer to the earlier batch may not have
+// Exporters repeat a batch, byte for byte, when they get no response. With an Idempotency-Key, which a sender may give, such a batch is stored
+// once. A batch without a key is a repetition of an earlier batch if two conditions are met. First, the response to the earlier batch may not have
 // arrived: it was a 503, it could not be written, the client had left before it, or the process has died since. Second, these are equal:
 //
 //   - source, signal and encoding
@@ -133,10 +133,10 @@
 // Each record must also have a time within 24 h of now. All other batches are new, equal or not. Many lines of a loop have the same
 // millisecond, and hosts send equal heartbeats. Equal batches that arrive at once take turns.
 //
-// Two windows remain. An answer that was written and lost on its way, as between a proxy and the client, is taken for one that has arrived:
-// the repetition is stored again. After a crash the answers of the last second, and those since the last commit, are taken for answers that may
-// not have arrived: one later batch with equal bytes for each of them is not stored. A sender for whom either matters gives each batch an
-// Idempotency-Key. Options.BatchWindow switches the comparison off.
+// Two windows remain. A response that was written but lost on its way, for example between a proxy and the client, counts as arrived. Then the
+// repetition is stored again. After a crash, the responses of the last second and the responses since the last commit count as lost. Then for each
+// of them, one later batch with equal bytes is not stored. If either matters, give each batch an Idempotency-Key. Options.BatchWindow switches the
+// comparison off.
 //
 // # Limits of a batch
 //

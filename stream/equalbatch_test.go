@@ -37,7 +37,7 @@ func (s *service) exportLogs(batch []byte, header ...string) (status int, replay
 	return status, h.Get("Idempotent-Replayed")
 }
 
-// Batches whose answers have arrived are different ones, equal or not: a loop logs one line many times within a millisecond, and hosts send
+// Batches whose responses have arrived are different batches, equal or not: a loop logs one line many times within a millisecond, and hosts send
 // one body.
 func TestEqualBatchesAreStoredEach(t *testing.T) {
 	s := newService(t, nil, telemetry())
@@ -69,7 +69,7 @@ type lost struct{ http.ResponseWriter }
 func (lost) WriteHeader(int)           {}
 func (lost) Write([]byte) (int, error) { return 0, syscall.EPIPE }
 
-// A batch whose answer could not be written is repeated, once. The next equal batch is another.
+// A batch whose response could not be written is repeated once. The next equal batch is a new batch.
 func TestBatchWhoseAnswerFailed(t *testing.T) {
 	s := newService(t, nil, telemetry())
 	h := stream.Ingest(s.eng, stream.Options{})
@@ -99,8 +99,8 @@ func TestBatchWhoseAnswerFailed(t *testing.T) {
 	}
 }
 
-// A client gives up while the disk is slow, and sends its batch again. The first is stored in the end, so the second is its repetition; whoever
-// sends an equal batch afterwards has another.
+// A client gives up while the disk is slow, and sends its batch again. The first batch is stored in the end, so the second is its repetition. An equal
+// batch after that is a new batch.
 func TestBatchWhoseSenderHasGone(t *testing.T) {
 	var slow atomic.Bool
 	stuck, free := make(chan struct{}, 100), make(chan struct{})
@@ -166,7 +166,7 @@ func TestBatchWhoseSenderHasGone(t *testing.T) {
 	}
 }
 
-// A batch that some sinks refuse as a whole is answered like any other: the next equal one is stored by the other sinks.
+// A batch that some sinks refuse as a whole gets a response like any other batch: the other sinks store the next equal batch.
 func TestEqualBatchesOfWhichASinkRejectsAll(t *testing.T) {
 	src := telemetry()
 	for i := range src.Sinks {

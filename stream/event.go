@@ -64,8 +64,8 @@ func (q *request) cut(split forebay.Split) ([]*mapping.Record, *wire.Error) {
 // splits are the ways in which a source splits bodies.
 var splits = [...]forebay.Split{forebay.SplitNone, forebay.SplitArray, forebay.SplitLines}
 
-// store stores the events of a request with one durable wait. With a key it stores only what earlier requests with the key have not
-// stored. It returns how it has split the body: as the source says, or as the first request with the key was split.
+// store stores the events of a request with one durable wait. With a key it stores only the events that earlier requests with the key have not
+// stored. It returns the split of the body: the split of the source, or the split of the first request with the key.
 func (h *handler) store(
 	ctx context.Context, q *request, values []string, src forebay.Source,
 ) ([]forebay.Result, forebay.Split, *wire.Error, error) {
@@ -84,8 +84,8 @@ func (h *handler) store(
 	return results, src.Split, nil, err
 }
 
-// storeOnce is store with a key. A receipt numbers the events of a body, so the split is part of the content that a key stands for. When
-// the source splits otherwise than at the first request, the content is another, and storeOnce finds the split of the first request.
+// storeOnce is store with a key. A receipt numbers the events of a body, so the split is part of the content of a key. If the split of the
+// source has changed since the first request, the content differs, and storeOnce finds the split of the first request.
 func (h *handler) storeOnce(
 	ctx context.Context, q *request, key string, src forebay.Source,
 ) (results []forebay.Result, split forebay.Split, e *wire.Error, err error) {

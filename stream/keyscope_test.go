@@ -32,8 +32,8 @@ func (s *service) keyed() string {
 	return "no sink a"
 }
 
-// A request that is sent again with its key is the same request, whatever a user has changed of the source since, and
-// whatever a client or a proxy has changed of the request that is not its content.
+// A request that is sent again with its key is the same request, even if a user has changed the source meanwhile, or a client or a proxy has changed
+// the request outside of its content.
 func TestKeyOutlivesChangesOfTheSource(t *testing.T) {
 	type request struct {
 		path, body string
@@ -102,8 +102,8 @@ func TestKeyOutlivesChangesOfTheSource(t *testing.T) {
 	}
 }
 
-// A text is stored as one event. It is not JSON, so the source could not split it: the repetition of the request is known all the same, and
-// a new request is refused.
+// A text is stored as one event. It is not JSON, so the source could not split it now. The repetition of the request is still known, and a new
+// request is refused.
 func TestKeyOfABodyThatCannotBeSplitAnyMore(t *testing.T) {
 	src := scopeSource(forebay.SplitNone)
 	s := newService(t, nil, src)
@@ -127,7 +127,7 @@ func TestKeyOfABodyThatCannotBeSplitAnyMore(t *testing.T) {
 	}
 }
 
-// A sink that failed gets what it lacks, in the places that the events of the first request had.
+// A sink that failed gets its missing events, under the places that they had in the first request.
 func TestKeyAddsWhatIsMissingAsFirstSplit(t *testing.T) {
 	src := scopeSource(forebay.SplitArray)
 	src.Sinks[1].Disabled = true
@@ -175,7 +175,7 @@ func TestKeyOfTelemetryOutlivesRotation(t *testing.T) {
 	}
 }
 
-// A source that gets the id of a deleted one does not inherit what that one stored.
+// A source that gets the id of a deleted source does not inherit the keys of the deleted source.
 func TestKeyEndsWithItsSource(t *testing.T) {
 	src := scopeSource(forebay.SplitArray)
 	s := newService(t, nil, src)

@@ -144,8 +144,8 @@ func recentLogs(t *testing.T, bodies ...string) []byte {
 	return data
 }
 
-// An exporter repeats a batch byte for byte, because its answers do not arrive. It is stored once, in every encoding and coding, also after
-// a restart.
+// An exporter repeats a batch byte for byte, because its responses do not arrive. The batch is stored once, in every encoding and coding, even
+// after a restart.
 func TestRepeatedBatchIsStoredOnce(t *testing.T) {
 	now := pcommon.NewTimestampFromTime(time.Now())
 	metrics := pmetric.NewMetrics()
@@ -182,7 +182,7 @@ func TestRepeatedBatchIsStoredOnce(t *testing.T) {
 	}
 	fs := vfs.NewMem()
 	s := newService(t, func(o *forebay.Options) { o.Buffer = localdisk.On(o.Buffer, fs) }, telemetry())
-	// The answers of all attempts but the last are lost on their way to a proxy.
+	// The responses of all attempts but the last are lost on their way to a proxy.
 	lossy := func() {
 		h := stream.Ingest(s.eng, stream.Options{})
 		s.url = serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -53,7 +53,7 @@ type Options struct {
 	// they must not end in tables. Default: none.
 	HiddenHeaders []string
 
-	// BatchWindow is how long an OTLP batch without an Idempotency-Key whose answer may not have arrived is remembered: see "Repeated
+	// BatchWindow is how long an OTLP batch without an Idempotency-Key whose response may not have arrived is remembered: see "Repeated
 	// batches" in the package documentation. Default: as long as the engine keeps keys, which is 24 h by default. Negative:
 	// batches are not compared, and each is stored.
 	BatchWindow time.Duration

@@ -10,11 +10,11 @@ import (
 	"github.com/forebay/forebay/stream/internal/wire"
 )
 
-// plainRefusal is how net/http ends the head of a refusal of its own. An answer of a handler has a Date.
+// plainRefusal is the end of the headers of a refusal that net/http writes itself. The response of a handler contains a Date.
 var plainRefusal = []byte("\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n\r\n")
 
-// refusalAsJSON returns the JSON form of a refusal that net/http writes itself, in one piece, because it cannot read the head of a request:
-// for example "/%zz". No handler sees such a request. It returns nil for everything else.
+// refusalAsJSON returns the JSON form of a refusal that net/http writes itself, in one piece, because it cannot read the head of a request, such
+// as "/%zz". No handler sees such a request. refusalAsJSON returns nil for everything else.
 func refusalAsJSON(p []byte) []byte {
 	const begin = "HTTP/1.1 "
 	if len(p) > 512 || len(p) < len(begin)+3 || string(p[:len(begin)]) != begin || (p[len(begin)] != '4' && p[len(begin)] != '5') {

@@ -97,7 +97,7 @@ func (h *handler) serveTelemetry(w http.ResponseWriter, r *http.Request, id stri
 		return badKey
 	}
 	records := otlp.Records(&q.rec, docs, request)
-	// The turn of the batch lasts until the answer is written: see [otlp.Once].
+	// The turn of the batch lasts until the response is written: see [otlp.Once].
 	var turn forebay.Turn
 	defer turn.End(false)
 	if otlp.Nameless(once) {
@@ -126,7 +126,7 @@ func (h *handler) serveTelemetry(w http.ResponseWriter, r *http.Request, id stri
 	}
 	header["Content-Type"] = otlpTypes[enc]
 	header["Content-Length"] = []string{strconv.Itoa(len(q.answer))}
-	// Asked before the write: a client that has its answer may leave at once.
+	// This is read before the write, because a client that has its response may leave at once.
 	there := r.Context().Err() == nil
 	w.WriteHeader(http.StatusOK)
 	_, err = w.Write(q.answer)
@@ -136,7 +136,7 @@ func (h *handler) serveTelemetry(w http.ResponseWriter, r *http.Request, id stri
 	return nil
 }
 
-// written writes out an answer and reports whether that has worked. Below a middleware without Flush the answer is written when the handler
+// written flushes a response and reports whether that succeeded. Below a middleware without Flush the response is written when the handler
 // has returned.
 func written(w http.ResponseWriter) bool {
 	err := http.NewResponseController(w).Flush()

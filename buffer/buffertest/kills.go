@@ -23,9 +23,9 @@ type Process struct {
 	Open func(t *testing.T, place string) buffer.Target
 }
 
-// Kills kills a process that imports, at one of four moments in turn: when it has imported the file; when it has ended an attempt while this
-// process made the next one; at a random moment; and while it reads a file and this process makes the next attempt. After each kill the same
-// file is imported again, and the table must have each row once.
+// Kills kills a process that imports, at one of four moments in turn: when it has imported the file, when it has ended an attempt while this
+// process made the next one, at a random moment, and while it reads a file and this process makes the next attempt. After each kill the same
+// file is imported again, and the table must contain each row once.
 //
 // The environment variable FOREBAY_KILLS says how often it kills. It plays each moment at least once, and nothing with -short. FOREBAY_SEED
 // fixes the random moments: a failed test prints the command that repeats it. The harness needs Process. The second process is the test binary

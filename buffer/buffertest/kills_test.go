@@ -92,7 +92,7 @@ func TestKillsCatchBrokenTargets(t *testing.T) {
 	}
 }
 
-// A Process whose Place is not that of the target of this process kills imports into a table that nothing reads.
+// A Process whose Place differs from the place of the target of this process kills imports into a table that nothing reads.
 func TestKillsNoticeAnotherPlace(t *testing.T) {
 	if place, ok := killtest.Child(); ok {
 		importUntilKilled(t, &steps{dir: place, pause: func() {}})

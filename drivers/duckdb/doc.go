@@ -47,7 +47,7 @@
 //
 //	a conflict with another transaction       tried again at once, then by the engine
 //	the commit fails                          unknown: the database is opened again, then the next attempt finds the id, or imports
-//	the disk is full, or memory runs out      the database is closed without a checkpoint and opened again; other imports of the moment
+//	the disk is full, or memory runs out      the database is closed without a checkpoint and opened again; concurrent imports
 //	                                          end with an error, and the engine repeats them
 //	a row breaks a constraint                 buffer.RowsError with the first such row; nothing is stored. A sink with
 //	                                          a quarantine gets the file without it: see buffer.Voider

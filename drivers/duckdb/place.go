@@ -16,8 +16,8 @@ import (
 
 // place is a database file. All targets of a process on one file share its place, however they spell the path.
 //
-// DuckDB would open the file once for each spelling: its cache of open databases compares texts, and its lock of the file only keeps other
-// processes out. Each instance would then overwrite the rows of the other one.
+// Without the place, DuckDB would open the file once for each spelling: its cache of open databases compares the texts of paths, and its lock of the
+// file only keeps other processes out. Each instance would then overwrite the rows of the other instance.
 type place struct {
 	path  string   // the spelling that DuckDB gets
 	locks sync.Map // from the id of a table to its *semaphore.Weighted
@@ -26,21 +26,21 @@ type place struct {
 	opening sync.Mutex // one target at a time opens the file
 
 	// places guards the fields below.
-	targets []*Target    // those that are not closed
+	targets []*Target    // the targets that are not closed
 	open    int          // targets that have the file open
 	file    sqlfile.File // the open file
 }
 
-// placeList has the place of each target of the process that is not closed.
+// placeList contains the places of all targets of the process that are not closed.
 type placeList struct {
 	sync.Mutex
 	list []*place
 }
 
-// places is one for the process, as DuckDB's cache of open databases is.
+// places is global to the process, like DuckDB's cache of open databases.
 var places = sync.OnceValue(func() *placeList { return new(placeList) })
 
-// findPlace returns the place of an absolute path, for a target that has it. The caller calls leave.
+// findPlace returns the place of an absolute path and adds the target to it. The caller calls leave.
 func findPlace(path string, t *Target) *place {
 	path = resolve(path)
 	all := places()
@@ -58,7 +58,7 @@ func findPlace(path string, t *Target) *place {
 	return p
 }
 
-// leave ends what findPlace began.
+// leave removes a target from its place.
 func (p *place) leave(t *Target) {
 	all := places()
 	all.Lock()
@@ -69,7 +69,7 @@ func (p *place) leave(t *Target) {
 	}
 }
 
-// enter opens the file for a target. It fails if a different file has the path than the one that another target has open. The caller calls
+// enter opens the file for a target. It fails if another target has opened the path and the path leads to a different file now. The caller calls
 // exit when it has closed the database.
 func (p *place) enter() (db mapping.Database, err error) {
 	p.opening.Lock()
@@ -131,8 +131,8 @@ func (p *place) restrictLog() {
 	}
 }
 
-// resolve follows symbolic links, because DuckDB puts its log next to the path that it gets: under a different name of the file it would
-// not find the log. A log that lies next to a link was left by a release that did not follow links, and is still to be read.
+// resolve follows symbolic links, because DuckDB puts its log next to the path that it gets and would not find the log under a different name of
+// the file. An earlier release did not follow links. If it left a log next to a link, resolve returns the link, so that DuckDB reads the log.
 func resolve(path string) string {
 	if _, err := os.Stat(path + ".wal"); err == nil {
 		return path

@@ -13,19 +13,19 @@ import (
 	"github.com/forebay/forebay/internal/sqlfile"
 )
 
-// An open database of DuckDB 1.4 cannot be trusted after a commit that failed: its index keeps keys that are not stored, and the next text that is
+// An open database of DuckDB 1.4 cannot be trusted after a commit that failed. Its index keeps keys that are not stored, and the next text that is
 // appended to a column gets the texts of the rows that were rolled back. A checkpoint would write both to the file. So the Target ends the
-// life of the database after such an error: running transactions end with a [*reopenError], no commit follows, and when the last call has
-// ended, the file is closed without a checkpoint and opened again. DuckDB then reads what it has stored.
+// life of the database after such an error. Running transactions end with a [*reopenError], and no commit follows. When the last call has
+// ended, the Target closes the file without a checkpoint and opens it again. DuckDB then reads the stored rows.
 
-// reopenError ends calls that used a database which is about to be opened again. A retry helps.
+// reopenError is the error of calls that used a database which the Target is about to open again. A retry helps.
 type reopenError struct{ cause string }
 
 func (e *reopenError) Error() string {
 	return "the database is closed and opened again after an error, try again: " + e.cause
 }
 
-// failure returns the error that has ended the life of the database, nil if it lives.
+// failure returns the error that has ended the life of the database. It returns nil if the database is usable.
 func (t *Target) failure() error {
 	if t.life.Err() == nil {
 		return nil
@@ -67,8 +67,8 @@ func (t *Target) ready() error {
 	return t.openFile()
 }
 
-// release closes the file of the other Targets, which share the instance of DuckDB. It reports false if calls of them must end first. Their next
-// call opens the file. Called with mu held.
+// release closes the file of the other Targets, which share the instance of DuckDB. It reports false if calls of these Targets must end first. The
+// next call of such a Target opens the file. Called with mu held.
 func (t *Target) release(cause error) bool {
 	all := true
 	for _, o := range t.place.others(t) {
@@ -92,8 +92,8 @@ func (t *Target) release(cause error) bool {
 // abandoned is the name of a database in memory that marks an instance of DuckDB which must not be used again.
 const abandoned = "_forebay_abandoned"
 
-// abandon lets the database close without a checkpoint, and marks it. If these statements fail, DuckDB has found itself that the database is
-// invalid: it makes no checkpoint then, and refuses all statements.
+// abandon lets the database close without a checkpoint, and marks it. If these statements fail, DuckDB has marked the database as invalid itself.
+// DuckDB then makes no checkpoint and refuses all statements.
 func (t *Target) abandon() {
 	c := &conn{end: func() {}}
 	if mapping.Connect(t.raw, &c.raw) == mapping.StateError {
@@ -105,7 +105,7 @@ func (t *Target) abandon() {
 	_ = c.exec(ctx, "ATTACH IF NOT EXISTS ':memory:' AS %s", abandoned)
 }
 
-// checkFresh fails if the instance is an abandoned one, which a connection outside of the Target keeps open.
+// checkFresh fails if a connection outside of the Target keeps an abandoned instance open.
 func checkFresh(ctx context.Context, c *conn) error {
 	found, err := c.query(ctx, "SELECT database_name FROM duckdb_databases() WHERE database_name = %s", literal(abandoned))
 	if err == nil && len(found) > 0 {
@@ -164,7 +164,7 @@ func (t *Target) closeFile() (err error) {
 		t.abandon()
 	}
 	if t.db != nil {
-		t.db.SetMaxIdleConns(0) // closes those that are open
+		t.db.SetMaxIdleConns(0) // closes the idle connections
 	}
 	if t.connector != nil {
 		err = t.connector.Close()

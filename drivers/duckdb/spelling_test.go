@@ -55,7 +55,7 @@ func TestOneDatabaseForEachSpelling(t *testing.T) {
 	}
 }
 
-// A symbolic link to the file is a spelling as well, and a bind mount is one: the target finds an open file by its identity.
+// A symbolic link and a bind mount are spellings of the path too: the target finds an open file by its identity.
 func TestLinkToTheFile(t *testing.T) {
 	path := spellings(t)[0]
 	first := open(t, path, duckdb.Options{})
@@ -76,7 +76,7 @@ func TestLinkToTheFile(t *testing.T) {
 	}
 }
 
-// A second target does not use the open database of the first one if the path leads to a different file since.
+// A second target does not use the open database of the first target if the path leads to a different file by now.
 func TestReplacedFile(t *testing.T) {
 	path := spellings(t)[0]
 	open(t, path, duckdb.Options{})

@@ -51,7 +51,7 @@ type Target struct {
 	keepIDs time.Duration
 	keep    *retention.Rule
 	place   *place
-	leave   sync.Once    // of the place
+	leave   sync.Once    // guards the call of place.leave
 	cleaned atomic.Int64 // when Compact looked for old ids, as Unix seconds
 
 	mu      sync.Mutex // guards closed and users, and what users use while there are none
@@ -83,7 +83,7 @@ var (
 )
 
 // Open opens or creates the database file. Its folder must exist, on a local disk. While another process has it open, the error
-// matches [ErrLocked]. All Targets of a process on one file share the open database, whatever their paths are spelled like. The caller closes
+// matches [ErrLocked]. All Targets of a process on one file share the open database, however their paths are spelled. The caller closes
 // the Target after the engines.
 func Open(path string, opts Options) (*Target, error) {
 	path, err := filepath.Abs(path)
@@ -211,7 +211,7 @@ func (t *Target) closePool() (err error) {
 
 // DB returns the database for queries in this process, or nil with Options.Shared: see [Target.Use]. You may write to it too, but not to tables whose
 // names begin with _forebay_. It belongs to the Target: do not close it. After a failed write the Target opens the database again: queries fail until all
-// connections have ended, and SetMaxIdleConns has its default then.
+// connections have ended. SetMaxIdleConns is then back at its default.
 func (t *Target) DB() *sql.DB {
 	if t.opts.Shared {
 		return nil
@@ -309,7 +309,8 @@ func (t *Target) transactionOn(ctx context.Context, connect func() (*conn, error
 	return nil
 }
 
-// write runs a statement that writes to the log or the file. One runs at a time, and none after one that failed: see [Target.failure].
+// write runs a statement that writes to the log or the file. One such statement runs at a time. After a failed statement no other one runs: see
+// [Target.failure].
 func (t *Target) write(c *conn, statement string) error {
 	t.writes.Lock()
 	defer t.writes.Unlock()

@@ -16,7 +16,7 @@ import (
 	"github.com/forebay/forebay/mapping"
 )
 
-// Two engines with targets of their own feed one table at once, and one of them has a column more. Each spells the path of the folder
+// Two engines with separate targets feed one table at once, and one of them has one more column. Each spells the path of the folder
 // differently.
 func TestTwoEngines(t *testing.T) {
 	lake := t.TempDir()

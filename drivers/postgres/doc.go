@@ -34,8 +34,8 @@
 // A domain is taken for the type that it is made of. An existing table may have more columns if the database fills them: a default, an
 // identity, a generated column. It may be partitioned; the partitions are made by somebody else. Cells are stored without a change, but
 // for jsonb. PostgreSQL stores neither NUL nor text that is not UTF-8, and no json with more than 6,000 levels: such records are rejected
-// when they arrive. So are numbers beyond numeric with Options.JSONB. A database in another encoding than UTF-8 also refuses characters that it lacks,
-// as rows.
+// when they arrive. So are numbers beyond numeric with Options.JSONB. A database with an encoding other than UTF-8 also refuses rows with characters
+// that its encoding lacks.
 //
 // The table _forebay_imports in the same schema has the ids of the imported files. Restore it together with the tables, from one backup.
 //

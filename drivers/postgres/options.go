@@ -164,8 +164,8 @@ func parse(connString string, o Options) (*pgxpool.Config, Options, error) {
 // Close closes the connections. It waits for calls that run.
 func (t *Target) Close() { t.pool.Close() }
 
-// maxDepth bounds the levels of a JSON document. With the default of max_stack_depth, 2 MB, PostgreSQL takes between 9,000 and 14,000, by its
-// build.
+// maxDepth bounds the levels of a JSON document. With the default of max_stack_depth, 2 MB, PostgreSQL accepts between 9,000 and 14,000 levels,
+// depending on its build.
 const maxDepth = 6000
 
 // Limits implements [buffer.Limiter]. PostgreSQL stores no NUL, and only UTF-8. A number in jsonb is a numeric.

@@ -27,8 +27,8 @@ func Of(values []string, scope ...string) (string, error) {
 	return Join(append(scope, values[0])...), nil
 }
 
-// Event returns the key of a request with events to a source. It contains nothing that can change between two attempts: not the secret,
-// and not how the source splits bodies.
+// Event returns the key of a request with events to a source. The key contains nothing that can change between two attempts. So it contains
+// neither the secret nor the way in which the source splits bodies.
 func Event(values []string) (string, error) {
 	return Of(values, "event")
 }

@@ -1,5 +1,5 @@
 // Package casetest says how many of its cases a test plays, for tests that try many places in turn: each operation of a disk that may
-// fail, each byte that may rot. The cases are the same in every run, except for those of [Sample].
+// fail, each byte that may rot. The cases are the same in every run, except for the cases that [Sample] draws.
 package casetest
 
 import (

@@ -67,7 +67,7 @@ const (
 	baseBytes
 )
 
-// NewConverter returns the converter of a type, which must be valid and not untyped. One for json only checks.
+// NewConverter returns the converter of a type, which must be valid and not untyped. The converter for json only checks.
 func NewConverter(t datatype.Type, rules Rules, limits datatype.Limits) Converter {
 	c := Converter{rules: rules, limits: limits, json: t == datatype.JSON}
 	c.precision, c.scale, _ = t.DecimalOf()

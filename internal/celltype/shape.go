@@ -6,7 +6,7 @@ import (
 	"github.com/forebay/forebay/datatype"
 )
 
-// checkShape holds a valid JSON text against the limits of a target for the levels and the numbers of a document.
+// checkShape compares a valid JSON text with the limits of a target for the levels and the numbers of a document.
 func checkShape(text []byte, l *datatype.Limits) Reason {
 	numbers := l.NumberDigits > 0 || l.NumberScale > 0
 	if !numbers && (l.MaxDepth == 0 || len(text) <= 2*l.MaxDepth) { // each level has two brackets
@@ -58,7 +58,7 @@ func numberLen(text []byte) int {
 	return len(text)
 }
 
-// highestExponent is above each exponent that a target takes.
+// highestExponent is above each exponent that a target accepts.
 const highestExponent = 1 << 30
 
 // numberFits reports whether a JSON number has no more digits before and after its point, once its exponent is applied, than the limits allow.

@@ -14,8 +14,8 @@ func Named(dir string) error {
 	return nil
 }
 
-// Inside reports whether path is folder or in it, whatever the two are spelled like: relative, or through symbolic links. path need not
-// exist.
+// Inside reports whether path is folder or in it. The two may be spelled differently, for example relative, or through symbolic links. path
+// need not exist.
 func Inside(path, folder string) bool {
 	if folder == "" {
 		return false

@@ -42,13 +42,13 @@ type Request struct {
 // repeat a request byte for byte if they did not get its answer.
 //
 // Requests that only look equal must stay apart: clocks of browsers have milliseconds, and hosts send equal heartbeats. So a request that is
-// [Nameless] gets a forebay.Turn, which the server ends when it has written the answer. While the answer may not have arrived, an equal
-// request is a repetition. Afterwards it is new. Equal requests that come at once take turns, so at most one of them is stored
-// without an answer at any moment, also in a crash.
+// [Nameless] gets a forebay.Turn, which the server ends when it has written the response. While the response may not have arrived, an equal
+// request is a repetition. Afterwards an equal request is new. Concurrent equal requests take turns. So at any moment, even in a crash, at most
+// one of them is stored without a response.
 //
-// Without a time within 24 h in each record a request is always new: a file that is replayed, or a load test that sends one body, takes no turns.
-// The headers that mappings see are compared too, so that one batch can go to two tenants, but not the host and the headers that proxies
-// and tracing change with every attempt.
+// A request is always new unless each record has a time within 24 h. So a replayed file, or a load test that sends one body, takes no turns.
+// The headers that mappings see are compared too, so that one batch can go to two tenants. The host and the headers that proxies and tracing
+// change with every attempt are not compared.
 //
 // The error is [callkey.ErrKey].
 func Once(r *Request, docs iter.Seq[mapping.FieldDocument]) (forebay.Once, error) {
@@ -82,7 +82,7 @@ func Once(r *Request, docs iter.Seq[mapping.FieldDocument]) (forebay.Once, error
 	return forebay.Once{Key: callkey.Join("batch", string(h.Sum(nil))), Within: r.Window}, nil
 }
 
-// Nameless reports whether a request is recognized by what it looks like.
+// Nameless reports whether a request is recognized by its content, because its sender gave no key.
 func Nameless(once forebay.Once) bool { return once.Key != "" && once.Content == nil }
 
 // passing are the headers that belong to one attempt and not to the batch.

@@ -13,8 +13,8 @@ import (
 	"github.com/forebay/forebay/internal/localdisk"
 )
 
-// Checkpoint writes a copy of the store, with all that it has acknowledged, into a folder that does not exist yet, outside
-// of the folder of the store: see [MakeFolder]. finish adds to it; nil: nothing.
+// Checkpoint writes a copy of the store, with everything that it has acknowledged, into a folder that does not exist yet, outside
+// of the folder of the store: see [MakeFolder]. finish, if not nil, adds to the copy.
 func (o *Opening) Checkpoint(dir string, finish func(partial string) error) error {
 	if localdisk.Inside(dir, o.conf.Dir) {
 		return fmt.Errorf("the folder is inside of %s, which belongs to the store: choose a folder outside of it", o.conf.Dir)

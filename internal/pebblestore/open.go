@@ -254,7 +254,7 @@ func (o *Opening) drained() bool {
 	}
 }
 
-// LockDir keeps other openings of a folder out, in this process and in others, whatever its path is spelled like. If another opening has the
+// LockDir keeps other openings of a folder out, in this process and in others, however its path is spelled. If a different opening holds the
 // folder, the error is an [*InUseError]. The end of a process releases its locks.
 func LockDir(disk vfs.FS, dir string) (io.Closer, error) {
 	folder, err := lockFolder(disk, dir)

@@ -175,7 +175,7 @@ type room struct {
 	o *Opening
 
 	spent   atomic.Int64 // bytes that were stored since the opening
-	bound   atomic.Int64 // of spent: Full says no when it is reached; unlimited when nothing is known
+	bound   atomic.Int64 // of spent: Full refuses when it is reached. It is unlimited while the room is unknown
 	used    atomic.Int64
 	limit   atomic.Int64 // of used
 	free    atomic.Int64 // of the volume
@@ -212,7 +212,7 @@ func (r *room) start(o *Opening) {
 	r.idle = time.AfterFunc(idleAfter, r.idled)
 }
 
-// left returns how many bytes may be stored before Full says no.
+// left returns how many bytes may be stored before Full refuses.
 func (r *room) left() int64 { return r.bound.Load() - r.spent.Load() }
 
 // stop ends what runs in the background.
@@ -324,7 +324,7 @@ func (r *room) background(fn func()) bool {
 	return true
 }
 
-// update measures the room. What is written during the measurement may not be in it, so it is subtracted.
+// update measures the room. The measurement may miss bytes that are written meanwhile, so update subtracts them.
 func (r *room) update() {
 	if !r.measure.TryLock() {
 		return // somebody does

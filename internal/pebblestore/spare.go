@@ -28,7 +28,7 @@ type files struct {
 	swept   map[string]bool  // tables that sweep has removed: the next opening may give their names to others
 	damaged atomic.Int64     // reads of damaged blocks by compactions
 	quota   int64            // what compactions may still write
-	spent   int64            // what was taken from quotas since the opening
+	spent   int64            // bytes that were taken from quotas since the opening
 	ended   chan struct{}    // closed when the opening is being closed
 	end     sync.Once
 }

@@ -99,7 +99,7 @@ func Kills(t *testing.T, h Harness) {
 	}
 }
 
-// open opens an engine. Its sink refuses records that cannot be mapped. Rows that its table refuses go to its quarantine nevertheless.
+// open opens an engine. Its sink refuses records that cannot be mapped. Rows that its table refuses still go to its quarantine.
 func (h Harness) open(ctx context.Context, folder string) (*forebay.Engine, Target, error) {
 	target, err := h.Open(folder)
 	if err != nil {

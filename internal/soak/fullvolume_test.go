@@ -39,7 +39,7 @@ func (l *lines) Write(p []byte) (int, error) {
 	return l.buf.Write(p)
 }
 
-// with returns the lines with a message.
+// with returns the lines that contain a message.
 func (l *lines) with(t *testing.T, message string) (found []map[string]any) {
 	t.Helper()
 	l.mu.Lock()
@@ -57,7 +57,7 @@ func (l *lines) with(t *testing.T, message string) (found []map[string]any) {
 }
 
 // Another program fills the volume of an engine. One line a minute says so, the response to a client names the disk of the server,
-// the statistics have the bound of the volume, and readiness fails where an option asks. With room again all of this ends.
+// the statistics contain the bound of the volume, and readiness fails where an option asks for it. All of this ends when there is room again.
 func TestFullVolumeIsReported(t *testing.T) {
 	for _, unready := range []bool{false, true} {
 		testFullVolume(t, unready)

@@ -19,11 +19,11 @@ type File struct {
 	info os.FileInfo
 }
 
-// creating is one for the process, as POSIX locks are.
+// creating is global to the process, like POSIX locks.
 var creating = sync.OnceValue(func() *sync.Mutex { return new(sync.Mutex) })
 
-// Create makes an absent file empty, for this user alone. Drivers of the process call it before they open the file: to close a file gives up all
-// POSIX locks that the process has on it.
+// Create creates a file that does not exist. It is empty, and only this user may read it. Drivers call Create before they open the file, because
+// closing a file gives up all POSIX locks that the process holds on it.
 func Create(path string) error {
 	creating().Lock()
 	defer creating().Unlock()

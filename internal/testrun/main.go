@@ -3,9 +3,9 @@
 //	testrun [flags] FOLDER... [-- FLAGS OF A TEST PROGRAM]
 //
 // Each FOLDER holds a package. `go test` links every test program in every run; testrun keeps the programs below the build cache and links
-// those whose sources changed. It runs a few of them at a time, the one that took longest in the last run first, so that no long one is
-// alone at the end. It prints a line for each package, the output of failed tests only, and at the end the packages and tests that took
-// longest. It ends with status 1 if a test failed.
+// only the programs whose sources changed. It runs a few programs at a time. The program that took longest in the last run starts first, so that
+// no long program runs alone at the end. It prints a line for each package, the output of failed tests only, and at the end the packages and tests
+// that took longest. It ends with status 1 if a test failed.
 package main
 
 import (
@@ -40,7 +40,7 @@ func main() {
 	flag.StringVar(&o.stage, "stage", "test", "the `name` under which test programs and their times are kept")
 	flag.StringVar(&o.build, "build", "", "`flags` of go test, for example '-race'")
 	flag.IntVar(&o.at, "p", 3, "how many test programs run at a time")
-	flag.IntVar(&o.busy, "busy", 0, "run the tests beside so many processes that only use a processor")
+	flag.IntVar(&o.busy, "busy", 0, "run the tests under the load of `n` processes that only use a processor")
 	flag.DurationVar(&o.timeout, "timeout", 10*time.Minute, "a test program that takes longer fails")
 	spin := flag.Bool("spin", false, "use a processor until the parent ends; for -busy")
 	flag.Parse()
@@ -71,7 +71,7 @@ func work(d time.Duration) {
 	}
 }
 
-// result is what came of one test program.
+// result is the result of one test program.
 type result struct {
 	pkg   string
 	took  time.Duration // wall clock
@@ -164,7 +164,7 @@ func burn(ctx context.Context, n int) (stop func(), err error) {
 	return stop, nil
 }
 
-// report prints what took longest.
+// report prints the packages and tests that took longest.
 func report(results []result, out io.Writer) {
 	type line struct {
 		took time.Duration

@@ -19,8 +19,8 @@ var (
 	switched = regexp.MustCompile(`^=== (RUN|CONT|NAME|PAUSE)\s+(\S*)$`)
 )
 
-// read reads what a test program prints with -test.v. It returns the tests that have no parent, and the output without that of tests
-// that passed or were skipped. Lines of no test, such as those of a panic, are kept.
+// read reads the output of a test program with -test.v. It returns the tests that have no parent, and the output without the lines of tests
+// that passed or were skipped. It keeps lines that belong to no test, such as the lines of a panic.
 func read(text string) (tests []timed, failed string) {
 	passed := map[string]bool{}
 	for line := range strings.Lines(text) {

@@ -95,7 +95,8 @@ func chunks(packages []pkg) (all [][]pkg) {
 	return all
 }
 
-// play builds the packages in their order and runs each one that is built. An error is one of building; the results have those of tests.
+// play builds the packages in their order and runs each package that is built. It returns an error if a build fails. The results contain the
+// failures of tests.
 func play(ctx context.Context, o options, cache string, packages []pkg, out io.Writer) (results []result, err error) {
 	built := make(chan pkg, len(packages))
 	go func() {
@@ -132,13 +133,13 @@ func play(ctx context.Context, o options, cache string, packages []pkg, out io.W
 	return results, err
 }
 
-// program is the path of a package's test program. The folder above it has the name of the package, because packages share last names.
+// program returns the path of a package's test program. It contains the path of the package, because packages share last names.
 func program(cache string, p pkg) string {
 	return filepath.Join(cache, strings.ReplaceAll(strings.TrimPrefix(p.ImportPath, "github.com/forebay/forebay"), "/", "_")+".test")
 }
 
-// build links the test programs that are not up to date. The compiler and the linker collect garbage less often than by default, which
-// saves a quarter of their CPU.
+// build links the test programs that are not up to date. The compiler and the linker collect garbage less often than by default. This saves
+// a quarter of their CPU.
 func build(ctx context.Context, o options, cache string, packages []pkg, out io.Writer) error {
 	dir, err := os.MkdirTemp(cache, "build")
 	if err != nil {
@@ -146,7 +147,7 @@ func build(ctx context.Context, o options, cache string, packages []pkg, out io.
 	}
 	defer os.RemoveAll(dir)
 	args := append([]string{"test", "-c", "-vet=off", "-o", dir + string(filepath.Separator)}, strings.Fields(o.build)...)
-	// go test leaves a program alone that has the right build ID, so it finds those of the last run.
+	// go test does not link a program that has the right build ID, so build gives it the programs of the last run.
 	for _, p := range packages {
 		_ = os.Rename(program(cache, p), filepath.Join(dir, filepath.Base(p.ImportPath)+".test")) // there may be none
 		args = append(args, p.Dir)

@@ -1,4 +1,4 @@
-// Package warnlog is the logger of options that have none.
+// Package warnlog provides the default logger of options.
 package warnlog
 
 import (
@@ -6,8 +6,8 @@ import (
 	"log/slog"
 )
 
-// Or returns the given logger. For nil it returns one that hands warnings and errors to [slog.Default], so that a failing target is
-// visible without any configuration. Lower levels are dropped: a library does not report its progress unasked.
+// Or returns the given logger. For nil it returns a logger that passes warnings and errors to [slog.Default], so that a failing target is
+// visible without any configuration. It drops lower levels, because a library does not report its progress unasked.
 func Or(given *slog.Logger) *slog.Logger {
 	if given != nil {
 		return given

@@ -27,7 +27,7 @@ func TestOr(t *testing.T) {
 	out.Reset()
 	silent := slog.New(slog.DiscardHandler)
 	if Or(silent) != silent {
-		t.Error("Or(logger) is another logger, want the given one")
+		t.Error("Or(logger) is a different logger, want the given one")
 	}
 	if Or(silent).Error("error"); out.Len() > 0 {
 		t.Errorf("a silent logger wrote %q", out.String())

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// Calls calls each exported method of a receiver, except some, with zero values. Pointers and slices are nil in one call; in another they point to zero
-// values. The strings of a call are empty in one call; in another they are names, in their order. A panic fails the test.
+// Calls calls each exported method of a receiver, except some, with zero values. It calls each method with nil pointers and slices and with pointers to
+// zero values, and in both cases with empty strings and with names. A panic fails the test.
 func Calls(t *testing.T, receiver any, names []string, except ...string) {
 	v := reflect.ValueOf(receiver)
 	for i := range v.NumMethod() {
@@ -57,7 +57,7 @@ func arguments(ctx context.Context, method reflect.Type, names []string, named, 
 		case in.Kind() == reflect.String && named && len(names) > 0:
 			arg.SetString(names[0])
 			names = names[1:]
-		case in.Kind() == reflect.Func: // a caller that passes none has made another mistake
+		case in.Kind() == reflect.Func: // a caller that passes none has made a different mistake
 			arg.Set(reflect.MakeFunc(in, func([]reflect.Value) (out []reflect.Value) {
 				for o := range in.NumOut() {
 					out = append(out, reflect.Zero(in.Out(o)))

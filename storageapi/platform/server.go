@@ -44,7 +44,7 @@ type Server struct {
 	closeErr  error
 }
 
-// Open opens the server of a directory, which is made if it is absent. A lock keeps out other servers, whatever their paths are spelled like. Jobs that
+// Open opens the server of a directory, which is made if it is absent. A lock keeps out other servers, however their paths are spelled. Jobs that
 // were not finished when the directory was used last go on.
 func Open(dir string, o Options) (*Server, error) {
 	if err := o.Validate(); err != nil {
@@ -56,7 +56,7 @@ func Open(dir string, o Options) (*Server, error) {
 	}
 	st, err := openStore(filepath.Join(dir, "meta"), o.Logger, nil)
 	if errors.As(err, new(*pebblestore.InUseError)) {
-		err = fmt.Errorf("the directory is in use by another server, of this process or of another one: %w", err)
+		err = fmt.Errorf("the directory is in use by another server, of this process or of a different process: %w", err)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("platform: open %s: %w", dir, err)

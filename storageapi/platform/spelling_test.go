@@ -10,7 +10,7 @@ import (
 	"github.com/forebay/forebay/storageapi/platform"
 )
 
-// A directory has one server, whatever its path is spelled like. A refused Open leaves the working directories of jobs alone.
+// A directory has one server, however its path is spelled. A refused Open leaves the working directories of jobs alone.
 func TestOneServerForEachSpelling(t *testing.T) {
 	base := t.TempDir()
 	t.Chdir(base)

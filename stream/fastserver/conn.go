@@ -278,8 +278,8 @@ func (c *conn) makeRequest() bool {
 	return true
 }
 
-// isTelemetry reports whether a target is one that exporters of OpenTelemetry use. Their batches have no names: an equal batch is another
-// unless the first one's answer failed or its sender had left. Only net/http notices these.
+// isTelemetry reports whether exporters of OpenTelemetry use a target. Their batches have no keys: an equal batch is a new batch unless the
+// response to the first batch failed or its sender had left. Only net/http notices such a failure.
 func isTelemetry(target string) bool {
 	path, _, _ := strings.Cut(target, "?")
 	path = strings.TrimSuffix(path, "/")

@@ -15,7 +15,7 @@
 // hostile, byte for byte as without this package.
 //
 // Requests to the paths of telemetry, "/otlp/…" and "…/v1/{logs, metrics or traces}", move to net/http as well: their handler has to know
-// whether the sender left before the answer.
+// whether the sender left before the response.
 //
 // Handlers see and clients get the same either way, except for the following.
 //

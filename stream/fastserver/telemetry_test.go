@@ -10,7 +10,7 @@ import (
 	"github.com/forebay/forebay/stream/fastserver"
 )
 
-// A handler of telemetry learns that a client has left before its answer, and can write the answer out.
+// A handler of telemetry learns that a client has left before its response, and can flush the response.
 func TestTelemetryNoticesClientsThatLeave(t *testing.T) {
 	for _, target := range []string{"/otlp/1/app/secret", "/otlp/1/app/secret/v1/logs", "/v1/logs", "/v1/metrics/", "/v1/traces?x=1", "/prefix/v1/traces"} {
 		arrived, left := make(chan error, 1), make(chan struct{})

@@ -37,8 +37,8 @@ func (c codec) Marshal(v any) (mem.BufferSlice, error) {
 	return mem.BufferSlice{mem.SliceBuffer(r)}, nil
 }
 
-// compressor makes gRPC let calls with its coding through. A server takes one decompressor of its own, which is zstd's, and
-// the others from the registry of the program. Like the gzip of gRPC, every client and server of the program can use it.
+// compressor makes gRPC accept calls with its coding. A server has one separate decompressor, for zstd, and takes the others from the registry
+// of the program. Like the gzip of gRPC, every client and server of the program can use it.
 type compressor struct {
 	name       string
 	compress   func(io.Writer) io.WriteCloser

@@ -38,5 +38,5 @@
 //
 // Exporters repeat a batch only after UNAVAILABLE. A repeated batch is stored once, also after a crash: it is recognised by its
 // metadata idempotency-key, or by its bytes as [github.com/forebay/forebay/stream] says under "Repeated batches".
-// Over gRPC an answer counts as arrived when the client was there as the call ended.
+// Over gRPC a response counts as arrived if the client was still connected when the call ended.
 package otlpgrpc

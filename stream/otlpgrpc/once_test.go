@@ -14,7 +14,7 @@ import (
 	"github.com/forebay/forebay/stream/otlpgrpc"
 )
 
-// A batch that is sent again with its key is stored once. A batch without a key whose answer has arrived is another, equal or not.
+// A batch that is sent again with its key is stored once. Without a key, an equal batch is a new batch if the response to the first has arrived.
 func TestRepeatedBatchIsStoredOnce(t *testing.T) {
 	recent := func(bodies ...string) plogotlp.ExportRequest {
 		req := logs(bodies...)

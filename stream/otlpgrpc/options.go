@@ -29,7 +29,7 @@ type Options struct {
 	// HiddenHeaders are names of metadata, in any case, that mappings do not see. They never see authorization.
 	// Default: none.
 	HiddenHeaders []string
-	// BatchWindow is how long a batch without the metadata idempotency-key whose answer may not have arrived is remembered: as
+	// BatchWindow is how long a batch without the metadata idempotency-key whose response may not have arrived is remembered: as
 	// stream.Options.BatchWindow, and with the same default. Negative: batches are not compared, and each is stored.
 	BatchWindow time.Duration
 	// Logger gets the failures of the service itself. Secrets and records are not logged. Default: warnings and errors go to [slog.Default]; [slog.DiscardHandler] silences them.

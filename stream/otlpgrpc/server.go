@@ -190,7 +190,7 @@ func (s *server) handle(ctx context.Context, signal forebay.Signal, dec func(any
 	md, _ := metadata.FromIncomingContext(ctx)
 	headers := size(md)
 	if headers > maxMetadata {
-		return nil, status.Error(codes.InvalidArgument, fmt.Sprintf("The metadata has %d bytes, more than the limit of %d. "+
+		return nil, status.Error(codes.InvalidArgument, fmt.Sprintf("The metadata is %d bytes, above the limit of %d. "+
 			"Send less metadata.", headers, maxMetadata))
 	}
 	source, err := s.authorize(md)
@@ -240,7 +240,7 @@ func (s *server) export(ctx context.Context, source string, md metadata.MD, req 
 	c := req.call
 	s.setHeaders(c.header, md)
 	request := mapping.Record{Header: c.header, ClientIP: clientIP(ctx), Received: time.Now()}
-	// A client that goes away does not undo what has begun: the batch is complete.
+	// The batch is complete, so it is stored even if the client has left.
 	wait := s.deadlines.From(request.Received)
 	once, err := otlp.Once(&otlp.Request{
 		Signal: req.signal, Encoding: otlp.Protobuf, Keys: md[keyName],

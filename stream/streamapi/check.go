@@ -115,7 +115,7 @@ func parseInt(text string) (int, error) {
 	return strconv.Atoi(text)
 }
 
-// parameters checks the query. It refuses unknown parameters: a list with a misspelt filter would have all records.
+// parameters checks the query. It refuses unknown parameters, because a list with a misspelt filter would return all records.
 func (k *checks) parameters(q url.Values, p *problems) {
 	for _, name := range slices.Sorted(maps.Keys(q)) {
 		if !slices.ContainsFunc(k.op.query, func(known parameter) bool { return known.name == name }) {
@@ -181,7 +181,7 @@ func (k *checks) readBody(c *call, p *problems, most int64) error {
 	return nil
 }
 
-// unfit says why a value that its schema allows cannot be stored, such as a whole number above 64 bits.
+// unfit says why a value that its schema allows cannot be stored. An example is a whole number above 64 bits.
 func unfit(err error) string {
 	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
 		return fmt.Sprintf("body.%s: the value is out of range: %s", wrong.Field, wrong.Value)

@@ -23,7 +23,7 @@ func refusing() *buffertest.Memory {
 	return mem
 }
 
-// heldFile brings so many rows and one more, all refused, into a file that is held, and returns its id.
+// heldFile puts refused+1 rows, all of which the target refuses, into a file that is held, and returns its id.
 func (s *service) heldFile(source, sink string, refused int) string {
 	s.t.Helper()
 	_ = s.eng.Flush(s.t.Context(), source, sink)

@@ -85,10 +85,10 @@ func PutChunkHeader(b []byte, h ChunkHeader) {
 	le.PutUint32(b[4:], chunkSum(b))
 }
 
-// Checksum is the checksum of an object in staging. The zero value stands for an unknown one: an object has at least one byte.
+// Checksum is the checksum of an object in staging. The zero value means that the checksum is unknown, because an object has at least one byte.
 type Checksum struct {
 	CRC  uint32 `json:"crc"`  // CRC-32C of all bytes
-	Size int64  `json:"size"` // their number
+	Size int64  `json:"size"` // number of bytes
 }
 
 // Write adds bytes. It never fails.
@@ -98,7 +98,7 @@ func (c *Checksum) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Known reports whether there is a checksum.
+// Known reports whether the checksum is known.
 func (c Checksum) Known() bool { return c.Size > 0 }
 
 func (c Checksum) String() string { return fmt.Sprintf("%d bytes with checksum %08x", c.Size, c.CRC) }

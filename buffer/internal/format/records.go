@@ -62,9 +62,9 @@ type Sink struct {
 	ID      string      `json:"id"`
 	Def     *Definition `json:"def,omitempty"`
 	Dropped bool        `json:"dropped,omitempty"`
-	// Life counts how often the ledger was deleted, or the keys of the sink ended. Within a life no counter goes down.
+	// Life counts how often the ledger was deleted or the keys of the sink ended. No counter decreases while Life is the same.
 	Life int `json:"life,omitempty"`
-	// KeysEnd is set when the next definition begins another life.
+	// KeysEnd is set if the next definition increases Life.
 	KeysEnd bool `json:"keysEnd,omitempty"`
 	// Sealed counts the accepted rows of all slices that were ever sealed. Those of the open slice stand in its last chunk.
 	Sealed   Count `json:"sealed"`
@@ -274,7 +274,7 @@ type Slice struct {
 	Revision   uint32       `json:"revision,omitempty"`
 	// Object is the checksum of the object in staging. It is zero before the upload, and for an object that a release without checksums stored.
 	Object Checksum `json:"object,omitzero"`
-	// Unreadable is when the disk first failed to read a chunk, or the object was first missing in staging; zero otherwise.
+	// Unreadable is when the disk first failed to read a chunk, or the object was first missing in staging. Otherwise it is zero.
 	Unreadable time.Time `json:"unreadable,omitzero"`
 	// Uncounted is set while Tally is a lower bound, because what counted the last rows is damaged.
 	Uncounted bool `json:"uncounted,omitempty"`

@@ -26,7 +26,8 @@ type Split struct {
 	Kept int `json:"kept,omitempty"`
 	// Most is how many refused rows the file may have, because somebody has asked to split it although it was held. 0: nobody has.
 	Most int `json:"most,omitempty"`
-	// Last is set when the retention of the file has passed and it is imported without its refused rows: what is left when that fails expires.
+	// Last is set when the retention of the file has passed and it is imported without its refused rows. If that import fails, the rows that
+	// are not imported yet expire.
 	Last bool `json:"last,omitempty"`
 	// Rest is set when somebody has asked that all rows which are not in the table go to the quarantine. It has the words for those that the
 	// target has not named.
@@ -48,7 +49,7 @@ type Part struct {
 	Refused []RefusedRow `json:"refused,omitempty"`
 	// Rows is how many rows were imported. It is set behind the end of the file.
 	Rows int64 `json:"rows,omitempty"`
-	// Gone is how many more rows the target has refused. They are in the quarantine, and Skip does not have them any more.
+	// Gone is how many more rows the target has refused. They are in the quarantine, and Skip does not contain them any more.
 	Gone int64 `json:"gone,omitempty"`
 	// GivenUp is set when the id is ruled out and nothing takes its place: all rows go to the quarantine, with the words of [Split.Rest] unless
 	// they are in Skip.
@@ -189,8 +190,8 @@ func (s *Split) PoisonFrom(n int64, most int) (rows []RefusedRow) {
 	return rows
 }
 
-// Ready returns how many of the rows of [Split.Poison] that are not in the quarantine yet are in parts which are done, before the first part
-// that is not.
+// Ready returns the number of rows that may move to the quarantine now: the rows of [Split.Poison] that are not in the quarantine yet and whose
+// parts come before the first part that is not done.
 func (s *Split) Ready() (rows int64) {
 	for i := range s.Parts {
 		if p := &s.Parts[i]; !p.Done() || p.GivenUp {
@@ -234,8 +235,8 @@ func (s *Split) Imported() (rows int64) {
 // probeFrom is the least number of rows of a file of which the first and the last one are tried alone.
 const probeFrom = 16 // like buffer.systematicFrom
 
-// Of a part with so many named rows in one answer, or with so many from earlier answers, the rows up to the last named one become a separate part.
-// They are imported next, and do not wait for the refused rows that follow.
+// If the target names cutNamed rows of a part in one attempt, or if earlier attempts named cutSkipped rows of it, then the rows up to the last named
+// row become a separate part. That part is imported next. It does not wait for the refused rows that follow.
 const (
 	cutNamed   = 1000 // like buffer.MaxRowErrors: the target has probably not tried the other rows
 	cutSkipped = 32

@@ -11,7 +11,7 @@ import (
 	"github.com/forebay/forebay/internal/pebblestore"
 )
 
-// A folder has one node, whatever its path is spelled like.
+// A folder has one node, however its path is spelled.
 func TestOneNodeForEachSpellingOfAFolder(t *testing.T) {
 	base := t.TempDir()
 	t.Chdir(base)

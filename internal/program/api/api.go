@@ -72,8 +72,8 @@ func Parse(flags *flag.FlagSet, args []string) error {
 	return &UsageError{err}
 }
 
-// Misplaced refuses a flag after the first argument: package flag takes it for an argument, so that -reason would be the id of a
-// record. Every verb with arguments calls it, or Parse.
+// Misplaced refuses a flag after the first argument. Package flag would treat it as an argument, so that -reason would be the id of a
+// record. Every verb with arguments calls Misplaced or Parse.
 func Misplaced(flags *flag.FlagSet) error {
 	for _, arg := range flags.Args() {
 		if len(arg) > 1 && arg[0] == '-' {

@@ -69,7 +69,7 @@ func newShop(t *testing.T) *shop {
 	return s
 }
 
-// held brings 20 rows, all of which the target refuses, into a file that is held.
+// held puts 20 rows, all of which the target refuses, into a file that is held.
 func (s *shop) held() (file string) {
 	s.t.Helper()
 	for range 20 {

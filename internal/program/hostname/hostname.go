@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// Known reports whether a request may name the host. A page of a stranger can make its own name point to this machine, and then
-// counts as the same origin. It cannot do so with an IP address or a loopback name. "*" in names allows every host.
+// Known reports whether a request may name the host. The page of an attacker can make its own host name point to this machine, so that browsers
+// treat the two as the same origin. It cannot do so with an IP address or a loopback name. "*" in names allows every host.
 func Known(host string, names ...string) bool {
 	name := host
 	if h, _, err := net.SplitHostPort(host); err == nil {
@@ -27,7 +27,7 @@ func Known(host string, names ...string) bool {
 }
 
 // Local reports whether a request has arrived at a loopback address. Only programs of this machine reach such an address, for example a
-// browser with a page of a stranger.
+// browser with the page of an attacker.
 func Local(r *http.Request) bool {
 	addr, ok := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr)
 	return ok && addr.IP.IsLoopback()

@@ -42,7 +42,7 @@ func (m *management) withConsole(api http.Handler, apiURL string) (http.Handler,
 	}), c, nil
 }
 
-// hostsOf returns the host of a URL, none for an IP address of version 6.
+// hostsOf returns the host of a URL. It returns none for an IPv6 address.
 func hostsOf(address string) []string {
 	if u, err := url.Parse(address); err == nil && u.Hostname() != "" && !strings.Contains(u.Hostname(), ":") {
 		return []string{u.Hostname()}
