@@ -64,7 +64,13 @@ func (b *Buffer) watch() {
 		b.stop()
 		return
 	}
-	if !b.store.ReopenInBackground(func() func() { return b.background.stop }) {
+	if !b.store.ReopenInBackground(func() func() {
+		acts, records := b.background, b.copy
+		return func() {
+			acts.stop()
+			records.stop()
+		}
+	}) {
 		return
 	}
 	if b.opts.Changelog != nil {
@@ -99,7 +105,7 @@ func (b *Buffer) install(o *pebblestore.Opening) {
 	b.recovered.join(b.mu.state)
 	b.mu.Unlock()
 	b.takeUp(o)
-	if !b.store.Install(o, func() { b.background = b.newBackground() }) {
+	if !b.store.Install(o, func() { b.background, b.copy = b.newBackground(), b.newRecordCopy() }) {
 		return // Close has begun
 	}
 	b.mu.Lock()

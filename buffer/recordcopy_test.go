@@ -1,0 +1,163 @@
+package buffer_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/forebay/forebay/buffer/internal/format"
+	"github.com/forebay/forebay/internal/disktest"
+	"github.com/forebay/forebay/internal/pebblestore"
+)
+
+// tablesApart moves everything from the log of a store into tables, as the buffer does it: chunks have tables of their own.
+func (w *damageWorld) tablesApart(t *testing.T) {
+	t.Helper()
+	opts := &pebble.Options{FS: w.fs, FormatMajorVersion: pebble.FormatNewest, Logger: quiet{}}
+	opts.Experimental.SpanPolicyFunc = pebble.MakeStaticSpanPolicyFunc(
+		bytes.Compare, pebble.KeyRange{Start: []byte{format.PrefixChunk}, End: []byte{format.PrefixChunk + 1}}, pebble.SpanPolicy{},
+	)
+	db, err := pebble.Open("data", opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(db.Flush(), db.Compact(t.Context(), []byte("a"), []byte("z"), false), db.Close()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// storedRecords returns the records of files and slices in the store of a folder, and the names of the tables that hold them. No such table has
+// chunks.
+func (w *damageWorld) storedRecords(t *testing.T) (records map[string]string, tables []string) {
+	t.Helper()
+	records = map[string]string{}
+	names, err := w.fs.List("data")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, name := range names {
+		if !strings.HasSuffix(name, ".sst") {
+			continue
+		}
+		apart := fmt.Sprint("table", i)
+		data, err := w.fs.Read("data/" + name)
+		if err == nil {
+			err = w.fs.MkdirAll(apart, 0o700)
+		}
+		if err == nil {
+			err = pebblestore.WriteNote(w.fs, apart, name, string(data))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		chunks, found := 0, 0
+		if err := pebblestore.Scan(w.fs, apart, func(e pebblestore.Entry) error {
+			switch e.Key[0] {
+			case format.PrefixChunk:
+				chunks++
+			case format.PrefixFile, format.PrefixSlice:
+				found++
+				records[string(e.Key)] = string(e.Value)
+			}
+			return nil
+		}, func(file, what string) { t.Errorf("%s: %s", file, what) }); err != nil {
+			t.Fatal(err)
+		}
+		if found > 0 && chunks > 0 {
+			t.Fatalf("table %s has %d chunks and %d records of files and slices", name, chunks, found)
+		}
+		if found > 0 {
+			tables = append(tables, name)
+		}
+	}
+	return records, tables
+}
+
+// The records of files and slices lie in small tables. If they are lost, all rows arrive: those that lie in staging, and those whose chunks lie in
+// other tables.
+func TestLostRecordsLoseNoRows(t *testing.T) {
+	disktest.Each(t, func(t *testing.T, disk func(testing.TB) *disktest.Disk) {
+		for _, how := range []string{"wrong byte at the start", "wrong byte in the middle", "wrong byte at the end", "missing"} {
+			t.Run(how, func(t *testing.T) {
+				w := newDamageWorldOn(t, disk(t), false, false)
+				w.tablesApart(t)
+				records, tables := w.storedRecords(t)
+				if len(tables) == 0 || len(records) < 10 {
+					t.Fatalf("the tables %q have %d records of files and slices", tables, len(records))
+				}
+				for _, name := range tables {
+					path := "data/" + name
+					data, err := w.fs.Read(path)
+					if err != nil {
+						t.Fatal(err)
+					}
+					switch how {
+					case "wrong byte at the start":
+						w.fs.Rot(path, 10)
+					case "wrong byte in the middle":
+						w.fs.Rot(path, len(data)/2)
+					case "wrong byte at the end":
+						w.fs.Rot(path, len(data)-10)
+					case "missing":
+						if err := w.fs.Remove(path); err != nil {
+							t.Fatal(err)
+						}
+					}
+				}
+				missing, list := w.check(t)
+				if missing > 0 {
+					t.Errorf("%s: %d of %d rows are missing, want none; damage %q", how, missing, 2*w.rows, summary(list))
+				}
+				if len(list) == 0 {
+					t.Error("the damage is not reported")
+				}
+			})
+		}
+	})
+}
+
+// After Close the copy of the records says what the store says.
+func TestCopyOfTheRecords(t *testing.T) {
+	disktest.Each(t, func(t *testing.T, disk func(testing.TB) *disktest.Disk) {
+		w := newDamageWorldOn(t, disk(t), false, false)
+		for i, state := range []string{"after the first process", "after a second process, which imported everything"} {
+			if i == 1 {
+				if missing, _ := w.check(t); missing > 0 {
+					t.Fatalf("%d rows are missing without any damage", missing)
+				}
+			}
+			copied := map[string]string{}
+			text, err := w.fs.Read("data/" + format.CopyFile)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i, line := range bytes.Split(bytes.TrimSuffix(text, []byte("\n")), []byte("\n")) {
+				kind, num, content, ok := format.ParseCopyLine(line)
+				if !ok || (i == 0) != (kind == format.CopyInstance) {
+					t.Fatalf("%s: line %d of the copy is %q", state, i, line)
+				}
+				key := string(format.FileKey(num))
+				if kind == format.PrefixSlice {
+					key = string(format.SliceKey(num))
+				}
+				if copied[key] = string(content); len(content) == 0 || i == 0 {
+					delete(copied, key)
+				}
+			}
+			w.tablesApart(t)
+			stored, _ := w.storedRecords(t)
+			for key, record := range stored {
+				if copied[key] != record {
+					t.Errorf("%s: the copy of record %q is %s, want %s", state, key, copied[key], record)
+				}
+			}
+			if len(copied) != len(stored) || len(stored) == 0 {
+				t.Errorf("%s: the copy has %d records, want %d", state, len(copied), len(stored))
+			}
+		}
+	})
+}
