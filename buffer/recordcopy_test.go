@@ -2,13 +2,16 @@ package buffer_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2"
 
+	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/internal/format"
 	"github.com/forebay/forebay/internal/disktest"
 	"github.com/forebay/forebay/internal/pebblestore"
@@ -159,5 +162,50 @@ func TestCopyOfTheRecords(t *testing.T) {
 				t.Errorf("%s: the copy has %d records, want %d", state, len(copied), len(stored))
 			}
 		}
+	})
+}
+
+// A loss of power may leave an old copy. It says that files wait that were imported, and their objects in staging are gone. Together with damage
+// of the store it neither doubles a row nor holds a file.
+func TestOldCopyOfTheRecordsDoublesNothing(t *testing.T) {
+	disktest.Each(t, func(t *testing.T, disk func(testing.TB) *disktest.Disk) {
+		w := newDamageWorldOn(t, disk(t), false, false)
+		old, err := w.fs.Read("data/" + format.CopyFile)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if missing, _ := w.check(t); missing > 0 {
+			t.Fatalf("%d rows are missing without any damage", missing)
+		}
+		w.tablesApart(t)
+		_, tables := w.storedRecords(t)
+		for _, name := range tables {
+			if err := w.fs.Remove("data/" + name); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := pebblestore.WriteNote(w.fs, "data", format.CopyFile, string(old)); err != nil || len(tables) == 0 {
+			t.Fatalf("%v, %d tables have records", err, len(tables))
+		}
+		b := open(t, w.opts)
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		defer cancel()
+		for _, id := range damageSinks {
+			define(t, b, id, func(c *buffer.SinkConfig) { c.Encoding = buffer.None; c.Import.Count = 1000 })
+			if err := b.Flush(ctx, id); err != nil {
+				t.Errorf("flush %s: %v", id, err)
+			}
+			seen := map[string]bool{}
+			for _, row := range ids(w.mem, "in.c-test."+id) {
+				if seen[row] {
+					t.Errorf("sink %s: row %s is there twice", id, row)
+				}
+				seen[row] = true
+			}
+			if want := w.rows + 3; len(seen) != want {
+				t.Errorf("sink %s: the table has %d rows, want %d", id, len(seen), want)
+			}
+		}
+		verify(t, b)
 	})
 }
