@@ -17,8 +17,9 @@ import (
 	"github.com/forebay/forebay/internal/pebblestore"
 )
 
-// tablesApart moves everything from the log of a store into tables, as the buffer does it: chunks have tables of their own.
-func (w *damageWorld) tablesApart(t *testing.T) {
+// tablesApart moves everything from the log of a store into tables, as the buffer does it: chunks have tables of their own. It returns the records
+// of files and slices, and the names of the tables that hold them.
+func (w *damageWorld) tablesApart(t *testing.T) (records map[string]string, tables []string) {
 	t.Helper()
 	opts := &pebble.Options{FS: w.fs, FormatMajorVersion: pebble.FormatNewest, Logger: quiet{}}
 	opts.Experimental.SpanPolicyFunc = pebble.MakeStaticSpanPolicyFunc(
@@ -28,53 +29,47 @@ func (w *damageWorld) tablesApart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(db.Flush(), db.Compact(t.Context(), []byte("a"), []byte("z"), false), db.Close()); err != nil {
+	if err := errors.Join(db.Flush(), db.Compact(t.Context(), []byte("a"), []byte("z"), false)); err != nil {
 		t.Fatal(err)
 	}
-}
-
-// storedRecords returns the records of files and slices in the store of a folder, and the names of the tables that hold them. No such table has
-// chunks.
-func (w *damageWorld) storedRecords(t *testing.T) (records map[string]string, tables []string) {
-	t.Helper()
-	records = map[string]string{}
-	names, err := w.fs.List("data")
+	records, live := map[string]string{}, map[string]bool{}
+	levels, err := db.SSTables()
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i, name := range names {
-		if !strings.HasSuffix(name, ".sst") {
-			continue
+	for _, level := range levels {
+		for _, table := range level {
+			name := fmt.Sprintf("%06d.sst", table.FileNum)
+			live[name] = true
+			first, last := table.Smallest.UserKey[0], table.Largest.UserKey[0]
+			if first > format.PrefixSlice || last < format.PrefixFile {
+				continue
+			}
+			if tables = append(tables, name); first <= format.PrefixChunk {
+				t.Fatalf("table %s has chunks and records of files or slices: from %q to %q", name, first, last)
+			}
 		}
-		apart := fmt.Sprint("table", i)
-		data, err := w.fs.Read("data/" + name)
-		if err == nil {
-			err = w.fs.MkdirAll(apart, 0o700)
-		}
-		if err == nil {
-			err = pebblestore.WriteNote(w.fs, apart, name, string(data))
-		}
+	}
+	for _, prefix := range []byte{format.PrefixFile, format.PrefixSlice} {
+		it, err := db.NewIter(&pebble.IterOptions{LowerBound: []byte{prefix}, UpperBound: []byte{prefix + 1}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		chunks, found := 0, 0
-		if err := pebblestore.Scan(w.fs, apart, func(e pebblestore.Entry) error {
-			switch e.Key[0] {
-			case format.PrefixChunk:
-				chunks++
-			case format.PrefixFile, format.PrefixSlice:
-				found++
-				records[string(e.Key)] = string(e.Value)
-			}
-			return nil
-		}, func(file, what string) { t.Errorf("%s: %s", file, what) }); err != nil {
+		for ok := it.First(); ok; ok = it.Next() {
+			records[string(it.Key())] = string(it.Value())
+		}
+		if err := it.Close(); err != nil {
 			t.Fatal(err)
 		}
-		if found > 0 && chunks > 0 {
-			t.Fatalf("table %s has %d chunks and %d records of files and slices", name, chunks, found)
-		}
-		if found > 0 {
-			tables = append(tables, name)
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for name := range w.files(t) { // the store may still have to delete tables that the compaction has replaced
+		if strings.HasSuffix(name, ".sst") && !live[name] {
+			if err := w.fs.Remove("data/" + name); err != nil {
+				t.Fatal(err)
+			}
 		}
 	}
 	return records, tables
@@ -87,8 +82,7 @@ func TestLostRecordsLoseNoRows(t *testing.T) {
 		for _, how := range []string{"wrong byte at the start", "wrong byte in the middle", "wrong byte at the end", "missing"} {
 			t.Run(how, func(t *testing.T) {
 				w := newDamageWorldOn(t, disk(t), false, false)
-				w.tablesApart(t)
-				records, tables := w.storedRecords(t)
+				records, tables := w.tablesApart(t)
 				if len(tables) == 0 || len(records) < 10 {
 					t.Fatalf("the tables %q have %d records of files and slices", tables, len(records))
 				}
@@ -151,8 +145,7 @@ func TestCopyOfTheRecords(t *testing.T) {
 					delete(copied, key)
 				}
 			}
-			w.tablesApart(t)
-			stored, _ := w.storedRecords(t)
+			stored, _ := w.tablesApart(t)
 			for key, record := range stored {
 				if copied[key] != record {
 					t.Errorf("%s: the copy of record %q is %s, want %s", state, key, copied[key], record)
@@ -177,8 +170,7 @@ func TestOldCopyOfTheRecordsDoublesNothing(t *testing.T) {
 		if missing, _ := w.check(t); missing > 0 {
 			t.Fatalf("%d rows are missing without any damage", missing)
 		}
-		w.tablesApart(t)
-		_, tables := w.storedRecords(t)
+		_, tables := w.tablesApart(t)
 		for _, name := range tables {
 			if err := w.fs.Remove("data/" + name); err != nil {
 				t.Fatal(err)
