@@ -70,7 +70,6 @@ type Buffer struct {
 	// background is replaced when the store is reopened, in the transition of its phase. Nothing that reads it runs then.
 	background
 	reopened  chan *pebblestore.Opening // to the committer
-	copy      *recordCopy               // is replaced together with background
 	recovered *recovery                 // of an opening that is not in use yet; goes with it
 
 	// ctx ends everything that acts by itself when the buffer closes.
@@ -472,7 +471,7 @@ func (b *Buffer) close() error {
 	b.store.Drain()
 	b.gate.kick()
 	<-b.closed
-	b.copy.stop()
+	last.copy.stop()
 	err := b.store.Close()
 	if f := b.failure(); f != nil {
 		return f

@@ -55,7 +55,7 @@ func Open(dir string, opts Options) (*Buffer, error) {
 	if b.metrics, err = newMetrics(b); err != nil {
 		return nil, errors.Join(err, b.store.Close())
 	}
-	b.background, b.copy = b.newBackground(), b.newRecordCopy()
+	b.background = b.newBackground()
 	go b.watchDamage()
 	go b.commitLoop()
 	go b.syncLoop()
