@@ -22,7 +22,7 @@ import (
 // The copy contains only changes that are durable in the store. It may lack the latest changes, because it is not synced after each change. So what
 // it says is as old as the records that a salvage finds in a damaged store, and a salvage treats it like them.
 //
-// It has its own goroutine, so that no commit waits for it. If the disk refuses a write, the copy is deleted until the store is opened again.
+// It has its own goroutine, so that no commit waits for it. Driver calls do: see write. If the disk refuses a write, the copy is deleted until the store is opened again.
 type recordCopy struct {
 	fs  vfs.FS
 	dir string
@@ -35,7 +35,9 @@ type recordCopy struct {
 	wake chan struct{}
 	done chan struct{}
 
-	// The goroutine alone uses these.
+	writing    sync.Mutex // guards the members below
+	first      []byte     // the text with which the file begins, until it is written
+	failed     bool       // nothing is written any more
 	file       vfs.File
 	size, base int64 // now, and after the file was written from the beginning
 }
@@ -48,7 +50,7 @@ const copySlack = 1 << 20
 func (b *Buffer) newRecordCopy() *recordCopy {
 	c := &recordCopy{fs: b.fs, dir: b.dir, log: b.log, wake: make(chan struct{}, 1), done: make(chan struct{})}
 	if b.opts.Changelog != nil {
-		c.ended = true
+		c.ended, c.failed = true, true
 		c.remove()
 		close(c.done)
 		return c
@@ -60,7 +62,8 @@ func (b *Buffer) newRecordCopy() *recordCopy {
 	for _, num := range slices.Sorted(maps.Keys(b.mu.slices)) {
 		text = format.AppendCopyLine(text, format.PrefixSlice, num, format.Encode(&b.mu.slices[num].rec))
 	}
-	go c.run(text)
+	c.first = text
+	go c.run()
 	return c
 }
 
@@ -90,32 +93,61 @@ func (c *recordCopy) signal() {
 	}
 }
 
-func (c *recordCopy) run(text []byte) {
+func (c *recordCopy) run() {
 	defer close(c.done)
-	err := c.replace(text)
-	for ended := false; !ended && err == nil; {
+	for ended := false; !ended; {
+		c.write()
 		<-c.wake
 		c.mu.Lock()
-		lines := c.pending
-		c.pending, ended = nil, c.ended
+		ended = c.ended
 		c.mu.Unlock()
-		if err = c.append(lines); err == nil && c.size > 2*c.base+copySlack {
-			err = c.compact()
-		}
 	}
+	c.write()
+	c.writing.Lock()
+	defer c.writing.Unlock()
+	if file := c.file; file != nil {
+		c.file = nil
+		c.check(errors.Join(file.Sync(), file.Close()))
+	}
+	c.failed = true // a driver call that was left alone writes no more
+}
+
+// write returns when everything that was added before the call is in the file. Driver calls begin with it: the copy has the record of a slice before
+// its object is in staging.
+func (c *recordCopy) write() {
+	c.writing.Lock()
+	defer c.writing.Unlock()
+	if c.failed {
+		return
+	}
+	if c.first != nil {
+		c.check(c.replace(c.first))
+		c.first = nil
+	}
+	c.mu.Lock()
+	lines := c.pending
+	c.pending = nil
+	c.mu.Unlock()
+	if len(lines) > 0 && !c.failed {
+		c.check(c.append(lines))
+	}
+	if c.size > 2*c.base+copySlack && !c.failed {
+		c.check(c.compact())
+	}
+}
+
+// check deletes the copy if the disk has refused a write.
+func (c *recordCopy) check(err error) {
+	if err == nil {
+		return
+	}
+	c.failed = true
 	if c.file != nil {
-		if err == nil {
-			err = c.file.Sync()
-		}
-		err = errors.Join(err, c.file.Close())
+		_ = c.file.Close()
+		c.file = nil
 	}
-	if err != nil {
-		c.mu.Lock()
-		c.ended, c.pending = true, nil
-		c.mu.Unlock()
-		c.remove()
-		c.log.Warn("the copy of the records could not be written", "dir", c.dir, "error", err)
-	}
+	c.remove()
+	c.log.Warn("the copy of the records could not be written", "dir", c.dir, "error", err)
 }
 
 // replace writes the file from the beginning.
@@ -133,9 +165,6 @@ func (c *recordCopy) replace(text []byte) (err error) {
 }
 
 func (c *recordCopy) append(lines []byte) error {
-	if len(lines) == 0 {
-		return nil
-	}
 	_, err := c.file.WriteAt(lines, c.size)
 	c.size += int64(len(lines))
 	return err

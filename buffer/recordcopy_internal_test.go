@@ -17,7 +17,8 @@ func TestCopyOfTheRecordsStaysSmall(t *testing.T) {
 	dir := t.TempDir()
 	c := &recordCopy{fs: vfs.Default, dir: dir, log: slog.New(slog.DiscardHandler), wake: make(chan struct{}, 1), done: make(chan struct{})}
 	name := format.AppendCopyLine(nil, format.CopyInstance, 0, []byte("old"))
-	go c.run(name)
+	c.first = name
+	go c.run()
 	const records, written = 10, 5 << 20
 	last := map[uint64][]byte{}
 	for n := 0; n < written; {
