@@ -471,6 +471,7 @@ func (b *Buffer) close() error {
 	b.store.Drain()
 	b.gate.kick()
 	<-b.closed
+	last.copy.stop()
 	err := b.store.Close()
 	if f := b.failure(); f != nil {
 		return f

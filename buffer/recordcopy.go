@@ -1,0 +1,214 @@
+package buffer
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"io/fs"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/forebay/forebay/buffer/internal/format"
+	"github.com/forebay/forebay/internal/pebblestore"
+)
+
+// recordCopy keeps a copy of the records of files and slices in a separate file, format.CopyFile. The records of a store lie in a few small tables. If
+// one of them is damaged, the rows of these files and slices lie whole in staging, and only the copy says where they belong.
+//
+// The copy contains only changes that are durable in the store. It may lack the latest changes, because it is not synced after each change. So what
+// it says is as old as the records that a salvage finds in a damaged store, and a salvage treats it like them.
+//
+// It has its own goroutine, so that no commit waits for it. Driver calls do: see write. If the disk refuses a write, the copy is deleted until the store is opened again.
+type recordCopy struct {
+	fs  vfs.FS
+	dir string
+	log *slog.Logger
+
+	mu      sync.Mutex
+	pending []byte // lines to append
+	ended   bool
+
+	wake chan struct{}
+	done chan struct{}
+
+	writing    sync.Mutex // guards the members below
+	first      []byte     // the text with which the file begins, until it is written
+	failed     bool       // nothing is written any more
+	file       vfs.File
+	size, base int64 // now, and after the file was written from the beginning
+}
+
+// copySlack is how many bytes the copy grows before it is written from the beginning, in addition to twice its size then.
+const copySlack = 1 << 20
+
+// newRecordCopy replaces the copy by the current state. With a changelog there is none: it has everything, and nothing is salvaged. It is called while
+// no commit is under way.
+func (b *Buffer) newRecordCopy() *recordCopy {
+	c := &recordCopy{fs: b.fs, dir: b.dir, log: b.log, wake: make(chan struct{}, 1), done: make(chan struct{})}
+	if b.opts.Changelog != nil {
+		c.ended, c.failed = true, true
+		c.remove()
+		close(c.done)
+		return c
+	}
+	text := format.AppendCopyLine(nil, format.CopyInstance, 0, []byte(b.instance))
+	for _, num := range slices.Sorted(maps.Keys(b.mu.files)) {
+		text = format.AppendCopyLine(text, format.PrefixFile, num, format.Encode(&b.mu.files[num].rec))
+	}
+	for _, num := range slices.Sorted(maps.Keys(b.mu.slices)) {
+		text = format.AppendCopyLine(text, format.PrefixSlice, num, format.Encode(&b.mu.slices[num].rec))
+	}
+	c.first = text
+	go c.run()
+	return c
+}
+
+// add appends the lines of a durable commit.
+func (c *recordCopy) add(lines []byte) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.ended {
+		c.pending = append(c.pending, lines...)
+		c.signal()
+	}
+}
+
+// stop writes what was added and returns when nothing uses the file any more. It may be called twice.
+func (c *recordCopy) stop() {
+	c.mu.Lock()
+	c.ended = true
+	c.signal()
+	c.mu.Unlock()
+	<-c.done
+}
+
+func (c *recordCopy) signal() {
+	select {
+	case c.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (c *recordCopy) run() {
+	defer close(c.done)
+	for ended := false; !ended; {
+		c.write()
+		<-c.wake
+		c.mu.Lock()
+		ended = c.ended
+		c.mu.Unlock()
+	}
+	c.write()
+	c.writing.Lock()
+	defer c.writing.Unlock()
+	if file := c.file; file != nil {
+		c.file = nil
+		c.check(errors.Join(file.Sync(), file.Close()))
+	}
+	c.failed = true // a driver call that was left alone writes no more
+}
+
+// write returns when everything that was added before the call is in the file. Driver calls begin with it: the copy has the record of a slice before
+// its object is in staging.
+func (c *recordCopy) write() {
+	c.writing.Lock()
+	defer c.writing.Unlock()
+	if c.failed {
+		return
+	}
+	if c.first != nil {
+		c.check(c.replace(c.first))
+		c.first = nil
+	}
+	c.mu.Lock()
+	lines := c.pending
+	c.pending = nil
+	c.mu.Unlock()
+	if len(lines) > 0 && !c.failed {
+		c.check(c.append(lines))
+	}
+	if c.size > 2*c.base+copySlack && !c.failed {
+		c.check(c.compact())
+	}
+}
+
+// check deletes the copy if the disk has refused a write.
+func (c *recordCopy) check(err error) {
+	if err == nil {
+		return
+	}
+	c.failed = true
+	if c.file != nil {
+		_ = c.file.Close()
+		c.file = nil
+	}
+	c.remove()
+	c.log.Warn("the copy of the records could not be written", "dir", c.dir, "error", err)
+}
+
+// replace writes the file from the beginning.
+func (c *recordCopy) replace(text []byte) (err error) {
+	if c.file != nil {
+		err = c.file.Close()
+		c.file = nil
+	}
+	if err = cmp.Or(err, pebblestore.WriteNote(c.fs, c.dir, format.CopyFile, string(text))); err != nil {
+		return err
+	}
+	c.size, c.base = int64(len(text)), int64(len(text))
+	c.file, err = c.fs.OpenReadWrite(c.fs.PathJoin(c.dir, format.CopyFile), vfs.WriteCategoryUnspecified)
+	return err
+}
+
+func (c *recordCopy) append(lines []byte) error {
+	_, err := c.file.WriteAt(lines, c.size)
+	c.size += int64(len(lines))
+	return err
+}
+
+// compact drops the lines that later lines have replaced.
+func (c *recordCopy) compact() error {
+	text := make([]byte, c.size)
+	if _, err := c.file.ReadAt(text, 0); err != nil {
+		return err
+	}
+	return c.replace(compactCopy(text))
+}
+
+// compactCopy keeps the last line of each record that is not deleted.
+func compactCopy(text []byte) []byte {
+	type record struct {
+		kind byte
+		num  uint64
+	}
+	last := map[record][]byte{}
+	for line := range bytes.Lines(text) {
+		kind, num, content, ok := format.ParseCopyLine(bytes.TrimSuffix(line, []byte("\n")))
+		switch at := (record{kind, num}); {
+		case !ok:
+		case len(content) == 0:
+			delete(last, at)
+		default:
+			last[at] = line
+		}
+	}
+	name := record{kind: format.CopyInstance}
+	kept := last[name]
+	delete(last, name)
+	for _, at := range slices.SortedFunc(maps.Keys(last), func(a, b record) int {
+		return cmp.Or(cmp.Compare(a.kind, b.kind), cmp.Compare(a.num, b.num))
+	}) {
+		kept = append(kept, last[at]...)
+	}
+	return kept
+}
+
+func (c *recordCopy) remove() {
+	if err := c.fs.Remove(c.fs.PathJoin(c.dir, format.CopyFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		c.log.Warn("an old copy of the records could not be removed", "dir", c.dir, "error", err)
+	}
+}
