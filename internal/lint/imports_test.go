@@ -66,6 +66,7 @@ var rooms = map[string][]string{
 	"internal/viewtest":      {"./..."},
 	"internal/refusedtest":   {"./..."},
 	"internal/fulldisktest":  {"./..."},
+	"internal/placetest":     {"./..."},
 	"internal/sqltest":       {"datatype", "buffer", "buffer/dir", "drivers/parquet"},
 	"stream/otlpgrpc":        {".", "mapping", "trigger", "buffer", "stream/internal/...", "stream"}, // stream: its tests alone
 	"stream/fastserver":      {"stream", "mapping"},                                                  // its tests alone
