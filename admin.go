@@ -14,6 +14,7 @@ import (
 
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/internal/localdisk"
+	"github.com/forebay/forebay/trigger"
 )
 
 // Retry repeats at once what failed before at a sink, instead of waiting for the backoff: after the cause was fixed.
@@ -38,6 +39,9 @@ func (e *Engine) SplitFile(ctx context.Context, sourceID, sinkID, fileID string)
 func (e *Engine) QuarantineFile(ctx context.Context, sourceID, sinkID, fileID string) error {
 	return e.unknownSink(e.buf.QuarantineFile(ctx, bufferID(sourceID, sinkID), fileID), sourceID, sinkID)
 }
+
+// ImportLimits returns the limits of Settings.Import for the sources of this engine. Options.Buffer sets the least interval.
+func (e *Engine) ImportLimits() trigger.Limits { return e.opts.Buffer.ImportLimits() }
 
 // Unreachable says which size conditions of a sink with these settings can never be met, see [buffer.Tuning.Unreachable].
 func (e *Engine) Unreachable(s Settings) (upload, imports string) {

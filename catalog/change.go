@@ -82,7 +82,7 @@ func (c *Catalog) compile(t *tree) (*forebay.Definition, error) {
 	if !t.live() {
 		return nil, nil
 	}
-	def, err := t.definition()
+	def, err := t.definition(c.keys)
 	var compiled *forebay.Definition
 	if err == nil {
 		compiled, err = c.eng.Compile(def)
