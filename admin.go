@@ -63,6 +63,11 @@ func (e *Engine) DiscardUpTo(ctx context.Context, sourceID, sinkID, fileID strin
 // Damaged lists the damage of stored rows that was found and neither forgotten nor has expired; see [buffer.Buffer.Damaged].
 func (e *Engine) Damaged(ctx context.Context) ([]buffer.Damage, error) { return e.buf.Damaged(ctx) }
 
+// ForgetDamage removes records of damage that an operator has read, by the ids of [Engine.Damaged]; see [buffer.Buffer.ForgetDamage].
+func (e *Engine) ForgetDamage(ctx context.Context, ids ...string) error {
+	return e.buf.ForgetDamage(ctx, ids...)
+}
+
 // VolumeFree returns how many bytes are free on the volume of the data directory; see [buffer.Buffer.VolumeFree].
 func (e *Engine) VolumeFree() (int64, error) { return e.buf.VolumeFree() }
 

@@ -48,7 +48,7 @@ func (e *Engine) Compile(def Source) (*Definition, error) { return compile(e, de
 func compile(e *Engine, def Source, opts Options, mappers *mapperCache) (*Definition, error) {
 	sinks, err := compileSource(def, opts.Buffer.ImportLimits(), mappers)
 	if err == nil && e != nil && def.Archive != nil && opts.Archive == nil {
-		err = &DefinitionError{Source: def.ID, Problems: []error{errors.New("the source keeps raw records in an archive, and the engine has none: set Options.Archive")}}
+		err = &DefinitionError{Source: def.ID, Problems: []error{errors.New("the source keeps raw records in an archive, and this engine has no archive")}}
 	}
 	if err != nil {
 		return nil, err

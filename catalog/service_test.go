@@ -233,7 +233,7 @@ func TestArchiveSettingWithoutArchive(t *testing.T) {
 	cat := openCatalog(t, openEngine(t, forebay.Options{}), catalog.Options{Store: newMemory()})
 	done(t, cat)(cat.CreateSource(user, spec("Web")))
 	task, err := cat.ChangeSettings(user, catalog.Ref{Source: "web"}, "", []catalog.SettingChange{{Key: "archive.enabled", Value: json.RawMessage("true")}})
-	if e, ok := errors.AsType[*catalog.Error](err); !ok || e.Code != catalog.BadRequest || !strings.Contains(e.Message, "the engine has none") {
+	if e, ok := errors.AsType[*catalog.Error](err); !ok || e.Code != catalog.BadRequest || !strings.Contains(e.Message, "no archive") {
 		t.Errorf("archive.enabled gives task %q and error %v, want a refusal that names the missing archive", task.ID, err)
 	}
 }
