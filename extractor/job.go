@@ -172,7 +172,7 @@ func (jr *jobRun) run(ctx context.Context) error {
 	sc, conditions, delimiter := jr.plan.pagination.choose(jr.job)
 	base.delimiter = delimiter
 	st := &stopper{configs: conditions, Started: time.Now()}
-	last := ""
+	last, made := "", new(requestsMade)
 	if jr.from != nil && jr.from.Pages > 0 && sc != nil {
 		st.Pages, st.Items, st.Volume = jr.from.Pages, jr.from.Items, jr.from.Volume
 		st.Started = st.Started.Add(-jr.from.Elapsed)
@@ -185,7 +185,7 @@ func (jr *jobRun) run(ctx context.Context) error {
 	}
 	for {
 		number := int(st.Pages) + 1
-		p, err := jr.fetch(ctx, sc, base, number)
+		p, err := jr.fetch(ctx, sc, base, number, made)
 		waits := time.Now()
 		if turn := jr.await(ctx); turn != nil {
 			return turn
@@ -199,11 +199,14 @@ func (jr *jobRun) run(ctx context.Context) error {
 			return err
 		}
 		if sc != nil {
-			this := p.fingerprint()
+			this := p.fingerprint(sc)
 			if this == last {
 				// The wording is known to users, who look for it in logs.
 				jr.log.DebugContext(ctx, fmt.Sprintf("Job '%s' finished when last response matched the previous!", jr.job.id), "job", jr.job.id, "endpoint", jr.plan.endpointName(jr.job.endpoint))
 				return nil
+			}
+			if made.repeated != nil && p.items.Len() > 0 {
+				return jr.dataError(number, made.repeated)
 			}
 			last = this
 		}
@@ -263,8 +266,8 @@ func (jr *jobRun) endpoint() string {
 	return strings.NewReplacer(pairs...).Replace(jr.job.endpoint)
 }
 
-// fetch reads the page at the scroller's position.
-func (jr *jobRun) fetch(ctx context.Context, sc scroller, base apiCall, number int) (*page, error) {
+// fetch reads the page at the scroller's position and notes its request in made.
+func (jr *jobRun) fetch(ctx context.Context, sc scroller, base apiCall, number int, made *requestsMade) (*page, error) {
 	call := base
 	if sc != nil {
 		var err error
@@ -278,6 +281,11 @@ func (jr *jobRun) fetch(ctx context.Context, sc scroller, base apiCall, number i
 	r, err := jr.plan.apiRequest(call)
 	if err != nil {
 		return nil, err
+	}
+	if sc != nil && sc.source() != "" {
+		if err := made.add(r, jr.plan.shown(r.url), sc.source(), number); err != nil {
+			return nil, jr.dataError(number, err)
+		}
 	}
 	response, header, err := jr.client.fetch(ctx, r, &jr.job.format)
 	if err != nil {
