@@ -28,7 +28,7 @@ func parseCharset(s *section) charset {
 	return cs
 }
 
-// decode returns a body as UTF-8. The encoding is that of the configuration, of a byte order mark, of an XML declaration, or of the header
+// decode returns a body as UTF-8. The encoding comes from the configuration, a byte order mark, an XML declaration, or the header
 // Content-Type, in this order. Without any it is UTF-8. The text may be no longer than most bytes, by one more.
 func (cs charset) decode(body, contentType string, most int64) (string, error) {
 	name, declared := cs.of(body, contentType), true

@@ -370,7 +370,7 @@ func readBody(r io.Reader, length, most int64) (string, error) {
 }
 
 // decodedBody undoes the compression that a configured Accept-Encoding asks for, and gzip that the response does not declare. The transport
-// undoes its own. The length is that of the text, -1 if it is not known.
+// undoes its own. The length counts the bytes of the text, -1 if it is not known.
 func decodedBody(resp *http.Response) (r io.Reader, length int64, err error) {
 	switch strings.ToLower(resp.Header.Get("Content-Encoding")) {
 	case "gzip", "x-gzip":

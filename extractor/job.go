@@ -173,6 +173,7 @@ func (jr *jobRun) run(ctx context.Context) error {
 	base.delimiter = delimiter
 	st := &stopper{configs: conditions, Started: time.Now()}
 	last, made := "", new(requestsMade)
+	unsaved := false
 	if jr.from != nil && jr.from.Pages > 0 && sc != nil {
 		st.Pages, st.Items, st.Volume = jr.from.Pages, jr.from.Items, jr.from.Volume
 		st.Started = st.Started.Add(-jr.from.Elapsed)
@@ -196,6 +197,11 @@ func (jr *jobRun) run(ctx context.Context) error {
 			return nil
 		}
 		if err != nil {
+			if unsaved { // the next run need not ask for the pages again
+				if save := jr.savePosition(context.WithoutCancel(ctx), sc, st, last); save != nil {
+					return errors.Join(err, save)
+				}
+			}
 			return err
 		}
 		if sc != nil {
@@ -232,22 +238,29 @@ func (jr *jobRun) run(ctx context.Context) error {
 			jr.log.InfoContext(ctx, "job finished: there is no next page", "job", jr.job.id, "endpoint", jr.plan.endpointName(jr.job.endpoint), "pages", st.Pages)
 			return nil
 		}
-		if jr.depth == 0 {
-			cp := Checkpoint{
-				Iteration: jr.iteration, Job: jr.index, Pages: st.Pages, Items: st.Items, Volume: st.Volume, Elapsed: time.Since(st.Started),
-				Last: last, Position: json.RawMessage(sc.position().AppendJSON(nil, tree.Plain)),
-			}
-			if jr.window != nil {
-				cp.Window = jr.window.from.Unix()
-			}
-			if jr.follow != nil {
-				cp.Cursor = jr.follow.cursor()
-			}
-			if err := jr.checkpoint(ctx, cp, nil); err != nil {
+		unsaved = jr.depth == 0
+		if unsaved && jr.due(jr.follow.remembered()) {
+			if err := jr.savePosition(ctx, sc, st, last); err != nil {
 				return err
 			}
+			unsaved = false
 		}
 	}
+}
+
+// savePosition saves the position after a page of a top-level job.
+func (jr *jobRun) savePosition(ctx context.Context, sc scroller, st *stopper, last string) error {
+	cp := Checkpoint{
+		Iteration: jr.iteration, Job: jr.index, Pages: st.Pages, Items: st.Items, Volume: st.Volume, Elapsed: time.Since(st.Started),
+		Last: last, Position: json.RawMessage(sc.position().AppendJSON(nil, tree.Plain)),
+	}
+	if jr.window != nil {
+		cp.Window = jr.window.from.Unix()
+	}
+	if jr.follow != nil {
+		cp.Cursor = jr.follow.cursor()
+	}
+	return jr.checkpoint(ctx, cp, nil)
 }
 
 func (jr *jobRun) dataError(page int, err error) error {

@@ -86,7 +86,7 @@ var lean = map[string][]string{
 	"datatype":  {},
 	"trigger":   {},
 	"changelog": {"github.com/cespare/xxhash/"},
-	"extractor": {"github.com/cenkalti/backoff/"}, // which brings nothing along
+	"extractor": {"github.com/cenkalti/backoff/", "golang.org/x/text/"}, // which bring nothing along
 	// What is below the extractor is a part of it.
 	"extractor/internal/tree":     {},
 	"extractor/internal/datetext": {},
