@@ -381,7 +381,7 @@ func TestReplayRefuses(t *testing.T) {
 	archive := dir.Archive(t.TempDir(), dir.ArchiveOptions{})
 	e, _ := openArchive(t, archive)
 	plain, _ := openMemory(t)
-	if err := plain.Define(t.Context(), again(archived)); err == nil || !strings.Contains(err.Error(), "Options.Archive") {
+	if err := plain.Define(t.Context(), again(archived)); err == nil || !strings.Contains(err.Error(), "has no archive") {
 		t.Errorf("a source with an archive that the engine does not have: %v", err)
 	}
 	mustDefine(t, e, again(archived))
