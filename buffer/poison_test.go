@@ -250,6 +250,9 @@ func TestGoodRowsDoNotWaitForRefusedOnes(t *testing.T) {
 		"all but one in the middle, none named": {-1, 40, func(i int) bool { return i != 20 }},
 	} {
 		t.Run(name, func(t *testing.T) {
+			if c.rows > 10_000 {
+				skipManyRows(t)
+			}
 			withRefusing(t, c.names, func(t *testing.T, mem *buffertest.Memory, opts buffer.Options) {
 				b := open(t, opts)
 				putRows(t, b, define(t, b, "a", quarantined(), smallSlicesOf(c.rows)), c.rows, c.refused)
@@ -450,6 +453,7 @@ func TestRetentionEndsWithoutTheRefusedRows(t *testing.T) {
 
 // A file with more refused rows than a file may have at the end of its retention expires then, except for the rows that are imported by then.
 func TestRetentionEndsWithTooManyRefusedRows(t *testing.T) {
+	skipManyRows(t)
 	const rows = 10_400
 	refused := func(i int) bool { return i >= 100 }
 	withRefusing(t, 0, func(t *testing.T, mem *buffertest.Memory, opts buffer.Options) {
@@ -555,4 +559,12 @@ func TestRefusedRowsHaveFewLogLines(t *testing.T) {
 			t.Errorf("%d lines say that the import works again, want none: it never failed", n)
 		}
 	})
+}
+
+// skipManyRows leaves a test with more than 10,000 refused rows out of the run with the race detector, which needs a minute of processor time for it
+// and sees the same accesses in tests with few rows.
+func skipManyRows(t *testing.T) {
+	if testing.Short() {
+		t.Skip("more than 10,000 rows")
+	}
 }
