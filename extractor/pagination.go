@@ -58,9 +58,9 @@ type scroller interface {
 	// configuration in it.
 	position() tree.Node
 	resume(tree.Node)
-	// inHeader returns what the headers of an answer say of the next page, "" if the scroller does not look there.
+	// inHeader returns the part of the response headers that names the next page. It is empty for a scroller that does not read headers.
 	inHeader(http.Header) string
-	// source names, for messages, the part of an answer that the next request is made of; "" for a scroller that counts.
+	// source names, for messages, the part of the response that determines the next request. It is empty for a scroller that counts.
 	source() string
 }
 

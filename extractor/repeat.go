@@ -10,10 +10,10 @@ import (
 // finds a loop of fewer pages.
 const mostRequests = 1 << 18
 
-// requestsMade are the requests for pages of one job run, so that a pagination that leads back to one of them does not run forever.
+// requestsMade contains the requests for pages of one job run. It ends a pagination that leads back to one of them.
 type requestsMade struct {
 	pages map[[16]byte]int // the page that a request was made for, by a checksum of the request
-	// repeated is, while a request repeats the previous one, the error if its page has items other than those of the previous page.
+	// repeated is set while a request repeats the previous request. It is the error of the run if the page contains different items.
 	repeated error
 }
 

@@ -63,7 +63,7 @@ func verbs() []verb {
 		{"extract", "pull records from an HTTP API into tables; check, preview and discover look first", extractHelp, process.extract},
 		{"inspect", "show what waits in a data directory, and why", inspectHelp, process.inspect},
 		{"files", "show the files of a sink that wait, and decide about those that are held", filesHelp, process.files},
-		{"damage", "list what the disk of a running server has lost, and remove the records that were read", damageHelp, process.damage},
+		{"damage", "list the rows that the disk of a running server has lost, and remove the records that you have read", damageHelp, process.damage},
 		{"orphans", "list and remove what killed processes have left in buckets", orphansHelp, process.orphans},
 		{"quarantine", "show, edit, replay and discard the rejected records of a running server", quarantineHelp, process.quarantine},
 		{"replay", "map the raw records of an archive again, into a sink", replayHelp, process.replay},

@@ -14,8 +14,8 @@ import (
 	"github.com/forebay/forebay/internal/pebblestore"
 )
 
-// copySeq is the order of the first line of the copy. Of two versions that are equally far, the version of the copy counts: it has each change of
-// the store, and what a damaged store still has may be older.
+// copySeq is the order of the first line of the copy. Of two versions that are equally far, the version of the copy counts. The copy contains each change of
+// the store, and the records that a damaged store still contains may be older.
 const copySeq = 1 << 62
 
 // takeCopy notes the records of files and slices that format.CopyFile has. Without the file, or if the file is the copy of a different store, it

@@ -35,7 +35,7 @@ func TestCopy(t *testing.T) {
 		copy  func(c *copied)
 		want  string
 	}{
-		"what the store has lost": {func(*story) {}, func(c *copied) {
+		"records that the store has lost": {func(*story) {}, func(c *copied) {
 			c.name("old")
 			c.file(3, format.FileClosing)
 			c.slice(5, 3, 7)
@@ -54,7 +54,7 @@ func TestCopy(t *testing.T) {
 			file 3 imported
 			sink a: sealed 7 imported 7 damaged 0
 			counters 3 0`},
-		"the copy is further than what the store still has": {func(s *story) {
+		"the copy is further than the store": {func(s *story) {
 			s.sink(1, format.Sink{ID: "a", Sealed: format.Count{Rows: 7}, Imported: format.Count{Rows: 7}})
 			s.file(3, format.FileClosing)
 			s.slice(5, 3, format.SliceUploaded, 7)
