@@ -19,10 +19,11 @@ import (
 // recordCopy keeps a copy of the records of files and slices in a separate file, format.CopyFile. The records of a store lie in a few small tables. If
 // one of them is damaged, the rows of these files and slices lie whole in staging, and only the copy says where they belong.
 //
-// The copy contains only changes that are durable in the store. It may lack the latest changes, because it is not synced after each change. So what
-// it says is as old as the records that a salvage finds in a damaged store, and a salvage treats it like them.
+// The copy contains only changes that are durable in the store. It may lack the latest changes, because it is not synced after each change. So its
+// records may be old, like the records that a salvage finds in a damaged store, and a salvage treats them alike.
 //
-// It has its own goroutine, so that no commit waits for it. Driver calls do: see write. If the disk refuses a write, the copy is deleted until the store is opened again.
+// It has a separate goroutine, so that no commit waits for it. Driver calls wait: see write. While the disk refuses writes, changes wait in memory.
+// When they are larger than copySlack, the copy is deleted until the store is opened again.
 type recordCopy struct {
 	fs  vfs.FS
 	dir string
@@ -37,7 +38,8 @@ type recordCopy struct {
 
 	writing    sync.Mutex // guards the members below
 	first      []byte     // the text with which the file begins, until it is written
-	failed     bool       // nothing is written any more
+	failed     bool       // no write follows
+	refused    bool       // the disk has refused the last write
 	file       vfs.File
 	size, base int64 // now, and after the file was written from the beginning
 }
@@ -105,9 +107,10 @@ func (c *recordCopy) run() {
 	c.write()
 	c.writing.Lock()
 	defer c.writing.Unlock()
-	if file := c.file; file != nil {
-		c.file = nil
-		c.check(errors.Join(file.Sync(), file.Close()))
+	if c.refused || c.file != nil && c.file.Sync() != nil {
+		c.fail()
+	} else if c.file != nil {
+		_ = c.file.Close()
 	}
 	c.failed = true // a driver call that was left alone writes no more
 }
@@ -120,54 +123,72 @@ func (c *recordCopy) write() {
 	if c.failed {
 		return
 	}
-	if c.first != nil {
-		c.check(c.replace(c.first))
-		c.first = nil
-	}
 	c.mu.Lock()
 	lines := c.pending
 	c.pending = nil
 	c.mu.Unlock()
-	if len(lines) > 0 && !c.failed {
-		c.check(c.append(lines))
+	err := c.store(lines)
+	if err != nil {
+		c.mu.Lock()
+		c.pending = append(lines, c.pending...)
+		c.mu.Unlock()
+		if len(lines) > copySlack {
+			c.fail()
+		}
+	} else if c.size > 2*c.base+copySlack {
+		err = c.compact()
 	}
-	if c.size > 2*c.base+copySlack && !c.failed {
-		c.check(c.compact())
+	if err != nil && (c.failed || !c.refused) {
+		c.log.Warn("the copy of the records could not be written", "dir", c.dir, "retried", !c.failed, "error", err)
 	}
+	c.refused = err != nil
 }
 
-// check deletes the copy if the disk has refused a write.
-func (c *recordCopy) check(err error) {
-	if err == nil {
-		return
+// store appends lines to the file. If the disk refuses them, the next call overwrites the part that was written.
+func (c *recordCopy) store(lines []byte) error {
+	if c.first != nil {
+		if err := c.replace(c.first); err != nil {
+			return err
+		}
+		c.first = nil
 	}
+	if len(lines) == 0 {
+		return nil
+	}
+	if _, err := c.file.WriteAt(lines, c.size); err != nil {
+		return err
+	}
+	c.size += int64(len(lines))
+	return nil
+}
+
+// fail deletes the copy. No write follows.
+func (c *recordCopy) fail() {
 	c.failed = true
+	c.mu.Lock()
+	c.ended, c.pending = true, nil
+	c.mu.Unlock()
 	if c.file != nil {
 		_ = c.file.Close()
 		c.file = nil
 	}
 	c.remove()
-	c.log.Warn("the copy of the records could not be written", "dir", c.dir, "error", err)
 }
 
-// replace writes the file from the beginning.
-func (c *recordCopy) replace(text []byte) (err error) {
-	if c.file != nil {
-		err = c.file.Close()
-		c.file = nil
-	}
-	if err = cmp.Or(err, pebblestore.WriteNote(c.fs, c.dir, format.CopyFile, string(text))); err != nil {
+// replace writes the file from the beginning. After an error the old file stays.
+func (c *recordCopy) replace(text []byte) error {
+	if err := pebblestore.WriteNote(c.fs, c.dir, format.CopyFile, string(text)); err != nil {
 		return err
 	}
-	c.size, c.base = int64(len(text)), int64(len(text))
-	c.file, err = c.fs.OpenReadWrite(c.fs.PathJoin(c.dir, format.CopyFile), vfs.WriteCategoryUnspecified)
-	return err
-}
-
-func (c *recordCopy) append(lines []byte) error {
-	_, err := c.file.WriteAt(lines, c.size)
-	c.size += int64(len(lines))
-	return err
+	file, err := c.fs.OpenReadWrite(c.fs.PathJoin(c.dir, format.CopyFile), vfs.WriteCategoryUnspecified)
+	if err != nil {
+		return err
+	}
+	if c.file != nil {
+		_ = c.file.Close() // the new file has everything
+	}
+	c.file, c.size, c.base = file, int64(len(text)), int64(len(text))
+	return nil
 }
 
 // compact drops the lines that later lines have replaced.
