@@ -51,6 +51,26 @@ func putRows(t *testing.T, b *buffer.Buffer, s *buffer.SinkHandle, rows int, ref
 	}
 }
 
+// putAtOnce is putRows with one call for all rows.
+func putAtOnce(t *testing.T, b *buffer.Buffer, s *buffer.SinkHandle, rows int, refused func(i int) bool) {
+	t.Helper()
+	var data []byte
+	for i := range rows {
+		value := "v"
+		if refused(i) {
+			value = bad
+		}
+		data = append(data, row(i, value)...)
+	}
+	ticket, err := b.Append(t.Context(), time.Now(), buffer.Rows{Sink: s, Data: data, Count: rows})
+	if err == nil {
+		err = ticket.Wait(t.Context())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 func smallSlices(c *buffer.SinkConfig) { c.Upload.Count = 2 }
 
 // wantSplit checks that each good row is in the table once, and each refused one in the quarantine once.
@@ -462,21 +482,7 @@ func TestRetentionEndsWithTooManyRefusedRows(t *testing.T) {
 		s := define(t, b, "a", quarantined(func(q *buffer.QuarantineBounds) { q.MaxRecords = 50 }), func(c *buffer.SinkConfig) {
 			c.Upload.Interval, c.Import.Interval = time.Minute, time.Minute
 		})
-		var data []byte
-		for i := range rows {
-			value := "v"
-			if refused(i) {
-				value = bad
-			}
-			data = append(data, row(i, value)...)
-		}
-		ticket, err := b.Append(t.Context(), time.Now(), buffer.Rows{Sink: s, Data: data, Count: rows})
-		if err == nil {
-			err = ticket.Wait(t.Context())
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		putAtOnce(t, b, s, rows, refused)
 		time.Sleep(2 * time.Hour)
 		st, _ := b.SinkStats("a")
 		if len(st.Files) > 0 && st.Files[0].FinishedAt.IsZero() || st.Expired.Rows != rows-100 || len(mem.Rows(tableA)) != 100 || st.Poison.Rows != 0 {

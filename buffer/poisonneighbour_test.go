@@ -57,21 +57,7 @@ func TestGoodRowsOfAFileWithTooManyRefusedRows(t *testing.T) {
 				s := define(t, b, "a", quarantined(func(q *buffer.QuarantineBounds) { q.MaxRecords = 50 }), func(c *buffer.SinkConfig) {
 					c.Upload.Interval, c.Import.Interval = time.Minute, time.Minute
 				})
-				var data []byte
-				for i := range rows {
-					value := "v"
-					if i < first || i >= first+good {
-						value = bad
-					}
-					data = append(data, row(i, value)...)
-				}
-				ticket, err := b.Append(t.Context(), time.Now(), buffer.Rows{Sink: s, Data: data, Count: rows})
-				if err == nil {
-					err = ticket.Wait(t.Context())
-				}
-				if err != nil {
-					t.Fatal(err)
-				}
+				putAtOnce(t, b, s, rows, func(i int) bool { return i < first || i >= first+good })
 				time.Sleep(10 * time.Minute)
 				st, _ := b.SinkStats("a")
 				if got := len(mem.Rows(tableA)); got != good {
