@@ -12,6 +12,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 
 	"github.com/forebay/forebay/buffer/internal/format"
+	"github.com/forebay/forebay/internal/disktest"
 	"github.com/forebay/forebay/internal/pebblestore"
 )
 
@@ -66,7 +67,7 @@ func TestCopyOfTheRecordsOnAFullDisk(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var full atomic.Bool
-			disk := errorfs.Wrap(vfs.Default, errorfs.InjectorFunc(func(op errorfs.Op) error {
+			disk := disktest.Wrap(vfs.Default, errorfs.InjectorFunc(func(op errorfs.Op) error {
 				if full.Load() && (op.Kind == errorfs.OpFileWrite || op.Kind == errorfs.OpFileWriteAt || op.Kind == errorfs.OpCreate) {
 					return syscall.ENOSPC
 				}
