@@ -3,7 +3,6 @@ package buffer_test
 import (
 	"context"
 	"errors"
-	"io/fs"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -21,6 +20,7 @@ import (
 	"github.com/forebay/forebay/internal/casetest"
 	"github.com/forebay/forebay/internal/disktest"
 	"github.com/forebay/forebay/internal/localdisk"
+	"github.com/forebay/forebay/internal/modetest"
 	"github.com/forebay/forebay/internal/synctest"
 )
 
@@ -228,31 +228,18 @@ func TestFilesAreForTheirOwner(t *testing.T) {
 	}
 	s := define(t, b, "a")
 	put(t, b, s, 0, 10)
-	check := func(when, dir string) {
-		t.Helper()
-		err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
-			if err != nil {
-				return err
-			}
-			info, err := d.Info()
-			if err == nil && info.Mode().Perm()&0o077 != 0 {
-				t.Errorf("%s: %s has the mode %s", when, filepath.Base(path), info.Mode())
-			}
-			return err
-		})
-		if err != nil {
-			t.Error(err)
-		}
+	modetest.Private(t, dir)
+	if info, err := os.Stat(dir); err != nil || info.Mode().Perm() != 0o700 {
+		t.Errorf("the folder has mode %v (%v), want 0700", info.Mode(), err)
 	}
-	check("open", dir)
 	if err := b.Checkpoint(t.Context(), dir+"-copy"); err != nil {
 		t.Fatal(err)
 	}
-	check("checkpoint", dir+"-copy")
+	modetest.Private(t, dir+"-copy")
 	if err := b.Close(); err != nil {
 		t.Fatal(err)
 	}
-	check("closed", dir)
+	modetest.Private(t, dir)
 	// What an earlier version has left is taken along.
 	names, err := os.ReadDir(dir)
 	if err != nil {
@@ -266,7 +253,7 @@ func TestFilesAreForTheirOwner(t *testing.T) {
 	if b, err = buffer.Open(dir, opts); err != nil {
 		t.Fatal(err)
 	}
-	check("opened again", dir)
+	modetest.Private(t, dir)
 	if err := b.Close(); err != nil {
 		t.Fatal(err)
 	}
