@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/forebay/forebay/buffer"
@@ -24,10 +23,14 @@ import (
 //   - an attempt has a key: rows that earlier attempts have stored are left out, and each portion carries receipts.
 //   - patient waits for room. Otherwise it is refused at a bound.
 //
+// Before it maps a record, a call reserves memory in the room that all calls share: see mapRoom.
+//
 // Only one goroutine may use a call. Its memory is pooled, so a record that every sink takes costs no allocation.
 type call struct {
 	src             *source
 	buf             *buffer.Buffer
+	room            *mapRoom
+	reserve         mapReserve
 	attempt         *attempt // nil for a call without a key
 	atomic, patient bool
 	limit           int // most bytes of a portion
@@ -43,6 +46,8 @@ type call struct {
 	aside   []int             // by sink: bytes of rejects
 	marks   []mark            // by sink: where the row of the current record begins
 	size    int               // bytes of all rows in data, and of all rejects
+	spare   [][]byte          // large and empty, for the rows of any sink
+	memory  int               // capacity of data and spare
 	rows    []buffer.Rows
 
 	portions []portion
@@ -79,11 +84,20 @@ func portionOf(most int, t buffer.Tuning) int {
 	return int(min(int64(most), t.MaxPendingBytes/4))
 }
 
-var calls = sync.Pool{New: func() any { return new(call) }}
+const (
+	// smallCall is the most memory of a call in the pool. The pool has as many calls as callers were ever at work at once.
+	smallCall = 64 << 10
+	// largeCall is the most memory of a call that a room keeps.
+	largeCall = 4 * portionBytes
+	// largeRow is the size from which the memory of rows serves the next sink once they are in the buffer.
+	largeRow = 16 << 10
+)
 
-// begin starts a call. The caller releases it.
-func (in Intake) begin(src *source, attempt *attempt, atomic bool) *call {
-	e, c := in.engine, calls.Get().(*call)
+// begin starts a call. large says that it may map many rows or large ones. The caller releases it.
+func (in Intake) begin(src *source, attempt *attempt, atomic, large bool) *call {
+	e := in.engine
+	c := e.room.call(large)
+	c.room = e.room
 	c.src, c.buf, c.attempt, c.atomic, c.patient = src, e.buf, attempt, atomic, in.patient
 	c.signal = ""
 	c.limit, c.maxRow, c.now = e.portion, e.opts.MaxRowBytes, time.Now()
@@ -119,18 +133,32 @@ func (c *call) noCapacity() error {
 	return nil
 }
 
-// release gives the memory to the pool, unless a huge row has made it so large that it should not stay.
+// release gives the memory back, unless it is so much that it should not stay.
 func (c *call) release() {
-	size := 0
+	room := c.room
+	room.release(&c.reserve)
 	for k := range c.data {
-		size += cap(c.data[k])
 		c.data[k], c.n[k], c.full[k], c.rejects[k], c.aside[k] = c.data[k][:0], 0, nil, nil, 0
 	}
 	// Old rows and tickets stay behind the ends of their lists: clearing them for each record costs more than they hold.
 	c.src, c.attempt, c.err, c.records, c.size, c.portions = nil, nil, nil, 0, 0, c.portions[:0]
-	if size <= 4*portionBytes {
-		calls.Put(c)
+	c.room = nil
+	room.keep(c)
+}
+
+// need returns how much memory the call may use once it has mapped a record. The parsed body takes about twice as much as the body, and a row
+// is seldom larger than the body.
+func (c *call) need(rec *mapping.Record) int64 {
+	return int64(c.memory) + 4*int64(len(rec.Body))
+}
+
+// rowsOf returns the memory for the next row of sink k.
+func (c *call) rowsOf(k int, rec *mapping.Record) []byte {
+	if last := len(c.spare) - 1; last >= 0 && len(c.data[k]) == 0 && cap(c.data[k]) < len(rec.Body) {
+		c.memory -= cap(c.data[k])
+		c.data[k], c.spare = c.spare[last][:0], c.spare[:last]
 	}
+	return c.data[k]
 }
 
 // add maps a record for every sink and hands full portions to the buffer. A record that every sink takes has the outcomes
@@ -141,9 +169,16 @@ func (c *call) add(ctx context.Context, rec *mapping.Record) []SinkResult {
 		rec.Received = c.now
 	}
 	c.mark(len(c.src.sinks))
+	var crowded error
+	if need := c.need(rec); need >= c.reserve.held {
+		crowded = c.room.grow(ctx, &c.reserve, need+1, c.patient)
+	}
 	out := c.src.allStored
 	for k, s := range c.src.sinks {
 		status, err := Failed, c.full[k]
+		if err == nil {
+			err = crowded
+		}
 		switch {
 		case c.attempt.has(k, c.records):
 			out = c.src.own(out)
@@ -172,7 +207,7 @@ func (c *call) add(ctx context.Context, rec *mapping.Record) []SinkResult {
 // mapRow appends the row of a record for sink k. Its error is a rejection, which is counted; the status says what becomes of the record.
 func (c *call) mapRow(ctx context.Context, k int, rec *mapping.Record) (Status, error) {
 	s := c.src.sinks[k]
-	data, limit, err := c.data[k], c.maxRow, error(nil)
+	data, limit, err := c.rowsOf(k, rec), c.maxRow, error(nil)
 	if s.archive {
 		data, err = appendArchived(data, rec, c.signal, c.src.kept)
 		limit *= archivedRow
@@ -180,6 +215,8 @@ func (c *call) mapRow(ctx context.Context, k int, rec *mapping.Record) (Status, 
 		data, err = s.mapper.AppendRow(data, rec)
 	}
 	size := len(data) - len(c.data[k])
+	c.memory += cap(data) - cap(c.data[k])
+	c.data[k] = data[:len(c.data[k])]
 	if err == nil && size > limit {
 		err = &RowTooLargeError{Size: size, Limit: limit}
 	}
@@ -273,6 +310,7 @@ func (c *call) handOver(ctx context.Context, end int) {
 	}
 	p := portion{end: end, aside: aside}
 	if c.patient || c.atomic && len(c.portions) > 0 { // the rest of a batch waits for room where the first portion has it
+		c.room.release(&c.reserve) // else calls that are not patient would wait for this one
 		p.ticket, p.err = c.buf.AppendWhenRoom(ctx, c.now, rows...)
 	} else {
 		p.ticket, p.err = c.buf.Append(ctx, c.now, rows...)
@@ -286,6 +324,9 @@ func (c *call) handOver(ctx context.Context, end int) {
 		m := c.marks[k]
 		stay := copy(c.data[k], c.data[k][m.bytes:])
 		c.data[k] = c.data[k][:stay]
+		if stay == 0 && cap(c.data[k]) >= largeRow {
+			c.spare, c.data[k] = append(c.spare, c.data[k]), nil
+		}
 		c.n[k] -= m.rows
 		c.size -= m.bytes
 		for _, r := range c.rejects[k][:m.rejects] {

@@ -159,7 +159,7 @@ func (in Intake) ingest(ctx context.Context, sourceID string, once *Once, recs [
 func (in Intake) take(
 	ctx context.Context, src *source, attempt *attempt, recs []*mapping.Record, results []Result, list []portion,
 ) []portion {
-	c := in.begin(src, attempt, false)
+	c := in.begin(src, attempt, false, len(recs) > 16 || len(recs) > 0 && len(recs[0].Body) > largeRow)
 	defer c.release()
 	for i, rec := range recs {
 		results[i].Sinks = c.add(ctx, rec)
@@ -243,7 +243,7 @@ func outcomeOf(err error, portions []portion) error {
 
 // takeAtomic is take for a batch that ends with its first error. The records behind it are counted and not mapped.
 func (in Intake) takeAtomic(ctx context.Context, src *source, attempt *attempt, b Batch, res *BatchResult) ([]portion, error) {
-	c := in.begin(src, attempt, true)
+	c := in.begin(src, attempt, true, true)
 	defer c.release()
 	c.signal = b.Signal
 	err := c.noCapacity()
