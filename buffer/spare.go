@@ -29,7 +29,7 @@ func (s *spareChunks) take() *chunk {
 // put takes the chunks of a group, empty, and their list. Nobody may use them any more.
 func (s *spareChunks) put(list []*chunk) {
 	for _, c := range list {
-		if size := cap(c.data); size <= 2*chunkBytes && s.bytes+size <= s.bound { // else a huge row, or many at once
+		if size := cap(c.data); size > 0 && size <= 2*chunkBytes && s.bytes+size <= s.bound { // else it has no memory, a huge row, or there are many
 			s.chunks = append(s.chunks, c)
 			s.bytes += size
 		}
