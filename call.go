@@ -33,7 +33,7 @@ type call struct {
 	reserve         mapReserve
 	attempt         *attempt // nil for a call without a key
 	atomic, patient bool
-	limit           int // most bytes of a portion
+	limit, portion  int // most bytes of the next portion, and of the later portions
 	maxRow          int
 	signal          Signal
 	now             time.Time
@@ -85,9 +85,9 @@ func portionOf(most int, t buffer.Tuning) int {
 }
 
 const (
-	// smallCall is the most memory of a call in the pool. The pool has as many calls as callers were ever at work at once.
+	// smallCall is the most memory of an idle call that serves any call. There are as many as callers were at work at once.
 	smallCall = 64 << 10
-	// largeCall is the most memory of a call that a room keeps.
+	// largeCall is the most memory of an idle call. It serves large calls.
 	largeCall = 4 * portionBytes
 	// largeRow is the size from which the memory of rows serves the next sink once they are in the buffer.
 	largeRow = 16 << 10
@@ -95,12 +95,11 @@ const (
 
 // begin starts a call. large says that it may map many rows or large ones. The caller releases it.
 func (in Intake) begin(src *source, attempt *attempt, atomic, large bool) *call {
-	e := in.engine
-	c := e.room.call(large)
+	e, c := in.engine, idleCall(large)
 	c.room = e.room
 	c.src, c.buf, c.attempt, c.atomic, c.patient = src, e.buf, attempt, atomic, in.patient
 	c.signal = ""
-	c.limit, c.maxRow, c.now = e.portion, e.opts.MaxRowBytes, time.Now()
+	c.limit, c.portion, c.maxRow, c.now = e.portion, e.portion, e.opts.MaxRowBytes, time.Now()
 	if atomic {
 		c.limit = e.batch
 	}
@@ -135,21 +134,21 @@ func (c *call) noCapacity() error {
 
 // release gives the memory back, unless it is so much that it should not stay.
 func (c *call) release() {
-	room := c.room
-	room.release(&c.reserve)
+	c.room.release(&c.reserve)
 	for k := range c.data {
 		c.data[k], c.n[k], c.full[k], c.rejects[k], c.aside[k] = c.data[k][:0], 0, nil, nil, 0
 	}
 	// Old rows and tickets stay behind the ends of their lists: clearing them for each record costs more than they hold.
 	c.src, c.attempt, c.err, c.records, c.size, c.portions = nil, nil, nil, 0, 0, c.portions[:0]
 	c.room = nil
-	room.keep(c)
+	keepIdle(c)
 }
 
-// need returns how much memory the call may use once it has mapped a record. The parsed body takes about twice as much as the body, and a row
-// is seldom larger than the body.
+// need returns how much memory the call may use while it maps a record. The parsed body takes about twice as much as the body, and a row is seldom
+// larger than the body.
 func (c *call) need(rec *mapping.Record) int64 {
-	return int64(c.memory) + 4*int64(len(rec.Body))
+	body := len(rec.Body)
+	return int64(max(c.memory, c.size+min(c.limit, body*len(c.src.sinks))) + 4*body)
 }
 
 // rowsOf returns the memory for the next row of sink k.
@@ -171,7 +170,7 @@ func (c *call) add(ctx context.Context, rec *mapping.Record) []SinkResult {
 	c.mark(len(c.src.sinks))
 	var crowded error
 	if need := c.need(rec); need >= c.reserve.held {
-		crowded = c.room.grow(ctx, &c.reserve, need+1, c.patient)
+		crowded = c.room.grow(ctx, &c.reserve, need+1, c.patient || c.isRest())
 	}
 	out := c.src.allStored
 	for k, s := range c.src.sinks {
@@ -275,6 +274,9 @@ func (c *call) bound(ctx context.Context, k int) {
 		c.mark(k)
 		c.handOver(ctx, c.records*len(c.src.sinks)+k)
 	}
+	if c.isRest() { // its portions are small, and it may wait for long
+		c.dropSpare()
+	}
 }
 
 // mark moves the marks of the first sinks behind all their rows.
@@ -309,12 +311,18 @@ func (c *call) handOver(ctx context.Context, end int) {
 		return
 	}
 	p := portion{end: end, aside: aside}
-	if c.patient || c.atomic && len(c.portions) > 0 { // the rest of a batch waits for room where the first portion has it
+	switch parked := int64(c.memory); {
+	case c.patient:
 		c.room.release(&c.reserve) // else calls that are not patient would wait for this one
 		p.ticket, p.err = c.buf.AppendWhenRoom(ctx, c.now, rows...)
-	} else {
+	case c.isRest() && c.room.park(parked):
+		c.room.release(&c.reserve)
+		p.ticket, p.err = c.buf.AppendWhenRoom(ctx, c.now, rows...)
+		c.room.parked.Add(-parked)
+	default:
 		p.ticket, p.err = c.buf.Append(ctx, c.now, rows...)
 	}
+	c.limit = c.portion
 	if c.err == nil {
 		c.err = p.err
 	}
@@ -338,6 +346,18 @@ func (c *call) handOver(ctx context.Context, end int) {
 		c.marks[k] = mark{}
 	}
 }
+
+// dropSpare gives up the large memory that no row uses.
+func (c *call) dropSpare() {
+	for i, data := range c.spare {
+		c.memory -= cap(data)
+		c.spare[i] = nil
+	}
+	c.spare = c.spare[:0]
+}
+
+// isRest reports whether the rest of a batch comes now. It waits for room where the first portion has it.
+func (c *call) isRest() bool { return c.atomic && len(c.portions) > 0 }
 
 // open returns the source that a call is for, if it takes records now.
 func (e *Engine) open(ctx context.Context, sourceID string) (*source, error) {

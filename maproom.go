@@ -2,7 +2,7 @@ package forebay
 
 import (
 	"context"
-	"runtime"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -18,9 +18,10 @@ import (
 type mapRoom struct {
 	limit int64
 	used  atomic.Int64
-	head  chan struct{} // has room for one: the head of the line
+	head  chan struct{} // capacity 1: the head of the line
 	wait  time.Duration // how long a call waits that is not patient
-	large chan *call    // calls with much memory, for the next calls of that size
+	// parked is the memory of batches that have given their reservation back and wait for room in the buffer.
+	parked atomic.Int64
 }
 
 func newMapRoom(t buffer.Tuning) *mapRoom {
@@ -31,7 +32,7 @@ func newMapRoom(t buffer.Tuning) *mapRoom {
 	if wait == 0 {
 		wait = 250 * time.Millisecond
 	}
-	return &mapRoom{limit: pending / 8, head: make(chan struct{}, 1), wait: wait, large: make(chan *call, runtime.GOMAXPROCS(0))}
+	return &mapRoom{limit: pending / 8, head: make(chan struct{}, 1), wait: wait}
 }
 
 // mapReserve is what a call holds while it waits in front of the buffer or maps rows. Its zero value holds nothing.
@@ -72,14 +73,21 @@ func (m *mapRoom) stand(ctx context.Context, patient bool) error {
 		defer timer.Stop()
 		over = timer.C
 	}
+	var err error
 	select {
 	case m.head <- struct{}{}:
 		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
 	case <-over:
-		return &buffer.OverloadError{Resource: "memory", Used: m.used.Load(), Limit: m.limit, RetryAfter: time.Second}
+	case <-ctx.Done():
+		if err = context.Cause(ctx); !patient {
+			return err
+		}
 	}
+	full := &buffer.OverloadError{Resource: "memory", Used: m.used.Load(), Limit: m.limit, RetryAfter: time.Second}
+	if err != nil {
+		return fmt.Errorf("forebay: no room came: %w; %w", err, full)
+	}
+	return full
 }
 
 // release gives back what r holds.
@@ -91,30 +99,37 @@ func (m *mapRoom) release(r *mapReserve) {
 	*r = mapReserve{}
 }
 
-var calls = sync.Pool{New: func() any { return new(call) }}
-
-// call returns an idle call.
-func (m *mapRoom) call(large bool) *call {
-	if large {
-		select {
-		case c := <-m.large:
-			return c
-		default:
-		}
+// park reports whether a batch may wait for room in the buffer without a reservation for its n bytes. The caller subtracts them from parked.
+func (m *mapRoom) park(n int64) bool {
+	if m.parked.Add(n) <= 2*m.limit {
+		return true
 	}
-	return calls.Get().(*call)
+	m.parked.Add(-n)
+	return false
 }
 
-// keep takes an idle call back.
-func (m *mapRoom) keep(c *call) {
-	if c.memory <= smallCall {
-		calls.Put(c)
-		return
-	}
-	if c.memory <= largeCall && int64(c.memory) <= m.limit {
-		select {
-		case m.large <- c:
-		default:
+// Idle calls. A large call would otherwise serve a small record, and each of a thousand callers would get a large one in the end.
+var smallCalls, largeCalls sync.Pool
+
+// idleCall returns an idle call.
+func idleCall(large bool) *call {
+	if large {
+		if c, ok := largeCalls.Get().(*call); ok {
+			return c
 		}
+	}
+	if c, ok := smallCalls.Get().(*call); ok {
+		return c
+	}
+	return new(call)
+}
+
+// keepIdle takes a call back.
+func keepIdle(c *call) {
+	switch {
+	case c.memory <= smallCall:
+		smallCalls.Put(c)
+	case c.memory <= largeCall:
+		largeCalls.Put(c)
 	}
 }

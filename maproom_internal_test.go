@@ -1,0 +1,105 @@
+package forebay
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/forebay/forebay/buffer"
+)
+
+func testRoom(limit int64) *mapRoom {
+	return newMapRoom(buffer.Tuning{MaxPendingBytes: 8 * limit, AdmissionWait: time.Second})
+}
+
+// A call that alone needs more than the limit gets it at once, and nothing is reserved once it has ended.
+func TestOneCallMayPassTheLimit(t *testing.T) {
+	m := testRoom(1 << 20)
+	var r mapReserve
+	for _, n := range []int64{100 << 20, 200 << 20} {
+		if err := m.grow(t.Context(), &r, n, false); err != nil || r.held < n {
+			t.Fatalf("a call that needs %d bytes holds %d: %v", n, r.held, err)
+		}
+	}
+	m.release(&r)
+	if used := m.used.Load(); used != 0 || len(m.head) != 0 {
+		t.Fatalf("%d bytes are reserved, want 0; %d calls are the head of the line, want 0", used, len(m.head))
+	}
+}
+
+// A call that finds no room waits for AdmissionWait if it is not patient, and until its context ends otherwise. Then it holds nothing.
+func TestWaitForRoomToMap(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := testRoom(1 << 20)
+		var first mapReserve
+		if err := m.grow(t.Context(), &first, 2<<20, false); err != nil {
+			t.Fatal(err)
+		}
+		used := m.used.Load()
+		left := errors.New("the caller has left")
+		for _, c := range []struct {
+			patient bool
+			ctx     time.Duration // when ctx ends
+			wait    time.Duration // how long the call waits
+			left    bool          // the error wraps the cause of ctx
+			full    bool          // the error is or wraps an OverloadError
+		}{
+			{patient: false, ctx: time.Hour, wait: time.Second, full: true},
+			{patient: false, ctx: time.Millisecond, wait: time.Millisecond, left: true},
+			{patient: true, ctx: time.Minute, wait: time.Minute, left: true, full: true},
+		} {
+			ctx, cancel := context.WithTimeoutCause(t.Context(), c.ctx, left)
+			var r mapReserve
+			begin := time.Now()
+			err := m.grow(ctx, &r, 1<<20, c.patient)
+			cancel()
+			if over := isOverload(err); over != c.full || errors.Is(err, left) != c.left || time.Since(begin) != c.wait {
+				t.Errorf("%+v: %v after %s", c, err, time.Since(begin))
+			}
+			if r != (mapReserve{}) || m.used.Load() != used {
+				t.Errorf("%+v: the call holds %+v; %d bytes are reserved, want %d", c, r, m.used.Load(), used)
+			}
+		}
+		m.release(&first)
+	})
+}
+
+// Calls that need more while they map do not wait for each other: each gets it in the end.
+func TestGrowingCallsEnd(t *testing.T) {
+	const limit, calls = 1 << 20, 50
+	m := testRoom(limit)
+	var all sync.WaitGroup
+	for range calls {
+		all.Go(func() {
+			var r mapReserve
+			for n := int64(limit / 8); n <= 2*limit; n += limit / 8 {
+				if err := m.grow(t.Context(), &r, n, true); err != nil {
+					t.Error(err)
+				}
+				if used, most := m.used.Load(), int64(limit+calls*limit/8+2*limit); used > most { // calls in grow have added their share
+					t.Errorf("%d bytes are reserved, want at most %d", used, most)
+				}
+			}
+			m.release(&r)
+		})
+	}
+	all.Wait()
+	if used := m.used.Load(); used != 0 || len(m.head) != 0 {
+		t.Fatalf("%d bytes are reserved, want 0; %d calls are the head of the line, want 0", used, len(m.head))
+	}
+}
+
+// Batches that wait for room in the buffer have a quarter of MaxPendingBytes together.
+func TestParkedBatches(t *testing.T) {
+	m := testRoom(1 << 20)
+	if !m.park(1<<20) || !m.park(1<<20) || m.park(1) {
+		t.Fatalf("%d bytes are parked, want two megabytes and no byte more", m.parked.Load())
+	}
+	m.parked.Add(-1 << 20)
+	if !m.park(1) {
+		t.Fatalf("a byte has no room next to %d", m.parked.Load())
+	}
+}
