@@ -13,12 +13,15 @@ import (
 // mapRoom bounds the memory in which all calls together map records. A call reserves what it may need before it maps a record, and gives
 // everything back once its rows are in the buffer. So the number of clients does not decide how much the engine uses.
 //
-// A call that finds no room stands in a line. The head of the line may pass the limit by what one call needs, and keeps its place until it has
-// given everything back. So a call that needs more while it maps always gets it in the end, and two such calls cannot wait for each other.
+// A call that finds no room stands in a line. One call at a time may pass the limit by what it needs, until it has given everything back. So a call
+// that needs more while it maps, or more than the limit, gets it in the end, and two such calls cannot wait for each other. A call that fits does not
+// stand behind a larger one: a slow template must not hold up the events of other sources.
 type mapRoom struct {
 	limit int64
 	used  atomic.Int64
-	head  chan struct{} // capacity 1: the head of the line
+	line  chan struct{} // capacity 1: held by the head of the line
+	extra chan struct{} // capacity 1: held by the call that may pass the limit
+	freed chan struct{} // capacity 1: the head of the line should look again
 	wait  time.Duration // how long a call waits that is not patient
 	// parked is the memory of batches that have given their reservation back and wait for room in the buffer.
 	parked atomic.Int64
@@ -32,76 +35,95 @@ func newMapRoom(t buffer.Tuning) *mapRoom {
 	if wait == 0 {
 		wait = 250 * time.Millisecond
 	}
-	return &mapRoom{limit: pending / 8, head: make(chan struct{}, 1), wait: wait}
+	return &mapRoom{
+		limit: pending / 8, line: make(chan struct{}, 1), extra: make(chan struct{}, 1), freed: make(chan struct{}, 1), wait: max(wait, 0),
+	}
 }
 
-// mapReserve is what a call holds while it waits in front of the buffer or maps rows. Its zero value holds nothing.
+// mapReserve is what a call holds while it maps rows. Its zero value holds nothing.
 type mapReserve struct {
-	held int64
-	head bool // it is the head of the line
+	held  int64
+	extra bool // it may pass the limit
 }
+
+// mapUnit is the smallest reservation. A call for a small record makes one.
+const mapUnit = 8 << 10
 
 // grow reserves memory until r holds n bytes.
 func (m *mapRoom) grow(ctx context.Context, r *mapReserve, n int64, patient bool) error {
 	more := (n - r.held + mapUnit - 1) / mapUnit * mapUnit
-	if m.used.Add(more) > m.limit && !r.head {
-		m.used.Add(-more)
-		if err := m.stand(ctx, patient); err != nil {
+	switch {
+	case r.extra:
+		m.used.Add(more)
+	case !m.take(more):
+		if err := m.stand(ctx, r, more, patient); err != nil {
 			return err
-		}
-		if r.head = m.used.Add(more) > m.limit; !r.head {
-			<-m.head
 		}
 	}
 	r.held += more
 	return nil
 }
 
-// mapUnit is the smallest reservation. A call for a small record makes one.
-const mapUnit = 8 << 10
+// take reserves memory below the limit.
+func (m *mapRoom) take(more int64) bool {
+	if m.used.Add(more) <= m.limit {
+		return true
+	}
+	m.used.Add(-more)
+	return false
+}
 
-// stand returns when the call is the head of the line.
-func (m *mapRoom) stand(ctx context.Context, patient bool) error {
-	select {
-	case m.head <- struct{}{}:
-		return nil
-	default:
-	}
-	var over <-chan time.Time
+// stand waits in the line until the memory is reserved.
+func (m *mapRoom) stand(ctx context.Context, r *mapReserve, more int64, patient bool) error {
+	var expired <-chan time.Time
 	if !patient {
-		timer := time.NewTimer(max(m.wait, 0))
+		timer := time.NewTimer(m.wait)
 		defer timer.Stop()
-		over = timer.C
+		expired = timer.C
 	}
-	var err error
-	select {
-	case m.head <- struct{}{}:
-		return nil
-	case <-over:
-	case <-ctx.Done():
-		if err = context.Cause(ctx); !patient {
-			return err
+	line, extra, freed := m.line, (chan struct{})(nil), (chan struct{})(nil)
+	for line != nil || !m.take(more) {
+		select {
+		case line <- struct{}{}:
+			defer func() { <-m.line }()
+			line, extra, freed = nil, m.extra, m.freed
+		case <-freed:
+		case extra <- struct{}{}:
+			m.used.Add(more)
+			r.extra = true
+			return nil
+		case <-expired:
+			return m.full()
+		case <-ctx.Done():
+			if patient {
+				return fmt.Errorf("forebay: no room came: %w; %w", context.Cause(ctx), m.full())
+			}
+			return context.Cause(ctx)
 		}
 	}
-	full := &buffer.OverloadError{Resource: "memory", Used: m.used.Load(), Limit: m.limit, RetryAfter: time.Second}
-	if err != nil {
-		return fmt.Errorf("forebay: no room came: %w; %w", err, full)
-	}
-	return full
+	return nil
+}
+
+func (m *mapRoom) full() *buffer.OverloadError {
+	return &buffer.OverloadError{Resource: "memory", Used: m.used.Load(), Limit: m.limit, RetryAfter: time.Second}
 }
 
 // release gives back what r holds.
 func (m *mapRoom) release(r *mapReserve) {
 	m.used.Add(-r.held)
-	if r.head {
-		<-m.head
+	if r.extra {
+		<-m.extra
+	}
+	select {
+	case m.freed <- struct{}{}:
+	default:
 	}
 	*r = mapReserve{}
 }
 
 // park reports whether a batch may wait for room in the buffer without a reservation for its n bytes. The caller subtracts them from parked.
 func (m *mapRoom) park(n int64) bool {
-	if m.parked.Add(n) <= 2*m.limit {
+	if m.parked.Add(n) <= m.limit {
 		return true
 	}
 	m.parked.Add(-n)

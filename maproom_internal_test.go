@@ -25,8 +25,8 @@ func TestOneCallMayPassTheLimit(t *testing.T) {
 		}
 	}
 	m.release(&r)
-	if used := m.used.Load(); used != 0 || len(m.head) != 0 {
-		t.Fatalf("%d bytes are reserved, want 0; %d calls are the head of the line, want 0", used, len(m.head))
+	if used := m.used.Load(); used != 0 || len(m.line) != 0 || len(m.extra) != 0 {
+		t.Fatalf("%d bytes are reserved, %d calls are in the line, %d may pass the limit, want none", used, len(m.line), len(m.extra))
 	}
 }
 
@@ -87,19 +87,38 @@ func TestGrowingCallsEnd(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if used := m.used.Load(); used != 0 || len(m.head) != 0 {
-		t.Fatalf("%d bytes are reserved, want 0; %d calls are the head of the line, want 0", used, len(m.head))
+	if used := m.used.Load(); used != 0 || len(m.line) != 0 || len(m.extra) != 0 {
+		t.Fatalf("%d bytes are reserved, %d calls are in the line, %d may pass the limit, want none", used, len(m.line), len(m.extra))
 	}
 }
 
-// Batches that wait for room in the buffer have a quarter of MaxPendingBytes together.
+// Batches that wait for room in the buffer have an eighth of MaxPendingBytes together.
 func TestParkedBatches(t *testing.T) {
 	m := testRoom(1 << 20)
-	if !m.park(1<<20) || !m.park(1<<20) || m.park(1) {
-		t.Fatalf("%d bytes are parked, want two megabytes and no byte more", m.parked.Load())
+	if !m.park(1<<19) || !m.park(1<<19) || m.park(1) {
+		t.Fatalf("%d bytes are parked, want a megabyte and no byte more", m.parked.Load())
 	}
-	m.parked.Add(-1 << 20)
+	m.parked.Add(-1 << 19)
 	if !m.park(1) {
 		t.Fatalf("a byte has no room next to %d", m.parked.Load())
 	}
+}
+
+// A call that waits continues as soon as calls within the limit end, although another one has passed the limit.
+func TestRoomThatIsFreedServesTheLine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := testRoom(1 << 20)
+		var small, large, waits mapReserve
+		if err := errors.Join(m.grow(t.Context(), &small, 1<<19, false), m.grow(t.Context(), &large, 1<<20, false)); err != nil || small.extra || !large.extra {
+			t.Fatalf("%v; the small call %+v, the large call %+v", err, small, large)
+		}
+		done := make(chan error)
+		go func() { done <- m.grow(t.Context(), &waits, 1<<13, true) }()
+		synctest.Wait()
+		m.used.Add(-1 << 19) // the large call has less than the limit now
+		m.release(&small)
+		if err := <-done; err != nil || waits.extra {
+			t.Fatalf("%v; the call that waited %+v", err, waits)
+		}
+	})
 }
