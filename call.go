@@ -320,7 +320,9 @@ func (c *call) handOver(ctx context.Context, end int) {
 		p.ticket, p.err = c.buf.AppendWhenRoom(ctx, c.now, rows...)
 		c.room.parked.Add(-parked)
 	default:
-		p.ticket, p.err = c.buf.Append(ctx, c.now, rows...)
+		if p.ticket, p.err = c.buf.Append(ctx, c.now, rows...); p.err != nil {
+			c.room.noteRefused(p.err)
+		}
 	}
 	c.limit = c.portion
 	if c.err == nil {

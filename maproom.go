@@ -2,6 +2,7 @@ package forebay
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -13,7 +14,7 @@ import (
 // mapRoom bounds the memory in which all calls together map records. A call reserves what it may need before it maps a record, and gives
 // everything back once its rows are in the buffer. So the number of clients does not decide how much the engine uses.
 //
-// A call that finds no room stands in a line. One call at a time may pass the limit by what it needs, until it has given everything back. So a call
+// A call that finds no room stands in a line. It is refused if it has waited for AdmissionWait and the buffer has refused other calls meanwhile. One call at a time may pass the limit by what it needs, until it has given everything back. So a call
 // that needs more while it maps, or more than the limit, gets it in the end, and two such calls cannot wait for each other. A call that fits does not
 // stand behind a larger one: a slow template must not hold up the events of other sources.
 type mapRoom struct {
@@ -22,7 +23,9 @@ type mapRoom struct {
 	line  chan struct{} // capacity 1: held by the head of the line
 	extra chan struct{} // capacity 1: held by the call that may pass the limit
 	freed chan struct{} // capacity 1: the head of the line should look again
-	wait  time.Duration // how long a call waits that is not patient
+	wait  time.Duration // how long a call waits that is not patient, while the buffer refuses calls
+	// refused counts the calls that the buffer has refused for its memory. Without one, a call in the line waits for the processor alone.
+	refused atomic.Int64
 	// parked is the memory of batches that have given their reservation back and wait for room in the buffer.
 	parked atomic.Int64
 }
@@ -36,7 +39,7 @@ func newMapRoom(t buffer.Tuning) *mapRoom {
 		wait = 250 * time.Millisecond
 	}
 	return &mapRoom{
-		limit: pending / 8, line: make(chan struct{}, 1), extra: make(chan struct{}, 1), freed: make(chan struct{}, 1), wait: max(wait, 0),
+		limit: pending / 8, line: make(chan struct{}, 1), extra: make(chan struct{}, 1), freed: make(chan struct{}, 1), wait: max(wait, time.Millisecond),
 	}
 }
 
@@ -47,7 +50,7 @@ type mapReserve struct {
 }
 
 // mapUnit is the smallest reservation. A call for a small record makes one.
-const mapUnit = 8 << 10
+const mapUnit = 2 << 10
 
 // grow reserves memory until r holds n bytes.
 func (m *mapRoom) grow(ctx context.Context, r *mapReserve, n int64, patient bool) error {
@@ -75,12 +78,8 @@ func (m *mapRoom) take(more int64) bool {
 
 // stand waits in the line until the memory is reserved.
 func (m *mapRoom) stand(ctx context.Context, r *mapReserve, more int64, patient bool) error {
-	var expired <-chan time.Time
-	if !patient {
-		timer := time.NewTimer(m.wait)
-		defer timer.Stop()
-		expired = timer.C
-	}
+	timer, refused := time.NewTimer(m.wait), m.refused.Load()
+	defer timer.Stop()
 	line, extra, freed := m.line, (chan struct{})(nil), (chan struct{})(nil)
 	for line != nil || !m.take(more) {
 		select {
@@ -92,8 +91,11 @@ func (m *mapRoom) stand(ctx context.Context, r *mapReserve, more int64, patient 
 			m.used.Add(more)
 			r.extra = true
 			return nil
-		case <-expired:
-			return m.full()
+		case <-timer.C:
+			if !patient && m.refused.Load() != refused {
+				return m.full()
+			}
+			timer.Reset(m.wait)
 		case <-ctx.Done():
 			if patient {
 				return fmt.Errorf("forebay: no room came: %w; %w", context.Cause(ctx), m.full())
@@ -102,6 +104,12 @@ func (m *mapRoom) stand(ctx context.Context, r *mapReserve, more int64, patient 
 		}
 	}
 	return nil
+}
+
+func (m *mapRoom) noteRefused(err error) {
+	if over, ok := errors.AsType[*buffer.OverloadError](err); ok && over.Resource == "memory" {
+		m.refused.Add(1)
+	}
 }
 
 func (m *mapRoom) full() *buffer.OverloadError {

@@ -30,7 +30,8 @@ func TestOneCallMayPassTheLimit(t *testing.T) {
 	}
 }
 
-// A call that finds no room waits for AdmissionWait if it is not patient, and until its context ends otherwise. Then it holds nothing.
+// A call that finds no room waits until its context ends. A call that is not patient waits for AdmissionWait while the buffer refuses calls. Then it
+// holds nothing.
 func TestWaitForRoomToMap(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := testRoom(1 << 20)
@@ -42,18 +43,23 @@ func TestWaitForRoomToMap(t *testing.T) {
 		left := errors.New("the caller has left")
 		for _, c := range []struct {
 			patient bool
+			refuses bool          // the buffer refuses a call meanwhile
 			ctx     time.Duration // when ctx ends
 			wait    time.Duration // how long the call waits
 			left    bool          // the error wraps the cause of ctx
 			full    bool          // the error is or wraps an OverloadError
 		}{
-			{patient: false, ctx: time.Hour, wait: time.Second, full: true},
-			{patient: false, ctx: time.Millisecond, wait: time.Millisecond, left: true},
-			{patient: true, ctx: time.Minute, wait: time.Minute, left: true, full: true},
+			{refuses: true, ctx: time.Hour, wait: time.Second, full: true},
+			{ctx: time.Hour, wait: time.Hour, left: true},
+			{refuses: true, ctx: time.Millisecond, wait: time.Millisecond, left: true},
+			{patient: true, refuses: true, ctx: time.Minute, wait: time.Minute, left: true, full: true},
 		} {
 			ctx, cancel := context.WithTimeoutCause(t.Context(), c.ctx, left)
 			var r mapReserve
 			begin := time.Now()
+			if c.refuses {
+				time.AfterFunc(time.Microsecond, func() { m.noteRefused(&buffer.OverloadError{Resource: "memory"}) })
+			}
 			err := m.grow(ctx, &r, 1<<20, c.patient)
 			cancel()
 			if over := isOverload(err); over != c.full || errors.Is(err, left) != c.left || time.Since(begin) != c.wait {
