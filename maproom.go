@@ -24,8 +24,9 @@ type mapRoom struct {
 	extra chan struct{} // capacity 1: held by the call that may pass the limit
 	freed chan struct{} // capacity 1: the head of the line should look again
 	wait  time.Duration // how long a call waits that is not patient, while the buffer refuses calls
-	// refused counts the calls that the buffer has refused for its memory. Without one, a call in the line waits for the processor alone.
-	refused atomic.Int64
+	// refusal points to a channel that is closed when the buffer next refuses a call for its memory. Until then the calls in the line wait for the
+	// processor alone.
+	refusal atomic.Pointer[chan struct{}]
 	// parked is the memory of batches that have given their reservation back and wait for room in the buffer.
 	parked atomic.Int64
 }
@@ -38,9 +39,12 @@ func newMapRoom(t buffer.Tuning) *mapRoom {
 	if wait == 0 {
 		wait = 250 * time.Millisecond
 	}
-	return &mapRoom{
-		limit: pending / 8, line: make(chan struct{}, 1), extra: make(chan struct{}, 1), freed: make(chan struct{}, 1), wait: max(wait, time.Millisecond),
+	m := &mapRoom{
+		limit: pending / 8, line: make(chan struct{}, 1), extra: make(chan struct{}, 1), freed: make(chan struct{}, 1), wait: max(wait, 0),
 	}
+	refusal := make(chan struct{})
+	m.refusal.Store(&refusal)
+	return m
 }
 
 // mapReserve is what a call holds while it maps rows. Its zero value holds nothing.
@@ -78,8 +82,13 @@ func (m *mapRoom) take(more int64) bool {
 
 // stand waits in the line until the memory is reserved.
 func (m *mapRoom) stand(ctx context.Context, r *mapReserve, more int64, patient bool) error {
-	timer, refused := time.NewTimer(m.wait), m.refused.Load()
-	defer timer.Stop()
+	var expired <-chan time.Time
+	if !patient {
+		timer := time.NewTimer(m.wait)
+		defer timer.Stop()
+		expired = timer.C
+	}
+	refusal, refused := *m.refusal.Load(), (chan struct{})(nil)
 	line, extra, freed := m.line, (chan struct{})(nil), (chan struct{})(nil)
 	for line != nil || !m.take(more) {
 		select {
@@ -91,11 +100,10 @@ func (m *mapRoom) stand(ctx context.Context, r *mapReserve, more int64, patient 
 			m.used.Add(more)
 			r.extra = true
 			return nil
-		case <-timer.C:
-			if !patient && m.refused.Load() != refused {
-				return m.full()
-			}
-			timer.Reset(m.wait)
+		case <-expired:
+			refused = refusal
+		case <-refused:
+			return m.full()
 		case <-ctx.Done():
 			if patient {
 				return fmt.Errorf("forebay: no room came: %w; %w", context.Cause(ctx), m.full())
@@ -106,9 +114,11 @@ func (m *mapRoom) stand(ctx context.Context, r *mapReserve, more int64, patient 
 	return nil
 }
 
+// noteRefused notes the error of a call that the buffer has refused.
 func (m *mapRoom) noteRefused(err error) {
 	if over, ok := errors.AsType[*buffer.OverloadError](err); ok && over.Resource == "memory" {
-		m.refused.Add(1)
+		next := make(chan struct{})
+		close(*m.refusal.Swap(&next))
 	}
 }
 
