@@ -178,8 +178,9 @@ func (in Intake) take(
 //
 //   - With a [*buffer.FailedError] or a [*buffer.FencedError] the outcome is unknown. The same holds for a [*buffer.UnknownError]:
 //     ctx ended during the wait.
-//   - Rows above 16 MiB, or a quarter of buffer.Tuning.MaxPendingBytes, go in portions. The later ones wait for room until
-//     ctx ends. If one fails, the earlier ones may be stored: the error is a [*buffer.UnknownError] with the cause.
+//   - Rows above 16 MiB, or a quarter of buffer.Tuning.MaxPendingBytes, go in portions. The later portions wait for room until
+//     ctx ends, or for AdmissionWait if such batches take too much memory. If a portion fails, the earlier portions may be stored:
+//     the error is a [*buffer.UnknownError] with the cause.
 //
 // With Batch.Once these two leave nothing doubled either: repeat the batch with its key.
 //

@@ -5,10 +5,10 @@ import (
 	"errors"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/internal/synctest"
 )
 
 func testRoom(limit int64) *mapRoom {
@@ -101,7 +101,8 @@ func TestGrowingCallsEnd(t *testing.T) {
 // Batches that wait for room in the buffer have an eighth of MaxPendingBytes together.
 func TestParkedBatches(t *testing.T) {
 	m := testRoom(1 << 20)
-	if !m.park(1<<19) || !m.park(1<<19) || m.park(1) {
+	first, second, third := m.park(1<<19), m.park(1<<19), m.park(1)
+	if !first || !second || third {
 		t.Fatalf("%d bytes are parked, want a megabyte and no byte more", m.parked.Load())
 	}
 	m.parked.Add(-1 << 19)
