@@ -38,6 +38,7 @@ type call struct {
 	signal          Signal
 	now             time.Time
 
+	body    int               // bytes of the body of the current record
 	records int               // how many were added before the current one
 	full    []error           // by sink: why it takes nothing now
 	data    [][]byte          // by sink: rows that the buffer does not have yet
@@ -144,11 +145,14 @@ func (c *call) release() {
 	keepIdle(c)
 }
 
-// need returns how much memory the call may use while it maps a record. The parsed body takes about twice as much as the body, and a row is seldom
-// larger than the body.
-func (c *call) need(rec *mapping.Record) int64 {
-	body := len(rec.Body)
-	return int64(max(c.memory, c.size+min(c.limit, body*len(c.src.sinks))) + 4*body)
+// reserveFor reserves what the call may use while it maps the current record. The parsed body takes about twice as much as the body, and a row is
+// seldom larger than the body.
+func (c *call) reserveFor(ctx context.Context) error {
+	need := int64(max(c.memory, c.size+min(c.limit, c.body*len(c.src.sinks))) + 4*c.body)
+	if need < c.reserve.held {
+		return nil
+	}
+	return c.room.grow(ctx, &c.reserve, need+1, c.patient || c.isRest())
 }
 
 // rowsOf returns the memory for the next row of sink k.
@@ -168,15 +172,16 @@ func (c *call) add(ctx context.Context, rec *mapping.Record) []SinkResult {
 		rec.Received = c.now
 	}
 	c.mark(len(c.src.sinks))
-	var crowded error
-	if need := c.need(rec); need >= c.reserve.held {
-		crowded = c.room.grow(ctx, &c.reserve, need+1, c.patient || c.isRest())
-	}
+	c.body = len(rec.Body)
+	crowded := c.reserveFor(ctx)
 	out := c.src.allStored
 	for k, s := range c.src.sinks {
 		status, err := Failed, c.full[k]
 		if err == nil {
 			err = crowded
+		}
+		if err == nil && c.atomic { // a portion was refused in the middle of this record
+			err = c.err
 		}
 		switch {
 		case c.attempt.has(k, c.records):
@@ -267,15 +272,24 @@ func isOverload(err error) bool {
 
 // bound hands over a full portion after something of the current record was taken for sink k.
 func (c *call) bound(ctx context.Context, k int) {
-	if c.size > c.limit {
-		c.handOver(ctx, c.records*len(c.src.sinks)) // the records before this one
+	if c.size <= c.limit {
+		return
 	}
-	if c.size > c.limit { // of this record: the rows of the sinks before
+	rest, begin := c.isRest(), c.records*len(c.src.sinks)
+	c.handOver(ctx, begin)        // the records before this one
+	if rest || c.size > c.limit { // of this record: the rows of the sinks before
 		c.mark(k)
-		c.handOver(ctx, c.records*len(c.src.sinks)+k)
+		c.handOver(ctx, begin+k)
 	}
-	if c.isRest() { // its portions are small, and it may wait for long
-		c.dropSpare()
+	if !rest {
+		return
+	}
+	// The batch may wait for room and then for memory. It has no rows in memory while it waits for memory, which other calls have reserved.
+	c.mark(k + 1)
+	c.handOver(ctx, begin+k+1)
+	c.dropSpare()
+	if err := c.reserveFor(ctx); err != nil && c.err == nil {
+		c.err = err
 	}
 }
 
@@ -329,6 +343,9 @@ func (c *call) handOver(ctx context.Context, end int) {
 		c.err = p.err
 	}
 	c.portions = append(c.portions, p)
+	if aside {
+		clear(rows) // the bodies of rejected records would stay for long
+	}
 	c.rows = rows[:0]
 	for k := range sinks {
 		m := c.marks[k]
@@ -356,6 +373,7 @@ func (c *call) dropSpare() {
 		c.spare[i] = nil
 	}
 	c.spare = c.spare[:0]
+	clear(c.rows[:cap(c.rows)]) // old rows are there
 }
 
 // isRest reports whether the rest of a batch comes now. It waits for room where the first portion has it.

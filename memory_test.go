@@ -71,12 +71,13 @@ func crowds(t *testing.T) []crowd {
 	if testing.Short() {
 		return []crowd{small}
 	}
-	noise, batches := large, large
+	noise, batches, records := large, large, large
 	noise.name, noise.noise = "bodies that cannot be compressed", true
 	batches.name, batches.batch, batches.bytes = "large batches", 16, 64<<10
+	records.name, records.batch = "batches of large records", 2
 	list := os.Getenv("FOREBAY_CALLERS")
 	if list == "" {
-		return []crowd{large, small, noise, batches}
+		return []crowd{large, small, noise, batches, records}
 	}
 	var cases []crowd
 	for _, c := range []crowd{large, small} {
@@ -123,13 +124,10 @@ func (c crowd) bring(ctx context.Context, e *forebay.Engine, body []byte) {
 	}})
 }
 
-// The number of callers and of sinks does not decide how much memory the engine uses: at most twice MaxPendingBytes, a
-// portion of a batch and the bodies of the calls. It is about 1.5 times; the rest is for a busy machine.
+// The number of callers and of sinks does not decide how much memory the engine uses: at most twice MaxPendingBytes and the bodies of the calls. It is
+// about 1.5 times; the rest is for a busy machine.
 func TestMemoryOfManyCallers(t *testing.T) {
-	const (
-		bound   = 32 << 20  // the fixed costs of the store are small compared with it
-		portion = bound / 4 // one call at a time maps so much of a batch
-	)
+	const bound = 32 << 20 // the fixed costs of the store are small compared with it
 	for _, c := range crowds(t) {
 		t.Run(fmt.Sprintf("%s/%d", c.name, c.callers), func(t *testing.T) {
 			mem := buffertest.NewMemory()
@@ -174,7 +172,7 @@ func TestMemoryOfManyCallers(t *testing.T) {
 			}
 			bodies := int64(c.callers * max(c.batch, 1) * len(body))
 			peak += bodies // all callers have brought the same one
-			if limit := (bound + portion + bodies) * 2; peak > limit {
+			if limit := (bound + bodies) * 2; peak > limit {
 				t.Errorf("%d callers with records of %d KiB for %d sinks: the live heap has %d MiB at its peak, want at most %d MiB", c.callers, len(body)>>10, c.sinks, peak>>20, limit>>20)
 			}
 			if after > bound {
