@@ -14,6 +14,7 @@ import (
 
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/internal/localdisk"
+	"github.com/forebay/forebay/trigger"
 )
 
 // Retry repeats at once what failed before at a sink, instead of waiting for the backoff: after the cause was fixed.
@@ -39,6 +40,9 @@ func (e *Engine) QuarantineFile(ctx context.Context, sourceID, sinkID, fileID st
 	return e.unknownSink(e.buf.QuarantineFile(ctx, bufferID(sourceID, sinkID), fileID), sourceID, sinkID)
 }
 
+// ImportLimits returns the limits of Settings.Import for the sources of this engine. Options.Buffer sets the least interval.
+func (e *Engine) ImportLimits() trigger.Limits { return e.opts.Buffer.ImportLimits() }
+
 // Unreachable says which size conditions of a sink with these settings can never be met, see [buffer.Tuning.Unreachable].
 func (e *Engine) Unreachable(s Settings) (upload, imports string) {
 	return e.opts.Buffer.Unreachable(buffer.SinkConfig{Upload: s.Upload, Import: s.Import})
@@ -58,6 +62,11 @@ func (e *Engine) DiscardUpTo(ctx context.Context, sourceID, sinkID, fileID strin
 
 // Damaged lists the damage of stored rows that was found and neither forgotten nor has expired; see [buffer.Buffer.Damaged].
 func (e *Engine) Damaged(ctx context.Context) ([]buffer.Damage, error) { return e.buf.Damaged(ctx) }
+
+// ForgetDamage removes records of damage that an operator has read, by the ids of [Engine.Damaged]; see [buffer.Buffer.ForgetDamage].
+func (e *Engine) ForgetDamage(ctx context.Context, ids ...string) error {
+	return e.buf.ForgetDamage(ctx, ids...)
+}
 
 // VolumeFree returns how many bytes are free on the volume of the data directory; see [buffer.Buffer.VolumeFree].
 func (e *Engine) VolumeFree() (int64, error) { return e.buf.VolumeFree() }

@@ -3,6 +3,7 @@ package forebay
 import (
 	"cmp"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -32,8 +33,9 @@ func (d *Definition) Mapper(sinkID string) *mapping.Mapper {
 	return nil
 }
 
-// Compile checks a source and compiles its mappings as an engine with these options does, without an engine. The error is a
-// [*DefinitionError] with all problems, also problems of templates and paths.
+// Compile checks a source and compiles its mappings as an engine with these options does, without an engine. It does not
+// require an Options.Archive for a source with an Archive. The error is a [*DefinitionError] with all problems, also problems of
+// templates and paths.
 func Compile(def Source, opts Options) (*Definition, error) {
 	return compile(nil, def, opts, &mapperCache{options: opts.mapping()})
 }
@@ -45,6 +47,9 @@ func (e *Engine) Compile(def Source) (*Definition, error) { return compile(e, de
 
 func compile(e *Engine, def Source, opts Options, mappers *mapperCache) (*Definition, error) {
 	sinks, err := compileSource(def, opts.Buffer.ImportLimits(), mappers)
+	if err == nil && e != nil && def.Archive != nil && opts.Archive == nil {
+		err = &DefinitionError{Source: def.ID, Problems: []error{errors.New("the source keeps raw records in an archive, and this engine has no archive")}}
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -82,9 +82,6 @@ func (e *Engine) Apply(ctx context.Context, d *Definition, opts ApplyOptions) ([
 		return nil, err
 	}
 	defer unlock()
-	if d.source.Archive != nil && e.opts.Archive == nil {
-		return nil, &DefinitionError{Source: id, Problems: []error{errors.New("Archive: the engine has no Options.Archive")}}
-	}
 	if err := e.admits(id); err != nil { // before tables are made for it
 		return nil, err
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/netip"
 	"slices"
@@ -110,7 +111,14 @@ func TestQuarantineStoresNoSecrets(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, name := range names {
-			data, err := disk.UnsafeGetFileDataBuffer(dir + "/" + name)
+			file, err := disk.Open(dir + "/" + name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			data, err := io.ReadAll(file) // which takes the lock of the file: the engine runs
+			if err := file.Close(); err != nil {
+				t.Error(err)
+			}
 			if err != nil {
 				continue // a folder
 			}

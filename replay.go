@@ -22,6 +22,8 @@ var (
 	ErrReplayRuns = errors.New("the run is going on")
 	// ErrOtherReplay is returned by [Engine.Replay] for a run that has begun with another archive or time range. Nothing was stored.
 	ErrOtherReplay = errors.New("the run has begun with other options")
+	// ErrUnknownArchive is returned by [Engine.Replay] for an archive that has no records if no defined source keeps it. Nothing was stored.
+	ErrUnknownArchive = errors.New("no such archive of raw records")
 )
 
 // ReplayOptions say what [Engine.Replay] reads, and how fast.
@@ -125,7 +127,7 @@ const (
 // meanwhile is counted.
 //
 // Errors besides the errors of the archive: [ErrUnknownSource], [ErrDisabledSource], [ErrUnknownSink], the error of [ReplayOptions.Validate],
-// [ErrNoArchive], [ErrReplayRuns], [ErrOtherReplay], [buffer.ErrTooManyPositions] with 16 runs that are not done, a [*buffer.FailedError], [ErrClosed],
+// [ErrNoArchive], [ErrUnknownArchive], [ErrReplayRuns], [ErrOtherReplay], [buffer.ErrTooManyPositions] with 16 runs that are not done, a [*buffer.FailedError], [ErrClosed],
 // the error of ctx. The progress tells what was stored before.
 func (e *Engine) Replay(ctx context.Context, sourceID, sinkID string, opts ReplayOptions) (ReplayProgress, error) {
 	if err := opts.Validate(); err != nil {
@@ -261,6 +263,8 @@ func (r *run) begin(ctx context.Context) error {
 		if err := r.e.Flush(ctx, archived, ArchiveSink); err != nil {
 			return err
 		}
+	} else if err := r.exists(ctx); err != nil {
+		return err
 	}
 	err = r.save(ctx)
 	if errors.Is(err, buffer.ErrTooManyPositions) {
@@ -270,6 +274,16 @@ func (r *run) begin(ctx context.Context) error {
 		err = r.save(ctx)
 	}
 	return r.err(err)
+}
+
+// exists refuses an archive without any record. Its name is probably wrong, and a replay of no records would look like a success.
+func (r *run) exists(ctx context.Context) error {
+	ever := time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC)
+	objects, err := r.e.opts.Archive.Objects(ctx, r.now.archive(), time.Time{}, ever)
+	if err == nil && len(objects) == 0 {
+		err = fmt.Errorf("%w: no record of source %q is stored, and no source of this name keeps its records", ErrUnknownArchive, r.now.archive())
+	}
+	return err
 }
 
 // forgetOldest forgets the oldest run that is done. Without one it returns full.

@@ -24,6 +24,46 @@ import (
 	"github.com/forebay/forebay/mapping"
 )
 
+// A replay of an archive without any record is refused, so that a wrong name does not look like a success. It stores no run. The archive of a
+// source that keeps its records may be empty, and a time range may have no records.
+func TestReplayOfUnknownArchive(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e, _ := openArchive(t, dir.Archive(t.TempDir(), dir.ArchiveOptions{}))
+		mustDefine(t, e, events(archived, lenient))
+		mustDefine(t, e, again())
+		replay := func(o forebay.ReplayOptions) error {
+			o.Run = "r"
+			p, err := e.Replay(t.Context(), "again", "rows", o)
+			if err == nil && (!p.Done() || p.Records != 0) {
+				t.Errorf("a replay of %q without records gives %+v", o.Archived, p)
+			}
+			return err
+		}
+		for _, o := range []forebay.ReplayOptions{{Archived: "none"}, {Archived: "none", Generation: "g"}, {}} { // again keeps no records
+			if err := replay(o); !errors.Is(err, forebay.ErrUnknownArchive) {
+				t.Errorf("a replay of the archive %q: %v, want %v", o.Archived, err, forebay.ErrUnknownArchive)
+			}
+		}
+		if runs, err := e.Replays(t.Context(), "again", "rows"); len(runs) != 0 || err != nil {
+			t.Errorf("refused replays leave the runs %+v, %v", runs, err)
+		}
+		if err := replay(forebay.ReplayOptions{Archived: "web"}); err != nil {
+			t.Errorf("a replay of an empty archive of a source that keeps its records: %v", err)
+		}
+		ingestN(t, e, 0, 10)
+		if err := e.FlushAll(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := e.Remove(t.Context(), "web"); err != nil {
+			t.Fatal(err)
+		}
+		p, err := e.Replay(t.Context(), "again", "rows", forebay.ReplayOptions{Run: "late", Archived: "web", From: time.Now().Add(24 * time.Hour), To: time.Now().Add(48 * time.Hour)})
+		if err != nil || p.Records != 0 {
+			t.Errorf("a replay of a day without records, of a removed source: %+v, %v", p, err)
+		}
+	})
+}
+
 // A run stores each record once, however often it is called, and another run stores it again.
 func TestReplayOfArchive(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -341,7 +381,7 @@ func TestReplayRefuses(t *testing.T) {
 	archive := dir.Archive(t.TempDir(), dir.ArchiveOptions{})
 	e, _ := openArchive(t, archive)
 	plain, _ := openMemory(t)
-	if err := plain.Define(t.Context(), again(archived)); err == nil || !strings.Contains(err.Error(), "Options.Archive") {
+	if err := plain.Define(t.Context(), again(archived)); err == nil || !strings.Contains(err.Error(), "has no archive") {
 		t.Errorf("a source with an archive that the engine does not have: %v", err)
 	}
 	mustDefine(t, e, again(archived))

@@ -20,8 +20,8 @@ type Stats struct {
 	StoreBytes int64
 	// StagedBytes are the bytes in staging that wait for an import. With PendingBytes and LocalBytes they count against MaxDiskBytes.
 	StagedBytes int64
-	// MaxDiskBytes bounds what waits at all sinks, MaxSinkBytes what waits at one: see [buffer.Tuning]. If the volume has less
-	// room, MaxDiskBytes is less: see [buffer.Stats].
+	// MaxDiskBytes bounds the waiting bytes of all sinks, MaxSinkBytes the waiting bytes of one sink: see [buffer.Tuning]. If the volume has
+	// less room, MaxDiskBytes is smaller: see [buffer.Stats].
 	MaxDiskBytes, MaxSinkBytes int64
 	// MaxPendingBytes bounds what is in memory and not yet on disk: see [buffer.Tuning].
 	MaxPendingBytes int64

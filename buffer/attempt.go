@@ -47,9 +47,10 @@ var errLeftAlone = fmt.Errorf("the driver did not return within %s of the end of
 func (b *Buffer) attempt(ctx context.Context, step, sinkID string, call func(context.Context) error, after *lateEnd) error {
 	begin := time.Now()
 	// If the store later has a shorter log, what the call does outside is newer than the records.
-	store := b.store.Opening()
+	store, records := b.store.Opening(), b.copy
 	err := runAttempt(ctx, b.opts.AttemptTimeout, func(ctx context.Context) error {
 		store.NoteReach()
+		records.write()
 		return call(ctx)
 	}, after)
 	if errors.Is(err, errLeftAlone) {

@@ -29,9 +29,9 @@ type Buffer struct {
 	log      *slog.Logger
 	db       *pebble.DB
 	instance string
-	// format is the version of the store, which only the committer changes. upgrading is held while the format file is written.
+	// format is the version of the store, which only the committer changes. The goroutine that writes the format file has a place in upgrading.
 	format    atomic.Int32
-	upgrading sync.Mutex
+	upgrading chan struct{}
 
 	// pending counts the row bytes that are accepted and not yet committed, and the batches that are on disk and that the changelog
 	// lacks; local the payload bytes on disk, staged those in staging.
@@ -456,9 +456,10 @@ func (b *Buffer) close() error {
 		defer timer.Stop()
 	}
 	var last background
+	// An upgrade that has begun ends, and no other begins after Stop. Workers ask for upgrades, so last.stop must not wait in here.
+	b.upgrading <- struct{}{}
 	b.store.Stop(func() { last = b.background })
-	b.upgrading.Lock() // one that has begun ends, and none begins any more
-	defer b.upgrading.Unlock()
+	<-b.upgrading
 	b.gate.waitForAppends()
 	b.endRoom()
 	b.metrics.close()
@@ -471,6 +472,7 @@ func (b *Buffer) close() error {
 	b.store.Drain()
 	b.gate.kick()
 	<-b.closed
+	last.copy.stop()
 	err := b.store.Close()
 	if f := b.failure(); f != nil {
 		return f

@@ -143,6 +143,7 @@ type commit struct {
 	local     int64  // payload bytes that come to the local level, less those that leave it
 	staged    int64  // likewise of staging
 	changed   bool   // a file has changed
+	copied    []byte // lines of the copy of the records
 	notes     []note // the receipts of its rows
 	early     early
 	durable   []func()
@@ -230,7 +231,7 @@ func (b *Buffer) prepare(g *group) {
 
 	c.local -= t.freed
 	c.staged = t.staged
-	c.changed, c.durable = t.changed, t.durable
+	c.changed, c.durable, c.copied = t.changed, t.durable, t.copied
 	if c.batch.Empty() {
 		c.batch = nil
 	}
@@ -345,6 +346,9 @@ func (b *Buffer) finish(c *commit) {
 		b.mu.Lock()
 		b.signalChange()
 		b.mu.Unlock()
+	}
+	if len(c.copied) > 0 {
+		b.copy.add(c.copied)
 	}
 	for _, fn := range c.durable {
 		fn()

@@ -212,16 +212,8 @@ func (t *txn) lose(sl *slice, x examination) {
 	}
 	// Nothing is left of the slice, but another attempt of its upload may be queued.
 	f := sl.file
-	sl.rec.State = format.SliceImported
 	t.wipe = append(t.wipe, sl.num)
-	t.drop = append(t.drop, sl)
-	delete(b.mu.slices, sl.num)
-	for i, o := range f.slices {
-		if o == sl {
-			f.slices = append(f.slices[:i:i], f.slices[i+1:]...)
-			break
-		}
-	}
+	t.takeFromFile(sl)
 	t.checkUploaded(f)
 }
 

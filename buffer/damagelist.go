@@ -3,6 +3,7 @@ package buffer
 import (
 	"context"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"time"
 
@@ -43,20 +44,34 @@ func listDamage(db *pebble.DB) (list []Damage, err error) {
 	return list, err
 }
 
-// ForgetDamage removes records of damage that somebody has looked at, with what could be read of the rows, by the ids of
-// [Buffer.Damaged]. The ledger stays as it is. Ids that are not there are passed over, so a call may be repeated.
+// ErrUnknownDamage is returned by [Buffer.ForgetDamage] for an id that [Buffer.Damaged] does not list.
+var ErrUnknownDamage = errors.New("no such record of damage")
+
+// ForgetDamage removes records of damage that an operator has read, with what could be read of the rows, by the ids of
+// [Buffer.Damaged]. The ledger stays as it is. If some ids are not listed, ForgetDamage removes the other records and returns an
+// error that matches [ErrUnknownDamage].
 //
 // A store that was set aside as a whole ([Damage.Store]) is a folder of the data directory: delete it by hand.
 func (b *Buffer) ForgetDamage(ctx context.Context, ids ...string) error {
-	keys := make([][]byte, len(ids))
-	for i, id := range ids {
-		key, err := hex.DecodeString(id)
-		if err != nil || len(key) != format.DamageKeySize-1 {
-			return fmt.Errorf("buffer: forget damage: %q is no id of a record of damage", id)
-		}
-		keys[i] = append([]byte{format.PrefixDamage}, key...)
+	list, err := b.Damaged(ctx)
+	if err != nil {
+		return err
 	}
-	return b.forgetDamage(ctx, keys)
+	known := make(map[string]bool, len(list))
+	for i := range list {
+		known[list[i].ID] = true
+	}
+	var keys [][]byte
+	var unknown error
+	for _, id := range ids {
+		key, err := hex.DecodeString(id)
+		if err != nil || !known[id] {
+			unknown = errors.Join(unknown, fmt.Errorf("%w: %q", ErrUnknownDamage, id))
+			continue
+		}
+		keys = append(keys, append([]byte{format.PrefixDamage}, key...))
+	}
+	return errors.Join(b.forgetDamage(ctx, keys), unknown)
 }
 
 func (b *Buffer) forgetDamage(ctx context.Context, keys [][]byte) error {

@@ -3,6 +3,7 @@ package buffer_test
 import (
 	"errors"
 	"math/rand/v2"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -67,10 +68,8 @@ func TestForgetDamage(t *testing.T) {
 	if err != nil || len(list) != 2 || b.Stats().Damages != 2 {
 		t.Fatalf("%d records, %d counted: %v", len(list), b.Stats().Damages, err)
 	}
-	for range 2 { // repeating it is harmless
-		if err := b.ForgetDamage(t.Context(), list[0].ID); err != nil {
-			t.Fatal(err)
-		}
+	if err := b.ForgetDamage(t.Context(), "none", list[0].ID); !errors.Is(err, buffer.ErrUnknownDamage) || !strings.Contains(err.Error(), `"none"`) {
+		t.Errorf("an unknown id together with a known one gives %v, want an error that names the unknown one", err)
 	}
 	rest, err := b.Damaged(t.Context())
 	if err != nil || len(rest) != 1 || rest[0].ID != list[1].ID || b.Stats().Damages != 1 {
@@ -79,9 +78,9 @@ func TestForgetDamage(t *testing.T) {
 	if st, _ := b.SinkStats("a"); st.Damaged.Rows != 20 {
 		t.Errorf("the ledger has %d damaged rows, want 20 for ever", st.Damaged.Rows)
 	}
-	for _, id := range []string{"", "zz", list[0].ID + "00"} {
-		if err := b.ForgetDamage(t.Context(), id); err == nil {
-			t.Errorf("%q is taken for an id", id)
+	for _, id := range []string{"", "zz", list[0].ID, list[1].ID + "00"} {
+		if err := b.ForgetDamage(t.Context(), id); !errors.Is(err, buffer.ErrUnknownDamage) {
+			t.Errorf("forget %q: %v, want %v", id, err, buffer.ErrUnknownDamage)
 		}
 	}
 	verify(t, b)

@@ -154,7 +154,7 @@ func TestPowerCutsAfterADecision(t *testing.T) {
 		{"quarantine", -1, false},
 		{"quarantine", -1, true},
 	}
-	for _, c := range casetest.Sample(t, all, len(all), 2) {
+	for _, c := range casetest.Sample(t, all, len(all), 1) {
 		for at, more := 0, true; more; at++ {
 			withRefusing(t, c.names, func(t *testing.T, mem *buffertest.Memory, opts buffer.Options) {
 				disk := disktest.New(t)

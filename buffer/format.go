@@ -159,8 +159,11 @@ func (r *recovery) upgradeFormat(b *Buffer, file int) error {
 
 // upgradeFor prepares the upgrade that a definition needs: the file is written here, the store in the batch of the definition.
 func (b *Buffer) upgradeFor(need int) error {
-	b.upgrading.Lock()
-	defer b.upgrading.Unlock()
+	if int(b.format.Load()) >= need {
+		return nil
+	}
+	b.upgrading <- struct{}{}
+	defer func() { <-b.upgrading }()
 	switch f := b.failure(); {
 	case int(b.format.Load()) >= need:
 		return nil

@@ -208,14 +208,17 @@ func (b *Buffer) takeImported(ctx context.Context, f *file, arg *File) bool {
 	if err != nil || n == 0 {
 		return false
 	}
-	return b.do(ctx, func(t *txn) {
-		if f.rec.State != format.FileImporting {
+	taken := false
+	err = b.do(ctx, func(t *txn) {
+		if taken = f.done(); taken || f.rec.State == format.FileWriting || len(f.slices) == 0 {
 			return
 		}
-		f.rec.Split = nil    // the target has all of it
-		more := n - arg.Rows // which the records had forgotten, or had too many
+		taken = true
+		f.rec.Split = nil          // the target has all of it
+		more := n - f.tally().Rows // which the records had forgotten, or had too many
 		f.sink.rec.Sealed.Add(more, 0)
 		f.slices[0].Rows += more
 		t.ended(f, format.FileImported)
-	}) == nil
+	})
+	return taken && err == nil
 }

@@ -38,7 +38,8 @@ func Open(dir string, opts Options) (*Buffer, error) {
 		return nil, err
 	}
 	b := &Buffer{
-		opts: opts, log: opts.Logger, fs: disk, dir: dir, closed: make(chan struct{}),
+		upgrading: make(chan struct{}, 1),
+		opts:      opts, log: opts.Logger, fs: disk, dir: dir, closed: make(chan struct{}),
 		pack: packer{gzipLevel: opts.GzipLevel}, syncs: newSyncQueue(), reopened: make(chan *pebblestore.Opening),
 		found: make(chan error, 1), unwatched: make(chan struct{}),
 	}

@@ -27,14 +27,21 @@ type background struct {
 	cleanups *workers
 	// cancel ends the calls of drivers.
 	cancel context.CancelFunc
+	copy   *recordCopy
 }
 
 func (b *Buffer) newBackground() background {
 	ctx, cancel := context.WithCancel(b.ctx)
 	return background{
 		timers: schedule.New(b.fire), uploads: newWorkers(ctx, b.opts.Uploads),
-		imports: newWorkers(ctx, b.opts.Imports), cleanups: newWorkers(ctx, 2), cancel: cancel,
+		imports: newWorkers(ctx, b.opts.Imports), cleanups: newWorkers(ctx, 2), cancel: cancel, copy: b.newRecordCopy(),
 	}
+}
+
+// end is stop for a store that commits nothing any more: the copy of its records ends too.
+func (g background) end() {
+	g.stop()
+	g.copy.stop()
 }
 
 // stop returns when nothing acts any more. It may be called twice and at once.
@@ -64,7 +71,7 @@ func (b *Buffer) watch() {
 		b.stop()
 		return
 	}
-	if !b.store.ReopenInBackground(func() func() { return b.background.stop }) {
+	if !b.store.ReopenInBackground(func() func() { return b.background.end }) {
 		return
 	}
 	if b.opts.Changelog != nil {

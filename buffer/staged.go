@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -285,15 +286,7 @@ func (t *txn) loseStaged(x stagedFinding) {
 	}
 	f.sink.rec.Damaged.Add(sl.Rows, sl.Raw)
 	t.staged -= sl.Stored
-	sl.rec.State = format.SliceImported
-	t.drop = append(t.drop, sl)
-	delete(b.mu.slices, sl.num)
-	for i, o := range f.slices {
-		if o == sl {
-			f.slices = append(f.slices[:i:i], f.slices[i+1:]...)
-			break
-		}
-	}
+	t.takeFromFile(sl)
 	t.touchSink(f.sink)
 	num, revision := sl.num, sl.rec.Revision+1
 	t.addToBatch(func(batch *pebble.Batch) {
@@ -340,4 +333,13 @@ func (b *Buffer) confirmKept(ctx context.Context, obj Object, src *sliceSource) 
 		src.complete.Store(&got)
 	}
 	return err
+}
+
+// takeFromFile removes a slice from its file, because nothing of the slice will be imported any more.
+func (t *txn) takeFromFile(sl *slice) {
+	sl.rec.State = format.SliceImported
+	t.drop = append(t.drop, sl)
+	delete(t.b.mu.slices, sl.num)
+	// A copy, because others may read the old list.
+	sl.file.slices = slices.DeleteFunc(slices.Clone(sl.file.slices), func(o *slice) bool { return o == sl })
 }

@@ -28,7 +28,8 @@ type txn struct {
 	wipe     []uint64 // slices whose chunks go
 	extra    []func(*pebble.Batch)
 	counters bool
-	rejected bool // a number was given to a rejected record
+	copied   []byte // lines of the copy of the records
+	rejected bool   // a number was given to a rejected record
 	changed  bool
 	freed    int64 // payload bytes that leave the local level
 	staged   int64 // payload bytes that come to staging, less those that leave it
@@ -140,20 +141,26 @@ func (t *txn) encode(batch *pebble.Batch) {
 	for _, s := range t.drop {
 		delete(t.slices, s)
 		_ = batch.Delete(format.SliceKey(s.num), nil)
+		t.copied = format.AppendCopyLine(t.copied, format.PrefixSlice, s.num, nil)
 	}
 	for _, f := range t.dropFile {
 		delete(t.files, f)
 		_ = batch.Delete(format.FileKey(f.num), nil)
+		t.copied = format.AppendCopyLine(t.copied, format.PrefixFile, f.num, nil)
 	}
 	for s := range t.sinks {
 		set(format.SinkKey(s.num), format.Encode(&s.rec))
 	}
 	for f := range t.files {
 		f.sink.recount(t.b.opts.MaxSinkBytes)
-		set(format.FileKey(f.num), format.Encode(&f.rec))
+		record := format.Encode(&f.rec)
+		set(format.FileKey(f.num), record)
+		t.copied = format.AppendCopyLine(t.copied, format.PrefixFile, f.num, record)
 	}
 	for s := range t.slices {
-		set(format.SliceKey(s.num), format.Encode(&s.rec))
+		record := format.Encode(&s.rec)
+		set(format.SliceKey(s.num), record)
+		t.copied = format.AppendCopyLine(t.copied, format.PrefixSlice, s.num, record)
 	}
 	for _, fn := range t.extra {
 		fn(batch)

@@ -91,8 +91,9 @@ func (b *Buffer) uploadFailed(ctx context.Context, sl *slice, obj Object, err er
 }
 
 // takeStaged finds out whether a slice that was found in a damaged store is in staging: its records may be older than
-// its upload. Put leaves nothing that is not whole, so an object that can be read counts, with the rows in it. Else
-// what is on the local level is uploaded, under an id that no other rows can have.
+// its upload. Put leaves nothing that is not whole, so an object that can be read counts, with the rows in it. Without an object the records may
+// even be older than the import of the file, which deletes its objects. If the target does not have the file, the rows of the local level are
+// uploaded, under an id that no other rows can have.
 func (b *Buffer) takeStaged(ctx context.Context, sl *slice, obj Object) {
 	var rows, raw int64
 	var sum format.Checksum
@@ -108,6 +109,14 @@ func (b *Buffer) takeStaged(ctx context.Context, sl *slice, obj Object) {
 	if err != nil {
 		b.uploadFailed(ctx, sl, obj, err)
 		return
+	}
+	if !there {
+		b.mu.RLock()
+		file := b.describe(sl.file)
+		b.mu.RUnlock()
+		if b.takeImported(ctx, sl.file, file) {
+			return
+		}
 	}
 	_ = b.do(ctx, func(t *txn) {
 		if sl.rec.State != format.SliceUploading || !sl.rec.Salvaged || b.sliceID(sl) != obj.ID {

@@ -8,7 +8,7 @@ func TestAckLocalReachesTheEngine(t *testing.T) {
 	for id, local := range map[string]bool{"a": true, "b": false} {
 		tr.sinks[id] = &Sink{ID: id, SinkContent: SinkContent{Name: id, TableID: "in.c-web." + id, AckLocal: local}}
 	}
-	def, err := tr.definition()
+	def, err := tr.definition(nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -157,7 +157,7 @@ func (c *Catalog) runReplay(ctx context.Context, task Task) {
 		switch {
 		case errors.Is(context.Cause(ctx), errReplayCancelled):
 			done.Failure, done.Code = cancelledReplay, ""
-		case errors.Is(err, forebay.ErrOtherReplay), errors.Is(err, forebay.ErrNoArchive):
+		case errors.Is(err, forebay.ErrOtherReplay), errors.Is(err, forebay.ErrNoArchive), errors.Is(err, forebay.ErrUnknownArchive):
 			done.Code = BadRequest
 		}
 		c.log.Warn("the replay of an archive has ended early", "task", task.ID, "error", err)

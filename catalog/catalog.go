@@ -91,6 +91,7 @@ type Catalog struct {
 	eng   *forebay.Engine
 	store Store
 	log   *slog.Logger
+	keys  keys
 	// shared is the store if other catalogs have it too, else nil, and held has the holds in it.
 	shared shared
 	held   *holds
@@ -139,7 +140,7 @@ func OpenContext(ctx context.Context, dir string, eng *forebay.Engine, opts Opti
 		}
 	}
 	c := &Catalog{
-		opts: opts, eng: eng, store: opts.Store, log: opts.Logger,
+		opts: opts, eng: eng, store: opts.Store, log: opts.Logger, keys: newKeys(eng.ImportLimits()),
 		defs:   &definitions{trees: map[string]*tree{}},
 		tasks:  &tasks{reserved: map[string]string{}, byID: map[string]*running{}},
 		tables: newTableClaims(), retired: &retiredTokens{byID: map[string]retired{}}, repairs: newRepairs(), held: newHolds(),

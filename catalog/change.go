@@ -82,7 +82,7 @@ func (c *Catalog) compile(t *tree) (*forebay.Definition, error) {
 	if !t.live() {
 		return nil, nil
 	}
-	def, err := t.definition()
+	def, err := t.definition(c.keys)
 	var compiled *forebay.Definition
 	if err == nil {
 		compiled, err = c.eng.Compile(def)
@@ -202,31 +202,18 @@ func (ch *change) treeRecords() map[string][]byte {
 // within what callers wait.
 const waitForOthers = 20 * time.Second
 
-// direct makes a change without a task. If another change has the source for longer than waitForOthers, it is refused with
-// [Busy]. If ctx ends after the change has begun, the change goes on: the caller learns its outcome by reading.
+// direct makes a change without a task. It waits for other changes of the same source, with a task or without one. If it has waited for
+// waitForOthers, it is refused with [Busy]. If ctx ends after the change has begun, the change continues: the caller learns its outcome by
+// reading.
 func (c *Catalog) direct(ctx context.Context, by By, ref Ref, entity string, p plan) error {
-	if err := c.tasks.reserve(entity, ""); err != nil {
-		return err
-	}
-	wait, cancel := context.WithTimeout(ctx, waitForOthers)
-	defer cancel()
-	unlock, err := c.locks.Lock(wait, ref.Source, "")
+	leave, err := c.tasks.join()
 	if err != nil {
-		task := c.locks.Holder(ref.Source)
-		c.tasks.release(entity)
-		if ctx.Err() == nil {
-			err = busy(ref.Source, task)
-		}
 		return err
 	}
-	hold := ""
-	if c.shared != nil {
-		planned := func() (*change, error) { return c.plan(by, ref, p, now()) }
-		if hold, err = c.begin(ref, entity, "", planned, map[string][]byte{}); err != nil {
-			unlock()
-			c.tasks.release(entity)
-			return err
-		}
+	hold, unlock, err := c.turn(ctx, by, ref, entity, p)
+	if err != nil {
+		leave()
+		return err
 	}
 	result := make(chan error, 1)
 	go func() {
@@ -236,7 +223,7 @@ func (c *Catalog) direct(ctx context.Context, by By, ref Ref, entity string, p p
 		}
 		c.held.drop(hold)
 		unlock()
-		c.tasks.release(entity)
+		leave()
 		result <- err
 	}()
 	select {
@@ -244,5 +231,43 @@ func (c *Catalog) direct(ctx context.Context, by By, ref Ref, entity string, p p
 		return err
 	case <-ctx.Done():
 		return fmt.Errorf("the change of %q may be made or not, read it: %w", ref.Source, context.Cause(ctx))
+	}
+}
+
+// lookAgain is how often a change without a task looks whether another node still has its source.
+const lookAgain = 100 * time.Millisecond
+
+// turn waits until a change without a task may begin, for waitForOthers at most. It returns the lock of the source and, in a store that
+// catalogs share, the hold of the change.
+func (c *Catalog) turn(ctx context.Context, by By, ref Ref, entity string, p plan) (hold string, unlock func(), err error) {
+	wait, cancel := context.WithTimeout(ctx, waitForOthers)
+	defer cancel()
+	for {
+		unlock, err = c.locks.Lock(wait, ref.Source, "")
+		if err != nil {
+			if ctx.Err() == nil {
+				err = busy(ref.Source, c.locks.Holder(ref.Source))
+			}
+			return "", nil, err
+		}
+		if c.shared == nil {
+			return "", unlock, nil
+		}
+		planned := func() (*change, error) { return c.plan(by, ref, p, now()) }
+		if hold, err = c.begin(ref, entity, "", planned, map[string][]byte{}); err == nil {
+			return hold, unlock, nil
+		}
+		unlock()
+		if refused, ok := errors.AsType[*Error](err); !ok || refused.Code != Busy {
+			return "", nil, err
+		}
+		select { // the store does not say when a hold ends
+		case <-time.After(lookAgain):
+		case <-wait.Done():
+			if ctx.Err() != nil {
+				err = context.Cause(ctx)
+			}
+			return "", nil, err
+		}
 	}
 }

@@ -246,8 +246,8 @@ func (t *tree) tables(taking bool) []string {
 }
 
 // definition returns what the engine is to do for the tree.
-func (t *tree) definition() (forebay.Source, error) {
-	settings, err := t.source.Settings.engine()
+func (t *tree) definition(all keys) (forebay.Source, error) {
+	settings, err := t.source.Settings.engine(all)
 	if err != nil {
 		return forebay.Source{}, err
 	}
@@ -260,7 +260,7 @@ func (t *tree) definition() (forebay.Source, error) {
 		def.Archive = &forebay.ArchiveSettings{}
 	}
 	for _, s := range t.sorted(false) {
-		settings, err := s.Settings.engine()
+		settings, err := s.Settings.engine(all)
 		if err != nil {
 			return forebay.Source{}, err
 		}
@@ -393,7 +393,7 @@ func (c *Catalog) settingWarnings(source, sink Overrides) (map[string]string, er
 		merged = Overrides{}
 	}
 	maps.Copy(merged, sink)
-	settings, err := merged.engine()
+	settings, err := merged.engine(c.keys)
 	up, down := c.eng.Unreachable(settings)
 	return map[string]string{upload + "size": sentenceOrNone(up), imports + "size": sentenceOrNone(down)}, err
 }
@@ -415,10 +415,10 @@ func (c *Catalog) Settings(ref Ref) ([]Setting, error) {
 	if s != nil {
 		own = s.Settings
 	}
-	all := list(t.source.Settings, own, s != nil)
+	all := c.keys.list(t.source.Settings, own, s != nil)
 	warnings, err := c.settingWarnings(t.source.Settings, own)
 	for i := range all {
-		all[i].Warning = warnings[all[i].Key]
+		all[i].Warning = cmp.Or(all[i].Warning, warnings[all[i].Key])
 	}
 	return all, err
 }

@@ -42,6 +42,8 @@ const (
 	FileNotHeld Code = "fileIsNotHeld"
 	// QuarantineFull: the quarantine has no room for the rest of a file. Replay or discard records of it, or raise its bounds.
 	QuarantineFull Code = "quarantineIsFull"
+	// DamageNotFound: the engine lists no such record of damage: an operator has removed it, or its time of retention is over.
+	DamageNotFound Code = "damageNotFound"
 	// RecordNotFound: the record is not in the quarantine of the sink: it was replayed or discarded, has expired, or never was.
 	RecordNotFound Code = "recordNotFound"
 	// RecordChanged: somebody has edited or tried the record since it was read. Read it again.

@@ -233,6 +233,7 @@ func (c *Catalog) conflict(h hold) error {
 		table := slices.IndexFunc(h.Tables, func(table string) bool { return slices.Contains(o.Tables, table) })
 		switch {
 		case refused != nil:
+		case o.Opening == h.Opening && (o.Task == "" || h.Task == ""): // of the two, the change without a task waits: see Catalog.direct
 		case o.Entity != "" && o.Entity == h.Entity:
 			refused = busy(h.Entity, o.Task)
 		case o.Opening == h.Opening: // keylock and tableClaims see to the rest

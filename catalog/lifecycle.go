@@ -55,7 +55,7 @@ func (c *Catalog) ChangeSettings(by By, ref Ref, description string, changes []S
 		if ref.Sink != "" {
 			settings = &ch.next.sinks[ref.Sink].Settings
 		}
-		next, bad := settings.with(changes, ref.Sink != "")
+		next, bad := settings.with(c.keys, changes, ref.Sink != "")
 		if bad != nil {
 			return bad
 		}

@@ -233,16 +233,28 @@ func (m *Maintenance) Task(id string) (Task, error) {
 	return r.task, err
 }
 
-// SinkStatistics returns of a sink the files, and what its quarantine counts.
+// SinkStatistics returns the counters of a sink: see [Catalog.SinkStatistics].
 func (m *Maintenance) SinkStatistics(_ context.Context, sourceID, id string) (Statistics, error) {
 	st, err := m.sink(Ref{sourceID, id})
 	if err != nil {
 		return Statistics{}, err
 	}
-	q := st.Quarantine
-	return Statistics{Files: st.Files, Quarantine: QuarantineStatistics{
-		Records: q.Records, Bytes: q.Bytes, OldestAt: q.OldestAt, Added: q.Added, Replayed: q.Replayed, Discarded: q.Discarded, Expired: q.Expired, Lost: q.Lost,
-	}}, nil
+	return counted{own: map[[2]string]forebay.SinkStats{{sourceID, id}: st}}.of(sourceID, Sink{ID: id}), nil
+}
+
+// Retry repeats at once what has failed at a sink, or at all sinks of a source: see [Catalog.Retry].
+func (m *Maintenance) Retry(ctx context.Context, ref Ref) error {
+	r := request{Op: opRetry, Source: ref.Source}
+	for _, st := range m.eng.Stats().Sinks {
+		if st.Source == ref.Source && (ref.Sink == "" || st.Sink == ref.Sink) {
+			r.Sinks = append(r.Sinks, st.Sink)
+		}
+	}
+	if _, defined := m.eng.Source(ref.Source); len(r.Sinks) == 0 && (ref.Sink != "" || !defined) {
+		return notFound(ref)
+	}
+	_, _, err := onEngine(ctx, m.eng, r)
+	return err
 }
 
 // RetryFile repeats at once what has failed of a file: see [Catalog.RetryFile].

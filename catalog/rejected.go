@@ -467,7 +467,7 @@ func (c *Catalog) asDefined(ctx context.Context, a adopted, r request, fn func()
 	if err != nil {
 		return err
 	}
-	def, err := t.definition()
+	def, err := t.definition(c.keys)
 	if err != nil {
 		return err
 	}

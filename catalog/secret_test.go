@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -23,6 +24,51 @@ func accepts(eng *forebay.Engine, secrets ...string) string {
 		out.WriteString(mark)
 	}
 	return out.String()
+}
+
+// Rotations that come at once wait for each other, and so does the task of another change of the source.
+func TestRotationsAtOnce(t *testing.T) {
+	cat := openCatalog(t, openEngine(t, forebay.Options{}), catalog.Options{Store: newMemory()})
+	done(t, cat)(cat.CreateSource(user, spec("Web", "a")))
+	rotateAtOnce(t, func() {
+		if task, err := cat.Disable(user, catalog.Ref{Source: "web"}); err != nil {
+			t.Errorf("a task meanwhile: %v", err)
+		} else if task, err = cat.Wait(t.Context(), task.ID); err != nil || task.Status != catalog.Succeeded {
+			t.Errorf("a task meanwhile ends as %+v, %v", task, err)
+		}
+	}, cat)
+	if s, err := cat.Source("web"); err != nil || s.Version.Number != 22 || s.Disabled == nil {
+		t.Errorf("the source has version %d and is disabled %v, %v; want version 22, disabled", s.Version.Number, s.Disabled != nil, err)
+	}
+}
+
+// The same on two nodes that share their definitions.
+func TestRotationsAtOnceOnTwoNodes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNodes(t, catalog.Options{})
+		a, b := n.open("a"), n.open("b")
+		done(t, a.Catalog)(a.CreateSource(user, spec("Web", "a")))
+		rotateAtOnce(t, func() {}, a.Catalog, b.Catalog)
+		same(t, a, b)
+		if s, err := a.Source("web"); err != nil || s.Version.Number != 21 {
+			t.Errorf("the source has version %d, %v, want 21", s.Version.Number, err)
+		}
+	})
+}
+
+// rotateAtOnce rotates the secret of a source 20 times at once, on some nodes, while meanwhile runs.
+func rotateAtOnce(t *testing.T, meanwhile func(), cats ...*catalog.Catalog) {
+	t.Helper()
+	var group sync.WaitGroup
+	for i := range 20 {
+		group.Go(func() {
+			if _, err := cats[i%len(cats)].RotateSecret(t.Context(), user, "web", 0); err != nil {
+				t.Errorf("rotation %d of 20 at once: %v, want nil", i, err)
+			}
+		})
+	}
+	group.Go(meanwhile)
+	group.Wait()
 }
 
 // TestRotationWithOverlap follows the secrets of a source through rotations, restarts and all that changes a source.

@@ -2,6 +2,8 @@ package catalog_test
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -9,6 +11,7 @@ import (
 	"time"
 
 	"github.com/forebay/forebay"
+	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
 	"github.com/forebay/forebay/catalog"
 	"github.com/forebay/forebay/mapping"
@@ -168,4 +171,84 @@ func TestTimesSurviveAClearing(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestImportIntervalOfTheEngine: the least import interval of the engine is the limit of the setting, and its rule says so.
+func TestImportIntervalOfTheEngine(t *testing.T) {
+	const key = "storage.level.target.import.trigger.interval"
+	source := catalog.Ref{Source: "web"}
+	for _, test := range []struct {
+		least          time.Duration // 0: the default
+		rule           string
+		refused, taken string
+	}{
+		{0, "required,minDuration=30s,maxDuration=24h", "29s", "30s"},
+		{time.Second, "required,minDuration=1s,maxDuration=24h", "999ms", "1s"},
+		{45 * time.Second, "required,minDuration=45s,maxDuration=24h", "44s", "45s"},
+	} {
+		eng := openEngine(t, forebay.Options{Buffer: buffer.Tuning{MinImportInterval: test.least}})
+		cat := openCatalog(t, eng, catalog.Options{Store: newMemory()})
+		done(t, cat)(cat.CreateSource(user, spec("Web", "events")))
+		for _, ref := range []catalog.Ref{source, {Source: "web", Sink: "events"}} {
+			change := func(interval string) (catalog.Task, error) {
+				return cat.ChangeSettings(user, ref, "", []catalog.SettingChange{{Key: key, Value: json.RawMessage(`"` + interval + `"`)}})
+			}
+			_, err := change(test.refused)
+			if e, ok := errors.AsType[*catalog.Error](err); !ok || e.Code != catalog.BadRequest || !strings.Contains(e.Message, strings.TrimPrefix(test.rule, "required,")) {
+				t.Errorf("least %s: %v set to %s gives %v, want a refusal with the rule %q", test.least, ref, test.refused, err, test.rule)
+			}
+			done(t, cat)(change(test.taken))
+			if s := settingOf(t, cat, ref, key); s.Validation != test.rule || s.Value != any(test.taken) || s.Warning != "" {
+				t.Errorf("least %s: setting of %v %+v, want the value %s, the rule %q and no warning", test.least, ref, s, test.taken, test.rule)
+			}
+		}
+	}
+}
+
+// TestImportIntervalBelowALaterLimit: after a restart with a greater least interval, the source keeps taking events. The least interval
+// is in force, and the setting says so.
+func TestImportIntervalBelowALaterLimit(t *testing.T) {
+	const key = "storage.level.target.import.trigger.interval"
+	store, sink := newMemory(), catalog.Ref{Source: "web", Sink: "events"}
+	eng := openEngine(t, forebay.Options{Buffer: buffer.Tuning{MinImportInterval: time.Second}})
+	cat := openCatalog(t, eng, catalog.Options{Store: store})
+	done(t, cat)(cat.CreateSource(user, spec("Web", "events")))
+	done(t, cat)(cat.ChangeSettings(user, sink, "", []catalog.SettingChange{{Key: key, Value: json.RawMessage(`"2s"`)}}))
+	if err := cat.Close(); err != nil {
+		t.Fatal(err)
+	}
+
+	eng = openEngine(t, forebay.Options{})
+	cat = openCatalog(t, eng, catalog.Options{Store: store})
+	if _, err := eng.Ingest(t.Context(), "web", &mapping.Record{Body: []byte("{}")}); err != nil {
+		t.Errorf("an event of the source is refused: %v", err)
+	}
+	if s := settingOf(t, cat, sink, key); s.Value != any("30s") || !strings.Contains(s.Warning, "set to 2s") {
+		t.Errorf("setting %+v, want the value 30s, and a warning that it was set to 2s", s)
+	}
+}
+
+// TestArchiveSettingWithoutArchive: an engine without an archive refuses the setting before a task begins.
+func TestArchiveSettingWithoutArchive(t *testing.T) {
+	cat := openCatalog(t, openEngine(t, forebay.Options{}), catalog.Options{Store: newMemory()})
+	done(t, cat)(cat.CreateSource(user, spec("Web")))
+	task, err := cat.ChangeSettings(user, catalog.Ref{Source: "web"}, "", []catalog.SettingChange{{Key: "archive.enabled", Value: json.RawMessage("true")}})
+	if e, ok := errors.AsType[*catalog.Error](err); !ok || e.Code != catalog.BadRequest || !strings.Contains(e.Message, "no archive") {
+		t.Errorf("archive.enabled gives task %q and error %v, want a refusal that names the missing archive", task.ID, err)
+	}
+}
+
+func settingOf(t *testing.T, cat *catalog.Catalog, ref catalog.Ref, key string) catalog.Setting {
+	t.Helper()
+	list, err := cat.Settings(ref)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range list {
+		if s.Key == key {
+			return s
+		}
+	}
+	t.Fatalf("%v has no setting %s", ref, key)
+	return catalog.Setting{}
 }

@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/forebay/forebay"
@@ -38,7 +37,8 @@ type Setting struct {
 	Protected bool
 	// Validation is the rule for values, in words.
 	Validation string
-	// Warning says why the value has no effect, because a bound of the engine is reached first; else empty.
+	// Warning says why the value has no effect: a bound of the engine is reached first, or the engine has a different limit since the
+	// value was set. Otherwise it is empty.
 	Warning string
 }
 
@@ -86,9 +86,12 @@ const (
 	imports  = "storage.level.target.import.trigger."
 )
 
-// keys are sorted by name.
-var keys = sync.OnceValue(func() []*key {
-	list := []*key{
+// keys are all settings, sorted by name.
+type keys []*key
+
+// newKeys returns the settings for an engine with these limits of imports: see [forebay.Engine.ImportLimits].
+func newKeys(importLimits trigger.Limits) keys {
+	list := keys{
 		{
 			name: syncWait, kind: kindBool, def: true,
 			description: "Confirm a record only after it has been written to local disk.",
@@ -136,10 +139,10 @@ var keys = sync.OnceValue(func() []*key {
 		{name: imports + "slicesCount", kind: kindInt, def: int64(100), low: 1, high: 200, protected: true, description: "Slices after which a file is imported."},
 	}
 	list = append(list, triggerKeys(upload, "Upload a slice to staging", trigger.Upload(), func(s *forebay.Settings) *trigger.Conditions { return &s.Upload })...)
-	list = append(list, triggerKeys(imports, "Import a file into the table", trigger.Import(), func(s *forebay.Settings) *trigger.Conditions { return &s.Import })...)
+	list = append(list, triggerKeys(imports, "Import a file into the table", importLimits, func(s *forebay.Settings) *trigger.Conditions { return &s.Import })...)
 	slices.SortFunc(list, func(a, b *key) int { return strings.Compare(a.name, b.name) })
 	return list
-})
+}
 
 // triggerKeys are the three conditions of one step.
 func triggerKeys(prefix, what string, l trigger.Limits, of func(*forebay.Settings) *trigger.Conditions) []*key {
@@ -182,17 +185,11 @@ func (k *key) validation() string {
 		rules = append(rules, "min=1") // items
 	}
 	if k.high > 0 {
-		name, format := "", strconv.FormatInt
-		switch k.kind {
-		case kindDuration:
-			name, format = "Duration", func(n int64, _ int) string { return shortDuration(time.Duration(n)) }
-		case kindSize:
-			name, format = "Bytes", func(n int64, _ int) string { return trigger.FormatSize(n) }
-		}
+		name := map[kind]string{kindDuration: "Duration", kindSize: "Bytes"}[k.kind]
 		if k.low > 0 || k.kind == kindInt {
-			rules = append(rules, "min"+name+"="+format(k.low, 10))
+			rules = append(rules, "min"+name+"="+k.bound(k.low))
 		}
-		rules = append(rules, "max"+name+"="+format(k.high, 10))
+		rules = append(rules, "max"+name+"="+k.bound(k.high))
 	}
 	if len(rules) > 0 && (k.low > 0 || k.high == 0) { // else zero is a value
 		rules = append([]string{"required"}, rules...)
@@ -212,16 +209,60 @@ func shortDuration(d time.Duration) string {
 	return text
 }
 
-func keyOf(name string) *key {
-	i, ok := slices.BinarySearchFunc(keys(), name, func(k *key, name string) int { return strings.Compare(k.name, name) })
+// named returns nil for an unknown name.
+func (all keys) named(name string) *key {
+	i, ok := slices.BinarySearchFunc(all, name, func(k *key, name string) int { return strings.Compare(k.name, name) })
 	if !ok {
 		return nil
 	}
-	return keys()[i]
+	return all[i]
 }
 
-// parse returns the value for set, and the one that is stored and shown.
+// parse returns the value for set, and the one that is stored and shown. It refuses a number outside of the limits.
 func (k *key) parse(raw json.RawMessage) (value, shown any, err error) {
+	if value, shown, err = k.read(raw); err != nil {
+		return nil, nil, err
+	}
+	if n, ok := value.(int64); ok && (n < k.low || n > k.high) {
+		return nil, nil, fmt.Errorf("%v is out of range, allowed is %s", shown, strings.TrimPrefix(k.validation(), "required,"))
+	}
+	return value, shown, nil
+}
+
+// stored is parse for a value that was set before. The engine may have been opened with other limits since, so the nearest allowed
+// number is in force, and warning says so. A refusal would leave the whole source out of use.
+func (k *key) stored(raw json.RawMessage) (value, shown any, warning string, err error) {
+	value, shown, err = k.read(raw)
+	n, ok := value.(int64)
+	if err != nil || !ok || n >= k.low && n <= k.high {
+		return value, shown, "", err
+	}
+	n = min(max(n, k.low), k.high)
+	now := k.show(n)
+	return n, now, fmt.Sprintf("The value was set to %v, and the server now allows %s to %s, so %v is in force.", shown, k.bound(k.low), k.bound(k.high), now), nil
+}
+
+// show returns a number as it is stored and shown.
+func (k *key) show(n int64) any {
+	switch k.kind {
+	case kindDuration:
+		return time.Duration(n).String()
+	case kindSize:
+		return trigger.FormatSize(n)
+	}
+	return n
+}
+
+// bound is show for texts about limits.
+func (k *key) bound(n int64) string {
+	if k.kind == kindDuration {
+		return shortDuration(time.Duration(n))
+	}
+	return fmt.Sprint(k.show(n))
+}
+
+// read is parse without the limits.
+func (k *key) read(raw json.RawMessage) (value, shown any, err error) {
 	dec := json.NewDecoder(bytes.NewReader(raw))
 	dec.UseNumber()
 	var v any
@@ -244,7 +285,6 @@ func (k *key) parse(raw json.RawMessage) (value, shown any, err error) {
 		if n, err = wholeNumber(number); err != nil {
 			return nil, nil, err
 		}
-		shown = n
 	case kindDuration:
 		text, ok := v.(string)
 		if !ok {
@@ -254,7 +294,7 @@ func (k *key) parse(raw json.RawMessage) (value, shown any, err error) {
 		if err != nil {
 			return nil, nil, fmt.Errorf(`%q is not a duration such as "30s" or "1m30s"`, text)
 		}
-		n, shown = int64(d), d.String()
+		n = int64(d)
 	case kindSize:
 		switch v := v.(type) {
 		case string:
@@ -268,7 +308,6 @@ func (k *key) parse(raw json.RawMessage) (value, shown any, err error) {
 		default:
 			return nil, nil, errors.New(`the value must be a text such as "5MB", or a number of bytes`)
 		}
-		shown = trigger.FormatSize(n)
 	case kindWord:
 		text, _ := v.(string)
 		if !slices.Contains(k.words, text) {
@@ -290,10 +329,7 @@ func (k *key) parse(raw json.RawMessage) (value, shown any, err error) {
 	default:
 		return nil, nil, errors.New("the value cannot be set")
 	}
-	if n < k.low || n > k.high {
-		return nil, nil, fmt.Errorf("%v is out of range, allowed is %s", shown, strings.TrimPrefix(k.validation(), "required,"))
-	}
-	return n, shown, nil
+	return n, k.show(n), nil
 }
 
 func wholeNumber(n json.Number) (int64, error) {
@@ -308,13 +344,13 @@ func wholeNumber(n json.Number) (int64, error) {
 }
 
 // with returns o with the changes. The error lists all problems.
-func (o Overrides) with(changes []SettingChange, ofSink bool) (Overrides, *Error) {
+func (o Overrides) with(all keys, changes []SettingChange, ofSink bool) (Overrides, *Error) {
 	next := make(Overrides, len(o)+len(changes))
 	maps.Copy(next, o)
 	seen := map[string]bool{}
 	var wrong, protected []string
 	for _, c := range changes {
-		k := keyOf(c.Key)
+		k := all.named(c.Key)
 		switch {
 		case k == nil || ofSink && k.ofSource:
 			wrong = append(wrong, fmt.Sprintf("%q is not a setting", c.Key))
@@ -350,14 +386,14 @@ func (o Overrides) with(changes []SettingChange, ofSink bool) (Overrides, *Error
 }
 
 // engine returns the overrides as settings of the engine. What is not overridden stays zero, which means inherited.
-func (o Overrides) engine() (forebay.Settings, error) {
+func (o Overrides) engine(all keys) (forebay.Settings, error) {
 	var s forebay.Settings
 	for name, raw := range o {
-		k := keyOf(name)
+		k := all.named(name)
 		if k == nil || k.set == nil {
 			continue // of a later version, or one that has no effect
 		}
-		v, _, err := k.parse(raw)
+		v, _, _, err := k.stored(raw)
 		if err != nil {
 			return s, fmt.Errorf("setting %s: %w", name, err)
 		}
@@ -399,9 +435,9 @@ func (o Overrides) archive() (on bool) {
 }
 
 // list returns all settings of a source (sink nil) or of one of its sinks, sorted by key.
-func list(source, sink Overrides, ofSink bool) []Setting {
-	all := make([]Setting, 0, len(keys()))
-	for _, k := range keys() {
+func (all keys) list(source, sink Overrides, ofSink bool) []Setting {
+	settings := make([]Setting, 0, len(all))
+	for _, k := range all {
 		if ofSink && k.ofSource {
 			continue
 		}
@@ -414,15 +450,15 @@ func list(source, sink Overrides, ofSink bool) []Setting {
 			if !ok {
 				return
 			}
-			if _, shown, err := k.parse(raw); err == nil {
-				s.Value, s.Origin, s.Overwritten = shown, origin, own
+			if _, shown, warning, err := k.stored(raw); err == nil {
+				s.Value, s.Origin, s.Overwritten, s.Warning = shown, origin, own, warning
 			}
 		}
 		take(source, "source", !ofSink)
 		if ofSink {
 			take(sink, "sink", true)
 		}
-		all = append(all, s)
+		settings = append(settings, s)
 	}
-	return all
+	return settings
 }

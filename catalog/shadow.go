@@ -73,7 +73,7 @@ func (c *Catalog) Shadow(ctx context.Context, sourceID, id string, columns mappi
 	if err != nil {
 		return forebay.ShadowReport{}, err
 	}
-	def, err := t.definition()
+	def, err := t.definition(c.keys)
 	if err != nil {
 		return forebay.ShadowReport{}, err
 	}

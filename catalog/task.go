@@ -124,6 +124,17 @@ func (t *tasks) reserve(entity, taskID string) error {
 	return nil
 }
 
+// join lets close wait for work without a reservation, until leave is called.
+func (t *tasks) join() (leave func(), err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.closed {
+		return nil, ErrClosed
+	}
+	t.work.Add(1)
+	return t.work.Done, nil
+}
+
 // release ends a reservation whose change has no task, or was refused.
 func (t *tasks) release(entity string) {
 	t.mu.Lock()

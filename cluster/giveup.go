@@ -81,6 +81,9 @@ func operations(n operated, opts streamapi.Options) http.Handler {
 	handle := func(pattern string, do func(ctx context.Context, name string) (any, error)) {
 		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 			err := authorize(r, opts.Auth, project)
+			if err == nil && r.URL.RawQuery != "" {
+				err = errParameters
+			}
 			var answer any
 			if err == nil {
 				// To fetch a checkpoint may take longer than the server gives to an answer.
@@ -112,6 +115,8 @@ type refused struct {
 	Message string `json:"message"`
 }
 
+var errParameters = errors.New("this call takes no parameters; nothing was done")
+
 var errForbidden = errors.New("a master token with the role admin of the project is required")
 
 // authorize accepts the tokens that may change something through the Stream API.
@@ -141,6 +146,8 @@ func refusal(err error) refused {
 	switch _, away := errors.AsType[*streamapi.UnavailableError](err); {
 	case away:
 		return refused{http.StatusServiceUnavailable, "unavailable", "The token cannot be verified now, try again later."}
+	case errors.Is(err, errParameters):
+		return refused{http.StatusBadRequest, "badRequest", err.Error()}
 	case errors.Is(err, errForbidden):
 		return refused{http.StatusForbidden, "forbidden", err.Error()}
 	case errors.Is(err, changelog.ErrNothingToDecide):

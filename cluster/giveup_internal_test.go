@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
@@ -79,6 +80,30 @@ func (d *decider) run(t *testing.T, token string, args ...string) (out string, e
 var damagedInstance = Loss{
 	Instance: "a-1", Node: "a", State: changelog.Damaged, CanGiveUp: true,
 	Acknowledged: 106, Checkpoint: 91, Readable: 96, Lost: 10, LostBefore: 3, LogProblem: "the log has a hole: at 110",
+}
+
+// Orders of operators with a parameter are refused before they have an effect, because the parameter would be ignored.
+func TestOrderWithParameter(t *testing.T) {
+	d := &decider{}
+	server := httptest.NewServer(operations(d, streamapi.Options{
+		Auth: keys{"good": {ProjectID: 7, Master: true, Admin: true}}, Ingest: stream.Options{ProjectID: 7},
+	}))
+	defer server.Close()
+	for _, path := range []string{instancesPath + "a-1/give-up?rows=1", foldersPath + "x/salvage?dry=true"} {
+		req, err := http.NewRequestWithContext(t.Context(), "POST", server.URL+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("X-StorageApi-Token", "good")
+		resp, err := server.Client().Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		if resp.StatusCode != http.StatusBadRequest || len(d.calls) > 0 {
+			t.Errorf("POST %s: status %d, calls %q; want 400 and no call", path, resp.StatusCode, d.calls)
+		}
+	}
 }
 
 // The command says what would be lost, and does it with -yes only.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -47,7 +48,7 @@ type call struct {
 // maxBody bounds the body of a request; a pasted event has 1 MB at most.
 const maxBody = 2 << 20
 
-// body decodes the JSON body into v. Unknown fields are an error.
+// body decodes the JSON body into v. Unknown fields, and data after the value, are an error.
 func (c *call) body(v any) error {
 	d := json.NewDecoder(c.r.Body)
 	d.DisallowUnknownFields()
@@ -56,6 +57,9 @@ func (c *call) body(v any) error {
 			return refuse(http.StatusRequestEntityTooLarge, "The request has more than %d bytes.", maxBody)
 		}
 		return refuse(http.StatusBadRequest, "The request is not understood: %v", err)
+	}
+	if _, err := d.Token(); err != io.EOF {
+		return refuse(http.StatusBadRequest, "The request has data after its JSON value.")
 	}
 	return nil
 }
@@ -112,7 +116,7 @@ func statusOf(err error) (status int, body map[string]any) {
 	_, overloaded := errors.AsType[*buffer.OverloadError](err)
 	switch {
 	case errors.Is(err, forebay.ErrUnknownSource), errors.Is(err, forebay.ErrUnknownSink), errors.Is(err, buffer.ErrUnknownFile),
-		errors.Is(err, buffer.ErrUnknownRejected):
+		errors.Is(err, buffer.ErrUnknownRejected), errors.Is(err, buffer.ErrUnknownDamage):
 		status = http.StatusNotFound
 	case errors.Is(err, buffer.ErrRejectedChanged), errors.Is(err, buffer.ErrImportRuns), errors.Is(err, buffer.ErrNotHeld),
 		errors.Is(err, buffer.ErrNoQuarantine), errors.Is(err, forebay.ErrDisabledSource):
@@ -160,6 +164,10 @@ func (c *Console) serveEndpoint(w http.ResponseWriter, r *http.Request, e endpoi
 	}
 	if e.raw != nil {
 		e.raw(w, r, who)
+		return
+	}
+	if e.change && r.URL.RawQuery != "" {
+		fail(w, http.StatusBadRequest, "A call that changes something takes no parameters in its address, only a body. Nothing was changed.")
 		return
 	}
 	r.Body = http.MaxBytesReader(w, r.Body, maxBody)

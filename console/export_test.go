@@ -82,3 +82,13 @@ func StopSampling(c *Console) {
 	defer c.sampler.mu.Unlock()
 	c.sampler.seen = time.Time{}
 }
+
+// Changing returns the names of the endpoints that change something.
+func Changing(c *Console) (names []string) {
+	for name, e := range c.endpoints {
+		if e.change {
+			names = append(names, name)
+		}
+	}
+	return names
+}

@@ -26,6 +26,7 @@ func (c *Console) healthPage() page {
 	return page{name: "health", title: "Health", key: "h", right: Numbers, live: c.healthView, endpoints: []endpoint{
 		{name: "health.disk", method: http.MethodGet, right: Numbers, run: (*call).healthDisk},
 		{name: "health.nodes", method: http.MethodGet, right: Numbers, run: (*call).healthNodes},
+		{name: "health.forget", method: http.MethodPost, right: Changes, change: true, run: (*call).forgetDamage},
 		{name: "health.verify", method: http.MethodPost, right: Changes, change: true, run: (*call).verify},
 	}}
 }
@@ -174,6 +175,7 @@ var moduleVersion = sync.OnceValue(func() string {
 
 // shownDamage is a record of damage without the bytes that could be read.
 type shownDamage struct {
+	ID   string `json:"id"`
 	At   moment `json:"at"`
 	Sink string `json:"sink"`
 	File string `json:"file"`
@@ -211,7 +213,7 @@ func (c *call) healthDisk() (any, error) {
 	slices.SortStableFunc(list, func(a, b buffer.Damage) int { return b.At.Compare(a.At) })
 	out.Records = len(list)
 	for _, d := range list[:min(len(list), damagesShown)] {
-		one := shownDamage{At: moment(d.At), Sink: visible(d.SinkID), File: visible(d.FileID), Rows: grouped(d.Rows), Size: size(d.Bytes)}
+		one := shownDamage{ID: d.ID, At: moment(d.At), Sink: visible(d.SinkID), File: visible(d.FileID), Rows: grouped(d.Rows), Size: size(d.Bytes)}
 		if d.Uncounted {
 			one.Rows = "at least " + one.Rows
 		}
@@ -221,6 +223,16 @@ func (c *call) healthDisk() (any, error) {
 		out.Damage = append(out.Damage, one)
 	}
 	return out, nil
+}
+
+// forgetDamage removes a record of damage that the operator has read.
+func (c *call) forgetDamage() (any, error) {
+	var in struct{ ID string }
+	if err := c.body(&in); err != nil {
+		return nil, err
+	}
+	c.note("damage", in.ID)
+	return nil, c.eng.ForgetDamage(c.ctx, in.ID)
 }
 
 // shownNode is a node of the cluster.
@@ -313,6 +325,9 @@ func (k *health) list(c *Console) ([]catalog.Node, error) {
 
 // verify recounts the stored rows. It is a task, one at a time, because it reads everything that is stored.
 func (c *call) verify() (any, error) {
+	if err := c.body(&struct{}{}); err != nil {
+		return nil, err
+	}
 	if !c.health.verifying.TryLock() {
 		return nil, refuse(http.StatusConflict, "A check runs already.")
 	}

@@ -131,7 +131,7 @@ func TestHealthDamage(t *testing.T) {
 	type disk struct {
 		Free, Problem any
 		Records       int
-		Damage        []struct{ Sink, Rows, Reason string }
+		Damage        []struct{ ID, Sink, Rows, Reason string }
 	}
 	got := answer[disk](t, send(t, c, "/health.disk", readsRecords, nil), 200)
 	if got.Records != 1 || len(got.Damage) != 1 || got.Damage[0].Sink != "web/events" || got.Damage[0].Rows != "1" || got.Damage[0].Reason == "" || got.Free == "–" {
@@ -140,6 +140,14 @@ func TestHealthDamage(t *testing.T) {
 	got = answer[disk](t, send(t, c, "/health.disk", reader, nil), 200)
 	if got.Records != 1 || len(got.Damage) != 1 || got.Damage[0].Reason != "" {
 		t.Errorf("with numbers alone: %+v", got)
+	}
+
+	forget := obj{"id": got.Damage[0].ID}
+	answer[obj](t, send(t, c, "/health.forget", readsRecords, forget), 403)
+	answer[obj](t, send(t, c, "/health.forget", operator, forget), 200)
+	answer[obj](t, send(t, c, "/health.forget", operator, forget), 404)
+	if got = answer[disk](t, send(t, c, "/health.disk", operator, nil), 200); got.Records != 0 || healthOf(t, c, operator).Damages != 0 {
+		t.Errorf("after the record was removed: %+v, and %d records in the live part, want none", got, healthOf(t, c, operator).Damages)
 	}
 }
 

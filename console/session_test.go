@@ -203,3 +203,20 @@ func TestSigningOutEndsStreams(t *testing.T) {
 	}
 	_ = c.Close()
 }
+
+// Every call that changes something refuses a parameter in its address and an unknown member of its body, and says its name or that it takes none.
+func TestChangesRefuseWhatTheyDoNotKnow(t *testing.T) {
+	c := newConsole(t, console.Options{Tokens: threeTokens})
+	names := console.Changing(c)
+	if len(names) < 10 {
+		t.Errorf("the calls that change something are %q", names)
+	}
+	for _, name := range names {
+		if w := send(t, c, "/"+name+"?filter=x", operator, obj{}); w.Code != 400 || !strings.Contains(w.Body.String(), "no parameters") {
+			t.Errorf("%s with a parameter: status %d, %s, want 400", name, w.Code, w.Body)
+		}
+		if w := send(t, c, "/"+name, operator, obj{"surprise": 1}); w.Code != 400 || !strings.Contains(w.Body.String(), "surprise") {
+			t.Errorf("%s with an unknown member: status %d, %s, want 400 and its name", name, w.Code, w.Body)
+		}
+	}
+}

@@ -126,7 +126,7 @@ func (c *client) judge(ctx context.Context, resp *response, format *answerFormat
 	}
 	passed := resp.status < 400 || slices.Contains(c.plan.ignoreErrors, resp.status)
 	if passed {
-		resp.node, resp.parseErr = format.of(resp.status).parse(ctx, resp.body, c.mostMembers())
+		resp.node, resp.parseErr = c.parse(ctx, resp, format)
 		resp.parsed = true
 	}
 	body := resp.node
@@ -148,12 +148,21 @@ func (c *client) judge(ctx context.Context, resp *response, format *answerFormat
 	return nil
 }
 
+// parse reads the body of a response.
+func (c *client) parse(ctx context.Context, resp *response, format *answerFormat) (tree.Node, error) {
+	if resp.textErr != nil {
+		return tree.Node{}, resp.textErr
+	}
+	return format.of(resp.status).parse(ctx, resp.body, c.mostMembers())
+}
+
 // errNoPage ends a job as if there were no further page: an answer that a rule with the action end matches.
 var errNoPage = errors.New("the answer ends the job")
 
 // fetch sends an API request and decodes the answer. errNoPage means that there is no page.
 func (c *client) fetch(ctx context.Context, r *request, format *answerFormat) (tree.Node, http.Header, error) {
 	var verdict *answerError
+	r.charset = format.charset
 	resp, err := c.doJudged(ctx, r, func(resp *response) *answerError {
 		verdict = c.judge(ctx, resp, format)
 		return verdict
@@ -169,8 +178,8 @@ func (c *client) fetch(ctx context.Context, r *request, format *answerFormat) (t
 		c.log.WarnContext(ctx, "status of an answer is ignored", "status", resp.status, "url", c.plan.shown(r.url))
 	}
 	n, err := resp.node, resp.parseErr
-	if format = format.of(resp.status); !resp.parsed {
-		n, err = format.parse(ctx, resp.body, c.mostMembers())
+	if !resp.parsed {
+		n, err = c.parse(ctx, resp, format)
 	}
 	switch {
 	case ctx.Err() != nil:
@@ -181,9 +190,10 @@ func (c *client) fetch(ctx context.Context, r *request, format *answerFormat) (t
 		body := strings.ToValidUTF8(resp.body, "")
 		return tree.OfObject(tree.Member{Key: "errorData", Value: tree.OfString(body)}), resp.header, nil
 	case strings.TrimSpace(resp.body) == "":
-		err = fmt.Errorf("the answer is empty, %s is expected", format)
+		err = fmt.Errorf("the answer is empty, %s is expected", format.of(resp.status))
+	case resp.textErr != nil: // says enough
 	default:
-		err = fmt.Errorf("the answer is not %s: %w", format, err)
+		err = fmt.Errorf("the answer is not %s: %w", format.of(resp.status), err)
 	}
 	return n, nil, &RequestError{
 		Method: r.method, URL: c.plan.shown(r.url), Status: resp.status, Attempts: resp.attempts, Err: err,

@@ -136,7 +136,6 @@ func TestData(t *testing.T) {
 		{name: "filter with a delimiter", config: `, "responseFilter": "a.b/c", "responseFilterDelimiter": "/"`, answers: []string{`[{"a.b": {"c": {"d": 1}}}]`}, records: []string{`u: {"a.b":{"c":"{\"d\":1}"}}`}},
 		{name: "filter of a list that is none", config: `, "responseFilter": "a[]"`, answers: []string{`[{"a": 1}]`}, err: `item 0: responseFilter: "a" is an integer, a list is expected`},
 		{name: "byte order mark", answers: []string{"\ufeff[1]"}, records: []string{`u: {"data":1}`}},
-		{name: "invalid UTF-8", answers: []string{"[\"a\xffb\"]"}, records: []string{`u: {"data":"ab"}`}},
 	} {
 		s.config, s.requests = job(s.config), []string{"GET /u"}
 		s.run(t)

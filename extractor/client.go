@@ -1,6 +1,7 @@
 package extractor
 
 import (
+	"bufio"
 	"bytes"
 	"compress/gzip"
 	"compress/zlib"
@@ -56,6 +57,8 @@ type response struct {
 	header   http.Header
 	body     string
 	attempts int
+	// textErr says why the body is not the text that it should be. The body has its bytes then.
+	textErr error
 	// node is the body when rules had to look at it.
 	node     tree.Node
 	parseErr error
@@ -306,15 +309,11 @@ func (c *client) roundTrip(ctx context.Context, r *request) (*response, error) {
 	if !r.foreign {
 		c.pace.learn(resp.Header, time.Now())
 	}
-	decoded, err := decodedBody(resp)
+	decoded, length, err := decodedBody(resp)
 	if err != nil {
 		return nil, err
 	}
 	counted := &countingReader{decoded, c.traffic}
-	length := resp.ContentLength
-	if decoded != resp.Body {
-		length = -1
-	}
 	body, err := readBody(counted, length, c.maxBody)
 	switch {
 	case int64(len(body)) > c.maxBody:
@@ -324,7 +323,14 @@ func (c *client) roundTrip(ctx context.Context, r *request) (*response, error) {
 	case err != nil:
 		return nil, networkFailure(err)
 	}
-	return &response{status: resp.StatusCode, header: resp.Header, body: body}, nil
+	text, textErr := r.charset.decode(body, resp.Header.Get("Content-Type"), c.maxBody)
+	if int64(len(text)) > c.maxBody {
+		return nil, fmt.Errorf("%w (%d bytes)", errTooLarge, c.maxBody)
+	}
+	if coding := resp.Header.Get("Content-Encoding"); textErr != nil && coding != "" {
+		textErr = fmt.Errorf("%w (Content-Encoding: %s)", textErr, coding)
+	}
+	return &response{status: resp.StatusCode, header: resp.Header, body: text, textErr: textErr}, nil
 }
 
 // readBody reads up to one byte more than most into memory of the size of the text. length is the length of the text, -1 when
@@ -363,25 +369,28 @@ func readBody(r io.Reader, length, most int64) (string, error) {
 	}
 }
 
-// decodedBody undoes the compression that a configured Accept-Encoding asks for. The transport undoes its own.
-func decodedBody(resp *http.Response) (io.Reader, error) {
-	var r io.Reader
-	var err error
+// decodedBody undoes the compression that a configured Accept-Encoding asks for, and gzip that the response does not declare. The transport
+// undoes its own. The length counts the bytes of the text, -1 if it is not known.
+func decodedBody(resp *http.Response) (r io.Reader, length int64, err error) {
 	switch strings.ToLower(resp.Header.Get("Content-Encoding")) {
-	case "gzip":
+	case "gzip", "x-gzip":
 		r, err = gzip.NewReader(resp.Body)
 	case "deflate":
 		r, err = zlib.NewReader(resp.Body)
 	default:
-		return resp.Body, nil
+		plain := bufio.NewReader(resp.Body)
+		if start, _ := plain.Peek(3); string(start) != "\x1f\x8b\x08" { // no text begins like this
+			return plain, resp.ContentLength, nil
+		}
+		r, err = gzip.NewReader(plain)
 	}
 	switch {
 	case errors.Is(err, io.EOF): // nothing at all
-		return http.NoBody, nil
+		return http.NoBody, -1, nil
 	case err != nil:
-		return nil, fmt.Errorf("the answer cannot be decompressed: %w", err)
+		return nil, -1, fmt.Errorf("the answer cannot be decompressed: %w", err)
 	}
-	return r, nil
+	return r, -1, nil
 }
 
 type countingReader struct {

@@ -288,6 +288,14 @@ func (f *follower) forget() {
 	f.prune = 2*len(f.seen) + 1024
 }
 
+// remembered returns the number of records in the position for the state, or more.
+func (f *follower) remembered() int {
+	if f == nil {
+		return 0
+	}
+	return len(f.seen)
+}
+
 // cursor returns the position for the state.
 func (f *follower) cursor() *Cursor {
 	f.forget()

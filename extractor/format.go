@@ -24,6 +24,8 @@ type answerFormat struct {
 	columns  []string
 	// lists are, of XML, the dotted paths of elements that are lists also when there is one.
 	lists []string
+	// charset is of every format.
+	charset charset
 }
 
 const (
@@ -70,6 +72,7 @@ func parseFormat(s *section, byDefault answerFormat) answerFormat {
 	if f.kind == formatXML {
 		f.lists = parseTexts(below, "lists")
 	}
+	f.charset = parseCharset(below)
 	below.done()
 	return f
 }
@@ -100,7 +103,7 @@ func (f *answerFormat) String() string {
 // of returns the format of an answer with a status. Errors that are ignored are JSON: as CSV any text would be records.
 func (f *answerFormat) of(status int) *answerFormat {
 	if status >= 400 {
-		return new(answerFormat)
+		return &answerFormat{charset: f.charset}
 	}
 	return f
 }
@@ -174,9 +177,36 @@ func parseLines(ctx context.Context, body string, most int) (tree.Node, error) {
 	return text.list(ctx, most)
 }
 
+// endedByLF returns CSV whose lines end with CR alone, as old programs write it, with LF in their place. The first end of a line decides.
+func endedByLF(body string) string {
+	quoted, alone := false, false
+	var out []byte
+	for i := range len(body) {
+		switch c := body[i]; {
+		case c == '"':
+			quoted = !quoted
+		case quoted:
+		case c == '\n' && !alone:
+			return body
+		case c == '\r':
+			if !alone && strings.HasPrefix(body[i+1:], "\n") {
+				return body
+			}
+			if !alone {
+				alone, out = true, []byte(body)
+			}
+			out[i] = '\n'
+		}
+	}
+	if !alone {
+		return body
+	}
+	return string(out)
+}
+
 // parseCSV reads lines as objects of texts. All lines have as many fields as the first.
 func (f *answerFormat) parseCSV(ctx context.Context, body string, most int) (tree.Node, error) {
-	r := csv.NewReader(strings.NewReader(strings.TrimPrefix(body, "\ufeff")))
+	r := csv.NewReader(strings.NewReader(endedByLF(strings.TrimPrefix(body, "\ufeff"))))
 	r.Comma, r.ReuseRecord, r.FieldsPerRecord = f.comma, true, len(f.columns)
 	names := f.columns
 	text := listText{most: most * bytesPerMember}
@@ -232,12 +262,7 @@ type element struct {
 // element with text only is the text. Elements of one name are a list.
 func (f *answerFormat) parseXML(ctx context.Context, body string, most int) (tree.Node, error) {
 	d := xml.NewDecoder(strings.NewReader(strings.TrimPrefix(body, "\ufeff")))
-	d.CharsetReader = func(charset string, in io.Reader) (io.Reader, error) {
-		if strings.EqualFold(charset, "iso-8859-1") || strings.EqualFold(charset, "us-ascii") {
-			return latin1{in}, nil
-		}
-		return nil, fmt.Errorf("the encoding %q is not supported, only UTF-8 and ISO-8859-1", charset)
-	}
+	d.CharsetReader = asIs
 	open := []*element{{}}
 	for held := 0; ; {
 		token, err := d.Token()
@@ -315,20 +340,4 @@ func (e *element) node() tree.Node {
 		e.kids = append(e.kids, tree.Member{Key: "#text", Value: tree.OfString(text)})
 	}
 	return tree.OfObject(e.kids...)
-}
-
-// latin1 reads ISO-8859-1 as UTF-8.
-type latin1 struct{ io.Reader }
-
-func (r latin1) Read(p []byte) (int, error) {
-	if len(p) < 2 {
-		return 0, io.ErrShortBuffer
-	}
-	in := make([]byte, len(p)/2) // each byte takes at most two
-	n, err := r.Reader.Read(in)
-	out := p[:0]
-	for _, b := range in[:n] {
-		out = utf8.AppendRune(out, rune(b))
-	}
-	return len(out), err
 }

@@ -172,7 +172,8 @@ func (jr *jobRun) run(ctx context.Context) error {
 	sc, conditions, delimiter := jr.plan.pagination.choose(jr.job)
 	base.delimiter = delimiter
 	st := &stopper{configs: conditions, Started: time.Now()}
-	last := ""
+	last, made := "", new(requestsMade)
+	unsaved := false
 	if jr.from != nil && jr.from.Pages > 0 && sc != nil {
 		st.Pages, st.Items, st.Volume = jr.from.Pages, jr.from.Items, jr.from.Volume
 		st.Started = st.Started.Add(-jr.from.Elapsed)
@@ -185,7 +186,7 @@ func (jr *jobRun) run(ctx context.Context) error {
 	}
 	for {
 		number := int(st.Pages) + 1
-		p, err := jr.fetch(ctx, sc, base, number)
+		p, err := jr.fetch(ctx, sc, base, number, made)
 		waits := time.Now()
 		if turn := jr.await(ctx); turn != nil {
 			return turn
@@ -196,14 +197,22 @@ func (jr *jobRun) run(ctx context.Context) error {
 			return nil
 		}
 		if err != nil {
+			if unsaved { // the next run need not ask for the pages again
+				if save := jr.savePosition(context.WithoutCancel(ctx), sc, st, last); save != nil {
+					return errors.Join(err, save)
+				}
+			}
 			return err
 		}
 		if sc != nil {
-			this := p.fingerprint()
+			this := p.fingerprint(sc)
 			if this == last {
 				// The wording is known to users, who look for it in logs.
 				jr.log.DebugContext(ctx, fmt.Sprintf("Job '%s' finished when last response matched the previous!", jr.job.id), "job", jr.job.id, "endpoint", jr.plan.endpointName(jr.job.endpoint))
 				return nil
+			}
+			if made.repeated != nil && p.items.Len() > 0 {
+				return jr.dataError(number, made.repeated)
 			}
 			last = this
 		}
@@ -229,22 +238,29 @@ func (jr *jobRun) run(ctx context.Context) error {
 			jr.log.InfoContext(ctx, "job finished: there is no next page", "job", jr.job.id, "endpoint", jr.plan.endpointName(jr.job.endpoint), "pages", st.Pages)
 			return nil
 		}
-		if jr.depth == 0 {
-			cp := Checkpoint{
-				Iteration: jr.iteration, Job: jr.index, Pages: st.Pages, Items: st.Items, Volume: st.Volume, Elapsed: time.Since(st.Started),
-				Last: last, Position: json.RawMessage(sc.position().AppendJSON(nil, tree.Plain)),
-			}
-			if jr.window != nil {
-				cp.Window = jr.window.from.Unix()
-			}
-			if jr.follow != nil {
-				cp.Cursor = jr.follow.cursor()
-			}
-			if err := jr.checkpoint(ctx, cp, nil); err != nil {
+		unsaved = jr.depth == 0
+		if unsaved && jr.due(jr.follow.remembered()) {
+			if err := jr.savePosition(ctx, sc, st, last); err != nil {
 				return err
 			}
+			unsaved = false
 		}
 	}
+}
+
+// savePosition saves the position after a page of a top-level job.
+func (jr *jobRun) savePosition(ctx context.Context, sc scroller, st *stopper, last string) error {
+	cp := Checkpoint{
+		Iteration: jr.iteration, Job: jr.index, Pages: st.Pages, Items: st.Items, Volume: st.Volume, Elapsed: time.Since(st.Started),
+		Last: last, Position: json.RawMessage(sc.position().AppendJSON(nil, tree.Plain)),
+	}
+	if jr.window != nil {
+		cp.Window = jr.window.from.Unix()
+	}
+	if jr.follow != nil {
+		cp.Cursor = jr.follow.cursor()
+	}
+	return jr.checkpoint(ctx, cp, nil)
 }
 
 func (jr *jobRun) dataError(page int, err error) error {
@@ -263,8 +279,8 @@ func (jr *jobRun) endpoint() string {
 	return strings.NewReplacer(pairs...).Replace(jr.job.endpoint)
 }
 
-// fetch reads the page at the scroller's position.
-func (jr *jobRun) fetch(ctx context.Context, sc scroller, base apiCall, number int) (*page, error) {
+// fetch reads the page at the scroller's position and notes its request in made.
+func (jr *jobRun) fetch(ctx context.Context, sc scroller, base apiCall, number int, made *requestsMade) (*page, error) {
 	call := base
 	if sc != nil {
 		var err error
@@ -278,6 +294,11 @@ func (jr *jobRun) fetch(ctx context.Context, sc scroller, base apiCall, number i
 	r, err := jr.plan.apiRequest(call)
 	if err != nil {
 		return nil, err
+	}
+	if sc != nil && sc.source() != "" {
+		if err := made.add(r, jr.plan.shown(r.url), sc.source(), number); err != nil {
+			return nil, jr.dataError(number, err)
+		}
 	}
 	response, header, err := jr.client.fetch(ctx, r, &jr.job.format)
 	if err != nil {

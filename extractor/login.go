@@ -217,6 +217,9 @@ func (a *formLogin) login(ctx context.Context) (*credentials, error) {
 			Attempts: resp.attempts, Err: err,
 		}
 	}
+	if resp.textErr != nil {
+		return nil, failed(resp.textErr)
+	}
 	answer, err := lc.read(resp.body)
 	if err != nil {
 		return nil, failed(err)

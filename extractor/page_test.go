@@ -35,7 +35,7 @@ func TestFingerprintOfPages(t *testing.T) {
 	for i, a := range answers {
 		for j, b := range answers {
 			spaced := strings.NewReplacer(",", " ,\n", ":", ": ").Replace(b)
-			if same := pageOf(t, a).fingerprint() == pageOf(t, spaced).fingerprint(); same != (i == j) {
+			if same := pageOf(t, a).fingerprint(new(pageScroller)) == pageOf(t, spaced).fingerprint(new(pageScroller)); same != (i == j) {
 				t.Errorf("%s and %s count as the same: %v", a, b, same)
 			}
 		}
@@ -46,11 +46,11 @@ func TestFingerprintOfPages(t *testing.T) {
 	for range 2000 {
 		text := fmt.Sprintf(`{"a":%d,"l":%s,"z":{"y":%s}}`, rnd.IntN(2), randomList(rnd, 0), randomList(rnd, 1))
 		p := pageOf(t, text)
-		sum := p.fingerprint()
+		sum := p.fingerprint(new(pageScroller))
 		if before, ok := seen[sum]; ok && before != text {
 			t.Fatalf("%s and %s count as the same", before, text)
 		}
-		if seen[sum] = text; pageOf(t, text).fingerprint() != sum {
+		if seen[sum] = text; pageOf(t, text).fingerprint(new(pageScroller)) != sum {
 			t.Fatalf("%s does not count as the same as itself", text)
 		}
 	}
@@ -74,7 +74,7 @@ func TestIDOfPages(t *testing.T) {
 		p := pageOf(t, answer)
 		out := &Page{Number: 1, items: p.items, origin: "run/0/0"}
 		without := out.ID()
-		p.fingerprint()
+		p.fingerprint(new(pageScroller))
 		if out.sum = p.sum; out.ID() != without {
 			t.Errorf("%s: another ID with the checksum", answer)
 		}

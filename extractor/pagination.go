@@ -36,12 +36,15 @@ type page struct {
 	sum []byte
 }
 
-// fingerprint identifies the answer by types and order of everything in it. What the items contribute is their checksum, which the page
-// has then: they are read once for both.
-func (p *page) fingerprint() string {
+// fingerprint identifies the answer by types and order of everything in it, and by the next page that its headers name to a scroller. What
+// the items contribute is their checksum, which the page has then: they are read once for both.
+func (p *page) fingerprint(sc scroller) string {
 	p.sum = sumOf(p.items, nil)
 	// No text of an answer begins like this one.
 	outline, _ := p.response.Replace(p.items, tree.OfString("\xff"+string(p.sum)))
+	if next := sc.inHeader(p.header); next != "" {
+		outline = tree.OfList(outline, tree.OfString(next))
+	}
 	return fingerprint(outline)
 }
 
@@ -55,6 +58,10 @@ type scroller interface {
 	// configuration in it.
 	position() tree.Node
 	resume(tree.Node)
+	// inHeader returns the part of the response headers that names the next page. It is empty for a scroller that does not read headers.
+	inHeader(http.Header) string
+	// source names, for messages, the part of the response that determines the next request. It is empty for a scroller that counts.
+	source() string
 }
 
 var methods = map[string]func(*section) func() scroller{

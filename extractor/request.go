@@ -94,6 +94,8 @@ type request struct {
 	home    origin
 	// foreign requests carry no credentials: their origin is not one of the configuration.
 	foreign bool
+	// charset is how the body of the response is read.
+	charset charset
 	// creds are what an authenticator signed the last attempt with.
 	creds *credentials
 }

@@ -25,7 +25,9 @@ type Options struct {
 	Emit func(ctx context.Context, p *Page) error
 	// Checkpoint is called with the new state after every page of a top-level job, when its records and the records of its
 	// children were emitted. A program that saves it durably, and passes it to the next Run after a crash, loses no
-	// page; the page at which it crashed is emitted again, see [Page.ID]. It is also called before the first page, and when an OAuth
+	// page; the page at which it crashed is emitted again, see [Page.ID]. While the cursors of incremental jobs remember more than 1024
+	// records, it is not called after every page but once a second, or as often as keeps its cost at a tenth of the run; the pages
+	// after the last call are then emitted again. A request that fails, or a ctx that ends, calls it first. It is also called before the first page, and when an OAuth
 	// server has replaced a refresh token. An error ends the run. Emit, Checkpoint and Progress are never called at the
 	// same time. Default: none.
 	Checkpoint func(ctx context.Context, s State) error
@@ -187,6 +189,9 @@ type runner struct {
 	records int64
 	// atWork is the id of the job whose page was asked for last.
 	atWork string
+	// saved is when the state was saved last, saving how long that took.
+	saved  time.Time
+	saving time.Duration
 }
 
 func (r *runner) progress() {
@@ -331,10 +336,31 @@ func (pr *planRun) scope() *scope {
 	}}
 }
 
+// manyRemembered is the number of records in the cursors of a state above which the state is not saved after every page.
+const manyRemembered = 1024
+
+// due reports whether the position after a page must be saved. The state of incremental jobs grows with the records that they remember, so
+// a large one is saved at intervals: saving takes about a tenth of the time of the run, however many records there are.
+func (pr *planRun) due(remembered int) bool {
+	pr.mu.Lock()
+	defer pr.mu.Unlock()
+	for _, c := range pr.state.Cursors {
+		remembered += len(c.Seen)
+	}
+	for _, cp := range pr.positions {
+		if cp.Cursor != nil {
+			remembered += len(cp.Cursor.Seen)
+		}
+	}
+	return remembered <= manyRemembered || time.Since(pr.saved) >= max(time.Second, 10*pr.saving)
+}
+
 // checkpoint saves the position of a top-level job. change, if not nil, changes the state together with it.
 func (pr *planRun) checkpoint(ctx context.Context, cp Checkpoint, change func(*State)) error {
 	pr.mu.Lock()
 	defer pr.mu.Unlock()
+	began := time.Now()
+	defer func() { pr.saved, pr.saving = time.Now(), time.Since(began) }()
 	pr.positions[cp.Job] = cp
 	first := 0
 	for pr.positions[first].Done {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"math/big"
+	"net/http"
 
 	"github.com/forebay/forebay/extractor/internal/tree"
 )
@@ -40,6 +41,10 @@ func (sc *numbered) size(base apiCall) tree.Node {
 }
 
 func (sc *numbered) position() tree.Node { return tree.OfInt(sc.number) }
+
+func (*numbered) inHeader(http.Header) string { return "" }
+
+func (*numbered) source() string { return "" }
 
 func (sc *numbered) resume(n tree.Node) { sc.started, sc.number = true, n.Int() }
 
@@ -201,5 +206,9 @@ func (sc *cursorScroller) farther(order int) bool {
 }
 
 func (sc *cursorScroller) position() tree.Node { return tree.OfInteger(sc.id) }
+
+func (*cursorScroller) inHeader(http.Header) string { return "" }
+
+func (sc *cursorScroller) source() string { return fmt.Sprintf("the field %q of the items", sc.idKey) }
 
 func (sc *cursorScroller) resume(n tree.Node) { sc.id, _ = n.Integer() }

@@ -3,6 +3,7 @@ package extractor
 import (
 	"cmp"
 	"fmt"
+	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -60,7 +61,7 @@ func (sc *urlScroller) call(base apiCall, pl *plan) (apiCall, error) {
 
 func (sc *urlScroller) advance(_ apiCall, p *page) (bool, error) {
 	if sc.rel != "" {
-		sc.next = linkOf(p.header.Values("Link"), sc.rel)
+		sc.next = sc.inHeader(p.header)
 		return sc.next != "", nil
 	}
 	n, _ := p.response.At(sc.urlKey, sc.delimiter)
@@ -77,6 +78,20 @@ func (sc *urlScroller) advance(_ apiCall, p *page) (bool, error) {
 func (sc *urlScroller) position() tree.Node { return tree.OfString(sc.next) }
 
 func (sc *urlScroller) resume(n tree.Node) { sc.next = n.Str() }
+
+func (sc *urlScroller) inHeader(h http.Header) string {
+	if sc.rel == "" {
+		return ""
+	}
+	return linkOf(h.Values("Link"), sc.rel)
+}
+
+func (sc *urlScroller) source() string {
+	if sc.rel != "" {
+		return fmt.Sprintf("the link %q in the header Link", sc.rel)
+	}
+	return fmt.Sprintf("the link at %q in the response", sc.urlKey)
+}
 
 // nest makes parameters of the pairs of a query: "a[b]=1" is an object, "a[]=1" a list. Of equal names the last counts.
 func nest(pairs []pair) tree.Node {
@@ -188,7 +203,7 @@ func (sc *paramScroller) call(base apiCall, pl *plan) (apiCall, error) {
 
 func (sc *paramScroller) advance(_ apiCall, p *page) (bool, error) {
 	if sc.header != "" {
-		text := strings.TrimSpace(p.header.Get(sc.header))
+		text := sc.inHeader(p.header)
 		sc.next = tree.OfString(text)
 		return text != "", nil
 	}
@@ -203,6 +218,20 @@ func (sc *paramScroller) advance(_ apiCall, p *page) (bool, error) {
 func (sc *paramScroller) position() tree.Node { return sc.next }
 
 func (sc *paramScroller) resume(n tree.Node) { sc.next = n }
+
+func (sc *paramScroller) inHeader(h http.Header) string {
+	if sc.header == "" {
+		return ""
+	}
+	return strings.TrimSpace(h.Get(sc.header))
+}
+
+func (sc *paramScroller) source() string {
+	if sc.header != "" {
+		return fmt.Sprintf("the header %q", sc.header)
+	}
+	return fmt.Sprintf("the value at %q in the response", sc.responseParam)
+}
 
 // linkOf returns the target of the first link with a relation type (RFC 8288), "" when there is none.
 func linkOf(headers []string, rel string) string {

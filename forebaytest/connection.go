@@ -61,3 +61,31 @@ func (c *connection) CountFile(ctx context.Context, t buffer.Table, fileID strin
 	})
 	return n, err
 }
+
+// Extend implements [buffer.Extender].
+func (c *connection) Extend(ctx context.Context, t buffer.Table) error {
+	return c.call(ctx, func(ctx context.Context) error { return c.memory.Extend(ctx, t) })
+}
+
+// Uncreate implements [buffer.Uncreator].
+func (c *connection) Uncreate(ctx context.Context, tableID, creation string) error {
+	return c.call(ctx, func(ctx context.Context) error { return c.memory.Uncreate(ctx, tableID, creation) })
+}
+
+// Void implements [buffer.Voider].
+func (c *connection) Void(ctx context.Context, t buffer.Table, fileID string) (imported bool, err error) {
+	err = c.call(ctx, func(ctx context.Context) error {
+		imported, err = c.memory.Void(ctx, t, fileID)
+		return err
+	})
+	return imported, err
+}
+
+// TakenAway implements [buffer.Taker].
+func (c *connection) TakenAway(ctx context.Context, t buffer.Table, fileID string) (away bool, err error) {
+	err = c.call(ctx, func(ctx context.Context) error {
+		away, err = c.memory.TakenAway(ctx, t, fileID)
+		return err
+	})
+	return away, err
+}

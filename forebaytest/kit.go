@@ -71,12 +71,15 @@ func New(tb testing.TB, opts forebay.Options, sources ...forebay.Source) *Kit {
 	k.opts.Buffer.MemTableBytes = cmp.Or(k.opts.Buffer.MemTableBytes, 1<<20) // because tests open many engines
 	k.memory.Before, k.memory.After = k.before, k.after
 	k.makeFolders()
-	k.open()
-	tb.Cleanup(func() {
+	tb.Cleanup(func() { // registered before open, because an engine that was opened may be left by a definition that fails
+		if k.process == nil {
+			return
+		}
 		if err := k.process.engine.Close(); err != nil {
 			tb.Errorf("close the engine: %v", err)
 		}
 	})
+	k.open()
 	return k
 }
 
@@ -244,7 +247,11 @@ func (k *Kit) after(ctx context.Context, _ buffertest.Call) error {
 }
 
 var (
-	_ buffer.Staging = (*connection)(nil)
-	_ buffer.Target  = (*connection)(nil)
-	_ buffer.Counter = (*connection)(nil)
+	_ buffer.Staging   = (*connection)(nil)
+	_ buffer.Target    = (*connection)(nil)
+	_ buffer.Counter   = (*connection)(nil)
+	_ buffer.Extender  = (*connection)(nil)
+	_ buffer.Taker     = (*connection)(nil)
+	_ buffer.Uncreator = (*connection)(nil)
+	_ buffer.Voider    = (*connection)(nil)
 )

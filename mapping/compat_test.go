@@ -139,6 +139,10 @@ var compatCases = []compatCase{
 		ours: `1`, compat: `1`, noSwitch: true,
 	},
 	{
+		id: "index-with-zeros", col: Path("c", "a[00]"), record: JSON([]byte(`{"a":{"00":1,"0":2}}`)),
+		ours: `1`, compat: `2`,
+	},
+	{
 		id: "name-into-array", col: Path("c", "a.b", Default("none")), record: JSON([]byte(`{"a":[{"b":1}]}`)),
 		ours: `"none"`, compat: `"none"`, noSwitch: true,
 	},

@@ -194,7 +194,11 @@ func TestOTLPRefusals(t *testing.T) {
 // their stack traces uncompressed. Events keep their limit of 1 MB.
 func TestOTLPDefaultBatches(t *testing.T) {
 	s := newService(t, nil, telemetry())
-	bodies := make([]string, 8192)
+	records := 8192
+	if testing.Short() { // the race detector makes records slow; the body stays above a megabyte
+		records = 1024
+	}
+	bodies := make([]string, records)
 	for i := range bodies {
 		bodies[i] = fmt.Sprintf("%d %s", i, strings.Repeat("gate ", 240))
 	}

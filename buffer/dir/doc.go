@@ -85,6 +85,8 @@
 //
 // The folder of a table must be on the same disk as .tmp. To keep tables on another disk, move or link all of them.
 //
-// Several processes may import into the same tables, and all must agree on [TablesOptions]. Only one of them may create a table, unless
-// [TablesOptions.PartitionBy] or [TablesOptions.MergeTo] is set, or their engines have Leases, as the nodes of a cluster do: see [TableDir.Alone].
+// Several engines and processes may use one folder of staging, tables or archives at the same time, however they spell its path. All must agree on
+// [TablesOptions]. Locks belong to files and folders, so a symbolic link or a bind mount does not matter. On a file system that refuses to lock folders,
+// such as NFS, only one process at a time may create a table, unless [TablesOptions.PartitionBy] or [TablesOptions.MergeTo] is set. The engines of such
+// processes need Leases, as the nodes of a cluster have: see [TableDir.Alone]. Windows has no such lock either.
 package dir

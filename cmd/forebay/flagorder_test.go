@@ -49,6 +49,7 @@ func TestMisplacedFlagIsNamed(t *testing.T) {
 		{"quarantine", "replay", "a/b", "-reason", "x"},
 		{"quarantine", "list", "a/b", "-reason", "x"},
 		{"files", "discard", "a/b", "-reason", "x"},
+		{"damage", "forget", "a", "-reason", "x"},
 		{"shadow", "start", "a/b", "-reason", "x"},
 	} {
 		var out, errs bytes.Buffer

@@ -145,6 +145,17 @@ A file that the target refuses whole, or whose first and last row it refuses for
 the rows. If it is, split the file. The flags stand before SOURCE/SINK. docs/quarantine.md has the rest.
 `
 
+const damageHelp = `
+forebay damage lists the rows that the disk of a running server has lost. After you have read a record, remove it: the alert ForebayDamage
+ends when no record is left. The counters keep the lost rows. The command speaks the Stream API, and each node of a cluster has its own records.
+
+  forebay damage list                                          lists the records: when, which sink, how many rows, and why
+  forebay damage list -json                                    does the same as JSON
+  forebay damage forget RECORD                                 removes records that you have read
+
+The flags stand before the ids. docs/operations.md has the rest.
+`
+
 const quarantineHelp = `
 forebay quarantine shows the records that a sink of a running server has rejected and kept, and brings them to its table. It speaks the
 Stream API, and so through any node of a cluster.

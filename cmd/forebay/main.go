@@ -21,6 +21,7 @@ import (
 	"syscall"
 
 	"github.com/forebay/forebay/internal/program/api"
+	"github.com/forebay/forebay/internal/program/damage"
 	"github.com/forebay/forebay/internal/program/extract"
 	"github.com/forebay/forebay/internal/program/files"
 	"github.com/forebay/forebay/internal/program/inspect"
@@ -62,6 +63,7 @@ func verbs() []verb {
 		{"extract", "pull records from an HTTP API into tables; check, preview and discover look first", extractHelp, process.extract},
 		{"inspect", "show what waits in a data directory, and why", inspectHelp, process.inspect},
 		{"files", "show the files of a sink that wait, and decide about those that are held", filesHelp, process.files},
+		{"damage", "list the rows that the disk of a running server has lost, and remove the records that you have read", damageHelp, process.damage},
 		{"orphans", "list and remove what killed processes have left in buckets", orphansHelp, process.orphans},
 		{"quarantine", "show, edit, replay and discard the rejected records of a running server", quarantineHelp, process.quarantine},
 		{"replay", "map the raw records of an archive again, into a sink", replayHelp, process.replay},
@@ -152,6 +154,10 @@ func (p process) quarantine(ctx context.Context, args []string) int {
 
 func (p process) files(ctx context.Context, args []string) int {
 	return p.endAPI("files", files.Run(ctx, args, p.environment()))
+}
+
+func (p process) damage(ctx context.Context, args []string) int {
+	return p.endAPI("damage", damage.Run(ctx, args, p.environment()))
 }
 
 func (p process) templates(_ context.Context, args []string) int {

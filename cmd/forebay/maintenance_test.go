@@ -82,6 +82,8 @@ sources:
 	has(do(1, "", "quarantine", "replay", "-all", "web/numbers"), "2 were rejected again")
 	has(do(0, "", "files", "list", "web/numbers"), "FILE")
 	has(do(1, "", "files", "split", "web/numbers", "none"), "fileNotFound")
+	has(do(0, "", "damage", "list"), "RECORD")
+	has(do(1, "", "damage", "forget", "none"), "damageNotFound")
 
 	// The token is needed, and gives no right to change a definition.
 	token, err := os.ReadFile(filepath.Join(dir, "token"))
@@ -92,10 +94,16 @@ sources:
 	if status, text := s.post("api", sink+"/quarantine/discard", `{"all":true}`, "X-StorageApi-Token", "other"); status != http.StatusUnauthorized {
 		t.Errorf("another token is answered %d %s", status, text)
 	}
-	for _, path := range []string{"/v1/branches/default/sources", "/v1/branches/default/sources/web/sinks", "/v1/branches/default/sources/web/rotate-secret", sink + "/retry"} {
+	for _, path := range []string{"/v1/branches/default/sources", "/v1/branches/default/sources/web/sinks", "/v1/branches/default/sources/web/rotate-secret"} {
 		status, text := s.post("api", path, "{}", "X-StorageApi-Token", strings.TrimSpace(string(token)))
 		if status != http.StatusNotFound || !strings.Contains(text, "configuration file") {
 			t.Errorf("%s is answered %d %s", path, status, text)
+		}
+	}
+
+	for _, path := range []string{sink + "/retry", "/v1/branches/default/sources/web/retry"} {
+		if status, text := s.post("api", path, "", "X-StorageApi-Token", strings.TrimSpace(string(token))); status != http.StatusOK {
+			t.Errorf("POST %s returns %d %s, want 200", path, status, text)
 		}
 	}
 

@@ -34,6 +34,15 @@ export function open(section, app) {
     verify.disabled = false;
   }
 
+  async function forget(id) {
+    app.problem(null);
+    try {
+      await app.post("health.forget", { id });
+      app.say("The record is removed.");
+      ask();
+    } catch (e) { app.problem(e.message); }
+  }
+
   // Each part has its own request, so that a disk or a server that hangs holds up nothing else.
   const polls = [["health.disk", showDisk, damageNote], ["health.nodes", showNodes, nodesNote]].map(([name, show, note]) => {
     let under = false;
@@ -55,11 +64,12 @@ export function open(section, app) {
     setCell(free, d.free);
     setText(damageNote, d.problem || (!d.records ? "No stored row was ever found damaged, as far as records are kept."
       : d.records === 1 ? "1 record of rows that are lost." : d.records + " records of rows that are lost" + (d.records > d.damage.length ? ", the newest " + d.damage.length + "." : ".")));
-    show(damage, d.damage, "Damage", ["Found", "Sink", "Rows", "Bytes", "File", "Reason"], (r) => {
+    show(damage, d.damage, "Damage", ["Found", "Sink", "Rows", "Bytes", "File", "Reason", "Action"], (r) => {
       const bytes = h("span");
       setCell(bytes, r.size);
       return [timeNode(r.at), r.sink || "all sinks", r.rows, bytes, r.file || "–",
-        (r.reason || (app.may("records") ? "–" : "needs the right to records")) + (r.store ? " Set aside in " + r.store + "." : "")];
+        (r.reason || (app.may("records") ? "–" : "needs the right to records")) + (r.store ? " Set aside in " + r.store + "." : ""),
+        app.may("changes") ? h("button", { type: "button", text: "Remove", onclick: () => forget(r.id) }) : "–"];
     });
     section.dataset.disk = Number(section.dataset.disk || 0) + 1;
   }

@@ -3,6 +3,7 @@ package bucket
 import (
 	"context"
 	"io"
+	"net/http"
 	"net/url"
 	"strconv"
 	"time"
@@ -48,7 +49,7 @@ func (s *store) openS3(ctx context.Context, u *url.URL) error {
 	if endpoint != "" && config.Region == "" {
 		config.Region = "us-east-1" // part of the signature; other stores ignore it
 	}
-	s.client = s3.NewFromConfig(config, func(o *s3.Options) {
+	s.client = newClient(config, func(o *s3.Options) {
 		o.UsePathStyle = pathStyle
 		if endpoint != "" {
 			o.BaseEndpoint = &endpoint
@@ -73,6 +74,25 @@ func (s *store) openS3(ctx context.Context, u *url.URL) error {
 		return err
 	}
 	return nil
+}
+
+// newClient returns a client of S3 that keeps the responses that refuse a request.
+func newClient(config aws.Config, set func(*s3.Options)) *s3.Client {
+	return s3.NewFromConfig(config, set, func(o *s3.Options) { o.HTTPClient = plainBodies{o.HTTPClient} })
+}
+
+// plainBodies is a client of HTTP whose request bodies are no [io.WriterTo].
+//
+// The SDK closes the body of a request once the response begins, and WriteTo of a closed body returns io.EOF as an error. If the transport has not yet
+// looked for the end of the body, it takes the error for a failed request and closes the connection. The code of an error response is then lost, so a
+// missing bucket would look like a broken connection.
+type plainBodies struct{ s3.HTTPClient }
+
+func (c plainBodies) Do(r *http.Request) (*http.Response, error) {
+	if _, ok := r.Body.(io.WriterTo); ok && r.Body != http.NoBody {
+		r.Body = struct{ io.ReadCloser }{r.Body}
+	}
+	return c.HTTPClient.Do(r)
 }
 
 // deleteS3 removes an object with one request. An absent object is no error.

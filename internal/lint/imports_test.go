@@ -66,6 +66,7 @@ var rooms = map[string][]string{
 	"internal/viewtest":      {"./..."},
 	"internal/refusedtest":   {"./..."},
 	"internal/fulldisktest":  {"./..."},
+	"internal/placetest":     {"./..."},
 	"internal/sqltest":       {"datatype", "buffer", "buffer/dir", "drivers/parquet"},
 	"stream/otlpgrpc":        {".", "mapping", "trigger", "buffer", "stream/internal/...", "stream"}, // stream: its tests alone
 	"stream/fastserver":      {"stream", "mapping"},                                                  // its tests alone
@@ -85,7 +86,7 @@ var lean = map[string][]string{
 	"datatype":  {},
 	"trigger":   {},
 	"changelog": {"github.com/cespare/xxhash/"},
-	"extractor": {"github.com/cenkalti/backoff/"}, // which brings nothing along
+	"extractor": {"github.com/cenkalti/backoff/", "golang.org/x/text/"}, // which bring nothing along
 	// What is below the extractor is a part of it.
 	"extractor/internal/tree":     {},
 	"extractor/internal/datetext": {},

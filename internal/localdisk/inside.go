@@ -20,7 +20,7 @@ func Inside(path, folder string) bool {
 	if folder == "" {
 		return false
 	}
-	path, folder = resolve(path), resolve(folder)
+	path, folder = Resolve(path), Resolve(folder)
 	wanted, err := os.Stat(folder)
 	for {
 		if path == folder {
@@ -39,8 +39,8 @@ func Inside(path, folder string) bool {
 	}
 }
 
-// resolve returns an absolute path whose existing part has no symbolic links.
-func resolve(path string) string {
+// Resolve returns an absolute path whose existing part has no symbolic links.
+func Resolve(path string) string {
 	path, err := filepath.Abs(path)
 	if err != nil {
 		return path

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"path/filepath"
 	"slices"
+	"syscall"
 
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/datatype"
@@ -65,13 +66,23 @@ func (t *Tables) ensureDefinition(ctx context.Context, table buffer.Table) (d De
 	}
 	t.creating.Lock()
 	defer t.creating.Unlock()
-	if err == nil || t.locksCreation() {
-		unlock, err := t.lock(ctx, table.ID, true)
-		if err == nil {
-			defer unlock.Close()
-		} else if !errors.Is(err, errors.ErrUnsupported) {
+	if err != nil && !t.locksCreation() {
+		unlock, err := t.lockCreation(ctx)
+		if err != nil {
 			return d, err
 		}
+		defer unlock.Close()
+		if d, fits, err = t.compare(table); errors.Is(err, fs.ErrNotExist) {
+			return t.create(ctx, table)
+		} else if err != nil || fits {
+			return d, err
+		}
+	}
+	unlock, err := t.lock(ctx, table.ID, true)
+	if err == nil {
+		defer unlock.Close()
+	} else if !errors.Is(err, errors.ErrUnsupported) {
+		return d, err
 	}
 	d, fits, err = t.compare(table)
 	switch {
@@ -86,9 +97,25 @@ func (t *Tables) ensureDefinition(ctx context.Context, table buffer.Table) (d De
 	return d, t.Write(ctx, filepath.Join(t.Path(table.ID), DefinitionFile), definitionID(table.ID), d.writeTo)
 }
 
-// locksCreation reports whether processes keep each other from creating one table. A plain table is created without files for locks, and needs
-// [Tables.Alone].
+// locksCreation reports whether the creation of a table takes the lock of the table. A plain table is created without files for locks, under
+// [Tables.lockCreation].
 func (t *Tables) locksCreation() bool { return t.MergeTo > 0 || t.PartitionBy != "" }
+
+// lockCreation keeps other targets from creating plain tables in the folder, whatever the path of the folder is spelled like: the lock belongs to
+// the folder of temporary files. A file system of a network may refuse to lock folders. Then [Tables.Alone] is the only lock.
+func (t *Tables) lockCreation(ctx context.Context) (unlock io.Closer, err error) {
+	temp := filepath.Join(t.Root, TempDir)
+	if err := t.EnsureDir(temp); err != nil {
+		return nil, err
+	}
+	unlock, err = t.waitLock(ctx, temp, true)
+	for _, refusal := range []error{errors.ErrUnsupported, syscall.EBADF, syscall.ENOLCK, syscall.EINVAL} {
+		if errors.Is(err, refusal) {
+			return io.NopCloser(nil), nil
+		}
+	}
+	return unlock, err
+}
 
 // create creates a table. The caller holds the lock alone.
 func (t *Tables) create(ctx context.Context, table buffer.Table) (d Definition, err error) {

@@ -30,8 +30,8 @@ type FileSystem interface {
 	Chtimes(path string, modified time.Time) error
 	// Exchange swaps two names in one step.
 	Exchange(a, b string) error
-	// Lock locks a file, which it creates if it is missing, until the closer is closed or the process ends. ok is false when
-	// a lock of this process or of another one is in the way.
+	// Lock locks a file or a folder until the closer is closed or the process ends. It creates a file if the path is missing. ok is false
+	// when a lock of this process or of another one is in the way.
 	Lock(path string, exclusive bool) (unlock io.Closer, ok bool, err error)
 	// SyncDir makes the entries of a directory durable.
 	SyncDir(path string) error

@@ -12,6 +12,9 @@ import (
 // Lock implements [FileSystem].
 func (Disk) Lock(path string, exclusive bool) (unlock io.Closer, ok bool, err error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if errors.Is(err, syscall.EISDIR) {
+		f, err = os.Open(path)
+	}
 	if err != nil {
 		return nil, false, err
 	}

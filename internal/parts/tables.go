@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/internal/localdisk"
 )
 
 // Options are options of [Tables]. All processes that write to one folder must use the same.
@@ -93,15 +94,13 @@ func (t *Tables) Ensure(ctx context.Context, table buffer.Table) error {
 	return nil
 }
 
-// Alone implements [buffer.Exclusive]: it names a table that has to be created without files for locks. The name has the absolute path.
+// Alone implements [buffer.Exclusive]: it names a table that has to be created without files for locks. The name has the absolute path without
+// symbolic links.
 func (t *Tables) Alone(table string) string {
 	if t.locksCreation() {
 		return ""
 	}
-	path, err := filepath.Abs(t.Path(table))
-	if err != nil {
-		path = t.Path(table)
-	}
+	path := filepath.Join(localdisk.Resolve(t.Root), folder(table))
 	if _, err := t.FS.Stat(filepath.Join(path, DefinitionFile)); err == nil {
 		return ""
 	}

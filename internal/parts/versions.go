@@ -58,8 +58,13 @@ func (t *Tables) lock(ctx context.Context, table string, alone bool) (unlock io.
 	if err := t.EnsureDir(filepath.Join(t.Root, VersionsDir)); err != nil {
 		return nil, err
 	}
+	return t.waitLock(ctx, t.lockPath(table, "lock"), alone)
+}
+
+// waitLock locks a file or folder. It waits at most until ctx ends.
+func (t *Tables) waitLock(ctx context.Context, path string, alone bool) (unlock io.Closer, err error) {
 	for wait := time.Millisecond; ; wait = min(2*wait, 50*time.Millisecond) {
-		unlock, ok, err := t.FS.Lock(t.lockPath(table, "lock"), alone)
+		unlock, ok, err := t.FS.Lock(path, alone)
 		if ok || err != nil {
 			return unlock, err
 		}

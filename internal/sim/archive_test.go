@@ -229,6 +229,8 @@ func (r *run) endBackfill() {
 		case err == nil:
 			r.noteBackfill()
 			return
+		case errors.Is(err, forebay.ErrUnknownArchive) && r.archivesNothing():
+			return
 		case try < 100 && errors.Is(err, forebay.ErrUnknownSource): // the last definition is one that the table cannot follow
 			r.draw(backfillID)
 			r.define(backfillID)
@@ -242,6 +244,19 @@ func (r *run) endBackfill() {
 			return
 		}
 	}
+}
+
+// archivesNothing reports whether the archive is empty and no source fills it.
+func (r *run) archivesNothing() bool {
+	r.out.mu.Lock()
+	defer r.out.mu.Unlock()
+	for _, f := range r.out.archive {
+		if len(f.objects) > 0 {
+			return false
+		}
+	}
+	e, known := r.gen.level.(*engineLevel).Source(archived)
+	return !known || e.Archive == nil
 }
 
 // noteBackfill notes the rows that the replay must have stored as acknowledged: their records were in the archive before it began. It may have

@@ -11,12 +11,13 @@ import (
 )
 
 // keyedCall is a call with a key. Its client repeats it, in later processes too, until the outcome of every row is known, and
-// sends nothing else meanwhile. No repetition may double a row.
+// sends nothing else meanwhile. No repetition may double a row, unless the source was removed since.
 type keyedCall struct {
 	source, key string
 	events      []event
 	first       time.Time
 	tries       int
+	removals    int // of the source before the first try: the next source with its id does not know the key
 }
 
 // A call is repeated so often, and so long: the engine forgets keys after 24 hours, of its own clock.
@@ -27,7 +28,7 @@ const (
 
 func (c *client) ingestKeyed(ctx context.Context, l *engineLevel, source string, w work) {
 	g := c.r.generation()
-	call := &keyedCall{source: source, key: fmt.Sprintf("%d before %d", c.num, c.next), first: time.Now()}
+	call := &keyedCall{source: source, key: fmt.Sprintf("%d before %d", c.num, c.next), first: time.Now(), removals: c.r.timesRemoved(source)}
 	for range w.count {
 		call.events = append(call.events, c.event(g, source, w.size))
 	}
@@ -37,13 +38,19 @@ func (c *client) ingestKeyed(ctx context.Context, l *engineLevel, source string,
 // repeat repeats the open call, and reports whether the client can go on.
 func (c *client) repeat(ctx context.Context, l *engineLevel) bool {
 	call := c.open
-	if age := time.Since(call.first); call.tries >= keyedTries || age < 0 || age > keyedSpan {
+	if age := time.Since(call.first); call.tries >= keyedTries || call.removals != c.r.timesRemoved(call.source) || age < 0 || age > keyedSpan {
 		c.open = nil // its outcome stays unknown
 		return true
 	}
 	c.r.sum.add("keys: repeated calls", 1)
 	c.try(ctx, l, call)
 	return c.open == nil
+}
+
+func (r *run) timesRemoved(source string) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.removals[source]
 }
 
 func (c *client) try(ctx context.Context, l *engineLevel, call *keyedCall) {

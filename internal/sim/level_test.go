@@ -41,6 +41,7 @@ type plan struct {
 	// version and extend are what conf and the mapping have of typed columns.
 	version version
 	extend  bool
+	refuses bool // some definition had no quarantine: rows that the target refuses leave their file then, even if the bounds hold files
 	// The rest is of engines alone.
 	sync           forebay.SyncMode
 	disabled, gone bool
@@ -214,6 +215,9 @@ func (l *engineLevel) end(ctx context.Context, id, way string) error {
 		l.r.disabled[source] = true
 	case "remove the source":
 		l.r.removed[source] = true
+		l.r.mu.Lock()
+		l.r.removals[source]++
+		l.r.mu.Unlock()
 		return l.change(source, func() error { return l.Remove(ctx, source) })
 	}
 	return l.define(ctx, id)

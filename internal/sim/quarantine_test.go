@@ -80,8 +80,9 @@ func (r *run) drawQuarantine(id string) {
 		return
 	}
 	p := r.plans[id]
-	p.conf.Quarantine = nil
-	if r.more.IntN(8) > 0 {
+	if r.more.IntN(8) == 0 {
+		p.conf.Quarantine, p.refuses = nil, true
+	} else {
 		bounds := r.bounds(id)
 		p.conf.Quarantine = &bounds
 	}
@@ -169,7 +170,7 @@ func (r *run) seeKept(sink string, list []kept, since int) map[string]int {
 		case k.failed > x.replays+r.replaysOfAll[sink]:
 			r.t.Errorf("sink %s: record %s has failed in %d replays, it was named in %d, and there were %d of all records", sink, k.name, k.failed, x.replays,
 				r.replaysOfAll[sink])
-		case k.poison != nil && r.bounds(sink).HoldFiles && !r.decided[k.poison.FileID]:
+		case k.poison != nil && r.bounds(sink).HoldFiles && !r.plans[sink].refuses && !r.decided[k.poison.FileID]:
 			r.t.Errorf("sink %s: row %s has left file %s, which is held, and nobody has asked for it", sink, k.name, k.poison.FileID)
 		}
 		if k.poison != nil {

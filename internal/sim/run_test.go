@@ -58,6 +58,7 @@ type run struct {
 	plans             map[string]*plan
 	grown             map[string]*grown // guarded by mu
 	disabled, removed map[string]bool   // sources
+	removals          map[string]int    // how often a source was removed; under mu
 	altered           map[string][]datatype.Column
 	// copies counts the checkpoints. snapshots are the rows of the chunks that were on the disk when it was damaged, by
 	// slice and chunk.
@@ -76,7 +77,7 @@ type run struct {
 func newRun(s scenario, sum *summary) *run {
 	r := &run{
 		scenario: s, sum: sum, rng: rand.New(rand.NewPCG(s.seed, 0x5eed)), out: newOutside(s.seed, sum),
-		disk: newDisk(vfsCrashable()), plans: map[string]*plan{}, grown: map[string]*grown{}, disabled: map[string]bool{}, removed: map[string]bool{},
+		disk: newDisk(vfsCrashable()), plans: map[string]*plan{}, grown: map[string]*grown{}, disabled: map[string]bool{}, removed: map[string]bool{}, removals: map[string]int{},
 		altered: map[string][]datatype.Column{}, snapshots: map[chunkID][]string{}, hits: map[string]bool{}, model: newModel(),
 	}
 	if !s.plain {

@@ -11,6 +11,7 @@ import (
 	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/buffer/buffertest"
 	"github.com/forebay/forebay/buffer/dir"
+	"github.com/forebay/forebay/catalog"
 )
 
 const archiveOn = `{"settings":[{"key":"archive.enabled","value":true}]}`
@@ -35,6 +36,17 @@ func (s *service) replayOf(a answer) (r replayState) {
 		s.t.Fatalf("%s: %v", a.text, err)
 	}
 	return *body.Replay
+}
+
+// A replay of an archive that does not exist ends with an error that names it.
+func TestReplayOfUnknownArchive(t *testing.T) {
+	s := newService(t, serviceOptions{engine: forebay.Options{Target: buffertest.NewMemory(), Archive: dir.Archive(t.TempDir(), dir.ArchiveOptions{})}})
+	s.done("POST", b+"/sources", webSource)
+	a := s.want(202, "", testToken, "POST", b+"/sources/web/sinks/events/archive/replay", `{"run":"r","sourceId":"wbe"}`)
+	task, err := s.cat.Wait(t.Context(), a.body["taskId"].(string))
+	if err != nil || task.Status != catalog.Failed || task.Code != catalog.BadRequest || !strings.Contains(task.Failure, `"wbe"`) {
+		t.Errorf("the task ends as %+v, %v, want a failure with the code %s that names the archive", task, err, catalog.BadRequest)
+	}
 }
 
 // A source keeps its raw events by a setting. A new sink gets them by a task, each once for each run.
@@ -161,7 +173,7 @@ func TestReplayGoesOn(t *testing.T) {
 func TestNoArchive(t *testing.T) {
 	s := newService(t, serviceOptions{})
 	s.done("POST", b+"/sources", webSource)
-	if a := s.task("PATCH", b+"/sources/web/settings", archiveOn); a.at("status") != "error" || a.at("errorName") != "stream.api.badRequest" {
+	if a := s.want(400, "stream.api.badRequest", testToken, "PATCH", b+"/sources/web/settings", archiveOn); !strings.Contains(a.text, "no archive") {
 		t.Errorf("%s", a.text)
 	}
 	if a := s.task("POST", b+"/sources/web/sinks/events/archive/replay", `{"run":"x"}`); a.at("status") != "error" || a.at("errorName") != "stream.api.badRequest" {

@@ -36,7 +36,7 @@ func (a *api) updateSettings(c *call) (any, error) {
 
 func (a *api) clear(c *call) (any, error) { return nil, a.cat.ClearStatistics(c.ctx, c.ref()) }
 
-func (a *api) retry(c *call) (any, error) { return nil, a.cat.Retry(c.ctx, c.ref()) }
+func (a *api) retry(c *call) (any, error) { return nil, a.on.Retry(c.ctx, c.ref()) }
 
 // versions pages by the number, which a client may give with or without the zeros that the service writes.
 func (a *api) versions(c *call) (any, error) {

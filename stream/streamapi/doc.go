@@ -38,8 +38,9 @@
 //	DELETE …/quarantine/{recordId}                          discard one
 //	POST   …/quarantine/replay, …/quarantine/discard        tasks for a selection, or all
 //	POST   …/files/{fileId}/split, …/quarantine             decide about a file that is held
+//	GET    /v1/branches/{id}/damage                         list what the disk has lost; DELETE with /{damageId} removes a record
 //	DELETE …/sources/{id}?cascade=true                      erase a source with its rows, tables and raw records
 //	warning of a setting                                    a condition above half of a bound, which never decides
 //
-// [NewMaintenance] serves those of quarantines, files and shadows for an engine whose sources are defined elsewhere.
+// [NewMaintenance] serves those of quarantines, files, retries, shadows and damage for an engine whose sources are defined elsewhere.
 package streamapi

@@ -45,6 +45,7 @@ var pathParameters = map[string]struct {
 	"sourceId":      {"Id of the source.", huma.Schema{Type: huma.TypeString, MinLength: ptr(1), MaxLength: ptr(48)}},
 	"sinkId":        {"Id of the sink.", huma.Schema{Type: huma.TypeString, MinLength: ptr(1), MaxLength: ptr(48)}},
 	"fileId":        {"Id of the file, as the list of files has it.", huma.Schema{Type: huma.TypeString, MinLength: ptr(1)}},
+	"damageId":      {"Id of the record of damage, as the list of damage has it.", huma.Schema{Type: huma.TypeString, MinLength: ptr(1)}},
 	"recordId":      {"Id of the record, as the list of the quarantine has it.", huma.Schema{Type: huma.TypeString, MinLength: ptr(1)}},
 	"versionNumber": {"Number of the version.", huma.Schema{Type: huma.TypeInteger, Minimum: ptr(1.0)}},
 	"taskId":        {"Id of the task, with its slashes.", huma.Schema{Type: huma.TypeString, MinLength: ptr(1)}},

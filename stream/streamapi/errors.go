@@ -37,6 +37,7 @@ var statusOf = map[catalog.Code]int{
 	catalog.ImportRuns:            http.StatusConflict,
 	catalog.FileNotHeld:           http.StatusConflict,
 	catalog.QuarantineFull:        http.StatusConflict,
+	catalog.DamageNotFound:        http.StatusNotFound,
 	catalog.RecordNotFound:        http.StatusNotFound,
 	catalog.RecordChanged:         http.StatusConflict,
 	catalog.SinkDisabled:          http.StatusConflict,

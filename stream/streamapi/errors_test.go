@@ -86,6 +86,8 @@ func TestEveryOperation(t *testing.T) {
 				if len(s.cat.Tasks()) == 0 || s.do(testToken, op.method, right, "").status == 404 {
 					s.done("POST", right, `{"all":true}`)
 				}
+			case "replayArchive":
+				s.done("PATCH", b+"/sources/web/settings", archiveOn)
 			case "cancelReplay":
 				s.want(404, "stream.api.taskNotFound", testToken, op.method, right, "")
 				s.slowReplay("web", "events")
@@ -172,6 +174,8 @@ func TestEveryOperation(t *testing.T) {
 				s.want(400, "stream.api.invalidFieldType", testToken, op.method, right+"?limit=ten", "")
 			}
 			switch {
+			case op.id == "forgetDamage": // the disk has lost nothing
+				s.want(404, "stream.api.damageNotFound", testToken, op.method, right, body)
 			case op.status == http.StatusAccepted:
 				s.done(op.method, right, body)
 			default:

@@ -11,7 +11,7 @@ import (
 	"github.com/forebay/forebay/mapping"
 )
 
-// maintenance is what the API needs of a catalog for the quarantines, held files and shadows of sinks. A [catalog.Maintenance] has it without
+// maintenance is what the API needs of a catalog for the quarantines, files, counters and shadows of sinks. A [catalog.Maintenance] has it without
 // definitions.
 type maintenance interface {
 	Engine() *forebay.Engine
@@ -27,6 +27,7 @@ type maintenance interface {
 	Task(id string) (catalog.Task, error)
 
 	SinkStatistics(ctx context.Context, sourceID, id string) (catalog.Statistics, error)
+	Retry(ctx context.Context, ref catalog.Ref) error
 	RetryFile(ctx context.Context, sourceID, id, fileID string) error
 	DiscardFile(ctx context.Context, sourceID, id, fileID string) error
 	SplitFile(ctx context.Context, sourceID, id, fileID string) error
@@ -39,7 +40,7 @@ type maintenance interface {
 
 var _, _ maintenance = (*catalog.Catalog)(nil), (*catalog.Maintenance)(nil)
 
-// NewMaintenance returns the part of the Stream API that works on quarantines, held files and shadows, for an engine whose sources are defined
+// NewMaintenance returns the part of the Stream API that works on quarantines, files, counters, shadows and damage, for an engine whose sources are defined
 // elsewhere. It has the paths, rights and answers of [New]; all other paths are answered 404. Close the maintenance after the last request.
 func NewMaintenance(m *catalog.Maintenance, opts Options) (http.Handler, error) {
 	return serveAPI(&api{on: m}, opts)
@@ -47,6 +48,7 @@ func NewMaintenance(m *catalog.Maintenance, opts Options) (http.Handler, error) 
 
 // maintains reports whether an operation needs no definitions.
 func (op *operation) maintains() bool {
-	return op.access == open || op.path == filesPath || op.path == taskPath ||
+	return op.access == open ||
+		slices.Contains([]string{sourcePath + "/retry", sinkPath + "/retry", totalPath, filesPath, taskPath, damagesPath, damagePath}, op.path) ||
 		slices.ContainsFunc([]string{rejectsPath, filePath, shadowPath}, func(path string) bool { return strings.HasPrefix(op.path, path) })
 }

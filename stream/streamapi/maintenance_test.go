@@ -29,9 +29,14 @@ type maintained struct {
 
 func newMaintained(t *testing.T) *maintained {
 	t.Helper()
-	s := &maintained{t: t, mem: buffertest.NewMemory()}
+	return newMaintainedIn(t, t.TempDir(), buffertest.NewMemory())
+}
+
+func newMaintainedIn(t *testing.T, dir string, mem *buffertest.Memory) *maintained {
+	t.Helper()
+	s := &maintained{t: t, mem: mem}
 	var err error
-	if s.eng, err = forebay.Open(t.TempDir(), forebay.Options{Target: s.mem}); err != nil {
+	if s.eng, err = forebay.Open(dir, forebay.Options{Target: s.mem}); err != nil {
 		t.Fatal(err)
 	}
 	s.on = catalog.NewMaintenance(s.eng, catalog.MaintenanceOptions{BranchID: 3})
@@ -264,8 +269,8 @@ func TestMaintenanceChangesNoDefinition(t *testing.T) {
 		path := strings.NewReplacer("{branchId}", "default", "{sourceId}", "shop", "{sinkId}", "orders", "{versionNumber}", "1").Replace(plain)
 		s.want(404, "as in its configuration file", testToken, op.method, path, "{}")
 	}
-	if served != 19 {
-		t.Errorf("%d operations are served", served)
+	if served != 24 {
+		t.Errorf("%d operations are served, want 24", served)
 	}
 	s.want(200, `"ready":true`, "", "GET", "/readiness-check", "")
 }

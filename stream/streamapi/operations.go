@@ -13,8 +13,12 @@ const (
 	sourcePath = branchPath + "/sources/{sourceId}"
 	sinkPath   = sourcePath + "/sinks/{sinkId}"
 	filePath   = sinkPath + "/files/{fileId}"
+	totalPath  = sinkPath + "/statistics/total"
 	filesPath  = sinkPath + "/statistics/files"
 	taskPath   = "/v1/tasks/{taskId...}"
+
+	damagesPath = branchPath + "/damage"
+	damagePath  = damagesPath + "/{damageId}"
 
 	rejectsPath  = sinkPath + "/quarantine"
 	rejectedPath = rejectsPath + "/{recordId}"
@@ -102,6 +106,10 @@ func (a *api) operations() []operation {
 	endShadow := do(remove, shadowPath, "endShadow", "End the shadow of a sink and read its last report", and(sink, catalog.ShadowNotFound), a.endShadow)
 	endShadow.answer = shadowBody{}
 
+	// The reason of damage may quote errors and paths of the server.
+	damages := read(damagesPath, "listDamage", "List the records of damage of the server that answers: rows that its disk has lost", damagesBody{}, nil, a.listDamage)
+	damages.access = admin
+
 	index := read("/v1", "apiIndex", "Index of the API", indexBody{}, nil, a.index)
 	index.access = open
 	test := read(sourcePath+"/test", "testSource", "Render a sample by all sinks and store nothing", testBody{}, source, a.testSource, signal)
@@ -146,7 +154,7 @@ func (a *api) operations() []operation {
 		read(sinkPath+"/settings", "getSinkSettings", "Read the settings of a sink", settingsBody{}, sink, a.settings),
 		task(patch, sinkPath+"/settings", "updateSinkSettings", "Change settings of a sink; reading them lists the keys",
 			&settingsUpdate{}, and(sink, catalog.Forbidden), a.updateSettings),
-		read(sinkPath+"/statistics/total", "sinkStatisticsTotal", "Counters of a sink", totalBody{}, sink, a.sinkTotal),
+		read(totalPath, "sinkStatisticsTotal", "Counters of a sink", totalBody{}, sink, a.sinkTotal),
 		read(filesPath, "sinkStatisticsFiles", "Files of a sink", filesBody{}, sink, a.sinkFiles, failed),
 		do(remove, sinkPath+"/statistics/clear", "clearSinkStatistics", "Start the statistics of a sink anew", and(sink, catalog.Busy), a.clear),
 		do(post, sinkPath+"/retry", "retrySink", "Repeat at once what has failed at a sink, after its cause was mended", sink, a.retry),
@@ -170,6 +178,8 @@ func (a *api) operations() []operation {
 		cancel,
 		read(archivePath+"/runs", "listReplays", "List the replays that a sink remembers, the last 16", replaysBody{}, sink, a.listReplays),
 		startShadow, report, endShadow,
+		damages,
+		do(remove, damagePath, "forgetDamage", "Remove a record of damage that was read, so that its alert ends; the counters keep its rows", []catalog.Code{catalog.DamageNotFound}, a.forgetDamage),
 		task(put, sinkPath+"/disable", "disableSink", "Stop a sink from taking events", nil, sink, a.change(a.cat.Disable)),
 		task(put, sinkPath+"/enable", "enableSink", "Let a sink take events again", nil, sink, a.change(a.cat.Enable)),
 		task(put, sinkPath+"/undelete", "undeleteSink", "Bring a deleted sink back", nil,

@@ -120,7 +120,7 @@ func (a *api) listSinks(deleted bool) func(*call) (any, error) {
 }
 
 func (a *api) sinkTotal(c *call) (any, error) {
-	s, err := a.cat.SinkStatistics(c.ctx, c.source, c.sink)
+	s, err := a.on.SinkStatistics(c.ctx, c.source, c.sink)
 	if err != nil {
 		return nil, err
 	}

@@ -74,6 +74,10 @@
 //	life       Sink.Life when the rows were stored, little endian
 //	data       what the caller gave (buffer.Rows.Receipt)
 //
+// # The copy of the records
+//
+// The records of files and slices are in a second file too: see [CopyFile].
+//
 // # Records
 //
 // Records are JSON. They are written once for each change of state, not once for each row, and a person can read them.

@@ -49,7 +49,7 @@ type Part struct {
 	Refused []RefusedRow `json:"refused,omitempty"`
 	// Rows is how many rows were imported. It is set behind the end of the file.
 	Rows int64 `json:"rows,omitempty"`
-	// Gone is how many more rows the target has refused. They are in the quarantine, and Skip does not contain them any more.
+	// Gone is the number of refused rows that have left Skip. They are in the quarantine.
 	Gone int64 `json:"gone,omitempty"`
 	// GivenUp is set when the id is ruled out and nothing takes its place: all rows go to the quarantine, with the words of [Split.Rest] unless
 	// they are in Skip.

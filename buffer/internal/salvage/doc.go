@@ -15,7 +15,8 @@
 //
 // # Order of a run
 //
-//	scan    read every table and log key by key       found    what is there, in the version that is furthest
+//	scan    read every table and log key by key,      found    what is there, in the version that is furthest
+//	        and the copy of the records
 //	settle  decide what becomes of it                 plan     records of the new store, chunks that it keeps, losses
 //	write   write the new store beside the damaged    forebay-salvage/
 //	swap    move the damaged store to damaged-<time>, and the new one to its place
@@ -40,6 +41,16 @@
 // only moves on through its states, the record of a sink through its lives and counters, and what was deleted never comes back. So the
 // version that is furthest counts, and a deletion above all.
 //
+// # The copy of the records
+//
+// The records of files and slices are in a few small tables, and one wrong byte may take all of them. Then nothing says where the rows in staging
+// belong: a staging cannot list its objects, and an object is rows alone. So the buffer keeps a copy of these records in a separate file
+// ([format.CopyFile]). It writes a change there after the change is durable in the store. The copy is one more place with versions of records: it may
+// be older than the store was, and never newer. Nothing else in a salvage knows of it.
+//
+// The design that lost: a header in each object with its sink, table and file. Drivers and warehouses read the objects as they are, plain text has no
+// place for it, and the salvage would still have to guess the ids.
+//
 // # Why rows are still there exactly once
 //
 // What is found may be older than what was.
@@ -47,9 +58,9 @@
 //   - Everything keeps its id, and a target takes an id once. Nothing is written any more under an id that was found: all
 //     that was open is sealed, and the new store has a new instance name.
 //   - A slice that may have been longer, or uploaded, is marked Salvaged. The buffer first looks for it in staging, and counts
-//     what is there. Else it uploads what is left under a new id.
+//     what is there. Else it asks the target for its file, and if the target does not have it, uploads what is left under a new id.
 //   - A rejected record counts in the version that is furthest too, and its deletion above all. If the deletion is what is damaged, the
 //     record is back. The ledger of its sink then shows one too many, which is reported.
-//   - What cannot be attributed, such as chunks without the record of their slice, is not imported: it may be in its table
+//   - What cannot be attributed, such as chunks whose slice has no record in the copy either, is not imported: it may be in its table
 //     already. It is reported as a loss and stays in the folder that was set aside.
 package salvage

@@ -39,6 +39,9 @@ func Run(c Config, cause *pebblestore.DamageError) error {
 		lost.lose(format.Damage{FirstChunk: -1, LastChunk: -1, Uncounted: true, Reason: fmt.Sprintf(
 			"%s of the store: %s; rows that stood there and that no record speaks of are not counted", file, what)})
 	})
+	if err == nil {
+		err = f.takeCopy(c.FS, c.Dir)
+	}
 	if err != nil {
 		return err
 	}

@@ -134,6 +134,11 @@ func (c *Client) Sink(source, sink string) string {
 	return c.api + "/v1/branches/" + url.PathEscape(c.branch) + "/sources/" + url.PathEscape(source) + "/sinks/" + url.PathEscape(sink)
 }
 
+// Damage returns the address of the records of damage.
+func (c *Client) Damage() string {
+	return c.api + "/v1/branches/" + url.PathEscape(c.branch) + "/damage"
+}
+
 // Instance returns the address of an instance of a cluster.
 func (c *Client) Instance(name string) string {
 	return c.api + "/v1/cluster/instances/" + url.PathEscape(name)

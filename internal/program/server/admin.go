@@ -63,6 +63,10 @@ func adminHandler(m *management, parts Parts) http.Handler {
 	inspect := cmp.Or(parts.Inspect, "go run github.com/forebay/forebay/examples/inspect")
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /checkpoint", func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.RawQuery != "" {
+			http.Error(w, "A checkpoint takes no parameters. No checkpoint was made.", http.StatusBadRequest)
+			return
+		}
 		folder := filepath.Join(m.cfg.Dir, "checkpoints", time.Now().UTC().Format("20060102-150405.000000"))
 		w.Header().Set("Content-Type", "application/json")
 		// The rows come first, so that the later copy of the definitions, with their tokens, covers all of them.

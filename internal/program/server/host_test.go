@@ -4,6 +4,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"testing"
 )
@@ -37,5 +38,21 @@ func TestUnknownHosts(t *testing.T) {
 				t.Errorf("%s with Host %q = %d, want refused with 421: %t", name, host, resp.StatusCode, refused)
 			}
 		}
+	}
+}
+
+// An order with a parameter is refused before it has an effect, because the parameter would be ignored.
+func TestCheckpointWithParameter(t *testing.T) {
+	dir := t.TempDir()
+	srv := httptest.NewServer(adminHandler(&management{cfg: Config{Dir: dir}}, Parts{}))
+	defer srv.Close()
+	resp, err := srv.Client().Post(srv.URL+"/checkpoint?dir=/backup", "", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	text, _ := io.ReadAll(resp.Body)
+	if entries, _ := os.ReadDir(dir); resp.StatusCode != http.StatusBadRequest || len(entries) > 0 {
+		t.Errorf("POST /checkpoint?dir=/backup: %d %s, and the folder has %v; want 400 and nothing", resp.StatusCode, text, entries)
 	}
 }

@@ -165,10 +165,12 @@ func parseCompatPath(s string) Path {
 			continue
 		}
 		if s[i] == '[' {
-			if n := strings.IndexByte(s[i:], ']'); n > 0 && ArrayIndex(s[i+1:i+n]) >= 0 {
-				p.Steps = append(p.Steps, Step{Key: s[i+1 : i+n], Index: ArrayIndex(s[i+1 : i+n])})
-				i += n + 1
-				continue
+			if n := strings.IndexByte(s[i:], ']'); n > 0 {
+				if index := ArrayIndex(s[i+1 : i+n]); index >= 0 {
+					p.Steps = append(p.Steps, Step{Key: strconv.Itoa(index), Index: index}) // [00] is the number 0, also as a key
+					i += n + 1
+					continue
+				}
 			}
 			i++
 		}

@@ -1,0 +1,78 @@
+package bucket
+
+import (
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httptrace"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
+	"github.com/aws/aws-sdk-go-v2/credentials"
+	"github.com/aws/aws-sdk-go-v2/service/s3"
+)
+
+// slowConn is a connection whose Write returns the last bytes of a body only when the client reads the second part of the response. The client has
+// closed the body by then.
+type slowConn struct {
+	net.Conn
+	last    string
+	reads   int
+	reading chan struct{}
+}
+
+func (c *slowConn) Write(p []byte) (int, error) {
+	n, err := c.Conn.Write(p)
+	if strings.HasSuffix(string(p), c.last) {
+		<-c.reading
+	}
+	return n, err
+}
+
+func (c *slowConn) Read(p []byte) (int, error) {
+	if c.reads++; c.reads == 2 {
+		close(c.reading)
+	}
+	return c.Conn.Read(p)
+}
+
+// The code of a response that refuses an upload reaches the caller, even if the response begins before the transport has seen the end of the body.
+func TestEarlyErrorKeepsItsCode(t *testing.T) {
+	const body = "the whole body"
+	var wrote sync.WaitGroup
+	wrote.Add(1)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		w.WriteHeader(http.StatusNotFound)
+		_, _ = w.Write([]byte("<Error><Code>NoSuchBucket</Code>"))
+		_ = http.NewResponseController(w).Flush()
+		wrote.Wait()
+		_, _ = w.Write([]byte("<Message>gone</Message></Error>"))
+	}))
+	defer server.Close()
+	config := aws.Config{
+		Region: "us-east-1", RetryMaxAttempts: 1, BaseEndpoint: &server.URL, Credentials: credentials.NewStaticCredentialsProvider("k", "s", ""),
+		HTTPClient: awshttp.NewBuildableClient().WithTransportOptions(func(tr *http.Transport) {
+			tr.DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
+				conn, err := new(net.Dialer).DialContext(ctx, network, address)
+				return &slowConn{Conn: conn, last: body, reading: make(chan struct{})}, err
+			}
+		}),
+	}
+	ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{WroteRequest: func(info httptrace.WroteRequestInfo) {
+		if info.Err != nil {
+			t.Errorf("the request was written with error %v, want none", info.Err)
+		}
+		wrote.Done()
+	}})
+	in := &s3.PutObjectInput{Bucket: aws.String("b"), Key: aws.String("k"), Body: strings.NewReader(body)}
+	_, err := newClient(config, func(o *s3.Options) { o.UsePathStyle = true }).PutObject(ctx, in)
+	if got := code(err); got != "NoSuchBucket" {
+		t.Errorf("code %q of error %v, want NoSuchBucket", got, err)
+	}
+}

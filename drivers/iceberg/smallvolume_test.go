@@ -1,0 +1,30 @@
+//go:build linux
+
+package iceberg_test
+
+import (
+	"testing"
+
+	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/drivers/iceberg"
+	"github.com/forebay/forebay/internal/fulldisktest"
+)
+
+// The volume becomes full while data files, metadata and the catalog are written.
+func TestSmallVolumeIsFull(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it mounts a volume and fills it")
+	}
+	fulldisktest.Play(t, fulldisktest.Harness{
+		Open: func(t *testing.T, folder string) buffer.Target {
+			target, err := iceberg.Open(folder, iceberg.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return target
+		},
+		Rows: func(t *testing.T, target buffer.Target, _, table string) [][]string {
+			return rowsOf(t, target.(*iceberg.Local).Catalog(), table)
+		},
+	})
+}
