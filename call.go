@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/forebay/forebay/buffer"
@@ -24,17 +23,22 @@ import (
 //   - an attempt has a key: rows that earlier attempts have stored are left out, and each portion carries receipts.
 //   - patient waits for room. Otherwise it is refused at a bound.
 //
+// Before it maps a record, a call reserves memory in the room that all calls share: see mapRoom.
+//
 // Only one goroutine may use a call. Its memory is pooled, so a record that every sink takes costs no allocation.
 type call struct {
 	src             *source
 	buf             *buffer.Buffer
+	room            *mapRoom
+	reserve         mapReserve
 	attempt         *attempt // nil for a call without a key
 	atomic, patient bool
-	limit           int // most bytes of a portion
+	limit, portion  int // most bytes of the next portion, and of the later portions
 	maxRow          int
 	signal          Signal
 	now             time.Time
 
+	body    int               // bytes of the body of the current record
 	records int               // how many were added before the current one
 	full    []error           // by sink: why it takes nothing now
 	data    [][]byte          // by sink: rows that the buffer does not have yet
@@ -43,6 +47,8 @@ type call struct {
 	aside   []int             // by sink: bytes of rejects
 	marks   []mark            // by sink: where the row of the current record begins
 	size    int               // bytes of all rows in data, and of all rejects
+	spare   [][]byte          // large and empty, for the rows of any sink
+	memory  int               // capacity of data and spare
 	rows    []buffer.Rows
 
 	portions []portion
@@ -79,14 +85,22 @@ func portionOf(most int, t buffer.Tuning) int {
 	return int(min(int64(most), t.MaxPendingBytes/4))
 }
 
-var calls = sync.Pool{New: func() any { return new(call) }}
+const (
+	// smallCall is the most memory of an idle call that serves any call. There are as many as callers were at work at once.
+	smallCall = 64 << 10
+	// largeCall is the most memory of an idle call. It serves large calls.
+	largeCall = 4 * portionBytes
+	// largeRow is the size from which the memory of rows serves the next sink once they are in the buffer.
+	largeRow = 16 << 10
+)
 
-// begin starts a call. The caller releases it.
-func (in Intake) begin(src *source, attempt *attempt, atomic bool) *call {
-	e, c := in.engine, calls.Get().(*call)
+// begin starts a call. large says that it may map many rows or large ones. The caller releases it.
+func (in Intake) begin(src *source, attempt *attempt, atomic, large bool) *call {
+	e, c := in.engine, idleCall(large)
+	c.room = e.room
 	c.src, c.buf, c.attempt, c.atomic, c.patient = src, e.buf, attempt, atomic, in.patient
 	c.signal = ""
-	c.limit, c.maxRow, c.now = e.portion, e.opts.MaxRowBytes, time.Now()
+	c.limit, c.portion, c.maxRow, c.now = e.portion, e.portion, e.opts.MaxRowBytes, time.Now()
 	if atomic {
 		c.limit = e.batch
 	}
@@ -119,18 +133,35 @@ func (c *call) noCapacity() error {
 	return nil
 }
 
-// release gives the memory to the pool, unless a huge row has made it so large that it should not stay.
+// release gives the memory back, unless it is so much that it should not stay.
 func (c *call) release() {
-	size := 0
+	c.room.release(&c.reserve)
 	for k := range c.data {
-		size += cap(c.data[k])
 		c.data[k], c.n[k], c.full[k], c.rejects[k], c.aside[k] = c.data[k][:0], 0, nil, nil, 0
 	}
 	// Old rows and tickets stay behind the ends of their lists: clearing them for each record costs more than they hold.
 	c.src, c.attempt, c.err, c.records, c.size, c.portions = nil, nil, nil, 0, 0, c.portions[:0]
-	if size <= 4*portionBytes {
-		calls.Put(c)
+	c.room = nil
+	keepIdle(c)
+}
+
+// reserveFor reserves what the call may use while it maps the current record. The parsed body takes about twice as much as the body, and a row is
+// seldom larger than the body.
+func (c *call) reserveFor(ctx context.Context) error {
+	need := int64(max(c.memory, c.size+min(c.limit, c.body*len(c.src.sinks))) + 4*c.body)
+	if need < c.reserve.held {
+		return nil
 	}
+	return c.room.grow(ctx, &c.reserve, need+1, c.patient || c.isRest())
+}
+
+// rowsOf returns the memory for the next row of sink k.
+func (c *call) rowsOf(k int, rec *mapping.Record) []byte {
+	if last := len(c.spare) - 1; last >= 0 && len(c.data[k]) == 0 && cap(c.data[k]) < len(rec.Body) {
+		c.memory -= cap(c.data[k])
+		c.data[k], c.spare = c.spare[last][:0], c.spare[:last]
+	}
+	return c.data[k]
 }
 
 // add maps a record for every sink and hands full portions to the buffer. A record that every sink takes has the outcomes
@@ -141,9 +172,17 @@ func (c *call) add(ctx context.Context, rec *mapping.Record) []SinkResult {
 		rec.Received = c.now
 	}
 	c.mark(len(c.src.sinks))
+	c.body = len(rec.Body)
+	crowded := c.reserveFor(ctx)
 	out := c.src.allStored
 	for k, s := range c.src.sinks {
 		status, err := Failed, c.full[k]
+		if err == nil {
+			err = crowded
+		}
+		if err == nil && c.atomic { // a portion was refused in the middle of this record
+			err = c.err
+		}
 		switch {
 		case c.attempt.has(k, c.records):
 			out = c.src.own(out)
@@ -172,7 +211,7 @@ func (c *call) add(ctx context.Context, rec *mapping.Record) []SinkResult {
 // mapRow appends the row of a record for sink k. Its error is a rejection, which is counted; the status says what becomes of the record.
 func (c *call) mapRow(ctx context.Context, k int, rec *mapping.Record) (Status, error) {
 	s := c.src.sinks[k]
-	data, limit, err := c.data[k], c.maxRow, error(nil)
+	data, limit, err := c.rowsOf(k, rec), c.maxRow, error(nil)
 	if s.archive {
 		data, err = appendArchived(data, rec, c.signal, c.src.kept)
 		limit *= archivedRow
@@ -180,6 +219,8 @@ func (c *call) mapRow(ctx context.Context, k int, rec *mapping.Record) (Status, 
 		data, err = s.mapper.AppendRow(data, rec)
 	}
 	size := len(data) - len(c.data[k])
+	c.memory += cap(data) - cap(c.data[k])
+	c.data[k] = data[:len(c.data[k])]
 	if err == nil && size > limit {
 		err = &RowTooLargeError{Size: size, Limit: limit}
 	}
@@ -231,12 +272,24 @@ func isOverload(err error) bool {
 
 // bound hands over a full portion after something of the current record was taken for sink k.
 func (c *call) bound(ctx context.Context, k int) {
-	if c.size > c.limit {
-		c.handOver(ctx, c.records*len(c.src.sinks)) // the records before this one
+	if c.size <= c.limit {
+		return
 	}
-	if c.size > c.limit { // of this record: the rows of the sinks before
+	rest, begin := c.isRest(), c.records*len(c.src.sinks)
+	c.handOver(ctx, begin)        // the records before this one
+	if rest || c.size > c.limit { // of this record: the rows of the sinks before
 		c.mark(k)
-		c.handOver(ctx, c.records*len(c.src.sinks)+k)
+		c.handOver(ctx, begin+k)
+	}
+	if !rest {
+		return
+	}
+	// The batch may wait for room and then for memory. It has no rows in memory while it waits for memory, which other calls have reserved.
+	c.mark(k + 1)
+	c.handOver(ctx, begin+k+1)
+	c.dropSpare()
+	if err := c.reserveFor(ctx); err != nil && c.err == nil {
+		c.err = err
 	}
 }
 
@@ -272,20 +325,35 @@ func (c *call) handOver(ctx context.Context, end int) {
 		return
 	}
 	p := portion{end: end, aside: aside}
-	if c.patient || c.atomic && len(c.portions) > 0 { // the rest of a batch waits for room where the first portion has it
+	switch parked := int64(c.memory); {
+	case c.patient:
+		c.room.release(&c.reserve) // else calls that are not patient would wait for this one
 		p.ticket, p.err = c.buf.AppendWhenRoom(ctx, c.now, rows...)
-	} else {
-		p.ticket, p.err = c.buf.Append(ctx, c.now, rows...)
+	case c.isRest() && c.room.park(parked):
+		c.room.release(&c.reserve)
+		p.ticket, p.err = c.buf.AppendWhenRoom(ctx, c.now, rows...)
+		c.room.parked.Add(-parked)
+	default:
+		if p.ticket, p.err = c.buf.Append(ctx, c.now, rows...); p.err != nil {
+			c.room.noteRefused(p.err)
+		}
 	}
+	c.limit = c.portion
 	if c.err == nil {
 		c.err = p.err
 	}
 	c.portions = append(c.portions, p)
+	if aside {
+		clear(rows) // the bodies of rejected records would stay for long
+	}
 	c.rows = rows[:0]
 	for k := range sinks {
 		m := c.marks[k]
 		stay := copy(c.data[k], c.data[k][m.bytes:])
 		c.data[k] = c.data[k][:stay]
+		if stay == 0 && cap(c.data[k]) >= largeRow {
+			c.spare, c.data[k] = append(c.spare, c.data[k]), nil
+		}
 		c.n[k] -= m.rows
 		c.size -= m.bytes
 		for _, r := range c.rejects[k][:m.rejects] {
@@ -297,6 +365,19 @@ func (c *call) handOver(ctx context.Context, end int) {
 		c.marks[k] = mark{}
 	}
 }
+
+// dropSpare gives up the large memory that no row uses.
+func (c *call) dropSpare() {
+	for i, data := range c.spare {
+		c.memory -= cap(data)
+		c.spare[i] = nil
+	}
+	c.spare = c.spare[:0]
+	clear(c.rows[:cap(c.rows)]) // old rows are there
+}
+
+// isRest reports whether the rest of a batch comes now. It waits for room where the first portion has it.
+func (c *call) isRest() bool { return c.atomic && len(c.portions) > 0 }
 
 // open returns the source that a call is for, if it takes records now.
 func (e *Engine) open(ctx context.Context, sourceID string) (*source, error) {

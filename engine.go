@@ -29,6 +29,7 @@ type Engine struct {
 	// observation is nil without a meter.
 	observation    metric.Registration
 	portion, batch int // see portionBytes and batchBytes
+	room           *mapRoom
 
 	// sources is an immutable map that Define and Remove replace, so that Ingest reads it without a lock.
 	sources atomic.Pointer[map[string]*source]
@@ -117,6 +118,7 @@ func Open(dir string, opts Options) (*Engine, error) {
 	e := &Engine{
 		define: make(chan struct{}, 1), opts: opts, log: opts.Logger, buf: buf,
 		portion: portionOf(portionBytes, opts.Buffer), batch: portionOf(batchBytes, opts.Buffer),
+		room: newMapRoom(opts.Buffer),
 	}
 	e.mappers.options = opts.mapping().Shared()
 	e.sources.Store(&map[string]*source{})

@@ -159,7 +159,7 @@ func (in Intake) ingest(ctx context.Context, sourceID string, once *Once, recs [
 func (in Intake) take(
 	ctx context.Context, src *source, attempt *attempt, recs []*mapping.Record, results []Result, list []portion,
 ) []portion {
-	c := in.begin(src, attempt, false)
+	c := in.begin(src, attempt, false, len(recs) > 16 || len(recs) > 0 && len(recs[0].Body) > largeRow)
 	defer c.release()
 	for i, rec := range recs {
 		results[i].Sinks = c.add(ctx, rec)
@@ -178,8 +178,9 @@ func (in Intake) take(
 //
 //   - With a [*buffer.FailedError] or a [*buffer.FencedError] the outcome is unknown. The same holds for a [*buffer.UnknownError]:
 //     ctx ended during the wait.
-//   - Rows above 16 MiB, or a quarter of buffer.Tuning.MaxPendingBytes, go in portions. The later ones wait for room until
-//     ctx ends. If one fails, the earlier ones may be stored: the error is a [*buffer.UnknownError] with the cause.
+//   - Rows above 16 MiB, or a quarter of buffer.Tuning.MaxPendingBytes, go in portions. The later portions wait for room until
+//     ctx ends, or for AdmissionWait if such batches take too much memory. If a portion fails, the earlier portions may be stored:
+//     the error is a [*buffer.UnknownError] with the cause.
 //
 // With Batch.Once these two leave nothing doubled either: repeat the batch with its key.
 //
@@ -243,7 +244,7 @@ func outcomeOf(err error, portions []portion) error {
 
 // takeAtomic is take for a batch that ends with its first error. The records behind it are counted and not mapped.
 func (in Intake) takeAtomic(ctx context.Context, src *source, attempt *attempt, b Batch, res *BatchResult) ([]portion, error) {
-	c := in.begin(src, attempt, true)
+	c := in.begin(src, attempt, true, true)
 	defer c.release()
 	c.signal = b.Signal
 	err := c.noCapacity()

@@ -160,6 +160,9 @@ type early struct {
 	acked  bool // the callers were told that the rows are stored
 }
 
+// recordBytes is how many bytes the records of a slice and its file take in a batch, about. A batch that grows is copied, and is in memory twice.
+const recordBytes = 512
+
 // prepare makes one batch of a group and hands it to the store, without waiting for the disk.
 func (b *Buffer) prepare(g *group) {
 	c := &commit{group: g, began: time.Now()}
@@ -191,7 +194,7 @@ func (b *Buffer) prepare(g *group) {
 	if payloads.spread != b.gate.spread.Load() { // all callers read it, so it is written only when it changes
 		b.gate.spread.Store(payloads.spread)
 	}
-	c.batch = b.db.NewBatchWithSize(payloads.size + 1024)
+	c.batch = b.db.NewBatchWithSize(payloads.size + 1024 + min(recordBytes*len(g.chunks), payloads.size/8))
 	t := &txn{b: b, now: b.now(), batch: c.batch}
 	t.deleteForgotten(c.batch)
 	b.mu.Lock()

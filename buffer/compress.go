@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -109,6 +110,7 @@ func (p *packer) pack(chunks []*chunk) payloads {
 	if !p.spread {
 		quickly = 0
 	}
+	large := well > spareBytes // its chunks are too many to be kept
 	var next atomic.Int64
 	work := func(lane *compressor) {
 		lane.gzipLevel = p.gzipLevel
@@ -117,6 +119,9 @@ func (p *packer) pack(chunks []*chunk) payloads {
 			switch {
 			case pl.way == packWell:
 				pl.encoding, pl.data = ch.def.Encoding, lane.member(ch.def.Encoding, ch.data)
+				if large { // then the group is not in memory twice
+					ch.data = nil
+				}
 			case pl.way == packQuick && quickly > 0 && !ch.precompressed:
 				if member := lane.quickMember(ch.data); member != nil {
 					pl.encoding, pl.data = format.Gzip, member
@@ -159,72 +164,84 @@ func (p *packer) reset() {
 	}
 }
 
-// compressor turns rows into independent gzip members or zstd frames. It keeps its encoders and its memory from one
+// blockBytes is the size of the memory that a compressor keeps from one group to the next.
+const blockBytes = 1 << 20
+
+// compressor turns rows into independent gzip members or zstd frames. It keeps its encoders and a block of memory from one
 // group to the next. It is not safe for concurrent use; its zero value is ready.
 type compressor struct {
 	gzipLevel int // 0: quickgzip, otherwise the level of the library
 	gz        *quickgzip.LongEncoder
 	library   *gzip.Writer
 	zs        *zstd.Encoder
-	buf       bytes.Buffer
+	block     []byte // members of the group. The members of earlier blocks keep these
 	quick     quickgzip.Encoder
+}
+
+// room returns memory for a member of at most size bytes. A block does not grow, because the copy would need both.
+func (c *compressor) room(size int) []byte {
+	if cap(c.block)-len(c.block) < size {
+		c.block = make([]byte, 0, max(size, blockBytes))
+	}
+	return c.block[len(c.block):]
+}
+
+// keep returns a member that was appended to what room has returned. Its memory is in use until reset.
+func (c *compressor) keep(member []byte) []byte {
+	if cap(c.block) > blockBytes && len(member) < cap(c.block)/2 { // the block, which a huge row has made, serves the next one
+		return slices.Clone(member)
+	}
+	c.block = c.block[:len(c.block)+len(member)]
+	return member
 }
 
 // quickMember is member for gzip and chunks below compressMin, without codes of its own. It returns nil when that is not
 // worth it.
 func (c *compressor) quickMember(data []byte) []byte {
-	c.buf.Grow(quickgzip.Room(len(data)))
-	start := c.buf.Len()
-	out := c.quick.Append(c.buf.AvailableBuffer(), data)
+	out := c.quick.Append(c.room(quickgzip.Room(len(data))), data)
 	if out == nil {
 		return nil
 	}
-	c.buf.Write(out)
-	return c.buf.Bytes()[start:]
+	return c.keep(out)
 }
 
-// member appends one complete member to the compressor's memory and returns it.
+// member returns one complete member in the compressor's memory.
 func (c *compressor) member(e format.Encoding, data []byte) []byte {
-	start := c.buf.Len()
 	switch e {
 	case format.Gzip:
 		if c.gzipLevel > 0 {
-			c.libraryMember(data)
-			break
+			return c.libraryMember(data)
 		}
 		if c.gz == nil {
 			c.gz = new(quickgzip.LongEncoder)
 		}
-		c.buf.Grow(quickgzip.Room(len(data)))
-		c.buf.Write(c.gz.Append(c.buf.AvailableBuffer(), data))
+		return c.keep(c.gz.Append(c.room(quickgzip.Room(len(data))), data))
 	case format.Zstd:
 		if c.zs == nil {
 			c.zs, _ = zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1))
 		}
-		c.buf.Grow(len(data)/2 + 64)
-		out := c.zs.EncodeAll(data, c.buf.AvailableBuffer())
-		c.buf.Write(out)
-	default:
-		panic(fmt.Sprintf("buffer: no members of encoding %s", Encoding(e)))
+		return c.keep(c.zs.EncodeAll(data, c.room(c.zs.MaxEncodedSize(len(data)))))
 	}
-	return c.buf.Bytes()[start:]
+	panic(fmt.Sprintf("buffer: no members of encoding %s", Encoding(e)))
 }
 
-// libraryMember appends a gzip member of the library to buf.
-func (c *compressor) libraryMember(data []byte) {
+// libraryMember returns a gzip member of the library.
+func (c *compressor) libraryMember(data []byte) []byte {
+	out := bytes.NewBuffer(c.room(quickgzip.Room(len(data))))
 	if c.library == nil {
-		c.library, _ = gzip.NewWriterLevel(&c.buf, c.gzipLevel) // Options.Validate has checked the level
+		c.library, _ = gzip.NewWriterLevel(out, c.gzipLevel) // Options.Validate has checked the level
 	} else {
-		c.library.Reset(&c.buf)
+		c.library.Reset(out)
 	}
 	_, _ = c.library.Write(data) // a bytes.Buffer does not fail
 	_ = c.library.Close()
+	return c.keep(out.Bytes())
 }
 
 // reset invalidates all members.
 func (c *compressor) reset() {
-	if c.buf.Cap() > 16<<20 {
-		c.buf = bytes.Buffer{}
+	if cap(c.block) > blockBytes {
+		c.block = nil
 	}
-	c.buf.Reset()
+	c.block = c.block[:0]
 }

@@ -60,6 +60,7 @@ type gate struct {
 
 func (g *gate) init(store *pebblestore.Store, bound int64) {
 	g.store, g.bound = store, bound
+	g.spare.bound = int(min(spareBytes, bound/8))
 	g.cur = newGroup(1)
 	g.signal = make(chan struct{}, 1)
 }

@@ -53,7 +53,7 @@ type Options struct {
 type Tuning struct {
 	// MaxPendingBytes bounds the row bytes that are accepted but not yet committed, over all sinks, and what is held of batches that the
 	// [Changelog] lacks, each with 1.5 KiB besides its bytes. Default: 64 MiB.
-	// At the bound Append waits for AdmissionWait and then fails with an [*OverloadError].
+	// At the bound Append waits for AdmissionWait and then fails with an [*OverloadError]. Calls of an engine map records in another eighth.
 	MaxPendingBytes int64
 	// AdmissionWait is how long Append waits for room in memory. Default: 250 ms; negative: not at all. [Buffer.AppendWhenRoom]
 	// waits for all bounds, as long as its context.

@@ -1,6 +1,6 @@
 package buffer
 
-// spareBytes bounds the memory of the chunks that wait to be used again.
+// spareBytes, and an eighth of MaxPendingBytes, bound the memory of the chunks that wait to be used again.
 const spareBytes = 8 << 20
 
 // spareChunks keeps the chunks of written groups for the next ones. Its zero value is empty. Guarded by gate.mu.
@@ -10,6 +10,7 @@ const spareBytes = 8 << 20
 type spareChunks struct {
 	chunks []*chunk
 	bytes  int
+	bound  int      // at most so many bytes
 	list   []*chunk // the list of a written group, empty
 }
 
@@ -28,7 +29,7 @@ func (s *spareChunks) take() *chunk {
 // put takes the chunks of a group, empty, and their list. Nobody may use them any more.
 func (s *spareChunks) put(list []*chunk) {
 	for _, c := range list {
-		if size := cap(c.data); size <= 2*chunkBytes && s.bytes+size <= spareBytes { // else a huge row, or many at once
+		if size := cap(c.data); size > 0 && size <= 2*chunkBytes && s.bytes+size <= s.bound { // else it has no memory, a huge row, or there are many
 			s.chunks = append(s.chunks, c)
 			s.bytes += size
 		}

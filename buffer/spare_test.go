@@ -4,7 +4,7 @@ import "testing"
 
 // The memory of written chunks is used again, within its bound.
 func TestChunksAreUsedAgain(t *testing.T) {
-	var s spareChunks
+	s := spareChunks{bound: spareBytes}
 	first := &chunk{data: make([]byte, 0, chunkBytes)}
 	s.put([]*chunk{first, {data: make([]byte, 0, 2*chunkBytes+1)}})
 	if c := s.take(); c != first {

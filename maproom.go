@@ -1,0 +1,175 @@
+package forebay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/forebay/forebay/buffer"
+)
+
+// mapRoom bounds the memory in which all calls together map records. A call reserves what it may need before it maps a record, and gives
+// everything back once its rows are in the buffer. So the number of clients does not decide how much the engine uses.
+//
+// A call that finds no room stands in a line. It is refused if it has waited for AdmissionWait and the buffer has refused other calls meanwhile. One call at a time may pass the limit by what it needs, until it has given everything back. So a call
+// that needs more while it maps, or more than the limit, gets it in the end, and two such calls cannot wait for each other. A call that fits does not
+// stand behind a larger one: a slow template must not hold up the events of other sources.
+type mapRoom struct {
+	limit int64
+	used  atomic.Int64
+	line  chan struct{} // capacity 1: held by the head of the line
+	extra chan struct{} // capacity 1: held by the call that may pass the limit
+	freed chan struct{} // capacity 1: the head of the line should look again
+	wait  time.Duration // how long a call waits that is not patient, while the buffer refuses calls
+	// refusal points to a channel that is closed when the buffer next refuses a call for its memory. Until then the calls in the line wait for the
+	// processor alone.
+	refusal atomic.Pointer[chan struct{}]
+	// parked is the memory of batches that have given their reservation back and wait for room in the buffer.
+	parked atomic.Int64
+}
+
+func newMapRoom(t buffer.Tuning) *mapRoom {
+	pending, wait := t.MaxPendingBytes, t.AdmissionWait
+	if pending == 0 {
+		pending = 64 << 20
+	}
+	if wait == 0 {
+		wait = 250 * time.Millisecond
+	}
+	m := &mapRoom{
+		limit: pending / 8, line: make(chan struct{}, 1), extra: make(chan struct{}, 1), freed: make(chan struct{}, 1), wait: max(wait, 0),
+	}
+	refusal := make(chan struct{})
+	m.refusal.Store(&refusal)
+	return m
+}
+
+// mapReserve is what a call holds while it maps rows. Its zero value holds nothing.
+type mapReserve struct {
+	held  int64
+	extra bool // it may pass the limit
+}
+
+// mapUnit is the smallest reservation. A call for a small record makes one.
+const mapUnit = 2 << 10
+
+// grow reserves memory until r holds n bytes.
+func (m *mapRoom) grow(ctx context.Context, r *mapReserve, n int64, patient bool) error {
+	more := (n - r.held + mapUnit - 1) / mapUnit * mapUnit
+	switch {
+	case r.extra:
+		m.used.Add(more)
+	case !m.take(more):
+		if err := m.stand(ctx, r, more, patient); err != nil {
+			return err
+		}
+	}
+	r.held += more
+	return nil
+}
+
+// take reserves memory below the limit.
+func (m *mapRoom) take(more int64) bool {
+	if m.used.Add(more) <= m.limit {
+		return true
+	}
+	m.used.Add(-more)
+	return false
+}
+
+// stand waits in the line until the memory is reserved.
+func (m *mapRoom) stand(ctx context.Context, r *mapReserve, more int64, patient bool) error {
+	var expired <-chan time.Time
+	if !patient {
+		timer := time.NewTimer(m.wait)
+		defer timer.Stop()
+		expired = timer.C
+	}
+	refusal, refused := *m.refusal.Load(), (chan struct{})(nil)
+	line, extra, freed := m.line, (chan struct{})(nil), (chan struct{})(nil)
+	for line != nil || !m.take(more) {
+		select {
+		case line <- struct{}{}:
+			defer func() { <-m.line }()
+			line, extra, freed = nil, m.extra, m.freed
+		case <-freed:
+		case extra <- struct{}{}:
+			m.used.Add(more)
+			r.extra = true
+			return nil
+		case <-expired:
+			refused = refusal
+		case <-refused:
+			return m.full()
+		case <-ctx.Done():
+			if patient {
+				return fmt.Errorf("forebay: no room came: %w; %w", context.Cause(ctx), m.full())
+			}
+			return context.Cause(ctx)
+		}
+	}
+	return nil
+}
+
+// noteRefused notes the error of a call that the buffer has refused.
+func (m *mapRoom) noteRefused(err error) {
+	if over, ok := errors.AsType[*buffer.OverloadError](err); ok && over.Resource == "memory" {
+		next := make(chan struct{})
+		close(*m.refusal.Swap(&next))
+	}
+}
+
+func (m *mapRoom) full() *buffer.OverloadError {
+	return &buffer.OverloadError{Resource: "memory", Used: m.used.Load(), Limit: m.limit, RetryAfter: time.Second}
+}
+
+// release gives back what r holds.
+func (m *mapRoom) release(r *mapReserve) {
+	m.used.Add(-r.held)
+	if r.extra {
+		<-m.extra
+	}
+	select {
+	case m.freed <- struct{}{}:
+	default:
+	}
+	*r = mapReserve{}
+}
+
+// park reports whether a batch may wait for room in the buffer without a reservation for its n bytes. The caller subtracts them from parked.
+func (m *mapRoom) park(n int64) bool {
+	if m.parked.Add(n) <= m.limit {
+		return true
+	}
+	m.parked.Add(-n)
+	return false
+}
+
+// Idle calls. A large call would otherwise serve a small record, and each of a thousand callers would get a large one in the end.
+var smallCalls, largeCalls sync.Pool
+
+// idleCall returns an idle call.
+func idleCall(large bool) *call {
+	if large {
+		if c, ok := largeCalls.Get().(*call); ok {
+			return c
+		}
+	}
+	if c, ok := smallCalls.Get().(*call); ok {
+		return c
+	}
+	return new(call)
+}
+
+// keepIdle takes a call back.
+func keepIdle(c *call) {
+	switch {
+	case c.memory <= smallCall:
+		smallCalls.Put(c)
+	case c.memory <= largeCall:
+		largeCalls.Put(c)
+	}
+}
