@@ -5,7 +5,7 @@ go 1.26.0
 
 require (
 	github.com/duckdb/duckdb-go/v2 v2.5.6
-	github.com/forebay/forebay v0.0.0-20261128184038-0984e2ca89ae
+	github.com/forebay/forebay v0.0.0-20261128184104-c97cbfdfd6cc
 	golang.org/x/sync v0.23.0
 )
 

@@ -3,8 +3,8 @@ module github.com/forebay/forebay/examples/analytics
 go 1.26.0
 
 require (
-	github.com/forebay/forebay v0.0.0-20261128184038-0984e2ca89ae
-	github.com/forebay/forebay/drivers/sqlite v0.0.0-20261128184038-0984e2ca89ae
+	github.com/forebay/forebay v0.0.0-20261128184104-c97cbfdfd6cc
+	github.com/forebay/forebay/drivers/sqlite v0.0.0-20261128184104-c97cbfdfd6cc
 )
 
 require (
