@@ -5,13 +5,13 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
-	"runtime/debug"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/catalog"
+	"github.com/forebay/forebay/internal/buildversion"
 )
 
 const (
@@ -152,26 +152,8 @@ func (c *Console) healthFacts(s *sample) []fact {
 	if c.opts.Version != "" {
 		facts = append(facts, fact{Name: "Version", Value: visible(c.opts.Version)})
 	}
-	if own := moduleVersion(); own != "" {
-		facts = append(facts, fact{Name: "Forebay", Value: own})
-	}
-	return facts
+	return append(facts, fact{Name: "Forebay", Value: buildversion.String()})
 }
-
-// moduleVersion is the version of this module in the program, "" if the program does not say.
-var moduleVersion = sync.OnceValue(func() string {
-	const path = "github.com/forebay/forebay"
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return ""
-	}
-	for _, m := range append([]*debug.Module{&info.Main}, info.Deps...) {
-		if m.Path == path && m.Version != "(devel)" {
-			return m.Version
-		}
-	}
-	return ""
-})
 
 // shownDamage is a record of damage without the bytes that could be read.
 type shownDamage struct {

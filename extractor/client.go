@@ -22,6 +22,7 @@ import (
 	"github.com/cenkalti/backoff/v5"
 
 	"github.com/forebay/forebay/extractor/internal/tree"
+	"github.com/forebay/forebay/internal/buildversion"
 	"github.com/forebay/forebay/internal/ctxio"
 )
 
@@ -292,7 +293,7 @@ func (c *client) roundTrip(ctx context.Context, r *request) (*response, error) {
 		req.Header.Add(key, h.value)
 	}
 	if req.Header.Get("User-Agent") == "" {
-		req.Header.Set("User-Agent", "forebay-extractor")
+		req.Header.Set("User-Agent", "forebay-extractor/"+buildversion.String())
 	}
 	transport := c.transport
 	if r.foreign && c.bare != nil {

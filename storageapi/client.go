@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/forebay/forebay/internal/buildversion"
 	"github.com/forebay/forebay/internal/warnlog"
 )
 
@@ -35,7 +36,7 @@ type Options struct {
 	HTTP *http.Client
 	// QueueURL is the address of the queue. Default: the address in the index, which the first call to the queue reads.
 	QueueURL string
-	// UserAgent is sent with each call. Default: "forebay".
+	// UserAgent is sent with each call. Default: "forebay/" and the version of the module in the program.
 	UserAgent string
 	// RunID, if not empty, is sent with each call. Files, jobs and events that the call creates carry it.
 	RunID string
@@ -115,7 +116,7 @@ func New(o Options) (*Client, error) {
 	}
 	o.Retry = o.Retry.withDefaults()
 	o.Logger = warnlog.Or(o.Logger)
-	o.UserAgent = cmp.Or(o.UserAgent, "forebay")
+	o.UserAgent = cmp.Or(o.UserAgent, "forebay/"+buildversion.String())
 	o.URL = strings.TrimRight(o.URL, "/")
 	h := http.Client{}
 	if o.HTTP != nil {

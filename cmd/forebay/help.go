@@ -33,7 +33,7 @@ Commands:
 	for _, k := range stagingKinds() {
 		fmt.Fprintf(&b, "  %-43s %s\n", k.form, k.summary)
 	}
-	b.WriteString("\n\"forebay COMMAND -h\" has the flags of a command, and examples.\n")
+	b.WriteString("\n\"forebay COMMAND -h\" has the flags of a command, and examples. \"forebay version\" names the commit.\n")
 	return b.String()
 }
 

@@ -16,10 +16,12 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"runtime"
 	"slices"
 	"strings"
 	"syscall"
 
+	"github.com/forebay/forebay/internal/buildversion"
 	"github.com/forebay/forebay/internal/program/api"
 	"github.com/forebay/forebay/internal/program/damage"
 	"github.com/forebay/forebay/internal/program/extract"
@@ -93,6 +95,10 @@ func (p process) run(ctx context.Context, args []string) int {
 			return 0
 		}
 		name, args = args[0], []string{"-h"} // forebay help serve
+	}
+	if slices.Contains([]string{"version", "-version", "--version"}, name) && len(args) == 0 {
+		fmt.Fprintf(p.stdout, "forebay %s, %s %s/%s\n", buildversion.String(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+		return 0
 	}
 	names := make([]string, len(all))
 	for i, v := range all {

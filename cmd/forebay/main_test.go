@@ -93,6 +93,15 @@ func firstLine(text string) string {
 }
 
 // A wrong call says what to do, and shows no secret.
+func TestVersionIsPrinted(t *testing.T) {
+	for _, name := range []string{"version", "-version", "--version"} {
+		status, stdout, stderr := call(t, "", nil, name)
+		if !regexp.MustCompile(`^forebay (devel|v[0-9]+\.)\S*, go1\.\S+ [a-z]+/[a-z0-9]+\n$`).MatchString(stdout) || status != 0 || stderr != "" {
+			t.Errorf("forebay %s = %d, stdout %q, stderr %q, want the version of Forebay and of Go", name, status, stdout, stderr)
+		}
+	}
+}
+
 func TestWrongCalls(t *testing.T) {
 	for _, tt := range []struct {
 		args []string
