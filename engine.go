@@ -15,6 +15,7 @@ import (
 	"go.opentelemetry.io/otel/metric"
 
 	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/internal/buildversion"
 	"github.com/forebay/forebay/internal/keylock"
 	"github.com/forebay/forebay/internal/localdisk"
 	"github.com/forebay/forebay/mapping"
@@ -97,6 +98,10 @@ type rejections struct {
 	tooLarge atomic.Int64
 	failed   atomic.Int64
 }
+
+// Version returns the version of Forebay that the program was built with: a tag, a pseudo-version that ends with the commit, or "devel"
+// and, if the program has it, the commit.
+func Version() string { return buildversion.String() }
 
 // Open opens an engine on a data directory, which it creates if it is missing. Rows that an earlier process left there go
 // on to their tables at once, even before their sinks are defined again. Only one engine can have the directory open.

@@ -21,7 +21,7 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/forebay/forebay/internal/buildversion"
+	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/internal/program/api"
 	"github.com/forebay/forebay/internal/program/damage"
 	"github.com/forebay/forebay/internal/program/extract"
@@ -97,7 +97,7 @@ func (p process) run(ctx context.Context, args []string) int {
 		name, args = args[0], []string{"-h"} // forebay help serve
 	}
 	if slices.Contains([]string{"version", "-version", "--version"}, name) && len(args) == 0 {
-		fmt.Fprintf(p.stdout, "forebay %s, %s %s/%s\n", buildversion.String(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+		fmt.Fprintf(p.stdout, "forebay %s, %s %s/%s\n", forebay.Version(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
 		return 0
 	}
 	names := make([]string, len(all))
@@ -179,7 +179,7 @@ func (p process) extract(ctx context.Context, args []string) int {
 func (p process) demo(ctx context.Context, args []string) int {
 	var pl places
 	return quickstart.Main(ctx, args, p.stdout, p.stderr, quickstart.Options{
-		Flags: pl.register, Open: pl.open,
+		Name: "forebay demo", Flags: pl.register, Open: pl.open,
 		Child: func() []string {
 			return []string{"demo", "-target=" + pl.target, "-staging=" + pl.staging, "-target-options=" + pl.options.text}
 		},

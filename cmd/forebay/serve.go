@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/forebay/forebay"
-	"github.com/forebay/forebay/internal/buildversion"
 	"github.com/forebay/forebay/internal/program/api"
 	"github.com/forebay/forebay/internal/program/server"
 )
@@ -191,6 +190,6 @@ func (p process) serveConfig(ctx context.Context, args []string, cfg *serveConfi
 	} else {
 		following.Go(func() { p.refuse(reloads, logger) })
 	}
-	logger.Info("starting", "version", buildversion.String(), "target", cfg.kindName(), "config", cfg.file)
+	logger.Info("starting", "version", forebay.Version(), "target", cfg.kindName(), "config", cfg.file)
 	return server.Run(ctx, cfg.Config, parts, p.stdout)
 }

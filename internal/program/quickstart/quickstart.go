@@ -39,6 +39,8 @@ type config struct {
 
 // Options are the differences between programs.
 type Options struct {
+	// Name of the program begins its errors. Default: "quickstart".
+	Name string
 	// Flags adds flags; nil adds none.
 	Flags func(*flag.FlagSet)
 	// Open opens the tables. Nil is [store.Folders].
@@ -49,6 +51,7 @@ type Options struct {
 
 // Main is the program. It returns the exit status: 0, 1 if it failed, 2 for wrong flags.
 func Main(ctx context.Context, args []string, stdout, stderr io.Writer, o Options) int {
+	o.Name = cmp.Or(o.Name, "quickstart")
 	cfg, err := parseFlags(args, stderr, o)
 	if errors.Is(err, flag.ErrHelp) {
 		return 0
@@ -58,13 +61,13 @@ func Main(ctx context.Context, args []string, stdout, stderr io.Writer, o Option
 	}
 	if cfg.child != "" {
 		if err := runChild(cfg, stdout); err != nil {
-			fmt.Fprintln(stderr, "quickstart: engine process:", err)
+			fmt.Fprintln(stderr, o.Name+": engine process:", err)
 			return 1
 		}
 		return 0
 	}
 	if err := run(ctx, stdout, cfg); err != nil {
-		fmt.Fprintln(stderr, "quickstart:", err)
+		fmt.Fprintln(stderr, o.Name+":", err)
 		return 1
 	}
 	return 0
@@ -75,7 +78,7 @@ func parseFlags(args []string, stderr io.Writer, o Options) (config, error) {
 	if cfg.open == nil {
 		cfg.open = store.Folders
 	}
-	flags := flag.NewFlagSet("quickstart", flag.ContinueOnError)
+	flags := flag.NewFlagSet(o.Name, flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	if o.Flags != nil {
 		o.Flags(flags)
@@ -184,7 +187,9 @@ func run(ctx context.Context, out io.Writer, cfg config) error {
 	if err != nil {
 		return err
 	}
-	audit.print(out, dir, cfg.dir == "")
+	if err := audit.print(out, dir, cfg.dir == ""); err != nil {
+		return err
+	}
 	if audit.unconfirmed > 0 {
 		fmt.Fprintf(out, "%d rows are of requests whose answer was lost in a kill. Their clients sent them again, as another attempt:\nevery confirmed attempt is in the tables once. An id of the event in a column tells such rows apart.\n\n", audit.unconfirmed)
 	}

@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/forebay/forebay/buffer/dir"
 	"github.com/forebay/forebay/datatype"
@@ -64,10 +65,27 @@ func TestQuickstart(t *testing.T) {
 		if want := "quickstart: sent=300 rows=600 rejected=0 lost=0 duplicated=0"; status != 0 || line != want || stderr != "" {
 			t.Fatalf("%s: status %d, last line %q, want %q\n%s%s", run, status, line, want, stdout, stderr)
 		}
-		for _, part := range []string{"received 300/300   local 0   staging 0   table 600", "prague/order.", dir} {
+		for _, part := range []string{"received 300/300   local 0   staging 0   table 600", "prague/orde…", dir} {
 			if !strings.Contains(stdout, part) {
 				t.Errorf("%s: %q is not in the output:\n%s", run, part, stdout)
 			}
+		}
+	}
+}
+
+// The last screen, from the figures on, fits a terminal of 24 lines with 100 characters.
+func TestLastScreenFits(t *testing.T) {
+	status, stdout, stderr := quickstart(t, "-n", "50", "-seed", "1")
+	if status != 0 {
+		t.Fatalf("status %d\n%s%s", status, stdout, stderr)
+	}
+	lines := strings.Split(strings.TrimSuffix(stdout[strings.Index(stdout, "\n50 events sent"):], "\n"), "\n")
+	if len(lines) > 24 {
+		t.Errorf("%d lines, want at most 24:\n%s", len(lines), strings.Join(lines, "\n"))
+	}
+	for _, line := range lines {
+		if n := utf8.RuneCountInString(line); n > 100 {
+			t.Errorf("%d characters, want at most 100: %s", n, line)
 		}
 	}
 }
@@ -84,16 +102,18 @@ func TestPrintedQuery(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	command := sqlite(tables.Path(tableIDs[0]), columns)
-	if !strings.Contains(stdout, "\n  "+command+"\n") {
-		t.Fatalf("not printed: %s\n%s", command, stdout)
+	command := "sh " + shellQuote(filepath.Join(folder, "query.sh"))
+	for _, want := range []string{command, "duckdb < " + shellQuote(filepath.Join(folder, "query.sql"))} {
+		if !strings.Contains(stdout, "\n  "+want+"\n") {
+			t.Fatalf("not printed: %s\n%s", want, stdout)
+		}
 	}
 	for _, program := range []string{"sqlite3", "perl"} {
 		if _, err := exec.LookPath(program); err != nil {
 			t.Skipf("%s is not installed", program)
 		}
 	}
-	out, err := exec.CommandContext(t.Context(), "sh", "-c", strings.Replace(command, "-box", "-csv", 1)).CombinedOutput()
+	out, err := exec.CommandContext(t.Context(), "sh", "-c", "sed s/-box/-csv/ "+strings.TrimPrefix(command, "sh ")+" | sh").CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -104,28 +105,62 @@ func (a *audit) verdict(out io.Writer, cfg config) error {
 	return nil
 }
 
-// print shows what is in the tables, where they are and how to query them.
-func (a *audit) print(out io.Writer, dataDir string, temporary bool) {
-	for i := range a.tables {
-		fmt.Fprintln(out)
-		_ = a.tables[i].Print(out, 26)
+// The last screen fits a terminal of 24 lines with 100 characters. Longer commands are written to files.
+const (
+	cellWidth    = 12
+	longestShown = 80
+)
+
+// print shows rows of the first table, where all rows are, and a command that queries them.
+func (a *audit) print(out io.Writer, dataDir string, temporary bool) error {
+	fmt.Fprintln(out)
+	_ = a.tables[0].Print(out, cellWidth)
+	for _, t := range a.tables[1:] {
+		fmt.Fprintf(out, "table %s: %d rows\n", t.ID, t.Rows)
 	}
-	if a.hint != "" {
-		fmt.Fprintf(out, "\nQuery the tables:\n\n  %s\n", a.hint)
-	} else {
-		folder := filepath.Join(dataDir, "tables")
-		fmt.Fprintf(out, "\nThe tables are folders of CSV files, one file per import:\n  %s\n", folder)
-		orders := filepath.Join(folder, tableIDs[0])
-		fmt.Fprintf(out, "Query them with what you have. DuckDB:\n\n  %s\n\nSQLite:\n\n  %s\n", duckdb(orders, a.orders), sqlite(orders, a.orders))
+	fmt.Fprintln(out)
+	if err := a.printQueries(out, dataDir); err != nil {
+		return err
 	}
 	if temporary {
 		what := "everything"
 		if a.hint != "" { // the tables are elsewhere
 			what = "the data directory"
 		}
-		fmt.Fprintf(out, "\nRemove %s: rm -r %s\n", what, shellQuote(dataDir))
+		fmt.Fprintf(out, "Remove %s:\n  rm -r %s\n", what, shellQuote(dataDir))
 	}
 	fmt.Fprintln(out)
+	return nil
+}
+
+func (a *audit) printQueries(out io.Writer, dataDir string) error {
+	if a.hint != "" {
+		command, err := short(a.hint, dataDir, "query.sh")
+		fmt.Fprintf(out, "Query the tables:\n  %s\n", command)
+		return err
+	}
+	folder := filepath.Join(dataDir, "tables")
+	orders := filepath.Join(folder, tableIDs[0])
+	fmt.Fprintf(out, "The tables are folders of CSV files, one file per import:\n  %s\n", folder)
+	lite, err := short(sqlite(orders, a.orders), dataDir, "query.sh")
+	if err != nil {
+		return err
+	}
+	queries := filepath.Join(dataDir, "query.sql")
+	if err := os.WriteFile(queries, []byte(duckdbQuery(orders, a.orders)+";\n"), 0o600); err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "Query them with sqlite3 and perl, or with DuckDB:\n  %s\n  duckdb < %s\n", lite, shellQuote(queries))
+	return nil
+}
+
+// short writes a command that is long to a file of the data directory, and returns the command that runs it.
+func short(command, dataDir, name string) (string, error) {
+	if len(command) <= longestShown {
+		return command, nil
+	}
+	file := filepath.Join(dataDir, name)
+	return "sh " + shellQuote(file), os.WriteFile(file, []byte(command+"\n"), 0o600)
 }
 
 func shellQuote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }

@@ -13,11 +13,7 @@ func summary(total string) string {
 		"count(CASE WHEN note = '' THEN 1 END) AS empty_notes FROM orders GROUP BY 1 ORDER BY 1"
 }
 
-// duckdb is a command for a shell that reads the parts of the orders table with their types.
-func duckdb(folder string, columns []datatype.Column) string {
-	return "duckdb -c " + shellQuote(duckdbQuery(folder, columns))
-}
-
+// duckdbQuery reads the parts of the orders table with their types.
 func duckdbQuery(folder string, columns []datatype.Column) string {
 	names := map[datatype.Type]string{
 		datatype.Bool: "BOOLEAN", datatype.Int64: "BIGINT", datatype.Float64: "DOUBLE", datatype.Timestamp: "TIMESTAMPTZ",
