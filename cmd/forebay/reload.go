@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -112,7 +113,11 @@ func (p process) follow(ctx context.Context, args []string, cfg *serveConfig, d 
 			err = cfg.fixed(next)
 		}
 		if err == nil {
-			err = d.apply(ctx, next.sources)
+			before := d.current
+			if err = d.apply(ctx, next.sources); err == nil {
+				added, changed, removed := compare(before, next.sources)
+				d.logger.Info("configuration reloaded", "config", cfg.file, "sources", len(next.sources), "added", added, "changed", changed, "removed", removed)
+			}
 		}
 		if err != nil {
 			d.logger.Error("the configuration was not reloaded, the former one goes on", "config", cfg.file, "error", err)
@@ -120,8 +125,25 @@ func (p process) follow(ctx context.Context, args []string, cfg *serveConfig, d 
 		}
 		level.Set(next.LogLevel)
 		cfg = next
-		d.logger.Info("configuration reloaded", "config", cfg.file, "sources", len(next.sources))
 	}
+}
+
+// compare returns the ids of the sources that a reload adds, changes and removes.
+func compare(before, after []forebay.Source) (added, changed, removed []string) {
+	for _, source := range after {
+		switch i := indexOf(before, source.ID); {
+		case i < 0:
+			added = append(added, source.ID)
+		case !reflect.DeepEqual(before[i], source):
+			changed = append(changed, source.ID)
+		}
+	}
+	for _, source := range before {
+		if indexOf(after, source.ID) < 0 {
+			removed = append(removed, source.ID)
+		}
+	}
+	return added, changed, removed
 }
 
 // refuse answers requests to reload where there is nothing to reload.

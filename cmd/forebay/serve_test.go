@@ -333,7 +333,7 @@ sources:
 	}
 	const good = 4
 	for i := range good {
-		reload(config(extra(i), ""), "configuration reloaded", i+1)
+		reload(config(extra(i), ""), "added=[] changed=[web] removed=[]", i+1)
 		for range senders + 1 { // at least one of them was sent after the reload
 			select {
 			case <-confirmed:
@@ -349,7 +349,7 @@ sources:
 	if status, _ := s.post("ingest", "/stream/1/first/"+webSecret, `{}`); status != http.StatusNotFound {
 		t.Errorf("the source of a refused file answers %d", status)
 	}
-	reload(other, "configuration reloaded", good+1)
+	reload(other, "added=[first] changed=[web] removed=[]", 1)
 	if status, text := s.post("ingest", "/stream/1/first/"+webSecret, `{}`); status != http.StatusOK {
 		t.Errorf("the new source answers %d %s", status, text)
 	}
