@@ -1,11 +1,21 @@
 package buffer_test
 
 import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/cockroachdb/pebble/v2/vfs"
+
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
+	"github.com/forebay/forebay/internal/disktest"
+	"github.com/forebay/forebay/internal/localdisk"
+	"github.com/forebay/forebay/internal/seedtest"
 )
 
 // A held file holds no later file of its sink. Good rows of later files arrive at their first import.
@@ -46,24 +56,70 @@ func TestHeldFileHoldsNoLaterFile(t *testing.T) {
 	}
 }
 
-// More refused rows than a file may name, and a quarantine without room: the good rows that precede the 10,001st refused row arrive.
-func TestGoodRowsOfAFileWithTooManyRefusedRows(t *testing.T) {
+// The target refuses 30,000 rows of a file, and the quarantine has no room for them. All good rows arrive once, wherever they are, and also if the
+// power is cut at calls of staging and the target. The refused rows wait, and are in the quarantine once there is room.
+func TestGoodRowsOfAFileWhoseRefusedRowsHaveNoRoom(t *testing.T) {
 	skipManyRows(t)
-	const rows, good = 10_600, 300
-	for name, first := range map[string]int{"first": 0, "in the middle": 5000} {
+	const rows = 45_000
+	for name, refused := range map[string]func(int) bool{
+		"two of three rows":        func(i int) bool { return i%3 > 0 },
+		"the first two thirds":     func(i int) bool { return i < rows*2/3 },
+		"all but a third in a row": func(i int) bool { return i < rows/3 || i >= rows*2/3 },
+	} {
 		t.Run(name, func(t *testing.T) {
+			rng := seedtest.Rand(t)
 			withRefusing(t, 0, func(t *testing.T, mem *buffertest.Memory, opts buffer.Options) {
-				b := open(t, opts)
-				s := define(t, b, "a", quarantined(func(q *buffer.QuarantineBounds) { q.MaxRecords = 50 }), func(c *buffer.SinkConfig) {
-					c.Upload.Interval, c.Import.Interval = time.Minute, time.Minute
-				})
-				putAtOnce(t, b, s, rows, func(i int) bool { return i < first || i >= first+good })
-				time.Sleep(10 * time.Minute)
-				st, _ := b.SinkStats("a")
+				const good = rows / 3
+				one := func(c *buffer.SinkConfig) { c.Upload.Count, c.Import.Count = 10_000, rows }
+				full := quarantined(func(q *buffer.QuarantineBounds) { q.MaxRecords = 50 })
+				disk := disktest.New(t)
+				b := openAt(t, "data", localdisk.On(opts, disk))
+				putAtOnce(t, b, define(t, b, "a", full, one), rows, refused)
+				for range 4 {
+					var calls atomic.Int64
+					var left *disktest.Disk
+					var cut sync.Once
+					at, off := 1+rng.Int64N(20), make(chan struct{})
+					mem.Before = func(context.Context, buffertest.Call) error {
+						if calls.Add(1) < at {
+							return nil
+						}
+						cut.Do(func() {
+							left = disk.Cut(vfs.CrashCloneCfg{})
+							close(off)
+						})
+						return errors.New("the power is off")
+					}
+					mem.After = func(_ context.Context, c buffertest.Call) error {
+						if calls.Load() < at {
+							return nil
+						}
+						return errors.New("the power is off")
+					}
+					go func() { _ = b.Flush(context.WithoutCancel(t.Context()), "a") }()
+					<-off
+					closeBuffer(t, b)
+					mem.Before, mem.After, disk = nil, nil, left
+					b = openAt(t, "data", localdisk.On(opts, disk))
+					define(t, b, "a", full, one)
+				}
+				var held *buffer.HeldError
+				if err := b.Flush(t.Context(), "a"); !errors.As(err, &held) || !strings.Contains(err.Error(), "no room") {
+					t.Fatalf("Flush = %v, want a file that is held because the quarantine has no room", err)
+				}
 				if got := len(mem.Rows(tableA)); got != good {
-					t.Errorf("the table has %d of %d good rows, and the files are %+v", got, good, st.Files)
+					t.Errorf("the table has %d rows, want the %d good ones", got, good)
 				}
 				verify(t, b)
+				define(t, b, "a", quarantined(func(q *buffer.QuarantineBounds) { q.MaxRecords, q.MaxBytes = rows, 1<<30 }), one)
+				flush(t, b, "a")
+				st, _ := b.SinkStats("a")
+				if got := len(mem.Rows(tableA)); got != good || st.Target.Rows != good || st.Poison.Rows != rows-good || st.Quarantine.Added != rows-good {
+					t.Errorf("with room in the quarantine, the table has %d rows and the ledger %d, the quarantine has %d of %d; want %d, %d, %d", got,
+						st.Target.Rows, st.Quarantine.Added, st.Poison.Rows, good, good, rows-good)
+				}
+				verify(t, b)
+				closeBuffer(t, b)
 			})
 		})
 	}
