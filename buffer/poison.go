@@ -319,14 +319,8 @@ func (b *Buffer) keepPoison(ctx context.Context, f *file, whole *File, split *fo
 	if !last {
 		most = min(most, split.Ready())
 	}
-	b.mu.RLock()
-	var full error
-	if f.lacks.rows > 0 && f.lacks.kept == split.Kept { // the same rows, perhaps with more that follow
-		full = f.sink.noRoom(f.lacks.rows, f.lacks.bytes)
-	}
-	b.mu.RUnlock()
-	if full != nil {
-		return full
+	if err := b.stillNoRoom(f, split); err != nil {
+		return err
 	}
 	left, poison := split.PoisonFrom(int64(split.Kept), int(most)), split.Poison()
 	numbers := make([]int64, len(left))
@@ -343,6 +337,7 @@ func (b *Buffer) keepPoison(ctx context.Context, f *file, whole *File, split *fo
 		return err
 	}
 	rows := *found.Load()
+	var full error
 	err = b.do(ctx, func(t *txn) {
 		if !t.stands(f, split) {
 			return
@@ -411,6 +406,16 @@ func (t *txn) addPoison(f *file, words []format.RefusedRow, rows [][]byte) error
 type poisonSize struct {
 	kept, rows int
 	bytes      int64
+}
+
+// stillNoRoom says that the quarantine still has no room for the refused rows that come next.
+func (b *Buffer) stillNoRoom(f *file, split *format.Split) error {
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	if f.lacks.rows == 0 || f.lacks.kept != split.Kept {
+		return nil
+	}
+	return f.sink.noRoom(f.lacks.rows, f.lacks.bytes)
 }
 
 // noRoom says that the quarantine has no room for so many refused rows; nil if it has. Called with mu held.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -60,46 +59,58 @@ func TestHeldFileHoldsNoLaterFile(t *testing.T) {
 // power is cut at calls of staging and the target. The refused rows wait, and are in the quarantine once there is room.
 func TestGoodRowsOfAFileWhoseRefusedRowsHaveNoRoom(t *testing.T) {
 	skipManyRows(t)
-	const rows = 45_000
-	for name, refused := range map[string]func(int) bool{
-		"two of three rows":        func(i int) bool { return i%3 > 0 },
-		"the first two thirds":     func(i int) bool { return i < rows*2/3 },
-		"all but a third in a row": func(i int) bool { return i < rows/3 || i >= rows*2/3 },
+	for name, c := range map[string]struct {
+		rows    int
+		refused func(int) bool
+	}{
+		"two of three rows":        {45_000, func(i int) bool { return i%3 > 0 }},
+		"the first two thirds":     {16_500, func(i int) bool { return i < 11_000 }},
+		"all but a third in a row": {16_500, func(i int) bool { return i < 5500 || i >= 11_000 }},
 	} {
 		t.Run(name, func(t *testing.T) {
-			rng := seedtest.Rand(t)
+			rng, rows := seedtest.Rand(t), c.rows
 			withRefusing(t, 0, func(t *testing.T, mem *buffertest.Memory, opts buffer.Options) {
-				const good = rows / 3
-				one := func(c *buffer.SinkConfig) { c.Upload.Count, c.Import.Count = 10_000, rows }
+				good := rows / 3
+				one := func(c *buffer.SinkConfig) { c.Upload.Count, c.Import.Count = 10_000, int64(rows) }
 				full := quarantined(func(q *buffer.QuarantineBounds) { q.MaxRecords = 50 })
-				disk := disktest.New(t)
+				var mu sync.Mutex // guards the next three
+				var left *disktest.Disk
+				disk, calls := disktest.New(t), 0 // calls until the power is cut, 0: it is not
+				off := make(chan struct{}, 1)
+				power := func(context.Context, buffertest.Call) error {
+					mu.Lock()
+					defer mu.Unlock()
+					if calls > 1 {
+						calls--
+					} else if calls == 1 && left == nil {
+						left = disk.Cut(vfs.CrashCloneCfg{})
+						off <- struct{}{}
+					}
+					if left != nil {
+						return errors.New("the power is off")
+					}
+					return nil
+				}
+				mem.Before, mem.After = power, power
 				b := openAt(t, "data", localdisk.On(opts, disk))
-				putAtOnce(t, b, define(t, b, "a", full, one), rows, refused)
+				putAtOnce(t, b, define(t, b, "a", full, one), rows, c.refused)
 				for range 4 {
-					var calls atomic.Int64
-					var left *disktest.Disk
-					var cut sync.Once
-					at, off := 1+rng.Int64N(20), make(chan struct{})
-					mem.Before = func(context.Context, buffertest.Call) error {
-						if calls.Add(1) < at {
-							return nil
-						}
-						cut.Do(func() {
-							left = disk.Cut(vfs.CrashCloneCfg{})
-							close(off)
-						})
-						return errors.New("the power is off")
+					mu.Lock()
+					calls = 1 + rng.IntN(30)
+					mu.Unlock()
+					held := make(chan struct{})
+					go func() { _ = b.Flush(context.WithoutCancel(t.Context()), "a"); close(held) }()
+					select {
+					case <-off:
+					case <-held: // there are no more calls
 					}
-					mem.After = func(_ context.Context, c buffertest.Call) error {
-						if calls.Load() < at {
-							return nil
-						}
-						return errors.New("the power is off")
-					}
-					go func() { _ = b.Flush(context.WithoutCancel(t.Context()), "a") }()
-					<-off
 					closeBuffer(t, b)
-					mem.Before, mem.After, disk = nil, nil, left
+					mu.Lock()
+					if left != nil {
+						disk, left = left, nil
+					}
+					calls = 0
+					mu.Unlock()
 					b = openAt(t, "data", localdisk.On(opts, disk))
 					define(t, b, "a", full, one)
 				}
@@ -114,11 +125,11 @@ func TestGoodRowsOfAFileWhoseRefusedRowsHaveNoRoom(t *testing.T) {
 				define(t, b, "a", quarantined(func(q *buffer.QuarantineBounds) { q.MaxRecords, q.MaxBytes = rows, 1<<30 }), one)
 				flush(t, b, "a")
 				st, _ := b.SinkStats("a")
-				if got := len(mem.Rows(tableA)); got != good || st.Target.Rows != good || st.Poison.Rows != rows-good || st.Quarantine.Added != rows-good {
+				if got := len(mem.Rows(tableA)); got != good || st.Target.Rows != int64(good) || st.Poison.Rows != int64(rows-good) ||
+					st.Quarantine.Added != st.Poison.Rows {
 					t.Errorf("with room in the quarantine, the table has %d rows and the ledger %d, the quarantine has %d of %d; want %d, %d, %d", got,
 						st.Target.Rows, st.Quarantine.Added, st.Poison.Rows, good, good, rows-good)
 				}
-				verify(t, b)
 				closeBuffer(t, b)
 			})
 		})
