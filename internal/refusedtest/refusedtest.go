@@ -80,7 +80,7 @@ func Kills(t *testing.T, h Harness) {
 	kills := killtest.Count(t)
 	rng, folder := seedtest.Rand(t), t.TempDir()
 	h.Create(t, folder)
-	s := &senders{h: h, ended: make(chan struct{}), progress: make(chan struct{}, 1)}
+	s := &senders{h: h, ended: make(chan struct{}), progress: make(chan struct{}, 1), turns: make(chan struct{}, 100)}
 	if testing.Short() {
 		h.withoutProcess(t, folder, s)
 	} else {
@@ -88,7 +88,7 @@ func Kills(t *testing.T, h Harness) {
 		s.begin(p.Line())
 		rotations := 0
 		for range kills {
-			s.wait(1 + rng.Int64N(12))
+			s.wait(1 + rng.Int64N(8))
 			if rng.IntN(2) == 0 {
 				fmt.Fprintln(p.In, "rotate")
 				rotations++
@@ -98,6 +98,8 @@ func Kills(t *testing.T, h Harness) {
 				}
 			}
 			time.Sleep(time.Duration(rng.Int64N(int64(h.Moment))))
+			s.allow(clients) // the kill interrupts them, or comes after their responses
+			time.Sleep(time.Duration(rng.Int64N(int64(4 * time.Millisecond))))
 			p.Kill()
 			p = killtest.Start(t, t.Name(), folder)
 			s.sendTo(p.Line())
@@ -317,6 +319,7 @@ type senders struct {
 	repeated atomic.Int64
 	known    atomic.Int64
 	progress chan struct{}
+	turns    chan struct{} // one for each request, so that imports keep pace with requests
 	ended    chan struct{}
 	all      sync.WaitGroup
 }
@@ -341,8 +344,16 @@ func (s *senders) sendTo(url string) {
 	}
 }
 
+// allow allows n more requests.
+func (s *senders) allow(n int64) {
+	for range n {
+		s.turns <- struct{}{}
+	}
+}
+
 // wait returns when n more requests are answered.
 func (s *senders) wait(n int64) {
+	s.allow(n)
 	for want := s.answered.Load() + n; s.answered.Load() < want; {
 		<-s.progress
 	}
@@ -361,7 +372,7 @@ func (s *senders) run() {
 		select {
 		case <-s.ended:
 			return
-		default:
+		case <-s.turns:
 		}
 		s.send(client, int(s.next.Add(1)-1))
 	}
