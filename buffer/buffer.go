@@ -195,6 +195,8 @@ type file struct {
 	leased atomic.Pointer[LeasedError]
 	// calling is when the call of Target.Import that runs began, in milliseconds; 0 while none runs. Nobody needs a lock for it.
 	calling atomic.Int64
+	// lacks is for refused rows that have found no room in the quarantine. Guarded by mu.
+	lacks poisonSize
 }
 
 func (f *file) tally() format.Tally {

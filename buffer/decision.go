@@ -10,9 +10,9 @@ import (
 // What somebody decides about a file whose target refuses rows of it. The decision is on disk before the first call of the target that follows
 // from it, in the record of the file: a crash, and whoever adopts the instance, goes on with it.
 
-// SplitFile goes on with a file that is held because its target refuses rows of it and the cause is probably not in the rows: the rows that
-// the target takes are imported, and up to 10,000 more refused rows go to the quarantine. Each further call allows 10,000 more. It
-// overrides QuarantineBounds.HoldFiles for this file. The file is tried at once; SplitFile does not wait for it.
+// SplitFile continues with a file that is held because its target refuses rows of it and the cause is probably not in the rows. The rows that
+// the target takes are imported, and the refused rows go to the quarantine. It overrides QuarantineBounds.HoldFiles for this file. The file is tried
+// at once; SplitFile does not wait for it.
 //
 // Errors: [ErrUnknownSink], [ErrUnknownFile], [ErrNotHeld]. ErrNotHeld is also the error after a call of QuarantineFile.
 func (b *Buffer) SplitFile(ctx context.Context, sinkID, fileID string) error {
@@ -23,7 +23,7 @@ func (b *Buffer) SplitFile(ctx context.Context, sinkID, fileID string) error {
 		case f.rec.Retry.Refused == nil:
 			return fmt.Errorf("%w: the last import of file %s has not failed because of its rows", ErrNotHeld, fileID)
 		}
-		split.Most = int(split.Poison()) + maxRefused
+		split.Asked = 1
 		split.Imports, split.Took = 0, 0
 		why := f.rec.Retry.Reason
 		t.onDurable(func() {

@@ -278,7 +278,11 @@ func recordKinds(t *testing.T, dir string) map[string]bool {
 			kind := fmt.Sprintf("file %s, encoding %s, copied %v, forgotten %v, progress %q",
 				f.State, buffer.Encoding(f.Def.Encoding), f.Copied, f.Forgotten, f.Progress)
 			if f.Split != nil {
-				kind += fmt.Sprintf(", %d parts, refused %v", len(f.Split.Parts), f.Split.Skipped())
+				var refused []format.RefusedRow
+				for _, p := range f.Split.Parts {
+					refused = slices.AppendSeq(refused, p.Skip.All())
+				}
+				kind += fmt.Sprintf(", %d parts, refused %v", len(f.Split.Parts), refused)
 			}
 			counts[kind]++
 		case format.PrefixReceipt:

@@ -17,7 +17,7 @@ func (f *File) part(p *format.Part) *File {
 	begin := int64(0)
 	for i, obj := range f.Slices {
 		v := &rowsView{obj: obj, from: max(p.From-begin, 0), to: min(p.To-begin, obj.Rows)}
-		for _, s := range p.Skip {
+		for s := range p.Skip.All() {
 			if at := s.Row - begin; at >= v.from && at < v.to {
 				v.skip = append(v.skip, at)
 			}

@@ -39,9 +39,6 @@ const (
 	maxSplitImports = 256
 	// maxSplitTime bounds how long the imports of one file with refused rows may keep the target busy, until somebody asks for a retry.
 	maxSplitTime = time.Hour
-	// maxRefused is how many refused rows the record of a file may name, until [Buffer.SplitFile] allows more. The record names the refused rows
-	// that are not in the quarantine yet.
-	maxRefused = 10 * MaxRowErrors
 	// systematicFrom is the least number of rows of a file that is held if all of them are refused.
 	systematicFrom = 16
 	// keepBytes and keepRows bound the rows that go to the quarantine in one commit. A larger row comes alone.
@@ -79,7 +76,7 @@ func refusalOf(err, plain error) *rowsRefused {
 func (b *Buffer) mayBeSplit(f *file) bool {
 	_, ok := b.targetOf(f.sink.id).(Voider)
 	q := &f.sink.rec.Quarantine
-	return ok && (!q.On || !q.HoldFiles || f.rec.Split != nil && f.rec.Split.Most > 0)
+	return ok && (!q.On || !q.HoldFiles || f.rec.Split != nil && f.rec.Split.Asked > 0)
 }
 
 // openQuarantine prepares the quarantine of a sink for rows that the target refuses. A sink that never had a quarantine gets the default bounds.
@@ -93,16 +90,17 @@ func (t *txn) openQuarantine(s *sinkState) {
 }
 
 // splitLast imports the rows that the target takes of a file whose retention has passed. It reports false if the file expires: the target never
-// refused rows of the file, the sink wants the file whole, or the file was split for the last time before. takeRefusal has called upgradeFor.
+// refused rows of the file, the sink wants the file whole, only refused rows are left, or the file was split for the last time before. takeRefusal
+// has called upgradeFor.
 func (t *txn) splitLast(f *file, cause error) bool {
 	b, split := t.b, f.rec.Split
-	if !f.rec.RowsRefused || !b.mayBeSplit(f) || split != nil && (split.Last || split.Rest != nil) {
+	if !f.rec.RowsRefused || !b.mayBeSplit(f) || split != nil && (split.Last || split.Rest != nil || split.Next() < 0) {
 		return false
 	} else if split == nil {
 		split = format.Whole(b.fileID(f), f.tally().Rows)
 	}
 	last := split.Clone()
-	last.Last, last.Most, last.Imports = true, maxRefused, 0
+	last.Last, last.Asked, last.Imports = true, 1, 0
 	t.openQuarantine(f.sink)
 	f.rec.Split, f.rec.Progress, f.rec.Retry = last, nil, format.Retry{}
 	t.touchFile(f)
@@ -114,7 +112,7 @@ func (t *txn) splitLast(f *file, cause error) bool {
 	return true
 }
 
-// endsWith reports whether a failure ends a file whose retention has passed. It does if the target refuses more rows than splitLast allows.
+// endsWith reports whether a failure ends a file whose retention has passed. It does if the record of the file has no room for more refused rows.
 func (f *file) endsWith(cause error) bool {
 	_, ok := errors.AsType[*rowsRefused](cause)
 	return ok && f.rec.Split != nil && f.rec.Split.Last
@@ -193,7 +191,7 @@ func (b *Buffer) takeRefusal(ctx context.Context, f *file, e errand, arg *File, 
 	split.Took += took.Milliseconds()
 	why := holds(split, i, rows)
 	switch {
-	case why != "" || split.Most > 0:
+	case why != "" || split.Asked > 0:
 	case answer.unsure:
 		why = "the target cannot tell whether the cause is in the rows, somebody must decide"
 	case waited < answer.patience:
@@ -232,22 +230,19 @@ func (e *rowsRefused) inFile(p *format.Part) (rows []format.RefusedRow) {
 
 // holds says why a file is held instead of being split further, "" if it is not. The part at i has the newest answer.
 func holds(s *format.Split, i int, rows int64) string {
-	p, skipped := &s.Parts[i], s.Skipped()
-	named := p.Refused
-	if named[0].Row < 0 {
-		named = named[:0:0]
-		if p.Left() == 1 {
-			named = append(named, format.RefusedRow{Row: p.Row(0), Column: p.Refused[0].Column, Reason: p.Refused[0].Reason})
-		}
+	p := &s.Parts[i]
+	named := int64(len(p.Refused))
+	if p.Refused[0].Row < 0 && p.Left() > 1 {
+		named = 0
 	}
-	listed := len(skipped) + len(named)
-	switch most := max(s.Most, maxRefused); {
-	case listed > most:
-		return fmt.Sprintf("the target refuses more than %d rows of the file, and they are not in the quarantine", most)
+	switch size := s.Size(); {
+	case size > format.MaxSplit:
+		return fmt.Sprintf("the target refuses %d rows of the file in so many places that a record of %d bytes cannot name more, and they are not in the quarantine",
+			s.Poison()-int64(s.Kept), size)
 	case s.Took > maxSplitTime.Milliseconds() && !s.Last:
 		return fmt.Sprintf("imports of parts of the file have kept the target busy for %s and found %d rows that it refuses, and it still refuses some; a retry goes on",
 			time.Duration(s.Took)*time.Millisecond, s.Poison())
-	case s.Most == 0 && s.Poison()+int64(len(named)) >= rows && rows >= systematicFrom:
+	case s.Asked == 0 && s.Poison()+named >= rows && rows >= systematicFrom:
 		return "the target refuses all rows of the file, so the cause is probably not in the rows"
 	}
 	return ""
@@ -311,7 +306,7 @@ func (b *Buffer) replacePart(ctx context.Context, f *file, whole *File, split *f
 	if split.Rest != nil {
 		after.Parts[i] = p.GiveUp()
 	} else {
-		after.Parts = slices.Replace(after.Parts, i, i+1, p.Replace(whole.ID, p.ID == whole.ID)...)
+		after.Replace(i, whole.ID)
 	}
 	_ = b.changeSplit(ctx, f, split, after)
 	return nil
@@ -323,6 +318,9 @@ func (b *Buffer) keepPoison(ctx context.Context, f *file, whole *File, split *fo
 	most, last := int64(keepRows), split.Next() < 0
 	if !last {
 		most = min(most, split.Ready())
+	}
+	if err := b.stillNoRoom(f, split); err != nil {
+		return err
 	}
 	left, poison := split.PoisonFrom(int64(split.Kept), int(most)), split.Poison()
 	numbers := make([]int64, len(left))
@@ -383,7 +381,6 @@ const refusedRows = "refused rows of "
 // addPoison puts rows of a file into the quarantine of its sink. The error says that it is full; nothing is done then.
 func (t *txn) addPoison(f *file, words []format.RefusedRow, rows [][]byte) error {
 	s := f.sink
-	q := &s.rec.Quarantine
 	id, columns := t.b.fileID(f), f.rec.Def.Table.Columns
 	heads := make([]*format.Reject, len(rows))
 	size := int64(0)
@@ -391,9 +388,9 @@ func (t *txn) addPoison(f *file, words []format.RefusedRow, rows [][]byte) error
 		heads[i] = &format.Reject{At: t.now.UnixMilli(), Poison: &format.Poison{File: id, RefusedRow: words[i], Columns: columns, Label: f.rec.Def.Label}, Came: int64(len(rows[i]))}
 		size += heads[i].Size()
 	}
-	if !q.DropOldest && (s.heldBytes+size > q.MaxBytes || s.held.len()+len(rows) > q.MaxRecords) {
-		return Permanent(fmt.Errorf("the target refuses rows of the file, and the quarantine has no room for them: it has %d of %d records and %d of %d bytes",
-			s.held.len(), q.MaxRecords, s.heldBytes, q.MaxBytes))
+	if full := s.noRoom(len(rows), size); full != nil {
+		f.lacks = poisonSize{f.rec.Split.Kept, len(rows), size}
+		return full
 	}
 	for i := range rows {
 		t.freed -= t.addReject(t.batch, s, heads[i], rows[i])
@@ -402,6 +399,33 @@ func (t *txn) addPoison(f *file, words []format.RefusedRow, rows [][]byte) error
 		t.dropOldest(s)
 	}
 	return nil
+}
+
+// poisonSize is the size of refused rows for which the quarantine had no room, the rows after the first kept refused rows of the file. A step of the
+// split compares it with the quarantine before it reads the rows again.
+type poisonSize struct {
+	kept, rows int
+	bytes      int64
+}
+
+// stillNoRoom says that the quarantine still has no room for the refused rows that come next.
+func (b *Buffer) stillNoRoom(f *file, split *format.Split) error {
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	if f.lacks.rows == 0 || f.lacks.kept != split.Kept {
+		return nil
+	}
+	return f.sink.noRoom(f.lacks.rows, f.lacks.bytes)
+}
+
+// noRoom says that the quarantine has no room for so many refused rows; nil if it has. Called with mu held.
+func (s *sinkState) noRoom(rows int, bytes int64) error {
+	q := &s.rec.Quarantine
+	if q.DropOldest || s.heldBytes+bytes <= q.MaxBytes && s.held.len()+rows <= q.MaxRecords {
+		return nil
+	}
+	return Permanent(fmt.Errorf("the target refuses rows of the file, and the quarantine has no room for them: it has %d of %d records and %d of %d bytes",
+		s.held.len(), q.MaxRecords, s.heldBytes, q.MaxBytes))
 }
 
 // endSplit counts the rows of a split file that was imported in part or without its refused rows, and returns those that are left to count for

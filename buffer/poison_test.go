@@ -471,26 +471,40 @@ func TestRetentionEndsWithoutTheRefusedRows(t *testing.T) {
 	}
 }
 
-// A file with more refused rows than a file may have at the end of its retention expires then, except for the rows that are imported by then.
-func TestRetentionEndsWithTooManyRefusedRows(t *testing.T) {
-	skipManyRows(t)
-	const rows = 10_400
-	refused := func(i int) bool { return i >= 100 }
-	withRefusing(t, 0, func(t *testing.T, mem *buffertest.Memory, opts buffer.Options) {
-		opts.Retention = time.Hour
-		b := openAt(t, "data", opts)
-		s := define(t, b, "a", quarantined(func(q *buffer.QuarantineBounds) { q.MaxRecords = 50 }), func(c *buffer.SinkConfig) {
-			c.Upload.Interval, c.Import.Interval = time.Minute, time.Minute
+// When the retention of a file has passed and its refused rows find no room in the quarantine, only the refused rows expire.
+func TestRetentionEndsWithoutRoomForRefusedRows(t *testing.T) {
+	for name, c := range map[string]struct {
+		refused func(int) bool
+		alters  func(*buffer.RowsError)
+		want    time.Duration // until the rows expire
+	}{
+		"at the end":            {func(i int) bool { return i >= 100 }, nil, time.Hour},
+		"every second row":      {func(i int) bool { return i < 100 && i%2 == 0 || i >= 150 }, nil, time.Hour},
+		"the target was unsure": {func(i int) bool { return i < 300 }, func(e *buffer.RowsError) { e.Unsure = true }, 2 * time.Hour},
+	} {
+		t.Run(name, func(t *testing.T) {
+			withRefusing(t, 0, func(t *testing.T, mem *buffertest.Memory, opts buffer.Options) {
+				const rows, good = 400, 100
+				opts.Retention = time.Hour
+				mem.Alters = c.alters
+				b := openAt(t, "data", opts)
+				full := quarantined(func(q *buffer.QuarantineBounds) { q.MaxRecords = 50 })
+				putAtOnce(t, b, define(t, b, "a", full, smallSlicesOf(rows)), rows, c.refused)
+				time.Sleep(c.want - time.Minute)
+				if st, _ := b.SinkStats("a"); st.Expired.Rows != 0 {
+					t.Errorf("%d rows expired before the retention of the file passed, want none", st.Expired.Rows)
+				}
+				time.Sleep(10 * time.Minute)
+				st, _ := b.SinkStats("a")
+				if got := len(mem.Rows(tableA)); st.Expired.Rows != rows-good || st.Target.Rows != good || got != good || st.Poison.Rows != 0 {
+					t.Errorf("%d of %d rows expired, %d are in the table, %d in the quarantine, want %d, %d and 0: %+v", st.Expired.Rows, rows, got,
+						st.Poison.Rows, rows-good, good, st.Files)
+				}
+				verify(t, b)
+				closeBuffer(t, b)
+			})
 		})
-		putAtOnce(t, b, s, rows, refused)
-		time.Sleep(2 * time.Hour)
-		st, _ := b.SinkStats("a")
-		if len(st.Files) > 0 && st.Files[0].FinishedAt.IsZero() || st.Expired.Rows != rows-100 || len(mem.Rows(tableA)) != 100 || st.Poison.Rows != 0 {
-			t.Errorf("%d of %d rows expired, %d are in the table, %d in the quarantine, want the refused ones to expire and the 100 others in the table: %+v", st.Expired.Rows, rows, len(mem.Rows(tableA)), st.Poison.Rows, st.Files)
-		}
-		verify(t, b)
-		closeBuffer(t, b)
-	})
+	}
 }
 
 // Many large rows go to the quarantine in several commits, and in the compressed form of their slices nothing is lost.

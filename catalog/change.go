@@ -198,8 +198,8 @@ func (ch *change) treeRecords() map[string][]byte {
 	return records
 }
 
-// waitForOthers bounds how long a change without a task waits for others of the same source. It leaves time for the answer
-// within what callers wait.
+// waitForOthers bounds how long a change without a task waits for others of the same source, and how long a task waits for a change of another node
+// that has no task. It leaves time for the answer within what callers wait.
 const waitForOthers = 20 * time.Second
 
 // direct makes a change without a task. It waits for other changes of the same source, with a task or without one. If it has waited for
@@ -234,7 +234,7 @@ func (c *Catalog) direct(ctx context.Context, by By, ref Ref, entity string, p p
 	}
 }
 
-// lookAgain is how often a change without a task looks whether another node still has its source.
+// lookAgain is how often a change looks whether another node still has its source.
 const lookAgain = 100 * time.Millisecond
 
 // turn waits until a change without a task may begin, for waitForOthers at most. It returns the lock of the source and, in a store that
@@ -242,11 +242,14 @@ const lookAgain = 100 * time.Millisecond
 func (c *Catalog) turn(ctx context.Context, by By, ref Ref, entity string, p plan) (hold string, unlock func(), err error) {
 	wait, cancel := context.WithTimeout(ctx, waitForOthers)
 	defer cancel()
+	var elsewhere error // why the last attempt was refused
 	for {
 		unlock, err = c.locks.Lock(wait, ref.Source, "")
 		if err != nil {
-			if ctx.Err() == nil {
-				err = busy(ref.Source, c.locks.Holder(ref.Source))
+			if holder := c.locks.Holder(ref.Source); ctx.Err() == nil && (elsewhere == nil || holder != "") {
+				err = busy(ref.Source, holder)
+			} else if ctx.Err() == nil {
+				err = elsewhere
 			}
 			return "", nil, err
 		}
@@ -261,6 +264,7 @@ func (c *Catalog) turn(ctx context.Context, by By, ref Ref, entity string, p pla
 		if refused, ok := errors.AsType[*Error](err); !ok || refused.Code != Busy {
 			return "", nil, err
 		}
+		elsewhere = err
 		select { // the store does not say when a hold ends
 		case <-time.After(lookAgain):
 		case <-wait.Done():
@@ -268,6 +272,24 @@ func (c *Catalog) turn(ctx context.Context, by By, ref Ref, entity string, p pla
 				err = context.Cause(ctx)
 			}
 			return "", nil, err
+		}
+	}
+}
+
+// beginTask makes the first write of the change of a task. It waits while another node makes a change without a task, for waitForOthers at most. A
+// change with a task is refused at once: the caller gets the id of the other task.
+func (c *Catalog) beginTask(ref Ref, task Task, planned func() (*change, error)) (hold string, err error) {
+	wait, cancel := context.WithTimeout(c.ctx, waitForOthers)
+	defer cancel()
+	for {
+		hold, err = c.begin(ref, ref.entity(), task.ID, planned, map[string][]byte{taskKey(task.ID): encode(task)})
+		if refused, ok := errors.AsType[*Error](err); !ok || refused.Code != Busy || refused.Task != "" {
+			return hold, err
+		}
+		select {
+		case <-time.After(lookAgain):
+		case <-wait.Done():
+			return "", err
 		}
 	}
 }

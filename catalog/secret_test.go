@@ -48,10 +48,23 @@ func TestRotationsAtOnceOnTwoNodes(t *testing.T) {
 		n := newNodes(t, catalog.Options{})
 		a, b := n.open("a"), n.open("b")
 		done(t, a.Catalog)(a.CreateSource(user, spec("Web", "a")))
+		rotateAtOnce(t, func() {
+			for _, ref := range []catalog.Ref{{Source: "web"}, {Source: "web", Sink: "a"}} {
+				if task, err := b.Disable(user, ref); err != nil {
+					t.Errorf("a task meanwhile, which disables %v: %v", ref, err)
+				} else if task, err = b.Wait(t.Context(), task.ID); err != nil || task.Status != catalog.Succeeded {
+					t.Errorf("a task meanwhile, which disables %v, ends as %+v, %v", ref, task, err)
+				}
+			}
+		}, a.Catalog)
+		same(t, a, b)
+		if s, err := a.Source("web"); err != nil || s.Version.Number != 22 || s.Disabled == nil {
+			t.Errorf("the source has version %d and is disabled %v, %v; want version 22, disabled", s.Version.Number, s.Disabled != nil, err)
+		}
 		rotateAtOnce(t, func() {}, a.Catalog, b.Catalog)
 		same(t, a, b)
-		if s, err := a.Source("web"); err != nil || s.Version.Number != 21 {
-			t.Errorf("the source has version %d, %v, want 21", s.Version.Number, err)
+		if s, err := a.Source("web"); err != nil || s.Version.Number != 42 {
+			t.Errorf("the source has version %d, %v, want 42", s.Version.Number, err)
 		}
 	})
 }

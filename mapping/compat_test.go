@@ -103,6 +103,14 @@ var compatCases = []compatCase{
 		ours:   `[1,1,{"b":1}]`, compat: `[3,3,{"b":3}]`,
 	},
 	{
+		id: "duplicate-names-escaped", col: Path("c", "a"), record: JSON([]byte(`{"\u0061":1,"a":2}`)),
+		ours: `1`, compat: `1`, noSwitch: true,
+	},
+	{
+		id: "duplicate-names-escaped-template", col: Template("c", `Body('a')`), record: JSON([]byte(`{"\u0061":1,"a":2}`)),
+		ours: `1`, compat: `2`,
+	},
+	{
 		id: "cookie-lines", col: Template("c", `HeaderStr()`), record: withHeader(``, "Cookie", "a=1", "Cookie", "b=2", "X-A", "1"),
 		ours: `"Cookie: a=1\nCookie: b=2\nX-A: 1\n"`, compat: `"Cookie: a=1; b=2\nX-A: 1\n"`,
 	},
@@ -113,6 +121,14 @@ var compatCases = []compatCase{
 	{
 		id: "form-open-bracket", col: Path("c", ""), record: withHeader(`a[k=1`, "Content-Type", "application/x-www-form-urlencoded"),
 		ours: `{"a[k":"1"}`, compat: `<invalidBody>`,
+	},
+	{
+		id: "form-open-bracket-alone", col: Path("c", ""), record: withHeader(`a[=1`, "Content-Type", "application/x-www-form-urlencoded"),
+		ours: `{"a[":"1"}`, compat: `<invalidBody>`,
+	},
+	{
+		id: "form-leading-bracket", col: Path("c", ""), record: withHeader(`[a]=1`, "Content-Type", "application/x-www-form-urlencoded"),
+		ours: `{"[a]":"1"}`, compat: `{"[a]":"1"}`, noSwitch: true,
 	},
 	{
 		id: "form-semicolon", col: Path("c", "a"), record: withHeader(`a=1;b=2`, "Content-Type", "application/x-www-form-urlencoded"),

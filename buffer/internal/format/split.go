@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
+	"iter"
 	"slices"
 
 	"github.com/forebay/forebay/datatype"
@@ -24,8 +25,9 @@ type Split struct {
 	Took    int64 `json:"took,omitempty"`
 	// Kept is how many of the rows of [Split.Poison], in their order, are in the quarantine. Behind the end of the file it is their number.
 	Kept int `json:"kept,omitempty"`
-	// Most is how many refused rows the file may have, because somebody has asked to split it although it was held. 0: nobody has.
-	Most int `json:"most,omitempty"`
+	// Asked is above 0 if an operator has asked to split the file although it was held, or if its retention has passed. Earlier releases stored how
+	// many refused rows the file may then have.
+	Asked int `json:"most,omitempty"`
 	// Last is set when the retention of the file has passed and it is imported without its refused rows. If that import fails, the rows that
 	// are not imported yet expire.
 	Last bool `json:"last,omitempty"`
@@ -41,8 +43,8 @@ type Part struct {
 	// From and To bound the rows; To is outside. They count from 0 over all slices of the file.
 	From int64 `json:"from"`
 	To   int64 `json:"to"`
-	// Skip are the rows in it that the target refuses, ascending.
-	Skip []RefusedRow `json:"skip,omitempty"`
+	// Skip are the rows in it that the target refuses.
+	Skip RefusedRows `json:"skip,omitzero"`
 	// Imported is set when the target has the rows.
 	Imported bool `json:"imported,omitempty"`
 	// Refused is the answer of the target to the last import; nil: it has not refused. While it is set, the id is not ruled out for sure.
@@ -90,9 +92,9 @@ func (p *Poison) size() int64 {
 }
 
 // NewPart returns a part of a file. Its id is made of the file's id and of the rows, so that it never stands for others.
-func NewPart(fileID string, from, to int64, skip []RefusedRow) Part {
+func NewPart(fileID string, from, to int64, skip RefusedRows) Part {
 	sum := binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, uint64(from)), uint64(to))
-	for _, r := range skip {
+	for r := range skip.All() {
 		sum = binary.BigEndian.AppendUint64(sum, uint64(r.Row))
 	}
 	hash := sha256.Sum256(sum)
@@ -102,7 +104,7 @@ func NewPart(fileID string, from, to int64, skip []RefusedRow) Part {
 // Left returns how many rows there are to import.
 func (p *Part) Left() int64 { return p.To - p.From - p.refused() }
 
-func (p *Part) refused() int64 { return int64(len(p.Skip)) + p.Gone }
+func (p *Part) refused() int64 { return p.Skip.Len() + p.Gone }
 
 // Done reports whether nothing is to be imported any more.
 func (p *Part) Done() bool { return p.Imported || p.GivenUp || p.Refused == nil && p.Left() == 0 }
@@ -110,10 +112,11 @@ func (p *Part) Done() bool { return p.Imported || p.GivenUp || p.Refused == nil 
 // Row returns the number in the file of the nth row that is left.
 func (p *Part) Row(nth int64) int64 {
 	row := p.From + nth
-	for _, s := range p.Skip {
-		if s.Row <= row {
-			row++
+	for s := range p.Skip.All() {
+		if s.Row > row {
+			break
 		}
+		row++
 	}
 	return row
 }
@@ -131,7 +134,7 @@ func (s *Split) Find(id string) int {
 }
 
 // Next returns the place of the part whose turn it is, -1 if all are done. The first and the last row of the file, if they are parts, come
-// before the others: see [Part.Replace].
+// before the others: see [Split.Replace].
 func (s *Split) Next() int {
 	for _, i := range []int{0, len(s.Parts) - 1} {
 		if p := &s.Parts[i]; p.To-p.From == 1 && !p.Done() {
@@ -168,26 +171,44 @@ func (s *Split) Poison() (rows int64) {
 func (s *Split) PoisonFrom(n int64, most int) (rows []RefusedRow) {
 	for i := range s.Parts {
 		p := &s.Parts[i]
-		skip := p.Skip
-		if !p.GivenUp {
-			from := min(n, p.refused())
-			n -= from
-			from = max(0, from-p.Gone)
-			rows = append(rows, skip[from:min(len(skip), int(from)+most-len(rows))]...)
-			continue
-		}
-		from := p.From + min(n, p.To-p.From)
-		n -= from - p.From
-		for row := from; row < p.To && len(rows) < most; row++ {
-			words := *s.Rest
-			if at, ok := slices.BinarySearchFunc(skip, row, func(r RefusedRow, row int64) int { return cmp.Compare(r.Row, row) }); ok {
-				words = skip[at]
+		all, before := p.poison(s.Rest, n)
+		n -= before
+		for r := range all {
+			if len(rows) == most {
+				return rows
 			}
-			words.Row = row
-			rows = append(rows, words)
+			rows = append(rows, r)
 		}
 	}
 	return rows
+}
+
+// poison returns the rows of the part that go to the quarantine, and leaves out the first n, which are so many. rest has the words for rows that the
+// target has not named.
+func (p *Part) poison(rest *RefusedRow, n int64) (rows iter.Seq[RefusedRow], left int64) {
+	if !p.GivenUp {
+		left = min(n, p.refused())
+		return p.Skip.after(max(0, left-p.Gone)), left
+	}
+	left = min(n, p.To-p.From)
+	return func(yield func(RefusedRow) bool) {
+		next, stop := iter.Pull(p.Skip.All())
+		defer stop()
+		named, ok := next()
+		for row := p.From + left; row < p.To; row++ {
+			for ok && named.Row < row {
+				named, ok = next()
+			}
+			words := *rest
+			if ok && named.Row == row {
+				words = named
+			}
+			words.Row = row
+			if !yield(words) {
+				return
+			}
+		}
+	}, left
 }
 
 // Ready returns the number of rows that may move to the quarantine now: the rows of [Split.Poison] that are not in the quarantine yet and whose
@@ -210,16 +231,53 @@ func (s *Split) Forget() {
 		if kept -= p.refused(); kept < 0 || !p.Done() || p.GivenUp {
 			return
 		}
-		p.Gone, p.Skip = p.refused(), nil
+		p.Gone, p.Skip = p.refused(), RefusedRows{}
 	}
+	s.merge()
 }
 
-// Skipped returns the refused rows that the parts list, ascending.
-func (s *Split) Skipped() (all []RefusedRow) {
-	for i := range s.Parts {
-		all = append(all, s.Parts[i].Skip...)
+// merge makes one part of neighbours of which nothing is to be imported, so that a record has no part for each refused row.
+func (s *Split) merge() {
+	parts := s.Parts[:0:0]
+	for _, p := range s.Parts {
+		if n := len(parts); n > 0 && parts[n-1].bare() && p.bare() && (parts[n-1].Gone == 0) == (p.Gone == 0) {
+			last := &parts[n-1]
+			last.To, last.Gone, last.Skip = p.To, last.Gone+p.Gone, last.Skip.join(&p.Skip)
+			continue
+		}
+		parts = append(parts, p)
 	}
-	return all
+	s.Parts = parts
+}
+
+// bare reports whether the target refuses each row of the part. No import has the id of such a part.
+func (p *Part) bare() bool {
+	return p.Left() == 0 && p.Refused == nil && !p.Imported && !p.GivenUp && (p.Gone == 0 || p.Skip.Len() == 0)
+}
+
+// The bounds of what the record of a file says about refused rows that are not in the quarantine.
+const (
+	// MaxSplit is how many bytes the parts may take.
+	MaxSplit = 4 << 20
+	// maxText is how many bytes of texts the parts may have. For rows that are refused afterwards, the record has no messages.
+	maxText = 256 << 10
+)
+
+// Size is about how many bytes the parts take in the record, without the answer of a target that is not followed yet.
+func (s *Split) Size() (bytes int) {
+	for i := range s.Parts {
+		p := &s.Parts[i]
+		bytes += 64 + len(p.ID) + p.Skip.size()
+	}
+	return bytes
+}
+
+// text is how many bytes of texts the parts have.
+func (s *Split) text() (bytes int) {
+	for i := range s.Parts {
+		bytes += s.Parts[i].Skip.text()
+	}
+	return bytes
 }
 
 // Imported returns how many rows the target has.
@@ -242,24 +300,31 @@ const (
 	cutSkipped = 32
 )
 
-// Replace returns the parts that take the place of a part whose id is ruled out.
+// Replace replaces the part at a place, whose id is ruled out.
+func (s *Split) Replace(i int, fileID string) {
+	p := s.Parts[i]
+	if s.text() > maxText {
+		p.Refused = slices.Clone(p.Refused)
+		for i := range p.Refused {
+			p.Refused[i].Message = ""
+		}
+	}
+	s.Parts = slices.Replace(s.Parts, i, i+1, p.replace(fileID, p.ID == fileID)...)
+	s.merge()
+}
+
+// replace returns the parts that take the place of a part whose id is ruled out.
 //
 // Named rows are skipped. If the target has not said which, a single row is the one, and several are halved. Of a whole file the first and the
 // last row are tried alone.
-func (p *Part) Replace(fileID string, whole bool) []Part {
+func (p *Part) replace(fileID string, whole bool) []Part {
 	part := func(from, to int64, more ...RefusedRow) Part {
-		skip := slices.Clone(more)
-		for _, s := range p.Skip {
-			if s.Row >= from && s.Row < to {
-				skip = append(skip, s)
-			}
-		}
-		slices.SortFunc(skip, func(a, b RefusedRow) int { return int(a.Row - b.Row) })
-		return NewPart(fileID, from, to, skip)
+		skip := p.Skip.between(from, to)
+		return NewPart(fileID, from, to, skip.with(more))
 	}
 	left, last := p.Left(), p.Refused[len(p.Refused)-1].Row
 	switch {
-	case last >= 0 && last+1 < p.To && (len(p.Refused) >= cutNamed || len(p.Skip) >= cutSkipped):
+	case last >= 0 && last+1 < p.To && (len(p.Refused) >= cutNamed || p.Skip.Len() >= cutSkipped):
 		return []Part{part(p.From, last+1, p.Refused...), part(last+1, p.To)}
 	case last >= 0:
 		return []Part{part(p.From, p.To, p.Refused...)}
@@ -267,7 +332,7 @@ func (p *Part) Replace(fileID string, whole bool) []Part {
 		row := p.Refused[0]
 		row.Row = p.Row(0)
 		return []Part{part(p.From, p.To, row)}
-	case whole && len(p.Skip) == 0 && left >= probeFrom:
+	case whole && p.Skip.Len() == 0 && left >= probeFrom:
 		return []Part{part(p.From, p.From+1), part(p.From+1, p.To-1), part(p.To-1, p.To)}
 	}
 	middle := p.Row(left / 2)
@@ -276,14 +341,11 @@ func (p *Part) Replace(fileID string, whole bool) []Part {
 
 // GiveUp returns the part, whose id is ruled out, with all of its rows for the quarantine. Those that the target has named keep its words.
 func (p *Part) GiveUp() Part {
-	out := Part{ID: p.ID, From: p.From, To: p.To, GivenUp: true, Skip: slices.Clone(p.Skip)}
-	for _, r := range p.Refused {
-		if r.Row >= 0 {
-			out.Skip = append(out.Skip, r)
-		}
+	named := p.Refused
+	if len(named) > 0 && named[0].Row < 0 {
+		named = nil
 	}
-	slices.SortFunc(out.Skip, func(a, b RefusedRow) int { return cmp.Compare(a.Row, b.Row) })
-	return out
+	return Part{ID: p.ID, From: p.From, To: p.To, GivenUp: true, Skip: p.Skip.with(named)}
 }
 
 // End returns what is kept of a split behind the end of its file.

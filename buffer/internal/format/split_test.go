@@ -18,13 +18,13 @@ func walk(t *testing.T, rows int64, bad ...int64) (imports int, sent int64) {
 		sent += p.Left()
 		s = s.Clone()
 		if !slices.ContainsFunc(bad, func(row int64) bool {
-			return row >= p.From && row < p.To && !slices.ContainsFunc(p.Skip, func(r format.RefusedRow) bool { return r.Row == row })
+			return row >= p.From && row < p.To && !slices.ContainsFunc(slices.Collect(p.Skip.All()), func(r format.RefusedRow) bool { return r.Row == row })
 		}) {
 			s.Parts[i].Imported = true
 			continue
 		}
-		p.Refused = []format.RefusedRow{{Row: -1, Reason: "r"}}
-		s.Parts = slices.Replace(s.Parts, i, i+1, p.Replace("f", p.ID == "f")...)
+		s.Parts[i].Refused = []format.RefusedRow{{Row: -1, Reason: "r"}}
+		s.Replace(i, "f")
 	}
 	if n := s.Imported(); n != rows-int64(len(bad)) || s.Poison() != int64(len(bad)) {
 		t.Fatalf("%d rows are imported and %d are not, want %d", n, s.Poison(), len(bad))
