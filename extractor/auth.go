@@ -136,7 +136,7 @@ type fixedAuth struct {
 // eval computes the credentials. They are secret even where the configuration spells them out.
 func (fa *fixedAuth) eval(pl *plan) (*credentials, error) {
 	s := pl.attrScope()
-	creds := new(credentials)
+	creds := &credentials{replaces: true}
 	var err error
 	if creds.headers, err = fa.headers.headers(s); err != nil {
 		return nil, err

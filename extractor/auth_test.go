@@ -23,6 +23,9 @@ func TestAuthentication(t *testing.T) {
 	auth := func(s string) string { return `"authentication": {` + s + `}` }
 	const job = `"jobs": [{"endpoint": "u"}]`
 	const form = " application/x-www-form-urlencoded "
+	mac := hmac.New(sha256.New, []byte("k"))
+	mac.Write([]byte("/u"))
+	sumOfPath := hex.EncodeToString(mac.Sum(nil))
 	headers := []string{"Authorization", "X-Key"}
 	token := func(rest string) string { return `{"access_token": "at-1", "token_type": "Bearer"` + rest + `}` }
 	for _, s := range []story{
@@ -31,6 +34,14 @@ func TestAuthentication(t *testing.T) {
 		{name: "bearer", headers: headers, api: auth(`"type": "bearer", "token": {"attr": "#t"}`), config: `"#t": "tok", ` + job, answers: []string{`[]`}, requests: []string{"GET /u Authorization=Bearer tok"}},
 		{name: "key in a header", headers: headers, api: auth(`"type": "apiKey", "name": "X-Key", "value": {"attr": "#t"}`), config: `"#t": "key7", ` + job, answers: []string{`[]`}, requests: []string{"GET /u X-Key=key7"}},
 		{name: "key in the query", api: auth(`"type": "apiKey", "in": "query", "name": "k", "value": {"attr": "#t"}`), config: `"#t": "key7", ` + job, answers: []string{`400 bad key7`}, requests: []string{"GET /u?k=key7"}, err: "GET http://h/u answered 400: bad ***"},
+		{
+			name: "key in the query, also of the link to the next page", api: `"pagination": {"method": "response.url"}, ` + auth(`"type": "apiKey", "in": "query", "name": "k", "value": {"attr": "#t"}`), config: `"#t": "key7", ` + job,
+			answers: []string{`{"next_page": "/u?a=%C3%A9&k=key7&p=2", "d": [1]}`, `{"next_page": "?k=old&k=older", "d": [2]}`, `{"d": []}`}, requests: []string{"GET /u?k=key7", "GET /u?a=%C3%A9&p=2&k=key7", "GET /u?k=key7"},
+		},
+		{
+			name: "a signature in the query, also of the link to the next page", api: `"pagination": {"method": "response.url"}, ` + auth(`"type": "hmac", "key": "k", "message": {"request": "path"}, "query": {"sig": {"request": "signature"}}`), config: job,
+			answers: []string{`{"next_page": "/u?sig=00&p=2", "d": [1]}`, `{"d": []}`}, requests: []string{"GET /u?sig=" + sumOfPath, "GET /u?p=2&sig=" + sumOfPath},
+		},
 		{name: "a token that is spelled out is secret too", api: auth(`"type": "bearer", "token": "tok-en"`), config: job, answers: []string{`400 no tok-en`}, requests: []string{"GET /u"}, err: "answered 400: no ***"},
 		{
 			name: "credentials stay with their origin", headers: headers, api: `"pagination": {"method": "response.url"}, ` + auth(`"type": "bearer", "token": "tok"`), config: job,

@@ -157,7 +157,7 @@ func TestJobs(t *testing.T) {
 			name:    "expressions in parameters",
 			config:  `"a": 5, "jobs": [{"endpoint": "u", "method": "POST", "params": {"x": {"attr": "a"}, "l": [{"attr": "a"}], "o": {"l": [{"attr": "a"}], "two": {"attr": "a", "y": 1}, "r": {"response": "x"}}, "f": {"function": "ifempty", "args": {"k": "", "m": {"attr": "a"}}, "note": 1}, "t": {"time": "previousStart"}}}]`,
 			answers: []string{`[]`}, requests: []string{
-				`POST /u application/json {"x":5,"l":[{"attr":"a"}],"o":{"l":[5],"two":{"attr":"a","y":1},"r":{"response":"x"}},"f":5,"t":0}`,
+				`POST /u application/json {"x":5,"l":[5],"o":{"l":[5],"two":{"attr":"a","y":1},"r":{"response":"x"}},"f":5,"t":0}`,
 			},
 		},
 		{name: "the first error ends the run", config: `"jobs": [{"endpoint": "a"}, {"endpoint": "b"}]`, answers: []string{`400 {"message": "bad"}`}, requests: []string{"GET /a"}, err: `GET http://h/a answered 400: {"message": "bad"}`},

@@ -131,6 +131,6 @@ func (hs *hmacSigner) sign(_ context.Context, r *request) error {
 	if err != nil {
 		return err
 	}
-	(&credentials{headers: headers, query: pairsOf(query)}).sign(r)
+	(&credentials{headers: headers, query: pairsOf(query), replaces: true}).sign(r)
 	return nil
 }
