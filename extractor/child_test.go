@@ -126,8 +126,10 @@ func TestData(t *testing.T) {
 		{name: "not given as 0", config: `, "dataField": "0"`, answers: []string{`{"a": [1]}`}, records: []string{`u: {"data":1}`}},
 		{name: "data type", config: `, "dataType": "t"`, answers: []string{`[1]`}, records: []string{`t: {"data":1}`}},
 		{name: "not JSON", answers: []string{`<html>`}, err: "GET http://h/u answered 200: the answer is not JSON: line 1, column 1: a value is expected: <html>"},
-		{name: "empty body", answers: []string{``}, err: "the answer is empty, JSON is expected"},
-		{name: "no content", answers: []string{`204 `}, err: "answered 204: the answer is empty"},
+		{name: "empty body", answers: []string{``}, records: []string{}},
+		{name: "no content", answers: []string{`204 `}, records: []string{}},
+		{name: "not modified", answers: []string{`304 `}, records: []string{}},
+		{name: "only white space", answers: []string{" \n"}, err: "the answer is empty, JSON is expected"},
 		{name: "content type does not matter", answers: []string{"Content-Type: text/html\n[1]"}, records: []string{`u: {"data":1}`}},
 		{
 			name: "filter", config: `, "responseFilter": ["a", "l[].x", "t[]", "none.x", "s"]`, answers: []string{`[{"a": {"u": "ü/"}, "l": [{"x": [1], "y": 2}, {"y": 3}, 5], "t": [{"z": 1}, null], "s": "q"}]`},

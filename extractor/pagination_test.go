@@ -208,7 +208,7 @@ func TestStops(t *testing.T) {
 			requests: []string{one, two}, records: []string{`u: {"data":1}`, `u: {"data":2}`, `u: {"data":3}`, `u: {"data":4}`}, log: "limitStop: 4 items of 3",
 		},
 		{name: "limitStop.field", api: pages(`"limitStop": {"field": "m.total"}`), config: job, answers: []string{`{"d": [1,2], "m": {"total": 9}}`, `{"d": [3,4], "m": {"total": "4"}}`}, requests: []string{one, two}},
-		{name: "limitStop.field is absent", api: pages(`"limitStop": {"field": "total"}`), config: job, answers: []string{`{"d": [1,2]}`}, requests: []string{one}, log: `level=WARN msg="job stopped" job=`},
+		{name: "limitStop.field is absent", api: pages(`"limitStop": {"field": "total"}`), config: job, answers: []string{`{"d": [1,2]}`}, requests: []string{one}, log: `level=WARN msg="the job ended because limitStop: the answer has no value at \"total\"" job=`},
 		{name: "limitStop.field is absent, empty page", api: pages(`"limitStop": {"field": "total"}`), config: job, answers: []string{`{"d": []}`}, requests: []string{one}, records: []string{}, log: "limitStop"},
 		{name: "forceStop.pages", api: pages(`"forceStop": {"pages": "2"}`), config: job, answers: []string{`{"d": [1]}`, `{"d": [2]}`, `{"d": [3]}`}, requests: []string{one, two}, log: "forceStop: 2 pages"},
 		{name: "forceStop.volume is exceeded", api: pages(`"forceStop": {"volume": 17}`), config: job, answers: []string{"{ \"d\":\n [1] }", `{"d": [2]}`, `{"d": [3]}`}, requests: []string{one, two}, log: "forceStop: 18 bytes"},

@@ -109,6 +109,10 @@ func (sc *offsetScroller) advance(base apiCall, p *page) (bool, error) {
 	return true, nil
 }
 
+func (sc *offsetScroller) ending(base apiCall, _ *page) (rule string, told bool) {
+	return fmt.Sprintf("a page has fewer items than the limit of %s", sc.size(base).Text()), false
+}
+
 // pageScroller counts pages: method pagenum. It ends with an empty page.
 type pageScroller struct {
 	numbered
@@ -144,6 +148,8 @@ func (sc *pageScroller) advance(_ apiCall, p *page) (bool, error) {
 	sc.number++
 	return true, nil
 }
+
+func (*pageScroller) ending(apiCall, *page) (rule string, told bool) { return "a page is empty", false }
 
 // cursorScroller asks for items after the greatest, or before the smallest, id so far: method cursor. It ends with an
 // empty page.
@@ -206,6 +212,10 @@ func (sc *cursorScroller) farther(order int) bool {
 }
 
 func (sc *cursorScroller) position() tree.Node { return tree.OfInteger(sc.id) }
+
+func (*cursorScroller) ending(apiCall, *page) (rule string, told bool) {
+	return "a page is empty", false
+}
 
 func (*cursorScroller) inHeader(http.Header) string { return "" }
 

@@ -282,3 +282,101 @@ func TestToyAgain(t *testing.T) {
 		}
 	}
 }
+
+// listAPI gives a page of a list and a configuration for it.
+func listAPI(t *testing.T, answer func(http.ResponseWriter, *http.Request), api, job string) (args []string) {
+	t.Helper()
+	server := httptest.NewServer(http.HandlerFunc(answer))
+	t.Cleanup(server.Close)
+	path := filepath.Join(t.TempDir(), "config.json")
+	if err := os.WriteFile(path, fmt.Appendf(nil, `{"api": {"baseUrl": "http://h/"%s}, "config": {"jobs": [{"endpoint": "u"%s}]}}`, api, job), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return []string{"-config", path, "-base-url", server.URL}
+}
+
+// TestStrict lets the server give fewer items a page than the configuration asks for.
+func TestStrict(t *testing.T) {
+	t.Parallel()
+	args := listAPI(t, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, `{"d": [1, 2], "total": 3, "offset": 0}`) },
+		`, "pagination": {"method": "offset", "limit": 100}`, `, "dataField": "d"`)
+	const doubt = `the job ended because a page has fewer items than the limit of 100, but "total" is 3 and 2 items were read`
+	out, log, err := program(t, append([]string{"check"}, args...)...)
+	if err != nil || strings.Contains(out, "the configuration works") || !strings.Contains(out, "u (u) ends now, because a page has fewer items than the limit of 100\n  look at this: "+doubt+"\n") {
+		t.Errorf("check: %v\n%s%s", err, out, log)
+	}
+	if out, log, err = program(t, args...); err != nil || !strings.Contains(strings.ReplaceAll(log, `\"`, `"`), doubt) {
+		t.Errorf("a run: %v\n%s%s", err, out, log)
+	}
+	for _, verb := range []string{"check", ""} {
+		out, _, err := program(t, append(strings.Fields(verb+" -strict"), args...)...)
+		if ExitStatus(err) != 1 || !strings.Contains(err.Error(), doubt) {
+			t.Errorf("%s -strict: error %v, want %q\n%s", verb, err, doubt, out)
+		}
+	}
+}
+
+// TestCheckFindsMissingData has a dataField that is not in the response.
+func TestCheckFindsMissingData(t *testing.T) {
+	t.Parallel()
+	args := listAPI(t, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, `{"items": [1]}`) }, "", `, "dataField": "itms"`)
+	out, _, err := program(t, append([]string{"check"}, args...)...)
+	if err != nil || strings.Contains(out, "the configuration works") || !strings.Contains(out, `look at this: no data at "itms" in the answer`) {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+// TestLooksKeepTokens refuses to look at an API with a refresh token if the token that replaces it would be lost.
+func TestLooksKeepTokens(t *testing.T) {
+	t.Parallel()
+	var tokens atomic.Int64
+	args := listAPI(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/token" {
+			fmt.Fprintf(w, `{"access_token": "at", "refresh_token": "rt-%d"}`, tokens.Add(1))
+			return
+		}
+		fmt.Fprint(w, `[1]`)
+	}, `, "authentication": {"type": "oauth2", "grant": "refresh_token", "tokenUrl": "token", "clientId": "c", "refreshToken": "rt-0"}`, "")
+	for _, verb := range []string{"check", "preview", "discover"} {
+		if _, _, err := program(t, append([]string{verb}, args...)...); ExitStatus(err) != 1 || !strings.Contains(fmt.Sprint(err), "-state") || tokens.Load() > 0 {
+			t.Errorf("%s without -state: error %v after %d logins", verb, err, tokens.Load())
+		}
+	}
+	if _, log, err := program(t, args...); err != nil || !strings.Contains(log, "level=WARN") || !strings.Contains(log, "-state") {
+		t.Errorf("a run without -state: %v\n%s\nwant a warning", err, log)
+	}
+	state := filepath.Join(t.TempDir(), "state.json")
+	if _, log, err := program(t, append([]string{"check", "-state", state}, args...)...); err != nil {
+		t.Errorf("check with -state: %v\n%s", err, log)
+	}
+	if text, err := os.ReadFile(state); err != nil || !strings.Contains(string(text), "rt-2") {
+		t.Errorf("%v: the state is %s, want the token rt-2", err, text)
+	}
+}
+
+// TestOneRunAtATime starts a run while another one uses the same state or folder.
+func TestOneRunAtATime(t *testing.T) {
+	t.Parallel()
+	asked, proceed := make(chan bool), make(chan bool)
+	args := listAPI(t, func(w http.ResponseWriter, _ *http.Request) {
+		asked <- true
+		<-proceed
+		fmt.Fprint(w, `[1]`)
+	}, "", "")
+	out, state := t.TempDir(), filepath.Join(t.TempDir(), "state.json")
+	first := make(chan error)
+	go func() {
+		_, _, err := program(t, append([]string{"-out", out, "-state", state}, args...)...)
+		first <- err
+	}()
+	<-asked
+	for _, files := range [][]string{{"-state", state}, {"check", "-state", state}, {"-out", out}, {"-out", out, "-state", state}} {
+		if _, _, err := program(t, append(files, args...)...); ExitStatus(err) != 1 || !strings.Contains(fmt.Sprint(err), "another run uses the ") {
+			t.Errorf("%q at the same time: error %v", files, err)
+		}
+	}
+	proceed <- true
+	if err := <-first; err != nil {
+		t.Error(err)
+	}
+}
