@@ -83,7 +83,7 @@ func (p *page) signOfMore(st *stopper) string {
 			return fmt.Sprintf("%q is %.40s", c.flag.field, n.AppendJSON(nil, tree.Plain))
 		}
 		if n, ok := p.response.At(c.flag.field, "."); ok && truth(n) != c.flag.stopOn {
-			return fmt.Sprintf("%q, which nextPageFlag reads only in the root of the response, is %.40s", c.flag.field, n.AppendJSON(nil, tree.Plain))
+			return fmt.Sprintf("%q, which nextPageFlag reads as a path only with a delimiter, is %.40s", c.flag.field, n.AppendJSON(nil, tree.Plain))
 		}
 	}
 	if st.Pages > 1 {

@@ -22,16 +22,16 @@ type stopConfig struct {
 	countField string
 }
 
-// flagStop is nextPageFlag: a field in the root of the answer.
+// flagStop is nextPageFlag: a field in the root of the answer, or at a path if there is a delimiter.
 type flagStop struct {
-	field            string
+	field, delimiter string
 	stopOn, ifNotSet bool
 }
 
 func parseStops(s *section) stopConfig {
 	var sc stopConfig
 	if f := s.section("nextPageFlag"); f != nil {
-		sc.flag = &flagStop{field: f.required("field")}
+		sc.flag = &flagStop{field: f.required("field"), delimiter: f.text("delimiter", "")}
 		strict := func(key string, byDefault bool) bool {
 			n, ok := f.get(key)
 			if ok && n.Kind() != tree.Bool {
@@ -177,6 +177,9 @@ func (st *stopper) nextPage(c *stopConfig, p *page, _ time.Time) string {
 func (f *flagStop) at(response tree.Node) (tree.Node, bool) {
 	if response.Kind() != tree.Object {
 		return tree.Node{}, false
+	}
+	if f.delimiter != "" {
+		return response.At(f.field, f.delimiter)
 	}
 	return response.Get(f.field)
 }
