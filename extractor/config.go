@@ -61,6 +61,17 @@ func (c *Config) UsesRefreshToken() bool {
 	})
 }
 
+// Buckets returns the output buckets of all iterations, each once. The bucket of a configuration without one is "".
+func (c *Config) Buckets() []string {
+	var names []string
+	for _, pl := range c.plans {
+		if !slices.Contains(names, pl.output.bucket) {
+			names = append(names, pl.output.bucket)
+		}
+	}
+	return names
+}
+
 // Jobs returns the ids of the top-level jobs of all iterations in the order in which they run.
 func (c *Config) Jobs() []string {
 	var ids []string

@@ -15,7 +15,6 @@ import (
 	"path/filepath"
 
 	"github.com/forebay/forebay/extractor"
-	"github.com/forebay/forebay/extractor/feed"
 	"github.com/forebay/forebay/internal/program/show"
 	"github.com/forebay/forebay/internal/program/store"
 )
@@ -79,9 +78,9 @@ type options struct {
 	verb    string
 	records int
 
-	config, baseURL, state, out, data string
-	public, debug, strict             bool
-	open                              store.Open
+	config, baseURL, state, out, data, columns string
+	public, debug, strict                      bool
+	open                                       store.Open
 }
 
 func parseFlags(args []string, stderr io.Writer, p Options) (options, error) {
@@ -100,6 +99,7 @@ func parseFlags(args []string, stderr io.Writer, p Options) (options, error) {
 	flags.StringVar(&o.state, "state", "", "file with the state of the last run; the new state is written to it")
 	flags.StringVar(&o.out, "out", "", "write CSV files and manifests into tables/ of this folder, and use no engine")
 	flags.StringVar(&o.data, "data", "", "data directory of the engine (default a new temporary one)")
+	flags.StringVar(&o.columns, "columns", "", "file with the output of discover: columns of the engine's tables. Without it, a table has one column with the record")
 	flags.IntVar(&o.records, "records", 0, "how many records of each job preview shows (default 10) and discover looks at (default 1000)")
 	flags.BoolVar(&o.public, "public-only", false, "refuse connections to private addresses")
 	flags.BoolVar(&o.strict, "strict", false, "fail where the log would warn that records may be missing")
@@ -115,6 +115,9 @@ func parseFlags(args []string, stderr io.Writer, p Options) (options, error) {
 	}
 	if flags.NArg() > 0 {
 		return o, usageError{fmt.Errorf("there are no arguments, only flags, and check, preview or discover in front of them: %q", flags.Args())}
+	}
+	if o.columns != "" && (o.out != "" || o.verb != "") {
+		return o, usageError{errors.New("-columns is for runs into an engine")}
 	}
 	if o.records < 0 || o.records > 0 && (o.verb == "" || o.verb == "check") {
 		return o, usageError{errors.New("-records is a positive number for preview and discover")}
@@ -234,7 +237,8 @@ func pull(
 		return err
 	}
 	defer func() { err = errors.Join(err, e.eng.Close(), e.store.Close()) }()
-	opts.Emit = feed.Into(e.eng, e.define) // a page is on disk when Emit returns
+	e.buckets = len(cfg.Buckets())
+	opts.Emit = e.emit() // a page is on disk when Emit returns
 	opts.Checkpoint = func(_ context.Context, s extractor.State) error {
 		s.Names = e.source
 		return file.save(s)

@@ -31,7 +31,7 @@ func TestToy(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v\n%s", err, log)
 	}
-	for _, want := range []string{"table in.c-extract.orders: 10 rows", "table in.c-extract.items: 20 rows", "S-22", "table in.c-extract.prices: 5 rows"} {
+	for _, want := range []string{"table in.c-toy-shop.orders: 10 rows", "table in.c-toy-shop.items: 20 rows", "S-22", "table in.c-toy-shop.prices: 5 rows"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("no %q in\n%s", want, out)
 		}
@@ -255,8 +255,8 @@ func TestToyAgain(t *testing.T) {
 	work := t.TempDir()
 	args := []string{"-debug", "-data", filepath.Join(work, "shop"), "-state", filepath.Join(work, "shop.json")}
 	for i, want := range [][]string{
-		{"prices?since=0", "prices?since=4", "table in.c-extract.prices: 5 rows", "table in.c-extract.orders: 10 rows"},
-		{"prices?since=5", "14 pages, 30 records", "table in.c-extract.orders: 20 rows"},
+		{"prices?since=0", "prices?since=4", "table in.c-toy-shop.prices: 5 rows", "table in.c-toy-shop.orders: 10 rows"},
+		{"prices?since=5", "14 pages, 30 records", "table in.c-toy-shop.orders: 20 rows"},
 	} {
 		out, log, err := program(t, args...)
 		if err != nil {
@@ -271,7 +271,7 @@ func TestToyAgain(t *testing.T) {
 			t.Errorf("run %d: all prices are asked for: %v", i+1, again)
 		}
 		prices := 0
-		for _, err := range dir.Tables(filepath.Join(work, "shop/tables")).Rows("in.c-extract.prices") {
+		for _, err := range dir.Tables(filepath.Join(work, "shop/tables")).Rows("in.c-toy-shop.prices") {
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -378,5 +378,59 @@ func TestOneRunAtATime(t *testing.T) {
 	proceed <- true
 	if err := <-first; err != nil {
 		t.Error(err)
+	}
+}
+
+// TestDiscoveredColumns gives the output of discover to a run into an engine. Each bucket of the configuration has its own tables.
+func TestDiscoveredColumns(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprintf(w, `[{"id": 1, "at": {"day": "2024-02-29"}, "of": %q}, {"id": 2, "of": null}]`, r.URL.Path)
+	}))
+	defer server.Close()
+	work := t.TempDir()
+	path := func(name string) string { return filepath.Join(work, name) }
+	write := func(name, text string) {
+		t.Helper()
+		if err := os.WriteFile(path(name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("config.json", `{"parameters": {"api": {"baseUrl": "http://h/"}, "config": {"outputBucket": "shop", "jobs": [{"endpoint": "u"}]}, "iterations": [{}, {"outputBucket": "other"}]}}`)
+	args := []string{"-config", path("config.json"), "-base-url", server.URL}
+	out, _, err := program(t, append([]string{"discover"}, args...)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	write("columns.json", out)
+	if _, log, err := program(t, append(args, "-data", path("data"), "-columns", path("columns.json"))...); err != nil {
+		t.Fatalf("%v\n%s", err, log)
+	}
+	tables := dir.Tables(path("data/tables"))
+	for _, table := range []string{"in.c-shop.u", "in.c-other.u-2"} {
+		columns, err := tables.Columns(table)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := fmt.Sprintln(columns)
+		for row, err := range tables.Rows(table) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			got += strings.Join(row, ",") + "\n"
+		}
+		for _, want := range []string{"id", "at_day", "of", "int64", "date", "\n1,2024-02-29,/u\n2,,\n"} {
+			if !strings.Contains(got, want) {
+				t.Errorf("the table %s is\n%s\nwithout %q", table, got, want)
+			}
+		}
+	}
+	write("bad.json", `{"dataType": "u"}`)
+	for name, args := range map[string][]string{
+		"no file": {"-columns", path("none.json")}, "no columns": {"-columns", path("bad.json")}, "no engine": {"-columns", path("columns.json"), "-out", work}, "a look": {"check", "-columns", path("columns.json")},
+	} {
+		if _, _, err := program(t, args...); ExitStatus(err) != 1 || !strings.Contains(fmt.Sprint(err), "columns") && name != "no file" {
+			t.Errorf("%s: error %v", name, err)
+		}
 	}
 }
