@@ -93,7 +93,7 @@ func (p *page) signOfMore(st *stopper) string {
 		return "the header Link has a next page"
 	}
 	if p.single {
-		return "" // the fields around are those of the item
+		return "" // the fields around it belong to the item
 	}
 	return signIn(p.response, "", st.Items, 0)
 }

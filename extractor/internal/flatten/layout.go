@@ -102,7 +102,7 @@ func (s *Set) openLayout(key, parent string, t LayoutColumn) error {
 	if !t.NoParentKey {
 		add(cmp.Or(t.ParentKey, parent+"_pk"), t.ParentPrimary)
 	}
-	if err := s.begin(key, opened); err != nil || t.Same { // its tables below are those of the layout around it
+	if err := s.begin(key, opened); err != nil || t.Same { // the layout around it opens the tables below
 		return err
 	}
 	for below, c := range t.tables(key) {

@@ -29,7 +29,7 @@ type tables struct {
 	// source is by data type. It belongs to the state: an id is made unique in the order in which data types come, and a
 	// run that goes on in the middle sees another order.
 	source map[string]string
-	// columns are those of a file, by data type. Data types without columns there have the whole record in one column.
+	// proposals are the columns of -columns by data type. Other data types have the whole record in one column.
 	proposals map[string]mapping.Columns
 	// bucket is the one of the page at hand, buckets the number of different ones.
 	bucket  string
