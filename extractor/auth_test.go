@@ -42,6 +42,10 @@ func TestAuthentication(t *testing.T) {
 			name: "a signature in the query, also of the link to the next page", api: `"pagination": {"method": "response.url"}, ` + auth(`"type": "hmac", "key": "k", "message": {"request": "path"}, "query": {"sig": {"request": "signature"}}`), config: job,
 			answers: []string{`{"next_page": "/u?sig=00&p=2", "d": [1]}`, `{"d": []}`}, requests: []string{"GET /u?sig=" + sumOfPath, "GET /u?p=2&sig=" + sumOfPath},
 		},
+		{
+			name: "parameters with credentials", api: `"http": {"defaultOptions": {"params": {"v": 2, "user": "x"}}}, ` + auth(`"type": "query", "query": {"key": {"attr": "#t"}, "user": "me", "sum": {"function": "md5", "args": [{"function": "implode", "args": ["-", ["a", {"attr": "#t"}]]}]}}`), config: `"#t": "key7", ` + job,
+			answers: []string{`400 bad key7`}, requests: []string{"GET /u?v=2&key=key7&user=me&sum=" + md5Text("a-key7")}, err: "answered 400: bad ***",
+		},
 		{name: "a token that is spelled out is secret too", api: auth(`"type": "bearer", "token": "tok-en"`), config: job, answers: []string{`400 no tok-en`}, requests: []string{"GET /u"}, err: "answered 400: no ***"},
 		{
 			name: "credentials stay with their origin", headers: headers, api: `"pagination": {"method": "response.url"}, ` + auth(`"type": "bearer", "token": "tok"`), config: job,

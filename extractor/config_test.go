@@ -51,6 +51,11 @@ func TestConfigErrors(t *testing.T) {
 		{"ignoreErrors", `"http": {"ignoreErrors": ["x"]}`, job(""), []string{api + "http.ignoreErrors[0]: must be an integer"}},
 		{"retries", `"retryConfig": {"maxRetries": -1, "http": {"codes": 500}}`, job(""), []string{api + "retryConfig.maxRetries: must not be negative", api + "retryConfig.http.codes: must be a list"}},
 
+		{
+			"authentication in the query", `"authentication": {"type": "query", "query": {"a": {"request": "url"}, "b": {"function": "md5", "args": [{"query": "a"}]}, "c": {"attr": "a"}}}`, job(""),
+			[]string{api + "authentication.query.a: must be a value, or an expression of attr", api + "authentication.query.b: must be a value, or an expression of attr"},
+		},
+		{"authentication in an empty query", `"authentication": {"type": "query"}`, job(""), []string{api + "authentication.query: is required"}},
 		{"authentication type", `"authentication": {"type": "magic"}`, job(""), []string{api + `authentication.type: unknown authentication "magic"`}},
 		{"certificates", `"caCertificate": "hidden", "#clientCertificate": "hidden", "format": "x"`, job(""), []string{api + "caCertificate: must be certificates in PEM form", api + "#clientCertificate: must be a certificate in PEM form, with its key"}},
 		{"a key alone", `"#clientKey": "hidden"`, job(""), []string{api + "#clientKey: needs clientCertificate"}},

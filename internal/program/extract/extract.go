@@ -57,7 +57,7 @@ func usage(flags *flag.FlagSet) {
 	fmt.Fprint(out, `
 The configuration names the API and its jobs. It knows, among others, these words:
 
-  api.authentication   login, basic, bearer, apiKey, oauth2, hmac
+  api.authentication   login, basic, bearer, apiKey, query, oauth2, hmac
   api.pagination       response.url, response.link, response.param, response.header, offset, pagenum, cursor, multiple
   api.http             format (json, ndjson, csv, xml), answerRules, trustedOrigins
   api                  retryConfig, rateLimit, caCertificate, clientCertificate

@@ -434,3 +434,29 @@ func TestDiscoveredColumns(t *testing.T) {
 		}
 	}
 }
+
+// TestOneEngineAtATime starts a run while another one uses the same data directory.
+func TestOneEngineAtATime(t *testing.T) {
+	t.Parallel()
+	asked, proceed := make(chan bool), make(chan bool)
+	args := listAPI(t, func(w http.ResponseWriter, _ *http.Request) {
+		asked <- true
+		<-proceed
+		fmt.Fprint(w, `[1]`)
+	}, "", "")
+	args = append(args, "-data", t.TempDir())
+	first := make(chan error)
+	go func() {
+		_, _, err := program(t, args...)
+		first <- err
+	}()
+	<-asked
+	_, _, err := program(t, args...)
+	if ExitStatus(err) == 0 || !strings.Contains(fmt.Sprint(err), "is in use by another engine") {
+		t.Errorf("a second run: error %v", err)
+	}
+	proceed <- true
+	if err := <-first; err != nil {
+		t.Error(err)
+	}
+}
