@@ -30,7 +30,7 @@ func TestEndsThatMissRecords(t *testing.T) {
 		{"a nested flag", `"method": "pagenum", "nextPageFlag": {"field": "meta.more", "stopOn": false}`, job, []string{`{"d": [1], "meta": {"more": 1}}`}, `the answer has no "meta.more", which counts as false, but "meta.more", which nextPageFlag reads as a path only with a delimiter, is 1`},
 		{"a flag that ends the job", `"method": "pagenum", "nextPageFlag": {"field": "more", "stopOn": false}`, job, []string{`{"d": [1], "more": false, "next": "/u"}`}, ""},
 		{"a flag against the rule", `"method": "offset", "limit": 5, "nextPageFlag": {"field": "last", "stopOn": true}`, job, []string{`{"d": [1], "last": false}`}, `fewer items than the limit of 5, but "last" is false`},
-		{"a page number that the API ignores", `"method": "pagenum"`, job, []string{`{"d": [1], "total_count": 3}`, `{"d": [1], "total_count": 3}`}, `the second page equals the first one, but "total_count" is 3 and 1 items were read`},
+		{"a page number that the API ignores", `"method": "pagenum"`, job, []string{`{"d": [1], "total_count": 3}`, `{"d": [1], "total_count": 3}`}, `a page equals the previous one, but "total_count" is 3 and 1 items were read`},
 		{"an API that repeats its only page", `"method": "pagenum"`, job, []string{`{"d": [1], "total_count": 1}`, `{"d": [1], "total_count": 1}`}, ""},
 		{"an item that is not done", `"method": "response.url"`, `"jobs": [{"endpoint": "u", "dataField": "."}]`, []string{`{"done": false, "next": 5}`}, ""},
 		{"forceStop", `"method": "pagenum", "forceStop": {"pages": 1}`, job, []string{`{"d": [1], "has_more": true}`}, ""},
@@ -69,6 +69,7 @@ func TestPreviewSaysHowJobsEnd(t *testing.T) {
 		{"by a condition", `"pagination": {"method": "pagenum", "limitStop": {"count": 1}}`, `{"d": [1]}`, "limitStop: 1 items of 1 were read", true, ""},
 		{"without a pagination", ``, `{"d": [1]}`, "there is no pagination", true, ""},
 		{"a link without a pagination", ``, `{"d": [1], "next": "?p=2"}`, "there is no pagination", true, `there is no pagination, but "next" has a value`},
+		{"by a rule", `"http": {"answerRules": [{"path": "gone", "action": "end"}]}`, `{"gone": 1}`, "an answer matched http.answerRules", true, ""},
 		{"no data", `"pagination": {"method": "pagenum"}`, `{"e": [1]}`, "a page is empty", true, `no data at "d" in the answer`},
 	} {
 		t.Run(test.name, func(t *testing.T) {

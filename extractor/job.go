@@ -193,6 +193,7 @@ func (jr *jobRun) run(ctx context.Context) error {
 		st.Started = st.Started.Add(time.Since(waits)) // only the time at work counts
 		if errors.Is(err, errNoPage) {
 			jr.log.InfoContext(ctx, "job finished: an answer matched http.answerRules", "job", jr.job.id, "endpoint", jr.plan.endpointName(jr.job.endpoint), "pages", st.Pages)
+			jr.preview.ends(jr.job, "an answer matched http.answerRules", true)
 			return nil
 		}
 		if err != nil {
@@ -208,8 +209,10 @@ func (jr *jobRun) run(ctx context.Context) error {
 			if this == last {
 				// The wording is known to users, who look for it in logs.
 				jr.log.DebugContext(ctx, fmt.Sprintf("Job '%s' finished when last response matched the previous!", jr.job.id), "job", jr.job.id, "endpoint", jr.plan.endpointName(jr.job.endpoint))
+				const reason = "a page equals the previous one"
+				jr.preview.ends(jr.job, reason, true)
 				st.told = false
-				return jr.doubtEnd(ctx, st, p, "the second page equals the first one")
+				return jr.doubtEnd(ctx, st, p, reason)
 			}
 			if made.repeated != nil && p.items.Len() > 0 {
 				return jr.dataError(number, made.repeated)

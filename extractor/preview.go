@@ -144,14 +144,14 @@ type preview struct {
 	ended   map[*jobConfig]Sample // how the first run of each job ended
 }
 
-// ends notes when a job ends, and whether it does.
+// ends notes when a job ends, and whether it does. The first run of a child that ends counts.
 func (pv *preview) ends(j *jobConfig, rule string, ended bool) {
 	if pv == nil {
 		return
 	}
 	pv.mu.Lock()
 	defer pv.mu.Unlock()
-	if s := pv.ended[j]; pv.runs[j] == 1 {
+	if s := pv.ended[j]; !s.Ended {
 		s.End, s.Ended = rule, ended
 		pv.ended[j] = s
 	}

@@ -62,6 +62,8 @@ func check(ctx context.Context, cfg *extractor.Config, state extractor.State, op
 		switch {
 		case s.Err != nil:
 			text = "failed"
+		case s.End == "" && s.Depth == 0:
+			text = "was not asked, because it has no window yet"
 		case s.End == "":
 			text = "was not asked, because its parent has no records"
 		case !s.Ended:
