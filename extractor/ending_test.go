@@ -36,6 +36,7 @@ func TestEndsThatMissRecords(t *testing.T) {
 		{"forceStop", `"method": "pagenum", "forceStop": {"pages": 1}`, job, []string{`{"d": [1], "has_more": true}`}, ""},
 		{"no data", `"method": "pagenum"`, job, []string{`{"data": [1]}`}, `no data at "d" in the answer`},
 		{"no data on the last page", `"method": "pagenum"`, job, []string{`{"d": [1]}`, `{"n": 0}`}, ""},
+		{"a sign on a later page", `"method": "offset", "limit": 2`, job, []string{`{"d": [1, 2]}`, `{"d": [3], "has_more": true}`}, ""},
 		{"no body", `"method": "pagenum"`, job, []string{`204 `}, ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
