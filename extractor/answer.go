@@ -159,8 +159,8 @@ func (c *client) parse(ctx context.Context, resp *response, format *answerFormat
 // errNoPage ends a job as if there were no further page: an answer that a rule with the action end matches.
 var errNoPage = errors.New("the answer ends the job")
 
-// fetch sends an API request and decodes the answer. errNoPage means that there is no page.
-func (c *client) fetch(ctx context.Context, r *request, format *answerFormat) (tree.Node, http.Header, error) {
+// fetch sends an API request and decodes the answer, of which the items are not known yet. errNoPage means that there is no page.
+func (c *client) fetch(ctx context.Context, r *request, format *answerFormat) (*page, error) {
 	var verdict *answerError
 	r.charset = format.charset
 	resp, err := c.doJudged(ctx, r, func(resp *response) *answerError {
@@ -168,10 +168,10 @@ func (c *client) fetch(ctx context.Context, r *request, format *answerFormat) (t
 		return verdict
 	})
 	if verdict != nil && verdict.rule.action == actionEnd && err == nil {
-		return tree.Node{}, nil, errNoPage
+		return nil, errNoPage
 	}
 	if err != nil {
-		return tree.Node{}, nil, err
+		return nil, err
 	}
 	ignored := slices.Contains(c.plan.ignoreErrors, resp.status)
 	if ignored {
@@ -183,19 +183,21 @@ func (c *client) fetch(ctx context.Context, r *request, format *answerFormat) (t
 	}
 	switch {
 	case ctx.Err() != nil:
-		return n, nil, context.Cause(ctx)
+		return nil, context.Cause(ctx)
 	case err == nil:
-		return n, resp.header, nil
+		return &page{response: n, header: resp.header}, nil
 	case ignored:
 		body := strings.ToValidUTF8(resp.body, "")
-		return tree.OfObject(tree.Member{Key: "errorData", Value: tree.OfString(body)}), resp.header, nil
+		return &page{response: tree.OfObject(tree.Member{Key: "errorData", Value: tree.OfString(body)}), header: resp.header}, nil
+	case resp.body == "" && (resp.status < 300 || resp.status == http.StatusNotModified):
+		return &page{header: resp.header, blank: true}, nil
 	case strings.TrimSpace(resp.body) == "":
 		err = fmt.Errorf("the answer is empty, %s is expected", format.of(resp.status))
 	case resp.textErr != nil: // says enough
 	default:
 		err = fmt.Errorf("the answer is not %s: %w", format.of(resp.status), err)
 	}
-	return n, nil, &RequestError{
+	return nil, &RequestError{
 		Method: r.method, URL: c.plan.shown(r.url), Status: resp.status, Attempts: resp.attempts, Err: err,
 		Body: c.plan.secrets.excerpt(resp.body),
 	}

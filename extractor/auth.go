@@ -27,7 +27,7 @@ type signer interface {
 }
 
 // supportedTypes are the values of authentication.type, for messages.
-const supportedTypes = "login, basic, bearer, apiKey, oauth2 and hmac are"
+const supportedTypes = "login, basic, bearer, apiKey, query, oauth2 and hmac are"
 
 func parseAuthentication(auth *section, attrOnly place, pl *plan) *authConfig {
 	ac := new(authConfig)
@@ -45,12 +45,14 @@ func parseAuthentication(auth *section, attrOnly place, pl *plan) *authConfig {
 		ac.fixed = &fixedAuth{headers: expressionMap{{"Authorization", called(token.path, "concat", literal("Bearer "), token)}}, secrets: []*expression{token}}
 	case "apiKey":
 		ac.fixed = parseAPIKey(auth, attrOnly)
+	case "query":
+		ac.fixed = parseQueryAuth(auth, attrOnly)
 	case "hmac":
 		ac.hmac = parseHMAC(auth, attrOnly)
 	case "":
 		auth.wrong("type", "is required; "+supportedTypes+" supported")
 		return nil
-	case "query", "oauth10", "oauth20", "oauth20.login":
+	case "oauth10", "oauth20", "oauth20.login":
 		auth.wrong("type", "authentication %q is not supported; "+supportedTypes+" supported", kind)
 		return nil
 	default:
@@ -126,6 +128,26 @@ func parseAPIKey(auth *section, at place) *fixedAuth {
 	}
 }
 
+// parseQueryAuth reads query parameters with credentials, as configurations of the published extractor have them.
+func parseQueryAuth(auth *section, at place) *fixedAuth {
+	fa := &fixedAuth{query: at.compileMap(auth, "query")}
+	if len(fa.query) == 0 {
+		auth.wrong("query", "is required: an object with the parameters")
+	}
+	for _, m := range fa.query {
+		if m.value.partly() {
+			auth.p.add(m.value.path, "must be a value, or an expression of attr; a value computed from the request needs the type hmac")
+		}
+	}
+	return fa
+}
+
+// partly reports whether an expression is, or has an argument that is, an object or a list that is no reference. Such an object may be a reference to
+// something that does not exist in this place.
+func (e *expression) partly() bool {
+	return e.form == objectForm || e.form == literalForm && e.literal.IsCollection() || slices.ContainsFunc(e.members, func(m member) bool { return m.value.partly() })
+}
+
 // fixedAuth sends the same credentials with every request: basic, bearer and apiKey.
 type fixedAuth struct {
 	headers, query expressionMap
@@ -136,7 +158,7 @@ type fixedAuth struct {
 // eval computes the credentials. They are secret even where the configuration spells them out.
 func (fa *fixedAuth) eval(pl *plan) (*credentials, error) {
 	s := pl.attrScope()
-	creds := new(credentials)
+	creds := &credentials{replaces: true}
 	var err error
 	if creds.headers, err = fa.headers.headers(s); err != nil {
 		return nil, err

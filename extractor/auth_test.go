@@ -23,6 +23,9 @@ func TestAuthentication(t *testing.T) {
 	auth := func(s string) string { return `"authentication": {` + s + `}` }
 	const job = `"jobs": [{"endpoint": "u"}]`
 	const form = " application/x-www-form-urlencoded "
+	mac := hmac.New(sha256.New, []byte("k"))
+	mac.Write([]byte("/u"))
+	sumOfPath := hex.EncodeToString(mac.Sum(nil))
 	headers := []string{"Authorization", "X-Key"}
 	token := func(rest string) string { return `{"access_token": "at-1", "token_type": "Bearer"` + rest + `}` }
 	for _, s := range []story{
@@ -31,6 +34,18 @@ func TestAuthentication(t *testing.T) {
 		{name: "bearer", headers: headers, api: auth(`"type": "bearer", "token": {"attr": "#t"}`), config: `"#t": "tok", ` + job, answers: []string{`[]`}, requests: []string{"GET /u Authorization=Bearer tok"}},
 		{name: "key in a header", headers: headers, api: auth(`"type": "apiKey", "name": "X-Key", "value": {"attr": "#t"}`), config: `"#t": "key7", ` + job, answers: []string{`[]`}, requests: []string{"GET /u X-Key=key7"}},
 		{name: "key in the query", api: auth(`"type": "apiKey", "in": "query", "name": "k", "value": {"attr": "#t"}`), config: `"#t": "key7", ` + job, answers: []string{`400 bad key7`}, requests: []string{"GET /u?k=key7"}, err: "GET http://h/u answered 400: bad ***"},
+		{
+			name: "key in the query, also of the link to the next page", api: `"pagination": {"method": "response.url"}, ` + auth(`"type": "apiKey", "in": "query", "name": "k", "value": {"attr": "#t"}`), config: `"#t": "key7", ` + job,
+			answers: []string{`{"next_page": "/u?a=%C3%A9&k=key7&p=2", "d": [1]}`, `{"next_page": "?k=old&k=older", "d": [2]}`, `{"d": []}`}, requests: []string{"GET /u?k=key7", "GET /u?a=%C3%A9&p=2&k=key7", "GET /u?k=key7"},
+		},
+		{
+			name: "a signature in the query, also of the link to the next page", api: `"pagination": {"method": "response.url"}, ` + auth(`"type": "hmac", "key": "k", "message": {"request": "path"}, "query": {"sig": {"request": "signature"}}`), config: job,
+			answers: []string{`{"next_page": "/u?sig=00&p=2", "d": [1]}`, `{"d": []}`}, requests: []string{"GET /u?sig=" + sumOfPath, "GET /u?p=2&sig=" + sumOfPath},
+		},
+		{
+			name: "parameters with credentials", api: `"http": {"defaultOptions": {"params": {"v": 2, "user": "x"}}}, ` + auth(`"type": "query", "query": {"key": {"attr": "#t"}, "user": "me", "sum": {"function": "md5", "args": [{"function": "implode", "args": ["-", ["a", {"attr": "#t"}]]}]}}`), config: `"#t": "key7", ` + job,
+			answers: []string{`400 bad key7`}, requests: []string{"GET /u?v=2&key=key7&user=me&sum=" + md5Text("a-key7")}, err: "answered 400: bad ***",
+		},
 		{name: "a token that is spelled out is secret too", api: auth(`"type": "bearer", "token": "tok-en"`), config: job, answers: []string{`400 no tok-en`}, requests: []string{"GET /u"}, err: "answered 400: no ***"},
 		{
 			name: "credentials stay with their origin", headers: headers, api: `"pagination": {"method": "response.url"}, ` + auth(`"type": "bearer", "token": "tok"`), config: job,
@@ -96,7 +111,7 @@ func TestHMAC(t *testing.T) {
 	}))
 	defer server.Close()
 	cfg, err := extractor.ParseAt([]byte(config(`"retryConfig": {"http": {"retryHeader": "Wait"}}, "pagination": {"method": "pagenum"}, "authentication": {"type": "hmac", "keyEncoding": "base64", "encoding": "base64", "key": {"attr": "#key"},
-		"message": {"function": "implode", "args": ["\n", [{"request": "timestamp"}, {"request": "nonce"}, {"request": "method"}, {"request": "path"}, {"request": "query"}, {"function": "hash", "args": ["sha256", {"request": "body"}]}]]},
+		"message": {"function": "implode", "args": ["\n", [{"request": "timestamp"}, {"request": "nonce"}, {"request": "method"}, {"request": "target"}, {"function": "hash", "args": ["sha256", {"request": "body"}]}]]},
 		"headers": {"X-Time": {"request": "timestamp"}, "X-Nonce": {"request": "nonce"}, "X-Sign": {"function": "concat", "args": ["v1=", {"request": "signature"}]}}}`,
 		`"#key": "`+base64Text("secret key")+`", "jobs": [{"endpoint": "a/b", "params": {"x": 1}}, {"endpoint": "c", "method": "POST", "params": {"x": 2}}]`)), server.URL)
 	checkError(t, err, "")
@@ -105,10 +120,9 @@ func TestHMAC(t *testing.T) {
 	var lines []string
 	nonces := make(map[string]bool)
 	for _, g := range got {
-		path, query, _ := strings.Cut(g.uri, "?")
 		bodySum := sha256.Sum256([]byte(g.body))
 		mac := hmac.New(sha256.New, []byte("secret key"))
-		mac.Write([]byte(strings.Join([]string{g.time, g.nonce, g.method, path, query, hex.EncodeToString(bodySum[:])}, "\n")))
+		mac.Write([]byte(strings.Join([]string{g.time, g.nonce, g.method, g.uri, hex.EncodeToString(bodySum[:])}, "\n")))
 		if want := "v1=" + base64.StdEncoding.EncodeToString(mac.Sum(nil)); g.sign != want || g.time == "" || len(g.nonce) != 32 {
 			t.Errorf("%+v is not signed %s", g, want)
 		}

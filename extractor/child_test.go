@@ -126,8 +126,10 @@ func TestData(t *testing.T) {
 		{name: "not given as 0", config: `, "dataField": "0"`, answers: []string{`{"a": [1]}`}, records: []string{`u: {"data":1}`}},
 		{name: "data type", config: `, "dataType": "t"`, answers: []string{`[1]`}, records: []string{`t: {"data":1}`}},
 		{name: "not JSON", answers: []string{`<html>`}, err: "GET http://h/u answered 200: the answer is not JSON: line 1, column 1: a value is expected: <html>"},
-		{name: "empty body", answers: []string{``}, err: "the answer is empty, JSON is expected"},
-		{name: "no content", answers: []string{`204 `}, err: "answered 204: the answer is empty"},
+		{name: "empty body", answers: []string{``}, records: []string{}},
+		{name: "no content", answers: []string{`204 `}, records: []string{}},
+		{name: "not modified", answers: []string{`304 `}, records: []string{}},
+		{name: "only white space", answers: []string{" \n"}, err: "the answer is empty, JSON is expected"},
 		{name: "content type does not matter", answers: []string{"Content-Type: text/html\n[1]"}, records: []string{`u: {"data":1}`}},
 		{
 			name: "filter", config: `, "responseFilter": ["a", "l[].x", "t[]", "none.x", "s"]`, answers: []string{`[{"a": {"u": "ü/"}, "l": [{"x": [1], "y": 2}, {"y": 3}, 5], "t": [{"z": 1}, null], "s": "q"}]`},
@@ -157,7 +159,7 @@ func TestJobs(t *testing.T) {
 			name:    "expressions in parameters",
 			config:  `"a": 5, "jobs": [{"endpoint": "u", "method": "POST", "params": {"x": {"attr": "a"}, "l": [{"attr": "a"}], "o": {"l": [{"attr": "a"}], "two": {"attr": "a", "y": 1}, "r": {"response": "x"}}, "f": {"function": "ifempty", "args": {"k": "", "m": {"attr": "a"}}, "note": 1}, "t": {"time": "previousStart"}}}]`,
 			answers: []string{`[]`}, requests: []string{
-				`POST /u application/json {"x":5,"l":[{"attr":"a"}],"o":{"l":[5],"two":{"attr":"a","y":1},"r":{"response":"x"}},"f":5,"t":0}`,
+				`POST /u application/json {"x":5,"l":[5],"o":{"l":[5],"two":{"attr":"a","y":1},"r":{"response":"x"}},"f":5,"t":0}`,
 			},
 		},
 		{name: "the first error ends the run", config: `"jobs": [{"endpoint": "a"}, {"endpoint": "b"}]`, answers: []string{`400 {"message": "bad"}`}, requests: []string{"GET /a"}, err: `GET http://h/a answered 400: {"message": "bad"}`},

@@ -151,7 +151,7 @@ func (c *client) doJudged(ctx context.Context, r *request, judge func(*response)
 				return nil, context.Cause(ctx)
 			}
 		}
-		again := c.plan.retry.again(failure.Status, err)
+		again := c.plan.retry.again(failure.Status, err) || err == nil && c.limited(resp)
 		if verdict != nil {
 			if verdict.rule.action == actionEnd {
 				return resp, nil

@@ -54,6 +54,24 @@ func ParseAt(data []byte, baseURL string) (*Config, error) {
 // Warnings returns the keys of the configuration that are not known, and therefore ignored.
 func (c *Config) Warnings() []Problem { return slices.Clone(c.warnings) }
 
+// UsesRefreshToken reports whether the login uses a refresh token. The server may replace the token, so the state of each run must be saved.
+func (c *Config) UsesRefreshToken() bool {
+	return slices.ContainsFunc(c.plans, func(pl *plan) bool {
+		return pl.auth != nil && pl.auth.oauth != nil && pl.auth.oauth.grant == grantRefresh
+	})
+}
+
+// Buckets returns the output buckets of all iterations, each once. The bucket of a configuration without one is "".
+func (c *Config) Buckets() []string {
+	var names []string
+	for _, pl := range c.plans {
+		if !slices.Contains(names, pl.output.bucket) {
+			names = append(names, pl.output.bucket)
+		}
+	}
+	return names
+}
+
 // Jobs returns the ids of the top-level jobs of all iterations in the order in which they run.
 func (c *Config) Jobs() []string {
 	var ids []string

@@ -36,7 +36,7 @@ func TestConfigErrors(t *testing.T) {
 		{"function is no name", ``, job(`, "params": {"p": {"function": ["md5"]}}`), []string{cfg + `jobs[0].params.p.function: must be the name of a function, not a list`}},
 		{
 			"arguments", ``, job(`, "params": {"p": [1], "q": {"x": {"function": "md5", "args": [1, 2]}}, "r": {"function": "md5", "args": 1}, "l": [{"function": "no"}]}`),
-			[]string{cfg + "jobs[0].params.q.x.args: function md5 takes exactly 1 arguments, not 2", cfg + "jobs[0].params.r.args: must be a list, not an integer", cfg + "jobs[0].params.r.args: function md5 takes exactly 1"},
+			[]string{cfg + "jobs[0].params.q.x.args: function md5 takes exactly 1 arguments, not 2", cfg + "jobs[0].params.r.args: must be a list, not an integer", cfg + "jobs[0].params.r.args: function md5 takes exactly 1", cfg + `jobs[0].params.l[0].function: unknown function "no"`},
 		},
 		{"urlencode is for placeholders", ``, job(`, "params": {"p": {"function": "urlencode", "args": ["x"]}}`), []string{"function urlencode can be called in placeholders only"}},
 		{
@@ -51,6 +51,11 @@ func TestConfigErrors(t *testing.T) {
 		{"ignoreErrors", `"http": {"ignoreErrors": ["x"]}`, job(""), []string{api + "http.ignoreErrors[0]: must be an integer"}},
 		{"retries", `"retryConfig": {"maxRetries": -1, "http": {"codes": 500}}`, job(""), []string{api + "retryConfig.maxRetries: must not be negative", api + "retryConfig.http.codes: must be a list"}},
 
+		{
+			"authentication in the query", `"authentication": {"type": "query", "query": {"a": {"request": "url"}, "b": {"function": "md5", "args": [{"query": "a"}]}, "c": {"attr": "a"}}}`, job(""),
+			[]string{api + "authentication.query.a: must be a value, or an expression of attr", api + "authentication.query.b: must be a value, or an expression of attr"},
+		},
+		{"authentication in an empty query", `"authentication": {"type": "query"}`, job(""), []string{api + "authentication.query: is required"}},
 		{"authentication type", `"authentication": {"type": "magic"}`, job(""), []string{api + `authentication.type: unknown authentication "magic"`}},
 		{"certificates", `"caCertificate": "hidden", "#clientCertificate": "hidden", "format": "x"`, job(""), []string{api + "caCertificate: must be certificates in PEM form", api + "#clientCertificate: must be a certificate in PEM form, with its key"}},
 		{"a key alone", `"#clientKey": "hidden"`, job(""), []string{api + "#clientKey: needs clientCertificate"}},
@@ -114,8 +119,8 @@ func TestConfigErrors(t *testing.T) {
 		},
 		{"recursion filter", ``, job(`, "children": [{"endpoint": "{a}", "placeholders": {"a": "a"}, "recursionFilter": "a=1"}]`), []string{`children[0].recursionFilter: "a=1" is no comparison`}},
 		{
-			"mapping", ``, job("") + `, "mappings": {"t": {}, "u": {"a": {"type": "x"}, "b": {}, "c": {"type": "table"}, "d": {"mapping": {}}}}`,
-			[]string{"mappings.t: must have at least one column", `mappings.u.a.type: must be column, user or table, not "x"`, "mappings.u.b.mapping: is required", "mappings.u.c.destination: is required", "mappings.u.c.tableMapping: is required", "mappings.u.d.mapping.destination: is required"},
+			"mapping", ``, job("") + `, "mappings": {"t": {}, "u": {"a": {"type": "x"}, "b": {}, "c": {"type": "table"}, ".": {"type": "table", "destination": "x"}, "d": {"mapping": {}}}}`,
+			[]string{"mappings.t: must have at least one column", `mappings.u.a.type: must be column, user or table, not "x"`, "mappings.u.b.mapping: is required", "mappings.u.c.destination: is required", `mappings.u["."].tableMapping: is required, because the path "." leads to the item itself`, "mappings.u.d.mapping.destination: is required"},
 		},
 		{"user data", ``, `"userData": {"a": {"x": 1}, "b": [1], "c": {"attr": "id"}, "d": []}, "id": 1, ` + job(`, "userData": {"e": {"attr": "x", "y": 1}}`), []string{cfg + "userData.a: must be a value for a column", cfg + "userData.b: must be", cfg + "jobs[0].userData.e: must be"}},
 		{"authentication without type", `"authentication": {"format": "text"}`, job(""), []string{api + "authentication.type: is required"}},

@@ -28,7 +28,17 @@ type incrementalConfig struct {
 	kind     cursorKind
 	initial  cursorValue
 	lookback cursorValue // to subtract; of numbers and times
+	missing  missingAction
 }
+
+// missingAction says what happens to a record without a value for the cursor.
+type missingAction uint8
+
+const (
+	missingFails missingAction = iota
+	missingKeeps
+	missingSkips
+)
 
 type cursorKind uint8
 
@@ -129,6 +139,15 @@ func parseIncremental(s *section, job string) *incrementalConfig {
 	default:
 		below.wrong("type", "must be time, number or text, not %q", kind)
 	}
+	switch action := below.text("missing", "fail"); action {
+	case "fail":
+	case "keep":
+		ic.missing = missingKeeps
+	case "skip":
+		ic.missing = missingSkips
+	default:
+		below.wrong("missing", "must be fail, keep or skip, not %q", action)
+	}
 	n, _ := below.get("initial")
 	var ok bool
 	if ic.initial, ok = ic.kind.parse(n); !ok {
@@ -178,7 +197,9 @@ type follower struct {
 	// that answers newest first gives them last.
 	before     map[string]cursorValue
 	beforeHigh cursorValue
-	prune      int // the number of records in seen at which it is pruned
+	// onPage counts equal records on one page, so that each of them is delivered.
+	onPage map[string]int
+	prune  int // the number of records in seen at which it is pruned
 	// forgot is set when more records lie in the window than are remembered.
 	forgot  bool
 	scratch []byte
@@ -186,7 +207,7 @@ type follower struct {
 
 // newFollower continues after an earlier run, or after the pages of this run before the checkpoint it continues from.
 func newFollower(ic *incrementalConfig, committed, pending *Cursor) (*follower, error) {
-	f := &follower{config: ic, bottom: ic.initial, high: ic.initial, seen: make(map[string]cursorValue)}
+	f := &follower{config: ic, bottom: ic.initial, high: ic.initial, seen: make(map[string]cursorValue), onPage: make(map[string]int)}
 	load := func(c *Cursor) error {
 		var ok bool
 		if f.high, ok = ic.kind.restore(c.Value); !ok {
@@ -223,6 +244,13 @@ func newFollower(ic *incrementalConfig, committed, pending *Cursor) (*follower, 
 // skip returns which items of a page must not be delivered, nil for none, and takes the others into account.
 func (f *follower) skip(ctx context.Context, items tree.Node) (map[int]bool, error) {
 	var skip map[int]bool
+	leave := func(i int) {
+		if skip == nil {
+			skip = make(map[int]bool)
+		}
+		skip[i] = true
+	}
+	clear(f.onPage)
 	i := -1
 	for m := range items.Each() {
 		if i++; i%1024 == 1023 && ctx.Err() != nil {
@@ -230,14 +258,12 @@ func (f *follower) skip(ctx context.Context, items tree.Node) (map[int]bool, err
 		}
 		n, _ := m.Value.At(f.config.path, ".")
 		v, ok := f.config.kind.parse(n)
-		if !ok {
-			return nil, fmt.Errorf("item %d has no value for the cursor at %q", i, f.config.path)
-		}
-		if !f.deliver(m.Value, v) {
-			if skip == nil {
-				skip = make(map[int]bool)
-			}
-			skip[i] = true
+		switch absent := n.Kind() == tree.Null || n.Kind() == tree.String && n.Str() == ""; {
+		case !ok && (!absent || f.config.missing == missingFails):
+			return nil, fmt.Errorf("item %d has no value for the cursor at %q%s", i, f.config.path, map[bool]string{true: "; incremental.missing can keep or skip such items"}[absent])
+		case !ok && f.config.missing == missingKeeps:
+		case !ok || !f.deliver(m.Value, v):
+			leave(i)
 		}
 	}
 	return skip, nil
@@ -258,6 +284,12 @@ func (f *follower) deliver(item tree.Node, v cursorValue) bool {
 	f.scratch = item.AppendJSON(f.scratch[:0], tree.Exact)
 	sum := sha256.Sum256(f.scratch)
 	key := hex.EncodeToString(sum[:16])
+	if n := f.onPage[key]; n > 0 {
+		f.onPage[key]++
+		key = fmt.Sprintf("%s-%d", key, n+1)
+	} else {
+		f.onPage[key] = 1
+	}
 	if _, known := f.before[key]; known && mayBeKnown {
 		return false
 	}
@@ -348,7 +380,7 @@ type window struct{ from, to time.Time }
 
 // next returns the window that begins at from; ok is false when there is none before the end.
 func (wc *windowConfig) next(from, end time.Time) (w window, ok bool) {
-	to, ok := datetext.Parse(wc.step, from)
+	to, ok := wc.after(from)
 	if !ok || !to.After(from) || !from.Before(end) {
 		return w, false
 	}
@@ -359,6 +391,38 @@ func (wc *windowConfig) next(from, end time.Time) (w window, ok bool) {
 		to = end
 	}
 	return window{from, to}, true
+}
+
+// after returns the time one step after another. Steps of whole months from a day that a month lacks end on its last day: the windows from January 31
+// begin on February 29 and March 31.
+func (wc *windowConfig) after(from time.Time) (time.Time, bool) {
+	to, ok := datetext.Parse(wc.step, from)
+	months := wc.months()
+	if !ok || months == 0 {
+		return to, ok
+	}
+	lastDay := func(t time.Time) int { return time.Date(t.Year(), t.Month()+1, 0, 0, 0, 0, 0, time.UTC).Day() }
+	day := from.Day()
+	if day == min(wc.from.Day(), lastDay(from)) {
+		day = wc.from.Day()
+	}
+	first := time.Date(from.Year(), from.Month()+time.Month(months), 1, from.Hour(), from.Minute(), from.Second(), 0, time.UTC)
+	return first.AddDate(0, 0, min(day, lastDay(first))-1), true
+}
+
+// months returns the length of a step in months, 0 if it has another unit too.
+func (wc *windowConfig) months() int {
+	var months int
+	for month := time.January; month <= time.February; month++ {
+		begin := time.Date(1970, month, 1, 0, 0, 0, 0, time.UTC)
+		end, ok := datetext.Parse(wc.step, begin)
+		n := (end.Year()-1970)*12 + int(end.Month()-month)
+		if !ok || !begin.AddDate(0, n, 0).Equal(end) || month > time.January && n != months {
+			return 0
+		}
+		months = n
+	}
+	return months
 }
 
 // begin returns where the first window of a run begins. done is the end of the last window of earlier runs, 0 for none.

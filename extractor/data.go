@@ -33,6 +33,18 @@ func parseDataField(s *section) dataField {
 	return df
 }
 
+// find finds the items of a page.
+func (df dataField) find(p *page) {
+	if p.blank {
+		p.items = tree.OfList()
+		return
+	}
+	p.items, p.warning, p.problem = df.items(p.response)
+	if n, ok := p.response.At(df.path, df.delimiter); df.path != "" {
+		p.single = ok && n.Kind() != tree.List
+	}
+}
+
 // items finds the items of an answer. The warning says why there are none although the answer has content.
 func (df dataField) items(response tree.Node) (items tree.Node, warning string, err error) {
 	nothing := tree.OfList()

@@ -24,7 +24,7 @@ const (
 // that do not exist were refused when the configuration was read.
 type expression struct {
 	path string
-	// Exactly one of these: a literal (also lists that stand for themselves), a reference, a call, an object, a list.
+	// Exactly one of these: a literal, a reference, a call, an object, a list.
 	literal      tree.Node
 	family, name string
 	function     *function.Function
@@ -62,15 +62,13 @@ type place struct {
 }
 
 // compile reads the value of a header, a parameter or another member whose value may be an expression.
-func (pl place) compile(n tree.Node, path string) *expression { return pl.value(n, path, true) }
-
-func (pl place) value(n tree.Node, path string, top bool) *expression {
+func (pl place) compile(n tree.Node, path string) *expression {
 	e := &expression{path: path, literal: n}
 	switch {
-	case n.Kind() == tree.List && !top:
+	case n.Kind() == tree.List && n.Len() > 0:
 		e.form = listForm
 		for i, m := range n.Members() {
-			e.members = append(e.members, member{value: pl.value(m.Value, index(path, i), false)})
+			e.members = append(e.members, member{value: pl.compile(m.Value, index(path, i))})
 		}
 	case n.Kind() != tree.Object || n.Len() == 0:
 		if n.Kind() == tree.Object { // {} and [] are the same in a configuration
@@ -85,7 +83,7 @@ func (pl place) value(n tree.Node, path string, top bool) *expression {
 		}
 		e.form = objectForm
 		for _, m := range n.Members() {
-			e.members = append(e.members, member{m.Key, pl.value(m.Value, join(path, m.Key), false)})
+			e.members = append(e.members, member{m.Key, pl.compile(m.Value, join(path, m.Key))})
 		}
 	}
 	return e
@@ -143,7 +141,7 @@ func (pl place) call(e *expression, called tree.Node) *expression {
 		pl.p.add(path, "must be a list, not %s", args.Kind().Phrase())
 	}
 	for i, m := range args.Members() {
-		e.members = append(e.members, member{value: pl.value(m.Value, index(path, i), false)})
+		e.members = append(e.members, member{value: pl.compile(m.Value, index(path, i))})
 	}
 	if err := f.CheckArgs(len(e.members)); err != nil {
 		pl.p.add(path, "%v", err)

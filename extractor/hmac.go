@@ -75,7 +75,7 @@ func parseHMAC(auth *section, attrOnly place) *hmacConfig {
 
 // requestValues are the names of {"request": name}. The signature is known to headers and query only.
 var requestValues = []string{
-	"body", "date", "host", "method", "nonce", "path", "query", "timestamp", "timestampMs", "url",
+	"body", "date", "host", "method", "nonce", "path", "query", "target", "timestamp", "timestampMs", "url",
 }
 
 // An hmacSigner signs each request, and each attempt and redirect of it, with a signature of its own.
@@ -93,7 +93,7 @@ func (hs *hmacSigner) sign(_ context.Context, r *request) error {
 	nonce := make([]byte, 16)
 	_, _ = rand.Read(nonce) // never fails
 	texts := map[string]string{
-		"method": r.method, "url": r.url.String(), "host": r.url.Host, "path": r.url.EscapedPath(), "query": r.url.RawQuery,
+		"method": r.method, "url": r.url.String(), "host": r.url.Host, "path": r.url.EscapedPath(), "query": r.url.RawQuery, "target": r.url.RequestURI(),
 		"body": string(r.body), "timestamp": strconv.FormatInt(now.Unix(), 10), "timestampMs": strconv.FormatInt(now.UnixMilli(), 10),
 		"date": now.UTC().Format(http.TimeFormat), "nonce": hex.EncodeToString(nonce),
 	}
@@ -131,6 +131,6 @@ func (hs *hmacSigner) sign(_ context.Context, r *request) error {
 	if err != nil {
 		return err
 	}
-	(&credentials{headers: headers, query: pairsOf(query)}).sign(r)
+	(&credentials{headers: headers, query: pairsOf(query), replaces: true}).sign(r)
 	return nil
 }

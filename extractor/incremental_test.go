@@ -50,6 +50,24 @@ func TestIncremental(t *testing.T) {
 			[3]string{"5", "123456789012345678901", "123456789012345678902"},
 			[3]string{"1", "2", ""},
 		},
+		"equal records on one page": {
+			`"path": "t", "initial": 1, "type": "number"`,
+			[3]string{`[{"id": 1, "t": 5}, {"id": 1, "t": 5}, {"id": 2, "t": 5}, {"id": 1, "t": 5}]`, `[{"id": 1, "t": 5}, {"id": 1, "t": 5}, {"id": 2, "t": 5}, {"id": 1, "t": 5}, {"id": 1, "t": 5}]`, `[{"id": 1, "t": 5}, {"id": 1, "t": 5}]`},
+			[3]string{"1", "5", "5"},
+			[3]string{"1,1,2,1", "1", ""},
+		},
+		"records without a value are kept": {
+			`"path": "t", "initial": 1, "type": "number", "missing": "keep"`,
+			[3]string{`[{"id": 1, "t": 5}, {"id": 2, "t": null}, {"id": 3}]`, `[{"id": 1, "t": 5}, {"id": 2, "t": null}]`, `[]`},
+			[3]string{"1", "5", "5"},
+			[3]string{"1,2,3", "2", ""},
+		},
+		"records without a value are skipped": {
+			`"path": "t", "initial": 1, "type": "number", "missing": "skip"`,
+			[3]string{`[{"id": 1, "t": 5}, {"id": 2, "t": null}, {"id": 3, "t": ""}, {"id": 4, "t": 4}]`, `[]`, `[]`},
+			[3]string{"1", "5", "5"},
+			[3]string{"1,4", "", ""},
+		},
 		"text": {
 			`"path": "id", "initial": "a", "type": "text"`,
 			[3]string{`[{"id": "b"}, {"id": "c"}]`, `[{"id": "c"}, {"id": "d"}, {"id": "b"}]`, `[{"id": "d"}]`},
@@ -119,7 +137,9 @@ func TestPositionsAreChecked(t *testing.T) {
 	t.Parallel()
 	a := newAPI(t, `[{"id": 1}]`)
 	r := extract(t, a, config("", `"jobs": [{"endpoint": "u", "id": "j", "incremental": {"path": "t", "initial": "2024-01-01"}}]`), nil)
-	checkError(t, r.err, `job "j", page 1, endpoint "u": item 0 has no value for the cursor at "t"`)
+	checkError(t, r.err, `job "j", page 1, endpoint "u": item 0 has no value for the cursor at "t"; incremental.missing can keep or skip such items`)
+	r = extract(t, newAPI(t, `[{"t": "soon"}]`), config("", `"jobs": [{"endpoint": "u", "id": "j", "incremental": {"path": "t", "initial": "2024-01-01", "missing": "skip"}}]`), nil)
+	checkError(t, r.err, `item 0 has no value for the cursor at "t"`)
 	r = extract(t, newAPI(t, `[]`), config("", `"jobs": [{"endpoint": "u", "id": "j", "incremental": {"path": "t", "initial": 1, "type": "number"}}]`), func(s *extractor.State, _ *extractor.Options) {
 		s.Cursors = map[string]extractor.Cursor{"j": {Value: "x"}}
 	})

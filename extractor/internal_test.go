@@ -72,7 +72,7 @@ func TestConcurrentRequestsShareALogin(t *testing.T) {
 				wg.Go(func() {
 					r, err := c.plan.apiRequest(apiCall{endpoint: "u"})
 					if err == nil {
-						_, _, err = c.fetch(t.Context(), r, new(answerFormat))
+						_, err = c.fetch(t.Context(), r, new(answerFormat))
 					}
 					if err != nil {
 						t.Error(err)

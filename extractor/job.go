@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"log/slog"
 	"maps"
 	"slices"
 	"strings"
@@ -194,6 +193,7 @@ func (jr *jobRun) run(ctx context.Context) error {
 		st.Started = st.Started.Add(time.Since(waits)) // only the time at work counts
 		if errors.Is(err, errNoPage) {
 			jr.log.InfoContext(ctx, "job finished: an answer matched http.answerRules", "job", jr.job.id, "endpoint", jr.plan.endpointName(jr.job.endpoint), "pages", st.Pages)
+			jr.preview.ends(jr.job, "an answer matched http.answerRules", true)
 			return nil
 		}
 		if err != nil {
@@ -209,7 +209,10 @@ func (jr *jobRun) run(ctx context.Context) error {
 			if this == last {
 				// The wording is known to users, who look for it in logs.
 				jr.log.DebugContext(ctx, fmt.Sprintf("Job '%s' finished when last response matched the previous!", jr.job.id), "job", jr.job.id, "endpoint", jr.plan.endpointName(jr.job.endpoint))
-				return nil
+				const reason = "a page equals the previous one"
+				jr.preview.ends(jr.job, reason, true)
+				st.told = false
+				return jr.doubtEnd(ctx, st, p, reason)
 			}
 			if made.repeated != nil && p.items.Len() > 0 {
 				return jr.dataError(number, made.repeated)
@@ -219,24 +222,8 @@ func (jr *jobRun) run(ctx context.Context) error {
 		if err := jr.store(ctx, p, number); err != nil {
 			return err
 		}
-		if sc == nil || jr.preview.enough(jr.job) {
-			return nil
-		}
-		if reason := st.stop(p, time.Now()); reason != "" {
-			level := slog.LevelInfo
-			if st.misled {
-				level = slog.LevelWarn
-			}
-			jr.log.Log(ctx, level, "job stopped", "job", jr.job.id, "endpoint", jr.plan.endpointName(jr.job.endpoint), "reason", reason)
-			return nil
-		}
-		more, err := sc.advance(base, p)
-		if err != nil {
-			return jr.dataError(number, err)
-		}
-		if !more {
-			jr.log.InfoContext(ctx, "job finished: there is no next page", "job", jr.job.id, "endpoint", jr.plan.endpointName(jr.job.endpoint), "pages", st.Pages)
-			return nil
+		if more, err := jr.next(ctx, sc, base, st, p); !more || err != nil || jr.preview.enough(jr.job) {
+			return err
 		}
 		unsaved = jr.depth == 0
 		if unsaved && jr.due(jr.follow.remembered()) {
@@ -300,12 +287,11 @@ func (jr *jobRun) fetch(ctx context.Context, sc scroller, base apiCall, number i
 			return nil, jr.dataError(number, err)
 		}
 	}
-	response, header, err := jr.client.fetch(ctx, r, &jr.job.format)
+	p, err := jr.client.fetch(ctx, r, &jr.job.format)
 	if err != nil {
 		return nil, err
 	}
-	p := &page{response: response, header: header}
-	p.items, p.warning, p.problem = jr.job.dataField.items(response)
+	jr.job.dataField.find(p)
 	return p, nil
 }
 
@@ -315,7 +301,13 @@ func (jr *jobRun) store(ctx context.Context, p *page, number int) error {
 		return jr.dataError(number, p.problem)
 	}
 	if p.warning != "" {
-		jr.log.WarnContext(ctx, p.warning, "job", jr.job.id, "endpoint", jr.plan.endpointName(jr.job.endpoint), "page", number)
+		doubt := jr.doubt
+		if number > 1 { // some APIs leave an empty list out, as their last page
+			doubt = jr.warn
+		}
+		if err := doubt(ctx, number, p.warning); err != nil {
+			return err
+		}
 	}
 	var err error
 	if len(jr.job.filters) > 0 {

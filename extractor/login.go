@@ -82,11 +82,16 @@ type credentials struct {
 	headers []header
 	query   []pair
 	expiry  time.Time // zero for never
+	// replaces is true if the credentials take the place of query parameters of the same name. The parameters of a login do not: both are sent.
+	replaces bool
 }
 
 // sign adds the credentials to the URL and headers of a request.
 func (c *credentials) sign(r *request) {
 	u := *r.url
+	if c.replaces {
+		u.RawQuery = withoutParams(u.RawQuery, c.query)
+	}
 	u.RawQuery = signQuery(u.RawQuery, c.query)
 	r.url = &u
 	for _, h := range c.headers {

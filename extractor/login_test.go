@@ -16,7 +16,7 @@ func TestLogin(t *testing.T) {
 			name: "GET, once for all requests", headers: []string{"X-Token"},
 			api:    auth(`"loginRequest": {"endpoint": "login", "params": {"k": {"attr": "#token"}, "n": [1, {"attr": "user"}]}}, "apiRequest": {"headers": {"X-Token": {"response": "auth.0.token"}}}`),
 			config: twoJobs, answers: []string{`{"auth": [{"token": "abc"}]}`, `[]`, `[]`},
-			requests: []string{"GET /login?k=t0ken&n%5B0%5D=1&n%5B1%5D%5Battr%5D=user", "GET /u X-Token=abc", "GET /v X-Token=abc"},
+			requests: []string{"GET /login?k=t0ken&n%5B0%5D=1&n%5B1%5D=me", "GET /u X-Token=abc", "GET /v X-Token=abc"},
 		},
 		{
 			name: "POST", headers: []string{"X-Sum"},

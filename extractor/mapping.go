@@ -1,6 +1,8 @@
 package extractor
 
 import (
+	"strings"
+
 	"github.com/forebay/forebay/extractor/internal/flatten"
 	"github.com/forebay/forebay/extractor/internal/tree"
 )
@@ -35,12 +37,11 @@ func parseMapping(s *section) *flatten.Layout {
 		case "table":
 			c.Kind = flatten.ToTable
 			c.Destination = entry.required("destination")
-			below := entry.section("tableMapping")
-			if below == nil {
-				entry.wrong("tableMapping", "is required")
-				break
+			if below := entry.section("tableMapping"); below != nil && below.node.Len() > 0 {
+				c.Table = parseMapping(below)
+			} else if c.Table, c.Same = l, true; strings.Trim(m.Key, ".") == "" {
+				entry.wrong("tableMapping", "is required, because the path %q leads to the item itself", m.Key)
 			}
-			c.Table = parseMapping(below)
 			if key := entry.section("parentKey"); key != nil {
 				c.NoParentKey, c.ParentPrimary = key.boolean("disable", false), key.boolean("primaryKey", false)
 				c.ParentKey = key.text("destination", "")

@@ -3,7 +3,6 @@ package extractor
 import (
 	"context"
 	"fmt"
-	"math"
 	"net/http"
 	"strconv"
 	"strings"
@@ -125,27 +124,25 @@ func (p *pace) waitForServer(ctx context.Context, most time.Duration) error {
 	}
 }
 
-// learn reads the headers of an answer: when nothing remains, requests wait until the reset, which is a number of seconds from now
-// or a time.
-func (p *pace) learn(h http.Header, now time.Time) {
+// exhausted reports whether the headers of an answer say that nothing remains.
+func (p *pace) exhausted(h http.Header) bool {
 	if p == nil || p.config.remaining == "" {
-		return
+		return false
 	}
 	left, err := strconv.ParseFloat(strings.TrimSpace(h.Get(p.config.remaining)), 64)
-	if err != nil || left >= 1 {
+	return err == nil && left < 1
+}
+
+// learn reads the headers of an answer: when nothing remains, requests wait until the reset, which [pauseIn] reads.
+func (p *pace) learn(h http.Header, now time.Time) {
+	if !p.exhausted(h) {
 		return
 	}
-	var until time.Time
-	text := strings.TrimSpace(h.Get(p.config.reset))
-	if at, err := http.ParseTime(text); err == nil {
-		until = at
-	} else if f, err := strconv.ParseFloat(text, 64); err != nil || math.IsNaN(f) || f <= 0 {
+	pause, ok := pauseIn(h.Get(p.config.reset), now)
+	if !ok {
 		return
-	} else if f >= float64(now.Add(-24*time.Hour).Unix()) {
-		until = time.Unix(0, int64(min(f, 9e9)*1e9))
-	} else {
-		until = now.Add(time.Duration(min(f, aeon) * float64(time.Second)))
 	}
+	until := now.Add(pause)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if until.After(p.until) {

@@ -18,7 +18,7 @@ func pageOf(t *testing.T, text string) *page {
 		t.Fatal(err)
 	}
 	p := &page{response: n}
-	p.items, p.warning, p.problem = dataField{}.items(n)
+	dataField{}.find(p)
 	return p
 }
 

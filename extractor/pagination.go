@@ -32,6 +32,8 @@ type page struct {
 	// warning or problem say why there are no items although the answer has content.
 	warning string
 	problem error
+	// blank is true for a response without a body, which is a page without items. single is true if the item is not in a list.
+	blank, single bool
 	// sum is the checksum of the items as the answer has them, once it is known.
 	sum []byte
 }
@@ -60,6 +62,8 @@ type scroller interface {
 	resume(tree.Node)
 	// inHeader returns the part of the response headers that names the next page. It is empty for a scroller that does not read headers.
 	inHeader(http.Header) string
+	// ending says when the job ends by the rule of the scroller. told is true if the page itself says that there is no next page.
+	ending(base apiCall, p *page) (rule string, told bool)
 	// source names, for messages, the part of the response that determines the next request. It is empty for a scroller that counts.
 	source() string
 }

@@ -137,6 +137,24 @@ func TestPagination(t *testing.T) {
 			name: "cursor: missing", api: method(`"cursor", "idKey": "id", "param": "after"`), config: job(""), answers: []string{`[{"a":1}]`}, requests: []string{"GET /u"},
 			err: `must be a number, not null`,
 		},
+		{
+			name: "cursor: the last item", api: method(`"cursor", "last": true, "idKey": "id", "param": "starting_after", "nextPageFlag": {"field": "has_more", "stopOn": false}`), config: job(`, "params": {"limit": 2}, "dataField": "data"`),
+			answers:  []string{`{"data": [{"id": "ch_9"}, {"id": "ch_1"}], "has_more": true}`, `{"data": [{"id": "ch_5"}], "has_more": false}`},
+			requests: []string{"GET /u?limit=2", "GET /u?limit=2&starting_after=ch_1"}, records: []string{`u: {"id":"ch_9"}`, `u: {"id":"ch_1"}`, `u: {"id":"ch_5"}`},
+		},
+		{
+			name: "cursor: the last item's list in a body", api: method(`"cursor", "last": true, "idKey": "sort", "param": "search_after"`), config: job(`, "method": "POST", "params": {"size": 1}, "dataField": "hits.hits"`),
+			answers:  []string{`{"hits": {"hits": [{"sort": [1700000000123, "a"]}]}}`, `{"hits": {"hits": []}}`},
+			requests: []string{`POST /u application/json {"size":1}`, `POST /u application/json {"size":1,"search_after":[1700000000123,"a"]}`},
+		},
+		{
+			name: "cursor: the last item has none", api: method(`"cursor", "last": true, "idKey": "id", "param": "after"`), config: job(""), answers: []string{`[{"id":"a"},{"x":1}]`}, requests: []string{"GET /u"},
+			err: `the last item has no value for the cursor at "id"`,
+		},
+		{
+			name: "cursor: the last item again", api: method(`"cursor", "last": true, "idKey": "id", "param": "after"`), config: job(""), answers: []string{`[{"id":"a"}]`, `[{"id":"b"}]`, `[{"id":"a"}]`}, requests: []string{"GET /u", "GET /u?after=a", "GET /u?after=b"},
+			err: `because the field "id" of the last item has the same value again`,
+		},
 
 		// multiple
 		{
@@ -208,7 +226,7 @@ func TestStops(t *testing.T) {
 			requests: []string{one, two}, records: []string{`u: {"data":1}`, `u: {"data":2}`, `u: {"data":3}`, `u: {"data":4}`}, log: "limitStop: 4 items of 3",
 		},
 		{name: "limitStop.field", api: pages(`"limitStop": {"field": "m.total"}`), config: job, answers: []string{`{"d": [1,2], "m": {"total": 9}}`, `{"d": [3,4], "m": {"total": "4"}}`}, requests: []string{one, two}},
-		{name: "limitStop.field is absent", api: pages(`"limitStop": {"field": "total"}`), config: job, answers: []string{`{"d": [1,2]}`}, requests: []string{one}, log: `level=WARN msg="job stopped" job=`},
+		{name: "limitStop.field is absent", api: pages(`"limitStop": {"field": "total"}`), config: job, answers: []string{`{"d": [1,2]}`}, requests: []string{one}, log: `level=WARN msg="the job ended because limitStop: the answer has no value at \"total\"" job=`},
 		{name: "limitStop.field is absent, empty page", api: pages(`"limitStop": {"field": "total"}`), config: job, answers: []string{`{"d": []}`}, requests: []string{one}, records: []string{}, log: "limitStop"},
 		{name: "forceStop.pages", api: pages(`"forceStop": {"pages": "2"}`), config: job, answers: []string{`{"d": [1]}`, `{"d": [2]}`, `{"d": [3]}`}, requests: []string{one, two}, log: "forceStop: 2 pages"},
 		{name: "forceStop.volume is exceeded", api: pages(`"forceStop": {"volume": 17}`), config: job, answers: []string{"{ \"d\":\n [1] }", `{"d": [2]}`, `{"d": [3]}`}, requests: []string{one, two}, log: "forceStop: 18 bytes"},
@@ -235,6 +253,10 @@ func TestStops(t *testing.T) {
 		{
 			name: "any condition ends it", api: pages(`"forceStop": {"pages": 9}, "nextPageFlag": {"field": "more", "stopOn": false}, "limitStop": {"count": 99}`), config: job,
 			answers: []string{`{"d": [1], "more": true}`, `{"d": [2], "more": false}`}, requests: []string{one, two}, log: "nextPageFlag: more counts as false",
+		},
+		{
+			name: "a nested flag keeps the last page", api: pages(`"nextPageFlag": {"field": "meta/more.0", "delimiter": "/", "stopOn": false}`), config: job,
+			answers: []string{`{"d": [1], "meta": {"more.0": true}}`, `{"d": [2], "meta": {"more.0": false}}`}, requests: []string{one, two}, records: []string{`u: {"data":1}`, `u: {"data":2}`},
 		},
 	} {
 		s.run(t)

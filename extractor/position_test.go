@@ -227,6 +227,12 @@ func TestWindows(t *testing.T) {
 		"whole days":    {`"from": "1999-12-30", "step": "1 day", "partial": false`, [3]string{"30T00-31T00 31T00-01T00", "01T00-02T00", "02T00-03T00 03T00-04T00"}},
 		"with lookback": {`"from": "1999-12-31", "step": "1 day", "to": "today", "lookback": "36 hours"`, [3]string{"31T00-01T00", "31T00-01T00 01T00-02T00", "31T12-01T12 01T12-02T12 02T12-03T12 03T12-04T00"}},
 		"months":        {`"from": "1999-11-30", "step": "1 month", "partial": false`, [3]string{"30T00-30T00", "", ""}},
+		"months from the 31st": {
+			`"from": "1999-08-31 06:00", "step": "1 month", "to": "2000-03-01", "partial": false`,
+			[3]string{"31T06-30T06 30T06-31T06 31T06-30T06 30T06-31T06 31T06-31T06 31T06-29T06", "", ""},
+		},
+		"quarters from the 31st, goes on": {`"from": "1999-08-31", "step": "3 months", "partial": true`, [3]string{"31T00-30T00 30T00-01T00", "01T00-02T12", "02T12-04T00"}},
+		"31 days are no month":            {`"from": "1999-10-31", "step": "31 days", "partial": false`, [3]string{"31T00-01T00 01T00-01T00", "", ""}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

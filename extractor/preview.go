@@ -17,6 +17,11 @@ type Sample struct {
 	Depth int
 	// Records are the first ones. A child has those of the first records of its parent.
 	Records []Record
+	// End says when the job ends, such as: there is no link at "next_page" in the response. Ended is true if that is the case already.
+	End   string
+	Ended bool
+	// Doubts say that the job may miss records: it ends although the response says that there is more, or a field of the configuration is missing.
+	Doubts []string
 	// Err is why the job ended early, nil when it did not.
 	Err error
 }
@@ -51,16 +56,20 @@ func (s *Sample) Rows() [][]string {
 // others are asked all the same.
 //
 // The state says where incremental jobs begin; it does not change. Options.Emit and Progress are not called. Checkpoint is called with the
-// given state when an OAuth server has replaced a refresh token, and only then. The error is about that, the options or ctx.
+// given state when an OAuth server has replaced a refresh token, and only then. Without Checkpoint, a configuration with a refresh token is refused: the
+// server may replace the token, and the new one would be lost. The error is about that, the options or ctx.
 func Preview(ctx context.Context, cfg *Config, state State, records int, opts Options) ([]Sample, error) {
 	if err := opts.Validate(); err != nil {
 		return nil, err
 	}
-	save := opts.withDefaults().Checkpoint
 	given := state
 	state.Checkpoint = nil
-	pv := &preview{most: max(records, 1), counts: make(map[*jobConfig]int), runs: make(map[*jobConfig]int), errs: make(map[*jobConfig]error)}
+	if opts.Checkpoint == nil && cfg.UsesRefreshToken() {
+		return nil, errTokenLost
+	}
+	pv := &preview{most: max(records, 1), counts: make(map[*jobConfig]int), runs: make(map[*jobConfig]int), errs: make(map[*jobConfig]error), ended: make(map[*jobConfig]Sample)}
 	opts.Progress = nil
+	save := opts.withDefaults().Checkpoint
 	tokens := len(state.Tokens)
 	opts.Checkpoint = func(ctx context.Context, s State) error {
 		if len(s.Tokens) == tokens && sameTokens(s.Tokens, given.Tokens) {
@@ -77,7 +86,9 @@ func Preview(ctx context.Context, cfg *Config, state State, records int, opts Op
 	var walk func(pl *plan, jobs []*jobConfig, depth int)
 	walk = func(pl *plan, jobs []*jobConfig, depth int) {
 		for _, j := range jobs {
-			samples = append(samples, Sample{Job: j.id, Endpoint: pl.endpointName(j.endpoint), DataType: j.dataType, Depth: depth, Records: pv.records[j], Err: pv.errs[j]})
+			s := pv.ended[j]
+			s.Job, s.Endpoint, s.DataType, s.Depth, s.Records, s.Err = j.id, pl.endpointName(j.endpoint), j.dataType, depth, pv.records[j], pv.errs[j]
+			samples = append(samples, s)
 			walk(pl, j.children, depth+1)
 		}
 	}
@@ -99,12 +110,18 @@ func sameTokens(a, b map[string]string) bool {
 	return true
 }
 
-// Check logs in and asks for the first page of each job. The error joins what is wrong with each of them; [ExitStatus] knows it.
+// Check logs in and asks for the first page of each job. The error joins what is wrong with each of them; [ExitStatus] knows it. [Preview] also says
+// what ends each job, and whether records may be missing.
 func Check(ctx context.Context, cfg *Config, state State, opts Options) error {
 	samples, err := Preview(ctx, cfg, state, 1, opts)
 	if err != nil {
 		return err
 	}
+	return Failures(samples)
+}
+
+// Failures joins what is wrong with the jobs of a preview, each error once.
+func Failures(samples []Sample) error {
 	var errs []error
 	for _, s := range samples {
 		// A login that fails is the error of all jobs.
@@ -124,7 +141,36 @@ type preview struct {
 	runs    map[*jobConfig]int
 	records map[*jobConfig][]Record
 	errs    map[*jobConfig]error
+	ended   map[*jobConfig]Sample // how the first run of each job ended
 }
+
+// ends notes when a job ends, and whether it does. The first run of a child that ends counts.
+func (pv *preview) ends(j *jobConfig, rule string, ended bool) {
+	if pv == nil {
+		return
+	}
+	pv.mu.Lock()
+	defer pv.mu.Unlock()
+	if s := pv.ended[j]; !s.Ended {
+		s.End, s.Ended = rule, ended
+		pv.ended[j] = s
+	}
+}
+
+// doubt notes that a job may miss records.
+func (pv *preview) doubt(j *jobConfig, text string) {
+	if pv == nil {
+		return
+	}
+	pv.mu.Lock()
+	defer pv.mu.Unlock()
+	if s := pv.ended[j]; !slices.Contains(s.Doubts, text) {
+		s.Doubts = append(s.Doubts, text)
+		pv.ended[j] = s
+	}
+}
+
+var errTokenLost = errors.New("the configuration has a refresh token, which the server may replace when it is used: save the state, so that the new token is not lost")
 
 // begin reports whether a job may run once more. Runs without records are bounded too.
 func (pv *preview) begin(j *jobConfig) bool {

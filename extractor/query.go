@@ -153,6 +153,15 @@ func signQuery(raw string, login []pair) string {
 	return formatPairs(pairs, encodeQuery)
 }
 
+// withoutParams removes the parameters of the given names from a query. The rest of its text stays as it is.
+func withoutParams(raw string, drop []pair) string {
+	parts := strings.Split(raw, "&")
+	return strings.Join(slices.DeleteFunc(parts, func(part string) bool {
+		name, _, _ := strings.Cut(part, "=")
+		return slices.ContainsFunc(drop, func(p pair) bool { return part != "" && p.name == unescape(name) })
+	}), "&")
+}
+
 // Bytes that stand for themselves in a path and in a query, beside letters, digits and "-_.~".
 const (
 	pathBytes  = "!$&'()*+,;=:@/"

@@ -14,6 +14,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/forebay/forebay/extractor/internal/datetext"
 )
 
 // retryConfig says which failures are tried again, and how often.
@@ -86,17 +88,38 @@ func (rc retryConfig) delay(ours time.Duration, h http.Header, now time.Time) (d
 
 // asked returns the pause that the server asks for.
 func (rc retryConfig) asked(h http.Header, now time.Time) (pause time.Duration, ok bool) {
-	value := strings.TrimSpace(h.Get(rc.header))
-	if f, err := strconv.ParseFloat(value, 64); err == nil && f > 0 && !math.IsInf(f, 0) {
+	return pauseIn(h.Get(rc.header), now)
+}
+
+// pauseIn reads a pause in a header: seconds, a timestamp, a duration such as 90s or "2 minutes", or a date and time.
+func pauseIn(value string, now time.Time) (pause time.Duration, ok bool) {
+	value = strings.TrimSpace(value)
+	if f, err := strconv.ParseFloat(value, 64); err == nil {
 		wait := f
 		if f >= float64(now.Add(-24*time.Hour).Unix()) { // a time, not a number of seconds
 			wait = f - float64(now.UnixNano())/1e9
 		}
-		return time.Duration(min(max(wait, 0), aeon) * float64(time.Second)), true
-	} else if at, err := http.ParseTime(value); err == nil && value != "" {
-		return max(at.Sub(now), 0), true
+		return time.Duration(min(max(wait, 0), aeon) * float64(time.Second)), f > 0 && !math.IsInf(f, 0)
 	}
-	return 0, false
+	if d, err := time.ParseDuration(value); err == nil {
+		return max(d, 0), d > 0
+	}
+	at, err := http.ParseTime(value)
+	if err != nil {
+		if at, ok = datetext.Parse(value, now.Add(time.Second-1).Truncate(time.Second)); !ok || value == "" {
+			return 0, false
+		}
+	}
+	return max(at.Sub(now), 0), true
+}
+
+// limited reports whether a response with status 403 is a rate limit, and no refusal: the server asks for a pause, or nothing remains.
+func (c *client) limited(resp *response) bool {
+	if resp == nil || resp.status != http.StatusForbidden {
+		return false
+	}
+	_, asked := c.plan.retry.asked(resp.header, time.Now())
+	return asked || c.pace.exhausted(resp.header)
 }
 
 // again reports whether a failure is tried again; status is 0 when there was no answer. The failure of a login, which

@@ -34,6 +34,9 @@ type Options struct {
 	// Progress is called after every page, before the pause of every retry, and at the end of the run, also after an
 	// error. It must return soon. Default: none.
 	Progress func(p Progress)
+	// Strict ends the run with a *DataError where it would warn that records may be missing: a job ends although the response says that there is
+	// more, the field of limitStop is not in the response, or there is no data on the first page.
+	Strict bool
 	// Logger gets requests, retries and identical pages at level debug, stop rules at info, missing data at warning.
 	// No secret is in it. Default: warnings and errors go to [slog.Default]; [slog.DiscardHandler] silences them.
 	Logger *slog.Logger

@@ -109,6 +109,10 @@ func (sc *offsetScroller) advance(base apiCall, p *page) (bool, error) {
 	return true, nil
 }
 
+func (sc *offsetScroller) ending(base apiCall, _ *page) (rule string, told bool) {
+	return fmt.Sprintf("a page has fewer items than the limit of %s", sc.size(base).Text()), false
+}
+
 // pageScroller counts pages: method pagenum. It ends with an empty page.
 type pageScroller struct {
 	numbered
@@ -145,6 +149,8 @@ func (sc *pageScroller) advance(_ apiCall, p *page) (bool, error) {
 	return true, nil
 }
 
+func (*pageScroller) ending(apiCall, *page) (rule string, told bool) { return "a page is empty", false }
+
 // cursorScroller asks for items after the greatest, or before the smallest, id so far: method cursor. It ends with an
 // empty page.
 type cursorScroller struct {
@@ -156,6 +162,15 @@ type cursorScroller struct {
 }
 
 func parseCursor(s *section) func() scroller {
+	if s.boolean("last", false) {
+		for _, key := range []string{"increment", "reverse"} {
+			if _, ok := s.get(key); ok {
+				s.wrong(key, "cannot be combined with last: the value of the last item is sent as it is")
+			}
+		}
+		configured := lastScroller{idKey: s.required("idKey"), param: s.required("param")}
+		return func() scroller { sc := configured; return &sc }
+	}
 	configured := cursorScroller{
 		idKey: s.required("idKey"), param: s.required("param"), increment: s.integer("increment", 0),
 		reverse: s.boolean("reverse", false),
@@ -207,8 +222,51 @@ func (sc *cursorScroller) farther(order int) bool {
 
 func (sc *cursorScroller) position() tree.Node { return tree.OfInteger(sc.id) }
 
+func (*cursorScroller) ending(apiCall, *page) (rule string, told bool) {
+	return "a page is empty", false
+}
+
 func (*cursorScroller) inHeader(http.Header) string { return "" }
 
 func (sc *cursorScroller) source() string { return fmt.Sprintf("the field %q of the items", sc.idKey) }
 
 func (sc *cursorScroller) resume(n tree.Node) { sc.id, _ = n.Integer() }
+
+// lastScroller asks for items after the last one, whose value may be text or a list: method cursor with last. It ends with an empty page.
+type lastScroller struct {
+	idKey, param string
+
+	value tree.Node // null on the first page
+}
+
+func (sc *lastScroller) call(base apiCall, _ *plan) (apiCall, error) {
+	if sc.value.Kind() != tree.Null {
+		base.with(sc.param, sc.value)
+	}
+	return base, nil
+}
+
+func (sc *lastScroller) advance(_ apiCall, p *page) (bool, error) {
+	n := p.items.Len()
+	if n == 0 {
+		return false, nil
+	}
+	value, _ := p.items.Item(n-1).At(sc.idKey, ".")
+	if value.Empty() {
+		return false, fmt.Errorf("the last item has no value for the cursor at %q", sc.idKey)
+	}
+	sc.value = value
+	return true, nil
+}
+
+func (sc *lastScroller) position() tree.Node { return sc.value }
+
+func (sc *lastScroller) resume(n tree.Node) { sc.value = n }
+
+func (*lastScroller) ending(apiCall, *page) (rule string, told bool) { return "a page is empty", false }
+
+func (*lastScroller) inHeader(http.Header) string { return "" }
+
+func (sc *lastScroller) source() string {
+	return fmt.Sprintf("the field %q of the last item", sc.idKey)
+}

@@ -93,6 +93,14 @@ func (sc *urlScroller) source() string {
 	return fmt.Sprintf("the link at %q in the response", sc.urlKey)
 }
 
+func (sc *urlScroller) ending(_ apiCall, p *page) (rule string, told bool) {
+	if sc.rel != "" {
+		return fmt.Sprintf("there is no link %q in the header Link", sc.rel), len(p.header.Values("Link")) > 0
+	}
+	_, told = p.response.At(sc.urlKey, sc.delimiter)
+	return fmt.Sprintf("there is no link at %q in the response", sc.urlKey), told
+}
+
 // nest makes parameters of the pairs of a query: "a[b]=1" is an object, "a[]=1" a list. Of equal names the last counts.
 func nest(pairs []pair) tree.Node {
 	root := new(nested)
@@ -231,6 +239,14 @@ func (sc *paramScroller) source() string {
 		return fmt.Sprintf("the header %q", sc.header)
 	}
 	return fmt.Sprintf("the value at %q in the response", sc.responseParam)
+}
+
+func (sc *paramScroller) ending(_ apiCall, p *page) (rule string, told bool) {
+	if sc.header != "" {
+		return fmt.Sprintf("there is no header %q", sc.header), len(p.header.Values(sc.header)) > 0
+	}
+	_, told = p.response.At(sc.responseParam, ".")
+	return fmt.Sprintf("there is no value at %q in the response", sc.responseParam), told
 }
 
 // linkOf returns the target of the first link with a relation type (RFC 8288), "" when there is none.

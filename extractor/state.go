@@ -14,7 +14,7 @@ import (
 //
 //	{"time":{"previousStart":1490000000},"columns":{...},"checkpoint":{...}}
 //
-// and a text that lacks members, or has others, is read as well. A checkpoint can contain links and tokens for the next
+// and a text that lacks members, or has others, is read as well. So is a state of the published extractor, with its columns. A checkpoint can contain links and tokens for the next
 // page as the API gave them: keep the state as private as the configuration.
 type State struct {
 	// Time has the start of the last run that succeeded.

@@ -22,16 +22,16 @@ type stopConfig struct {
 	countField string
 }
 
-// flagStop is nextPageFlag: a field in the root of the answer.
+// flagStop is nextPageFlag: a field in the root of the answer, or at a path if there is a delimiter.
 type flagStop struct {
-	field            string
+	field, delimiter string
 	stopOn, ifNotSet bool
 }
 
 func parseStops(s *section) stopConfig {
 	var sc stopConfig
 	if f := s.section("nextPageFlag"); f != nil {
-		sc.flag = &flagStop{field: f.required("field")}
+		sc.flag = &flagStop{field: f.required("field"), delimiter: f.text("delimiter", "")}
 		strict := func(key string, byDefault bool) bool {
 			n, ok := f.get(key)
 			if ok && n.Kind() != tree.Bool {
@@ -80,13 +80,15 @@ type stopper struct {
 	Volume  int64
 	// scratch is memory for the text of a page.
 	scratch []byte
-	// misled is set when the job ends because a field of the configuration is not in the answer.
-	misled bool
+	// misled is set when the job ends because the field of limitStop is not in the answer. told is true if the configuration or the answer leaves no
+	// doubt that the job is to end.
+	misled, told bool
 }
 
 // stop takes a page into account and returns why the job ends after it, "" when it goes on.
 func (st *stopper) stop(p *page, now time.Time) string {
 	st.Pages++
+	st.told = true
 	st.Items += int64(p.items.Len())
 	for _, c := range st.configs {
 		if c.volume > 0 {
@@ -120,7 +122,7 @@ func (st *stopper) limit(c *stopConfig, p *page, _ time.Time) string {
 	case c.countField != "":
 		n, ok := p.response.At(c.countField, ".")
 		if !ok {
-			st.misled = true
+			st.misled, st.told = true, false
 			return fmt.Sprintf("limitStop: the answer has no value at %q", c.countField)
 		}
 		if most = n.Cut(); most == 0 && n.Real() >= math.MaxInt64 {
@@ -157,15 +159,29 @@ func (st *stopper) nextPage(c *stopConfig, p *page, _ time.Time) string {
 		return ""
 	}
 	value := c.flag.ifNotSet
-	if p.response.Kind() == tree.Object {
-		if n, ok := p.response.Get(c.flag.field); ok {
-			value = truth(n)
-		}
+	n, ok := c.flag.at(p.response)
+	if ok {
+		value = truth(n)
 	}
-	if value == c.flag.stopOn {
-		return fmt.Sprintf("nextPageFlag: %s counts as %v", c.flag.field, value)
+	if value != c.flag.stopOn {
+		return ""
 	}
-	return ""
+	if !ok {
+		st.told = false
+		return fmt.Sprintf("nextPageFlag: the answer has no %q, which counts as %v", c.flag.field, value)
+	}
+	return fmt.Sprintf("nextPageFlag: %s counts as %v", c.flag.field, value)
+}
+
+// at returns the value of the flag in an answer.
+func (f *flagStop) at(response tree.Node) (tree.Node, bool) {
+	if response.Kind() != tree.Object {
+		return tree.Node{}, false
+	}
+	if f.delimiter != "" {
+		return response.At(f.field, f.delimiter)
+	}
+	return response.Get(f.field)
 }
 
 // truth is the conversion of nextPageFlag: false, 0, null, "0" and the empty list are false, all else is true.

@@ -269,7 +269,10 @@ func (t *Tables) addSet(out *output, known tree.Node) error {
 	}
 	bs := &bucketSet{output: out, warned: make(map[string]bool)}
 	bs.Set = flatten.NewSet(func(name string) (io.Writer, error) { return bs.open(name) })
-	types, _ := known.Get(out.bucket)
+	types, unknown := knownColumns(known, out.bucket)
+	for _, path := range unknown {
+		t.log.Warn("a column of the state is not understood and is left out", "column", path)
+	}
 	for _, name := range out.mappedTypes() { // what a mapping says comes first
 		types = types.Without(name)
 	}

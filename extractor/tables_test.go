@@ -2,7 +2,9 @@ package extractor_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"log/slog"
 	"maps"
 	"os"
 	"path/filepath"
@@ -204,6 +206,31 @@ func TestTables(t *testing.T) {
 			},
 		},
 		{
+			name:    "mapping of items that are no objects",
+			config:  `"jobs": [{"endpoint": "t"}, {"endpoint": "u"}], "mappings": {"t": {"0": "name", "1.x": "x", "2": {"type": "table", "destination": "marks", "tableMapping": {".": "mark", "0": "first"}}}, "u": {".": "value", "data": "again"}}`,
+			answers: []string{`[["a", {"x": 1}, ["p", ["q"]]], ["b"]]`, `[1, null, "z"]`},
+			err:     `table "t": the value at "." is a list; map it to a table, or set forceType`,
+		},
+		{
+			name:    "mapping of lists and scalars",
+			config:  `"jobs": [{"endpoint": "t"}, {"endpoint": "u"}], "mappings": {"t": {"0": {"mapping": {"destination": "name", "primaryKey": true}}, "1.x": "x", "2": {"type": "table", "destination": "marks", "tableMapping": {".": {"mapping": {"destination": "mark"}, "forceType": true}, "0": "first"}}}, "u": {".": "value", "data": "again"}}`,
+			answers: []string{`[["a", {"x": 1}, ["p", ["q"]]], ["b"]]`, `[1, null, "z"]`},
+			files: map[string]string{
+				"t": lines(`'name','x'`, `'a','1'`, `'b',''`), "marks": lines(`'mark','first','t_pk'`, `'p','','a'`, `'[''q'']','q','a'`),
+				"u": lines(`'value','again'`, `'1','1'`, `'',''`, `'z','z'`),
+			},
+		},
+		{
+			name: "mapping of a table with the form of its owner",
+			config: `"jobs": [{"endpoint": "t"}], "mappings": {"t": {"id": {"mapping": {"destination": "id", "primaryKey": true}}, "replies": {"type": "table", "destination": "replies", "parentKey": {"destination": "to"}},
+				"tags": {"type": "table", "destination": "tags", "parentKey": {"destination": "of"}, "tableMapping": {".": "tag"}}, "more": {"type": "table", "destination": "more"}}}`,
+			answers: []string{`[{"id": 1, "tags": ["x"], "replies": [{"id": 2, "replies": [{"id": 3, "tags": ["y"], "more": {"id": 5, "replies": {"id": 6}}}]}, {"id": 4}]}]`},
+			files: map[string]string{
+				"t": lines(`'id'`, `'1'`), "replies": lines(`'id','to'`, `'2','1'`, `'3','2'`, `'6','5'`, `'4','1'`), "more": lines(`'id','t_pk'`, `'5','3'`),
+				"tags": lines(`'tag','of'`, `'y','3'`, `'x','1'`),
+			},
+		},
+		{
 			name: "mapping of a collection", answers: []string{`[{"id": {"x": 1}}]`}, config: `"jobs": [{"endpoint": "t"}], "mappings": {"t": {"id": "id"}}`,
 			err: `table "t": the value at "id" is an object`,
 		},
@@ -259,6 +286,49 @@ func TestColumnsOfTheState(t *testing.T) {
 	state.Columns = []byte(`{"b": {"t": {"kind": "new"}}}`)
 	_, _, err = saveTables(t, newAPI(t, `[]`), cfg, state)
 	checkError(t, err, "columns of the state")
+}
+
+// TestColumnsOfAPublishedState begins with the columns in a state that the published extractor wrote, in the form of newer and of older versions.
+func TestColumnsOfAPublishedState(t *testing.T) {
+	t.Parallel()
+	const tree = `{"data": {"_t": {"nodeType": "array", "[]": {"nodeType": "object", "headerNames": "data", "_a": {"nodeType": "scalar", "headerNames": "a"}, "_run": {"nodeType": "scalar", "type": "parent"},
+		"_o": {"nodeType": "object", "_x": {"nodeType": "null"}}, "_l": {"nodeType": "array", "[]": {"nodeType": "scalar"}}, "_odd": {"nodeType": "new"}}}}, "parent_aliases": {}}`
+	const flat = `{"t": {"a": "scalar", "o": "object", "l": "arrayOfscalar", "odd": "new"}, "t.o": {"x": "NULL"}, "t.l": {"data": "scalar"}}`
+	for name, text := range map[string]string{
+		"a tree":           `{"json_parser.struct": ` + tree + `, "json_parser.structVersion": 3, "time": {"previousStart": 7}}`,
+		"a tree in custom": `{"custom": {"json_parser.struct": ` + tree + `, "time": {"previousStart": 7}}}`,
+		"kinds by path":    `{"custom": {"json_parser.struct": ` + flat + `, "json_parser.structVersion": 2, "time": {"previousStart": 7}}}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var state extractor.State
+			if err := json.Unmarshal([]byte(text), &state); err != nil {
+				t.Fatal(err)
+			}
+			again, err := json.Marshal(state) // as a program saves it after a run that failed
+			checkError(t, err, "")
+			state = extractor.State{}
+			checkError(t, json.Unmarshal(again, &state), "")
+			var log strings.Builder
+			cfg, err := extractor.Parse([]byte(config("", `"outputBucket": "b", "jobs": [{"endpoint": "t"}]`)))
+			checkError(t, err, "")
+			tables, err := extractor.NewTables(cfg, state, slog.New(slog.NewTextHandler(&log, nil)))
+			checkError(t, err, "")
+			checkError(t, tables.Close(), "")
+			if !strings.Contains(log.String(), "column=t.odd") {
+				t.Errorf("the log does not say that t.odd is left out:\n%s", log.String())
+			}
+			files, next, err := saveTables(t, newAPI(t, `[{"z": 1, "l": "y"}]`), config("", `"outputBucket": "b", "jobs": [{"endpoint": "t", "params": {"since": {"time": "previousStart"}}}]`), state)
+			checkError(t, err, "")
+			checkFiles(t, files, map[string]string{
+				"b.t":   lines(`'a','o_x','l','z'`, `'','','`+link("t", `O:8:"stdClass":2:{s:1:"z";i:1;s:1:"l";s:1:"y";}`)+`','1'`),
+				"b.t_l": lines(`'data','JSON_parentId'`, `'y','`+link("t", `O:8:"stdClass":2:{s:1:"z";i:1;s:1:"l";s:1:"y";}`)+`'`),
+			})
+			if strings.Contains(string(next.Columns), "json_parser") || !strings.Contains(string(next.Columns), `"z"`) {
+				t.Errorf("the next state has the columns %s", next.Columns)
+			}
+		})
+	}
 }
 
 func TestTablesKeepTypes(t *testing.T) {

@@ -185,10 +185,10 @@ func rowsOf(t *testing.T, file, table string) (n int) {
 func TestExtractIntoADatabase(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "pulled.db")
 	status, out, errs := call(t, "", nil, "extract", "-target", "sqlite:"+file)
-	if status != 0 || !strings.Contains(out, "table in.c-extract.orders: 10 rows") {
+	if status != 0 || !strings.Contains(out, "table in.c-toy-shop.orders: 10 rows") {
 		t.Errorf("status %d\n%s%s", status, out, errs)
 	}
-	if n := rowsOf(t, file, `"in.c-extract.items"`); n != 20 {
+	if n := rowsOf(t, file, `"in.c-toy-shop.items"`); n != 20 {
 		t.Errorf("%d items, want 20", n)
 	}
 }

@@ -36,8 +36,10 @@ type LayoutColumn struct {
 	PrimaryKey bool
 	// ForceType writes lists and objects as JSON text.
 	ForceType bool
-	// Table is the layout of a table.
+	// Table is the layout of a table. Same is true if it is the layout that contains the column: items inside of items of the same form. The items
+	// at every depth then share the table.
 	Table *Layout
+	Same  bool
 	// NoParentKey leaves the link column out; ParentKey is its name, empty means the name of the parent and "_pk".
 	NoParentKey, ParentPrimary bool
 	ParentKey                  string
@@ -55,6 +57,9 @@ const (
 
 // tables yields the tables of a layout with the keys under which a set knows them.
 func (t LayoutColumn) tables(key string) iter.Seq2[string, LayoutColumn] {
+	if t.Same { // the key of the table that contains it first
+		key = strings.TrimSuffix(key, "\x00"+t.Path)
+	}
 	return func(yield func(string, LayoutColumn) bool) {
 		for _, c := range t.Table.Columns {
 			if c.Kind == ToTable && !yield(key+"\x00"+c.Path, c) {
@@ -66,6 +71,9 @@ func (t LayoutColumn) tables(key string) iter.Seq2[string, LayoutColumn] {
 
 // nameLayout gives names to a table and to those below.
 func (s *Set) nameLayout(key string, t LayoutColumn) {
+	if s.layouts[key] != "" {
+		return
+	}
 	s.layouts[key] = s.names.name(SafeName(t.Destination))
 	for below, c := range t.tables(key) {
 		s.nameLayout(below, c)
@@ -74,27 +82,28 @@ func (s *Set) nameLayout(key string, t LayoutColumn) {
 
 // openLayout opens a table and those below if they are not open yet. parent is the name of the parent's table.
 func (s *Set) openLayout(key, parent string, t LayoutColumn) error {
-	if _, ok := s.tables[key]; !ok {
-		columns := make(taken)
-		opened := &Table{Name: s.layouts[key]}
-		add := func(name string, primary bool) {
-			name = columns.name(SafeName(name))
-			opened.Columns = append(opened.Columns, name)
-			if primary {
-				opened.PrimaryKey = append(opened.PrimaryKey, name)
-			}
+	if _, ok := s.tables[key]; ok {
+		return nil
+	}
+	columns := make(taken)
+	opened := &Table{Name: s.layouts[key]}
+	add := func(name string, primary bool) {
+		name = columns.name(SafeName(name))
+		opened.Columns = append(opened.Columns, name)
+		if primary {
+			opened.PrimaryKey = append(opened.PrimaryKey, name)
 		}
-		for _, c := range t.Table.Columns {
-			if c.Kind != ToTable || !c.NoParentKey && !t.keyed() {
-				add(c.Destination, c.PrimaryKey)
-			}
+	}
+	for _, c := range t.Table.Columns {
+		if c.Kind != ToTable || !c.NoParentKey && !t.keyed() {
+			add(c.Destination, c.PrimaryKey)
 		}
-		if !t.NoParentKey {
-			add(cmp.Or(t.ParentKey, parent+"_pk"), t.ParentPrimary)
-		}
-		if err := s.begin(key, opened); err != nil {
-			return err
-		}
+	}
+	if !t.NoParentKey {
+		add(cmp.Or(t.ParentKey, parent+"_pk"), t.ParentPrimary)
+	}
+	if err := s.begin(key, opened); err != nil || t.Same { // the layout around it opens the tables below
+		return err
 	}
 	for below, c := range t.tables(key) {
 		if err := s.openLayout(below, s.tables[key].Name, c); err != nil {
@@ -127,7 +136,7 @@ func (s *Set) layoutRow(name, key string, t LayoutColumn, item, extra tree.Node,
 			n, _ := extra.Get(c.Path)
 			text = n.Cell()
 		default:
-			n, _ := item.At(c.Path, ".")
+			n := valueAt(item, c.Path)
 			switch {
 			case !n.IsCollection():
 				text = n.Cell()
@@ -161,12 +170,22 @@ func (s *Set) layoutRow(name, key string, t LayoutColumn, item, extra tree.Node,
 			continue
 		}
 		for m := range listOf(n).Each() {
-			if err := s.layoutRow(name, below, c, rowOf(m.Value, nil), extra, own); err != nil {
+			if err := s.layoutRow(name, below, c, m.Value, extra, own); err != nil {
 				return err
 			}
 		}
 	}
 	return nil
+}
+
+// valueAt returns the value at a path of an item. The paths of an item that is a list are positions. Every item that is not an object also has its value
+// at [dataColumn], as in tables without a layout.
+func valueAt(item tree.Node, path string) tree.Node {
+	n, ok := item.At(path, ".")
+	if !ok && path == dataColumn && item.Kind() != tree.Object {
+		n, _ = rowOf(item, nil).Get(dataColumn)
+	}
+	return n
 }
 
 // rowSum is the link value of a row without a primary key: the checksum of the item and of the extra columns.

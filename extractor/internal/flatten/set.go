@@ -145,7 +145,7 @@ func (s *Set) Write(name string, item tree.Node, extra []tree.Member) error {
 		if err := s.openLayout(name, "", t.layout); err != nil {
 			return err
 		}
-		return s.layoutRow(name, name, t.layout, rowOf(item, nil), tree.OfObject(extra...), "")
+		return s.layoutRow(name, name, t.layout, item, tree.OfObject(extra...), "")
 	}
 	return s.writeRow(name, name, t.extras, &t.rows, item, extra)
 }

@@ -1,6 +1,7 @@
 package extract
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +13,8 @@ import (
 
 	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/extractor"
+	"github.com/forebay/forebay/extractor/feed"
 	"github.com/forebay/forebay/internal/program/show"
 	"github.com/forebay/forebay/internal/program/store"
 	"github.com/forebay/forebay/mapping"
@@ -26,9 +29,18 @@ type tables struct {
 	// source is by data type. It belongs to the state: an id is made unique in the order in which data types come, and a
 	// run that goes on in the middle sees another order.
 	source map[string]string
+	// proposals are the columns of -columns by data type. Other data types have the whole record in one column.
+	proposals map[string]mapping.Columns
+	// bucket is the one of the page at hand, buckets the number of different ones.
+	bucket  string
+	buckets int
 }
 
 func openTables(o options, names map[string]string, logger *slog.Logger) (*tables, error) {
+	proposals, err := readProposals(o.columns)
+	if err != nil {
+		return nil, usageError{err}
+	}
 	st, err := o.open(o.data)
 	if err != nil {
 		return nil, usageError{err}
@@ -39,13 +51,16 @@ func openTables(o options, names map[string]string, logger *slog.Logger) (*table
 	}
 	source := make(map[string]string)
 	maps.Copy(source, names)
-	return &tables{eng, st, o.config == "", source}, nil
+	return &tables{eng: eng, store: st, toy: o.config == "", source: source, proposals: proposals}, nil
 }
 
 // columns of a table: the whole record, or the fields of a record that the program knows.
 func (t *tables) columns(dataType string) mapping.Columns {
 	text := func(name, path string) mapping.Column {
 		return mapping.Path(name, path, mapping.Default(`""`), mapping.RawString())
+	}
+	if columns, ok := t.proposals[dataType]; ok {
+		return columns
 	}
 	switch {
 	case t.toy && dataType == "orders":
@@ -56,10 +71,24 @@ func (t *tables) columns(dataType string) mapping.Columns {
 	return mapping.Columns{mapping.UUID("id"), mapping.Datetime("pulled"), mapping.Body("record")}
 }
 
-func tableID(source string) string { return "in.c-extract." + source }
+// tableID returns the table of a source: in the bucket of the configuration, or in the bucket extract.
+func tableID(bucket, source string) string { return "in.c-" + cmp.Or(bucket, "extract") + "." + source }
+
+// emit stores a page in the tables of its bucket.
+func (t *tables) emit() func(context.Context, *extractor.Page) error {
+	store := feed.Into(t.eng, t.define)
+	return func(ctx context.Context, p *extractor.Page) error {
+		t.bucket = p.Bucket // one page at a time
+		return store(ctx, p)
+	}
+}
 
 func (t *tables) define(ctx context.Context, dataType string) (string, error) {
-	id, ok := t.source[dataType]
+	key := dataType
+	if t.buckets > 1 { // each has its own tables
+		key = t.bucket + "." + dataType
+	}
+	id, ok := t.source[key]
 	if _, defined := t.eng.Source(id); defined {
 		return id, nil
 	}
@@ -70,9 +99,9 @@ func (t *tables) define(ctx context.Context, dataType string) (string, error) {
 		}
 	}
 	err := t.eng.Define(ctx, forebay.Source{ID: id, Sinks: []forebay.Sink{{
-		ID: "records", Table: forebay.Table{ID: tableID(id), Columns: t.columns(dataType)},
+		ID: "records", Table: forebay.Table{ID: tableID(t.bucket, id), Columns: t.columns(dataType)},
 	}}})
-	t.source[dataType] = id
+	t.source[key] = id
 	return id, err
 }
 
@@ -97,7 +126,7 @@ func (t *tables) report(ctx context.Context, out io.Writer) error {
 		return err
 	}
 	for _, s := range t.eng.Sources() {
-		id := tableID(s.ID)
+		id := s.Sinks[0].Table.ID
 		columns, err := t.store.Tables.Columns(id)
 		if err != nil {
 			return err

@@ -15,7 +15,6 @@ import (
 	"path/filepath"
 
 	"github.com/forebay/forebay/extractor"
-	"github.com/forebay/forebay/extractor/feed"
 	"github.com/forebay/forebay/internal/program/show"
 	"github.com/forebay/forebay/internal/program/store"
 )
@@ -43,7 +42,7 @@ func ExitStatus(err error) int {
 
 // verbs are the commands in front of the flags.
 var verbs = []struct{ name, summary string }{
-	{"check", "log in, and ask for the first page of each job"},
+	{"check", "log in, ask for the first page of each job, and say what ends it"},
 	{"preview", "show the first records of each job as a table"},
 	{"discover", "propose columns with types that the first records of each job fit"},
 }
@@ -58,7 +57,7 @@ func usage(flags *flag.FlagSet) {
 	fmt.Fprint(out, `
 The configuration names the API and its jobs. It knows, among others, these words:
 
-  api.authentication   login, basic, bearer, apiKey, oauth2, hmac
+  api.authentication   login, basic, bearer, apiKey, query, oauth2, hmac
   api.pagination       response.url, response.link, response.param, response.header, offset, pagenum, cursor, multiple
   api.http             format (json, ndjson, csv, xml), answerRules, trustedOrigins
   api                  retryConfig, rateLimit, caCertificate, clientCertificate
@@ -79,9 +78,9 @@ type options struct {
 	verb    string
 	records int
 
-	config, baseURL, state, out, data string
-	public, debug                     bool
-	open                              store.Open
+	config, baseURL, state, out, data, columns string
+	public, debug, strict                      bool
+	open                                       store.Open
 }
 
 func parseFlags(args []string, stderr io.Writer, p Options) (options, error) {
@@ -100,8 +99,10 @@ func parseFlags(args []string, stderr io.Writer, p Options) (options, error) {
 	flags.StringVar(&o.state, "state", "", "file with the state of the last run; the new state is written to it")
 	flags.StringVar(&o.out, "out", "", "write CSV files and manifests into tables/ of this folder, and use no engine")
 	flags.StringVar(&o.data, "data", "", "data directory of the engine (default a new temporary one)")
+	flags.StringVar(&o.columns, "columns", "", "file with the output of discover: columns of the engine's tables. Without it, a table has one column with the record")
 	flags.IntVar(&o.records, "records", 0, "how many records of each job preview shows (default 10) and discover looks at (default 1000)")
 	flags.BoolVar(&o.public, "public-only", false, "refuse connections to private addresses")
+	flags.BoolVar(&o.strict, "strict", false, "fail where the log would warn that records may be missing")
 	flags.BoolVar(&o.debug, "debug", false, "log every request")
 	if p.Flags != nil {
 		p.Flags(flags)
@@ -114,6 +115,9 @@ func parseFlags(args []string, stderr io.Writer, p Options) (options, error) {
 	}
 	if flags.NArg() > 0 {
 		return o, usageError{fmt.Errorf("there are no arguments, only flags, and check, preview or discover in front of them: %q", flags.Args())}
+	}
+	if o.columns != "" && (o.out != "" || o.verb != "") {
+		return o, usageError{errors.New("-columns is for runs into an engine")}
 	}
 	if o.records < 0 || o.records > 0 && (o.verb == "" || o.verb == "check") {
 		return o, usageError{errors.New("-records is a positive number for preview and discover")}
@@ -155,23 +159,48 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer, p Options
 	for _, w := range cfg.Warnings() {
 		logger.Warn("configuration", "path", w.Path, "problem", w.Message)
 	}
+	return o.run(ctx, cfg, logger, stdout, stderr)
+}
+
+// run locks the files of the run and does what the verb says.
+func (o options) run(ctx context.Context, cfg *extractor.Config, logger *slog.Logger, stdout, stderr io.Writer) (err error) {
 	file := stateFile(o.state)
+	var locks runLock
+	defer func() { err = errors.Join(err, locks.Close()) }()
+	if file != "" {
+		if err := locks.lock("the state "+o.state, o.state+".lock"); err != nil {
+			return err
+		}
+	}
 	state, err := file.load()
 	if err != nil {
 		return err
 	}
+	if file == "" && cfg.UsesRefreshToken() {
+		const text = "the configuration has a refresh token, which the server may replace when it is used; without -state the new token is lost"
+		if o.verb != "" {
+			return usageError{errors.New(text + ": name a file with -state")}
+		}
+		logger.WarnContext(ctx, text)
+	}
+	opts := extractor.Options{Logger: logger, PublicOnly: o.public, Strict: o.strict}
 	if o.verb != "" {
-		opts := extractor.Options{Logger: logger, PublicOnly: o.public, Checkpoint: func(_ context.Context, s extractor.State) error { return file.save(s) }}
+		if file != "" {
+			opts.Checkpoint = func(_ context.Context, s extractor.State) error { return file.save(s) }
+		}
 		return look(ctx, cfg, state, opts, o, stdout)
 	}
 	line := show.NewProgress(stderr)
-	opts := extractor.Options{Logger: logger, PublicOnly: o.public, Progress: func(p extractor.Progress) {
+	opts.Progress = func(p extractor.Progress) {
 		line.Show("%d pages, %d records, %.1f kB at %.1f kB/s, %d requests, %d retries",
 			p.Pages, p.Records, float64(p.Bytes)/1000, p.BytesPerSecond()/1000, p.Requests, p.Retries)
-	}}
+	}
 	if o.out != "" {
 		if err := os.MkdirAll(o.out, 0o777); err != nil {
 			return usageError{err}
+		}
+		if err := locks.lock("the folder "+o.out, filepath.Join(o.out, "extract.lock")); err != nil {
+			return err
 		}
 		if file != "" { // what was pulled is kept for a run that goes on
 			opts.Spool = filepath.Join(o.out, "unfinished.pages")
@@ -208,7 +237,8 @@ func pull(
 		return err
 	}
 	defer func() { err = errors.Join(err, e.eng.Close(), e.store.Close()) }()
-	opts.Emit = feed.Into(e.eng, e.define) // a page is on disk when Emit returns
+	e.buckets = len(cfg.Buckets())
+	opts.Emit = e.emit() // a page is on disk when Emit returns
 	opts.Checkpoint = func(_ context.Context, s extractor.State) error {
 		s.Names = e.source
 		return file.save(s)

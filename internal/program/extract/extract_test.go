@@ -31,7 +31,7 @@ func TestToy(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v\n%s", err, log)
 	}
-	for _, want := range []string{"table in.c-extract.orders: 10 rows", "table in.c-extract.items: 20 rows", "S-22", "table in.c-extract.prices: 5 rows"} {
+	for _, want := range []string{"table in.c-toy-shop.orders: 10 rows", "table in.c-toy-shop.items: 20 rows", "S-22", "table in.c-toy-shop.prices: 5 rows"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("no %q in\n%s", want, out)
 		}
@@ -255,8 +255,8 @@ func TestToyAgain(t *testing.T) {
 	work := t.TempDir()
 	args := []string{"-debug", "-data", filepath.Join(work, "shop"), "-state", filepath.Join(work, "shop.json")}
 	for i, want := range [][]string{
-		{"prices?since=0", "prices?since=4", "table in.c-extract.prices: 5 rows", "table in.c-extract.orders: 10 rows"},
-		{"prices?since=5", "14 pages, 30 records", "table in.c-extract.orders: 20 rows"},
+		{"prices?since=0", "prices?since=4", "table in.c-toy-shop.prices: 5 rows", "table in.c-toy-shop.orders: 10 rows"},
+		{"prices?since=5", "14 pages, 30 records", "table in.c-toy-shop.orders: 20 rows"},
 	} {
 		out, log, err := program(t, args...)
 		if err != nil {
@@ -271,7 +271,7 @@ func TestToyAgain(t *testing.T) {
 			t.Errorf("run %d: all prices are asked for: %v", i+1, again)
 		}
 		prices := 0
-		for _, err := range dir.Tables(filepath.Join(work, "shop/tables")).Rows("in.c-extract.prices") {
+		for _, err := range dir.Tables(filepath.Join(work, "shop/tables")).Rows("in.c-toy-shop.prices") {
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -280,5 +280,189 @@ func TestToyAgain(t *testing.T) {
 		if prices != 5 {
 			t.Errorf("run %d: %d prices are in the table", i+1, prices)
 		}
+	}
+}
+
+// listAPI gives a page of a list and a configuration for it.
+func listAPI(t *testing.T, answer func(http.ResponseWriter, *http.Request), api, job string) (args []string) {
+	t.Helper()
+	server := httptest.NewServer(http.HandlerFunc(answer))
+	t.Cleanup(server.Close)
+	path := filepath.Join(t.TempDir(), "config.json")
+	if err := os.WriteFile(path, fmt.Appendf(nil, `{"api": {"baseUrl": "http://h/"%s}, "config": {"jobs": [{"endpoint": "u"%s}]}}`, api, job), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return []string{"-config", path, "-base-url", server.URL}
+}
+
+// TestStrict lets the server give fewer items a page than the configuration asks for.
+func TestStrict(t *testing.T) {
+	t.Parallel()
+	args := listAPI(t, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, `{"d": [1, 2], "total": 3, "offset": 0}`) },
+		`, "pagination": {"method": "offset", "limit": 100}`, `, "dataField": "d"`)
+	const doubt = `the job ended because a page has fewer items than the limit of 100, but "total" is 3 and 2 items were read`
+	out, log, err := program(t, append([]string{"check"}, args...)...)
+	if err != nil || strings.Contains(out, "the configuration works") || !strings.Contains(out, "u (u) ends now, because a page has fewer items than the limit of 100\n  look at this: "+doubt+"\n") {
+		t.Errorf("check: %v\n%s%s", err, out, log)
+	}
+	if out, log, err = program(t, args...); err != nil || !strings.Contains(strings.ReplaceAll(log, `\"`, `"`), doubt) {
+		t.Errorf("a run: %v\n%s%s", err, out, log)
+	}
+	for _, verb := range []string{"check", ""} {
+		out, _, err := program(t, append(strings.Fields(verb+" -strict"), args...)...)
+		if ExitStatus(err) != 1 || !strings.Contains(err.Error(), doubt) {
+			t.Errorf("%s -strict: error %v, want %q\n%s", verb, err, doubt, out)
+		}
+	}
+}
+
+// TestCheckFindsMissingData has a dataField that is not in the response.
+func TestCheckFindsMissingData(t *testing.T) {
+	t.Parallel()
+	args := listAPI(t, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, `{"items": [1]}`) }, "", `, "dataField": "itms"`)
+	out, _, err := program(t, append([]string{"check"}, args...)...)
+	if err != nil || strings.Contains(out, "the configuration works") || !strings.Contains(out, `look at this: no data at "itms" in the answer`) {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+// TestLooksKeepTokens refuses to look at an API with a refresh token if the token that replaces it would be lost.
+func TestLooksKeepTokens(t *testing.T) {
+	t.Parallel()
+	var tokens atomic.Int64
+	args := listAPI(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/token" {
+			fmt.Fprintf(w, `{"access_token": "at", "refresh_token": "rt-%d"}`, tokens.Add(1))
+			return
+		}
+		fmt.Fprint(w, `[1]`)
+	}, `, "authentication": {"type": "oauth2", "grant": "refresh_token", "tokenUrl": "token", "clientId": "c", "refreshToken": "rt-0"}`, "")
+	for _, verb := range []string{"check", "preview", "discover"} {
+		if _, _, err := program(t, append([]string{verb}, args...)...); ExitStatus(err) != 1 || !strings.Contains(fmt.Sprint(err), "-state") || tokens.Load() > 0 {
+			t.Errorf("%s without -state: error %v after %d logins", verb, err, tokens.Load())
+		}
+	}
+	if _, log, err := program(t, args...); err != nil || !strings.Contains(log, "level=WARN") || !strings.Contains(log, "-state") {
+		t.Errorf("a run without -state: %v\n%s\nwant a warning", err, log)
+	}
+	state := filepath.Join(t.TempDir(), "state.json")
+	if _, log, err := program(t, append([]string{"check", "-state", state}, args...)...); err != nil {
+		t.Errorf("check with -state: %v\n%s", err, log)
+	}
+	if text, err := os.ReadFile(state); err != nil || !strings.Contains(string(text), "rt-2") {
+		t.Errorf("%v: the state is %s, want the token rt-2", err, text)
+	}
+}
+
+// TestOneRunAtATime starts a run while another one uses the same state or folder.
+func TestOneRunAtATime(t *testing.T) {
+	t.Parallel()
+	var requests atomic.Int64
+	asked, proceed := make(chan bool), make(chan bool)
+	args := listAPI(t, func(w http.ResponseWriter, _ *http.Request) {
+		if requests.Add(1) == 1 {
+			asked <- true
+			<-proceed
+		}
+		fmt.Fprint(w, `[1]`)
+	}, "", "")
+	out, state := t.TempDir(), filepath.Join(t.TempDir(), "state.json")
+	first := make(chan error)
+	go func() {
+		_, _, err := program(t, append([]string{"-out", out, "-state", state}, args...)...)
+		first <- err
+	}()
+	<-asked
+	for _, files := range [][]string{{"-state", state}, {"check", "-state", state}, {"-out", out}, {"-out", out, "-state", state}} {
+		if _, _, err := program(t, append(files, args...)...); ExitStatus(err) != 1 || !strings.Contains(fmt.Sprint(err), "another run uses the ") {
+			t.Errorf("%q at the same time: error %v", files, err)
+		}
+	}
+	proceed <- true
+	if err := <-first; err != nil {
+		t.Error(err)
+	}
+}
+
+// TestDiscoveredColumns gives the output of discover to a run into an engine. Each bucket of the configuration has its own tables.
+func TestDiscoveredColumns(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprintf(w, `[{"id": 1, "at": {"day": "2024-02-29"}, "of": %q}, {"id": 2, "of": null}]`, r.URL.Path)
+	}))
+	defer server.Close()
+	work := t.TempDir()
+	path := func(name string) string { return filepath.Join(work, name) }
+	write := func(name, text string) {
+		t.Helper()
+		if err := os.WriteFile(path(name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("config.json", `{"parameters": {"api": {"baseUrl": "http://h/"}, "config": {"outputBucket": "shop", "jobs": [{"endpoint": "u"}]}, "iterations": [{}, {"outputBucket": "other"}]}}`)
+	args := []string{"-config", path("config.json"), "-base-url", server.URL}
+	out, _, err := program(t, append([]string{"discover"}, args...)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	write("columns.json", out)
+	if _, log, err := program(t, append(args, "-data", path("data"), "-columns", path("columns.json"))...); err != nil {
+		t.Fatalf("%v\n%s", err, log)
+	}
+	tables := dir.Tables(path("data/tables"))
+	for _, table := range []string{"in.c-shop.u", "in.c-other.u-2"} {
+		columns, err := tables.Columns(table)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := fmt.Sprintln(columns)
+		for row, err := range tables.Rows(table) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			got += strings.Join(row, ",") + "\n"
+		}
+		for _, want := range []string{"id", "at_day", "of", "int64", "date", "\n1,2024-02-29,/u\n2,,\n"} {
+			if !strings.Contains(got, want) {
+				t.Errorf("the table %s is\n%s\nwithout %q", table, got, want)
+			}
+		}
+	}
+	write("bad.json", `{"dataType": "u"}`)
+	for name, args := range map[string][]string{
+		"no file": {"-columns", path("none.json")}, "no columns": {"-columns", path("bad.json")}, "no engine": {"-columns", path("columns.json"), "-out", work}, "a look": {"check", "-columns", path("columns.json")},
+	} {
+		if _, _, err := program(t, args...); ExitStatus(err) != 1 || !strings.Contains(fmt.Sprint(err), "columns") && name != "no file" {
+			t.Errorf("%s: error %v", name, err)
+		}
+	}
+}
+
+// TestOneEngineAtATime starts a run while another one uses the same data directory.
+func TestOneEngineAtATime(t *testing.T) {
+	t.Parallel()
+	var requests atomic.Int64
+	asked, proceed := make(chan bool), make(chan bool)
+	args := listAPI(t, func(w http.ResponseWriter, _ *http.Request) {
+		if requests.Add(1) == 1 {
+			asked <- true
+			<-proceed
+		}
+		fmt.Fprint(w, `[1]`)
+	}, "", "")
+	args = append(args, "-data", t.TempDir())
+	first := make(chan error)
+	go func() {
+		_, _, err := program(t, args...)
+		first <- err
+	}()
+	<-asked
+	_, _, err := program(t, args...)
+	if ExitStatus(err) == 0 || !strings.Contains(fmt.Sprint(err), "is in use by another engine") {
+		t.Errorf("a second run: error %v", err)
+	}
+	proceed <- true
+	if err := <-first; err != nil {
+		t.Error(err)
 	}
 }

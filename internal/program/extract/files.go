@@ -4,12 +4,41 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 
 	"github.com/forebay/forebay/extractor"
 	"github.com/forebay/forebay/internal/program/keep"
+	"github.com/forebay/forebay/mapping"
 )
+
+// readProposals reads what discover wrote: columns by data type. The file may have been edited.
+func readProposals(path string) (map[string]mapping.Columns, error) {
+	if path == "" {
+		return nil, nil
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	columns := make(map[string]mapping.Columns)
+	for d := json.NewDecoder(f); ; {
+		var p proposal
+		err := d.Decode(&p)
+		if errors.Is(err, io.EOF) && len(columns) > 0 {
+			return columns, nil
+		}
+		if err == nil && (p.DataType == "" || len(p.Columns) == 0) {
+			err = fmt.Errorf("an object has no dataType or no columns: %q", p.DataType)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("columns %s: %w", path, err)
+		}
+		columns[p.DataType] = p.Columns
+	}
+}
 
 // stateFile is the path of a state, "" for none. The file can hold links of the API and is not for others to read.
 type stateFile string

@@ -18,11 +18,7 @@ import (
 // look runs check, preview or discover: what a configuration gives, before anything is stored.
 func look(ctx context.Context, cfg *extractor.Config, state extractor.State, opts extractor.Options, o options, out io.Writer) error {
 	if o.verb == "check" {
-		if err := extractor.Check(ctx, cfg, state, opts); err != nil {
-			return err
-		}
-		fmt.Fprintln(out, "the configuration works: each job has answered")
-		return nil
+		return check(ctx, cfg, state, opts, out)
 	}
 	records := cmp.Or(o.records, 10)
 	if o.verb == "discover" {
@@ -52,6 +48,44 @@ func look(ctx context.Context, cfg *extractor.Config, state extractor.State, opt
 		}
 	}
 	return err
+}
+
+// check says what ends each job. The configuration works if each job has answered and no response says that records are missing.
+func check(ctx context.Context, cfg *extractor.Config, state extractor.State, opts extractor.Options, out io.Writer) error {
+	samples, err := extractor.Preview(ctx, cfg, state, 1, opts)
+	if err != nil {
+		return err
+	}
+	doubts := 0
+	for _, s := range samples {
+		text := "ends now, because " + s.End
+		switch {
+		case s.Err != nil:
+			text = "failed"
+		case s.End == "" && s.Depth == 0:
+			text = "was not asked, because it has no window yet"
+		case s.End == "":
+			text = "was not asked, because its parent has no records"
+		case !s.Ended:
+			text = "has more pages, and ends when " + s.End
+		}
+		fmt.Fprintf(out, "%s%s (%s) %s\n", strings.Repeat("  ", s.Depth), s.DataType, s.Endpoint, text)
+		for _, d := range s.Doubts {
+			doubts++
+			fmt.Fprintf(out, "%s  look at this: %s\n", strings.Repeat("  ", s.Depth), d)
+		}
+	}
+	switch err := extractor.Failures(samples); {
+	case err != nil:
+		return err
+	case doubts == 0:
+		fmt.Fprintln(out, "the configuration works: each job has answered")
+	case opts.Strict:
+		return usageError{errors.New("records may be missing")}
+	default:
+		fmt.Fprintln(out, "each job has answered, but records may be missing")
+	}
+	return nil
 }
 
 // A proposal is a table as sinks of definitions and of the Stream API have it.
