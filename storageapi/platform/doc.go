@@ -50,7 +50,7 @@
 // import, with row, column and reason; nothing is rounded or guessed. A TIMESTAMP without a zone is UTC, and a BOOLEAN is
 // true or false. An import has one text for null, by default the empty one. It becomes an empty cell: there is no other null.
 //
-// An export is a sliced file without a header, compressed unless gzip is false. Its format is CSV ("rfc") or one JSON object
+// An export is a sliced file without a header, compressed if gzip is true. Its format is CSV ("rfc") or one JSON object
 // a line ("json"). changedSince and changedUntil may be relative to now, such as "-2 days".
 //
 // # Files
