@@ -37,9 +37,9 @@ func (s *Server) absentRoutes() []route {
 	absent := func(c *call) (any, error) {
 		id, _, _ := strings.Cut(strings.TrimPrefix(c.r.URL.Path, "/absent/"), "/")
 		if !slices.Contains(absentServices, id) {
-			return nil, refuse(http.StatusNotFound, "notFound", "There is no service %q", cut(id, 80))
+			return nil, refuse(http.StatusNotFound, "", "There is no service %q", cut(id, 80))
 		}
-		return nil, refuse(http.StatusNotImplemented, "serviceNotAvailable", "This installation has no service %q", id)
+		return nil, refuse(http.StatusNotImplemented, "", "This installation has no service %q", id)
 	}
-	return []route{{path: "/absent/", summary: "Services that are not part of this installation", public: true, api: absentAPI, run: absent}}
+	return []route{{path: "/absent/", summary: "Services that are not part of this installation", public: true, api: serviceAPI, run: absent}}
 }
