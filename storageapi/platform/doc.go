@@ -75,7 +75,9 @@
 // # Not supported
 //
 // Workspaces, aliases, shared or linked buckets, snapshots of tables, table triggers, Parquet exports and sending tokens by
-// mail. A call to a missing part is answered with 501 and its name. Rows of a job run one after the other, whatever
+// mail. Lists of these parts are empty, one item of them is not found (404), and calls that would make one get 501 with the
+// name of the part. The index lists services that are absent too. Calls to an absent service get 501, except that the list of
+// schedules (scheduler) and of subscriptions (notification) is empty. Rows of a job run one after the other, whatever
 // parallelism says. A sorted export or preview sorts in memory. An import into a table with a primary key keeps the keys of
 // its file in memory, and reads every row of the table if it is incremental.
 package platform

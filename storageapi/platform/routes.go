@@ -110,7 +110,7 @@ func (s *Server) allRoutes() []route {
 	return slices.Concat(
 		s.indexRoutes(), s.branchRoutes(), s.componentRoutes(), s.configurationRoutes(), s.versionRoutes(), s.rowRoutes(), s.metadataRoutes(),
 		s.tokenRoutes(), s.bucketRoutes(), s.tableRoutes(), s.tableDataRoutes(), s.fileRoutes(), s.blobRoutes(), s.jobRoutes(), s.eventRoutes(), s.queueRoutes(),
-		s.encryptionRoutes(), s.absentRoutes(), absentPartRoutes(),
+		s.encryptionRoutes(), absentRoutes(), absentPartRoutes(),
 	)
 }
 
