@@ -37,11 +37,11 @@
 // replaces {{ name }} in all texts with the values of the job or of the row variables_values_id. A variable without a value
 // fails the job. Without variables_id and without values {{ }} stays as it is.
 //
-// POST /encrypt encrypts texts, and members of JSON whose names begin with "#", for a component, a project or a
-// configuration. Configurations keep the encrypted values. Only the program of a run in that scope gets the clear text; its
-// log and its error show *** instead, unless the value has less than four bytes. The cipher is AES-256-GCM. Its key is made
-// at the first opening and stored in the file encryption.key: a backup without that file cannot read encrypted values. Values
-// that another installation encrypted fail the job.
+// POST /encrypt encrypts texts, and members of JSON whose names begin with "#", for a component, a project, a component in a
+// project or a configuration. The project may be a different one. Configurations keep the encrypted values. Only the program
+// of a run in that scope gets the clear text; its log and its error show *** instead, unless the value has less than four
+// bytes. The cipher is AES-256-GCM. Its key is made at the first opening and stored in the file encryption.key: a backup
+// without that file cannot read encrypted values. Values that another installation encrypted fail the job.
 //
 // # Tables
 //
