@@ -107,7 +107,7 @@ func (c *call) createBranch() (any, error) {
 // checkBranchName refuses a name that another branch has.
 func checkBranchName(tx *txn, id int64, name string) error {
 	return refuseIf(tx, key("branch", ""), func(b devBranch) bool { return b.Name == name && b.ID != id }, func(devBranch) error {
-		return refuse(http.StatusBadRequest, "storage.devBranch.alreadyExists", "A branch with the name %q already exists", cut(name, 255))
+		return refuse(http.StatusBadRequest, "storage.devBranch.alreadyExists", "There already is a branch with name %q", cut(name, 255))
 	})
 }
 
