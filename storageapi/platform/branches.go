@@ -61,12 +61,17 @@ func getBranch(tx *txn, id int64) (devBranch, error) {
 	return find[devBranch](tx, branchKey(id), refuse(http.StatusNotFound, branchNotFound, "Branch %d not found", id))
 }
 
+// listBranches answers development branches in the order of their ids, then the default branch.
 func (c *call) listBranches(tx *txn) (any, error) {
-	list := []storageapi.DevBranch{}
+	var list, last []storageapi.DevBranch
 	for b := range each[devBranch](tx, key("branch", ""), false) {
-		list = append(list, b.answer())
+		if b.IsDefault {
+			last = append(last, b.answer())
+		} else {
+			list = append(list, b.answer())
+		}
 	}
-	return list, nil
+	return append(list, last...), nil
 }
 
 // pathBranch reads the branch whose number is the last element of the path.
