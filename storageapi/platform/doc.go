@@ -21,7 +21,8 @@
 //
 // Every change of a configuration or of one of its rows makes a new version of the whole configuration, with the next
 // number. Versions never change: a rollback makes a new version that equals an earlier one, a copy makes an independent
-// configuration. Content is stored byte by byte, without white space between tokens. Each configuration and row has a state
+// configuration. Content and state are JSON objects, or [] for an empty one. They are stored byte by byte, without
+// white space between tokens. Each configuration and row has a state
 // beside its versions.
 //
 // # Components

@@ -34,8 +34,8 @@ func (c *call) createQueueJob() (any, error) {
 	in := c.input("")
 	r := queueRecord{
 		Status: storageapi.QueueCreated, Desired: storageapi.QueueProcessing, Component: in.required("component"), Mode: in.textOr("mode", "run"),
-		Config: in.textOr("config", ""), ConfigData: in.content("configData", ""), Tag: in.textOr("tag", ""), Branch: c.branch,
-		Parallelism: in.textOr("parallelism", ""), VariablesID: in.textOr("variableValuesId", ""), Variables: in.content("variableValuesData", ""),
+		Config: in.textOr("config", ""), ConfigData: in.object("configData", ""), Tag: in.textOr("tag", ""), Branch: c.branch,
+		Parallelism: in.textOr("parallelism", ""), VariablesID: in.textOr("variableValuesId", ""), Variables: in.object("variableValuesData", ""),
 		Created: now(), Rights: *c.token, Base: c.base(),
 	}
 	r.Rights.Hash = ""
