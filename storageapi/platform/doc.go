@@ -21,9 +21,8 @@
 //
 // Every change of a configuration or of one of its rows makes a new version of the whole configuration, with the next
 // number. Versions never change: a rollback makes a new version that equals an earlier one, a copy makes an independent
-// configuration. Content and state are JSON objects, or [] for an empty one. They are stored byte by byte, without
-// white space between tokens. Each configuration and row has a state
-// beside its versions.
+// configuration. Content and state are JSON objects, or [] for an empty one. They are stored byte by byte, without white
+// space between tokens. Each configuration and row has a state beside its versions.
 //
 // # Components
 //
@@ -57,7 +56,8 @@
 // # Files
 //
 // File bytes are uploaded to an object store with the protocol of Azure's blobs, below /blob of the same server. Azure's
-// credentials carry the address of the store, so unmodified clients of the platform upload there. The module
+// credentials carry the address of the store, so unmodified clients of the platform upload there. The manifest of a sliced
+// file names slices with that address: with the scheme azure if clients reach the server by https, and as it is over http. The module
 // storageapi/platform/s3gateway serves clients that know only S3, with [Options.S3].
 //
 // # On disk
