@@ -16,6 +16,7 @@ import (
 
 	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/internal/program/api"
+	"github.com/forebay/forebay/internal/program/duration"
 	"github.com/forebay/forebay/internal/program/server"
 )
 
@@ -41,7 +42,7 @@ func (cfg *serveConfig) register(flags *flag.FlagSet) {
 	cfg.nodeFlags.register(flags)
 	flags.StringVar(&cfg.file, "config", "", "YAML or JSON file with any of these flags, by name, and the sources; flags and environment win")
 	flags.StringVar(&cfg.archive, "archive", "", "where sources keep their raw records if they say so: "+stagingForms()+" (default: none)")
-	flags.DurationVar(&cfg.archiveFor, "archive-keep-for", 0, "age at which raw records are removed, for example 2160h (default: never)")
+	duration.Var(flags, &cfg.archiveFor, "archive-keep-for", 0, "age at which raw records are removed, for example 90d (default: never)")
 	flags.StringVar(&cfg.otlpGRPC, "otlp-grpc", "127.0.0.1:4317", "address of OTLP over gRPC; off: none")
 	flags.StringVar(&cfg.otlpHTTP, "otlp-http", "127.0.0.1:4318", "address of OTLP over HTTP, besides -addr; off: none")
 }

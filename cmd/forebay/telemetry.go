@@ -14,6 +14,7 @@ import (
 
 	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/internal/program/duration"
 	"github.com/forebay/forebay/internal/program/keep"
 	"github.com/forebay/forebay/mapping"
 	"github.com/forebay/forebay/otlpflat"
@@ -49,7 +50,7 @@ const (
 
 func (f *telemetryFlags) register(flags *flag.FlagSet) {
 	flags.StringVar(&f.secret, "otlp-secret", "", "bearer token of the senders, at least 16 characters (default: made at the first start, in the file otlp-secret of the data directory)")
-	flags.DurationVar(&f.every, "every", 10*time.Second, "longest time from an answer to the table")
+	duration.Var(flags, &f.every, "every", 10*time.Second, "longest time from an answer to the table")
 	flags.Lookup("keep-for").Usage = "age at which rows are removed, since they came; 0: never (default: 24h; never in a bucket or with Iceberg)"
 	flags.Lookup("target").Usage = "where the tables are: " + targetForms() + " (default parquet: and the folder telemetry of the data directory)"
 }
