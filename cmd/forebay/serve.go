@@ -140,6 +140,17 @@ func (p process) serve(ctx context.Context, args []string) int {
 	return p.end("serve", p.serveConfig(ctx, args, cfg), failed)
 }
 
+// warn logs what check would report of the sources of the file without asking the target. Defining the sources asks it.
+func (cfg *serveConfig) warn(logger *slog.Logger) {
+	tables, err := cfg.sinkTables()
+	if err != nil {
+		return // defining the source reports it
+	}
+	for _, text := range cfg.misfits(tables) {
+		logger.Warn("configuration does not fit the tables", "reason", text)
+	}
+}
+
 func (p process) serveConfig(ctx context.Context, args []string, cfg *serveConfig) (err error) {
 	level := new(slog.LevelVar)
 	level.Set(cfg.LogLevel)
@@ -192,5 +203,6 @@ func (p process) serveConfig(ctx context.Context, args []string, cfg *serveConfi
 		following.Go(func() { p.refuse(reloads, logger) })
 	}
 	logger.Info("starting", "target", cfg.kindName(), "config", cfg.file)
+	cfg.warn(logger)
 	return server.Run(ctx, cfg.Config, parts, p.stdout)
 }
