@@ -32,6 +32,10 @@ type serveConfig struct {
 	archiveFor time.Duration
 	// fromFile are the values of flags that the file has, by name; see parseServe.
 	fromFile map[string]string
+	// optional are the flags of ports that the operator has not set. A default port that is busy is left out.
+	optional map[string]bool
+	// needsOTLP is set if the server has no use without a port of OTLP.
+	needsOTLP bool
 	// sources come from the file; nil if it has none.
 	sources []forebay.Source
 }
@@ -99,6 +103,11 @@ func (p process) parse(name string, args []string, verb verbFlags) (*serveConfig
 		if read, err = cfg.readFile(flags, given, p.getenv); err != nil {
 			problems = append(problems, err)
 		}
+	}
+	cfg.optional = map[string]bool{}
+	for _, name := range []string{"otlp-grpc", "otlp-http"} {
+		_, inFile := cfg.fromFile[name]
+		cfg.optional[name] = !given[name] && !inFile
 	}
 	for _, addr := range []*string{&cfg.otlpGRPC, &cfg.otlpHTTP} {
 		if *addr == "off" {

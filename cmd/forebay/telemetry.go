@@ -73,6 +73,7 @@ func (f *telemetryFlags) complete(cfg *serveConfig, given map[string]bool) error
 		cfg.target = "parquet:" + filepath.Join(cfg.Dir, "telemetry")
 	}
 	cfg.options.keepBy = []string{receivedAt}
+	cfg.needsOTLP = true
 	_, bucket := cutPrefix(strings.TrimPrefix(cfg.target, "parquet:"), bucketSchemes())
 	if k, _, err := cfg.kindOf(); err == nil && k.ages && !bucket && !given["keep-for"] { // the error comes from the check of the places
 		cfg.Tables.KeepFor = dayOfTelemetry
@@ -169,6 +170,7 @@ func (p process) serveTelemetry(ctx context.Context, args []string, cfg *serveCo
 			value = "SECRET"
 		}
 		grpc, http := addressOf(ready, "otlp-grpc"), addressOf(ready, "otlp-http")
+		b.WriteString(cfg.ports(ready))
 		fmt.Fprintf(&b, "\nAn exporter needs:\n\n  export OTEL_EXPORTER_OTLP_ENDPOINT=http://%s\n", cmp.Or(http, grpc))
 		if http == "" {
 			b.WriteString("  export OTEL_EXPORTER_OTLP_PROTOCOL=grpc\n")
@@ -184,6 +186,23 @@ func (p process) serveTelemetry(ctx context.Context, args []string, cfg *serveCo
 	serving := p
 	serving.stdout = usage
 	return serving.serveConfig(ctx, args, cfg)
+}
+
+// ports lists the ports that the line "ready" has, and the ports of OTLP that are not open.
+func (cfg *serveConfig) ports(ready string) string {
+	var b strings.Builder
+	b.WriteString("\nPorts:\n\n")
+	for _, port := range []struct{ name, flag, wanted string }{
+		{"OTLP over gRPC", "otlp-grpc", cfg.otlpGRPC}, {"OTLP over HTTP", "otlp-http", cfg.otlpHTTP}, {"events over HTTP", "ingest", ""}, {"Stream API", "api", ""},
+	} {
+		switch open := addressOf(ready, port.flag); {
+		case open != "":
+			fmt.Fprintf(&b, "  %-17s%s\n", port.name, open)
+		case port.wanted != "":
+			fmt.Fprintf(&b, "  %-17snot open: %s is in use, choose another address with -%s\n", port.name, port.wanted, port.flag)
+		}
+	}
+	return b.String()
 }
 
 // addressOf returns an address of the line "ready".
