@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"sync"
 	"testing"
@@ -92,6 +93,31 @@ func TestDefineRefusesATableThatCannotBe(t *testing.T) {
 		if _, ok := e.Source("web"); ok != (tt.want == nil) {
 			t.Errorf("the target says %v: the definition is in force: %v", tt.answer, ok)
 		}
+	}
+}
+
+// A target that is down, or refuses the login, fails for every table in the same way. One warning names them all.
+func TestDefineWarnsOnceOfATargetThatIsDown(t *testing.T) {
+	mem := buffertest.NewMemory()
+	var log lockedBuffer
+	e, err := forebay.Open("data", forebay.Options{
+		Target: refusing{mem, errors.New("wrong password")}, Staging: mem, Buffer: localdisk.On(buffer.Tuning{}, vfs.NewMem()),
+		Logger: slog.New(slog.NewTextHandler(&log, nil)),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	source := events()
+	more := source.Sinks[0]
+	more.ID, more.Table.ID = "another", "in.c-web.another"
+	source.Sinks = append(source.Sinks, more)
+	if err := e.Define(t.Context(), source); err != nil {
+		t.Fatal(err)
+	}
+	text := log.out.String()
+	if n := strings.Count(text, "wrong password"); n != 1 || !strings.Contains(text, "in.c-web.another") || !strings.Contains(text, source.Sinks[0].Table.ID) {
+		t.Errorf("the error is logged %d times, want once, with both tables:\n%s", n, text)
 	}
 }
 

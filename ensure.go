@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -124,6 +125,8 @@ func (e *Engine) judge(ctx context.Context, sourceID string, checks []*tableChec
 		refuse = func(p TableProblem) bool { return !p.Known && !p.Kept }
 	}
 	var refused []error
+	var unchecked uncheckedTables
+	defer func() { unchecked.log(e.log) }()
 	for _, c := range checks {
 		if c.err == nil {
 			continue
@@ -134,7 +137,7 @@ func (e *Engine) judge(ctx context.Context, sourceID string, checks []*tableChec
 				refused = append(refused, fmt.Errorf("define sink %q: %w", id, c.err))
 				break // it is the same for all
 			}
-			e.log.Warn("table could not be checked, the import will create it", "sink", id, "table", table.ID, "error", c.err)
+			unchecked.add(id, table.ID, c.err)
 			continue
 		}
 		before, known := e.buf.TableOf(id)
@@ -159,6 +162,26 @@ func (e *Engine) judge(ctx context.Context, sourceID string, checks []*tableChec
 		e.log.Warn("table cannot take the rows of a sink, they wait in staging", "sink", id, "table", p.Table, "error", c.err)
 	}
 	return errors.Join(refused...)
+}
+
+// uncheckedTables are the tables of a definition that the target did not check. One warning names all of them: a target that is down,
+// or refuses the login, fails every call in the same way.
+type uncheckedTables struct {
+	sinks, tables []string
+	first         error // the first that says more than that a call was not made
+}
+
+func (u *uncheckedTables) add(sink, table string, err error) {
+	u.sinks, u.tables = append(u.sinks, sink), append(u.tables, table)
+	if u.first == nil || errors.Is(u.first, errNotChecked) {
+		u.first = err
+	}
+}
+
+func (u *uncheckedTables) log(logger *slog.Logger) {
+	if u.first != nil {
+		logger.Warn("tables could not be checked, imports will create them", "sinks", u.sinks, "tables", u.tables, "error", u.first)
+	}
 }
 
 // callTables makes n calls of a target, up to ensureCalls concurrently, and gives the outcome of each to done, which may run

@@ -21,7 +21,7 @@ func (b *Buffer) SplitFile(ctx context.Context, sinkID, fileID string) error {
 		case split.Rest != nil:
 			return fmt.Errorf("%w: file %s goes to the quarantine, as was asked before", ErrNotHeld, fileID)
 		case f.rec.Retry.Refused == nil:
-			return fmt.Errorf("%w: the last import of file %s has not failed because of its rows", ErrNotHeld, fileID)
+			return fmt.Errorf("%w: the last import of file %s has not failed because of its rows, so a split does not help: remove the cause and retry the file, or move it to the quarantine", ErrNotHeld, fileID)
 		}
 		split.Asked = 1
 		split.Imports, split.Took = 0, 0
@@ -130,7 +130,7 @@ func (b *Buffer) decidable(s *sinkState, fileID string) (*file, error) {
 func (b *Buffer) mayDecide(f *file) error {
 	switch _, ok := b.targetOf(f.sink.id).(Voider); {
 	case !ok:
-		return fmt.Errorf("%w: its target cannot rule out an import", ErrNotHeld)
+		return fmt.Errorf("%w: its target cannot rule out an import: change the table so that it takes the rows and retry the file, or discard the file", ErrNotHeld)
 	case f.rec.State != format.FileImporting:
 		return fmt.Errorf("%w: file %s is not in staging yet", ErrNotHeld, b.fileID(f))
 	}

@@ -260,7 +260,7 @@ func TestDecisionsThatAreRefused(t *testing.T) {
 			return nil
 		}
 		_ = b.Flush(t.Context(), "a")
-		want("split", buffer.ErrNotHeld, "not failed because of its rows")
+		want("split", buffer.ErrNotHeld, "not failed because of its rows, so a split does not help: remove the cause and retry the file")
 		var full *buffer.OverloadError
 		if err := b.QuarantineFile(t.Context(), "a", file); !errors.As(err, &full) || !strings.Contains(err.Error(), "3 rows") {
 			t.Errorf("QuarantineFile without room = %v", err)

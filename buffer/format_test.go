@@ -88,8 +88,8 @@ func TestOldRowsMeetATypedTable(t *testing.T) {
 	}
 	defer b.Close()
 	var held *buffer.HeldError
-	const want = `the column "id" is untyped in the mapping and int64 in the table: give the sink another table or the column another name, ` +
-		`or change its type in the table by hand; rows that wait already need the table changed`
+	const want = `the column "id" is untyped in the mapping and int64 in the table: give the sink another table, ` +
+		`or these columns the types of the table or another name; a changed definition helps new rows only`
 	if err := b.Flush(t.Context(), "staged"); !errors.As(err, &held) || held.Rows != 5 || !strings.HasSuffix(err.Error(), want) {
 		t.Fatalf("flush: %v", err)
 	}

@@ -20,13 +20,13 @@ type SchemaError struct {
 }
 
 func (e *SchemaError) Error() string {
-	return fmt.Sprintf("table %q: columns differ: %s: %s; rows that wait already need the table changed", e.Table, e.difference(), e.advice())
+	return fmt.Sprintf("table %q: columns differ: %s: %s; a changed definition helps new rows only", e.Table, e.difference(), e.advice())
 }
 
-// schemaErrorNames is how many columns of each side the text of a SchemaError names.
-const schemaErrorNames = 5
+// schemaErrorNames is how many columns of a kind the text of a SchemaError names. A log line has room for that many.
+const schemaErrorNames = 50
 
-// difference names the columns that only one of the two has and the first that the table cannot take, or else the first that stands
+// difference names the columns that only one of the two has and those that the table cannot take, or else those that stand
 // elsewhere.
 func (e *SchemaError) difference() string {
 	var parts []string
@@ -37,53 +37,71 @@ func (e *SchemaError) difference() string {
 				names = append(names, fmt.Sprintf("%q", c.Name))
 			}
 		}
-		if more := len(names) - schemaErrorNames; more > 0 {
-			names = append(names[:schemaErrorNames], fmt.Sprintf("and %d more", more))
-		}
 		if len(names) > 0 {
-			parts = append(parts, fmt.Sprintf("the %s has no %s", who, strings.Join(names, ", ")))
+			parts = append(parts, fmt.Sprintf("the %s has no %s", who, firstNames(names)))
 		}
 	}
 	missing("table", e.Want, e.Got)
 	missing("mapping", e.Got, e.Want)
-	if want, got, ok := e.conflict(); ok {
-		parts = append(parts, fmt.Sprintf("the column %q is %s in the mapping and %s in the table", want.Name, kindOf(want), kindOf(got)))
-		if got.Type == datatype.Untyped {
-			parts[len(parts)-1] += ", which keeps it as text"
+	var conflicts []string
+	for _, c := range e.conflicts() {
+		text := fmt.Sprintf("the column %q is %s in the mapping and %s in the table", c.want.Name, kindOf(c.want), kindOf(c.got))
+		if c.got.Type == datatype.Untyped {
+			text += ", which keeps it as text"
 		}
+		conflicts = append(conflicts, text)
+	}
+	if len(conflicts) > 0 {
+		parts = append(parts, firstNames(conflicts))
 	}
 	if len(parts) > 0 {
 		return strings.Join(parts, ", ")
 	}
 	for i, want := range e.Want {
 		if i < len(e.Got) && e.Got[i].Name != want.Name {
-			return fmt.Sprintf("column %d is %q in the mapping and %q in the table", i+1, want.Name, e.Got[i].Name)
+			parts = append(parts, fmt.Sprintf("column %d is %q in the mapping and %q in the table", i+1, want.Name, e.Got[i].Name))
 		}
+	}
+	if len(parts) > 0 {
+		return firstNames(parts)
 	}
 	return fmt.Sprintf("their number: %d in the mapping, %d in the table", len(e.Want), len(e.Got)) // a name stands twice
 }
 
-// conflict returns the first column whose values the table cannot take, and the column of the table.
-func (e *SchemaError) conflict() (want, got datatype.Column, ok bool) {
-	for _, want := range e.Want {
-		if i := place(e.Got, want.Name); i >= 0 && (!e.Got[i].Type.Holds(want.Type) || e.Got[i].Required && !want.Required) {
-			return want, e.Got[i], true
-		}
+// firstNames joins a list up to schemaErrorNames.
+func firstNames(list []string) string {
+	if more := len(list) - schemaErrorNames; more > 0 {
+		list = append(list[:schemaErrorNames:schemaErrorNames], fmt.Sprintf("and %d more", more))
 	}
-	return want, got, false
+	return strings.Join(list, ", ")
 }
 
-// advice says what makes new rows fit.
-func (e *SchemaError) advice() string {
-	switch want, got, ok := e.conflict(); {
-	case !ok && e.renamed():
-		return "give a renamed column its former name, or the sink another table"
-	case !ok:
-		return "give the sink another table, or change one of them so that names, types and order agree"
-	case got.Type.Holds(want.Type):
-		return "require the column in the mapping, or make it nullable in the table"
+// columnConflict is a column whose values the table cannot take, with the column of the table.
+type columnConflict struct{ want, got datatype.Column }
+
+// nullable reports whether the types agree, and only NULL does not fit.
+func (c columnConflict) nullable() bool { return c.got.Type.Holds(c.want.Type) }
+
+func (e *SchemaError) conflicts() (list []columnConflict) {
+	for _, want := range e.Want {
+		if i := place(e.Got, want.Name); i >= 0 && (!e.Got[i].Type.Holds(want.Type) || e.Got[i].Required && !want.Required) {
+			list = append(list, columnConflict{want, e.Got[i]})
+		}
 	}
-	return "give the sink another table or the column another name, or change its type in the table by hand"
+	return list
+}
+
+// advice says what makes new rows fit. It is about the definition alone: not every target has tables whose columns can be changed.
+func (e *SchemaError) advice() string {
+	switch conflicts := e.conflicts(); {
+	case len(conflicts) == 0 && e.renamed():
+		return "give a renamed column its former name, or the sink another table"
+	case len(conflicts) == 0:
+		return "give the sink another table, or a mapping whose names, types and order agree with the table"
+	case !slices.ContainsFunc(conflicts, func(c columnConflict) bool { return !c.nullable() }):
+		return "require these columns in the mapping, or give the sink another table"
+	}
+	return "give the sink another table, or these columns the types of the table or another name"
 }
 
 // renamed reports whether the columns agree but for names that only one of the two has.

@@ -2,6 +2,7 @@ package buffer_test
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -22,6 +23,15 @@ func parseColumns(s string) []datatype.Column {
 	return columns
 }
 
+// numbered has the columns c1 to cN.
+func numbered(n int) string {
+	names := make([]string, n)
+	for i := range names {
+		names[i] = fmt.Sprint("c", i+1)
+	}
+	return strings.Join(names, ",")
+}
+
 // A reader with a hundred columns must not have to compare them.
 func TestSchemaErrorNamesTheColumns(t *testing.T) {
 	for _, tt := range []struct{ want, got, text string }{
@@ -31,7 +41,10 @@ func TestSchemaErrorNamesTheColumns(t *testing.T) {
 		{"id,user,body", "id,body,user", `column 2 is "user" in the mapping and "body" in the table`},
 		{"id", "", `the table has no "id"`},
 		{"id", "id,id", "their number"},
-		{"id,a,b,c,d,e,f,g,h", "id,x", `the table has no "a", "b", "c", "d", "e", and 3 more, the mapping has no "x": give`},
+		{"id,a,b,c,d,e,f,g,h", "id,x", `the table has no "a", "b", "c", "d", "e", "f", "g", "h", the mapping has no "x": give`},
+		{"id," + numbered(52), "id", `"c50", and 2 more: give`},
+		{"a int64,b string,c int64", "a,b string,c json", `the column "a" is int64 in the mapping and untyped in the table, which keeps it as text, the column "c" is int64 in the mapping and json in the table: give`},
+		{"a,b,c", "b,c,a", `column 1 is "a" in the mapping and "b" in the table, column 2 is "b" in the mapping and "c" in the table, column 3 is "c"`},
 		{"id,n int64", "id,n", `the column "n" is int64 in the mapping and untyped in the table`},
 		{"id,n int64", "id,n int64!", `the column "n" is int64 in the mapping and required int64 in the table`},
 		{"n string,id", "id,n json", `the column "n" is string in the mapping and json in the table`},
@@ -50,19 +63,19 @@ func TestSchemaErrorSaysWhatToDo(t *testing.T) {
 		want, got, advice string
 		extend            bool
 	}{
-		{"id,n int64", "id", "give the sink another table, or change one of them so that", true},
-		{"n int64,id", "id,n int64", "give the sink another table, or change one of them so that", true},
+		{"id,n int64", "id", "give the sink another table, or a mapping whose names", true},
+		{"n int64,id", "id,n int64", "give the sink another table, or a mapping whose names", true},
 		{"id,total int64", "id,sum decimal(20.0)", `the table has no "total", the mapping has no "sum": give a renamed column its former name, or the sink another table`, true},
-		{"id,total int64", "id,sum string", "give the sink another table, or change one of them so that", true},
-		{"id,total", "sum,id", "give the sink another table, or change one of them so that", true},
-		{"id,n int64", "id,n", `in the table, which keeps it as text: give the sink another table or the column another name, or change its type in the table by hand`, false},
-		{"id,n", "id,n int64", `is untyped in the mapping and int64 in the table: give the sink another table or the column another name`, false},
-		{"id,m,n int64", "id,n string", `the table has no "m", the column "n" is int64 in the mapping and string in the table: give the sink another table or the column`, false},
-		{"n int64", "n int64!", "require the column in the mapping, or make it nullable in the table", true},
+		{"id,total int64", "id,sum string", "give the sink another table, or a mapping whose names", true},
+		{"id,total", "sum,id", "give the sink another table, or a mapping whose names", true},
+		{"id,n int64", "id,n", `in the table, which keeps it as text: give the sink another table, or these columns the types of the table or another name`, false},
+		{"id,n", "id,n int64", `is untyped in the mapping and int64 in the table: give the sink another table, or these columns the types`, false},
+		{"id,m,n int64", "id,n string", `the table has no "m", the column "n" is int64 in the mapping and string in the table: give the sink another table, or these columns`, false},
+		{"n int64", "n int64!", "require these columns in the mapping, or give the sink another table", true},
 		{"id,Id", "id", `their number`, false}, // names that Extend cannot tell apart
 	} {
 		err := &buffer.SchemaError{Table: "t", Want: parseColumns(tt.want), Got: parseColumns(tt.got)}
-		if text := err.Error(); !strings.Contains(text, tt.advice) || !strings.Contains(text, "; rows that wait already need the table changed") {
+		if text := err.Error(); !strings.Contains(text, tt.advice) || !strings.Contains(text, "; a changed definition helps new rows only") {
 			t.Errorf("[%s] and [%s]: %s, want %s in it", tt.want, tt.got, text, tt.advice)
 		}
 		hint := func(target buffer.Target, extend bool) bool {

@@ -130,6 +130,6 @@ func ExampleError() {
 	fmt.Println(storageapi.IsUnauthorized(err), strings.Contains(err.Error(), "another-stack"))
 
 	// Output:
-	// 401 storage.tokenInvalid Invalid Token
+	// 401 storage.tokenInvalid Invalid access token
 	// true false
 }

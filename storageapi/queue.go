@@ -83,7 +83,7 @@ type QueueJob struct {
 	IsFinished bool `json:"isFinished"`
 	// URL is the address of the job.
 	URL string `json:"url"`
-	// BranchID is "" for the default branch in places.
+	// BranchID is the branch of the job. Some servers leave it empty for the default branch.
 	BranchID ID `json:"branchId"`
 	// Backend, Behavior and Parallelism are as requested.
 	Backend     json.RawMessage `json:"backend"`

@@ -192,8 +192,12 @@ func (c *Client) Download(ctx context.Context, id IntID) (*StoredFile, error) {
 func (s *StoredFile) File() *File { return s.file }
 
 // Open returns the bytes of a file that is not sliced. The caller closes the reader. Bytes that were never uploaded
-// are an error that matches [io/fs.ErrNotExist].
+// are an error that matches [io/fs.ErrNotExist]. A sliced file, which every export of a table is, has no such bytes: read it
+// with [StoredFile.OpenSlices].
 func (s *StoredFile) Open(ctx context.Context) (io.ReadCloser, error) {
+	if s.file.IsSliced {
+		return nil, fmt.Errorf("storage api: file %d %q is sliced: read it with OpenSlices", s.file.ID, s.file.Name)
+	}
 	return s.client.get(ctx, s.store, "")
 }
 
@@ -257,6 +261,9 @@ const maxManifest = 64 << 20
 // Slices reads the names of the slices from the manifest. A file without a manifest is an error that matches
 // [io/fs.ErrNotExist].
 func (s *StoredFile) Slices(ctx context.Context) ([]string, error) {
+	if !s.file.IsSliced {
+		return nil, fmt.Errorf("storage api: file %d %q is not sliced: read it with Open", s.file.ID, s.file.Name)
+	}
 	rc, err := s.client.get(ctx, s.store, ManifestName)
 	if err != nil {
 		return nil, err
@@ -279,14 +286,16 @@ func (s *StoredFile) Slices(ctx context.Context) ([]string, error) {
 }
 
 // sliceName returns the name of a slice from its address and the address of its file. Hosts are not compared. For Azure
-// neither is the path before the container, because it belongs to the endpoint.
+// the path before the container is not compared either, because it belongs to the endpoint, and the address may be the one of
+// the endpoint.
 func sliceName(slice, file string) (string, bool) {
 	scheme, slicePath, ok := strings.Cut(slice, "://")
 	fileScheme, filePath, _ := strings.Cut(file, "://")
-	if !ok || scheme != fileScheme {
+	endpoint := fileScheme == ProviderAzure && (scheme == "http" || scheme == "https")
+	if !ok || scheme != fileScheme && !endpoint {
 		return "", false
 	}
-	if scheme == "azure" {
+	if fileScheme == ProviderAzure {
 		_, filePath, _ = strings.Cut(filePath, "/")
 		_, name, ok := strings.Cut(slicePath, "/"+filePath)
 		return name, ok && name != ""

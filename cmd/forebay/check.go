@@ -20,10 +20,12 @@ import (
 	"github.com/forebay/forebay/mapping"
 )
 
-func (p process) check(_ context.Context, args []string) int {
+func (p process) check(ctx context.Context, args []string) int {
 	var sample, source string
+	var offline bool
 	cfg, err := p.parseServe("check", args, func(flags *flag.FlagSet) {
 		flags.StringVar(&sample, "sample", "", "file with events, - for standard input: show the rows that they give")
+		flags.BoolVar(&offline, "offline", false, "do not ask the target whether it can have the tables")
 		flags.StringVar(&source, "sample-source", "", "source that gets the sample (default: every one)")
 	})
 	if err == nil && cfg.file == "" {
@@ -41,6 +43,9 @@ func (p process) check(_ context.Context, args []string) int {
 		what = "node " + cfg.node + " of a cluster"
 	}
 	fmt.Fprintf(p.stdout, "%s is valid: %s, target %s\n", cfg.file, what, cfg.kindName())
+	if err := cfg.checkTables(ctx, p.stdout, offline); err != nil {
+		return p.end("check", err, failed)
+	}
 	if sample == "" {
 		return 0
 	}
@@ -52,6 +57,31 @@ func (p process) check(_ context.Context, args []string) int {
 		err = cfg.show(p.stdout, events, source)
 	}
 	return p.end("check", err, failed)
+}
+
+// checkTables returns everything that does not fit: options, sinks and tables of the target.
+func (cfg *serveConfig) checkTables(ctx context.Context, out io.Writer, offline bool) error {
+	tables, err := cfg.sinkTables()
+	if err != nil || len(tables) == 0 {
+		return err
+	}
+	var problems []string
+	problems = append(problems, cfg.misfits(tables)...)
+	if !offline {
+		exist, wrong, unreachable := cfg.askTarget(ctx, tables)
+		for _, err := range wrong {
+			problems = append(problems, oneLine(err))
+		}
+		if unreachable != nil {
+			problems = append(problems, "the target cannot be asked: "+oneLine(unreachable)+"; -offline does not ask it")
+		} else if len(exist) > 0 {
+			fmt.Fprintf(out, "the target has %s: %s\n", count(len(exist), "table"), strings.Join(exist, ", "))
+		}
+	}
+	if len(problems) == 0 {
+		return nil
+	}
+	return errors.New(strings.Join(problems, "\n  "))
 }
 
 func count(n int, noun string) string {

@@ -14,7 +14,7 @@ func checkFile(t *testing.T, text string, env map[string]string, more ...string)
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	status, stdout, stderr = call(t, "", env, append([]string{"check", "-config", file}, more...)...)
+	status, stdout, stderr = call(t, "", env, append([]string{"check", "-offline", "-config", file}, more...)...)
 	return status, stdout, strings.ReplaceAll(stderr, file, "FILE")
 }
 

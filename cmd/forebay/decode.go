@@ -14,6 +14,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/forebay/forebay/internal/program/duration"
 	"github.com/forebay/forebay/trigger"
 )
 
@@ -319,8 +320,8 @@ func (d *decoder) scalar(n *yaml.Node, v reflect.Value, at string) {
 	switch v.Interface().(type) {
 	case time.Duration:
 		var value time.Duration
-		want = "a duration such as 30s or 5m"
-		value, err = time.ParseDuration(n.Value)
+		want = "a duration such as 30s, 5m or 30d"
+		value, err = duration.Parse(n.Value)
 		v.SetInt(int64(value))
 	case time.Time:
 		var value time.Time

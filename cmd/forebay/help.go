@@ -98,14 +98,16 @@ quickstart: sent=10000 rows=20000 rejected=0 lost=0 duplicated=0. The exit statu
 `
 
 const checkHelp = `
-forebay check reads a configuration file as serve does, starts nothing, and names every mistake with its line and column.
+forebay check reads a configuration file as serve does, starts nothing, and names every mistake with its line and column. Then it asks the
+target whether it can have the tables of the sinks, and changes nothing there. With -offline it does not ask.
 
   forebay check -config forebay.yaml
   forebay check -config forebay.yaml -sample events.json    shows the rows that the events of a file give
   echo '{"user":{"id":42}}' | forebay check -config forebay.yaml -sample -
 
 A sample is one JSON document, an array of events, or one event a line. For a source of type otlp an event is a flat record, such as
-{"body":"hello","severity_text":"INFO"}. The exit status is 2 if the file has a mistake, and 1 if a sink rejects an event of the sample.
+{"body":"hello","severity_text":"INFO"}. The exit status is 2 if the file has a mistake. It is 1 if options, sinks
+and tables do not fit each other, if the target cannot be asked, or if a sink rejects an event of the sample.
 `
 
 const extractHelp = `

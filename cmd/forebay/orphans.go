@@ -12,6 +12,7 @@ import (
 	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/drivers/bucket"
+	"github.com/forebay/forebay/internal/program/duration"
 )
 
 const orphansHelp = `
@@ -34,8 +35,8 @@ type leftoverFlags struct {
 
 func (f *leftoverFlags) register(flags *flag.FlagSet) {
 	flags.BoolVar(&f.remove, "remove", false, "remove what is found; without it nothing is changed")
-	flags.DurationVar(&f.uploads, "uploads-older-than", 24*time.Hour, "least age of an open upload, longer than any upload takes")
-	flags.DurationVar(&f.slices, "slices-older-than", 8*24*time.Hour, "least age of a slice, which leaves time to find out if a data directory was damaged")
+	duration.Var(flags, &f.uploads, "uploads-older-than", 24*time.Hour, "least age of an open upload, longer than any upload takes")
+	duration.Var(flags, &f.slices, "slices-older-than", 8*24*time.Hour, "least age of a slice, which leaves time to find out if a data directory was damaged")
 }
 
 // swept is a place in a bucket in which uploads may be left.

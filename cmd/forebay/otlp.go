@@ -43,8 +43,9 @@ func (s grpcServer) Close() error {
 }
 
 // listenOTLP listens on the ports of OpenTelemetry. It skips an empty address. On HTTP every path of the handler of events works, and so
-// does /v1/logs with a secret as bearer token.
+// does /v1/logs with a secret as bearer token. A busy port of cfg.optional is left out with a warning, unless no port is left.
 func listenOTLP(cfg *serveConfig, eng *forebay.Engine, events http.Handler, logger *slog.Logger) (servers []server.Listener, err error) {
+	var skipped error // the error of a busy port that was left out
 	for _, l := range []struct {
 		name, addr string
 		server     func() web.HTTP
@@ -62,10 +63,18 @@ func listenOTLP(cfg *serveConfig, eng *forebay.Engine, events http.Handler, logg
 			continue
 		}
 		listener, err := net.Listen("tcp", l.addr)
+		if err != nil && cfg.optional[l.name] {
+			logger.Warn("OTLP port not open", "flag", "-"+l.name, "address", l.addr, "error", err)
+			skipped = err
+			continue
+		}
 		if err != nil {
 			return servers, fmt.Errorf("-%s: %w; does a collector run here? Choose another address, or turn it off with -%[1]s=off", l.name, err)
 		}
 		servers = append(servers, server.Listener{Name: l.name, Server: web.Start(stream.LimitConnections(listener, cfg.MaxConnections), l.server())})
+	}
+	if skipped != nil && len(servers) == 0 && cfg.needsOTLP {
+		return nil, fmt.Errorf("no port of OTLP is open: %w; choose other addresses with -otlp-grpc and -otlp-http", skipped)
 	}
 	return servers, nil
 }

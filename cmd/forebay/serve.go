@@ -16,6 +16,7 @@ import (
 
 	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/internal/program/api"
+	"github.com/forebay/forebay/internal/program/duration"
 	"github.com/forebay/forebay/internal/program/server"
 )
 
@@ -31,6 +32,10 @@ type serveConfig struct {
 	archiveFor time.Duration
 	// fromFile are the values of flags that the file has, by name; see parseServe.
 	fromFile map[string]string
+	// optional are the flags of ports that the operator has not set. A default port that is busy is left out.
+	optional map[string]bool
+	// needsOTLP is set if the server has no use without a port of OTLP.
+	needsOTLP bool
 	// sources come from the file; nil if it has none.
 	sources []forebay.Source
 }
@@ -41,7 +46,7 @@ func (cfg *serveConfig) register(flags *flag.FlagSet) {
 	cfg.nodeFlags.register(flags)
 	flags.StringVar(&cfg.file, "config", "", "YAML or JSON file with any of these flags, by name, and the sources; flags and environment win")
 	flags.StringVar(&cfg.archive, "archive", "", "where sources keep their raw records if they say so: "+stagingForms()+" (default: none)")
-	flags.DurationVar(&cfg.archiveFor, "archive-keep-for", 0, "age at which raw records are removed, for example 2160h (default: never)")
+	duration.Var(flags, &cfg.archiveFor, "archive-keep-for", 0, "age at which raw records are removed, for example 90d (default: never)")
 	flags.StringVar(&cfg.otlpGRPC, "otlp-grpc", "127.0.0.1:4317", "address of OTLP over gRPC; off: none")
 	flags.StringVar(&cfg.otlpHTTP, "otlp-http", "127.0.0.1:4318", "address of OTLP over HTTP, besides -addr; off: none")
 }
@@ -99,6 +104,11 @@ func (p process) parse(name string, args []string, verb verbFlags) (*serveConfig
 			problems = append(problems, err)
 		}
 	}
+	cfg.optional = map[string]bool{}
+	for _, name := range []string{"otlp-grpc", "otlp-http"} {
+		_, inFile := cfg.fromFile[name]
+		cfg.optional[name] = !given[name] && !inFile
+	}
 	for _, addr := range []*string{&cfg.otlpGRPC, &cfg.otlpHTTP} {
 		if *addr == "off" {
 			*addr = ""
@@ -137,6 +147,17 @@ func (p process) serve(ctx context.Context, args []string) int {
 		return p.end("serve", err, wrongUsage)
 	}
 	return p.end("serve", p.serveConfig(ctx, args, cfg), failed)
+}
+
+// warn logs what check would report of the sources of the file without asking the target. Defining the sources asks it.
+func (cfg *serveConfig) warn(logger *slog.Logger) {
+	tables, err := cfg.sinkTables()
+	if err != nil {
+		return // defining the source reports it
+	}
+	for _, text := range cfg.misfits(tables) {
+		logger.Warn("configuration does not fit the tables", "reason", text)
+	}
 }
 
 func (p process) serveConfig(ctx context.Context, args []string, cfg *serveConfig) (err error) {
@@ -191,5 +212,6 @@ func (p process) serveConfig(ctx context.Context, args []string, cfg *serveConfi
 		following.Go(func() { p.refuse(reloads, logger) })
 	}
 	logger.Info("starting", "version", forebay.Version(), "target", cfg.kindName(), "config", cfg.file)
+	cfg.warn(logger)
 	return server.Run(ctx, cfg.Config, parts, p.stdout)
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"database/sql"
 	"errors"
 	"fmt"
@@ -15,7 +16,17 @@ import (
 )
 
 // sqlReader reads the tables of a database. Its columns have no types.
-type sqlReader struct{ db *sql.DB }
+type sqlReader struct {
+	db *sql.DB
+	// exists asks whether there is a table: its name is the parameter.
+	exists string
+}
+
+// Exists reports whether the database has a table.
+func (r sqlReader) Exists(ctx context.Context, table string) (found bool, err error) {
+	err = r.db.QueryRowContext(ctx, r.exists, table).Scan(&found)
+	return found, err
+}
 
 // query reads a table; limit is a clause.
 func (r sqlReader) query(table, limit string) (*sql.Rows, []string, error) {

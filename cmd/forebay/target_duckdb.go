@@ -26,7 +26,7 @@ func duckdbTarget() targetKind {
 				return nil, err
 			}
 			return &store.Store{
-				Target: target, Tables: sqlReader{target.DB()}, Closer: target.Close,
+				Target: target, Tables: sqlReader{target.DB(), `SELECT count(*) > 0 FROM information_schema.tables WHERE lower(table_name) = lower(?)`}, Closer: target.Close,
 				Hint: fmt.Sprintf(`duckdb '%s' -c 'SELECT country, count(*), sum(total) FROM "in.c-shop.orders" GROUP BY 1'`, rest),
 			}, nil
 		}, slices.Concat(problems, wrong, f.explain(duckdb.Validate(rest, opts), &keys, true))

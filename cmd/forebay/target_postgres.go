@@ -61,7 +61,7 @@ func openPostgres(address string, opts postgres.Options) (*store.Store, error) {
 	}
 	db := stdlib.OpenDB(*config)
 	return &store.Store{
-		Target: target, Tables: sqlReader{db},
+		Target: target, Tables: sqlReader{db, `SELECT pg_catalog.to_regclass(pg_catalog.quote_ident($1)) IS NOT NULL`},
 		Hint: fmt.Sprintf(`psql 'postgres://…' -c 'SELECT country, count(*), sum(total) FROM %s GROUP BY 1'`, table.Sanitize()),
 		Closer: func() error {
 			target.Close()

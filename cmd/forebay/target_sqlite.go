@@ -4,7 +4,9 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"io"
 	"net/url"
+	"os"
 	"path/filepath"
 	"slices"
 	"time"
@@ -38,6 +40,29 @@ type sqliteKeys struct {
 	KeepBy        []string      `json:"keepBy" doc:"columns that tell the time of a row: with the flag keep-for, older rows are removed"`
 }
 
+// sqliteAdvice says what to do about a file that cannot be opened.
+func sqliteAdvice(path string) string {
+	if folder := filepath.Dir(path); !isFolder(folder) {
+		return "the folder " + folder + " must exist"
+	}
+	const magic = "SQLite format 3\x00"
+	f, err := os.Open(path)
+	if err != nil {
+		return "this user must be able to read and write the file"
+	}
+	defer f.Close()
+	head := make([]byte, len(magic))
+	if n, _ := io.ReadFull(f, head); n > 0 && string(head) != magic {
+		return "the file exists and is no SQLite database: name a different one, which is made if it is absent"
+	}
+	return "this user must be able to write the file and its folder"
+}
+
+func isFolder(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir()
+}
+
 // openSQLite opens the target, and a pool of its own for the reader.
 func openSQLite(rest string, opts sqlite.Options) (*store.Store, error) {
 	path, err := filepath.Abs(rest)
@@ -46,7 +71,7 @@ func openSQLite(rest string, opts sqlite.Options) (*store.Store, error) {
 	}
 	target, err := sqlite.Open(path, opts)
 	if err != nil {
-		return nil, fmt.Errorf("%w; its folder must exist", err)
+		return nil, fmt.Errorf("%w; %s", err, sqliteAdvice(path))
 	}
 	uri := url.URL{Scheme: "file", OmitHost: true, Path: filepath.ToSlash(path), RawQuery: "mode=ro&_pragma=busy_timeout(10000)"}
 	db, err := sql.Open("sqlite", uri.String())
@@ -54,7 +79,7 @@ func openSQLite(rest string, opts sqlite.Options) (*store.Store, error) {
 		return nil, errors.Join(err, target.Close())
 	}
 	return &store.Store{
-		Target: target, Tables: sqlReader{db},
+		Target: target, Tables: sqlReader{db, `SELECT EXISTS (SELECT 1 FROM sqlite_master WHERE name = ? COLLATE NOCASE)`},
 		Hint:   fmt.Sprintf(`sqlite3 '%s' 'SELECT country, count(*), sum(total) FROM "in.c-shop.orders" GROUP BY 1'`, rest),
 		Closer: func() error { return errors.Join(db.Close(), target.Close()) },
 	}, nil

@@ -14,6 +14,7 @@ import (
 
 	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/internal/program/duration"
 	"github.com/forebay/forebay/internal/program/keep"
 	"github.com/forebay/forebay/mapping"
 	"github.com/forebay/forebay/otlpflat"
@@ -49,7 +50,7 @@ const (
 
 func (f *telemetryFlags) register(flags *flag.FlagSet) {
 	flags.StringVar(&f.secret, "otlp-secret", "", "bearer token of the senders, at least 16 characters (default: made at the first start, in the file otlp-secret of the data directory)")
-	flags.DurationVar(&f.every, "every", 10*time.Second, "longest time from an answer to the table")
+	duration.Var(flags, &f.every, "every", 10*time.Second, "longest time from an answer to the table")
 	flags.Lookup("keep-for").Usage = "age at which rows are removed, since they came; 0: never (default: 24h; never in a bucket or with Iceberg)"
 	flags.Lookup("target").Usage = "where the tables are: " + targetForms() + " (default parquet: and the folder telemetry of the data directory)"
 }
@@ -72,6 +73,7 @@ func (f *telemetryFlags) complete(cfg *serveConfig, given map[string]bool) error
 		cfg.target = "parquet:" + filepath.Join(cfg.Dir, "telemetry")
 	}
 	cfg.options.keepBy = []string{receivedAt}
+	cfg.needsOTLP = true
 	_, bucket := cutPrefix(strings.TrimPrefix(cfg.target, "parquet:"), bucketSchemes())
 	if k, _, err := cfg.kindOf(); err == nil && k.ages && !bucket && !given["keep-for"] { // the error comes from the check of the places
 		cfg.Tables.KeepFor = dayOfTelemetry
@@ -168,6 +170,7 @@ func (p process) serveTelemetry(ctx context.Context, args []string, cfg *serveCo
 			value = "SECRET"
 		}
 		grpc, http := addressOf(ready, "otlp-grpc"), addressOf(ready, "otlp-http")
+		b.WriteString(cfg.ports(ready))
 		fmt.Fprintf(&b, "\nAn exporter needs:\n\n  export OTEL_EXPORTER_OTLP_ENDPOINT=http://%s\n", cmp.Or(http, grpc))
 		if http == "" {
 			b.WriteString("  export OTEL_EXPORTER_OTLP_PROTOCOL=grpc\n")
@@ -183,6 +186,23 @@ func (p process) serveTelemetry(ctx context.Context, args []string, cfg *serveCo
 	serving := p
 	serving.stdout = usage
 	return serving.serveConfig(ctx, args, cfg)
+}
+
+// ports lists the ports that the line "ready" has, and the ports of OTLP that are not open.
+func (cfg *serveConfig) ports(ready string) string {
+	var b strings.Builder
+	b.WriteString("\nPorts:\n\n")
+	for _, port := range []struct{ name, flag, wanted string }{
+		{"OTLP over gRPC", "otlp-grpc", cfg.otlpGRPC}, {"OTLP over HTTP", "otlp-http", cfg.otlpHTTP}, {"events over HTTP", "ingest", ""}, {"Stream API", "api", ""},
+	} {
+		switch open := addressOf(ready, port.flag); {
+		case open != "":
+			fmt.Fprintf(&b, "  %-17s%s\n", port.name, open)
+		case port.wanted != "":
+			fmt.Fprintf(&b, "  %-17snot open: %s is in use, choose another address with -%s\n", port.name, port.wanted, port.flag)
+		}
+	}
+	return b.String()
 }
 
 // addressOf returns an address of the line "ready".

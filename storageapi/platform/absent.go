@@ -1,30 +1,99 @@
 package platform
 
-import "net/http"
+import (
+	"net/http"
+	"slices"
+	"strings"
+)
 
-// absentPaths are the paths of the platform that this server does not implement, by the name of the missing part.
-var absentPaths = map[string][]string{
-	"workspaces":        {"/workspaces", "/workspaces/{rest...}", configPath + "/workspaces", configPath + "/workspaces/{rest...}"},
-	"aliases of tables": {"/buckets/{bucket}/table-aliases", "/tables/{table}/alias-filter", "/tables/{table}/alias-columns-auto-sync"},
-	"snapshots":         {"/tables/{table}/snapshots", "/snapshots", "/snapshots/{rest...}"},
-	"shared buckets": {
-		"/shared-buckets", "/buckets/{bucket}/share", "/buckets/{bucket}/share-organization", "/buckets/{bucket}/share-organization-project",
-		"/buckets/{bucket}/share-to-projects", "/buckets/{bucket}/share-to-users", "/buckets/{bucket}/links",
-	},
-	"table triggers": {"/triggers", "/triggers/{rest...}"},
+// absentPart is a part of the Storage API that this server does not implement. Nothing of it exists: its lists are empty, and
+// the call for one item of it is answered with 404. A call that would make an item is answered with 501, which clients do not
+// retry.
+type absentPart struct {
+	name string
+	// notFound is the code of an item that does not exist.
+	notFound string
+	// lists are the paths of lists, whose items are one element longer. actions are paths that only make or change something.
+	lists, actions []string
 }
 
-// absentPartRoutes answers absentPaths with 501 and the name of the part. Clients do not retry a 501.
+var absentParts = []absentPart{
+	{name: "workspaces", notFound: "storage.workspaces.notFound", lists: []string{"/workspaces", configPath + "/workspaces"}},
+	{name: "snapshots", notFound: "storage.snapshots.notFound", lists: []string{"/snapshots", "/tables/{table}/snapshots"}},
+	{name: "table triggers", notFound: "storage.triggers.notFound", lists: []string{"/triggers"}},
+	{name: "aliases of tables", actions: []string{"/buckets/{bucket}/table-aliases", "/tables/{table}/alias-filter", "/tables/{table}/alias-columns-auto-sync"}},
+	{name: "shared buckets", notFound: "storage.buckets.notFound", lists: []string{"/shared-buckets"}, actions: []string{
+		"/buckets/{bucket}/share", "/buckets/{bucket}/share-organization", "/buckets/{bucket}/share-organization-project",
+		"/buckets/{bucket}/share-to-projects", "/buckets/{bucket}/share-to-users", "/buckets/{bucket}/links",
+	}},
+}
+
 func absentPartRoutes() (list []route) {
-	for what, paths := range absentPaths {
-		absent := func(*call) (any, error) {
-			return nil, refuse(http.StatusNotImplemented, "notImplemented", "This server does not have %s", what)
+	add := func(method, path string, public bool, run func(c *call) (any, error)) {
+		for _, pattern := range (route{path: path, branch: optionalBranch}).patterns() {
+			list = append(list, route{method: method, path: pattern, branch: optionalBranch, public: public, api: absentAPI, run: run})
 		}
-		for _, path := range paths {
-			for _, pattern := range (route{path: path, branch: optionalBranch}).patterns() {
-				list = append(list, route{path: pattern, summary: "Not a part of this server", public: true, api: absentAPI, run: absent})
-			}
+	}
+	for _, part := range absentParts {
+		absent := func(*call) (any, error) {
+			return nil, refuse(http.StatusNotImplemented, "notImplemented", "This server does not have %s", part.name)
+		}
+		for _, path := range part.lists {
+			list = append(list, route{method: "GET", path: path, summary: "List " + part.name + ", of which there are none", branch: optionalBranch, answer: []struct{}{}, read: (*call).emptyList})
+			add("", path, true, absent)
+			add("", path+"/{item}", false, func(c *call) (any, error) {
+				return nil, refuse(http.StatusNotFound, part.notFound, "%q not found: this server does not have %s", cut(c.r.PathValue("item"), 80), part.name)
+			})
+			add("", path+"/{item}/{rest...}", false, absent)
+		}
+		for _, path := range part.actions {
+			add("", path, true, absent)
 		}
 	}
 	return list
+}
+
+// emptyList answers a list that has no items. The configuration or the table of the path must exist.
+func (c *call) emptyList(tx *txn) (any, error) {
+	var err error
+	switch {
+	case c.r.PathValue("config") != "":
+		_, err = c.openConfiguration(tx, false)
+	case c.r.PathValue("table") != "":
+		_, err = c.pathTable(tx, false)
+	}
+	return []struct{}{}, err
+}
+
+// absentServices are the services of the platform that this server does not have. The index lists them, because clients look
+// up their ids there. A call to one is answered with 501 and its name.
+var absentServices = []string{"import", "oauth", "billing", "scheduler", "sync-actions", "notification"}
+
+// absentLists are the lists of absent services that clients read before they remove what they find. The lists are empty, and
+// the call for one item is answered with 404.
+var absentLists = map[string]string{"scheduler": "schedules", "notification": "project-subscriptions"}
+
+const absentServicePath = "/absent/"
+
+// absentRoutes answer the calls to services that are not there.
+func absentRoutes() []route {
+	list := []route{{path: absentServicePath, public: true, api: serviceAPI, run: (*call).absentService}}
+	for id, name := range absentLists {
+		path := absentServicePath + id + "/" + name
+		list = append(list,
+			route{method: "GET", path: path, api: serviceAPI, read: (*call).emptyList},
+			route{path: path + "/{item}", api: serviceAPI, run: func(c *call) (any, error) {
+				return nil, refuse(http.StatusNotFound, "", "%q not found in %s: this installation has no service %q", cut(c.r.PathValue("item"), 80), name, id)
+			}},
+		)
+	}
+	return list
+}
+
+func (c *call) absentService() (any, error) {
+	id, _, _ := strings.Cut(strings.TrimPrefix(c.r.URL.Path, absentServicePath), "/")
+	if !slices.Contains(absentServices, id) {
+		return nil, refuse(http.StatusNotFound, "", "There is no service %q", cut(id, 80))
+	}
+	return nil, refuse(http.StatusNotImplemented, "", "This installation has no service %q", id)
 }

@@ -103,14 +103,17 @@ func (p blobProperties) write(h http.Header, written time.Time) {
 	h.Set("Accept-Ranges", "bytes")
 }
 
-// sliceAddress is how a manifest names a blob: the public address of the container with the scheme of the object store.
-// Clients compare it with the address in their credentials.
+// sliceAddress is how a manifest names a blob: the public address of the container, with azure in place of https. Clients
+// replace https in the address of their credentials and compare. Over plain http there is nothing to replace.
 func (c *call) sliceAddress(name string) string {
 	if c.s.opts.S3 != nil {
 		return objectAddress(name)
 	}
-	_, host, _ := strings.Cut(c.base(), "://")
-	return storageapi.ProviderAzure + "://" + host + blobPath + "/" + blobContainer + "/" + name
+	base := c.base()
+	if host, secure := strings.CutPrefix(base, "https://"); secure {
+		base = storageapi.ProviderAzure + "://" + host
+	}
+	return base + blobPath + "/" + blobContainer + "/" + name
 }
 
 // objectAddress is sliceAddress for S3.

@@ -97,7 +97,7 @@ func TestServedManifest(t *testing.T) {
 			f := must(w.PrepareFile(ctx, storageapi.FilePrepare{Name: "f", IsSliced: true}))(t)
 			for _, address := range []string{
 				"azure://" + f.AzureUpload.AccountName + ".blob.core.windows.net/files/" + f.AzureUpload.BlobName,
-				strings.Replace(w.http.URL, "http", "azure", 1) + "/blob/files/" + f.AzureUpload.BlobName,
+				strings.Replace(w.http.URL, "https", "azure", 1) + "/blob/files/" + f.AzureUpload.BlobName,
 			} {
 				for _, slice := range []string{"one.gz", "two/ü.gz"} {
 					w.blob("PUT", blobURL(t, f, strings.ReplaceAll(slice, "ü", "%C3%BC")), "a\n")
@@ -112,8 +112,7 @@ func TestServedManifest(t *testing.T) {
 				if err := json.Unmarshal(a.body, &got); err != nil || len(got.Entries) != 2 {
 					t.Fatalf("manifest %s: %v", a.body, err)
 				}
-				_, host, _ := strings.Cut(w.http.URL, "://")
-				prefix := "azure://" + host + "/blob/files/" + f.AzureUpload.BlobName
+				prefix := strings.Replace(w.http.URL, "https", "azure", 1) + "/blob/files/" + f.AzureUpload.BlobName
 				if got.Entries[0].URL != prefix+"one.gz" || got.Entries[1].URL != prefix+"two/ü.gz" {
 					t.Errorf("manifest %s, want entries that begin with %s", a.body, prefix)
 				}

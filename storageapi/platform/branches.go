@@ -61,12 +61,17 @@ func getBranch(tx *txn, id int64) (devBranch, error) {
 	return find[devBranch](tx, branchKey(id), refuse(http.StatusNotFound, branchNotFound, "Branch %d not found", id))
 }
 
+// listBranches answers development branches in the order of their ids, then the default branch.
 func (c *call) listBranches(tx *txn) (any, error) {
-	list := []storageapi.DevBranch{}
+	var list, last []storageapi.DevBranch
 	for b := range each[devBranch](tx, key("branch", ""), false) {
-		list = append(list, b.answer())
+		if b.IsDefault {
+			last = append(last, b.answer())
+		} else {
+			list = append(list, b.answer())
+		}
 	}
-	return list, nil
+	return append(list, last...), nil
 }
 
 // pathBranch reads the branch whose number is the last element of the path.
@@ -107,7 +112,7 @@ func (c *call) createBranch() (any, error) {
 // checkBranchName refuses a name that another branch has.
 func checkBranchName(tx *txn, id int64, name string) error {
 	return refuseIf(tx, key("branch", ""), func(b devBranch) bool { return b.Name == name && b.ID != id }, func(devBranch) error {
-		return refuse(http.StatusBadRequest, "storage.devBranch.alreadyExists", "A branch with the name %q already exists", cut(name, 255))
+		return refuse(http.StatusBadRequest, "storage.devBranch.alreadyExists", "There already is a branch with name %q", cut(name, 255))
 	})
 }
 

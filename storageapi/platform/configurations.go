@@ -103,10 +103,17 @@ type edit struct {
 func readEdit(in *input) edit {
 	e := edit{
 		name: in.text("name"), description: in.text("description"), disabled: in.flag("isDisabled"),
-		content: in.configuration(), state: in.content("state", badState), text: in.textOr("changeDescription", ""),
+		content: in.configuration(), state: in.object("state", badState), text: in.textOr("changeDescription", ""),
 	}
 	e.stateAlone = e.state != nil && in.lacks("name", "description", "isDisabled", "configuration", "changeDescription")
 	return e
+}
+
+// readChange is readEdit for a change of what exists.
+func readChange(in *input) edit {
+	in.notNull("configuration", badConfiguration)
+	in.notNull("state", badState)
+	return readEdit(in)
 }
 
 func (e edit) apply(name, description *string, disabled *bool) {
@@ -311,7 +318,7 @@ func (c *call) newConfiguration(id configID, create func(tx *txn, id configID) (
 // updateConfiguration makes a new version, unless the state is all that was sent.
 func (c *call) updateConfiguration() (any, error) {
 	in := c.input(configCode)
-	e := readEdit(in)
+	e := readChange(in)
 	if e.name != nil && *e.name == "" {
 		in.fail("name", "This value should not be blank.")
 	}
@@ -359,7 +366,7 @@ func checkOrder(v configVersion, order []string) error {
 func (c *call) readStateBody(code, invalid string) json.RawMessage {
 	in := c.input(code)
 	in.only("state")
-	state := in.content("state", invalid)
+	state := in.object("state", invalid)
 	if state == nil && len(in.violations) == 0 {
 		in.failCode(invalid, "state", "This value should not be blank.")
 	}

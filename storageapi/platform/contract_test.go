@@ -27,7 +27,7 @@ import (
 //	first line
 //	...
 //
-//	slices ID                   reads the slices of a file, which are
+//	slices ID [OPTIONS]         reads the slices of a file, which are as follows. With the option gz they are compressed.
 //	first line
 //	...
 //
@@ -141,7 +141,7 @@ func (c *contract) play(t *testing.T, file string, s step) {
 		c.makeFile(words[1], words[2:], strings.Join(s.lines[1:], "\n")+"\n")
 		return
 	} else if words[0] == "slices" {
-		c.compareSlices(t, words[1], s.lines[1:])
+		c.compareSlices(t, words[1], slices.Contains(words[2:], "gz"), s.lines[1:])
 		return
 	}
 	arrow := slices.IndexFunc(s.lines, func(l string) bool { return strings.HasPrefix(l, "-> ") })
@@ -178,11 +178,11 @@ func (c *contract) makeFile(name string, options []string, content string) {
 	c.vars[strings.TrimSuffix(name, ".gz")] = f.ID.String()
 }
 
-func (c *contract) compareSlices(t *testing.T, id string, want []string) {
+func (c *contract) compareSlices(t *testing.T, id string, compressed bool, want []string) {
 	var n storageapi.IntID
 	check(t, n.UnmarshalJSON([]byte(id)))
 	got := c.slices(n)
-	if strings.HasPrefix(got, "\x1f\x8b") {
+	if compressed {
 		zr, err := gzip.NewReader(strings.NewReader(got))
 		check(t, err)
 		got = c.read(zr)

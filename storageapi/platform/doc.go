@@ -21,8 +21,8 @@
 //
 // Every change of a configuration or of one of its rows makes a new version of the whole configuration, with the next
 // number. Versions never change: a rollback makes a new version that equals an earlier one, a copy makes an independent
-// configuration. Content is stored byte by byte, without white space between tokens. Each configuration and row has a state
-// beside its versions.
+// configuration. Content and state are JSON objects, or [] for an empty one. They are stored byte by byte, without white
+// space between tokens. Each configuration and row has a state beside its versions.
 //
 // # Components
 //
@@ -37,11 +37,11 @@
 // replaces {{ name }} in all texts with the values of the job or of the row variables_values_id. A variable without a value
 // fails the job. Without variables_id and without values {{ }} stays as it is.
 //
-// POST /encrypt encrypts texts, and members of JSON whose names begin with "#", for a component, a project or a
-// configuration. Configurations keep the encrypted values. Only the program of a run in that scope gets the clear text; its
-// log and its error show *** instead, unless the value has less than four bytes. The cipher is AES-256-GCM. Its key is made
-// at the first opening and stored in the file encryption.key: a backup without that file cannot read encrypted values. Values
-// that another installation encrypted fail the job.
+// POST /encrypt encrypts texts, and members of JSON whose names begin with "#", for a component, a project, a component in a
+// project or a configuration. The project may be a different one. Configurations keep the encrypted values. Only the program
+// of a run in that scope gets the clear text; its log and its error show *** instead, unless the value has less than four
+// bytes. The cipher is AES-256-GCM. Its key is made at the first opening and stored in the file encryption.key: a backup
+// without that file cannot read encrypted values. Values that another installation encrypted fail the job.
 //
 // # Tables
 //
@@ -50,13 +50,14 @@
 // import, with row, column and reason; nothing is rounded or guessed. A TIMESTAMP without a zone is UTC, and a BOOLEAN is
 // true or false. An import has one text for null, by default the empty one. It becomes an empty cell: there is no other null.
 //
-// An export is a sliced file without a header, compressed unless gzip is false. Its format is CSV ("rfc") or one JSON object
+// An export is a sliced file without a header, compressed if gzip is true. Its format is CSV ("rfc") or one JSON object
 // a line ("json"). changedSince and changedUntil may be relative to now, such as "-2 days".
 //
 // # Files
 //
 // File bytes are uploaded to an object store with the protocol of Azure's blobs, below /blob of the same server. Azure's
-// credentials carry the address of the store, so unmodified clients of the platform upload there. The module
+// credentials carry the address of the store, so unmodified clients of the platform upload there. The manifest of a sliced
+// file names slices with that address: with the scheme azure if clients reach the server by https, and as it is over http. The module
 // storageapi/platform/s3gateway serves clients that know only S3, with [Options.S3].
 //
 // # On disk
@@ -75,7 +76,9 @@
 // # Not supported
 //
 // Workspaces, aliases, shared or linked buckets, snapshots of tables, table triggers, Parquet exports and sending tokens by
-// mail. A call to a missing part is answered with 501 and its name. Rows of a job run one after the other, whatever
+// mail. Lists of these parts are empty, one item of them is not found (404), and calls that would make one get 501 with the
+// name of the part. The index lists services that are absent too. Calls to an absent service get 501, except that the list of
+// schedules (scheduler) and of subscriptions (notification) is empty. Rows of a job run one after the other, whatever
 // parallelism says. A sorted export or preview sorts in memory. An import into a table with a primary key keeps the keys of
 // its file in memory, and reads every row of the table if it is incremental.
 package platform

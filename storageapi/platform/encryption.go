@@ -23,8 +23,8 @@ import (
 	"github.com/forebay/forebay/internal/jsontext"
 )
 
-// Encrypted values belong to a scope: a component, a component in a project, or a configuration. A run can read those
-// whose scope it is in. A value is the prefix of its kind of scope and base64 of a version, a nonce and the text under
+// Encrypted values belong to a scope: a component, a project, a component in a project, or a configuration. A run can read
+// the values whose scope it is in. A value is the prefix of its kind of scope and base64 of a version, a nonce and the text under
 // AES-256-GCM, which authenticates the scope as well: a value that is copied to another scope cannot be read there.
 
 const (
@@ -62,7 +62,7 @@ func openVault(path string) (*vault, error) {
 	return &vault{aead}, err
 }
 
-// cipherScope says where a value can be read. A narrower one has all fields of the wider ones.
+// cipherScope says where a value can be read. A value of a project alone has no component.
 type cipherScope struct{ component, project, config string }
 
 // prefix marks the narrowest scope that the fields name.
@@ -70,6 +70,8 @@ func (s cipherScope) prefix() string {
 	switch {
 	case s.config != "":
 		return configCipher
+	case s.component == "":
+		return projectWideCipher
 	case s.project != "":
 		return projectCipher
 	}
@@ -81,6 +83,8 @@ func (s cipherScope) bound(prefix string) []byte {
 	switch prefix {
 	case componentCipher:
 		s.project, s.config = "", ""
+	case projectWideCipher:
+		s.component, s.config = "", ""
 	case projectCipher:
 		s.config = ""
 	}
@@ -237,20 +241,27 @@ func (s *Server) encryptionRoutes() []route {
 }
 
 // encrypt answers in the media type of the request. It needs no token: only components of this installation can read the
-// answer.
+// answer. It accepts a project that is not the one of this server. Runs here cannot read such a value.
 func (c *call) encrypt() (any, error) {
 	query := c.r.URL.Query()
 	scope := cipherScope{query.Get("componentId"), query.Get("projectId"), query.Get("configId")}
 	switch {
-	case scope.component == "":
-		return nil, refuse(http.StatusBadRequest, "", "Parameter componentId is required")
-	case scope.config != "" && scope.project == "":
-		return nil, refuse(http.StatusBadRequest, "", "Parameter configId needs projectId")
-	case scope.project != "" && scope.project != strconv.FormatInt(c.s.opts.ProjectID, 10):
-		return nil, refuse(http.StatusBadRequest, "", "Parameter projectId: this installation has the project %d", c.s.opts.ProjectID)
+	case scope.component == "" && scope.project == "":
+		return nil, refuse(http.StatusBadRequest, "", "Parameter componentId or projectId is required")
+	case scope.config != "" && (scope.component == "" || scope.project == ""):
+		return nil, refuse(http.StatusBadRequest, "", "Parameter configId needs componentId and projectId")
 	}
-	if _, err := c.s.component(scope.component); err != nil {
-		return nil, refuse(http.StatusBadRequest, "", "Component %q not found", cut(scope.component, 255))
+	if scope.project != "" {
+		project, err := strconv.ParseUint(scope.project, 10, 63)
+		if err != nil {
+			return nil, refuse(http.StatusBadRequest, "", "Parameter projectId: want the number of a project, got %q", cut(scope.project, 40))
+		}
+		scope.project = strconv.FormatUint(project, 10)
+	}
+	if scope.component != "" {
+		if _, err := c.s.component(scope.component); err != nil {
+			return nil, refuse(http.StatusBadRequest, "", "Component %q not found", cut(scope.component, 255))
+		}
 	}
 	data, err := io.ReadAll(http.MaxBytesReader(c.w, c.r.Body, maxEncryptBody))
 	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {

@@ -45,6 +45,7 @@ func TestEncryptedValuesReachTheRunner(t *testing.T) {
 	for name, query := range map[string]string{
 		"component":     "componentId=" + component,
 		"project":       "componentId=" + component + "&projectId=1",
+		"project alone": "projectId=1",
 		"configuration": "componentId=" + component + "&projectId=1&configId=mine",
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -67,18 +68,24 @@ func TestEncryptedValuesOfOthersFailTheJob(t *testing.T) {
 	mine := string(w.encrypt("componentId="+component+"&projectId=1&configId=mine", "text/plain", "secret").body)
 	for name, text := range map[string]string{
 		"another configuration": mine,
+		"another project":       string(w.encrypt("projectId=2", "text/plain", "secret").body),
+		"component elsewhere":   string(w.encrypt("componentId="+component+"&projectId=2", "text/plain", "secret").body),
 		"another component":     string(w.encrypt("componentId=other", "text/plain", "secret").body),
 		"another installation":  "KBC::ProjectSecure::AQIDBAUGBwgJCgsMDQ4PEBESExQVFhcYGRobHB0eHyA",
 		"a cut value":           mine[:len(mine)-2],
 		"no base64":             "KBC::ComponentSecure::?",
 		"an empty value":        "KBC::ConfigSecure::",
 		"another key store":     "KBC::ProjectSecureKV::eJxLtDK2qs60MrAutjI1",
-		"an unknown scope":      "KBC::ProjectWideSecure::eJxLtDK2qs60MrAutjI1",
+		"a project elsewhere":   "KBC::ProjectWideSecure::eJxLtDK2qs60MrAutjI1",
+		"an unknown scope":      "KBC::ProjectWideBranchTypeSecure::eJxLtDK2qs60MrAutjI1",
 		"an old form":           "KBC::ComponentProjectEncrypted==eJxLtDK2qs60MrAutjI1==",
 	} {
 		t.Run(name, func(t *testing.T) {
 			rec.set(nil)
 			message := w.runError(storageapi.QueueJobCreate{Config: "yours", ConfigData: raw(`{"parameters":{"db":[{"#password":"` + text + `"}]}}`)})
+			if !strings.HasPrefix(text, "KBC::") {
+				t.Fatalf("the value to read is %q, want an encrypted one", text)
+			}
 			if !strings.Contains(message, "parameters.db[0].#password") || !strings.Contains(message, "encrypt it again") || strings.Contains(message, text[5:]) {
 				t.Errorf("the job says %q", message)
 			}
@@ -173,8 +180,9 @@ func TestEncryptRefuses(t *testing.T) {
 		want                     string
 	}{
 		{"", "text/plain", "x", 400, "componentId"},
+		{"projectId=one", "text/plain", "x", 400, "projectId"},
+		{"projectId=1&configId=c", "text/plain", "x", 400, "componentId"},
 		{"componentId=unknown", "text/plain", "x", 400, "not found"},
-		{"componentId=" + platform.DefaultVariablesComponent + "&projectId=2", "text/plain", "x", 400, "projectId"},
 		{"componentId=" + platform.DefaultVariablesComponent + "&configId=c", "text/plain", "x", 400, "projectId"},
 		{"componentId=" + platform.DefaultVariablesComponent, "text/plain", "", 400, "empty"},
 		{"componentId=" + platform.DefaultVariablesComponent, "application/json", "{", 400, "no JSON"},

@@ -51,8 +51,8 @@ func explain(err error) (e *apiError, internal bool) {
 	return refuse(http.StatusInternalServerError, "internalError", "Internal server error"), true
 }
 
-// writeError is the only writer of error answers. The queue writes the status as code.
-func (s *Server) writeError(w http.ResponseWriter, r *http.Request, queue bool, err error) {
+// writeError is the only writer of error answers. numericCode writes the status as the code, see [api.numericCode].
+func (s *Server) writeError(w http.ResponseWriter, r *http.Request, numericCode bool, err error) {
 	e, internal := explain(err)
 	id := newExceptionID()
 	if internal && r.Context().Err() == nil {
@@ -60,7 +60,7 @@ func (s *Server) writeError(w http.ResponseWriter, r *http.Request, queue bool, 
 	}
 	body := storageapi.ErrorBody{Error: e.message, ExceptionID: id, Status: "error", Errors: e.violations}
 	switch {
-	case queue:
+	case numericCode:
 		body.Code = json.RawMessage(strconv.Itoa(e.status))
 	case e.code != "":
 		body.Code, _ = json.Marshal(e.code)

@@ -118,7 +118,7 @@ func (p exportParams) cacheKey(branch string) (string, error) {
 
 func (c *call) exportTable() (any, error) {
 	in := c.input(selectionCode)
-	p := exportParams{Query: readSelection(in), Gzip: in.flagOr("gzip", true), Format: in.textOr("format", formatCSV)}
+	p := exportParams{Query: readSelection(in), Gzip: in.flagOr("gzip", false), Format: in.textOr("format", formatCSV)}
 	if p.Format != formatCSV && p.Format != formatJSON {
 		in.fail("format", "want %s or %s", formatCSV, formatJSON)
 	}

@@ -202,3 +202,28 @@ func TestUploadBreaksOff(t *testing.T) {
 		t.Errorf("content %q", got)
 	}
 }
+
+// A sliced file has no bytes of its own, and a whole file has no slices. The error says how to read the file.
+func TestReadingAFileTheWrongWay(t *testing.T) {
+	w := newWorld(t)
+	ctx := t.Context()
+	w.table(ctx, "in.c-x.t", nil, "a")
+	export := must(w.Download(ctx, must(w.ExportTable(ctx, "in.c-x.t", storageapi.Export{}))(t)))(t)
+	whole := must(w.Download(ctx, w.upload("whole", "a\n")))(t)
+	_, open := export.Open(ctx)
+	_, names := whole.Slices(ctx)
+	_, all := whole.OpenSlices(ctx)
+	for _, c := range []struct {
+		name string
+		err  error
+		want string
+	}{
+		{"Open of an export", open, `"in.c-x.t.csv" is sliced: read it with OpenSlices`},
+		{"Slices of a whole file", names, `"whole" is not sliced: read it with Open`},
+		{"OpenSlices of a whole file", all, `"whole" is not sliced: read it with Open`},
+	} {
+		if c.err == nil || !strings.Contains(c.err.Error(), c.want) {
+			t.Errorf("%s: got error %v, want one with %s", c.name, c.err, c.want)
+		}
+	}
+}

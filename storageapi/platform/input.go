@@ -329,10 +329,28 @@ func (in *input) content(name, code string) json.RawMessage {
 	return nil
 }
 
+// object is content that is an object. [] stands for an empty object, which is how some clients write one.
+func (in *input) object(name, code string) json.RawMessage {
+	raw := in.content(name, code)
+	if kindOf(raw) == '[' && !isEmptyArray(raw) {
+		in.failCode(code, name, "want a JSON object, got an array: %s", cut(string(raw), 40))
+		return nil
+	}
+	return raw
+}
+
+// notNull notes fields that are null in JSON. In a change null could mean that the value stays or that it goes. In a form
+// the text null is how some clients write a value that they do not have.
+func (in *input) notNull(name, code string) {
+	if string(in.fields[name]) == "null" {
+		in.failCode(code, name, "want a JSON object, got null: leave it out to keep the value, send {} to empty it")
+	}
+}
+
 // configuration returns the content of a configuration or a row, without the nodes that exist at run time alone; nil if it
 // was not sent, or is null.
 func (in *input) configuration() json.RawMessage {
-	return withoutRunNodes(in.content("configuration", badConfiguration))
+	return withoutRunNodes(in.object("configuration", badConfiguration))
 }
 
 // unquoted returns the text of a field that is a JSON string, and any other field as it is. Nested fields of a form are

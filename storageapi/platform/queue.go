@@ -25,7 +25,6 @@ type queueRecord struct {
 	ConfigData  json.RawMessage `json:"configData,omitempty"`
 	RowIDs      []string        `json:"rowIds,omitempty"`
 	Branch      string          `json:"branch"`
-	BranchGiven bool            `json:"branchGiven,omitempty"` // the creator named the branch, which may be the default one
 	Tag         string          `json:"tag"`
 	Parallelism string          `json:"parallelism"`
 	Backend     json.RawMessage `json:"backend,omitempty"`

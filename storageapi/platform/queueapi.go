@@ -34,8 +34,8 @@ func (c *call) createQueueJob() (any, error) {
 	in := c.input("")
 	r := queueRecord{
 		Status: storageapi.QueueCreated, Desired: storageapi.QueueProcessing, Component: in.required("component"), Mode: in.textOr("mode", "run"),
-		Config: in.textOr("config", ""), ConfigData: in.content("configData", ""), Tag: in.textOr("tag", ""), Branch: c.branch,
-		Parallelism: in.textOr("parallelism", ""), VariablesID: in.textOr("variableValuesId", ""), Variables: in.content("variableValuesData", ""),
+		Config: in.textOr("config", ""), ConfigData: in.object("configData", ""), Tag: in.textOr("tag", ""), Branch: c.branch,
+		Parallelism: in.textOr("parallelism", ""), VariablesID: in.textOr("variableValuesId", ""), Variables: in.object("variableValuesData", ""),
 		Created: now(), Rights: *c.token, Base: c.base(),
 	}
 	r.Rights.Hash = ""
@@ -73,7 +73,6 @@ func (c *call) createQueueJob() (any, error) {
 		r.RowIDs = nil
 	}
 	if branch := in.textOr("branchId", ""); branch != "" && r.ConfigData == nil {
-		r.BranchGiven = true
 		if branch != "default" {
 			r.Branch = branch
 		}
@@ -167,7 +166,7 @@ func (t queueTime) MarshalJSON() ([]byte, error) {
 // queueJob is the answer that describes a job.
 type queueJob struct {
 	storageapi.QueueJob
-	Branch    *string                                     `json:"branchId"`
+	Branch    string                                      `json:"branchId"`
 	Created   queueTime                                   `json:"createdTime"`
 	Started   queueTime                                   `json:"startTime"`
 	Ended     queueTime                                   `json:"endTime"`
@@ -178,7 +177,7 @@ type queueJob struct {
 func (c *call) queueAnswer(r queueRecord) queueJob {
 	id := strconv.FormatInt(r.ID, 10)
 	out := queueJob{
-		Created: queueTime(r.Created), Started: queueTime(r.Started), Ended: queueTime(r.Ended), NotBefore: queueTime(r.NotBefore),
+		Branch: r.Branch, Created: queueTime(r.Created), Started: queueTime(r.Started), Ended: queueTime(r.Ended), NotBefore: queueTime(r.NotBefore),
 		Result: storageapi.Optional[storageapi.QueueResult]{Value: r.Result},
 		QueueJob: storageapi.QueueJob{
 			ID: storageapi.ID(id), RunID: r.runID(), ParentRunID: r.ParentRunID,
@@ -192,9 +191,6 @@ func (c *call) queueAnswer(r queueRecord) queueJob {
 	}
 	if r.ConfigData != nil {
 		_ = json.Unmarshal(r.ConfigData, &out.ConfigData) // an array is shown as empty
-	}
-	if r.BranchGiven || r.Branch != c.s.defaultBranch.key() {
-		out.Branch = &r.Branch
 	}
 	end := r.Ended.Time
 	if !r.finished() {

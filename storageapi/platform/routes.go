@@ -77,10 +77,14 @@ const (
 	storageAPI api = iota
 	queueAPI
 	encryptionAPI
-	portalAPI // these and the following are in no OpenAPI document
-	blobAPI   // the object store behind the files
-	absentAPI // services that are not there
+	portalAPI  // these and the following are in no OpenAPI document
+	blobAPI    // the object store behind the files
+	absentAPI  // parts of the Storage API that are not there
+	serviceAPI // services that are not there
 )
+
+// numericCode reports whether the code of an error is the status, as a number. Only the Storage API has words for codes.
+func (a api) numericCode() bool { return a == queueAPI || a == encryptionAPI || a == serviceAPI }
 
 // described reports whether the route is part of an OpenAPI document.
 func (rt route) described() bool { return rt.api < portalAPI }
@@ -106,7 +110,7 @@ func (s *Server) allRoutes() []route {
 	return slices.Concat(
 		s.indexRoutes(), s.branchRoutes(), s.componentRoutes(), s.configurationRoutes(), s.versionRoutes(), s.rowRoutes(), s.metadataRoutes(),
 		s.tokenRoutes(), s.bucketRoutes(), s.tableRoutes(), s.tableDataRoutes(), s.fileRoutes(), s.blobRoutes(), s.jobRoutes(), s.eventRoutes(), s.queueRoutes(),
-		s.encryptionRoutes(), s.absentRoutes(), absentPartRoutes(),
+		s.encryptionRoutes(), absentRoutes(), absentPartRoutes(),
 	)
 }
 
@@ -118,7 +122,8 @@ func (s *Server) newMux() http.Handler {
 		}
 	}
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		s.writeError(w, r, false, refuse(http.StatusNotFound, "notFound", "There is no operation %s %s", r.Method, cut(r.URL.Path, 200)))
+		other := r.URL.Path != storagePath && !strings.HasPrefix(r.URL.Path, storagePath+"/")
+		s.writeError(w, r, other, refuse(http.StatusNotFound, "notFound", "There is no operation %s %s", r.Method, cut(r.URL.Path, 200)))
 	})
 	return mux
 }
@@ -162,7 +167,7 @@ func (s *Server) handle(rt route) http.Handler {
 		defer func() {
 			if v := recover(); v != nil {
 				s.log.Error("platform: panic", "method", r.Method, "path", r.URL.Path, "panic", v, "stack", string(debug.Stack()))
-				s.writeError(w, r, rt.api == queueAPI, errors.New("panic"))
+				s.writeError(w, r, rt.api.numericCode(), errors.New("panic"))
 			}
 		}()
 		answer, err := c.run(rt)
@@ -171,7 +176,7 @@ func (s *Server) handle(rt route) http.Handler {
 		case err != nil && rt.api == blobAPI:
 			s.writeBlobError(w, r, err)
 		case err != nil:
-			s.writeError(w, r, rt.api == queueAPI || rt.api == encryptionAPI, err)
+			s.writeError(w, r, rt.api.numericCode(), err)
 		case raw:
 			write(w)
 		case status == http.StatusNoContent:

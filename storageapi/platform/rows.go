@@ -124,7 +124,7 @@ func (c *configuration) replaceRow(id string, row rowVersion, text, rowText, con
 }
 
 func (c *call) updateRow() (any, error) {
-	e := readEdit(c.input(rowCode))
+	e := readChange(c.input(rowCode))
 	return c.changeRow(func(conf *configuration, ref rowRef) (rowRef, error) {
 		if e.state != nil {
 			if conf.tx.put(conf.rowState(ref.ID), e.state); e.stateAlone {

@@ -114,7 +114,7 @@ func (c *call) authenticate() error {
 		var id int64
 		var t token
 		if !tx.get(idKey, &id) || !tx.get(tokenKey(id), &t) || t.expired() {
-			return refuse(http.StatusUnauthorized, "storage.tokenInvalid", "Invalid Token")
+			return refuse(http.StatusUnauthorized, "storage.tokenInvalid", "Invalid access token")
 		}
 		c.token = &t
 		return nil
@@ -138,7 +138,7 @@ func (c *call) exchange() error {
 	case project == "":
 		return refuse(http.StatusBadRequest, "storage.validation", "Header %s is required with a programmatic token", storageapi.ProjectHeader)
 	case project != strconv.FormatInt(c.s.opts.ProjectID, 10), c.r.Header.Get(storageapi.TokenHeader) != "":
-		return refuse(http.StatusUnauthorized, "storage.tokenInvalid", "Invalid Token")
+		return refuse(http.StatusUnauthorized, "storage.tokenInvalid", "Invalid access token")
 	}
 	return nil
 }

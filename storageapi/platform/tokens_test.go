@@ -78,7 +78,7 @@ func TestTokenOfAnotherStack(t *testing.T) {
 	foreign := must(there.CreateToken(t.Context(), storageapi.TokenCreate{Description: "d"}))(t)
 	_, err := here.client(foreign.Token).VerifyToken(t.Context())
 	expectError(t, err, 401, "storage.tokenInvalid")
-	if !strings.Contains(err.Error(), "Invalid Token") || strings.Contains(err.Error(), string(foreign.Token)) {
+	if !strings.Contains(err.Error(), "Invalid access token") || strings.Contains(err.Error(), string(foreign.Token)) {
 		t.Errorf("text %q", err)
 	}
 	_, err = here.client("").VerifyToken(t.Context())

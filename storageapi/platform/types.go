@@ -1,6 +1,7 @@
 package platform
 
 import (
+	"cmp"
 	"net/http"
 	"slices"
 	"strconv"
@@ -45,19 +46,45 @@ func (c column) base() string {
 	if c.BaseType != "" {
 		return c.BaseType
 	}
-	if c.Type != nil && c.Type.Type != "" {
-		if base := baseOf(c.Type.Type); base != "" {
-			return base
-		}
+	return cmp.Or(c.backendBase(), "STRING")
+}
+
+// backendBase is the base type of the backend type, or "" if there is none.
+func (c column) backendBase() string {
+	if c.Type == nil {
+		return ""
 	}
-	return "STRING"
+	return baseOf(c.Type.Type)
+}
+
+// values is the base type that decides which values the column holds. It is base, except for a whole number: a column may be
+// NUMERIC with the type INT, or INTEGER with a NUMBER that has no digits after the point. Such a column holds the values of
+// its backend type. A NUMBER without a length adds nothing to INTEGER.
+func (c column) values() string {
+	switch backend := c.backendBase(); {
+	case c.base() == "NUMERIC" && backend == "INTEGER":
+		return backend
+	case c.base() == "INTEGER" && backend == "NUMERIC" && c.Type.Length != "":
+		return backend
+	}
+	return c.base()
+}
+
+// contradicts reports whether no column has both types.
+func (c column) contradicts() bool {
+	backend := c.backendBase()
+	if backend == "" || backend == c.base() || c.base() == "NUMERIC" && backend == "INTEGER" {
+		return false
+	}
+	_, scale, _ := c.length()
+	return c.base() != "INTEGER" || backend != "NUMERIC" || c.Type.Length != "" && scale > 0
 }
 
 // length reads the length of a type: precision and scale of a number, or how many characters a text may have. Without one a
 // number has as many digits after the point as it needs, and a text has no limit.
 func (c column) length() (first, second int, ok bool) {
 	first, second = 0, celltype.AnyScale
-	base := c.base()
+	base := c.values()
 	if base == "NUMERIC" {
 		first = celltype.MaxPrecision
 	}
@@ -98,7 +125,7 @@ func (t table) check(c column) cellCheck {
 		return k
 	}
 	first, second, _ := c.length() // checked when the column was made
-	switch c.base() {
+	switch c.values() {
 	case "BOOLEAN":
 		k.convert = celltype.AppendBool
 	case "DATE":
@@ -159,14 +186,15 @@ func checkTypes(in *input, col storageapi.Column) {
 	if d == nil {
 		return
 	}
-	switch base := baseOf(d.Type); {
+	made := column{BaseType: col.BaseType, Type: d}
+	switch base := made.backendBase(); {
 	case d.Type == "":
 	case base == "":
 		in.fail("columns", "column %q: unknown type %q", name, cut(d.Type, 40))
-	case col.BaseType != "" && col.BaseType != base:
+	case made.contradicts():
 		in.fail("columns", "column %q: type %q has the basetype %s, not %s", name, cut(d.Type, 40), base, col.BaseType)
 	}
-	if _, _, ok := (column{BaseType: col.BaseType, Type: d}).length(); !ok {
+	if _, _, ok := made.length(); !ok {
 		in.fail("columns", "column %q: length %q: want the number of characters, or at most %d digits and how many of them stand after the point", name, cut(d.Length, 40), celltype.MaxPrecision)
 	}
 }

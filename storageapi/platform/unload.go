@@ -146,7 +146,7 @@ func newRowFormat(format string, t table, names []string) rowFormat {
 	for _, name := range names {
 		m := jsonMember{name: string(jsontext.AppendString(nil, name, false)) + ":"}
 		if at := t.find(name); t.Typed && at >= 0 {
-			switch t.Columns[at].base() {
+			switch t.Columns[at].values() {
 			case "INTEGER", "NUMERIC", "BOOLEAN", "FLOAT":
 				m.literal, m.null = true, true
 			case "DATE", "TIMESTAMP":

@@ -156,12 +156,34 @@ func TestAbsentServices(t *testing.T) {
 		}
 		for _, method := range []string{"GET", "POST", "DELETE"} {
 			a := w.raw(method, path+"/any/path", jsonType, "")
-			if body := a.decode(t); a.status != 501 || body["code"] != "serviceNotAvailable" || !strings.Contains(body["error"].(string), id) {
-				t.Errorf("%s of service %s: %d %s", method, id, a.status, a.body)
+			if body := a.decode(t); a.status != 501 || body["code"] != 501.0 || body["status"] != "error" || !strings.Contains(body["error"].(string), id) {
+				t.Errorf("%s of service %s: got %d %s, want 501 with the code 501 and the name of the service", method, id, a.status, a.body)
 			}
 		}
 	}
-	if a := w.raw("GET", "/absent/stream", "", ""); a.status != 404 {
-		t.Errorf("an unknown service: %d %s", a.status, a.body)
+	// Clients clean up what an absent service may hold: they read a list, and delete what they know of.
+	for id, list := range map[string]string{"scheduler": "/schedules", "notification": "/project-subscriptions"} {
+		path := strings.TrimPrefix(urls[id], w.http.URL) + list
+		if a := w.raw("GET", path, "", ""); a.status != 200 || string(a.body) != "[]" {
+			t.Errorf("GET %s: got %d %s, want 200 []", path, a.status, a.body)
+		}
+		if a := w.raw("GET", path, "", "", storageapi.TokenHeader, "unknown-token"); a.status != 401 || a.decode(t)["code"] != 401.0 {
+			t.Errorf("GET %s with an unknown token: got %d %s, want 401", path, a.status, a.body)
+		}
+		for _, method := range []string{"GET", "PUT", "DELETE"} {
+			a := w.raw(method, path+"/7", "", "")
+			if body := a.decode(t); a.status != 404 || body["code"] != 404.0 || body["status"] != "error" || !strings.Contains(body["error"].(string), id) {
+				t.Errorf("%s %s/7: got %d %s, want 404 with the code 404 and the name of the service", method, path, a.status, a.body)
+			}
+		}
+		if a := w.raw("POST", path, jsonType, "{}"); a.status != 501 {
+			t.Errorf("POST %s: got %d %s, want 501", path, a.status, a.body)
+		}
+	}
+	// Outside of the Storage API the code of every error is a number, which clients decode as one.
+	for _, path := range []string{"/absent/stream", "/jobs/1/unknown", "/encrypt/unknown"} {
+		if a := w.raw("GET", path, "", ""); a.status != 404 || a.decode(t)["code"] != 404.0 {
+			t.Errorf("GET %s: got %d %s, want 404 with the code 404", path, a.status, a.body)
+		}
 	}
 }

@@ -183,7 +183,7 @@ func TestMappings(t *testing.T) {
 	for _, c := range []struct{ data, want string }{
 		{`{"storage":{"input":7}}`, "node storage"},
 		{`{"storage":{"input":{"tables":[{"source":"in.c-none.t"}]}}}`, "not found"},
-		{`[1]`, "the configuration is no object"},
+		{`[1]`, "configData: want a JSON object, got an array"},
 	} {
 		if _, err := w.runJob(storageapi.QueueJobCreate{ConfigData: raw(c.data)}); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want an error with %q", c.data, err, c.want)

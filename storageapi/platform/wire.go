@@ -6,8 +6,9 @@ const (
 	// [Options.VariablesComponent] names another one.
 	DefaultVariablesComponent = "keboola.variables"
 
-	cipherMark      = "KBC::"
-	componentCipher = cipherMark + "ComponentSecure::"
-	projectCipher   = cipherMark + "ProjectSecure::"
-	configCipher    = cipherMark + "ConfigSecure::"
+	cipherMark        = "KBC::"
+	componentCipher   = cipherMark + "ComponentSecure::"
+	projectCipher     = cipherMark + "ProjectSecure::"
+	projectWideCipher = cipherMark + "ProjectWideSecure::"
+	configCipher      = cipherMark + "ConfigSecure::"
 )

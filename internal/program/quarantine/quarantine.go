@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"github.com/forebay/forebay/internal/program/api"
+	"github.com/forebay/forebay/internal/program/duration"
 )
 
 // options are the flags, and what follows them.
@@ -96,7 +97,7 @@ func Run(ctx context.Context, args []string, env api.Environment) error {
 func (o *options) check(action string) error {
 	now := time.Now()
 	for _, moment := range []*string{&o.filter.since, &o.filter.until} {
-		if age, err := time.ParseDuration(*moment); err == nil && *moment != "" {
+		if age, err := duration.Parse(*moment); err == nil && *moment != "" {
 			*moment = now.Add(-age.Abs()).UTC().Format(time.RFC3339)
 		}
 	}

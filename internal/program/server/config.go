@@ -14,6 +14,7 @@ import (
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/dir"
 	"github.com/forebay/forebay/catalog"
+	"github.com/forebay/forebay/internal/program/duration"
 	"github.com/forebay/forebay/stream"
 )
 
@@ -57,14 +58,14 @@ func (cfg *Config) Register(flags *flag.FlagSet) {
 	flags.Int64Var(&cfg.Tuning.MaxDiskBytes, "max-disk-bytes", 0, "greatest size of all rows that wait for their tables, and of the files of the store; events are refused above it (default: 16 GiB)")
 	flags.BoolVar(&cfg.Tuning.UnreadyWhenFull, "unready-when-full", false, "let /readiness-check return 503 while the disk is full, so that a balancer uses other nodes")
 	flags.Int64Var(&cfg.Tuning.MaxSinkBytes, "max-sink-bytes", 0, "the same for one sink (default: half of -max-disk-bytes)")
-	flags.DurationVar(&cfg.Tuning.MinImportInterval, "min-import-interval", 0, "least import interval that a sink may have, 1s or more (default: 30s); databases take many small imports well")
+	duration.Var(flags, &cfg.Tuning.MinImportInterval, "min-import-interval", 0, "least import interval that a sink may have, 1s or more (default: 30s); databases take many small imports well")
 	flags.BoolVar(&cfg.NetHTTP, "net-http", false, "take events with the server of net/http, which is slower (see package fastserver)")
 	flags.BoolVar(&cfg.UI, "ui", false, "serve the console, a live page about the engine, under /console/ of -api-addr, for who has the token of the API (see docs/console.md)")
 	flags.StringVar(&cfg.Dir, "dir", "data", "data directory; the tables are in its folder tables")
 	flags.BoolVar(&cfg.Extend, "extend", false, "let tables of new sinks grow with their columns, unless the API says otherwise (see docs/types.md)")
 	flags.StringVar(&cfg.Tables.PartitionBy, "partition-by", "", "column of type date or timestamp: new tables that have it get a folder for each day, such as dt=2026-11-22")
 	flags.Int64Var(&cfg.Tables.MergeTo, "merge-to", 0, "size in bytes up to which small parts of a table are merged in the background (default: parts of CSV stay as they are, those of Parquet are merged up to 128 MiB)")
-	flags.DurationVar(&cfg.Tables.KeepFor, "keep-for", 0, "age at which parts of tables in folders, or rows of a database, are removed, for example 720h (default: never)")
+	duration.Var(flags, &cfg.Tables.KeepFor, "keep-for", 0, "age at which parts of tables in folders, or rows of a database, are removed, for example 30d (default: never)")
 	flags.BoolVar(&cfg.Tables.NoHeader, "no-header", false, "make new tables whose parts have no header line; such tables cannot grow")
 	flags.BoolVar(&cfg.Tables.Gzip, "gzip", false, "keep the parts of tables compressed, as .csv.gz")
 	flags.StringVar(&cfg.Source, "source", "", "id of a source to create with two tables, to try the server without the API (default: none)")
@@ -77,7 +78,7 @@ func (cfg *Config) Register(flags *flag.FlagSet) {
 	})
 	flags.TextVar(&cfg.LogLevel, "log-level", slog.LevelInfo, "debug, info, warn or error")
 	flags.StringVar(&cfg.LogFormat, "log-format", "text", "text or json")
-	flags.DurationVar(&cfg.ShutdownTimeout, "shutdown-timeout", 30*time.Second, "longest time that a shutdown takes")
+	duration.Var(flags, &cfg.ShutdownTimeout, "shutdown-timeout", 30*time.Second, "longest time that a shutdown takes")
 }
 
 // Environment sets the flags that were not given from variables, such as -api-addr from FOREBAY_API_ADDR. It returns the names of all flags

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/forebay/forebay/internal/program/api"
+	"github.com/forebay/forebay/internal/program/duration"
 	"github.com/forebay/forebay/mapping"
 )
 
@@ -47,7 +48,7 @@ func Run(ctx context.Context, args []string, env api.Environment, opts Options) 
 	f.server.Register(set)
 	set.StringVar(&f.config, "config", "", "start, switch: configuration file that has the sink with the changed columns")
 	set.StringVar(&f.definition, "definition", "", "start, switch: JSON file with the changed columns, or with a definition of the sink; - for standard input")
-	set.DurationVar(&f.length, "for", 0, "start: how long records are compared, at most 24h (default 10m)")
+	duration.Var(set, &f.length, "for", 0, "start: how long records are compared, at most 24h (default 10m)")
 	set.Int64Var(&f.records, "records", 0, "start: end when this many records were compared (default: by time alone)")
 	set.Float64Var(&f.sample, "sample", 0, "start: share of the records that is compared, such as 0.01 (default: all)")
 	set.BoolVar(&f.wait, "wait", false, "start, show: wait for the end of the shadow")

@@ -1,0 +1,130 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// tableOf is a source with one sink. options are further keys of the sink.
+func tableOf(source, table, columns, options string) string {
+	return fmt.Sprintf("\n  - {id: %s, secret: 0123456789abcdef0123456789abcdef0123456789abcdef, sinks: [{id: s, table: %s, columns: [%s]%s}]}", source, table, columns, options)
+}
+
+func column(name, dataType string) string {
+	return fmt.Sprintf("{name: %s, type: path, path: %[1]s, dataType: %s, required: true}", name, dataType)
+}
+
+// asking calls check on a file, and lets it ask the target.
+func asking(t *testing.T, text string, more ...string) (status int, stdout, stderr string) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "forebay.yaml")
+	write(t, file, text)
+	return call(t, "", nil, append([]string{"check", "-config", file}, more...)...)
+}
+
+// Options that name columns, and sinks that share a table, are compared with the tables of the file.
+func TestCheckComparesOptionsWithTables(t *testing.T) {
+	folder := t.TempDir()
+	one := tableOf("a", "t", column("n", "int64")+", "+column("at", "timestamp"), "")
+	for _, tt := range []struct{ head, sources, want string }{
+		{"target: dir:" + folder + "\npartition-by: at", one, ""},
+		{"target: dir:" + folder + "\npartition-by: n", one, `partition-by: the column "n" of table "t" (sink a/s) is no date and no timestamp`},
+		{"target: dir:" + folder + "\npartition-by: day", one, `partition-by: no table has the column "day"`},
+		{"target: sqlite:" + folder + "/x.db\nkeep-for: 30d\ntarget-options: {keepBy: [at]}", one, ""},
+		{"target: sqlite:" + folder + "/x.db\nkeep-for: 30d\ntarget-options: {keepBy: [when, n]}", one, `keepBy: table "t" (sink a/s) has none of the columns when, n with the type date or timestamp`},
+		{"target: postgres://host/x\ntarget-options: {keys: {t: [n]}}", one, ""},
+		{"target: postgres://host/x\ntarget-options: {keys: {t: [id], u: [n]}}", one, `keys: no sink has the table "u"`},
+		{"target: postgres://host/x\ntarget-options: {keys: {t: [id]}}", one, `keys: table "t" (sink a/s) has no column "id"`},
+		{"target: dir:" + folder, tableOf("a", "t", column("n", "int64"), "") + tableOf("b", "t", column("n", "string"), ""), `the sinks a/s and b/s do not fit into one table`},
+		{"target: dir:" + folder, tableOf("a", "t", column("n", "int64"), "") + tableOf("b", "t", column("m", "int64"), ", extend: true"), `the sinks a/s and b/s do not fit into one table`},
+		{"target: dir:" + folder, tableOf("a", "t", column("n", "int64"), ", extend: true") + tableOf("b", "t", column("m", "int64"), ", extend: true"), ""},
+		{"target: dir:" + folder, tableOf("a", "t", column("n", "int64"), "") + tableOf("b", "t", column("n", "int64"), ""), ""},
+	} {
+		text := tt.head + "\nsources:" + tt.sources
+		status, out, errs := asking(t, text, "-offline")
+		if want := map[bool]int{true: 0, false: failed}[tt.want == ""]; status != want || !strings.Contains(errs, tt.want) {
+			t.Errorf("%s\ngot status %d and %s%s, want %d and %q", text, status, out, errs, want, tt.want)
+		}
+	}
+}
+
+// The target is asked for the names that it takes and the tables that it has. Nothing is made.
+func TestCheckAsksTheTarget(t *testing.T) {
+	folder := t.TempDir()
+	db, text := filepath.Join(folder, "events.db"), filepath.Join(folder, "notes.txt")
+	write(t, text, "no database\nat all\n")
+	config := func(target, table, columns, options string) string {
+		return "target: " + target + "\nsources:" + tableOf("a", table, columns, options)
+	}
+	n := column("n", "int64")
+	s := serve(t, nil, "-config", func() string {
+		file := filepath.Join(folder, "serve.yaml")
+		write(t, file, "dir: "+filepath.Join(folder, "data")+"\n"+config("sqlite:"+db, "there", n, ""))
+		return file
+	}())
+	s.stop()
+	for _, tt := range []struct {
+		text   string
+		status int
+		want   string
+	}{
+		{config("sqlite:"+db, "there", n, ""), 0, "the target has 1 table: there"},
+		{config("sqlite:"+db, "there", column("n", "string"), ""), failed, `the column "n" is required string in the mapping and required int64 in the table`},
+		{config("sqlite:"+db, "there", n+", "+column("m", "int64"), ""), failed, `with extend set, the table takes these rows`},
+		{config("sqlite:"+db, "there", n+", "+column("m", "int64"), ", extend: true"), 0, "the target has 1 table: there"},
+		{config("sqlite:"+db, "absent", n, ""), 0, "is valid"},
+		{config("sqlite:"+db, "sqlite_x", n, ""), failed, `the table "sqlite_x" has a name that SQLite or this driver keeps for itself`},
+		{config("sqlite:"+filepath.Join(folder, "new.db"), "sqlite_x", n, ""), failed, `the table "sqlite_x" has a name that SQLite or this driver keeps for itself`},
+		{config("sqlite:"+filepath.Join(folder, "new.db"), "t", n, ""), 0, "is valid"},
+		{config("sqlite:"+filepath.Join(folder, "none", "new.db"), "t", n, ""), failed, "none does not exist"},
+		{config("sqlite:"+text, "t", n, ""), failed, "the file exists and is no SQLite database"},
+		{config("dir:"+filepath.Join(folder, "tables"), "t", n, ""), 0, "is valid"},
+	} {
+		status, out, errs := asking(t, tt.text)
+		if status != tt.status || !strings.Contains(out+errs, tt.want) {
+			t.Errorf("%s\ngot status %d and %s%s, want %d and %q", tt.text, status, out, errs, tt.status, tt.want)
+		}
+	}
+	for _, made := range []string{"new.db", "tables"} {
+		if _, err := os.Stat(filepath.Join(folder, made)); err == nil {
+			t.Errorf("check has made %s", made)
+		}
+	}
+}
+
+// A server that refuses the login is one clear line, without the password.
+func TestCheckAsksPostgres(t *testing.T) {
+	folder, _, _ := strings.Cut(strings.TrimPrefix(postgresServer.URL(t), "host="), " ")
+	text := func(user, table string) string {
+		return "target: postgres://" + user + ":hunter2@/postgres?host=" + folder + "\nsources:" + tableOf("a", table, column("n", "int64"), "")
+	}
+	for _, tt := range []struct {
+		user, table string
+		status      int
+		want        string
+	}{
+		{"postgres", "check_absent", 0, "is valid"},
+		{"postgres", strings.Repeat("x", 64), failed, "has 64 bytes, PostgreSQL takes 63"},
+		{"nobody_there", "check_absent", failed, `the target cannot be asked: the server refuses the login: role "nobody_there" does not exist; -offline`},
+	} {
+		status, out, errs := asking(t, text(tt.user, tt.table))
+		if status != tt.status || !strings.Contains(out+errs, tt.want) || strings.Count(errs, "\n") > 1 || strings.Contains(out+errs, "hunter2") {
+			t.Errorf("user %s, table %s: got status %d and %s%s, want %d and one line with %q", tt.user, tt.table, status, out, errs, tt.status, tt.want)
+		}
+	}
+}
+
+// serve warns of what check reports.
+func TestServeWarnsOfMisfits(t *testing.T) {
+	folder := t.TempDir()
+	file := filepath.Join(folder, "forebay.yaml")
+	write(t, file, "dir: "+filepath.Join(folder, "data")+"\npartition-by: day\nsources:"+tableOf("a", "t", column("n", "int64"), ""))
+	s := serve(t, nil, "-config", file)
+	s.stop()
+	if logs := s.logs.String(); !strings.Contains(logs, `partition-by: no table has the column \"day\"`) {
+		t.Errorf("the log has no warning of partition-by:\n%s", logs)
+	}
+}
