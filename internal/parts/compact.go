@@ -219,8 +219,8 @@ type candidate struct {
 // mergeGroup tells which parts are merged with each other.
 type mergeGroup struct {
 	day, extension string
-	tier              int   // of the size
-	age               int64 // so that old rows are not kept by new ones
+	tier           int   // of the size
+	age            int64 // so that old rows are not kept by new ones
 }
 
 // mergeSome makes one switch that merges parts, of at most MergeTo bytes in all. It reports whether there was anything to
