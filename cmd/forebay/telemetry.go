@@ -72,6 +72,7 @@ func (f *telemetryFlags) complete(cfg *serveConfig, given map[string]bool) error
 		cfg.target = "parquet:" + filepath.Join(cfg.Dir, "telemetry")
 	}
 	cfg.options.keepBy = []string{receivedAt}
+	cfg.options.indexes = [][]string{{"TraceId", "Timestamp"}, {"Timestamp"}, {"MetricName", "TimeUnix"}}
 	_, bucket := cutPrefix(strings.TrimPrefix(cfg.target, "parquet:"), bucketSchemes())
 	if k, _, err := cfg.kindOf(); err == nil && k.ages && !bucket && !given["keep-for"] { // the error comes from the check of the places
 		cfg.Tables.KeepFor = dayOfTelemetry
