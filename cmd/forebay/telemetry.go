@@ -108,7 +108,7 @@ func (f *telemetryFlags) source(secret string) forebay.Source {
 
 // views returns the statements that make the views of a target, and how to use them; "" for a target that has none.
 func (cfg *serveConfig) views(file string) (sql, use string, err error) {
-	o := otlpflat.ViewOptions{Logs: "logs", Traces: "traces", Metrics: "metrics"}
+	o := otlpflat.ViewOptions{Logs: "logs", Traces: "traces", Metrics: "metrics", ReceivedAt: receivedAt}
 	kind, rest, _ := strings.Cut(cfg.target, ":")
 	switch {
 	case kind == "parquet" && !strings.Contains(rest, "://"):
