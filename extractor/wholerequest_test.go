@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/forebay/forebay/extractor"
+	"github.com/forebay/forebay/internal/buildversion"
 )
 
 // A wireAPI notes requests with every header, and answers in order.
@@ -59,10 +60,11 @@ func (w *wireAPI) run(t *testing.T, api, jobs string) error {
 // besides what the configuration says and what HTTP needs.
 func TestWholeRequests(t *testing.T) {
 	t.Parallel()
-	const plain = "|Accept-Encoding: gzip|Host: api|User-Agent: forebay-extractor|"
+	agent := "forebay-extractor/" + buildversion.String()
+	plain := "|Accept-Encoding: gzip|Host: api|User-Agent: " + agent + "|"
 	// with returns the headers of a request with a body, and others that sort in front of Content-Length or behind Accept-Encoding.
 	with := func(auth, kind, body string) string {
-		return fmt.Sprintf("|Accept-Encoding: gzip%s|Content-Length: %d|Content-Type: application/%s|Host: api|User-Agent: forebay-extractor|%s", auth, len(body), kind, body)
+		return fmt.Sprintf("|Accept-Encoding: gzip%s|Content-Length: %d|Content-Type: application/%s|Host: api|User-Agent: %s|%s", auth, len(body), kind, agent, body)
 	}
 	const x, form = `{"x":"\u00fc","p":{"n":1}}`, "x-www-form-urlencoded"
 	const x2 = `{"x":"\u00fc","p":{"n":2}}`

@@ -1,6 +1,8 @@
 package mapping
 
 import (
+	"bytes"
+
 	"github.com/forebay/forebay/internal/jsontext"
 	"github.com/forebay/forebay/mapping/internal/tape"
 )
@@ -33,7 +35,7 @@ const (
 	// FieldNull: the value is null; nothing is appended.
 	FieldNull
 	// FieldText: the value is a string, appended as plain text without quotes and escapes. Bytes that are not UTF-8 become
-	// U+FFFD in cells.
+	// U+FFFD in cells, and so does NUL if the target cannot store it.
 	FieldText
 	// FieldJSON: the value is a number, true, false, an array or an object, appended as compact JSON.
 	FieldJSON
@@ -55,7 +57,7 @@ func (w *rowWriter) fieldValue(dst []byte, d FieldDocument, c *cell, text []byte
 		return w.put(dst, text), nil
 	case FieldText:
 		if c.raw {
-			s.scratch = tape.RepairUTF8(text, 0)
+			s.scratch = tape.RepairUTF8(c.mendNUL(text, kind), 0)
 			return w.put(dst, s.scratch), nil
 		}
 		s.quoted = jsontext.AppendString(s.quoted[:0], tape.AsString(text), w.m.compat)
@@ -70,4 +72,33 @@ func (w *rowWriter) fieldValue(dst []byte, d FieldDocument, c *cell, text []byte
 		return dst, missingField(d, &c.path, pathColumn)
 	}
 	return w.put(dst, c.def), nil
+}
+
+// mendNUL replaces each NUL in a value of a document by U+FFFD if the target cannot store NUL. The sender of telemetry cannot correct a value, and
+// without the replacement the whole record would be rejected.
+func (c *cell) mendNUL(text []byte, kind FieldKind) []byte {
+	switch {
+	case c.limits == nil || !c.limits.NoNUL:
+	case kind == FieldText && bytes.IndexByte(text, 0) >= 0:
+		return bytes.ReplaceAll(text, []byte{0}, []byte(replacement))
+	case kind == FieldJSON && bytes.Contains(text, []byte(`\u0000`)):
+		return mendEscapedNUL(text)
+	}
+	return text
+}
+
+// mendEscapedNUL is mendNUL for JSON, in which NUL is an escape.
+func mendEscapedNUL(text []byte) (out []byte) {
+	for {
+		i := bytes.IndexByte(text, '\\')
+		if i < 0 || len(text) < i+2 {
+			return append(out, text...)
+		}
+		out, text = append(out, text[:i]...), text[i:]
+		if nul := []byte(`\u0000`); bytes.HasPrefix(text, nul) {
+			out, text = append(out, replacement...), text[len(nul):]
+			continue
+		}
+		out, text = append(out, text[:2]...), text[2:] // an escaped backslash does not begin an escape
+	}
 }

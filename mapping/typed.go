@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/base64"
 	"errors"
+	"slices"
 
 	"github.com/forebay/forebay/datatype"
 	"github.com/forebay/forebay/internal/celltype"
@@ -158,6 +159,7 @@ func (w *rowWriter) typedField(dst []byte, d FieldDocument, c *cell) ([]byte, *E
 
 // typedValue appends the cell of a value of a document. text is the scratch.
 func (w *rowWriter) typedValue(dst []byte, d FieldDocument, c *cell, text []byte, kind FieldKind) ([]byte, *Error) {
+	text = c.mendNUL(text, kind)
 	switch kind {
 	case FieldNull:
 		return w.appendNull(dst, c)
@@ -300,6 +302,9 @@ func (w *rowWriter) appendDocument(dst []byte, c *cell, t *tape.Tape, at uint32)
 	}
 	if why == celltype.OK {
 		why = celltype.CheckEscapes(text, c.typed.noNUL)
+	}
+	if _, fields := w.r.Document.(FieldDocument); fields && why == celltype.HasNUL {
+		return w.appendValue(dst, c, celltype.KindOf(text), c.mendNUL(slices.Clone(text), FieldJSON))
 	}
 	if why != celltype.OK {
 		return dst, misfit(c.typed.typ, why, celltype.Composite, text)

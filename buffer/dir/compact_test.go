@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/internal/casetest"
 	"github.com/forebay/forebay/internal/parts"
 )
 
@@ -198,7 +199,7 @@ func TestOldPartsAreRemoved(t *testing.T) {
 			t.Fatal(err)
 		}
 		// The days 21 and 22 have ended more than 48 hours ago.
-		if got := partNames(t, tables, dayTable.ID); len(got) != 3 || !strings.HasPrefix(got[0], "dt=2026-11-23") {
+		if got := partNames(t, tables, dayTable.ID); len(got) != 3 || !strings.Contains(got[0], "/dt=2026-11-23/") {
 			t.Errorf("parts %q", got)
 		}
 		for i := range parts.MergeFrom {
@@ -307,6 +308,88 @@ func TestOnImported(t *testing.T) {
 	}
 }
 
+// walk lists the files of rows below a folder, folder by folder. A folder that is gone has none, as for many readers.
+func walk(t *testing.T, folder string) []string {
+	return walkWith(t, folder, func([]os.DirEntry) {})
+}
+
+// walkWith calls listed after each listing of a folder. It may change the order.
+func walkWith(t *testing.T, folder string, listed func([]os.DirEntry)) (paths []string) {
+	t.Helper()
+	entries, err := os.ReadDir(folder)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		t.Error(err)
+	}
+	listed(entries)
+	for _, e := range entries {
+		path := filepath.Join(folder, e.Name())
+		if e.IsDir() {
+			paths = append(paths, walkWith(t, path, listed)...)
+		} else if strings.HasSuffix(path, ".csv") {
+			paths = append(paths, path)
+		}
+	}
+	return paths
+}
+
+// A reader lists the folders of a table through its link, in any order, and a merge switches the version in the middle. It finds every row
+// once, or that a part is gone: rows never disappear without an error.
+func TestMergeWhileAReaderListsThroughTheLink(t *testing.T) {
+	orders := map[string]func([]os.DirEntry){"up": func([]os.DirEntry) {}, "down": slices.Reverse[[]os.DirEntry]}
+	for _, oneDay := range []int{0, 1} { // files of one day, whose part is in the folder of the day
+		var want []string
+		for i := range parts.MergeFrom {
+			want = append(want, sortedIDs(dayRows(10*i+1, 2)...)...)
+		}
+		for i := range oneDay {
+			want = append(want, fmt.Sprint(1001+10*i))
+		}
+		slices.Sort(want)
+		for order, arrange := range orders {
+			for at, last := 1, false; !last; at += casetest.Of(1, 2, 6) {
+				tables := lazyTables(t.TempDir(), TablesOptions{PartitionBy: "at", MergeTo: 1 << 20})
+				for i := range parts.MergeFrom {
+					if err := tables.Import(t.Context(), newFile(fmt.Sprint("file-", i), dayTable, dayRows(10*i+1, 2))); err != nil {
+						t.Fatal(err)
+					}
+				}
+				for i := range oneDay {
+					if err := tables.Import(t.Context(), newFile(fmt.Sprint("late-", i), dayTable, dayRows(1001+10*i, 1))); err != nil {
+						t.Fatal(err)
+					}
+				}
+				n := 0
+				paths := walkWith(t, tables.Path(dayTable.ID), func(entries []os.DirEntry) {
+					arrange(entries)
+					if n++; n == at {
+						if err := tables.Compact(t.Context(), dayTable); err != nil {
+							t.Fatal(err)
+						}
+					}
+				})
+				last = n < at
+				rows, gone := make(map[string]int), false
+				for _, path := range paths {
+					err := countRows(path, rows)
+					if gone = gone || errors.Is(err, fs.ErrNotExist); err != nil && !gone {
+						t.Fatal(err)
+					}
+				}
+				var got []string
+				for id, n := range rows {
+					got = append(got, strings.Trim(id, `"`))
+					if n > 1 {
+						t.Errorf("%d files of one day, listed %s, merged after listing %d: row %s is there %d times", oneDay, order, at, id, n)
+					}
+				}
+				if slices.Sort(got); !gone && !slices.Equal(got, want) {
+					t.Errorf("%d files of one day, listed %s, merged after listing %d: rows %q without an error, want %q", oneDay, order, at, got, want)
+				}
+			}
+		}
+	}
+}
+
 // Readers that resolve the table once see every file whole and every row once, beside several drivers that import and
 // compact. A reader that opens what it has listed through the link may miss a file, and never reads a row twice.
 func TestReadersBesideMerges(t *testing.T) {
@@ -331,8 +414,8 @@ func TestReadersBesideMerges(t *testing.T) {
 	})
 	for range 2 {
 		readers.Go(func() {
-			tables := lazyTables(root, options)
 			for {
+				tables := lazyTables(root, options) // the first call merges whatever it can
 				if err := tables.Compact(t.Context(), dayTable); err != nil {
 					t.Error(err)
 				}
@@ -369,26 +452,32 @@ func TestReadersBesideMerges(t *testing.T) {
 			}
 		}
 	})
+	walks := 0
 	readers.Go(func() {
 		for {
-			seen := make(map[string]bool)
-			parts, err := filepath.Glob(filepath.Join(Tables(root).Path(dayTable.ID), "*", "*.csv"))
-			if err != nil {
-				t.Error(err)
-			}
-			for _, path := range parts {
+			least := int(imported.Load()) * rows
+			seen, gone := make(map[string]bool), false
+			for _, path := range walk(t, Tables(root).Path(dayTable.ID)) {
 				data, err := os.ReadFile(path)
-				if errors.Is(err, fs.ErrNotExist) {
+				if gone = errors.Is(err, fs.ErrNotExist); gone {
 					break
 				}
 				if err != nil {
 					t.Error(err)
 				}
 				for line := range strings.Lines(string(data)) {
-					if seen[line] && !strings.HasPrefix(line, `"at"`) {
+					if strings.HasPrefix(line, `"at"`) {
+						continue
+					}
+					if seen[line] {
 						t.Errorf("row %q is there twice", line)
 					}
 					seen[line] = true
+				}
+			}
+			if !gone {
+				if walks++; len(seen) < least {
+					t.Errorf("a reader that lists through the link, and finds all that it has listed, has %d rows, at least %d are imported", len(seen), least)
 				}
 			}
 			select {
@@ -402,5 +491,5 @@ func TestReadersBesideMerges(t *testing.T) {
 	writers.Wait()
 	close(done)
 	readers.Wait()
-	t.Logf("%d reads, %d parts in the end", reads, len(partNames(t, Tables(root), dayTable.ID)))
+	t.Logf("%d reads, %d of them through the link, %d parts in the end", reads+walks, walks, len(partNames(t, Tables(root), dayTable.ID)))
 }

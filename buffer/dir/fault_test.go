@@ -305,6 +305,7 @@ stat days/t/file-1.csv
 stat days/t/file-1.csv.gz
 readlink days/t
 readdir days/.versions/t/0000000000000001
+readdir days/.versions/t/0000000000000001/imports/file-1
 stat days/.tmp
 create days/.tmp/file-1.*
 write days/.tmp/file-1.*
@@ -323,23 +324,22 @@ lock days/.versions/.t.lock
 stat days/t/file-1.csv
 stat days/t/file-1.csv.gz
 readlink days/t
-readdir days/.versions/t/0000000000000001
-readlink days/t
-stat days/.versions/t
-readdir days/.versions/t
-mkdir days/.versions/t/0000000000000002
-readdir days/t
-link days/t/table.json days/.versions/t/0000000000000002/table.json
-mkdir days/.versions/t/0000000000000002/dt=2026-11-22
-rename days/.tmp/file-1.* days/.versions/t/0000000000000002/dt=2026-11-22/file-1.1.csv
-mkdir days/.versions/t/0000000000000002/dt=2026-11-23
-rename days/.tmp/file-1.* days/.versions/t/0000000000000002/dt=2026-11-23/file-1.1.csv
-syncdir days/.versions/t/0000000000000002
-syncdir days/.versions/t/0000000000000002/dt=2026-11-22
-syncdir days/.versions/t/0000000000000002/dt=2026-11-23
-syncdir days/.versions/t
-symlink days/.versions/t/0000000000000002.link
-rename days/.versions/t/0000000000000002.link days/t
+readdir days/.versions/t/0000000000000001/imports/file-1
+stat days/.versions/t/0000000000000001/dt=2026-11-22/file-1.1.csv
+stat days/.versions/t/0000000000000001/dt=2026-11-23/file-1.1.csv
+mkdir days/.tmp/file-1.*/dt=2026-11-22
+rename days/.tmp/file-1.* days/.tmp/file-1.*/dt=2026-11-22/file-1.1.csv
+syncdir days/.tmp/file-1.*/dt=2026-11-22
+mkdir days/.tmp/file-1.*/dt=2026-11-23
+rename days/.tmp/file-1.* days/.tmp/file-1.*/dt=2026-11-23/file-1.1.csv
+syncdir days/.tmp/file-1.*/dt=2026-11-23
+syncdir days/.tmp/file-1.*
+stat days/t/imports
+mkdir days/t/imports
+syncdir days/t
+readdir days/t/imports/file-1
+rename days/.tmp/file-1.* days/t/imports/file-1
+syncdir days/t/imports
 syncdir days
 readdir days/.tmp`, func() error {
 		return byDay.Import(t.Context(), newFile("file-1", table, [][]string{{"2026-11-22"}, {"2026-11-23"}}))

@@ -29,9 +29,10 @@ func (d *faultyDisk) op(name string, paths ...string) error {
 			return err
 		}
 		// The random end of a temporary name.
-		if dir, base := filepath.Split(rel); strings.HasSuffix(dir, parts.TempDir+"/") {
+		if dir, name, ok := strings.Cut(rel, parts.TempDir+"/"); ok {
+			base, below, _ := strings.Cut(name, "/")
 			base, _, _ = strings.Cut(base, ".")
-			rel = dir + base + ".*"
+			rel = filepath.Join(dir+parts.TempDir, base+".*", below)
 		}
 		paths[i] = rel
 	}

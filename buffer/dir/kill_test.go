@@ -106,7 +106,7 @@ func read(root, table string) (map[string]int, error) {
 		return nil, err
 	}
 	rows := make(map[string]int)
-	for _, pattern := range []string{"*.csv*", "dt=*/*.csv*"} {
+	for _, pattern := range []string{"*.csv*", "dt=*/*.csv*", "imports/*/dt=*/*.csv*"} {
 		parts, err := filepath.Glob(filepath.Join(dir, pattern))
 		if err != nil {
 			return nil, err

@@ -23,9 +23,11 @@ func TestRowsAreSplitByDay(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		want := []string{
-			"dt=2026-11-21/file-1.3" + extension, "dt=2026-11-22/file-1.2" + extension, "dt=2026-11-23/file-1.2" + extension,
-			"dt=2026-11-24/file-1.2" + extension, "dt=__HIVE_DEFAULT_PARTITION__/file-1.3" + extension,
+		var want []string
+		for _, part := range []string{
+			"dt=2026-11-21/file-1.3", "dt=2026-11-22/file-1.2", "dt=2026-11-23/file-1.2", "dt=2026-11-24/file-1.2", "dt=__HIVE_DEFAULT_PARTITION__/file-1.3",
+		} {
+			want = append(want, "imports/file-1/"+part+extension)
 		}
 		if got := partNames(t, tables, dayTable.ID); !slices.Equal(got, want) {
 			t.Errorf("parts %q, want %q", got, want)
@@ -37,7 +39,7 @@ func TestRowsAreSplitByDay(t *testing.T) {
 			t.Errorf("CountFile = %d, %v", n, err)
 		}
 		// A whole day that is gone was taken away; a part that was cut was not.
-		day := filepath.Join(tables.Path(dayTable.ID), "dt=2026-11-22")
+		day := filepath.Join(tables.Path(dayTable.ID), "imports/file-1/dt=2026-11-22")
 		if err := os.RemoveAll(day); err != nil {
 			t.Fatal(err)
 		}

@@ -18,15 +18,15 @@ type TablesOptions struct {
 	// cannot grow. An existing table keeps its form.
 	NoHeader bool
 	// PartitionBy names a column of type date or timestamp. A new table that has it keeps the rows of each day (UTC) in a
-	// folder dt=2026-11-22, and rows whose value is NULL in dt=__HIVE_DEFAULT_PARTITION__. Other tables, and tables that
-	// exist, are not split. Needs POSIX.
+	// folder dt=2026-11-22, and rows whose value is NULL in dt=__HIVE_DEFAULT_PARTITION__. Files of several days have such folders in a
+	// folder of their own. Other tables, and tables that exist, are not split. Needs POSIX.
 	PartitionBy string
 	// MergeTo, if not 0, is the size in stored bytes up to which small parts are merged. Needs POSIX, and up to twice the
 	// space for an hour. Do not combine it with readers that delete parts: a part that is deleted while the table switches to its
 	// next version comes back.
 	MergeTo int64
 	// KeepFor, if not 0, is the age at which parts are removed: in a partitioned table the time since the end of their day,
-	// in others since their import. Rows of a day that has passed its time are removed soon after their import. It applies to the
+	// in others since their import. Rows of a day that has passed its time are removed within an hour after their import. It applies to the
 	// tables of defined sinks; once the sink of a table is gone, its parts stay until [TableDir.Compact] is called or they are deleted.
 	KeepFor time.Duration
 	// OnImported, if not nil, is called after the rows of a file are durable and visible, with the paths of their parts. The
@@ -106,7 +106,8 @@ func (t *TableDir) TakenAway(ctx context.Context, table buffer.Table, fileID str
 
 // Compact implements [buffer.Compactor]: it merges small parts and removes old ones, as the options say. It is safe beside
 // imports and readers, and after a crash at any point: what it leaves half done is not visible and is removed later. While
-// another process compacts the table it does nothing.
+// another process compacts the table it does nothing. The first call of a process, and one call an hour, does all that there is to do. The others
+// wait until a quarter of the parts of the table can be merged or removed.
 func (t *TableDir) Compact(ctx context.Context, table buffer.Table) error {
 	return t.folder.Compact(ctx, table)
 }

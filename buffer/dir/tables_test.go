@@ -145,9 +145,9 @@ func TestFormat(t *testing.T) {
 			"file-1.csv": "\"1\",\"a\r\n\"\"b\"\"\"\n\"2\",\"\"\n\"3\",\"c\"\n",
 		}},
 		"by day": {TablesOptions{PartitionBy: "at"}, typed, rows, map[string]string{
-			"table.json": typedColumns + ",\n  \"partition\": \"at\"\n}\n",
-			"dt=__HIVE_DEFAULT_PARTITION__/file-1.1.csv": "\"id\",\"at\",\"a \"\"b\"\"\"\n\"1\",,\"\"\n",
-			"dt=2026-11-22/file-1.1.csv":                 "\"id\",\"at\",\"a \"\"b\"\"\"\n\"2\",\"2026-11-22T23:59:59.000000Z\",\"x\r\n\"\"y\"\"\"\n",
+			"table.json": strings.Replace(typedColumns, "2", "4", 1) + ",\n  \"partition\": \"at\"\n}\n",
+			"imports/file-1/dt=__HIVE_DEFAULT_PARTITION__/file-1.1.csv": "\"id\",\"at\",\"a \"\"b\"\"\"\n\"1\",,\"\"\n",
+			"imports/file-1/dt=2026-11-22/file-1.1.csv":                 "\"id\",\"at\",\"a \"\"b\"\"\"\n\"2\",\"2026-11-22T23:59:59.000000Z\",\"x\r\n\"\"y\"\"\"\n",
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -217,7 +217,7 @@ func TestTableOfVersion1(t *testing.T) {
 
 func TestDefinitionThatIsNotOurs(t *testing.T) {
 	for name, tc := range map[string]struct{ content, want string }{
-		"newer":         {`{"version": 3, "columns": {"id": "text"}}`, "version 3, this release knows versions 1 to 2"},
+		"newer":         {`{"version": 5, "columns": {"id": "text"}}`, "version 5, this release knows versions 1 to 4"},
 		"without":       {`{}`, "version 0"},
 		"damaged new":   {`{"version": 2, "columns": {"id": "text"}}`, "is damaged"},
 		"damaged":       {`{"version": 1, "col`, "is damaged"},

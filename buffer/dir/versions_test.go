@@ -81,7 +81,7 @@ func sortedIDs(rows ...[]string) (ids []string) {
 // partNames lists the parts of a table as a reader finds them.
 func partNames(t *testing.T, tables *TableDir, table string) (names []string) {
 	t.Helper()
-	for _, pattern := range []string{"*.csv*", "dt=*/*.csv*"} {
+	for _, pattern := range []string{"*.csv*", "dt=*/*.csv*", "imports/*/dt=*/*.csv*"} {
 		found, err := filepath.Glob(filepath.Join(tables.Path(table), pattern))
 		if err != nil {
 			t.Fatal(err)
@@ -302,22 +302,30 @@ func (d deletingDisk) Chtimes(path string, t time.Time) error {
 	return errors.Join(os.Remove(d.path), d.Disk.Chtimes(path, t))
 }
 
-// go test -bench Switch -benchtime 20x ./buffer/dir
-func BenchmarkSwitch(b *testing.B) {
-	for _, parts := range []int{10, 1000} {
-		b.Run(fmt.Sprintf("parts=%d", parts), func(b *testing.B) {
-			tables := TablesWith(b.TempDir(), TablesOptions{PartitionBy: "at"})
-			tables.folder.Grace = 0
-			for i := range parts {
-				if err := tables.Import(b.Context(), newFile(fmt.Sprint("file-", i), dayTable, dayRows(5*i+1, 1))); err != nil {
-					b.Fatal(err)
-				}
+// go test -run '^$' -bench ImportOfDays -benchtime 100x ./buffer/dir
+func BenchmarkImportOfDays(b *testing.B) {
+	for _, c := range []struct{ days, more int }{{1, 1}, {1, 10}, {1000, 1}, {1000, 10}} {
+		b.Run(fmt.Sprintf("days=%d/more=%d", c.days, c.more), func(b *testing.B) {
+			tables := TablesWith(b.TempDir(), TablesOptions{PartitionBy: "at", MergeTo: 1 << 20})
+			if err := tables.Import(b.Context(), daysFile("first", 0, c.days)); err != nil {
+				b.Fatal(err)
 			}
+			if err := tables.Compact(b.Context(), dayTable); err != nil {
+				b.Fatal(err)
+			}
+			disk := &countingDisk{FileSystem: tables.folder.FS}
+			tables.folder.FS = disk
+			n := 0
 			for i := 0; b.Loop(); i++ {
-				if err := tables.Import(b.Context(), newFile(fmt.Sprint("more-", i), dayTable, dayRows(1, 2))); err != nil {
+				if err := tables.Import(b.Context(), daysFile(fmt.Sprint("more-", i), c.days+c.more*i, c.more)); err != nil {
 					b.Fatal(err)
 				}
+				if err := tables.Compact(b.Context(), dayTable); err != nil {
+					b.Fatal(err)
+				}
+				n++
 			}
+			b.ReportMetric(float64(disk.names)/float64(n), "names/op")
 		})
 	}
 }

@@ -21,7 +21,7 @@ func postgresTarget() targetKind {
 			var keys postgresKeys
 			problems := append(f.forFolders(), f.options.read(&keys)...)
 			opts := postgres.Options{
-				Schema: keys.Schema, JSONB: keys.JSONB, Keys: keys.Keys, MaxConns: keys.MaxConns, LockTimeout: keys.LockTimeout, KeepIDs: keys.KeepIDs, TrustTriggers: keys.TrustTriggers,
+				Schema: keys.Schema, JSONB: keys.JSONB, Keys: keys.Keys, MaxConns: keys.MaxConns, LockTimeout: keys.LockTimeout, KeepIDs: keys.KeepIDs, TrustTriggers: keys.TrustTriggers, Indexes: f.indexesOr(keys.Indexes),
 			}
 			var wrong []error
 			opts.KeepFor, opts.KeepBy, wrong = f.retention(keys.KeepBy)
@@ -41,6 +41,7 @@ type postgresKeys struct {
 	KeepIDs       time.Duration       `json:"keepIds" doc:"how long ids of imported files are remembered, longer than any outage; default 8760h, at least 720h"`
 	TrustTriggers bool                `json:"trustTriggers" doc:"true sends rows for which a trigger raises an error to the quarantine; default: the file is held"`
 	KeepBy        []string            `json:"keepBy" doc:"columns that tell the time of a row: with the flag keep-for, older rows are removed"`
+	Indexes       [][]string          `json:"indexes" doc:"columns of indexes of new tables, such as [[trace, at], [at]]: a table gets each index of whose columns it has all"`
 }
 
 // openPostgres opens the target, and a pool of its own for the reader.

@@ -22,7 +22,7 @@ func sqliteTarget() targetKind {
 		prepare: func(rest string, f targetFlags) (opener, []error) {
 			var keys sqliteKeys
 			problems := append(f.forFolders(), f.options.read(&keys)...)
-			opts := sqlite.Options{LockTimeout: keys.LockTimeout, StallTimeout: keys.StallTimeout, KeepIDs: keys.KeepIDs, MaxWAL: int64(keys.MaxWAL), TrustTriggers: keys.TrustTriggers}
+			opts := sqlite.Options{LockTimeout: keys.LockTimeout, StallTimeout: keys.StallTimeout, KeepIDs: keys.KeepIDs, MaxWAL: int64(keys.MaxWAL), TrustTriggers: keys.TrustTriggers, Indexes: f.indexesOr(keys.Indexes)}
 			var wrong []error
 			opts.KeepFor, opts.KeepBy, wrong = f.retention(keys.KeepBy)
 			return func() (*store.Store, error) { return openSQLite(rest, opts) }, slices.Concat(problems, wrong, f.explain(opts.Validate(), &keys, false))
@@ -38,6 +38,7 @@ type sqliteKeys struct {
 	KeepIDs       time.Duration `json:"keepIds" doc:"how long ids of imported files are remembered, longer than any outage; default 2160h, below zero: forever"`
 	TrustTriggers bool          `json:"trustTriggers" doc:"true sends rows for which a trigger raises an error to the quarantine; default: the file is held"`
 	KeepBy        []string      `json:"keepBy" doc:"columns that tell the time of a row: with the flag keep-for, older rows are removed"`
+	Indexes       [][]string    `json:"indexes" doc:"columns of indexes of new tables, such as [[trace, at], [at]]: a table gets each index of whose columns it has all"`
 }
 
 // sqliteAdvice says what to do about a file that cannot be opened.

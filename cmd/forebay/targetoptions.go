@@ -15,6 +15,8 @@ import (
 type targetOptions struct {
 	// keepBy is the default of the option keepBy of a database.
 	keepBy []string
+	// indexes is the default of the option indexes of a database.
+	indexes [][]string
 	// text is the value of the flag or of its variable.
 	text string
 	// node is the value of the file, and decoder has read it. They are nil if the file has none, or if a flag wins.
@@ -98,6 +100,14 @@ func (f targetFlags) explain(err error, keys any, showsValue bool) []error {
 		}
 	}
 	return []error{&server.FlagError{Flags: []string{"target"}, Text: "cannot be used: " + err.Error(), ShowsValue: showsValue}}
+}
+
+// indexesOr returns the indexes of a database: the ones that its option names, else the default.
+func (f targetFlags) indexesOr(named [][]string) [][]string {
+	if named == nil {
+		return f.options.indexes
+	}
+	return named
 }
 
 // retention returns how long a database keeps rows, and by which columns.

@@ -21,7 +21,7 @@ func TestMistakesOfTargetOptions(t *testing.T) {
 	pg := "target: postgres://host/x\ntarget-options: "
 	for _, tt := range []struct{ text, want string }{
 		{pg + "{schma: x}", `2:18: unknown key "schma"; do you mean "schema"?`},
-		{pg + "{memoryLimit: 1GB}", `2:18: unknown key "memoryLimit"; there are jsonb, keepBy, keepIds, keys, lockTimeout, maxConns, schema`},
+		{pg + "{memoryLimit: 1GB}", `2:18: unknown key "memoryLimit"; there are indexes, jsonb, keepBy, keepIds, keys, lockTimeout, maxConns, schema`},
 		{pg + "{jsonb: maybe}", `2:25: jsonb must be true or false, it is "maybe"`},
 		{pg + "\n  maxConns: 5\n  lockTimeout: 10", `4:16: lockTimeout must be a duration`},
 		{pg + "{maxConns: -1}", "2:28: maxConns is -1, must be 1 to 1000"},

@@ -74,6 +74,7 @@ func (f *telemetryFlags) complete(cfg *serveConfig, given map[string]bool) error
 	}
 	cfg.options.keepBy = []string{receivedAt}
 	cfg.needsOTLP = true
+	cfg.options.indexes = [][]string{{"TraceId", "Timestamp"}, {"Timestamp"}, {"MetricName", "TimeUnix"}}
 	_, bucket := cutPrefix(strings.TrimPrefix(cfg.target, "parquet:"), bucketSchemes())
 	if k, _, err := cfg.kindOf(); err == nil && k.ages && !bucket && !given["keep-for"] { // the error comes from the check of the places
 		cfg.Tables.KeepFor = dayOfTelemetry
@@ -109,7 +110,7 @@ func (f *telemetryFlags) source(secret string) forebay.Source {
 
 // views returns the statements that make the views of a target, and how to use them; "" for a target that has none.
 func (cfg *serveConfig) views(file string) (sql, use string, err error) {
-	o := otlpflat.ViewOptions{Logs: "logs", Traces: "traces", Metrics: "metrics"}
+	o := otlpflat.ViewOptions{Logs: "logs", Traces: "traces", Metrics: "metrics", ReceivedAt: receivedAt}
 	kind, rest, _ := strings.Cut(cfg.target, ":")
 	switch {
 	case kind == "parquet" && !strings.Contains(rest, "://"):

@@ -6,6 +6,7 @@
 //	  in.c-web.events                 a link to the newest version
 //	    dt=2026-11-22/
 //	      0197c5a1-….1000.parquet     a part: the rows of one imported file and one day
+//	    imports/0197c5a2-…/           a file with rows of several days, in folders dt=DAY
 //	  .versions/                      versions of the table, which share parts by hard links
 //	  .tmp/                           files in progress, without the name of a part
 //

@@ -55,7 +55,7 @@ func readIDs(target *parquet.Target) (map[string]int, error) {
 		return nil, err
 	}
 	rows := make(map[string]int)
-	for _, pattern := range []string{"*.parquet", "dt=*/*.parquet"} {
+	for _, pattern := range []string{"*.parquet", "dt=*/*.parquet", "imports/*/dt=*/*.parquet"} {
 		paths, err := filepath.Glob(filepath.Join(dir, pattern))
 		if err != nil {
 			return nil, err

@@ -19,8 +19,8 @@ import (
 // Options are options of [Tables]. All processes that write to one folder must use the same.
 type Options struct {
 	// PartitionBy names a column of type date or timestamp. A new table that has it keeps the rows of each day (UTC) in a
-	// folder dt=2026-11-22, and rows whose value is NULL in dt=__HIVE_DEFAULT_PARTITION__. Other tables, and tables that
-	// exist, are not split.
+	// folder dt=2026-11-22, and rows whose value is NULL in dt=__HIVE_DEFAULT_PARTITION__. Files of several days have such folders in a
+	// folder of their own. Other tables, and tables that exist, are not split.
 	PartitionBy string
 	// MergeTo is the size in bytes up to which small parts are merged in the background. The default is 128 MiB, and -1
 	// merges nothing. Merging takes up to twice the space for an hour.
@@ -155,7 +155,8 @@ func (t *Target) TakenAway(ctx context.Context, table buffer.Table, fileID strin
 }
 
 // Compact implements [buffer.Compactor]: it merges small parts and removes old ones, as the options say. It is safe beside
-// imports and readers, and after a crash at any point.
+// imports and readers, and after a crash at any point. The first call of a process, and one call an hour, does all that there is to do. The others
+// wait until a quarter of the parts of the table can be merged or removed.
 func (t *Target) Compact(ctx context.Context, table buffer.Table) error {
 	return t.folder.Compact(ctx, table)
 }

@@ -118,7 +118,11 @@ func TestStoredRowsMakeTheSameParts(t *testing.T) {
 			if globErr != nil || daysErr != nil {
 				t.Fatal(globErr, daysErr)
 			}
-			for _, path := range append(all, days...) {
+			imports, err2 := filepath.Glob(filepath.Join(target.Path("events"), "imports", "*", "*", "*.parquet"))
+			if err2 != nil {
+				t.Fatal(err2)
+			}
+			for _, path := range slices.Concat(all, days, imports) {
 				data, err := os.ReadFile(path)
 				if err != nil {
 					t.Fatal(err)

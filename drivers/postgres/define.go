@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -72,7 +73,8 @@ func (t *Target) plan(ctx context.Context, tx pgx.Tx, table buffer.Table) (chang
 		return nil, err
 	}
 	if columns == nil {
-		return append(changes, t.create(table, want)...), nil
+		created, err := t.create(table, want)
+		return append(changes, created...), err
 	}
 	var parts []string
 	for i, c := range want {
@@ -89,7 +91,7 @@ func (t *Target) plan(ctx context.Context, tx pgx.Tx, table buffer.Table) (chang
 	return changes, nil
 }
 
-func (t *Target) create(table buffer.Table, columns []datatype.Column) []string {
+func (t *Target) create(table buffer.Table, columns []datatype.Column) ([]string, error) {
 	var parts []string
 	for _, c := range columns {
 		parts = append(parts, t.definition(c))
@@ -101,7 +103,28 @@ func (t *Target) create(table buffer.Table, columns []datatype.Column) []string 
 	if table.Creation != "" { // letters, digits and hyphens
 		changes = append(changes, "COMMENT ON TABLE "+t.table(table.ID)+" IS '"+creationComment(table.Creation)+"'")
 	}
-	return changes
+	for _, index := range t.options.Indexes {
+		indexed, err := t.index(table.ID, index, columns)
+		if err != nil {
+			return nil, err
+		}
+		changes = append(changes, indexed...)
+	}
+	return changes, nil
+}
+
+// index returns the statement that creates an index of a new table, none if the table lacks one of its columns.
+func (t *Target) index(table string, index []string, columns []datatype.Column) ([]string, error) {
+	for _, name := range index {
+		i := slices.IndexFunc(columns, func(c datatype.Column) bool { return c.Name == name })
+		if i < 0 {
+			return nil, nil
+		}
+		if columns[i].Type == datatype.JSON && !t.options.JSONB {
+			return nil, buffer.Permanent(fmt.Errorf("postgres: Indexes has the column %q, which is json in the table %q: PostgreSQL cannot index it", name, table))
+		}
+	}
+	return []string{"CREATE INDEX ON " + t.table(table) + " (" + quoteAll(index) + ")"}, nil
 }
 
 // creationComment marks a table as created by a definition that may still fail.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
 	"github.com/forebay/forebay/datatype"
 )
@@ -146,4 +147,45 @@ func TestRights(t *testing.T) {
 	expectPermanent(t, "Import of another column", target.Import(t.Context(), f), alter)
 	exec(t, owner, alter)
 	mustImport(t, target, f)
+}
+
+// A new table has the indexes of whose columns it has all. A table that exists keeps its own.
+func TestIndexes(t *testing.T) {
+	target := open(t, Options{Indexes: [][]string{{"TraceId", "at"}, {"at"}}})
+	spans := buffer.Table{ID: "sp'a\"ns", Columns: []datatype.Column{{Name: "TraceId", Type: datatype.String}, {Name: "at", Type: datatype.Timestamp}}}
+	others := buffer.Table{ID: "others", Columns: []datatype.Column{{Name: "at", Type: datatype.Timestamp}}}
+	for range 2 {
+		for _, table := range []buffer.Table{spans, others} {
+			if err := target.Ensure(t.Context(), table); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	indexes := func() string {
+		var got string
+		if err := target.pool.QueryRow(t.Context(), `SELECT string_agg(tablename || ': ' || substring(indexdef FROM 'btree.*'), '; ' ORDER BY tablename, indexdef)
+			FROM pg_catalog.pg_indexes WHERE schemaname = $1 AND tablename <> '_forebay_imports'`, target.options.Schema).Scan(&got); err != nil {
+			t.Fatal(err)
+		}
+		return got
+	}
+	want := `others: btree (at); sp'a"ns: btree ("TraceId", at); sp'a"ns: btree (at)`
+	if got := indexes(); got != want {
+		t.Errorf("indexes %s, want %s", got, want)
+	}
+	again := target.options
+	again.Indexes = [][]string{{"id"}, {"TraceId"}}
+	if err := reopen(t, again).Ensure(t.Context(), spans); err != nil {
+		t.Fatal(err)
+	}
+	if got := indexes(); got != want {
+		t.Errorf("indexes of a table that exists: %s, want %s", got, want)
+	}
+	document := buffer.Table{ID: "documents", Columns: []datatype.Column{{Name: "id", Type: datatype.JSON}}}
+	if err := reopen(t, again).Ensure(t.Context(), document); !buffer.IsPermanent(err) || !strings.Contains(err.Error(), `"id", which is json`) {
+		t.Errorf("an index of a json column: %v", err)
+	}
+	if err := Validate(server.URL(t), Options{Indexes: [][]string{{}}}); err == nil || !strings.Contains(err.Error(), "without a column") {
+		t.Errorf("an index without a column: %v", err)
+	}
 }

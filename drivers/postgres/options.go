@@ -32,6 +32,9 @@ type Options struct {
 	// Keys are the columns of the primary key of a table, by Table.ID. A row of such a table replaces the one with its key. Rows
 	// of one file count in their order; of two files the one that is imported later wins.
 	Keys map[string][]string
+	// Indexes lists the columns of indexes. A table that the driver creates gets each index of whose columns it has all. Tables that exist stay as they
+	// are: create the index yourself. Each index slows imports. PostgreSQL refuses a row whose indexed texts have more than about 2,700 bytes.
+	Indexes [][]string
 	// MaxConns bounds the connections: one an import. Default: 8.
 	MaxConns int
 	// LockTimeout is how long an import waits for a lock, for example while another attempt of the same file runs. A change of a
@@ -146,6 +149,11 @@ func parse(connString string, o Options) (*pgxpool.Config, Options, error) {
 			return nil, o, fmt.Errorf("postgres: Keys of table %q has no column", table)
 		}
 		o.Keys[table] = slices.Clone(key)
+	}
+	for _, columns := range o.Indexes {
+		if len(columns) == 0 {
+			return nil, o, errors.New("postgres: Indexes has an index without a column")
+		}
 	}
 	cfg.MaxConns = int32(o.MaxConns)
 	// A pooler may give each transaction another connection of the server, so nothing is prepared and nothing is cached.

@@ -53,7 +53,7 @@ func (t *Target) importOnce(ctx context.Context, f *buffer.File, batch int) erro
 			}
 			return syncLog(ctx, c, f.ID)
 		}
-		columns, err := ensure(ctx, c, f.Table)
+		columns, err := ensure(ctx, c, f.Table, t.opts.Indexes)
 		if err != nil {
 			return err
 		}

@@ -54,7 +54,7 @@ func checkTable(t buffer.Table) error {
 }
 
 // ensure creates or extends the table as t needs it, and returns its columns.
-func ensure(ctx context.Context, c tx, t buffer.Table) ([]datatype.Column, error) {
+func ensure(ctx context.Context, c tx, t buffer.Table, indexes [][]string) ([]datatype.Column, error) {
 	have, err := columnsOf(ctx, c, t)
 	if err != nil {
 		return nil, err
@@ -63,7 +63,11 @@ func ensure(ctx context.Context, c tx, t buffer.Table) ([]datatype.Column, error
 	if err != nil || slices.Equal(have, want) {
 		return want, err
 	}
-	for _, change := range sqlfile.Changes(t.ID, have, want, storageOf, " STRICT") {
+	changes := sqlfile.Changes(t.ID, have, want, storageOf, " STRICT")
+	if len(have) == 0 {
+		changes = append(changes, createIndexes(t.ID, want, indexes)...)
+	}
+	for _, change := range changes {
 		if _, err := c.ExecContext(ctx, change); err != nil {
 			return nil, err
 		}
@@ -75,6 +79,23 @@ func ensure(ctx context.Context, c tx, t buffer.Table) ([]datatype.Column, error
 	_, err = c.ExecContext(ctx, `INSERT INTO _forebay_tables VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET columns = excluded.columns,
 		creation = iif(?, excluded.creation, creation)`, t.ID, string(types), t.Creation, len(have) == 0)
 	return want, err
+}
+
+// createIndexes returns the statements that create the indexes of a new table, of those whose columns it has.
+func createIndexes(table string, columns []datatype.Column, indexes [][]string) (statements []string) {
+	for _, index := range indexes {
+		var quoted []string
+		for _, name := range index {
+			if slices.ContainsFunc(columns, func(c datatype.Column) bool { return c.Name == name }) {
+				quoted = append(quoted, sqlfile.Quote(name))
+			}
+		}
+		if len(quoted) == len(index) {
+			statements = append(statements, fmt.Sprintf("CREATE INDEX %s ON %s (%s)",
+				sqlfile.Quote(table+"_"+strings.Join(index, "_")), sqlfile.Quote(table), strings.Join(quoted, ", ")))
+		}
+	}
+	return statements
 }
 
 // columnsOf returns the columns of a table, none if it is absent. Names, order and NOT NULL come from the table as it is now, because it may
@@ -142,7 +163,7 @@ func (t *Target) Ensure(ctx context.Context, table buffer.Table) error {
 		return err
 	}
 	err := t.transaction(ctx, func(ctx context.Context, c tx) error {
-		_, err := ensure(ctx, c, table)
+		_, err := ensure(ctx, c, table, t.opts.Indexes)
 		return err
 	})
 	if errors.As(err, new(*buffer.SchemaError)) {

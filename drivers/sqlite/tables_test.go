@@ -223,3 +223,33 @@ func TestOwnTablesAreDropped(t *testing.T) {
 		t.Errorf("the table has %d rows of 3, and %d of 2 ids are known: %v", stored, ids, err)
 	}
 }
+
+// A new table has the indexes of whose columns it has all, and a query uses them. A table that exists keeps its own.
+func TestIndexes(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "events.db")
+	spans := buffer.Table{ID: "sp'a\"ns", Columns: []datatype.Column{{Name: "TraceId", Type: datatype.String}, {Name: "at", Type: datatype.Timestamp}}}
+	others := buffer.Table{ID: "others", Columns: []datatype.Column{{Name: "at", Type: datatype.Timestamp}}}
+	target := open(t, path, sqlite.Options{Indexes: [][]string{{"TraceId", "at"}, {"at"}}})
+	for range 2 {
+		for _, table := range []buffer.Table{spans, others} {
+			if err := target.Ensure(t.Context(), table); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	db := database(t, path)
+	for query, want := range map[string]string{
+		`SELECT * FROM "sp'a""ns" WHERE TraceId = 'x' ORDER BY at`: `SEARCH sp'a"ns USING COVERING INDEX sp'a"ns_TraceId_at (TraceId=?)`,
+		`SELECT * FROM "sp'a""ns" WHERE at > 'x'`:                  `SEARCH sp'a"ns USING INDEX sp'a"ns_at (at>?)`,
+		`SELECT * FROM others WHERE at > 'x'`:                      `SEARCH others USING COVERING INDEX others_at (at>?)`,
+	} {
+		var id, parent, unused int
+		var plan string
+		if err := db.QueryRow("EXPLAIN QUERY PLAN "+query).Scan(&id, &parent, &unused, &plan); err != nil || plan != want {
+			t.Errorf("%s: plan %q, %v, want %q", query, plan, err, want)
+		}
+	}
+	if err := (sqlite.Options{Indexes: [][]string{{}}}).Validate(); err == nil || !strings.Contains(err.Error(), "without a column") {
+		t.Errorf("an index without a column: %v", err)
+	}
+}

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net/url"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -37,6 +38,9 @@ type Options struct {
 	// KeepBy names columns of type timestamp or date; a date is over at its end. A row in which all of them are NULL stays, and so do the rows
 	// of a table that has none of them.
 	KeepBy []string
+	// Indexes lists the columns of indexes. A table that the driver creates gets each index of whose columns it has all. Tables that exist stay as they
+	// are: create the index yourself. Each index slows imports.
+	Indexes [][]string
 	// TrustTriggers says that an error which a trigger of yours raises is always about the row. Then the row leaves its file for it and goes to the
 	// quarantine. Default: the file is held, until somebody decides; see [buffer.Buffer.SplitFile].
 	TrustTriggers bool
@@ -53,6 +57,9 @@ func (o Options) Validate() error {
 		return fmt.Errorf("sqlite: StallTimeout is %s, must not be negative", o.StallTimeout)
 	case o.MaxWAL < 0:
 		return fmt.Errorf("sqlite: MaxWAL is %d, must not be negative", o.MaxWAL)
+	}
+	if slices.ContainsFunc(o.Indexes, func(columns []string) bool { return len(columns) == 0 }) {
+		return errors.New("sqlite: Indexes has an index without a column")
 	}
 	if _, err := retention.New(o.KeepFor, o.KeepBy); err != nil {
 		return fmt.Errorf("sqlite: %w", err)

@@ -48,13 +48,9 @@ func (t *Tables) compact(ctx context.Context, table string) error {
 		}
 		defer unlock.Close()
 	}
-	if t.KeepFor > 0 {
-		if err := t.removeOld(ctx, table); err != nil {
-			return err
-		}
-	}
-	for again := t.MergeTo > 0; again; {
-		if again, err = t.mergeSome(ctx, table); err != nil {
+	if due, all := t.due(table); due {
+		if err := t.removeAndMerge(ctx, table, all); err != nil {
+			t.lookAgain(table)
 			return err
 		}
 	}
@@ -64,16 +60,69 @@ func (t *Tables) compact(ctx context.Context, table string) error {
 	return t.removeVersions(ctx, table)
 }
 
+// share is the part of all parts that must have been added or be to go before a switch, which costs as much as the table has parts. So an import
+// pays for four times its own parts at most, in a table of any size.
+const share = 4
+
+// due reports whether Compact looks at the parts of a table: the first time, each hour, and once this process has added a share of them. With all
+// it does whatever there is to do, the first time and each hour, else only what removes a share of the parts.
+func (t *Tables) due(table string) (due, all bool) {
+	t.knownMu.Lock()
+	defer t.knownMu.Unlock()
+	k, now := t.knownOf(table), t.Now()
+	all = k.looked.IsZero() || now.Sub(k.looked) >= compactAfter || now.Before(k.looked)
+	due = all || k.more*share >= k.parts
+	if all {
+		k.looked = now
+	}
+	if due {
+		k.more = 0
+	}
+	return due, all
+}
+
+// lookAgain lets the next Compact look at all parts.
+func (t *Tables) lookAgain(table string) {
+	t.knownMu.Lock()
+	defer t.knownMu.Unlock()
+	t.knownOf(table).looked = time.Time{}
+}
+
+// counted remembers the number of parts of a table.
+func (t *Tables) counted(table string, parts int) {
+	t.knownMu.Lock()
+	defer t.knownMu.Unlock()
+	t.knownOf(table).parts = parts
+}
+
+// removeAndMerge removes old parts and merges small ones. Unless all is set it leaves what is not a share of all parts for later.
+func (t *Tables) removeAndMerge(ctx context.Context, table string, all bool) error {
+	if t.KeepFor > 0 {
+		if err := t.removeOld(ctx, table, all); err != nil {
+			return err
+		}
+	}
+	for again := t.MergeTo > 0; again; {
+		var err error
+		if again, err = t.mergeSome(ctx, table, all); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // removeOld removes the parts that are older than KeepFor. From a table with versions they go with a switch, so that a reader that has
 // resolved the link keeps what it has listed.
-func (t *Tables) removeOld(ctx context.Context, table string) error {
+func (t *Tables) removeOld(ctx context.Context, table string, all bool) error {
 	linked, err := t.IsLink(table)
 	if err != nil {
 		return err
 	}
 	if linked {
 		// Most calls find nothing, and need no lock.
-		if old, err := t.oldParts(ctx, table); err != nil || len(old) == 0 {
+		old, parts, err := t.oldParts(ctx, table)
+		t.counted(table, parts)
+		if err != nil || len(old) == 0 || !all && len(old)*share < parts {
 			return err
 		}
 		unlock, err := t.lock(ctx, table, true)
@@ -82,7 +131,8 @@ func (t *Tables) removeOld(ctx context.Context, table string) error {
 		}
 		defer unlock.Close()
 	}
-	old, err := t.oldParts(ctx, table)
+	old, parts, err := t.oldParts(ctx, table)
+	t.counted(table, parts-len(old))
 	if err != nil || len(old) == 0 {
 		return err
 	}
@@ -99,27 +149,27 @@ func (t *Tables) removeOld(ctx context.Context, table string) error {
 	return t.switchVersion(table, c)
 }
 
-// oldParts lists the parts that are older than KeepFor.
-func (t *Tables) oldParts(ctx context.Context, table string) (old []Part, err error) {
+// oldParts lists the parts that are older than KeepFor, and counts all.
+func (t *Tables) oldParts(ctx context.Context, table string) (old []Part, all int, err error) {
 	dir := t.Path(table)
 	parts, err := t.parts(dir)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	before := t.Now().Add(-t.KeepFor)
 	for _, p := range parts {
 		if ctx.Err() != nil {
-			return nil, context.Cause(ctx)
+			return nil, 0, context.Cause(ctx)
 		}
 		isOld, err := t.isOld(dir, p, before)
 		if err != nil {
-			return nil, err
+			return nil, 0, err
 		}
 		if isOld {
 			old = append(old, p)
 		}
 	}
-	return old, nil
+	return old, len(parts), nil
 }
 
 // removeParts removes parts of a table without versions, which may have been copied from one with them.
@@ -149,7 +199,7 @@ func (t *Tables) removeParts(ctx context.Context, table string, old []Part) erro
 }
 
 func (t *Tables) isOld(dir string, p Part, before time.Time) (bool, error) {
-	if day, err := time.Parse(time.DateOnly, strings.TrimPrefix(p.Folder, DayPrefix)); err == nil {
+	if day, err := time.Parse(time.DateOnly, strings.TrimPrefix(p.day(), DayPrefix)); err == nil {
 		return !day.AddDate(0, 0, 1).After(before), nil
 	}
 	info, err := t.FS.Stat(filepath.Join(dir, p.Path()))
@@ -168,14 +218,14 @@ type candidate struct {
 
 // mergeGroup tells which parts are merged with each other.
 type mergeGroup struct {
-	folder, extension string
-	tier              int   // of the size
-	age               int64 // so that old rows are not kept by new ones
+	day, extension string
+	tier           int   // of the size
+	age            int64 // so that old rows are not kept by new ones
 }
 
 // mergeSome makes one switch that merges parts, of at most MergeTo bytes in all. It reports whether there was anything to
-// merge.
-func (t *Tables) mergeSome(ctx context.Context, table string) (bool, error) {
+// merge. all is as in [Tables.removeAndMerge].
+func (t *Tables) mergeSome(ctx context.Context, table string, all bool) (bool, error) {
 	dir, err := t.Newest(table)
 	if err != nil {
 		return false, err
@@ -184,23 +234,17 @@ func (t *Tables) mergeSome(ctx context.Context, table string) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	groups := make(map[mergeGroup][]candidate)
-	for _, p := range parts {
-		info, err := t.FS.Stat(filepath.Join(dir, p.Path()))
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
-		if err != nil {
-			return false, err
-		}
-		if CheckID("file", p.First) != nil || !info.Mode().IsRegular() || info.Size() > t.MergeTo/2 {
-			continue
-		}
-		g := mergeGroup{folder: p.Folder, extension: p.Extension, tier: bits.Len64(uint64(info.Size())) / 3}
-		if t.KeepFor > 0 && p.Folder == "" {
-			g.age = info.ModTime().UnixMicro() / max(t.KeepFor.Microseconds()/8, 1)
-		}
-		groups[g] = append(groups[g], candidate{p, info.Size(), info.ModTime()})
+	t.counted(table, len(parts))
+	groups, err := t.mergeGroups(dir, parts)
+	if err != nil {
+		return false, err
+	}
+	sources := 0
+	for _, g := range groups {
+		sources += len(g)
+	}
+	if !all && sources*share < len(parts) {
+		return false, nil
 	}
 	c := change{add: make(map[string]string), remove: make(map[string]bool)}
 	defer func() {
@@ -209,11 +253,8 @@ func (t *Tables) mergeSome(ctx context.Context, table string) (bool, error) {
 		}
 	}()
 	left := t.MergeTo
-	for _, g := range slices.SortedFunc(maps.Keys(groups), func(a, b mergeGroup) int { return strings.Compare(a.folder, b.folder) }) {
+	for _, g := range slices.SortedFunc(maps.Keys(groups), func(a, b mergeGroup) int { return strings.Compare(a.day, b.day) }) {
 		sources := groups[g]
-		if len(sources) < MergeFrom {
-			continue
-		}
 		var size int64
 		n := 0
 		for n < len(sources) && size+sources[n].size <= left {
@@ -248,6 +289,35 @@ func (t *Tables) mergeSome(ctx context.Context, table string) (bool, error) {
 	return true, t.switchVersion(table, c)
 }
 
+// mergeGroups returns the parts that can be merged, at least [MergeFrom] in each group.
+func (t *Tables) mergeGroups(dir string, parts []Part) (map[mergeGroup][]candidate, error) {
+	groups := make(map[mergeGroup][]candidate)
+	for _, p := range parts {
+		info, err := t.FS.Stat(filepath.Join(dir, p.Path()))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		if CheckID("file", p.First) != nil || !info.Mode().IsRegular() || info.Size() > t.MergeTo/2 {
+			continue
+		}
+		g := mergeGroup{day: p.day(), extension: p.Extension, tier: bits.Len64(uint64(info.Size())) / 3}
+		if t.KeepFor > 0 && p.Folder == "" {
+			g.age = info.ModTime().UnixMicro() / max(t.KeepFor.Microseconds()/8, 1)
+		}
+		groups[g] = append(groups[g], candidate{p, info.Size(), info.ModTime()})
+	}
+	for g, sources := range groups {
+		if len(sources) < MergeFrom {
+			delete(groups, g)
+		}
+		slices.SortFunc(sources, func(a, b candidate) int { return strings.Compare(a.Name, b.Name) })
+	}
+	return groups, nil
+}
+
 // merge writes one part with the rows of several, and notes it and them in c.
 func (t *Tables) merge(ctx context.Context, dir string, d Definition, sources []candidate, c *change) error {
 	modified := make(map[string]time.Time)
@@ -260,7 +330,7 @@ func (t *Tables) merge(ctx context.Context, dir string, d Definition, sources []
 	if err != nil || m.Temp == "" {
 		return err
 	}
-	merged := Part{Folder: sources[0].Folder, First: m.Files[0].ID, Last: m.Files[0].ID, Files: len(m.Files), Extension: sources[0].Extension}
+	merged := Part{Folder: folderOf(m.Taken), First: m.Files[0].ID, Last: m.Files[0].ID, Files: len(m.Files), Extension: sources[0].Extension}
 	for _, f := range m.Files {
 		merged.First, merged.Last = min(merged.First, f.ID), max(merged.Last, f.ID)
 	}
@@ -288,4 +358,16 @@ func (t *Tables) merge(ctx context.Context, dir string, d Definition, sources []
 		return err
 	})
 	return err
+}
+
+// folderOf returns the folder of a part that is merged from others: the folder of one of them, so that a reader that has listed it before the
+// switch, and other folders after it, finds that a part is gone.
+func folderOf(taken []Part) string {
+	folder := taken[0].Folder
+	for _, p := range taken {
+		if len(p.Folder) < len(folder) { // dt=DAY rather than the folder of one file
+			folder = p.Folder
+		}
+	}
+	return folder
 }

@@ -17,6 +17,10 @@ const (
 	NoDay     = DayPrefix + "__HIVE_DEFAULT_PARTITION__"
 )
 
+// ImportsDir is the folder in a partitioned table of the files whose rows have several days. Each file has one folder there, with folders of its
+// days. The names neither begin with a dot or an underscore nor have an equals sign, so readers that look for the folders of days walk through them.
+const ImportsDir = "imports"
+
 // partitionOf returns the column by which a new table is split, "" for none.
 func partitionOf(table buffer.Table, by string) (string, error) {
 	for _, c := range table.Columns {

@@ -19,8 +19,9 @@ const (
 	// DefinitionFile is the name of the file in a table that has its [Definition].
 	DefinitionFile = "table.json"
 	// Version 1 has no types, and parts without a header. Version 2 has a header in each part unless NoHeader is set. Version 3 has a
-	// format, so that earlier releases do not mistake it for CSV.
-	oldestVersion, plainVersion, formatVersion = 1, 2, 3
+	// format, so that earlier releases do not mistake it for CSV. Version 4 can have [ImportsDir], in which earlier releases would not find
+	// imported files.
+	oldestVersion, plainVersion, formatVersion, importsVersion = 1, 2, 3, 4
 )
 
 // Definition is the content of table.json.
@@ -126,6 +127,9 @@ func (t *Tables) create(ctx context.Context, table buffer.Table) (d Definition, 
 	if d.Partition, err = partitionOf(table, t.PartitionBy); err != nil {
 		return d, err
 	}
+	if d.Partition != "" {
+		d.Version = importsVersion
+	}
 	if !t.versioned(d) && d.isPlain() {
 		d.Version = oldestVersion
 	}
@@ -140,6 +144,21 @@ func (t *Tables) create(ctx context.Context, table buffer.Table) (d Definition, 
 		return d, err
 	}
 	return d, t.Write(ctx, filepath.Join(t.Path(table.ID), DefinitionFile), definitionID(table.ID), d.writeTo)
+}
+
+// allowImports makes a partitioned table of an earlier release one that can have [ImportsDir].
+func (t *Tables) allowImports(ctx context.Context, table string) error {
+	unlock, err := t.lock(ctx, table, true)
+	if err != nil {
+		return err
+	}
+	defer unlock.Close()
+	d, err := t.definition(table)
+	if err != nil || d.Version >= importsVersion {
+		return err
+	}
+	d.Version = importsVersion
+	return t.Write(ctx, filepath.Join(t.Path(table), DefinitionFile), definitionID(table), d.writeTo)
 }
 
 // isPlain reports whether version 1 has everything that the table has. Such a table is written with it, so that a program can go
@@ -195,7 +214,7 @@ func (t *Tables) Columns(table string) ([]datatype.Column, error) {
 	return d.Columns, err
 }
 
-// version is the version of new tables.
+// version is the version of new tables that are not split by day.
 func (t *Tables) version() int {
 	if t.Format.Name() == "" {
 		return plainVersion
@@ -233,8 +252,8 @@ func (t *Tables) definitionAt(dir, table string) (d Definition, err error) {
 	if v.Format != t.Format.Name() {
 		return d, buffer.Permanent(fmt.Errorf("%s is of a table with another kind of parts: keep the tables of two drivers in two folders", path))
 	}
-	if newest := t.version(); v.Version < oldestVersion || newest < v.Version {
-		return d, buffer.Permanent(fmt.Errorf("%s has version %d, this release knows versions 1 to %d", path, v.Version, newest))
+	if v.Version < oldestVersion || importsVersion < v.Version {
+		return d, buffer.Permanent(fmt.Errorf("%s has version %d, this release knows versions 1 to %d", path, v.Version, importsVersion))
 	}
 	if err := json.Unmarshal(data, &d); err != nil {
 		return d, buffer.Permanent(fmt.Errorf("%s is damaged, restore it or delete the table: %w", path, err))

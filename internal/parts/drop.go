@@ -15,6 +15,7 @@ func (t *Tables) Drop(ctx context.Context, table string) error {
 	if table == "" {
 		return errors.New("the table has no id")
 	}
+	t.forget(table)
 	if err := t.drop(ctx, t.Path(table)); err != nil {
 		return fmt.Errorf("drop table %q: %w", table, err)
 	}
@@ -43,7 +44,7 @@ func (t *Tables) uncreate(ctx context.Context, table, creation string) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	// A crash between the creation of the folder and of the definition leaves a folder without files.
+	// A crash between the creation of the folder and of the definition leaves a folder without files, and a crash of an import one for imports.
 	if err != nil || slices.ContainsFunc(files, func(f fs.DirEntry) bool { return f.Name() != DefinitionFile && !t.isEmpty(path, f) }) {
 		return err
 	}

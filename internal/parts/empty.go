@@ -80,10 +80,14 @@ func (t *Tables) ensureEmpty(ctx context.Context, d Definition) error {
 	return t.Write(ctx, path, temp, func(w io.Writer) error { return format.Empty(w, d) })
 }
 
-// isEmpty reports whether an entry of the folder of a table has to do with its part without rows alone.
+// isEmpty reports whether an entry of the folder of a table has no rows: it belongs to the part without rows, or is an empty folder for imports.
 func (t *Tables) isEmpty(dir string, e fs.DirEntry) bool {
 	if !e.IsDir() {
 		return strings.HasPrefix(e.Name(), emptyPrefix)
+	}
+	if e.Name() == ImportsDir {
+		imports, err := t.FS.ReadDir(filepath.Join(dir, ImportsDir))
+		return err == nil && len(imports) == 0
 	}
 	if e.Name() != emptyDay {
 		return false

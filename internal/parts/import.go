@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"path/filepath"
 	"slices"
 
@@ -40,7 +41,7 @@ func (t *Tables) importFile(ctx context.Context, f *buffer.File) (paths []string
 	if err != nil {
 		return nil, err
 	}
-	paths, err = t.imported(ctx, d, f)
+	paths, err = t.imported(ctx, d, f, nil)
 	if t.versioned(d) && errors.Is(err, fs.ErrNotExist) { // a merge has just replaced the part: it is looked for again, under the lock
 		err = nil
 	}
@@ -58,41 +59,124 @@ func (t *Tables) importFile(ctx context.Context, f *buffer.File) (paths []string
 			}
 		}
 	}()
-	dir := t.Path(f.Table.ID)
 	linked, err := t.IsLink(f.Table.ID)
 	if err != nil {
 		return nil, err
 	}
+	several := len(staged) > 1
+	if several && d.Version < importsVersion {
+		if err := t.allowImports(ctx, f.Table.ID); err != nil {
+			return nil, err
+		}
+	}
 	if linked || t.versioned(d) {
-		unlock, err := t.lock(ctx, f.Table.ID, len(staged) > 1)
+		convert := several && !linked // a plain folder that was copied from a partitioned table
+		unlock, err := t.lock(ctx, f.Table.ID, convert)
 		if err != nil {
 			return nil, err
 		}
 		defer unlock.Close()
+		if convert {
+			if linked, err = t.IsLink(f.Table.ID); err == nil && !linked {
+				err = t.switchVersion(f.Table.ID, change{})
+			}
+			if linked = true; err != nil {
+				return nil, err
+			}
+		}
 		// An attempt that the buffer has left alone may have stored the rows meanwhile, and they may even have been merged.
-		if paths, err = t.imported(ctx, d, f); paths != nil || err != nil {
+		if paths, err = t.imported(ctx, d, f, staged); paths != nil || err != nil {
 			t.removeTempOf(f.ID)
 			return paths, err
 		}
 	}
-	for path := range staged {
-		paths = append(paths, filepath.Join(dir, path))
+	paths, err = t.publishAll(f, d, staged)
+	if err != nil && several { // another attempt was faster, and has removed the temporary files of the id
+		if found, ferr := t.imported(ctx, d, f, staged); found != nil && ferr == nil {
+			paths, err = found, nil
+		}
 	}
-	slices.Sort(paths)
+	if linked && err == nil { // its writer may have crashed before it was durable
+		err = t.FS.SyncDir(t.Root)
+	}
+	if err == nil {
+		t.note(f.Table.ID, f.ID, len(staged))
+		t.removeTempOf(f.ID)
+	}
+	return paths, err
+}
+
+// publishAll makes the staged parts of a file visible with one rename, durably.
+func (t *Tables) publishAll(f *buffer.File, d Definition, staged map[string]string) (paths []string, err error) {
+	dir := t.Path(f.Table.ID)
+	prefix := ""
 	if len(staged) > 1 {
-		err = t.switchVersion(f.Table.ID, change{add: staged})
+		prefix = filepath.Join(ImportsDir, f.ID)
+		err = t.publishDays(dir, f.ID, staged)
 	} else {
 		for path, temp := range staged {
 			err = t.publishPart(temp, filepath.Join(dir, path), d)
 		}
-		if linked && err == nil { // its writer may have crashed before it was durable
-			err = t.FS.SyncDir(t.Root)
+	}
+	for path := range staged {
+		paths = append(paths, filepath.Join(dir, prefix, path))
+	}
+	slices.Sort(paths)
+	return paths, err
+}
+
+// publishDays gives the parts of a file with several days their names: it moves them to one folder, and renames that.
+func (t *Tables) publishDays(dir, id string, staged map[string]string) (err error) {
+	temp := t.tempPath(id)
+	defer func() {
+		if err != nil {
+			_ = t.removeTree(context.Background(), temp) // if it stays, the sweep removes it
+		}
+	}()
+	for _, path := range slices.Sorted(maps.Keys(staged)) {
+		day := filepath.Join(temp, filepath.Dir(path))
+		if err := t.FS.MkdirAll(day); err != nil {
+			return err
+		}
+		if err := t.FS.Rename(staged[path], filepath.Join(temp, path)); err != nil {
+			return err
+		}
+		if err := t.FS.SyncDir(day); err != nil {
+			return err
 		}
 	}
-	if err == nil {
-		t.removeTempOf(f.ID)
+	if err := t.FS.SyncDir(temp); err != nil {
+		return err
 	}
-	return paths, err
+	imports := filepath.Join(dir, ImportsDir)
+	if _, err := t.FS.Stat(imports); errors.Is(err, fs.ErrNotExist) {
+		if err := t.FS.MkdirAll(imports); err != nil {
+			return err
+		}
+	} else if err != nil {
+		return err
+	}
+	if err := t.FS.SyncDir(dir); err != nil { // another import may have made the folder, and crashed before its sync
+		return err
+	}
+	to := filepath.Join(imports, id)
+	t.removeEmpty(to)
+	if err := t.FS.Rename(temp, to); err != nil {
+		return otherDisk(to, t.Root, err)
+	}
+	return t.FS.SyncDir(imports)
+}
+
+// removeEmpty removes the folder of a file with several days, if a reader has removed all of its parts.
+func (t *Tables) removeEmpty(folder string) {
+	days, err := t.FS.ReadDir(folder)
+	if err != nil {
+		return
+	}
+	for _, d := range days {
+		_ = t.FS.Remove(filepath.Join(folder, d.Name())) // fails for a folder that is not empty
+	}
+	_ = t.FS.Remove(folder)
 }
 
 // publishPart gives the only part of a file its name.
@@ -111,8 +195,9 @@ func (t *Tables) publishPart(temp, path string, d Definition) error {
 
 // imported returns the paths of the parts with the rows of a file, nil if it was not imported. If parts with other rows let
 // the file count as imported, its rows would be lost: all of them are read, because repeated imports are rare.
-func (t *Tables) imported(ctx context.Context, d Definition, f *buffer.File) (paths []string, err error) {
-	found, err := t.sections(f.Table.ID, f.ID)
+// staged is as in [Tables.sectionsFor].
+func (t *Tables) imported(ctx context.Context, d Definition, f *buffer.File, staged map[string]string) (paths []string, err error) {
+	found, err := t.sectionsFor(f.Table.ID, f.ID, staged)
 	if err != nil || len(found) == 0 {
 		return nil, err
 	}
@@ -123,7 +208,7 @@ func (t *Tables) imported(ctx context.Context, d Definition, f *buffer.File) (pa
 	for _, s := range found {
 		paths = append(paths, s.Path)
 		if d.Partition != "" { // its folder may be younger than the last sync, because its writer may have crashed
-			if err := errors.Join(t.FS.SyncDir(filepath.Dir(s.Path)), t.FS.SyncDir(filepath.Dir(filepath.Dir(s.Path)))); err != nil {
+			if err := t.syncFolders(s.Path); err != nil {
 				return nil, err
 			}
 		}
@@ -142,4 +227,20 @@ func (t *Tables) imported(ctx context.Context, d Definition, f *buffer.File) (pa
 	}
 	return nil, buffer.Permanent(fmt.Errorf("%s has %d rows, but the file of that id has %d: "+
 		"move the part away if it holds other rows; the file is then imported", paths[0], rows, want))
+}
+
+// syncFolders makes the entries of the folders of a part durable, from its own folder to the folder of the table.
+func (t *Tables) syncFolders(path string) error {
+	folder := filepath.Dir(path)
+	levels := 2 // dt=DAY and the table
+	if filepath.Base(filepath.Dir(filepath.Dir(folder))) == ImportsDir {
+		levels = 4
+	}
+	for range levels {
+		if err := t.FS.SyncDir(folder); err != nil {
+			return err
+		}
+		folder = filepath.Dir(folder)
+	}
+	return nil
 }

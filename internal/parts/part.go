@@ -23,7 +23,7 @@ import (
 //
 // No name is ever used for other rows: the files that are merged with a given first one only become more.
 type Part struct {
-	// Folder is "" or the folder of a day, Name the name in it and Extension what ends it.
+	// Folder is "" or the folder of a day in the table, Name the name in it and Extension what ends it.
 	Folder, Name, Extension string
 	// First and Last are the lowest and the highest id.
 	First, Last string
@@ -31,6 +31,14 @@ type Part struct {
 	Rows int64
 	// Files is the number of imported files.
 	Files int
+}
+
+// day is the name of the folder of the day, "" in a table that is not split.
+func (p Part) day() string {
+	if p.Folder == "" {
+		return ""
+	}
+	return filepath.Base(p.Folder)
 }
 
 // Path is the path of the part in its table.
@@ -77,26 +85,76 @@ func (t *Tables) parts(dir string) (parts []Part, err error) {
 		return nil, err
 	}
 	for _, e := range entries {
-		if !e.IsDir() {
-			if p, ok := t.parsePart("", e.Name()); ok {
+		var found []Part
+		switch name := e.Name(); {
+		case !e.IsDir():
+			if p, ok := t.parsePart("", name); ok {
 				parts = append(parts, p)
 			}
-			continue
+		case strings.HasPrefix(name, DayPrefix):
+			found, err = t.partsOfDay(dir, name)
+		case name == ImportsDir:
+			found, err = t.partsOfImports(dir)
 		}
-		if !strings.HasPrefix(e.Name(), DayPrefix) {
-			continue
-		}
-		files, err := t.FS.ReadDir(filepath.Join(dir, e.Name()))
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err != nil {
 			return nil, err
 		}
-		for _, f := range files {
-			if p, ok := t.parsePart(e.Name(), f.Name()); ok && !f.IsDir() {
-				parts = append(parts, p)
-			}
-		}
+		parts = append(parts, found...)
 	}
 	return parts, nil
+}
+
+// partsOfDay lists the parts in the folder of a day. A missing folder has none.
+func (t *Tables) partsOfDay(dir, folder string) (parts []Part, err error) {
+	files, err := t.FS.ReadDir(filepath.Join(dir, folder))
+	if errors.Is(err, fs.ErrNotExist) {
+		err = nil
+	}
+	for _, f := range files {
+		if p, ok := t.parsePart(folder, f.Name()); ok && !f.IsDir() {
+			parts = append(parts, p)
+		}
+	}
+	return parts, err
+}
+
+// partsOfImports lists the parts of all files with several days.
+func (t *Tables) partsOfImports(dir string) (parts []Part, err error) {
+	imports, err := t.FS.ReadDir(filepath.Join(dir, ImportsDir))
+	if errors.Is(err, fs.ErrNotExist) {
+		err = nil
+	}
+	for _, i := range imports {
+		if !i.IsDir() {
+			continue
+		}
+		found, err := t.partsOfImport(dir, i.Name())
+		if err != nil {
+			return nil, err
+		}
+		parts = append(parts, found...)
+	}
+	return parts, err
+}
+
+// partsOfImport lists the parts in the folder of a file with several days.
+func (t *Tables) partsOfImport(dir, id string) (parts []Part, err error) {
+	folder := filepath.Join(ImportsDir, id)
+	days, err := t.FS.ReadDir(filepath.Join(dir, folder))
+	if errors.Is(err, fs.ErrNotExist) {
+		err = nil
+	}
+	for _, d := range days {
+		if !d.IsDir() || !strings.HasPrefix(d.Name(), DayPrefix) {
+			continue
+		}
+		found, err := t.partsOfDay(dir, filepath.Join(folder, d.Name()))
+		if err != nil {
+			return nil, err
+		}
+		parts = append(parts, found...)
+	}
+	return parts, err
 }
 
 // contents lists the files of a merged part, in the order of their rows.
@@ -144,26 +202,34 @@ type Section struct {
 
 // sections finds the rows of an imported file. There are none if it was not imported, or if its parts were removed.
 func (t *Tables) sections(table, id string) ([]Section, error) {
-	dir := t.Path(table)
-	for _, extension := range t.Format.Extensions() {
-		path := filepath.Join(dir, id+extension)
-		if info, err := t.Find(path); info != nil || err != nil {
-			return []Section{{Path: path, Rows: -1}}, err
-		}
+	if s, err := t.wholePart(table, id); s != nil || err != nil {
+		return s, err
 	}
-	target, err := t.FS.Readlink(dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		err = nil
-	}
+	target, err := t.linkOf(table)
 	if target == "" || err != nil {
 		return nil, err
 	}
-	dir = filepath.Join(t.Root, target)
+	dir := filepath.Join(t.Root, target)
 	parts, err := t.parts(dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
-	var found []Section
+	return t.sectionsIn(dir, parts, id)
+}
+
+// wholePart finds the part of a file in a table that is not split.
+func (t *Tables) wholePart(table, id string) ([]Section, error) {
+	for _, extension := range t.Format.Extensions() {
+		path := filepath.Join(t.Path(table), id+extension)
+		if info, err := t.Find(path); info != nil || err != nil {
+			return []Section{{Path: path, Rows: -1}}, err
+		}
+	}
+	return nil, nil
+}
+
+// sectionsIn finds the rows of a file in some parts of the folder dir.
+func (t *Tables) sectionsIn(dir string, parts []Part, id string) (found []Section, err error) {
 	for _, p := range parts {
 		if id < p.First || p.Last < id {
 			continue

@@ -149,9 +149,14 @@ func (s *Store) CreateTemp(id string) (temp string, f File, err error) {
 	if err := s.EnsureDir(filepath.Join(s.Root, TempDir)); err != nil {
 		return "", nil, err
 	}
-	temp = filepath.Join(s.Root, TempDir, fmt.Sprintf("%s.%016x", id, rand.Uint64()))
+	temp = s.tempPath(id)
 	f, err = s.FS.Create(temp)
 	return temp, f, err
+}
+
+// tempPath returns the path of a new temporary file or folder.
+func (s *Store) tempPath(id string) string {
+	return filepath.Join(s.Root, TempDir, fmt.Sprintf("%s.%016x", id, rand.Uint64()))
 }
 
 // publish gives a temporary file its name, durably.
@@ -162,13 +167,18 @@ func (s *Store) publish(temp, path string) error {
 			return nil
 		}
 		_ = s.FS.Remove(temp)
-		if errors.Is(err, syscall.EXDEV) {
-			return buffer.Permanent(fmt.Errorf("%s is on another disk than %s, and a file cannot be renamed from one to the "+
-				"other: move the folder back, or move or link the whole of %s: %w", filepath.Dir(path), s.Root, s.Root, err))
-		}
-		return err
+		return otherDisk(path, s.Root, err)
 	}
 	return s.FS.SyncDir(filepath.Dir(path))
+}
+
+// otherDisk explains the error of a rename from root to path if they are on two disks.
+func otherDisk(path, root string, err error) error {
+	if !errors.Is(err, syscall.EXDEV) {
+		return err
+	}
+	return buffer.Permanent(fmt.Errorf("%s is on another disk than %s, and a file cannot be renamed from one to the "+
+		"other: move the folder back, or move or link the whole of %s: %w", filepath.Dir(path), root, root, err))
 }
 
 // FillAndClose writes a file and closes it; durable syncs it first.

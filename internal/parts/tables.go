@@ -67,6 +67,9 @@ type Tables struct {
 
 	// creating is held while a table is created, so that one of two definitions with different columns fails.
 	creating sync.Mutex
+
+	knownMu sync.Mutex // guards known; not held during I/O
+	known   map[string]*known
 }
 
 // NewTables returns tables in the folder path. The first Ensure or Import creates it.

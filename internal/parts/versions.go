@@ -21,18 +21,28 @@ import (
 //
 //	tables/in.c-web.events          → .versions/in.c-web.events/1795361460000000
 //	tables/.versions/in.c-web.events/
-//	  1795361400000000/               the version before, kept for versionGrace
+//	  1795361400000000/               the previous version, kept for versionGrace
 //	  1795361460000000/               table.json and the parts
 //	tables/.versions/.in.c-web.events.lock
 //
-// A version is named by the time at which it was made. It shares the files of the version before by hard links. One rename of
+// A version is named by the time at which it was made. It shares the files of the previous version by hard links. One rename of
 // the link makes a switch: all new parts appear and all replaced ones disappear at once, in the listing of a reader that
 // resolves the link once. A reader that resolves it for every file may miss a file that it has listed, which is an error; it
 // never reads a row twice, because no name is used for other rows.
 //
-// One new part needs no switch: it is renamed into the newest version. Who does that holds the lock of the table shared, so
-// that no switch copies the version meanwhile; who switches holds it alone. Renaming directories instead of a link
-// (RENAME_EXCHANGE) lost: it is Linux only, and a reader could not hold on to what it has resolved.
+// A switch copies all names of the table, so only merges and the removal of old parts switch, and only once there is enough to
+// do: see [Tables.due]. An import renames one file or one folder into the newest version: the part of its only day into the
+// folder of the day, or the parts of several days, in one folder, into [ImportsDir]. So one rename makes all its rows visible,
+// and its cost depends on its own rows alone. The import holds the lock of the table shared, so that no switch copies the version
+// meanwhile. A switch holds the lock alone.
+//
+// A part stays where it is until it is merged, and a merged part is in a folder of one of its sources. A reader that lists
+// that folder before a switch and other folders after it has listed the source, and finds that it is gone. If parts moved to
+// other folders, such a reader could miss rows without an error.
+//
+// Designs that lost: Renaming directories instead of a link (RENAME_EXCHANGE) is Linux only, and a reader could not hold on to what
+// it has resolved. Links to shared folders of days inside of a version are not followed by readers that walk a tree, such as the
+// glob ** of DuckDB.
 const VersionsDir = ".versions"
 
 // versionGrace is how long a version stays after it was replaced, for those who read it.
@@ -78,11 +88,17 @@ func (t *Tables) waitLock(ctx context.Context, path string, alone bool) (unlock 
 
 // IsLink reports whether a table is a link to a version. A missing table is no error.
 func (t *Tables) IsLink(table string) (bool, error) {
+	target, err := t.linkOf(table)
+	return target != "", err
+}
+
+// linkOf returns the text of the link of a table. A table that is no link, or missing, has none.
+func (t *Tables) linkOf(table string) (string, error) {
 	target, err := t.FS.Readlink(t.Path(table))
 	if errors.Is(err, fs.ErrNotExist) {
 		err = nil
 	}
-	return target != "", err
+	return target, err
 }
 
 // change is what one switch does to a table.

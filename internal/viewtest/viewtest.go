@@ -20,6 +20,7 @@ import (
 
 	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/datatype"
 	"github.com/forebay/forebay/mapping"
 	"github.com/forebay/forebay/otlpflat"
 )
@@ -32,7 +33,7 @@ type Where struct{ Dialect, Schema, Folder string }
 func Run(t *testing.T, target buffer.Target, db *sql.DB, page string, where Where) {
 	t.Helper()
 	o := otlpflat.ViewOptions{
-		Dialect: otlpflat.Dialect(where.Dialect), Schema: where.Schema, Folder: where.Folder, Logs: "logs", Metrics: "metrics", Traces: "traces",
+		Dialect: otlpflat.Dialect(where.Dialect), Schema: where.Schema, Folder: where.Folder, Logs: "logs", Metrics: "metrics", Traces: "traces", ReceivedAt: "Came",
 	}
 	store(t, target, o)
 	statements, err := otlpflat.Views(o)
@@ -163,7 +164,7 @@ func store(t *testing.T, target buffer.Target, o otlpflat.ViewOptions) {
 		table   string
 		columns mapping.Columns
 	}{
-		{forebay.SignalLogs, o.Logs, otlpflat.LogsTable()},
+		{forebay.SignalLogs, o.Logs, append(otlpflat.LogsTable(), mapping.Datetime(o.ReceivedAt, mapping.DataType(datatype.Timestamp)))},
 		{forebay.SignalMetrics, o.Metrics, otlpflat.MetricsTable()},
 		{forebay.SignalTraces, o.Traces, otlpflat.TracesTable()},
 	} {
@@ -212,6 +213,7 @@ func logs() plog.Logs {
 		}
 		r.Attributes().PutInt("http.response.status_code", int64(200+i))
 	}
+	sl.LogRecords().AppendEmpty().Body().SetStr("came without a time")
 	r := sl.LogRecords().AppendEmpty()
 	r.SetObservedTimestamp(at(time.Second + 7*time.Nanosecond))
 	r.Body().SetEmptyMap().PutStr("msg", "it's \"quoted\"")
@@ -327,12 +329,14 @@ var questions = []struct{ sql, want string }{
 	{
 		`SELECT Timestamp, TimeUnixNano % 1000 AS n, TraceId, SeverityText, SeverityNumber, ServiceName, Body, ResourceAttributes ->> 'host.name' AS host,
 			LogAttributes ->> 'http.response.status_code' AS status, EventName, ScopeName, ScopeAttributes FROM otel_logs ORDER BY Timestamp, Body`,
-		`0|1|aa000000000000000000000000000001|INFO|9|shop|cart opened|a-1|200|NULL|http|NULL
+		`0|0|NULL|NULL|NULL|shop|came without a time|a-1|NULL|NULL|http|NULL
+		0|1|aa000000000000000000000000000001|INFO|9|shop|cart opened|a-1|200|NULL|http|NULL
 		0|1|aa000000000000000000000000000001|INFO|9|shop|paying|a-1|201|NULL|http|NULL
 		0|1|aa000000000000000000000000000001|INFO|9|shop|card declined|a-1|202|NULL|http|NULL
 		0|1|aa000000000000000000000000000002|INFO|9|shop|goods packed|a-1|203|NULL|http|NULL
 		1|7|NULL|NULL|NULL|shop|{"msg":"it's \"quoted\""}|a-1|NULL|audit|http|NULL`,
 	},
+	{`SELECT count(*) AS n, min(ReceivedAt) AS received FROM otel_logs`, `6|0`},
 	{
 		`SELECT SpanKind, count(*) AS n, count(Duration) AS ended, max(Duration) AS longest, min(Timestamp) AS first FROM otel_traces GROUP BY SpanKind ORDER BY 1`,
 		`Client|1|0|NULL|0
