@@ -220,7 +220,7 @@ func (t *Tables) importFile(ctx context.Context, f *buffer.File) (err error) {
 		if d.Partition == "" { // a part of a folder that is not split has no number of rows in its name
 			name = partName(f.ID, f.Rows)
 		}
-		// On disk a file of several days has a folder, because one rename makes it visible. Objects have no rename, so their keys are by day.
+		// On disk, a file of several days is in a folder that one rename makes visible. Objects cannot be renamed, so their keys begin with the day.
 		key := d.folder + strings.TrimPrefix(filepath.ToSlash(name), parts.ImportsDir+"/"+f.ID+"/")
 		if err := t.putPart(ctx, key, path, len(found) > 0); err != nil {
 			return err
