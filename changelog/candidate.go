@@ -102,6 +102,10 @@ func (c *candidate) watch(ctx context.Context, changes chan<- Versioned) {
 
 // see notes a record. A version that was seen before is no sign of life.
 func (c *candidate) see(v Versioned) {
+	if v.Version == 0 { // it has seen all records
+		c.count()
+		return
+	}
 	instance, ok := strings.CutPrefix(v.Key, ownerPrefix)
 	last := c.seen[instance]
 	if !ok || last != nil && last.version == v.Version {
@@ -114,6 +118,21 @@ func (c *candidate) see(v Versioned) {
 	}
 	next.unsure = last != nil && last.unsure && next.owner.Session == c.own.session
 	c.seen[instance] = next
+	if c.own.states.Load() != nil && (last == nil || last.owner.State != next.owner.State) {
+		c.count()
+	}
+}
+
+// count publishes how many instances are in each state. The store does not say when the record of a retired instance is deleted, so it leaves
+// these out.
+func (c *candidate) count() {
+	states := map[OwnerState]int{}
+	for _, s := range c.seen {
+		if s.owner.State != "" && s.owner.State != Retired {
+			states[s.owner.State]++
+		}
+	}
+	c.own.states.Store(&states)
 }
 
 // probe makes one beat of the own instance, counts the silence of the others if it succeeds, and adopts.

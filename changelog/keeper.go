@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"maps"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -31,6 +32,8 @@ type Keeper struct {
 	// last is held, for those who do not have the turn.
 	last     atomic.Pointer[Owner]
 	released atomic.Uint64
+	// states is what States returns.
+	states atomic.Pointer[map[OwnerState]int]
 
 	// ctx ends with Close or with a FencedError, which is its cause then.
 	ctx        context.Context
@@ -57,6 +60,15 @@ var errClosed = errors.New("the keeper is closed")
 
 // finalError is an error that a repetition does not change.
 type finalError struct{ error }
+
+// States returns how many instances are in each state but [Retired], as far as [Adopt] has seen their records. It returns nil before Adopt has seen all. The
+// map is the caller's.
+func (k *Keeper) States() map[OwnerState]int {
+	if states := k.states.Load(); states != nil {
+		return maps.Clone(*states)
+	}
+	return nil
+}
 
 func newKeeper(owners Owners, instance, session string, opts LeaseOptions) *Keeper {
 	k := &Keeper{owners: owners, instance: instance, session: session, opts: opts, born: time.Now(), turn: make(chan struct{}, 1)}

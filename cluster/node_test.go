@@ -34,7 +34,11 @@ import (
 	"github.com/forebay/forebay/stream/streamapi"
 )
 
-const tableID = "in.c-test.events"
+const (
+	tableID = "in.c-test.events"
+	// testLease is shorter than the default, because tests wait until it ends. On a busy machine a node may stand still for longer.
+	testLease = 6 * time.Second
+)
 
 // nodes are the nodes of one test, in this process.
 type nodes struct {
@@ -60,7 +64,7 @@ func (c *nodes) options(i int) cluster.Options {
 		Node:   name,
 		Server: &natsserver.Options{Listen: c.peers[i], Peers: c.peers, Secret: "s3cret", MaxStore: 4 << 30},
 		NATS:   natsdriver.Options{MaxBytes: 256 << 20, Timeout: cmp.Or(c.timeout, clustertest.Patience)},
-		Lease:  cmp.Or(c.lease, 6*time.Second),
+		Lease:  cmp.Or(c.lease, testLease),
 		Engine: forebay.Options{
 			Staging: dir.Staging(filepath.Join(c.dir, "staging")), Target: dir.Tables(c.tables()),
 		},
@@ -110,6 +114,17 @@ func (c *nodes) close(i int) {
 	c.t.Helper()
 	if err := c.list[i].Close(); err != nil {
 		c.t.Errorf("close node %d: %v", i, err)
+	}
+}
+
+// reopen opens the node i again if it has lost its instance, as the supervisor of its process does. Tests whose nodes must all be open call it
+// while they wait: on a busy machine a node may stand still for longer than its lease.
+func (c *nodes) reopen(i int) error {
+	select {
+	case <-c.list[i].Done():
+		return errors.Join(c.list[i].Close(), c.open(i))
+	default:
+		return nil
 	}
 }
 

@@ -29,9 +29,8 @@ type drainer struct {
 	opts  Options
 	slots chan struct{}
 
-	mu     sync.Mutex
-	jobs   map[*drainage]*forebay.Engine // the calls of drain, with the engine while it is open
-	states map[changelog.OwnerState]int  // of all instances, as sweepOnce found them; nil: it has not yet
+	mu   sync.Mutex
+	jobs map[*drainage]*forebay.Engine // the calls of drain, with the engine while it is open
 
 	// old are the records that may be deleted once they have stood for forgetAfter, by key and version with since when. One goroutine sweeps.
 	old map[oldRecord]time.Time
@@ -386,24 +385,18 @@ func (d *drainer) sweep(ctx context.Context) {
 func (d *drainer) sweepOnce(ctx context.Context) (retired map[string]changelog.Owner, failed error) {
 	ctx, cancel := context.WithTimeout(ctx, sweepEvery)
 	defer cancel()
-	found, states := map[string]changelog.Owner{}, map[changelog.OwnerState]int{}
+	found := map[string]changelog.Owner{}
 	var old []changelog.Versioned
 	for v, err := range d.opts.Owners.Watch(ctx, changelog.OwnerKey("")) {
 		if err != nil {
 			return nil, errors.Join(failed, err)
 		}
 		if v.Version == 0 { // these were all
-			d.mu.Lock()
-			d.states = states
-			d.mu.Unlock()
 			return found, errors.Join(failed, d.forget(ctx, old))
 		}
 		var o changelog.Owner
 		instance := strings.TrimPrefix(v.Key, changelog.OwnerKey(""))
 		unread := o.UnmarshalJSON(v.Value)
-		if unread == nil {
-			states[o.State]++
-		}
 		switch {
 		case unread == nil && o.State == changelog.Retired:
 			found[instance] = o

@@ -3,7 +3,6 @@ package instance
 import (
 	"cmp"
 	"context"
-	"maps"
 	"slices"
 	"time"
 
@@ -28,7 +27,7 @@ type Report struct {
 	Checkpoint, CheckpointDue time.Time
 	// Adopted are the instances whose rows this node moves to their tables, sorted by name.
 	Adopted []Adopted
-	// States counts the instances of the cluster by what their records say, as of the last minute. Nil: they have not been read yet.
+	// States counts the instances of the cluster by what their records say. Nil: they have not been read yet.
 	States map[changelog.OwnerState]int
 }
 
@@ -64,7 +63,7 @@ func (i *Instance) Report() Report {
 	if made := i.checkpointed.Load(); made != nil {
 		r.Checkpoint = *made
 	}
-	r.Adopted, r.States = i.drainer.report()
+	r.Adopted, r.States = i.drainer.report(), i.keeper.States()
 	return r
 }
 
@@ -97,7 +96,7 @@ func (d *drainage) hide() {
 	delete(d.jobs, d)
 }
 
-func (d *drainer) report() (adopted []Adopted, states map[changelog.OwnerState]int) {
+func (d *drainer) report() (adopted []Adopted) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for job, e := range d.jobs {
@@ -108,7 +107,7 @@ func (d *drainer) report() (adopted []Adopted, states map[changelog.OwnerState]i
 		adopted = append(adopted, a)
 	}
 	slices.SortFunc(adopted, func(a, b Adopted) int { return cmp.Compare(a.Instance, b.Instance) })
-	return adopted, maps.Clone(d.states)
+	return adopted
 }
 
 func (a *Adopted) count(s forebay.Stats) {
