@@ -41,5 +41,12 @@ func Sample[T any](t testing.TB, all []T, some, few int) []T {
 	return sample
 }
 
+// Steps returns the operation that fails first in a test that lets operations fail in turn, which it draws from the seed of the test, and Step.
+func Steps(t testing.TB) (first, step int) {
+	t.Helper()
+	step = Step()
+	return seedtest.Rand(t).IntN(step), step
+}
+
 // Step is the distance between the operations that fail in turn.
 func Step() int { return Of(1, 7, 12) }

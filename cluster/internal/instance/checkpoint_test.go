@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/forebay/forebay/changelog"
+	"github.com/forebay/forebay/internal/casetest"
 	"github.com/forebay/forebay/internal/synctest"
 )
 
@@ -106,7 +107,8 @@ func TestCheckpointIsInterruptedAtEachStep(t *testing.T) {
 	}
 	for _, how := range []string{"fails", "loses its answer", "is not begun", "is the last"} {
 		t.Run(how, func(t *testing.T) {
-			for at, done := int64(0), false; !done; at++ {
+			first, distance := casetest.Steps(t)
+			for at, done := int64(first), false; !done; at += int64(distance) {
 				alone(t, func(w *world, n *worldNode) {
 					p, name := n.runs, n.instance()
 					p.checkpoint()

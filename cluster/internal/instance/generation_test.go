@@ -12,6 +12,7 @@ import (
 
 	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/changelog"
+	"github.com/forebay/forebay/internal/casetest"
 	"github.com/forebay/forebay/internal/synctest"
 )
 
@@ -121,7 +122,8 @@ func TestLogIsLost(t *testing.T) {
 func TestNewLogIsInterruptedAtEachStep(t *testing.T) {
 	for _, how := range []string{"fails", "loses its answer", "is not begun", "is the last"} {
 		t.Run(how, func(t *testing.T) {
-			for at, done := int64(0), false; !done; at++ {
+			first, step := casetest.Steps(t)
+			for at, done := int64(first), false; !done; at += int64(step) {
 				alone(t, func(w *world, n *worldNode) {
 					name := n.instance()
 					if at%3 > 0 {

@@ -14,6 +14,7 @@ import (
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/changelog"
 	"github.com/forebay/forebay/cluster/internal/checkpoint"
+	"github.com/forebay/forebay/internal/casetest"
 	"github.com/forebay/forebay/internal/synctest"
 )
 
@@ -283,7 +284,8 @@ func TestGiveUpWithoutTheCheckpoint(t *testing.T) {
 
 // The adopter that gives an instance up is killed in front of each of its calls, or loses the answer. Whoever comes next loses no more rows.
 func TestGiveUpIsInterruptedAtEachStep(t *testing.T) {
-	for n, done := 0, false; !done; n++ {
+	first, step := casetest.Steps(t)
+	for n, done := first, false; !done; n += step {
 		inWorld(t, func(w *world, a, b, c *worldNode) {
 			name, behind, rows := w.abandon(a)
 			w.holesIn(name, behind+1, 0, 1, 2)
@@ -334,7 +336,8 @@ func TestGiveUpIsInterruptedAtEachStep(t *testing.T) {
 
 // The adopter that gives an instance up loses the answer of each of its calls.
 func TestGiveUpLosesAnAnswer(t *testing.T) {
-	for n, done := 0, false; !done; n++ {
+	first, step := casetest.Steps(t)
+	for n, done := first, false; !done; n += step {
 		inWorld(t, func(w *world, a, b, _ *worldNode) {
 			name, behind, rows := w.abandon(a)
 			w.holesIn(name, behind+1, 0, 1, 2)
