@@ -164,8 +164,12 @@ func (p *packer) reset() {
 	}
 }
 
-// blockBytes is the size of the memory that a compressor keeps from one group to the next.
-const blockBytes = 1 << 20
+const (
+	// blockBytes is the size of the memory that a compressor keeps from one group to the next.
+	blockBytes = 1 << 20
+	// firstBlockBytes is the size of its first block.
+	firstBlockBytes = 16 << 10
+)
 
 // compressor turns rows into independent gzip members or zstd frames. It keeps its encoders and a block of memory from one
 // group to the next. It is not safe for concurrent use; its zero value is ready.
@@ -178,10 +182,11 @@ type compressor struct {
 	quick     quickgzip.Encoder
 }
 
-// room returns memory for a member of at most size bytes. A block does not grow, because the copy would need both.
+// room returns memory for a member of at most size bytes. A block does not grow, because the copy would need both. The next one is twice as large, so that
+// the upload of a few rows does not clear a block of full size.
 func (c *compressor) room(size int) []byte {
 	if cap(c.block)-len(c.block) < size {
-		c.block = make([]byte, 0, max(size, blockBytes))
+		c.block = make([]byte, 0, max(size, min(blockBytes, max(firstBlockBytes, 2*cap(c.block)))))
 	}
 	return c.block[len(c.block):]
 }
