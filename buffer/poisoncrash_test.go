@@ -49,7 +49,7 @@ func smallWorlds(t *testing.T) []world {
 		}
 		all = append(all, world{names, 2, 0b10, true}, world{names, 3, 0b101, true}, world{names, 3, 0b111, true})
 	}
-	return casetest.Sample(t, all, 20, 8)
+	return casetest.Sample(t, all, 10, 8)
 }
 
 // A power cut before or after any call of staging or the target changes nothing.

@@ -149,7 +149,7 @@ func TestFlippedBitInStaging(t *testing.T) {
 	for _, e := range []buffer.Encoding{buffer.None, buffer.Gzip, buffer.Zstd} {
 		t.Run(e.String(), func(t *testing.T) {
 			folder, rng, lossy := stagedFolder(t, e), seedtest.Rand(t), 0
-			for range casetest.Of(500, 25, 15) {
+			for range casetest.Of(500, 12, 12) {
 				root, objects := stagedCopy(t, folder)
 				what := flipBit(t, objects[rng.IntN(len(objects))], rng)
 				n := importStaged(t, root, e)
