@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -103,7 +104,7 @@ func (e *Engine) attempt(ctx context.Context, src *source, once *Once) (*attempt
 		}
 		if sum != a.sum && sum != (contentSum{}) && a.sum != (contentSum{}) {
 			claim.Release()
-			return nil, ErrOtherContent // without a turn: End does nothing
+			return nil, fmt.Errorf("source %q, key %.60q: %w", src.def.ID, once.Key, ErrOtherContent) // without a turn: End does nothing
 		}
 		k := slices.IndexFunc(src.sinks, func(s *sink) bool { return s.handle.ID() == r.SinkID })
 		if k >= 0 {

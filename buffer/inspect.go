@@ -50,7 +50,7 @@ type InUseError struct {
 }
 
 func (e *InUseError) Error() string {
-	return fmt.Sprintf("buffer: %s is in use by another engine; close that one or choose another folder: %v", e.Dir, e.Err)
+	return fmt.Sprintf("buffer: %s is in use by another engine; close that one or choose another folder", e.Dir)
 }
 
 func (e *InUseError) Unwrap() error { return e.Err }
@@ -65,7 +65,7 @@ func Inspect(dir string, opts InspectOptions) (*Inspection, error) {
 		return nil, err
 	}
 	if version == 0 {
-		return nil, fmt.Errorf("buffer: %s holds no local level: %w", dir, fs.ErrNotExist)
+		return nil, fmt.Errorf("buffer: %s is not a data directory: it holds no local level: %w", dir, fs.ErrNotExist)
 	}
 	b := &Buffer{opts: Options{Staging: opts.Staging, Target: opts.Target, TargetOf: opts.TargetOf}, log: slog.New(slog.DiscardHandler), fs: disk, dir: dir}
 	i := &Inspection{b: b}
@@ -183,7 +183,7 @@ func (i *Inspection) WriteRows(ctx context.Context, w io.Writer, sliceID string)
 	list := i.slices()
 	at := slices.IndexFunc(list, func(sl *slice) bool { return b.sliceID(sl) == sliceID })
 	if at < 0 {
-		return fmt.Errorf("buffer: there is no slice %q", sliceID)
+		return fmt.Errorf("buffer: there is no slice %q; Inspection.Slices lists the slices", sliceID)
 	}
 	sl := list[at]
 	obj := b.object(sl)

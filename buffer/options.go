@@ -112,7 +112,7 @@ type Tuning struct {
 	MaxKeyBytes int64
 
 	// KeepFormat leaves a data directory in the first version of its format, so that an earlier release can open it again, until
-	// a sink is defined with typed columns or a table that grows. Default: Open upgrades it. See docs/reliability.md.
+	// a sink is defined with typed columns or a table that grows. Default: Open upgrades it. See docs/upgrades.md.
 	KeepFormat bool
 
 	// MemTableBytes is the size of the store's write buffer. Slices that are uploaded before it is flushed are never

@@ -68,7 +68,7 @@ type Column struct {
 type TypeOptions struct {
 	// Required rejects a record whose value is null or missing, which is NULL otherwise.
 	Required bool `json:"required,omitempty"`
-	// EmptyIsNull takes the empty text as null, as a form needs it. Without it only string and bytes take the empty text.
+	// EmptyIsNull takes the empty text as null, as a form needs it. Without it only string, bytes and json take the empty text.
 	EmptyIsNull bool `json:"emptyIsNull,omitempty"`
 	// Epoch makes a timestamp take numbers: units since 1970-01-01T00:00:00Z. So does a date with FromTimestamp. An int64 with an Epoch takes
 	// times with a zone, and stores how many whole units they are after 1970; numbers it stores as they are. An int64 of nanoseconds

@@ -54,7 +54,7 @@ func (p process) orphans(ctx context.Context, args []string) int {
 	var rest []string
 	cfg, err := p.parse("orphans", args, verbFlags{register: f.register, rest: &rest})
 	if err == nil && len(rest) > 1 {
-		err = errors.New("name one data directory, behind the flags")
+		err = errors.New("name one data directory, after the flags")
 	}
 	if err != nil {
 		return p.end("orphans", err, wrongUsage)

@@ -44,7 +44,7 @@ func (p process) replayHere(ctx context.Context, args []string) (err error) {
 		return api.Wrong("%w", err)
 	}
 	if len(rest) != 1 {
-		return api.Wrong("name one sink as SOURCE/SINK, behind the flags")
+		return api.Wrong("name one sink as SOURCE/SINK, after the flags")
 	}
 	source, sink, err := api.SinkOf(rest[0])
 	if err != nil {

@@ -62,7 +62,7 @@ type verbFlags struct {
 	register func(*flag.FlagSet)
 	// complete may set further flags before all are checked. given names the flags that the command line or the environment has set.
 	complete func(cfg *serveConfig, given map[string]bool) error
-	// rest gets the arguments behind the flags; nil: there must be none.
+	// rest gets the arguments after the flags; nil: there must be none.
 	rest *[]string
 }
 

@@ -10,6 +10,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/url"
 	"os"
@@ -87,12 +88,12 @@ func Misplaced(flags *flag.FlagSet) error {
 func SinkOf(text string) (source, sink string, err error) {
 	source, sink, ok := strings.Cut(text, "/")
 	if !ok || source == "" || sink == "" || strings.Contains(sink, "/") {
-		return "", "", Wrong("name a sink as SOURCE/SINK, behind the flags")
+		return "", "", Wrong("name a sink as SOURCE/SINK, after the flags")
 	}
 	return source, sink, nil
 }
 
-// OnlySink reads SOURCE/SINK, which is all that stands behind the flags.
+// OnlySink reads SOURCE/SINK, which is all that stands after the flags.
 func OnlySink(flags *flag.FlagSet) (source, sink string, err error) {
 	if source, sink, err = SinkOf(flags.Arg(0)); err == nil && flags.NArg() > 1 {
 		err = Wrong("unexpected argument %q: flags stand before SOURCE/SINK", flags.Arg(1))
@@ -158,7 +159,9 @@ func (c *Client) Call(ctx context.Context, method, address string, body []byte, 
 	req.Header.Set("X-StorageApi-Token", c.token)
 	req.Header.Set("Content-Type", "application/json")
 	resp, err := c.http.Do(req)
-	if err != nil {
+	if _, unreachable := errors.AsType[*net.OpError](err); unreachable {
+		return fmt.Errorf("no server answers at %s (-api): is it running? %w", c.api, err)
+	} else if err != nil {
 		return err
 	}
 	defer resp.Body.Close()
@@ -171,7 +174,11 @@ func (c *Client) Call(ctx context.Context, method, address string, body []byte, 
 		if json.Unmarshal(text, &refused) != nil || refused.Message == "" {
 			refused.Message = strings.TrimSpace(string(text[:min(len(text), 200)]))
 		}
-		return fmt.Errorf("status %d %s: %s", resp.StatusCode, Plain(refused.Error), Plain(refused.Message))
+		err := fmt.Errorf("status %d %s: %s", resp.StatusCode, Plain(refused.Error), Plain(refused.Message))
+		if resp.StatusCode == http.StatusUnauthorized {
+			err = fmt.Errorf("%w: use the token in the file token of the server's data directory: -dir, -token or FOREBAY_TOKEN", err)
+		}
+		return err
 	}
 	if answer == nil || len(text) == 0 {
 		return nil

@@ -34,7 +34,7 @@ func Run(ctx context.Context, args []string, env api.Environment) error {
 		return err
 	}
 	if flags.NArg() != 1 || flags.Arg(0) == "" {
-		return api.Wrong("name one folder fenced-INSTANCE-EPOCH of the node, behind the flags")
+		return api.Wrong("name one folder fenced-INSTANCE-EPOCH of the node, after the flags")
 	}
 	c, err := server.Client(env)
 	if err != nil {

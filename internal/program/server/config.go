@@ -1,6 +1,7 @@
 package server
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"log/slog"
@@ -76,9 +77,23 @@ func (cfg *Config) Register(flags *flag.FlagSet) {
 		cfg.Stream.TrustedProxies, err = parseNetworks(s)
 		return err
 	})
-	flags.TextVar(&cfg.LogLevel, "log-level", slog.LevelInfo, "debug, info, warn or error")
+	flags.TextVar((*level)(&cfg.LogLevel), "log-level", level(slog.LevelInfo), "debug, info, warn or error")
 	flags.StringVar(&cfg.LogFormat, "log-format", "text", "text or json")
 	duration.Var(flags, &cfg.ShutdownTimeout, "shutdown-timeout", 30*time.Second, "longest time that a shutdown takes")
+}
+
+// level is a level of the log whose error names the levels.
+type level slog.Level
+
+// MarshalText implements [encoding.TextMarshaler].
+func (l level) MarshalText() ([]byte, error) { return slog.Level(l).MarshalText() }
+
+// UnmarshalText implements [encoding.TextUnmarshaler].
+func (l *level) UnmarshalText(text []byte) error {
+	if err := (*slog.Level)(l).UnmarshalText(text); err != nil {
+		return errors.New("must be debug, info, warn or error")
+	}
+	return nil
 }
 
 // Environment sets the flags that were not given from variables, such as -api-addr from FOREBAY_API_ADDR. It returns the names of all flags
