@@ -26,11 +26,12 @@ func icebergTarget() targetKind {
 		keys:  icebergKeys{},
 		local: func(rest string) bool { return !isCatalogAddress(rest) },
 		prepare: func(rest string, f targetFlags) (opener, []error) {
-			problems := f.refuse("is for tables in folders: of these flags, -target iceberg: takes -partition-by only, so leave it out", "partition-by")
+			problems := f.refuse("is for tables in folders: of these flags, -target iceberg: takes -partition-by and -merge-to only, so leave it out", "partition-by", "merge-to")
 			var keys icebergKeys
 			problems = append(problems, f.options.read(&keys)...)
 			opts := iceberg.Options{
-				Namespace: cmp.Or(keys.Namespace, namespace), PartitionBy: f.PartitionBy, KeepSnapshots: keys.KeepSnapshots, KeepIDs: keys.KeepIDs,
+				Namespace: cmp.Or(keys.Namespace, namespace), PartitionBy: f.PartitionBy, MergeTo: max(f.MergeTo, 0),
+				KeepSnapshots: keys.KeepSnapshots, KeepOrphans: keys.KeepOrphans, KeepIDs: keys.KeepIDs,
 			}
 			if isCatalogAddress(rest) {
 				open, err := prepareIcebergCatalog(rest, opts)
@@ -57,6 +58,7 @@ func isCatalogAddress(rest string) bool {
 type icebergKeys struct {
 	Namespace     string        `json:"namespace" doc:"namespace of the tables, which is created if it is absent; default forebay"`
 	KeepSnapshots time.Duration `json:"keepSnapshots" doc:"how long a snapshot stays after a newer one, except the newest 10; default 10m, below zero: forever"`
+	KeepOrphans   time.Duration `json:"keepOrphans" doc:"how long a data file of a killed process stays, longer than any import takes; default 72h, below zero: forever"`
 	KeepIDs       time.Duration `json:"keepIds" doc:"how long the ids of an engine that imports nothing are remembered; default 2160h, below zero: forever"`
 }
 

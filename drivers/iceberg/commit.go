@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	iceberglib "github.com/apache/iceberg-go"
@@ -20,10 +21,16 @@ import (
 
 // committer lets one call at a time commit to a table, for all files that wait.
 type committer struct {
-	turn      chan struct{} // has an element while a call commits
-	compactAt time.Time     // no snapshot needs to be expired before; belongs to the call that has the turn
-	mu        sync.Mutex
-	waiting   []*pending
+	turn    chan struct{} // has an element while a call commits
+	added   atomic.Int64  // data files that this process has committed since the files were listed for a merge
+	mu      sync.Mutex
+	waiting []*pending
+
+	compacting sync.Mutex // held by the call of Compact, to which the fields below belong
+	expireAt   time.Time  // no snapshot needs to be expired before
+	listAt     time.Time  // when the files are listed for a merge, even if few were added
+	live       int64      // data files when they were listed
+	sweepAt    time.Time  // the next search for orphans
 }
 
 // pending is a file whose data files are written.
@@ -144,6 +151,9 @@ func (c *committer) commitAll(ctx context.Context, t *Target, id table.Identifie
 		}
 		base = tbl.MetadataLocation()
 		if failed = t.commitOnce(ctx, tbl, live); failed == nil {
+			for _, p := range live {
+				c.added.Add(int64(len(p.data)))
+			}
 			return nil
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	icebergio "github.com/apache/iceberg-go/io"
+	"github.com/apache/iceberg-go/table"
 )
 
 // registerLocalFiles replaces the local files of iceberg-go, in the whole process, by ones that are synced. The registry of the library
@@ -104,6 +105,21 @@ type recordedFiles struct {
 	icebergio.WriteFileIO
 	mu    sync.Mutex
 	names []string
+}
+
+// recordCreated returns a table whose created files are noted.
+func recordCreated(ctx context.Context, tbl *table.Table) (*table.Table, *recordedFiles, error) {
+	files, err := tbl.FS(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	writable, ok := files.(icebergio.WriteFileIO)
+	if !ok {
+		return nil, nil, table.ErrWriteIORequired
+	}
+	created := &recordedFiles{WriteFileIO: writable}
+	return table.New(tbl.Identifier(), tbl.Metadata(), tbl.MetadataLocation(),
+		func(context.Context) (icebergio.IO, error) { return created, nil }, nil), created, nil
 }
 
 func (f *recordedFiles) Create(name string) (icebergio.FileWriter, error) {

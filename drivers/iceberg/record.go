@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"fmt"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -115,11 +116,27 @@ func staleRecords(props iceberglib.Properties, since time.Time) (keys []string) 
 	return keys
 }
 
-// attemptUUID is in the names of the data files of an attempt: its first 8 bytes stand for the file, the others for the attempt.
+// ownMark is in the names of all data files that this driver writes. A random UUID of another program has it once in four million.
+var ownMark = [3]byte{0x9f, 0x0b, 0xa1}
+
+// ownName matches the names of data files with the mark.
+var ownName = regexp.MustCompile(`^\d+-\d+-[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-9f0b-a1[0-9a-f]{10}-\d+\.parquet$`)
+
+// ownFile reports whether this driver has written a data file.
+func ownFile(path string) bool { return ownName.MatchString(path[strings.LastIndexAny(path, `/\`)+1:]) }
+
+// attemptUUID is in the names of the data files of an attempt: its first 8 bytes stand for the file, the last 5 for the attempt.
 func attemptUUID(fileID string) uuid.UUID {
-	id := uuid.New()
+	id := mergeUUID()
 	sum := sha256.Sum256([]byte(fileID))
 	copy(id[:8], sum[:8])
+	return id
+}
+
+// mergeUUID is in the names of merged data files.
+func mergeUUID() uuid.UUID {
+	id := uuid.New()
+	copy(id[8:], ownMark[:])
 	return id
 }
 

@@ -167,7 +167,7 @@ func TestDamagedProperty(t *testing.T) {
 
 func TestCompactExpires(t *testing.T) {
 	folder := t.TempDir()
-	target := open(t, folder, iceberg.Options{KeepSnapshots: time.Nanosecond})
+	target := open(t, folder, iceberg.Options{KeepSnapshots: time.Nanosecond, MergeTo: -1})
 	const files = 61
 	for i := range files {
 		mustImport(t, target, makeFile(fmt.Sprintf("engine-f%d", i), i, 1))

@@ -34,6 +34,12 @@ type Options struct {
 	// KeepSnapshots is how long a snapshot stays after a newer one. [Target.Compact] expires older ones, except the newest 10, and
 	// deletes the files that only they have. Default: 10 minutes. Below zero: forever. Each kept snapshot makes every commit slower.
 	KeepSnapshots time.Duration
+	// MergeTo is the size in bytes up to which small data files of this driver are merged in the background. The default is 128 MiB, and -1
+	// merges nothing. The merged files stay on disk until their snapshots expire.
+	MergeTo int64
+	// KeepOrphans is how long a data file of this driver stays to which no snapshot refers. A killed process leaves such files.
+	// It must be longer than any import takes. Default: 3 days. Below zero: forever.
+	KeepOrphans time.Duration
 	// KeepIDs is how long the ids of an engine that imports nothing stay in the table. It must be longer than any pause after which an
 	// engine may repeat an import. Default: 90 days. Below zero: forever.
 	KeepIDs time.Duration
@@ -76,6 +82,8 @@ var (
 func New(c catalog.Catalog, opts Options) *Target {
 	opts.Namespace = cmp.Or(opts.Namespace, "forebay")
 	opts.KeepSnapshots = cmp.Or(opts.KeepSnapshots, 10*time.Minute)
+	opts.MergeTo = cmp.Or(opts.MergeTo, 128<<20)
+	opts.KeepOrphans = cmp.Or(opts.KeepOrphans, 3*24*time.Hour)
 	opts.KeepIDs = cmp.Or(opts.KeepIDs, 90*24*time.Hour)
 	registerLocalFiles()
 	return &Target{
@@ -149,7 +157,13 @@ func (l *Local) Close() error {
 }
 
 // Needs implements [buffer.LocalDriver]: the rows as Parquet, and the metadata of the table.
-func (l *Local) Needs(_, raw int64) (folder string, bytes int64) { return l.folder, raw + 16<<20 }
+func (l *Local) Needs(_, raw int64) (folder string, bytes int64) {
+	const metadata = 16 << 20
+	if raw == 0 { // before Compact
+		return l.folder, metadata + max(l.opts.MergeTo, 0)
+	}
+	return l.folder, metadata + raw
+}
 
 // Query implements [buffer.Querier]. A query engine may know the catalog by a name, which stands in front.
 func (t *Target) Query(table buffer.Table) (language, query string) {

@@ -13,7 +13,6 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/extensions"
 	"github.com/apache/arrow-go/v18/arrow/memory"
 	iceberglib "github.com/apache/iceberg-go"
-	icebergio "github.com/apache/iceberg-go/io"
 	"github.com/apache/iceberg-go/table"
 
 	"github.com/forebay/forebay/buffer"
@@ -31,15 +30,10 @@ const (
 // writeFiles writes the rows of a file to data files of the table, which nothing refers to yet. The caller removes what was created if
 // it commits nothing.
 func writeFiles(ctx context.Context, tbl *table.Table, f *buffer.File) (data []iceberglib.DataFile, created *recordedFiles, err error) {
-	files, err := tbl.FS(ctx)
+	recorded, created, err := recordCreated(ctx, tbl)
 	if err != nil {
 		return nil, nil, err
 	}
-	writable, ok := files.(icebergio.WriteFileIO)
-	if !ok {
-		return nil, nil, table.ErrWriteIORequired
-	}
-	created = &recordedFiles{WriteFileIO: writable}
 	defer func() {
 		if err != nil {
 			created.remove()
@@ -49,8 +43,6 @@ func writeFiles(ctx context.Context, tbl *table.Table, f *buffer.File) (data []i
 	if err != nil {
 		return nil, nil, err
 	}
-	recorded := table.New(tbl.Identifier(), tbl.Metadata(), tbl.MetadataLocation(),
-		func(context.Context) (icebergio.IO, error) { return created, nil }, nil)
 	rows := newRowSource(ctx, f, tbl.Schema(), schema)
 	written := table.WriteRecords(ctx, recorded, schema, rows.batches, table.WithWriteUUID(attemptUUID(f.ID)),
 		table.WithRecordBatchBufferSize(queuedBatches), table.WithMaxWriteWorkers(writeWorkers))

@@ -65,7 +65,7 @@ func (cfg *Config) Register(flags *flag.FlagSet) {
 	flags.StringVar(&cfg.Dir, "dir", "data", "data directory; the tables are in its folder tables")
 	flags.BoolVar(&cfg.Extend, "extend", false, "let tables of new sinks grow with their columns, unless the API says otherwise (see docs/types.md)")
 	flags.StringVar(&cfg.Tables.PartitionBy, "partition-by", "", "column of type date or timestamp: new tables that have it get a folder for each day, such as dt=2026-11-22")
-	flags.Int64Var(&cfg.Tables.MergeTo, "merge-to", 0, "size in bytes up to which small parts of a table are merged in the background (default: parts of CSV stay as they are, those of Parquet are merged up to 128 MiB)")
+	flags.Int64Var(&cfg.Tables.MergeTo, "merge-to", 0, "size in bytes up to which small parts of a table are merged in the background (default: parts of CSV stay as they are, those of Parquet and Iceberg are merged up to 128 MiB)")
 	duration.Var(flags, &cfg.Tables.KeepFor, "keep-for", 0, "age at which parts of tables in folders, or rows of a database, are removed, for example 30d (default: never)")
 	flags.BoolVar(&cfg.Tables.NoHeader, "no-header", false, "make new tables whose parts have no header line; such tables cannot grow")
 	flags.BoolVar(&cfg.Tables.Gzip, "gzip", false, "keep the parts of tables compressed, as .csv.gz")
