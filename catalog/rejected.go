@@ -131,7 +131,7 @@ func (p *RejectedPage) merge(source, sink string, pages map[string]instanceAnswe
 			break
 		}
 		p.Records = append(p.Records, list[0].record(source, sink))
-		at[first] = list[0].ID
+		at[first] = cmp.Or(list[0].Place, list[0].ID)
 		pages[first].Rejects.Records = list[1:]
 	}
 	for _, name := range names {
@@ -344,6 +344,13 @@ func refusedEdit(e *forebay.EditError) string {
 func (c *Catalog) onRejects(ctx context.Context, a adopted, r request) instanceAnswer {
 	out := instanceAnswer{Instance: a.instance, Epoch: a.epoch, Outcome: outcomeDone, Rejects: &rejectsAnswer{}}
 	q := a.eng.Quarantine(r.Source, r.Sinks[0]).With(forebay.QuarantineNote{By: r.Rejects.By, Reason: r.Rejects.Reason})
+	if a.move != nil {
+		a.move.RLock()
+		defer a.move.RUnlock()
+		if refused := a.refuses(r, q); refused != nil {
+			return *refused
+		}
+	}
 	id := ""
 	if len(r.Rejects.IDs) > 0 {
 		id = r.Rejects.IDs[0]
