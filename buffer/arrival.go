@@ -29,11 +29,11 @@ type arriving struct {
 	from format.Arrival
 }
 
-// Mover says who moves the rejected records of an instance. All of it is the caller's, for [Buffer.Arrivals].
+// Mover says who moves the rejected records of an instance. The buffer only keeps it, for [Buffer.Arrivals].
 type Mover struct {
-	Instance string
-	Session  string
-	Epoch    uint64
+	// Instance is the one whose records move. Session and Epoch are of its owner.
+	Instance, Session string
+	Epoch             uint64
 }
 
 // Arrival says how many records of another engine arrive.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -195,12 +196,13 @@ func TestMoveSurvivesAPowerCut(t *testing.T) {
 			decided <- true
 			done <- errors.Join(err, second.EndArrival(t.Context(), "1st", true))
 		}()
-		// The cut comes before the decision, right after it, or a while later.
-		decision := false
-		if rng.IntN(2) == 0 {
-			time.Sleep(time.Duration(rng.IntN(20_000)) * time.Microsecond)
-		} else {
-			decision = <-decided
+		// The cut comes when some of the records are there, or after the decision.
+		decision := rng.IntN(2) == 0
+		if decision {
+			<-decided
+		}
+		for some := rng.IntN(records + 1); !decision && len(second.Arrivals()) < min(1, some) || !decision && some > 0 && second.Arrivals()[0].Records < some; {
+			runtime.Gosched()
 		}
 		cut := disk.Cut(cfg)
 		if !decision {

@@ -206,6 +206,12 @@ func (c *Catalog) places() []string {
 	return slices.Sorted(maps.Keys(c.members.view().instances))
 }
 
+// haveEnded reports whether some of the instances have ended.
+func (c *Catalog) haveEnded(instances []string) bool {
+	now := c.places()
+	return slices.ContainsFunc(instances, func(instance string) bool { return !slices.Contains(now, instance) })
+}
+
 // moveFiltered goes through all instances, with a place in each.
 func (c *Catalog) moveFiltered(ctx context.Context, hold string, r request, result *RejectsResult) error {
 	var problems []error
@@ -215,11 +221,10 @@ func (c *Catalog) moveFiltered(ctx context.Context, hold string, r request, resu
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		now := c.places()
-		if round == moveRounds || !slices.ContainsFunc(places, func(instance string) bool { return !slices.Contains(now, instance) }) {
+		if round == moveRounds || !c.haveEnded(places) {
 			return errors.Join(problems...)
 		}
-		places = now // the records of an instance that has ended may have moved to one that was asked before
+		places = c.places() // the records of an instance that has ended may have moved to one that was asked before
 	}
 }
 
@@ -269,12 +274,10 @@ func (c *Catalog) moveSelected(ctx context.Context, hold string, r request, resu
 					break
 				}
 			}
-			now := c.places()
-			ended := slices.ContainsFunc(places, func(instance string) bool { return !slices.Contains(now, instance) })
-			if !ended || round == moveRounds || moved.count() >= len(some) || ctx.Err() != nil {
+			if !c.haveEnded(places) || round == moveRounds || moved.count() >= len(some) || ctx.Err() != nil {
 				break
 			}
-			places, moved.Rejected = now, 0 // as in moveFiltered; those that were rejected again are asked once more
+			places, moved.Rejected = c.places(), 0 // as in moveFiltered; those that were rejected again are asked once more
 		}
 		if ctx.Err() == nil && errors.Join(problems...) == nil {
 			moved.Gone = len(some) - moved.Replayed - moved.Rejected - moved.Discarded

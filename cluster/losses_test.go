@@ -55,8 +55,8 @@ func (c *nodes) lose(i int) {
 	}
 }
 
-// Nodes are lost one after the other, each with a rejected record, and new ones come. Each record is in one quarantine at the end, and streams and
-// reserved bytes are those of three nodes: the servers have room for 16 streams.
+// Nodes are lost one after the other, each with a rejected record, and new ones come. Each record is in one quarantine at the end. Only three
+// streams are left, and the servers have room for 16.
 func TestLossesFillNothing(t *testing.T) {
 	t.Parallel()
 	c := start(t)

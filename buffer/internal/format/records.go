@@ -149,9 +149,11 @@ type Reject struct {
 
 // Arrival says from which instance a rejected record arrives, and who moves it: the session and the epoch of the owner of that instance.
 type Arrival struct {
+	// Instance is the one that the record comes from.
 	Instance string `json:"instance"`
-	Session  string `json:"session"`
-	Epoch    uint64 `json:"epoch"`
+	// Session and Epoch are of the owner of that instance.
+	Session string `json:"session"`
+	Epoch   uint64 `json:"epoch"`
 }
 
 // RejectOverhead is what a rejected record counts besides its bytes: keys, and the head without Info.
