@@ -94,6 +94,8 @@ func (e *Engine) Quarantine(sourceID, sinkID string) SinkQuarantine {
 type RejectedRecord struct {
 	// ID is unique over all sinks and engines.
 	ID string
+	// Place is a [RejectedFilter.After]. It is the ID, unless another engine has rejected the record: see [Engine.ReceiveQuarantine].
+	Place string
 	// Source and Sink are ids.
 	Source, Sink string
 	// At is when it was rejected first. Its age counts from there.
@@ -384,7 +386,7 @@ func (q SinkQuarantine) of(r buffer.Rejected) RejectedRecord {
 		info.Message = fmt.Sprintf("the reason cannot be read: %v", err)
 	}
 	return RejectedRecord{
-		ID: r.ID, Source: q.source, Sink: q.sink, At: r.At, Reason: info.Reason, Column: info.Column, Message: info.Message,
+		ID: r.ID, Place: r.Place, Source: q.source, Sink: q.sink, At: r.At, Reason: info.Reason, Column: info.Column, Message: info.Message,
 		Mapping: info.Mapping, Version: info.Version, Failed: info.Failed, TriedAt: info.TriedAt, Edited: r.Edited, Revision: r.Revision, Size: r.Size,
 		EditedAt: info.EditedAt, EditedBy: info.EditedBy,
 		Poison: r.Poison,

@@ -39,7 +39,7 @@ func (q SinkQuarantine) Page(ctx context.Context, f RejectedFilter, limit int) (
 			return RejectedPage{}, err
 		}
 		if heads > 0 && (heads == pageHeads || size >= pageBytes || len(p.Records) >= max(limit, 1) || time.Since(start) >= pageTime) {
-			p.Next, p.NextAt = last.ID, last.At
+			p.Next, p.NextAt = last.Place, last.At
 			return p, nil
 		}
 		heads, last = heads+1, r

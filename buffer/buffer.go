@@ -161,7 +161,9 @@ type sinkState struct {
 	// held are the rejected records, ascending, heldBytes what they count.
 	held      heldList
 	heldBytes int64
-	warned    time.Time // of the committer: when it was last logged that the oldest make room
+	// arriving are rejected records of other engines that are not in the quarantine yet.
+	arriving []arriving
+	warned   time.Time // of the committer: when it was last logged that the oldest make room
 	// rejecting are those on their way to the disk.
 	rejecting struct{ records, bytes atomic.Int64 }
 
@@ -366,7 +368,7 @@ func (b *Buffer) Define(ctx context.Context, c SinkConfig) (*SinkHandle, error) 
 	}
 	version := def.Version()
 	if c.Quarantine != nil {
-		version = format.Newest
+		version = format.Kept
 	}
 	if err := b.upgradeFor(version); err != nil {
 		return nil, err

@@ -88,7 +88,7 @@ func (b *Buffer) decide(ctx context.Context, sinkID, fileID string, change func(
 		err = refused
 	}
 	if err == nil {
-		err = b.upgradeFor(format.Newest)
+		err = b.upgradeFor(format.Kept)
 	}
 	if err != nil {
 		return err

@@ -18,6 +18,7 @@ func (b *Buffer) Forget(ctx context.Context, sinkID string) error {
 		if inUse = s.def != nil && !s.rec.Dropped || slices.ContainsFunc(s.files, waits) || s.held.len() > 0; inUse {
 			return
 		}
+		t.dropArriving(s, func(*arriving) bool { return true })
 		q := s.rec.Quarantine // handles of earlier definitions stay usable, so its bounds stay
 		s.rec = format.Sink{ID: s.id, Dropped: true, Life: s.rec.Life + 1, Quarantine: format.Quarantine{
 			MaxBytes: q.MaxBytes, MaxRecords: q.MaxRecords, MaxAge: q.MaxAge, DropOldest: q.DropOldest,

@@ -159,6 +159,7 @@ func writeFixture(t *testing.T, root string, disk *disktest.Disk, sleep func(tim
 	after(b.CloseFile(t.Context(), "done", 1))
 	fill(b, define(t, b, "staged", with(buffer.None, 2)), 0, 5, 60)
 	writeQuarantine(t, b)
+	writeMoved(t, b)
 	for refused, id := range []string{"split", "poison"} {
 		putRows(t, b, define(t, b, id, with(buffer.Gzip, 2), quarantined(keptForEver)), 3, func(i int) bool { return i == refused })
 		after(b.CloseFile(t.Context(), id, 1))
@@ -222,6 +223,21 @@ func writeQuarantine(t *testing.T, b *buffer.Buffer) {
 	}
 }
 
+// writeMoved leaves a record of another engine in the quarantine, and one that arrives.
+func writeMoved(t *testing.T, b *buffer.Buffer) {
+	t.Helper()
+	define(t, b, "moved", quarantined(keptForEver))
+	for _, name := range []string{"here", "arriving"} {
+		other := openEmpty(t)
+		reject(t, other, define(t, other, "moved", quarantined(keptForEver)), name)
+		receive(t, b, other, "of "+name, 1)
+		closeBuffer(t, other)
+	}
+	if err := b.EndArrival(t.Context(), "of here", true); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // describeRejected says why a record was rejected, what it is now and what it was.
 func describeRejected(t *testing.T, in *buffer.Inspection, r buffer.Rejected) string {
 	t.Helper()
@@ -257,4 +273,12 @@ func replayFixture(t *testing.T, b *buffer.Buffer) {
 		t.Errorf("not replayed: %s", got)
 	}
 	wantRecords(t, b, "poison", string(row(1, bad)))
+	if _, ok := b.SinkStats("moved"); !ok {
+		return
+	}
+	wantRecords(t, b, "moved", "here")
+	if err := b.EndArrival(t.Context(), "of arriving", true); err != nil {
+		t.Error(err)
+	}
+	wantRecords(t, b, "moved", "here, arriving")
 }

@@ -82,7 +82,7 @@ func (b *Buffer) mayBeSplit(f *file) bool {
 // openQuarantine prepares the quarantine of a sink for rows that the target refuses. A sink that never had a quarantine gets the default bounds.
 // The caller has called upgradeFor.
 func (t *txn) openQuarantine(s *sinkState) {
-	t.upgrade(format.Newest)
+	t.upgrade(format.Kept)
 	if q := &s.rec.Quarantine; q.MaxAge == 0 {
 		boundQuarantine(q, QuarantineBounds{}.withDefaults(t.b.opts.Tuning))
 		t.touchSink(s)
@@ -174,7 +174,7 @@ func (b *Buffer) takeRefusal(ctx context.Context, f *file, e errand, arg *File, 
 	case !ok:
 		return answer
 	}
-	if err := b.upgradeFor(format.Newest); err != nil {
+	if err := b.upgradeFor(format.Kept); err != nil {
 		return fmt.Errorf("%w: %v", err, answer.error)
 	}
 	split := before

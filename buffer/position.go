@@ -69,7 +69,7 @@ func (b *Buffer) SetPosition(ctx context.Context, sinkID string, p Position) err
 		return fmt.Errorf("buffer: position %.80q with %d bytes: a name has 1 to %d bytes, a value up to %d", p.Name, len(p.Value), maxPositionName, maxPositionValue)
 	}
 	if p.Value != nil {
-		if err := b.upgradeFor(format.Newest); err != nil {
+		if err := b.upgradeFor(format.Kept); err != nil {
 			return err
 		}
 	}
@@ -90,7 +90,7 @@ func (b *Buffer) SetPosition(ctx context.Context, sinkID string, p Position) err
 			refused = fmt.Errorf("%w: %q", ErrTooManyPositions, sinkID)
 			return
 		}
-		t.upgrade(format.Newest)
+		t.upgrade(format.Kept)
 		t.setPosition(s, Position{p.Name, value})
 	})
 	if err != nil {

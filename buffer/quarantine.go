@@ -69,8 +69,10 @@ func (r Reject) size() int64 {
 
 // Rejected is a record in the quarantine of a sink.
 type Rejected struct {
-	// ID is unique over all sinks and engines. Ids ascend in the order of the rejections.
+	// ID is unique over all sinks and engines. Ids of one engine ascend in the order of the rejections.
 	ID string
+	// Place is what a list continues after. It is the ID, unless another engine has rejected the record: see [Buffer.ReceiveRejected].
+	Place string
 	// SinkID is the sink.
 	SinkID string
 	// At is when the record was rejected first. Its age counts from there.
@@ -169,7 +171,7 @@ func (b *Buffer) Rejected(ctx context.Context, sinkID, after string) iter.Seq2[R
 	return func(yield func(Rejected, error) bool) {
 		from := uint64(0)
 		if after != "" {
-			_, seq, ok := format.ParseRejectID(after)
+			seq, ok := b.rejectedPlace(sinkID, after)
 			if !ok {
 				yield(Rejected{}, fmt.Errorf("%w: %q", ErrUnknownRejected, after))
 				return
@@ -181,7 +183,7 @@ func (b *Buffer) Rejected(ctx context.Context, sinkID, after string) iter.Seq2[R
 				yield(Rejected{}, context.Cause(ctx))
 				return
 			}
-			page, err := b.rejectedPage(sinkID, from)
+			page, next, more, err := b.rejectedPage(sinkID, from)
 			if err != nil {
 				yield(Rejected{}, err)
 				return
@@ -190,29 +192,43 @@ func (b *Buffer) Rejected(ctx context.Context, sinkID, after string) iter.Seq2[R
 				if !yield(r, nil) {
 					return
 				}
-				_, seq, _ := format.ParseRejectID(r.ID)
-				from = seq + 1
 			}
-			if len(page) < quarantinePage {
+			if from = next; !more {
 				return
 			}
 		}
 	}
 }
 
-func (b *Buffer) rejectedPage(sinkID string, from uint64) (page []Rejected, err error) {
+// rejectedPlace returns the number of a record that is in the list, or was, or of a [Rejected.Place].
+func (b *Buffer) rejectedPlace(sinkID, id string) (seq uint64, ok bool) {
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	if s := b.mu.sinks[sinkID]; s != nil {
+		if seq, ok := s.held.moved[id]; ok {
+			return seq, true
+		}
+	}
+	_, seq, ok = format.ParseRejectID(id)
+	return seq, ok
+}
+
+// rejectedPage returns the next records of a list, and where the one after them begins. more: there may be some.
+func (b *Buffer) rejectedPage(sinkID string, from uint64) (page []Rejected, next uint64, more bool, err error) {
 	b.mu.RLock()
 	s := b.mu.sinks[sinkID]
 	b.mu.RUnlock()
 	if s == nil {
-		return nil, fmt.Errorf("%w: %q", ErrUnknownSink, sinkID)
+		return nil, 0, false, fmt.Errorf("%w: %q", ErrUnknownSink, sinkID)
 	}
+	next = from
+	seen := 0
 	err = b.readStore(func(db *pebble.DB) error {
 		it, err := db.NewIter(iterBounds(format.RejectKey(s.num, from), format.RejectKey(s.num+1, 0)))
 		if err != nil {
 			return err
 		}
-		for ok := it.First(); ok && len(page) < quarantinePage; ok = it.Next() {
+		for ok := it.First(); ok && seen < quarantinePage; ok = it.Next() {
 			value, e := it.ValueAndErr()
 			var head format.Reject
 			if e == nil {
@@ -222,14 +238,18 @@ func (b *Buffer) rejectedPage(sinkID string, from uint64) (page []Rejected, err 
 				err = e
 				break
 			}
-			page = append(page, rejectedOf(&head))
+			_, seq, _ := format.ParseRejectKey(it.Key()[1:])
+			seen, next = seen+1, seq+1
+			if head.From == nil {
+				page = append(page, b.rejectedOf(&head, seq))
+			}
 		}
 		return errors.Join(err, it.Error(), it.Close())
 	})
 	if err != nil {
 		err = fmt.Errorf("buffer: list the quarantine of sink %q: %w", sinkID, err)
 	}
-	return page, err
+	return page, next, seen == quarantinePage, err
 }
 
 // readStore calls fn with the database, which stays open meanwhile.
@@ -245,9 +265,13 @@ func (b *Buffer) readStore(fn func(*pebble.DB) error) error {
 	return fn(o.DB)
 }
 
-func rejectedOf(r *format.Reject) Rejected {
+func (b *Buffer) rejectedOf(r *format.Reject, seq uint64) Rejected {
+	place := r.ID
+	if r.Moved {
+		place = format.RejectID(b.instance, seq)
+	}
 	out := Rejected{
-		ID: r.ID, SinkID: r.SinkID, At: time.UnixMilli(r.At).UTC(), Info: r.Info, Revision: int(r.Revision), Edited: r.Edit > 0,
+		ID: r.ID, Place: place, SinkID: r.SinkID, At: time.UnixMilli(r.At).UTC(), Info: r.Info, Revision: int(r.Revision), Edited: r.Edit > 0,
 		Size: r.Size(),
 	}
 	if p := r.Poison; p != nil {
@@ -294,7 +318,7 @@ func (b *Buffer) RejectedRecord(ctx context.Context, sinkID, id string) (r Rejec
 		}
 		return r, nil, nil, err
 	}
-	return rejectedOf(&head), record, came, nil
+	return b.rejectedOf(&head, seq), record, came, nil
 }
 
 // HasRejected reports whether a record is in the quarantine of a sink. It reads memory alone.
@@ -315,7 +339,9 @@ func (b *Buffer) rejectHead(sinkID, id string) (head format.Reject, num uint32, 
 	s := b.mu.sinks[sinkID]
 	known := false
 	if s != nil {
-		known = s.held.find(id) != nil
+		if h := s.held.find(id); h != nil {
+			known, seq = true, h.seq
+		}
 	}
 	b.mu.RUnlock()
 	switch {
@@ -324,7 +350,6 @@ func (b *Buffer) rejectHead(sinkID, id string) (head format.Reject, num uint32, 
 	case !known:
 		return head, 0, 0, unknownRejected(sinkID, id)
 	}
-	_, seq, _ = format.ParseRejectID(id)
 	err = b.readStore(func(db *pebble.DB) error {
 		value, err := pebblestore.Get(db, format.RejectKey(s.num, seq))
 		if err == nil && value == nil { // it went meanwhile
@@ -523,7 +548,7 @@ func (s *sinkState) quarantineStats() QuarantineStats {
 		Added: q.Added.Rows, Replayed: q.Replayed.Rows, Discarded: q.Discarded.Rows, Expired: q.Expired.Rows, Lost: q.Lost.Rows,
 	}
 	if s.held.len() > 0 {
-		st.OldestAt = format.Time(s.held.first().at)
+		st.OldestAt = format.Time(s.held.oldest().at)
 	}
 	return st
 }

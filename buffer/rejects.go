@@ -3,6 +3,7 @@ package buffer
 import (
 	"cmp"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -15,12 +16,20 @@ import (
 // The head and the record are read from the store by those who ask for them.
 type held struct {
 	seq            uint64
-	instance       string
-	at, size       int64 // at in Unix milliseconds
+	instance       string // movedMark and the id if another engine has rejected it
+	at, size       int64  // at in Unix milliseconds
 	revision, edit uint32
 }
 
-func (h *held) id() string { return format.RejectID(h.instance, h.seq) }
+// movedMark stands in front of the id of a record that another engine has rejected. No name of an instance has it.
+const movedMark = "\x00"
+
+func (h *held) id() string {
+	if id, moved := strings.CutPrefix(h.instance, movedMark); moved {
+		return id
+	}
+	return format.RejectID(h.instance, h.seq)
+}
 
 // heldOf is the state of a record that was just written or read.
 func heldOf(instance string, seq uint64, r *format.Reject) held {
@@ -32,12 +41,24 @@ func heldOf(instance string, seq uint64, r *format.Reject) held {
 type heldList struct {
 	list []held // the first is no gap
 	gaps int
+	// moved has the numbers of the records that other engines have rejected, by their ids. Those records are not in the order of their times.
+	moved map[string]uint64
 }
 
 func (l *heldList) len() int { return len(l.list) - l.gaps }
 
-// first returns the oldest record of a list that has some.
-func (l *heldList) first() *held { return &l.list[0] }
+// oldest returns the oldest record of a list that has some.
+func (l *heldList) oldest() *held {
+	first := &l.list[0]
+	if len(l.moved) > 0 {
+		for i := range l.list {
+			if h := &l.list[i]; !h.gap() && h.at < first.at {
+				first = h
+			}
+		}
+	}
+	return first
+}
 
 // find returns a record, nil if it is not there. It is valid until the list changes.
 func (l *heldList) find(id string) *held {
@@ -45,17 +66,35 @@ func (l *heldList) find(id string) *held {
 	if !ok {
 		return nil
 	}
-	at, ok := slices.BinarySearchFunc(l.list, seq, func(h held, seq uint64) int { return cmp.Compare(h.seq, seq) })
+	if here, moved := l.moved[id]; moved {
+		instance, seq = movedMark+id, here
+	}
+	at, ok := l.search(seq)
 	if !ok || l.list[at].gap() || l.list[at].instance != instance {
 		return nil
 	}
 	return &l.list[at]
 }
 
+func (l *heldList) search(seq uint64) (at int, found bool) {
+	return slices.BinarySearchFunc(l.list, seq, func(h held, seq uint64) int { return cmp.Compare(h.seq, seq) })
+}
+
+// addMoved adds a record that another engine has rejected. Its number may be lower than those of others.
+func (l *heldList) addMoved(h held) {
+	if l.moved == nil {
+		l.moved = map[string]uint64{}
+	}
+	l.moved[h.id()] = h.seq
+	at, _ := l.search(h.seq)
+	l.list = slices.Insert(l.list, at, h)
+}
+
 func (l *heldList) add(h held) { l.list = append(l.list, h) }
 
 // remove removes a record of the list.
 func (l *heldList) remove(h *held) {
+	delete(l.moved, h.id())
 	h.instance, h.size = "", 0
 	for l.gaps++; len(l.list) > 0 && l.list[0].gap(); l.gaps-- { // most go in their order
 		l.list = l.list[1:]
@@ -115,7 +154,7 @@ func (t *txn) dropOldest(s *sinkState) {
 	b, q := t.b, &s.rec.Quarantine
 	dropped := 0
 	for q.DropOldest && s.held.len() > 1 && (s.heldBytes > q.MaxBytes || s.held.len() > q.MaxRecords) {
-		t.removeHeld(s, s.held.first(), &q.Expired)
+		t.removeHeld(s, s.held.oldest(), &q.Expired)
 		dropped++
 	}
 	if dropped > 0 && (s.warned.IsZero() || t.now.Sub(s.warned) >= time.Hour) {
@@ -151,15 +190,19 @@ const expiryBatch = 10_000
 // expireRejects removes the records that are older than the sink allows, and sets the timer for the next one.
 func (t *txn) expireRejects(s *sinkState) {
 	n := 0
-	for s.held.len() > 0 && n < expiryBatch && !t.now.Before(s.expiry(s.held.first().at)) {
-		t.removeHeld(s, s.held.first(), &s.rec.Quarantine.Expired)
+	for s.held.len() > 0 && n < expiryBatch {
+		oldest := s.held.oldest()
+		if t.now.Before(s.expiry(oldest.at)) {
+			break
+		}
+		t.removeHeld(s, oldest, &s.rec.Quarantine.Expired)
 		n++
 	}
 	if n > 0 {
 		t.onDurable(func() { t.b.log.Warn("rejected records expired", "sink", s.id, "records", n) })
 	}
 	if s.held.len() > 0 {
-		t.expireAt(s, s.held.first().at)
+		t.expireAt(s, s.held.oldest().at)
 	}
 }
 
@@ -178,7 +221,7 @@ func (t *txn) expireAt(s *sinkState, at int64) {
 func (b *Buffer) resumeRejects() {
 	for _, s := range b.mu.sinks {
 		if s.held.len() > 0 {
-			b.timers.Set(timerKey{timerRejects, uint64(s.num)}, s.expiry(s.held.first().at))
+			b.timers.Set(timerKey{timerRejects, uint64(s.num)}, s.expiry(s.held.oldest().at))
 		}
 	}
 }
@@ -198,24 +241,34 @@ func (r *recovery) recoverRejects() error {
 			return pebblestore.Damaged("rejected record %x cannot be read", key)
 		}
 		instance, named, ok := format.ParseRejectID(head.ID)
-		if !ok || named != seq {
+		if !ok || named != seq && !head.Moved {
 			return pebblestore.Damaged("rejected record %x has the id %q", key, head.ID)
 		}
 		s := r.byNum[num]
 		if s == nil {
 			return pebblestore.Damaged("rejected record %x: sink %d is unknown", key, num)
 		}
-		if name, ok := names[instance]; ok {
+		if head.Moved {
+			instance = movedMark + head.ID
+		} else if name, ok := names[instance]; ok {
 			instance = name
 		} else {
 			names[instance] = instance
 		}
 		h := heldOf(instance, seq, &head)
 		h.at = r.resumed(time.UnixMilli(h.at)).UnixMilli()
-		s.held.add(h)
-		s.heldBytes += h.size
 		r.local += h.size
 		r.lastReject = max(r.lastReject, seq)
+		switch {
+		case head.From != nil:
+			s.arriving = append(s.arriving, arriving{h, *head.From})
+			return nil
+		case head.Moved:
+			s.held.addMoved(h)
+		default:
+			s.held.add(h)
+		}
+		s.heldBytes += h.size
 		return nil
 	})
 }

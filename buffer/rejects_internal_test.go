@@ -32,7 +32,7 @@ func TestHeldList(t *testing.T) {
 			}
 			want = slices.Delete(want, at, at+1)
 		}
-		if l.len() != len(want) || len(want) > 0 && l.first().seq != want[0] {
+		if l.len() != len(want) || len(want) > 0 && l.oldest().seq != want[0] {
 			t.Fatalf("step %d: %d records from %+v, want %d", step, l.len(), l.list[:min(1, len(l.list))], len(want))
 		}
 		if step%500 == 0 {

@@ -160,7 +160,7 @@ func (r *recovery) join(before state) {
 		// What was on its way when the disk failed may have reached it or not. Now it is known.
 		s.unstored.Add(max(0, s.accepted().Rows-fresh.accepted().Rows))
 		s.rec, s.file, s.slice, s.files = fresh.rec, fresh.file, fresh.slice, fresh.files
-		s.held, s.heldBytes = fresh.held, fresh.heldBytes
+		s.held, s.heldBytes, s.arriving = fresh.held, fresh.heldBytes, fresh.arriving
 		for _, f := range s.files {
 			f.sink = s
 		}

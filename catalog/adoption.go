@@ -23,7 +23,7 @@ func (c *Catalog) Adopt(instance string, epoch uint64, eng *forebay.Engine) (*Ad
 	if c.shared == nil {
 		return nil, fmt.Errorf("catalog: adopt instance %s: the store is not shared", instance)
 	}
-	a := &Adoption{adopted: adopted{instance, epoch, eng, new(sync.Mutex)}, c: c}
+	a := &Adoption{adopted: adopted{instance, epoch, eng, new(sync.Mutex), new(rejectsMove)}, c: c}
 	c.adopted.mu.Lock()
 	defer c.adopted.mu.Unlock()
 	c.adopted.list = append(c.adopted.list, a)
@@ -56,7 +56,7 @@ func (a *Adoption) Finish(ctx context.Context) error {
 	if err := errors.Join(a.c.eraseAgain(ctx, erased), a.c.awaitDrop(ctx, erased)); err != nil {
 		return fmt.Errorf("catalog: tables or raw records of erased sources of instance %s are left: %w", a.instance, err)
 	}
-	sinks := a.eng.Stats().Sinks
+	sinks := a.counts()
 	return a.c.changeMembers(func(v membersView) map[string][]byte {
 		if _, ok := v.instances[a.instance]; !ok {
 			return nil
@@ -82,6 +82,31 @@ func (a *Adoption) Finish(ctx context.Context) error {
 		}
 		return records
 	})
+}
+
+// PauseRejects lets nothing change the rejected records of the engine any more: it refuses edits, replays and discards for a while, and waits for
+// those that run. resume ends that.
+func (a *Adoption) PauseRejects() (resume func()) {
+	a.setMove(true, false)
+	return func() { a.setMove(false, false) }
+}
+
+// RejectsMoved says that the rejected records have moved to another engine, which answers for them from now on.
+func (a *Adoption) RejectsMoved() { a.setMove(true, true) }
+
+func (a *Adoption) setMove(paused, moved bool) {
+	a.move.Lock()
+	defer a.move.Unlock()
+	a.move.paused, a.move.moved = paused, moved
+}
+
+// Owes reports whether a source was erased whose rows the engine may have. Call it when copies of rejected records are in the engine of this node,
+// and give the copies up if it is true. If it is false, each later erasure finds the copies.
+func (a *Adoption) Owes(ctx context.Context) (bool, error) {
+	if err := a.c.CatchUp(ctx); err != nil {
+		return false, err
+	}
+	return len(a.c.members.view().owedSources(a.instance)) > 0, nil
 }
 
 // Close has nobody ask the engine any more.

@@ -232,7 +232,7 @@ func (c *Catalog) Answer(ctx context.Context, asked []byte) []byte {
 func (c *Catalog) carryOut(ctx context.Context, r request) (refused string, list []instanceAnswer) {
 	switch r.Op {
 	case opStatistics:
-		return "", append(c.adoptedCounts(r.Sources), instanceAnswer{Instance: c.opts.Instance, Sinks: countsOf(c.eng, r.Sources)})
+		return "", append(c.adoptedCounts(r.Sources), instanceAnswer{Instance: c.opts.Instance, Sinks: countsOf(c.eng.Stats().Sinks, r.Sources)})
 	case opRetry, opDiscard, opSplitFile, opQuarantineFile:
 		own := adopted{eng: c.eng, instance: c.opts.Instance}
 		for _, a := range append(c.adopted.all(), own) {
@@ -268,8 +268,8 @@ func (c *Catalog) carryOut(ctx context.Context, r request) (refused string, list
 }
 
 // countsOf returns the counters of some sources.
-func countsOf(eng *forebay.Engine, sources []string) (list []sinkCounts) {
-	for _, st := range eng.Stats().Sinks {
+func countsOf(sinks []forebay.SinkStats, sources []string) (list []sinkCounts) {
+	for _, st := range sinks {
 		if slices.Contains(sources, st.Source) {
 			list = append(list, newSinkCounts(st))
 		}
@@ -474,6 +474,45 @@ type adopted struct {
 	eng      *forebay.Engine
 	// turn is held while the engine has a source for a replay; nil for the engine of the node itself.
 	turn *sync.Mutex
+	// move says whether its rejected records move; nil for the engine of the node itself.
+	move *rejectsMove
+}
+
+// rejectsMove is held for reading by those who use the rejected records of an adopted engine.
+type rejectsMove struct {
+	sync.RWMutex
+	paused, moved bool
+}
+
+// refuses returns the answer to a request about rejected records that move, or have moved; nil if the engine answers. Called with move held.
+func (a adopted) refuses(r request, q forebay.SinkQuarantine) *instanceAnswer {
+	out := &instanceAnswer{Instance: a.instance, Epoch: a.epoch, Outcome: outcomeNotFound, Rejects: &rejectsAnswer{}}
+	switch {
+	case a.move.moved && r.Op == opRejects:
+		out.Outcome = outcomeDone
+	case a.move.moved:
+	case !a.move.paused, r.Op == opRejects, r.Op == opRejected, r.Op == opTestReject:
+		return nil
+	case r.Rejects.Filter != nil || slices.ContainsFunc(r.Rejects.IDs, q.Has):
+		out.Outcome, out.err = outcomeOverloaded, &buffer.OverloadError{Resource: "quarantine", RetryAfter: time.Second}
+	}
+	return out
+}
+
+// counts are the counters of an engine. Records that have moved count where they are.
+func (a adopted) counts() []forebay.SinkStats {
+	sinks := a.eng.Stats().Sinks
+	if a.move != nil {
+		a.move.RLock()
+		defer a.move.RUnlock()
+		for i := range sinks {
+			if q := &sinks[i].Quarantine; a.move.moved {
+				q.Added -= q.Records
+				q.Records, q.Bytes, q.OldestAt = 0, 0, time.Time{}
+			}
+		}
+	}
+	return sinks
 }
 
 // adoptions are the adopted instances that are open.
@@ -493,7 +532,7 @@ func (a *adoptions) all() (list []adopted) {
 
 func (c *Catalog) adoptedCounts(sources []string) (list []instanceAnswer) {
 	for _, a := range c.adopted.all() {
-		list = append(list, instanceAnswer{Instance: a.instance, Epoch: a.epoch, Sinks: countsOf(a.eng, sources)})
+		list = append(list, instanceAnswer{Instance: a.instance, Epoch: a.epoch, Sinks: countsOf(a.counts(), sources)})
 	}
 	return list
 }

@@ -131,7 +131,7 @@ func (p *RejectedPage) merge(source, sink string, pages map[string]instanceAnswe
 			break
 		}
 		p.Records = append(p.Records, list[0].record(source, sink))
-		at[first] = list[0].ID
+		at[first] = cmp.Or(list[0].Place, list[0].ID)
 		pages[first].Rejects.Records = list[1:]
 	}
 	for _, name := range names {
@@ -277,8 +277,20 @@ func (c *Catalog) maps(ref Ref) error {
 	return err
 }
 
-// onRejected carries out a request about one record, where it is.
-func (c *Catalog) onRejected(ctx context.Context, r request) (rejectsAnswer, error) {
+// onRejected carries out a request about one record, where it is. If an instance ends meanwhile, the record may have moved to an engine that was
+// asked before. Then all are asked again.
+func (c *Catalog) onRejected(ctx context.Context, r request) (a rejectsAnswer, err error) {
+	for round := 1; ; round++ {
+		places := c.places()
+		a, err = c.tryRejected(ctx, r)
+		if gone, refused := errors.AsType[*Error](err); !refused || gone.Code != RecordNotFound || round == moveRounds || !c.haveEnded(places) {
+			return a, err
+		}
+	}
+}
+
+// tryRejected is one attempt of onRejected.
+func (c *Catalog) tryRejected(ctx context.Context, r request) (rejectsAnswer, error) {
 	if _, _, err := c.Sink(r.Source, r.Sinks[0]); err != nil {
 		return rejectsAnswer{}, err
 	}
@@ -344,6 +356,13 @@ func refusedEdit(e *forebay.EditError) string {
 func (c *Catalog) onRejects(ctx context.Context, a adopted, r request) instanceAnswer {
 	out := instanceAnswer{Instance: a.instance, Epoch: a.epoch, Outcome: outcomeDone, Rejects: &rejectsAnswer{}}
 	q := a.eng.Quarantine(r.Source, r.Sinks[0]).With(forebay.QuarantineNote{By: r.Rejects.By, Reason: r.Rejects.Reason})
+	if a.move != nil {
+		a.move.RLock()
+		defer a.move.RUnlock()
+		if refused := a.refuses(r, q); refused != nil {
+			return *refused
+		}
+	}
 	id := ""
 	if len(r.Rejects.IDs) > 0 {
 		id = r.Rejects.IDs[0]

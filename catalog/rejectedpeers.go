@@ -1,6 +1,7 @@
 package catalog
 
 import (
+	"cmp"
 	"errors"
 	"net/http"
 	"net/netip"
@@ -73,6 +74,7 @@ func (f *filterRecord) filter() forebay.RejectedFilter {
 // rejectedRecord is a [forebay.RejectedRecord] without its sink.
 type rejectedRecord struct {
 	ID       string    `json:"id"`
+	Place    string    `json:"place,omitempty"` // empty: the ID
 	At       time.Time `json:"at"`
 	Reason   string    `json:"reason,omitempty"`
 	Column   string    `json:"column,omitempty"`
@@ -101,9 +103,13 @@ func newRejectedRecord(r forebay.RejectedRecord) rejectedRecord {
 	if p := r.Poison; p != nil {
 		poison = &poisonRecord{p.FileID, p.Row}
 	}
+	place := r.Place
+	if place == r.ID {
+		place = ""
+	}
 	return rejectedRecord{
-		Poison: poison,
-		ID:     r.ID, At: r.At, Reason: r.Reason, Column: r.Column, Message: r.Message, Mapping: r.Mapping, Version: r.Version, Failed: r.Failed, TriedAt: r.TriedAt,
+		Poison: poison, Place: place,
+		ID: r.ID, At: r.At, Reason: r.Reason, Column: r.Column, Message: r.Message, Mapping: r.Mapping, Version: r.Version, Failed: r.Failed, TriedAt: r.TriedAt,
 		Edited: r.Edited, Revision: r.Revision, Size: r.Size, EditedAt: r.EditedAt, EditedBy: r.EditedBy,
 	}
 }
@@ -114,8 +120,8 @@ func (r rejectedRecord) record(source, sink string) forebay.RejectedRecord {
 		poison = &buffer.Poison{FileID: p.File, RowError: buffer.RowError{Row: p.Row, Column: r.Column, Reason: r.Reason, Message: r.Message}}
 	}
 	return forebay.RejectedRecord{
-		Poison: poison,
-		ID:     r.ID, Source: source, Sink: sink, At: r.At, Reason: r.Reason, Column: r.Column, Message: r.Message, Mapping: r.Mapping, Version: r.Version,
+		Poison: poison, Place: cmp.Or(r.Place, r.ID),
+		ID: r.ID, Source: source, Sink: sink, At: r.At, Reason: r.Reason, Column: r.Column, Message: r.Message, Mapping: r.Mapping, Version: r.Version,
 		Failed: r.Failed, TriedAt: r.TriedAt, Edited: r.Edited, Revision: r.Revision, Size: r.Size, EditedAt: r.EditedAt, EditedBy: r.EditedBy,
 	}
 }

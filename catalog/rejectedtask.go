@@ -33,6 +33,9 @@ func (r *RejectsResult) add(o RejectsResult) {
 	r.Discarded += o.Discarded
 }
 
+// count is how many records were asked for so far.
+func (r RejectsResult) count() int { return r.Replayed + r.Rejected + r.Gone + r.Discarded }
+
 // sentence says for people what a task has done.
 func (r RejectsResult) sentence(replay bool) string {
 	if !replay {
@@ -203,11 +206,36 @@ func (c *Catalog) places() []string {
 	return slices.Sorted(maps.Keys(c.members.view().instances))
 }
 
+// haveEnded reports whether some of the instances have ended.
+func (c *Catalog) haveEnded(instances []string) bool {
+	now := c.places()
+	return slices.ContainsFunc(instances, func(instance string) bool { return !slices.Contains(now, instance) })
+}
+
 // moveFiltered goes through all instances, with a place in each.
 func (c *Catalog) moveFiltered(ctx context.Context, hold string, r request, result *RejectsResult) error {
 	var problems []error
-	for _, instance := range c.places() {
-		step := *r.Rejects
+	places := c.places()
+	for round := 1; ; round++ {
+		problems = append(problems, c.moveFilteredAt(ctx, hold, r, places, result))
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if round == moveRounds || !c.haveEnded(places) {
+			return errors.Join(problems...)
+		}
+		places = c.places() // the records of an instance that has ended may have moved to one that was asked before
+	}
+}
+
+// moveRounds is how often a task goes through the instances if some of them end meanwhile.
+const moveRounds = 3
+
+func (c *Catalog) moveFilteredAt(ctx context.Context, hold string, r request, places []string, result *RejectsResult) error {
+	var problems []error
+	filters := *r.Rejects
+	for _, instance := range places {
+		step := filters
 		filter := *step.Filter
 		step.Instance, step.Filter, step.After = instance, &filter, nil
 		for {
@@ -236,14 +264,20 @@ func (c *Catalog) moveSelected(ctx context.Context, hold string, r request, resu
 	ids := slices.Compact(slices.Sorted(slices.Values(r.Rejects.IDs)))
 	for some := range slices.Chunk(ids, rejectsAtOnce) {
 		var moved RejectsResult
-		for _, instance := range c.places() {
-			r.Rejects = &rejectsRequest{Instance: instance, IDs: some}
-			a, err := c.moveAt(ctx, hold, instance, r)
-			moved.add(a.Result)
-			problems = append(problems, err)
-			if moved.Replayed+moved.Rejected+moved.Discarded+moved.Gone >= len(some) {
+		for round, places := 1, c.places(); ; round++ {
+			for _, instance := range places {
+				r.Rejects = &rejectsRequest{Instance: instance, IDs: some}
+				a, err := c.moveAt(ctx, hold, instance, r)
+				moved.add(a.Result)
+				problems = append(problems, err)
+				if moved.count() >= len(some) {
+					break
+				}
+			}
+			if !c.haveEnded(places) || round == moveRounds || moved.count() >= len(some) || ctx.Err() != nil {
 				break
 			}
+			places, moved.Rejected = c.places(), 0 // as in moveFiltered; those that were rejected again are asked once more
 		}
 		if ctx.Err() == nil && errors.Join(problems...) == nil {
 			moved.Gone = len(some) - moved.Replayed - moved.Rejected - moved.Discarded

@@ -205,7 +205,7 @@ func (k *Keeper) NextEpoch(ctx context.Context) (uint64, error) {
 	return k.held.Epoch, nil
 }
 
-// Update writes what change makes of State, Log, Generation, Start, Checkpoint, CheckpointPosition, GivenUp, Lost and RetiredAt. change may also lower
+// Update writes what change makes of State, Log, Generation, Start, Checkpoint, CheckpointPosition, GivenUp, Lost, RetiredAt, MovedTo and Arrived. change may also lower
 // Released, as long as nothing is acknowledged meanwhile. The other fields are the Keeper's. change may be called several times. Update
 // repeats as Beat does, and fails if the state cannot follow the one before.
 func (k *Keeper) Update(ctx context.Context, change func(*Owner)) error {

@@ -48,6 +48,11 @@ type Owner struct {
 	RetiredAt time.Time
 	// Adopted is where the first adopter found the end of the log, nil before that. Batches of the owner before behind it are void.
 	Adopted *LogEnd
+	// MovedTo is the instance to which the rejected records of this one have moved; empty: they are here. The adopter writes it once, when copies
+	// of all of them are in the log of that instance. From then on those copies are the records.
+	MovedTo string
+	// Arrived: the records are in the quarantines of MovedTo, so that nobody needs this record to decide about them.
+	Arrived bool
 
 	format int
 	// rest has the members that this release does not know.
@@ -71,8 +76,8 @@ type LogEnd struct {
 // node is fenced by a newer one as well. Name, type and meaning of node, session and epoch are therefore the same in all formats.
 //
 // Format 2 has generation and start. A record without them is written in format 1: they came later, and instances that never lost a log
-// stay readable for older releases.
-const ownerFormat = 2
+// stay readable for older releases. Format 3 has moved_to: a release that ignored it would offer the rejected records a second time.
+const ownerFormat = 3
 
 // OwnerState says what the owner of an instance does with it.
 //
@@ -178,6 +183,12 @@ func (o *Owner) members(every bool) []member {
 	if every || o.Adopted != nil {
 		all = append(all, member{"adopted", &o.Adopted})
 	}
+	if every || o.MovedTo != "" {
+		all = append(all, member{"moved_to", &o.MovedTo})
+	}
+	if every || o.Arrived {
+		all = append(all, member{"arrived", &o.Arrived})
+	}
 	return all
 }
 
@@ -186,6 +197,9 @@ func (o *Owner) members(every bool) []member {
 func (o Owner) MarshalJSON() ([]byte, error) {
 	o.format = 1
 	if o.Generation > 0 {
+		o.format = 2
+	}
+	if o.MovedTo != "" {
 		o.format = ownerFormat
 	}
 	if err := o.check(); err != nil {

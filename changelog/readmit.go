@@ -12,7 +12,8 @@ var ErrNothingToDecide = errors.New("there is nothing to decide")
 
 // Readmit lets nodes adopt a [Damaged] instance again, after an operator has brought back what its log or its checkpoint lacked. The
 // instance counts as [Owned] by the node that gave it up, which is silent: after a lease one of the candidates adopts it, or that node
-// takes it if it has the local store. If the damage is still there, the instance becomes Damaged again.
+// takes it if it has the local store. If the damage is still there, the instance becomes Damaged again. An instance whose rejected records have
+// moved becomes [Adopting].
 //
 // change, if it is not nil, may correct what the next owner goes by. Released 0 accepts that a log ends in front of batches
 // that were acknowledged, whose rows are lost then; Checkpoint and CheckpointPosition may name an older checkpoint that is whole.
@@ -28,7 +29,9 @@ func Readmit(ctx context.Context, owners Owners, instance string, change func(*O
 		if change != nil {
 			change(o)
 		}
-		o.State = Owned
+		if o.State = Owned; o.MovedTo != "" {
+			o.State = Adopting // its owner would offer the rejected records again
+		}
 		return nil
 	})
 }

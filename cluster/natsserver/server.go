@@ -31,7 +31,7 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
-	s := &Server{peers: len(o.Peers), password: rand.Text(), log: newLogger(o.Logger, o.Secret)}
+	s := &Server{peers: len(o.Peers), password: rand.Text(), log: newLogger(o.Logger, o.Secret, o.Peers)}
 	options := o.withDefaults().nats()
 	options.Username, options.Password = user, s.password
 	var err error

@@ -13,6 +13,7 @@
 //	3   a sink may have a quarantine: Sink.Quarantine, Reject and its record
 //	    a file may be split, and its refused rows go there: File.Split, Sink.Poison, Reject.Poison
 //	    a sink may have positions: Sink.Positions
+//	4   a quarantine may have records of other engines: Reject.Moved, Reject.From
 //
 // Every record and chunk of a version is one of the next with the same meaning. So an upgrade changes the version and rewrites
 // nothing. The version alone protects the new members: an older release drops members that it does not know when it writes a

@@ -220,9 +220,9 @@ func TestRecordBytes(t *testing.T) {
 			`"positions":{"o":"","p":"YXQ="}}`)
 	words := RefusedRow{5, "c", "22003", "out of range"}
 	const wordsText = `"row":5,"column":"c","reason":"22003","message":"out of range"`
-	check(t, Reject{"i-x000000000001", "a", 1, 2, 2, 3, 4, []byte("i"), &Poison{"f", words, datatype.UntypedColumns("c"), "0a1b2c3d.4"}},
+	check(t, Reject{"i-x000000000001", "a", 1, 2, 2, 3, 4, []byte("i"), &Poison{"f", words, datatype.UntypedColumns("c"), "0a1b2c3d.4"}, true, &Arrival{"a", "s", 3}},
 		`{"id":"i-x000000000001","sink":"a","at":1,"revision":2,"edit":2,"came":3,"edited":4,"info":"aQ==",`+
-			`"poison":{"file":"f",`+wordsText+`,"columns":["c"],"label":"0a1b2c3d.4"}}`)
+			`"poison":{"file":"f",`+wordsText+`,"columns":["c"],"label":"0a1b2c3d.4"},"moved":true,"from":{"instance":"a","session":"s","epoch":3}}`)
 	check(t, File{Split: &Split{[]Part{{"i", 1, 9, Refuse(words), true, []RefusedRow{{Row: -1}}, 7, 2, true}}, 2, 5, 3, 4, true, &words}},
 		`{"sink":0,"state":"","def":null,"opened":"0001-01-01T00:00:00Z","split":{"parts":[{"id":"i","from":1,"to":9,"skip":{"words":[{"column":"c","reason":"22003","message":"out of range"}],"runs":"DA=="},`+
 			`"imported":true,"refused":[{"row":-1}],"rows":7,"gone":2,"givenUp":true}],"imports":2,"took":5,"kept":3,"most":4,"last":true,"rest":{`+wordsText+`}}}`)

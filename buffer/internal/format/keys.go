@@ -13,8 +13,10 @@ const (
 	Oldest = 1
 	// Typed has typed columns, NULL and tables that grow: see [Definition.Version]. Open upgrades to it.
 	Typed = 2
-	// Newest has quarantines and positions. Only the definition of a sink with a quarantine, and the first position, upgrade to it.
-	Newest = 3
+	// Kept has quarantines and positions. Only the definition of a sink with a quarantine, and the first position, upgrade to it.
+	Kept = 3
+	// Newest has rejected records of other engines. Only the first of them upgrades to it.
+	Newest = 4
 )
 
 // Keys of single values.

@@ -141,6 +141,19 @@ type Reject struct {
 	Info []byte `json:"info,omitempty"`
 	// Poison is set if the target has refused it as a row.
 	Poison *Poison `json:"poison,omitempty"`
+	// Moved is set if another engine has rejected it: ID is of that engine, and the number in the key is of this one.
+	Moved bool `json:"moved,omitempty"`
+	// From is set while the record arrives. It is not in the quarantine then.
+	From *Arrival `json:"from,omitempty"`
+}
+
+// Arrival says from which instance a rejected record arrives, and who moves it: the session and the epoch of the owner of that instance.
+type Arrival struct {
+	// Instance is the one that the record comes from.
+	Instance string `json:"instance"`
+	// Session and Epoch are of the owner of that instance.
+	Session string `json:"session"`
+	Epoch   uint64 `json:"epoch"`
 }
 
 // RejectOverhead is what a rejected record counts besides its bytes: keys, and the head without Info.

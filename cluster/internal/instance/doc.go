@@ -52,6 +52,35 @@
 // It is damaged instead if its log or its checkpoint lacks what it had. The adopter restores it into a folder of its own, opens an engine
 // that takes no rows, and moves what is there under the ids of the owner. What it does is in the same log, under a higher epoch.
 // So when an adopter dies, the next one starts over with the record, the checkpoint and the log, and finds what is done already.
+//
+// # Rejected records of an adopted instance
+//
+// The rows of an adopted instance leave for their tables. Its rejected records move to the instance of the adopter, in five steps. Each step is
+// durable before the next one begins:
+//
+//	pause     the adopter refuses changes of the rejected records
+//	copy      copies of all of them are in the log of the adopter's instance, where no caller finds them
+//	decide    one write of the record of the adopted instance: MovedTo names the adopter's instance
+//	arrive    the copies join the quarantines of the adopter's instance
+//	give up   the adopted instance is drained, and its log is deleted
+//
+// A copy has the id of the record and names the session and the epoch of its mover. Until MovedTo is written the records are where they were. From
+// then on the copies are the records. So a process that dies between two steps neither loses nor doubles a record:
+//
+//   - Before the decision the next adopter copies the records again. A record of the adopted instance with a different session, a higher epoch and no
+//     MovedTo says that the old mover cannot decide any more. Then whoever has the copies deletes them.
+//   - After the decision nobody offers the records of the adopted instance, whoever adopts it. Whoever has the instance that MovedTo names,
+//     the same node or its adopter, lets the copies join.
+//   - An instance with copies whose move is undecided is not drained.
+//   - The record of a retired instance stays until Arrived says that the copies have joined.
+//
+// All records of an instance move, or none. If a quarantine of the adopter's instance has no room, the adopted instance stays, and the log says so every
+// minute. A source that is erased during the copy ends the attempt, because the adopter may have erased its own records before.
+//
+// Files that a table refuses do not move: their ids at the table are of the adopted instance, and exactly-once depends on them.
+//
+// # The end of an adopted instance
+//
 // Nobody adopts a drained instance: every node looks for those whose adopter died before it could delete their logs. When it starts it also
 // looks for logs of retired instances, which a fenced owner has created too late. The record of a retired instance is deleted after a week.
 package instance

@@ -27,6 +27,7 @@ const drains = 2
 type drainer struct {
 	dir   string // each instance has a folder in it
 	opts  Options
+	own   *Instance // of the node, to which rejected records move
 	slots chan struct{}
 
 	mu   sync.Mutex
@@ -89,6 +90,7 @@ type drainage struct {
 	dir     string
 	adopted time.Time
 	free    func() // gives up the turn
+	arrived bool   // the rejected records are in the quarantines of this node
 	log     *slog.Logger
 }
 
@@ -135,7 +137,7 @@ func (d *drainage) run(ctx context.Context) error {
 func (d *drainage) become(ctx context.Context, state changelog.OwnerState) error {
 	return d.k.Update(ctx, func(o *changelog.Owner) {
 		if o.State = state; state == changelog.Retired {
-			o.RetiredAt = time.Now().UTC().Truncate(time.Second)
+			o.RetiredAt, o.Arrived = time.Now().UTC().Truncate(time.Second), d.arrived
 		}
 	})
 }
@@ -233,6 +235,9 @@ func (d *drainage) empty(ctx context.Context, e *forebay.Engine) error {
 		return err
 	}
 	defer adoption.Close()
+	if d.k.Owner().MovedTo != "" {
+		adoption.RejectsMoved()
+	}
 	if err := d.flush(ctx, e, adoption); err != nil {
 		return err
 	}
@@ -257,14 +262,15 @@ func (d *drainage) flush(ctx context.Context, e *forebay.Engine, adoption Adopti
 		case err != nil:
 			return err
 		case settled(now):
-			n := rejected(now)
-			if n == 0 {
+			moved, err := d.moveRejects(ctx, e, adoption)
+			if moved && err == nil {
 				return nil
 			}
 			// Its log is all that has them.
 			d.free()
 			wait = held.NextBackOff()
-			d.log.Warn("rejected records of the adopted instance are in its quarantine: it is kept until they are replayed or discarded, or expire", "records", n, "again", wait)
+			d.log.Warn("rejected records of the adopted instance cannot move to this node; it keeps its log until they can, are replayed or discarded, or expire",
+				"records", rejected(now), "error", err, "again", wait)
 		}
 		select {
 		case <-time.After(wait):
@@ -359,6 +365,11 @@ func (d *drainer) sweep(ctx context.Context) {
 	var late map[string]changelog.Owner // nil: the retired instances are not known yet
 	for ctx.Err() == nil {
 		retired, err := d.sweepOnce(ctx)
+		if retired != nil {
+			if err := d.endArrivals(ctx, d.own.engine, d.own.keeper.Instance(), retired); err != nil && ctx.Err() == nil {
+				d.opts.Logger.Warn("rejected records of other instances arrive, and the move cannot be ended; trying again every minute", "error", err)
+			}
+		}
 		if late == nil {
 			late = retired
 		}
@@ -385,18 +396,24 @@ func (d *drainer) sweep(ctx context.Context) {
 func (d *drainer) sweepOnce(ctx context.Context) (retired map[string]changelog.Owner, failed error) {
 	ctx, cancel := context.WithTimeout(ctx, sweepEvery)
 	defer cancel()
-	found := map[string]changelog.Owner{}
+	found, all := map[string]changelog.Owner{}, map[string]changelog.OwnerState{}
 	var old []changelog.Versioned
 	for v, err := range d.opts.Owners.Watch(ctx, changelog.OwnerKey("")) {
 		if err != nil {
 			return nil, errors.Join(failed, err)
 		}
 		if v.Version == 0 { // these were all
+			old = slices.DeleteFunc(old, func(v changelog.Versioned) bool {
+				o := found[strings.TrimPrefix(v.Key, changelog.OwnerKey(""))]
+				to, there := all[o.MovedTo]
+				return o.MovedTo != "" && !o.Arrived && there && to != changelog.Retired
+			})
 			return found, errors.Join(failed, d.forget(ctx, old))
 		}
 		var o changelog.Owner
 		instance := strings.TrimPrefix(v.Key, changelog.OwnerKey(""))
 		unread := o.UnmarshalJSON(v.Value)
+		all[instance] = o.State
 		switch {
 		case unread == nil && o.State == changelog.Retired:
 			found[instance] = o

@@ -11,11 +11,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/changelog"
 	"github.com/forebay/forebay/internal/synctest"
-	"github.com/forebay/forebay/mapping"
 )
 
 // inWorld runs a test with nodes a, b and c. The process of a has a checkpoint and rows behind it, b runs, c does not.
@@ -61,6 +59,7 @@ func (w *world) settle() {
 		}
 	}
 	w.check()
+	w.checkRejected()
 	for name, o := range w.records() {
 		if o.State == changelog.Retired {
 			w.await("no log of "+name+" is left", func() bool { return len(w.logsOf(name)) == 0 })
@@ -110,12 +109,14 @@ func TestDrain(t *testing.T) {
 	})
 }
 
-// The adopter is killed in front of each of its calls. It comes back, or another node adopts the instance then.
+// The adopter is killed in front of each of its calls. It comes back, or another node adopts the instance then. Each rejected record is in one
+// quarantine at the end.
 func TestDrainIsTakenOverAtEachStep(t *testing.T) {
 	for n, done := 0, false; !done; n++ {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
 			inWorld(t, func(w *world, a, b, c *worldNode) {
 				name := a.runs.opened().Keeper().Instance()
+				a.runs.reject(a.runs.opened(), 3)
 				var left atomic.Int64
 				left.Store(int64(n))
 				var last atomic.Value
@@ -353,34 +354,6 @@ func TestDrainOfRefusedRows(t *testing.T) {
 			return !slices.ContainsFunc(names, func(name string) bool { return records[name].State != changelog.Draining })
 		})
 		repaired.Store(true)
-		w.settle()
-	})
-}
-
-// Rejected records of a lost instance are in its quarantine alone. It is kept until they have expired; its rows reach their table meanwhile.
-func TestDrainKeepsAQuarantine(t *testing.T) {
-	inWorld(t, func(w *world, a, _, _ *worldNode) {
-		source := worldSource
-		source.ID = "q"
-		source.Sinks = slices.Clone(source.Sinks)
-		source.Sinks[0].OnReject = forebay.Quarantine
-		source.Sinks[0].Quarantine.MaxAge = 4 * time.Minute
-		i := a.runs.opened()
-		if err := i.Engine().Define(w.Context(), source); err != nil {
-			w.Fatal(err)
-		}
-		res, err := i.Engine().Ingest(w.Context(), "q", mapping.JSON([]byte(`{}`)))
-		if err != nil || res.Sinks[0].Status != forebay.Quarantined {
-			w.Fatalf("%+v, %v", res, err)
-		}
-		name := a.instance()
-		a.kill(nil, true)
-		w.await("the instance is being drained", func() bool { return w.records()[name].State == changelog.Draining })
-		time.Sleep(time.Minute)
-		if state := w.records()[name].State; state != changelog.Draining {
-			w.Errorf("with a record in its quarantine the instance is %s", state)
-		}
-		w.check() // the rows do not wait for it
 		w.settle()
 	})
 }

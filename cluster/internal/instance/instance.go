@@ -63,7 +63,7 @@ func Open(ctx context.Context, dir string, o Options) (*Instance, error) {
 	for {
 		i, err := open(ctx, f, o)
 		if err == nil {
-			i.drainer = d
+			i.drainer, d.own = d, i
 			i.start()
 			return i, nil
 		}

@@ -46,6 +46,13 @@ type Adoption interface {
 	// Finish is called when all rows are in their tables. The instance is drained only if it succeeds, and then it may be called again by
 	// another adopter.
 	Finish(ctx context.Context) error
+	// PauseRejects lets nothing but time change the rejected records of the engine, until resume is called. RejectsMoved says that they are
+	// another engine's.
+	PauseRejects() (resume func())
+	RejectsMoved()
+	// Owes reports whether rejected records of the engine are to be given up. It is called when copies of them are in the engine of this node. If
+	// it returns false, who gives them up later finds the copies.
+	Owes(ctx context.Context) (bool, error)
 	// Close is called before the engine is closed.
 	Close()
 }
@@ -55,6 +62,12 @@ type noAdoption struct{}
 func (noAdoption) Follow(context.Context) error { return nil }
 
 func (noAdoption) Finish(context.Context) error { return nil }
+
+func (noAdoption) PauseRejects() (resume func()) { return func() {} }
+
+func (noAdoption) RejectsMoved() {}
+
+func (noAdoption) Owes(context.Context) (bool, error) { return false, nil }
 
 func (noAdoption) Close() {}
 

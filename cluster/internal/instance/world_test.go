@@ -51,7 +51,9 @@ type world struct {
 	// the log, or the next process has opened the instance, the log has them as well, and they are among acked.
 	local     map[string]string
 	localSink bool // there is such a sink
-	void      int
+	// rejected are the records that were acknowledged and are in a quarantine, with the instance.
+	rejected map[string]string
+	void     int
 	// lostTwice are instances that were adopted after their log was lost and before their owner had begun another one. What they had
 	// acknowledged is on that owner's disk, if at all.
 	lostTwice map[string]bool
@@ -68,7 +70,7 @@ const (
 func newWorld(t *testing.T, seed uint64) *world {
 	w := &world{
 		T: t, log: changelogtest.NewLog(seed, changelogtest.Faults{}), owners: changelogtest.NewOwners(seed, changelogtest.Faults{}),
-		mem: buffertest.NewMemory(), acked: map[string]string{}, local: map[string]string{}, lostTwice: map[string]bool{}, rotten: map[string]bool{}, meant: map[string]string{}, checkpointBytes: 64 << 10,
+		mem: buffertest.NewMemory(), acked: map[string]string{}, local: map[string]string{}, rejected: map[string]string{}, lostTwice: map[string]bool{}, rotten: map[string]bool{}, meant: map[string]string{}, checkpointBytes: 64 << 10,
 	}
 	w.forgetRecords = w.owners.Save()
 	t.Cleanup(func() {

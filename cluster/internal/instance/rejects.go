@@ -1,0 +1,129 @@
+package instance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/forebay/forebay"
+	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/changelog"
+)
+
+// errOwes says that a source was erased while the rejected records moved.
+var errOwes = errors.New("a source was erased meanwhile")
+
+// moveRejects moves the rejected records of the adopted instance to the instance of this node: see the package comment. It returns true if the
+// adopted instance has none any more.
+func (d *drainage) moveRejects(ctx context.Context, e *forebay.Engine, adoption Adoption) (moved bool, err error) {
+	if err := d.endArrivals(ctx, e, d.k.Instance(), nil); err != nil {
+		return false, err
+	}
+	if n := len(e.Arrivals()); n > 0 {
+		return false, fmt.Errorf("rejected records of %d instances arrive in it, and it is not known yet whose they are", n)
+	}
+	own, to := d.own.engine, d.own.keeper.Instance()
+	owner, name := d.k.Owner(), d.k.Instance()
+	if owner.MovedTo != "" {
+		return true, d.endMove(ctx, adoption)
+	}
+	resume := adoption.PauseRejects()
+	now := e.Stats()
+	switch {
+	case !settled(now): // the last replay has made rows
+		resume()
+		return false, nil
+	case rejected(now) == 0:
+		return true, nil
+	}
+	n, err := own.ReceiveQuarantine(ctx, e, buffer.Mover{Instance: name, Session: owner.Session, Epoch: owner.Epoch})
+	if err == nil {
+		var owes bool
+		if owes, err = adoption.Owes(ctx); owes && err == nil {
+			err = errOwes
+		}
+	}
+	if err != nil {
+		err = errors.Join(err, own.EndArrival(ctx, name, false))
+		resume()
+		return false, err
+	}
+	if err := d.k.Update(ctx, func(o *changelog.Owner) { o.MovedTo = to }); err != nil {
+		return false, err // it may have been written: the record decides, see endArrivals
+	}
+	d.log.Info("the rejected records of the adopted instance have moved to the instance of this node", "records", n, "to", to)
+	return true, d.endMove(ctx, adoption)
+}
+
+// endMove lets the rejected records join the quarantines of the instance of this node, if that is where they have moved.
+func (d *drainage) endMove(ctx context.Context, adoption Adoption) error {
+	if d.k.Owner().MovedTo == d.own.keeper.Instance() {
+		if err := d.own.engine.EndArrival(ctx, d.k.Instance(), true); err != nil {
+			return err
+		}
+		d.arrived = true
+	}
+	adoption.RejectsMoved()
+	return nil
+}
+
+// endArrivals ends what a crash has left of moves to an instance, as the records of the other instances say. It passes over moves that are not
+// decided yet. retired are the retired instances, if they are known.
+func (d *drainer) endArrivals(ctx context.Context, e *forebay.Engine, to string, retired map[string]changelog.Owner) error {
+	pending := map[string]bool{}
+	for _, a := range e.Arrivals() {
+		v, err := d.opts.Owners.Get(ctx, changelog.OwnerKey(a.Instance))
+		if err != nil {
+			return err
+		}
+		accept, decided, err := decideArrival(a, v, to)
+		if err != nil {
+			return err
+		}
+		if !decided {
+			pending[a.Instance] = true
+			continue
+		}
+		if err := e.EndArrival(ctx, a.Instance, accept); err != nil {
+			return err
+		}
+	}
+	for name, o := range retired {
+		if o.MovedTo != to || o.Arrived || pending[name] {
+			continue
+		}
+		v, err := d.opts.Owners.Get(ctx, changelog.OwnerKey(name))
+		if err != nil || v.Version == 0 || o.UnmarshalJSON(v.Value) != nil || o.State != changelog.Retired {
+			continue // the next sweep looks again
+		}
+		o.Arrived = true
+		value, err := o.MarshalJSON()
+		if err == nil {
+			_, err = d.opts.Owners.CompareAndSet(ctx, v.Key, v.Version, value)
+		}
+		if err != nil && !errors.Is(err, changelog.ErrLost) {
+			return err
+		}
+	}
+	return nil
+}
+
+// decideArrival says what becomes of records that arrive in an instance. v is the record of the instance that they come from, which may be older
+// than the newest. Only what cannot change any more decides.
+func decideArrival(a buffer.Arrival, v changelog.Versioned, to string) (accept, decided bool, err error) {
+	if v.Version == 0 {
+		return false, false, nil // it is there as long as somebody needs it
+	}
+	var o changelog.Owner
+	if err := o.UnmarshalJSON(v.Value); err != nil {
+		return false, false, fmt.Errorf("the record of instance %s: %w", a.Instance, err)
+	}
+	switch {
+	case o.MovedTo == to:
+		return true, true, nil
+	case o.MovedTo != "", o.State == changelog.Drained, o.State == changelog.Retired:
+		return false, true, nil
+	}
+	// Another process has the instance. The one that has copied the records cannot write its record any more.
+	return false, o.Session != a.Session && o.Epoch > a.Epoch, nil
+}

@@ -1,0 +1,120 @@
+package cluster_test
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/forebay/forebay"
+	"github.com/forebay/forebay/catalog"
+	"github.com/forebay/forebay/cluster/internal/clustertest"
+	"github.com/forebay/forebay/internal/casetest"
+	"github.com/forebay/forebay/mapping"
+)
+
+// logs returns the streams of instances, and the bytes that they reserve on each server.
+func (c *nodes) logs(through int) (names []string, reserved int64, err error) {
+	js, err := jetstream.New(c.list[through].Conn())
+	if err != nil {
+		return nil, 0, err
+	}
+	list := js.ListStreams(c.t.Context())
+	for s := range list.Info() {
+		if strings.Contains(s.Config.Name, "_L_") {
+			names = append(names, s.Config.Name)
+			reserved += s.Config.MaxBytes
+		}
+	}
+	return names, reserved, list.Err()
+}
+
+// lose replaces a node by one with an empty folder. The server of the node keeps its data.
+func (c *nodes) lose(i int) {
+	c.t.Helper()
+	c.close(i)
+	dir := filepath.Join(c.dir, c.options(i).Node)
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	for _, e := range entries {
+		if path := filepath.Join(dir, e.Name()); path != c.server(i) {
+			if err := os.RemoveAll(path); err != nil {
+				c.t.Fatal(err)
+			}
+		}
+	}
+	if err := c.open(i); err != nil {
+		c.t.Fatalf("a new node after the loss: %v", err)
+	}
+}
+
+// Nodes are lost one after the other, each with a rejected record, and new ones come. Each record is in one quarantine at the end. Only three
+// streams are left, and the servers have room for 16.
+func TestLossesFillNothing(t *testing.T) {
+	t.Parallel()
+	c := start(t)
+	task, err := c.list[0].Catalog().CreateSource(catalog.By{Type: "system"}, catalog.SourceSpec{ID: "web", Name: "web", Type: forebay.HTTP, Sinks: []catalog.SinkSpec{{
+		Name: "events", TableID: tableID, OnReject: forebay.Quarantine,
+		Columns: mapping.Columns{mapping.Path("id", "id", mapping.DataType("int64"), mapping.Required())},
+	}}})
+	if err == nil {
+		task, err = c.list[0].Catalog().Wait(t.Context(), task.ID)
+	}
+	if err != nil || task.Status != catalog.Succeeded {
+		t.Fatal(err, task.Failure)
+	}
+	var want []string
+	losses := casetest.Of(200, 4, 2)
+	for n := range losses {
+		i := n % clustertest.Size
+		c.awaitSource(c.list[i])
+		id := fmt.Sprintf("lost %03d", n)
+		if status := c.post(i, id); status != http.StatusOK {
+			t.Fatalf("record %q: status %d", id, status)
+		}
+		want = append(want, `{"id":"`+id+`"}`)
+		c.lose(i)
+		if err := clustertest.Eventually(func() error {
+			names, reserved, err := c.logs(i)
+			if err == nil && (len(names) > clustertest.Size || reserved > clustertest.Size*c.options(i).NATS.MaxBytes) {
+				err = fmt.Errorf("after %d losses there are the streams %q, which reserve %d bytes", n+1, names, reserved)
+			}
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := clustertest.Eventually(func() error {
+		var got []string
+		for f := (forebay.RejectedFilter{}); ; {
+			page, err := c.list[0].Catalog().Rejected(t.Context(), "web", "events", f, 50)
+			if err != nil || len(page.Missing) > 0 {
+				return fmt.Errorf("the list lacks %v: %w", page.Missing, err)
+			}
+			for _, r := range page.Records {
+				content, err := c.list[0].Catalog().RejectedRecord(t.Context(), "web", "events", r.ID)
+				if err != nil {
+					return err
+				}
+				got = append(got, string(content.Came))
+			}
+			if f.After = page.Next; f.After == "" {
+				break
+			}
+		}
+		slices.Sort(got)
+		if !slices.Equal(got, want) {
+			return fmt.Errorf("the quarantines have %q, want %q", got, want)
+		}
+		return nil
+	}); err != nil {
+		t.Error(err)
+	}
+}

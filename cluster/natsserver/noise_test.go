@@ -1,0 +1,70 @@
+package natsserver_test
+
+import (
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/forebay/forebay/cluster/internal/clustertest"
+	"github.com/forebay/forebay/cluster/natsserver"
+)
+
+// Two servers that are away give the third one no line at the level ERROR, and one WARN line for each of them at most. Its start gives no
+// warning about its passwords.
+func TestServersThatAreAwayAreOneLineEach(t *testing.T) {
+	var out, all logs
+	c, err := clustertest.Start(func(o *natsserver.Options) {
+		if o.Name == "a" {
+			o.Logger = slog.New(slog.NewMultiHandler(
+				slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelWarn}),
+				slog.NewTextHandler(&all, &slog.HandlerOptions{Level: slog.LevelDebug}),
+			))
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	for i := 1; i < clustertest.Size; i++ {
+		if err := c.StopServer(i); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const route = "Error trying to connect to route"
+	stopped := time.Now()
+	if err := clustertest.Eventually(func() error {
+		if n := strings.Count(all.String(), route); n < 10 {
+			return fmt.Errorf("the server reported %d attempts to connect", n)
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	minutes := 1 + int(time.Since(stopped)/time.Minute)
+	for i := 1; i < clustertest.Size; i++ {
+		peer := c.Options(i).Listen
+		lines := 0
+		for line := range strings.Lines(out.String()) {
+			if strings.Contains(line, route) && strings.Contains(line, peer) {
+				lines++
+			}
+		}
+		if lines < 1 || lines > minutes {
+			t.Errorf("server %s is away: got %d lines at the level WARN or above, want 1 to %d:\n%s", peer, lines, minutes, out.String())
+		}
+	}
+	for _, unwanted := range []string{"level=ERROR", "Plaintext"} {
+		if strings.Contains(out.String(), unwanted) {
+			t.Errorf("the log has %q:\n%s", unwanted, out.String())
+		}
+	}
+	if !strings.Contains(all.String(), "Plaintext") {
+		t.Error("the server does not warn of its passwords any more; the level needs no correction")
+	}
+}
