@@ -5,7 +5,7 @@
 //	./forebay serve -source web -target sqlite:events.db
 //	./forebay -h
 //
-// It is a module of its own, because it has all drivers. docs/forebay.md describes flags, the configuration file and failures.
+// It is a separate module, because it has all drivers. Build tags add the targets duckdb: and iceberg:. docs/forebay.md describes flags, the configuration file and failures.
 package main
 
 import (
