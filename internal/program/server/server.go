@@ -26,6 +26,7 @@ import (
 	"github.com/forebay/forebay/buffer/dir"
 	"github.com/forebay/forebay/catalog"
 	"github.com/forebay/forebay/console"
+	"github.com/forebay/forebay/internal/buildversion"
 	"github.com/forebay/forebay/internal/program/web"
 	"github.com/forebay/forebay/stream"
 	"github.com/forebay/forebay/stream/fastserver"
@@ -269,6 +270,7 @@ func handler(ingest, ready http.Handler, draining func() bool) http.Handler {
 			return
 		}
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		w.Header().Set("Server", buildversion.Product())
 		switch {
 		case draining():
 			w.WriteHeader(http.StatusServiceUnavailable)
