@@ -31,6 +31,8 @@ type targetKind struct {
 	limits buffer.Target
 	// keys is a struct of the options for -target-options; nil: it has none.
 	keys any
+	// missing is the build tag without which this program lacks the target; "": it has it.
+	missing string
 	// prepare checks the text of a target without its prefix, and the options. It opens nothing. The errors have no secret of the text.
 	prepare func(rest string, f targetFlags) (opener, []error)
 }
@@ -88,7 +90,7 @@ type duckdbKeys struct {
 func icebergKind() targetKind {
 	return targetKind{
 		prefixes: []string{"iceberg:"}, form: "iceberg:FOLDER, iceberg:https://CATALOG?warehouse=NAME",
-		summary: "Apache Iceberg tables, with their catalog in the folder, or in a REST catalog", addresses: true, keys: icebergKeys{},
+		summary: "Apache Iceberg, with the catalog in the folder or REST", addresses: true, keys: icebergKeys{},
 		local: func(rest string) bool { return !isCatalogAddress(rest) },
 	}
 }
