@@ -26,7 +26,6 @@ import (
 	"github.com/forebay/forebay/buffer/dir"
 	"github.com/forebay/forebay/catalog"
 	"github.com/forebay/forebay/console"
-	"github.com/forebay/forebay/internal/buildversion"
 	"github.com/forebay/forebay/internal/program/web"
 	"github.com/forebay/forebay/stream"
 	"github.com/forebay/forebay/stream/fastserver"
@@ -270,7 +269,7 @@ func handler(ingest, ready http.Handler, draining func() bool) http.Handler {
 			return
 		}
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-		w.Header().Set("Server", buildversion.Product())
+		w.Header().Set("Server", "forebay/"+forebay.Version())
 		switch {
 		case draining():
 			w.WriteHeader(http.StatusServiceUnavailable)
