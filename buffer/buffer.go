@@ -32,6 +32,8 @@ type Buffer struct {
 	// format is the version of the store, which only the committer changes. The goroutine that writes the format file has a place in upgrading.
 	format    atomic.Int32
 	upgrading chan struct{}
+	// created is set if this process made the folder, which no earlier release can have opened.
+	created bool
 
 	// pending counts the row bytes that are accepted and not yet committed, and the batches that are on disk and that the changelog
 	// lacks; local the payload bytes on disk, staged those in staging.

@@ -112,6 +112,7 @@ func (b *Buffer) beginFormat(disk vfs.FS, dir string) error {
 	o, err := pebblestore.OpenReadOnly(pebblestore.Config{Dir: dir, FS: disk, Log: b.log, Patience: patience})
 	switch {
 	case errors.Is(err, pebble.ErrDBDoesNotExist):
+		b.created = true
 	case err != nil:
 		return err
 	default:
@@ -207,6 +208,9 @@ func (t *txn) upgrade(need int) {
 		t.addToBatch(func(batch *pebble.Batch) { _ = batch.Set([]byte(format.KeyFormat), []byte(strconv.Itoa(need)), nil) })
 		// First, because a checkpoint in the same commit writes the version into its format file.
 		t.afterApply = slices.Insert(t.afterApply, 0, func() { b.format.Store(int32(need)) })
+		if b.created {
+			return
+		}
 		t.onDurable(func() {
 			b.log.Info("data directory upgraded for a definition, earlier releases can no longer open it", "dir", b.dir, "from", from, "to", need)
 		})

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/changelog"
 	"github.com/forebay/forebay/stream"
 	"github.com/forebay/forebay/stream/streamapi"
@@ -46,6 +47,7 @@ func (n *Node) handlers() error {
 			events.ServeHTTP(w, r)
 		case r.URL.Path == "/health-check":
 			w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+			w.Header().Set("Server", "forebay/"+forebay.Version())
 			_, _ = w.Write([]byte("OK"))
 		case r.URL.Path == "/readiness-check":
 			n.serveReadiness(w)
@@ -105,6 +107,7 @@ func (n *Node) status() status {
 func (n *Node) serveReadiness(w http.ResponseWriter) {
 	s := n.status()
 	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Server", "forebay/"+forebay.Version())
 	if !s.Ready {
 		w.Header().Set("Retry-After", "2")
 		w.WriteHeader(http.StatusServiceUnavailable)

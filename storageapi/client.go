@@ -116,7 +116,7 @@ func New(o Options) (*Client, error) {
 	}
 	o.Retry = o.Retry.withDefaults()
 	o.Logger = warnlog.Or(o.Logger)
-	o.UserAgent = cmp.Or(o.UserAgent, "forebay/"+buildversion.String())
+	o.UserAgent = cmp.Or(o.UserAgent, buildversion.Product())
 	o.URL = strings.TrimRight(o.URL, "/")
 	h := http.Client{}
 	if o.HTTP != nil {

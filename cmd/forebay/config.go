@@ -141,7 +141,7 @@ func (cfg *serveConfig) readFile(flags *flag.FlagSet, given map[string]bool, get
 	err = parser.Decode(&doc)
 	switch {
 	case errors.Is(err, io.EOF):
-		return nil, fmt.Errorf("%s is empty: \"forebay serve -h\" has an example", cfg.file)
+		return nil, fmt.Errorf("%s is empty: \"forebay help file\" has an example", cfg.file)
 	case err != nil:
 		return nil, fmt.Errorf("%s is neither YAML nor JSON: %s", cfg.file, strings.TrimPrefix(err.Error(), "yaml: "))
 	}

@@ -1,3 +1,5 @@
+//go:build forebay_iceberg
+
 package main
 
 import (

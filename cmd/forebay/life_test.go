@@ -61,6 +61,7 @@ func TestTakenPorts(t *testing.T) {
 
 // What another program has open is named, and what to do.
 func TestInUse(t *testing.T) {
+	needs(t, "duckdb:")
 	folder := t.TempDir()
 	data, db := filepath.Join(folder, "data"), filepath.Join(folder, "events.duckdb")
 	s := serve(t, nil, "-dir", data, "-target", "duckdb:"+db)

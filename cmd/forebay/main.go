@@ -5,7 +5,7 @@
 //	./forebay serve -source web -target sqlite:events.db
 //	./forebay -h
 //
-// It is a module of its own, because it has all drivers. docs/forebay.md describes flags, the configuration file and failures.
+// It is a separate module, because it has all drivers. Build tags add the targets duckdb: and iceberg:. docs/forebay.md describes flags, the configuration file and failures.
 package main
 
 import (
@@ -51,7 +51,7 @@ type process struct {
 // verb is a command of the program.
 type verb struct {
 	name, summary string
-	// help stands before the flags.
+	// help has examples, for forebay help.
 	help string
 	run  func(p process, ctx context.Context, args []string) int
 }
@@ -62,16 +62,16 @@ func verbs() []verb {
 		{"otlp", "take logs, metrics and traces, and keep a day of them in tables", otlpHelp, process.otlp},
 		{"demo", "send events through all levels, and count the rows in the tables", demoHelp, process.demo},
 		{"check", "check a configuration file, and show the rows that it makes of events", checkHelp, process.check},
-		{"extract", "pull records from an HTTP API into tables; check, preview and discover look first", extractHelp, process.extract},
+		{"extract", "pull records from an HTTP API into tables", extractHelp, process.extract},
 		{"inspect", "show what waits in a data directory, and why", inspectHelp, process.inspect},
 		{"files", "show the files of a sink that wait, and decide about those that are held", filesHelp, process.files},
-		{"damage", "list the rows that the disk of a running server has lost, and remove the records that you have read", damageHelp, process.damage},
+		{"damage", "list the rows that the disk of a running server has lost", damageHelp, process.damage},
 		{"orphans", "list and remove what killed processes have left in buckets", orphansHelp, process.orphans},
 		{"quarantine", "show, edit, replay and discard the rejected records of a running server", quarantineHelp, process.quarantine},
 		{"replay", "map the raw records of an archive again, into a sink", replayHelp, process.replay},
 		{"shadow", "try changed columns of a sink on live records, and switch them on", shadowHelp, process.shadow},
 		{"giveup", "give up what nobody can read any more of a lost node of a cluster", giveUpHelp, process.giveUp},
-		{"salvage", "store rows that a node of a cluster had acknowledged on its disk alone before it lost its instance", salvageHelp, process.salvage},
+		{"salvage", "store rows that a lost node of a cluster had on its disk alone", salvageHelp, process.salvage},
 		{"templates", "try a template on an event", templatesHelp, process.templates},
 	}
 }
@@ -94,21 +94,19 @@ func (p process) run(ctx context.Context, args []string) int {
 			fmt.Fprint(p.stdout, overview())
 			return 0
 		}
-		name, args = args[0], []string{"-h"} // forebay help serve
+		return p.help(args[0])
 	}
 	if slices.Contains([]string{"version", "-version", "--version"}, name) && len(args) == 0 {
 		fmt.Fprintf(p.stdout, "forebay %s, %s %s/%s\n", forebay.Version(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
 		return 0
 	}
-	names := make([]string, len(all))
-	for i, v := range all {
-		names[i] = v.name
+	for _, v := range all {
 		if v.name != name {
 			continue
 		}
 		if len(args) > 0 && slices.Contains([]string{"-h", "-help", "--help"}, args[0]) {
 			p.stderr = p.stdout
-			fmt.Fprintln(p.stdout, strings.TrimSpace(v.help)+"\n")
+			fmt.Fprintf(p.stdout, "forebay %s: %s. \"forebay help %[1]s\" shows examples.\n\n", v.name, v.summary)
 			args = args[:1]
 		}
 		return v.run(p, ctx, args)
@@ -117,11 +115,40 @@ func (p process) run(ctx context.Context, args []string) int {
 		fmt.Fprint(p.stderr, overview())
 		return wrongUsage
 	}
-	fmt.Fprintf(p.stderr, "forebay: there is no command %q", name)
+	return p.unknown("command", name, nil)
+}
+
+// help prints what forebay knows of a command or another subject.
+func (p process) help(name string) int {
+	var others []string
+	for _, v := range verbs() {
+		if v.name == name {
+			fmt.Fprintln(p.stdout, strings.TrimSpace(v.help))
+			return 0
+		}
+	}
+	for _, s := range subjects() {
+		if s.name == name {
+			fmt.Fprintln(p.stdout, strings.TrimSpace(s.text()))
+			return 0
+		}
+		others = append(others, s.name)
+	}
+	return p.unknown("command or subject", name, others)
+}
+
+// unknown says that a name is none of the commands, and none of the others.
+func (p process) unknown(kind, name string, others []string) int {
+	var names []string
+	for _, v := range verbs() {
+		names = append(names, v.name)
+	}
+	names = append(names, others...)
+	fmt.Fprintf(p.stderr, "forebay: there is no %s %q", kind, name)
 	if near := nearest(name, names); near != "" {
 		fmt.Fprintf(p.stderr, "; do you mean %q?", near)
 	}
-	fmt.Fprintf(p.stderr, " There are %s. \"forebay -h\" shows examples.\n", strings.Join(names, ", "))
+	fmt.Fprintf(p.stderr, " There are %s. \"forebay -h\" shows what they do.\n", strings.Join(names, ", "))
 	return wrongUsage
 }
 

@@ -71,6 +71,9 @@ func TestMistakesOfANode(t *testing.T) {
 		{"cluster:", "archive: dir:data/raw\ncluster:", "4:10: archive is in the data directory"},
 		{"cluster:", "cluster: a\nother:", "4:10: cluster must have keys with values"},
 	} {
+		if leftOut(tt.new) {
+			continue
+		}
 		text := strings.Replace(clusterFile, tt.old, tt.new, 1)
 		status, out, errs := checkFile(t, text, env)
 		if status != wrongUsage || text == clusterFile || !strings.Contains(errs, "FILE:"+tt.want) || strings.Contains(out+errs, "hunter2") {
@@ -93,6 +96,9 @@ func TestMistakesOfANode(t *testing.T) {
 		strings.Replace(clusterFile, "listen: 10.0.0.1:6222", "listen: 0.0.0.0:6222\n  advertise: 10.0.0.1:6222\n  cert: a.pem\n  key: a.key\n  ca: ca.pem\n  secret-file: secret", 1),
 		"target: parquet:s3://tables\nstaging: s3://staging\ntoken: x\ncluster: {node: d, nats: [nats://a:4222, nats://b:4222], nats-credentials: me.creds}",
 	} {
+		if leftOut(text) {
+			continue
+		}
 		if status, out, errs := checkFile(t, text, env); status != 0 || !strings.Contains(out, " of a cluster, target ") {
 			t.Errorf("%s\nstatus %d\n%s%s", text, status, out, errs)
 		}

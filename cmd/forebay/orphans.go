@@ -16,15 +16,17 @@ import (
 )
 
 const orphansHelp = `
-forebay orphans lists what killed processes and abandoned attempts have left in buckets, and removes it with -remove.
+forebay orphans lists what killed processes and abandoned attempts have left in buckets, and removes
+it with -remove.
 
-  forebay orphans -config forebay.yaml                            open uploads in the buckets of a server, which may run
-  forebay orphans -staging s3://bucket/wait -target parquet:s3://bucket/lake -archive s3://bucket/raw
-  forebay orphans -config forebay.yaml -remove                    the same, and removes them
-  forebay orphans -config forebay.yaml -remove data               slices too that the engine of a data directory is done with
+  forebay orphans -config forebay.yaml  open uploads in the buckets of a server, which may run
+  forebay orphans -staging s3://bucket/wait -target parquet:s3://bucket/lake
+  forebay orphans -config forebay.yaml -remove       the same, and removes them
+  forebay orphans -config forebay.yaml -remove data  and slices of a stopped server
 
-An upload is removed if it was begun more than -uploads-older-than ago: one that still runs ends in minutes. To look for slices it needs
-the data directory of a stopped server, or a checkpoint of a running one. It leaves the slices of other engines, which may share the bucket.
+An upload is removed if it was begun more than -uploads-older-than ago: one that still runs ends in
+minutes. To look for slices it needs the data directory of a stopped server, or a checkpoint of a
+running one. It leaves the slices of other engines, which may share the bucket.
 `
 
 // leftoverFlags are the flags of the verb orphans beside those of serve.

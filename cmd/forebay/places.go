@@ -31,6 +31,8 @@ type targetKind struct {
 	limits buffer.Target
 	// keys is a struct of the options for -target-options; nil: it has none.
 	keys any
+	// missing is the build tag without which this program lacks the target; "": it has it.
+	missing string
 	// prepare checks the text of a target without its prefix, and the options. It opens nothing. The errors have no secret of the text.
 	prepare func(rest string, f targetFlags) (opener, []error)
 }
@@ -69,7 +71,7 @@ func targetKinds() []targetKind {
 	return []targetKind{folderTarget(), sqliteTarget(), duckdbTarget(), postgresTarget(), parquetTarget(), icebergTarget()}
 }
 
-// duckdbKind has the parts of the kind that need no cgo.
+// duckdbKind has the parts of the kind that a program without DuckDB contains too.
 func duckdbKind() targetKind {
 	return targetKind{prefixes: []string{"duckdb:"}, form: "duckdb:FILE", summary: "a DuckDB database", ages: true, local: always, keys: duckdbKeys{}}
 }
@@ -82,6 +84,28 @@ type duckdbKeys struct {
 	Threads     int           `json:"threads" doc:"threads of DuckDB; default one for each core"`
 	KeepIDs     time.Duration `json:"keepIds" doc:"how long ids of imported files are remembered, longer than any outage; default 2160h, below zero: forever"`
 	KeepBy      []string      `json:"keepBy" doc:"columns that tell the time of a row: with the flag keep-for, older rows are removed"`
+}
+
+// icebergKind has the parts of the kind that a program without Iceberg contains too.
+func icebergKind() targetKind {
+	return targetKind{
+		prefixes: []string{"iceberg:"}, form: "iceberg:FOLDER, iceberg:https://CATALOG?warehouse=NAME",
+		summary: "Apache Iceberg, with the catalog in the folder or REST", addresses: true, keys: icebergKeys{},
+		local: func(rest string) bool { return !isCatalogAddress(rest) },
+	}
+}
+
+// isCatalogAddress reports whether a place is the address of a REST catalog, not a folder with a catalog of its own.
+func isCatalogAddress(rest string) bool {
+	return strings.HasPrefix(rest, "https://") || strings.HasPrefix(rest, "http://")
+}
+
+// icebergKeys are the options of an Iceberg target.
+type icebergKeys struct {
+	Namespace     string        `json:"namespace" doc:"namespace of the tables, which is created if it is absent; default forebay"`
+	KeepSnapshots time.Duration `json:"keepSnapshots" doc:"how long a snapshot stays after a newer one, except the newest 10; default 10m, below zero: forever"`
+	KeepOrphans   time.Duration `json:"keepOrphans" doc:"how long a data file of a killed process stays, longer than any import takes; default 72h, below zero: forever"`
+	KeepIDs       time.Duration `json:"keepIds" doc:"how long the ids of an engine that imports nothing are remembered; default 2160h, below zero: forever"`
 }
 
 // stagingKind is a kind of staging that -staging can name.

@@ -77,9 +77,7 @@ func (p process) parse(name string, args []string, verb verbFlags) (*serveConfig
 	}
 	if err := flags.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
-			flags.SetOutput(p.stderr)
-			fmt.Fprintln(p.stderr, "Flags. Each has an environment variable, such as FOREBAY_API_ADDR for -api-addr:")
-			flags.PrintDefaults()
+			p.printFlags(flags, verb.register)
 			return nil, err
 		}
 		return nil, fmt.Errorf("%w; \"forebay %s -h\" shows all", err, name)
@@ -135,6 +133,24 @@ func (p process) parse(name string, args []string, verb verbFlags) (*serveConfig
 		}
 	}
 	return cfg, errors.Join(append(problems, wrong...)...)
+}
+
+// printFlags shows the flags of a verb. If the verb adds flags to those of serve, it shows the added flags only.
+func (p process) printFlags(all *flag.FlagSet, register func(*flag.FlagSet)) {
+	shown := flag.NewFlagSet(all.Name(), flag.ContinueOnError)
+	shown.SetOutput(p.stderr)
+	of := flag.NewFlagSet("", flag.ContinueOnError)
+	new(serveConfig).register(of)
+	all.VisitAll(func(f *flag.Flag) {
+		if register == nil || of.Lookup(f.Name) == nil || of.Lookup(f.Name).Usage != f.Usage || f.Name == "config" {
+			shown.Var(f.Value, f.Name, f.Usage)
+		}
+	})
+	fmt.Fprintln(p.stderr, "Flags. Each has an environment variable, such as FOREBAY_API_ADDR for -api-addr:")
+	shown.PrintDefaults()
+	if register != nil {
+		fmt.Fprintln(p.stderr, "It takes the flags of \"forebay serve -h\" too.")
+	}
 }
 
 func (p process) serve(ctx context.Context, args []string) int {

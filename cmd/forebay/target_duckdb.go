@@ -1,4 +1,4 @@
-//go:build cgo
+//go:build forebay_duckdb && cgo
 
 package main
 

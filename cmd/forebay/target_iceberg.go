@@ -1,3 +1,5 @@
+//go:build forebay_iceberg
+
 package main
 
 import (
@@ -6,7 +8,6 @@ import (
 	"fmt"
 	"iter"
 	"strings"
-	"time"
 
 	"github.com/apache/iceberg-go/table"
 
@@ -20,46 +21,30 @@ import (
 const namespace = "forebay"
 
 func icebergTarget() targetKind {
-	return targetKind{
-		prefixes: []string{"iceberg:"}, form: "iceberg:FOLDER, iceberg:https://CATALOG?warehouse=NAME",
-		summary: "Apache Iceberg tables, with their catalog in the folder, or in a REST catalog", addresses: true, limits: new(iceberg.Target),
-		keys:  icebergKeys{},
-		local: func(rest string) bool { return !isCatalogAddress(rest) },
-		prepare: func(rest string, f targetFlags) (opener, []error) {
-			problems := f.refuse("is for tables in folders: of these flags, -target iceberg: takes -partition-by and -merge-to only, so leave it out", "partition-by", "merge-to")
-			var keys icebergKeys
-			problems = append(problems, f.options.read(&keys)...)
-			opts := iceberg.Options{
-				Namespace: cmp.Or(keys.Namespace, namespace), PartitionBy: f.PartitionBy, MergeTo: max(f.MergeTo, 0),
-				KeepSnapshots: keys.KeepSnapshots, KeepOrphans: keys.KeepOrphans, KeepIDs: keys.KeepIDs,
+	k := icebergKind()
+	k.limits = new(iceberg.Target)
+	k.prepare = func(rest string, f targetFlags) (opener, []error) {
+		problems := f.refuse("is for tables in folders: of these flags, -target iceberg: takes -partition-by and -merge-to only, so leave it out", "partition-by", "merge-to")
+		var keys icebergKeys
+		problems = append(problems, f.options.read(&keys)...)
+		opts := iceberg.Options{
+			Namespace: cmp.Or(keys.Namespace, namespace), PartitionBy: f.PartitionBy, MergeTo: max(f.MergeTo, 0),
+			KeepSnapshots: keys.KeepSnapshots, KeepOrphans: keys.KeepOrphans, KeepIDs: keys.KeepIDs,
+		}
+		if isCatalogAddress(rest) {
+			open, err := prepareIcebergCatalog(rest, opts)
+			if _, query, _ := strings.Cut(rest, "?"); keys.Namespace != "" && strings.Contains("&"+query, "&namespace=") {
+				problems = append(problems, f.options.wrong("namespace", "is in the address of the catalog too: leave out one of them")...)
 			}
-			if isCatalogAddress(rest) {
-				open, err := prepareIcebergCatalog(rest, opts)
-				if _, query, _ := strings.Cut(rest, "?"); keys.Namespace != "" && strings.Contains("&"+query, "&namespace=") {
-					problems = append(problems, f.options.wrong("namespace", "is in the address of the catalog too: leave out one of them")...)
-				}
-				return open, append(problems, f.explain(err, &keys, false)...)
-			}
-			if scheme, _, ok := strings.Cut(rest, "://"); ok {
-				return nil, append(problems, server.WrongValue("target",
-					"iceberg: takes no %s:// address: write a folder, or iceberg:https://CATALOG?warehouse=NAME for the REST catalog of tables in a bucket", scheme))
-			}
-			return func() (*store.Store, error) { return openIcebergFolder(rest, opts) }, problems
-		},
+			return open, append(problems, f.explain(err, &keys, false)...)
+		}
+		if scheme, _, ok := strings.Cut(rest, "://"); ok {
+			return nil, append(problems, server.WrongValue("target",
+				"iceberg: takes no %s:// address: write a folder, or iceberg:https://CATALOG?warehouse=NAME for the REST catalog of tables in a bucket", scheme))
+		}
+		return func() (*store.Store, error) { return openIcebergFolder(rest, opts) }, problems
 	}
-}
-
-// isCatalogAddress reports whether a place is the address of a REST catalog, not a folder with a catalog of its own.
-func isCatalogAddress(rest string) bool {
-	return strings.HasPrefix(rest, "https://") || strings.HasPrefix(rest, "http://")
-}
-
-// icebergKeys are the options of an Iceberg target.
-type icebergKeys struct {
-	Namespace     string        `json:"namespace" doc:"namespace of the tables, which is created if it is absent; default forebay"`
-	KeepSnapshots time.Duration `json:"keepSnapshots" doc:"how long a snapshot stays after a newer one, except the newest 10; default 10m, below zero: forever"`
-	KeepOrphans   time.Duration `json:"keepOrphans" doc:"how long a data file of a killed process stays, longer than any import takes; default 72h, below zero: forever"`
-	KeepIDs       time.Duration `json:"keepIds" doc:"how long the ids of an engine that imports nothing are remembered; default 2160h, below zero: forever"`
+	return k
 }
 
 func openIcebergFolder(folder string, opts iceberg.Options) (*store.Store, error) {

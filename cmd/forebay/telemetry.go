@@ -22,14 +22,16 @@ import (
 )
 
 const otlpHelp = `
-forebay otlp keeps logs, metrics and traces in tables: a day of them, as Parquet files unless flags say otherwise.
+forebay otlp keeps logs, metrics and traces in tables: a day of them, as Parquet files unless flags
+say otherwise.
 
-  forebay otlp                                         then DuckDB: duckdb -init data/views.sql
+  forebay otlp  then DuckDB: duckdb -init data/views.sql
   forebay otlp -keep-for 168h -dir /var/lib/forebay
   forebay otlp -target duckdb:telemetry.db
   forebay otlp -target postgres://me@db/telemetry -otlp-grpc 0.0.0.0:4317
 
-It prints the variables that an exporter needs. docs/telemetry.md has the tables, questions in SQL, and the configuration of a Collector.
+It prints the variables that an exporter needs. docs/telemetry.md has the tables, questions in SQL,
+and the configuration of a Collector.
 `
 
 // telemetryFlags are the flags of the verb otlp beside those of serve.

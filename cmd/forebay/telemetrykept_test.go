@@ -53,6 +53,7 @@ func asked(t *testing.T, data, database, query string) string {
 
 // With one signal only the views of all signals work. With -keep-for alone a row that has been there for that time goes, and a later one stays.
 func TestTelemetryIsKept(t *testing.T) {
+	needs(t, "duckdb:")
 	for _, kind := range []string{"parquet", "duckdb"} {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()

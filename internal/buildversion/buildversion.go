@@ -13,6 +13,9 @@ const root = "github.com/forebay/forebay"
 // program was built in a clone, or "devel" if the program does not say.
 func String() string { return built() }
 
+// Product returns the version as HTTP names a program in User-Agent and Server.
+func Product() string { return "forebay/" + String() }
+
 var built = sync.OnceValue(func() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {

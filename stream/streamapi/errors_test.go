@@ -373,8 +373,11 @@ func TestUnknownPaths(t *testing.T) {
 	if a := s.do("", "GET", "/", ""); a.status != 301 || a.header.Get("Location") != "/v1" {
 		t.Errorf("root: status %d, Location %q", a.status, a.header.Get("Location"))
 	}
-	if a := s.do("", "GET", "/health-check", ""); a.status != 200 || a.text != "OK" {
-		t.Errorf("health check: status %d, %q", a.status, a.text)
+	if a := s.do("", "GET", "/health-check", ""); a.status != 200 || a.text != "OK" || a.header.Get("Server") != "forebay/"+forebay.Version() {
+		t.Errorf("health check: status %d, %q, Server %q, want forebay/%s", a.status, a.text, a.header.Get("Server"), forebay.Version())
+	}
+	if a := s.do("", "GET", "/readiness-check", ""); a.header.Get("Server") != "forebay/"+forebay.Version() {
+		t.Errorf("readiness check: Server %q, want forebay/%s", a.header.Get("Server"), forebay.Version())
 	}
 	a := s.do("", "OPTIONS", b+"/sources/web", "")
 	if methods := a.header.Get("Access-Control-Allow-Methods"); a.status != 200 || !strings.Contains(methods, "PUT") {

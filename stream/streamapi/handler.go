@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/forebay/forebay/catalog"
+	"github.com/forebay/forebay/internal/buildversion"
 	"github.com/forebay/forebay/internal/intake"
 	"github.com/forebay/forebay/internal/warnlog"
 	"github.com/forebay/forebay/stream"
@@ -117,6 +118,7 @@ func serveAPI(a *api, opts Options) (http.Handler, error) {
 	a.mux.HandleFunc("GET /health-check", func(w http.ResponseWriter, _ *http.Request) {
 		wire.SetCommonHeaders(w.Header())
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		w.Header().Set("Server", buildversion.Product())
 		_, _ = w.Write([]byte("OK"))
 	})
 	ready := wire.Ready(a.on.Engine().Ready, nil)

@@ -269,6 +269,7 @@ func handler(ingest, ready http.Handler, draining func() bool) http.Handler {
 			return
 		}
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		w.Header().Set("Server", "forebay/"+forebay.Version())
 		switch {
 		case draining():
 			w.WriteHeader(http.StatusServiceUnavailable)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/internal/buildversion"
 )
 
 // ReopenRetryAfter is the Retry-After of answers while a failed store is reopened.
@@ -20,6 +21,7 @@ func Ready(local, catalog func() error) http.Handler {
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		SetCommonHeaders(w.Header())
+		w.Header().Set("Server", buildversion.Product())
 		if r.Method != http.MethodGet && r.Method != http.MethodHead {
 			w.Header().Set("Allow", "GET, HEAD")
 			w.WriteHeader(http.StatusMethodNotAllowed)

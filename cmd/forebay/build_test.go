@@ -1,0 +1,53 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/forebay/forebay/internal/casetest"
+)
+
+// A target that the build leaves out is refused on the command line and in a file. The message names the build tag.
+func TestLeftOutTargets(t *testing.T) {
+	for target, want := range map[string]string{
+		"duckdb:x.db":                         "CGO_ENABLED=1 go build -tags forebay_duckdb",
+		"iceberg:lake":                        "go build -tags forebay_iceberg",
+		"iceberg:https://catalog?warehouse=w": "go build -tags forebay_iceberg",
+	} {
+		if !leftOut(target) {
+			continue
+		}
+		for _, verb := range []string{"serve", "demo"} {
+			status, out, errs := call(t, "", nil, verb, "-dir", t.TempDir(), "-target", target)
+			if status == 0 || !strings.Contains(errs, "-target needs ") || !strings.Contains(errs, want) {
+				t.Errorf("%s -target %s: status %d, want %q\n%s%s", verb, target, status, want, out, errs)
+			}
+		}
+		if status, out, errs := checkFile(t, "target: "+target, nil); status != wrongUsage || !strings.Contains(errs, "FILE:1:9: ") || !strings.Contains(errs, want) {
+			t.Errorf("check of target: %s: status %d, want %q\n%s%s", target, status, want, out, errs)
+		}
+	}
+}
+
+// The program of a release needs no C compiler and is at most 100 MB.
+func TestSizeOfARelease(t *testing.T) {
+	if !casetest.All() {
+		t.Skip("compiles the program without cgo: the nightly run does")
+	}
+	program := filepath.Join(t.TempDir(), "forebay")
+	build := exec.CommandContext(t.Context(), "go", "build", "-ldflags=-s -w", "-o", program, ".")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH=amd64")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	info, err := os.Stat(program)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := info.Size(), int64(100e6); got > want {
+		t.Errorf("the program is %d bytes, want at most %d: docs/forebay.md says which parts are large", got, want)
+	}
+}
