@@ -24,6 +24,11 @@
 // When Import returns nil the rows are visible. On a local disk they are durable: every data file, manifest and metadata file is
 // synced, with its folder, before the catalog refers to it.
 //
+// # Merging
+//
+// [Target.Compact] replaces small data files by one file with the same rows. A reader of an older snapshot reads the same rows until the
+// snapshot expires. Old data files of killed processes are removed. The comments of merge.go and orphans.go have the contract.
+//
 // # Types
 //
 //	type                     in Iceberg

@@ -110,8 +110,12 @@ func killWhileMerging(t *testing.T, folder string, next *int, commits bool, mome
 			break
 		}
 	}
-	time.Sleep(moment)
-	p.Kill()
+	killed := make(chan struct{})
+	time.AfterFunc(moment, func() {
+		p.Kill()
+		close(killed)
+	})
+	<-killed
 }
 
 // unused lists the data files in a folder to which no snapshot refers.
