@@ -4,9 +4,9 @@ module github.com/forebay/forebay/cluster/duckdbtest
 go 1.26.0
 
 require (
-	github.com/forebay/forebay v0.0.0-20261128203740-69cc2d806011
-	github.com/forebay/forebay/cluster v0.0.0-20261128203740-69cc2d806011
-	github.com/forebay/forebay/drivers/duckdb v0.0.0-20261128203740-69cc2d806011
+	github.com/forebay/forebay v0.0.0-20261128235217-205f480b73ad
+	github.com/forebay/forebay/cluster v0.0.0-20261128235217-205f480b73ad
+	github.com/forebay/forebay/drivers/duckdb v0.0.0-20261128235217-205f480b73ad
 )
 
 require (

@@ -3,7 +3,7 @@ module github.com/forebay/forebay/drivers/postgres
 go 1.26.0
 
 require (
-	github.com/forebay/forebay v0.0.0-20261128203740-69cc2d806011
+	github.com/forebay/forebay v0.0.0-20261128235217-205f480b73ad
 	github.com/jackc/pgx/v5 v5.12.0
 )
 
