@@ -179,14 +179,14 @@ func TestQuickstartSurvivesCrashes(t *testing.T) {
 	if !strings.Contains(stdout, "the engine was killed ") {
 		t.Errorf("no crash happened:\n%s", stdout)
 	}
-	readme, err := os.ReadFile("../../../README.md")
+	page, err := os.ReadFile("../../../docs/start.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, shown, _ := strings.Cut(string(readme), "and it ends like this:\n\n```\n")
+	_, shown, _ := strings.Cut(string(page), "and it ends like this:\n\n```\n")
 	shown, _, ok := strings.Cut(shown, "```\n")
 	if !ok {
-		t.Fatal("README.md does not show the end of the output")
+		t.Fatal("docs/start.md does not show the end of the output")
 	}
 	if got["unconfirmed"] == 0 { // no kill has taken the answer of a request, so nothing is said of that
 		first, rest, _ := strings.Cut(shown, " rows are of")
@@ -195,7 +195,7 @@ func TestQuickstartSurvivesCrashes(t *testing.T) {
 	}
 	for line := range strings.Lines(shown) {
 		if !strings.Contains(withoutFigures(stdout), withoutFigures(line)) {
-			t.Errorf("README.md shows %q, which is not in the output:\n%s", line, stdout)
+			t.Errorf("docs/start.md shows %q, which is not in the output:\n%s", line, stdout)
 		}
 	}
 }
