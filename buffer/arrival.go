@@ -73,6 +73,9 @@ const arrivalRecords = 1000
 // Errors: an [*OverloadError] if a quarantine, or the disk, has no room for all records of a sink, a [*FailedError], [ErrClosed], the error of ctx.
 // After an error call EndArrival, or repeat the call.
 func (b *Buffer) ReceiveRejected(ctx context.Context, other *Buffer, by Mover) (records int, err error) {
+	if other == nil || other.store == nil || by.Instance == "" {
+		return 0, errors.New("buffer: the records of an open buffer move, and the mover names its instance")
+	}
 	if err := b.EndArrival(ctx, by.Instance, false); err != nil {
 		return 0, err
 	}
