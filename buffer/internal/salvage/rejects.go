@@ -40,7 +40,10 @@ func (p *plan) settleRejects(sink func(num uint32, id string) *ledgerOf) {
 		}
 		l := sink(at.sink, r.SinkID)
 		r.SinkID = l.rec.ID
-		l.held.Add(1, r.Size())
+		l.moved = l.moved || r.Moved
+		if r.From == nil {
+			l.held.Add(1, r.Size())
+		} // else it arrives, and the ledger does not count it yet
 		p.set(key, format.Encode(&r))
 	}
 }
@@ -64,7 +67,7 @@ func (l *ledgerOf) balanceQuarantine(p *plan) {
 				"look into the table before you replay them", -lost),
 		})
 	}
-	if l.held.Rows > 0 && q.MaxAge == 0 { // its bounds are lost: it keeps them until somebody defines it
+	if (l.held.Rows > 0 || l.moved) && q.MaxAge == 0 { // its bounds are lost: it keeps them until somebody defines it
 		q.MaxBytes, q.MaxRecords, q.MaxAge = 1<<62, 1<<30, 1<<62
 	}
 }

@@ -40,6 +40,14 @@ func TestSettleRejects(t *testing.T) {
 			s.record(2, 0)
 			s.reject(2, 0) // an earlier version, found later
 		}, 2, 1, 2, 0, ""},
+		"one of another engine arrives, one is there": {func(s *story) {
+			s.sink(1, with(1, 0))
+			s.reject(1, 0)
+			s.record(1, 0)
+			arriving := format.Reject{ID: "other-x1", SinkID: "a", At: 1, Came: 3, Moved: true, From: &format.Arrival{}}
+			s.put(format.RejectKey(1, 2), format.Encode(&arriving))
+			s.record(2, 0)
+		}, 2, 0, 1, 0, ""},
 		"a record is lost": {func(s *story) {
 			s.sink(1, with(2, 0))
 			s.reject(1, 0)
@@ -79,7 +87,7 @@ func TestSettleRejects(t *testing.T) {
 			p := settle(s.f, lost, "new", format.Typed)
 			var version string
 			var sink format.Sink
-			held, edits := 0, 0
+			held, edits, arriving, wantVersion := 0, 0, 0, "3"
 			for _, r := range p.records {
 				switch {
 				case string(r.key) == format.KeyFormat:
@@ -96,13 +104,16 @@ func TestSettleRejects(t *testing.T) {
 					if held++; head.Edit > 0 {
 						edits++
 					}
+					if head.Moved {
+						arriving, wantVersion = arriving+1, "4"
+					}
 				}
 			}
 			if n := len(p.keepRecords); held != c.held || edits != c.edits || n != held+edits {
 				t.Errorf("%d heads with %d edits and %d records are kept, want %d and %d", held, edits, n, c.held, c.edits)
 			}
 			q := sink.Quarantine
-			if sink.ID != "a" || q.Added.Rows != c.added || q.Lost.Rows != c.lost || q.Added.Rows != q.Left()+int64(held) || q.MaxAge == 0 || version != "3" {
+			if sink.ID != "a" || q.Added.Rows != c.added || q.Lost.Rows != c.lost || q.Added.Rows != q.Left()+int64(held-arriving) || q.MaxAge == 0 || version != wantVersion {
 				t.Errorf("format %s, sink %s has %+v", version, sink.ID, q)
 			}
 			switch {

@@ -100,7 +100,10 @@ func settle(f *found, lost *losses, instance string, version int) *plan {
 	p.loseOrphans()
 	for _, l := range bySink {
 		if l.rec.Quarantine.MaxAge > 0 {
-			version = format.Newest
+			version = max(version, format.Kept)
+		}
+		if l.moved {
+			version = max(version, format.Newest)
 		}
 	}
 	p.set([]byte(format.KeyFormat), []byte(strconv.Itoa(version)))
@@ -125,7 +128,8 @@ type ledgerOf struct {
 	rec     format.Sink
 	waiting format.Count
 	sealed  format.Count // of slices that were open, and so are not in rec.Sealed
-	held    format.Count // rejected records
+	held    format.Count // rejected records, without those that arrive
+	moved   bool         // some rejected records are of other engines
 }
 
 // balance makes the ledger hold. Rows that it knew and that are nowhere are damaged.
