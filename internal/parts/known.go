@@ -4,6 +4,7 @@ import (
 	"errors"
 	"hash/maphash"
 	"io/fs"
+	"maps"
 	"path/filepath"
 	"slices"
 	"time"
@@ -154,7 +155,7 @@ func (t *Tables) mayHave(table, target, id string, staged map[string]string) (bo
 	if len(parts) > 0 || err != nil {
 		return true, err
 	}
-	for path := range staged {
+	for _, path := range slices.Sorted(maps.Keys(staged)) {
 		if _, err := t.FS.Stat(filepath.Join(dir, path)); !errors.Is(err, fs.ErrNotExist) {
 			return true, err
 		}
