@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// The sample of the README is the example of drivers/sqlite, so it compiles and does what the README says. It stands before word 150 and has at most 15
+// The sample of the README is the example of drivers/sqlite, so it compiles and does what the README says. It begins before word 150 and has at most 15
 // lines, and the README has at most 850 words.
 func TestReadmeIsShortAndShowsTheExample(t *testing.T) {
 	code, err := os.ReadFile("drivers/sqlite/example_test.go")

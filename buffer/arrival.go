@@ -16,7 +16,7 @@ import (
 
 // Rejected records move from one engine to another in three steps, each of them durable before the next one:
 //
-//	ReceiveRejected   the records are here too, but in no list: nobody can replay or discard them here
+//	ReceiveRejected   the records are here too, but in no list: no caller can replay or discard them here
 //	the decision      is the caller's, outside of both engines, in one atomic write
 //	EndArrival        the records join the quarantine, or are deleted
 //
@@ -31,7 +31,7 @@ type arriving struct {
 
 // Mover says who moves the rejected records of an instance. The buffer only keeps it, for [Buffer.Arrivals].
 type Mover struct {
-	// Instance is the one whose records move. Session and Epoch are of its owner.
+	// Instance names the instance whose records move. Session and Epoch identify its owner.
 	Instance, Session string
 	Epoch             uint64
 }
@@ -67,8 +67,8 @@ func (b *Buffer) Arrivals() []Arrival {
 const arrivalRecords = 1000
 
 // ReceiveRejected copies the rejected records of all sinks of another buffer into this one, durably, and returns how many there are. The caller
-// lets nothing change them until EndArrival. They count in no quarantine of this buffer until then. What an earlier call has copied of the
-// instance is deleted first.
+// lets nothing change them until EndArrival. They count in no quarantine of this buffer until then. ReceiveRejected first deletes the copies that an earlier
+// call made for the instance.
 //
 // Errors: an [*OverloadError] if a quarantine, or the disk, has no room for all records of a sink, a [*FailedError], [ErrClosed], the error of ctx.
 // After an error call EndArrival, or repeat the call.
@@ -167,7 +167,7 @@ type arrivingRecord struct {
 	came, edited []byte
 }
 
-// recordToMove reads a record of the quarantine. head is nil if it is not there any more.
+// recordToMove reads a record of the quarantine. head is nil if the record has left the quarantine.
 func (b *Buffer) recordToMove(num uint32, seq uint64) (r arrivingRecord, err error) {
 	err = b.readStore(func(db *pebble.DB) error {
 		value, err := pebblestore.Get(db, format.RejectKey(num, seq))

@@ -47,7 +47,7 @@ func described(t *testing.T, b *buffer.Buffer, sink string) (all []string) {
 	return all
 }
 
-// A record that moves keeps its id, time, reason, revision, edit and bytes, over two engines. It can be listed behind any record, edited,
+// A record that moves keeps its id, time, reason, revision, edit and bytes, over two engines. It can be listed after any record, edited,
 // replayed and discarded, also after a restart.
 func TestRejectedRecordsMove(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -102,7 +102,7 @@ func TestRejectedRecordsMove(t *testing.T) {
 					n++
 				}
 				if want := len(all) - 1 - i; n != want {
-					t.Errorf("behind %s are %d records, want %d", after, n, want)
+					t.Errorf("after %s there are %d records, want %d", after, n, want)
 				}
 			}
 		}

@@ -71,7 +71,7 @@ func (r Reject) size() int64 {
 type Rejected struct {
 	// ID is unique over all sinks and engines. Ids of one engine ascend in the order of the rejections.
 	ID string
-	// Place is what a list continues after. It is the ID, unless another engine has rejected the record: see [Buffer.ReceiveRejected].
+	// Place is the position after which a list continues. It is the ID, unless another engine has rejected the record: see [Buffer.ReceiveRejected].
 	Place string
 	// SinkID is the sink.
 	SinkID string

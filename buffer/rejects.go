@@ -21,7 +21,7 @@ type held struct {
 	revision, edit uint32
 }
 
-// movedMark stands in front of the id of a record that another engine has rejected. No name of an instance has it.
+// movedMark precedes the id of a record that another engine has rejected. No name of an instance begins with it.
 const movedMark = "\x00"
 
 func (h *held) id() string {
@@ -80,7 +80,7 @@ func (l *heldList) search(seq uint64) (at int, found bool) {
 	return slices.BinarySearchFunc(l.list, seq, func(h held, seq uint64) int { return cmp.Compare(h.seq, seq) })
 }
 
-// addMoved adds a record that another engine has rejected. Its number may be lower than those of others.
+// addMoved adds a record that another engine has rejected. Its number may be lower than the numbers of other records.
 func (l *heldList) addMoved(h held) {
 	if l.moved == nil {
 		l.moved = map[string]uint64{}

@@ -84,8 +84,8 @@ func (a *Adoption) Finish(ctx context.Context) error {
 	})
 }
 
-// PauseRejects lets nothing change the rejected records of the engine any more: it refuses edits, replays and discards for a while, and waits for
-// those that run. resume ends that.
+// PauseRejects refuses edits, replays and discards of the engine's rejected records until resume, and waits for the running ones. Callers repeat
+// a refused call.
 func (a *Adoption) PauseRejects() (resume func()) {
 	a.setMove(true, false)
 	return func() { a.setMove(false, false) }

@@ -478,7 +478,7 @@ type adopted struct {
 	move *rejectsMove
 }
 
-// rejectsMove is held for reading by those who use the rejected records of an adopted engine.
+// rejectsMove is held for reading by each use of the rejected records of an adopted engine.
 type rejectsMove struct {
 	sync.RWMutex
 	paused, moved bool

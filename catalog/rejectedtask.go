@@ -277,7 +277,7 @@ func (c *Catalog) moveSelected(ctx context.Context, hold string, r request, resu
 			if !c.haveEnded(places) || round == moveRounds || moved.count() >= len(some) || ctx.Err() != nil {
 				break
 			}
-			places, moved.Rejected = c.places(), 0 // as in moveFiltered; those that were rejected again are asked once more
+			places, moved.Rejected = c.places(), 0 // as in moveFiltered; the records that were rejected again are asked once more
 		}
 		if ctx.Err() == nil && errors.Join(problems...) == nil {
 			moved.Gone = len(some) - moved.Replayed - moved.Rejected - moved.Discarded

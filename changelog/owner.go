@@ -51,7 +51,7 @@ type Owner struct {
 	// MovedTo is the instance to which the rejected records of this one have moved; empty: they are here. The adopter writes it once, when copies
 	// of all of them are in the log of that instance. From then on those copies are the records.
 	MovedTo string
-	// Arrived: the records are in the quarantines of MovedTo, so that nobody needs this record to decide about them.
+	// Arrived: the records are in the quarantines of MovedTo, so no node needs this record to decide about them.
 	Arrived bool
 
 	format int

@@ -12,10 +12,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/forebay/forebay"
-	"github.com/forebay/forebay/catalog"
 	"github.com/forebay/forebay/cluster/internal/clustertest"
 	"github.com/forebay/forebay/internal/casetest"
-	"github.com/forebay/forebay/mapping"
 )
 
 // logs returns the streams of instances, and the bytes that they reserve on each server.
@@ -60,16 +58,7 @@ func (c *nodes) lose(i int) {
 func TestLossesFillNothing(t *testing.T) {
 	t.Parallel()
 	c := start(t)
-	task, err := c.list[0].Catalog().CreateSource(catalog.By{Type: "system"}, catalog.SourceSpec{ID: "web", Name: "web", Type: forebay.HTTP, Sinks: []catalog.SinkSpec{{
-		Name: "events", TableID: tableID, OnReject: forebay.Quarantine,
-		Columns: mapping.Columns{mapping.Path("id", "id", mapping.DataType("int64"), mapping.Required())},
-	}}})
-	if err == nil {
-		task, err = c.list[0].Catalog().Wait(t.Context(), task.ID)
-	}
-	if err != nil || task.Status != catalog.Succeeded {
-		t.Fatal(err, task.Failure)
-	}
+	c.defineQuarantine()
 	var want []string
 	losses := casetest.Of(200, 4, 2)
 	for n := range losses {

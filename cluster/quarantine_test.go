@@ -95,21 +95,27 @@ func awaitRejected(t testing.TB, n *cluster.Node, bodies ...string) (ids map[str
 	return ids
 }
 
-// Records that a node has rejected are listed, read, edited, replayed and discarded through another one, as long as the node lives and when
-// a third one has taken over. Each becomes one row.
-func TestQuarantineThroughAnyNode(t *testing.T) {
-	t.Parallel()
-	c := start(t)
+// defineQuarantine defines a source whose sink keeps rejected records.
+func (c *nodes) defineQuarantine() {
+	c.t.Helper()
 	task, err := c.list[0].Catalog().CreateSource(catalog.By{Type: "system"}, catalog.SourceSpec{ID: "web", Name: "web", Type: forebay.HTTP, Sinks: []catalog.SinkSpec{{
 		Name: "events", TableID: tableID, OnReject: forebay.Quarantine,
 		Columns: mapping.Columns{mapping.Path("id", "id", mapping.DataType("int64"), mapping.Required())},
 	}}})
 	if err == nil {
-		task, err = c.list[0].Catalog().Wait(t.Context(), task.ID)
+		task, err = c.list[0].Catalog().Wait(c.t.Context(), task.ID)
 	}
 	if err != nil || task.Status != catalog.Succeeded {
-		t.Fatal(err, task.Failure)
+		c.t.Fatal(err, task.Failure)
 	}
+}
+
+// Records that a node has rejected are listed, read, edited, replayed and discarded through another one, as long as the node lives and when
+// a third one has taken over. Each becomes one row.
+func TestQuarantineThroughAnyNode(t *testing.T) {
+	t.Parallel()
+	c := start(t)
+	c.defineQuarantine()
 	for _, n := range c.list {
 		c.awaitSource(n)
 	}

@@ -18,10 +18,10 @@ import (
 // sayAgain is how long the logger drops further warnings and errors of the same cause: a server retries each route every second.
 const sayAgain = time.Minute
 
-// mostCauses is how many causes the logger keeps before it forgets those of which there was no line for a minute.
+// mostCauses is how many causes the logger keeps before it forgets the causes without a line for a minute.
 const mostCauses = 1000
 
-// logger passes on what the server logs, without the secret. Of warnings and errors it passes on one line a minute and cause, and the rest at
+// logger passes on the lines that the server logs, without the secret. Of warnings and errors it passes on one line a minute and cause, and the rest at
 // the debug level. It keeps the first fatal error, after which a start cannot succeed.
 type logger struct {
 	*slog.Logger
@@ -33,7 +33,7 @@ type logger struct {
 	said map[string]*line // by cause
 }
 
-// line is what the logger knows about a cause.
+// line is the state of a cause.
 type line struct {
 	at      time.Time // of the last line
 	dropped int       // lines since then

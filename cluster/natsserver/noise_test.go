@@ -65,6 +65,6 @@ func TestServersThatAreAwayAreOneLineEach(t *testing.T) {
 		}
 	}
 	if !strings.Contains(all.String(), "Plaintext") {
-		t.Error("the server does not warn of its passwords any more; the level needs no correction")
+		t.Error("the server no longer warns of its passwords; the level needs no correction")
 	}
 }

@@ -136,7 +136,7 @@ forebay extract pulls records from an HTTP API, as a JSON configuration says, in
   forebay extract -config pull.json -data data -state state.json -target sqlite:pulled.db
   forebay extract -config pull.json -out files          CSV files and manifests, without an engine
 
-After a crash or an error a run with -state goes on behind the last page that is on disk, also with
+After a crash or an error, a run with -state continues after the last page on disk, also with
 -out. docs/extractor.md describes the configuration.
 `
 
@@ -192,7 +192,7 @@ brings them to its table. It speaks the Stream API, and so through any node of a
   forebay quarantine discard -until 720h shop/orders  deletes for good what is older than 30 days
 
 The flags stand before SOURCE/SINK. replay and discard take ids, filters, or -all, and wait for the
-end; if they are interrupted, the server goes on, and the same call may be repeated. It works on a
+end; if they are interrupted, the server continues, and the same call may be repeated. It works on a
 server with a configuration file too. docs/quarantine.md has the rest.
 `
 

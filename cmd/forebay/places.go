@@ -95,7 +95,7 @@ func icebergKind() targetKind {
 	}
 }
 
-// isCatalogAddress reports whether a place is the address of a REST catalog, not a folder with a catalog of its own.
+// isCatalogAddress reports whether a place is the address of a REST catalog, not a folder with a catalog in it.
 func isCatalogAddress(rest string) bool {
 	return strings.HasPrefix(rest, "https://") || strings.HasPrefix(rest, "http://")
 }

@@ -82,7 +82,7 @@ func (x *compaction) expire() error {
 			made = append(made, s.TimestampMs)
 		}
 		slices.Sort(made)
-		enough := time.Now() // when the last of those that make an expiry worth its commit was made, at the earliest
+		enough := time.Now() // since when there are enough snapshots for an expiry, now at the earliest
 		if len(made) >= expireTogether {
 			enough = time.UnixMilli(made[expireTogether-1])
 		}

@@ -253,7 +253,7 @@ func readFiles(ctx context.Context, tbl *table.Table, files []iceberglib.DataFil
 		return nil, nil, err
 	}
 	return schema, func(yield func(arrow.RecordBatch, error) bool) {
-		to.turn.Lock() // the library reads on a goroutine of its own
+		to.turn.Lock() // the library reads in another goroutine
 		defer to.turn.Unlock()
 		for batch, err := range rows {
 			if err == nil {
@@ -302,7 +302,7 @@ func (x *compaction) commitMerge(plan *mergePlan) (committed bool, err error) {
 	return false, fmt.Errorf("others keep changing the table: %w", failed)
 }
 
-// outcome reports whether a plan needs no commit any more, and whether it is in the table.
+// outcome compares a plan with the table. committed: the merged files are in the table. done: no further attempt helps.
 func (p *mergePlan) outcome(ctx context.Context, tbl *table.Table) (committed, done bool, err error) {
 	if tbl == nil || tbl.Metadata().TableUUID() != p.base.Metadata().TableUUID() || tbl.CurrentSnapshot() == nil {
 		return false, true, nil

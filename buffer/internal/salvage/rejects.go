@@ -67,7 +67,7 @@ func (l *ledgerOf) balanceQuarantine(p *plan) {
 				"look into the table before you replay them", -lost),
 		})
 	}
-	if (l.held.Rows > 0 || l.moved) && q.MaxAge == 0 { // its bounds are lost: it keeps them until somebody defines it
+	if (l.held.Rows > 0 || l.moved) && q.MaxAge == 0 { // its bounds are lost: it keeps the records until the next definition
 		q.MaxBytes, q.MaxRecords, q.MaxAge = 1<<62, 1<<30, 1<<62
 	}
 }

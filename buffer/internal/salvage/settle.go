@@ -128,7 +128,7 @@ type ledgerOf struct {
 	rec     format.Sink
 	waiting format.Count
 	sealed  format.Count // of slices that were open, and so are not in rec.Sealed
-	held    format.Count // rejected records, without those that arrive
+	held    format.Count // rejected records, except arriving ones
 	moved   bool         // some rejected records are of other engines
 }
 

@@ -68,8 +68,8 @@
 // then on the copies are the records. So a process that dies between two steps neither loses nor doubles a record:
 //
 //   - Before the decision the next adopter copies the records again. A record of the adopted instance with a different session, a higher epoch and no
-//     MovedTo says that the old mover cannot decide any more. Then whoever has the copies deletes them.
-//   - After the decision nobody offers the records of the adopted instance, whoever adopts it. Whoever has the instance that MovedTo names,
+//     MovedTo says that the old mover can no longer decide. Then the node with the copies deletes them.
+//   - After the decision no adopter offers the records of the adopted instance. The node with the instance that MovedTo names,
 //     the same node or its adopter, lets the copies join.
 //   - An instance with copies whose move is undecided is not drained.
 //   - The record of a retired instance stays until Arrived says that the copies have joined.
@@ -77,7 +77,7 @@
 // All records of an instance move, or none. If a quarantine of the adopter's instance has no room, the adopted instance stays, and the log says so every
 // minute. A source that is erased during the copy ends the attempt, because the adopter may have erased its own records before.
 //
-// Files that a table refuses do not move: their ids at the table are of the adopted instance, and exactly-once depends on them.
+// Files that a table refuses do not move. The table knows their rows by ids of the adopted instance, and exactly-once depends on these ids.
 //
 // # The end of an adopted instance
 //

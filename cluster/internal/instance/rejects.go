@@ -14,7 +14,7 @@ import (
 var errOwes = errors.New("a source was erased meanwhile")
 
 // moveRejects moves the rejected records of the adopted instance to the instance of this node: see the package comment. It returns true if the
-// adopted instance has none any more.
+// adopted instance has none left.
 func (d *drainage) moveRejects(ctx context.Context, e *forebay.Engine, adoption Adoption) (moved bool, err error) {
 	if err := d.endArrivals(ctx, e, d.k.Instance(), nil); err != nil {
 		return false, err
@@ -67,8 +67,8 @@ func (d *drainage) endMove(ctx context.Context, adoption Adoption) error {
 	return nil
 }
 
-// endArrivals ends what a crash has left of moves to an instance, as the records of the other instances say. It passes over moves that are not
-// decided yet. retired are the retired instances, if they are known.
+// endArrivals ends the moves to an instance that a crash interrupted, as the records of the other instances say. It skips undecided moves.
+// retired are the retired instances, if they are known.
 func (d *drainer) endArrivals(ctx context.Context, e *forebay.Engine, to string, retired map[string]changelog.Owner) error {
 	pending := map[string]bool{}
 	for _, a := range e.Arrivals() {
@@ -109,10 +109,10 @@ func (d *drainer) endArrivals(ctx context.Context, e *forebay.Engine, to string,
 }
 
 // decideArrival says what becomes of records that arrive in an instance. v is the record of the instance that they come from, which may be older
-// than the newest. Only what cannot change any more decides.
+// than the newest. Only facts that cannot change decide.
 func decideArrival(a buffer.Arrival, v changelog.Versioned, to string) (accept, decided bool, err error) {
 	if v.Version == 0 {
-		return false, false, nil // it is there as long as somebody needs it
+		return false, false, nil // the record stays as long as a node needs it
 	}
 	var o changelog.Owner
 	if err := o.UnmarshalJSON(v.Value); err != nil {
@@ -124,6 +124,6 @@ func decideArrival(a buffer.Arrival, v changelog.Versioned, to string) (accept, 
 	case o.MovedTo != "", o.State == changelog.Drained, o.State == changelog.Retired:
 		return false, true, nil
 	}
-	// Another process has the instance. The one that has copied the records cannot write its record any more.
+	// Another process has the instance. The process that has copied the records can no longer write its record.
 	return false, o.Session != a.Session && o.Epoch > a.Epoch, nil
 }

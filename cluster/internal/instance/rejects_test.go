@@ -201,7 +201,7 @@ func TestRejectedRecordsWaitForRoom(t *testing.T) {
 	})
 }
 
-// The adopter is killed while copies of the rejected records are in its log, in front of the decision and behind it. It comes back, or another
+// The adopter is killed while copies of the rejected records are in its log, before the decision and after it. It comes back, or another
 // node adopts both instances.
 func TestRejectedRecordsMoveOnce(t *testing.T) {
 	for moment, here := range map[string]func(o changelog.Owner, arrivals int, call string) bool{
@@ -244,7 +244,7 @@ func TestRejectedRecordsMoveOnce(t *testing.T) {
 					if now, err := w.quarantined(); err != nil || !maps.Equal(now, before) {
 						t.Errorf("the quarantines have %v, %v, want %v", now, err, before)
 					}
-					w.await("nothing arrives any more", func() bool {
+					w.await("no record arrives", func() bool {
 						return !slices.ContainsFunc(w.nodes, func(n *worldNode) bool { return n.runs != nil && len(n.runs.opened().Engine().Arrivals()) > 0 })
 					})
 				})

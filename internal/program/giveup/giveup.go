@@ -29,7 +29,7 @@ func Run(ctx context.Context, args []string, env api.Environment) error {
 		return err
 	}
 	if flags.NArg() != 1 || flags.Arg(0) == "" {
-		return api.Wrong("name one instance, after the flags: it stands in the log lines of the nodes")
+		return api.Wrong("name one instance, after the flags: the log lines of the nodes name it")
 	}
 	c, err := server.Client(env)
 	if err != nil {
