@@ -15,7 +15,8 @@ import (
 
 	"github.com/apache/iceberg-go/catalog"
 	sqlcat "github.com/apache/iceberg-go/catalog/sql"
-	_ "modernc.org/sqlite" // registers itself as "sqlite"
+	"modernc.org/sqlite"
+	sqlite3 "modernc.org/sqlite/lib"
 
 	iceberglib "github.com/apache/iceberg-go"
 
@@ -108,14 +109,17 @@ func Open(folder string, opts Options) (*Local, error) {
 	registerLocalFiles()
 	dsn := fileURL(filepath.Join(folder, "catalog.db"))
 	dsn.RawQuery = url.Values{
-		"_pragma": {"busy_timeout(10000)", "journal_mode(WAL)", "synchronous(FULL)"},
+		"_pragma": {"busy_timeout(10000)", "synchronous(FULL)"},
 		"_txlock": {"immediate"},
 	}.Encode()
 	db, err := sql.Open("sqlite", dsn.String())
 	if err != nil {
 		return nil, fmt.Errorf("iceberg: %w", err)
 	}
-	_, err = db.Exec("CREATE TABLE IF NOT EXISTS _forebay_sync (n INTEGER NOT NULL); INSERT INTO _forebay_sync SELECT 0 WHERE NOT EXISTS (SELECT 1 FROM _forebay_sync)")
+	err = useLog(db)
+	if err == nil {
+		_, err = db.Exec("CREATE TABLE IF NOT EXISTS _forebay_sync (n INTEGER NOT NULL); INSERT INTO _forebay_sync SELECT 0 WHERE NOT EXISTS (SELECT 1 FROM _forebay_sync)")
+	}
 	var c *sqlcat.Catalog
 	if err == nil {
 		c, err = sqlcat.NewCatalog("forebay", db, sqlcat.SQLite, iceberglib.Properties{"warehouse": fileURL(folder).String()})
@@ -126,6 +130,18 @@ func Open(folder string, opts Options) (*Local, error) {
 	l := &Local{Target: New(c, opts), folder: folder, db: db}
 	l.syncCatalog = l.syncLog
 	return l, nil
+}
+
+// useLog sets the journal mode, which the file keeps. SQLite does not wait for a lock here if another process changes the mode at the same
+// time, whatever busy_timeout says.
+func useLog(db *sql.DB) error {
+	for deadline := time.Now().Add(10 * time.Second); ; {
+		_, err := db.Exec("PRAGMA journal_mode = WAL")
+		var failure *sqlite.Error
+		if !errors.As(err, &failure) || failure.Code()&0xff != sqlite3.SQLITE_BUSY || time.Now().After(deadline) {
+			return err
+		}
+	}
 }
 
 // fileURL returns the URL of a path, with three slashes: after two, some readers expect a host.
