@@ -188,7 +188,7 @@ func (e *Engine) observe() (metric.Registration, error) {
 		return nil, fmt.Errorf("metrics: %w", err)
 	}
 	return e.opts.Meter.RegisterCallback(func(_ context.Context, to metric.Observer) error {
-		for _, src := range *e.sources.Load() {
+		for src := range e.sources.all() {
 			for _, s := range src.sinks {
 				at := sinkAttributes(s.handle.ID())
 				n := int64(0)

@@ -384,7 +384,7 @@ func (e *Engine) open(ctx context.Context, sourceID string) (*source, error) {
 	if e.closed.Load() {
 		return nil, ErrClosed
 	}
-	src := (*e.sources.Load())[sourceID]
+	src := e.sources.get(sourceID)
 	switch {
 	case src == nil:
 		return nil, fmt.Errorf("%w: %q", ErrUnknownSource, sourceID)

@@ -96,24 +96,23 @@ func (e *Engine) Apply(ctx context.Context, d *Definition, opts ApplyOptions) ([
 	if err := e.admits(id); err != nil {
 		return nil, err
 	}
-	old := (*e.sources.Load())[id]
+	old := e.sources.get(id)
 	next, err := e.link(ctx, d, kept)
 	if err != nil {
 		return nil, err
 	}
-	e.store(id, next)
+	e.sources.put(id, next)
 	e.endShadows(old, next)
 	return problems, e.endSinks(ctx, old, next)
 }
 
-// admits refuses a source above MaxSources, and every source after Close.
+// admits refuses a source above Options.MaxSources, and every source after Close.
 func (e *Engine) admits(sourceID string) error {
 	if e.closed.Load() {
 		return ErrClosed
 	}
-	have := *e.sources.Load()
-	if _, exists := have[sourceID]; !exists && len(have) >= MaxSources {
-		return fmt.Errorf("define source %q: %w", sourceID, ErrTooManySources)
+	if e.sources.get(sourceID) == nil && e.sources.len() >= e.opts.MaxSources {
+		return fmt.Errorf("define source %q: %w: Options.MaxSources is %d", sourceID, ErrTooManySources, e.opts.MaxSources)
 	}
 	return nil
 }
@@ -292,7 +291,7 @@ func (e *Engine) Uncreate(ctx context.Context, creation string, tables ...string
 	if !ok {
 		return fmt.Errorf("remove tables: %w by the target", errors.ErrUnsupported)
 	}
-	for _, src := range *e.sources.Load() {
+	for src := range e.sources.all() {
 		for _, s := range src.def.Sinks {
 			if !s.Disabled && slices.Contains(tables, s.Table.ID) {
 				return fmt.Errorf("remove table %q: sink %q uses it", s.Table.ID, bufferID(src.def.ID, s.ID))

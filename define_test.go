@@ -51,14 +51,14 @@ func TestDefinitionReportsEveryProblem(t *testing.T) {
 
 func TestLimitOfSources(t *testing.T) {
 	e, _ := openMemory(t)
-	for i := range forebay.MaxSources {
+	for i := range forebay.DefaultMaxSources {
 		mustDefine(t, e, forebay.Source{ID: fmt.Sprint("s", i)})
 	}
 	if err := e.Define(t.Context(), forebay.Source{ID: "one-more"}); !errors.Is(err, forebay.ErrTooManySources) {
 		t.Fatalf("error %v", err)
 	}
 	mustDefine(t, e, forebay.Source{ID: "s0", Disabled: true}) // a change of one that exists
-	if n := len(e.Sources()); n != forebay.MaxSources {
+	if n := len(e.Sources()); n != forebay.DefaultMaxSources {
 		t.Fatalf("%d sources", n)
 	}
 }
@@ -309,5 +309,21 @@ func TestIDsOfStrangersAreRefused(t *testing.T) {
 	longest := strings.Repeat("x", forebay.MaxIDLength)
 	if _, err := forebay.Compile(forebay.Source{ID: longest, Sinks: []forebay.Sink{{ID: longest, Table: table}}}, forebay.Options{}); err != nil {
 		t.Errorf("the longest id: %v", err)
+	}
+}
+
+func TestMaxSources(t *testing.T) {
+	e, _ := openMemory(t, func(o *forebay.Options) { o.MaxSources = 2 })
+	for _, id := range []string{"a", "b"} {
+		mustDefine(t, e, forebay.Source{ID: id})
+	}
+	err := e.Define(t.Context(), forebay.Source{ID: "c"})
+	if want := `define source "c": the engine has too many sources: Options.MaxSources is 2`; !errors.Is(err, forebay.ErrTooManySources) || err.Error() != want {
+		t.Errorf("Define of a third source = %v, want %q", err, want)
+	}
+	for _, n := range []int{-1, 100_001} {
+		if err := (forebay.Options{MaxSources: n}).Validate(); err == nil {
+			t.Errorf("Validate with MaxSources %d = nil, want an error", n)
+		}
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -32,8 +31,8 @@ type Engine struct {
 	portion, batch int // see portionBytes and batchBytes
 	room           *mapRoom
 
-	// sources is an immutable map that Define and Remove replace, so that Ingest reads it without a lock.
-	sources atomic.Pointer[map[string]*source]
+	// sources is changed by Define and Remove, and read by Ingest without a lock.
+	sources *sourceMap
 	// counts has *rejections by name of the sink in the buffer, dropped *atomic.Int64 by source: the records that no enabled
 	// sink took. Both outlive definitions.
 	counts, dropped sync.Map
@@ -123,10 +122,9 @@ func Open(dir string, opts Options) (*Engine, error) {
 	e := &Engine{
 		define: make(chan struct{}, 1), opts: opts, log: opts.Logger, buf: buf,
 		portion: portionOf(portionBytes, opts.Buffer), batch: portionOf(batchBytes, opts.Buffer),
-		room: newMapRoom(opts.Buffer),
+		room: newMapRoom(opts.Buffer), sources: newSourceMap(),
 	}
 	e.mappers.options = opts.mapping().Shared()
-	e.sources.Store(&map[string]*source{})
 	if e.observation, err = e.observe(); err != nil {
 		return nil, errors.Join(err, buf.Close())
 	}
@@ -162,17 +160,6 @@ func load[T any](m *sync.Map, key string) *T {
 	return v.(*T)
 }
 
-// store puts a source into the map that Ingest reads; nil removes it.
-func (e *Engine) store(id string, src *source) {
-	next := maps.Clone(*e.sources.Load())
-	if src == nil {
-		delete(next, id)
-	} else {
-		next[id] = src
-	}
-	e.sources.Store(&next)
-}
-
 // endSinks has rows that wait imported, for the sinks of old that next does not have enabled.
 func (e *Engine) endSinks(ctx context.Context, old, next *source) error {
 	if old == nil {
@@ -200,11 +187,11 @@ func (e *Engine) Remove(ctx context.Context, sourceID string) error {
 		return err
 	}
 	defer func() { <-e.define }()
-	old := (*e.sources.Load())[sourceID]
+	old := e.sources.get(sourceID)
 	if old == nil {
 		return fmt.Errorf("%w: %q", ErrUnknownSource, sourceID)
 	}
-	e.store(sourceID, nil)
+	e.sources.put(sourceID, nil)
 	e.endShadows(old, nil)
 	problems := []error{e.endSinks(ctx, old, nil)}
 	for _, s := range old.sinks {
@@ -216,9 +203,12 @@ func (e *Engine) Remove(ctx context.Context, sourceID string) error {
 // Target returns the target of the engine, for what it can do beyond [buffer.Target], such as [buffer.Querier]. The engine alone imports.
 func (e *Engine) Target() buffer.Target { return e.opts.Target }
 
+// MaxSources returns how many sources the engine may have.
+func (e *Engine) MaxSources() int { return e.opts.MaxSources }
+
 // Source returns the definition of a source; false when there is none. The caller must not modify its slices.
 func (e *Engine) Source(id string) (Source, bool) {
-	src := (*e.sources.Load())[id]
+	src := e.sources.get(id)
 	if src == nil {
 		return Source{}, false
 	}
@@ -227,9 +217,8 @@ func (e *Engine) Source(id string) (Source, bool) {
 
 // Sources returns all definitions, sorted by id.
 func (e *Engine) Sources() []Source {
-	m := *e.sources.Load()
-	list := make([]Source, 0, len(m))
-	for _, src := range m {
+	list := make([]Source, 0, e.sources.len())
+	for src := range e.sources.all() {
 		list = append(list, src.def)
 	}
 	slices.SortFunc(list, func(a, b Source) int { return cmp.Compare(a.ID, b.ID) })
@@ -240,7 +229,7 @@ func (e *Engine) Sources() []Source {
 // sinks of the source. It waits for the end of an outage, so give ctx a deadline. When ctx ends, or before that when somebody
 // must fix the cause of a failure, the error is or wraps a [*buffer.HeldError] that says what waits and why.
 func (e *Engine) Flush(ctx context.Context, sourceID string, sinkIDs ...string) error {
-	src := (*e.sources.Load())[sourceID]
+	src := e.sources.get(sourceID)
 	if src == nil {
 		return fmt.Errorf("%w: %q", ErrUnknownSource, sourceID)
 	}

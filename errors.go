@@ -16,8 +16,8 @@ var (
 	ErrUnknownSink = errors.New("unknown sink")
 	// ErrDisabledSource is returned for a record to a disabled source. Nothing was stored.
 	ErrDisabledSource = errors.New("source is disabled")
-	// ErrTooManySources is returned by Define above MaxSources.
-	ErrTooManySources = errors.New("an engine may have at most 100 sources")
+	// ErrTooManySources is returned by Define above Options.MaxSources.
+	ErrTooManySources = errors.New("the engine has too many sources")
 )
 
 // RowTooLargeError rejects a record whose row is above Options.MaxRowBytes. Sending it again is useless.

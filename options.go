@@ -40,6 +40,9 @@ type Options struct {
 	Buffer buffer.Tuning
 	// MaxRowBytes bounds one encoded row; larger ones are rejected with a [*RowTooLargeError]. Default: 1536 KiB.
 	MaxRowBytes int
+	// MaxSources is how many sources the engine may have. The default, 100, is what the Stream API allows in a branch. Raise it, up to 100,000,
+	// for a service with a source for each tenant.
+	MaxSources int
 	// Mapping are the budgets and compatibility switches of all mappers. The limits of a target that is a [buffer.Limiter] are
 	// added to Mapping.Limits.
 	Mapping mapping.Options
@@ -54,6 +57,7 @@ func (o Options) withDefaults(dir string) Options {
 		o.Target = dirdriver.Tables(filepath.Join(dir, "tables"))
 	}
 	o.MaxRowBytes = cmp.Or(o.MaxRowBytes, 1536<<10)
+	o.MaxSources = cmp.Or(o.MaxSources, DefaultMaxSources)
 	o.Logger = warnlog.Or(o.Logger)
 	return o
 }
@@ -64,6 +68,9 @@ func (o Options) Validate() error {
 	var problems []error
 	if o.MaxRowBytes < 1 || int64(o.MaxRowBytes) > 64<<20 {
 		problems = append(problems, fmt.Errorf("MaxRowBytes is %d, allowed is 1 to %d", o.MaxRowBytes, 64<<20))
+	}
+	if o.MaxSources < 1 || o.MaxSources > 100_000 {
+		problems = append(problems, fmt.Errorf("MaxSources is %d, allowed is 1 to 100000", o.MaxSources))
 	}
 	return errors.Join(append(problems, o.Buffer.Validate(), o.Mapping.Validate())...)
 }

@@ -11,7 +11,7 @@ import (
 //
 // Its duration depends on the given secret alone, not on whether the source exists or which secrets it has.
 func (e *Engine) SourceWithSecret(id, secret string) (Source, bool) {
-	src := (*e.sources.Load())[id]
+	src := e.sources.get(id)
 	if src == nil {
 		src = noSource
 	}
@@ -27,7 +27,7 @@ func (e *Engine) SourceWithSecret(id, secret string) (Source, bool) {
 func (e *Engine) SourcesWithSecret(secret string) []Source {
 	got := secretDigest(secret)
 	var list []Source
-	for _, src := range *e.sources.Load() {
+	for src := range e.sources.all() {
 		if src.secrets.accept(&got) {
 			list = append(list, src.def)
 		}

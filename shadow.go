@@ -127,7 +127,7 @@ func (e *Engine) Shadow(ctx context.Context, sourceID string, changed Sink, opts
 		return nil, err
 	}
 	defer func() { <-e.define }()
-	src := (*e.sources.Load())[sourceID]
+	src := e.sources.get(sourceID)
 	if src == nil {
 		return nil, fmt.Errorf("%w: %q", ErrUnknownSource, sourceID)
 	}

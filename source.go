@@ -15,8 +15,8 @@ import (
 
 // Limits of the platform.
 const (
-	// MaxSources is how many sources an engine may have. An engine stands for one branch.
-	MaxSources = 100
+	// DefaultMaxSources is how many sources an engine may have, as a branch of the platform does, if Options.MaxSources is 0.
+	DefaultMaxSources = 100
 	// MaxSinks is how many sinks a source may have.
 	MaxSinks = 100
 	// MaxIDLength is the greatest length of a source or sink id, in bytes.

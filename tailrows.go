@@ -74,7 +74,7 @@ func (s *sink) mapped(pieces []buffer.TailRows) bool {
 
 // HasColumns reports whether [Engine.AppendTail] accepts the columns of rows.
 func (e *Engine) HasColumns(sourceID, sinkID string, pieces []buffer.TailRows) bool {
-	src := (*e.sources.Load())[sourceID]
+	src := e.sources.get(sourceID)
 	return src != nil && slices.ContainsFunc(src.sinks, func(s *sink) bool { return s.id == sinkID && !s.archive && s.mapped(pieces) })
 }
 

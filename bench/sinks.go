@@ -56,7 +56,7 @@ func onSources(ctx context.Context, e *env, sources, sinks int, measure func(eng
 // source.
 func openSinksOfEngine(ctx context.Context, e *env) (*sample, error) {
 	perSource := min(e.size.Sinks, forebay.MaxSinks)
-	sources := min((e.size.Sinks+perSource-1)/perSource, forebay.MaxSources)
+	sources := min((e.size.Sinks+perSource-1)/perSource, forebay.DefaultMaxSources)
 	return onSources(ctx, e, sources, perSource, func(eng *forebay.Engine, ids []string) (*sample, error) {
 		record := workloads()[0].records(0, 1)[0]
 		n := 0

@@ -410,7 +410,7 @@ func TestErase(t *testing.T) {
 func TestLimits(t *testing.T) {
 	cat := openCatalog(t, openEngine(t, forebay.Options{}), catalog.Options{Store: newMemory()})
 	must := done(t, cat)
-	for i := range forebay.MaxSources {
+	for i := range forebay.DefaultMaxSources {
 		must(cat.CreateSource(user, spec(fmt.Sprint("s", i))))
 	}
 	if _, err := cat.CreateSource(user, spec("more")); code(err) != catalog.SourceLimit {

@@ -11,8 +11,6 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-
-	"github.com/forebay/forebay"
 )
 
 // Catalogs on a shared store keep out of each other's way with holds. A hold is a record that says which source and which tables a change
@@ -253,8 +251,8 @@ func (c *Catalog) conflict(h hold) error {
 			adding[t.source.ID] = true
 		}
 	}
-	if len(adding) >= forebay.MaxSources {
-		return tooManySources()
+	if len(adding) >= c.eng.MaxSources() {
+		return c.tooManySources()
 	}
 	return nil
 }

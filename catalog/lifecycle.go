@@ -25,14 +25,14 @@ func (c *Catalog) checkSources() error {
 			n++
 		}
 	}
-	if n >= forebay.MaxSources {
-		return tooManySources()
+	if n >= c.eng.MaxSources() {
+		return c.tooManySources()
 	}
 	return nil
 }
 
-func tooManySources() error {
-	return refuse(SourceLimit, "There are %d sources already, which is the limit; delete one first.", forebay.MaxSources)
+func (c *Catalog) tooManySources() error {
+	return refuse(SourceLimit, "There are %d sources already, which is the limit; delete one first.", c.eng.MaxSources())
 }
 
 // checkSinks refuses one sink more than the source may have.

@@ -104,7 +104,7 @@ func TestLimitInTheTaskHasAName(t *testing.T) {
 		return nil
 	}
 	cat := openCatalog(t, openEngine(t, forebay.Options{Target: mem}), catalog.Options{Store: newMemory()})
-	for i := range forebay.MaxSources - 1 {
+	for i := range forebay.DefaultMaxSources - 1 {
 		done(t, cat)(cat.CreateSource(user, spec(fmt.Sprint("Source ", i))))
 	}
 	var tasks []catalog.Task

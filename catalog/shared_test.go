@@ -350,7 +350,7 @@ func TestSharedLimit(t *testing.T) {
 		tokens := &gatedTokens{entered: make(chan struct{}), gate: make(chan struct{})}
 		cluster := newNodes(t, catalog.Options{Tokens: tokens})
 		a, b := cluster.open("a"), cluster.open("b")
-		for i := range forebay.MaxSources - 1 {
+		for i := range forebay.DefaultMaxSources - 1 {
 			done(t, a.Catalog)(a.CreateSource(user, spec(fmt.Sprintf("s%d", i))))
 		}
 		task, err := a.CreateSource(user, spec("last", "x"))

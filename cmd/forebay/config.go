@@ -253,8 +253,8 @@ func (d *decoder) compile(cfg *serveConfig, list []sourceKeys) []forebay.Source 
 	}
 	seen := map[string]bool{}
 	sources := make([]forebay.Source, len(list))
-	if len(list) > forebay.MaxSources {
-		d.report(d.nodes["sources"], "there are %d sources, at most %d are allowed", len(list), forebay.MaxSources)
+	if most := cmp.Or(cfg.MaxSources, forebay.DefaultMaxSources); len(list) > most {
+		d.report(d.nodes["sources"], "there are %d sources, at most %d are allowed: see max-sources", len(list), most)
 	}
 	for i, keys := range list {
 		at := fmt.Sprintf("sources[%d]", i)

@@ -36,6 +36,8 @@ type Config struct {
 	ShutdownTimeout   time.Duration
 	Admin             string
 	MaxConnections    int
+	// MaxSources is how many sources there may be; 0: the default of the engine.
+	MaxSources int
 	// Tuning has MaxDiskBytes, MaxSinkBytes and MinImportInterval.
 	Tuning buffer.Tuning
 	// Tables are the options of the folder tables, and Extend the default of sinks: their tables grow.
@@ -56,6 +58,7 @@ func (cfg *Config) Register(flags *flag.FlagSet) {
 	flags.StringVar(&cfg.Token, "token", "", "token of the API (default: made at the first start, kept in DIR/token)")
 	flags.StringVar(&cfg.Admin, "admin", "", "loopback address that takes orders, such as a checkpoint (default: none)")
 	flags.IntVar(&cfg.MaxConnections, "max-connections", 20_000, "greatest number of connections for events at once; above it idle ones are closed")
+	flags.IntVar(&cfg.MaxSources, "max-sources", 0, "greatest number of sources, at most 100000, for example 10000 for a source a tenant (default: 100)")
 	flags.Int64Var(&cfg.Tuning.MaxDiskBytes, "max-disk-bytes", 0, "greatest size of all rows that wait for their tables, and of the files of the store; events are refused above it (default: 16 GiB)")
 	flags.BoolVar(&cfg.Tuning.UnreadyWhenFull, "unready-when-full", false, "let /readiness-check return 503 while the disk is full, so that a balancer uses other nodes")
 	flags.Int64Var(&cfg.Tuning.MaxSinkBytes, "max-sink-bytes", 0, "the same for one sink (default: half of -max-disk-bytes)")

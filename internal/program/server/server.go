@@ -77,7 +77,7 @@ func Run(ctx context.Context, cfg Config, parts Parts, out io.Writer) (err error
 		parts.Target, parts.DropTable = tables, tables.Drop
 	}
 	opts := forebay.Options{
-		Target: parts.Target, Staging: parts.Staging, Archive: parts.Archive, Logger: logger, Meter: parts.Meter, Buffer: cfg.Tuning,
+		Target: parts.Target, Staging: parts.Staging, Archive: parts.Archive, Logger: logger, Meter: parts.Meter, Buffer: cfg.Tuning, MaxSources: cfg.MaxSources,
 	}
 	cfg.Stream.Logger = logger
 	if parts.OpenNode != nil {
