@@ -14,8 +14,8 @@ import (
 )
 
 const healthHelp = `
-forebay health asks a server on this machine how it is. It exits with status 0 if the server responds
-200, and with 1 otherwise. An image without a shell uses it as health check.
+forebay health asks a server on this machine whether it runs. The exit status is 0 if the server
+responds 200, and 1 otherwise. It is the health check of the image.
 
   forebay health                     asks /health-check at 127.0.0.1:8080
   forebay health -ready              asks /readiness-check: may a balancer send events?
