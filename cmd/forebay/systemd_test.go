@@ -102,10 +102,7 @@ func TestSystemdUnitIsPlayed(t *testing.T) {
 	socket, next := manager(t)
 	cmd := exec.CommandContext(t.Context(), os.Args[0], command[1:]...)
 	cmd.Dir = places.Replace(u.one(t, "WorkingDirectory"))
-	cmd.Env = append(os.Environ(), asProgram+"=1", "NOTIFY_SOCKET="+socket, places.Replace(u.one(t, "Environment")))
-	for _, name := range []string{"ADDR", "API_ADDR", "OTLP_GRPC", "OTLP_HTTP"} {
-		cmd.Env = append(cmd.Env, "FOREBAY_"+name+"=127.0.0.1:0")
-	}
+	cmd.Env = slices.Concat(os.Environ(), anyPorts, []string{asProgram + "=1", "NOTIFY_SOCKET=" + socket, places.Replace(u.one(t, "Environment"))})
 	s := begin(t, cmd)
 	if got := next(); got != "READY=1" {
 		t.Fatalf("the first datagram is %q, want READY=1", got)
