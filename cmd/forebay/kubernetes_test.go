@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -119,6 +120,22 @@ func readManifests(t *testing.T, file string) map[string]manifest {
 			t.Fatalf("%s: %v", file, err)
 		}
 		objects[m.Kind+"/"+m.Metadata.Name] = m
+	}
+}
+
+// checkSecrets checks that the command at the top of a manifest makes the keys of a Secret.
+func checkSecrets(t *testing.T, file string, secrets map[string]string) {
+	t.Helper()
+	content, err := os.ReadFile(filepath.Join("..", "..", "deploy", "kubernetes", file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var shown []string
+	for _, m := range regexp.MustCompile(`--from-literal=([\w-]+)=`).FindAllStringSubmatch(string(content), -1) {
+		shown = append(shown, m[1])
+	}
+	if want := slices.Sorted(maps.Keys(secrets)); !slices.Equal(slices.Sorted(slices.Values(shown)), want) {
+		t.Errorf("the command in %s makes the keys %q, want those that the pod reads, %q", file, shown, want)
 	}
 }
 
@@ -255,7 +272,9 @@ func TestKubernetesServer(t *testing.T) {
 	objects := readManifests(t, "forebay.yaml")
 	checkPod(t, objects, "forebay")
 	db := filepath.Join(t.TempDir(), "events.db")
-	p := newPod(t, objects, "forebay", map[string]string{"web-secret": webSecret, "database": "sqlite:" + db})
+	secrets := map[string]string{"web-secret": webSecret, "database": "sqlite:" + db}
+	checkSecrets(t, "forebay.yaml", secrets)
+	p := newPod(t, objects, "forebay", secrets)
 	s := p.start(t, "forebay-0", "127.0.0.1:0")
 	s.awaitReady()
 	c := p.spec.Containers[0]
@@ -286,6 +305,8 @@ func TestKubernetesCluster(t *testing.T) {
 		t.Error("the nodes must find each other before they are ready: want publishNotReadyAddresses, and podManagementPolicy Parallel")
 	}
 	shared := t.TempDir()
+	secrets := map[string]string{"cluster-secret": "secret-of-the-servers", "token": clusterToken, "database": "dir:" + filepath.Join(shared, "tables")}
+	checkSecrets(t, "cluster.yaml", secrets)
 	replace := []string{"s3://my-bucket/staging", "dir:" + filepath.Join(shared, "staging")}
 	free := addresses(t, set.Replicas+1)
 	listen, events := free[1:], free[0]
@@ -295,9 +316,7 @@ func TestKubernetesCluster(t *testing.T) {
 	nodes := make([]*serving, set.Replicas)
 	var c container
 	for i := range nodes {
-		p := newPod(t, objects, name, map[string]string{
-			"cluster-secret": "secret-of-the-servers", "token": clusterToken, "database": "dir:" + filepath.Join(shared, "tables"),
-		})
+		p := newPod(t, objects, name, secrets)
 		c = p.spec.Containers[0]
 		pod := fmt.Sprintf("%s-%d", name, i)
 		nodes[i] = p.start(t, pod, []string{events, "127.0.0.1:0", "127.0.0.1:0"}[i], append(slices.Clone(replace), "0.0.0.0:6222", listen[i])...)

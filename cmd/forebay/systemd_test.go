@@ -165,3 +165,40 @@ func TestSystemdUnitIsVerified(t *testing.T) {
 		t.Errorf("ExecReload is %q, want the signal that reloads the file", u["ExecReload"])
 	}
 }
+
+// The commands of docs/deploy.md put each file where the unit looks for it, and let root alone read the secret.
+func TestSystemdUnitIsInstalled(t *testing.T) {
+	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "deploy.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, commands, ok := strings.Cut(string(page), "## systemd\n")
+	_, commands, ok2 := strings.Cut(commands, "```sh\n")
+	commands, manage, ok3 := strings.Cut(commands, "systemctl daemon-reload\nsystemctl enable --now forebay\n```\n")
+	if !ok || !ok2 || !ok3 || manage == "" {
+		t.Fatal("docs/deploy.md does not show how to install the unit")
+	}
+	clone, root := t.TempDir(), t.TempDir()
+	for _, folder := range []string{filepath.Join(root, "usr/local/bin"), filepath.Join(root, "etc/systemd/system"), filepath.Join(clone, "deploy")} {
+		if err := os.MkdirAll(folder, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	u, text := readUnit(t, filepath.Join("..", "..", "deploy", "forebay.service"))
+	write(t, filepath.Join(clone, "deploy", "forebay.service"), text)
+	write(t, filepath.Join(clone, "forebay"), "the program")
+	write(t, filepath.Join(clone, "forebay.yaml"), shownFile(t))
+	install := exec.CommandContext(t.Context(), "sh", "-e", "-c", strings.NewReplacer(" /usr/", " "+root+"/usr/", " /etc/", " "+root+"/etc/").Replace(commands))
+	install.Dir = clone
+	if out, err := install.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	command := strings.Fields(u.one(t, "ExecStart"))
+	_, secret, _ := strings.Cut(u.one(t, "LoadCredential"), ":")
+	for path, mode := range map[string]os.FileMode{command[0]: 0o755, command[slices.Index(command, "-config")+1]: 0o644, secret: 0o600, "/etc/systemd/system/forebay.service": 0o644} {
+		info, err := os.Stat(filepath.Join(root, path))
+		if err != nil || info.Mode() != mode || info.Size() == 0 {
+			t.Errorf("%s: got %+v, %v, want a file with the mode %s", path, info, err, mode)
+		}
+	}
+}
