@@ -61,6 +61,7 @@ func verbs() []verb {
 		{"serve", "take events and telemetry, and store them in tables", serveHelp, process.serve},
 		{"otlp", "take logs, metrics and traces, and keep a day of them in tables", otlpHelp, process.otlp},
 		{"demo", "send events through all levels, and count the rows in the tables", demoHelp, process.demo},
+		{"health", "ask a server on this machine whether it runs, for a health check", healthHelp, process.health},
 		{"check", "check a configuration file, and show the rows that it makes of events", checkHelp, process.check},
 		{"extract", "pull records from an HTTP API into tables", extractHelp, process.extract},
 		{"inspect", "show what waits in a data directory, and why", inspectHelp, process.inspect},
@@ -168,7 +169,11 @@ func (p process) inspect(ctx context.Context, args []string) int {
 // environment is what a verb that speaks the Stream API has from this process.
 func (p process) environment() api.Environment {
 	return api.Environment{Stdin: p.stdin, Out: p.stdout, Errors: p.stderr, Getenv: func(name string) string {
-		value, _ := p.getenv(name)
+		env := &variables{getenv: p.getenv}
+		value, _ := env.lookup(name)
+		for _, problem := range env.problems {
+			fmt.Fprintln(p.stderr, problem)
+		}
 		return value
 	}}
 }

@@ -82,8 +82,9 @@ func (p process) parse(name string, args []string, verb verbFlags) (*serveConfig
 		}
 		return nil, fmt.Errorf("%w; \"forebay %s -h\" shows all", err, name)
 	}
+	env := &variables{getenv: p.getenv}
 	given, problems := server.Environment(flags, func(name string) string {
-		value, _ := p.getenv(name)
+		value, _ := env.lookup(name)
 		return value
 	})
 	cfg.secret, _ = p.getenv(secretVariable)
@@ -98,10 +99,11 @@ func (p process) parse(name string, args []string, verb verbFlags) (*serveConfig
 	var read *decoder // of the file; nil: there is none, or it cannot be read
 	if cfg.file != "" {
 		var err error
-		if read, err = cfg.readFile(flags, given, p.getenv); err != nil {
+		if read, err = cfg.readFile(flags, given, env.lookup); err != nil {
 			problems = append(problems, err)
 		}
 	}
+	problems = append(problems, env.problems...)
 	cfg.optional = map[string]bool{}
 	for _, name := range []string{"otlp-grpc", "otlp-http"} {
 		_, inFile := cfg.fromFile[name]
@@ -207,6 +209,8 @@ func (p process) serveConfig(ctx context.Context, args []string, cfg *serveConfi
 	parts.Listen = func(eng *forebay.Engine, events http.Handler) ([]server.Listener, error) {
 		return listenOTLP(cfg, eng, events, logger)
 	}
+	parts.Ready = func() { p.notify("READY=1", logger) }
+	defer context.AfterFunc(ctx, func() { p.notify("STOPPING=1", logger) })()
 	reloads, stop := context.WithCancel(ctx)
 	var following sync.WaitGroup
 	defer following.Wait()

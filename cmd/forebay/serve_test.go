@@ -71,11 +71,17 @@ func start(t *testing.T, env []string, verb string, args ...string) *serving {
 // launch is start that does not wait for awaitReady.
 func launch(t *testing.T, env []string, verb string, args ...string) *serving {
 	t.Helper()
-	s := &serving{t: t, addr: map[string]string{}}
-	s.cmd = exec.CommandContext(t.Context(), os.Args[0], append([]string{
+	cmd := exec.CommandContext(t.Context(), os.Args[0], append([]string{
 		verb, "-addr", "127.0.0.1:0", "-api-addr", "127.0.0.1:0", "-otlp-grpc", "127.0.0.1:0", "-otlp-http", "127.0.0.1:0",
 	}, args...)...)
-	s.cmd.Env = append(append(os.Environ(), asProgram+"=1"), env...)
+	cmd.Env = append(append(os.Environ(), asProgram+"=1"), env...)
+	return begin(t, cmd)
+}
+
+// begin starts the process of a server. It does not wait for awaitReady.
+func begin(t *testing.T, cmd *exec.Cmd) *serving {
+	t.Helper()
+	s := &serving{t: t, cmd: cmd, addr: map[string]string{}}
 	s.cmd.Stderr = &s.logs
 	stdout, err := s.cmd.StdoutPipe()
 	if err != nil {

@@ -52,6 +52,8 @@ type Parts struct {
 	// Define, if not nil, defines the sources. Of the Stream API only the part is then served that changes no definition: quarantines, held
 	// files and shadows.
 	Define func(ctx context.Context, eng *forebay.Engine) error
+	// Ready, if not nil, is called when all servers accept requests. A node that opens again calls it again.
+	Ready func()
 	// Listen, if not nil, starts more servers. events is the handler of the address of events.
 	Listen func(eng *forebay.Engine, events http.Handler) ([]Listener, error)
 	// OpenNode, if not nil, opens a node of a cluster: the server serves the node's engine and definitions in place of those of the data
@@ -174,6 +176,9 @@ func (m *management) serve(ctx context.Context, parts Parts, s service, out io.W
 	}
 	if err := m.tryOut(ctx, out, ready); err != nil {
 		return err
+	}
+	if parts.Ready != nil {
+		parts.Ready()
 	}
 	logger.Info("serving", "events", ingestAddr, "api", apiAddr, "directory", cfg.Dir)
 
