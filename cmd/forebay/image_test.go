@@ -40,6 +40,14 @@ func readDockerfile(t *testing.T) image {
 		t.Fatal(err)
 	}
 	text := regexp.MustCompile(`(?m)^#.*\n`).ReplaceAllString(string(content), "")
+	module, err := os.ReadFile("go.mod")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, version, _ := strings.Cut(string(module), "\ngo ")
+	if want := "golang:" + version[:len("1.26")] + "\n"; !strings.Contains(text, want) {
+		t.Errorf("the Dockerfile builds with another Go than go.mod requires, want %q", want)
+	}
 	var img image
 	var stages []string
 	for line := range strings.Lines(strings.ReplaceAll(text, "\\\n", " ")) {
