@@ -32,8 +32,6 @@ type serveConfig struct {
 	archiveFor time.Duration
 	// fromFile are the values of flags that the file has, by name; see parseServe.
 	fromFile map[string]string
-	// optional are the flags of ports that the operator has not set. A default port that is busy is left out.
-	optional map[string]bool
 	// needsOTLP is set if the server has no use without a port of OTLP.
 	needsOTLP bool
 	// sources come from the file; nil if it has none.
@@ -102,10 +100,10 @@ func (p process) parse(name string, args []string, verb verbFlags) (*serveConfig
 			problems = append(problems, err)
 		}
 	}
-	cfg.optional = map[string]bool{}
-	for _, name := range []string{"otlp-grpc", "otlp-http"} {
+	cfg.Optional = map[string]bool{}
+	for _, name := range []string{"api-addr", "otlp-grpc", "otlp-http"} { // -addr takes the events, so serve needs it
 		_, inFile := cfg.fromFile[name]
-		cfg.optional[name] = !given[name] && !inFile
+		cfg.Optional[name] = !given[name] && !inFile
 	}
 	for _, addr := range []*string{&cfg.otlpGRPC, &cfg.otlpHTTP} {
 		if *addr == "off" {

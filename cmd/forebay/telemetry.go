@@ -75,7 +75,7 @@ func (f *telemetryFlags) complete(cfg *serveConfig, given map[string]bool) error
 		cfg.target = "parquet:" + filepath.Join(cfg.Dir, "telemetry")
 	}
 	cfg.options.keepBy = []string{receivedAt}
-	cfg.needsOTLP = true
+	cfg.needsOTLP, cfg.Optional["addr"] = true, !given["addr"]
 	cfg.options.indexes = [][]string{{"TraceId", "Timestamp"}, {"Timestamp"}, {"MetricName", "TimeUnix"}}
 	_, bucket := cutPrefix(strings.TrimPrefix(cfg.target, "parquet:"), bucketSchemes())
 	if k, _, err := cfg.kindOf(); err == nil && k.ages && !bucket && !given["keep-for"] { // the error comes from the check of the places
@@ -191,14 +191,17 @@ func (p process) serveTelemetry(ctx context.Context, args []string, cfg *serveCo
 	return serving.serveConfig(ctx, args, cfg)
 }
 
-// ports lists the ports that the line "ready" has, and the ports of OTLP that are not open.
+// ports lists the ports that the line "ready" has, and the ports of OTLP that are not open. It names the default ports that are in use.
 func (cfg *serveConfig) ports(ready string) string {
 	var b strings.Builder
 	b.WriteString("\nPorts:\n\n")
 	for _, port := range []struct{ name, flag, wanted string }{
-		{"OTLP over gRPC", "otlp-grpc", cfg.otlpGRPC}, {"OTLP over HTTP", "otlp-http", cfg.otlpHTTP}, {"events over HTTP", "ingest", ""}, {"Stream API", "api", ""},
+		{"OTLP over gRPC", "otlp-grpc", cfg.otlpGRPC}, {"OTLP over HTTP", "otlp-http", cfg.otlpHTTP}, {"events over HTTP", "addr", cfg.Addr}, {"Stream API", "api-addr", cfg.APIAddr},
 	} {
-		switch open := addressOf(ready, port.flag); {
+		inReady := map[string]string{"addr": "ingest", "api-addr": "api"}[port.flag]
+		switch open := addressOf(ready, cmp.Or(inReady, port.flag)); {
+		case open != "" && cfg.Optional[port.flag] && open != port.wanted:
+			fmt.Fprintf(&b, "  %-17s%s, because %s is in use: choose an address with -%s\n", port.name, open, port.wanted, port.flag)
 		case open != "":
 			fmt.Fprintf(&b, "  %-17s%s\n", port.name, open)
 		case port.wanted != "":
