@@ -31,7 +31,7 @@ type ViewOptions struct {
 	// that has a file, which the driver's option EmptyPart keeps there. Default: the tables are in the database.
 	Folder string
 	// ReceivedAt, if not empty, is a column of type timestamp of the table of logs, with the time at which a record arrived. The view of logs then
-	// has it, and it is the time of a log without a time.
+	// has it.
 	ReceivedAt string
 	// Prefix begins the names of the views. Default: otel_
 	Prefix string
@@ -57,9 +57,7 @@ func (o ViewOptions) Validate() error {
 
 // Views returns statements that create or replace views, one statement each, without semicolons. The views are:
 //
-//	otel_logs                            the columns of LogsTable; Timestamp and TimeUnixNano are the observed time where the sender has set
-//	                                     only that, or the time of receipt without both if ReceivedAt is set, and SeverityNumber is
-//	                                     NULL where it is 0
+//	otel_logs                            the columns of LogsTable, and ReceivedAt if it is set; SeverityNumber is NULL where it is 0
 //	otel_traces                          the columns of TracesTable
 //	otel_span_events, otel_span_links    a row for each event and link of a span, with EventTimestamp and EventTimeUnixNano
 //	otel_metrics_gauge, otel_metrics_sum, otel_metrics_histogram, otel_metrics_exponential_histogram, otel_metrics_summary
@@ -163,21 +161,12 @@ func (v *views) places() string {
 }
 
 func (v *views) logs() {
-	changed := []string{"Timestamp", "TimeUnixNano", "SeverityNumber"}
-	columns := slices.DeleteFunc(names(LogsTable()), func(c string) bool { return slices.Contains(changed, c) })
-	moment, nanos, received := `t."Timestamp", t."ObservedTimestamp"`, `t."TimeUnixNano", t."ObservedTimeUnixNano"`, ""
+	columns := slices.DeleteFunc(names(LogsTable()), func(c string) bool { return c == "SeverityNumber" })
+	received := ""
 	if v.ReceivedAt != "" {
-		column := "t." + quoteName(v.ReceivedAt)
-		moment += ", " + column
-		if v.Dialect == DuckDB {
-			nanos += ", epoch_ns(" + column + ")"
-		} else {
-			nanos += ", CAST(extract(epoch FROM " + column + ") * 1000000000 AS bigint)"
-		}
-		received = column + " AS ReceivedAt, "
+		received = ", t." + quoteName(v.ReceivedAt) + " AS ReceivedAt"
 	}
-	v.create("logs", "SELECT coalesce("+moment+") AS Timestamp,\n  coalesce("+nanos+") AS TimeUnixNano, nullif(t.\"SeverityNumber\", 0) AS SeverityNumber,\n  "+
-		received+renamed(columns)+"\nFROM "+v.from(v.Logs))
+	v.create("logs", "SELECT "+renamed(columns)+",\n  nullif(t.\"SeverityNumber\", 0) AS SeverityNumber"+received+"\nFROM "+v.from(v.Logs))
 }
 
 func (v *views) traces() {

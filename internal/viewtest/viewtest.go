@@ -364,7 +364,7 @@ var questions = []struct{ sql, want string }{
 		`SELECT TraceId, LinkedTraceId, LinkedSpanId FROM otel_span_links`,
 		`aa000000000000000000000000000001|aa000000000000000000000000000002|NULL`,
 	},
-	{`SELECT ServiceName, MetricName, Value, TimeUnix FROM otel_metrics_gauge`, `shop|load|0.5|NULL`},
+	{`SELECT ServiceName, MetricName, Value, TimeUnix FROM otel_metrics_gauge`, `shop|load|0.5|0`},
 	{`SELECT max(Value) AS v, count(*) AS n, max(TimeUnixNano) - min(TimeUnixNano) AS ns FROM otel_metrics_sum WHERE IsMonotonic AND MetricName = 'orders'`, `120|3|2000000000`},
 	{
 		`SELECT Count, Sum, BucketCounts[2] AS second, ExplicitBounds[2] AS bound, AggregationTemporality FROM otel_metrics_histogram ORDER BY Count DESC`,
