@@ -18,6 +18,7 @@ import (
 	"github.com/forebay/forebay/internal/program/api"
 	"github.com/forebay/forebay/internal/program/duration"
 	"github.com/forebay/forebay/internal/program/server"
+	"github.com/forebay/forebay/otlpflat"
 )
 
 // serveConfig has the values of all flags, from the command line, the environment and the file, and the sources of the file.
@@ -36,6 +37,8 @@ type serveConfig struct {
 	needsOTLP bool
 	// sources come from the file; nil if it has none.
 	sources []forebay.Source
+	// telemetry names the tables of each source that has columns of otlpflat, for views.
+	telemetry []otlpflat.ViewOptions
 }
 
 func (cfg *serveConfig) register(flags *flag.FlagSet) {
@@ -227,5 +230,8 @@ func (p process) serveConfig(ctx context.Context, args []string, cfg *serveConfi
 	}
 	logger.Info("starting", "version", forebay.Version(), "target", cfg.kindName(), "config", cfg.file)
 	cfg.warn(logger)
+	if err := cfg.refreshViews(logger); err != nil {
+		return err
+	}
 	return server.Run(ctx, cfg.Config, parts, p.stdout)
 }
