@@ -78,6 +78,7 @@ func (f *telemetryFlags) complete(cfg *serveConfig, given map[string]bool) error
 	cfg.options.keepBy = []string{receivedAt}
 	cfg.telemetry = []otlpflat.ViewOptions{{Logs: "logs", Traces: "traces", Metrics: "metrics", ReceivedAt: receivedAt}}
 	cfg.needsOTLP, cfg.Optional["addr"] = true, !given["addr"]
+	cfg.options.bloom = []string{"TraceId"}
 	cfg.options.indexes = [][]string{{"TraceId", "Timestamp"}, {"Timestamp"}, {"MetricName", "TimeUnix"}}
 	_, bucket := cutPrefix(strings.TrimPrefix(cfg.target, "parquet:"), bucketSchemes())
 	if k, _, err := cfg.kindOf(); err == nil && k.ages && !bucket && !given["keep-for"] { // the error comes from the check of the places
