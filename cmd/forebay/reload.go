@@ -39,6 +39,9 @@ func (d *definitions) apply(ctx context.Context, next []forebay.Source) (err err
 	}
 	done := 0
 	defer func() {
+		if d.current == nil && refusedLogin(err) != nil {
+			return // at the start of the server, which made no table
+		}
 		if err != nil {
 			err = errors.Join(err, d.restore(context.WithoutCancel(ctx), next[:done], next, opts.Creation))
 		}

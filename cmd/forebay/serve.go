@@ -216,7 +216,13 @@ func (p process) serveConfig(ctx context.Context, args []string, cfg *serveConfi
 		parts.Define = func(ctx context.Context, eng *forebay.Engine) error {
 			d := &definitions{eng: eng, logger: logger}
 			if err := d.apply(ctx, cfg.sources); err != nil {
-				return fmt.Errorf("%s: %w", cfg.file, err)
+				switch refused := refusedLogin(err); {
+				case refused != nil:
+					return fmt.Errorf("-target: %w", refused)
+				case cfg.file != "":
+					err = fmt.Errorf("%s: %w", cfg.file, err)
+				}
+				return err
 			}
 			if cfg.file != "" {
 				following.Go(func() { p.follow(reloads, args, cfg, d, level) })
