@@ -66,7 +66,7 @@ func TestColumnJSONHasEveryField(t *testing.T) {
 		Name: "c", Path: "a.b", Default: json.RawMessage(`1`), DefaultOnNull: true, RawString: true,
 		Template: TemplateSource{Language: "jsonnet", Content: "1"},
 		DataType: datatype.Timestamp, TypeOptions: TypeOptions{
-			Required: true, EmptyIsNull: true, Epoch: EpochMillis, AssumeUTC: true, ClampLeapSecond: true, FromTimestamp: true, NotBefore: "a", NotAfter: "b", Round: true, ParseText: true, AnyKind: true,
+			Required: true, EmptyIsNull: true, Epoch: EpochMillis, AssumeUTC: true, ClampLeapSecond: true, FromTimestamp: true, NotBefore: "a", NotAfter: "b", Round: true, ParseText: true, AnyKind: true, ElsePath: "e", ElseArrival: true,
 		},
 		Secret: true,
 	}

@@ -36,6 +36,7 @@ type cell struct {
 	secret  bool
 	limits  *datatype.Limits // of the target, if this untyped column may produce values beyond them
 	typed   *typedCell       // nil for an untyped column
+	other   *cell            // of ElsePath, nil without it
 }
 
 // Columns returns the columns of the table in the order of the cells, each as [Column.InTable]. The caller owns the slice.

@@ -147,12 +147,14 @@ func (w *rowWriter) appendMember(dst []byte, d memberDocument, c *cell, number i
 			return out, nil
 		}
 		w.s.scratch = append(w.s.scratch[:0], text...)
-		return w.typedValue(dst, d, c, w.s.scratch, kind)
+		out, fail := w.typedValue(dst, d, c, w.s.scratch, kind)
+		return w.orElse(out, c, fail)
 	}
 	text, kind := d.AppendMember(w.s.scratch[:0], number)
 	w.s.scratch = text
 	if c.typed != nil {
-		return w.typedValue(dst, d, c, text, kind)
+		out, fail := w.typedValue(dst, d, c, text, kind)
+		return w.orElse(out, c, fail)
 	}
 	out, fail := w.fieldValue(dst, d, c, text, kind)
 	return w.checkUntyped(len(dst), out, c, fail)

@@ -67,6 +67,19 @@ func (m *Mapper) compileType(cl *cell, c Column, opts Options, fault faultFunc) 
 		conv:    celltype.NewConverter(c.DataType, rules, opts.Limits),
 		limited: opts.Limits != datatype.Limits{},
 	}
+	if c.ElsePath != "" || c.ElseArrival { // Required counts for the last of the values
+		cl.typed.elseRequired, cl.typed.opts.Required = c.Required, false
+	}
+	if c.Type == TypePath && c.ElsePath != "" {
+		p, err := tape.ParsePath(c.ElsePath, opts.Compat)
+		if pe, ok := errors.AsType[*tape.PathError](err); ok {
+			fault("elsePath", 1, pe.Offset+1, errors.New(pe.Msg))
+		} else {
+			other := *cl
+			other.path, other.node = p, m.paths.Add(p)
+			cl.other = &other
+		}
+	}
 	if c.Type == TypeBody && c.DataType == datatype.JSON { // the same as the empty path
 		cl.typ, cl.node = TypePath, m.paths.Add(tape.Path{})
 	}
@@ -99,6 +112,8 @@ func checkOptions(c Column, fault faultFunc) {
 		{"notAfter", c.NotAfter != "", c.DataType == datatype.Timestamp || c.DataType == datatype.Date, "timestamps and dates"},
 		{"round", c.Round, isDecimal, "decimals"},
 		{"parseText", c.ParseText, c.DataType == datatype.JSON && value, "json from a path or template"},
+		{"elsePath", c.ElsePath != "", c.DataType != datatype.Untyped && c.Type == TypePath, "typed columns with a path"},
+		{"elseArrival", c.ElseArrival, (isTime || c.DataType == datatype.Int64 && c.Epoch != "") && c.Type == TypePath, "timestamps, dates with fromTimestamp and int64 with epoch, with a path"},
 		{"anyKind", c.AnyKind, c.DataType == datatype.String && value, "strings from a path or template"},
 	} {
 		if o.set && !o.applies {

@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"slices"
+	"time"
 
 	"github.com/forebay/forebay/datatype"
 	"github.com/forebay/forebay/internal/celltype"
@@ -22,6 +23,8 @@ type typedCell struct {
 	limited     bool // the target has limits
 	noNUL       bool
 	nullDefault bool // the default is NULL
+	// elseRequired is Required of a column with ElsePath or ElseArrival, whose opts have false.
+	elseRequired bool
 }
 
 var (
@@ -34,7 +37,8 @@ var (
 func (w *rowWriter) appendTyped(dst []byte, c *cell) ([]byte, *Error) {
 	switch c.typ {
 	case TypePath:
-		return w.typedPath(dst, c)
+		out, fail := w.typedPath(dst, c)
+		return w.orElse(out, c, fail)
 	case TypeUUID:
 		return w.m.uuids.appendText(dst), nil
 	case TypeDatetime:
@@ -50,6 +54,32 @@ func (w *rowWriter) appendTyped(dst []byte, c *cell) ([]byte, *Error) {
 		return w.typedBody(dst, c)
 	}
 	return w.typedTemplate(dst, c)
+}
+
+// orElse replaces a NULL of a path column that has ElsePath or ElseArrival.
+func (w *rowWriter) orElse(dst []byte, c *cell, fail *Error) ([]byte, *Error) {
+	if fail == nil && w.null && c.other != nil {
+		w.null = false
+		dst, fail = w.typedPath(dst, c.other)
+	}
+	if fail == nil && w.null && c.typed.opts.ElseArrival && !w.r.Received.IsZero() {
+		w.null = false
+		dst, fail = w.arrival(dst, c)
+	}
+	if fail == nil && w.null && c.typed.elseRequired {
+		w.null = false
+		return dst, &Error{Reason: MissingValue, Err: errRequiredNull}
+	}
+	return dst, fail
+}
+
+// arrival appends the time of arrival, which is known, to a column of type timestamp, date or int64.
+func (w *rowWriter) arrival(dst []byte, c *cell) ([]byte, *Error) {
+	if c.typed.typ != datatype.Int64 {
+		return w.typedTime(dst, c)
+	}
+	moment := w.r.Received.UTC().AppendFormat(nil, time.RFC3339Nano)
+	return w.appendValue(dst, c, celltype.Text, moment)
 }
 
 // absent makes a cell of a value that the record does not have.

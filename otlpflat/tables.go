@@ -21,13 +21,16 @@ import (
 //	ScopeName, ScopeVersion                             string
 //	ResourceAttributes, ScopeAttributes, LogAttributes  json: an object whose keys keep their dots
 //
-// What the sender has not set is NULL: a time, an id, an empty text other than the body, a body, the attributes of a scope. Protobuf does not
+// A log without a time has its observed time in Timestamp and TimeUnixNano, and without both the time of receipt. A span or point without a time has
+// the time of receipt.
+//
+// The rest that the sender has not set is NULL: an observed time, an id, an empty text other than the body, a body, the attributes of a scope. Protobuf does not
 // tell a number that is not set from 0, so SeverityNumber and TraceFlags are 0 then, and a resource or record without attributes has {}. A
 // record is rejected if a number of it does not fit an int64: a count above 2^63-1, or a time after
 // 2262-04-11. It is also rejected if the target cannot store one of its values, such as NaN. The caller may change the columns, and add some.
 func LogsTable() mapping.Columns {
 	return slices.Concat(
-		times("Timestamp", "TimeUnixNano", "timestamp"), times("ObservedTimestamp", "ObservedTimeUnixNano", "observed_timestamp"),
+		recordTimes("Timestamp", "TimeUnixNano", "timestamp", "observed_timestamp"), times("ObservedTimestamp", "ObservedTimeUnixNano", "observed_timestamp"),
 		mapping.Columns{
 			typed("TraceId", "trace_id", datatype.String), typed("SpanId", "span_id", datatype.String), typed("TraceFlags", "flags", datatype.Int64),
 			typed("SeverityText", "severity_text", datatype.String), typed("SeverityNumber", "severity_number", datatype.Int64),
@@ -41,7 +44,7 @@ func LogsTable() mapping.Columns {
 
 // TracesTable returns columns for the records of [Traces]; see [LogsTable].
 //
-//	Timestamp, TimeUnixNano                             the start
+//	Timestamp, TimeUnixNano                             the start; without one the time of receipt
 //	Duration                                            int64 of nanoseconds; NULL without an end, or with an end before the start
 //	TraceId, SpanId, ParentSpanId, TraceState           string
 //	SpanName, SpanKind, StatusCode, StatusMessage       string; kinds and codes have the names of package otlpflat, Unspecified and Unset too
@@ -51,7 +54,7 @@ func LogsTable() mapping.Columns {
 // and ServiceName, TraceFlags and the columns of resource and scope.
 func TracesTable() mapping.Columns {
 	return slices.Concat(
-		times("Timestamp", "TimeUnixNano", "timestamp"),
+		recordTimes("Timestamp", "TimeUnixNano", "timestamp", ""),
 		mapping.Columns{
 			typed("Duration", "duration_ns", datatype.Int64),
 			typed("TraceId", "trace_id", datatype.String), typed("SpanId", "span_id", datatype.String), typed("ParentSpanId", "parent_span_id", datatype.String),
@@ -72,7 +75,7 @@ func TracesTable() mapping.Columns {
 //
 //	MetricType                                          string: gauge, sum, histogram, exponential_histogram or summary
 //	MetricName, MetricDescription, MetricUnit           string
-//	TimeUnix, TimeUnixNano                              the time of the point, as timestamp and as int64
+//	TimeUnix, TimeUnixNano                              the time of the point, as timestamp and as int64; without one the time of receipt
 //	StartTimeUnix, StartTimeUnixNano                    the start of its interval
 //	Attributes                                          json
 //	Value                                               float64: the nearest one of an integer, which differs from it above 2^53
@@ -94,7 +97,7 @@ func MetricsTable() mapping.Columns {
 			typed("MetricType", "metric_type", datatype.String), serviceName(), typed("MetricName", "metric_name", datatype.String),
 			typed("MetricDescription", "metric_description", datatype.String), typed("MetricUnit", "metric_unit", datatype.String),
 		},
-		times("TimeUnix", "TimeUnixNano", "timestamp"), times("StartTimeUnix", "StartTimeUnixNano", "start_timestamp"),
+		recordTimes("TimeUnix", "TimeUnixNano", "timestamp", ""), times("StartTimeUnix", "StartTimeUnixNano", "start_timestamp"),
 		mapping.Columns{
 			typed("Attributes", "attributes", datatype.JSON), typed("Value", "value", datatype.Float64),
 			typed("Count", "count", datatype.Int64), typed("Sum", "sum", datatype.Float64),
@@ -119,9 +122,22 @@ func typed(name, path string, t datatype.Type) mapping.Column {
 
 // times are two columns with one time: as timestamp, and as nanoseconds since 1970.
 func times(moment, nanos, path string) mapping.Columns {
+	return timesOf(moment, nanos, path, mapping.TypeOptions{})
+}
+
+// recordTimes are the times of a record. A record without the member path has the time of the member other, if other is not empty, and
+// without both the time of receipt: queries by time and rules of retention find each row.
+func recordTimes(moment, nanos, path, other string) mapping.Columns {
+	return timesOf(moment, nanos, path, mapping.TypeOptions{ElsePath: other, ElseArrival: true})
+}
+
+func timesOf(moment, nanos, path string, o mapping.TypeOptions) mapping.Columns {
+	o.EmptyIsNull = true
+	number := o
+	number.Epoch = mapping.EpochNanos
 	return mapping.Columns{
-		typed(moment, path, datatype.Timestamp),
-		mapping.Path(nanos, path, mapping.DataType(datatype.Int64), mapping.With(mapping.TypeOptions{EmptyIsNull: true, Epoch: mapping.EpochNanos})),
+		mapping.Path(moment, path, mapping.DataType(datatype.Timestamp), mapping.With(o)),
+		mapping.Path(nanos, path, mapping.DataType(datatype.Int64), mapping.With(number)),
 	}
 }
 

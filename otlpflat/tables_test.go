@@ -1,6 +1,7 @@
 package otlpflat_test
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"iter"
@@ -49,6 +50,14 @@ func (e expected) time(moment, nanos string, t pcommon.Timestamp) {
 	}
 }
 
+// arrival is the time of receipt of the records.
+var arrival = time.Date(2026, 11, 28, 10, 0, 0, 123456789, time.UTC)
+
+// recordTime expects the first time that is set, or the arrival.
+func (e expected) recordTime(moment, nanos string, times ...pcommon.Timestamp) {
+	e.time(moment, nanos, cmp.Or(append(times, pcommon.NewTimestampFromTime(arrival))...))
+}
+
 func (e expected) origin(r pcommon.Resource, resourceSchema string, s pcommon.InstrumentationScope, scopeSchema string) {
 	e["ServiceName"] = nil
 	if name, ok := r.Attributes().Get("service.name"); ok {
@@ -93,7 +102,7 @@ func expectLogs(batch plog.Logs) (all []expected) {
 					e["Body"] = strings.ToValidUTF8(r.Body().Str(), "\ufffd")
 				}
 				e.time("ObservedTimestamp", "ObservedTimeUnixNano", r.ObservedTimestamp())
-				e.time("Timestamp", "TimeUnixNano", r.Timestamp())
+				e.recordTime("Timestamp", "TimeUnixNano", r.Timestamp(), r.ObservedTimestamp())
 				e.origin(rl.Resource(), rl.SchemaUrl(), sl.Scope(), sl.SchemaUrl())
 				all = append(all, e)
 			}
@@ -140,7 +149,7 @@ func expectSpans(batch ptrace.Traces) (all []expected) {
 				if s.StartTimestamp() > 0 && s.EndTimestamp() >= s.StartTimestamp() {
 					e["Duration"] = count(uint64(s.EndTimestamp() - s.StartTimestamp()))
 				}
-				e.time("Timestamp", "TimeUnixNano", s.StartTimestamp())
+				e.recordTime("Timestamp", "TimeUnixNano", s.StartTimestamp())
 				e.origin(rs.Resource(), rs.SchemaUrl(), ss.Scope(), ss.SchemaUrl())
 				all = append(all, e)
 			}
@@ -178,7 +187,7 @@ func expectPoints(batch pmetric.Metrics) (all []expected) {
 					if f := got.Flags(); f > 0 {
 						e["Flags"] = count(uint64(f))
 					}
-					e.time("TimeUnix", "TimeUnixNano", got.Timestamp())
+					e.recordTime("TimeUnix", "TimeUnixNano", got.Timestamp())
 					e.time("StartTimeUnix", "StartTimeUnixNano", got.StartTimestamp())
 					e.origin(rm.Resource(), rm.SchemaUrl(), sm.Scope(), sm.SchemaUrl())
 					for column, value := range more {
@@ -368,11 +377,13 @@ func TestTables(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				cells := mapper.Cells(&mapping.Record{Document: doc})
+				cells := mapper.Cells(&mapping.Record{Document: doc, Received: arrival})
 				if len(cells) != len(want) {
 					t.Fatalf("%s: %d cells, want %d", name, len(cells), len(want))
 				}
-				for k, again := range mapper.Cells(mapping.JSON(text)) {
+				record := mapping.JSON(text)
+				record.Received = arrival
+				for k, again := range mapper.Cells(record) {
 					c := cells[k]
 					if again.Value != c.Value || again.Null != c.Null || (again.Err == nil) != (c.Err == nil) {
 						t.Errorf("%s: %s of the document is %+v, of its JSON %+v\n%s", name, c.Column, c, again, text)
@@ -397,7 +408,7 @@ func TestTables(t *testing.T) {
 			}
 			never := []string{
 				"TraceFlags", "SeverityNumber", "LogAttributes", "SpanAttributes", "Attributes", "ResourceAttributes", "SpanKind", "StatusCode", "Events", "Links",
-				"MetricType",
+				"MetricType", "Timestamp", "TimeUnix", "TimeUnixNano",
 			}
 			if null[c.Name] == slices.Contains(never, c.Name) {
 				t.Errorf("%s: the column %s is NULL somewhere: %v", name, c.Name, null[c.Name])

@@ -16,6 +16,7 @@ type Dialect string
 const (
 	DuckDB     Dialect = "duckdb"
 	PostgreSQL Dialect = "postgresql"
+	SQLite     Dialect = "sqlite"
 )
 
 // ViewOptions say where the tables are that [Views] reads.
@@ -31,7 +32,7 @@ type ViewOptions struct {
 	// that has a file, which the driver's option EmptyPart keeps there. Default: the tables are in the database.
 	Folder string
 	// ReceivedAt, if not empty, is a column of type timestamp of the table of logs, with the time at which a record arrived. The view of logs then
-	// has it, and it is the time of a log without a time.
+	// has it.
 	ReceivedAt string
 	// Prefix begins the names of the views. Default: otel_
 	Prefix string
@@ -40,11 +41,11 @@ type ViewOptions struct {
 // Validate returns everything that is wrong with the options.
 func (o ViewOptions) Validate() error {
 	var problems []error
-	if o.Dialect != DuckDB && o.Dialect != PostgreSQL {
-		problems = append(problems, fmt.Errorf("otlpflat: Dialect is %q, must be %q or %q", o.Dialect, DuckDB, PostgreSQL))
+	if !slices.Contains([]Dialect{DuckDB, PostgreSQL, SQLite}, o.Dialect) {
+		problems = append(problems, fmt.Errorf("otlpflat: Dialect is %q, must be %q, %q or %q", o.Dialect, DuckDB, PostgreSQL, SQLite))
 	}
-	if o.Folder != "" && o.Dialect == PostgreSQL {
-		problems = append(problems, errors.New("otlpflat: Folder: PostgreSQL reads no Parquet files"))
+	if o.Folder != "" && o.Dialect != DuckDB {
+		problems = append(problems, fmt.Errorf("otlpflat: Folder: %s reads no Parquet files", o.Dialect))
 	}
 	if o.Folder != "" && o.Schema != "" {
 		problems = append(problems, errors.New("otlpflat: Folder and Schema exclude each other: files have no schema"))
@@ -57,9 +58,7 @@ func (o ViewOptions) Validate() error {
 
 // Views returns statements that create or replace views, one statement each, without semicolons. The views are:
 //
-//	otel_logs                            the columns of LogsTable; Timestamp and TimeUnixNano are the observed time where the sender has set
-//	                                     only that, or the time of receipt without both if ReceivedAt is set, and SeverityNumber is
-//	                                     NULL where it is 0
+//	otel_logs                            the columns of LogsTable, and ReceivedAt if it is set; SeverityNumber is NULL where it is 0
 //	otel_traces                          the columns of TracesTable
 //	otel_span_events, otel_span_links    a row for each event and link of a span, with EventTimestamp and EventTimeUnixNano
 //	otel_metrics_gauge, otel_metrics_sum, otel_metrics_histogram, otel_metrics_exponential_histogram, otel_metrics_summary
@@ -68,8 +67,11 @@ func (o ViewOptions) Validate() error {
 //	otel_metrics_quantiles               a row for each quantile of a summary
 //
 // Their columns can be written without quotes: in PostgreSQL the names of the views' columns are lower case, as it reads names without
-// quotes. So one query serves both databases. A value of a JSON column is ResourceAttributes ->> 'host.name' in both. In
+// quotes. So one query serves these databases. A value of a JSON column is ResourceAttributes ->> 'host.name' in all. In
 // a comparison this expression needs parentheses, because the operators of DuckDB bind more strongly than ->>.
+//
+// SQLite has neither arrays nor times: counts and bounds of buckets are JSON arrays there, times are texts as in the tables, and a count above
+// 2^63-1 is the nearest float. A view of SQLite has two statements, of which the first drops the view.
 func Views(o ViewOptions) ([]string, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
@@ -99,6 +101,10 @@ func (v *views) create(name, query string) {
 	view := quoteName(v.Prefix + name)
 	if v.Schema != "" {
 		view = quoteName(v.Schema) + "." + view
+	}
+	if v.Dialect == SQLite {
+		v.statements = append(v.statements, "DROP VIEW IF EXISTS "+view, "CREATE VIEW "+view+" AS\n"+query)
+		return
 	}
 	v.statements = append(v.statements, "CREATE OR REPLACE VIEW "+view+" AS\n"+query)
 }
@@ -133,18 +139,31 @@ func renamed(columns []string) string {
 	return strings.Join(all, ", ")
 }
 
-// documents turns a JSON array into rows of x(e).
+// documents turns a JSON array into rows of x, whose column is element.
 func (v *views) documents(column string) string {
-	if v.Dialect == DuckDB {
+	switch v.Dialect {
+	case DuckDB:
 		return fmt.Sprintf(`unnest(CAST(t."%s" AS JSON[])) AS x(e)`, column)
+	case SQLite:
+		return fmt.Sprintf(`json_each(t."%s") AS x`, column)
 	}
 	return fmt.Sprintf(`json_array_elements(CAST(t."%s" AS json)) AS x(e)`, column)
 }
 
-// array is a JSON array of numbers as an SQL array.
+func (v *views) element() string {
+	if v.Dialect == SQLite {
+		return "x.value"
+	}
+	return "x.e"
+}
+
+// array is a JSON array of numbers as an SQL array, if the database has them.
 func (v *views) array(column, duckType, pgType string) string {
-	if v.Dialect == DuckDB {
+	switch v.Dialect {
+	case DuckDB:
 		return fmt.Sprintf(`CAST(t."%s" AS %s[])`, column, duckType)
+	case SQLite:
+		return fmt.Sprintf(`t."%s"`, column)
 	}
 	return fmt.Sprintf(`ARRAY(SELECT CAST(u.v AS %s) FROM json_array_elements_text(CAST(t."%s" AS json)) WITH ORDINALITY AS u(v, n) ORDER BY u.n)`, pgType, column)
 }
@@ -163,45 +182,42 @@ func (v *views) places() string {
 }
 
 func (v *views) logs() {
-	changed := []string{"Timestamp", "TimeUnixNano", "SeverityNumber"}
-	columns := slices.DeleteFunc(names(LogsTable()), func(c string) bool { return slices.Contains(changed, c) })
-	moment, nanos, received := `t."Timestamp", t."ObservedTimestamp"`, `t."TimeUnixNano", t."ObservedTimeUnixNano"`, ""
+	columns := slices.DeleteFunc(names(LogsTable()), func(c string) bool { return c == "SeverityNumber" })
+	received := ""
 	if v.ReceivedAt != "" {
-		column := "t." + quoteName(v.ReceivedAt)
-		moment += ", " + column
-		if v.Dialect == DuckDB {
-			nanos += ", epoch_ns(" + column + ")"
-		} else {
-			nanos += ", CAST(extract(epoch FROM " + column + ") * 1000000000 AS bigint)"
-		}
-		received = column + " AS ReceivedAt, "
+		received = ", t." + quoteName(v.ReceivedAt) + " AS ReceivedAt"
 	}
-	v.create("logs", "SELECT coalesce("+moment+") AS Timestamp,\n  coalesce("+nanos+") AS TimeUnixNano, nullif(t.\"SeverityNumber\", 0) AS SeverityNumber,\n  "+
-		received+renamed(columns)+"\nFROM "+v.from(v.Logs))
+	v.create("logs", "SELECT "+renamed(columns)+",\n  nullif(t.\"SeverityNumber\", 0) AS SeverityNumber"+received+"\nFROM "+v.from(v.Logs))
 }
 
 func (v *views) traces() {
 	v.create("traces", "SELECT "+renamed(names(TracesTable()))+"\nFROM "+v.from(v.Traces))
 	span := renamed([]string{"Timestamp", "TraceId", "SpanId", "ServiceName", "SpanName"})
-	const at = "(x.e ->> 'timestamp')"
-	v.create("span_events", "SELECT "+span+", "+moment(at)+" AS EventTimestamp,\n  "+nanos(at)+` AS EventTimeUnixNano, x.e ->> 'name' AS EventName,
-  x.e -> 'attributes' AS EventAttributes
-FROM `+v.from(v.Traces)+", "+v.documents("Events"))
-	v.create("span_links", "SELECT "+span+`, nullif(x.e ->> 'trace_id', '') AS LinkedTraceId, nullif(x.e ->> 'span_id', '') AS LinkedSpanId,
-  nullif(x.e ->> 'trace_state', '') AS LinkedTraceState, x.e -> 'attributes' AS LinkAttributes
-FROM `+v.from(v.Traces)+", "+v.documents("Links"))
+	e := v.element()
+	at := "(" + e + " ->> 'timestamp')"
+	v.create("span_events", "SELECT "+span+", "+v.moment(at)+" AS EventTimestamp,\n  "+v.nanos(at)+" AS EventTimeUnixNano, "+e+" ->> 'name' AS EventName,\n  "+
+		e+" -> 'attributes' AS EventAttributes\nFROM "+v.from(v.Traces)+", "+v.documents("Events"))
+	v.create("span_links", "SELECT "+span+", nullif("+e+" ->> 'trace_id', '') AS LinkedTraceId, nullif("+e+" ->> 'span_id', '') AS LinkedSpanId,\n  nullif("+
+		e+" ->> 'trace_state', '') AS LinkedTraceState, "+e+" -> 'attributes' AS LinkAttributes\nFROM "+v.from(v.Traces)+", "+v.documents("Links"))
 }
 
 // moment is the time of a text of package otlpflat, without the digits below a microsecond as in a column; PostgreSQL would round them. The
 // empty text is NULL.
-func moment(text string) string {
+func (v *views) moment(text string) string {
+	if v.Dialect == SQLite { // a text as in a column
+		return "CASE WHEN " + text + " > '' THEN substr(substr(" + text + ", 1, 19) || '.' || replace(substr(" + text + ", 21), 'Z', '') || '000000', 1, 26) || 'Z' END"
+	}
 	return "CAST(nullif(substr(replace(" + text + ", 'Z', ''), 1, 26), '') || 'Z' AS timestamptz)"
 }
 
 // nanos is the same time in nanoseconds since 1970; NULL if an int64 cannot hold it.
-func nanos(text string) string {
+func (v *views) nanos(text string) string {
 	seconds := "CAST(extract(epoch FROM CAST(substr(" + text + ", 1, 19) || 'Z' AS timestamptz)) AS bigint)"
 	fraction := "CAST(rpad(replace(substr(" + text + ", 21), 'Z', ''), 9, '0') AS bigint)"
+	if v.Dialect == SQLite {
+		seconds = "unixepoch(substr(" + text + ", 1, 19))"
+		fraction = "CAST(substr(replace(substr(" + text + ", 21), 'Z', '') || '000000000', 1, 9) AS INTEGER)"
+	}
 	fits := seconds + " < 9223372036 OR " + seconds + " = 9223372036 AND " + fraction + " <= 854775807"
 	return "CASE WHEN " + text + " > '' THEN CASE WHEN " + fits + " THEN " + seconds + " * 1000000000 + " + fraction + " END END"
 }
@@ -225,9 +241,13 @@ func (v *views) metrics() {
 	kind("exponential_histogram", distribution+", "+renamed([]string{"Scale", "ZeroCount", "ZeroThreshold", "PositiveOffset", "NegativeOffset"})+
 		",\n  "+v.counts("PositiveBucketCounts")+" AS PositiveBucketCounts, "+v.counts("NegativeBucketCounts")+" AS NegativeBucketCounts")
 	kind("summary", renamed([]string{"Count", "Sum", "ValueAtQuantiles"}))
-	v.create("metrics_quantiles", "SELECT "+point+`, CAST(x.e ->> 'quantile' AS float8) AS Quantile, CAST(x.e ->> 'value' AS float8) AS Value
-FROM `+table+", "+v.documents("ValueAtQuantiles")+` WHERE t."MetricType" = 'summary'`)
-	v.buckets(table)
+	e := v.element()
+	v.create("metrics_quantiles", "SELECT "+point+", CAST("+e+" ->> 'quantile' AS float8) AS Quantile, CAST("+e+" ->> 'value' AS float8) AS Value\nFROM "+table+", "+v.documents("ValueAtQuantiles")+` WHERE t."MetricType" = 'summary'`)
+	if v.Dialect == SQLite {
+		v.bucketsOfSQLite(table)
+	} else {
+		v.buckets(table)
+	}
 }
 
 // buckets makes a row of each bucket. Bounds of exponential buckets are powers of two, and a power beyond a double is infinite or 0: PostgreSQL

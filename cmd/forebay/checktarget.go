@@ -262,12 +262,20 @@ func fits(ctx context.Context, target buffer.Target, t buffer.Table) error {
 	return t.HintExtend(target, err)
 }
 
-// oneLine is the text of an error of a target. A client of PostgreSQL tries several ways to connect, and its text repeats the answer of the
-// server for each.
-func oneLine(err error) string {
+// refusedLogin returns the answer of a server that refuses the login, else nil. A client of PostgreSQL tries several ways to connect, and its text
+// repeats the answer for each.
+func refusedLogin(err error) error {
 	var refused *pgconn.PgError
 	if errors.As(err, &refused) && (refused.Code == "28P01" || refused.Code == "28000") {
-		return "the server refuses the login: " + refused.Message
+		return errors.New("the server refuses the login: " + refused.Message)
+	}
+	return nil
+}
+
+// oneLine is the text of an error of a target.
+func oneLine(err error) string {
+	if refused := refusedLogin(err); refused != nil {
+		return refused.Error()
 	}
 	return strings.Join(strings.Fields(err.Error()), " ")
 }

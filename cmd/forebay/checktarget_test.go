@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -126,5 +127,82 @@ func TestServeWarnsOfMisfits(t *testing.T) {
 	s.stop()
 	if logs := s.logs.String(); !strings.Contains(logs, `partition-by: no table has the column \"day\"`) {
 		t.Errorf("the log has no warning of partition-by:\n%s", logs)
+	}
+}
+
+// Each target that has its own driver is asked for the table that a server made there. A folder or bucket without tables is as it was
+// before.
+func TestCheckAsksDrivers(t *testing.T) {
+	for name, target := range map[string]func(t *testing.T, folder string) (address, absent string){
+		"duckdb:": func(_ *testing.T, folder string) (string, string) {
+			return "duckdb:" + folder + "/t.duckdb", folder + "/new.duckdb"
+		},
+		"iceberg:": func(_ *testing.T, folder string) (string, string) {
+			return "iceberg:" + folder + "/lake", folder + "/new"
+		},
+		"parquet:": func(t *testing.T, _ string) (string, string) { return "parquet:" + bucketURL(t, "check"), "" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			needs(t, name)
+			folder := t.TempDir()
+			address, absent := target(t, folder)
+			config := func(target, columns, options string) string {
+				return "target: " + target + "\nsources:" + tableOf("a", "there", columns, options)
+			}
+			n := column("n", "int64")
+			file := filepath.Join(folder, "serve.yaml")
+			write(t, file, "dir: "+filepath.Join(folder, "data")+"\n"+config(address, n, ""))
+			s := serve(t, nil, "-config", file)
+			if name == "duckdb:" {
+				status, out, errs := asking(t, config(address, n, ""))
+				if status != failed || !strings.Contains(errs, "the target cannot be asked: ") || !strings.Contains(errs, "another process has the database open") || strings.Count(errs, "\n") != 1 {
+					t.Errorf("while the server has the file open: got status %d and %s%s, want %d and one line that says so", status, out, errs, failed)
+				}
+			}
+			s.stop()
+			for _, tt := range []struct {
+				text   string
+				status int
+				want   string
+			}{
+				{config(address, n, ""), 0, "the target has 1 table: there"},
+				{config(address, column("n", "string"), ""), failed, `the column "n" is required string in the mapping and required int64 in the table`},
+				{config(address, n+", "+column("m", "int64"), ", extend: true"), 0, "the target has 1 table: there"},
+			} {
+				status, out, errs := asking(t, tt.text)
+				if status != tt.status || !strings.Contains(out+errs, tt.want) {
+					t.Errorf("%s\ngot status %d and %s%s, want %d and %q", tt.text, status, out, errs, tt.status, tt.want)
+				}
+			}
+			if absent == "" {
+				return
+			}
+			if status, out, errs := asking(t, config(name+absent, n, "")); status != 0 || !strings.Contains(out, "is valid") {
+				t.Errorf("%s: got status %d and %s%s, want 0", absent, status, out, errs)
+			}
+			if _, err := os.Stat(absent); err == nil {
+				t.Errorf("check has made %s", absent)
+			}
+		})
+	}
+}
+
+// A target that refuses the login ends serve with one line, without the password.
+func TestServeWithAWrongPassword(t *testing.T) {
+	folder, _, _ := strings.Cut(strings.TrimPrefix(postgresServer.URL(t), "host="), " ")
+	file := filepath.Join(t.TempDir(), "forebay.yaml")
+	write(t, file, "dir: "+filepath.Join(t.TempDir(), "data")+"\ntarget: postgres://nobody_there:hunter2@/postgres?host="+folder+"\nsources:"+
+		tableOf("a", "t", column("n", "int64"), "")+tableOf("b", "u", column("n", "int64"), ""))
+	ports := []string{"-addr", "127.0.0.1:0", "-api-addr", "127.0.0.1:0", "-otlp-grpc", "127.0.0.1:0", "-otlp-http", "127.0.0.1:0"}
+	for _, args := range [][]string{
+		{"serve", "-config", file},
+		{"otlp", "-dir", filepath.Join(t.TempDir(), "data"), "-target", "postgres://nobody_there:hunter2@/postgres?host=" + folder},
+	} {
+		status, out, errs := call(t, "", nil, append(args, ports...)...)
+		lines := slices.DeleteFunc(strings.Split(strings.TrimSpace(errs), "\n"), func(line string) bool { return strings.Contains(line, "level=INFO") })
+		want := "forebay " + args[0] + `: -target: the server refuses the login: role "nobody_there" does not exist`
+		if status != failed || len(lines) != 1 || lines[0] != want || strings.Contains(out+errs, "hunter2") {
+			t.Errorf("got status %d and %s%s, want %d and %s", status, out, errs, failed, want)
+		}
 	}
 }

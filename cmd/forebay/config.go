@@ -309,6 +309,7 @@ func (d *decoder) compile(cfg *serveConfig, list []sourceKeys) []forebay.Source 
 			s.Sinks = append(s.Sinks, sink)
 		}
 		sources[i] = s
+		cfg.addViews(keys)
 	}
 	return sources
 }

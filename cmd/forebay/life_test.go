@@ -53,7 +53,7 @@ func TestTakenPorts(t *testing.T) {
 	for _, flag := range []string{"addr", "api-addr", "otlp-grpc", "otlp-http", "admin"} {
 		args := []string{"serve", "-dir", data, "-addr", "127.0.0.1:0", "-api-addr", "127.0.0.1:0", "-otlp-grpc", "127.0.0.1:0", "-otlp-http", "127.0.0.1:0"}
 		status, _, errs := call(t, "", nil, append(args, "-"+flag, l.Addr().String())...)
-		if status != failed || !strings.Contains(errs, "forebay serve: -"+flag+": ") || !strings.Contains(strings.ToLower(errs), "choose another address") {
+		if status != failed || !strings.Contains(errs, "forebay serve: -"+flag+": ") || !strings.Contains(errs, "another program listens there") || !strings.Contains(errs, "choose another address with -"+flag+", ") {
 			t.Errorf("-%s: status %d\n%s", flag, status, errs)
 		}
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"net"
 	"net/http"
 
 	"google.golang.org/grpc"
@@ -43,7 +42,7 @@ func (s grpcServer) Close() error {
 }
 
 // listenOTLP listens on the ports of OpenTelemetry. It skips an empty address. On HTTP every path of the handler of events works, and so
-// does /v1/logs with a secret as bearer token. A busy port of cfg.optional is left out with a warning, unless no port is left.
+// does /v1/logs with a secret as bearer token. A busy port of cfg.Optional is left out with a warning, unless no port is left.
 func listenOTLP(cfg *serveConfig, eng *forebay.Engine, events http.Handler, logger *slog.Logger) (servers []server.Listener, err error) {
 	var skipped error // the error of a busy port that was left out
 	for _, l := range []struct {
@@ -62,14 +61,14 @@ func listenOTLP(cfg *serveConfig, eng *forebay.Engine, events http.Handler, logg
 		if l.addr == "" {
 			continue
 		}
-		listener, err := net.Listen("tcp", l.addr)
-		if err != nil && cfg.optional[l.name] {
+		listener, err := server.Listen(l.name, l.addr)
+		if err != nil && cfg.Optional[l.name] {
 			logger.Warn("OTLP port not open", "flag", "-"+l.name, "address", l.addr, "error", err)
 			skipped = err
 			continue
 		}
 		if err != nil {
-			return servers, fmt.Errorf("-%s: %w; does a collector run here? Choose another address, or turn it off with -%[1]s=off", l.name, err)
+			return servers, fmt.Errorf("%w, or turn it off with -%s=off", err, l.name)
 		}
 		servers = append(servers, server.Listener{Name: l.name, Server: web.Start(stream.LimitConnections(listener, cfg.MaxConnections), l.server())})
 	}

@@ -103,6 +103,7 @@ func isCatalogAddress(rest string) bool {
 // icebergKeys are the options of an Iceberg target.
 type icebergKeys struct {
 	Namespace     string        `json:"namespace" doc:"namespace of the tables, which is created if it is absent; default forebay"`
+	Bloom         []string      `json:"bloom" doc:"columns of type string that are searched for single values, such as [trace]: engines then skip the row groups of merged files without the value"`
 	KeepSnapshots time.Duration `json:"keepSnapshots" doc:"how long a snapshot stays after a newer one, except the newest 10; default 10m, below zero: forever"`
 	KeepOrphans   time.Duration `json:"keepOrphans" doc:"how long a data file of a killed process stays, longer than any import takes; default 72h, below zero: forever"`
 	KeepIDs       time.Duration `json:"keepIds" doc:"how long the ids of an engine that imports nothing are remembered; default 2160h, below zero: forever"`

@@ -47,6 +47,8 @@ var optionDocs = map[string]string{
 	"round":           "true rounds a decimal that has more digits",
 	"parseText":       "true lets json take a text as a document",
 	"anyKind":         "true lets a string take objects and arrays, as compact JSON",
+	"elsePath":        "a second field, for a path that is null or missing, in a typed column",
+	"elseArrival":     "true stores the arrival time if a timestamp, or an int64 with epoch, is null or missing",
 }
 
 func reference() string {

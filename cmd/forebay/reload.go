@@ -39,6 +39,9 @@ func (d *definitions) apply(ctx context.Context, next []forebay.Source) (err err
 	}
 	done := 0
 	defer func() {
+		if d.current == nil && refusedLogin(err) != nil {
+			return // at the start of the server, which made no table
+		}
 		if err != nil {
 			err = errors.Join(err, d.restore(context.WithoutCancel(ctx), next[:done], next, opts.Creation))
 		}
@@ -117,6 +120,9 @@ func (p process) follow(ctx context.Context, args []string, cfg *serveConfig, d 
 			if err = d.apply(ctx, next.sources); err == nil {
 				added, changed, removed := compare(before, next.sources)
 				d.logger.Info("configuration reloaded", "config", cfg.file, "sources", len(next.sources), "added", added, "changed", changed, "removed", removed)
+				if err := next.refreshViews(d.logger); err != nil {
+					d.logger.Warn("views not written", "error", err)
+				}
 			}
 		}
 		if err != nil {

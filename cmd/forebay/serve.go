@@ -18,6 +18,7 @@ import (
 	"github.com/forebay/forebay/internal/program/api"
 	"github.com/forebay/forebay/internal/program/duration"
 	"github.com/forebay/forebay/internal/program/server"
+	"github.com/forebay/forebay/otlpflat"
 )
 
 // serveConfig has the values of all flags, from the command line, the environment and the file, and the sources of the file.
@@ -32,12 +33,12 @@ type serveConfig struct {
 	archiveFor time.Duration
 	// fromFile are the values of flags that the file has, by name; see parseServe.
 	fromFile map[string]string
-	// optional are the flags of ports that the operator has not set. A default port that is busy is left out.
-	optional map[string]bool
 	// needsOTLP is set if the server has no use without a port of OTLP.
 	needsOTLP bool
 	// sources come from the file; nil if it has none.
 	sources []forebay.Source
+	// telemetry names the tables of each source that has columns of otlpflat, for views.
+	telemetry []otlpflat.ViewOptions
 }
 
 func (cfg *serveConfig) register(flags *flag.FlagSet) {
@@ -104,10 +105,10 @@ func (p process) parse(name string, args []string, verb verbFlags) (*serveConfig
 		}
 	}
 	problems = append(problems, env.problems...)
-	cfg.optional = map[string]bool{}
-	for _, name := range []string{"otlp-grpc", "otlp-http"} {
+	cfg.Optional = map[string]bool{}
+	for _, name := range []string{"api-addr", "otlp-grpc", "otlp-http"} { // -addr takes the events, so serve needs it
 		_, inFile := cfg.fromFile[name]
-		cfg.optional[name] = !given[name] && !inFile
+		cfg.Optional[name] = !given[name] && !inFile
 	}
 	for _, addr := range []*string{&cfg.otlpGRPC, &cfg.otlpHTTP} {
 		if *addr == "off" {
@@ -219,7 +220,13 @@ func (p process) serveConfig(ctx context.Context, args []string, cfg *serveConfi
 		parts.Define = func(ctx context.Context, eng *forebay.Engine) error {
 			d := &definitions{eng: eng, logger: logger}
 			if err := d.apply(ctx, cfg.sources); err != nil {
-				return fmt.Errorf("%s: %w", cfg.file, err)
+				switch refused := refusedLogin(err); {
+				case refused != nil:
+					return fmt.Errorf("-target: %w", refused)
+				case cfg.file != "":
+					err = fmt.Errorf("%s: %w", cfg.file, err)
+				}
+				return err
 			}
 			if cfg.file != "" {
 				following.Go(func() { p.follow(reloads, args, cfg, d, level) })
@@ -233,5 +240,8 @@ func (p process) serveConfig(ctx context.Context, args []string, cfg *serveConfi
 	}
 	logger.Info("starting", "version", forebay.Version(), "target", cfg.kindName(), "config", cfg.file)
 	cfg.warn(logger)
+	if err := cfg.refreshViews(logger); err != nil {
+		return err
+	}
 	return server.Run(ctx, cfg.Config, parts, p.stdout)
 }

@@ -28,7 +28,7 @@ func icebergTarget() targetKind {
 		var keys icebergKeys
 		problems = append(problems, f.options.read(&keys)...)
 		opts := iceberg.Options{
-			Namespace: cmp.Or(keys.Namespace, namespace), PartitionBy: f.PartitionBy, MergeTo: max(f.MergeTo, 0),
+			Namespace: cmp.Or(keys.Namespace, namespace), PartitionBy: f.PartitionBy, MergeTo: max(f.MergeTo, 0), Bloom: f.bloomOr(keys.Bloom),
 			KeepSnapshots: keys.KeepSnapshots, KeepOrphans: keys.KeepOrphans, KeepIDs: keys.KeepIDs,
 		}
 		if isCatalogAddress(rest) {

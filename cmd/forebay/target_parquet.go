@@ -37,7 +37,7 @@ func parquetTarget() targetKind {
 				problems = append(problems, f.options.wrong("partSize", "is for tables in a bucket")...)
 			}
 			target, err := parquet.Tables(rest, parquet.Options{
-				PartitionBy: f.PartitionBy, MergeTo: max(f.MergeTo, 0), KeepFor: f.KeepFor, EmptyPart: true, RowGroup: keys.RowGroup, Compression: parquet.Compression(keys.Compression),
+				PartitionBy: f.PartitionBy, MergeTo: max(f.MergeTo, 0), KeepFor: f.KeepFor, EmptyPart: true, RowGroup: keys.RowGroup, Bloom: f.bloomOr(keys.Bloom), Compression: parquet.Compression(keys.Compression),
 			})
 			return func() (*store.Store, error) {
 				return &store.Store{
@@ -52,6 +52,7 @@ func parquetTarget() targetKind {
 // parquetKeys are the options of a Parquet target.
 type parquetKeys struct {
 	Compression string   `json:"compression" doc:"codec of new parts: zstd, snappy or none; default zstd"`
+	Bloom       []string `json:"bloom" doc:"columns of type string that are searched for single values, such as [trace]: engines then skip the row groups without the value"`
 	RowGroup    int64    `json:"rowGroup" doc:"rows of a row group, the unit in which engines skip and share work; default 131072"`
 	Scratch     string   `json:"scratch" doc:"folder for the files that are being imported into a bucket; default the temporary folder of the system"`
 	PartSize    byteSize `json:"partSize" doc:"size of the parts in which a large file is sent to a bucket, of which four are in memory; default 8MB, at least 5MB"`

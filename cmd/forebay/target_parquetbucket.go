@@ -26,7 +26,7 @@ func prepareParquetBucket(url string, f targetFlags) (opener, []error) {
 	var keys parquetKeys
 	problems = append(problems, f.options.read(&keys)...)
 	opts := bucket.TablesOptions{
-		PartitionBy: f.PartitionBy, RowGroup: keys.RowGroup, Compression: parquet.Compression(keys.Compression), Scratch: keys.Scratch, PartSize: int64(keys.PartSize),
+		PartitionBy: f.PartitionBy, RowGroup: keys.RowGroup, Bloom: f.bloomOr(keys.Bloom), Compression: parquet.Compression(keys.Compression), Scratch: keys.Scratch, PartSize: int64(keys.PartSize),
 	}
 	return func() (*store.Store, error) { return openParquetBucket(url, opts) },
 		slices.Concat(problems, f.explain(opts.Validate(), &keys, false), f.explain(bucket.ValidateURL(context.Background(), url), &keys, true))

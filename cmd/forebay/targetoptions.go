@@ -17,6 +17,8 @@ type targetOptions struct {
 	keepBy []string
 	// indexes is the default of the option indexes of a database.
 	indexes [][]string
+	// bloom is the default of the option bloom of Parquet and Iceberg.
+	bloom []string
 	// text is the value of the flag or of its variable.
 	text string
 	// node is the value of the file, and decoder has read it. They are nil if the file has none, or if a flag wins.
@@ -106,6 +108,14 @@ func (f targetFlags) explain(err error, keys any, showsValue bool) []error {
 func (f targetFlags) indexesOr(named [][]string) [][]string {
 	if named == nil {
 		return f.options.indexes
+	}
+	return named
+}
+
+// bloomOr returns the columns with Bloom filters: the ones that the option names, else the default.
+func (f targetFlags) bloomOr(named []string) []string {
+	if named == nil {
+		return f.options.bloom
 	}
 	return named
 }

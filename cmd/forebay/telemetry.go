@@ -7,6 +7,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -75,7 +76,9 @@ func (f *telemetryFlags) complete(cfg *serveConfig, given map[string]bool) error
 		cfg.target = "parquet:" + filepath.Join(cfg.Dir, "telemetry")
 	}
 	cfg.options.keepBy = []string{receivedAt}
-	cfg.needsOTLP = true
+	cfg.telemetry = []otlpflat.ViewOptions{{Logs: "logs", Traces: "traces", Metrics: "metrics", ReceivedAt: receivedAt}}
+	cfg.needsOTLP, cfg.Optional["addr"] = true, !given["addr"]
+	cfg.options.bloom = []string{"TraceId"}
 	cfg.options.indexes = [][]string{{"TraceId", "Timestamp"}, {"Timestamp"}, {"MetricName", "TimeUnix"}}
 	_, bucket := cutPrefix(strings.TrimPrefix(cfg.target, "parquet:"), bucketSchemes())
 	if k, _, err := cfg.kindOf(); err == nil && k.ages && !bucket && !given["keep-for"] { // the error comes from the check of the places
@@ -110,28 +113,87 @@ func (f *telemetryFlags) source(secret string) forebay.Source {
 	return src
 }
 
-// views returns the statements that make the views of a target, and how to use them; "" for a target that has none.
+// addViews adds the tables of a source of the file that have columns of otlpflat, of each signal the first one.
+func (cfg *serveConfig) addViews(keys sourceKeys) {
+	var o otlpflat.ViewOptions
+	for _, sink := range keys.Sinks {
+		switch {
+		case sink.Preset == "otel_logs" && o.Logs == "":
+			o.Logs = sink.Table
+		case sink.Preset == "otel_metrics" && o.Metrics == "":
+			o.Metrics = sink.Table
+		case sink.Preset == "otel_traces" && o.Traces == "":
+			o.Traces = sink.Table
+		}
+	}
+	if o == (otlpflat.ViewOptions{}) {
+		return
+	}
+	if len(cfg.telemetry) > 0 { // the names of the first source's views are taken
+		o.Prefix = "otel_" + keys.ID + "_"
+	}
+	cfg.telemetry = append(cfg.telemetry, o)
+}
+
+// views returns the statements that make the views of a target, and how to use them; "" for a target that has none, and without telemetry.
 func (cfg *serveConfig) views(file string) (sql, use string, err error) {
-	o := otlpflat.ViewOptions{Logs: "logs", Traces: "traces", Metrics: "metrics", ReceivedAt: receivedAt}
+	var of otlpflat.ViewOptions
 	kind, rest, _ := strings.Cut(cfg.target, ":")
 	switch {
+	case len(cfg.telemetry) == 0:
+		return "", "", nil
 	case kind == "parquet" && !strings.Contains(rest, "://"):
-		if o.Folder, err = filepath.Abs(rest); err != nil {
+		if of.Folder, err = filepath.Abs(rest); err != nil {
 			return "", "", err
 		}
-		o.Dialect, use = otlpflat.DuckDB, fmt.Sprintf("duckdb -init '%s'", file)
+		of.Dialect, use = otlpflat.DuckDB, fmt.Sprintf("duckdb -init '%s'", file)
 	case kind == "duckdb":
-		o.Dialect, use = otlpflat.DuckDB, fmt.Sprintf("duckdb -init '%s' '%s', while the server is stopped", file, rest)
+		of.Dialect, use = otlpflat.DuckDB, fmt.Sprintf("duckdb -init '%s' '%s', while the server is stopped", file, rest)
+	case kind == "sqlite":
+		of.Dialect, use = otlpflat.SQLite, fmt.Sprintf("sqlite3 -init '%s' '%s'", file, rest)
 	case kind == "postgres" || kind == "postgresql":
 		var keys postgresKeys
 		cfg.options.read(&keys) // which was checked
-		o.Schema = keys.Schema
-		o.Dialect, use = otlpflat.PostgreSQL, fmt.Sprintf("psql -f '%s'", file)
+		of.Schema = keys.Schema
+		of.Dialect, use = otlpflat.PostgreSQL, fmt.Sprintf("psql -f '%s'", file)
 	default:
 		return "", "", nil
 	}
-	statements, err := otlpflat.Views(o)
-	return strings.Join(append(statements, ""), ";\n\n"), use, err
+	var statements []string
+	if of.Dialect == otlpflat.SQLite { // the server writes meanwhile
+		statements = append(statements, "PRAGMA busy_timeout = 10000")
+	}
+	for _, o := range cfg.telemetry {
+		o.Dialect, o.Folder, o.Schema = of.Dialect, of.Folder, of.Schema
+		more, err := otlpflat.Views(o)
+		if err != nil {
+			return "", "", err
+		}
+		statements = append(statements, more...)
+	}
+	return strings.Join(append(statements, ""), ";\n\n"), use, nil
+}
+
+// writeViews writes the file with the views, if there are any, and returns how to use it.
+func (cfg *serveConfig) writeViews() (use string, err error) {
+	file := filepath.Join(cfg.Dir, viewsFile)
+	sql, use, err := cfg.views(file)
+	if err != nil || sql == "" {
+		return "", err
+	}
+	if err := os.MkdirAll(cfg.Dir, 0o755); err != nil {
+		return "", err
+	}
+	return use, keep.Write(file, []byte(sql))
+}
+
+// refreshViews is writeViews, and says so in the log.
+func (cfg *serveConfig) refreshViews(logger *slog.Logger) error {
+	use, err := cfg.writeViews()
+	if err == nil && use != "" {
+		logger.Info("views of telemetry written", "use", use)
+	}
+	return err
 }
 
 func (p process) otlp(ctx context.Context, args []string) int {
@@ -155,15 +217,9 @@ func (p process) serveTelemetry(ctx context.Context, args []string, cfg *serveCo
 		}
 		secret = made
 	}
-	file := filepath.Join(cfg.Dir, viewsFile)
-	sql, use, err := cfg.views(file)
+	_, use, err := cfg.views(filepath.Join(cfg.Dir, viewsFile)) // which serveConfig writes
 	if err != nil {
 		return err
-	}
-	if sql != "" {
-		if err := keep.Write(file, []byte(sql)); err != nil {
-			return err
-		}
 	}
 	cfg.sources = []forebay.Source{f.source(secret)}
 	usage := &afterLine{out: p.stdout, text: func(ready string) string {
@@ -191,14 +247,17 @@ func (p process) serveTelemetry(ctx context.Context, args []string, cfg *serveCo
 	return serving.serveConfig(ctx, args, cfg)
 }
 
-// ports lists the ports that the line "ready" has, and the ports of OTLP that are not open.
+// ports lists the ports that the line "ready" has, and the ports of OTLP that are not open. It names the default ports that are in use.
 func (cfg *serveConfig) ports(ready string) string {
 	var b strings.Builder
 	b.WriteString("\nPorts:\n\n")
 	for _, port := range []struct{ name, flag, wanted string }{
-		{"OTLP over gRPC", "otlp-grpc", cfg.otlpGRPC}, {"OTLP over HTTP", "otlp-http", cfg.otlpHTTP}, {"events over HTTP", "ingest", ""}, {"Stream API", "api", ""},
+		{"OTLP over gRPC", "otlp-grpc", cfg.otlpGRPC}, {"OTLP over HTTP", "otlp-http", cfg.otlpHTTP}, {"events over HTTP", "addr", cfg.Addr}, {"Stream API", "api-addr", cfg.APIAddr},
 	} {
-		switch open := addressOf(ready, port.flag); {
+		inReady := map[string]string{"addr": "ingest", "api-addr": "api"}[port.flag]
+		switch open := addressOf(ready, cmp.Or(inReady, port.flag)); {
+		case open != "" && cfg.Optional[port.flag] && open != port.wanted:
+			fmt.Fprintf(&b, "  %-17s%s, because %s is in use: choose an address with -%s\n", port.name, open, port.wanted, port.flag)
 		case open != "":
 			fmt.Fprintf(&b, "  %-17s%s\n", port.name, open)
 		case port.wanted != "":

@@ -120,8 +120,8 @@ func TestOTLPFlags(t *testing.T) {
 		{"-target dir:csv", "dir:csv", 24 * time.Hour, "", ""},
 		{"-target duckdb:t.db", "duckdb:t.db", 24 * time.Hour, `FROM "logs"`, "duckdb -init 'v.sql' 't.db'"},
 		{"-target postgres://me@db/x", "postgres://me@db/x", 24 * time.Hour, "json_array_elements", "psql -f 'v.sql'"},
-		{"-target sqlite:t.db -keep-for 1h", "sqlite:t.db", time.Hour, "", ""},
-		{"-target sqlite:t.db -keep-for 0s", "sqlite:t.db", 0, "", ""},
+		{"-target sqlite:t.db -keep-for 1h", "sqlite:t.db", time.Hour, "CREATE VIEW", "sqlite3 -init 'v.sql' 't.db'"},
+		{"-target sqlite:t.db -keep-for 0s", "sqlite:t.db", 0, `json_each(t."Events")`, "sqlite3 -init 'v.sql' 't.db'"},
 		{"-target iceberg:lake", "iceberg:lake", 0, "", ""},
 		{"-target parquet:s3://bucket/x", "parquet:s3://bucket/x", 0, "", ""},
 	} {
@@ -167,5 +167,59 @@ func TestAfterLine(t *testing.T) {
 	}
 	if got := out.String(); got != "ready api=a otlp-http=b\n[b]\nmore\n" {
 		t.Errorf("%q", got)
+	}
+}
+
+// The server of a file writes the views of its telemetry, those of a second source with the id in their names, and says how to use them.
+func TestViewsOfServe(t *testing.T) {
+	folder := t.TempDir()
+	data, db := filepath.Join(folder, "data"), filepath.Join(folder, "t.db")
+	const sinks = `
+    settings: {upload: {interval: 1s}, import: {interval: 1s}}
+    sinks:
+      - {id: logs, table: $_logs, preset: otel_logs}
+      - {id: errors, table: $_errors, preset: otel_logs}
+      - {id: spans, table: $_spans, preset: otel_traces}
+      - {id: points, table: $_points, preset: otel_metrics}
+`
+	text := "min-import-interval: 1s\nsources:\n"
+	for _, id := range []string{"shop", "bank"} {
+		text += "  - id: " + id + "\n    type: otlp\n    secret: secret-of-the-source-" + id + strings.ReplaceAll(sinks, "$", id)
+	}
+	file := filepath.Join(folder, "forebay.yaml")
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := start(t, nil, "serve", "-config", file, "-dir", data, "-target", "sqlite:"+db)
+	const body = `{"resourceLogs":[{"scopeLogs":[{"logRecords":[{"body":{"stringValue":"without a time"}}]}]}]}`
+	if status, answer := s.post("otlp-http", "/v1/logs", body, "Authorization", "Bearer secret-of-the-source-bank"); status != 200 {
+		t.Fatalf("%d %s", status, answer)
+	}
+	s.stop()
+	views, err := os.ReadFile(filepath.Join(data, viewsFile))
+	if err != nil || !strings.Contains(s.logs.String(), "sqlite3 -init '"+filepath.Join(data, viewsFile)+"' '"+db+"'") {
+		t.Fatalf("%v\n%s", err, &s.logs)
+	}
+	conn, err := sql.Open("sqlite", "file:"+db)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if _, err := conn.Exec(string(views)); err != nil {
+		t.Fatal(err)
+	}
+	var late int
+	err = conn.QueryRow(`SELECT count(*) FROM otel_bank_logs WHERE Body = 'without a time' AND unixepoch() - unixepoch(Timestamp) BETWEEN 0 AND 60`).Scan(&late)
+	if err != nil || late != 1 {
+		t.Errorf("%d logs with the time of receipt, want 1: %v", late, err)
+	}
+	for _, view := range []string{"logs", "traces", "span_events", "span_links", "metrics_gauge", "metrics_buckets", "metrics_quantiles"} {
+		for _, prefix := range []string{"otel_", "otel_bank_"} {
+			var n int
+			want := map[string]int{"otel_bank_logs": 1}[prefix+view]
+			if err := conn.QueryRow("SELECT count(*) FROM " + prefix + view).Scan(&n); err != nil || n != want {
+				t.Errorf("%s%s has %d rows, want %d: %v", prefix, view, n, want, err)
+			}
+		}
 	}
 }

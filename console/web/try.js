@@ -22,6 +22,8 @@ const options = [
   { key: "notBefore", label: "Not before", types: /^(timestamp|date)/, text: true },
   { key: "notAfter", label: "Not after", types: /^(timestamp|date)/, text: true },
   { key: "round", label: "Round", types: /^decimal/ },
+  { key: "elsePath", label: "Else the field", kinds: ["path"], text: true },
+  { key: "elseArrival", label: "Else the arrival time", types: /^(timestamp|date|int64)/ },
   { key: "parseText", label: "Texts are documents", types: /^json/ },
   { key: "anyKind", label: "Take objects and arrays", types: /^string/ },
   { key: "secret", label: "Secret", kinds },

@@ -20,9 +20,10 @@ import (
 
 // TablesOptions are options of [OpenTables]. The zero value is ready to use. All engines that write to one prefix must use the same.
 type TablesOptions struct {
-	// PartitionBy, RowGroup and Compression are as in [parquet.Options].
+	// PartitionBy, RowGroup, Bloom and Compression are as in [parquet.Options].
 	PartitionBy string
 	RowGroup    int64
+	Bloom       []string
 	Compression parquet.Compression
 	// Scratch is a folder on this machine for the files that are being imported. The default is the system's temporary folder. OpenTables
 	// removes what killed processes have left there more than a day ago.
@@ -130,7 +131,7 @@ func (t *Tables) scratch(partition string) (*scratch, error) {
 	}
 	s := &scratch{folder: folder}
 	s.Target, err = parquet.Tables(folder, parquet.Options{
-		PartitionBy: partition, MergeTo: -1, RowGroup: t.options.RowGroup, Compression: t.options.Compression,
+		PartitionBy: partition, MergeTo: -1, RowGroup: t.options.RowGroup, Bloom: t.options.Bloom, Compression: t.options.Compression,
 		OnImported: func(_ context.Context, _ *buffer.File, parts []string) error {
 			s.parts = parts
 			return nil

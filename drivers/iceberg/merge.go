@@ -95,8 +95,12 @@ func (x *compaction) merge(plan *mergePlan) (committed bool, err error) {
 			created.remove()
 		}
 	}()
+	filtered, err := x.t.withFilters(recorded)
+	if err != nil {
+		return false, err
+	}
 	for _, group := range plan.groups {
-		merged, err := writeMerged(x.ctx, recorded, group)
+		merged, err := writeMerged(x.ctx, filtered, group)
 		if err != nil {
 			return false, err
 		}

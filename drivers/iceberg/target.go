@@ -35,6 +35,10 @@ type Options struct {
 	// KeepSnapshots is how long a snapshot stays after a newer one. [Target.Compact] expires older ones, except the newest 10, and
 	// deletes the files that only they have. Default: 10 minutes. Below zero: forever. Each kept snapshot makes every commit slower.
 	KeepSnapshots time.Duration
+	// Bloom names columns of type string that are searched for single values, such as the id of a trace. Merged data files of a table that has such
+	// a column get Bloom filters of it, with which engines skip the row groups without the value. A filter takes 128 KiB a row group, so the
+	// small files of imports have none.
+	Bloom []string
 	// MergeTo is the size in bytes up to which small data files of this driver are merged in the background. The default is 128 MiB, and -1
 	// merges nothing. The merged files stay on disk until their snapshots expire.
 	MergeTo int64

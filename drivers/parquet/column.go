@@ -23,6 +23,7 @@ type column struct {
 	integers         bool // the cells of a decimal are stored as an int64
 	notNull          bool // no cell is NULL
 	optional         bool // the part can hold NULL
+	filtered         bool // its row groups have Bloom filters
 }
 
 // kind is a type of values in a part.

@@ -184,6 +184,7 @@ func logical(n pq.Node) string {
 func (m *merger) plan(d parts.Definition) {
 	for _, c := range d.Columns {
 		col := newColumn(c.Name, c, c)
+		col.filtered = m.filters(&col)
 		found := false
 		for _, src := range m.sources {
 			if at := placeOf(src.file, c.Name); at >= 0 {

@@ -30,6 +30,9 @@ type Options struct {
 	KeepFor time.Duration
 	// RowGroup is the number of rows of a row group, the unit in which engines skip and share work. The default is 131,072.
 	RowGroup int64
+	// Bloom names columns of type string that are searched for single values, such as the id of a trace. Each row group of new parts gets a
+	// Bloom filter of such a column, with which engines skip the groups without the value. It takes 10 bits for each different value.
+	Bloom []string
 	// Compression is the codec of new parts. The default is [Zstd].
 	Compression Compression
 	// EmptyPart keeps a part without rows in each table, _columns-N.parquet for N columns, in a partitioned table in the folder dt=1970-01-01.
@@ -105,7 +108,7 @@ func Tables(path string, o Options) (*Target, error) {
 	case -1:
 		o.MergeTo = 0
 	}
-	return &Target{parts.NewTables(path, format{rowGroup: o.RowGroup, groups: defaultGroups, codec: codec, spare: new(sparePages)}, parts.Options{
+	return &Target{parts.NewTables(path, format{rowGroup: o.RowGroup, groups: defaultGroups, codec: codec, bloom: o.Bloom, spare: new(sparePages)}, parts.Options{
 		Driver: "parquet", PartitionBy: o.PartitionBy, MergeTo: o.MergeTo, KeepFor: o.KeepFor, EmptyPart: o.EmptyPart, OnImported: o.OnImported,
 	})}, nil
 }

@@ -7,6 +7,7 @@ import (
 	"io"
 
 	pq "github.com/parquet-go/parquet-go"
+	"github.com/parquet-go/parquet-go/bloom"
 	"github.com/parquet-go/parquet-go/encoding/rle"
 	"github.com/parquet-go/parquet-go/encoding/thrift"
 	pqformat "github.com/parquet-go/parquet-go/format"
@@ -36,6 +37,8 @@ type chunk struct {
 	rows       int64
 	tried      bool // whether a dictionary pays is known
 	dictionary *dictionary
+	hashes     []uint64 // of the values, of a column with a filter
+	filter     bloom.SplitBlockFilter
 }
 
 func newPart(out io.Writer, columns []column, s *scratch) *part {
@@ -68,6 +71,9 @@ func (p *part) addPage(i int, in *page) (err error) {
 	}
 	var b bounds
 	encoding, plain := pqformat.Plain, in.data
+	if c.filtered {
+		k.hash(in)
+	}
 	switch {
 	case c.store == longs:
 		encoding = pqformat.DeltaBinaryPacked
@@ -269,6 +275,7 @@ func (p *part) writeChunk(c *column, k *chunk) error {
 		}
 	}
 	k.pages, k.dictionary = nil, nil
+	k.endFilter()
 	if all := (bounds{}); !k.unbounded {
 		for _, b := range k.bounds {
 			if b.least != nil {
@@ -302,8 +309,11 @@ func (p *part) close() error {
 	return p.write(append(endian.LittleEndian.AppendUint32(footer, uint32(n)), "PAR1"...))
 }
 
-// writeIndexes writes the bounds of all pages, and then their places.
+// writeIndexes writes the filters, the bounds of all pages, and then their places.
 func (p *part) writeIndexes() error {
+	if err := p.writeFilters(); err != nil {
+		return err
+	}
 	for g, chunks := range p.indexes {
 		for i := range chunks {
 			if chunks[i].unbounded {

@@ -21,6 +21,7 @@ type format struct {
 	rowGroup int64
 	groups   int64 // bounds the plain bytes of all open row groups: at the bound they end
 	codec    compress.Codec
+	bloom    []string // the columns with filters
 	spare    *sparePages
 }
 
@@ -77,6 +78,7 @@ func (x format) Stage(ctx context.Context, s *parts.Store, d parts.Definition, f
 	}
 	for i := range w.columns {
 		w.columns[i].optional = !w.columns[i].notNull
+		w.columns[i].filtered = x.filters(&w.columns[i])
 	}
 	err := w.write()
 	if werr := w.encoder.wait(); err == nil {

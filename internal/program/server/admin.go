@@ -34,7 +34,7 @@ func checkAdmin(addr string) error {
 
 // serveAdmin takes orders.
 func serveAdmin(m *management, parts Parts) (*web.Server, error) {
-	listener, err := listen("admin", m.cfg.Admin)
+	listener, err := Listen("admin", m.cfg.Admin)
 	if err != nil {
 		return nil, err
 	}

@@ -23,6 +23,9 @@ import (
 type Config struct {
 	// Addr takes events, APIAddr the calls of the API. Dir is the data directory.
 	Addr, APIAddr, Dir string
+	// Optional names the flags of addresses that the operator has not set and that the server can do without. In place of a port in use it
+	// takes a free one.
+	Optional map[string]bool
 	// Token is the token of the API; empty: one in a file of Dir, made at the first start.
 	Token string
 	// Source is the id of a source to create as an example; empty: none.

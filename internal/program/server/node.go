@@ -45,7 +45,7 @@ type NodeOptions struct {
 // runNode serves a node of a cluster until ctx ends. A node that has lost its instance is closed and opened again. The listeners stay open
 // meanwhile: every call but a health check is then answered 503.
 func runNode(ctx context.Context, cfg Config, parts Parts, opts forebay.Options, logger *slog.Logger, out io.Writer) error {
-	at, err := listenBoth(cfg)
+	at, err := listenBoth(cfg, logger)
 	if err != nil {
 		return err
 	}

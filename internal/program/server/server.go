@@ -18,6 +18,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync/atomic"
+	"syscall"
 
 	"go.opentelemetry.io/otel/metric"
 
@@ -91,7 +92,7 @@ func Run(ctx context.Context, cfg Config, parts Parts, out io.Writer) (err error
 	}
 	defer func() { err = errors.Join(err, eng.Close()) }()
 
-	at, err := listenBoth(cfg)
+	at, err := listenBoth(cfg, logger)
 	if err != nil {
 		return err
 	}
@@ -217,11 +218,11 @@ func (m *management) serve(ctx context.Context, parts Parts, s service, out io.W
 // listeners are the two that every server has.
 type listeners struct{ events, api net.Listener }
 
-func listenBoth(cfg Config) (l listeners, err error) {
-	if l.events, err = listen("addr", cfg.Addr); err != nil {
+func listenBoth(cfg Config, logger *slog.Logger) (l listeners, err error) {
+	if l.events, err = cfg.listen("addr", cfg.Addr, logger); err != nil {
 		return l, err
 	}
-	if l.api, err = listen("api-addr", cfg.APIAddr); err != nil {
+	if l.api, err = cfg.listen("api-addr", cfg.APIAddr, logger); err != nil {
 		l.events.Close()
 	}
 	return l, err
@@ -236,13 +237,38 @@ func (l listeners) close() {
 	l.api.Close()
 }
 
-// listen says which flag has the address that cannot be used.
-func listen(flag, addr string) (net.Listener, error) {
+// listen is [Listen]. In place of an optional port that is in use it takes a free one, with a warning.
+func (cfg *Config) listen(flag, addr string, logger *slog.Logger) (net.Listener, error) {
+	l, err := Listen(flag, addr)
+	if err == nil || !cfg.Optional[flag] || !inUse(err) {
+		return l, err
+	}
+	host, _, _ := net.SplitHostPort(addr) // Check has split it
+	free, other := Listen(flag, net.JoinHostPort(host, "0"))
+	if other != nil {
+		return nil, errors.Join(err, other)
+	}
+	logger.Warn("port in use, took a free one", "flag", "-"+flag, "address", addr, "taken", free.Addr().String())
+	return free, nil
+}
+
+// Listen listens on the address of a flag. The error names the flag, and who may hold the port.
+func Listen(flag, addr string) (net.Listener, error) {
 	l, err := net.Listen("tcp", addr)
-	if err != nil {
+	switch {
+	case inUse(err):
+		return nil, fmt.Errorf("-%s: %w; another program listens there, perhaps a second forebay or a collector: end it, or choose another address with -%[1]s, port 0 for any free one", flag, err)
+	case err != nil:
 		return nil, fmt.Errorf("-%s: %w; choose another address, port 0 for any free one", flag, err)
 	}
 	return l, nil
+}
+
+// inUse reports whether a port could not be opened because another socket listens on it.
+func inUse(err error) bool {
+	const onWindows = 10048 // WSAEADDRINUSE; no other system has this number
+	number, ok := errors.AsType[syscall.Errno](err)
+	return ok && (number == syscall.EADDRINUSE || number == onWindows)
 }
 
 // eventServer takes small requests over kept connections, which is what package fastserver is for.

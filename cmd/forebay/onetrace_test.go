@@ -1,0 +1,160 @@
+package main
+
+import (
+	"bytes"
+	"database/sql"
+	"encoding/binary"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	_ "github.com/jackc/pgx/v5/stdlib"
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+
+	"github.com/forebay/forebay"
+	"github.com/forebay/forebay/mapping"
+	"github.com/forebay/forebay/otlpflat"
+)
+
+const (
+	tracesToFill  = 190_000
+	spansPerTrace = 10
+)
+
+// BenchmarkOneTrace asks for the ten spans of one trace among 1,900,000, in the tables of forebay otlp with its indexes and filters, and
+// without them.
+func BenchmarkOneTrace(b *testing.B) {
+	folder := b.TempDir()
+	for _, target := range []struct {
+		name, driver, without string
+		address               func() (target, dsn string)
+	}{
+		{"PostgreSQL", "pgx", "{indexes: []}", func() (string, string) {
+			host, _, _ := strings.Cut(strings.TrimPrefix(postgresServer.URL(b), "host="), " ")
+			url := "postgres://postgres@/postgres?host=" + host
+			return url, url
+		}},
+		{"SQLite", "sqlite", "{indexes: []}", func() (string, string) {
+			db := filepath.Join(folder, "t.db")
+			return "sqlite:" + db, "file:" + db
+		}},
+		{"Parquet", "duckdb", "{bloom: []}", func() (string, string) { return "parquet:" + filepath.Join(folder, "tables"), "" }},
+	} {
+		for _, options := range []string{"", target.without} {
+			name := target.name
+			if options != "" {
+				name += " without"
+			}
+			b.Run(name, func(b *testing.B) {
+				if !slices.Contains(sql.Drivers(), target.driver) {
+					b.Skip("this build has no " + target.driver)
+				}
+				folder = b.TempDir()
+				address, dsn := target.address()
+				args := []string{"-dir", b.TempDir(), "-target", address, "-keep-for", "0s"}
+				if options != "" {
+					args = append(args, "-target-options", options)
+				}
+				from := fillTraces(b, args)
+				db, err := sql.Open(target.driver, dsn)
+				if err != nil {
+					b.Fatal(err)
+				}
+				defer db.Close()
+				if from == "" {
+					from = "read_parquet('" + filepath.Join(folder, "tables", "traces", "**", "*.parquet") + "', union_by_name = true)"
+				}
+				i := 0
+				for b.Loop() {
+					i += 7919
+					var spans int
+					query := fmt.Sprintf(`SELECT count("SpanName") FROM %s WHERE "TraceId" = '%s'`, from, traceID(i%tracesToFill))
+					if err := db.QueryRow(query).Scan(&spans); err != nil || spans != spansPerTrace {
+						b.Fatalf("%d spans, want %d: %v", spans, spansPerTrace, err)
+					}
+				}
+			})
+		}
+	}
+}
+
+// traceID is spread over all values, as the ids of SDKs are.
+func traceID(i int) pcommon.TraceID {
+	var id pcommon.TraceID
+	binary.BigEndian.PutUint64(id[:], uint64(i+1)*0x9e3779b97f4a7c15)
+	binary.BigEndian.PutUint64(id[8:], uint64(i))
+	return id
+}
+
+// fillTraces stores the spans as the verb otlp does, and returns the name of the table, "" for files.
+func fillTraces(b *testing.B, args []string) (from string) {
+	b.Helper()
+	p := process{stdout: new(bytes.Buffer), stderr: new(bytes.Buffer), getenv: func(string) (string, bool) { return "", false }}
+	f := new(telemetryFlags)
+	cfg, err := p.parse("otlp", args, verbFlags{register: f.register, complete: f.complete})
+	if err != nil {
+		b.Fatal(err)
+	}
+	st, err := cfg.open(cfg.Dir)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer st.Close()
+	if strings.HasPrefix(cfg.target, "postgres:") { // the database outlives a benchmark
+		if _, err := postgresServer.Connect(b).Exec(b.Context(), `DROP TABLE IF EXISTS "traces"`); err != nil {
+			b.Fatal(err)
+		}
+	}
+	engine, err := forebay.Open(cfg.Dir, forebay.Options{Target: st.Target, Buffer: cfg.Tuning})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer engine.Close()
+	source := f.source("secret-of-the-benchmark")
+	source.Sinks = source.Sinks[2:]
+	if err := engine.Define(b.Context(), source); err != nil {
+		b.Fatal(err)
+	}
+	start := time.Now().Add(-time.Hour)
+	for first := 0; first < tracesToFill; first += 1000 {
+		batch := ptrace.NewTraces()
+		resource := batch.ResourceSpans().AppendEmpty()
+		resource.Resource().Attributes().PutStr("service.name", "shop")
+		spans := resource.ScopeSpans().AppendEmpty().Spans()
+		for s := range spansPerTrace { // the spans of a trace arrive between those of others
+			for i := first; i < first+1000; i++ {
+				span := spans.AppendEmpty()
+				span.SetTraceID(traceID(i))
+				span.SetSpanID(pcommon.SpanID(binary.BigEndian.AppendUint64(nil, uint64(i*spansPerTrace+s)*0x9e3779b97f4a7c15)))
+				span.SetName([]string{"GET /cart", "SELECT orders", "POST /pay"}[s%3])
+				at := start.Add(time.Duration(i) * 10 * time.Millisecond)
+				span.SetStartTimestamp(pcommon.NewTimestampFromTime(at))
+				span.SetEndTimestamp(pcommon.NewTimestampFromTime(at.Add(time.Duration(s) * time.Millisecond)))
+				span.Attributes().PutStr("http.route", "/cart")
+				span.Attributes().PutInt("http.response.status_code", 200)
+			}
+		}
+		docs := otlpflat.Traces(batch)
+		records := func(yield func(*mapping.Record) bool) {
+			for doc := range docs {
+				if !yield(&mapping.Record{Document: doc, Received: start}) {
+					return
+				}
+			}
+		}
+		if res, err := engine.IngestAtomic(b.Context(), source.ID, forebay.Batch{Signal: forebay.SignalTraces, Records: records}); err != nil || res.Rejected > 0 {
+			b.Fatalf("%+v, %v", res, err)
+		}
+	}
+	if err := engine.FlushAll(b.Context()); err != nil {
+		b.Fatal(err)
+	}
+	if strings.HasPrefix(cfg.target, "parquet:") {
+		return ""
+	}
+	return `"traces"`
+}
