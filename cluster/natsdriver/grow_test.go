@@ -139,3 +139,28 @@ func TestWantedReservation(t *testing.T) {
 		}
 	}
 }
+
+// A log that an earlier release made has reserved all that it may have. Its next owner gives most of it back, and the log can grow to as much as before.
+func TestLogOfAnEarlierReleaseGivesRoomBack(t *testing.T) {
+	const most = 4 * firstBytes
+	l := newLog(t, 0, Options{MaxBytes: firstBytes})
+	instance := created(t, l)
+	_, info, err := l.stream(t.Context(), instance)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := info.Config
+	before.MaxBytes = most
+	delete(before.Metadata, metaBound)
+	if _, err := l.js.UpdateStream(within(t), before); err != nil {
+		t.Fatal(err)
+	}
+	if stat, err := l.Stat(within(t), instance); err != nil || stat.MaxBytes != most-markerBytes {
+		t.Fatalf("before it is opened MaxBytes is %d, %v, want %d", stat.MaxBytes, err, most-markerBytes)
+	}
+	open(t, l, instance, 1)
+	_, info, err = l.stream(t.Context(), instance)
+	if err != nil || info.Config.MaxBytes != firstBytes || limit(info) != most {
+		t.Errorf("then it reserves %d of at most %d bytes, %v, want %d of %d", info.Config.MaxBytes, limit(info), err, firstBytes, most)
+	}
+}
