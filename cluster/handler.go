@@ -80,6 +80,8 @@ type status struct {
 	Ready    bool   `json:"ready"`
 	// Missing says what is missing, for people.
 	Missing string `json:"missing,omitempty"`
+	// Warning says what a ready node will lack soon, and what to do.
+	Warning string `json:"warning,omitempty"`
 	// Adopting are the instances whose rows this node moves to their tables, and Adopted those of which it has done that since Open.
 	Adopting []string `json:"adopting,omitempty"`
 	Adopted  []string `json:"adopted,omitempty"`
@@ -96,7 +98,7 @@ func (n *Node) status() status {
 	if n.server != nil {
 		errs = append(errs, n.server.Ready())
 	}
-	s := status{Node: n.opts.Node, Instance: keeper.Instance(), Epoch: keeper.Owner().Epoch, err: errors.Join(errs...)}
+	s := status{Node: n.opts.Node, Instance: keeper.Instance(), Epoch: keeper.Owner().Epoch, Warning: n.roomWarning(), err: errors.Join(errs...)}
 	s.Adopting, s.Adopted = n.adoption.lists()
 	if s.Ready = s.err == nil; !s.Ready {
 		s.Missing = s.err.Error()

@@ -17,8 +17,8 @@ import (
 //
 // Names and meanings are a contract: docs/cluster.md lists them, and a test compares the two.
 type metrics struct {
-	epoch, waiting, size, limit, behind, lag, instances, rows, bytes, records metric.Int64ObservableGauge
-	left, waitingAge, failing, checkpoint, due, adopted, rowsAge              metric.Float64ObservableGauge
+	epoch, waiting, size, limit, behind, lag, instances, rows, bytes, records, reserved, store metric.Int64ObservableGauge
+	left, waitingAge, failing, checkpoint, due, adopted, rowsAge                               metric.Float64ObservableGauge
 }
 
 // measure begins to report the node, if its engine has a meter. stop ends it.
@@ -44,6 +44,8 @@ func (n *Node) measure() (stop func(), err error) {
 		{&m.rows, "forebay.cluster.adopted.rows", "{row}", "Rows of an adopted instance that are not in a table yet."},
 		{&m.bytes, "forebay.cluster.adopted.size", "By", "Their stored bytes."},
 		{&m.records, "forebay.cluster.adopted.records", "{record}", "Rejected records in the quarantine of an adopted instance."},
+		{&m.reserved, "forebay.cluster.server.reserved", "By", "What the server of the node has reserved for streams."},
+		{&m.store, "forebay.cluster.server.limit", "By", "Bound of forebay.cluster.server.reserved."},
 	} {
 		*g.to, err = meter.Int64ObservableGauge(g.name, metric.WithUnit(g.unit), metric.WithDescription(g.description))
 		errs, all = append(errs, err), append(all, *g.to)
@@ -68,6 +70,11 @@ func (n *Node) measure() (stop func(), err error) {
 	}
 	r, err := meter.RegisterCallback(func(_ context.Context, to metric.Observer) error {
 		m.observe(to, n.instance.Report(), time.Now())
+		if n.server != nil {
+			reserved, most := n.server.Reserved()
+			to.ObserveInt64(m.reserved, reserved)
+			to.ObserveInt64(m.store, most)
+		}
 		return nil
 	}, all...)
 	if err != nil {

@@ -87,8 +87,9 @@ func TestMetrics(t *testing.T) {
 	eventually("all is well", measures("a", func(got map[string]float64) bool {
 		left := got["forebay.cluster.lease.left{}"]
 		return got["forebay.cluster.epoch{}"] >= 1 && left > 0 && left <= testLease.Seconds() &&
-			got["forebay.cluster.log.size{}"] > 0 && got["forebay.cluster.log.limit{}"] == 252<<20 && got["forebay.cluster.log.waiting{}"] == 0 &&
-			got["forebay.cluster.log.failing{}"] == 0 && got["forebay.cluster.log.behind{}"] == 0 && got["forebay.cluster.instances{state=owned}"] == 3
+			got["forebay.cluster.log.size{}"] > 0 && got["forebay.cluster.log.limit{}"] == 28<<20 && got["forebay.cluster.log.waiting{}"] == 0 &&
+			got["forebay.cluster.log.failing{}"] == 0 && got["forebay.cluster.log.behind{}"] == 0 && got["forebay.cluster.instances{state=owned}"] == 3 &&
+			got["forebay.cluster.server.reserved{}"] >= 3*32<<20 && got["forebay.cluster.server.limit{}"] == 4<<30
 	}))
 	if _, made := clusterMetrics(meters["a"])["forebay.cluster.checkpoint.age{}"]; made {
 		t.Error("a checkpoint is measured that nobody has made")

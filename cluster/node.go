@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/http"
 	"sync"
+	"time"
 
 	"github.com/nats-io/nats.go"
 
@@ -124,6 +125,7 @@ func (n *Node) open(ctx context.Context, dir string) (err error) {
 	adopting, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	n.cancel = cancel
 	n.background.Go(func() { _ = changelog.Adopt(adopting, n.instance.Keeper(), n.adopt) }) // Err returns the same
+	n.background.Go(func() { n.watchRoom(adopting, time.Minute) })
 	n.log.Info("the node is open", "node", n.opts.Node, "instance", n.instance.Keeper().Instance(), "epoch", n.instance.Keeper().Owner().Epoch, "dir", dir)
 	return nil
 }

@@ -53,16 +53,18 @@ type nodes struct {
 	heard    func(line string) // unless nil, gets what nodes log that are opened from now on
 	// timeout of requests to the servers, of nodes that are opened from now on
 	timeout time.Duration
-	target  func(node string) buffer.Target // unless nil, the target of a node
-	meters  map[string]*metertest.Meter     // by node; nil: nothing is measured
-	list    [clustertest.Size]*cluster.Node
+	// maxStore of the servers, 4 GiB unless set
+	maxStore int64
+	target   func(node string) buffer.Target // unless nil, the target of a node
+	meters   map[string]*metertest.Meter     // by node; nil: nothing is measured
+	list     [clustertest.Size]*cluster.Node
 }
 
 func (c *nodes) options(i int) cluster.Options {
 	name, heard := string(rune('a'+i)), c.heard
 	o := cluster.Options{
 		Node:   name,
-		Server: &natsserver.Options{Listen: c.peers[i], Peers: c.peers, Secret: "s3cret", MaxStore: 4 << 30},
+		Server: &natsserver.Options{Listen: c.peers[i], Peers: c.peers, Secret: "s3cret", MaxStore: cmp.Or(c.maxStore, 4<<30)},
 		NATS:   natsdriver.Options{MaxBytes: 256 << 20, Timeout: cmp.Or(c.timeout, clustertest.Patience)},
 		Lease:  cmp.Or(c.lease, testLease),
 		Engine: forebay.Options{

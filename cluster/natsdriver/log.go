@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"math"
 	"strconv"
 	"time"
 
@@ -46,6 +45,7 @@ const (
 	metaID     = "fb-log"
 	metaFormat = "fb-format"
 	metaWindow = "fb-window"
+	metaBound  = "fb-bound" // see grow.go
 
 	format = "1"
 )
@@ -71,19 +71,21 @@ func (l *Log) Create(ctx context.Context, instance string) error {
 		Subjects:           []string{"fb." + l.options.Cluster + ".l." + instance + "." + id + ".>"},
 		Storage:            jetstream.FileStorage,
 		Replicas:           l.options.Replicas,
-		MaxBytes:           l.options.MaxBytes,
+		MaxBytes:           min(l.options.MaxBytes, firstBytes),
 		Discard:            jetstream.DiscardNew,
 		DenyDelete:         true,
 		AllowAtomicPublish: true,
 		Duplicates:         2 * time.Minute,
-		Metadata:           map[string]string{metaID: id, metaFormat: format, metaWindow: strconv.Itoa(changelog.Window)},
+		Metadata: map[string]string{
+			metaID: id, metaFormat: format, metaWindow: strconv.Itoa(changelog.Window), metaBound: strconv.FormatInt(l.options.MaxBytes, 10),
+		},
 	}
 	_, err = answered(ctx, l.options, func(ctx context.Context) (jetstream.Stream, error) { return l.js.CreateStream(ctx, config) })
 	if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) { // its id is another one, so it was there before
 		_, _, err = l.stream(ctx, instance)
 	}
 	if err != nil {
-		return fmt.Errorf("natsdriver: create the log of %s: %w", instance, err)
+		return fmt.Errorf("natsdriver: create the log of %s: %w", instance, noRoom(err, config.MaxBytes))
 	}
 	return nil
 }
@@ -109,14 +111,6 @@ func (l *Log) stream(ctx context.Context, instance string) (jetstream.Stream, *j
 	return stream, info, nil
 }
 
-// bound is what a stream may take besides markers.
-func bound(info *jetstream.StreamInfo) int64 {
-	if info.Config.MaxBytes <= 0 { // an operator has lifted it
-		return math.MaxInt64
-	}
-	return max(0, info.Config.MaxBytes-markerBytes)
-}
-
 // Trim implements [changelog.Log] by a purge. The purge is not limited to the subjects of the stream, which would keep one that is late
 // from a stream that was made again: the servers then remove message by message and take no append meanwhile, 0.5 to 0.9 s for 400 MB
 // instead of 0.1 s.
@@ -140,12 +134,14 @@ func (l *Log) Trim(ctx context.Context, instance string, through changelog.Posit
 	return nil
 }
 
-// Stat implements [changelog.Log].
+// Stat implements [changelog.Log]. It first reserves more room for a stream that fills up.
 func (l *Log) Stat(ctx context.Context, instance string) (changelog.Stat, error) {
-	_, info, err := l.stream(ctx, instance)
+	stream, info, err := l.stream(ctx, instance)
 	if err != nil {
 		return changelog.Stat{}, fmt.Errorf("natsdriver: stat: %w", err)
 	}
+	// Without more room the owner makes checkpoints sooner, because of the MaxBytes below.
+	info, _ = l.reserve(ctx, stream, info, 0, false)
 	first := info.State.FirstSeq
 	if info.State.Msgs == 0 {
 		first = info.State.LastSeq + 1 // of a new stream the server says 0

@@ -87,6 +87,7 @@ func TestFullStreamWithoutRoomForMarkers(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	info.Config.Metadata[metaBound] = "65536"
 	bounded(64 << 10)
 	epoch := uint64(0)
 	for err := error(nil); !errors.Is(err, changelog.ErrFull); {
@@ -95,7 +96,7 @@ func TestFullStreamWithoutRoomForMarkers(t *testing.T) {
 			err = failure(err, func() bool { return l.full(within(t), s) })
 		}
 	}
-	bounded(2 * markerBytes)
+	bounded(2 * markerBytes) // above the limit in the metadata
 	if _, err := open(t, l, instance, epoch).Append(batch(epoch, 1, "x")).Wait(within(t)); err != nil {
 		t.Errorf("an append after the bound was raised = %v", err)
 	}

@@ -15,6 +15,7 @@ import (
 // The codes of answers that decide something here and that the client does not name.
 const (
 	codeStore   jetstream.ErrorCode = 10077 // maximum bytes exceeded, or any other reason not to store a message
+	codeStorage jetstream.ErrorCode = 10047 // the server has no room for a larger reservation
 	codePartial jetstream.ErrorCode = 10176 // a message of a batch has not arrived
 	codeNoPlace jetstream.ErrorCode = 10005 // no suitable peers; also while the servers of a new cluster meet
 )
@@ -48,9 +49,12 @@ func failure(err error, full func() bool) error {
 	return fmt.Errorf("%w: %w", changelog.ErrUnknown, err)
 }
 
-// full reports whether the leader refuses records for the bound of the stream.
+// full reports whether the leader refuses records for the bound of the stream, after it was raised as far as possible.
 func (l *Log) full(ctx context.Context, stream jetstream.Stream) bool {
 	info, err := l.info(ctx, stream, 0)
+	if err == nil {
+		info, _ = l.reserve(ctx, stream, info, 0, false)
+	}
 	return err == nil && bound(info) < int64(info.State.Bytes)+changelog.PartBytes+maxHeaders
 }
 
@@ -91,7 +95,7 @@ func answered[T any](ctx context.Context, o Options, request func(context.Contex
 
 // refused reports whether a server has said no, so that the same request would get the same answer.
 func refused(err error) bool {
-	if errors.Is(err, jetstream.ErrBucketNotFound) || errors.Is(err, nats.ErrConnectionClosed) || code(err) == codeStore { // with the status 503
+	if errors.Is(err, jetstream.ErrBucketNotFound) || errors.Is(err, nats.ErrConnectionClosed) || code(err) == codeStore || code(err) == codeStorage { // with the status 503
 		return true
 	}
 	var api *jetstream.APIError

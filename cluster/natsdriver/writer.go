@@ -81,7 +81,7 @@ func (w *writer) publish(r changelog.Record) (jetstream.PubAckFuture, error) {
 }
 
 // fit takes room for a record of at most so many bytes. When what it knows of is used up, it waits until nothing is under way and asks the
-// leader: with trims that happens once in some hundred MB. The servers' own bound is behind the room for markers, so it comes too late.
+// leader: with trims that happens once in some dozen MB. It also reserves more. The servers' own bound is behind the room for markers, so it comes too late.
 func (w *writer) fit(size int64) error {
 	if w.left -= size; w.left >= 0 {
 		return nil
@@ -104,10 +104,14 @@ func (w *writer) fit(size int64) error {
 	if err != nil {
 		return err
 	}
-	if w.left = bound(info) - int64(info.State.Bytes) - size; w.left < 0 {
-		return fmt.Errorf("%w: %d of %d bytes", changelog.ErrFull, info.State.Bytes, bound(info))
+	info, refused := w.log.reserve(ctx, w.stream, info, size, false)
+	if w.left = bound(info) - int64(info.State.Bytes) - size; w.left >= 0 {
+		return nil
 	}
-	return nil
+	if refused != nil {
+		return fmt.Errorf("%w: %d of %d bytes: %w", changelog.ErrFull, info.State.Bytes, bound(info), refused)
+	}
+	return fmt.Errorf("%w: %d of %d bytes", changelog.ErrFull, info.State.Bytes, bound(info))
 }
 
 // settle ends the tickets in order, until the first one that fails.

@@ -19,6 +19,7 @@ type Server struct {
 	nats     *server.Server
 	peers    int
 	password string // of clients
+	maxStore int64
 	log      *logger
 }
 
@@ -32,7 +33,9 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{peers: len(o.Peers), password: rand.Text(), log: newLogger(o.Logger, o.Secret, o.Peers)}
-	options := o.withDefaults().nats()
+	o = o.withDefaults()
+	s.maxStore = o.MaxStore
+	options := o.nats()
 	options.Username, options.Password = user, s.password
 	var err error
 	if s.nats, err = server.NewServer(options); err != nil {
@@ -113,6 +116,15 @@ func (s *Server) Ready() error {
 		return fmt.Errorf("natsserver: not ready: %w", err)
 	}
 	return nil
+}
+
+// Reserved returns how many bytes of its disk the server has reserved for streams, and how many it may: [Options.MaxStore].
+func (s *Server) Reserved() (reserved, most int64) {
+	_, reserved, err := s.nats.JetStreamReservedResources()
+	if err != nil { // the server is stopped
+		return 0, s.maxStore
+	}
+	return reserved, s.maxStore
 }
 
 func (s *Server) health(o server.HealthzOptions) error {
