@@ -112,7 +112,7 @@ lost or duplicated.
   forebay demo -target parquet:lake
   forebay demo -staging s3://my-bucket/wait -target parquet:s3://my-bucket/lake
   forebay demo -crash  kills the engine several times, while clients retry
-  forebay demo -ui     serves the console while events flow, fail and recover
+  forebay demo -ui     serves the console until you press Ctrl-C
 `
 
 const checkHelp = `

@@ -90,7 +90,7 @@ func parseFlags(args []string, stderr io.Writer, o Options) (config, error) {
 	flags.IntVar(&cfg.bad, "bad", 0, "percent of events that lack a field which one sink requires (e.g. 5)")
 	flags.BoolVar(&cfg.crash, "crash", false, "run the engine in a separate process and kill it several times")
 	flags.IntVar(&cfg.kills, "kills", 4, "number of kills with -crash, the last one during Flush (e.g. 10)")
-	flags.BoolVar(&cfg.ui, "ui", false, "serve the console, and send events that flow, fail and recover, until you press Ctrl-C")
+	flags.BoolVar(&cfg.ui, "ui", false, "serve the console until you press Ctrl-C")
 	flags.Uint64Var(&cfg.seed, "seed", uint64(time.Now().UnixNano()), "seed of random choices, a number (default from the clock; e.g. 42)")
 	if err := flagtext.Parse(flags, args); err != nil {
 		if !errors.Is(err, flag.ErrHelp) {
