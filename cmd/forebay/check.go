@@ -24,9 +24,9 @@ func (p process) check(ctx context.Context, args []string) int {
 	var sample, source string
 	var offline bool
 	cfg, err := p.parseServe("check", args, func(flags *flag.FlagSet) {
-		flags.StringVar(&sample, "sample", "", "file with events, - for standard input: show the rows that they give")
+		flags.StringVar(&sample, "sample", "", "file with events, - for standard input; show the rows that they give (default none; e.g. events.json)")
 		flags.BoolVar(&offline, "offline", false, "do not ask the target whether it can have the tables")
-		flags.StringVar(&source, "sample-source", "", "source that gets the sample (default: every one)")
+		flags.StringVar(&source, "sample-source", "", "id of the source that gets the sample (default every source; e.g. web)")
 	})
 	if err == nil && cfg.file == "" {
 		err = errors.New("give the file with -config; \"forebay check -h\" shows examples")

@@ -3,16 +3,18 @@ package main
 import (
 	"fmt"
 	"strings"
+
+	"github.com/forebay/forebay/internal/program/extract"
 )
 
 // overview is the response to forebay -h. It fits a screen.
 func overview() string {
 	var b strings.Builder
-	b.WriteString("forebay stores events on disk, and then moves them to tables without losing or doubling a row.\n\n")
+	b.WriteString("forebay stores events on disk before it responds, then loads each into your tables exactly once.\n\n")
 	for _, v := range verbs() {
 		fmt.Fprintf(&b, "  %-10s  %s\n", v.name, v.summary)
 	}
-	b.WriteString("\nBegin with: forebay demo -target sqlite:demo.db\nExamples: forebay help COMMAND, or file, cluster, targets. Flags: forebay COMMAND -h.\n")
+	b.WriteString("\nStart with: forebay demo -target sqlite:demo.db\nExamples: forebay help COMMAND, or file, cluster, targets. Flags: forebay COMMAND -h.\n")
 	return b.String()
 }
 
@@ -48,21 +50,22 @@ func targetsHelp() string {
 }
 
 const serveHelp = `
-forebay serve takes events over HTTP and telemetry over OTLP, and stores them in tables.
+forebay serve receives events over HTTP and telemetry over OTLP, and stores them in tables.
 
   forebay serve -source web           tables are CSV files in data/tables
   forebay serve -source web -target sqlite:events.db
   forebay serve -target postgres://me@db/analytics -dir /var/lib/forebay
-  forebay serve -config forebay.yaml  sources in a file; kill -HUP reloads it
+  forebay serve -config forebay.yaml  sources from a file; kill -HUP reloads it
 
-The server prints a command that sends an event. Without sources in a file, the Stream API manages
-them. GET /metrics on -api-addr is for Prometheus, GET /readiness-check on -addr for a balancer.
+The server prints a command that sends an event. If the sources are not in a file, manage them with
+the Stream API. Prometheus reads GET /metrics on -api-addr. A balancer reads GET /readiness-check on
+-addr. Each flag has an environment variable, such as FOREBAY_API_ADDR for -api-addr.
 
 More: forebay help file, forebay help cluster, forebay help targets, docs/forebay.md.
 `
 
 const fileHelp = `
-A file for forebay serve -config. docs/forebay.md has all keys; each flag is a key too.
+A file for forebay serve -config. Each flag is also a key. docs/forebay.md lists all keys.
 
   target: sqlite:events.db
   sources:
@@ -71,7 +74,7 @@ A file for forebay serve -config. docs/forebay.md has all keys; each flag is a k
       sinks:
         - id: events
           table: events
-          extend: true               # a column that is added below is added to the table
+          extend: true               # a column that you add below is added to the table
           columns:
             - {name: id, type: uuid, dataType: uuid}
             - {name: at, type: datetime, dataType: timestamp}
@@ -84,178 +87,183 @@ A file for forebay serve -config. docs/forebay.md has all keys; each flag is a k
 An event for it. Without the header, curl sends a form, and the paths find nothing:
   curl -H 'Content-Type: application/json' -d '{"user":{"id":42}}' \
     "http://127.0.0.1:8080/stream/1/web/$WEB_SECRET"
-forebay check -config forebay.yaml -sample events.json shows the rows that events give.
+forebay check -config forebay.yaml -sample events.json shows the rows of sample events.
 `
 
 const clusterHelp = `
-The nodes of a cluster share their sources and keep each other's rows. On three machines, each with
-its own name and address, and with FOREBAY_TOKEN and FOREBAY_CLUSTER_SECRET in the environment:
+The nodes of a cluster share sources and replicate rows. Run this on each of three machines with its
+name and address. Set FOREBAY_TOKEN and FOREBAY_CLUSTER_SECRET to the same values on all machines.
 
   forebay serve -node a -dir /var/lib/forebay -cluster-listen 10.0.0.1:6222 \
     -cluster-peers 10.0.0.1:6222,10.0.0.2:6222,10.0.0.3:6222 \
     -target postgres://me@db/analytics -staging s3://my-bucket/staging
 
-The Stream API of any node manages the sources. Staging and target are places that all nodes reach.
-docs/cluster.md describes failures and upgrades, docs/deploy.md a StatefulSet.
+The Stream API of any node manages the sources. All nodes must reach staging and target.
+docs/cluster.md describes failures and upgrades. docs/deploy.md describes a StatefulSet.
 `
 
 const demoHelp = `
-forebay demo sends events through all levels of an engine, reads the tables back and counts the
-rows. The last line has the result: quickstart: sent=10000 rows=20000 rejected=0 lost=0
-duplicated=0. The exit status is 1 if a row was lost or doubled.
+forebay demo sends events to an engine, reads the tables back and counts the rows. The last line is
+the result: sent=10000 rows=20000 rejected=0 lost=0 duplicated=0. The exit status is 1 if a row is
+lost or duplicated.
 
   forebay demo         CSV files in a temporary directory
   forebay demo -n 100000 -target sqlite:demo.db
   forebay demo -target parquet:lake
   forebay demo -staging s3://my-bucket/wait -target parquet:s3://my-bucket/lake
-  forebay demo -crash  the engine is killed again and again, the clients retry
+  forebay demo -crash  kills the engine several times, while clients retry
+  forebay demo -ui     serves the console until you press Ctrl-C
 `
 
 const checkHelp = `
-forebay check reads a configuration file as serve does, starts nothing, and names every mistake with
-its line and column. Then it asks the target whether it can have the tables of the sinks, and
-changes nothing there. With -offline it does not ask.
+forebay check reads a configuration file as serve does, and reports every mistake with its line and
+column. Then it asks the target whether it can have the tables of the sinks. It starts nothing and
+changes nothing. With -offline it does not ask the target.
 
   forebay check -config forebay.yaml
-  forebay check -config forebay.yaml -sample events.json  shows the rows that events give
+  forebay check -config forebay.yaml -sample events.json  shows the rows of sample events
   echo '{"user":{"id":42}}' | forebay check -config forebay.yaml -sample -
 
-A sample is one JSON document, an array of events, or one event a line. For a source of type otlp an
+A sample is a JSON document, an array of events, or one event a line. For a source of type otlp, an
 event is a flat record, such as {"body":"hello","severity_text":"INFO"}. The exit status is 2 if the
-file has a mistake. It is 1 if options, sinks and tables do not fit each other, if the target cannot
-be asked, or if a sink rejects an event of the sample.
+file has a mistake. It is 1 if options, sinks and tables do not match, if the target does not
+respond, or if a sink rejects a sample event.
 `
 
 const extractHelp = `
-forebay extract pulls records from an HTTP API, as a JSON configuration says, into tables.
+forebay extract pulls records from an HTTP API into tables. A JSON file configures it.
 
-  forebay extract  a bundled configuration and API, to see it work
-  forebay extract check -config pull.json  only log in, and ask for the first page of each job
-  forebay extract preview -config pull.json -records 5  the first records of each job as a table
-  forebay extract discover -config pull.json  columns with types that the records fit, for a sink
+  forebay extract  runs a bundled configuration with a bundled API
+  forebay extract check -config pull.json     logs in and requests the first page of each job
+  forebay extract preview -config pull.json   shows the first records of each job as a table
+  forebay extract discover -config pull.json  proposes columns for a sink
   forebay extract -config pull.json -data data -state state.json -target sqlite:pulled.db
-  forebay extract -config pull.json -out files          CSV files and manifests, without an engine
+  forebay extract -config pull.json -out files  writes CSV files and manifests, without an engine
 
-After a crash or an error, a run with -state continues after the last page on disk, also with
--out. docs/extractor.md describes the configuration.
+With -state, a run continues after the last page on disk if the run before it crashed or failed.
+Words of a configuration:
+` + extract.Words + `
+docs/extractor.md describes the configuration.
 `
 
 const inspectHelp = `
-forebay inspect shows what waits in a data directory, where, for how long and why. It changes
-nothing.
+forebay inspect shows the rows that wait in a data directory: where, for how long and the reason. It
+changes nothing.
 
-  forebay inspect data                           of a server that is stopped
-  forebay inspect -verify data  counts the stored rows again; status 1 if they differ
-  forebay inspect -rows SLICE data               writes the rows of a slice as CSV
-  curl -X POST http://127.0.0.1:8082/checkpoint  copies a server that runs with -admin
+  forebay inspect data              shows the directory of a stopped server
+  forebay inspect -verify data      counts the stored rows again; status 1 if the counters differ
+  forebay inspect -rows SLICE data  writes the rows of a slice as CSV
+
+For a running server with -admin 127.0.0.1:8082, make a checkpoint and inspect it:
+
+  curl -X POST http://127.0.0.1:8082/checkpoint
 `
 
 const filesHelp = `
-forebay files shows the files of a sink of a running server whose upload or import has failed, and
-decides what becomes of them. It speaks the Stream API.
+forebay files lists the files of a sink whose upload or import failed, and acts on them. It calls
+the Stream API of a running server.
 
-  forebay files list shop/orders             which files wait, why, and when they are tried again
-  forebay files retry shop/orders FILE       tries the file at once, after the cause was fixed
-  forebay files split shop/orders FILE       imports it without the refused rows
-  forebay files quarantine shop/orders FILE  moves its rows to the quarantine
-  forebay files discard shop/orders FILE     gives up its rows for good
+  forebay files list shop/orders             lists files, with reason and time of the next try
+  forebay files retry shop/orders FILE       tries the file now, after you fixed the cause
+  forebay files split shop/orders FILE       imports the file without the refused rows
+  forebay files quarantine shop/orders FILE  moves the rows of the file to the quarantine
+  forebay files discard shop/orders FILE     deletes the rows of the file for good
 
-A file that the target refuses whole, or whose first and last row it refuses for the same reason, is
-held: the cause is probably not in the rows. If it is, split the file. The flags stand before
-SOURCE/SINK. docs/quarantine.md has the rest.
+The server holds a file if the target refuses all its rows, or the first and the last row for the
+same reason. The cause is then probably not in the rows. If it is, split the file. Flags precede
+SOURCE/SINK. See docs/quarantine.md.
 `
 
 const damageHelp = `
 forebay damage lists the rows that the disk of a running server has lost. After you have read a
-record, remove it: the alert ForebayDamage ends when no record is left. The counters keep the lost
-rows. The command speaks the Stream API, and each node of a cluster has its own records.
+record, remove it. The alert ForebayDamage ends when no record is left. The counters still count the
+lost rows. The command calls the Stream API. Each node of a cluster has its own records.
 
-  forebay damage list           lists the records: when, which sink, how many rows, and why
-  forebay damage list -json     does the same as JSON
+  forebay damage list           lists the records: time, sink, number of rows and reason
+  forebay damage list -json     lists them as JSON
   forebay damage forget RECORD  removes records that you have read
 
-The flags stand before the ids. docs/operations.md has the rest.
+Flags precede the ids. See docs/operations.md.
 `
 
 const quarantineHelp = `
-forebay quarantine shows the records that a sink of a running server has rejected and kept, and
-brings them to its table. It speaks the Stream API, and so through any node of a cluster.
+forebay quarantine shows rejected records of a sink, and loads them into its table. It calls the
+Stream API of a running server, or of any node of a cluster.
 
-  forebay quarantine list shop/orders                      what was rejected, when and why
+  forebay quarantine list shop/orders                      lists records with time and reason
   forebay quarantine list -reason malformed -since 24h -json shop/orders
-  forebay quarantine get shop/orders ID                    the request, its headers and body
+  forebay quarantine get shop/orders ID                    shows the request, headers and body
   forebay quarantine edit -body fixed.json shop/orders ID  sets a new body and keeps the old one
-  forebay quarantine test shop/orders ID                   the row that it would become now
-  forebay quarantine replay shop/orders ID                 makes it a row, exactly once
+  forebay quarantine test shop/orders ID                   shows the row that a replay would store
+  forebay quarantine replay shop/orders ID                 stores the record as a row exactly once
   forebay quarantine replay -all shop/orders
-  forebay quarantine cancel shop/orders                    ends the replay that runs
-  forebay quarantine discard -until 720h shop/orders  deletes for good what is older than 30 days
+  forebay quarantine cancel shop/orders                    cancels the running replay
+  forebay quarantine discard -until 720h shop/orders       deletes records older than 30 days
 
-The flags stand before SOURCE/SINK. replay and discard take ids, filters, or -all, and wait for the
-end; if they are interrupted, the server continues, and the same call may be repeated. It works on a
-server with a configuration file too. docs/quarantine.md has the rest.
+replay and discard accept ids, filters or -all, and wait for the end. If you interrupt them, the
+server continues, and you may repeat the command. It works for sources of a configuration file too.
+Flags precede SOURCE/SINK. See docs/quarantine.md.
 `
 
 const giveUpHelp = `
-forebay giveup says of an instance of a cluster which batches would be lost with the part of its log
-or its checkpoint that nobody can read, and with -yes gives that part up, so that the rest comes to
-the tables. It asks any node, at the address of its Stream API.
+forebay giveup shows the batches that would be lost with the unreadable part of the log or the
+checkpoint of a cluster instance. With -yes it abandons that part, and the remaining rows are loaded
+into their tables. It calls the Stream API of any node.
 
-  forebay giveup -api http://10.0.0.2:8080 a-0_k2x9q7mw       what would be lost; changes nothing
-  forebay giveup -api http://10.0.0.2:8080 -yes a-0_k2x9q7mw  the same, and does it
+  forebay giveup -api http://10.0.0.2:8081 a-0_k2x9q7mw       shows the loss; changes nothing
+  forebay giveup -api http://10.0.0.2:8081 -yes a-0_k2x9q7mw  abandons the unreadable part
 
-The instance is the one that the log lines of the nodes name. Bring back first what can be brought
-back: docs/cluster.md#give-up-an-instance.
+The log lines of the nodes name the instance. First try to restore the nodes:
+docs/cluster.md#give-up-an-instance.
 `
 
 const salvageHelp = `
-forebay salvage says which rows of a folder that a node of a cluster has set aside were acknowledged
-on its disk alone, for sinks with AckLocal, and with -yes stores them as new rows, each once,
-however often it is repeated. It asks the node that has the folder, at the address of its Stream
-API.
+forebay salvage shows the rows of a folder that a cluster node has set aside and that were
+acknowledged on its disk alone, for sinks with AckLocal. With -yes it stores them as new rows. Each
+row is stored once, even if you repeat the command. It calls the Stream API of the node that has the
+folder.
 
-  forebay salvage -api http://10.0.0.2:8080 fenced-a-k2x9q7mw-4       what would be stored
-  forebay salvage -api http://10.0.0.2:8080 -yes fenced-a-k2x9q7mw-4  the same, and does it
+  forebay salvage -api http://10.0.0.2:8081 fenced-a-k2x9q7mw-4       shows the rows
+  forebay salvage -api http://10.0.0.2:8081 -yes fenced-a-k2x9q7mw-4  stores the rows
 
-Rows that the log had are left out: another node has moved them. docs/cluster.md#salvage-a-folder
-has the rest.
+It omits rows that the log contains, because another node has moved them. See
+docs/cluster.md#salvage-a-folder.
 `
 
 const replayHelp = `
-forebay replay maps the raw records of an archive with the columns of now into one sink. Each record
-becomes one row for each run, whatever fails.
+forebay replay maps the raw records of an archive with the current columns into one sink. Each
+record becomes one row per run, even if the run fails and continues.
 
-  forebay replay start -run fix-1 shop/orders  of a running server; waits for the end
+  forebay replay start -run fix-1 shop/orders  starts a run on a server and waits for the end
   forebay replay start -run fix-1 -from 2026-11-01T00:00:00Z -rows-per-second 5000 shop/orders
-  forebay replay start -run fill -archived shop shop/totals         into a sink that is new
-  forebay replay list shop/orders                                   the last 16 runs of the sink
-  forebay replay cancel shop/orders                                 what it has stored stays
-  forebay replay start -config forebay.yaml -run fix-1 shop/orders  the server is stopped
+  forebay replay start -run fill -archived shop shop/totals         fills a new sink
+  forebay replay list shop/orders                                   lists the last 16 runs
+  forebay replay cancel shop/orders                                 keeps the stored rows
+  forebay replay start -config forebay.yaml -run fix-1 shop/orders  needs a stopped server
 
-The flags stand before SOURCE/SINK. After a failure, a crash or a cancellation the same -run goes on
-where it was. Another name stores everything again. A run that is started over the Stream API goes
-on in the server when the command is interrupted. docs/archive.md has the rest.
+After a failure, a crash or a cancellation, a start with the same -run continues. A different name
+stores everything again. If you interrupt the command, the server continues the run. Flags precede
+SOURCE/SINK. See docs/archive.md.
 `
 
 const shadowHelp = `
-forebay shadow lets changed columns of a sink run beside its own on the records that arrive at a
-running server, and shows how the rows would differ. Nothing of it is stored. It speaks the Stream
-API.
+forebay shadow maps live records with changed columns of a sink in addition to the current columns,
+and shows the rows that differ. It stores no rows. It calls the Stream API of a running server.
 
-  forebay shadow start -definition changed.json shop/orders                  columns as JSON
-  forebay shadow start -config changed.yaml -for 1h -sample 0.1 shop/orders  from a file
-  forebay shadow show shop/orders  the difference so far; -wait waits for the end
-  forebay shadow stop shop/orders  ends it, and shows the last report
+  forebay shadow start -definition changed.json shop/orders   reads columns as JSON
+  forebay shadow start -config changed.yaml -for 1h -sample 0.1 shop/orders
+  forebay shadow show shop/orders                             shows the difference so far
+  forebay shadow show -wait shop/orders                       waits for the end
+  forebay shadow stop shop/orders                             stops, and shows the last report
   forebay shadow switch -definition changed.json shop/orders  gives the sink the columns
 
-The flags stand before SOURCE/SINK. A shadow goes on when the command has ended, and ends with the
-server. In a cluster -api names the node whose records are compared. The sources of a configuration
-file are switched by that file, and a SIGHUP. docs/shadow.md has the rest.
+A shadow continues when the command ends, and stops with the server. In a cluster, -api names the
+node whose records are compared. To switch a source of a configuration file, change the file and
+send SIGHUP. Flags precede SOURCE/SINK. See docs/shadow.md.
 `
 
 const templatesHelp = `
-forebay templates evaluates a jsonnet template over one JSON event, and shows the value and the
-cost.
+forebay templates evaluates a jsonnet template for one JSON event, and shows the value and the cost.
 
   echo '{"a":{"b":1}}' | forebay templates -e "Body('a.b') + 1"
   forebay templates -template label.jsonnet -event event.json -header X-Env=prod

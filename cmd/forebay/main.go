@@ -58,21 +58,21 @@ type verb struct {
 
 func verbs() []verb {
 	return []verb{
-		{"serve", "take events and telemetry, and store them in tables", serveHelp, process.serve},
-		{"otlp", "take logs, metrics and traces, and keep a day of them in tables", otlpHelp, process.otlp},
-		{"demo", "send events through all levels, and count the rows in the tables", demoHelp, process.demo},
+		{"serve", "receive events and telemetry, and store them in tables", serveHelp, process.serve},
+		{"otlp", "receive logs, metrics and traces, and keep a day of them in tables", otlpHelp, process.otlp},
+		{"demo", "send events through the engine, and count the rows in the tables", demoHelp, process.demo},
 		{"health", "ask a server on this machine whether it runs, for a health check", healthHelp, process.health},
-		{"check", "check a configuration file, and show the rows that it makes of events", checkHelp, process.check},
+		{"check", "check a configuration file, and show the rows of sample events", checkHelp, process.check},
 		{"extract", "pull records from an HTTP API into tables", extractHelp, process.extract},
-		{"inspect", "show what waits in a data directory, and why", inspectHelp, process.inspect},
-		{"files", "show the files of a sink that wait, and decide about those that are held", filesHelp, process.files},
+		{"inspect", "show the rows that wait in a data directory, and the reason", inspectHelp, process.inspect},
+		{"files", "list files whose upload or import failed; retry, split or discard them", filesHelp, process.files},
 		{"damage", "list the rows that the disk of a running server has lost", damageHelp, process.damage},
-		{"orphans", "list and remove what killed processes have left in buckets", orphansHelp, process.orphans},
-		{"quarantine", "show, edit, replay and discard the rejected records of a running server", quarantineHelp, process.quarantine},
-		{"replay", "map the raw records of an archive again, into a sink", replayHelp, process.replay},
-		{"shadow", "try changed columns of a sink on live records, and switch them on", shadowHelp, process.shadow},
-		{"giveup", "give up what nobody can read any more of a lost node of a cluster", giveUpHelp, process.giveUp},
-		{"salvage", "store rows that a lost node of a cluster had on its disk alone", salvageHelp, process.salvage},
+		{"orphans", "list and remove objects that killed processes left in buckets", orphansHelp, process.orphans},
+		{"quarantine", "show, edit, replay and discard rejected records of a running server", quarantineHelp, process.quarantine},
+		{"replay", "map the raw records of an archive into a sink again", replayHelp, process.replay},
+		{"shadow", "try changed columns of a sink on live records, then switch to them", shadowHelp, process.shadow},
+		{"giveup", "abandon the unreadable part of the log of a lost cluster node", giveUpHelp, process.giveUp},
+		{"salvage", "store rows that only the disk of a lost cluster node has", salvageHelp, process.salvage},
 		{"templates", "try a template on an event", templatesHelp, process.templates},
 	}
 }
@@ -107,8 +107,7 @@ func (p process) run(ctx context.Context, args []string) int {
 		}
 		if len(args) > 0 && slices.Contains([]string{"-h", "-help", "--help"}, args[0]) {
 			p.stderr = p.stdout
-			fmt.Fprintf(p.stdout, "forebay %s: %s. \"forebay help %[1]s\" shows examples.\n\n", v.name, v.summary)
-			args = args[:1]
+			fmt.Fprintf(p.stdout, "forebay %s: %s.\n\"forebay help %[1]s\" shows examples.\n", v.name, v.summary)
 		}
 		return v.run(p, ctx, args)
 	}

@@ -118,16 +118,6 @@ func TestHelp(t *testing.T) {
 	}
 }
 
-// A command that takes the flags of serve too shows its own, and names serve for the rest.
-func TestHelpShowsOwnFlags(t *testing.T) {
-	for verb, own := range map[string]string{"check": "-sample", "otlp": "-every", "orphans": "-uploads-older-than"} {
-		_, out, _ := call(t, "", nil, verb, "-h")
-		if !strings.Contains(out, "  "+own) || strings.Contains(out, "  -log-level") || !strings.Contains(out, "forebay serve -h") {
-			t.Errorf("%s -h: want %s, no -log-level, and the way to the flags of serve:\n%s", verb, own, out)
-		}
-	}
-}
-
 // A wrong call says what to do, and shows no secret.
 func TestVersionIsPrinted(t *testing.T) {
 	for _, name := range []string{"version", "-version", "--version"} {

@@ -49,17 +49,17 @@ const (
 )
 
 func (f *nodeFlags) register(flags *flag.FlagSet) {
-	flags.StringVar(&f.node, "node", "", "name of this node of a cluster, which stays the same for good (default: no cluster; see docs/cluster.md)")
-	flags.StringVar(&f.listen, "cluster-listen", "", "HOST:PORT where the NATS server of this node waits for the servers of the other nodes")
-	flags.StringVar(&f.advertise, "cluster-advertise", "", "HOST:PORT at which the other nodes reach -cluster-listen, if that differs, as in a container")
-	flags.StringVar(&f.peers, "cluster-peers", "", "HOST:PORT of the servers of all nodes that have one, separated by commas, with this one's: 3, 5 or 7")
-	flags.StringVar(&f.secretFile, "cluster-secret-file", "", "file with the secret of the servers, the same for all nodes, at least 16 characters (default: the variable "+secretVariable+")")
-	flags.Int64Var(&f.maxStore, "cluster-max-store", 0, "size in bytes that the logs on the server of this node may reserve, 1 GiB each; the disk must have them (default: 16 GiB)")
-	flags.StringVar(&f.nats, "nats", "", "addresses of servers of NATS that run already, separated by commas, in place of -cluster-listen and -cluster-peers")
-	flags.StringVar(&f.natsCredentials, "nats-credentials", "", "file with the credentials of a user of -nats, which nsc makes")
-	flags.StringVar(&f.cert, "cluster-cert", "", "PEM file with the certificate of this node for its connections to the servers of the others, or to -nats")
-	flags.StringVar(&f.key, "cluster-key", "", "PEM file with the key of -cluster-cert")
-	flags.StringVar(&f.ca, "cluster-ca", "", "PEM file with the authorities that signed the certificates of the other servers (default: those that the machine trusts)")
+	flags.StringVar(&f.node, "node", "", "cluster node name; must never change (default no cluster; e.g. a)")
+	flags.StringVar(&f.listen, "cluster-listen", "", "address of the NATS server of this node, HOST:PORT (default none; e.g. 10.0.0.1:6222)")
+	flags.StringVar(&f.advertise, "cluster-advertise", "", "address at which other nodes reach -cluster-listen, if it differs, HOST:PORT (default -cluster-listen; e.g. node-a:6222)")
+	flags.StringVar(&f.peers, "cluster-peers", "", "-cluster-listen of all 3, 5 or 7 nodes with a server, separated by commas (default none; e.g. a:6222,b:6222,c:6222)")
+	flags.StringVar(&f.secretFile, "cluster-secret-file", "", "file with the secret of the servers, at least 16 characters, equal on all nodes (default the variable "+secretVariable+"; e.g. secret.txt)")
+	flags.Int64Var(&f.maxStore, "cluster-max-store", 0, "bytes that the logs of this node may reserve on disk; each log reserves 1 GiB (default 17179869184, 16 GiB; e.g. 34359738368)")
+	flags.StringVar(&f.nats, "nats", "", "comma-separated URLs of existing NATS servers; replaces -cluster-listen and -cluster-peers (default none; e.g. nats://n1:4222)")
+	flags.StringVar(&f.natsCredentials, "nats-credentials", "", "file with the credentials of the user of -nats, made by nsc (default none; e.g. forebay.creds)")
+	flags.StringVar(&f.cert, "cluster-cert", "", "PEM file with the certificate of this node, for TLS between nodes or to -nats (default none; e.g. node.pem)")
+	flags.StringVar(&f.key, "cluster-key", "", "PEM file with the key of -cluster-cert (default none; e.g. node-key.pem)")
+	flags.StringVar(&f.ca, "cluster-ca", "", "PEM file with the authorities of the certificates of other servers (default the trust store of the machine; e.g. ca.pem)")
 }
 
 // isNodeFlag reports whether a flag belongs to the section of the file.

@@ -16,17 +16,17 @@ import (
 )
 
 const orphansHelp = `
-forebay orphans lists what killed processes and abandoned attempts have left in buckets, and removes
-it with -remove.
+forebay orphans lists objects that killed processes and abandoned attempts left in buckets. With
+-remove it removes them.
 
-  forebay orphans -config forebay.yaml  open uploads in the buckets of a server, which may run
+  forebay orphans -config forebay.yaml  lists open uploads; the server may run
   forebay orphans -staging s3://bucket/wait -target parquet:s3://bucket/lake
-  forebay orphans -config forebay.yaml -remove       the same, and removes them
-  forebay orphans -config forebay.yaml -remove data  and slices of a stopped server
+  forebay orphans -config forebay.yaml -remove       removes open uploads
+  forebay orphans -config forebay.yaml -remove data  removes slices of a stopped server too
 
-An upload is removed if it was begun more than -uploads-older-than ago: one that still runs ends in
-minutes. To look for slices it needs the data directory of a stopped server, or a checkpoint of a
-running one. It leaves the slices of other engines, which may share the bucket.
+It removes an upload that began more than -uploads-older-than ago. A running upload ends within
+minutes. To find slices, name the data directory of a stopped server, or a checkpoint of a running
+one. The slices of other engines in the same bucket stay.
 `
 
 // leftoverFlags are the flags of the verb orphans beside those of serve.
@@ -36,9 +36,9 @@ type leftoverFlags struct {
 }
 
 func (f *leftoverFlags) register(flags *flag.FlagSet) {
-	flags.BoolVar(&f.remove, "remove", false, "remove what is found; without it nothing is changed")
-	duration.Var(flags, &f.uploads, "uploads-older-than", 24*time.Hour, "least age of an open upload, longer than any upload takes")
-	duration.Var(flags, &f.slices, "slices-older-than", 8*24*time.Hour, "least age of a slice, which leaves time to find out if a data directory was damaged")
+	flags.BoolVar(&f.remove, "remove", false, "remove what is listed; without it nothing is changed")
+	duration.Var(flags, &f.uploads, "uploads-older-than", 24*time.Hour, "least age of an open upload, a duration longer than any upload takes (e.g. 3d)")
+	duration.Var(flags, &f.slices, "slices-older-than", 8*24*time.Hour, "least age of a slice, a duration in which you would notice a damaged data directory (e.g. 30d)")
 }
 
 // swept is a place in a bucket in which uploads may be left.

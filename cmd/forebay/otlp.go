@@ -53,7 +53,7 @@ func listenOTLP(cfg *serveConfig, eng *forebay.Engine, events http.Handler, logg
 			return grpcServer{otlpgrpc.Server(eng, otlpgrpc.Options{Logger: logger, HiddenHeaders: cfg.Stream.HiddenHeaders})}
 		}},
 		{"otlp-http", cfg.otlpHTTP, func() web.HTTP {
-			s := stream.Server("", events)
+			s := stream.Server("", web.Named(events))
 			s.ErrorLog = slog.NewLogLogger(logger.With("server", "otlp-http").Handler(), slog.LevelWarn)
 			return s
 		}},

@@ -133,9 +133,9 @@ type places struct {
 }
 
 func (p *places) register(flags *flag.FlagSet) {
-	flags.StringVar(&p.target, "target", "", "where the tables are: "+targetForms()+" (default dir: and the folder tables of the data directory)")
-	flags.StringVar(&p.options.text, "target-options", "", "options of the target, as YAML or JSON, such as '{lockTimeout: 5s}'; in the file: keys with values")
-	flags.StringVar(&p.staging, "staging", "", "where rows wait between the local disk and their table: "+stagingForms()+" (default dir: and the folder staging of the data directory)")
+	flags.StringVar(&p.target, "target", "", "where the tables are; \"forebay help targets\" lists the forms (default dir:DIR/tables; e.g. sqlite:events.db)")
+	flags.StringVar(&p.options.text, "target-options", "", "options of the target as YAML or JSON; in the file a mapping (default none; e.g. '{lockTimeout: 5s}')")
+	flags.StringVar(&p.staging, "staging", "", "where rows wait for their table; \"forebay help targets\" lists the forms (default dir:DIR/staging; e.g. s3://bucket/wait)")
 }
 
 func targetForms() string {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"flag"
 	"fmt"
 	"os"
@@ -9,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/forebay/forebay/internal/program/flagtext"
 	"github.com/forebay/forebay/mapping"
 )
 
@@ -53,20 +55,20 @@ var optionDocs = map[string]string{
 
 func reference() string {
 	var b strings.Builder
-	b.WriteString("### Flags and keys of the top level\n\n| flag, key | default | meaning |\n|---|---|---|\n")
+	b.WriteString("### Flags and keys of the top level\n\n| flag, key | default | example | meaning |\n|---|---|---|---|\n")
 	flags := flag.NewFlagSet("", flag.ContinueOnError)
 	new(serveConfig).register(flags)
 	flags.VisitAll(func(f *flag.Flag) {
-		_, usage := flag.UnquoteUsage(f)
-		byDefault := "`" + f.DefValue + "`"
-		if f.DefValue == "" || f.DefValue == "0" || f.DefValue == "0s" {
-			byDefault = "–"
+		text := flagtext.Of(f)
+		byDefault, example := cmp.Or(text.Default, "off"), "–"
+		if text.Example != "" {
+			example = "`" + text.Example + "`"
 		}
 		name := "`" + f.Name + "`"
 		if isNodeFlag(f.Name) {
 			name += ", key `" + sectionKey(f.Name) + "` of `" + clusterSection + "`"
 		}
-		fmt.Fprintf(&b, "| %s | %s | %s |\n", name, byDefault, usage)
+		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", name, byDefault, example, text.Meaning)
 	})
 	for _, part := range []struct {
 		title string

@@ -126,7 +126,7 @@ func (p process) follow(ctx context.Context, args []string, cfg *serveConfig, d 
 			}
 		}
 		if err != nil {
-			d.logger.Error("the configuration was not reloaded, the former one goes on", "config", cfg.file, "error", err)
+			d.logger.Error("configuration not reloaded, the previous one stays in force", "config", cfg.file, "error", err)
 			continue
 		}
 		level.Set(next.LogLevel)

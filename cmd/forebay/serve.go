@@ -5,7 +5,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"log/slog"
 	"net/http"
 	"os"
@@ -17,6 +16,7 @@ import (
 	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/internal/program/api"
 	"github.com/forebay/forebay/internal/program/duration"
+	"github.com/forebay/forebay/internal/program/flagtext"
 	"github.com/forebay/forebay/internal/program/server"
 	"github.com/forebay/forebay/otlpflat"
 )
@@ -45,11 +45,11 @@ func (cfg *serveConfig) register(flags *flag.FlagSet) {
 	cfg.Register(flags)
 	cfg.places.register(flags)
 	cfg.nodeFlags.register(flags)
-	flags.StringVar(&cfg.file, "config", "", "YAML or JSON file with any of these flags, by name, and the sources; flags and environment win")
-	flags.StringVar(&cfg.archive, "archive", "", "where sources keep their raw records if they say so: "+stagingForms()+" (default: none)")
-	duration.Var(flags, &cfg.archiveFor, "archive-keep-for", 0, "age at which raw records are removed, for example 90d (default: never)")
-	flags.StringVar(&cfg.otlpGRPC, "otlp-grpc", "127.0.0.1:4317", "address of OTLP over gRPC; off: none")
-	flags.StringVar(&cfg.otlpHTTP, "otlp-http", "127.0.0.1:4318", "address of OTLP over HTTP, besides -addr; off: none")
+	flags.StringVar(&cfg.file, "config", "", "YAML or JSON file with flags and sources; flags and environment take precedence (default none; e.g. forebay.yaml)")
+	flags.StringVar(&cfg.archive, "archive", "", "where sources with \"archive: true\" keep raw records, a place as for -staging (default none; e.g. s3://bucket/raw)")
+	duration.Var(flags, &cfg.archiveFor, "archive-keep-for", 0, "age at which raw records are removed, a duration (default never; e.g. 90d)")
+	flags.StringVar(&cfg.otlpGRPC, "otlp-grpc", "127.0.0.1:4317", "address of OTLP over gRPC, HOST:PORT, or off (e.g. 0.0.0.0:4317)")
+	flags.StringVar(&cfg.otlpHTTP, "otlp-http", "127.0.0.1:4318", "address of OTLP over HTTP in addition to -addr, HOST:PORT, or off (e.g. 0.0.0.0:4318)")
 }
 
 // parseServe reads flags, then the environment, then the file: the first that has a value wins. The error joins everything that is
@@ -71,17 +71,16 @@ type verbFlags struct {
 func (p process) parse(name string, args []string, verb verbFlags) (*serveConfig, error) {
 	cfg := new(serveConfig)
 	flags := flag.NewFlagSet(name, flag.ContinueOnError)
-	flags.SetOutput(io.Discard) // the caller prints the error, without a usage that hides it
+	flags.SetOutput(p.stderr)
 	cfg.register(flags)
+	main := serveFlags
 	if verb.register != nil {
+		before := flagTexts(flags)
 		verb.register(flags)
+		main = changed(before, flagTexts(flags))
 	}
-	if err := flags.Parse(args); err != nil {
-		if errors.Is(err, flag.ErrHelp) {
-			p.printFlags(flags, verb.register)
-			return nil, err
-		}
-		return nil, fmt.Errorf("%w; \"forebay %s -h\" shows all", err, name)
+	if err := flagtext.Parse(flags, args, main...); err != nil {
+		return nil, err
 	}
 	env := &variables{getenv: p.getenv}
 	given, problems := server.Environment(flags, func(name string) string {
@@ -138,22 +137,25 @@ func (p process) parse(name string, args []string, verb verbFlags) (*serveConfig
 	return cfg, errors.Join(append(problems, wrong...)...)
 }
 
-// printFlags shows the flags of a verb. If the verb adds flags to those of serve, it shows the added flags only.
-func (p process) printFlags(all *flag.FlagSet, register func(*flag.FlagSet)) {
-	shown := flag.NewFlagSet(all.Name(), flag.ContinueOnError)
-	shown.SetOutput(p.stderr)
-	of := flag.NewFlagSet("", flag.ContinueOnError)
-	new(serveConfig).register(of)
-	all.VisitAll(func(f *flag.Flag) {
-		if register == nil || of.Lookup(f.Name) == nil || of.Lookup(f.Name).Usage != f.Usage || f.Name == "config" {
-			shown.Var(f.Value, f.Name, f.Usage)
+// serveFlags are the flags that serve -h shows. The others follow with -h -all.
+var serveFlags = []string{"addr", "api-addr", "config", "dir", "log-level", "max-disk-bytes", "source", "staging", "target", "ui"}
+
+// flagTexts returns the usage of each flag by its name.
+func flagTexts(flags *flag.FlagSet) map[string]string {
+	texts := map[string]string{}
+	flags.VisitAll(func(f *flag.Flag) { texts[f.Name] = f.Usage })
+	return texts
+}
+
+// changed returns the names of flags that a verb has added or described anew, and -config, -dir and -target.
+func changed(before, after map[string]string) []string {
+	names := []string{"config", "dir", "target"}
+	for name, text := range after {
+		if before[name] != text {
+			names = append(names, name)
 		}
-	})
-	fmt.Fprintln(p.stderr, "Flags. Each has an environment variable, such as FOREBAY_API_ADDR for -api-addr:")
-	shown.PrintDefaults()
-	if register != nil {
-		fmt.Fprintln(p.stderr, "It takes the flags of \"forebay serve -h\" too.")
 	}
+	return names
 }
 
 func (p process) serve(ctx context.Context, args []string) int {

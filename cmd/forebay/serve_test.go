@@ -346,12 +346,12 @@ sources:
 			case <-ctx.Done():
 			}
 		}
-		reload(config("- {name: broken, type: pth}", ""), "the former one goes on", 2*i+1)
+		reload(config("- {name: broken, type: pth}", ""), "the previous one stays in force", 2*i+1)
 		reload(config(extra(i), "max-connections: 77"), "cannot change while the server runs: max-connections", i+1)
 	}
 	// The table refuses another type: nothing of the file counts, also not the new source before it.
 	other := strings.Replace(config("", ""), "sources:\n", "sources:\n  - {id: first, secret: \"${WEB_SECRET}\", sinks: [{id: s, table: first, columns: [{name: b, type: body}]}]}\n", 1)
-	reload(strings.Replace(other, "path: n, dataType: string", "path: extra, dataType: int64", 1), "the former one goes on", 2*good+1)
+	reload(strings.Replace(other, "path: n, dataType: string", "path: extra, dataType: int64", 1), "the previous one stays in force", 2*good+1)
 	if status, _ := s.post("ingest", "/stream/1/first/"+webSecret, `{}`); status != http.StatusNotFound {
 		t.Errorf("the source of a refused file answers %d", status)
 	}

@@ -23,16 +23,16 @@ import (
 )
 
 const otlpHelp = `
-forebay otlp keeps logs, metrics and traces in tables: a day of them, as Parquet files unless flags
-say otherwise.
+forebay otlp keeps logs, metrics and traces of one day in tables. Without -target they are Parquet
+files.
 
-  forebay otlp  then DuckDB: duckdb -init data/views.sql
-  forebay otlp -keep-for 168h -dir /var/lib/forebay
+  forebay otlp  then query the files: duckdb -init data/views.sql
+  forebay otlp -keep-for 7d -dir /var/lib/forebay
   forebay otlp -target duckdb:telemetry.db
   forebay otlp -target postgres://me@db/telemetry -otlp-grpc 0.0.0.0:4317
 
-It prints the variables that an exporter needs. docs/telemetry.md has the tables, questions in SQL,
-and the configuration of a Collector.
+It prints the environment variables for an exporter. docs/telemetry.md describes the tables, SQL
+queries, and the configuration of a Collector.
 `
 
 // telemetryFlags are the flags of the verb otlp beside those of serve.
@@ -52,10 +52,10 @@ const (
 )
 
 func (f *telemetryFlags) register(flags *flag.FlagSet) {
-	flags.StringVar(&f.secret, "otlp-secret", "", "bearer token of the senders, at least 16 characters (default: made at the first start, in the file otlp-secret of the data directory)")
-	duration.Var(flags, &f.every, "every", 10*time.Second, "longest time from an answer to the table")
-	flags.Lookup("keep-for").Usage = "age at which rows are removed, since they came; 0: never (default: 24h; never in a bucket or with Iceberg)"
-	flags.Lookup("target").Usage = "where the tables are: " + targetForms() + " (default parquet: and the folder telemetry of the data directory)"
+	flags.StringVar(&f.secret, "otlp-secret", "", "bearer token of senders, at least 16 characters (default made at the first start, in DIR/otlp-secret; e.g. 3zn1qcr5kd0vw8ta)")
+	duration.Var(flags, &f.every, "every", 10*time.Second, "longest time from a response to the rows in the table, a duration of 1s or more (e.g. 30s)")
+	flags.Lookup("keep-for").Usage = "age since arrival at which rows are removed, a duration, 0 for never (default 24h, never in a bucket or with Iceberg; e.g. 7d)"
+	flags.Lookup("target").Usage = "where the tables are; \"forebay help targets\" lists the forms (default parquet:DIR/telemetry; e.g. duckdb:telemetry.db)"
 }
 
 // complete gives the flags that are not given the defaults of the verb. The error joins everything that is wrong.

@@ -18,6 +18,9 @@ import (
 	"strings"
 	"time"
 	"unicode"
+
+	"github.com/forebay/forebay/internal/buildversion"
+	"github.com/forebay/forebay/internal/program/flagtext"
 )
 
 // Environment is what a verb has from its process.
@@ -44,10 +47,10 @@ type Flags struct{ api, token, dir, branch string }
 
 // Register makes the flags.
 func (f *Flags) Register(flags *flag.FlagSet) {
-	flags.StringVar(&f.api, "api", "", "address of the Stream API (default $FOREBAY_API, or http://127.0.0.1:8081)")
-	flags.StringVar(&f.token, "token", "", "token of the API (default $FOREBAY_TOKEN, or the file token of -dir)")
-	flags.StringVar(&f.dir, "dir", "data", "data directory of the server, if it is on this machine")
-	flags.StringVar(&f.branch, "branch", "default", "id of the branch")
+	flags.StringVar(&f.api, "api", "", "address of the Stream API (default $FOREBAY_API or http://127.0.0.1:8081; e.g. http://10.0.0.2:8081)")
+	flags.StringVar(&f.token, "token", "", "token of the API (default $FOREBAY_TOKEN or the file token of -dir; e.g. 3zn1qcr5kd0vw8ta)")
+	flags.StringVar(&f.dir, "dir", "data", "data directory of a server on this machine, for its token (e.g. /var/lib/forebay)")
+	flags.StringVar(&f.branch, "branch", "default", "id of the branch (e.g. 123)")
 }
 
 // Action returns the first argument and the others, or no action and all of them if the first one is a flag.
@@ -60,7 +63,7 @@ func Action(args []string) (action string, rest []string) {
 
 // Parse parses flags whose output is for people. The error is [flag.ErrHelp] after -h, else a [*UsageError].
 func Parse(flags *flag.FlagSet, args []string) error {
-	err := flags.Parse(args)
+	err := flagtext.Parse(flags, args)
 	if errors.Is(err, flag.ErrHelp) {
 		return err
 	}
@@ -158,6 +161,7 @@ func (c *Client) Call(ctx context.Context, method, address string, body []byte, 
 	}
 	req.Header.Set("X-StorageApi-Token", c.token)
 	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("User-Agent", buildversion.Product())
 	resp, err := c.http.Do(req)
 	if _, unreachable := errors.AsType[*net.OpError](err); unreachable {
 		return fmt.Errorf("no server answers at %s (-api): is it running? %w", c.api, err)

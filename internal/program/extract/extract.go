@@ -15,6 +15,7 @@ import (
 	"path/filepath"
 
 	"github.com/forebay/forebay/extractor"
+	"github.com/forebay/forebay/internal/program/flagtext"
 	"github.com/forebay/forebay/internal/program/show"
 	"github.com/forebay/forebay/internal/program/store"
 )
@@ -47,30 +48,20 @@ var verbs = []struct{ name, summary string }{
 	{"discover", "propose columns with types that the first records of each job fit"},
 }
 
-// usage shows the commands, what a configuration can say, and the flags.
-func usage(flags *flag.FlagSet) {
-	out := flags.Output()
-	fmt.Fprint(out, "Usage: extract [command] [flags]. Without a command all records are pulled. The commands store nothing:\n\n")
+// Words are the most used words of a configuration, for a help text.
+const Words = `
+  api.authentication  login, basic, bearer, apiKey, query, oauth2, hmac
+  api.pagination      response.url, response.link, response.param, response.header, offset, cursor
+  api.http            format (json, ndjson, csv, xml), answerRules, trustedOrigins
+  config.jobs         method (GET, POST, PUT, PATCH, FORM), incremental, windows, children
+`
+
+// usage shows the commands.
+func usage(out io.Writer) {
+	fmt.Fprint(out, "\nWithout a command, extract pulls all records. A command, before the flags, stores nothing:\n")
 	for _, v := range verbs {
 		fmt.Fprintf(out, "  %-10s %s\n", v.name, v.summary)
 	}
-	fmt.Fprint(out, `
-The configuration names the API and its jobs. It knows, among others, these words:
-
-  api.authentication   login, basic, bearer, apiKey, query, oauth2, hmac
-  api.pagination       response.url, response.link, response.param, response.header, offset, pagenum, cursor, multiple
-  api.http             format (json, ndjson, csv, xml), answerRules, trustedOrigins
-  api                  retryConfig, rateLimit, caCertificate, clientCertificate
-  config               jobs, parallelJobs, outputBucket, mappings
-  config.jobs          method (GET, POST, PUT, PATCH, FORM), incremental, windows, children, parallelChildren
-
-docs/extractor.md has all of them. The exit status is 0, 1 when the configuration, the API or the data must be looked at, and 2 for every
-other failure.
-
-Flags:
-
-`)
-	flags.PrintDefaults()
 }
 
 type options struct {
@@ -93,22 +84,24 @@ func parseFlags(args []string, stderr io.Writer, p Options) (options, error) {
 	}
 	flags := flag.NewFlagSet("extract", flag.ContinueOnError)
 	flags.SetOutput(stderr)
-	flags.Usage = func() { usage(flags) }
-	flags.StringVar(&o.config, "config", "", "file with the configuration (default a bundled one, with an API to go with it)")
-	flags.StringVar(&o.baseURL, "base-url", "", "URL in place of api.baseUrl")
-	flags.StringVar(&o.state, "state", "", "file with the state of the last run; the new state is written to it")
-	flags.StringVar(&o.out, "out", "", "write CSV files and manifests into tables/ of this folder, and use no engine")
-	flags.StringVar(&o.data, "data", "", "data directory of the engine (default a new temporary one)")
-	flags.StringVar(&o.columns, "columns", "", "file with the output of discover: columns of the engine's tables. Without it, a table has one column with the record")
-	flags.IntVar(&o.records, "records", 0, "how many records of each job preview shows (default 10) and discover looks at (default 1000)")
+	flags.StringVar(&o.config, "config", "", "file with the configuration (default a bundled one; e.g. pull.json)")
+	flags.StringVar(&o.baseURL, "base-url", "", "URL that replaces api.baseUrl (default api.baseUrl; e.g. http://127.0.0.1:9000)")
+	flags.StringVar(&o.state, "state", "", "file with the state of runs, read and replaced (default none; e.g. state.json)")
+	flags.StringVar(&o.out, "out", "", "folder for CSV and manifests, without an engine (default none; e.g. files)")
+	flags.StringVar(&o.data, "data", "", "data directory of the engine (default a new temporary one; e.g. data)")
+	flags.StringVar(&o.columns, "columns", "", "file with the output of discover, the columns of tables (default one column; e.g. columns.json)")
+	flags.IntVar(&o.records, "records", 0, "records of each job that preview shows or discover reads (default 10 for preview, 1000 for discover; e.g. 50)")
 	flags.BoolVar(&o.public, "public-only", false, "refuse connections to private addresses")
 	flags.BoolVar(&o.strict, "strict", false, "fail where the log would warn that records may be missing")
 	flags.BoolVar(&o.debug, "debug", false, "log every request")
+	var own []string
+	flags.VisitAll(func(f *flag.Flag) { own = append(own, f.Name) })
 	if p.Flags != nil {
 		p.Flags(flags)
 	}
-	if err := flags.Parse(args); err != nil {
+	if err := flagtext.Parse(flags, args, own...); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
+			usage(stderr)
 			return o, err
 		}
 		return o, usageError{err}

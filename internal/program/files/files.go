@@ -36,7 +36,7 @@ func Run(ctx context.Context, args []string, env api.Environment) error {
 	flags.SetOutput(env.Errors)
 	server.Register(flags)
 	asJSON := flags.Bool("json", false, "list: write JSON, one file a line")
-	all := flags.Bool("all", false, "list: also the files that have not failed, and the last that ended")
+	all := flags.Bool("all", false, "list: include files that have not failed, and the last that ended")
 	if err := api.Parse(flags, args); err != nil {
 		return err
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/dir"
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/internal/program/flagtext"
 )
 
 // Options are the differences between programs.
@@ -42,9 +43,9 @@ func Run(ctx context.Context, args []string, out, usage io.Writer, o Options) (e
 	flags.SetOutput(usage)
 	asJSON := flags.Bool("json", false, "write JSON")
 	verify := flags.Bool("verify", false, "count the stored rows again and compare them with the counters")
-	rows := flags.String("rows", "", "write the rows of the slice with this id as CSV, and nothing else")
-	staging := flags.String("staging", "", "folder of the staged objects (default DIR/staging, if it exists)")
-	if err := flags.Parse(args); err != nil {
+	rows := flags.String("rows", "", "id of the slice whose rows are written as CSV, and nothing else (default none; e.g. 0000000001)")
+	staging := flags.String("staging", "", "folder or bucket of the staged objects (default DIR/staging, if it exists; e.g. s3://bucket/wait)")
+	if err := flagtext.Parse(flags, args); err != nil {
 		return err
 	}
 	if flags.NArg() != 1 {

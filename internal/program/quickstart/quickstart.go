@@ -24,6 +24,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/forebay/forebay/internal/program/flagtext"
 	"github.com/forebay/forebay/internal/program/store"
 )
 
@@ -83,15 +84,18 @@ func parseFlags(args []string, stderr io.Writer, o Options) (config, error) {
 	if o.Flags != nil {
 		o.Flags(flags)
 	}
-	flags.IntVar(&cfg.n, "n", 10_000, "number of events")
-	flags.IntVar(&cfg.clients, "clients", 64, "number of concurrent clients")
-	flags.StringVar(&cfg.dir, "dir", "", "data directory (default a new temporary one)")
-	flags.IntVar(&cfg.bad, "bad", 0, "percentage of events that lack a field which one sink needs")
-	flags.BoolVar(&cfg.crash, "crash", false, "run the engine in a process of its own and kill it several times")
-	flags.IntVar(&cfg.kills, "kills", 4, "with -crash: number of kills, the last one while the buffer is flushed")
-	flags.BoolVar(&cfg.ui, "ui", false, "serve the console, a live page about the engine, until you interrupt the program")
-	flags.Uint64Var(&cfg.seed, "seed", uint64(time.Now().UnixNano()), "seed of all random choices")
-	if err := flags.Parse(args); err != nil {
+	flags.IntVar(&cfg.n, "n", 10_000, "number of events (e.g. 100000)")
+	flags.IntVar(&cfg.clients, "clients", 64, "number of concurrent clients (e.g. 8)")
+	flags.StringVar(&cfg.dir, "dir", "", "data directory (default a new temporary one; e.g. demo)")
+	flags.IntVar(&cfg.bad, "bad", 0, "percent of events that lack a field which one sink requires (e.g. 5)")
+	flags.BoolVar(&cfg.crash, "crash", false, "run the engine in a separate process and kill it several times")
+	flags.IntVar(&cfg.kills, "kills", 4, "number of kills with -crash, the last one during Flush (e.g. 10)")
+	flags.BoolVar(&cfg.ui, "ui", false, "serve the console until you press Ctrl-C")
+	flags.Uint64Var(&cfg.seed, "seed", uint64(time.Now().UnixNano()), "seed of random choices, a number (default from the clock; e.g. 42)")
+	if err := flagtext.Parse(flags, args); err != nil {
+		if !errors.Is(err, flag.ErrHelp) {
+			fmt.Fprintf(stderr, "%s: %v\n", o.Name, err)
+		}
 		return cfg, err
 	}
 	var problems []error
@@ -112,8 +116,7 @@ func parseFlags(args []string, stderr io.Writer, o Options) (config, error) {
 	check(!cfg.ui || !cfg.crash, "-ui and -crash exclude each other: the engine is then in another process")
 	err := errors.Join(problems...)
 	if err != nil {
-		fmt.Fprintln(flags.Output(), err)
-		flags.Usage()
+		fmt.Fprintf(stderr, "%s: %s\n", o.Name, strings.ReplaceAll(err.Error(), "\n", "; "))
 	}
 	return cfg, err
 }

@@ -207,8 +207,8 @@ func withoutFigures(text string) string {
 
 func TestBadFlags(t *testing.T) {
 	for _, args := range [][]string{{"-n", "0"}, {"-n", "10000000"}, {"-bad", "101"}, {"-clients", "0"}, {"-kills", "0"}, {"-ui", "-crash"}, {"x"}, {"-y"}} {
-		if status, stdout, stderr := quickstart(t, args...); status != 2 || stdout != "" || !strings.Contains(stderr, "Usage") {
-			t.Errorf("%v: status %d\n%s%s", args, status, stdout, stderr)
+		if status, stdout, stderr := quickstart(t, args...); status != 2 || stdout != "" || !strings.HasPrefix(stderr, "quickstart: ") || strings.Count(stderr, "\n") != 1 {
+			t.Errorf("%v: status %d, want 2 and one line that begins with the program:\n%s%s", args, status, stdout, stderr)
 		}
 	}
 }

@@ -26,11 +26,11 @@ type Selection struct {
 
 // Register makes the flags.
 func (s *Selection) Register(flags *flag.FlagSet) {
-	flags.StringVar(&s.run, "run", "", "start: name of the run, a-z, 0-9, - and _; the same name goes on where it was interrupted, another one stores everything again")
-	flags.StringVar(&s.archived, "archived", "", "start: source whose archive is read (default: the source of the sink)")
-	flags.StringVar(&s.from, "from", "", "start: earliest time of arrival, such as 2026-11-23T12:00:00Z (default: everything)")
-	flags.StringVar(&s.to, "to", "", "start: time before which the records have arrived (default: the start of the run)")
-	flags.Float64Var(&s.rate, "rows-per-second", 0, "start: greatest number of rows in a second, on average (default: no bound)")
+	flags.StringVar(&s.run, "run", "", "start: name of the run, a-z, 0-9, - and _; an interrupted run continues with the same name (default none; e.g. fix-1)")
+	flags.StringVar(&s.archived, "archived", "", "start: source whose archive is read (default the source of the sink; e.g. shop)")
+	flags.StringVar(&s.from, "from", "", "start: earliest time of arrival (default the oldest record; e.g. 2026-11-23T12:00:00Z)")
+	flags.StringVar(&s.to, "to", "", "start: time before which the records arrived (default the start of the run; e.g. 2026-11-24T00:00:00Z)")
+	flags.Float64Var(&s.rate, "rows-per-second", 0, "start: most rows per second, on average (default no limit; e.g. 5000)")
 }
 
 // Options returns what the flags say. The error is an [*api.UsageError].

@@ -38,7 +38,7 @@ func serveAdmin(m *management, parts Parts) (*web.Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	srv := stream.Server(m.cfg.Admin, adminHandler(m, parts))
+	srv := stream.Server(m.cfg.Admin, web.Named(adminHandler(m, parts)))
 	srv.WriteTimeout = 0 // a checkpoint takes as long as its disk
 	m.logger.Info("taking orders", "address", listener.Addr().String())
 	return web.Start(stream.LimitConnections(listener, 8), srv), nil

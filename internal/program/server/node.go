@@ -105,7 +105,6 @@ func closeNode(node Node, logger *slog.Logger) error {
 // answerWaiting serves the listeners while a node opens. The function that it returns ends that.
 func answerWaiting(at listeners) (stop func()) {
 	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Server", "forebay/"+forebay.Version())
 		if r.URL.Path == "/health-check" {
 			w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 			fmt.Fprint(w, "OK")

@@ -276,11 +276,11 @@ func eventServer(cfg Config, h http.Handler, logger *slog.Logger) (web.HTTP, err
 	if cfg.NetHTTP {
 		return usualServer("events", h, logger), nil
 	}
-	return fastserver.New(h, fastserver.Options{Logger: logger.With("server", "events")})
+	return fastserver.New(web.Named(h), fastserver.Options{Logger: logger.With("server", "events")})
 }
 
 func usualServer(name string, h http.Handler, logger *slog.Logger) web.HTTP {
-	s := stream.Server("", h)
+	s := stream.Server("", web.Named(h))
 	s.ErrorLog = slog.NewLogLogger(logger.With("server", name).Handler(), slog.LevelWarn)
 	return s
 }
@@ -300,7 +300,6 @@ func handler(ingest, ready http.Handler, draining func() bool) http.Handler {
 			return
 		}
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-		w.Header().Set("Server", "forebay/"+forebay.Version())
 		switch {
 		case draining():
 			w.WriteHeader(http.StatusServiceUnavailable)

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/forebay/forebay"
+	"github.com/forebay/forebay/internal/program/flagtext"
 	"github.com/forebay/forebay/mapping"
 )
 
@@ -22,14 +23,14 @@ import (
 func Run(args []string, stdin io.Reader, stdout, usage io.Writer) error {
 	flags := flag.NewFlagSet("templates", flag.ContinueOnError)
 	flags.SetOutput(usage)
-	expr := flags.String("e", "", "the template itself")
-	file := flags.String("template", "", "file with the template")
-	event := flags.String("event", "-", "file with the event, - for standard input")
+	expr := flags.String("e", "", "the template, a text (default none; e.g. \"Body('a') + 1\")")
+	file := flags.String("template", "", "file with the template (default none; e.g. label.jsonnet)")
+	event := flags.String("event", "-", "file with the event, - for standard input (e.g. event.json)")
 	raw := flags.Bool("raw", false, "store a string as plain text (rawString)")
 	compat := flags.Bool("compat", false, "give the same bytes as the published service")
-	cost := flags.Bool("cost", true, "measure the cost per record")
+	cost := flags.Bool("cost", true, "measure the cost per record (default on; e.g. -cost=false)")
 	header := http.Header{"Content-Type": {"application/json"}}
-	flags.Func("header", "a request header, Name=value; may be repeated", func(s string) error {
+	flags.Func("header", "a request header, Name=value; may be repeated (default none; e.g. X-Env=prod)", func(s string) error {
 		name, value, ok := strings.Cut(s, "=")
 		if !ok {
 			return errors.New("want Name=value")
@@ -37,7 +38,7 @@ func Run(args []string, stdin io.Reader, stdout, usage io.Writer) error {
 		header.Add(name, value)
 		return nil
 	})
-	if err := flags.Parse(args); err != nil {
+	if err := flagtext.Parse(flags, args); err != nil {
 		return err
 	}
 

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 
+	"github.com/forebay/forebay/internal/buildversion"
 	"github.com/forebay/forebay/stream"
 )
 
@@ -41,13 +42,22 @@ func Start(l net.Listener, h HTTP) *Server {
 	return s
 }
 
+// Named gives each response of a handler the header Server with the version of this build.
+func Named(h http.Handler) http.Handler {
+	product := []string{buildversion.Product()} // shared by all responses: nothing writes into it
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header()["Server"] = product
+		h.ServeHTTP(w, r)
+	})
+}
+
 // Local serves on a free port of this machine.
 func Local(h http.Handler) (*Server, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, err
 	}
-	return Start(l, stream.Server("", h)), nil
+	return Start(l, stream.Server("", Named(h))), nil
 }
 
 // Stop ends the server after the requests in progress. If ctx ends first, it cuts them off and returns the error of ctx.
