@@ -147,7 +147,7 @@ func flagTexts(flags *flag.FlagSet) map[string]string {
 	return texts
 }
 
-// changed returns the names of flags that a verb has added or described anew, and -config, -dir and -target.
+// changed returns the names of flags that a verb has added or described again, and -config, -dir and -target.
 func changed(before, after map[string]string) []string {
 	names := []string{"config", "dir", "target"}
 	for name, text := range after {

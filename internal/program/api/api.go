@@ -19,7 +19,7 @@ import (
 	"time"
 	"unicode"
 
-	"github.com/forebay/forebay/internal/buildversion"
+	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/internal/program/flagtext"
 )
 
@@ -161,7 +161,7 @@ func (c *Client) Call(ctx context.Context, method, address string, body []byte, 
 	}
 	req.Header.Set("X-StorageApi-Token", c.token)
 	req.Header.Set("Content-Type", "application/json")
-	req.Header.Set("User-Agent", buildversion.Product())
+	req.Header.Set("User-Agent", "forebay/"+forebay.Version())
 	resp, err := c.http.Do(req)
 	if _, unreachable := errors.AsType[*net.OpError](err); unreachable {
 		return fmt.Errorf("no server answers at %s (-api): is it running? %w", c.api, err)

@@ -272,3 +272,21 @@ func TestDeliveryIDs(t *testing.T) {
 		}
 	}
 }
+
+// A command that fits a line of the last screen is shown as it is. A longer one is in a file of the data directory.
+func TestShort(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	const query = `sqlite3 'demo.db' 'SELECT country, count(*), sum(total) FROM "in.c-shop.orders" GROUP BY 1'`
+	if got, err := short(query, dir, "query.sh"); got != query || err != nil {
+		t.Errorf("short(%q) = %q, %v, want the command", query, got, err)
+	}
+	long := query + strings.Repeat(" ", 20) + "| head"
+	got, err := short(long, dir, "query.sh")
+	if want := "sh " + shellQuote(filepath.Join(dir, "query.sh")); got != want || err != nil {
+		t.Errorf("short(%q) = %q, %v, want %q", long, got, err, want)
+	}
+	if content, err := os.ReadFile(filepath.Join(dir, "query.sh")); string(content) != long+"\n" || err != nil {
+		t.Errorf("query.sh is %q, %v, want %q", content, err, long+"\n")
+	}
+}

@@ -108,7 +108,7 @@ func (a *audit) verdict(out io.Writer, cfg config) error {
 // The last screen fits a terminal of 24 lines with 100 characters. Longer commands are written to files.
 const (
 	cellWidth    = 12
-	longestShown = 80
+	longestShown = 96 // without the indentation
 )
 
 // print shows rows of the first table, where all rows are, and a command that queries them.
