@@ -53,7 +53,8 @@ func (b *Buffer) QuarantineFile(ctx context.Context, sinkID, fileID string) erro
 		if r := f.rec.Retry.Refused; r != nil {
 			words = *r
 		}
-		words.Row, words.Message = -1, cutText("the file was held: "+f.rec.Retry.Reason)
+		held := RowError{Message: "the file was held: " + f.rec.Retry.Reason}
+		words.Row, words.Message = -1, held.Shown().Message
 		split.Rest = &words
 		rows, why := f.tally().Rows-split.Imported(), f.rec.Retry.Reason
 		t.onDurable(func() {

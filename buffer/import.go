@@ -70,7 +70,7 @@ func (b *Buffer) importFile(ctx context.Context, f *file) {
 			if copied && errors.Is(err, fs.ErrNotExist) && b.holds(ctx, arg) {
 				return nil
 			}
-			return arg.Table.HintExtend(target, arg.placed(err))
+			return arg.Table.HintExtend(target, placed(arg, err))
 		})
 	}, &lateEnd{func() { b.late.add(f.num, 1) }, func(err error) { b.importedLate(f.num, arg, err) }})
 	took := time.Since(begin)
@@ -221,4 +221,20 @@ func (b *Buffer) takeImported(ctx context.Context, f *file, arg *File) bool {
 		t.ended(f, format.FileImported)
 	})
 	return taken && err == nil
+}
+
+// placed adds to a [RowsError] in which slice its first row is, for tools that show the rows of a slice.
+func placed(f *File, err error) error {
+	var refused *RowsError
+	if !errors.As(err, &refused) || len(refused.Rows) == 0 || refused.Rows[0].Row < 0 {
+		return err
+	}
+	row := refused.Rows[0].Row
+	for _, obj := range f.Slices {
+		if row < obj.Rows {
+			return fmt.Errorf("%w (row %d of the slice %s)", err, row, obj.ID)
+		}
+		row -= obj.Rows
+	}
+	return err
 }

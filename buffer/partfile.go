@@ -10,8 +10,8 @@ import (
 	"github.com/forebay/forebay/buffer/internal/format"
 )
 
-// part returns the file that has the rows of a part of f.
-func (f *File) part(p *format.Part) *File {
+// partOf returns the file that has the rows of a part of f.
+func partOf(f *File, p *format.Part) *File {
 	out := &File{ID: p.ID, SinkID: f.SinkID, Table: f.Table, Progress: f.Progress}
 	views := map[string]*rowsView{}
 	begin := int64(0)
@@ -45,8 +45,8 @@ func (f *File) part(p *format.Part) *File {
 	return out
 }
 
-// readRows returns rows of the file, by their ascending numbers: at least one, and no further ones once they have most bytes.
-func (f *File) readRows(ctx context.Context, numbers []int64, most int) (rows [][]byte, err error) {
+// rowsOf returns rows of a file, by their ascending numbers: at least one, and no further ones once they have most bytes.
+func rowsOf(ctx context.Context, f *File, numbers []int64, most int) (rows [][]byte, err error) {
 	size := 0
 	begin := int64(0)
 	for _, obj := range f.Slices {
@@ -140,7 +140,8 @@ type viewReader struct {
 // next returns a row with its end, which is valid until the next call, and its number in the slice. The error behind the last one is io.EOF.
 func (r *viewReader) next() (at int64, row []byte, err error) {
 	for r.at < r.v.to {
-		if !r.in.readRow() {
+		row, ok := r.in.NextStored()
+		if !ok {
 			if err := r.in.Err(); err != nil {
 				return 0, nil, err
 			}
@@ -153,11 +154,13 @@ func (r *viewReader) next() (at int64, row []byte, err error) {
 			continue
 		}
 		if at >= r.v.from {
-			return at, r.in.line, nil
+			return at, row, nil
 		}
 	}
-	if r.v.to == r.v.obj.Rows && r.in.readRow() {
-		return 0, nil, fmt.Errorf("slice %s: staging has more than %d rows", r.v.obj.ID, r.v.obj.Rows)
+	if r.v.to == r.v.obj.Rows {
+		if _, more := r.in.NextStored(); more {
+			return 0, nil, fmt.Errorf("slice %s: staging has more than %d rows", r.v.obj.ID, r.v.obj.Rows)
+		}
 	}
 	if err := r.in.Err(); err != nil {
 		return 0, nil, err

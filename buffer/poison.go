@@ -65,7 +65,8 @@ func refusalOf(err, plain error) *rowsRefused {
 	}
 	rows := make([]format.RefusedRow, 0, min(len(e.Rows), MaxRowErrors))
 	for _, r := range e.Rows[:cap(rows)] {
-		rows = append(rows, format.RefusedRow{Row: r.Row, Column: cutText(r.Column), Reason: cutText(r.Reason), Message: cutText(r.Message)})
+		r = r.Shown()
+		rows = append(rows, format.RefusedRow{Row: r.Row, Column: r.Column, Reason: r.Reason, Message: r.Message})
 	}
 	slices.SortStableFunc(rows, func(a, b format.RefusedRow) int { return int(max(-1, min(1, a.Row-b.Row))) })
 	rows = slices.CompactFunc(rows, func(a, b format.RefusedRow) bool { return a.Row == b.Row })
@@ -270,7 +271,7 @@ func (b *Buffer) splitStep(ctx context.Context, f *file, e errand, whole *File, 
 	case i < 0:
 		err = b.keepPoison(ctx, f, whole, split)
 	case split.Parts[i].Refused == nil && split.Rest == nil:
-		return whole.part(&split.Parts[i]), nil
+		return partOf(whole, &split.Parts[i]), nil
 	default:
 		err = b.replacePart(ctx, f, whole, split, i)
 	}
@@ -329,7 +330,7 @@ func (b *Buffer) keepPoison(ctx context.Context, f *file, whole *File, split *fo
 	}
 	var found atomic.Pointer[[][]byte]
 	err := b.attempt(ctx, "read", whole.SinkID, func(ctx context.Context) error {
-		rows, err := whole.readRows(ctx, numbers, keepBytes)
+		rows, err := rowsOf(ctx, whole, numbers, keepBytes)
 		found.Store(&rows)
 		return err
 	}, nil)

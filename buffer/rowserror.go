@@ -1,7 +1,6 @@
 package buffer
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -71,41 +70,31 @@ func (e *RowsError) Unwrap() error { return e.Err }
 
 // String describes the row for people.
 func (r RowError) String() string {
+	r = r.Shown()
 	s := fmt.Sprintf("row %d", r.Row)
 	if r.Row < 0 {
 		s = "a row that it does not name"
 	}
 	if r.Column != "" {
-		s += fmt.Sprintf(", column %q", cutText(r.Column))
+		s += fmt.Sprintf(", column %q", r.Column)
 	}
 	for _, text := range []string{r.Reason, r.Message} {
 		if text != "" {
-			s += ": " + cutText(text)
+			s += ": " + text
 		}
 	}
 	return s
 }
 
-// cutText returns the beginning of a text, as UTF-8.
+// Shown returns r with its texts as people see them: each as UTF-8, and cut after 256 bytes.
+func (r RowError) Shown() RowError {
+	r.Column, r.Reason, r.Message = cutText(r.Column), cutText(r.Reason), cutText(r.Message)
+	return r
+}
+
 func cutText(s string) string {
 	if len(s) > maxRowMessage {
 		s = s[:maxRowMessage] + "…"
 	}
 	return strings.ToValidUTF8(s, "\ufffd")
-}
-
-// placed adds to a [RowsError] in which slice its first row is, for tools that show the rows of a slice.
-func (f *File) placed(err error) error {
-	var refused *RowsError
-	if !errors.As(err, &refused) || len(refused.Rows) == 0 || refused.Rows[0].Row < 0 {
-		return err
-	}
-	row := refused.Rows[0].Row
-	for _, obj := range f.Slices {
-		if row < obj.Rows {
-			return fmt.Errorf("%w (row %d of the slice %s)", err, row, obj.ID)
-		}
-		row -= obj.Rows
-	}
-	return err
 }

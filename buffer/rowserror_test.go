@@ -1,14 +1,12 @@
 package buffer_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"strings"
 	"testing"
 
 	"github.com/forebay/forebay/buffer"
-	"github.com/forebay/forebay/internal/synctest"
 )
 
 func TestRowsError(t *testing.T) {
@@ -36,39 +34,4 @@ func TestRowsError(t *testing.T) {
 	if empty := (&buffer.RowsError{}); empty.Error() == "" || empty.Unwrap() != nil {
 		t.Errorf("an empty error: %v", empty)
 	}
-}
-
-// The counters say which row of which slice is refused, and with HoldFiles the file waits until the table takes it.
-func TestRefusedRowsHoldTheirFile(t *testing.T) {
-	refuse := true
-	drv := &twist{importer: func(_ context.Context, f *buffer.File) error {
-		if !refuse {
-			return nil
-		}
-		e := &buffer.RowsError{Complete: true, Err: errors.New("secret")}
-		e.Add(buffer.RowError{Row: 0, Column: "id", Reason: "unique", Message: "exists"})
-		return fmt.Errorf("import %s: %w", f.ID, e)
-	}}
-	withTwist(t, drv, func(t *testing.T, b *buffer.Buffer) {
-		define(t, b, "a", quarantined(func(q *buffer.QuarantineBounds) { q.HoldFiles = true }))
-		var held *buffer.HeldError
-		if err := b.Flush(t.Context(), "a"); !errors.As(err, &held) {
-			t.Fatalf("Flush = %v", err)
-		}
-		synctest.Wait()
-		st, _ := b.SinkStats("a")
-		f := st.Files[0]
-		want := fmt.Sprintf(`import %s: the target refuses 1 of the rows: row 0, column "id": unique: exists (row 0 of the slice `, f.ID)
-		if f.State != buffer.FileImporting || !strings.HasPrefix(f.RetryReason, want) || strings.Contains(f.RetryReason, "secret") {
-			t.Errorf("%s: %s, want %s", f.State, f.RetryReason, want)
-		}
-		refuse = false
-		if err := b.Retry(t.Context(), "a"); err != nil {
-			t.Fatal(err)
-		}
-		synctest.Wait()
-		if st, _ = b.SinkStats("a"); st.Target.Rows != 1 {
-			t.Errorf("%d rows in the table", st.Target.Rows)
-		}
-	})
 }

@@ -83,6 +83,20 @@ func (b *Buffer) countStaged(ctx context.Context, obj Object, want format.Checks
 	return rows, raw, src.got, err
 }
 
+// countRows counts the rows of stored bytes, and their bytes before compression. It closes src.
+func countRows(e Encoding, src io.ReadCloser) (rows, size int64, err error) {
+	plain, err := Decode(e, src)
+	if err != nil {
+		return 0, 0, err
+	}
+	defer plain.Close()
+	in := NewRowReader(plain)
+	for row, ok := in.NextStored(); ok; row, ok = in.NextStored() {
+		size += int64(len(row))
+	}
+	return in.Rows(), size, in.Err()
+}
+
 // stagedReads are the readings of one import.
 type stagedReads struct {
 	b    *Buffer
