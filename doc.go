@@ -23,5 +23,5 @@
 // # Errors
 //
 // They are typed by the reaction they call for. Reject: [mapping.Error], [RowTooLargeError]. Retry later:
-// [buffer.OverloadError], [buffer.FailedError], [buffer.UnknownError]. Stop: [buffer.FencedError]. Repair: [DefinitionError], [buffer.SchemaError].
+// [buffer.OverloadError], [buffer.FailedError], [buffer.UnknownError]. Stop: [buffer.FencedError]. Repair: [DefinitionError], [driver.SchemaError].
 package forebay

@@ -29,7 +29,7 @@ var (
 	ErrSinkInUse = errors.New("buffer: the sink is defined, or rows of it wait")
 
 	// ErrNotHeld is returned for a file that cannot be split or go to the quarantine as asked: no import of it has failed, the target has not
-	// refused its rows, or the target is no [Voider]. The error says which.
+	// refused its rows, or the target is no [driver.Voider]. The error says which.
 	ErrNotHeld = errors.New("buffer: the file cannot be split")
 
 	// ErrUnknownFile is returned for a file id that the sink does not have, or whose file has ended already.

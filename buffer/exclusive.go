@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/forebay/forebay/driver"
 )
 
 var errLeaseLost = errors.New("the lease has ended, because it could not be renewed in time: another node may import now")
@@ -15,7 +17,7 @@ const (
 	compactPatience = 10 * time.Second
 )
 
-// Alone makes a call of the target about a table. If the target is [Exclusive], and there are Options.Leases, it waits for the lease of the table as long
+// Alone makes a call of the target about a table. If the target is [driver.Exclusive], and there are Options.Leases, it waits for the lease of the table as long
 // as ctx, and ends the call's context when the lease is lost.
 func (b *Buffer) Alone(ctx context.Context, tableID string, call func(context.Context) error) error {
 	return b.alone(ctx, tableID, 0, call)
@@ -23,7 +25,7 @@ func (b *Buffer) Alone(ctx context.Context, tableID string, call func(context.Co
 
 // alone is Alone with a bound of the wait; 0: there is none.
 func (b *Buffer) alone(ctx context.Context, tableID string, patience time.Duration, call func(context.Context) error) error {
-	exclusive, ok := b.opts.Target.(Exclusive)
+	exclusive, ok := b.opts.Target.(driver.Exclusive)
 	if !ok || b.opts.Leases == nil {
 		return call(ctx)
 	}
@@ -38,7 +40,7 @@ func (b *Buffer) alone(ctx context.Context, tableID string, patience time.Durati
 	defer cancel()
 	lost, release, err := b.opts.Leases.Take(waiting, name)
 	if err != nil {
-		if _, leased := errors.AsType[*LeasedError](err); leased {
+		if _, leased := errors.AsType[*driver.LeasedError](err); leased {
 			<-waiting.Done() // so that nobody asks without a pause
 		}
 		return err

@@ -7,6 +7,7 @@ import (
 
 	"github.com/forebay/forebay/buffer/internal/format"
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/internal/celltype"
 )
 
@@ -17,7 +18,7 @@ const MaxTableColumns = 500
 const manyTableColumns = 200
 
 // ChangeError says that the table of a sink with Table.Extend cannot follow a definition. The last accepted one stays.
-// It is marked by [Permanent].
+// It is marked by [driver.Permanent].
 type ChangeError struct {
 	// Sink and Table are ids.
 	Sink, Table string
@@ -84,11 +85,11 @@ func (s *sinkState) accepts(def *format.Definition) error {
 		}
 		// A wider type is for the target to judge: somebody may have altered the table.
 		if c := def.Table.Columns[i]; !c.Type.Holds(kept.Column.Type) {
-			return Permanent(&ChangeError{Sink: s.id, Table: def.Table.ID, Column: c, Kept: kept.Column, Version: kept.Last})
+			return driver.Permanent(&ChangeError{Sink: s.id, Table: def.Table.ID, Column: c, Kept: kept.Column, Version: kept.Last})
 		}
 	}
 	if columns > MaxTableColumns {
-		return Permanent(&ChangeError{Sink: s.id, Table: def.Table.ID, columns: columns})
+		return driver.Permanent(&ChangeError{Sink: s.id, Table: def.Table.ID, columns: columns})
 	}
 	return nil
 }

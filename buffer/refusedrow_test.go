@@ -8,18 +8,19 @@ import (
 	"testing"
 
 	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/internal/synctest"
 )
 
 // The counters say which row of which slice is refused, and with HoldFiles the file waits until the table takes it.
 func TestRefusedRowsHoldTheirFile(t *testing.T) {
 	refuse := true
-	drv := &twist{importer: func(_ context.Context, f *buffer.File) error {
+	drv := &twist{importer: func(_ context.Context, f *driver.File) error {
 		if !refuse {
 			return nil
 		}
-		e := &buffer.RowsError{Complete: true, Err: errors.New("secret")}
-		e.Add(buffer.RowError{Row: 0, Column: "id", Reason: "unique", Message: "exists"})
+		e := &driver.RowsError{Complete: true, Err: errors.New("secret")}
+		e.Add(driver.RowError{Row: 0, Column: "id", Reason: "unique", Message: "exists"})
 		return fmt.Errorf("import %s: %w", f.ID, e)
 	}}
 	withTwist(t, drv, func(t *testing.T, b *buffer.Buffer) {

@@ -28,6 +28,7 @@ import (
 	"github.com/forebay/forebay/cluster/internal/clustertest"
 	"github.com/forebay/forebay/cluster/natsdriver"
 	"github.com/forebay/forebay/cluster/natsserver"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/internal/metertest"
 	"github.com/forebay/forebay/internal/porttest"
 	"github.com/forebay/forebay/mapping"
@@ -53,7 +54,7 @@ type nodes struct {
 	heard    func(line string) // unless nil, gets what nodes log that are opened from now on
 	// timeout of requests to the servers, of nodes that are opened from now on
 	timeout time.Duration
-	target  func(node string) buffer.Target // unless nil, the target of a node
+	target  func(node string) driver.Target // unless nil, the target of a node
 	meters  map[string]*metertest.Meter     // by node; nil: nothing is measured
 	list    [clustertest.Size]*cluster.Node
 }

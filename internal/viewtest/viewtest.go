@@ -19,8 +19,8 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
 	"github.com/forebay/forebay"
-	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/mapping"
 	"github.com/forebay/forebay/otlpflat"
 )
@@ -30,7 +30,7 @@ type Where struct{ Dialect, Schema, Folder string }
 
 // Run sends telemetry through an engine into the target, makes the views in db, which reads the tables of the target, and asks.
 // page is the path of docs/telemetry.md.
-func Run(t *testing.T, target buffer.Target, db *sql.DB, page string, where Where) {
+func Run(t *testing.T, target driver.Target, db *sql.DB, page string, where Where) {
 	t.Helper()
 	o := otlpflat.ViewOptions{
 		Dialect: otlpflat.Dialect(where.Dialect), Schema: where.Schema, Folder: where.Folder, Logs: "logs", Metrics: "metrics", Traces: "traces", ReceivedAt: "Came",
@@ -147,7 +147,7 @@ var (
 )
 
 // store brings logs, spans and points to the tables.
-func store(t *testing.T, target buffer.Target, o otlpflat.ViewOptions) {
+func store(t *testing.T, target driver.Target, o otlpflat.ViewOptions) {
 	t.Helper()
 	engine, err := forebay.Open(t.TempDir(), forebay.Options{Target: target})
 	if err != nil {

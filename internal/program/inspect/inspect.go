@@ -20,12 +20,13 @@ import (
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/dir"
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/driver"
 )
 
 // Options are the differences between programs.
 type Options struct {
 	// Staging opens the value of the flag -staging. Nil takes a folder.
-	Staging func(text string) (buffer.Staging, error)
+	Staging func(text string) (driver.Staging, error)
 }
 
 // picture is everything that is shown.
