@@ -13,7 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	driver "github.com/duckdb/duckdb-go/v2"
+	duckdbgo "github.com/duckdb/duckdb-go/v2"
 	"github.com/duckdb/duckdb-go/v2/mapping"
 
 	"github.com/forebay/forebay/datatype"
@@ -62,7 +62,7 @@ type Target struct {
 	// What users use.
 	file      sqlfile.File
 	raw       mapping.Database
-	connector *driver.Connector
+	connector *duckdbgo.Connector
 	db        *sql.DB
 	life      context.Context // of the open database: it ends with the error after which the database must be opened again. Nil: the file is not open
 	fail      context.CancelCauseFunc

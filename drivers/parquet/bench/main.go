@@ -30,7 +30,7 @@ func main() { os.Exit(pipebench.Main(os.Args[1:], os.Stdout, os.Stderr, run)) }
 
 func run(ctx context.Context, args []string, stdout io.Writer) (err error) {
 	if len(args) == 0 || args[0] != "pipeline" {
-		return importbench.Run(ctx, args, stdout, importbench.Scenario{Name: "import/parquet", Import: drv, Loader: library, Goal: 0.9})
+		return importbench.Run(ctx, args, stdout, importbench.Scenario{Name: "import/parquet", Import: importer, Loader: library, Goal: 0.9})
 	}
 	dir, err := os.MkdirTemp("", "pipeline-")
 	if err != nil {
@@ -49,7 +49,7 @@ func table() driver.Table {
 	return t
 }
 
-func drv(ctx context.Context, dir string, in importbench.Input) (func() error, func() (int64, error), error) {
+func importer(ctx context.Context, dir string, in importbench.Input) (func() error, func() (int64, error), error) {
 	target, err := parquet.Tables(filepath.Join(dir, "lake"), parquet.Options{})
 	if err != nil {
 		return nil, nil, err
