@@ -3,7 +3,7 @@ package driver
 import "errors"
 
 // ErrVoid is matched by the error of Target.Import for a file that [Voider.Void] has ruled out: other files have its rows.
-var ErrVoid = errors.New("buffer: the file is ruled out, others have its rows")
+var ErrVoid = errors.New("driver: the file is ruled out, others have its rows")
 
 // Permanent marks err as non-retryable until someone fixes the cause. A nil err gives nil.
 func Permanent(err error) error {

@@ -23,7 +23,7 @@ var rooms = map[string][]string{
 	"changelog":      {},
 	"extractor":      {"extractor/internal/..."},
 	"extractor/...":  {"extractor/internal/..."},
-	"extractor/feed": {"extractor", ".", "buffer", "buffer/dir", "mapping"},
+	"extractor/feed": {"extractor", ".", "driver", "buffer", "buffer/dir", "mapping"},
 	// The component joins two rooms that do not know each other.
 	"extractor/component":     {"extractor", "storageapi", "storageapi/platform"},
 	"buffer":                  {"datatype", "driver", "trigger", "buffer/internal/..."},
