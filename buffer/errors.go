@@ -13,7 +13,7 @@ import (
 //	        try again later, the outcome is unknown         *FailedError, *UnknownError
 //	retry   a later attempt may succeed                     every error that has no other mark
 //	stop    another owner has the instance                  *FencedError
-//	repair  somebody has to change something first          *SchemaError, *ChangeError, *RowsError, Permanent, ErrClosed
+//	repair  somebody has to change something first          *driver.SchemaError, *driver.RowsError, driver.Permanent, *ChangeError, ErrClosed
 var (
 	// ErrClosed is returned by every call after Close has begun.
 	ErrClosed = errors.New("buffer: the engine is closed")
