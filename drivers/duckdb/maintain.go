@@ -11,7 +11,7 @@ import (
 	"github.com/duckdb/duckdb-go/v2/mapping"
 
 	"github.com/forebay/forebay/driver"
-	"github.com/forebay/forebay/internal/sqlfile"
+	"github.com/forebay/forebay/driverkit/sqlfile"
 )
 
 const (

@@ -10,7 +10,7 @@ import (
 	duckdbgo "github.com/duckdb/duckdb-go/v2"
 	"github.com/duckdb/duckdb-go/v2/mapping"
 
-	"github.com/forebay/forebay/internal/sqlfile"
+	"github.com/forebay/forebay/driverkit/sqlfile"
 )
 
 // An open database of DuckDB 1.4 cannot be trusted after a commit that failed. Its index keeps keys that are not stored, and the next text that is

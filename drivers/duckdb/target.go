@@ -18,8 +18,8 @@ import (
 
 	"github.com/forebay/forebay/datatype"
 	"github.com/forebay/forebay/driver"
-	"github.com/forebay/forebay/internal/retention"
-	"github.com/forebay/forebay/internal/sqlfile"
+	"github.com/forebay/forebay/driverkit/retention"
+	"github.com/forebay/forebay/driverkit/sqlfile"
 )
 
 // Options are the choices of [Open]. A zero field means its default.

@@ -22,7 +22,7 @@ import (
 
 	"github.com/forebay/forebay/datatype"
 	"github.com/forebay/forebay/driver"
-	"github.com/forebay/forebay/internal/sqlfile"
+	"github.com/forebay/forebay/driverkit/sqlfile"
 )
 
 // Options are the choices of [Open] and [New]. A zero field means its default.

@@ -14,7 +14,7 @@ import (
 
 	"github.com/forebay/forebay/datatype"
 	"github.com/forebay/forebay/driver"
-	"github.com/forebay/forebay/internal/sqlfile"
+	"github.com/forebay/forebay/driverkit/sqlfile"
 )
 
 // Import implements [driver.Target], exactly once: the rows and the id of the file are one transaction, which begins with the id.

@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/forebay/forebay/driver"
-	"github.com/forebay/forebay/internal/sqlfile"
+	"github.com/forebay/forebay/driverkit/sqlfile"
 )
 
 // removeRows bounds the rows that one transaction removes, because meanwhile nobody else writes.

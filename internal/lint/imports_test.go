@@ -34,7 +34,9 @@ var rooms = map[string][]string{
 	"changelog/changelogtest": {"changelog"},
 	"cluster/...":             {".", "trigger", "driver", "buffer", "catalog", "stream", "stream/streamapi", "changelog", "cluster/..."},
 	".":                       {"datatype", "mapping", "otlpflat", "trigger", "driver", "buffer/..."},
-	"drivers/...":             {"datatype", "driver", "drivers/..."},
+	// What drivers share.
+	"driverkit/...": {"datatype", "driver"},
+	"drivers/...":   {"datatype", "driver", "driverkit/...", "drivers/..."},
 	// Objects of an archive are made in a folder, and then stored.
 	"drivers/bucket":              {"datatype", "driver", "buffer/dir", "drivers/parquet", "drivers/parquet/parquettest"},
 	"drivers/parquet/parquettest": {"datatype", "buffer/buffertest"},
@@ -61,8 +63,6 @@ var rooms = map[string][]string{
 	"internal/...":           {"datatype", "internal/..."},
 	"internal/otlp":          {".", "mapping", "otlpflat"},
 	"internal/parts":         {"datatype", "driver", "internal/..."},
-	"internal/sqlfile":       {"datatype", "driver"},
-	"internal/retention":     {"datatype", "driver"},
 	"internal/otlptest":      {"./..."},
 	"internal/collectortest": {"./..."},
 	"internal/viewtest":      {"./..."},

@@ -1,4 +1,5 @@
-// Package retention is what the drivers of SQL databases share to remove the rows of a table whose time has passed.
+// Package retention is for drivers of SQL databases that remove rows by age. A [Rule] says which rows of a table are too old, and when the
+// driver looks for them.
 package retention
 
 import (

@@ -8,7 +8,7 @@ import (
 
 	"github.com/forebay/forebay/datatype"
 	"github.com/forebay/forebay/driver"
-	"github.com/forebay/forebay/internal/retention"
+	"github.com/forebay/forebay/driverkit/retention"
 	"github.com/forebay/forebay/internal/synctest"
 )
 

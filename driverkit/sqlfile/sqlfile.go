@@ -1,4 +1,5 @@
-// Package sqlfile has what the drivers of SQL databases in one local file share.
+// Package sqlfile is for drivers of SQL databases in one local file. It checks that the file is still the one that was opened, and writes the
+// statements that create or extend a table.
 package sqlfile
 
 import (
@@ -49,8 +50,8 @@ func (f File) At(path string) bool {
 	return err == nil && os.SameFile(info, f.info)
 }
 
-// Check fails if the file was deleted, moved or replaced. The database would go on with the file that it has open, and the rows would be
-// lost with that. The error is then a [driver.Permanent] one. The zero File, of a database that is being opened, passes.
+// Check fails if the file was deleted, moved or replaced. The database would continue to write to the file that it has open, and the
+// rows would be lost with this file. The error is marked by [driver.Permanent]. The zero File, of a database that is being opened, passes.
 func (f File) Check() error {
 	if f.info == nil {
 		return nil
