@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"github.com/forebay/forebay"
-	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/internal/synctest"
 	"github.com/forebay/forebay/mapping"
 )
@@ -68,7 +68,7 @@ func TestHungTableDoesNotHideOthers(t *testing.T) {
 		e, mem := openMemory(t)
 		mem.Alter("in.c-many.t99", datatype.UntypedColumns("other")...)
 		hangAt(mem, nil, func(table string) bool { return table == "in.c-many.t0" })
-		var schema *buffer.SchemaError
+		var schema *driver.SchemaError
 		if err := e.Define(t.Context(), manySinks(100)); !errors.As(err, &schema) || schema.Table != "in.c-many.t99" {
 			t.Fatalf("error %v, want a SchemaError of the last table", err)
 		}
@@ -176,7 +176,7 @@ func TestBrokenTableDoesNotBlockItsSource(t *testing.T) {
 			t.Errorf("problems %+v", problems)
 		}
 		for _, p := range problems {
-			var schema *buffer.SchemaError
+			var schema *driver.SchemaError
 			if p.Source != "web" || p.Sink != "users" || p.Table != "in.c-web.users" || !p.Known || !errors.As(p.Err, &schema) {
 				t.Errorf("problem %+v", p)
 			}
@@ -197,7 +197,7 @@ func TestBrokenTableDoesNotBlockItsSource(t *testing.T) {
 	err := e.Define(t.Context(), events(func(s *forebay.Source) {
 		s.Sinks = append(s.Sinks, forebay.Sink{ID: "new", Table: s.Sinks[0].Table})
 	}))
-	if !buffer.IsPermanent(err) || !strings.Contains(err.Error(), `"web/new"`) || strings.Contains(err.Error(), `"web/users"`) {
+	if !driver.IsPermanent(err) || !strings.Contains(err.Error(), `"web/new"`) || strings.Contains(err.Error(), `"web/users"`) {
 		t.Errorf("a new sink of the broken table: %v", err)
 	}
 }
@@ -212,7 +212,7 @@ func TestRefuse(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = e.Apply(t.Context(), d, forebay.ApplyOptions{Refuse: func(forebay.TableProblem) bool { return true }})
-	var schema *buffer.SchemaError
+	var schema *driver.SchemaError
 	if !errors.As(err, &schema) {
 		t.Errorf("error %v, want a SchemaError", err)
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/mapping"
 )
 
@@ -21,11 +22,11 @@ import (
 // [buffer/dir.Archive]: https://pkg.go.dev/github.com/forebay/forebay/buffer/dir#Archive
 type Archive interface {
 	// Target imports each file exactly once. The id of its table is the [Source.ArchiveID] of the source, and the first column is the arrival time.
-	buffer.Target
+	driver.Target
 	// Objects returns the names of the objects that may have records of an archive that arrived from a time on and before another one, in
 	// ascending order of the names. An object never changes. Unknown archives have none.
 	Objects(ctx context.Context, archive string, from, to time.Time) ([]string, error)
-	// Open returns the rows of an object as CSV in the form of [buffer.RowReader], behind a row with the names of the columns. The caller
+	// Open returns the rows of an object as CSV in the form of [driver.RowReader], behind a row with the names of the columns. The caller
 	// closes the reader. For an absent object the error matches [io/fs.ErrNotExist].
 	Open(ctx context.Context, archive, object string) (io.ReadCloser, error)
 }
@@ -84,14 +85,14 @@ type noArchive struct{}
 
 var errNoArchive = errors.New("raw records wait for an archive: open the engine with Options.Archive")
 
-// Ensure implements [buffer.Target].
-func (noArchive) Ensure(context.Context, buffer.Table) error { return buffer.Permanent(errNoArchive) }
+// Ensure implements [driver.Target].
+func (noArchive) Ensure(context.Context, driver.Table) error { return driver.Permanent(errNoArchive) }
 
-// Import implements [buffer.Target].
-func (noArchive) Import(context.Context, *buffer.File) error { return buffer.Permanent(errNoArchive) }
+// Import implements [driver.Target].
+func (noArchive) Import(context.Context, *driver.File) error { return driver.Permanent(errNoArchive) }
 
 // targetOf returns the target of a sink that is not Options.Target.
-func (o Options) targetOf(sinkID string) buffer.Target {
+func (o Options) targetOf(sinkID string) driver.Target {
 	switch {
 	case !strings.HasSuffix(sinkID, "/"+ArchiveSink):
 		return nil
@@ -105,7 +106,7 @@ func (o Options) targetOf(sinkID string) buffer.Target {
 func (e *Engine) linkArchive(ctx context.Context, def Source) (*sink, error) {
 	id, settings := bufferID(def.ID, ArchiveSink), def.Archive.Settings.over(def.Settings).effective()
 	handle, err := e.buf.Define(ctx, buffer.SinkConfig{
-		ID: id, Table: buffer.Table{ID: def.ArchiveID(), Columns: archiveColumns()},
+		ID: id, Table: driver.Table{ID: def.ArchiveID(), Columns: archiveColumns()},
 		Encoding: settings.encoding, Upload: settings.upload, Import: settings.imports,
 	})
 	if err != nil {

@@ -18,6 +18,7 @@ import (
 	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/internal/localdisk"
 	"github.com/forebay/forebay/internal/synctest"
 	"github.com/forebay/forebay/mapping"
@@ -167,7 +168,7 @@ func TestDrainRestoredEngine(t *testing.T) {
 		var away atomic.Bool
 		mem.Before = func(_ context.Context, c buffertest.Call) error {
 			if away.Load() && (c.Op == buffertest.OpImport || c.Op == buffertest.OpDelete) {
-				return buffer.Permanent(errors.New("the table is locked"))
+				return driver.Permanent(errors.New("the table is locked"))
 			}
 			return nil
 		}

@@ -21,6 +21,7 @@ import (
 	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/buffer"
 	dirdriver "github.com/forebay/forebay/buffer/dir"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/internal/casetest"
 	"github.com/forebay/forebay/internal/disktest"
 	"github.com/forebay/forebay/internal/killtest"
@@ -375,9 +376,9 @@ func (r *rotten) checkTable(s forebay.SinkStats, list []buffer.Damage, first, ad
 
 // whole returns how many of the rows that are not in the table of a sink are in staging.
 func (r *rotten) whole(s forebay.SinkStats, absent func(id int) bool) (rows int64) {
-	encoding := buffer.None
+	encoding := driver.None
 	if s.Sink == "gzip" {
-		encoding = buffer.Gzip
+		encoding = driver.Gzip
 	}
 	paths, err := disktest.Files(filepath.Join(r.dir, "staging"))
 	if err != nil {
@@ -394,10 +395,10 @@ func (r *rotten) whole(s forebay.SinkStats, absent func(id int) bool) (rows int6
 		if err != nil {
 			r.t.Fatal(err)
 		}
-		if (encoding == buffer.Gzip) != bytes.HasPrefix(data, []byte{0x1f, 0x8b}) {
+		if (encoding == driver.Gzip) != bytes.HasPrefix(data, []byte{0x1f, 0x8b}) {
 			continue
 		}
-		src, err := buffer.Decode(encoding, io.NopCloser(bytes.NewReader(data)))
+		src, err := driver.Decode(encoding, io.NopCloser(bytes.NewReader(data)))
 		if err != nil {
 			continue
 		}

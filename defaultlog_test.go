@@ -10,14 +10,14 @@ import (
 	"testing"
 
 	"github.com/forebay/forebay"
-	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/mapping"
 )
 
 // brokenTarget fails every call, as a target without a network does.
-type brokenTarget struct{ buffer.Target }
+type brokenTarget struct{ driver.Target }
 
-func (brokenTarget) Ensure(context.Context, buffer.Table) error {
+func (brokenTarget) Ensure(context.Context, driver.Table) error {
 	return errors.New("no route to host")
 }
 

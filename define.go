@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 
 	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/mapping"
 )
 
@@ -20,8 +21,8 @@ import (
 // The table of a new or changed sink is created, or compared if it exists:
 //
 //   - A table that cannot take the rows of a new sink, or of one whose table or columns change, refuses the definition. The
-//     error joins, for each such sink, a [*buffer.SchemaError] for different columns, or what the target has marked as
-//     [buffer.Permanent]. No source or sink is changed. Tables that the call had created by then stay; to have them removed
+//     error joins, for each such sink, a [*driver.SchemaError] for different columns, or what the target has marked as
+//     [driver.Permanent]. No source or sink is changed. Tables that the call had created by then stay; to have them removed
 //     use [Engine.Apply] with a Creation, and [Engine.Uncreate].
 //   - What refuses the definition without the target, each a [*buffer.ChangeError], comes first: the error has nothing else then,
 //     and no table is touched.
@@ -52,7 +53,7 @@ type ApplyOptions struct {
 	// if TableProblem.Kept is set, or else is defined anyway, and its rows wait in staging until the table is fixed. Default: a
 	// problem refuses unless TableProblem.Known or Kept is set.
 	Refuse func(TableProblem) bool
-	// Creation marks the tables that the call creates, if the target is a [buffer.Uncreator]. [Engine.Uncreate] removes those
+	// Creation marks the tables that the call creates, if the target is a [driver.Uncreator]. [Engine.Uncreate] removes those
 	// that turn out to be unneeded. Store the mark durably before the call, so that a crash does not lose it. Default:
 	// tables are not marked.
 	Creation string
@@ -66,7 +67,7 @@ type TableProblem struct {
 	Known bool
 	// Kept is set when the columns that were accepted last for a table with Extend can go on in place of the new ones.
 	Kept bool
-	// Err is a [*buffer.SchemaError], a [*buffer.ChangeError] or marked by [buffer.Permanent].
+	// Err is a [*driver.SchemaError], a [*buffer.ChangeError] or marked by [driver.Permanent].
 	Err error
 }
 
@@ -270,24 +271,24 @@ func (e *Engine) Accepts(d *Definition) []TableProblem {
 
 // accepts is Accepts for a sink with Table.Extend.
 func (e *Engine) accepts(cfg buffer.SinkConfig) error {
-	if _, ok := e.opts.Target.(buffer.Extender); !ok {
-		return buffer.Permanent(fmt.Errorf("table %q: the target cannot add columns to its tables: define the sink without Extend", cfg.Table.ID))
+	if _, ok := e.opts.Target.(driver.Extender); !ok {
+		return driver.Permanent(fmt.Errorf("table %q: the target cannot add columns to its tables: define the sink without Extend", cfg.Table.ID))
 	}
 	return e.buf.Accepts(cfg)
 }
 
-// CanUncreate reports whether the target is a [buffer.Uncreator], so that [Engine.Uncreate] can remove tables.
+// CanUncreate reports whether the target is a [driver.Uncreator], so that [Engine.Uncreate] can remove tables.
 func (e *Engine) CanUncreate() bool {
-	_, ok := e.opts.Target.(buffer.Uncreator)
+	_, ok := e.opts.Target.(driver.Uncreator)
 	return ok
 }
 
 // Uncreate removes tables that [Engine.Apply] has created with this mark and whose definition was not kept. Tables that have
 // rows or another mark stay. It fails for tables of a defined sink, and for tables that the target could not check; it may be
 // repeated. The caller makes sure that no definition begins to use the tables meanwhile and that no rows wait for them. The
-// error is [errors.ErrUnsupported] when the target is not a [buffer.Uncreator].
+// error is [errors.ErrUnsupported] when the target is not a [driver.Uncreator].
 func (e *Engine) Uncreate(ctx context.Context, creation string, tables ...string) error {
-	target, ok := e.opts.Target.(buffer.Uncreator)
+	target, ok := e.opts.Target.(driver.Uncreator)
 	if !ok {
 		return fmt.Errorf("remove tables: %w by the target", errors.ErrUnsupported)
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/internal/localdisk"
 	"github.com/forebay/forebay/internal/synctest"
 	"github.com/forebay/forebay/mapping"
@@ -65,10 +66,10 @@ func TestLimitOfSources(t *testing.T) {
 
 func TestDefineRefusesATableWithOtherColumns(t *testing.T) {
 	e, mem := openMemory(t)
-	if err := mem.Ensure(t.Context(), buffer.Table{ID: "in.c-web.users", Columns: datatype.UntypedColumns("a", "b")}); err != nil {
+	if err := mem.Ensure(t.Context(), driver.Table{ID: "in.c-web.users", Columns: datatype.UntypedColumns("a", "b")}); err != nil {
 		t.Fatal(err)
 	}
-	var schema *buffer.SchemaError
+	var schema *driver.SchemaError
 	if err := e.Define(t.Context(), events()); !errors.As(err, &schema) || schema.Table != "in.c-web.users" {
 		t.Fatalf("error %v, want a SchemaError", err)
 	}
@@ -81,7 +82,7 @@ func TestDefineRefusesATableWithOtherColumns(t *testing.T) {
 func TestDefineRefusesATableThatCannotBe(t *testing.T) {
 	mem := buffertest.NewMemory()
 	never, down := errors.New("no such name"), errors.New("down")
-	for _, tt := range []struct{ answer, want error }{{buffer.Permanent(never), never}, {down, nil}} {
+	for _, tt := range []struct{ answer, want error }{{driver.Permanent(never), never}, {down, nil}} {
 		e, err := forebay.Open("data", forebay.Options{Target: refusing{mem, tt.answer}, Staging: mem, Buffer: localdisk.On(buffer.Tuning{}, vfs.NewMem())})
 		if err != nil {
 			t.Fatal(err)
@@ -123,11 +124,11 @@ func TestDefineWarnsOnceOfATargetThatIsDown(t *testing.T) {
 
 // refusing has no table.
 type refusing struct {
-	buffer.Target
+	driver.Target
 	err error
 }
 
-func (r refusing) Ensure(context.Context, buffer.Table) error { return r.err }
+func (r refusing) Ensure(context.Context, driver.Table) error { return r.err }
 
 // A restart finds tables that do not match any more: ingestion goes on, the rows wait in staging.
 func TestKnownDefinitionIsTakenAgainWhateverTheTableIs(t *testing.T) {
@@ -139,7 +140,7 @@ func TestKnownDefinitionIsTakenAgainWhateverTheTableIs(t *testing.T) {
 		t.Fatal(err)
 	}
 	e, mem := openMemory(t, share)
-	if err := mem.Ensure(t.Context(), buffer.Table{ID: "in.c-web.users", Columns: datatype.UntypedColumns("a", "b")}); err != nil {
+	if err := mem.Ensure(t.Context(), driver.Table{ID: "in.c-web.users", Columns: datatype.UntypedColumns("a", "b")}); err != nil {
 		t.Fatal(err)
 	}
 	mustDefine(t, e, events())

@@ -13,7 +13,7 @@
 //
 // A row that Ingest acknowledged with [Stored] is in its table exactly once, or on its way there, after any crash,
 // power cut, I/O error, or outage of staging or target. This holds for targets that import a file once per id, as the
-// directory driver does; package buffer states the contract and what is assumed of the disk. A row acknowledged with
+// directory driver does. Package driver has the contract, and package buffer says what is assumed of the disk. A row acknowledged with
 // [Queued] (a sink set to [SyncUnsafe]) can be lost by a crash in the first 50 ms or so. The sinks of a source are
 // independent: after a crash during Ingest one of them may have kept the record and another not.
 //
@@ -23,5 +23,5 @@
 // # Errors
 //
 // They are typed by the reaction they call for. Reject: [mapping.Error], [RowTooLargeError]. Retry later:
-// [buffer.OverloadError], [buffer.FailedError], [buffer.UnknownError]. Stop: [buffer.FencedError]. Repair: [DefinitionError], [buffer.SchemaError].
+// [buffer.OverloadError], [buffer.FailedError], [buffer.UnknownError]. Stop: [buffer.FencedError]. Repair: [DefinitionError], [driver.SchemaError].
 package forebay

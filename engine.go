@@ -14,6 +14,7 @@ import (
 	"go.opentelemetry.io/otel/metric"
 
 	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/internal/buildversion"
 	"github.com/forebay/forebay/internal/keylock"
 	"github.com/forebay/forebay/internal/localdisk"
@@ -200,8 +201,8 @@ func (e *Engine) Remove(ctx context.Context, sourceID string) error {
 	return errors.Join(problems...)
 }
 
-// Target returns the target of the engine, for what it can do beyond [buffer.Target], such as [buffer.Querier]. The engine alone imports.
-func (e *Engine) Target() buffer.Target { return e.opts.Target }
+// Target returns the target of the engine, for what it can do beyond [driver.Target], such as [driver.Querier]. The engine alone imports.
+func (e *Engine) Target() driver.Target { return e.opts.Target }
 
 // MaxSources returns how many sources the engine may have.
 func (e *Engine) MaxSources() int { return e.opts.MaxSources }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/driver"
 )
 
 const (
@@ -76,7 +77,7 @@ func (e *Engine) ensureTables(ctx context.Context, d *Definition, opts ApplyOpti
 		if err := e.judge(ctx, d.source.ID, checks, opts.Refuse); err != nil {
 			return nil, nil, err
 		}
-		down = down || slices.ContainsFunc(checks, func(c *tableCheck) bool { return c.err != nil && !buffer.IsPermanent(c.err) })
+		down = down || slices.ContainsFunc(checks, func(c *tableCheck) bool { return c.err != nil && !driver.IsPermanent(c.err) })
 	}
 	var problems []TableProblem
 	kept := map[string]keptSink{}
@@ -112,7 +113,7 @@ func (e *Engine) callEnsure(ctx context.Context, checks []*tableCheck, creation 
 		table.Creation = creation
 		return e.buf.Alone(ctx, table.ID, func(ctx context.Context) error {
 			if table.Extend {
-				return e.opts.Target.(buffer.Extender).Extend(ctx, table)
+				return e.opts.Target.(driver.Extender).Extend(ctx, table)
 			}
 			return table.HintExtend(e.opts.Target, e.opts.Target.Ensure(ctx, table))
 		})
@@ -132,7 +133,7 @@ func (e *Engine) judge(ctx context.Context, sourceID string, checks []*tableChec
 			continue
 		}
 		id, table := c.cfg.ID, c.cfg.Table
-		if !buffer.IsPermanent(c.err) {
+		if !driver.IsPermanent(c.err) {
 			if ctx.Err() != nil {
 				refused = append(refused, fmt.Errorf("define sink %q: %w", id, c.err))
 				break // it is the same for all
@@ -203,7 +204,7 @@ func callTables(ctx context.Context, n int, call func(ctx context.Context, i int
 				default:
 					err = callTable(ctx, func(ctx context.Context) error { return call(ctx, i) })
 				}
-				if err != nil && !buffer.IsPermanent(err) {
+				if err != nil && !driver.IsPermanent(err) {
 					failed.Store(true)
 				}
 				done(i, err)

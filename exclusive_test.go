@@ -11,6 +11,7 @@ import (
 	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/internal/localdisk"
 	"github.com/forebay/forebay/internal/synctest"
 	"github.com/forebay/forebay/mapping"
@@ -31,12 +32,12 @@ func (e *exclusive) check() {
 	}
 }
 
-func (e *exclusive) Ensure(ctx context.Context, t buffer.Table) error {
+func (e *exclusive) Ensure(ctx context.Context, t driver.Table) error {
 	e.check()
 	return e.Memory.Ensure(ctx, t)
 }
 
-func (e *exclusive) Extend(ctx context.Context, t buffer.Table) error {
+func (e *exclusive) Extend(ctx context.Context, t driver.Table) error {
 	e.check()
 	return e.Memory.Extend(ctx, t)
 }

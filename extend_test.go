@@ -16,6 +16,7 @@ import (
 	"github.com/forebay/forebay/buffer/buffertest"
 	"github.com/forebay/forebay/buffer/dir"
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/mapping"
 )
 
@@ -375,7 +376,7 @@ func TestColumnWidenedByHand(t *testing.T) {
 
 func TestExtendNeedsATargetThatExtends(t *testing.T) {
 	mem := buffertest.NewMemory()
-	e, err := forebay.Open(t.TempDir(), forebay.Options{Target: struct{ buffer.Target }{mem}})
+	e, err := forebay.Open(t.TempDir(), forebay.Options{Target: struct{ driver.Target }{mem}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -412,11 +413,11 @@ func TestRefusedColumnsSayWhetherExtendHelps(t *testing.T) {
 			def := grows(id, column)
 			def.Sinks[0].Table.Extend = tc.extend
 			err = e.Define(t.Context(), def)
-			var schema *buffer.SchemaError
+			var schema *driver.SchemaError
 			switch {
 			case i == 0 && err != nil:
 				t.Fatal(err)
-			case i == 1 && (!errors.As(err, &schema) || !buffer.IsPermanent(err) ||
+			case i == 1 && (!errors.As(err, &schema) || !driver.IsPermanent(err) ||
 				tc.want == "" && strings.Contains(strings.ToLower(err.Error()), "extend") || !strings.Contains(err.Error(), tc.want)):
 				t.Errorf("%s: %v, want %q", tc.name, err, tc.want)
 			}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/forebay/forebay/buffer"
 	dirdriver "github.com/forebay/forebay/buffer/dir"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/internal/warnlog"
 	"github.com/forebay/forebay/mapping"
 )
@@ -18,11 +19,11 @@ import (
 // Options of an [Engine]. The zero value works: rows end as CSV files in the folder "tables" of the data directory.
 type Options struct {
 	// Target holds the destination tables. Default: the directory driver on DIR/tables.
-	Target buffer.Target
+	Target driver.Target
 	// Staging holds sealed slices until they are imported. Default: the directory driver on DIR/staging.
-	Staging buffer.Staging
-	// Leases lets one process at a time use the tables of a Target that is [buffer.Exclusive], while several processes feed them. Default: none.
-	Leases buffer.Leases
+	Staging driver.Staging
+	// Leases lets one process at a time use the tables of a Target that is [driver.Exclusive], while several processes feed them. Default: none.
+	Leases driver.Leases
 	// Archive keeps the raw records of sources with Source.Archive, for [Engine.Replay]. Default: none; such sources are refused.
 	Archive Archive
 	// Changelog gets all batches of the local level, so that another machine can go on with [Restore] when this one is lost: see
@@ -77,7 +78,7 @@ func (o Options) Validate() error {
 
 func (o Options) mapping() mapping.Options {
 	m := o.Mapping
-	if l, ok := o.Target.(buffer.Limiter); ok {
+	if l, ok := o.Target.(driver.Limiter); ok {
 		m.Limits = m.Limits.And(l.Limits())
 	}
 	return m

@@ -10,6 +10,7 @@ import (
 
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/mapping"
 )
 
@@ -18,7 +19,7 @@ import (
 
 // poisonCells returns the cells of a kept row; nil is NULL.
 func poisonCells(p *buffer.Poison, row []byte) ([][]byte, error) {
-	rows := buffer.NewRowReader(bytes.NewReader(row))
+	rows := driver.NewRowReader(bytes.NewReader(row))
 	if !rows.Next() || len(rows.Cells()) != len(p.Columns) {
 		return nil, fmt.Errorf("forebay: the kept row of file %s is damaged", p.FileID)
 	}

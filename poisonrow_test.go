@@ -11,6 +11,7 @@ import (
 	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/mapping"
 )
 
@@ -18,11 +19,11 @@ import (
 func TestRefusedRowIsEditedAndReplayed(t *testing.T) {
 	e, mem := openMemory(t)
 	var accepts atomic.Bool
-	mem.Refuse = func(table string, row []string) buffer.RowError {
+	mem.Refuse = func(table string, row []string) driver.RowError {
 		if !accepts.Load() && table == "in.c-web.rows" && len(row[1]) > 3 {
-			return buffer.RowError{Column: "n", Reason: "22003", Message: "out of range"}
+			return driver.RowError{Column: "n", Reason: "22003", Message: "out of range"}
 		}
-		return buffer.RowError{}
+		return driver.RowError{}
 	}
 	column := func(typ datatype.Type) func(*forebay.Source) {
 		return func(s *forebay.Source) {
@@ -119,11 +120,11 @@ func TestRefusedRowIsEditedAndReplayed(t *testing.T) {
 func TestRefusedRowMeetsANameInAnotherCase(t *testing.T) {
 	e, mem := openMemory(t)
 	var accepts atomic.Bool
-	mem.Refuse = func(table string, _ []string) buffer.RowError {
+	mem.Refuse = func(table string, _ []string) driver.RowError {
 		if !accepts.Load() && table == "in.c-web.total" {
-			return buffer.RowError{Reason: "23514"}
+			return driver.RowError{Reason: "23514"}
 		}
-		return buffer.RowError{}
+		return driver.RowError{}
 	}
 	named := func(name string) func(*forebay.Source) {
 		return func(s *forebay.Source) {

@@ -19,6 +19,7 @@ import (
 	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/internal/disktest"
 	"github.com/forebay/forebay/internal/localdisk"
 	"github.com/forebay/forebay/internal/synctest"
@@ -422,11 +423,11 @@ func TestQuarantineOfDocuments(t *testing.T) {
 // is another file, so that rows which the target refuses tell theirs.
 func TestQuarantineKeepsVersions(t *testing.T) {
 	e, mem := openMemory(t)
-	mem.Refuse = func(_ string, row []string) buffer.RowError {
+	mem.Refuse = func(_ string, row []string) driver.RowError {
 		if strings.Contains(row[0], "refused") {
-			return buffer.RowError{Reason: "23514", Message: "no"}
+			return driver.RowError{Reason: "23514", Message: "no"}
 		}
-		return buffer.RowError{}
+		return driver.RowError{}
 	}
 	version := func(n int) func(*forebay.Source) { return func(s *forebay.Source) { s.Sinks[0].Version = n } }
 	for n := 1; n <= 3; n++ {

@@ -11,6 +11,7 @@ import (
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/dir"
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/mapping"
 )
 
@@ -51,7 +52,7 @@ func TestRefusedDefinitionLetsNoTableBeginToGrow(t *testing.T) {
 				ingestJSON(t, e, `{"id":1,"note":"x","sum":5}`)
 				err = e.Define(t.Context(), after)
 				var change *buffer.ChangeError
-				var schema *buffer.SchemaError
+				var schema *driver.SchemaError
 				if errors.As(err, &change) != tc.change || errors.As(err, &schema) == tc.change || !strings.Contains(err.Error(), "shop/second") ||
 					strings.Contains(err.Error(), "shop/orders") {
 					t.Errorf("define: %v", err)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/mapping"
 )
 
@@ -370,7 +371,7 @@ func (r *run) readObject(ctx context.Context, object string) error {
 		return err
 	}
 	defer src.Close()
-	in := buffer.NewRowReader(src)
+	in := driver.NewRowReader(src)
 	if !in.Next() {
 		return fmt.Errorf("object %s of the archive: %w", object, cmp.Or(in.Err(), errors.New("it has no row with the names of the columns")))
 	}

@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"testing"
 
-	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/internal/fuzztest"
 	"github.com/forebay/forebay/mapping"
 )
@@ -28,7 +28,7 @@ func FuzzRowReader(tf *testing.F) {
 			}
 		}
 		var rows [][]string
-		in := buffer.NewRowReader(bytes.NewReader(data))
+		in := driver.NewRowReader(bytes.NewReader(data))
 		for in.Next() {
 			rows = append(rows, []string{string(in.Cells()[0]), string(in.Cells()[2])})
 		}
@@ -36,7 +36,7 @@ func FuzzRowReader(tf *testing.F) {
 		if err != nil || len(rows) != 2 || rows[0][0] != one || rows[0][1] != one || rows[1][0] != two || rows[1][1] != two {
 			t.Errorf("%q, %v", rows, err)
 		}
-		for in = buffer.NewRowReader(bytes.NewReader(any)); in.Next(); {
+		for in = driver.NewRowReader(bytes.NewReader(any)); in.Next(); {
 			if len(in.Cells()) == 0 {
 				t.Error("a row without cells")
 			}

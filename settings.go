@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/trigger"
 )
 
@@ -110,7 +110,7 @@ type effectiveSettings struct {
 	sync     SyncMode
 	upload   trigger.Conditions
 	imports  trigger.Conditions
-	encoding buffer.Encoding
+	encoding driver.Encoding
 }
 
 func (s Settings) effective() effectiveSettings {
@@ -118,16 +118,16 @@ func (s Settings) effective() effectiveSettings {
 		sync:     s.Sync,
 		upload:   trigger.Upload().WithDefaults(s.Upload),
 		imports:  trigger.Import().WithDefaults(s.Import),
-		encoding: buffer.Gzip,
+		encoding: driver.Gzip,
 	}
 	if e.sync == SyncDefault {
 		e.sync = SyncWait
 	}
 	switch s.Compression {
 	case CompressionNone:
-		e.encoding = buffer.None
+		e.encoding = driver.None
 	case CompressionZstd:
-		e.encoding = buffer.Zstd
+		e.encoding = driver.Zstd
 	}
 	return e
 }

@@ -10,7 +10,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/mapping"
 )
 
@@ -21,7 +21,7 @@ type shadowMapping struct {
 	err    error
 	took   time.Duration
 	feed   feed
-	reader *buffer.RowReader
+	reader *driver.RowReader
 }
 
 // feed gives a reader the bytes of one row after the other.
@@ -49,7 +49,7 @@ func (m *shadowMapping) run(rec *mapping.Record, maxRow int) {
 // cells returns the cells of the row. They are valid until the next call.
 func (m *shadowMapping) cells() [][]byte {
 	if m.reader == nil {
-		m.reader = buffer.NewRowReader(&m.feed)
+		m.reader = driver.NewRowReader(&m.feed)
 	}
 	m.feed.rest = m.row
 	if !m.reader.Next() {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/mapping"
 	"github.com/forebay/forebay/trigger"
 )
@@ -128,7 +129,7 @@ type Table struct {
 	ID string
 	// Columns are 1 to 100 columns with unique names, in the order of the table.
 	Columns mapping.Columns
-	// Extend lets the table grow with its definitions, if the target is a [buffer.Extender]. The target adds columns that it lacks,
+	// Extend lets the table grow with its definitions, if the target is a [driver.Extender]. The target adds columns that it lacks,
 	// and finds the others by name without case, in any order. A column that a definition no longer has stays in the table, as
 	// NULL, and one that comes back continues. A column cannot get another type: give it another name.
 	//
@@ -141,8 +142,8 @@ type Table struct {
 }
 
 // of returns the table for the buffer.
-func (t Table) of(m *mapping.Mapper) buffer.Table {
-	return buffer.Table{ID: t.ID, Columns: m.Columns(), Extend: t.Extend}
+func (t Table) of(m *mapping.Mapper) driver.Table {
+	return driver.Table{ID: t.ID, Columns: m.Columns(), Extend: t.Extend}
 }
 
 // notInHeaderName reports what no name of a header has: RFC 9110, token.

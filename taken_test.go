@@ -6,8 +6,8 @@ import (
 	"testing"
 
 	"github.com/forebay/forebay"
-	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
+	"github.com/forebay/forebay/driver"
 )
 
 // A loader that deletes the parts that it has loaded leaves a ledger that holds; a part that is cut short does not.
@@ -49,11 +49,11 @@ func TestPartsThatWereTakenAwayAreNoDifference(t *testing.T) {
 // A target that cannot say that parts were taken away has lost them.
 func TestPartsThatAreLostAreADifference(t *testing.T) {
 	type mute struct {
-		buffer.Target
-		buffer.Counter
+		driver.Target
+		driver.Counter
 	}
 	mem := buffertest.NewMemory()
-	for _, target := range []buffer.Target{mem, mute{mem, mem}} {
+	for _, target := range []driver.Target{mem, mute{mem, mem}} {
 		e, err := forebay.Open(t.TempDir(), forebay.Options{Staging: mem, Target: target})
 		if err != nil {
 			t.Fatal(err)
@@ -69,7 +69,7 @@ func TestPartsThatAreLostAreADifference(t *testing.T) {
 		for _, s := range e.Stats().Sinks {
 			mem.TakeAway("in.c-web."+s.Sink, s.Files[0].ID)
 		}
-		_, says := target.(buffer.Taker)
+		_, says := target.(driver.Taker)
 		if report, err := e.Verify(t.Context()); err != nil || report.OK() != says {
 			t.Errorf("%T: %+v, %v", target, report, err)
 		}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/internal/localdisk"
 	"github.com/forebay/forebay/trigger"
 )
@@ -130,9 +131,9 @@ func stored(report buffer.Report) (rows int64) {
 
 // closedStaging accepts nothing until the engine gives up. Rows wait in the local level meanwhile, as they do when a
 // staging is out of reach.
-type closedStaging struct{ buffer.Staging }
+type closedStaging struct{ driver.Staging }
 
-func (closedStaging) Put(ctx context.Context, _ buffer.Object, _ buffer.Content) error {
+func (closedStaging) Put(ctx context.Context, _ driver.Object, _ driver.Content) error {
 	<-ctx.Done()
 	return ctx.Err()
 }
@@ -140,9 +141,9 @@ func (closedStaging) Put(ctx context.Context, _ buffer.Object, _ buffer.Content)
 // closedTarget takes every definition and no rows.
 type closedTarget struct{}
 
-func (closedTarget) Ensure(context.Context, buffer.Table) error { return nil }
+func (closedTarget) Ensure(context.Context, driver.Table) error { return nil }
 
-func (closedTarget) Import(ctx context.Context, _ *buffer.File) error {
+func (closedTarget) Import(ctx context.Context, _ *driver.File) error {
 	<-ctx.Done()
 	return ctx.Err()
 }

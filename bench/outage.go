@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/forebay/forebay"
-	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/dir"
+	"github.com/forebay/forebay/driver"
 )
 
 // arrivalShare is how much of the normal load goes on while the backlog drains: a service that used more of its machine
@@ -103,13 +103,13 @@ func outlast(ctx context.Context, e *env, w workload, eng *forebay.Engine, stagi
 
 // outageStaging refuses everything while it is down, as a host that cannot be reached.
 type outageStaging struct {
-	buffer.Staging
+	driver.Staging
 	down atomic.Bool
 }
 
 var errDown = errors.New("staging is down")
 
-func (s *outageStaging) Put(ctx context.Context, obj buffer.Object, src buffer.Content) error {
+func (s *outageStaging) Put(ctx context.Context, obj driver.Object, src driver.Content) error {
 	if s.down.Load() {
 		return errDown
 	}

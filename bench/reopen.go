@@ -14,6 +14,7 @@ import (
 
 	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/driver"
 )
 
 // reopen measures how soon an engine is ready after its process was killed with a backlog in the local level, and the
@@ -66,7 +67,7 @@ func (a backlogArgs) open(ctx context.Context) (*forebay.Engine, error) {
 // roomForAll is more than any scenario stores.
 const roomForAll = 1 << 50
 
-func backlogged(staging buffer.Staging) setup {
+func backlogged(staging driver.Staging) setup {
 	return setup{
 		options: forebay.Options{Staging: staging, Buffer: buffer.Tuning{MaxDiskBytes: roomForAll}},
 		source:  forebay.Source{Settings: forebay.Settings{Compression: forebay.CompressionNone}},

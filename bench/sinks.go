@@ -12,6 +12,7 @@ import (
 	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/dir"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/mapping"
 	"github.com/forebay/forebay/trigger"
 )
@@ -248,7 +249,7 @@ type countingTarget struct {
 	rows atomic.Int64
 }
 
-func (c *countingTarget) Import(ctx context.Context, f *buffer.File) error {
+func (c *countingTarget) Import(ctx context.Context, f *driver.File) error {
 	err := c.TableDir.Import(ctx, f)
 	if err == nil {
 		c.rows.Add(f.Rows)
@@ -291,7 +292,7 @@ func openBuffer(ctx context.Context, path string, opts buffer.Options, sinks int
 				id := fmt.Sprintf("sink-%05d", i)
 				var err error
 				db.sinks[i], err = db.Define(ctx, buffer.SinkConfig{
-					ID: id, Table: buffer.Table{ID: "in.c-web." + id, Columns: names}, Encoding: buffer.Gzip,
+					ID: id, Table: driver.Table{ID: "in.c-web." + id, Columns: names}, Encoding: driver.Gzip,
 					Upload: conditions[0], Import: conditions[1],
 				})
 				failures[lane] = errors.Join(failures[lane], err)

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/forebay/forebay"
-	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/dir"
+	"github.com/forebay/forebay/driver"
 )
 
 // upload measures the way of sealed slices into a staging directory, and nothing else: first rows are ingested while the
@@ -58,11 +58,11 @@ func upload(w workload, c forebay.Compression) scenarioFunc {
 
 // gatedStaging lets every Put wait until it is open.
 type gatedStaging struct {
-	buffer.Staging
+	driver.Staging
 	open chan struct{}
 }
 
-func (s *gatedStaging) Put(ctx context.Context, obj buffer.Object, src buffer.Content) error {
+func (s *gatedStaging) Put(ctx context.Context, obj driver.Object, src driver.Content) error {
 	select {
 	case <-s.open:
 		return s.Staging.Put(ctx, obj, src)

@@ -15,6 +15,7 @@ import (
 	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/dir"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/internal/localdisk"
 	"github.com/forebay/forebay/mapping"
 )
@@ -94,7 +95,7 @@ func ingestRandom(ctx context.Context, eng *forebay.Engine, caller int, overload
 
 // delayedStaging takes a slice when its last row has been there for the time life.
 type delayedStaging struct {
-	buffer.Staging
+	driver.Staging
 	life time.Duration
 
 	mu       sync.Mutex
@@ -142,7 +143,7 @@ func (s *delayedStaging) due(rows int64) bool {
 	return true
 }
 
-func (s *delayedStaging) Put(ctx context.Context, obj buffer.Object, src buffer.Content) error {
+func (s *delayedStaging) Put(ctx context.Context, obj driver.Object, src driver.Content) error {
 	if err := until(ctx, 10*time.Millisecond, func() bool { return s.due(obj.Rows) }); err != nil {
 		return err
 	}

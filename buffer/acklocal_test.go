@@ -15,6 +15,7 @@ import (
 
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/internal/disktest"
 	"github.com/forebay/forebay/internal/localdisk"
 	"github.com/forebay/forebay/internal/synctest"
@@ -127,7 +128,7 @@ func TestAckLocalIsBounded(t *testing.T) {
 		opts := replicated(t, mem, log)
 		opts.MaxPendingBytes = 1 << 20
 		b := open(t, opts)
-		plain := func(c *buffer.SinkConfig) { c.Encoding = buffer.None }
+		plain := func(c *buffer.SinkConfig) { c.Encoding = driver.None }
 		local, strong := define(t, b, "a", ackLocal, plain), define(t, b, "b", plain)
 		log.setAway(true)
 		fill := func(s *buffer.SinkHandle, wait bool) (rows int, over *buffer.OverloadError) {

@@ -12,13 +12,14 @@ import (
 
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/internal/disktest"
 	"github.com/forebay/forebay/internal/localdisk"
 	"github.com/forebay/forebay/internal/synctest"
 )
 
 func TestRowsReachTheTableInOrder(t *testing.T) {
-	for _, enc := range []buffer.Encoding{buffer.None, buffer.Gzip, buffer.Zstd} {
+	for _, enc := range []driver.Encoding{driver.None, driver.Gzip, driver.Zstd} {
 		t.Run(enc.String(), func(t *testing.T) {
 			mem := buffertest.NewMemory()
 			b := open(t, memoryOptions(t, mem))

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
+
+	"github.com/forebay/forebay/driver"
 )
 
 // An attempt is one call of a driver, on a goroutine of its own. Whatever the driver does (panic, end its goroutine, ignore
@@ -109,9 +111,9 @@ func runAttempt(ctx context.Context, timeout time.Duration, call func(context.Co
 	return err
 }
 
-// withRoom makes a call that writes some bytes to staging or the target once there is room for them: see [LocalDriver].
-func (b *Buffer) withRoom(driver any, stored, raw int64, call func() error) error {
-	if local, ok := driver.(LocalDriver); ok {
+// withRoom makes a call that writes some bytes to staging or the target once there is room for them: see [driver.LocalDriver].
+func (b *Buffer) withRoom(drv any, stored, raw int64, call func() error) error {
+	if local, ok := drv.(driver.LocalDriver); ok {
 		release, err := b.store.Opening().Claim(local.Needs(stored, raw))
 		if err != nil {
 			return err
@@ -135,10 +137,10 @@ func plainError(err error) error {
 	if refused := refusalOf(err, plain); refused != nil {
 		return refused
 	}
-	if IsPermanent(err) {
-		return Permanent(plain)
+	if driver.IsPermanent(err) {
+		return driver.Permanent(plain)
 	}
-	if leased, ok := errors.AsType[*LeasedError](err); ok {
+	if leased, ok := errors.AsType[*driver.LeasedError](err); ok {
 		return leased
 	}
 	return plain

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/internal/synctest"
 )
 
@@ -23,7 +24,7 @@ func TestAttemptEndsOnce(t *testing.T) {
 		"in time, and fails":           {takes: time.Second, err: away},
 		"at the end of its time":       {takes: timeout},
 		"after its time":               {takes: timeout + abandonAfter/2},
-		"after its time, and fails":    {takes: timeout + abandonAfter/2, err: Permanent(away)},
+		"after its time, and fails":    {takes: timeout + abandonAfter/2, err: driver.Permanent(away)},
 		"just before it is left alone": {takes: timeout + abandonAfter - 1},
 		"left alone":                   {takes: timeout + 2*abandonAfter, want: errLeftAlone, left: 1, late: 1},
 		"left alone, and fails":        {takes: time.Hour, err: away, want: errLeftAlone, left: 1, late: 1},
@@ -40,7 +41,7 @@ func TestAttemptEndsOnce(t *testing.T) {
 				if want == nil {
 					want = c.err
 				}
-				if (err == nil) != (want == nil) || err != nil && err.Error() != want.Error() || IsPermanent(err) != IsPermanent(want) {
+				if (err == nil) != (want == nil) || err != nil && err.Error() != want.Error() || driver.IsPermanent(err) != driver.IsPermanent(want) {
 					t.Errorf("the attempt ends with %v, want %v", err, want)
 				}
 				if left != c.left || c.want == nil && late != 0 {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/internal/synctest"
 )
 
@@ -21,18 +22,18 @@ func (e *nilError) Error() string { return e.text } // panics on a nil pointer
 // twist is a driver whose calls are replaced.
 type twist struct {
 	*buffertest.Memory
-	put      func(ctx context.Context, obj buffer.Object, src buffer.Content) error
-	importer func(ctx context.Context, f *buffer.File) error
+	put      func(ctx context.Context, obj driver.Object, src driver.Content) error
+	importer func(ctx context.Context, f *driver.File) error
 }
 
-func (t *twist) Put(ctx context.Context, obj buffer.Object, src buffer.Content) error {
+func (t *twist) Put(ctx context.Context, obj driver.Object, src driver.Content) error {
 	if t.put != nil {
 		return t.put(ctx, obj, src)
 	}
 	return t.Memory.Put(ctx, obj, src)
 }
 
-func (t *twist) Import(ctx context.Context, f *buffer.File) error {
+func (t *twist) Import(ctx context.Context, f *driver.File) error {
 	if t.importer != nil {
 		if err := t.importer(ctx, f); err != nil {
 			return err
@@ -55,9 +56,9 @@ func withTwist(t *testing.T, drv *twist, check func(t *testing.T, b *buffer.Buff
 }
 
 // once returns the result of the first call, and nil afterwards.
-func once(call func(ctx context.Context) error) func(context.Context, *buffer.File) error {
+func once(call func(ctx context.Context) error) func(context.Context, *driver.File) error {
 	var called atomic.Bool
-	return func(ctx context.Context, _ *buffer.File) error {
+	return func(ctx context.Context, _ *driver.File) error {
 		if called.Swap(true) {
 			return nil
 		}

@@ -16,6 +16,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/forebay/forebay/buffer/internal/format"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/internal/pebblestore"
 	"github.com/forebay/forebay/trigger"
 )
@@ -196,7 +197,7 @@ type file struct {
 	// gathered counts the payload bytes that were put into the file while it was written; 0 when it is closed.
 	gathered int64
 	// leased is set while another process has the lease of the table. Nobody needs a lock for it.
-	leased atomic.Pointer[LeasedError]
+	leased atomic.Pointer[driver.LeasedError]
 	// calling is when the call of Target.Import that runs began, in milliseconds; 0 while none runs. Nobody needs a lock for it.
 	calling atomic.Int64
 	// lacks is for refused rows that have found no room in the quarantine. Guarded by mu.
@@ -262,7 +263,7 @@ type SinkConfig struct {
 	// ID names the sink: any text that is not empty.
 	ID string
 	// Table is the destination. Columns must not be empty.
-	Table Table
+	Table driver.Table
 	// Mapping is what the caller keeps with a definition whose Table.Extend is set, for example how it makes the rows. It is
 	// stored with the definition, and [Buffer.Mapping] returns it.
 	Mapping []byte
@@ -277,7 +278,7 @@ type SinkConfig struct {
 	// see [Poison]. Another label is another definition. Default: none.
 	Label string
 	// Encoding of the stored rows.
-	Encoding Encoding
+	Encoding driver.Encoding
 	// Upload and Import are the conditions of the two steps. Zero fields mean the defaults.
 	Upload, Import trigger.Conditions
 	// AckLocal lets [Ticket.Wait] return when the rows are on the local disk, before the [Changelog] has them, and goes on while it does not
@@ -309,7 +310,7 @@ func (c SinkConfig) definition(imports trigger.Limits) (*format.Definition, erro
 	if c.Quarantine != nil {
 		problems = append(problems, c.Quarantine.Validate())
 	}
-	if c.Encoding > Zstd {
+	if c.Encoding > driver.Zstd {
 		problems = append(problems, fmt.Errorf("encoding %d is unknown", c.Encoding))
 	}
 	problems = append(problems, trigger.Upload().Validate(c.Upload), imports.Validate(c.Import))
@@ -326,8 +327,8 @@ func (c SinkConfig) definition(imports trigger.Limits) (*format.Definition, erro
 }
 
 // tableOf is the table of a definition as drivers see it.
-func tableOf(d *format.Definition) Table {
-	return Table{ID: d.Table.ID, Columns: d.Table.Columns, Extend: d.Table.Extend}
+func tableOf(d *format.Definition) driver.Table {
+	return driver.Table{ID: d.Table.ID, Columns: d.Table.Columns, Extend: d.Table.Extend}
 }
 
 // Defined reports whether the sink is known with exactly this configuration, from this process or an earlier one.
@@ -344,12 +345,12 @@ func (b *Buffer) Defined(c SinkConfig) bool {
 
 // TableOf returns the table of the last definition of a sink, also of one that was dropped; false for an unknown sink. The
 // caller must not modify the columns.
-func (b *Buffer) TableOf(id string) (Table, bool) {
+func (b *Buffer) TableOf(id string) (driver.Table, bool) {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
 	s := b.mu.sinks[id]
 	if s == nil || s.rec.Def == nil {
-		return Table{}, false
+		return driver.Table{}, false
 	}
 	return tableOf(s.rec.Def), true
 }
@@ -359,14 +360,14 @@ func (b *Buffer) TableOf(id string) (Table, bool) {
 // tried again.
 //
 // With Table.Extend the error is a [*ChangeError] when the table cannot follow the columns, and nothing is changed. It must be an
-// [Extender] then.
+// [driver.Extender] then.
 func (b *Buffer) Define(ctx context.Context, c SinkConfig) (*SinkHandle, error) {
 	def, err := c.definition(b.opts.ImportLimits())
 	if err != nil {
 		return nil, err
 	}
-	if _, ok := b.targetOf(c.ID).(Extender); c.Table.Extend && !ok {
-		return nil, Permanent(fmt.Errorf("buffer: sink %q: the target cannot add columns to a table: define it without Extend", c.ID))
+	if _, ok := b.targetOf(c.ID).(driver.Extender); c.Table.Extend && !ok {
+		return nil, driver.Permanent(fmt.Errorf("buffer: sink %q: the target cannot add columns to a table: define it without Extend", c.ID))
 	}
 	version := def.Version()
 	if c.Quarantine != nil {
@@ -405,7 +406,7 @@ func (b *Buffer) Define(ctx context.Context, c SinkConfig) (*SinkHandle, error) 
 		if s.file != nil && s.file.rec.Def != def {
 			t.closeFile(s.file, trigger.Changed)
 		}
-		if _, ok := b.targetOf(c.ID).(Compactor); ok && b.compacted(s) == nil {
+		if _, ok := b.targetOf(c.ID).(driver.Compactor); ok && b.compacted(s) == nil {
 			t.onDurable(func() { b.timers.Set(timerKey{timerCompact, uint64(s.num)}, b.now().Add(compactEvery)) })
 		}
 		s.def = def

@@ -8,6 +8,7 @@ import (
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/driver"
 )
 
 // Rows that were mapped for earlier columns go to a file with those columns, also when they come late.
@@ -16,7 +17,7 @@ func TestRowsOfAnEarlierDefinitionKeepTheirColumns(t *testing.T) {
 	b := open(t, memoryOptions(t, mem))
 	old := define(t, b, "a")
 	moved := define(t, b, "a", func(c *buffer.SinkConfig) {
-		c.Table = buffer.Table{ID: "in.c-test.moved", Columns: datatype.UntypedColumns("other", "names")}
+		c.Table = driver.Table{ID: "in.c-test.moved", Columns: datatype.UntypedColumns("other", "names")}
 	})
 	put(t, b, moved, 100, 103)
 	put(t, b, old, 0, 2)
@@ -35,7 +36,7 @@ func TestCallsThatEndEarly(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	for i := range 50 {
-		if s, err := b.Define(ctx, buffer.SinkConfig{ID: fmt.Sprint(i), Table: buffer.Table{ID: "t", Columns: columns}}); err != nil && s != nil {
+		if s, err := b.Define(ctx, buffer.SinkConfig{ID: fmt.Sprint(i), Table: driver.Table{ID: "t", Columns: columns}}); err != nil && s != nil {
 			t.Fatal("a handle beside an error")
 		}
 		_, _ = b.Verify(ctx)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"path/filepath"
 
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/internal/localdisk"
 	"github.com/forebay/forebay/internal/pebblestore"
 	"github.com/forebay/forebay/trigger"
@@ -19,12 +20,12 @@ import (
 // is sealed, and one id means the same rows in the copy and in the original.
 //
 // Open takes the copy up as an engine of its own: it finishes what it found under the old ids, and gives new ids to what
-// it takes. A file that the original has imported meanwhile is not doubled, since the [Target] knows its id. The staged
-// objects of such a file are gone: the target must look at the id before it opens them, or be a [Counter], which is
+// it takes. A file that the original has imported meanwhile is not doubled, since the [driver.Target] knows its id. The staged
+// objects of such a file are gone: the target must look at the id before it opens them, or be a [driver.Counter], which is
 // then asked. Staging and the tables are not in the copy: it needs the ones of the original, or copies of them that were
 // made later than the checkpoint.
 //
-// The folder must not exist, and must not be inside of the local level, or of a folder of a Staging or Target that is a [LocalDriver]. With an error there is no copy. With the error of ctx the copy may appear later. The copy is
+// The folder must not exist, and must not be inside of the local level, or of a folder of a Staging or Target that is a [driver.LocalDriver]. With an error there is no copy. With the error of ctx the copy may appear later. The copy is
 // complete and durable when Checkpoint returns nil.
 func (b *Buffer) Checkpoint(ctx context.Context, dir string) error {
 	if err := b.mayCopyTo(dir); err != nil {
@@ -63,8 +64,8 @@ func (b *Buffer) mayCopyTo(dir string) error {
 		return err
 	}
 	var own []string
-	for _, driver := range []any{b.opts.Staging, b.opts.Target} {
-		if local, ok := driver.(LocalDriver); ok {
+	for _, drv := range []any{b.opts.Staging, b.opts.Target} {
+		if local, ok := drv.(driver.LocalDriver); ok {
 			folder, _ := local.Needs(0, 0)
 			own = append(own, folder)
 		}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/forebay/forebay/buffer/internal/format"
+	"github.com/forebay/forebay/driver"
 )
 
 // queueCleanup asks for Staging.Delete of the objects of an ended file.
@@ -15,7 +16,7 @@ func (b *Buffer) queueCleanup(f *file) {
 func (b *Buffer) cleanup(ctx context.Context, f *file) {
 	b.mu.RLock()
 	id := b.fileID(f)
-	var objs []Object
+	var objs []driver.Object
 	again, e := false, b.cleanupErrand(f)
 	for _, sl := range f.slices {
 		objs = append(objs, b.object(sl))

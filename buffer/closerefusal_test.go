@@ -5,8 +5,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
+	"github.com/forebay/forebay/driver"
 )
 
 // Close returns although a target refuses a row after Close has begun, and the rows stay for the next process.
@@ -20,7 +20,7 @@ func TestCloseWhileATargetRefusesRows(t *testing.T) {
 		}
 		close(importing)
 		<-ctx.Done() // Close cancels the call
-		return &buffer.RowsError{Rows: []buffer.RowError{refuseBad("", []string{"0", bad})}}
+		return &driver.RowsError{Rows: []driver.RowError{refuseBad("", []string{"0", bad})}}
 	}
 	dir, opts := t.TempDir(), memoryOptions(t, mem)
 	b := openAt(t, dir, opts)

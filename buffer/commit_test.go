@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/internal/disktest"
 	"github.com/forebay/forebay/internal/localdisk"
 )
@@ -26,7 +27,7 @@ func TestOperationsEndWithTheStateTheyWereMadeFor(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	s, err := b.Define(t.Context(), SinkConfig{ID: "a", Table: Table{ID: "in.c-test.a", Columns: datatype.UntypedColumns("id")}})
+	s, err := b.Define(t.Context(), SinkConfig{ID: "a", Table: driver.Table{ID: "in.c-test.a", Columns: datatype.UntypedColumns("id")}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,14 +72,16 @@ func TestOperationsEndWithTheStateTheyWereMadeFor(t *testing.T) {
 // nothing is a staging and a target that are never reached.
 type nothing struct{}
 
-func (nothing) Put(context.Context, Object, Content) error { return errors.ErrUnsupported }
+func (nothing) Put(context.Context, driver.Object, driver.Content) error {
+	return errors.ErrUnsupported
+}
 
-func (nothing) Open(context.Context, Object) (io.ReadCloser, error) {
+func (nothing) Open(context.Context, driver.Object) (io.ReadCloser, error) {
 	return nil, errors.ErrUnsupported
 }
 
-func (nothing) Delete(context.Context, ...Object) error { return nil }
+func (nothing) Delete(context.Context, ...driver.Object) error { return nil }
 
-func (nothing) Ensure(context.Context, Table) error { return nil }
+func (nothing) Ensure(context.Context, driver.Table) error { return nil }
 
-func (nothing) Import(context.Context, *File) error { return errors.ErrUnsupported }
+func (nothing) Import(context.Context, *driver.File) error { return errors.ErrUnsupported }

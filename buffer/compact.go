@@ -8,15 +8,16 @@ import (
 	"time"
 
 	"github.com/forebay/forebay/buffer/internal/format"
+	"github.com/forebay/forebay/driver"
 )
 
-// compactEvery is the time between two calls of [Compactor] for a table without imports.
+// compactEvery is the time between two calls of [driver.Compactor] for a table without imports.
 const compactEvery = time.Hour
 
 // queueCompact asks for Compactor.Compact of the table of a sink. It runs with the clean-ups: nothing waits for either.
 func (b *Buffer) queueCompact(s *sinkState) {
 	target := b.targetOf(s.id)
-	compactor, ok := target.(Compactor)
+	compactor, ok := target.(driver.Compactor)
 	if !ok {
 		return
 	}
@@ -36,7 +37,7 @@ func (b *Buffer) queueCompact(s *sinkState) {
 		if ctx.Err() != nil {
 			return // the buffer closes
 		}
-		if _, leased := errors.AsType[*LeasedError](err); err != nil && !leased { // else its holder compacts the table, or the next import does
+		if _, leased := errors.AsType[*driver.LeasedError](err); err != nil && !leased { // else its holder compacts the table, or the next import does
 			b.log.Warn("compact failed", "sink", s.id, "table", def.Table.ID, "error", err)
 		}
 		b.timers.Set(timerKey{timerCompact, uint64(s.num)}, b.now().Add(compactEvery))
@@ -56,7 +57,7 @@ func (b *Buffer) compacted(s *sinkState) *format.Definition {
 func (b *Buffer) resumeCompact() {
 	for _, num := range slices.Sorted(maps.Keys(b.mu.byNum)) {
 		s := b.mu.byNum[num]
-		if _, ok := b.targetOf(s.id).(Compactor); ok && b.compacted(s) != nil {
+		if _, ok := b.targetOf(s.id).(driver.Compactor); ok && b.compacted(s) != nil {
 			b.timers.Set(timerKey{timerCompact, uint64(num)}, b.now().Add(compactEvery))
 		}
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/internal/disktest"
 	"github.com/forebay/forebay/internal/localdisk"
 	"github.com/forebay/forebay/internal/synctest"
@@ -26,7 +27,7 @@ type compacting struct {
 	fail  error
 }
 
-func (c *compacting) Compact(_ context.Context, t buffer.Table) error {
+func (c *compacting) Compact(_ context.Context, t driver.Table) error {
 	c.calls <- t.ID
 	return c.fail
 }
@@ -98,7 +99,7 @@ func TestCompactorOfADroppedSink(t *testing.T) {
 		target := &compacting{mem, make(chan string, 100), nil}
 		opts := memoryOptions(t, mem)
 		opts.Target = target
-		opts.TargetOf = func(id string) buffer.Target {
+		opts.TargetOf = func(id string) driver.Target {
 			if id == "own" {
 				return target
 			}
@@ -150,12 +151,12 @@ type partly struct {
 	taken bool
 }
 
-func (p partly) CountFile(ctx context.Context, t buffer.Table, id string) (int64, error) {
+func (p partly) CountFile(ctx context.Context, t driver.Table, id string) (int64, error) {
 	n, err := p.Memory.CountFile(ctx, t, id)
 	return n - 1, err
 }
 
-func (p partly) TakenAway(context.Context, buffer.Table, string) (bool, error) { return p.taken, nil }
+func (p partly) TakenAway(context.Context, driver.Table, string) (bool, error) { return p.taken, nil }
 
 func TestRowsThatWereTakenAwayInPart(t *testing.T) {
 	for _, taken := range []bool{false, true} {

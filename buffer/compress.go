@@ -12,6 +12,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/forebay/forebay/buffer/internal/format"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/internal/quickgzip"
 )
 
@@ -227,7 +228,7 @@ func (c *compressor) member(e format.Encoding, data []byte) []byte {
 		}
 		return c.keep(c.zs.EncodeAll(data, c.room(c.zs.MaxEncodedSize(len(data)))))
 	}
-	panic(fmt.Sprintf("buffer: no members of encoding %s", Encoding(e)))
+	panic(fmt.Sprintf("buffer: no members of encoding %s", driver.Encoding(e)))
 }
 
 // libraryMember returns a gzip member of the library.

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/forebay/forebay/buffer/internal/format"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/internal/gziptest"
 	"github.com/forebay/forebay/internal/pebblestore"
 )
@@ -54,7 +55,7 @@ func TestManySmallChunksAreCompressed(t *testing.T) {
 					pl := stored.at(i)
 					size += len(pl.data)
 					if pl.encoding != c.want {
-						t.Fatalf("chunk %d is stored as %s, want %s", i, Encoding(pl.encoding), Encoding(c.want))
+						t.Fatalf("chunk %d is stored as %s, want %s", i, driver.Encoding(pl.encoding), driver.Encoding(c.want))
 					}
 					plain := pl.data
 					if pl.encoding == format.Gzip {
@@ -87,7 +88,7 @@ func TestLargeChunksAreCompressed(t *testing.T) {
 				for i, ch := range chunks {
 					pl := stored.at(i)
 					if pl.encoding != format.Gzip || !bytes.Equal(gziptest.Read(t, pl.data), ch.data) {
-						t.Fatalf("chunk %d of %d bytes is stored as %d bytes of %s", i, size, len(pl.data), Encoding(pl.encoding))
+						t.Fatalf("chunk %d of %d bytes is stored as %d bytes of %s", i, size, len(pl.data), driver.Encoding(pl.encoding))
 					}
 					if repeating && len(pl.data) > size/5 || len(pl.data) > size+size/1000+50 {
 						t.Errorf("chunk %d of %d bytes became %d", i, size, len(pl.data))
@@ -108,14 +109,14 @@ func TestGzipLevel(t *testing.T) {
 			many := smallChunks(quickFrom>>10, 1<<10, format.Gzip, true)
 			for i := range many {
 				if pl := p.pack(many[i : i+1]).at(i); pl.encoding != format.None {
-					t.Fatalf("level %d: a small chunk is stored as %s", level, Encoding(pl.encoding))
+					t.Fatalf("level %d: a small chunk is stored as %s", level, driver.Encoding(pl.encoding))
 				}
 			}
 			p.reset()
 			large := smallChunks(1, 70_000, format.Gzip, true)
 			pl := p.pack(large).at(0)
 			if pl.encoding != format.Gzip || !bytes.Equal(gziptest.Read(t, pl.data), large[0].data) {
-				t.Fatalf("level %d: a large chunk is stored as %d bytes of %s", level, len(pl.data), Encoding(pl.encoding))
+				t.Fatalf("level %d: a large chunk is stored as %d bytes of %s", level, len(pl.data), driver.Encoding(pl.encoding))
 			}
 			sizes[level] = len(pl.data)
 			p.reset()

@@ -18,6 +18,7 @@ import (
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
 	"github.com/forebay/forebay/buffer/dir"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/internal/casetest"
 	"github.com/forebay/forebay/internal/disktest"
 	"github.com/forebay/forebay/internal/localdisk"
@@ -39,7 +40,7 @@ type stagingDir struct {
 	down *down
 }
 
-func (s stagingDir) Put(ctx context.Context, obj buffer.Object, src buffer.Content) error {
+func (s stagingDir) Put(ctx context.Context, obj driver.Object, src driver.Content) error {
 	if err := s.down.err(true); err != nil {
 		return err
 	}
@@ -51,7 +52,7 @@ type tableDir struct {
 	down *down
 }
 
-func (d tableDir) Import(ctx context.Context, f *buffer.File) error {
+func (d tableDir) Import(ctx context.Context, f *driver.File) error {
 	if err := d.down.err(false); err != nil {
 		return err
 	}
@@ -100,7 +101,7 @@ func inDirs(t *testing.T, d *down) (buffer.Options, func() []string) {
 }
 
 func cutSink(c *buffer.SinkConfig) {
-	c.Encoding = buffer.None
+	c.Encoding = driver.None
 	c.Upload.Count, c.Import.Count = 5, 100_000
 }
 

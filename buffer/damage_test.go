@@ -19,6 +19,7 @@ import (
 
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/internal/disktest"
 	"github.com/forebay/forebay/internal/localdisk"
 	"github.com/forebay/forebay/internal/synctest"
@@ -69,7 +70,7 @@ func (quiet) Fatalf(format string, args ...any) { panic(fmt.Sprintf(format, args
 
 // damagedRun stores ten chunks of ten rows each, applies the damage while the buffer is closed, and lets the rest flow.
 // It returns the ids that reached the table.
-func damagedRun(t *testing.T, sealed bool, enc buffer.Encoding, damage func(fs *disktest.Disk)) (got []string, b *buffer.Buffer, log string) {
+func damagedRun(t *testing.T, sealed bool, enc driver.Encoding, damage func(fs *disktest.Disk)) (got []string, b *buffer.Buffer, log string) {
 	t.Helper()
 	fs := disktest.New(t)
 	mem := buffertest.NewMemory()
@@ -154,8 +155,8 @@ func TestDamagedChunksAreSetAside(t *testing.T) {
 		{name: "all", chunks: []int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9}, change: flip(300), places: 1},
 	} {
 		for _, sealed := range []bool{true, false} {
-			for _, enc := range []buffer.Encoding{buffer.None, buffer.Gzip} {
-				if testing.Short() && (enc == buffer.None) != sealed {
+			for _, enc := range []driver.Encoding{driver.None, driver.Gzip} {
+				if testing.Short() && (enc == driver.None) != sealed {
 					continue
 				}
 				t.Run(fmt.Sprintf("%s/sealed=%v/%s", tc.name, sealed, enc), func(t *testing.T) {
@@ -213,7 +214,7 @@ func TestDamagedStoreFilesLoseOnlyTheirRows(t *testing.T) {
 		sealed, at := i%2 == 0, 10+40*(i/2) // percent of the file
 		t.Run(fmt.Sprintf("sealed=%v/at=%d", sealed, at), func(t *testing.T) {
 			damaged := 0
-			got, b, _ := damagedRun(t, sealed, buffer.None, func(fs *disktest.Disk) {
+			got, b, _ := damagedRun(t, sealed, driver.None, func(fs *disktest.Disk) {
 				editChunks(t, fs, func(_ int, v []byte) []byte { return v })
 				// Opening the store has written the rows to a table; compact, so that there is one copy.
 				db, err := pebble.Open("data", &pebble.Options{FS: fs, FormatMajorVersion: pebble.FormatNewest, Logger: quiet{}})

@@ -12,6 +12,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/internal/disktest"
 	"github.com/forebay/forebay/internal/localdisk"
 	"github.com/forebay/forebay/internal/synctest"
@@ -26,7 +27,7 @@ func tenChunks(t *testing.T, fs *disktest.Disk, opts buffer.Options, down *atomi
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := define(t, b, "a", func(c *buffer.SinkConfig) { c.Encoding = buffer.None; c.Upload.Count = 100 })
+	s := define(t, b, "a", func(c *buffer.SinkConfig) { c.Encoding = driver.None; c.Upload.Count = 100 })
 	noise := noise{rand.New(rand.NewPCG(1, 2))}
 	for i := range 10 {
 		var data []byte
@@ -63,7 +64,7 @@ func TestForgetDamage(t *testing.T) {
 			return v
 		})
 	}
-	_, b, _ := damagedRun(t, true, buffer.None, flipped)
+	_, b, _ := damagedRun(t, true, driver.None, flipped)
 	list, err := b.Damaged(t.Context())
 	if err != nil || len(list) != 2 || b.Stats().Damages != 2 {
 		t.Fatalf("%d records, %d counted: %v", len(list), b.Stats().Damages, err)
@@ -100,7 +101,7 @@ func TestForgetDamage(t *testing.T) {
 
 func TestDamageIsListedForItsRetention(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		_, b, _ := damagedRun(t, true, buffer.None, func(fs *disktest.Disk) {
+		_, b, _ := damagedRun(t, true, driver.None, func(fs *disktest.Disk) {
 			editChunks(t, fs, func(n int, v []byte) []byte { v[100] ^= byte(n & 1); return v })
 		})
 		count := func() int {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/forebay/forebay/buffer/internal/format"
+	"github.com/forebay/forebay/driver"
 )
 
 // What somebody decides about a file whose target refuses rows of it. The decision is on disk before the first call of the target that follows
@@ -53,7 +54,8 @@ func (b *Buffer) QuarantineFile(ctx context.Context, sinkID, fileID string) erro
 		if r := f.rec.Retry.Refused; r != nil {
 			words = *r
 		}
-		words.Row, words.Message = -1, cutText("the file was held: "+f.rec.Retry.Reason)
+		held := driver.RowError{Message: "the file was held: " + f.rec.Retry.Reason}
+		words.Row, words.Message = -1, held.Shown().Message
 		split.Rest = &words
 		rows, why := f.tally().Rows-split.Imported(), f.rec.Retry.Reason
 		t.onDurable(func() {
@@ -128,7 +130,7 @@ func (b *Buffer) decidable(s *sinkState, fileID string) (*file, error) {
 
 // mayDecide says why nothing can be decided about a file. Called with mu held.
 func (b *Buffer) mayDecide(f *file) error {
-	switch _, ok := b.targetOf(f.sink.id).(Voider); {
+	switch _, ok := b.targetOf(f.sink.id).(driver.Voider); {
 	case !ok:
 		return fmt.Errorf("%w: its target cannot rule out an import: change the table so that it takes the rows and retry the file, or discard the file", ErrNotHeld)
 	case f.rec.State != format.FileImporting:

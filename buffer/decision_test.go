@@ -14,6 +14,7 @@ import (
 
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/internal/casetest"
 	"github.com/forebay/forebay/internal/disktest"
 	"github.com/forebay/forebay/internal/localdisk"
@@ -164,7 +165,7 @@ func TestPowerCutsAfterADecision(t *testing.T) {
 					synctest.Wait()
 					mem.Before = func(_ context.Context, c buffertest.Call) error {
 						if c.Op == buffertest.OpImport && len(mem.Rows(tableA)) > 0 {
-							return buffer.Permanent(errors.New("no such table"))
+							return driver.Permanent(errors.New("no such table"))
 						}
 						return nil
 					}
@@ -255,7 +256,7 @@ func TestDecisionsThatAreRefused(t *testing.T) {
 		want("split, quarantine", buffer.ErrNotHeld, "not in staging yet")
 		mem.Before = func(_ context.Context, c buffertest.Call) error {
 			if c.Op == buffertest.OpImport {
-				return buffer.Permanent(errors.New("no such table"))
+				return driver.Permanent(errors.New("no such table"))
 			}
 			return nil
 		}
@@ -278,7 +279,7 @@ func TestDecisionsThatAreRefused(t *testing.T) {
 func TestUnsureRefusal(t *testing.T) {
 	refused := func(i int) bool { return i == 2 }
 	withRefusing(t, 0, func(t *testing.T, mem *buffertest.Memory, opts buffer.Options) {
-		mem.Alters = func(e *buffer.RowsError) { e.Unsure = true }
+		mem.Alters = func(e *driver.RowsError) { e.Unsure = true }
 		b := open(t, opts)
 		file := holdFile(t, b, 5, refused, quarantined())
 		if n := len(list(t, b, "a")); n > 0 {
@@ -297,15 +298,15 @@ func TestPatience(t *testing.T) {
 	refused := func(i int) bool { return i%20 == 2 }
 	for _, passes := range []bool{true, false} {
 		withRefusing(t, -1, func(t *testing.T, mem *buffertest.Memory, opts buffer.Options) {
-			mem.Alters = func(e *buffer.RowsError) { e.Patience = 10 * time.Minute }
+			mem.Alters = func(e *driver.RowsError) { e.Patience = 10 * time.Minute }
 			parent := time.Now().Add(24 * time.Hour)
 			if passes {
 				parent = time.Now().Add(9 * time.Minute)
 			}
 			refuse := mem.Refuse
-			mem.Refuse = func(table string, row []string) buffer.RowError {
+			mem.Refuse = func(table string, row []string) driver.RowError {
 				if time.Now().After(parent) {
-					return buffer.RowError{}
+					return driver.RowError{}
 				}
 				return refuse(table, row)
 			}
@@ -330,8 +331,8 @@ func TestPatience(t *testing.T) {
 // The answer to the attempt that stored the rows is lost. When somebody sends the file to the quarantine, its rows stay in the table alone.
 func TestLostAnswerBeforeADecision(t *testing.T) {
 	drv := &twist{}
-	drv.importer = func(ctx context.Context, f *buffer.File) error {
-		return errors.Join(buffer.Permanent(errors.New("no answer")), drv.Memory.Import(ctx, f))
+	drv.importer = func(ctx context.Context, f *driver.File) error {
+		return errors.Join(driver.Permanent(errors.New("no answer")), drv.Memory.Import(ctx, f))
 	}
 	withTwist(t, drv, func(t *testing.T, b *buffer.Buffer) {
 		put(t, b, define(t, b, "a", quarantined()), 1, 3)

@@ -17,6 +17,7 @@ import (
 
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/internal/casetest"
 	"github.com/forebay/forebay/internal/disktest"
 	"github.com/forebay/forebay/internal/localdisk"
@@ -57,7 +58,7 @@ func TestDiskBoundHoldsForAllocatedBlocks(t *testing.T) {
 			t.Skip("the file system does not say what it has allocated")
 		}
 	}
-	s := define(t, b, "a", func(c *buffer.SinkConfig) { c.Encoding = buffer.None })
+	s := define(t, b, "a", func(c *buffer.SinkConfig) { c.Encoding = driver.None })
 	letters := noise{rand.New(rand.NewPCG(1, 2))}
 	texts := make([]string, 50)
 	for i := range texts {
@@ -140,7 +141,7 @@ func TestClosedBufferGivesRoomBack(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := define(t, b, "a", func(c *buffer.SinkConfig) { c.Encoding = buffer.None })
+	s := define(t, b, "a", func(c *buffer.SinkConfig) { c.Encoding = driver.None })
 	text := noise{rand.New(rand.NewPCG(1, 2))}.text(64 << 10)
 	for i := range 400 { // 25 MB
 		put1(t, b, s, i, text)
@@ -167,7 +168,7 @@ func TestIdleBufferGivesRoomBack(t *testing.T) {
 	opts.MemTableBytes = 8 << 20
 	synctest.Test(t, func(t *testing.T) {
 		b := open(t, opts)
-		s := define(t, b, "a", func(c *buffer.SinkConfig) { c.Encoding = buffer.None })
+		s := define(t, b, "a", func(c *buffer.SinkConfig) { c.Encoding = driver.None })
 		text := noise{rand.New(rand.NewPCG(1, 2))}.text(64 << 10)
 		for i := range 100 {
 			put1(t, b, s, i, text)
@@ -276,7 +277,7 @@ func TestWaitingForBlocksEndsByItself(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := define(t, b, "a", func(c *buffer.SinkConfig) { c.Encoding = buffer.None })
+	s := define(t, b, "a", func(c *buffer.SinkConfig) { c.Encoding = driver.None })
 	text := noise{rand.New(rand.NewPCG(1, 2))}.text(8 << 10)
 	down.Store(true)
 	rows := func(id int) buffer.Rows { return buffer.Rows{Sink: s, Data: row(id, text), Count: 1} }

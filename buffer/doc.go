@@ -5,7 +5,7 @@
 //
 //   - When [Ticket.Wait] returns nil, the rows of that Append are on local disk (fsync) and will be in the target
 //     exactly once, whatever crashes, power cuts or outages come in between, provided that the drivers keep their
-//     contracts ([Staging], [Target]).
+//     contracts ([driver.Staging], [driver.Target]).
 //   - With a [Changelog] they are also in a log on other machines then, and [Restore] brings them back when this one is lost.
 //   - Rows whose Append nobody waited for are on disk after at most Tuning.SyncInterval and one commit.
 //   - Nothing is dropped silently. Rows leave only by import, by expiry, by [Buffer.Discard] or by damage of the disk. All are

@@ -13,7 +13,7 @@ import (
 //	        try again later, the outcome is unknown         *FailedError, *UnknownError
 //	retry   a later attempt may succeed                     every error that has no other mark
 //	stop    another owner has the instance                  *FencedError
-//	repair  somebody has to change something first          *SchemaError, *ChangeError, *RowsError, Permanent, ErrClosed
+//	repair  somebody has to change something first          *driver.SchemaError, *driver.RowsError, driver.Permanent, *ChangeError, ErrClosed
 var (
 	// ErrClosed is returned by every call after Close has begun.
 	ErrClosed = errors.New("buffer: the engine is closed")
@@ -28,11 +28,8 @@ var (
 	// ErrSinkInUse is returned for a sink that cannot be forgotten: drop it, and flush or discard what waits of it.
 	ErrSinkInUse = errors.New("buffer: the sink is defined, or rows of it wait")
 
-	// ErrVoid is matched by the error of Target.Import for a file that [Voider.Void] has ruled out: other files have its rows.
-	ErrVoid = errors.New("buffer: the file is ruled out, others have its rows")
-
 	// ErrNotHeld is returned for a file that cannot be split or go to the quarantine as asked: no import of it has failed, the target has not
-	// refused its rows, or the target is no [Voider]. The error says which.
+	// refused its rows, or the target is no [driver.Voider]. The error says which.
 	ErrNotHeld = errors.New("buffer: the file cannot be split")
 
 	// ErrUnknownFile is returned for a file id that the sink does not have, or whose file has ended already.
@@ -174,29 +171,6 @@ func (e *RoomError) Unwrap() error { return e.err }
 
 // errReopened ends calls that began before the local level was reopened.
 var errReopened = &FailedError{Err: errors.New("the local level was reopened during the call")}
-
-// Permanent marks err as non-retryable until someone fixes the cause. A nil err gives nil.
-func Permanent(err error) error {
-	if err == nil {
-		return nil
-	}
-	return &permanentError{err}
-}
-
-type permanentError struct{ err error }
-
-func (e *permanentError) Error() string { return e.err.Error() }
-func (e *permanentError) Unwrap() error { return e.err }
-
-// IsPermanent reports whether err is non-retryable until someone fixes the cause: it is marked by [Permanent] or is a
-// [*SchemaError], [*ChangeError] or [*RowsError].
-func IsPermanent(err error) bool {
-	var p *permanentError
-	var s *SchemaError
-	var c *ChangeError
-	var r *RowsError
-	return errors.As(err, &p) || errors.As(err, &s) || errors.As(err, &c) || errors.As(err, &r)
-}
 
 // StoreDamageError says that the store of a data directory is damaged where [Inspect], which changes nothing, would have
 // to change it. An engine that opens the directory sets the damaged store aside and goes on with what is whole. With a [Changelog] Open

@@ -12,6 +12,7 @@ import (
 
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/internal/metertest"
 	"github.com/forebay/forebay/internal/synctest"
 )
@@ -36,7 +37,7 @@ func (e *exclusive) check() {
 	}
 }
 
-func (e *exclusive) Import(ctx context.Context, f *buffer.File) error {
+func (e *exclusive) Import(ctx context.Context, f *driver.File) error {
 	e.check()
 	if e.during != nil {
 		if err := e.during(ctx); err != nil {
@@ -46,12 +47,12 @@ func (e *exclusive) Import(ctx context.Context, f *buffer.File) error {
 	return e.Memory.Import(ctx, f)
 }
 
-func (e *exclusive) CountFile(ctx context.Context, t buffer.Table, id string) (int64, error) {
+func (e *exclusive) CountFile(ctx context.Context, t driver.Table, id string) (int64, error) {
 	e.check()
 	return e.Memory.CountFile(ctx, t, id)
 }
 
-func (e *exclusive) Compact(context.Context, buffer.Table) error {
+func (e *exclusive) Compact(context.Context, driver.Table) error {
 	e.check()
 	return nil
 }
@@ -237,7 +238,7 @@ func TestLeasesThatFail(t *testing.T) {
 		}
 		closeBuffer(t, b)
 		meter := metertest.New()
-		opts.Meter, opts.Leases = meter, brokenLeases{&buffer.LeasedError{Name: leaseName, Holder: "b"}}
+		opts.Meter, opts.Leases = meter, brokenLeases{&driver.LeasedError{Name: leaseName, Holder: "b"}}
 		b = openAt(t, "data", opts)
 		time.Sleep(time.Minute)
 		synctest.Wait()

@@ -14,6 +14,7 @@ import (
 
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/internal/synctest"
 )
 
@@ -34,14 +35,14 @@ func (o *outage) fails(sink string) error {
 	return o.err
 }
 
-func (o *outage) Put(ctx context.Context, obj buffer.Object, src buffer.Content) error {
+func (o *outage) Put(ctx context.Context, obj driver.Object, src driver.Content) error {
 	if err := o.fails(obj.SinkID); err != nil {
 		return fmt.Errorf("put %s: %w", obj.ID, err)
 	}
 	return o.Memory.Put(ctx, obj, src)
 }
 
-func (o *outage) Import(ctx context.Context, f *buffer.File) error {
+func (o *outage) Import(ctx context.Context, f *driver.File) error {
 	if err := o.fails(f.SinkID); err != nil {
 		return fmt.Errorf("import %s: %w", f.ID, err)
 	}

@@ -8,10 +8,11 @@ import (
 	"time"
 
 	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/driver"
 )
 
 func TestHeldErrorCountsTheRows(t *testing.T) {
-	drv := &twist{importer: func(ctx context.Context, _ *buffer.File) error { <-ctx.Done(); return ctx.Err() }}
+	drv := &twist{importer: func(ctx context.Context, _ *driver.File) error { <-ctx.Done(); return ctx.Err() }}
 	withTwist(t, drv, func(t *testing.T, b *buffer.Buffer) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()

@@ -19,6 +19,7 @@ import (
 	"github.com/forebay/forebay/buffer/dir"
 	"github.com/forebay/forebay/buffer/internal/format"
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/internal/killtest"
 	"github.com/forebay/forebay/internal/seedtest"
 )
@@ -77,7 +78,7 @@ func TestOldRowsMeetATypedTable(t *testing.T) {
 	}
 	const id = "in.c-test.staged"
 	opts := fixtureOptions(root)
-	if err := opts.Target.Ensure(t.Context(), buffer.Table{ID: id, Columns: []datatype.Column{
+	if err := opts.Target.Ensure(t.Context(), driver.Table{ID: id, Columns: []datatype.Column{
 		{Name: "id", Type: datatype.Int64}, {Name: "value", Type: datatype.String},
 	}}); err != nil {
 		t.Fatal(err)
@@ -266,7 +267,7 @@ func recordKinds(t *testing.T, dir string) map[string]bool {
 		switch it.Key()[0] {
 		case format.PrefixChunk:
 			h, _, err := format.ParseChunk(it.Value())
-			counts[fmt.Sprintf("chunk, encoding %s", buffer.Encoding(h.Encoding))]++
+			counts[fmt.Sprintf("chunk, encoding %s", driver.Encoding(h.Encoding))]++
 			if err != nil {
 				t.Error(err)
 			}
@@ -276,7 +277,7 @@ func recordKinds(t *testing.T, dir string) map[string]bool {
 				t.Error(err)
 			}
 			kind := fmt.Sprintf("file %s, encoding %s, copied %v, forgotten %v, progress %q",
-				f.State, buffer.Encoding(f.Def.Encoding), f.Copied, f.Forgotten, f.Progress)
+				f.State, driver.Encoding(f.Def.Encoding), f.Copied, f.Forgotten, f.Progress)
 			if f.Split != nil {
 				var refused []format.RefusedRow
 				for _, p := range f.Split.Parts {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/internal/disktest"
 	"github.com/forebay/forebay/internal/localdisk"
 	"github.com/forebay/forebay/internal/synctest"
@@ -20,13 +21,13 @@ import (
 
 // fixtureDrivers are the directory drivers, of which some calls fail by the sink.
 type fixtureDrivers struct {
-	buffer.Staging
-	buffer.Target
+	driver.Staging
+	driver.Target
 }
 
 var errAway = errors.New("the server is away")
 
-func (d fixtureDrivers) Put(ctx context.Context, obj buffer.Object, src buffer.Content) error {
+func (d fixtureDrivers) Put(ctx context.Context, obj driver.Object, src driver.Content) error {
 	if obj.SinkID == "uploading" {
 		if _, err := src.WriteTo(io.Discard); err != nil {
 			return err
@@ -36,32 +37,32 @@ func (d fixtureDrivers) Put(ctx context.Context, obj buffer.Object, src buffer.C
 	return d.Staging.Put(ctx, obj, src)
 }
 
-func (d fixtureDrivers) Delete(ctx context.Context, objs ...buffer.Object) error {
+func (d fixtureDrivers) Delete(ctx context.Context, objs ...driver.Object) error {
 	if id := objs[0].SinkID; id == "imported" || id == "forgotten" {
 		return errAway
 	}
 	return d.Staging.Delete(ctx, objs...)
 }
 
-func (d fixtureDrivers) Extend(context.Context, buffer.Table) error { return nil }
+func (d fixtureDrivers) Extend(context.Context, driver.Table) error { return nil }
 
 // Void has nothing to rule out: no import of the fixture is under way when its id is refused.
-func (d fixtureDrivers) Void(context.Context, buffer.Table, string) (bool, error) { return false, nil }
+func (d fixtureDrivers) Void(context.Context, driver.Table, string) (bool, error) { return false, nil }
 
-func (d fixtureDrivers) Import(ctx context.Context, f *buffer.File) error {
+func (d fixtureDrivers) Import(ctx context.Context, f *driver.File) error {
 	switch f.SinkID {
 	case "expired", "discarded":
 		return errAway
 	case "importing":
 		return errors.Join(f.SaveProgress(ctx, []byte("job 7")), errAway)
 	case "permanent":
-		return buffer.Permanent(errAway)
+		return driver.Permanent(errAway)
 	case "poison", "split":
 		rows := f.ReadRows(ctx)
 		defer rows.Close()
 		for rows.Next() {
 			if string(rows.Cells()[1]) == bad {
-				return &buffer.RowsError{Rows: []buffer.RowError{{Row: rows.Row(), Column: "value", Reason: "23514", Message: "violates the check"}}}
+				return &driver.RowsError{Rows: []driver.RowError{{Row: rows.Row(), Column: "value", Reason: "23514", Message: "violates the check"}}}
 			}
 		}
 		if err := rows.Err(); err != nil || f.SinkID == "split" {
@@ -112,7 +113,7 @@ func writeFixture(t *testing.T, root string, disk *disktest.Disk, sleep func(tim
 			put1(t, b, s, i, strings.Repeat("basin ", size/6))
 		}
 	}
-	with := func(e buffer.Encoding, slice int64) func(*buffer.SinkConfig) {
+	with := func(e driver.Encoding, slice int64) func(*buffer.SinkConfig) {
 		return func(c *buffer.SinkConfig) { c.Encoding, c.Upload.Count = e, slice }
 	}
 	after := func(err error) {
@@ -125,13 +126,13 @@ func writeFixture(t *testing.T, root string, disk *disktest.Disk, sleep func(tim
 	const many = 1000
 
 	b := begin()
-	fill(b, define(t, b, "expired", with(buffer.Gzip, many)), 0, 3, 60)
+	fill(b, define(t, b, "expired", with(driver.Gzip, many)), 0, 3, 60)
 	after(b.CloseFile(t.Context(), "expired", 1))
 	sleep(8 * 24 * time.Hour)
-	fill(b, define(t, b, "discarded", with(buffer.None, many)), 0, 2, 60)
+	fill(b, define(t, b, "discarded", with(driver.None, many)), 0, 2, 60)
 	after(b.CloseFile(t.Context(), "discarded", 1))
 	after(b.Discard(t.Context(), "discarded", waitingFile(t, b)))
-	fill(b, define(t, b, "uploading", with(buffer.Zstd, many)), 0, 5, 6000)
+	fill(b, define(t, b, "uploading", with(driver.Zstd, many)), 0, 5, 6000)
 	after(b.CloseFile(t.Context(), "uploading", 1))
 	after(b.Close())
 	editChunks(t, disk, func(n int, value []byte) []byte {
@@ -145,9 +146,9 @@ func writeFixture(t *testing.T, root string, disk *disktest.Disk, sleep func(tim
 	sleep(time.Minute) // until the damage is set aside
 	for _, s := range []struct {
 		id       string
-		encoding buffer.Encoding
+		encoding driver.Encoding
 		size     int
-	}{{"importing", buffer.Gzip, 6000}, {"permanent", buffer.Zstd, 60}, {"imported", buffer.Gzip, 60}, {"done", buffer.None, 60}, {"dropped", buffer.Gzip, 60}, {"forgotten", buffer.Gzip, 60}} {
+	}{{"importing", driver.Gzip, 6000}, {"permanent", driver.Zstd, 60}, {"imported", driver.Gzip, 60}, {"done", driver.None, 60}, {"dropped", driver.Gzip, 60}, {"forgotten", driver.Gzip, 60}} {
 		fill(b, define(t, b, s.id, with(s.encoding, 2)), 0, 5, s.size)
 		after(b.CloseFile(t.Context(), s.id, 1))
 	}
@@ -155,13 +156,13 @@ func writeFixture(t *testing.T, root string, disk *disktest.Disk, sleep func(tim
 	after(b.Drop(t.Context(), "forgotten"))
 	after(b.Forget(t.Context(), "forgotten"))
 	after(b.Checkpoint(t.Context(), "copy"))
-	fill(b, define(t, b, "done", with(buffer.Zstd, 2)), 5, 8, 6000)
+	fill(b, define(t, b, "done", with(driver.Zstd, 2)), 5, 8, 6000)
 	after(b.CloseFile(t.Context(), "done", 1))
-	fill(b, define(t, b, "staged", with(buffer.None, 2)), 0, 5, 60)
+	fill(b, define(t, b, "staged", with(driver.None, 2)), 0, 5, 60)
 	writeQuarantine(t, b)
 	writeMoved(t, b)
 	for refused, id := range []string{"split", "poison"} {
-		putRows(t, b, define(t, b, id, with(buffer.Gzip, 2), quarantined(keptForEver)), 3, func(i int) bool { return i == refused })
+		putRows(t, b, define(t, b, id, with(driver.Gzip, 2), quarantined(keptForEver)), 3, func(i int) bool { return i == refused })
 		after(b.CloseFile(t.Context(), id, 1))
 	}
 	typed := []datatype.Column{
@@ -176,10 +177,10 @@ func writeFixture(t *testing.T, root string, disk *disktest.Disk, sleep func(tim
 			}
 		}
 	}
-	cells(b, define(t, b, "typed", with(buffer.Gzip, 2), func(c *buffer.SinkConfig) { c.Table.Columns = typed }),
+	cells(b, define(t, b, "typed", with(driver.Gzip, 2), func(c *buffer.SinkConfig) { c.Table.Columns = typed }),
 		`"0",,"1.50","x"`, `"1","",,""`, `"2","null",,"null"`)
 	for _, columns := range [][]datatype.Column{typed[:2], typed, typed[:2]} {
-		extended := define(t, b, "extended", with(buffer.Zstd, 2), func(c *buffer.SinkConfig) {
+		extended := define(t, b, "extended", with(driver.Zstd, 2), func(c *buffer.SinkConfig) {
 			c.Table.Columns, c.Table.Extend, c.Mapping = columns, true, fmt.Appendf(nil, "mapping of %d columns", len(columns))
 		})
 		if len(columns) == 2 {

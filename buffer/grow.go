@@ -2,12 +2,12 @@ package buffer
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"slices"
 
 	"github.com/forebay/forebay/buffer/internal/format"
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/internal/celltype"
 )
 
@@ -18,6 +18,7 @@ const MaxTableColumns = 500
 const manyTableColumns = 200
 
 // ChangeError says that the table of a sink with Table.Extend cannot follow a definition. The last accepted one stays.
+// It is marked by [driver.Permanent].
 type ChangeError struct {
 	// Sink and Table are ids.
 	Sink, Table string
@@ -35,30 +36,14 @@ func (e *ChangeError) Error() string {
 			e.Sink, e.Table, e.columns, MaxTableColumns)
 	}
 	return fmt.Sprintf("sink %q: column %q cannot be %s: table %q keeps it as %s from version %d of its columns; use another name",
-		e.Sink, e.Column.Name, kindOf(datatype.Column{Type: e.Column.Type}), e.Table, kindOf(datatype.Column{Type: e.Kept.Type}), e.Version)
+		e.Sink, e.Column.Name, typeName(e.Column.Type), e.Table, typeName(e.Kept.Type), e.Version)
 }
 
-// CheckNames refuses names of columns that some target could not keep, or would not find again, if the table has types or Extend:
-// two that differ only in case, and names that are empty, have more than 63 bytes, control characters or a space at an end, or begin
-// with _forebay_. It joins all problems.
-func (t Table) CheckNames() error {
-	if !t.Extend && !slices.ContainsFunc(t.Columns, func(c datatype.Column) bool { return c.Type != datatype.Untyped }) {
-		return nil
+func typeName(t datatype.Type) string {
+	if t == datatype.Untyped {
+		return "untyped"
 	}
-	var problems []error
-	for i, c := range t.Columns {
-		problem := celltype.NameProblem(c.Name)
-		if other := place(t.Columns[:i], c.Name); problem == "" && other >= 0 {
-			problem = fmt.Sprintf("differs from %q only in case", t.Columns[other].Name)
-			if t.Columns[other].Name == c.Name {
-				problem = "is taken"
-			}
-		}
-		if problem != "" {
-			problems = append(problems, fmt.Errorf("column %d: the name %q %s", i+1, c.Name, problem))
-		}
-	}
-	return errors.Join(problems...)
+	return string(t)
 }
 
 // Accepts returns a [*ChangeError] if Define would refuse c because of what the table has from earlier definitions.
@@ -93,18 +78,18 @@ func (s *sinkState) accepts(def *format.Definition) error {
 	}
 	columns := len(def.Table.Columns)
 	for _, kept := range s.everHad() {
-		i := place(def.Table.Columns, kept.Column.Name)
+		i := celltype.Place(def.Table.Columns, kept.Column.Name)
 		if i < 0 {
 			columns++
 			continue
 		}
 		// A wider type is for the target to judge: somebody may have altered the table.
 		if c := def.Table.Columns[i]; !c.Type.Holds(kept.Column.Type) {
-			return &ChangeError{Sink: s.id, Table: def.Table.ID, Column: c, Kept: kept.Column, Version: kept.Last}
+			return driver.Permanent(&ChangeError{Sink: s.id, Table: def.Table.ID, Column: c, Kept: kept.Column, Version: kept.Last})
 		}
 	}
 	if columns > MaxTableColumns {
-		return &ChangeError{Sink: s.id, Table: def.Table.ID, columns: columns}
+		return driver.Permanent(&ChangeError{Sink: s.id, Table: def.Table.ID, columns: columns})
 	}
 	return nil
 }
@@ -176,9 +161,9 @@ func (s *sinkState) grow(def *format.Definition) (retired []string) {
 		return nil
 	}
 	all := s.everHad()
-	s.rec.Retired = slices.DeleteFunc(all, func(r format.Retired) bool { return place(def.Table.Columns, r.Column.Name) >= 0 })
+	s.rec.Retired = slices.DeleteFunc(all, func(r format.Retired) bool { return celltype.Place(def.Table.Columns, r.Column.Name) >= 0 })
 	for _, r := range s.rec.Retired {
-		if place(old.Table.Columns, r.Column.Name) >= 0 {
+		if celltype.Place(old.Table.Columns, r.Column.Name) >= 0 {
 			retired = append(retired, r.Column.Name)
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/driver"
 )
 
 // A table with types, or with Extend, is refused for a name that some target would lose. Others keep all names.
@@ -37,7 +38,7 @@ func TestNamesOfColumns(t *testing.T) {
 	} {
 		for _, extend := range []bool{false, true} {
 			for _, typ := range []datatype.Type{datatype.Untyped, datatype.Int64} {
-				table := buffer.Table{ID: "t." + fmt.Sprint(extend, typ), Extend: extend, Columns: []datatype.Column{{Name: "first"}, {Name: tt.name, Type: typ}}}
+				table := driver.Table{ID: "t." + fmt.Sprint(extend, typ), Extend: extend, Columns: []datatype.Column{{Name: "first"}, {Name: tt.name, Type: typ}}}
 				_, err := b.Define(t.Context(), buffer.SinkConfig{ID: fmt.Sprint(extend, typ, tt.problem), Table: table})
 				if want := tt.problem; want == "" || !extend && typ == datatype.Untyped {
 					if err != nil {
@@ -67,7 +68,7 @@ func TestColumnsOfATableAreBounded(t *testing.T) {
 		if i == 6 { // as the last but one, whose last columns would be too many
 			columns = columns[:len(columns)-95]
 		}
-		table := buffer.Table{ID: "t.a", Columns: columns, Extend: true}
+		table := driver.Table{ID: "t.a", Columns: columns, Extend: true}
 		_, err := b.Define(t.Context(), buffer.SinkConfig{ID: "a", Table: table})
 		var refused *buffer.ChangeError
 		switch tooMany := i == 5; {
@@ -87,10 +88,10 @@ func TestColumnsOfATableAreBounded(t *testing.T) {
 
 // Rows that waited when their table began to grow reach it also when the sink has another table since, or a fixed one again.
 func TestRowsReachAGrownTableThatTheSinkHasLeft(t *testing.T) {
-	grown := buffer.Table{ID: "in.c-test.a", Columns: append(columns[:2:2], datatype.Column{Name: "n", Type: datatype.Int64}), Extend: true}
+	grown := driver.Table{ID: "in.c-test.a", Columns: append(columns[:2:2], datatype.Column{Name: "n", Type: datatype.Int64}), Extend: true}
 	fixed := grown
 	fixed.Extend = false
-	for name, next := range map[string]buffer.Table{"another": {ID: "in.c-test.b", Columns: columns}, "fixed": fixed} {
+	for name, next := range map[string]driver.Table{"another": {ID: "in.c-test.b", Columns: columns}, "fixed": fixed} {
 		t.Run(name, func(t *testing.T) {
 			var away atomic.Bool
 			mem := buffertest.NewMemory()

@@ -17,6 +17,7 @@ import (
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/internal/disktest"
 	"github.com/forebay/forebay/internal/localdisk"
 )
@@ -51,7 +52,7 @@ func memoryOptions(t testing.TB, mem *buffertest.Memory) buffer.Options {
 
 func define(t *testing.T, b *buffer.Buffer, id string, change ...func(*buffer.SinkConfig)) *buffer.SinkHandle {
 	t.Helper()
-	c := buffer.SinkConfig{ID: id, Table: buffer.Table{ID: "in.c-test." + id, Columns: columns}, Encoding: buffer.Gzip}
+	c := buffer.SinkConfig{ID: id, Table: driver.Table{ID: "in.c-test." + id, Columns: columns}, Encoding: driver.Gzip}
 	for _, f := range change {
 		f(&c)
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/forebay/forebay/buffer/internal/format"
+	"github.com/forebay/forebay/driver"
 )
 
 // queueImport asks for Target.Import of a file whose slices are all in staging.
@@ -70,7 +71,7 @@ func (b *Buffer) importFile(ctx context.Context, f *file) {
 			if copied && errors.Is(err, fs.ErrNotExist) && b.holds(ctx, arg) {
 				return nil
 			}
-			return arg.Table.HintExtend(target, arg.placed(err))
+			return arg.Table.HintExtend(target, placed(arg, err))
 		})
 	}, &lateEnd{func() { b.late.add(f.num, 1) }, func(err error) { b.importedLate(f.num, arg, err) }})
 	took := time.Since(begin)
@@ -100,7 +101,7 @@ func (b *Buffer) importFile(ctx context.Context, f *file) {
 
 // importFailed records a failed attempt. If another process has the lease of the table, the file waits without a failure.
 func (b *Buffer) importFailed(ctx context.Context, f *file, e errand, id string, err error) {
-	leased, waits := errors.AsType[*LeasedError](err)
+	leased, waits := errors.AsType[*driver.LeasedError](err)
 	if f.leased.Store(leased); waits {
 		b.queueImport(f) // behind what else waits for a turn
 		return
@@ -147,8 +148,8 @@ func (t *txn) imported(f *file, id string, took time.Duration) (news bool) {
 
 // holds reports whether the target has a file whose staged objects are gone. So it is when two engines have the file,
 // one restored from a checkpoint of the other, and the other has imported it and cleaned up: see [Buffer.Checkpoint].
-func (b *Buffer) holds(ctx context.Context, f *File) bool {
-	counter, ok := b.targetOf(f.SinkID).(Counter)
+func (b *Buffer) holds(ctx context.Context, f *driver.File) bool {
+	counter, ok := b.targetOf(f.SinkID).(driver.Counter)
 	if !ok {
 		return false
 	}
@@ -157,8 +158,8 @@ func (b *Buffer) holds(ctx context.Context, f *File) bool {
 }
 
 // describe makes the argument of Import. Called with mu held.
-func (b *Buffer) describe(f *file) *File {
-	out := &File{ID: b.fileID(f), SinkID: f.sink.id, Table: f.table(), Progress: f.rec.Progress}
+func (b *Buffer) describe(f *file) *driver.File {
+	out := &driver.File{ID: b.fileID(f), SinkID: f.sink.id, Table: f.table(), Progress: f.rec.Progress}
 	for _, sl := range f.slices {
 		out.Slices = append(out.Slices, b.object(sl))
 		out.Rows += sl.Rows
@@ -169,7 +170,7 @@ func (b *Buffer) describe(f *file) *File {
 
 // table returns the table of a file for Import, as the definition had it when the file was opened. If the sink's table has grown since,
 // the rows find their columns by name, because the target would refuse them as soon as it has one more. Called with mu held.
-func (f *file) table() Table {
+func (f *file) table() driver.Table {
 	t := tableOf(f.rec.Def)
 	if now := f.sink.rec.Def; now != nil && now.Table.Extend && now.Table.ID == t.ID {
 		byName := t
@@ -193,8 +194,8 @@ func (t *txn) expire(f *file) {
 
 // takeImported finds out whether a file that was found in a damaged store is in its table already, perhaps with other
 // rows than the records say. A target that cannot be asked gets the file under its old id, which it takes once.
-func (b *Buffer) takeImported(ctx context.Context, f *file, arg *File) bool {
-	counter, ok := b.targetOf(arg.SinkID).(Counter)
+func (b *Buffer) takeImported(ctx context.Context, f *file, arg *driver.File) bool {
+	counter, ok := b.targetOf(arg.SinkID).(driver.Counter)
 	if !ok {
 		return false
 	}
@@ -221,4 +222,20 @@ func (b *Buffer) takeImported(ctx context.Context, f *file, arg *File) bool {
 		t.ended(f, format.FileImported)
 	})
 	return taken && err == nil
+}
+
+// placed adds to a [driver.RowsError] in which slice its first row is, for tools that show the rows of a slice.
+func placed(f *driver.File, err error) error {
+	var refused *driver.RowsError
+	if !errors.As(err, &refused) || len(refused.Rows) == 0 || refused.Rows[0].Row < 0 {
+		return err
+	}
+	row := refused.Rows[0].Row
+	for _, obj := range f.Slices {
+		if row < obj.Rows {
+			return fmt.Errorf("%w (row %d of the slice %s)", err, row, obj.ID)
+		}
+		row -= obj.Rows
+	}
+	return err
 }

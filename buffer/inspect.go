@@ -17,6 +17,7 @@ import (
 
 	"github.com/forebay/forebay/buffer/internal/format"
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/internal/localdisk"
 	"github.com/forebay/forebay/internal/pebblestore"
 )
@@ -24,11 +25,11 @@ import (
 // InspectOptions are the choices of [Inspect]. A zero field means its default.
 type InspectOptions struct {
 	// Staging lets Verify and WriteRows read uploaded slices. Only its Open is called.
-	Staging Staging
-	// Target lets Verify count imported rows if it is a [Counter]. It is not changed.
-	Target Target
+	Staging driver.Staging
+	// Target lets Verify count imported rows if it is a [driver.Counter]. It is not changed.
+	Target driver.Target
 	// TargetOf is as in [Options].
-	TargetOf func(sinkID string) Target
+	TargetOf func(sinkID string) driver.Target
 
 	//lint:ignore U1000 package localdisk reaches it through the embedded method
 	disk
@@ -200,7 +201,7 @@ func (i *Inspection) WriteRows(ctx context.Context, w io.Writer, sliceID string)
 	if err != nil {
 		return fmt.Errorf("buffer: slice %s (%s): %w", sliceID, sl.rec.State, err)
 	}
-	rows, err := Decode(obj.Encoding, stored)
+	rows, err := driver.Decode(obj.Encoding, stored)
 	if err != nil {
 		return fmt.Errorf("buffer: slice %s: %w", sliceID, err)
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/driver"
 )
 
 func TestInspect(t *testing.T) {
@@ -27,7 +28,7 @@ func TestInspect(t *testing.T) {
 	mem := buffertest.NewMemory()
 	mem.Before = func(_ context.Context, c buffertest.Call) error {
 		if c.Op == buffertest.OpImport {
-			return buffer.Permanent(errors.New("not yet"))
+			return driver.Permanent(errors.New("not yet"))
 		}
 		return nil
 	}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"sync"
+
+	"github.com/forebay/forebay/driver"
 )
 
 // lateImports counts by file the calls of Target.Import that were left alone and have not returned. As long as there is
@@ -32,7 +34,7 @@ func (l *lateImports) runs(file uint64) bool {
 
 // importedLate takes up the outcome of a call that had been left alone. Its success counts like any other
 // success; its failure was recorded when it was left alone.
-func (b *Buffer) importedLate(num uint64, arg *File, err error) {
+func (b *Buffer) importedLate(num uint64, arg *driver.File, err error) {
 	// Before the count goes down, so that nobody can give the file up in between; again when the store has failed meanwhile.
 	for again := err == nil; again; {
 		b.mu.RLock()

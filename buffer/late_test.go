@@ -13,6 +13,7 @@ import (
 
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/internal/disktest"
 	"github.com/forebay/forebay/internal/localdisk"
 	"github.com/forebay/forebay/internal/synctest"
@@ -26,7 +27,7 @@ type lateTarget struct {
 	calls   atomic.Int64
 }
 
-func (l *lateTarget) Import(ctx context.Context, f *buffer.File) error {
+func (l *lateTarget) Import(ctx context.Context, f *driver.File) error {
 	l.calls.Add(1)
 	<-l.release
 	return l.Memory.Import(context.WithoutCancel(ctx), f)
@@ -85,7 +86,7 @@ type slowImport struct {
 	calls   atomic.Int64
 }
 
-func (s *slowImport) Import(ctx context.Context, f *buffer.File) error {
+func (s *slowImport) Import(ctx context.Context, f *driver.File) error {
 	if s.calls.Add(1) > 1 {
 		return errors.New("down")
 	}
@@ -179,7 +180,7 @@ type lateDelete struct {
 	deletes      atomic.Int64
 }
 
-func (l *lateDelete) Delete(ctx context.Context, objs ...buffer.Object) error {
+func (l *lateDelete) Delete(ctx context.Context, objs ...driver.Object) error {
 	if l.deletes.Add(1) == 1 {
 		<-l.release
 		return nil
@@ -187,7 +188,7 @@ func (l *lateDelete) Delete(ctx context.Context, objs ...buffer.Object) error {
 	return l.Memory.Delete(ctx, objs...)
 }
 
-func (l *lateDelete) Put(ctx context.Context, obj buffer.Object, src buffer.Content) error {
+func (l *lateDelete) Put(ctx context.Context, obj driver.Object, src driver.Content) error {
 	if l.deletes.Load() > 1 { // the damage was set aside
 		<-l.put
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/forebay/forebay/buffer/internal/format"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/trigger"
 )
 
@@ -331,9 +332,9 @@ func (b *Buffer) sliceID(sl *slice) string {
 }
 
 // object describes a slice to a driver. Call it with mu held or on a slice that is sealed.
-func (b *Buffer) object(sl *slice) Object {
-	return Object{
-		ID: b.sliceID(sl), FileID: b.fileID(sl.file), SinkID: sl.file.sink.id, Encoding: Encoding(sl.file.rec.Def.Encoding),
+func (b *Buffer) object(sl *slice) driver.Object {
+	return driver.Object{
+		ID: b.sliceID(sl), FileID: b.fileID(sl.file), SinkID: sl.file.sink.id, Encoding: driver.Encoding(sl.file.rec.Def.Encoding),
 		Rows: sl.Rows, RawBytes: sl.Raw,
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
 
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/trigger"
 )
 
@@ -104,11 +105,11 @@ func (m *metrics) called(sinkID, step string, d time.Duration, err error) {
 		return
 	}
 	outcome := "ok"
-	_, leased := errors.AsType[*LeasedError](err)
+	_, leased := errors.AsType[*driver.LeasedError](err)
 	switch {
 	case leased:
 		outcome = "leased"
-	case IsPermanent(err):
+	case driver.IsPermanent(err):
 		outcome = "permanent"
 	case err != nil:
 		outcome = "retry"

@@ -9,6 +9,7 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
 
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/internal/localdisk"
 	"github.com/forebay/forebay/internal/warnlog"
 	"github.com/forebay/forebay/trigger"
@@ -17,14 +18,14 @@ import (
 // Options of a [Buffer]. A zero field means its default.
 type Options struct {
 	// Staging and Target are required.
-	Staging Staging
-	Target  Target
-	// Leases lets one process at a time use the tables of an [Exclusive] target. Default: none; such a target has one process.
-	Leases Leases
+	Staging driver.Staging
+	Target  driver.Target
+	// Leases lets one process at a time use the tables of an [driver.Exclusive] target. Default: none; such a target has one process.
+	Leases driver.Leases
 	// TargetOf gives some sinks another target, by their ids; nil stands for Target. It must give the same target whenever it is asked. If it is a
-	// [Compactor], the table of such a sink is compacted until [Buffer.Forget], also after [Buffer.Drop] and without a definition in this process.
+	// [driver.Compactor], the table of such a sink is compacted until [Buffer.Forget], also after [Buffer.Drop] and without a definition in this process.
 	// Default: all sinks have Target.
-	TargetOf func(sinkID string) Target
+	TargetOf func(sinkID string) driver.Target
 	// Changelog gets all batches of the local level, so that another machine can go on when this one is lost. A folder that was open
 	// without it has changes that the log lacks: make a [Buffer.Checkpoint] after Open, which [Restore] begins with. Default: none; rows
 	// are on the local disk alone.

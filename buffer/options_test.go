@@ -8,6 +8,7 @@ import (
 
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/internal/synctest"
 	"github.com/forebay/forebay/trigger"
 )
@@ -27,7 +28,7 @@ func TestImportIntervalCanBeLowered(t *testing.T) {
 		mem := buffertest.NewMemory()
 		opts := memoryOptions(t, mem)
 		c := buffer.SinkConfig{
-			ID: "a", Table: buffer.Table{ID: "in.c-test.a", Columns: columns}, Import: trigger.Conditions{Interval: time.Second},
+			ID: "a", Table: driver.Table{ID: "in.c-test.a", Columns: columns}, Import: trigger.Conditions{Interval: time.Second},
 		}
 		b := open(t, opts)
 		var limit *trigger.LimitError

@@ -12,6 +12,7 @@ import (
 
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/internal/disktest"
 	"github.com/forebay/forebay/internal/localdisk"
 	"github.com/forebay/forebay/internal/synctest"
@@ -40,7 +41,7 @@ func TestBoundsHoldUnderLoadAndAllRecovers(t *testing.T) {
 	opts.MaxDiskBytes, opts.MaxPendingBytes, opts.AdmissionWait = maxDisk, maxBytes, -1
 	opts.Retry = buffer.Retry{Initial: time.Millisecond, Max: 10 * time.Millisecond}
 	b := open(t, opts)
-	s := define(t, b, "a", func(c *buffer.SinkConfig) { c.Encoding = buffer.None })
+	s := define(t, b, "a", func(c *buffer.SinkConfig) { c.Encoding = driver.None })
 
 	// The disk holds still until the memory is full: what waits is then known.
 	fs.hold()
@@ -150,7 +151,7 @@ func TestRefusingSince(t *testing.T) {
 		opts := uncountedOptions(t, mem)
 		opts.MaxDiskBytes, opts.MaxSinkBytes, opts.MaxPendingBytes, opts.AdmissionWait = 4<<20, 2<<20, 1<<20, -1
 		b := open(t, opts)
-		s := define(t, b, "a", func(c *buffer.SinkConfig) { c.Encoding = buffer.None })
+		s := define(t, b, "a", func(c *buffer.SinkConfig) { c.Encoding = driver.None })
 		add := func(bytes int) error {
 			ticket, err := b.Append(t.Context(), time.Now(), buffer.Rows{Sink: s, Data: row(1, strings.Repeat("x", bytes)), Count: 1})
 			if err == nil {

@@ -8,11 +8,12 @@ import (
 	"slices"
 
 	"github.com/forebay/forebay/buffer/internal/format"
+	"github.com/forebay/forebay/driver"
 )
 
-// part returns the file that has the rows of a part of f.
-func (f *File) part(p *format.Part) *File {
-	out := &File{ID: p.ID, SinkID: f.SinkID, Table: f.Table, Progress: f.Progress}
+// partOf returns the file that has the rows of a part of f.
+func partOf(f *driver.File, p *format.Part) *driver.File {
+	out := &driver.File{ID: p.ID, SinkID: f.SinkID, Table: f.Table, Progress: f.Progress}
 	views := map[string]*rowsView{}
 	begin := int64(0)
 	for i, obj := range f.Slices {
@@ -27,15 +28,15 @@ func (f *File) part(p *format.Part) *File {
 		if rows <= 0 {
 			continue
 		}
-		o := Object{
-			ID: fmt.Sprintf("%s-%d", p.ID, i), FileID: p.ID, SinkID: f.SinkID, Encoding: None, Rows: rows, RawBytes: obj.RawBytes,
+		o := driver.Object{
+			ID: fmt.Sprintf("%s-%d", p.ID, i), FileID: p.ID, SinkID: f.SinkID, Encoding: driver.None, Rows: rows, RawBytes: obj.RawBytes,
 		}
 		views[o.ID] = v
 		out.Slices = append(out.Slices, o)
 		out.Rows += rows
 		out.RawBytes += o.RawBytes
 	}
-	out.OpenSlice = func(ctx context.Context, o Object) (io.ReadCloser, error) {
+	out.OpenSlice = func(ctx context.Context, o driver.Object) (io.ReadCloser, error) {
 		v := views[o.ID]
 		if v == nil {
 			return nil, fmt.Errorf("buffer: file %s has no slice %q", p.ID, o.ID)
@@ -45,8 +46,8 @@ func (f *File) part(p *format.Part) *File {
 	return out
 }
 
-// readRows returns rows of the file, by their ascending numbers: at least one, and no further ones once they have most bytes.
-func (f *File) readRows(ctx context.Context, numbers []int64, most int) (rows [][]byte, err error) {
+// rowsOf returns rows of a file, by their ascending numbers: at least one, and no further ones once they have most bytes.
+func rowsOf(ctx context.Context, f *driver.File, numbers []int64, most int) (rows [][]byte, err error) {
 	size := 0
 	begin := int64(0)
 	for _, obj := range f.Slices {
@@ -84,28 +85,28 @@ var errEnough = errors.New("enough rows")
 
 // rowsView are some rows of a slice.
 type rowsView struct {
-	obj      Object
+	obj      driver.Object
 	from, to int64
 	skip     []int64 // ascending
 }
 
 // open returns the rows as plain CSV.
-func (v *rowsView) open(ctx context.Context, f *File) (io.ReadCloser, error) {
+func (v *rowsView) open(ctx context.Context, f *driver.File) (io.ReadCloser, error) {
 	src, err := f.OpenRows(ctx, v.obj)
 	if err != nil {
 		return nil, err
 	}
-	return &viewReader{v: v, src: src, in: NewRowReader(src), skip: v.skip}, nil
+	return &viewReader{v: v, src: src, in: driver.NewRowReader(src), skip: v.skip}, nil
 }
 
 // each calls fn with each row.
-func (v *rowsView) each(ctx context.Context, f *File, fn func(at int64, row []byte) error) error {
+func (v *rowsView) each(ctx context.Context, f *driver.File, fn func(at int64, row []byte) error) error {
 	src, err := f.OpenRows(ctx, v.obj)
 	if err != nil {
 		return err
 	}
 	defer src.Close()
-	r := &viewReader{v: v, src: src, in: NewRowReader(src), skip: v.skip}
+	r := &viewReader{v: v, src: src, in: driver.NewRowReader(src), skip: v.skip}
 	for {
 		at, row, err := r.next()
 		switch {
@@ -130,7 +131,7 @@ func (v *rowsView) each(ctx context.Context, f *File, fn func(at int64, row []by
 type viewReader struct {
 	v    *rowsView
 	src  io.ReadCloser
-	in   *RowReader
+	in   *driver.RowReader
 	at   int64   // the next row of the slice
 	skip []int64 // from there on
 	rest []byte  // of the last row
@@ -140,7 +141,8 @@ type viewReader struct {
 // next returns a row with its end, which is valid until the next call, and its number in the slice. The error behind the last one is io.EOF.
 func (r *viewReader) next() (at int64, row []byte, err error) {
 	for r.at < r.v.to {
-		if !r.in.readRow() {
+		row, ok := r.in.NextStored()
+		if !ok {
 			if err := r.in.Err(); err != nil {
 				return 0, nil, err
 			}
@@ -153,11 +155,13 @@ func (r *viewReader) next() (at int64, row []byte, err error) {
 			continue
 		}
 		if at >= r.v.from {
-			return at, r.in.line, nil
+			return at, row, nil
 		}
 	}
-	if r.v.to == r.v.obj.Rows && r.in.readRow() {
-		return 0, nil, fmt.Errorf("slice %s: staging has more than %d rows", r.v.obj.ID, r.v.obj.Rows)
+	if r.v.to == r.v.obj.Rows {
+		if _, more := r.in.NextStored(); more {
+			return 0, nil, fmt.Errorf("slice %s: staging has more than %d rows", r.v.obj.ID, r.v.obj.Rows)
+		}
 	}
 	if err := r.in.Err(); err != nil {
 		return 0, nil, err

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/forebay/forebay/buffer/internal/format"
+	"github.com/forebay/forebay/driver"
 )
 
 // A file whose target refuses rows of it is imported in steps. Each is one turn of the sink's imports, and ends with a commit before the next
@@ -29,7 +30,7 @@ import (
 // the commit that counts them. Void stands between a refused id and those that are made of it, because the refusal may be the answer to a later
 // attempt while an earlier one, whose answer was lost, still runs somewhere. The design that lost waits for it: nobody knows for how long.
 //
-// Errors other than a [*RowsError] leave the state as it is: the step is repeated like any import. So an outage sends no row to the quarantine.
+// Errors other than a [*driver.RowsError] leave the state as it is: the step is repeated like any import. So an outage sends no row to the quarantine.
 //
 // When somebody asks that the rest goes to the quarantine ([Buffer.QuarantineFile]), no part is imported any more: Void comes at once, and a part
 // that was not imported is given up.
@@ -46,26 +47,27 @@ const (
 	keepRows  = 4096
 )
 
-// rowsRefused is a [*RowsError] reduced to what is recorded.
+// rowsRefused is a [*driver.RowsError] reduced to what is recorded.
 type rowsRefused struct {
 	error
 	rows []format.RefusedRow
-	// unsure and patience are as in [RowsError].
+	// unsure and patience are as in [driver.RowsError].
 	unsure   bool
 	patience time.Duration
 }
 
-func (e *rowsRefused) Unwrap() error { return Permanent(e.error) }
+func (e *rowsRefused) Unwrap() error { return driver.Permanent(e.error) }
 
-// refusalOf copies the rows of a [*RowsError] in err; nil if there is none. plain is the text of err.
+// refusalOf copies the rows of a [*driver.RowsError] in err; nil if there is none. plain is the text of err.
 func refusalOf(err, plain error) *rowsRefused {
-	e, ok := errors.AsType[*RowsError](err)
+	e, ok := errors.AsType[*driver.RowsError](err)
 	if !ok || len(e.Rows) == 0 {
 		return nil
 	}
-	rows := make([]format.RefusedRow, 0, min(len(e.Rows), MaxRowErrors))
+	rows := make([]format.RefusedRow, 0, min(len(e.Rows), driver.MaxRowErrors))
 	for _, r := range e.Rows[:cap(rows)] {
-		rows = append(rows, format.RefusedRow{Row: r.Row, Column: cutText(r.Column), Reason: cutText(r.Reason), Message: cutText(r.Message)})
+		r = r.Shown()
+		rows = append(rows, format.RefusedRow{Row: r.Row, Column: r.Column, Reason: r.Reason, Message: r.Message})
 	}
 	slices.SortStableFunc(rows, func(a, b format.RefusedRow) int { return int(max(-1, min(1, a.Row-b.Row))) })
 	rows = slices.CompactFunc(rows, func(a, b format.RefusedRow) bool { return a.Row == b.Row })
@@ -74,7 +76,7 @@ func refusalOf(err, plain error) *rowsRefused {
 
 // mayBeSplit reports whether the file may be imported without refused rows. Called with mu held.
 func (b *Buffer) mayBeSplit(f *file) bool {
-	_, ok := b.targetOf(f.sink.id).(Voider)
+	_, ok := b.targetOf(f.sink.id).(driver.Voider)
 	q := &f.sink.rec.Quarantine
 	return ok && (!q.On || !q.HoldFiles || f.rec.Split != nil && f.rec.Split.Asked > 0)
 }
@@ -159,7 +161,7 @@ func (b *Buffer) importsAs(f *file, id string) bool {
 
 // takeRefusal takes up the answer of a target that refuses rows of a file or part, after a call that took so long. It returns why the file is
 // held or waits, nil if it goes on.
-func (b *Buffer) takeRefusal(ctx context.Context, f *file, e errand, arg *File, before *format.Split, answer *rowsRefused, took time.Duration) error {
+func (b *Buffer) takeRefusal(ctx context.Context, f *file, e errand, arg *driver.File, before *format.Split, answer *rowsRefused, took time.Duration) error {
 	b.mu.RLock()
 	ok, changed, waited := b.mayBeSplit(f), f.rec.Split != before, time.Duration(0)
 	if since := f.rec.Patient; !since.IsZero() {
@@ -250,7 +252,7 @@ func holds(s *format.Split, i int, rows int64) string {
 
 // splitStep does the next step of a split file. If that is an import, it returns the file for it. Otherwise it is nil, and err says why the step
 // has failed.
-func (b *Buffer) splitStep(ctx context.Context, f *file, e errand, whole *File, split *format.Split) (next *File, err error) {
+func (b *Buffer) splitStep(ctx context.Context, f *file, e errand, whole *driver.File, split *format.Split) (next *driver.File, err error) {
 	to := split.Parts[len(split.Parts)-1].To
 	switch {
 	case to == whole.Rows:
@@ -260,17 +262,17 @@ func (b *Buffer) splitStep(ctx context.Context, f *file, e errand, whole *File, 
 		_ = b.changeSplit(ctx, f, split, after)
 		return nil, nil
 	default:
-		return nil, Permanent(fmt.Errorf("buffer: file %s has %d rows, its parts have %d: slices of it are lost", whole.ID, whole.Rows, to))
+		return nil, driver.Permanent(fmt.Errorf("buffer: file %s has %d rows, its parts have %d: slices of it are lost", whole.ID, whole.Rows, to))
 	}
 	i := split.Next()
-	if i >= 0 && split.Rest == nil && split.Imported() > 0 && split.Ready() >= MaxRowErrors && b.keepPoison(ctx, f, whole, split) == nil {
+	if i >= 0 && split.Rest == nil && split.Imported() > 0 && split.Ready() >= driver.MaxRowErrors && b.keepPoison(ctx, f, whole, split) == nil {
 		return nil, nil
 	} // a full quarantine does not delay good rows
 	switch {
 	case i < 0:
 		err = b.keepPoison(ctx, f, whole, split)
 	case split.Parts[i].Refused == nil && split.Rest == nil:
-		return whole.part(&split.Parts[i]), nil
+		return partOf(whole, &split.Parts[i]), nil
 	default:
 		err = b.replacePart(ctx, f, whole, split, i)
 	}
@@ -281,10 +283,10 @@ func (b *Buffer) splitStep(ctx context.Context, f *file, e errand, whole *File, 
 }
 
 // replacePart rules out the id of a part that the target refuses, or that nobody wants imported any more, and replaces the part.
-func (b *Buffer) replacePart(ctx context.Context, f *file, whole *File, split *format.Split, i int) error {
-	voider, ok := b.targetOf(whole.SinkID).(Voider)
+func (b *Buffer) replacePart(ctx context.Context, f *file, whole *driver.File, split *format.Split, i int) error {
+	voider, ok := b.targetOf(whole.SinkID).(driver.Voider)
 	if !ok {
-		return Permanent(errors.New("buffer: an earlier target took parts of the file, this one cannot rule out an import: it is no Voider"))
+		return driver.Permanent(errors.New("buffer: an earlier target took parts of the file, this one cannot rule out an import: it is no Voider"))
 	}
 	p := &split.Parts[i]
 	var imported atomic.Bool
@@ -314,7 +316,7 @@ func (b *Buffer) replacePart(ctx context.Context, f *file, whole *File, split *f
 
 // keepPoison moves refused rows to the quarantine. The file ends with the last refused row. While parts wait for their import, only the refused
 // rows of earlier parts move.
-func (b *Buffer) keepPoison(ctx context.Context, f *file, whole *File, split *format.Split) error {
+func (b *Buffer) keepPoison(ctx context.Context, f *file, whole *driver.File, split *format.Split) error {
 	most, last := int64(keepRows), split.Next() < 0
 	if !last {
 		most = min(most, split.Ready())
@@ -329,7 +331,7 @@ func (b *Buffer) keepPoison(ctx context.Context, f *file, whole *File, split *fo
 	}
 	var found atomic.Pointer[[][]byte]
 	err := b.attempt(ctx, "read", whole.SinkID, func(ctx context.Context) error {
-		rows, err := whole.readRows(ctx, numbers, keepBytes)
+		rows, err := rowsOf(ctx, whole, numbers, keepBytes)
 		found.Store(&rows)
 		return err
 	}, nil)
@@ -424,7 +426,7 @@ func (s *sinkState) noRoom(rows int, bytes int64) error {
 	if q.DropOldest || s.heldBytes+bytes <= q.MaxBytes && s.held.len()+rows <= q.MaxRecords {
 		return nil
 	}
-	return Permanent(fmt.Errorf("the target refuses rows of the file, and the quarantine has no room for them: it has %d of %d records and %d of %d bytes",
+	return driver.Permanent(fmt.Errorf("the target refuses rows of the file, and the quarantine has no room for them: it has %d of %d records and %d of %d bytes",
 		s.held.len(), q.MaxRecords, s.heldBytes, q.MaxBytes))
 }
 

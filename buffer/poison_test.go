@@ -13,6 +13,7 @@ import (
 
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/internal/casetest"
 	"github.com/forebay/forebay/internal/synctest"
 )
@@ -22,11 +23,11 @@ const tableA = "in.c-test.a"
 // bad marks the rows that the target of these tests refuses.
 const bad = "bad"
 
-func refuseBad(_ string, row []string) buffer.RowError {
+func refuseBad(_ string, row []string) driver.RowError {
 	if row[1] != bad {
-		return buffer.RowError{}
+		return driver.RowError{}
 	}
-	return buffer.RowError{Column: "value", Reason: "23514", Message: "violates the check"}
+	return driver.RowError{Column: "value", Reason: "23514", Message: "violates the check"}
 }
 
 // withRefusing runs a test on a fake clock with a target that refuses bad rows.
@@ -182,13 +183,13 @@ func TestRefusedRowsLeaveTheFileOfASinkWithoutAQuarantine(t *testing.T) {
 func TestLostAnswerBeforeARefusal(t *testing.T) {
 	drv := &twist{}
 	stored := false
-	drv.importer = func(ctx context.Context, f *buffer.File) error {
+	drv.importer = func(ctx context.Context, f *driver.File) error {
 		if stored {
 			return nil
 		}
 		stored = true
-		e := &buffer.RowsError{}
-		e.Add(buffer.RowError{Row: 0, Reason: "unique"})
+		e := &driver.RowsError{}
+		e.Add(driver.RowError{Row: 0, Reason: "unique"})
 		return errors.Join(e, drv.Memory.Import(ctx, f)) // an attempt that was left alone commits now
 	}
 	withTwist(t, drv, func(t *testing.T, b *buffer.Buffer) {
@@ -398,7 +399,7 @@ func TestSplitFileIsDiscarded(t *testing.T) {
 		putRows(t, b, define(t, b, "a", quarantined()), 8, func(i int) bool { return i == 6 })
 		mem.Before = func(_ context.Context, c buffertest.Call) error {
 			if len(mem.Rows(tableA)) > 0 && c.Op == buffertest.OpImport {
-				return buffer.Permanent(errors.New("away"))
+				return driver.Permanent(errors.New("away"))
 			}
 			return nil
 		}
@@ -420,12 +421,12 @@ func TestSplitFileIsDiscarded(t *testing.T) {
 // When the retention of a file with refused rows has passed, the good rows are imported, and the refused rows go to the quarantine. A sink that
 // holds its files loses the whole file.
 func TestRetentionEndsWithoutTheRefusedRows(t *testing.T) {
-	unsure := func(e *buffer.RowsError) { e.Unsure = true }
+	unsure := func(e *driver.RowsError) { e.Unsure = true }
 	for name, c := range map[string]struct {
 		names, rows int
 		refused     func(int) bool
 		sink        func(*buffer.SinkConfig)
-		alters      func(*buffer.RowsError)
+		alters      func(*driver.RowsError)
 		whole       bool // the file expires whole
 	}{
 		"the target is unsure":        {0, 6, func(i int) bool { return i == 2 }, quarantined(), unsure, false},
@@ -475,12 +476,12 @@ func TestRetentionEndsWithoutTheRefusedRows(t *testing.T) {
 func TestRetentionEndsWithoutRoomForRefusedRows(t *testing.T) {
 	for name, c := range map[string]struct {
 		refused func(int) bool
-		alters  func(*buffer.RowsError)
+		alters  func(*driver.RowsError)
 		want    time.Duration // until the rows expire
 	}{
 		"at the end":            {func(i int) bool { return i >= 100 }, nil, time.Hour},
 		"every second row":      {func(i int) bool { return i < 100 && i%2 == 0 || i >= 150 }, nil, time.Hour},
-		"the target was unsure": {func(i int) bool { return i < 300 }, func(e *buffer.RowsError) { e.Unsure = true }, 2 * time.Hour},
+		"the target was unsure": {func(i int) bool { return i < 300 }, func(e *driver.RowsError) { e.Unsure = true }, 2 * time.Hour},
 	} {
 		t.Run(name, func(t *testing.T) {
 			withRefusing(t, 0, func(t *testing.T, mem *buffertest.Memory, opts buffer.Options) {
@@ -511,14 +512,14 @@ func TestRetentionEndsWithoutRoomForRefusedRows(t *testing.T) {
 func TestLargeRefusedRows(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mem := buffertest.NewMemory()
-		mem.Refuse = func(_ string, row []string) buffer.RowError {
+		mem.Refuse = func(_ string, row []string) driver.RowError {
 			if strings.HasPrefix(row[1], bad) {
-				return buffer.RowError{Reason: "large"}
+				return driver.RowError{Reason: "large"}
 			}
-			return buffer.RowError{}
+			return driver.RowError{}
 		}
 		b := open(t, memoryOptions(t, mem))
-		s := define(t, b, "a", quarantined(), func(c *buffer.SinkConfig) { c.Encoding = buffer.Zstd; c.Upload.Count = 7 })
+		s := define(t, b, "a", quarantined(), func(c *buffer.SinkConfig) { c.Encoding = driver.Zstd; c.Upload.Count = 7 })
 		large := bad + strings.Repeat("\"\n\x00,é", 60_000)
 		for i := range 12 {
 			value := "v"

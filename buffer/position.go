@@ -8,6 +8,7 @@ import (
 	"maps"
 
 	"github.com/forebay/forebay/buffer/internal/format"
+	"github.com/forebay/forebay/driver"
 )
 
 // Position says how far a caller has come who makes rows for a sink from something that it reads in order, for [Rows.Position]. The rows and
@@ -118,7 +119,7 @@ func (t *txn) addPositions(c *chunk) {
 }
 
 // targetOf returns the target of a sink.
-func (b *Buffer) targetOf(sinkID string) Target {
+func (b *Buffer) targetOf(sinkID string) driver.Target {
 	if t := b.ownTarget(sinkID); t != nil {
 		return t
 	}
@@ -126,7 +127,7 @@ func (b *Buffer) targetOf(sinkID string) Target {
 }
 
 // ownTarget returns the target that Options.TargetOf gives to a sink, nil if it has none of its own.
-func (b *Buffer) ownTarget(sinkID string) Target {
+func (b *Buffer) ownTarget(sinkID string) driver.Target {
 	if b.opts.TargetOf == nil {
 		return nil
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/internal/disktest"
 	"github.com/forebay/forebay/internal/localdisk"
 	"github.com/forebay/forebay/internal/seedtest"
@@ -166,13 +167,13 @@ func TestPositionIsInTheBatchOfItsRows(t *testing.T) {
 }
 
 // plain has none of the optional interfaces of its target.
-type plain struct{ buffer.Target }
+type plain struct{ driver.Target }
 
 // Sinks can have another target, with other optional interfaces, for all that a target does.
 func TestTargetOf(t *testing.T) {
 	mem, other := buffertest.NewMemory(), buffertest.NewMemory()
 	opts := memoryOptions(t, mem)
-	opts.TargetOf = func(id string) buffer.Target {
+	opts.TargetOf = func(id string) driver.Target {
 		if id == "other" {
 			return plain{other}
 		}
@@ -193,7 +194,7 @@ func TestTargetOf(t *testing.T) {
 	if report, err := b.Verify(t.Context()); err != nil || !report.OK() {
 		t.Errorf("%+v, %v", report, err)
 	}
-	c := buffer.SinkConfig{ID: "other", Table: buffer.Table{ID: "t", Columns: columns, Extend: true}}
+	c := buffer.SinkConfig{ID: "other", Table: driver.Table{ID: "t", Columns: columns, Extend: true}}
 	if _, err := b.Define(t.Context(), c); err == nil {
 		t.Error("a table of the target that cannot add columns may grow")
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/internal/synctest"
 	"github.com/forebay/forebay/trigger"
 )
@@ -61,7 +62,7 @@ func TestFullSinkImportsWhatFillsIt(t *testing.T) {
 				set(&opts)
 				b := open(t, opts)
 				s := define(t, b, "a", func(c *buffer.SinkConfig) {
-					c.Encoding = buffer.None
+					c.Encoding = driver.None
 					c.Import = trigger.Conditions{Interval: 30 * time.Second, Size: 50 << 20}
 				})
 				begin := time.Now()
@@ -89,12 +90,12 @@ func TestFullSinkImportsWhatFillsIt(t *testing.T) {
 // While the target is away a sink fills its share in few files: closing small ones would bring no room.
 func TestPressureDuringAnOutageMakesFewFiles(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		drv := &twist{Memory: buffertest.NewMemory(), importer: func(context.Context, *buffer.File) error { return errors.New("away") }}
+		drv := &twist{Memory: buffertest.NewMemory(), importer: func(context.Context, *driver.File) error { return errors.New("away") }}
 		opts := memoryOptions(t, drv.Memory)
 		opts.Target, opts.MaxSinkBytes = drv, 2<<20
 		b := open(t, opts)
 		s := define(t, b, "a", func(c *buffer.SinkConfig) {
-			c.Encoding = buffer.None
+			c.Encoding = driver.None
 			c.Import = trigger.Conditions{Interval: time.Hour, Size: 50 << 20}
 		})
 		for i := 0; ; i += 20 {
@@ -123,7 +124,7 @@ func TestPressureOfALargeCallAndOfALowerBound(t *testing.T) {
 		opts := memoryOptions(t, mem)
 		opts.MaxDiskBytes, opts.MaxSinkBytes = 2<<20, 4<<20
 		b := open(t, opts)
-		plain := func(c *buffer.SinkConfig) { c.Encoding = buffer.None }
+		plain := func(c *buffer.SinkConfig) { c.Encoding = driver.None }
 		s := define(t, b, "a", plain)
 		feed(t, b, s, 0, 800)
 		large := buffer.Rows{Sink: s, Data: row(800, strings.Repeat("y", 3<<19)), Count: 1}
@@ -165,7 +166,7 @@ func TestConditionsThatCanNeverBeMetAreNamed(t *testing.T) {
 	var log strings.Builder
 	opts.Logger = slog.New(slog.NewTextHandler(&log, nil))
 	c := buffer.SinkConfig{
-		ID: "a", Table: buffer.Table{ID: "t", Columns: columns},
+		ID: "a", Table: driver.Table{ID: "t", Columns: columns},
 		Upload: trigger.Conditions{Size: 1 << 20}, Import: trigger.Conditions{Size: 2 << 20},
 	}
 	want := "the import size of 2MB is never reached: a sink may hold 2MB (MaxSinkBytes), and from 1MB on rows are imported at once"

@@ -11,6 +11,7 @@ import (
 
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/internal/synctest"
 )
 
@@ -165,12 +166,12 @@ func TestMendedTableIsNoticed(t *testing.T) {
 				drv := &twist{Memory: buffertest.NewMemory()}
 				var mended atomic.Bool
 				var calls atomic.Int64
-				drv.importer = func(context.Context, *buffer.File) error {
+				drv.importer = func(context.Context, *driver.File) error {
 					if mended.Load() {
 						return nil
 					}
 					calls.Add(1)
-					return &buffer.SchemaError{Table: "in.c-test.a", Want: columns, Got: columns[:1]}
+					return &driver.SchemaError{Table: "in.c-test.a", Want: columns, Got: columns[:1]}
 				}
 				opts := memoryOptions(t, drv.Memory)
 				opts.Target = drv
@@ -207,7 +208,7 @@ func TestOneBrokenSliceDoesNotHoldUpTheOthers(t *testing.T) {
 		var outage atomic.Bool
 		var first atomic.Pointer[string]
 		outage.Store(true)
-		drv.put = func(ctx context.Context, obj buffer.Object, src buffer.Content) error {
+		drv.put = func(ctx context.Context, obj driver.Object, src driver.Content) error {
 			first.CompareAndSwap(nil, &obj.ID)
 			if outage.Load() || obj.ID == *first.Load() {
 				return errors.New("refused")

@@ -13,6 +13,7 @@ import (
 
 	"github.com/forebay/forebay/buffer/internal/format"
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/internal/pebblestore"
 )
 
@@ -29,7 +30,7 @@ type QuarantineBounds struct {
 	// [SinkHandle.QuarantineFull].
 	DropOldest bool
 	// HoldFiles holds a file when the target refuses rows of it, so that it is imported whole or not at all. Default: it is imported
-	// without them and they go to the quarantine, if the target is a [Voider].
+	// without them and they go to the quarantine, if the target is a [driver.Voider].
 	HoldFiles bool
 }
 
@@ -93,7 +94,7 @@ type Rejected struct {
 type Poison struct {
 	// FileID is the file that had the row, and RowError its number there and the words of the target.
 	FileID string
-	RowError
+	driver.RowError
 	// Columns are the columns of the row. The caller must not modify them.
 	Columns []datatype.Column
 	// Label is the [SinkConfig.Label] with which the file was opened.
@@ -275,7 +276,7 @@ func (b *Buffer) rejectedOf(r *format.Reject, seq uint64) Rejected {
 		Size: r.Size(),
 	}
 	if p := r.Poison; p != nil {
-		out.Poison = &Poison{p.File, RowError(p.RefusedRow), p.Columns, p.Label}
+		out.Poison = &Poison{p.File, driver.RowError(p.RefusedRow), p.Columns, p.Label}
 	}
 	return out
 }

@@ -11,6 +11,7 @@ import (
 	"slices"
 
 	"github.com/forebay/forebay/buffer/internal/format"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/internal/pebblestore"
 )
 
@@ -86,7 +87,7 @@ func (b *Buffer) ReadSlice(ctx context.Context, sliceID string, fn func(cells []
 }
 
 // waitingSlice returns a slice and its state of now.
-func (b *Buffer) waitingSlice(id string) (sl *slice, state format.SliceState, ext format.Extent, obj Object, sum format.Checksum) {
+func (b *Buffer) waitingSlice(id string) (sl *slice, state format.SliceState, ext format.Extent, obj driver.Object, sum format.Checksum) {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
 	for _, sl := range b.mu.slices {
@@ -109,7 +110,7 @@ type sliceReading struct {
 
 // give calls fn with the rows of a reader.
 func (r *sliceReading) give(src io.Reader) error {
-	in := NewRowReader(src)
+	in := driver.NewRowReader(src)
 	for in.Next() {
 		if r.rows++; r.rows <= r.skip {
 			continue
@@ -128,7 +129,7 @@ func (r *sliceReading) give(src io.Reader) error {
 
 func (b *Buffer) readLocal(r *sliceReading, sl *slice, ext format.Extent) error {
 	err := b.eachChunk(sl.num, ext, func(_ int, h format.ChunkHeader, payload []byte) error {
-		plain, err := Decode(Encoding(h.Encoding), io.NopCloser(bytes.NewReader(payload)))
+		plain, err := driver.Decode(driver.Encoding(h.Encoding), io.NopCloser(bytes.NewReader(payload)))
 		if err != nil {
 			return err
 		}
@@ -141,12 +142,12 @@ func (b *Buffer) readLocal(r *sliceReading, sl *slice, ext format.Extent) error 
 	return err
 }
 
-func (b *Buffer) readStaged(r *sliceReading, obj Object, sum format.Checksum) error {
+func (b *Buffer) readStaged(r *sliceReading, obj driver.Object, sum format.Checksum) error {
 	stored, err := b.openStaged(r.ctx, obj, sum)
 	if err != nil {
 		return err
 	}
-	plain, err := Decode(obj.Encoding, stored)
+	plain, err := driver.Decode(obj.Encoding, stored)
 	if err != nil {
 		return err
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/internal/format"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/internal/disktest"
 	"github.com/forebay/forebay/internal/pebblestore"
 )
@@ -183,7 +184,7 @@ func TestOldCopyOfTheRecordsDoublesNothing(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 		defer cancel()
 		for _, id := range damageSinks {
-			define(t, b, id, func(c *buffer.SinkConfig) { c.Encoding = buffer.None; c.Import.Count = 1000 })
+			define(t, b, id, func(c *buffer.SinkConfig) { c.Encoding = driver.None; c.Import.Count = 1000 })
 			if err := b.Flush(ctx, id); err != nil {
 				t.Errorf("flush %s: %v", id, err)
 			}

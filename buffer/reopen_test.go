@@ -16,6 +16,7 @@ import (
 
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/internal/disktest"
 	"github.com/forebay/forebay/internal/localdisk"
 	"github.com/forebay/forebay/internal/synctest"
@@ -33,7 +34,7 @@ func TestVanishedFolderIsNotReplaced(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := define(t, b, "a", func(c *buffer.SinkConfig) { c.Encoding = buffer.None })
+	s := define(t, b, "a", func(c *buffer.SinkConfig) { c.Encoding = driver.None })
 	put(t, b, s, 0, 1)
 	if err := b.Flush(t.Context(), "a"); err != nil {
 		t.Fatal(err)

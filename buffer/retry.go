@@ -7,6 +7,7 @@ import (
 	"github.com/cenkalti/backoff/v5"
 
 	"github.com/forebay/forebay/buffer/internal/format"
+	"github.com/forebay/forebay/driver"
 )
 
 // Attempts of calls to drivers, and what is done when they fail: see [probeQueue].
@@ -65,7 +66,7 @@ func (b *Buffer) attemptFailed(ctx context.Context, e errand, id string, cause e
 	if ctx.Err() != nil {
 		return // the buffer closes; the next Open repeats the attempt
 	}
-	permanent := IsPermanent(cause)
+	permanent := driver.IsPermanent(cause)
 	_ = b.do(ctx, func(t *txn) {
 		r := record(t)
 		if r == nil {

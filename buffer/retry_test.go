@@ -11,6 +11,7 @@ import (
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/internal/synctest"
 )
 
@@ -51,7 +52,7 @@ func TestRowsExpireOnlyAfterAnAttempt(t *testing.T) {
 
 func mustEnsure(t *testing.T, mem *buffertest.Memory) {
 	t.Helper()
-	if err := mem.Ensure(t.Context(), buffer.Table{ID: "in.c-test.a", Columns: columns}); err != nil {
+	if err := mem.Ensure(t.Context(), driver.Table{ID: "in.c-test.a", Columns: columns}); err != nil {
 		t.Fatal(err)
 	}
 }

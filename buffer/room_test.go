@@ -11,6 +11,7 @@ import (
 
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/internal/disktest"
 	"github.com/forebay/forebay/internal/synctest"
 )
@@ -27,7 +28,7 @@ func TestCallersWaitForRoom(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				drv := &twist{Memory: buffertest.NewMemory(), importer: func(context.Context, *buffer.File) error {
+				drv := &twist{Memory: buffertest.NewMemory(), importer: func(context.Context, *driver.File) error {
 					time.Sleep(time.Second)
 					return nil
 				}}
@@ -35,7 +36,7 @@ func TestCallersWaitForRoom(t *testing.T) {
 				opts.Target = drv
 				set(&opts)
 				b := open(t, opts)
-				s := define(t, b, "a", func(c *buffer.SinkConfig) { c.Encoding = buffer.None })
+				s := define(t, b, "a", func(c *buffer.SinkConfig) { c.Encoding = driver.None })
 				const callers, each = 20, 200
 				var all sync.WaitGroup
 				for c := range callers {
@@ -91,7 +92,7 @@ func stuck(t *testing.T, set func(*buffer.Options)) (b *buffer.Buffer, a *buffer
 	opts.Staging, opts.Target = o, o
 	set(&opts)
 	b = open(t, opts)
-	a = define(t, b, "a", func(c *buffer.SinkConfig) { c.Encoding = buffer.None })
+	a = define(t, b, "a", func(c *buffer.SinkConfig) { c.Encoding = driver.None })
 	for i := 0; ; i++ {
 		ticket, err := b.Append(t.Context(), time.Now(), buffer.Rows{Sink: a, Data: wide(i), Count: 1})
 		if err == nil {
@@ -298,7 +299,7 @@ func TestOverloadByDisk(t *testing.T) {
 	opts := uncountedOptions(t, mem)
 	opts.MaxDiskBytes = 1 << 20
 	b := open(t, opts)
-	s := define(t, b, "a", func(c *buffer.SinkConfig) { c.Encoding = buffer.None })
+	s := define(t, b, "a", func(c *buffer.SinkConfig) { c.Encoding = driver.None })
 	n := 0
 	var over *buffer.OverloadError
 	for ; ; n++ {
@@ -358,7 +359,7 @@ func TestBacklogInStagingIsBounded(t *testing.T) {
 		opts := uncountedOptions(t, mem)
 		opts.MaxDiskBytes = 1 << 20
 		b := open(t, opts)
-		s := define(t, b, "a", func(c *buffer.SinkConfig) { c.Encoding = buffer.None; c.Upload.Size = 100 << 10 })
+		s := define(t, b, "a", func(c *buffer.SinkConfig) { c.Encoding = driver.None; c.Upload.Size = 100 << 10 })
 		var over *buffer.OverloadError
 		n := 0
 		for ; n < 1000 && over == nil; n++ {

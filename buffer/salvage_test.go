@@ -19,6 +19,7 @@ import (
 
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/internal/casetest"
 	"github.com/forebay/forebay/internal/disktest"
 	"github.com/forebay/forebay/internal/localdisk"
@@ -65,7 +66,7 @@ func newDamageWorldOn(t *testing.T, fs *disktest.Disk, inTables, keepFormat bool
 	noise := noise{rand.New(rand.NewPCG(1, 2))}
 	var sinks []*buffer.SinkHandle
 	for _, id := range damageSinks {
-		sinks = append(sinks, define(t, b, id, func(c *buffer.SinkConfig) { c.Encoding = buffer.None; c.Import.Count = 1000 }))
+		sinks = append(sinks, define(t, b, id, func(c *buffer.SinkConfig) { c.Encoding = driver.None; c.Import.Count = 1000 }))
 	}
 	append40 := func() {
 		for i := range 40 {
@@ -159,7 +160,7 @@ func (w *damageWorld) check(t *testing.T) (missing int, list []buffer.Damage) {
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	for _, id := range damageSinks {
-		put(t, b, define(t, b, id, func(c *buffer.SinkConfig) { c.Encoding = buffer.None; c.Import.Count = 1000 }), w.rows, w.rows+3)
+		put(t, b, define(t, b, id, func(c *buffer.SinkConfig) { c.Encoding = driver.None; c.Import.Count = 1000 }), w.rows, w.rows+3)
 	}
 	for _, st := range b.Stats().Sinks {
 		if err := b.Flush(ctx, st.ID); err != nil {

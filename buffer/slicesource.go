@@ -9,14 +9,15 @@ import (
 
 	"github.com/forebay/forebay/buffer/internal/format"
 	"github.com/forebay/forebay/buffer/internal/salvage"
+	"github.com/forebay/forebay/driver"
 )
 
-// sliceSource is the [Content] of a sealed slice. It passes compressed chunks on as they are and packs runs of uncompressed
+// sliceSource is the [driver.Content] of a sealed slice. It passes compressed chunks on as they are and packs runs of uncompressed
 // ones into members.
 type sliceSource struct {
 	b     *Buffer
 	slice uint64
-	obj   Object
+	obj   driver.Object
 	ext   format.Extent
 	// damage is what a reader met, nil if it met none.
 	damage atomic.Pointer[DamageError]
@@ -49,7 +50,7 @@ func (s *sliceSource) isOver() bool {
 	return s.over
 }
 
-// Open implements [Content].
+// Open implements [driver.Content].
 func (s *sliceSource) Open() (io.ReadCloser, error) {
 	r, w := io.Pipe()
 	s.mu.Lock()
@@ -83,7 +84,7 @@ func (r *sliceReader) Close() error {
 // packBytes is how many uncompressed bytes of small chunks make one member.
 const packBytes = 1 << 20
 
-// WriteTo implements [Content].
+// WriteTo implements [driver.Content].
 func (s *sliceSource) WriteTo(w io.Writer) (n int64, err error) {
 	var (
 		packer = compressor{gzipLevel: s.b.opts.GzipLevel}

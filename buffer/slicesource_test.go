@@ -9,12 +9,13 @@ import (
 
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/internal/synctest"
 )
 
 // A reader that Put forgets ends with Put, so it cannot keep the store open.
 func TestForgottenReaderEndsWithPut(t *testing.T) {
-	drv := &twist{put: func(_ context.Context, _ buffer.Object, src buffer.Content) error {
+	drv := &twist{put: func(_ context.Context, _ driver.Object, src driver.Content) error {
 		rc, err := src.Open()
 		if err != nil {
 			return err
@@ -50,12 +51,12 @@ func (w stuckWriter) Write([]byte) (int, error) {
 // nothing of the old opening reaches it any more.
 func TestCloseUnderAStuckReader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		plain := func(c *buffer.SinkConfig) { c.Encoding = buffer.None } // is written as it is read
+		plain := func(c *buffer.SinkConfig) { c.Encoding = driver.None } // is written as it is read
 		release := make(chan struct{})
 		var stuck atomic.Bool
 		stuck.Store(true)
 		drv := &twist{Memory: buffertest.NewMemory()}
-		drv.put = func(ctx context.Context, obj buffer.Object, src buffer.Content) error {
+		drv.put = func(ctx context.Context, obj driver.Object, src driver.Content) error {
 			if stuck.Load() {
 				_, err := src.WriteTo(stuckWriter{release})
 				return err

@@ -15,6 +15,7 @@ import (
 
 	"github.com/forebay/forebay/buffer/internal/format"
 	"github.com/forebay/forebay/buffer/internal/salvage"
+	"github.com/forebay/forebay/driver"
 )
 
 // The record of an uploaded slice holds the checksum of its object in staging. Each reading of the object is compared with it at the end of the
@@ -59,7 +60,7 @@ func (r *stagedReader) Read(p []byte) (int, error) {
 }
 
 // openStaged opens an object. The reading fails at the end if the object has a different checksum.
-func (b *Buffer) openStaged(ctx context.Context, obj Object, want format.Checksum) (*stagedReader, error) {
+func (b *Buffer) openStaged(ctx context.Context, obj driver.Object, want format.Checksum) (*stagedReader, error) {
 	src, err := b.opts.Staging.Open(ctx, obj)
 	if err != nil {
 		return nil, err
@@ -68,7 +69,7 @@ func (b *Buffer) openStaged(ctx context.Context, obj Object, want format.Checksu
 }
 
 // countStaged reads an object. A [*stagedError] says that its bytes are wrong. Other errors may pass.
-func (b *Buffer) countStaged(ctx context.Context, obj Object, want format.Checksum) (rows, raw int64, got format.Checksum, err error) {
+func (b *Buffer) countStaged(ctx context.Context, obj driver.Object, want format.Checksum) (rows, raw int64, got format.Checksum, err error) {
 	src, err := b.openStaged(ctx, obj, want)
 	if err != nil {
 		return 0, 0, got, err
@@ -81,6 +82,20 @@ func (b *Buffer) countStaged(ctx context.Context, obj Object, want format.Checks
 		}
 	}
 	return rows, raw, src.got, err
+}
+
+// countRows counts the rows of stored bytes, and their bytes before compression. It closes src.
+func countRows(e driver.Encoding, src io.ReadCloser) (rows, size int64, err error) {
+	plain, err := driver.Decode(e, src)
+	if err != nil {
+		return 0, 0, err
+	}
+	defer plain.Close()
+	in := driver.NewRowReader(plain)
+	for row, ok := in.NextStored(); ok; row, ok = in.NextStored() {
+		size += int64(len(row))
+	}
+	return in.Rows(), size, in.Err()
 }
 
 // stagedReads are the readings of one import.
@@ -109,7 +124,7 @@ func (r *stagedReads) note(id string, sound bool) {
 }
 
 // open is File.OpenSlice.
-func (r *stagedReads) open(ctx context.Context, obj Object) (io.ReadCloser, error) {
+func (r *stagedReads) open(ctx context.Context, obj driver.Object) (io.ReadCloser, error) {
 	r.note(obj.ID, false)
 	src, err := r.b.openStaged(ctx, obj, r.want[obj.ID])
 	if err != nil {
@@ -131,7 +146,7 @@ func (r *stagedReads) suspect(id string, refused bool) bool {
 // stagedFinding is what an examination has found out about an object.
 type stagedFinding struct {
 	sl  *slice
-	obj Object
+	obj driver.Object
 	// got is the checksum of an intact object.
 	got format.Checksum
 	// wrong is nil if the object is intact. away is set if the object may come back.
@@ -140,9 +155,9 @@ type stagedFinding struct {
 }
 
 // examineObject reads an object to its end. An error means that staging failed.
-func (b *Buffer) examineObject(ctx context.Context, sl *slice, obj Object, want format.Checksum) (x stagedFinding, err error) {
+func (b *Buffer) examineObject(ctx context.Context, sl *slice, obj driver.Object, want format.Checksum) (x stagedFinding, err error) {
 	x.sl, x.obj = sl, obj
-	if obj.Encoding != None {
+	if obj.Encoding != driver.None {
 		want = format.Checksum{} // see the head of this file
 	}
 	rows, raw, got, err := b.countStaged(ctx, obj, want)
@@ -164,11 +179,11 @@ func (b *Buffer) examineObject(ctx context.Context, sl *slice, obj Object, want 
 
 // takeDamaged looks for damaged objects after a failed import, and gives them up. It reports whether the import of the file then continues. If
 // not, the error says why the import has failed.
-func (b *Buffer) takeDamaged(ctx context.Context, f *file, whole *File, reads *stagedReads, cause error) (taken bool, err error) {
+func (b *Buffer) takeDamaged(ctx context.Context, f *file, whole *driver.File, reads *stagedReads, cause error) (taken bool, err error) {
 	_, refused := errors.AsType[*rowsRefused](cause)
 	type pair struct {
 		sl   *slice
-		obj  Object
+		obj  driver.Object
 		want format.Checksum
 	}
 	var suspects, others []pair
@@ -182,7 +197,7 @@ func (b *Buffer) takeDamaged(ctx context.Context, f *file, whole *File, reads *s
 		}
 	}
 	b.mu.RUnlock()
-	_, leased := errors.AsType[*LeasedError](cause)
+	_, leased := errors.AsType[*driver.LeasedError](cause)
 	if len(suspects) == 0 || leased || errors.Is(cause, errLeftAlone) || ctx.Err() != nil {
 		return false, cause
 	}
@@ -311,12 +326,12 @@ func (t *txn) continueWithout(f *file) {
 
 // confirmKept compares an object with its source after a Put that has not read the source to its end: the driver has kept an object that an
 // earlier attempt stored. If the object contains other rows it is deleted, so that the next attempt stores the right rows.
-func (b *Buffer) confirmKept(ctx context.Context, obj Object, src *sliceSource) error {
+func (b *Buffer) confirmKept(ctx context.Context, obj driver.Object, src *sliceSource) error {
 	if src.complete.Load() != nil || src.damage.Load() != nil || src.unreadable.Load() {
 		return nil
 	}
 	var want format.Checksum
-	if obj.Encoding == None { // each attempt has the same bytes
+	if obj.Encoding == driver.None { // each attempt has the same bytes
 		if _, err := src.WriteTo(io.Discard); err != nil {
 			return err
 		}

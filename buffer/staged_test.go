@@ -17,6 +17,7 @@ import (
 
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/dir"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/internal/casetest"
 	"github.com/forebay/forebay/internal/disktest"
 	"github.com/forebay/forebay/internal/killtest"
@@ -46,7 +47,7 @@ func stagedOptions(root string) buffer.Options {
 	}
 }
 
-func stagedSink(e buffer.Encoding) func(*buffer.SinkConfig) {
+func stagedSink(e driver.Encoding) func(*buffer.SinkConfig) {
 	return func(c *buffer.SinkConfig) {
 		c.Encoding, c.Upload.Count = e, stagedRows
 		c.Import = trigger.Conditions{Count: 100_000, Interval: 24 * time.Hour}
@@ -54,7 +55,7 @@ func stagedSink(e buffer.Encoding) func(*buffer.SinkConfig) {
 }
 
 // stagedFolder returns a folder whose buffer has put all slices of a file into staging.
-func stagedFolder(t *testing.T, e buffer.Encoding) (root string) {
+func stagedFolder(t *testing.T, e driver.Encoding) (root string) {
 	t.Helper()
 	root = t.TempDir()
 	b := openAt(t, filepath.Join(root, "data"), stagedOptions(root))
@@ -106,7 +107,7 @@ func flipBit(t *testing.T, path string, rng *rand.Rand) (what string) {
 }
 
 // importStaged imports a folder. Each row is in the table once and as it was sent, or counted as damage. It returns the rows of the table.
-func importStaged(t *testing.T, root string, e buffer.Encoding) (imported int) {
+func importStaged(t *testing.T, root string, e driver.Encoding) (imported int) {
 	t.Helper()
 	opts := stagedOptions(root)
 	b := openAt(t, filepath.Join(root, "data"), opts)
@@ -146,14 +147,14 @@ func importStaged(t *testing.T, root string, e buffer.Encoding) (imported int) {
 
 // A wrong bit in an object is noticed in each encoding, unless the rows are equal to the sent rows. The slices whose objects are intact are imported.
 func TestFlippedBitInStaging(t *testing.T) {
-	for _, e := range []buffer.Encoding{buffer.None, buffer.Gzip, buffer.Zstd} {
+	for _, e := range []driver.Encoding{driver.None, driver.Gzip, driver.Zstd} {
 		t.Run(e.String(), func(t *testing.T) {
 			folder, rng, lossy := stagedFolder(t, e), seedtest.Rand(t), 0
 			for range casetest.Of(500, 12, 12) {
 				root, objects := stagedCopy(t, folder)
 				what := flipBit(t, objects[rng.IntN(len(objects))], rng)
 				n := importStaged(t, root, e)
-				if n < (stagedSlices-1)*stagedRows || e == buffer.None && n != (stagedSlices-1)*stagedRows {
+				if n < (stagedSlices-1)*stagedRows || e == driver.None && n != (stagedSlices-1)*stagedRows {
 					t.Errorf("the table has %d rows, want those of the %d intact slices", n, stagedSlices-1)
 				}
 				if n < stagedSlices*stagedRows {
@@ -173,12 +174,12 @@ func TestFlippedBitInStaging(t *testing.T) {
 // A missing object is given up while staging contains a different object of the file. If all objects are missing the file waits, because staging may be
 // unavailable.
 func TestMissingObjectInStaging(t *testing.T) {
-	folder := stagedFolder(t, buffer.Gzip)
+	folder := stagedFolder(t, driver.Gzip)
 	root, objects := stagedCopy(t, folder)
 	if err := os.Remove(objects[1]); err != nil {
 		t.Fatal(err)
 	}
-	if n, want := importStaged(t, root, buffer.Gzip), (stagedSlices-1)*stagedRows; n != want {
+	if n, want := importStaged(t, root, driver.Gzip), (stagedSlices-1)*stagedRows; n != want {
 		t.Errorf("one object is missing: the table has %d rows, want %d", n, want)
 	}
 
@@ -188,7 +189,7 @@ func TestMissingObjectInStaging(t *testing.T) {
 		t.Fatal(err)
 	}
 	b := openAt(t, filepath.Join(root, "data"), stagedOptions(root))
-	define(t, b, "a", stagedSink(buffer.Gzip))
+	define(t, b, "a", stagedSink(driver.Gzip))
 	ctx, cancel := context.WithCancel(t.Context())
 	flushed := make(chan error, 1)
 	go func() { flushed <- b.Flush(ctx, "a") }()
@@ -204,7 +205,7 @@ func TestMissingObjectInStaging(t *testing.T) {
 	if err := os.Rename(away, staging); err != nil {
 		t.Fatal(err)
 	}
-	if n := importStaged(t, root, buffer.Gzip); n != stagedSlices*stagedRows {
+	if n := importStaged(t, root, driver.Gzip); n != stagedSlices*stagedRows {
 		t.Errorf("staging is back: the table has %d rows, want %d", n, stagedSlices*stagedRows)
 	}
 }
@@ -213,13 +214,13 @@ func TestMissingObjectInStaging(t *testing.T) {
 func TestKillWhileAnObjectIsGivenUp(t *testing.T) {
 	if root, ok := killtest.Child(); ok {
 		b := openAt(t, filepath.Join(root, "data"), stagedOptions(root))
-		define(t, b, "a", stagedSink(buffer.None))
+		define(t, b, "a", stagedSink(driver.None))
 		fmt.Println("open")
 		flush(t, b, "a")
 		fmt.Println("flushed")
 		<-t.Context().Done()
 	}
-	folder, rng := stagedFolder(t, buffer.None), seedtest.Rand(t)
+	folder, rng := stagedFolder(t, driver.None), seedtest.Rand(t)
 	for range killtest.Count(t) {
 		root, objects := stagedCopy(t, folder)
 		if at := rng.IntN(len(objects)); rng.IntN(2) == 0 {
@@ -229,7 +230,7 @@ func TestKillWhileAnObjectIsGivenUp(t *testing.T) {
 		}
 		p := killtest.Start(t, t.Name(), root)
 		p.Lines(1, time.Duration(rng.IntN(40_000))*time.Microsecond, func(string) {})
-		if n, want := importStaged(t, root, buffer.None), (stagedSlices-1)*stagedRows; n != want {
+		if n, want := importStaged(t, root, driver.None), (stagedSlices-1)*stagedRows; n != want {
 			t.Fatalf("the table has %d rows, want %d", n, want)
 		}
 	}
@@ -237,12 +238,12 @@ func TestKillWhileAnObjectIsGivenUp(t *testing.T) {
 
 // keptStaging loses the result of each Put once. Its second Put finds the object.
 type keptStaging struct {
-	buffer.Staging
+	driver.Staging
 	root string
 	harm func(path string)
 }
 
-func (s *keptStaging) Put(ctx context.Context, obj buffer.Object, src buffer.Content) error {
+func (s *keptStaging) Put(ctx context.Context, obj driver.Object, src driver.Content) error {
 	path := filepath.Join(s.root, obj.ID+".slice")
 	_, err := os.Stat(path)
 	absent := errors.Is(err, fs.ErrNotExist)
@@ -256,7 +257,7 @@ func (s *keptStaging) Put(ctx context.Context, obj buffer.Object, src buffer.Con
 
 // An object of an earlier attempt that was damaged meanwhile is put again from the local level. No row is lost.
 func TestDamagedObjectOfAnEarlierAttempt(t *testing.T) {
-	for _, e := range []buffer.Encoding{buffer.None, buffer.Gzip, buffer.Zstd} {
+	for _, e := range []driver.Encoding{driver.None, driver.Gzip, driver.Zstd} {
 		t.Run(e.String(), func(t *testing.T) {
 			root, rng := t.TempDir(), seedtest.Rand(t)
 			opts := stagedOptions(root)

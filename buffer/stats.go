@@ -7,6 +7,7 @@ import (
 
 	"github.com/forebay/forebay/buffer/internal/format"
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/trigger"
 )
 
@@ -75,7 +76,7 @@ type SinkStats struct {
 	// engine that was opened again counts from its own first refusal.
 	RefusingSince time.Time
 	// Table is the table of new rows. The caller must not modify its columns.
-	Table Table
+	Table driver.Table
 	// Upload and Import are the conditions of new rows, complete; zero before the first definition.
 	Upload, Import trigger.Conditions
 	// Version counts the sets of columns that a table with Table.Extend has had, from 1. Retired are the columns that only earlier
@@ -102,7 +103,7 @@ type FileStats struct {
 	// Level are the totals.
 	Level Level
 	// Table is the table of its rows, as it was defined when the file was opened. The caller must not modify its columns.
-	Table Table
+	Table driver.Table
 	// Attempt is the number of failed attempts in this state, RetryReason the last failure, RetryAfter the time of
 	// the next attempt: of the import, and before it of the upload of a slice.
 	Attempt     int
@@ -120,10 +121,10 @@ type FileStats struct {
 	Poison int64
 	// Refused is the first row that the target has refused with the last attempt; nil if it has failed for another reason. The file can be
 	// split or go to the quarantine: see [Buffer.SplitFile] and [Buffer.QuarantineFile].
-	Refused *RowError
+	Refused *driver.RowError
 	// CallSince is when the call of Target.Import that runs now began; zero while none runs.
 	CallSince time.Time
-	// Leased says that the file waits because another node imports: see [Leases]. RetryReason names the node if no attempt has failed.
+	// Leased says that the file waits because another node imports: see [driver.Leases]. RetryReason names the node if no attempt has failed.
 	Leased bool
 }
 
@@ -265,7 +266,7 @@ func (b *Buffer) fileStats(f *file) FileStats {
 		st.Attempt, st.RetryReason, st.RetryAfter = h.Attempt, h.Err.Error(), h.RetryAfter
 		st.FirstFailed, st.Permanent = h.firstFailed, h.permanent
 		if r := f.rec.Retry.Refused; r != nil && st.Attempt > 0 && f.rec.State == format.FileImporting {
-			st.Refused = new(RowError(*r))
+			st.Refused = new(driver.RowError(*r))
 		}
 	}
 	if f.rec.State == format.FileWriting {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/internal/disktest"
 	"github.com/forebay/forebay/internal/localdisk"
 )
@@ -26,7 +27,7 @@ func TestLogFilesAreRecycled(t *testing.T) {
 	opts := memoryOptions(t, buffertest.NewMemory())
 	opts = localdisk.On(opts, fs)
 	b := open(t, opts)
-	s := define(t, b, "a", func(c *buffer.SinkConfig) { c.Encoding = buffer.None })
+	s := define(t, b, "a", func(c *buffer.SinkConfig) { c.Encoding = driver.None })
 	value := strings.Repeat("x", 100<<10)
 	for i := range 300 { // 30 MB through a write buffer of 1 MB
 		ticket, err := b.Append(t.Context(), time.Now(), buffer.Rows{Sink: s, Data: row(i, value), Count: 1})
@@ -56,7 +57,7 @@ func TestRowsThatWaitAreWrittenToTablesOnce(t *testing.T) {
 	opts := memoryOptions(t, mem)
 	opts = localdisk.On(opts, fs)
 	b := open(t, opts)
-	s := define(t, b, "a", func(c *buffer.SinkConfig) { c.Encoding = buffer.None })
+	s := define(t, b, "a", func(c *buffer.SinkConfig) { c.Encoding = driver.None })
 	const rows, size = 150, 100 << 10 // through a write buffer of 1 MB
 	letters := rand.New(rand.NewPCG(1, 2))
 	value := make([]byte, size)
@@ -100,7 +101,7 @@ func TestSlicesThatComeAndGoAreWrittenToTablesOnce(t *testing.T) {
 	opts = localdisk.On(opts, fs)
 	b := open(t, opts)
 	s := define(t, b, "a", func(c *buffer.SinkConfig) {
-		c.Encoding = buffer.None
+		c.Encoding = driver.None
 		c.Upload.Count = perSlice
 	})
 	letters := rand.New(rand.NewPCG(1, 2))

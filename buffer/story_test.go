@@ -22,6 +22,7 @@ import (
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/internal/disktest"
 	"github.com/forebay/forebay/internal/localdisk"
 	"github.com/forebay/forebay/internal/synctest"
@@ -194,10 +195,10 @@ func duration(t *testing.T, text string) time.Duration {
 func (s *story) define(t *testing.T, d *datadriven.TestData, id string) string {
 	t.Helper()
 	table, names := "t."+id, "id+value"
-	c := buffer.SinkConfig{ID: id, Encoding: buffer.None}
+	c := buffer.SinkConfig{ID: id, Encoding: driver.None}
 	d.MaybeScanArgs(t, "table", &table)
 	d.MaybeScanArgs(t, "columns", &names)
-	c.Table = buffer.Table{ID: table, Columns: storyColumns(names), Extend: d.HasArg("extend")}
+	c.Table = driver.Table{ID: table, Columns: storyColumns(names), Extend: d.HasArg("extend")}
 	for _, step := range []struct {
 		name string
 		c    *trigger.Conditions

@@ -12,6 +12,7 @@ import (
 
 	"github.com/forebay/forebay/buffer/internal/format"
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/internal/pebblestore"
 )
 
@@ -98,7 +99,7 @@ func (i *Inspection) tailRows(key, value []byte) (TailRows, error) {
 	if err != nil {
 		return TailRows{}, pebblestore.Damaged("a chunk of slice %s: %v", i.b.sliceID(sl), err)
 	}
-	in, err := Decode(Encoding(head.Encoding), io.NopCloser(bytes.NewReader(payload)))
+	in, err := driver.Decode(driver.Encoding(head.Encoding), io.NopCloser(bytes.NewReader(payload)))
 	if err != nil {
 		return TailRows{}, fmt.Errorf("a chunk of slice %s: %w", i.b.sliceID(sl), err)
 	}

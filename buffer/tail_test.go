@@ -9,6 +9,7 @@ import (
 
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/internal/disktest"
 	"github.com/forebay/forebay/internal/localdisk"
 	"github.com/forebay/forebay/internal/synctest"
@@ -16,7 +17,7 @@ import (
 
 // The copies that a local level keeps of its last batches have their rows, with what a caller needs to store them again.
 func TestTail(t *testing.T) {
-	for _, encoding := range []buffer.Encoding{buffer.None, buffer.Gzip} {
+	for _, encoding := range []driver.Encoding{driver.None, driver.Gzip} {
 		t.Run(encoding.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				log := newFakeLog(t)

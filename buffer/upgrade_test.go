@@ -16,6 +16,7 @@ import (
 	"github.com/forebay/forebay/buffer/buffertest"
 	"github.com/forebay/forebay/buffer/internal/format"
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/internal/disktest"
 	"github.com/forebay/forebay/internal/localdisk"
 	"github.com/forebay/forebay/internal/pebblestore"
@@ -135,7 +136,7 @@ func TestUpgradeNeedsRoom(t *testing.T) {
 					if !enough {
 						disk.SetUsage(vfs.DiskUsage{AvailBytes: 100 << 10, TotalBytes: 1 << 30})
 					}
-					c := buffer.SinkConfig{ID: "a", Table: buffer.Table{ID: "in.c-test.a", Columns: columns}}
+					c := buffer.SinkConfig{ID: "a", Table: driver.Table{ID: "in.c-test.a", Columns: columns}}
 					grown(&c)
 					_, err = b.Define(t.Context(), c)
 				}
@@ -180,7 +181,7 @@ func TestCheckpointInTheCommitOfAnUpgrade(t *testing.T) {
 			synctest.Wait()
 		}
 		go func() {
-			c := buffer.SinkConfig{ID: "a", Table: buffer.Table{ID: "in.c-test.a", Columns: columns}}
+			c := buffer.SinkConfig{ID: "a", Table: driver.Table{ID: "in.c-test.a", Columns: columns}}
 			grown(&c)
 			_, err := b.Define(t.Context(), c)
 			done <- err
@@ -220,7 +221,7 @@ func TestUpgradeIsCutShort(t *testing.T) {
 				}))
 				b, err := buffer.Open("data", upgradeOptions(t, failing, mem, keep))
 				if err == nil && keep {
-					c := buffer.SinkConfig{ID: "a", Table: buffer.Table{ID: "in.c-test.a", Columns: columns}}
+					c := buffer.SinkConfig{ID: "a", Table: driver.Table{ID: "in.c-test.a", Columns: columns}}
 					grown(&c)
 					_, err = b.Define(t.Context(), c)
 				}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/forebay/forebay/buffer/internal/format"
 	"github.com/forebay/forebay/buffer/internal/salvage"
+	"github.com/forebay/forebay/driver"
 )
 
 // queueUpload asks for Staging.Put of a sealed slice.
@@ -78,7 +79,7 @@ func (b *Buffer) upload(ctx context.Context, sl *slice) {
 	b.uploadFailed(ctx, sl, obj, err)
 }
 
-func (b *Buffer) uploadFailed(ctx context.Context, sl *slice, obj Object, err error) {
+func (b *Buffer) uploadFailed(ctx context.Context, sl *slice, obj driver.Object, err error) {
 	b.attemptFailed(ctx, b.uploadErrand(sl), obj.ID, err, func(t *txn) *format.Retry {
 		if sl.rec.State != format.SliceUploading {
 			return nil
@@ -94,7 +95,7 @@ func (b *Buffer) uploadFailed(ctx context.Context, sl *slice, obj Object, err er
 // its upload. Put leaves nothing that is not whole, so an object that can be read counts, with the rows in it. Without an object the records may
 // even be older than the import of the file, which deletes its objects. If the target does not have the file, the rows of the local level are
 // uploaded, under an id that no other rows can have.
-func (b *Buffer) takeStaged(ctx context.Context, sl *slice, obj Object) {
+func (b *Buffer) takeStaged(ctx context.Context, sl *slice, obj driver.Object) {
 	var rows, raw int64
 	var sum format.Checksum
 	there := false

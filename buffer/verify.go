@@ -12,6 +12,7 @@ import (
 	"slices"
 
 	"github.com/forebay/forebay/buffer/internal/format"
+	"github.com/forebay/forebay/driver"
 )
 
 // Report is the result of [Buffer.Verify]: the counters of the ledger beside the recounted rows.
@@ -43,14 +44,14 @@ type SinkReport struct {
 	Quarantined int64
 	// Local and Staging are the rows counted in the stored bytes.
 	Local, Staging int64
-	// TakenAway are imported rows that readers of the table removed on purpose: see [Taker]. Imported includes them.
+	// TakenAway are imported rows that readers of the table removed on purpose: see [driver.Taker]. Imported includes them.
 	TakenAway int64
 	// Differences describe in words what does not agree; empty when everything agrees.
 	Differences []string
 }
 
 // Verify recounts the stored rows of every sink and compares them with the ledger: it reads and decodes every local chunk
-// and every staged object. It asks a target that is a [Counter] for the rows of the imported files that are still listed.
+// and every staged object. It asks a target that is a [driver.Counter] for the rows of the imported files that are still listed.
 // Rows keep flowing meanwhile. A slice that moves on while it is read is left out, so a report made under load may be
 // partial, but a difference is always a real one. The error is about reading, not about the ledger.
 func (b *Buffer) Verify(ctx context.Context) (Report, error) {
@@ -88,12 +89,12 @@ type part struct {
 	ext   format.Extent
 	sum   format.Checksum
 	whole int64 // rows before damage was set aside, as the chunks count them
-	obj   Object
+	obj   driver.Object
 }
 
 // ended is an imported file.
 type ended struct {
-	table Table
+	table driver.Table
 	id    string
 	rows  int64
 }
@@ -210,7 +211,7 @@ func (b *Buffer) verifySink(ctx context.Context, l *ledger) error {
 		return err
 	}
 	target := b.targetOf(r.ID)
-	if counter, ok := target.(Counter); ok {
+	if counter, ok := target.(driver.Counter); ok {
 		for _, f := range l.imported {
 			var n int64
 			taken := false
@@ -218,7 +219,7 @@ func (b *Buffer) verifySink(ctx context.Context, l *ledger) error {
 				if n, err = counter.CountFile(ctx, f.table, f.id); err != nil {
 					return err
 				}
-				if taker, ok := target.(Taker); ok && n < f.rows {
+				if taker, ok := target.(driver.Taker); ok && n < f.rows {
 					taken, err = taker.TakenAway(ctx, f.table, f.id)
 				}
 				return err
@@ -243,7 +244,7 @@ func (b *Buffer) countLocal(num uint64, ext format.Extent, upTo int64) (rows, ra
 		if h.Slice.Rows > upTo {
 			return io.EOF
 		}
-		n, size, err := countRows(Encoding(h.Encoding), io.NopCloser(bytes.NewReader(payload)))
+		n, size, err := countRows(driver.Encoding(h.Encoding), io.NopCloser(bytes.NewReader(payload)))
 		if err != nil {
 			return &DamageError{Chunk: seq, Rows: h.Rows, Err: err}
 		}

@@ -9,24 +9,25 @@ import (
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/internal/synctest"
 )
 
 // Verify must find what is wrong, not only say that all is well.
 func TestVerifyFindsWhatIsWrongInStaging(t *testing.T) {
 	for name, tc := range map[string]struct {
-		harm func(t *testing.T, mem *buffertest.Memory, obj buffer.Object)
+		harm func(t *testing.T, mem *buffertest.Memory, obj driver.Object)
 		want string
 	}{
-		"missing": {func(t *testing.T, mem *buffertest.Memory, obj buffer.Object) {
+		"missing": {func(t *testing.T, mem *buffertest.Memory, obj driver.Object) {
 			if err := mem.Delete(t.Context(), obj); err != nil {
 				t.Fatal(err)
 			}
 		}, "not in staging any more"},
-		"fewer rows": {func(t *testing.T, mem *buffertest.Memory, obj buffer.Object) {
+		"fewer rows": {func(t *testing.T, mem *buffertest.Memory, obj driver.Object) {
 			replace(t, mem, obj, row(0, "v"))
 		}, "has other bytes than were uploaded"},
-		"torn row": {func(t *testing.T, mem *buffertest.Memory, obj buffer.Object) {
+		"torn row": {func(t *testing.T, mem *buffertest.Memory, obj driver.Object) {
 			replace(t, mem, obj, []byte(`"0","v`))
 		}, "cannot be read"},
 	} {
@@ -36,7 +37,7 @@ func TestVerifyFindsWhatIsWrongInStaging(t *testing.T) {
 				b := open(t, memoryOptions(t, mem))
 				mustEnsure(t, mem)
 				mem.Alter("in.c-test.a", datatype.UntypedColumns("id", "other")...)
-				put(t, b, define(t, b, "a", func(c *buffer.SinkConfig) { c.Encoding = buffer.None }), 0, 3)
+				put(t, b, define(t, b, "a", func(c *buffer.SinkConfig) { c.Encoding = driver.None }), 0, 3)
 				if err := b.Flush(t.Context(), "a"); err == nil {
 					t.Fatal("imported into other columns")
 				}
@@ -52,7 +53,7 @@ func TestVerifyFindsWhatIsWrongInStaging(t *testing.T) {
 }
 
 // replace stores other bytes under the id of an object.
-func replace(t *testing.T, mem *buffertest.Memory, obj buffer.Object, data []byte) {
+func replace(t *testing.T, mem *buffertest.Memory, obj driver.Object, data []byte) {
 	t.Helper()
 	if err := mem.Delete(t.Context(), obj); err != nil {
 		t.Fatal(err)

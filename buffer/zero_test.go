@@ -6,6 +6,7 @@ import (
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/internal/zerotest"
 )
 
@@ -15,7 +16,7 @@ func TestZeroValues(t *testing.T) {
 	t.Chdir(t.TempDir()) // a relative path is one of the values
 	mem := &buffertest.Memory{}
 	b := openAt(t, t.TempDir(), buffer.Options{Staging: mem, Target: mem})
-	sink, err := b.Define(t.Context(), buffer.SinkConfig{ID: "s", Table: buffer.Table{ID: "t", Columns: datatype.UntypedColumns("c")}, Quarantine: &buffer.QuarantineBounds{}})
+	sink, err := b.Define(t.Context(), buffer.SinkConfig{ID: "s", Table: driver.Table{ID: "t", Columns: datatype.UntypedColumns("c")}, Quarantine: &buffer.QuarantineBounds{}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,9 +14,9 @@ import (
 	"time"
 
 	"github.com/forebay/forebay"
-	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
 	"github.com/forebay/forebay/catalog"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/internal/synctest"
 	"github.com/forebay/forebay/mapping"
 )
@@ -309,7 +309,7 @@ type slowTarget struct {
 	entered chan struct{} // closed by the first call
 }
 
-func (s *slowTarget) Ensure(ctx context.Context, t buffer.Table) error {
+func (s *slowTarget) Ensure(ctx context.Context, t driver.Table) error {
 	if s.called.CompareAndSwap(false, true) {
 		close(s.entered)
 		<-ctx.Done()

@@ -11,10 +11,10 @@ import (
 	"testing"
 
 	"github.com/forebay/forebay"
-	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/dir"
 	"github.com/forebay/forebay/catalog"
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/internal/seedtest"
 	"github.com/forebay/forebay/mapping"
 )
@@ -25,7 +25,7 @@ const creationEnv = "FOREBAY_CREATION_CHILD"
 // tellingTables writes a line for every table that it has made or compared.
 type tellingTables struct{ *dir.TableDir }
 
-func (t tellingTables) Ensure(ctx context.Context, table buffer.Table) error {
+func (t tellingTables) Ensure(ctx context.Context, table driver.Table) error {
 	err := t.TableDir.Ensure(ctx, table)
 	if err == nil {
 		_, err = fmt.Println(table.ID)

@@ -11,10 +11,10 @@ import (
 	"time"
 
 	"github.com/forebay/forebay"
-	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
 	"github.com/forebay/forebay/catalog"
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/internal/synctest"
 	"github.com/forebay/forebay/mapping"
 )
@@ -47,7 +47,7 @@ func TestFailedCreateTakesItsTablesBack(t *testing.T) {
 	store := newMemory()
 	cat := openCatalog(t, openEngine(t, forebay.Options{Target: mem}), catalog.Options{Store: store})
 	mem.Alter("in.c-web.broken", datatype.UntypedColumns("other")...)
-	if err := mem.Ensure(t.Context(), buffer.Table{ID: "in.c-web.old", Columns: datatype.UntypedColumns("id", "body")}); err != nil {
+	if err := mem.Ensure(t.Context(), driver.Table{ID: "in.c-web.old", Columns: datatype.UntypedColumns("id", "body")}); err != nil {
 		t.Fatal(err)
 	}
 	task, err := cat.CreateSource(user, spec("Web", "a", "old", "broken", "b"))

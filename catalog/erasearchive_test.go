@@ -14,10 +14,10 @@ import (
 	"time"
 
 	"github.com/forebay/forebay"
-	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
 	"github.com/forebay/forebay/buffer/dir"
 	"github.com/forebay/forebay/catalog"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/internal/synctest"
 )
 
@@ -33,7 +33,7 @@ func newRawArchive(t *testing.T) *rawArchive {
 	return &rawArchive{ArchiveDir: dir.Archive(root, dir.ArchiveOptions{}), root: root}
 }
 
-func (a *rawArchive) Import(ctx context.Context, f *buffer.File) error {
+func (a *rawArchive) Import(ctx context.Context, f *driver.File) error {
 	if a.beforeImport != nil {
 		if err := a.beforeImport(ctx); err != nil {
 			return err

@@ -7,9 +7,9 @@ import (
 	"testing"
 
 	"github.com/forebay/forebay"
-	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
 	"github.com/forebay/forebay/catalog"
+	"github.com/forebay/forebay/driver"
 )
 
 // gatedTarget has every check of a table wait for its gate.
@@ -18,7 +18,7 @@ type gatedTarget struct {
 	entered, gate chan struct{}
 }
 
-func (g *gatedTarget) Ensure(ctx context.Context, t buffer.Table) error {
+func (g *gatedTarget) Ensure(ctx context.Context, t driver.Table) error {
 	select {
 	case g.entered <- struct{}{}:
 	case <-ctx.Done():

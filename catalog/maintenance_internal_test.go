@@ -9,10 +9,11 @@ import (
 	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/mapping"
 )
 
-func maintainedSink(t *testing.T, target buffer.Target) *Maintenance {
+func maintainedSink(t *testing.T, target driver.Target) *Maintenance {
 	t.Helper()
 	eng, err := forebay.Open(t.TempDir(), forebay.Options{Target: target})
 	if err != nil {
@@ -72,11 +73,11 @@ func TestMaintenanceTasks(t *testing.T) {
 // A file that is held is seen, and goes where somebody decides.
 func TestMaintenanceOfHeldFiles(t *testing.T) {
 	mem := buffertest.NewMemory()
-	mem.Refuse = func(_ string, row []string) buffer.RowError {
+	mem.Refuse = func(_ string, row []string) driver.RowError {
 		if row[0] == "bad" {
-			return buffer.RowError{Column: "id", Reason: "23514", Message: "violates the check"}
+			return driver.RowError{Column: "id", Reason: "23514", Message: "violates the check"}
 		}
-		return buffer.RowError{}
+		return driver.RowError{}
 	}
 	m := maintainedSink(t, mem)
 	for _, id := range []string{"good", "bad", "better"} {

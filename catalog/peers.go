@@ -15,6 +15,7 @@ import (
 
 	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/driver"
 )
 
 // Peers carries requests to the other catalogs on a shared store, and their answers back. Both are JSON texts without secrets. Most are small;
@@ -169,7 +170,7 @@ type fileCounts struct {
 	Refused *rowRefused `json:"refused,omitempty"`
 }
 
-// rowRefused is a [buffer.RowError].
+// rowRefused is a [driver.RowError].
 type rowRefused struct {
 	Row     int64  `json:"row"`
 	Column  string `json:"column,omitempty"`
@@ -197,7 +198,7 @@ func (f fileCounts) stats() buffer.FileStats {
 	return buffer.FileStats{
 		ID: f.ID, State: f.State, OpenedAt: f.OpenedAt, ClosedAt: f.ClosedAt, ImportingAt: f.ImportingAt, FinishedAt: f.FinishedAt,
 		Reason: f.Reason, Slices: f.Slices, Level: buffer.Level(f.Level), Attempt: f.Attempt, RetryReason: f.RetryReason, RetryAfter: f.RetryAfter,
-		Refused: (*buffer.RowError)(f.Refused),
+		Refused: (*driver.RowError)(f.Refused),
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/mapping"
 )
 
@@ -117,7 +118,7 @@ func newRejectedRecord(r forebay.RejectedRecord) rejectedRecord {
 func (r rejectedRecord) record(source, sink string) forebay.RejectedRecord {
 	var poison *buffer.Poison
 	if p := r.Poison; p != nil {
-		poison = &buffer.Poison{FileID: p.File, RowError: buffer.RowError{Row: p.Row, Column: r.Column, Reason: r.Reason, Message: r.Message}}
+		poison = &buffer.Poison{FileID: p.File, RowError: driver.RowError{Row: p.Row, Column: r.Column, Reason: r.Reason, Message: r.Message}}
 	}
 	return forebay.RejectedRecord{
 		Poison: poison, Place: cmp.Or(r.Place, r.ID),

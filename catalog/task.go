@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/forebay/forebay"
-	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/driver"
 )
 
 // TaskStatus is how far a task is.
@@ -379,7 +379,7 @@ func codeOf(err error) Code {
 		return BadRequest
 	}
 	switch {
-	case buffer.IsPermanent(err):
+	case driver.IsPermanent(err):
 		return BadRequest
 	case errors.Is(err, forebay.ErrTooManySources): // another task was faster
 		return SourceLimit

@@ -9,9 +9,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/dir"
 	"github.com/forebay/forebay/cluster/internal/clustertest"
+	"github.com/forebay/forebay/driver"
 )
 
 // sole are tables that one node at a time may use. A call beside those of another node fails, and so does the test.
@@ -51,11 +51,11 @@ func (s *soleTables) with(call func() error) error {
 	return call()
 }
 
-func (s *soleTables) Ensure(ctx context.Context, t buffer.Table) error {
+func (s *soleTables) Ensure(ctx context.Context, t driver.Table) error {
 	return s.with(func() error { return s.TableDir.Ensure(ctx, t) })
 }
 
-func (s *soleTables) Import(ctx context.Context, f *buffer.File) error {
+func (s *soleTables) Import(ctx context.Context, f *driver.File) error {
 	err := s.with(func() error { return s.TableDir.Import(ctx, f) })
 	if err == nil {
 		s.mu.Lock()
@@ -70,7 +70,7 @@ func TestOneImporterAtATime(t *testing.T) {
 	t.Parallel()
 	s := &sole{t: t, inside: map[string]int{}, imports: map[string]int{}}
 	c := startNodes(t, false, func(c *nodes) {
-		c.target = func(node string) buffer.Target { return &soleTables{dir.Tables(c.tables()), s, node} }
+		c.target = func(node string) driver.Target { return &soleTables{dir.Tables(c.tables()), s, node} }
 	})
 	c.define()
 	var want []string

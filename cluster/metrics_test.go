@@ -13,9 +13,9 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/dir"
 	"github.com/forebay/forebay/cluster/internal/clustertest"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/internal/metertest"
 )
 
@@ -25,7 +25,7 @@ type refusing struct {
 	refuses *atomic.Bool
 }
 
-func (r refusing) Import(ctx context.Context, f *buffer.File) error {
+func (r refusing) Import(ctx context.Context, f *driver.File) error {
 	if r.refuses.Load() {
 		return errors.New("the table is closed")
 	}
@@ -45,7 +45,7 @@ func TestMetrics(t *testing.T) {
 	var refuses atomic.Bool
 	meters := map[string]*metertest.Meter{"a": metertest.New(), "b": metertest.New(), "c": metertest.New()}
 	c := startNodes(t, false, func(c *nodes) {
-		c.target = func(string) buffer.Target { return refusing{dir.Tables(c.tables()), &refuses} }
+		c.target = func(string) driver.Target { return refusing{dir.Tables(c.tables()), &refuses} }
 		c.meters = meters
 	})
 	c.define()

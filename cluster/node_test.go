@@ -28,6 +28,7 @@ import (
 	"github.com/forebay/forebay/cluster/internal/clustertest"
 	"github.com/forebay/forebay/cluster/natsdriver"
 	"github.com/forebay/forebay/cluster/natsserver"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/internal/metertest"
 	"github.com/forebay/forebay/internal/porttest"
 	"github.com/forebay/forebay/mapping"

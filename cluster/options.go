@@ -12,11 +12,11 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/forebay/forebay"
-	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/catalog"
 	"github.com/forebay/forebay/cluster/internal/instance"
 	"github.com/forebay/forebay/cluster/natsdriver"
 	"github.com/forebay/forebay/cluster/natsserver"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/internal/userinfo"
 	"github.com/forebay/forebay/internal/warnlog"
 	"github.com/forebay/forebay/stream/streamapi"
@@ -46,10 +46,10 @@ type Options struct {
 	CheckpointBytes int64
 	// Checkpoints keeps the checkpoints. All nodes must reach it, and it must keep an object until it is deleted: the files of the
 	// platform, of storageapi/drivers, end by themselves after two weeks. Default: Engine.Staging.
-	Checkpoints buffer.Staging
+	Checkpoints driver.Staging
 
 	// Engine are the options of the engine. All nodes must reach its Staging and its Target, and give them the same options. Leases are the cluster's: one node
-	// at a time imports into the tables of a Target that is [buffer.Exclusive].
+	// at a time imports into the tables of a Target that is [driver.Exclusive].
 	Engine forebay.Options
 	// Catalog are the options of the definitions, which all nodes share. Store, Node, Instance and Peers are the cluster's. BranchID is the one of
 	// API.Ingest by default.

@@ -11,6 +11,7 @@ import (
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
 	"github.com/forebay/forebay/console"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/mapping"
 	"github.com/forebay/forebay/trigger"
 )
@@ -27,7 +28,7 @@ func TestErrorsOfDriversNeedRecords(t *testing.T) {
 			case call.Op != buffertest.OpImport:
 				return nil
 			case permanent:
-				return buffer.Permanent(errors.New(secret))
+				return driver.Permanent(errors.New(secret))
 			}
 			return errors.New(secret)
 		}

@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/forebay/forebay"
-	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/console"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/mapping"
 )
 
@@ -173,13 +173,13 @@ func TestQuarantineRefusals(t *testing.T) {
 	}
 
 	// A row that the target has refused is edited by its cells; one that does not fit is refused.
-	memory.Refuse = func(table string, row []string) buffer.RowError {
+	memory.Refuse = func(table string, row []string) driver.RowError {
 		if table == "web.orders" && row[0] == "6" {
-			return buffer.RowError{Reason: "22003", Message: "a cause that names no column"}
+			return driver.RowError{Reason: "22003", Message: "a cause that names no column"}
 		} else if table == "web.orders" {
-			return buffer.RowError{Column: "price", Reason: "22003", Message: "out of <b>range</b>"}
+			return driver.RowError{Column: "price", Reason: "22003", Message: "out of <b>range</b>"}
 		}
-		return buffer.RowError{}
+		return driver.RowError{}
 	}
 	ingest(t, eng, mapping.JSON([]byte(`{"id":5,"price":5000,"page":"p"}`)), mapping.JSON([]byte(`{"id":6,"price":5000,"page":"p"}`)))
 	if err := eng.Flush(t.Context(), "web"); err != nil {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/trigger"
 )
 
@@ -216,8 +217,8 @@ type tableQuery struct {
 	Query    string `json:"query"`
 }
 
-func (c *Console) queryOf(t buffer.Table) (out tableQuery) {
-	if q, ok := c.eng.Target().(buffer.Querier); ok && t.ID != "" {
+func (c *Console) queryOf(t driver.Table) (out tableQuery) {
+	if q, ok := c.eng.Target().(driver.Querier); ok && t.ID != "" {
 		out.Language, out.Query = q.Query(t)
 	}
 	return out

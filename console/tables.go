@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/forebay/forebay"
-	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/driver"
 )
 
 const (
@@ -62,7 +62,7 @@ func (c *call) tablesOpen() (any, error) {
 		return nil, err
 	}
 	out := shownTable{Source: source.ID, Sink: sink.ID, Table: sink.Table.ID, Columns: [][2]string{}, Rows: [][]shownCell{}, Stored: cell{Text: unknown}, Waiting: cell{Text: unknown}}
-	table := buffer.Table{ID: sink.Table.ID}
+	table := driver.Table{ID: sink.Table.ID}
 	if s := c.sampler.current(); s != nil {
 		for i := range s.stats.Sinks {
 			if k := &s.stats.Sinks[i]; k.Source == source.ID && k.Sink == sink.ID {
@@ -72,7 +72,7 @@ func (c *call) tablesOpen() (any, error) {
 		}
 	}
 	out.tableQuery = c.queryOf(table)
-	t, ok := c.eng.Target().(buffer.Tailer)
+	t, ok := c.eng.Target().(driver.Tailer)
 	if !ok {
 		out.Note = "The target does not show rows here."
 		return out, nil
@@ -90,7 +90,7 @@ func (c *call) tablesOpen() (any, error) {
 	case errors.Is(err, fs.ErrNotExist):
 		out.Note = "The table is not there yet: the first import makes it."
 		return out, nil
-	case errors.Is(err, buffer.ErrTailTooLarge), errors.Is(err, context.DeadlineExceeded) && c.ctx.Err() == nil:
+	case errors.Is(err, driver.ErrTailTooLarge), errors.Is(err, context.DeadlineExceeded) && c.ctx.Err() == nil:
 		out.Note = "The newest rows are too large to show. Use the query."
 		return out, nil
 	case err != nil:

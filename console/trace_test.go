@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"github.com/forebay/forebay"
-	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
 	"github.com/forebay/forebay/console"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/internal/callkey"
 	"github.com/forebay/forebay/internal/requestid"
 	"github.com/forebay/forebay/internal/synctest"
@@ -81,7 +81,7 @@ func newTrace(t *testing.T) (eng *forebay.Engine, target *buffertest.Memory, hel
 	target, held = buffertest.NewMemory(), new(atomic.Bool)
 	target.Before = func(_ context.Context, c buffertest.Call) error {
 		if c.Op == buffertest.OpImport && held.Load() {
-			return buffer.Permanent(errors.New("columns differ"))
+			return driver.Permanent(errors.New("columns differ"))
 		}
 		return nil
 	}

@@ -5,8 +5,8 @@ import (
 	"errors"
 	"io"
 
-	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
+	"github.com/forebay/forebay/driver"
 )
 
 // connection is how one process reaches the drivers. Nothing gets through after the process is dead.
@@ -24,13 +24,13 @@ func (c *connection) call(ctx context.Context, do func(context.Context) error) e
 	return do(context.WithValue(ctx, lostKey{}, new(lost)))
 }
 
-// Put implements [buffer.Staging].
-func (c *connection) Put(ctx context.Context, obj buffer.Object, src buffer.Content) error {
+// Put implements [driver.Staging].
+func (c *connection) Put(ctx context.Context, obj driver.Object, src driver.Content) error {
 	return c.call(ctx, func(ctx context.Context) error { return c.memory.Put(ctx, obj, src) })
 }
 
-// Open implements [buffer.Staging].
-func (c *connection) Open(ctx context.Context, obj buffer.Object) (rc io.ReadCloser, err error) {
+// Open implements [driver.Staging].
+func (c *connection) Open(ctx context.Context, obj driver.Object) (rc io.ReadCloser, err error) {
 	err = c.call(ctx, func(ctx context.Context) error {
 		rc, err = c.memory.Open(ctx, obj)
 		return err
@@ -38,23 +38,23 @@ func (c *connection) Open(ctx context.Context, obj buffer.Object) (rc io.ReadClo
 	return rc, err
 }
 
-// Delete implements [buffer.Staging].
-func (c *connection) Delete(ctx context.Context, objs ...buffer.Object) error {
+// Delete implements [driver.Staging].
+func (c *connection) Delete(ctx context.Context, objs ...driver.Object) error {
 	return c.call(ctx, func(ctx context.Context) error { return c.memory.Delete(ctx, objs...) })
 }
 
-// Ensure implements [buffer.Target].
-func (c *connection) Ensure(ctx context.Context, t buffer.Table) error {
+// Ensure implements [driver.Target].
+func (c *connection) Ensure(ctx context.Context, t driver.Table) error {
 	return c.call(ctx, func(ctx context.Context) error { return c.memory.Ensure(ctx, t) })
 }
 
-// Import implements [buffer.Target].
-func (c *connection) Import(ctx context.Context, f *buffer.File) error {
+// Import implements [driver.Target].
+func (c *connection) Import(ctx context.Context, f *driver.File) error {
 	return c.call(ctx, func(ctx context.Context) error { return c.memory.Import(ctx, f) })
 }
 
-// CountFile implements [buffer.Counter].
-func (c *connection) CountFile(ctx context.Context, t buffer.Table, fileID string) (n int64, err error) {
+// CountFile implements [driver.Counter].
+func (c *connection) CountFile(ctx context.Context, t driver.Table, fileID string) (n int64, err error) {
 	err = c.call(ctx, func(ctx context.Context) error {
 		n, err = c.memory.CountFile(ctx, t, fileID)
 		return err
@@ -62,18 +62,18 @@ func (c *connection) CountFile(ctx context.Context, t buffer.Table, fileID strin
 	return n, err
 }
 
-// Extend implements [buffer.Extender].
-func (c *connection) Extend(ctx context.Context, t buffer.Table) error {
+// Extend implements [driver.Extender].
+func (c *connection) Extend(ctx context.Context, t driver.Table) error {
 	return c.call(ctx, func(ctx context.Context) error { return c.memory.Extend(ctx, t) })
 }
 
-// Uncreate implements [buffer.Uncreator].
+// Uncreate implements [driver.Uncreator].
 func (c *connection) Uncreate(ctx context.Context, tableID, creation string) error {
 	return c.call(ctx, func(ctx context.Context) error { return c.memory.Uncreate(ctx, tableID, creation) })
 }
 
-// Void implements [buffer.Voider].
-func (c *connection) Void(ctx context.Context, t buffer.Table, fileID string) (imported bool, err error) {
+// Void implements [driver.Voider].
+func (c *connection) Void(ctx context.Context, t driver.Table, fileID string) (imported bool, err error) {
 	err = c.call(ctx, func(ctx context.Context) error {
 		imported, err = c.memory.Void(ctx, t, fileID)
 		return err
@@ -81,8 +81,8 @@ func (c *connection) Void(ctx context.Context, t buffer.Table, fileID string) (i
 	return imported, err
 }
 
-// TakenAway implements [buffer.Taker].
-func (c *connection) TakenAway(ctx context.Context, t buffer.Table, fileID string) (away bool, err error) {
+// TakenAway implements [driver.Taker].
+func (c *connection) TakenAway(ctx context.Context, t driver.Table, fileID string) (away bool, err error) {
 	err = c.call(ctx, func(ctx context.Context) error {
 		away, err = c.memory.TakenAway(ctx, t, fileID)
 		return err

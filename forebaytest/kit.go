@@ -27,8 +27,8 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/forebay/forebay"
-	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/internal/localdisk"
 )
 
@@ -181,7 +181,7 @@ func (k *Kit) step(name string, waiting func(forebay.SinkStats) int64) time.Dura
 // Fail makes the next calls of an operation fail with [ErrInjected] before they take effect.
 func (k *Kit) Fail(op buffertest.Op, times int) { k.inject(op, times, fault{before: ErrInjected}) }
 
-// FailWith is Fail with err, for example one marked by [buffer.Permanent].
+// FailWith is Fail with err, for example one marked by [driver.Permanent].
 func (k *Kit) FailWith(op buffertest.Op, times int, err error) {
 	k.inject(op, times, fault{before: err})
 }
@@ -247,11 +247,11 @@ func (k *Kit) after(ctx context.Context, _ buffertest.Call) error {
 }
 
 var (
-	_ buffer.Staging   = (*connection)(nil)
-	_ buffer.Target    = (*connection)(nil)
-	_ buffer.Counter   = (*connection)(nil)
-	_ buffer.Extender  = (*connection)(nil)
-	_ buffer.Taker     = (*connection)(nil)
-	_ buffer.Uncreator = (*connection)(nil)
-	_ buffer.Voider    = (*connection)(nil)
+	_ driver.Staging   = (*connection)(nil)
+	_ driver.Target    = (*connection)(nil)
+	_ driver.Counter   = (*connection)(nil)
+	_ driver.Extender  = (*connection)(nil)
+	_ driver.Taker     = (*connection)(nil)
+	_ driver.Uncreator = (*connection)(nil)
+	_ driver.Voider    = (*connection)(nil)
 )

@@ -1,19 +1,19 @@
 package buffertest
 
-import "github.com/forebay/forebay/buffer"
+import "github.com/forebay/forebay/driver"
 
-// alone checks a target that implements [buffer.Exclusive]: all processes ask for the same lease, and none is in the way of another between
+// alone checks a target that implements [driver.Exclusive]: all processes ask for the same lease, and none is in the way of another between
 // two calls.
 func alone(t tb, b *bench) {
-	first, ok := b.Target.(buffer.Exclusive)
+	first, ok := b.Target.(driver.Exclusive)
 	if !ok {
-		t.Skipf("the target is not a buffer.Exclusive")
+		t.Skipf("the target is not a driver.Exclusive")
 	}
 	if b.reopen == nil {
 		t.Skipf("the harness has no Reopen")
 	}
 	other := b.reopen()
-	second := other.(buffer.Exclusive)
+	second := other.(driver.Exclusive)
 	table := eventsTable()
 	same := func(when string) {
 		t.Helper()
@@ -25,7 +25,7 @@ func alone(t tb, b *bench) {
 	same("before the table exists")
 	here := b.Target
 	var files []*testFile
-	for i, target := range []buffer.Target{here, other, here} {
+	for i, target := range []driver.Target{here, other, here} {
 		f := newFile([]string{"file-1", "file-2", "file-3"}[i], table, makeRows(uint64(1+i), 10, 3))
 		b.Target = target
 		b.mustEnsure(table)

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/driver"
 )
 
 // lonely is a target that only one process may use. open says which process has it open.
@@ -19,7 +19,7 @@ type lonely struct {
 
 func (l *lonely) Alone(string) string { return l.name(l.process) }
 
-func (l *lonely) Import(ctx context.Context, f *buffer.File) error {
+func (l *lonely) Import(ctx context.Context, f *driver.File) error {
 	if l.open != nil {
 		if *l.open != "" && *l.open != l.process {
 			return errors.New("another process has it open")
@@ -50,7 +50,7 @@ func TestAloneIsChecked(t *testing.T) {
 			}
 			return &bench{
 				Target: &lonely{mem, "a", c.name, open}, typed: true, read: mem.Rows,
-				reopen: func() buffer.Target { return &lonely{mem, "b", c.name, open} },
+				reopen: func() driver.Target { return &lonely{mem, "b", c.name, open} },
 			}
 		})
 		if c.sound != (failed == nil) {

@@ -11,13 +11,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/driver"
 )
 
 // ArchiveTarget is an archive of raw records, as an engine uses it: forebay.Archive.
 type ArchiveTarget interface {
-	buffer.Target
+	driver.Target
 	// Objects and Open are as in forebay.Archive.
 	Objects(ctx context.Context, source string, from, to time.Time) ([]string, error)
 	// Open opens an object.
@@ -85,8 +85,8 @@ type archiveBench struct {
 
 const archivedSource = "buffertest"
 
-func archiveTable() buffer.Table {
-	return buffer.Table{ID: archivedSource, Columns: []datatype.Column{
+func archiveTable() driver.Table {
+	return driver.Table{ID: archivedSource, Columns: []datatype.Column{
 		{Name: "received", Type: datatype.Timestamp, Required: true}, {Name: "head", Type: datatype.JSON, Required: true}, {Name: "body"},
 	}}
 }
@@ -356,7 +356,7 @@ func archiveAbsent(t tb, b *archiveBench) {
 		if err == nil {
 			rc.Close()
 		}
-		if !errors.Is(err, fs.ErrNotExist) || buffer.IsPermanent(err) {
+		if !errors.Is(err, fs.ErrNotExist) || driver.IsPermanent(err) {
 			t.Errorf("Open of an absent object = %v, want an error that matches fs.ErrNotExist", err)
 		}
 	}
@@ -381,7 +381,7 @@ func archiveRefuses(t tb, b *archiveBench) {
 	} {
 		f := rawFile("file-1", archiveHour.Add(time.Hour), archiveHour)
 		change(f)
-		if err := b.importFile(t.Context(), f); !buffer.IsPermanent(err) {
+		if err := b.importFile(t.Context(), f); !driver.IsPermanent(err) {
 			t.Errorf("Import with %s = %v, want a permanent error", name, err)
 		}
 	}
@@ -389,9 +389,9 @@ func archiveRefuses(t tb, b *archiveBench) {
 }
 
 func archiveRetention(t tb, b *archiveBench) {
-	compactor, ok := b.ArchiveTarget.(buffer.Compactor)
+	compactor, ok := b.ArchiveTarget.(driver.Compactor)
 	if !ok {
-		t.Fatalf("an archive with a retention must implement buffer.Compactor")
+		t.Fatalf("an archive with a retention must implement driver.Compactor")
 	}
 	now := time.Now()
 	old := rawFile("file-1", now.Add(-archiveKeeps-3*time.Hour), archiveHour)
@@ -422,7 +422,7 @@ func archiveRetention(t tb, b *archiveBench) {
 func archiveNoRetention(t tb, b *archiveBench) {
 	f := rawFile("file-1", archiveHour)
 	b.mustImport(f)
-	if compactor, ok := b.ArchiveTarget.(buffer.Compactor); ok {
+	if compactor, ok := b.ArchiveTarget.(driver.Compactor); ok {
 		if err := compactor.Compact(t.Context(), archiveTable()); err != nil {
 			t.Errorf("Compact = %v, want nil", err)
 		}

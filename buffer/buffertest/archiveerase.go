@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/driver"
 )
 
 // archiveErase erases one of several archives, if the driver can do that.
@@ -73,7 +73,7 @@ func archiveErase(t tb, b *archiveBench) {
 		}
 	}
 	for _, name := range []string{"", ".", "..", "../x", "a/b", "a.b.c", ".b", "a."} {
-		if err := erase(name); !buffer.IsPermanent(err) {
+		if err := erase(name); !driver.IsPermanent(err) {
 			t.Errorf("Erase(%q) = %v, want a permanent error", name, err)
 		}
 	}

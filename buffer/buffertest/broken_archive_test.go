@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/dir"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/internal/suitetest"
 )
 
@@ -21,10 +21,10 @@ import (
 type brokenArchive struct {
 	*dir.ArchiveDir
 	root    string
-	imp     func(ctx context.Context, a brokenArchive, f *buffer.File) error
+	imp     func(ctx context.Context, a brokenArchive, f *driver.File) error
 	objects func(ctx context.Context, a brokenArchive, source string, from, to time.Time) ([]string, error)
 	open    func(ctx context.Context, a brokenArchive, source, object string) (io.ReadCloser, error)
-	compact func(ctx context.Context, a brokenArchive, t buffer.Table) error
+	compact func(ctx context.Context, a brokenArchive, t driver.Table) error
 	erase   func(ctx context.Context, a brokenArchive, archive string) error
 }
 
@@ -35,7 +35,7 @@ func (a brokenArchive) Erase(ctx context.Context, archive string) error {
 	return a.ArchiveDir.Erase(ctx, archive)
 }
 
-func (a brokenArchive) Import(ctx context.Context, f *buffer.File) error {
+func (a brokenArchive) Import(ctx context.Context, f *driver.File) error {
 	if a.imp != nil {
 		return a.imp(ctx, a, f)
 	}
@@ -56,7 +56,7 @@ func (a brokenArchive) Open(ctx context.Context, source, object string) (io.Read
 	return a.ArchiveDir.Open(ctx, source, object)
 }
 
-func (a brokenArchive) Compact(ctx context.Context, t buffer.Table) error {
+func (a brokenArchive) Compact(ctx context.Context, t driver.Table) error {
 	if a.compact != nil {
 		return a.compact(ctx, a, t)
 	}
@@ -77,9 +77,9 @@ func changed(change func(data []byte) []byte) brokenArchive {
 }
 
 // renamed imports under another id.
-func renamed(id func(f *buffer.File) string) brokenArchive {
+func renamed(id func(f *driver.File) string) brokenArchive {
 	n := 0
-	return brokenArchive{imp: func(ctx context.Context, a brokenArchive, f *buffer.File) error {
+	return brokenArchive{imp: func(ctx context.Context, a brokenArchive, f *driver.File) error {
 		file := *f
 		if file.ID = id(f); file.ID == "" {
 			n++
@@ -137,14 +137,14 @@ func TestBrokenArchiveIsCaught(t *testing.T) {
 			list, err := a.ArchiveDir.Objects(ctx, source, from, to)
 			return list[:min(len(list), 32)], err
 		}}},
-		"an id is forgotten":    {"ImportAgain", renamed(func(*buffer.File) string { return "" })},
-		"files share an object": {"ImportConcurrently", renamed(func(*buffer.File) string { return "all" })},
-		"a fault counts as done": {"ImportInterrupted", brokenArchive{imp: func(ctx context.Context, a brokenArchive, f *buffer.File) error {
+		"an id is forgotten":    {"ImportAgain", renamed(func(*driver.File) string { return "" })},
+		"files share an object": {"ImportConcurrently", renamed(func(*driver.File) string { return "all" })},
+		"a fault counts as done": {"ImportInterrupted", brokenArchive{imp: func(ctx context.Context, a brokenArchive, f *driver.File) error {
 			_ = a.ArchiveDir.Import(ctx, f)
 			return nil
 		}}},
 		"half a file is archived": {"ImportInterrupted", brokenArchive{imp: half}},
-		"contexts are ignored": {"ImportCancelled", brokenArchive{imp: func(_ context.Context, a brokenArchive, f *buffer.File) error {
+		"contexts are ignored": {"ImportCancelled", brokenArchive{imp: func(_ context.Context, a brokenArchive, f *driver.File) error {
 			return a.ArchiveDir.Import(context.Background(), f)
 		}}},
 		"absent objects are empty": {"Absent", brokenArchive{open: func(ctx context.Context, a brokenArchive, source, object string) (io.ReadCloser, error) {
@@ -154,17 +154,17 @@ func TestBrokenArchiveIsCaught(t *testing.T) {
 			}
 			return rc, err
 		}}},
-		"wrong files are tried again": {"Refuses", brokenArchive{imp: func(ctx context.Context, a brokenArchive, f *buffer.File) error {
+		"wrong files are tried again": {"Refuses", brokenArchive{imp: func(ctx context.Context, a brokenArchive, f *driver.File) error {
 			if err := a.ArchiveDir.Import(ctx, f); err != nil {
 				return errors.New(err.Error())
 			}
 			return nil
 		}}},
-		"nothing is removed": {"Retention", brokenArchive{compact: func(context.Context, brokenArchive, buffer.Table) error { return nil }}},
-		"all is removed": {"Retention", brokenArchive{compact: func(ctx context.Context, a brokenArchive, t buffer.Table) error {
+		"nothing is removed": {"Retention", brokenArchive{compact: func(context.Context, brokenArchive, driver.Table) error { return nil }}},
+		"all is removed": {"Retention", brokenArchive{compact: func(ctx context.Context, a brokenArchive, t driver.Table) error {
 			return dir.Archive(a.root, dir.ArchiveOptions{KeepFor: 1}).Compact(ctx, t)
 		}}},
-		"old objects are removed without a retention": {"NoRetention", brokenArchive{compact: func(ctx context.Context, a brokenArchive, t buffer.Table) error {
+		"old objects are removed without a retention": {"NoRetention", brokenArchive{compact: func(ctx context.Context, a brokenArchive, t driver.Table) error {
 			return dir.Archive(a.root, dir.ArchiveOptions{KeepFor: time.Hour}).Compact(ctx, t)
 		}}},
 		"only old objects are erased": {"Erase", brokenArchive{erase: func(ctx context.Context, a brokenArchive, archive string) error {
@@ -183,7 +183,7 @@ func TestBrokenArchiveIsCaught(t *testing.T) {
 			return err
 		}}},
 		"an erasure leads elsewhere": {"Erase", brokenArchive{erase: func(ctx context.Context, a brokenArchive, archive string) error {
-			if err := a.ArchiveDir.Erase(ctx, archive); err != nil && !buffer.IsPermanent(err) {
+			if err := a.ArchiveDir.Erase(ctx, archive); err != nil && !driver.IsPermanent(err) {
 				return err
 			}
 			return nil
@@ -198,16 +198,16 @@ func TestBrokenArchiveIsCaught(t *testing.T) {
 }
 
 // half archives the rows of the slices that can be opened.
-func half(ctx context.Context, a brokenArchive, f *buffer.File) error {
+func half(ctx context.Context, a brokenArchive, f *driver.File) error {
 	file := *f
-	file.OpenSlice = func(ctx context.Context, obj buffer.Object) (io.ReadCloser, error) {
+	file.OpenSlice = func(ctx context.Context, obj driver.Object) (io.ReadCloser, error) {
 		rc, err := f.OpenSlice(ctx, obj)
 		if err != nil {
 			return io.NopCloser(strings.NewReader("")), nil
 		}
 		return rc, nil
 	}
-	file.Slices = slices.DeleteFunc(slices.Clone(f.Slices), func(obj buffer.Object) bool {
+	file.Slices = slices.DeleteFunc(slices.Clone(f.Slices), func(obj driver.Object) bool {
 		rc, err := f.OpenSlice(ctx, obj)
 		if err == nil {
 			_, err = io.Copy(io.Discard, rc)

@@ -16,8 +16,8 @@ import (
 
 	"github.com/klauspost/compress/gzip"
 
-	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/driver"
 )
 
 func TestBrokenTargetIsCaught(t *testing.T) {
@@ -28,14 +28,14 @@ func TestBrokenTargetIsCaught(t *testing.T) {
 		caughtBy string
 		driver   brokenTarget
 	}{
-		"a repeated import doubles": {"ImportAgain", brokenTarget{imp: func(ctx context.Context, m *Memory, f *buffer.File) error {
+		"a repeated import doubles": {"ImportAgain", brokenTarget{imp: func(ctx context.Context, m *Memory, f *driver.File) error {
 			m.forget(f.Table.ID)
 			return m.Import(ctx, f)
 		}}},
 		"only the last file is remembered": {"ImportAgain", func() brokenTarget {
 			var mu sync.Mutex
 			last := ""
-			return brokenTarget{imp: func(ctx context.Context, m *Memory, f *buffer.File) error {
+			return brokenTarget{imp: func(ctx context.Context, m *Memory, f *driver.File) error {
 				mu.Lock()
 				defer mu.Unlock()
 				if last != f.ID {
@@ -50,13 +50,13 @@ func TestBrokenTargetIsCaught(t *testing.T) {
 			return m
 		}}},
 		"the rows are lost by a restart": {"ImportAgainAfterReopen", brokenTarget{reopen: func(*Memory) *Memory { return NewMemory() }}},
-		"a repeated import is refused": {"ImportAgain", brokenTarget{imp: func(ctx context.Context, m *Memory, f *buffer.File) error {
+		"a repeated import is refused": {"ImportAgain", brokenTarget{imp: func(ctx context.Context, m *Memory, f *driver.File) error {
 			if n, _ := m.CountFile(ctx, f.Table, f.ID); n > 0 {
 				return fs.ErrExist
 			}
 			return m.Import(ctx, f)
 		}}},
-		"rows are visible before the file is complete": {"ImportReadFails", brokenTarget{imp: func(ctx context.Context, m *Memory, f *buffer.File) error {
+		"rows are visible before the file is complete": {"ImportReadFails", brokenTarget{imp: func(ctx context.Context, m *Memory, f *driver.File) error {
 			if err := m.Ensure(ctx, f.Table); err != nil {
 				return err
 			}
@@ -73,7 +73,7 @@ func TestBrokenTargetIsCaught(t *testing.T) {
 			m.remember(f)
 			return nil
 		}}},
-		"the id is stored before the rows": {"ImportOpenFails", brokenTarget{imp: func(ctx context.Context, m *Memory, f *buffer.File) error {
+		"the id is stored before the rows": {"ImportOpenFails", brokenTarget{imp: func(ctx context.Context, m *Memory, f *driver.File) error {
 			if err := m.Ensure(ctx, f.Table); err != nil {
 				return err
 			}
@@ -84,25 +84,25 @@ func TestBrokenTargetIsCaught(t *testing.T) {
 			m.appendRows(f.Table.ID, rows)
 			return err
 		}}},
-		"a broken slice ends the rows": {"ImportReadFails", importWith(func(ctx context.Context, f *buffer.File, obj buffer.Object) ([][]string, error) {
+		"a broken slice ends the rows": {"ImportReadFails", importWith(func(ctx context.Context, f *driver.File, obj driver.Object) ([][]string, error) {
 			rows, err := readSlice(ctx, f, obj)
 			if err != nil {
 				return nil, nil
 			}
 			return rows, nil
 		})},
-		"the cause of a failed import is lost": {"ImportReadFails", brokenTarget{imp: func(ctx context.Context, m *Memory, f *buffer.File) error {
+		"the cause of a failed import is lost": {"ImportReadFails", brokenTarget{imp: func(ctx context.Context, m *Memory, f *driver.File) error {
 			err := m.Import(ctx, f)
-			var schema *buffer.SchemaError
+			var schema *driver.SchemaError
 			if err == nil || errors.As(err, &schema) {
 				return err
 			}
 			return errors.New("import failed")
 		}}},
-		"every error is permanent": {"ImportOpenFails", brokenTarget{imp: func(ctx context.Context, m *Memory, f *buffer.File) error {
-			return buffer.Permanent(m.Import(ctx, f))
+		"every error is permanent": {"ImportOpenFails", brokenTarget{imp: func(ctx context.Context, m *Memory, f *driver.File) error {
+			return driver.Permanent(m.Import(ctx, f))
 		}}},
-		"readers stay open": {"Import", importWith(func(ctx context.Context, f *buffer.File, obj buffer.Object) ([][]string, error) {
+		"readers stay open": {"Import", importWith(func(ctx context.Context, f *driver.File, obj driver.Object) ([][]string, error) {
 			rc, err := f.OpenRows(ctx, obj)
 			if err != nil {
 				return nil, err
@@ -113,7 +113,7 @@ func TestBrokenTargetIsCaught(t *testing.T) {
 			}
 			return parseRows(data)
 		})},
-		"the context is ignored": {"ImportCancelled", brokenTarget{imp: func(_ context.Context, m *Memory, f *buffer.File) error {
+		"the context is ignored": {"ImportCancelled", brokenTarget{imp: func(_ context.Context, m *Memory, f *driver.File) error {
 			return m.Import(context.Background(), f)
 		}}},
 		"uncreate takes every empty table": {"Uncreate", brokenTarget{uncreate: func(ctx context.Context, m *Memory, table, _ string) error {
@@ -135,13 +135,13 @@ func TestBrokenTargetIsCaught(t *testing.T) {
 			}
 			return m.Uncreate(ctx, table, creation)
 		}}},
-		"ensure creates nothing": {"Ensure", brokenTarget{ensure: func(ctx context.Context, m *Memory, t buffer.Table) error {
+		"ensure creates nothing": {"Ensure", brokenTarget{ensure: func(ctx context.Context, m *Memory, t driver.Table) error {
 			if m.Columns(t.ID) == nil {
 				return nil
 			}
 			return m.Ensure(ctx, t)
 		}}},
-		"ensure empties the table": {"EnsureKeepsRows", brokenTarget{ensure: func(ctx context.Context, m *Memory, t buffer.Table) error {
+		"ensure empties the table": {"EnsureKeepsRows", brokenTarget{ensure: func(ctx context.Context, m *Memory, t driver.Table) error {
 			if err := m.Ensure(ctx, t); err != nil {
 				return err
 			}
@@ -150,49 +150,49 @@ func TestBrokenTargetIsCaught(t *testing.T) {
 			m.tables[t.ID].rows = nil
 			return nil
 		}}},
-		"ensure refuses a present table": {"Ensure", brokenTarget{ensure: func(ctx context.Context, m *Memory, t buffer.Table) error {
+		"ensure refuses a present table": {"Ensure", brokenTarget{ensure: func(ctx context.Context, m *Memory, t driver.Table) error {
 			if slices.Equal(m.Columns(t.ID), t.Columns) {
 				return fs.ErrExist
 			}
 			return m.Ensure(ctx, t)
 		}}},
-		"ensure alters the table": {"EnsureOtherColumns", brokenTarget{ensure: func(_ context.Context, m *Memory, t buffer.Table) error {
+		"ensure alters the table": {"EnsureOtherColumns", brokenTarget{ensure: func(_ context.Context, m *Memory, t driver.Table) error {
 			m.Alter(t.ID, t.Columns...)
 			return nil
 		}}},
-		"ensure does not compare the order": {"EnsureOtherColumns", brokenTarget{ensure: func(ctx context.Context, m *Memory, t buffer.Table) error {
+		"ensure does not compare the order": {"EnsureOtherColumns", brokenTarget{ensure: func(ctx context.Context, m *Memory, t driver.Table) error {
 			if slices.Equal(slices.Sorted(slices.Values(datatype.Names(m.Columns(t.ID)))), slices.Sorted(slices.Values(t.Names()))) {
 				return nil
 			}
 			return m.Ensure(ctx, t)
 		}}},
-		"columns are compared as joined text": {"EnsureOtherColumns", brokenTarget{ensure: func(ctx context.Context, m *Memory, t buffer.Table) error {
+		"columns are compared as joined text": {"EnsureOtherColumns", brokenTarget{ensure: func(ctx context.Context, m *Memory, t driver.Table) error {
 			if strings.Join(datatype.Names(m.Columns(t.ID)), ",") == strings.Join(t.Names(), ",") {
 				return nil
 			}
 			return m.Ensure(ctx, t)
 		}}},
-		"a mismatch is a plain error": {"EnsureOtherColumns", brokenTarget{ensure: func(ctx context.Context, m *Memory, t buffer.Table) error {
+		"a mismatch is a plain error": {"EnsureOtherColumns", brokenTarget{ensure: func(ctx context.Context, m *Memory, t driver.Table) error {
 			if m.Ensure(ctx, t) != nil {
 				return errors.New("columns differ")
 			}
 			return nil
 		}}},
-		"a mismatch does not name the columns": {"ImportOtherColumns", brokenTarget{imp: func(ctx context.Context, m *Memory, f *buffer.File) error {
+		"a mismatch does not name the columns": {"ImportOtherColumns", brokenTarget{imp: func(ctx context.Context, m *Memory, f *driver.File) error {
 			err := m.Import(ctx, f)
-			var schema *buffer.SchemaError
+			var schema *driver.SchemaError
 			if errors.As(err, &schema) {
-				return &buffer.SchemaError{Table: schema.Table}
+				return &driver.SchemaError{Table: schema.Table}
 			}
 			return err
 		}}},
-		"import does not compare the columns": {"ImportOtherColumns", brokenTarget{imp: func(ctx context.Context, m *Memory, f *buffer.File) error {
+		"import does not compare the columns": {"ImportOtherColumns", brokenTarget{imp: func(ctx context.Context, m *Memory, f *driver.File) error {
 			if columns := m.Columns(f.Table.ID); columns != nil {
 				f.Table.Columns = columns
 			}
 			return m.Import(ctx, f)
 		}}},
-		"a mismatch marks the file as imported": {"ImportOtherColumns", brokenTarget{imp: func(ctx context.Context, m *Memory, f *buffer.File) error {
+		"a mismatch marks the file as imported": {"ImportOtherColumns", brokenTarget{imp: func(ctx context.Context, m *Memory, f *driver.File) error {
 			if m.Columns(f.Table.ID) != nil && m.remember(f) {
 				return nil
 			}
@@ -207,25 +207,25 @@ func TestBrokenTargetIsCaught(t *testing.T) {
 			}
 			return err
 		}}},
-		"import needs the table": {"ImportCreatesTable", brokenTarget{imp: func(ctx context.Context, m *Memory, f *buffer.File) error {
+		"import needs the table": {"ImportCreatesTable", brokenTarget{imp: func(ctx context.Context, m *Memory, f *driver.File) error {
 			if m.Columns(f.Table.ID) == nil {
 				return fs.ErrNotExist
 			}
 			return m.Import(ctx, f)
 		}}},
-		"slices come in another order": {"Import", brokenTarget{imp: func(ctx context.Context, m *Memory, f *buffer.File) error {
+		"slices come in another order": {"Import", brokenTarget{imp: func(ctx context.Context, m *Memory, f *driver.File) error {
 			reversed := *f
 			reversed.Slices = slices.Clone(f.Slices)
 			slices.Reverse(reversed.Slices)
 			return m.Import(ctx, &reversed)
 		}}},
-		"the slices of the file are sorted in place": {"Import", brokenTarget{imp: func(ctx context.Context, m *Memory, f *buffer.File) error {
+		"the slices of the file are sorted in place": {"Import", brokenTarget{imp: func(ctx context.Context, m *Memory, f *driver.File) error {
 			err := m.Import(ctx, f)
 			slices.Reverse(f.Slices)
 			return err
 		}}},
 		"equal rows are one": {"ImportManyFiles", func() brokenTarget {
-			return brokenTarget{imp: func(ctx context.Context, m *Memory, f *buffer.File) error {
+			return brokenTarget{imp: func(ctx context.Context, m *Memory, f *driver.File) error {
 				if err := m.Import(ctx, f); err != nil {
 					return err
 				}
@@ -242,8 +242,8 @@ func TestBrokenTargetIsCaught(t *testing.T) {
 				return nil
 			}}
 		}()},
-		"only the first gzip member is read": {"ImportEncodings", importWith(func(ctx context.Context, f *buffer.File, obj buffer.Object) ([][]string, error) {
-			if obj.Encoding != buffer.Gzip {
+		"only the first gzip member is read": {"ImportEncodings", importWith(func(ctx context.Context, f *driver.File, obj driver.Object) ([][]string, error) {
+			if obj.Encoding != driver.Gzip {
 				return readSlice(ctx, f, obj)
 			}
 			rc, err := f.OpenSlice(ctx, obj)
@@ -262,18 +262,18 @@ func TestBrokenTargetIsCaught(t *testing.T) {
 			}
 			return parseRows(data)
 		})},
-		"all slices are read as the first": {"ImportEncodings", importWith(func(ctx context.Context, f *buffer.File, obj buffer.Object) ([][]string, error) {
+		"all slices are read as the first": {"ImportEncodings", importWith(func(ctx context.Context, f *driver.File, obj driver.Object) ([][]string, error) {
 			obj.Encoding = f.Slices[0].Encoding
 			return readSlice(ctx, f, obj)
 		})},
-		"checksums are not compared": {"ImportDamagedSlice", importWith(func(ctx context.Context, f *buffer.File, obj buffer.Object) ([][]string, error) {
+		"checksums are not compared": {"ImportDamagedSlice", importWith(func(ctx context.Context, f *driver.File, obj driver.Object) ([][]string, error) {
 			rows, err := readSlice(ctx, f, obj)
 			if errors.Is(err, gzip.ErrChecksum) || errors.Is(err, gzip.ErrHeader) || errors.Is(err, io.ErrUnexpectedEOF) {
 				return nil, nil
 			}
 			return rows, err
 		})},
-		"rows are not counted": {"ImportMissingRows", importWith(func(ctx context.Context, f *buffer.File, obj buffer.Object) ([][]string, error) {
+		"rows are not counted": {"ImportMissingRows", importWith(func(ctx context.Context, f *driver.File, obj driver.Object) ([][]string, error) {
 			rc, err := f.OpenRows(ctx, obj)
 			if err != nil {
 				return nil, err
@@ -286,23 +286,23 @@ func TestBrokenTargetIsCaught(t *testing.T) {
 			return parseRows(data)
 		})},
 		"two ids share a table": {"TableIDs", brokenTarget{
-			ensure: func(ctx context.Context, m *Memory, t buffer.Table) error {
+			ensure: func(ctx context.Context, m *Memory, t driver.Table) error {
 				t.ID = path.Base(t.ID)
 				return m.Ensure(ctx, t)
 			},
-			imp: func(ctx context.Context, m *Memory, f *buffer.File) error {
+			imp: func(ctx context.Context, m *Memory, f *driver.File) error {
 				base := *f
 				base.Table.ID = path.Base(f.Table.ID)
 				return m.Import(ctx, &base)
 			},
 		}},
-		"an id is refused for now": {"TableIDs", brokenTarget{ensure: func(ctx context.Context, m *Memory, t buffer.Table) error {
+		"an id is refused for now": {"TableIDs", brokenTarget{ensure: func(ctx context.Context, m *Memory, t driver.Table) error {
 			if len(t.ID) > 255 {
 				return errors.New("file name too long")
 			}
 			return m.Ensure(ctx, t)
 		}}},
-		"line ends are changed": {"ImportCells", importWith(func(ctx context.Context, f *buffer.File, obj buffer.Object) ([][]string, error) {
+		"line ends are changed": {"ImportCells", importWith(func(ctx context.Context, f *driver.File, obj driver.Object) ([][]string, error) {
 			rc, err := f.OpenRows(ctx, obj)
 			if err != nil {
 				return nil, err
@@ -314,13 +314,13 @@ func TestBrokenTargetIsCaught(t *testing.T) {
 		"empty cells become NULL": {"ImportCells", mapCells(func(s string) string { return map[bool]string{true: "NULL", false: s}[s == ""] })},
 		"NUL ends a cell":         {"ImportBinaryCells", mapCells(func(s string) string { s, _, _ = strings.Cut(s, "\x00"); return s })},
 		"cells become UTF-8":      {"ImportBinaryCells", mapCells(func(s string) string { return strings.ToValidUTF8(s, "\ufffd") })},
-		"long files are cut": {"ImportLargeFile", importWith(func(ctx context.Context, f *buffer.File, obj buffer.Object) ([][]string, error) {
+		"long files are cut": {"ImportLargeFile", importWith(func(ctx context.Context, f *driver.File, obj driver.Object) ([][]string, error) {
 			rows, err := readSlice(ctx, f, obj)
 			return rows[:min(len(rows), 400)], err
 		})},
 		"two imports race for a table": {"ImportConcurrently", func() brokenTarget {
 			meet := meeting(2)
-			return brokenTarget{imp: func(ctx context.Context, m *Memory, f *buffer.File) error {
+			return brokenTarget{imp: func(ctx context.Context, m *Memory, f *driver.File) error {
 				rows, err := readRows(ctx, f)
 				if err != nil {
 					return err
@@ -341,7 +341,7 @@ func TestBrokenTargetIsCaught(t *testing.T) {
 		}()},
 		"two imports of a file both find it absent": {"ImportSameFileConcurrently", func() brokenTarget {
 			meet := meeting(2)
-			return brokenTarget{imp: func(ctx context.Context, m *Memory, f *buffer.File) error {
+			return brokenTarget{imp: func(ctx context.Context, m *Memory, f *driver.File) error {
 				if err := m.Ensure(ctx, f.Table); err != nil {
 					return err
 				}
@@ -360,7 +360,7 @@ func TestBrokenTargetIsCaught(t *testing.T) {
 		}()},
 		"the id is stored in a second step under a mutex": {"ImportInterrupted", func() brokenTarget {
 			var mu sync.Mutex
-			return brokenTarget{imp: func(ctx context.Context, m *Memory, f *buffer.File) error {
+			return brokenTarget{imp: func(ctx context.Context, m *Memory, f *driver.File) error {
 				mu.Lock()
 				defer mu.Unlock()
 				if err := m.Ensure(ctx, f.Table); err != nil {
@@ -381,7 +381,7 @@ func TestBrokenTargetIsCaught(t *testing.T) {
 				return nil
 			}}
 		}()},
-		"the slices are stored one by one": {"ImportInterrupted", brokenTarget{imp: func(ctx context.Context, m *Memory, f *buffer.File) error {
+		"the slices are stored one by one": {"ImportInterrupted", brokenTarget{imp: func(ctx context.Context, m *Memory, f *driver.File) error {
 			rows, err := readRows(ctx, f)
 			if err != nil {
 				return err
@@ -397,7 +397,7 @@ func TestBrokenTargetIsCaught(t *testing.T) {
 			}
 			return nil
 		}}},
-		"the id is looked for before the rows are read": {"ImportBesideAbandoned", brokenTarget{imp: func(ctx context.Context, m *Memory, f *buffer.File) error {
+		"the id is looked for before the rows are read": {"ImportBesideAbandoned", brokenTarget{imp: func(ctx context.Context, m *Memory, f *driver.File) error {
 			if err := m.Ensure(ctx, f.Table); err != nil {
 				return err
 			}
@@ -412,11 +412,11 @@ func TestBrokenTargetIsCaught(t *testing.T) {
 			m.remember(f)
 			return nil
 		}}},
-		"a note that is not saved is ignored": {"SaveProgressFails", brokenTarget{imp: func(ctx context.Context, m *Memory, f *buffer.File) error {
+		"a note that is not saved is ignored": {"SaveProgressFails", brokenTarget{imp: func(ctx context.Context, m *Memory, f *driver.File) error {
 			_ = f.SaveProgress(ctx, []byte("job 1"))
 			return m.Import(ctx, f)
 		}}},
-		"a note is not read": {"ImportAgain", brokenTarget{imp: func(ctx context.Context, m *Memory, f *buffer.File) error {
+		"a note is not read": {"ImportAgain", brokenTarget{imp: func(ctx context.Context, m *Memory, f *driver.File) error {
 			// The job of an earlier attempt has already imported the rows; a new one imports them again.
 			if err := f.SaveProgress(ctx, []byte("job 1")); err != nil {
 				return err
@@ -424,28 +424,28 @@ func TestBrokenTargetIsCaught(t *testing.T) {
 			m.forget(f.Table.ID)
 			return m.Import(ctx, f)
 		}}},
-		"a note is too long": {"Import", brokenTarget{imp: func(ctx context.Context, m *Memory, f *buffer.File) error {
+		"a note is too long": {"Import", brokenTarget{imp: func(ctx context.Context, m *Memory, f *driver.File) error {
 			if err := f.SaveProgress(ctx, make([]byte, 5<<10)); err != nil {
 				return err
 			}
 			return m.Import(ctx, f)
 		}}},
-		"the count is that of the table": {"CountFile", brokenTarget{count: func(_ context.Context, m *Memory, t buffer.Table, _ string) (int64, error) {
+		"the count is that of the table": {"CountFile", brokenTarget{count: func(_ context.Context, m *Memory, t driver.Table, _ string) (int64, error) {
 			return int64(len(m.Rows(t.ID))), nil
 		}}},
-		"files of two engines count as one": {"Engines", brokenTarget{imp: func(ctx context.Context, m *Memory, f *buffer.File) error {
+		"files of two engines count as one": {"Engines", brokenTarget{imp: func(ctx context.Context, m *Memory, f *driver.File) error {
 			own := *f
 			own.ID = f.ID[strings.LastIndex(f.ID, "-")+1:] // without the engine
 			return m.Import(ctx, &own)
 		}}},
-		"the count of an unknown file is an error": {"CountFile", brokenTarget{count: func(ctx context.Context, m *Memory, t buffer.Table, file string) (int64, error) {
+		"the count of an unknown file is an error": {"CountFile", brokenTarget{count: func(ctx context.Context, m *Memory, t driver.Table, file string) (int64, error) {
 			n, err := m.CountFile(ctx, t, file)
 			if n == 0 {
 				err = fs.ErrNotExist
 			}
 			return n, err
 		}}},
-		"the count is of lines": {"CountFile", brokenTarget{count: func(ctx context.Context, m *Memory, t buffer.Table, file string) (int64, error) {
+		"the count is of lines": {"CountFile", brokenTarget{count: func(ctx context.Context, m *Memory, t driver.Table, file string) (int64, error) {
 			n, err := m.CountFile(ctx, t, file)
 			if file == "file-2" {
 				n += 3
@@ -461,11 +461,11 @@ func TestBrokenTargetIsCaught(t *testing.T) {
 func TestTextOnlyTargetThatDropsNULIsCaught(t *testing.T) {
 	failed := failedTarget(t, "ImportBinaryCells", func() *bench {
 		cut := mapCells(func(s string) string { return strings.ReplaceAll(s, "\x00", "") })
-		driver := brokenTarget{Memory: NewMemory(), imp: func(ctx context.Context, m *Memory, f *buffer.File) error {
+		drv := brokenTarget{Memory: NewMemory(), imp: func(ctx context.Context, m *Memory, f *driver.File) error {
 			rows, err := readRows(ctx, f)
 			for _, cell := range slices.Concat(rows...) {
 				if !utf8.ValidString(cell) {
-					return buffer.Permanent(errors.New("not UTF-8"))
+					return driver.Permanent(errors.New("not UTF-8"))
 				}
 			}
 			if err != nil {
@@ -473,7 +473,7 @@ func TestTextOnlyTargetThatDropsNULIsCaught(t *testing.T) {
 			}
 			return cut.imp(ctx, m, f)
 		}}
-		return &bench{Target: &driver, textOnly: true, typed: true, read: driver.Rows}
+		return &bench{Target: &drv, textOnly: true, typed: true, read: drv.Rows}
 	})
 	if len(failed) != 1 {
 		t.Errorf("ImportBinaryCells does not catch it")

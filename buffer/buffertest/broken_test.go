@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/internal/ctxio"
 	"github.com/forebay/forebay/internal/suitetest"
 )
@@ -17,36 +17,36 @@ import (
 // brokenTarget is a Memory whose operations a test replaces.
 type brokenTarget struct {
 	*Memory
-	ensure   func(ctx context.Context, m *Memory, t buffer.Table) error
-	imp      func(ctx context.Context, m *Memory, f *buffer.File) error
-	count    func(ctx context.Context, m *Memory, t buffer.Table, file string) (int64, error)
+	ensure   func(ctx context.Context, m *Memory, t driver.Table) error
+	imp      func(ctx context.Context, m *Memory, f *driver.File) error
+	count    func(ctx context.Context, m *Memory, t driver.Table, file string) (int64, error)
 	reopen   func(m *Memory) *Memory
 	uncreate func(ctx context.Context, m *Memory, table, creation string) error
-	extend   func(ctx context.Context, m *Memory, t buffer.Table) error
+	extend   func(ctx context.Context, m *Memory, t driver.Table) error
 }
 
-func (b *brokenTarget) Extend(ctx context.Context, t buffer.Table) error {
+func (b *brokenTarget) Extend(ctx context.Context, t driver.Table) error {
 	if b.extend != nil {
 		return b.extend(ctx, b.Memory, t)
 	}
 	return b.Memory.Extend(ctx, t)
 }
 
-func (b *brokenTarget) Ensure(ctx context.Context, t buffer.Table) error {
+func (b *brokenTarget) Ensure(ctx context.Context, t driver.Table) error {
 	if b.ensure != nil {
 		return b.ensure(ctx, b.Memory, t)
 	}
 	return b.Memory.Ensure(ctx, t)
 }
 
-func (b *brokenTarget) Import(ctx context.Context, f *buffer.File) error {
+func (b *brokenTarget) Import(ctx context.Context, f *driver.File) error {
 	if b.imp != nil {
 		return b.imp(ctx, b.Memory, f)
 	}
 	return b.Memory.Import(ctx, f)
 }
 
-func (b *brokenTarget) CountFile(ctx context.Context, t buffer.Table, file string) (int64, error) {
+func (b *brokenTarget) CountFile(ctx context.Context, t driver.Table, file string) (int64, error) {
 	if b.count != nil {
 		return b.count(ctx, b.Memory, t, file)
 	}
@@ -69,7 +69,7 @@ func (m *Memory) forget(table string) {
 	}
 }
 
-func (m *Memory) remember(f *buffer.File) (known bool) {
+func (m *Memory) remember(f *driver.File) (known bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	t := m.tables[f.Table.ID]
@@ -85,8 +85,8 @@ func (m *Memory) appendRows(table string, rows [][]string) {
 }
 
 // importWith imports with another way to read the rows of a slice.
-func importWith(read func(ctx context.Context, f *buffer.File, obj buffer.Object) ([][]string, error)) brokenTarget {
-	return brokenTarget{imp: func(ctx context.Context, m *Memory, f *buffer.File) error {
+func importWith(read func(ctx context.Context, f *driver.File, obj driver.Object) ([][]string, error)) brokenTarget {
+	return brokenTarget{imp: func(ctx context.Context, m *Memory, f *driver.File) error {
 		if err := m.Ensure(ctx, f.Table); err != nil {
 			return err
 		}
@@ -106,7 +106,7 @@ func importWith(read func(ctx context.Context, f *buffer.File, obj buffer.Object
 }
 
 // readSlice reads one slice and does not compare the cells with the columns.
-func readSlice(ctx context.Context, f *buffer.File, obj buffer.Object) ([][]string, error) {
+func readSlice(ctx context.Context, f *driver.File, obj driver.Object) ([][]string, error) {
 	rc, err := f.OpenRows(ctx, obj)
 	if err != nil {
 		return nil, err
@@ -125,7 +125,7 @@ func readSlice(ctx context.Context, f *buffer.File, obj buffer.Object) ([][]stri
 
 // mapCells imports with changed cells.
 func mapCells(change func(cell string) string) brokenTarget {
-	return importWith(func(ctx context.Context, f *buffer.File, obj buffer.Object) ([][]string, error) {
+	return importWith(func(ctx context.Context, f *driver.File, obj driver.Object) ([][]string, error) {
 		rows, err := readSlice(ctx, f, obj)
 		for _, row := range rows {
 			for i := range row {
@@ -149,7 +149,7 @@ func (b brokenTarget) bench() *bench {
 	return &bench{
 		Target: &b, typed: true, refusal: refusal,
 		read: func(table string) [][]string { return b.Rows(table) },
-		reopen: func() buffer.Target {
+		reopen: func() driver.Target {
 			if b.reopen != nil {
 				b.Memory = b.reopen(b.Memory)
 			}
@@ -164,10 +164,10 @@ func TestFailuresSayWhatToDo(t *testing.T) {
 		advice string
 	}{
 		"ImportBinaryCells": {mapCells(func(s string) string { return strings.ToValidUTF8(s, "\ufffd") }), "set TargetHarness.TextOnly"},
-		"CountFile": {brokenTarget{count: func(_ context.Context, m *Memory, _ buffer.Table, file string) (int64, error) {
+		"CountFile": {brokenTarget{count: func(_ context.Context, m *Memory, _ driver.Table, file string) (int64, error) {
 			return m.CountFile(t.Context(), eventsTable(), file)
 		}}, "count the rows of this file in this table"},
-		"ImportMissingRows": {brokenTarget{imp: func(ctx context.Context, m *Memory, f *buffer.File) error {
+		"ImportMissingRows": {brokenTarget{imp: func(ctx context.Context, m *Memory, f *driver.File) error {
 			_ = m.Import(ctx, f)
 			return nil
 		}}, "File.ReadRows counts them"},

@@ -7,8 +7,8 @@ import (
 	"strconv"
 	"testing"
 
-	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/driver"
 )
 
 func TestBrokenTypedTargetIsCaught(t *testing.T) {
@@ -23,7 +23,7 @@ func TestBrokenTypedTargetIsCaught(t *testing.T) {
 			return cell
 		})
 	}
-	untyped := func(t buffer.Table) buffer.Table {
+	untyped := func(t driver.Table) driver.Table {
 		t.Columns = datatype.UntypedColumns(t.Names()...)
 		return t
 	}
@@ -37,7 +37,7 @@ func TestBrokenTypedTargetIsCaught(t *testing.T) {
 		"the word NULL is NULL":  {"NullCells", replace("NULL", Null)},
 		`the text \N is NULL`:    {"NullCells", replace(`\N`, Null)},
 		"NULL is the word null":  {"NullCells", replace(Null, "null")},
-		"a row of NULL is skipped": {"NullCells", importWith(func(ctx context.Context, f *buffer.File, obj buffer.Object) ([][]string, error) {
+		"a row of NULL is skipped": {"NullCells", importWith(func(ctx context.Context, f *driver.File, obj driver.Object) ([][]string, error) {
 			rows, err := readSlice(ctx, f, obj)
 			return slices.DeleteFunc(rows, func(row []string) bool { return !slices.ContainsFunc(row, func(c string) bool { return c != Null }) }), err
 		})},
@@ -47,11 +47,11 @@ func TestBrokenTypedTargetIsCaught(t *testing.T) {
 			}
 			return cell
 		})},
-		"types are not compared": {"TypedColumns", brokenTarget{ensure: func(ctx context.Context, m *Memory, t buffer.Table) error {
+		"types are not compared": {"TypedColumns", brokenTarget{ensure: func(ctx context.Context, m *Memory, t driver.Table) error {
 			return m.Ensure(ctx, untyped(t))
 		}}},
 		"cells are not counted": {"WrongCells", importWith(readSlice)},
-		"cells that lack are NULL": {"WrongCells", importWith(func(ctx context.Context, f *buffer.File, obj buffer.Object) ([][]string, error) {
+		"cells that lack are NULL": {"WrongCells", importWith(func(ctx context.Context, f *driver.File, obj driver.Object) ([][]string, error) {
 			rows, err := readSlice(ctx, f, obj)
 			for i, row := range rows {
 				if n := len(row); n > 3 {
@@ -61,21 +61,21 @@ func TestBrokenTypedTargetIsCaught(t *testing.T) {
 			}
 			return rows, err
 		})},
-		"extend only creates": {"Extend", brokenTarget{extend: func(ctx context.Context, m *Memory, t buffer.Table) error {
+		"extend only creates": {"Extend", brokenTarget{extend: func(ctx context.Context, m *Memory, t driver.Table) error {
 			if m.Columns(t.ID) == nil {
 				return m.Extend(ctx, t)
 			}
 			return nil
 		}}},
-		"extend refuses a column that is there": {"Extend", brokenTarget{extend: func(ctx context.Context, m *Memory, t buffer.Table) error {
+		"extend refuses a column that is there": {"Extend", brokenTarget{extend: func(ctx context.Context, m *Memory, t driver.Table) error {
 			for _, c := range m.Columns(t.ID) {
 				if slices.Contains(t.Names(), c.Name) {
-					return buffer.Permanent(fmt.Errorf("column %q exists", c.Name))
+					return driver.Permanent(fmt.Errorf("column %q exists", c.Name))
 				}
 			}
 			return m.Extend(ctx, t)
 		}}},
-		"extend keeps what is required": {"Extend", brokenTarget{extend: func(ctx context.Context, m *Memory, t buffer.Table) error {
+		"extend keeps what is required": {"Extend", brokenTarget{extend: func(ctx context.Context, m *Memory, t driver.Table) error {
 			err := m.Extend(ctx, t)
 			for i, c := range m.Columns(t.ID) {
 				if at := slices.IndexFunc(t.Columns, func(o datatype.Column) bool { return o.Name == c.Name }); at >= 0 {
@@ -84,7 +84,7 @@ func TestBrokenTypedTargetIsCaught(t *testing.T) {
 			}
 			return err
 		}}},
-		"names are compared with case": {"Extend", brokenTarget{extend: func(ctx context.Context, m *Memory, t buffer.Table) error {
+		"names are compared with case": {"Extend", brokenTarget{extend: func(ctx context.Context, m *Memory, t driver.Table) error {
 			for _, c := range t.Columns {
 				if have := m.Columns(t.ID); have != nil && !slices.Contains(datatype.Names(have), c.Name) {
 					m.Alter(t.ID, append(have, nullable(c))...)
@@ -92,21 +92,21 @@ func TestBrokenTypedTargetIsCaught(t *testing.T) {
 			}
 			return m.Extend(ctx, t)
 		}}},
-		"extend changes a type": {"Extend", brokenTarget{extend: func(ctx context.Context, m *Memory, t buffer.Table) error {
+		"extend changes a type": {"Extend", brokenTarget{extend: func(ctx context.Context, m *Memory, t driver.Table) error {
 			if err := m.Extend(ctx, t); err != nil {
 				m.Alter(t.ID, t.Columns...)
 			}
 			return nil
 		}}},
-		"ensure extends": {"Extend", brokenTarget{ensure: func(ctx context.Context, m *Memory, t buffer.Table) error {
+		"ensure extends": {"Extend", brokenTarget{ensure: func(ctx context.Context, m *Memory, t driver.Table) error {
 			t.Extend = true
 			return m.Ensure(ctx, t)
 		}}},
-		"extend replaces what another call added": {"ExtendConcurrently", brokenTarget{extend: func(_ context.Context, m *Memory, t buffer.Table) error {
+		"extend replaces what another call added": {"ExtendConcurrently", brokenTarget{extend: func(_ context.Context, m *Memory, t driver.Table) error {
 			m.Alter(t.ID, t.Columns...)
 			return nil
 		}}},
-		"cells go by their place": {"ImportExtends", brokenTarget{imp: func(ctx context.Context, m *Memory, f *buffer.File) error {
+		"cells go by their place": {"ImportExtends", brokenTarget{imp: func(ctx context.Context, m *Memory, f *driver.File) error {
 			if err := m.Extend(ctx, f.Table); err != nil {
 				return err
 			}
@@ -114,7 +114,7 @@ func TestBrokenTypedTargetIsCaught(t *testing.T) {
 			file.Table.Columns = m.Columns(f.Table.ID)[:len(f.Table.Columns)]
 			return m.Import(ctx, &file)
 		}}},
-		"import does not extend": {"ImportExtends", brokenTarget{imp: func(ctx context.Context, m *Memory, f *buffer.File) error {
+		"import does not extend": {"ImportExtends", brokenTarget{imp: func(ctx context.Context, m *Memory, f *driver.File) error {
 			file := *f
 			file.Table.Extend = false
 			return m.Import(ctx, &file)

@@ -5,30 +5,30 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/driver"
 )
 
 // brokenVoid is a driver whose Void is wrong.
 type brokenVoid struct {
 	brokenTarget
-	void func(m *Memory, t buffer.Table, id string) (bool, error)
+	void func(m *Memory, t driver.Table, id string) (bool, error)
 }
 
-func (b *brokenVoid) Void(_ context.Context, t buffer.Table, id string) (bool, error) {
+func (b *brokenVoid) Void(_ context.Context, t driver.Table, id string) (bool, error) {
 	return b.void(b.Memory, t, id)
 }
 
 func TestBrokenVoidIsCaught(t *testing.T) {
-	plain := func(m *Memory, t buffer.Table, id string) (bool, error) { return m.Void(context.Background(), t, id) }
-	for name, driver := range map[string]func() *brokenVoid{
+	plain := func(m *Memory, t driver.Table, id string) (bool, error) { return m.Void(context.Background(), t, id) }
+	for name, drv := range map[string]func() *brokenVoid{
 		"an imported file is ruled out": func() *brokenVoid {
-			return &brokenVoid{void: func(m *Memory, t buffer.Table, id string) (bool, error) {
+			return &brokenVoid{void: func(m *Memory, t driver.Table, id string) (bool, error) {
 				_, err := m.Void(context.Background(), t, id)
 				return false, err
 			}}
 		},
 		"it is only looked at": func() *brokenVoid {
-			return &brokenVoid{void: func(m *Memory, t buffer.Table, id string) (bool, error) {
+			return &brokenVoid{void: func(m *Memory, t driver.Table, id string) (bool, error) {
 				n, err := m.CountFile(context.Background(), t, id)
 				return n > 0, err
 			}}
@@ -36,14 +36,14 @@ func TestBrokenVoidIsCaught(t *testing.T) {
 		"a file that is ruled out counts as imported": func() *brokenVoid {
 			d := &brokenVoid{void: plain}
 			var void []string
-			d.void = func(m *Memory, t buffer.Table, id string) (bool, error) {
+			d.void = func(m *Memory, t driver.Table, id string) (bool, error) {
 				imported, err := m.Void(context.Background(), t, id)
 				if !imported {
 					void = append(void, id)
 				}
 				return imported, err
 			}
-			d.imp = func(ctx context.Context, m *Memory, f *buffer.File) error {
+			d.imp = func(ctx context.Context, m *Memory, f *driver.File) error {
 				if slices.Contains(void, f.ID) {
 					return nil
 				}
@@ -54,7 +54,7 @@ func TestBrokenVoidIsCaught(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			failed := failedTarget(t, "Void", func() *bench {
-				d := driver()
+				d := drv()
 				d.Memory = NewMemory()
 				return &bench{Target: d, typed: true, read: d.Rows}
 			})

@@ -1,17 +1,17 @@
 // Package buffertest checks drivers of the buffer and has a driver in memory for tests of everything above them.
 //
-// [Staging] and [Target] run the conformance suites: one subtest for each promise of [buffer.Staging] and [buffer.Target].
+// [Staging] and [Target] run the conformance suites: one subtest for each promise of [driver.Staging] and [driver.Target].
 // One call tests a driver:
 //
 //	func TestStagingConformance(t *testing.T) {
-//		buffertest.Staging(t, func(t *testing.T) buffer.Staging { return mystaging.Open(t.TempDir()) })
+//		buffertest.Staging(t, func(t *testing.T) driver.Staging { return mystaging.Open(t.TempDir()) })
 //	}
 //
 //	func TestTargetConformance(t *testing.T) {
 //		var path string
 //		buffertest.Target(t, buffertest.TargetHarness{
-//			Open:   func(t *testing.T) buffer.Target { path = t.TempDir(); return mytarget.Open(path) },
-//			Reopen: func(t *testing.T) buffer.Target { return mytarget.Open(path) },
+//			Open:   func(t *testing.T) driver.Target { path = t.TempDir(); return mytarget.Open(path) },
+//			Reopen: func(t *testing.T) driver.Target { return mytarget.Open(path) },
 //			Rows:   func(t *testing.T, table string) [][]string { return readTable(t, path, table) },
 //		})
 //	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/internal/localdisk"
 )
 
@@ -28,9 +29,9 @@ func engines(t tb, b *bench) {
 		t.Skipf("the harness has no Reopen")
 	}
 	table := eventsTable("id", "text", "sum")
-	tables := []buffer.Table{table, table, table}
-	if _, ok := b.Target.(buffer.Extender); ok {
-		tables = []buffer.Table{extendedTable(idColumn, textColumn), extendedTable(sumColumn, idColumn), extendedTable(idColumn)}
+	tables := []driver.Table{table, table, table}
+	if _, ok := b.Target.(driver.Extender); ok {
+		tables = []driver.Table{extendedTable(idColumn, textColumn), extendedTable(sumColumn, idColumn), extendedTable(idColumn)}
 	}
 	all := make([]engine, engineCount)
 	leases := NewLeases()
@@ -84,7 +85,7 @@ func engines(t tb, b *bench) {
 // engine is a buffer whose only sink has a table.
 type engine struct {
 	*buffer.Buffer
-	table buffer.Table
+	table driver.Table
 	n     int
 }
 
@@ -116,9 +117,9 @@ func (e engine) rows(round int, columns []datatype.Column) (rows [][]string) {
 // feed defines the sink and stores the rows of all rounds in the table. It repeats what may succeed later, as the owner of an engine does.
 func (e engine) feed(ctx context.Context) error {
 	const id = "source/sink"
-	sink, err := e.Define(ctx, buffer.SinkConfig{ID: id, Table: e.table, Encoding: buffer.Gzip})
-	for tries := 1; err != nil && !buffer.IsPermanent(err) && tries < defineTries; tries++ {
-		sink, err = e.Define(ctx, buffer.SinkConfig{ID: id, Table: e.table, Encoding: buffer.Gzip})
+	sink, err := e.Define(ctx, buffer.SinkConfig{ID: id, Table: e.table, Encoding: driver.Gzip})
+	for tries := 1; err != nil && !driver.IsPermanent(err) && tries < defineTries; tries++ {
+		sink, err = e.Define(ctx, buffer.SinkConfig{ID: id, Table: e.table, Encoding: driver.Gzip})
 	}
 	if err != nil {
 		return fmt.Errorf("define the sink: %w", err)

@@ -3,12 +3,12 @@ package buffertest
 import (
 	"testing"
 
-	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/internal/suitetest"
 )
 
 // failedStaging runs the checks of that name, or all if it is empty, and returns those that fail.
-func failedStaging(t *testing.T, name string, open func() buffer.Staging) (failed []string) {
+func failedStaging(t *testing.T, name string, open func() driver.Staging) (failed []string) {
 	for _, c := range stagingChecks {
 		if name != "" && c.name != name {
 			continue

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/internal/killtest"
 	"github.com/forebay/forebay/internal/seedtest"
 )
@@ -20,7 +20,7 @@ type Process struct {
 	// Place returns where the tables are of the target that TargetHarness.Open opened last, for example a path.
 	Place func(t *testing.T) string
 	// Open returns a driver for the tables at that place. It runs in the second process.
-	Open func(t *testing.T, place string) buffer.Target
+	Open func(t *testing.T, place string) driver.Target
 }
 
 // Kills kills a process that imports, at one of four moments in turn: when it has imported the file, when it has ended an attempt while this
@@ -164,7 +164,7 @@ func (p importer) await(word string) {
 func (p importer) release() { fmt.Fprintln(p.In, "go on") }
 
 // importUntilKilled does in the second process what [importer] asks for.
-func importUntilKilled(t *testing.T, target buffer.Target) {
+func importUntilKilled(t *testing.T, target driver.Target) {
 	commands := bufio.NewScanner(os.Stdin)
 	commands.Scan()
 	i, err := strconv.Atoi(commands.Text())

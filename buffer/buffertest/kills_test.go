@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/internal/killtest"
 	"github.com/forebay/forebay/internal/suitetest"
 )
@@ -21,9 +21,9 @@ type steps struct {
 	early bool // it returns before the steps
 }
 
-func (s *steps) Ensure(context.Context, buffer.Table) error { return nil }
+func (s *steps) Ensure(context.Context, driver.Table) error { return nil }
 
-func (s *steps) Import(ctx context.Context, f *buffer.File) error {
+func (s *steps) Import(ctx context.Context, f *driver.File) error {
 	if ids, _ := os.ReadFile(filepath.Join(s.dir, "ids")); strings.Contains(string(ids), f.ID+"\n") {
 		return nil
 	}

@@ -4,10 +4,10 @@ import (
 	"context"
 	"sync"
 
-	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/driver"
 )
 
-// Leases are the leases of several processes, in memory, for tests of what is done with [buffer.Exclusive] targets. A lease never ends by
+// Leases are the leases of several processes, in memory, for tests of what is done with [driver.Exclusive] targets. A lease never ends by
 // itself. It is safe for concurrent use.
 type Leases struct {
 	mu      sync.Mutex
@@ -27,7 +27,7 @@ func NewLeases() *Leases {
 }
 
 // Process returns the leases as the process of a name sees them.
-func (l *Leases) Process(name string) buffer.Leases { return processLeases{l, name} }
+func (l *Leases) Process(name string) driver.Leases { return processLeases{l, name} }
 
 // Lose ends the lease of a name for its holder, as if it could not be renewed. Another process can take it at once.
 func (l *Leases) Lose(name string) {
@@ -61,7 +61,7 @@ type processLeases struct {
 	process string
 }
 
-// Take implements [buffer.Leases].
+// Take implements [driver.Leases].
 func (p processLeases) Take(ctx context.Context, name string) (lost <-chan struct{}, release func(), err error) {
 	for {
 		h, changed := p.try(name)
@@ -71,7 +71,7 @@ func (p processLeases) Take(ctx context.Context, name string) (lost <-chan struc
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			return nil, nil, &buffer.LeasedError{Name: name, Holder: p.Holder(name)}
+			return nil, nil, &driver.LeasedError{Name: name, Holder: p.Holder(name)}
 		}
 	}
 }

@@ -10,8 +10,8 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/internal/ctxio"
 )
 
@@ -40,7 +40,7 @@ type Call struct {
 	Err error
 }
 
-// Memory is a [buffer.Staging] and a [buffer.Target] in memory, for tests: it records each call, and two hooks can fail or
+// Memory is a [driver.Staging] and a [driver.Target] in memory, for tests: it records each call, and two hooks can fail or
 // delay it. It imports a file exactly once. It is safe for concurrent use.
 //
 // Hooks run without a lock held and may run concurrently. They must be set before the first use. The operation returns the
@@ -52,11 +52,11 @@ type Memory struct {
 	// After runs after an operation took effect: an error simulates a lost answer, whose caller does not know the outcome.
 	After func(ctx context.Context, call Call) error
 	// Refuse, if not nil, looks at each row of an import. A row for which it returns a Reason is refused; Row of what it returns is ignored.
-	Refuse func(table string, row []string) buffer.RowError
+	Refuse func(table string, row []string) driver.RowError
 	// Names is how many refused rows an error names: 0 all of them, -1 none.
 	Names int
 	// Alters, if not nil, changes the error before it is returned.
-	Alters func(*buffer.RowsError)
+	Alters func(*driver.RowsError)
 
 	mu      sync.Mutex // guards the fields below; never held while a source, a reader or a hook runs
 	objects map[string]object
@@ -65,7 +65,7 @@ type Memory struct {
 }
 
 type object struct {
-	buffer.Object
+	driver.Object
 	data []byte // never modified
 }
 
@@ -78,13 +78,13 @@ type memoryTable struct {
 }
 
 var (
-	_ buffer.Staging   = (*Memory)(nil)
-	_ buffer.Target    = (*Memory)(nil)
-	_ buffer.Counter   = (*Memory)(nil)
-	_ buffer.Extender  = (*Memory)(nil)
-	_ buffer.Taker     = (*Memory)(nil)
-	_ buffer.Uncreator = (*Memory)(nil)
-	_ buffer.Voider    = (*Memory)(nil)
+	_ driver.Staging   = (*Memory)(nil)
+	_ driver.Target    = (*Memory)(nil)
+	_ driver.Counter   = (*Memory)(nil)
+	_ driver.Extender  = (*Memory)(nil)
+	_ driver.Taker     = (*Memory)(nil)
+	_ driver.Uncreator = (*Memory)(nil)
+	_ driver.Voider    = (*Memory)(nil)
 )
 
 // NewMemory returns empty levels.
@@ -121,8 +121,8 @@ func (m *Memory) do(ctx context.Context, op Op, id string, effect func() error) 
 	return nil
 }
 
-// Put implements [buffer.Staging].
-func (m *Memory) Put(ctx context.Context, obj buffer.Object, src buffer.Content) error {
+// Put implements [driver.Staging].
+func (m *Memory) Put(ctx context.Context, obj driver.Object, src driver.Content) error {
 	return m.do(ctx, OpPut, obj.ID, func() error {
 		var data bytes.Buffer
 		if _, err := src.WriteTo(ctxio.Writer(ctx, &data)); err != nil {
@@ -135,8 +135,8 @@ func (m *Memory) Put(ctx context.Context, obj buffer.Object, src buffer.Content)
 	})
 }
 
-// Open implements [buffer.Staging].
-func (m *Memory) Open(ctx context.Context, obj buffer.Object) (rc io.ReadCloser, err error) {
+// Open implements [driver.Staging].
+func (m *Memory) Open(ctx context.Context, obj driver.Object) (rc io.ReadCloser, err error) {
 	err = m.do(ctx, OpOpen, obj.ID, func() error {
 		m.mu.Lock()
 		defer m.mu.Unlock()
@@ -153,8 +153,8 @@ func (m *Memory) Open(ctx context.Context, obj buffer.Object) (rc io.ReadCloser,
 	return rc, nil
 }
 
-// Delete implements [buffer.Staging].
-func (m *Memory) Delete(ctx context.Context, objs ...buffer.Object) error {
+// Delete implements [driver.Staging].
+func (m *Memory) Delete(ctx context.Context, objs ...driver.Object) error {
 	for _, obj := range objs {
 		err := m.do(ctx, OpDelete, obj.ID, func() error {
 			m.mu.Lock()
@@ -169,13 +169,13 @@ func (m *Memory) Delete(ctx context.Context, objs ...buffer.Object) error {
 	return nil
 }
 
-// Ensure implements [buffer.Target].
-func (m *Memory) Ensure(ctx context.Context, t buffer.Table) error { return m.create(ctx, OpEnsure, t) }
+// Ensure implements [driver.Target].
+func (m *Memory) Ensure(ctx context.Context, t driver.Table) error { return m.create(ctx, OpEnsure, t) }
 
-// Extend implements [buffer.Extender].
-func (m *Memory) Extend(ctx context.Context, t buffer.Table) error { return m.create(ctx, OpExtend, t) }
+// Extend implements [driver.Extender].
+func (m *Memory) Extend(ctx context.Context, t driver.Table) error { return m.create(ctx, OpExtend, t) }
 
-func (m *Memory) create(ctx context.Context, op Op, t buffer.Table) error {
+func (m *Memory) create(ctx context.Context, op Op, t driver.Table) error {
 	return m.do(ctx, op, t.ID, func() error {
 		m.mu.Lock()
 		defer m.mu.Unlock()
@@ -184,7 +184,7 @@ func (m *Memory) create(ctx context.Context, op Op, t buffer.Table) error {
 	})
 }
 
-// Uncreate implements [buffer.Uncreator].
+// Uncreate implements [driver.Uncreator].
 func (m *Memory) Uncreate(ctx context.Context, tableID, creation string) error {
 	return m.do(ctx, OpUncreate, tableID, func() error {
 		m.mu.Lock()
@@ -197,7 +197,7 @@ func (m *Memory) Uncreate(ctx context.Context, tableID, creation string) error {
 }
 
 // ensure returns the table as t needs it, creating or extending it. The caller holds mu.
-func (m *Memory) ensure(t buffer.Table) (*memoryTable, error) {
+func (m *Memory) ensure(t driver.Table) (*memoryTable, error) {
 	table := m.tables[t.ID]
 	if table == nil {
 		table = &memoryTable{files: make(map[string]int64), creation: t.Creation}
@@ -218,8 +218,8 @@ func (m *Memory) ensure(t buffer.Table) (*memoryTable, error) {
 	return table, nil
 }
 
-// Import implements [buffer.Target].
-func (m *Memory) Import(ctx context.Context, f *buffer.File) error {
+// Import implements [driver.Target].
+func (m *Memory) Import(ctx context.Context, f *driver.File) error {
 	return m.do(ctx, OpImport, f.ID, func() error {
 		m.mu.Lock()
 		_, err := m.ensure(f.Table)
@@ -239,7 +239,7 @@ func (m *Memory) Import(ctx context.Context, f *buffer.File) error {
 		}
 		switch n, done := table.files[f.ID]; {
 		case n < 0:
-			return buffer.Permanent(fmt.Errorf("import %s: %w", f.ID, buffer.ErrVoid))
+			return driver.Permanent(fmt.Errorf("import %s: %w", f.ID, driver.ErrVoid))
 		case !done:
 			if err := m.refuse(f.Table.ID, rows); err != nil {
 				return err
@@ -258,7 +258,7 @@ func (m *Memory) refuse(table string, rows [][]string) error {
 	if m.Refuse == nil {
 		return nil
 	}
-	e := &buffer.RowsError{}
+	e := &driver.RowsError{}
 	for i, row := range rows {
 		r := m.Refuse(table, row)
 		if r.Reason == "" {
@@ -277,15 +277,15 @@ func (m *Memory) refuse(table string, rows [][]string) error {
 	return m.altered(e)
 }
 
-func (m *Memory) altered(e *buffer.RowsError) error {
+func (m *Memory) altered(e *driver.RowsError) error {
 	if m.Alters != nil {
 		m.Alters(e)
 	}
 	return e
 }
 
-// Void implements [buffer.Voider].
-func (m *Memory) Void(ctx context.Context, t buffer.Table, fileID string) (imported bool, err error) {
+// Void implements [driver.Voider].
+func (m *Memory) Void(ctx context.Context, t driver.Table, fileID string) (imported bool, err error) {
 	err = m.do(ctx, OpVoid, fileID, func() error {
 		m.mu.Lock()
 		defer m.mu.Unlock()
@@ -303,7 +303,7 @@ func (m *Memory) Void(ctx context.Context, t buffer.Table, fileID string) (impor
 }
 
 // row returns a row of a file in the order of the table.
-func (m *memoryTable) row(t buffer.Table, row []string) []string {
+func (m *memoryTable) row(t driver.Table, row []string) []string {
 	if !t.Extend {
 		return row
 	}
@@ -316,7 +316,7 @@ func (m *memoryTable) row(t buffer.Table, row []string) []string {
 	return cells
 }
 
-func readRows(ctx context.Context, f *buffer.File) (all [][]string, err error) {
+func readRows(ctx context.Context, f *driver.File) (all [][]string, err error) {
 	rows := f.ReadRows(ctx)
 	defer rows.Close()
 	for rows.Next() {
@@ -338,8 +338,8 @@ func ofTable[R any](m *Memory, id string, read func(*memoryTable) R) (none R) {
 	return none
 }
 
-// CountFile implements [buffer.Counter]. It is not recorded and has no hooks.
-func (m *Memory) CountFile(_ context.Context, t buffer.Table, fileID string) (int64, error) {
+// CountFile implements [driver.Counter]. It is not recorded and has no hooks.
+func (m *Memory) CountFile(_ context.Context, t driver.Table, fileID string) (int64, error) {
 	return ofTable(m, t.ID, func(t *memoryTable) int64 { return max(0, t.files[fileID]) }), nil
 }
 
@@ -353,8 +353,8 @@ func (m *Memory) TakeAway(table, fileID string) {
 	}
 }
 
-// TakenAway implements [buffer.Taker]. It is not recorded and has no hooks.
-func (m *Memory) TakenAway(_ context.Context, t buffer.Table, fileID string) (bool, error) {
+// TakenAway implements [driver.Taker]. It is not recorded and has no hooks.
+func (m *Memory) TakenAway(_ context.Context, t driver.Table, fileID string) (bool, error) {
 	return ofTable(m, t.ID, func(t *memoryTable) bool {
 		n, known := t.files[fileID]
 		return known && n == 0
@@ -373,10 +373,10 @@ func (m *Memory) Calls() []Call {
 }
 
 // Objects returns the objects in staging, in the order of their ids.
-func (m *Memory) Objects() []buffer.Object {
+func (m *Memory) Objects() []driver.Object {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	objs := make([]buffer.Object, 0, len(m.objects))
+	objs := make([]driver.Object, 0, len(m.objects))
 	for _, id := range slices.Sorted(maps.Keys(m.objects)) {
 		objs = append(objs, m.objects[id].Object)
 	}

@@ -11,31 +11,31 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/driver"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestMemoryStaging(t *testing.T) {
-	buffertest.Staging(t, func(*testing.T) buffer.Staging { return buffertest.NewMemory() })
+	buffertest.Staging(t, func(*testing.T) driver.Staging { return buffertest.NewMemory() })
 }
 
 func TestMemoryTarget(t *testing.T) {
 	var m *buffertest.Memory
 	harness := buffertest.TargetHarness{
-		Open: func(*testing.T) buffer.Target {
+		Open: func(*testing.T) driver.Target {
 			m = buffertest.NewMemory()
 			return m
 		},
 		Rows:   func(_ *testing.T, table string) [][]string { return m.Rows(table) },
-		Reopen: func(*testing.T) buffer.Target { return m },
+		Reopen: func(*testing.T) driver.Target { return m },
 		Typed:  true,
 	}
 	buffertest.Target(t, harness)
 	t.Run("WithStaging", func(t *testing.T) {
-		harness.Staging = func(*testing.T) buffer.Staging { return m }
+		harness.Staging = func(*testing.T) driver.Staging { return m }
 		buffertest.Target(t, harness)
 	})
 }
@@ -43,7 +43,7 @@ func TestMemoryTarget(t *testing.T) {
 func TestMemoryHooks(t *testing.T) {
 	ctx := t.Context()
 	refused, lost := errors.New("refused"), errors.New("lost")
-	obj := buffer.Object{ID: "slice-1", Rows: 1}
+	obj := driver.Object{ID: "slice-1", Rows: 1}
 	m := buffertest.NewMemory()
 	fail := map[string]error{}
 	m.Before = func(_ context.Context, c buffertest.Call) error { return fail["before "+string(c.Op)] }
@@ -60,12 +60,12 @@ func TestMemoryHooks(t *testing.T) {
 	if err := m.Put(ctx, obj, text("\"a\"\n")); err != lost {
 		t.Errorf("Put = %v, want the error of After", err)
 	}
-	if got := m.Objects(); !slices.Equal(got, []buffer.Object{obj}) {
+	if got := m.Objects(); !slices.Equal(got, []driver.Object{obj}) {
 		t.Errorf("Objects = %v after a Put whose answer was lost, want it", got)
 	}
 	fail["after import"] = lost
-	file := &buffer.File{
-		ID: "file-1", Table: buffer.Table{ID: "t", Columns: datatype.UntypedColumns("c")}, Slices: []buffer.Object{obj},
+	file := &driver.File{
+		ID: "file-1", Table: driver.Table{ID: "t", Columns: datatype.UntypedColumns("c")}, Slices: []driver.Object{obj},
 		OpenSlice: m.Open,
 	}
 	if err := m.Import(ctx, file); err != lost {
@@ -87,9 +87,9 @@ func TestMemoryHooks(t *testing.T) {
 	m.Alter("t", datatype.UntypedColumns("other")...)
 	fail["after import"] = nil
 	file.ID = "file-2"
-	var schema *buffer.SchemaError
+	var schema *driver.SchemaError
 	if err := m.Import(ctx, file); !errors.As(err, &schema) {
-		t.Errorf("Import into an altered table = %v, want a *buffer.SchemaError", err)
+		t.Errorf("Import into an altered table = %v, want a *driver.SchemaError", err)
 	}
 	if got := m.Columns("t"); !slices.Equal(got, datatype.UntypedColumns("other")) {
 		t.Errorf("Columns = %q, want other", got)
@@ -117,7 +117,7 @@ func ExampleMemory() {
 		}
 		return nil
 	}
-	table := buffer.Table{ID: "events", Columns: datatype.UntypedColumns("id")}
+	table := driver.Table{ID: "events", Columns: datatype.UntypedColumns("id")}
 	fmt.Println(m.Ensure(ctx, table))
 	fmt.Println(m.Ensure(ctx, table))
 	fmt.Println(len(m.Calls()), m.Columns("events"))

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/driver"
 )
 
 // refusedRows imports a file with two rows that the target refuses, between others.
@@ -15,13 +15,13 @@ func refusedRows(t tb, b *bench) {
 	if r == nil {
 		t.Skipf("TargetHarness.Refusal is not set")
 	}
-	table := buffer.Table{ID: "in.c-buffertest.refusal", Columns: r.Columns}
+	table := driver.Table{ID: "in.c-buffertest.refusal", Columns: r.Columns}
 	b.mustEnsure(table)
 	if b.prepare != nil {
 		b.prepare(table.ID)
 	}
-	if _, ok := b.Target.(buffer.Voider); ok && b.atLeastOnce {
-		t.Errorf("a target that promises at least once is a buffer.Voider: what it refuses would be imported in parts, and doubled")
+	if _, ok := b.Target.(driver.Voider); ok && b.atLeastOnce {
+		t.Errorf("a target that promises at least once is a driver.Voider: what it refuses would be imported in parts, and doubled")
 	}
 	before := newFile("file-1", table, [][]string{r.Good})
 	b.mustStore(before)
@@ -42,9 +42,9 @@ func refusedRows(t tb, b *bench) {
 
 func (b *bench) expectRefused(err error, bad []int64) {
 	b.t.Helper()
-	var refused *buffer.RowsError
+	var refused *driver.RowsError
 	if !errors.As(err, &refused) || len(refused.Rows) == 0 {
-		b.t.Fatalf("Import of a file with rows that the target refuses = %v, want a *buffer.RowsError that names them: count the rows with FileRows.Row", err)
+		b.t.Fatalf("Import of a file with rows that the target refuses = %v, want a *driver.RowsError that names them: count the rows with FileRows.Row", err)
 	}
 	var named []int64
 	for _, row := range refused.Rows {

@@ -9,11 +9,11 @@ import (
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
 
-	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/driver"
 )
 
 // encodings are all encodings that a driver must accept.
-var encodings = []buffer.Encoding{buffer.None, buffer.Gzip, buffer.Zstd}
+var encodings = []driver.Encoding{driver.None, driver.Gzip, driver.Zstd}
 
 // Null stands for NULL where this package has the cells of rows as strings.
 const Null = "\U000F0000NULL"
@@ -36,7 +36,7 @@ func appendRow(dst []byte, row []string) []byte {
 
 // parseRows is the inverse of appendRow.
 func parseRows(data []byte) (rows [][]string, err error) {
-	in := buffer.NewRowReader(bytes.NewReader(data))
+	in := driver.NewRowReader(bytes.NewReader(data))
 	for in.Next() {
 		rows = append(rows, texts(in.Cells()))
 	}
@@ -56,7 +56,7 @@ func texts(cells [][]byte) []string {
 }
 
 // encode returns the rows as stored, in the given number of independent gzip members or zstd frames.
-func encode(e buffer.Encoding, rows [][]string, members int) []byte {
+func encode(e driver.Encoding, rows [][]string, members int) []byte {
 	var out bytes.Buffer
 	for m := range members {
 		var plain []byte
@@ -64,13 +64,13 @@ func encode(e buffer.Encoding, rows [][]string, members int) []byte {
 			plain = appendRow(plain, row)
 		}
 		switch e {
-		case buffer.None:
+		case driver.None:
 			out.Write(plain)
-		case buffer.Gzip:
+		case driver.Gzip:
 			w := gzip.NewWriter(&out)
 			must(w.Write(plain))
 			must(0, w.Close())
-		case buffer.Zstd:
+		case driver.Zstd:
 			w, err := zstd.NewWriter(&out, zstd.WithEncoderConcurrency(1))
 			must(0, err)
 			must(w.Write(plain))

@@ -83,7 +83,7 @@ func (e *endless) expectNoticed(t tb, call string, err error) {
 	expectRetryable(t, call+" whose context was cancelled in the middle", err, nil)
 }
 
-// source is a [buffer.Content] with faults.
+// source is a [driver.Content] with faults.
 type source struct {
 	reader   func() io.Reader
 	failOpen bool

@@ -10,13 +10,13 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/internal/suitetest"
 )
 
-// Staging checks a driver against the contract of [buffer.Staging]. Each check is a subtest and calls open once for an empty
+// Staging checks a driver against the contract of [driver.Staging]. Each check is a subtest and calls open once for an empty
 // staging. open registers cleanup with t.Cleanup.
-func Staging(t *testing.T, open func(t *testing.T) buffer.Staging) {
+func Staging(t *testing.T, open func(t *testing.T) driver.Staging) {
 	t.Helper()
 	for _, c := range stagingChecks {
 		t.Run(c.name, func(t *testing.T) { c.run(t, open(t)) })
@@ -25,7 +25,7 @@ func Staging(t *testing.T, open func(t *testing.T) buffer.Staging) {
 
 type stagingCheck struct {
 	name string
-	run  func(t tb, s buffer.Staging)
+	run  func(t tb, s driver.Staging)
 }
 
 var stagingChecks = []stagingCheck{
@@ -43,12 +43,12 @@ var stagingChecks = []stagingCheck{
 	{"LookAlikeIDs", lookAlikeIDs},
 }
 
-func newObject(id string, e buffer.Encoding, rows int) buffer.Object {
-	return buffer.Object{ID: id, FileID: "file-1", SinkID: "source/sink", Encoding: e, Rows: int64(rows), RawBytes: int64(rows) * 40}
+func newObject(id string, e driver.Encoding, rows int) driver.Object {
+	return driver.Object{ID: id, FileID: "file-1", SinkID: "source/sink", Encoding: e, Rows: int64(rows), RawBytes: int64(rows) * 40}
 }
 
 // put stores an object and reports readers that were left open.
-func put(t tb, ctx context.Context, s buffer.Staging, obj buffer.Object, src *source) error {
+func put(t tb, ctx context.Context, s driver.Staging, obj driver.Object, src *source) error {
 	t.Helper()
 	err := s.Put(ctx, obj, src)
 	if n := src.open.Load(); n != 0 {
@@ -57,14 +57,14 @@ func put(t tb, ctx context.Context, s buffer.Staging, obj buffer.Object, src *so
 	return err
 }
 
-func mustPut(t tb, s buffer.Staging, obj buffer.Object, data []byte) {
+func mustPut(t tb, s driver.Staging, obj driver.Object, data []byte) {
 	t.Helper()
 	if err := put(t, t.Context(), s, obj, bytesSource(data)); err != nil {
 		t.Fatalf("Put(%s) = %v, want nil", obj.ID, err)
 	}
 }
 
-func read(ctx context.Context, s buffer.Staging, obj buffer.Object) ([]byte, error) {
+func read(ctx context.Context, s driver.Staging, obj driver.Object) ([]byte, error) {
 	rc, err := s.Open(ctx, obj)
 	if err != nil {
 		return nil, err
@@ -74,7 +74,7 @@ func read(ctx context.Context, s buffer.Staging, obj buffer.Object) ([]byte, err
 }
 
 // expectObject demands one of the given contents.
-func expectObject(t tb, s buffer.Staging, obj buffer.Object, want ...[]byte) {
+func expectObject(t tb, s driver.Staging, obj driver.Object, want ...[]byte) {
 	t.Helper()
 	got, err := read(t.Context(), s, obj)
 	if err != nil {
@@ -89,7 +89,7 @@ func expectObject(t tb, s buffer.Staging, obj buffer.Object, want ...[]byte) {
 	t.Errorf("%s has %d bytes that differ from the %d bytes that were put", obj.ID, len(got), len(want[0]))
 }
 
-func expectAbsent(t tb, s buffer.Staging, obj buffer.Object) {
+func expectAbsent(t tb, s driver.Staging, obj driver.Object) {
 	t.Helper()
 	got, err := read(t.Context(), s, obj)
 	if err == nil {
@@ -100,7 +100,7 @@ func expectAbsent(t tb, s buffer.Staging, obj buffer.Object) {
 }
 
 // Open returns the stored bytes, not decoded ones.
-func putThenOpen(t tb, s buffer.Staging) {
+func putThenOpen(t tb, s driver.Staging) {
 	for _, e := range encodings {
 		for _, members := range []int{1, 3} {
 			obj := newObject(fmt.Sprintf("%s-%d", e, members), e, 30)
@@ -111,18 +111,18 @@ func putThenOpen(t tb, s buffer.Staging) {
 	}
 }
 
-func putLargeObject(t tb, s buffer.Staging) {
-	obj := newObject("large", buffer.None, 3000)
-	data := encode(buffer.None, largeRows(1, 3000, 3), 1)
+func putLargeObject(t tb, s driver.Staging) {
+	obj := newObject("large", driver.None, 3000)
+	data := encode(driver.None, largeRows(1, 3000, 3), 1)
 	mustPut(t, s, obj, data)
 	expectObject(t, s, obj, data)
 }
 
 // After a crash the same rows may arrive as other bytes.
-func putAgain(t tb, s buffer.Staging) {
-	obj := newObject("again", buffer.Gzip, 200)
+func putAgain(t tb, s driver.Staging) {
+	obj := newObject("again", driver.Gzip, 200)
 	rows := makeRows(1, 200, 3)
-	long, short := encode(buffer.Gzip, rows, 20), encode(buffer.Gzip, rows, 1)
+	long, short := encode(driver.Gzip, rows, 20), encode(driver.Gzip, rows, 1)
 	mustPut(t, s, obj, long)
 	mustPut(t, s, obj, long)
 	expectObject(t, s, obj, long)
@@ -133,15 +133,15 @@ func putAgain(t tb, s buffer.Staging) {
 }
 
 // A source that breaks off leaves nothing, wherever it breaks.
-func putFails(t tb, s buffer.Staging) {
-	data := encode(buffer.None, makeRows(1, 1000, 3), 1)
+func putFails(t tb, s driver.Staging) {
+	data := encode(driver.None, makeRows(1, 1000, 3), 1)
 	for name, src := range map[string]*source{
 		"open":   {failOpen: true},
 		"start":  brokenSource(data, 0),
 		"middle": brokenSource(data, len(data)/2),
 		"end":    brokenSource(data, len(data)),
 	} {
-		obj := newObject("fails-"+name, buffer.None, 1000)
+		obj := newObject("fails-"+name, driver.None, 1000)
 		expectRetryable(t, "Put with a source that fails at the "+name, put(t, t.Context(), s, obj, src), errInjected)
 		expectAbsent(t, s, obj)
 		mustPut(t, s, obj, data)
@@ -149,9 +149,9 @@ func putFails(t tb, s buffer.Staging) {
 	}
 }
 
-func putAgainFails(t tb, s buffer.Staging) {
-	obj := newObject("again-fails", buffer.None, 1000)
-	data := encode(buffer.None, makeRows(1, 1000, 3), 1)
+func putAgainFails(t tb, s driver.Staging) {
+	obj := newObject("again-fails", driver.None, 1000)
+	data := encode(driver.None, makeRows(1, 1000, 3), 1)
 	mustPut(t, s, obj, data)
 	for _, n := range []int{0, len(data) / 2, len(data)} {
 		// A driver that finds the object need not read, so success is allowed too.
@@ -160,10 +160,10 @@ func putAgainFails(t tb, s buffer.Staging) {
 	}
 }
 
-func putCancelled(t tb, s buffer.Staging) {
+func putCancelled(t tb, s driver.Staging) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	obj := newObject("cancelled", buffer.None, 1)
+	obj := newObject("cancelled", driver.None, 1)
 	stream := &endless{row: []byte("\"cancelled\"\n"), cancel: cancel}
 	err := put(t, ctx, s, obj, &source{reader: func() io.Reader { return stream }})
 	stream.expectNoticed(t, "Put", err)
@@ -177,10 +177,10 @@ func putCancelled(t tb, s buffer.Staging) {
 	expectObject(t, s, obj, data)
 }
 
-func putConcurrently(t tb, s buffer.Staging) {
+func putConcurrently(t tb, s driver.Staging) {
 	const n = 16
-	object := func(i int) (buffer.Object, []byte) {
-		return newObject(fmt.Sprintf("concurrent-%d", i), buffer.None, 500), encode(buffer.None, makeRows(uint64(i), 500, 3), 1)
+	object := func(i int) (driver.Object, []byte) {
+		return newObject(fmt.Sprintf("concurrent-%d", i), driver.None, 500), encode(driver.None, makeRows(uint64(i), 500, 3), 1)
 	}
 	for i, err := range suitetest.Together(n, func(i int) error {
 		obj, data := object(i)
@@ -204,9 +204,9 @@ func putConcurrently(t tb, s buffer.Staging) {
 	}
 }
 
-func putSameObjectConcurrently(t tb, s buffer.Staging) {
-	obj := newObject("same", buffer.None, 1000)
-	data := encode(buffer.None, makeRows(1, 1000, 3), 1)
+func putSameObjectConcurrently(t tb, s driver.Staging) {
+	obj := newObject("same", driver.None, 1000)
+	data := encode(driver.None, makeRows(1, 1000, 3), 1)
 	for round := range 3 {
 		for i, err := range suitetest.Together(8, func(i int) error {
 			if i%2 == 0 {
@@ -230,16 +230,16 @@ func putSameObjectConcurrently(t tb, s buffer.Staging) {
 	}
 }
 
-func openAbsent(t tb, s buffer.Staging) {
-	expectAbsent(t, s, newObject("absent", buffer.None, 1))
-	mustPut(t, s, newObject("present", buffer.None, 1), []byte("\"a\"\n"))
-	expectAbsent(t, s, newObject("absent", buffer.None, 1))
+func openAbsent(t tb, s driver.Staging) {
+	expectAbsent(t, s, newObject("absent", driver.None, 1))
+	mustPut(t, s, newObject("present", driver.None, 1), []byte("\"a\"\n"))
+	expectAbsent(t, s, newObject("absent", driver.None, 1))
 }
 
 // Readers are independent of each other.
-func openTwice(t tb, s buffer.Staging) {
-	obj := newObject("twice", buffer.None, 500)
-	data := encode(buffer.None, makeRows(1, 500, 3), 1)
+func openTwice(t tb, s driver.Staging) {
+	obj := newObject("twice", driver.None, 500)
+	data := encode(driver.None, makeRows(1, 500, 3), 1)
 	mustPut(t, s, obj, data)
 	first, err := s.Open(t.Context(), obj)
 	if err != nil {
@@ -257,22 +257,22 @@ func openTwice(t tb, s buffer.Staging) {
 	}
 }
 
-func deleteObjects(t tb, s buffer.Staging) {
+func deleteObjects(t tb, s driver.Staging) {
 	data := []byte("\"a\"\n")
-	var objs []buffer.Object
+	var objs []driver.Object
 	for i := range 4 {
-		obj := newObject(fmt.Sprintf("delete-%d", i), buffer.None, 1)
+		obj := newObject(fmt.Sprintf("delete-%d", i), driver.None, 1)
 		mustPut(t, s, obj, data)
 		objs = append(objs, obj)
 	}
-	del := func(objs ...buffer.Object) {
+	del := func(objs ...driver.Object) {
 		t.Helper()
 		if err := s.Delete(t.Context(), objs...); err != nil {
 			t.Errorf("Delete = %v, want nil", err)
 		}
 	}
 	del()
-	del(newObject("delete-never", buffer.None, 1))
+	del(newObject("delete-never", driver.None, 1))
 	del(objs[0])
 	del(objs[:3]...) // the first is already gone
 	del(objs[:3]...)
@@ -283,23 +283,23 @@ func deleteObjects(t tb, s buffer.Staging) {
 }
 
 // Ids that share a prefix, a suffix or their length are different ids.
-func lookAlikeIDs(t tb, s buffer.Staging) {
+func lookAlikeIDs(t tb, s driver.Staging) {
 	long := strings.Repeat("0123456789abcdef", 4)
 	ids := []string{"a", "a-", "a-b", "a-b-c", "ab", "a0", "0", "00", "-", "--", "con", long[:63], long, long[:63] + "e"}
 	for _, id := range ids {
-		mustPut(t, s, newObject(id, buffer.None, 1), []byte(`"`+id+"\"\n"))
+		mustPut(t, s, newObject(id, driver.None, 1), []byte(`"`+id+"\"\n"))
 	}
 	for _, id := range ids {
-		expectObject(t, s, newObject(id, buffer.None, 1), []byte(`"`+id+"\"\n"))
+		expectObject(t, s, newObject(id, driver.None, 1), []byte(`"`+id+"\"\n"))
 	}
-	if err := s.Delete(t.Context(), newObject("a", buffer.None, 1), newObject(long, buffer.None, 1)); err != nil {
+	if err := s.Delete(t.Context(), newObject("a", driver.None, 1), newObject(long, driver.None, 1)); err != nil {
 		t.Errorf("Delete = %v, want nil", err)
 	}
 	for _, id := range ids {
 		if id == "a" || id == long {
-			expectAbsent(t, s, newObject(id, buffer.None, 1))
+			expectAbsent(t, s, newObject(id, driver.None, 1))
 		} else {
-			expectObject(t, s, newObject(id, buffer.None, 1), []byte(`"`+id+"\"\n"))
+			expectObject(t, s, newObject(id, driver.None, 1), []byte(`"`+id+"\"\n"))
 		}
 	}
 }

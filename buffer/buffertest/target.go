@@ -11,40 +11,40 @@ import (
 	"testing"
 	"unicode/utf8"
 
-	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/driver"
 )
 
-// TargetHarness gives the suite of [Target] what it needs beyond [buffer.Target].
+// TargetHarness gives the suite of [Target] what it needs beyond [driver.Target].
 type TargetHarness struct {
 	// Open returns a target without tables and registers cleanup with t.Cleanup. The suite uses one target at a time: the
 	// other functions refer to the one opened last.
-	Open func(t *testing.T) buffer.Target
+	Open func(t *testing.T) driver.Target
 	// Rows reads a table as any other reader would: the cells of each row in the order of the columns, with [Null] for NULL. A
 	// missing table gives nil.
 	Rows func(t *testing.T, table string) [][]string
 	// Reopen returns a new driver for the same tables, as after a restart of the process. The suite may go on using the other
 	// beside it. If it is nil, a driver that remembers the imported ids in memory alone is not caught, and engines that feed one table at
 	// once are not checked.
-	Reopen func(t *testing.T) buffer.Target
+	Reopen func(t *testing.T) driver.Target
 	// Staging, if not nil, returns the staging from which the target reads slices by itself. The suite puts them there
 	// before each import. Otherwise slices come from memory.
-	Staging func(t *testing.T) buffer.Staging
+	Staging func(t *testing.T) driver.Staging
 
 	// Unordered says that tables do not keep the order of rows.
 	Unordered bool
 	// TextOnly says that some cells of NUL or invalid UTF-8 cannot be stored. A file with such a cell must then fail with an
-	// error for which [buffer.IsPermanent] is true, or be stored byte for byte.
+	// error for which [driver.IsPermanent] is true, or be stored byte for byte.
 	TextOnly bool
 	// Typed says that tables keep the type of a column and tell NULL from the empty text. Rows gives values as the canonical
-	// text of their type. A target that implements [buffer.Extender] must be Typed.
+	// text of their type. A target that implements [driver.Extender] must be Typed.
 	Typed bool
 	// AtLeastOnce says that two concurrent imports of one file may duplicate its rows. Sequential imports must not, each
 	// with the note that the previous one saved.
 	AtLeastOnce bool
 	// Process lets [Kills] use the tables from a second process. [Target] does not need it.
 	Process *Process
-	// Refusal, if not nil, is a row that the target refuses. Import must then name it in a [*buffer.RowsError].
+	// Refusal, if not nil, is a row that the target refuses. Import must then name it in a [*driver.RowsError].
 	Refusal *Refusal
 }
 
@@ -60,7 +60,7 @@ type Refusal struct {
 	Prepare func(t *testing.T, table string)
 }
 
-// Target checks a driver against the contract of [buffer.Target]. Each check is a subtest with a fresh target.
+// Target checks a driver against the contract of [driver.Target]. Each check is a subtest with a fresh target.
 func Target(t *testing.T, h TargetHarness) {
 	t.Helper()
 	for _, c := range targetChecks {
@@ -83,7 +83,7 @@ func (h TargetHarness) bench(t *testing.T) *bench {
 		b.prepare = func(table string) { h.Refusal.Prepare(t, table) }
 	}
 	if h.Reopen != nil {
-		b.reopen = func() buffer.Target { return h.Reopen(t) }
+		b.reopen = func() driver.Target { return h.Reopen(t) }
 	}
 	if h.Staging != nil {
 		b.staging = h.Staging(t)
@@ -137,11 +137,11 @@ var targetChecks = []targetCheck{
 
 // bench is one target under test.
 type bench struct {
-	buffer.Target
+	driver.Target
 	t       tb
 	read    func(table string) [][]string
-	reopen  func() buffer.Target // may be nil
-	staging buffer.Staging       // may be nil
+	reopen  func() driver.Target // may be nil
+	staging driver.Staging       // may be nil
 	refusal *Refusal             // may be nil
 	prepare func(table string)   // may be nil
 
@@ -190,10 +190,10 @@ func aboutBytes(cells []string) string {
 	if row := strings.Join(cells, ""); utf8.ValidString(row) && !strings.Contains(row, "\x00") {
 		return ""
 	}
-	return ": store each byte as it is, or set TargetHarness.TextOnly and fail with buffer.Permanent"
+	return ": store each byte as it is, or set TargetHarness.TextOnly and fail with driver.Permanent"
 }
 
-func (b *bench) mustEnsure(table buffer.Table) {
+func (b *bench) mustEnsure(table driver.Table) {
 	b.t.Helper()
 	if err := b.Ensure(b.t.Context(), table); err != nil {
 		b.t.Fatalf("Ensure(%s) = %v, want nil", table.ID, err)
@@ -201,11 +201,11 @@ func (b *bench) mustEnsure(table buffer.Table) {
 }
 
 // expectSchemaError checks every field of the error.
-func (b *bench) expectSchemaError(err error, want, got buffer.Table) {
+func (b *bench) expectSchemaError(err error, want, got driver.Table) {
 	b.t.Helper()
-	var schema *buffer.SchemaError
+	var schema *driver.SchemaError
 	if !errors.As(err, &schema) {
-		b.t.Errorf("columns %q for a table with %q: error %v, want a *buffer.SchemaError: compare with Table.Fit", want.Columns, got.Columns, err)
+		b.t.Errorf("columns %q for a table with %q: error %v, want a *driver.SchemaError: compare with Table.Fit", want.Columns, got.Columns, err)
 		return
 	}
 	if schema.Table != want.ID || !slices.Equal(schema.Want, want.Columns) || !slices.Equal(schema.Got, got.Columns) {
@@ -213,10 +213,10 @@ func (b *bench) expectSchemaError(err error, want, got buffer.Table) {
 	}
 }
 
-// expectCount checks a target that implements [buffer.Counter].
-func (b *bench) expectCount(table buffer.Table, file string, want int) {
+// expectCount checks a target that implements [driver.Counter].
+func (b *bench) expectCount(table driver.Table, file string, want int) {
 	b.t.Helper()
-	counter, ok := b.Target.(buffer.Counter)
+	counter, ok := b.Target.(driver.Counter)
 	if !ok {
 		return
 	}
@@ -228,7 +228,7 @@ func (b *bench) expectCount(table buffer.Table, file string, want int) {
 // slice is a slice of a test file.
 type slice struct {
 	rows     [][]string
-	encoding buffer.Encoding
+	encoding driver.Encoding
 	members  int
 	// data, if not nil, replaces the encoded rows.
 	data []byte
@@ -237,7 +237,7 @@ type slice struct {
 // testFile is a file as the buffer keeps it between attempts to import it.
 type testFile struct {
 	id    string
-	table buffer.Table
+	table driver.Table
 	parts []slice
 	note  []byte // the last note
 
@@ -251,15 +251,15 @@ type testFile struct {
 	open   atomic.Int64 // readers not yet closed
 }
 
-func eventsTable(columns ...string) buffer.Table {
+func eventsTable(columns ...string) driver.Table {
 	if columns == nil {
 		columns = []string{"id", "at", "body"}
 	}
-	return buffer.Table{ID: "in.c-buffertest.events", Columns: datatype.UntypedColumns(columns...)}
+	return driver.Table{ID: "in.c-buffertest.events", Columns: datatype.UntypedColumns(columns...)}
 }
 
 // newFile returns a file with the rows in plain slices of at most 20 rows.
-func newFile(id string, table buffer.Table, rows [][]string) *testFile {
+func newFile(id string, table driver.Table, rows [][]string) *testFile {
 	f := &testFile{id: id, table: table}
 	for part := range slices.Chunk(rows, 20) {
 		f.parts = append(f.parts, slice{rows: part, members: 1})
@@ -283,23 +283,23 @@ func (f *testFile) stored(i int) []byte {
 }
 
 // attempt returns the file for one attempt to import it.
-func (f *testFile) attempt() *buffer.File {
-	file := &buffer.File{
+func (f *testFile) attempt() *driver.File {
+	file := &driver.File{
 		ID: f.id, SinkID: "source/sink",
-		Table:    buffer.Table{ID: f.table.ID, Columns: slices.Clone(f.table.Columns), Extend: f.table.Extend},
+		Table:    driver.Table{ID: f.table.ID, Columns: slices.Clone(f.table.Columns), Extend: f.table.Extend},
 		Progress: slices.Clone(f.note),
 	}
 	for i, p := range f.parts {
-		obj := buffer.Object{
+		obj := driver.Object{
 			ID: fmt.Sprintf("%s-slice-%d", f.id, i), FileID: f.id, SinkID: file.SinkID,
-			Encoding: p.encoding, Rows: int64(len(p.rows)), RawBytes: int64(len(encode(buffer.None, p.rows, 1))),
+			Encoding: p.encoding, Rows: int64(len(p.rows)), RawBytes: int64(len(encode(driver.None, p.rows, 1))),
 		}
 		file.Slices = append(file.Slices, obj)
 		file.Rows += obj.Rows
 		file.RawBytes += obj.RawBytes
 	}
 	objects := slices.Clone(file.Slices)
-	file.OpenSlice = func(ctx context.Context, obj buffer.Object) (io.ReadCloser, error) {
+	file.OpenSlice = func(ctx context.Context, obj driver.Object) (io.ReadCloser, error) {
 		i := slices.Index(objects, obj)
 		if i < 0 {
 			return nil, fmt.Errorf("OpenSlice: no slice %+v", obj)

@@ -7,8 +7,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/driver"
 )
 
 // otherColumns are near misses of the columns of eventsTable.
@@ -27,10 +27,10 @@ func ensure(t tb, b *bench) {
 	}
 	b.expectRows(table.ID)
 	mustTogether(t, "Ensure", 8, func(int) error { return b.Ensure(t.Context(), eventsTable()) })
-	second := buffer.Table{ID: "in.c-buffertest.created-at-once", Columns: datatype.UntypedColumns("a", "b")}
+	second := driver.Table{ID: "in.c-buffertest.created-at-once", Columns: datatype.UntypedColumns("a", "b")}
 	mustTogether(t, "Ensure of a new table", 8, func(int) error { return b.Ensure(t.Context(), second) })
 	b.expectRows(second.ID)
-	other := buffer.Table{ID: second.ID, Columns: datatype.UntypedColumns("b", "a")}
+	other := driver.Table{ID: second.ID, Columns: datatype.UntypedColumns("b", "a")}
 	b.expectSchemaError(b.Ensure(t.Context(), other), other, second)
 }
 
@@ -69,7 +69,7 @@ func tableIDs(t tb, b *bench) {
 		switch {
 		case err == nil:
 			stored[id] = f
-		case !buffer.IsPermanent(err):
+		case !driver.IsPermanent(err):
 			t.Errorf("table %.20q: %v, want nil or a permanent error", id, err)
 		}
 	}
@@ -141,7 +141,7 @@ func importAgainAfterReopen(t tb, b *bench) {
 
 func importManyFiles(_ tb, b *bench) {
 	events := eventsTable()
-	second := buffer.Table{ID: "in.c-buffertest.second", Columns: datatype.UntypedColumns("only")}
+	second := driver.Table{ID: "in.c-buffertest.second", Columns: datatype.UntypedColumns("only")}
 	var all [][]string
 	for i := range 5 {
 		f := newFile(fmt.Sprintf("file-%d", i), events, makeRows(uint64(i), 30, 3))
@@ -191,7 +191,7 @@ func importCells(_ tb, b *bench) {
 	b.mustStore(f)
 
 	// With one column, an empty cell is still a row.
-	single := newFile("file-2", buffer.Table{ID: "in.c-buffertest.single", Columns: datatype.UntypedColumns("only")}, [][]string{{""}, {"a"}, {""}, {""}})
+	single := newFile("file-2", driver.Table{ID: "in.c-buffertest.single", Columns: datatype.UntypedColumns("only")}, [][]string{{""}, {"a"}, {""}, {""}})
 	b.mustStore(single)
 }
 
@@ -210,8 +210,8 @@ func importBinaryCells(t tb, b *bench) {
 		case err == nil:
 			b.expectRows(f.table.ID, f)
 			continue
-		case !buffer.IsPermanent(err):
-			t.Errorf("Import of the cell %q = %v, want one of buffer.Permanent", cell, err)
+		case !driver.IsPermanent(err):
+			t.Errorf("Import of the cell %q = %v, want one of driver.Permanent", cell, err)
 		}
 		b.expectRows(f.table.ID)
 		b.expectCount(f.table, f.id, 0)
@@ -295,7 +295,7 @@ func importMissingRows(t tb, b *bench) {
 // A slice that is cut off or has a wrong checksum stores nothing.
 func importDamagedSlice(t tb, b *bench) {
 	n := 0
-	for _, e := range []buffer.Encoding{buffer.Gzip, buffer.Zstd} {
+	for _, e := range []driver.Encoding{driver.Gzip, driver.Zstd} {
 		for name, damage := range map[string]func([]byte) []byte{
 			"cut in the middle": func(d []byte) []byte { return d[:len(d)/2] },
 			"cut at the end":    func(d []byte) []byte { return d[:len(d)-1] },
@@ -390,8 +390,8 @@ func saveProgressFails(t tb, b *bench) {
 }
 
 func countFile(t tb, b *bench) {
-	if _, ok := b.Target.(buffer.Counter); !ok {
-		t.Skipf("the target is not a buffer.Counter")
+	if _, ok := b.Target.(driver.Counter); !ok {
+		t.Skipf("the target is not a driver.Counter")
 	}
 	table := eventsTable()
 	b.expectCount(table, "file-1", 0) // no table yet
@@ -406,8 +406,8 @@ func countFile(t tb, b *bench) {
 	b.expectCount(table, "file-2", 2)
 	b.expectCount(table, "file-3", 0)
 	b.expectCount(table, "file", 0)
-	b.expectCount(buffer.Table{ID: "in.c-buffertest.other", Columns: table.Columns}, "file-1", 0)
-	if taker, ok := b.Target.(buffer.Taker); ok {
+	b.expectCount(driver.Table{ID: "in.c-buffertest.other", Columns: table.Columns}, "file-1", 0)
+	if taker, ok := b.Target.(driver.Taker); ok {
 		if taken, err := taker.TakenAway(t.Context(), table, "file-1"); err != nil || taken {
 			t.Errorf("TakenAway(file-1) = %v, %v for a file that is there, want false", taken, err)
 		}
@@ -416,9 +416,9 @@ func countFile(t tb, b *bench) {
 
 // uncreate removes the tables with a mark and without rows, and no others.
 func uncreate(t tb, b *bench) {
-	target, ok := b.Target.(buffer.Uncreator)
+	target, ok := b.Target.(driver.Uncreator)
 	if !ok {
-		t.Skipf("the target is not a buffer.Uncreator")
+		t.Skipf("the target is not a driver.Uncreator")
 	}
 	table := eventsTable()
 	changed := eventsTable("id", "other")
@@ -440,7 +440,7 @@ func uncreate(t tb, b *bench) {
 	b.mustEnsure(table)
 	if b.reopen != nil {
 		b.Target = b.reopen()
-		target = b.Target.(buffer.Uncreator)
+		target = b.Target.(driver.Uncreator)
 	}
 	for range 2 {
 		take("mark-1")

@@ -3,7 +3,7 @@ package buffertest
 import (
 	"errors"
 
-	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/internal/suitetest"
 )
 
@@ -28,7 +28,7 @@ func expectRetryable(t tb, what string, err, cause error) {
 		t.Errorf("%s = nil, want an error", what)
 	case cause != nil && !errors.Is(err, cause):
 		t.Errorf("%s = %v, which does not wrap the error of its source", what, err)
-	case buffer.IsPermanent(err):
+	case driver.IsPermanent(err):
 		t.Errorf("%s = %v is permanent, but a retry may succeed", what, err)
 	}
 }

@@ -6,8 +6,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/driver"
 )
 
 // typedValues are canonical texts of each type, among them some that targets have changed.
@@ -24,7 +24,7 @@ var typedValues = map[datatype.Type][]string{
 	datatype.Bytes:          {"", "AA==", "/+8="},
 }
 
-func typedTable() buffer.Table {
+func typedTable() driver.Table {
 	columns := []datatype.Column{{Name: "key", Type: datatype.Int64, Required: true}}
 	for _, t := range []datatype.Type{
 		datatype.String, datatype.Bool, datatype.Int64, datatype.Float64, datatype.Decimal(38, 4), datatype.Timestamp, datatype.Date, datatype.UUID,
@@ -33,7 +33,7 @@ func typedTable() buffer.Table {
 		name, _, _ := strings.Cut(string(t), "(")
 		columns = append(columns, datatype.Column{Name: "c_" + name, Type: t})
 	}
-	return buffer.Table{ID: "in.c-buffertest.typed", Columns: columns}
+	return driver.Table{ID: "in.c-buffertest.typed", Columns: columns}
 }
 
 // needTyped skips a check that the target says nothing about.
@@ -59,9 +59,9 @@ func typedColumns(t tb, b *bench) {
 	} {
 		other := typedTable()
 		change(other.Columns)
-		var schema *buffer.SchemaError
+		var schema *driver.SchemaError
 		if err := b.Ensure(t.Context(), other); !errors.As(err, &schema) || !slices.Equal(datatype.Names(schema.Got), table.Names()) {
-			t.Errorf("Ensure with %s = %v, want a *buffer.SchemaError with the columns of the table: compare with Table.Fit", name, err)
+			t.Errorf("Ensure with %s = %v, want a *driver.SchemaError with the columns of the table: compare with Table.Fit", name, err)
 		}
 	}
 	b.mustEnsure(table)
@@ -91,7 +91,7 @@ func typedRows(columns []datatype.Column) [][]string {
 // nullCells has NULL, the empty text and the words for NULL side by side, in every place and encoding.
 func nullCells(_ tb, b *bench) {
 	b.needTyped()
-	table := buffer.Table{ID: "in.c-buffertest.null", Columns: []datatype.Column{
+	table := driver.Table{ID: "in.c-buffertest.null", Columns: []datatype.Column{
 		{Name: "a", Type: datatype.String}, {Name: "b", Type: datatype.String}, {Name: "c", Type: datatype.Int64}, {Name: "d"},
 	}}
 	var rows [][]string
@@ -116,14 +116,14 @@ func nullCells(_ tb, b *bench) {
 	b.mustStore(f)
 
 	// A row may be NULL alone: then it is nothing but commas.
-	nulls := newFile("file-2", buffer.Table{ID: "in.c-buffertest.nulls", Columns: table.Columns[:2]}, [][]string{{Null, Null}, {"", ""}, {Null, Null}, {Null, ""}})
+	nulls := newFile("file-2", driver.Table{ID: "in.c-buffertest.nulls", Columns: table.Columns[:2]}, [][]string{{Null, Null}, {"", ""}, {Null, Null}, {Null, ""}})
 	b.mustStore(nulls)
 }
 
 // wrongCells imports rows with another number of cells than the table has columns. Such a file must fail as a whole.
 func wrongCells(t tb, b *bench) {
 	b.needTyped()
-	table := buffer.Table{ID: "in.c-buffertest.cells", Columns: []datatype.Column{
+	table := driver.Table{ID: "in.c-buffertest.cells", Columns: []datatype.Column{
 		{Name: "a", Type: datatype.String}, {Name: "b", Type: datatype.String}, {Name: "c", Type: datatype.String},
 	}}
 	good := newFile("file-0", table, [][]string{{"a", Null, "c"}})
@@ -139,16 +139,16 @@ func wrongCells(t tb, b *bench) {
 	}
 }
 
-func extendedTable(columns ...datatype.Column) buffer.Table {
-	return buffer.Table{ID: "in.c-buffertest.extended", Columns: columns, Extend: true}
+func extendedTable(columns ...datatype.Column) driver.Table {
+	return driver.Table{ID: "in.c-buffertest.extended", Columns: columns, Extend: true}
 }
 
 // extender returns the target, or skips the check.
-func (b *bench) extender() buffer.Extender {
+func (b *bench) extender() driver.Extender {
 	b.t.Helper()
-	x, ok := b.Target.(buffer.Extender)
+	x, ok := b.Target.(driver.Extender)
 	if !ok {
-		b.t.Skipf("the target is no buffer.Extender")
+		b.t.Skipf("the target is no driver.Extender")
 	}
 	return x
 }
@@ -156,10 +156,10 @@ func (b *bench) extender() buffer.Extender {
 // columnsOf returns the columns of a table. An Ensure that cannot succeed names them.
 func (b *bench) columnsOf(table string) []datatype.Column {
 	b.t.Helper()
-	var schema *buffer.SchemaError
-	err := b.Ensure(b.t.Context(), buffer.Table{ID: table, Columns: []datatype.Column{{Name: "no column of the table", Type: datatype.Bool}}})
+	var schema *driver.SchemaError
+	err := b.Ensure(b.t.Context(), driver.Table{ID: table, Columns: []datatype.Column{{Name: "no column of the table", Type: datatype.Bool}}})
 	if !errors.As(err, &schema) {
-		b.t.Fatalf("Ensure of table %s with other columns = %v, want a *buffer.SchemaError: without Table.Extend nothing is added", table, err)
+		b.t.Fatalf("Ensure of table %s with other columns = %v, want a *driver.SchemaError: without Table.Extend nothing is added", table, err)
 	}
 	return schema.Got
 }
@@ -178,7 +178,7 @@ func nullable(c datatype.Column) datatype.Column {
 
 func extend(t tb, b *bench) {
 	x := b.extender()
-	expect := func(table buffer.Table, want ...datatype.Column) {
+	expect := func(table driver.Table, want ...datatype.Column) {
 		t.Helper()
 		for range 2 {
 			if err := x.Extend(t.Context(), table); err != nil {
@@ -195,21 +195,21 @@ func extend(t tb, b *bench) {
 	expect(table, id, textColumn, sum)
 	expect(extendedTable(datatype.Column{Name: "ID", Type: datatype.String}, atColumn), id, textColumn, sum, atColumn)
 
-	var schema *buffer.SchemaError
+	var schema *driver.SchemaError
 	other := extendedTable(idColumn, datatype.Column{Name: "extra", Type: datatype.Bool}, datatype.Column{Name: "Sum", Type: datatype.Float64})
 	if err := x.Extend(t.Context(), other); !errors.As(err, &schema) || len(schema.Want) != 1 || schema.Want[0] != other.Columns[2] {
-		t.Errorf("Extend with another type of a column = %v, want a *buffer.SchemaError that names this column alone", err)
+		t.Errorf("Extend with another type of a column = %v, want a *driver.SchemaError that names this column alone", err)
 	}
 	if got := b.columnsOf(table.ID); len(got) != 4 {
 		t.Errorf("an Extend that failed left the columns %v", got)
 	}
 
 	// A table that a definition without Extend has made can grow later. What is no longer in every row becomes nullable.
-	frozen := buffer.Table{ID: "in.c-buffertest.frozen", Columns: []datatype.Column{idColumn, sumColumn}}
+	frozen := driver.Table{ID: "in.c-buffertest.frozen", Columns: []datatype.Column{idColumn, sumColumn}}
 	b.mustEnsure(frozen)
 	f := newFile("file-1", frozen, [][]string{{"a", "1"}})
 	b.mustStore(f)
-	expect(buffer.Table{ID: frozen.ID, Columns: []datatype.Column{idColumn, textColumn}, Extend: true}, idColumn, sum, textColumn)
+	expect(driver.Table{ID: frozen.ID, Columns: []datatype.Column{idColumn, textColumn}, Extend: true}, idColumn, sum, textColumn)
 	b.compare(frozen.ID, b.read(frozen.ID), [][]string{{"a", "1", Null}}, true)
 }
 
@@ -255,9 +255,9 @@ func importExtends(_ tb, b *bench) {
 	}
 	b.compare(one.table.ID, b.read(one.table.ID), append(want, []string{"8", Null, Null, "2026-11-22T07:47:19.000000Z"}), true)
 	other := newFile("file-5", extendedTable(idColumn, datatype.Column{Name: "sum", Type: datatype.String}), [][]string{{"9", "x"}})
-	var schema *buffer.SchemaError
+	var schema *driver.SchemaError
 	if err := b.importFile(b.t.Context(), other); !errors.As(err, &schema) {
-		b.t.Errorf("Import with another type of a column = %v, want a *buffer.SchemaError", err)
+		b.t.Errorf("Import with another type of a column = %v, want a *driver.SchemaError", err)
 	}
 	b.expectCount(other.table, other.id, 0)
 }

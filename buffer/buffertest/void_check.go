@@ -4,17 +4,17 @@ import (
 	"errors"
 	"sync"
 
-	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/driver"
 )
 
 // voidFiles rules out files before, after and beside their import.
 func voidFiles(t tb, b *bench) {
-	voider, ok := b.Target.(buffer.Voider)
+	voider, ok := b.Target.(driver.Voider)
 	switch {
 	case !ok:
-		t.Skipf("the target is not a buffer.Voider")
+		t.Skipf("the target is not a driver.Voider")
 	case b.atLeastOnce:
-		t.Fatalf("a target that promises at least once cannot rule out an import: it is no buffer.Voider")
+		t.Fatalf("a target that promises at least once cannot rule out an import: it is no driver.Voider")
 	case b.staging != nil:
 		t.Skipf("the target may read slices by itself, and parts of a file are not in staging")
 	}
@@ -23,13 +23,13 @@ func voidFiles(t tb, b *bench) {
 	kept := newFile("file-1", table, makeRows(1, 30, 3))
 	b.mustStore(kept)
 	gone := newFile("file-2", table, makeRows(31, 30, 3))
-	expect := func(b *bench, voider buffer.Voider) {
+	expect := func(b *bench, voider driver.Voider) {
 		t.Helper()
 		for range 2 {
 			b.expectVoid(voider, table, gone.id, false)
 			b.expectVoid(voider, table, kept.id, true)
-			if err := b.importFile(t.Context(), gone); !errors.Is(err, buffer.ErrVoid) || !buffer.IsPermanent(err) {
-				t.Errorf("Import of a file that is ruled out = %v, want buffer.Permanent of an error that matches buffer.ErrVoid", err)
+			if err := b.importFile(t.Context(), gone); !errors.Is(err, driver.ErrVoid) || !driver.IsPermanent(err) {
+				t.Errorf("Import of a file that is ruled out = %v, want driver.Permanent of an error that matches driver.ErrVoid", err)
 			}
 			b.mustStore(kept)
 			b.expectCount(table, gone.id, 0)
@@ -42,7 +42,7 @@ func voidFiles(t tb, b *bench) {
 	}
 	next := *b
 	next.Target = b.reopen()
-	expect(&next, next.Target.(buffer.Voider))
+	expect(&next, next.Target.(driver.Voider))
 
 	// An attempt that was left alone, by another driver, commits before the file is ruled out or not at all.
 	abandoned := newFile("file-3", table, makeRows(61, 60, 3))
@@ -56,13 +56,13 @@ func voidFiles(t tb, b *bench) {
 	began := make(chan struct{})
 	wg.Go(func() {
 		close(began)
-		imported, voidErr = next.Target.(buffer.Voider).Void(t.Context(), table, abandoned.id)
+		imported, voidErr = next.Target.(driver.Voider).Void(t.Context(), table, abandoned.id)
 	})
 	<-began
 	close(release)
 	wg.Wait()
 	if voidErr != nil { // it may give up on a lock
-		if imported, voidErr = next.Target.(buffer.Voider).Void(t.Context(), table, abandoned.id); voidErr != nil {
+		if imported, voidErr = next.Target.(driver.Voider).Void(t.Context(), table, abandoned.id); voidErr != nil {
 			t.Fatalf("Void = %v, also when the import beside it has ended", voidErr)
 		}
 	}
@@ -77,7 +77,7 @@ func voidFiles(t tb, b *bench) {
 	b.expectVoid(voider, table, abandoned.id, imported)
 }
 
-func (b *bench) expectVoid(voider buffer.Voider, table buffer.Table, id string, want bool) {
+func (b *bench) expectVoid(voider driver.Voider, table driver.Table, id string, want bool) {
 	b.t.Helper()
 	if imported, err := voider.Void(b.t.Context(), table, id); err != nil || imported != want {
 		b.t.Errorf("Void(%s) = %v, %v, want %v", id, imported, err, want)

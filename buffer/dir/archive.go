@@ -15,8 +15,8 @@ import (
 
 	"github.com/klauspost/compress/gzip"
 
-	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/internal/parts"
 )
 
@@ -27,7 +27,7 @@ type ArchiveOptions struct {
 	KeepFor time.Duration
 }
 
-// ArchiveDir keeps raw records in a folder: a [buffer.Target] for the archives of an engine, which can read them again. docs/archive.md
+// ArchiveDir keeps raw records in a folder: a [driver.Target] for the archives of an engine, which can read them again. docs/archive.md
 // describes the objects. It imports each file exactly once. It is safe for concurrent use, also by several processes.
 //
 // The rows of one file that arrived in different hours become visible one hour after the other.
@@ -37,9 +37,9 @@ type ArchiveDir struct {
 }
 
 var (
-	_ buffer.Target      = (*ArchiveDir)(nil)
-	_ buffer.Compactor   = (*ArchiveDir)(nil)
-	_ buffer.LocalDriver = (*ArchiveDir)(nil)
+	_ driver.Target      = (*ArchiveDir)(nil)
+	_ driver.Compactor   = (*ArchiveDir)(nil)
+	_ driver.LocalDriver = (*ArchiveDir)(nil)
 )
 
 // Archive returns an archive in the directory path. The first import creates the directory.
@@ -56,8 +56,8 @@ const (
 	openHours = 32
 )
 
-// Ensure implements [buffer.Target]. The first column must be the arrival time of a record.
-func (a *ArchiveDir) Ensure(ctx context.Context, t buffer.Table) error {
+// Ensure implements [driver.Target]. The first column must be the arrival time of a record.
+func (a *ArchiveDir) Ensure(ctx context.Context, t driver.Table) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -65,13 +65,13 @@ func (a *ArchiveDir) Ensure(ctx context.Context, t buffer.Table) error {
 		return fmt.Errorf("archive: %w", err)
 	}
 	if len(t.Columns) == 0 || t.Columns[0].Type != datatype.Timestamp {
-		return buffer.Permanent(fmt.Errorf("archive %s: the first column is not the arrival time of raw records", t.ID))
+		return driver.Permanent(fmt.Errorf("archive %s: the first column is not the arrival time of raw records", t.ID))
 	}
 	return nil
 }
 
-// Import implements [buffer.Target], exactly once: an object has the id of the file in its name, and an existing one is kept.
-func (a *ArchiveDir) Import(ctx context.Context, f *buffer.File) error {
+// Import implements [driver.Target], exactly once: an object has the id of the file in its name, and an existing one is kept.
+func (a *ArchiveDir) Import(ctx context.Context, f *driver.File) error {
 	err := cmp.Or(a.Ensure(ctx, f.Table), parts.CheckID("file", f.ID))
 	if err == nil {
 		err = a.importFile(ctx, f)
@@ -82,7 +82,7 @@ func (a *ArchiveDir) Import(ctx context.Context, f *buffer.File) error {
 	return nil
 }
 
-func (a *ArchiveDir) importFile(ctx context.Context, f *buffer.File) error {
+func (a *ArchiveDir) importFile(ctx context.Context, f *driver.File) error {
 	a.files.Sweep()
 	hours, err := hoursOf(ctx, f)
 	if err != nil {
@@ -100,17 +100,17 @@ func (a *ArchiveDir) importFile(ctx context.Context, f *buffer.File) error {
 func hourOf(cells [][]byte) (string, error) {
 	const example = "2006-01-02T15:04:05.000000Z"
 	if len(cells[0]) != len(example) {
-		return "", buffer.Permanent(fmt.Errorf("the arrival time %.40q is no timestamp", cells[0]))
+		return "", driver.Permanent(fmt.Errorf("the arrival time %.40q is no timestamp", cells[0]))
 	}
 	hour := string(cells[0][:len(hourLayout)])
 	if _, err := time.Parse(hourLayout, hour); err != nil {
-		return "", buffer.Permanent(fmt.Errorf("the arrival time %.40q is no timestamp", cells[0]))
+		return "", driver.Permanent(fmt.Errorf("the arrival time %.40q is no timestamp", cells[0]))
 	}
 	return hour, nil
 }
 
 // hoursOf returns the hours of the rows of a file, ascending.
-func hoursOf(ctx context.Context, f *buffer.File) ([]string, error) {
+func hoursOf(ctx context.Context, f *driver.File) ([]string, error) {
 	rows := f.ReadRows(ctx)
 	defer rows.Close()
 	var hours []string
@@ -136,7 +136,7 @@ type object struct {
 }
 
 // importHours writes the rows of some hours.
-func (a *ArchiveDir) importHours(ctx context.Context, f *buffer.File, hours []string) (err error) {
+func (a *ArchiveDir) importHours(ctx context.Context, f *driver.File, hours []string) (err error) {
 	open := make(map[string]*object, len(hours))
 	defer func() {
 		for _, o := range open { // after an error
@@ -303,7 +303,7 @@ func (a *ArchiveDir) Open(ctx context.Context, name, object string) (io.ReadClos
 	if err != nil {
 		return nil, fmt.Errorf("archive %s: %w", name, err)
 	}
-	return buffer.Decode(buffer.Gzip, rc)
+	return driver.Decode(driver.Gzip, rc)
 }
 
 // hours returns the hours that an archive has, ascending.
@@ -325,8 +325,8 @@ func (a *ArchiveDir) hours(name string) ([]string, error) {
 	return hours, nil
 }
 
-// Compact implements [buffer.Compactor]: it removes the objects whose time has passed, as ArchiveOptions.KeepFor says.
-func (a *ArchiveDir) Compact(ctx context.Context, t buffer.Table) error {
+// Compact implements [driver.Compactor]: it removes the objects whose time has passed, as ArchiveOptions.KeepFor says.
+func (a *ArchiveDir) Compact(ctx context.Context, t driver.Table) error {
 	a.files.Sweep() // what an interrupted import has left has raw records too
 	if a.keep <= 0 {
 		return nil
@@ -408,7 +408,7 @@ func (a *ArchiveDir) remove(ctx context.Context, dir string) (stays bool, err er
 	return err != nil && !errors.Is(err, fs.ErrNotExist), nil
 }
 
-// Needs implements [buffer.LocalDriver].
+// Needs implements [driver.LocalDriver].
 func (a *ArchiveDir) Needs(stored, raw int64) (folder string, bytes int64) {
 	return a.files.Root, min(raw+4<<10, 2*stored+4<<10)
 }

@@ -11,11 +11,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/driver"
 )
 
-var rawTable = buffer.Table{ID: "web", Columns: []datatype.Column{{Name: "received", Type: datatype.Timestamp}, {Name: "body"}}}
+var rawTable = driver.Table{ID: "web", Columns: []datatype.Column{{Name: "received", Type: datatype.Timestamp}, {Name: "body"}}}
 
 // rawRows has a row for each time.
 func rawRows(times ...time.Time) (rows [][]string) {
@@ -55,7 +55,7 @@ var always = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
 // Rows are in the object of their hour, byte for byte and in order. A repeated import changes nothing.
 func TestArchiveByHour(t *testing.T) {
 	a := Archive(filepath.Join(t.TempDir(), "archive"), ArchiveOptions{})
-	f := func() *buffer.File {
+	f := func() *driver.File {
 		return newFile("f-2", rawTable, rawRows(someHour.Add(59*time.Minute), someHour.Add(time.Hour), someHour))
 	}
 	for range 2 {
@@ -187,14 +187,14 @@ func TestArchiveRetention(t *testing.T) {
 
 func TestArchiveRefuses(t *testing.T) {
 	a := Archive(t.TempDir(), ArchiveOptions{})
-	for name, f := range map[string]*buffer.File{
+	for name, f := range map[string]*driver.File{
 		"no time":      newFile("f-1", rawTable, [][]string{{"yesterday", "x"}}),
 		"another time": newFile("f-1", rawTable, [][]string{{"2026-13-02T03:04:05.000000Z", "x"}}),
-		"a path":       newFile("f-1", buffer.Table{ID: "../x", Columns: rawTable.Columns}, rawRows(someHour)),
-		"a table":      newFile("f-1", buffer.Table{ID: "x", Columns: datatype.UntypedColumns("a", "b")}, rawRows(someHour)),
+		"a path":       newFile("f-1", driver.Table{ID: "../x", Columns: rawTable.Columns}, rawRows(someHour)),
+		"a table":      newFile("f-1", driver.Table{ID: "x", Columns: datatype.UntypedColumns("a", "b")}, rawRows(someHour)),
 		"an id":        newFile("../f", rawTable, rawRows(someHour)),
 	} {
-		if err := a.Import(t.Context(), f); !buffer.IsPermanent(err) {
+		if err := a.Import(t.Context(), f); !driver.IsPermanent(err) {
 			t.Errorf("%s: %v, want a permanent error", name, err)
 		}
 	}

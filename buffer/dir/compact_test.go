@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/internal/casetest"
 	"github.com/forebay/forebay/internal/parts"
 )
@@ -35,7 +35,7 @@ func TestMerge(t *testing.T) {
 			tables := lazyTables(root, options)
 			const files = parts.MergeFrom*parts.MergeFrom + parts.MergeFrom
 			var all [][]string
-			fileOf := func(i int) *buffer.File { return newFile(fmt.Sprintf("file-%04d", i), dayTable, dayRows(10*i, 10)) }
+			fileOf := func(i int) *driver.File { return newFile(fmt.Sprintf("file-%04d", i), dayTable, dayRows(10*i, 10)) }
 			for i := range files {
 				all = append(all, dayRows(10*i, 10)...)
 				if err := tables.Import(t.Context(), fileOf(i)); err != nil {
@@ -163,7 +163,7 @@ func TestMergeOfAPlainTableThatStaysPlain(t *testing.T) {
 	merging := TablesWith(root, TablesOptions{MergeTo: 1 << 20})
 	merging.folder.FS = rigidDisk{}
 	for range 2 {
-		if err := merging.Compact(t.Context(), dayTable); !errors.Is(err, errors.ErrUnsupported) || !buffer.IsPermanent(err) {
+		if err := merging.Compact(t.Context(), dayTable); !errors.Is(err, errors.ErrUnsupported) || !driver.IsPermanent(err) {
 			t.Errorf("Compact = %v", err)
 		}
 		if got := readIDs(t, merging, dayTable.ID); !slices.Equal(got, want) {
@@ -285,7 +285,7 @@ func TestMergeOfAPartThatIsDeleted(t *testing.T) {
 func TestOnImported(t *testing.T) {
 	var calls [][]string
 	fail := errors.New("the loader fails")
-	tables := TablesWith(t.TempDir(), TablesOptions{OnImported: func(_ context.Context, f *buffer.File, parts []string) error {
+	tables := TablesWith(t.TempDir(), TablesOptions{OnImported: func(_ context.Context, f *driver.File, parts []string) error {
 		for _, p := range parts {
 			if _, err := os.Stat(p); err != nil {
 				t.Error(err)

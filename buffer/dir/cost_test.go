@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/internal/parts"
 )
 
@@ -79,7 +79,7 @@ func (d *countingDisk) SyncDir(path string) error {
 }
 
 // daysFile returns a file with one row of each of count days, from a day on.
-func daysFile(id string, day, count int) *buffer.File {
+func daysFile(id string, day, count int) *driver.File {
 	var rows [][]string
 	for i := range count {
 		at := time.Date(1900, 1, 1, 12, 0, 0, 0, time.UTC).AddDate(0, 0, day+i)
@@ -102,7 +102,7 @@ func TestCostOfAnImportOfManyDays(t *testing.T) {
 	}
 	for name, options := range all {
 		t.Run(name, func(t *testing.T) {
-			cost := func(tables *TableDir, n int, file func(i int) *buffer.File) (names, operations float64) {
+			cost := func(tables *TableDir, n int, file func(i int) *driver.File) (names, operations float64) {
 				disk := &countingDisk{FileSystem: tables.folder.FS}
 				tables.folder.FS = disk
 				for i := range n {
@@ -119,7 +119,7 @@ func TestCostOfAnImportOfManyDays(t *testing.T) {
 			if err := one.Ensure(t.Context(), dayTable); err != nil {
 				t.Fatal(err)
 			}
-			oneNames, oneOperations := cost(one, imports, func(i int) *buffer.File { return daysFile(fmt.Sprint("file-", i), i, 1) })
+			oneNames, oneOperations := cost(one, imports, func(i int) *driver.File { return daysFile(fmt.Sprint("file-", i), i, 1) })
 
 			many := lazyTables(t.TempDir(), options)
 			if err := many.Import(t.Context(), daysFile("first", 0, 1000)); err != nil {
@@ -128,7 +128,7 @@ func TestCostOfAnImportOfManyDays(t *testing.T) {
 			if err := many.Compact(t.Context(), dayTable); err != nil {
 				t.Fatal(err)
 			}
-			names, operations := cost(many, imports, func(i int) *buffer.File { return daysFile(fmt.Sprint("file-", i), 1000+days*i, days) })
+			names, operations := cost(many, imports, func(i int) *driver.File { return daysFile(fmt.Sprint("file-", i), 1000+days*i, days) })
 			t.Logf("one day: %.1f names and %.1f operations an import. %d more days of 1000: %.1f and %.1f", oneNames, oneOperations, days, names, operations)
 			if limit := 2 * days * oneNames; names > limit {
 				t.Errorf("an import of %d days into 1000 makes %.1f names, want at most %.1f: one day makes %.1f", days, names, limit, oneNames)

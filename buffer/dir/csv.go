@@ -8,7 +8,7 @@ import (
 	"io"
 	"strings"
 
-	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/driver"
 )
 
 var errCutRow = errors.New("the data ends within a row")
@@ -91,7 +91,7 @@ func (c *rowChecker) end() error {
 }
 
 // endOf checks that as many rows were read as a slice has.
-func (c *rowChecker) endOf(obj buffer.Object) error {
+func (c *rowChecker) endOf(obj driver.Object) error {
 	if err := c.end(); err != nil {
 		return err
 	}
@@ -102,8 +102,8 @@ func (c *rowChecker) endOf(obj buffer.Object) error {
 }
 
 // newRowReader returns a reader of a part. Like [rowChecker] it refuses values without quotes.
-func newRowReader(r io.Reader) *buffer.RowReader {
-	return buffer.NewRowReader(io.TeeReader(r, &rowChecker{}))
+func newRowReader(r io.Reader) *driver.RowReader {
+	return driver.NewRowReader(io.TeeReader(r, &rowChecker{}))
 }
 
 func headerLine(names []string) []byte {

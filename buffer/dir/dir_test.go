@@ -5,13 +5,13 @@ import (
 	"io/fs"
 	"testing"
 
-	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
 	"github.com/forebay/forebay/buffer/dir"
+	"github.com/forebay/forebay/driver"
 )
 
 func TestStagingConformance(t *testing.T) {
-	buffertest.Staging(t, func(t *testing.T) buffer.Staging { return dir.Staging(t.TempDir()) })
+	buffertest.Staging(t, func(t *testing.T) driver.Staging { return dir.Staging(t.TempDir()) })
 }
 
 func TestTablesConformance(t *testing.T) {
@@ -27,23 +27,23 @@ func TestTablesConformance(t *testing.T) {
 		}
 		t.Run(name, func(t *testing.T) {
 			var path string
-			open := func() buffer.Target {
+			open := func() driver.Target {
 				tables := dir.TablesWith(path, options)
 				if options.NoHeader { // such a table cannot grow
 					return struct {
-						buffer.Target
-						buffer.Counter
+						driver.Target
+						driver.Counter
 					}{tables, tables}
 				}
 				return tables
 			}
 			buffertest.Target(t, buffertest.TargetHarness{
-				Open: func(t *testing.T) buffer.Target {
+				Open: func(t *testing.T) driver.Target {
 					path = t.TempDir()
 					return open()
 				},
 				Rows:   func(t *testing.T, table string) [][]string { return rows(t, path, table) },
-				Reopen: func(*testing.T) buffer.Target { return open() },
+				Reopen: func(*testing.T) driver.Target { return open() },
 				Typed:  true, Unordered: options.PartitionBy != "",
 			})
 		})
@@ -52,9 +52,9 @@ func TestTablesConformance(t *testing.T) {
 
 func TestKillsDuringImports(t *testing.T) {
 	var path string
-	open := func(_ *testing.T, place string) buffer.Target { return dir.Tables(place) }
+	open := func(_ *testing.T, place string) driver.Target { return dir.Tables(place) }
 	buffertest.Kills(t, buffertest.TargetHarness{
-		Open: func(t *testing.T) buffer.Target {
+		Open: func(t *testing.T) driver.Target {
 			path = t.TempDir()
 			return open(t, path)
 		},

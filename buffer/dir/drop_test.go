@@ -5,9 +5,9 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/dir"
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/driver"
 )
 
 // TestDrop drops a table twice and makes it again with other columns.
@@ -18,7 +18,7 @@ func TestDrop(t *testing.T) {
 	if err := tables.Drop(ctx, "in.c-web.events"); err != nil {
 		t.Errorf("a table that was never there: %v", err)
 	}
-	if err := tables.Ensure(ctx, buffer.Table{ID: "in.c-web.events", Columns: datatype.UntypedColumns("a")}); err != nil {
+	if err := tables.Ensure(ctx, driver.Table{ID: "in.c-web.events", Columns: datatype.UntypedColumns("a")}); err != nil {
 		t.Fatal(err)
 	}
 	for range 2 {
@@ -32,7 +32,7 @@ func TestDrop(t *testing.T) {
 	if left, err := os.ReadDir(filepath.Join(root, ".tmp")); err != nil || len(left) > 0 {
 		t.Errorf("left behind: %v, %v", left, err)
 	}
-	if err := tables.Ensure(ctx, buffer.Table{ID: "in.c-web.events", Columns: datatype.UntypedColumns("b")}); err != nil {
+	if err := tables.Ensure(ctx, driver.Table{ID: "in.c-web.events", Columns: datatype.UntypedColumns("b")}); err != nil {
 		t.Errorf("a new table of the same name: %v", err)
 	}
 }

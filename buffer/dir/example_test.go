@@ -8,9 +8,9 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/dir"
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/driver"
 )
 
 // The buffer calls Import; a program only reads the table back.
@@ -22,11 +22,11 @@ func ExampleTableDir_Rows() {
 	}
 	defer os.RemoveAll(root)
 	tables := dir.Tables(filepath.Join(root, "tables"))
-	file := &buffer.File{
+	file := &driver.File{
 		ID:     "file-1",
-		Table:  buffer.Table{ID: "in.c-web.events", Columns: datatype.UntypedColumns("id", "kind")},
-		Slices: []buffer.Object{{ID: "slice-1", Rows: 2}},
-		OpenSlice: func(context.Context, buffer.Object) (io.ReadCloser, error) {
+		Table:  driver.Table{ID: "in.c-web.events", Columns: datatype.UntypedColumns("id", "kind")},
+		Slices: []driver.Object{{ID: "slice-1", Rows: 2}},
+		OpenSlice: func(context.Context, driver.Object) (io.ReadCloser, error) {
 			return io.NopCloser(bytes.NewReader([]byte("\"1\",\"click\"\n\"2\",\"view\"\n"))), nil
 		},
 	}

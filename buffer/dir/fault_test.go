@@ -17,8 +17,8 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/internal/casetest"
 	"github.com/forebay/forebay/internal/parts"
 )
@@ -28,21 +28,21 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 var errCrash = errors.New("crashed")
 
 var (
-	faultTable = buffer.Table{ID: "in.c-test.events", Columns: datatype.UntypedColumns("id", "body")}
+	faultTable = driver.Table{ID: "in.c-test.events", Columns: datatype.UntypedColumns("id", "body")}
 	faultRows  = [][]string{{"1", "a\r\n\"b\""}, {"2", ""}, {"3", "c"}}
 )
 
 // newFile returns a file of one plain slice per row.
-func newFile(id string, table buffer.Table, rows [][]string) *buffer.File {
-	f := &buffer.File{ID: id, SinkID: "source/sink", Table: table}
+func newFile(id string, table driver.Table, rows [][]string) *driver.File {
+	f := &driver.File{ID: id, SinkID: "source/sink", Table: table}
 	data := map[string][]byte{}
 	for i, row := range rows {
-		obj := buffer.Object{ID: fmt.Sprintf("%s-%d", id, i), FileID: id, Rows: 1}
+		obj := driver.Object{ID: fmt.Sprintf("%s-%d", id, i), FileID: id, Rows: 1}
 		f.Slices = append(f.Slices, obj)
 		f.Rows++
 		data[obj.ID] = csvRow(row...)
 	}
-	f.OpenSlice = func(_ context.Context, obj buffer.Object) (io.ReadCloser, error) {
+	f.OpenSlice = func(_ context.Context, obj driver.Object) (io.ReadCloser, error) {
 		return io.NopCloser(bytes.NewReader(data[obj.ID])), nil
 	}
 	f.SaveProgress = func(context.Context, []byte) error { return nil }
@@ -135,7 +135,7 @@ func TestImportSurvivesEveryFault(t *testing.T) {
 					t.Errorf("Import = nil, but the table has %q", got)
 				case len(got) != 0 && !equalRows(got, faultRows):
 					t.Errorf("Import = %v, and the table has a part of the rows: %q", err, got)
-				case err != nil && buffer.IsPermanent(err):
+				case err != nil && driver.IsPermanent(err):
 					t.Errorf("Import = %v is permanent", err)
 				case err != nil && !errors.Is(err, syscall.ENOSPC) && !errors.Is(err, errCrash):
 					t.Errorf("Import = %v does not wrap the fault", err)
@@ -153,7 +153,7 @@ func TestImportSurvivesEveryFault(t *testing.T) {
 }
 
 func TestPutSurvivesEveryFault(t *testing.T) {
-	obj := buffer.Object{ID: "slice-1", Rows: 1}
+	obj := driver.Object{ID: "slice-1", Rows: 1}
 	data := bytes.Repeat(csvRow("a", "b"), 1000)
 	everyFault(t, casetest.Step(), func(t *testing.T, d *faultyDisk) {
 		root := filepath.Join(d.root, "staging")
@@ -182,7 +182,7 @@ func TestPutSurvivesEveryFault(t *testing.T) {
 }
 
 func TestDeleteReportsEveryFault(t *testing.T) {
-	objs := []buffer.Object{{ID: "slice-1"}, {ID: "slice-2"}}
+	objs := []driver.Object{{ID: "slice-1"}, {ID: "slice-2"}}
 	for n := range 3 {
 		root := t.TempDir()
 		staging := Staging(root)
@@ -292,7 +292,7 @@ readlink tables/in.c-test.events`, func() error { return tables.Import(t.Context
 
 	byDay := TablesWith(filepath.Join(d.root, "days"), TablesOptions{PartitionBy: "at"})
 	byDay.folder.FS, byDay.folder.Now = d, func() time.Time { return time.UnixMicro(1) }
-	table := buffer.Table{ID: "t", Columns: []datatype.Column{{Name: "at", Type: datatype.Date}}}
+	table := driver.Table{ID: "t", Columns: []datatype.Column{{Name: "at", Type: datatype.Date}}}
 	if err := byDay.Ensure(t.Context(), table); err != nil {
 		t.Fatal(err)
 	}
@@ -355,7 +355,7 @@ func (s bytesSource) WriteTo(w io.Writer) (int64, error) {
 	return int64(n), err
 }
 
-func readObject(t *testing.T, s *StagingDir, obj buffer.Object) ([]byte, error) {
+func readObject(t *testing.T, s *StagingDir, obj driver.Object) ([]byte, error) {
 	t.Helper()
 	rc, err := s.Open(t.Context(), obj)
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 
 	"github.com/klauspost/compress/gzip"
 
-	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/internal/ctxio"
 	"github.com/forebay/forebay/internal/parts"
 )
@@ -32,7 +32,7 @@ func (c csvFormat) extension() string {
 }
 
 // Stage implements [parts.Format].
-func (c csvFormat) Stage(ctx context.Context, s *parts.Store, d parts.Definition, f *buffer.File) (map[string]string, error) {
+func (c csvFormat) Stage(ctx context.Context, s *parts.Store, d parts.Definition, f *driver.File) (map[string]string, error) {
 	if d.Partition != "" {
 		return c.split(ctx, s, d, f)
 	}
@@ -41,7 +41,7 @@ func (c csvFormat) Stage(ctx context.Context, s *parts.Store, d parts.Definition
 }
 
 // copyFile writes a part with the rows of all slices.
-func (c csvFormat) copyFile(ctx context.Context, w io.Writer, d parts.Definition, f *buffer.File) error {
+func (c csvFormat) copyFile(ctx context.Context, w io.Writer, d parts.Definition, f *driver.File) error {
 	if !d.NoHeader {
 		if err := pack(w, headerLine(d.NamesFor(f.Table)), c.gzip); err != nil {
 			return err
@@ -54,7 +54,7 @@ func (c csvFormat) copyFile(ctx context.Context, w io.Writer, d parts.Definition
 }
 
 // copyPlain writes the decoded rows of all slices.
-func copyPlain(ctx context.Context, w io.Writer, f *buffer.File) error {
+func copyPlain(ctx context.Context, w io.Writer, f *driver.File) error {
 	for _, obj := range f.Slices {
 		if err := copySlice(ctx, w, f, obj); err != nil {
 			return err
@@ -64,7 +64,7 @@ func copyPlain(ctx context.Context, w io.Writer, f *buffer.File) error {
 }
 
 // copySlice writes the decoded rows of a slice.
-func copySlice(ctx context.Context, w io.Writer, f *buffer.File, obj buffer.Object) error {
+func copySlice(ctx context.Context, w io.Writer, f *driver.File, obj driver.Object) error {
 	rc, err := f.OpenRows(ctx, obj)
 	if err != nil {
 		return fmt.Errorf("open slice %s: %w", obj.ID, err)
@@ -73,9 +73,9 @@ func copySlice(ctx context.Context, w io.Writer, f *buffer.File, obj buffer.Obje
 }
 
 // copyGzip writes all slices as gzip members: gzip slices unchanged, others compressed.
-func copyGzip(ctx context.Context, w io.Writer, f *buffer.File) error {
+func copyGzip(ctx context.Context, w io.Writer, f *driver.File) error {
 	for _, obj := range f.Slices {
-		if obj.Encoding != buffer.Gzip {
+		if obj.Encoding != driver.Gzip {
 			zw, err := gzip.NewWriterLevel(w, gzip.BestSpeed)
 			if err != nil {
 				return err
@@ -93,7 +93,7 @@ func copyGzip(ctx context.Context, w io.Writer, f *buffer.File) error {
 			return fmt.Errorf("open slice %s: %w", obj.ID, err)
 		}
 		// The bytes reach the part as the decoder reads them. The decoder reads to the end or fails.
-		rc, err := buffer.Decode(obj.Encoding, &teeReader{stored, w})
+		rc, err := driver.Decode(obj.Encoding, &teeReader{stored, w})
 		if err != nil {
 			return fmt.Errorf("open slice %s: %w", obj.ID, err)
 		}
@@ -121,7 +121,7 @@ func (t *teeReader) Read(p []byte) (int, error) {
 }
 
 // copyRows copies the plain rows of one slice, checks them, and closes rc.
-func copyRows(ctx context.Context, w io.Writer, rc io.ReadCloser, f *buffer.File, obj buffer.Object) error {
+func copyRows(ctx context.Context, w io.Writer, rc io.ReadCloser, f *driver.File, obj driver.Object) error {
 	check := rowChecker{columns: len(f.Table.Columns)}
 	_, err := io.CopyBuffer(ctxio.Writer(ctx, io.MultiWriter(&check, w)), struct{ io.Reader }{rc}, make([]byte, 128<<10))
 	if cerr := rc.Close(); err == nil {

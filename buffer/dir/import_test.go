@@ -13,7 +13,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/driver"
 )
 
 // Rows that staging has lost must not count as imported.
@@ -36,10 +36,10 @@ func TestImportChecksTheRows(t *testing.T) {
 				f.Slices[0].Rows, f.Rows = 2, 2
 				data := []byte(tc.data)
 				if compress {
-					f.Slices[0].Encoding = buffer.Gzip
+					f.Slices[0].Encoding = driver.Gzip
 					data = gzipped(t, data)
 				}
-				f.OpenSlice = func(context.Context, buffer.Object) (io.ReadCloser, error) {
+				f.OpenSlice = func(context.Context, driver.Object) (io.ReadCloser, error) {
 					return io.NopCloser(bytes.NewReader(data)), nil
 				}
 				tables := TablesWith(t.TempDir(), TablesOptions{Gzip: compress})
@@ -61,10 +61,10 @@ func TestGzipSlicesAreCopied(t *testing.T) {
 	f := newFile("file-1", faultTable, faultRows)
 	var stored [][]byte
 	for i := range f.Slices {
-		f.Slices[i].Encoding = buffer.Gzip
+		f.Slices[i].Encoding = driver.Gzip
 		stored = append(stored, gzipped(t, csvRow(faultRows[i]...)))
 	}
-	f.OpenSlice = func(_ context.Context, obj buffer.Object) (io.ReadCloser, error) {
+	f.OpenSlice = func(_ context.Context, obj driver.Object) (io.ReadCloser, error) {
 		return io.NopCloser(bytes.NewReader(stored[slices.Index(f.Slices, obj)])), nil
 	}
 	tables := TablesWith(t.TempDir(), TablesOptions{Gzip: true})
@@ -102,7 +102,7 @@ func TestImportOvertakenByAnother(t *testing.T) {
 	root := t.TempDir()
 	f := newFile("file-1", faultTable, faultRows)
 	open := f.OpenSlice
-	f.OpenSlice = func(ctx context.Context, obj buffer.Object) (io.ReadCloser, error) {
+	f.OpenSlice = func(ctx context.Context, obj driver.Object) (io.ReadCloser, error) {
 		if obj == f.Slices[1] {
 			if err := Tables(root).Import(ctx, newFile("file-1", faultTable, faultRows)); err != nil {
 				return nil, err

@@ -7,7 +7,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/driver"
 )
 
 // An empty path is a mistake. It would stand for the working directory of the process.
@@ -16,9 +16,9 @@ func TestEmptyPathIsNoFolder(t *testing.T) {
 	for name, err := range map[string]error{
 		"Ensure": Tables("").Ensure(t.Context(), faultTable),
 		"Import": Tables("").Import(t.Context(), newFile("file-1", faultTable, faultRows)),
-		"Put":    Staging("").Put(t.Context(), buffer.Object{ID: "slice-1", Rows: 1}, bytesSource("x")),
+		"Put":    Staging("").Put(t.Context(), driver.Object{ID: "slice-1", Rows: 1}, bytesSource("x")),
 	} {
-		if !buffer.IsPermanent(err) {
+		if !driver.IsPermanent(err) {
 			t.Errorf("%s below an empty path = %v, want a permanent error", name, err)
 		}
 	}
@@ -38,9 +38,9 @@ func TestPathIsAFile(t *testing.T) {
 		for name, err := range map[string]error{
 			"Tables(%q).Ensure": Tables(path).Ensure(t.Context(), faultTable),
 			"Tables(%q).Import": Tables(path).Import(t.Context(), newFile("file-1", faultTable, faultRows)),
-			"Staging(%q).Put":   Staging(path).Put(t.Context(), buffer.Object{ID: "slice-1", Rows: 1}, bytesSource("x")),
+			"Staging(%q).Put":   Staging(path).Put(t.Context(), driver.Object{ID: "slice-1", Rows: 1}, bytesSource("x")),
 		} {
-			if !buffer.IsPermanent(err) || !errors.Is(err, syscall.ENOTDIR) {
+			if !driver.IsPermanent(err) || !errors.Is(err, syscall.ENOTDIR) {
 				t.Errorf(name+" = %v, want a permanent error that the path is no folder", path, err)
 			}
 		}

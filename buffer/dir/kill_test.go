@@ -19,7 +19,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/internal/killtest"
 	"github.com/forebay/forebay/internal/seedtest"
 )
@@ -43,7 +43,7 @@ var killedBy = map[string]killed{
 const killRows = 10 // a file
 
 // table is the table of a file.
-func (k killed) table(n int) buffer.Table {
+func (k killed) table(n int) driver.Table {
 	table := dayTable
 	if k.plain > 0 {
 		table.ID = fmt.Sprint(table.ID, n/(k.plain+1))
@@ -73,7 +73,7 @@ func (k killed) row(i int) (row []string, old bool) {
 	return row, old
 }
 
-func (k killed) file(n int) *buffer.File {
+func (k killed) file(n int) *driver.File {
 	var rows [][]string
 	for i := range killRows {
 		row, _ := k.row(killRows*n + i)

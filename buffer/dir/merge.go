@@ -8,7 +8,7 @@ import (
 	"io"
 	"path/filepath"
 
-	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/internal/parts"
 )
 
@@ -91,11 +91,11 @@ func (m *merger) append(w io.Writer, dir string, s parts.Part) error {
 			m.files = append(m.files, f)
 		}
 		if rows != check.rows {
-			return buffer.Permanent(fmt.Errorf("it has %d rows, but %d are recorded: restore it", check.rows, rows))
+			return driver.Permanent(fmt.Errorf("it has %d rows, but %d are recorded: restore it", check.rows, rows))
 		}
 	}
 	if s.Rows >= 0 && s.Rows != check.rows {
-		return buffer.Permanent(fmt.Errorf("it has %d rows, its name tells %d: restore it", check.rows, s.Rows))
+		return driver.Permanent(fmt.Errorf("it has %d rows, its name tells %d: restore it", check.rows, s.Rows))
 	}
 	m.taken = append(m.taken, s)
 	return nil

@@ -11,7 +11,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/internal/parts"
 )
 
@@ -47,7 +47,7 @@ func TestImportOverSomethingElse(t *testing.T) {
 			place(t, path, tc.data)
 			for range 2 {
 				err := tables.Import(t.Context(), newFile("file-1", faultTable, faultRows))
-				if !buffer.IsPermanent(err) {
+				if !driver.IsPermanent(err) {
 					t.Fatalf("Import = %v, want a permanent error", err)
 				}
 				for _, part := range append(tc.want, path) {
@@ -95,12 +95,12 @@ func TestRepeatedImportFollowsALink(t *testing.T) {
 
 func TestPutOverSomethingElse(t *testing.T) {
 	data := csvRow("a", "b")
-	obj := buffer.Object{ID: "slice-1", Rows: 1}
+	obj := driver.Object{ID: "slice-1", Rows: 1}
 	t.Run("directory", func(t *testing.T) {
 		staging := Staging(t.TempDir())
 		place(t, staging.path(obj.ID), nil)
 		err := staging.Put(t.Context(), obj, bytesSource(data))
-		if !buffer.IsPermanent(err) || !strings.Contains(err.Error(), staging.path(obj.ID)) {
+		if !driver.IsPermanent(err) || !strings.Contains(err.Error(), staging.path(obj.ID)) {
 			t.Errorf("Put = %v, want a permanent error with the path", err)
 		}
 	})
@@ -146,7 +146,7 @@ func TestTableOnAnotherDisk(t *testing.T) {
 	tables.folder.FS = otherDisk{}
 	err := tables.Import(t.Context(), newFile("file-1", faultTable, faultRows))
 	for _, part := range []string{tables.Path(faultTable.ID), "on another disk", fmt.Sprintf("link the whole of %s", root)} {
-		if !buffer.IsPermanent(err) || !errors.Is(err, syscall.EXDEV) || !strings.Contains(err.Error(), part) {
+		if !driver.IsPermanent(err) || !errors.Is(err, syscall.EXDEV) || !strings.Contains(err.Error(), part) {
 			t.Errorf("Import = %v, want a permanent error with %q", err, part)
 		}
 	}

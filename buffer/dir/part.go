@@ -12,8 +12,8 @@ import (
 
 	"github.com/klauspost/compress/gzip"
 
-	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/internal/ctxio"
 	"github.com/forebay/forebay/internal/parts"
 )
@@ -160,7 +160,7 @@ func (p *openedPart) rows() (io.ReadCloser, error) {
 	case err != nil, !p.gzip:
 		return io.NopCloser(p.in), nil
 	}
-	return buffer.Decode(buffer.Gzip, io.NopCloser(p.in))
+	return driver.Decode(driver.Gzip, io.NopCloser(p.in))
 }
 
 type countingReader struct {

@@ -11,7 +11,7 @@ import (
 
 	"github.com/klauspost/compress/gzip"
 
-	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/internal/celltype"
 	"github.com/forebay/forebay/internal/parts"
 )
@@ -25,13 +25,13 @@ type splitter struct {
 	s        *parts.Store
 	d        parts.Definition
 	ctx      context.Context
-	f        *buffer.File
+	f        *driver.File
 	header   []byte
 	column   int // of the day; negative: the file does not have it
 	days     map[string]*day
 	buffered int
 	row      int64 // in the file
-	refused  buffer.RowsError
+	refused  driver.RowsError
 }
 
 type day struct {
@@ -41,7 +41,7 @@ type day struct {
 }
 
 // split writes the rows of a file to temporary files, by the path of their part in the table.
-func (c csvFormat) split(ctx context.Context, store *parts.Store, d parts.Definition, f *buffer.File) (map[string]string, error) {
+func (c csvFormat) split(ctx context.Context, store *parts.Store, d parts.Definition, f *driver.File) (map[string]string, error) {
 	names := d.NamesFor(f.Table)
 	s := &splitter{csvFormat: c, s: store, d: d, ctx: ctx, f: f, column: slices.Index(names, d.Partition), days: make(map[string]*day)}
 	if !d.NoHeader {
@@ -79,7 +79,7 @@ func (s *splitter) splitFile() (map[string]string, error) {
 	return staged, nil
 }
 
-func (s *splitter) slice(obj buffer.Object) (err error) {
+func (s *splitter) slice(obj driver.Object) (err error) {
 	rc, err := s.f.OpenRows(s.ctx, obj)
 	if err != nil {
 		return fmt.Errorf("open slice %s: %w", obj.ID, err)
@@ -126,7 +126,7 @@ func (s *splitter) slice(obj buffer.Object) (err error) {
 // refuse notes the row, so that nothing of the file is stored, and reports whether there is room for another refused row. The message leaves
 // out the cell, because the column may be secret.
 func (s *splitter) refuse() (more bool) {
-	return s.refused.Add(buffer.RowError{
+	return s.refused.Add(driver.RowError{
 		Row: s.row, Column: s.d.Partition, Reason: string(celltype.Malformed), Message: "the cell is neither a date nor a timestamp",
 	})
 }

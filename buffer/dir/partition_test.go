@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/driver"
 )
 
 func TestRowsAreSplitByDay(t *testing.T) {
@@ -55,7 +55,7 @@ func TestRowsAreSplitByDay(t *testing.T) {
 		if taken, err := tables.TakenAway(t.Context(), dayTable, "file-1"); err != nil || taken {
 			t.Errorf("with a part that was emptied: TakenAway = %t, %v", taken, err)
 		}
-		if err := tables.Import(t.Context(), f); !buffer.IsPermanent(err) {
+		if err := tables.Import(t.Context(), f); !driver.IsPermanent(err) {
 			t.Errorf("repeated Import with a part that was emptied: %v", err)
 		}
 		expectNoTemp(t, tables.folder.Root)
@@ -66,21 +66,21 @@ func TestPartitionsThatAreRefused(t *testing.T) {
 	tables := TablesWith(t.TempDir(), TablesOptions{PartitionBy: "at"})
 	table := dayTable
 	table.Columns = append(slices.Clone(table.Columns), datatype.Column{Name: "DT"})
-	if err := tables.Ensure(t.Context(), table); !buffer.IsPermanent(err) || !strings.Contains(err.Error(), `rename the column "DT"`) {
+	if err := tables.Ensure(t.Context(), table); !driver.IsPermanent(err) || !strings.Contains(err.Error(), `rename the column "DT"`) {
 		t.Errorf("a column of the name of the folders: %v", err)
 	}
 	if err := tables.Ensure(t.Context(), dayTable); err != nil {
 		t.Fatal(err)
 	}
-	if err := tables.Extend(t.Context(), table); !buffer.IsPermanent(err) || !strings.Contains(err.Error(), `rename the column "DT"`) {
+	if err := tables.Extend(t.Context(), table); !driver.IsPermanent(err) || !strings.Contains(err.Error(), `rename the column "DT"`) {
 		t.Errorf("a table that gets a column of the name of the folders: %v", err)
 	}
 	for _, at := range []string{"", "2026-11-2", "2026-11-22 10:00:00", "22.11.2026", "../../etc/x"} {
 		err := tables.Import(t.Context(), newFile("file-1", dayTable, append(dayRows(0, 10), []string{at, "1"}, []string{null, "2"}, []string{at, "3"})))
-		if !buffer.IsPermanent(err) || !strings.Contains(err.Error(), "neither a date nor a timestamp") {
+		if !driver.IsPermanent(err) || !strings.Contains(err.Error(), "neither a date nor a timestamp") {
 			t.Errorf("%q: %v", at, err)
 		}
-		var refused *buffer.RowsError
+		var refused *driver.RowsError
 		if !errors.As(err, &refused) || !refused.Complete || len(refused.Rows) != 2 || refused.Rows[0].Row != 10 || refused.Rows[1].Row != 12 ||
 			refused.Rows[0].Column != "at" || refused.Rows[0].Reason != "malformed" {
 			t.Errorf("%q: %+v, want the rows 10 and 12", at, refused)

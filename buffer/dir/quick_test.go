@@ -14,6 +14,7 @@ import (
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/dir"
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/internal/casetest"
 )
 
@@ -45,7 +46,7 @@ func TestManySmallRowsReachTheirTables(t *testing.T) {
 	for i := range all {
 		defining.Go(func() {
 			sink, err := b.Define(t.Context(), buffer.SinkConfig{
-				ID: id(i), Table: buffer.Table{ID: table(i), Columns: datatype.UntypedColumns("id", "text")}, Encoding: buffer.Gzip,
+				ID: id(i), Table: driver.Table{ID: table(i), Columns: datatype.UntypedColumns("id", "text")}, Encoding: driver.Gzip,
 			})
 			if err != nil {
 				t.Error(err)

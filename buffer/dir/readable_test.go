@@ -20,12 +20,13 @@ import (
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/dir"
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/driver"
 )
 
 // A slice is many concatenated members (gzip) or frames (zstd): chunks are compressed when they are committed, small ones
 // when they are uploaded, and nothing is compressed twice. Readers of the system, of Python and of the libraries read it.
 func TestSlicesAreReadByEverybody(t *testing.T) {
-	for _, encoding := range []buffer.Encoding{buffer.Gzip, buffer.Zstd} {
+	for _, encoding := range []driver.Encoding{driver.Gzip, driver.Zstd} {
 		t.Run(encoding.String(), func(t *testing.T) {
 			t.Parallel()
 			root := t.TempDir()
@@ -37,7 +38,7 @@ func TestSlicesAreReadByEverybody(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer b.Close()
-			table := buffer.Table{ID: "in.c-test.t", Columns: datatype.UntypedColumns("id", "text")}
+			table := driver.Table{ID: "in.c-test.t", Columns: datatype.UntypedColumns("id", "text")}
 			sink, err := b.Define(t.Context(), buffer.SinkConfig{ID: "s", Table: table, Encoding: encoding})
 			if err != nil {
 				t.Fatal(err)
@@ -72,7 +73,7 @@ func TestSlicesAreReadByEverybody(t *testing.T) {
 				t.Fatal(err)
 			}
 			sliceReaders, magic := gzipReaders, []byte{0x1f, 0x8b, 8}
-			if encoding == buffer.Zstd {
+			if encoding == driver.Zstd {
 				sliceReaders, magic = zstdReaders, []byte{0x28, 0xb5, 0x2f, 0xfd}
 			}
 			if n := bytes.Count(target.slices[0].data, magic); n < 4 {
@@ -96,7 +97,7 @@ type keptSlice struct {
 	data []byte
 }
 
-func (k *keepingTarget) Import(ctx context.Context, f *buffer.File) error {
+func (k *keepingTarget) Import(ctx context.Context, f *driver.File) error {
 	for _, obj := range f.Slices {
 		rc, err := f.OpenSlice(ctx, obj)
 		if err != nil {
@@ -155,7 +156,7 @@ var gzipReaders = []reader{
 		}
 		return io.ReadAll(zr)
 	}},
-	{name: "buffer.Decode", read: decoded(buffer.Gzip)},
+	{name: "driver.Decode", read: decoded(driver.Gzip)},
 }
 
 var zstdReaders = []reader{
@@ -173,7 +174,7 @@ var zstdReaders = []reader{
 		defer zr.Close()
 		return zr.DecodeAll(data, nil)
 	}},
-	{name: "buffer.Decode", read: decoded(buffer.Zstd)},
+	{name: "driver.Decode", read: decoded(driver.Zstd)},
 }
 
 func command(name string, args ...string) func(string) ([]byte, error) {
@@ -192,13 +193,13 @@ func command(name string, args ...string) func(string) ([]byte, error) {
 	}
 }
 
-func decoded(e buffer.Encoding) func(string) ([]byte, error) {
+func decoded(e driver.Encoding) func(string) ([]byte, error) {
 	return func(path string) ([]byte, error) {
 		f, err := os.Open(path)
 		if err != nil {
 			return nil, err
 		}
-		plain, err := buffer.Decode(e, f)
+		plain, err := driver.Decode(e, f)
 		if err != nil {
 			return nil, err
 		}

@@ -9,7 +9,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/internal/parts"
 )
 
@@ -144,7 +144,7 @@ func TestImportsOfOtherProcessesAreFound(t *testing.T) {
 		t.Errorf("after a merge: rows %q, want %q", got, sortedIDs(all...))
 	}
 	for id := range files {
-		if err := knows.Import(t.Context(), newFile(id, dayTable, dayRows(1, 1))); !buffer.IsPermanent(err) {
+		if err := knows.Import(t.Context(), newFile(id, dayTable, dayRows(1, 1))); !driver.IsPermanent(err) {
 			t.Errorf("%s with other rows: %v, want a permanent error", id, err)
 		}
 	}

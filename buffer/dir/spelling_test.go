@@ -11,15 +11,15 @@ import (
 	"testing"
 	"time"
 
-	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/internal/placetest"
 )
 
 func TestOneFolderOfTablesForEachSpelling(t *testing.T) {
 	for name, o := range map[string]TablesOptions{"plain": {}, "merged": {MergeTo: 1 << 20}, "gzip": {Gzip: true}} {
 		t.Run(name, func(t *testing.T) {
-			placetest.Play(t, func(_ *testing.T, folder string) buffer.Target { return TablesWith(folder, o) },
-				func(t *testing.T, target buffer.Target, table string) (all [][]string) {
+			placetest.Play(t, func(_ *testing.T, folder string) driver.Target { return TablesWith(folder, o) },
+				func(t *testing.T, target driver.Target, table string) (all [][]string) {
 					return readTable(t, target.(*TableDir), table)
 				})
 		})
@@ -32,7 +32,7 @@ func TestOneStagingForEachSpelling(t *testing.T) {
 	for _, path := range placetest.Spellings(t) {
 		stagings = append(stagings, Staging(path))
 	}
-	object := func(id string) buffer.Object { return buffer.Object{ID: id, Rows: 1} }
+	object := func(id string) driver.Object { return driver.Object{ID: id, Rows: 1} }
 	var ids []string
 	var wg sync.WaitGroup
 	for i, s := range stagings {

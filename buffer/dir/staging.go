@@ -9,16 +9,16 @@ import (
 	"io/fs"
 	"path/filepath"
 
-	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/internal/parts"
 )
 
-// StagingDir is a [buffer.Staging] in a directory. It is safe for concurrent use, also by several processes.
+// StagingDir is a [driver.Staging] in a directory. It is safe for concurrent use, also by several processes.
 type StagingDir struct{ files parts.Store }
 
 var (
-	_ buffer.Staging     = (*StagingDir)(nil)
-	_ buffer.LocalDriver = (*StagingDir)(nil)
+	_ driver.Staging     = (*StagingDir)(nil)
+	_ driver.LocalDriver = (*StagingDir)(nil)
 )
 
 // Staging returns a staging in the directory path. The first Put creates the directory.
@@ -26,9 +26,9 @@ func Staging(path string) *StagingDir { return &StagingDir{parts.NewStore(path)}
 
 func (s *StagingDir) path(id string) string { return filepath.Join(s.files.Root, id+".slice") }
 
-// Put implements [buffer.Staging]. If the object is already stored it is kept and src is not read. An empty file cannot be
+// Put implements [driver.Staging]. If the object is already stored it is kept and src is not read. An empty file cannot be
 // an object with rows, so it is replaced.
-func (s *StagingDir) Put(ctx context.Context, obj buffer.Object, src buffer.Content) error {
+func (s *StagingDir) Put(ctx context.Context, obj driver.Object, src driver.Content) error {
 	if err := parts.CheckID("object", obj.ID); err != nil {
 		return err
 	}
@@ -39,7 +39,7 @@ func (s *StagingDir) Put(ctx context.Context, obj buffer.Object, src buffer.Cont
 	return nil
 }
 
-func (s *StagingDir) put(ctx context.Context, obj buffer.Object, src buffer.Content) error {
+func (s *StagingDir) put(ctx context.Context, obj driver.Object, src driver.Content) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -60,11 +60,11 @@ func (s *StagingDir) put(ctx context.Context, obj buffer.Object, src buffer.Cont
 	})
 }
 
-// Needs implements [buffer.LocalDriver].
+// Needs implements [driver.LocalDriver].
 func (s *StagingDir) Needs(stored, _ int64) (folder string, bytes int64) { return s.files.Root, stored }
 
-// Open implements [buffer.Staging].
-func (s *StagingDir) Open(ctx context.Context, obj buffer.Object) (io.ReadCloser, error) {
+// Open implements [driver.Staging].
+func (s *StagingDir) Open(ctx context.Context, obj driver.Object) (io.ReadCloser, error) {
 	if err := cmp.Or(parts.CheckID("object", obj.ID), ctx.Err()); err != nil {
 		return nil, err
 	}
@@ -75,8 +75,8 @@ func (s *StagingDir) Open(ctx context.Context, obj buffer.Object) (io.ReadCloser
 	return rc, nil
 }
 
-// Delete implements [buffer.Staging].
-func (s *StagingDir) Delete(ctx context.Context, objs ...buffer.Object) error {
+// Delete implements [driver.Staging].
+func (s *StagingDir) Delete(ctx context.Context, objs ...driver.Object) error {
 	for _, obj := range objs {
 		if err := cmp.Or(parts.CheckID("object", obj.ID), ctx.Err()); err != nil {
 			return err

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/internal/parts"
 )
 
@@ -44,7 +44,7 @@ func TestStrayFolders(t *testing.T) {
 		"ensure": tables.Ensure(t.Context(), faultTable),
 		"import": tables.Import(t.Context(), newFile("file-2", faultTable, faultRows)),
 	} {
-		if !buffer.IsPermanent(err) || !strings.Contains(err.Error(), path) {
+		if !driver.IsPermanent(err) || !strings.Contains(err.Error(), path) {
 			t.Errorf("%s: %v, want a permanent error with the path", what, err)
 		}
 	}

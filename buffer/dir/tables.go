@@ -4,8 +4,8 @@ import (
 	"context"
 	"time"
 
-	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/internal/parts"
 )
 
@@ -33,10 +33,10 @@ type TablesOptions struct {
 	// import counts as failed, and is repeated, until OnImported returns nil. It is called at least once a file: a crash
 	// after it repeats the call, and a part that it had deleted is imported again first. Whoever loads parts elsewhere must
 	// therefore record f.ID with the rows, in one transaction.
-	OnImported func(ctx context.Context, f *buffer.File, parts []string) error
+	OnImported func(ctx context.Context, f *driver.File, parts []string) error
 }
 
-// TableDir is a [buffer.Target] that keeps each table in a directory. It imports each file exactly once. It is safe for
+// TableDir is a [driver.Target] that keeps each table in a directory. It imports each file exactly once. It is safe for
 // concurrent use.
 type TableDir struct {
 	folder *parts.Tables
@@ -44,16 +44,16 @@ type TableDir struct {
 }
 
 var (
-	_ buffer.Target      = (*TableDir)(nil)
-	_ buffer.Extender    = (*TableDir)(nil)
-	_ buffer.Counter     = (*TableDir)(nil)
-	_ buffer.Taker       = (*TableDir)(nil)
-	_ buffer.Uncreator   = (*TableDir)(nil)
-	_ buffer.Compactor   = (*TableDir)(nil)
-	_ buffer.LocalDriver = (*TableDir)(nil)
-	_ buffer.Exclusive   = (*TableDir)(nil)
-	_ buffer.Querier     = (*TableDir)(nil)
-	_ buffer.Tailer      = (*TableDir)(nil)
+	_ driver.Target      = (*TableDir)(nil)
+	_ driver.Extender    = (*TableDir)(nil)
+	_ driver.Counter     = (*TableDir)(nil)
+	_ driver.Taker       = (*TableDir)(nil)
+	_ driver.Uncreator   = (*TableDir)(nil)
+	_ driver.Compactor   = (*TableDir)(nil)
+	_ driver.LocalDriver = (*TableDir)(nil)
+	_ driver.Exclusive   = (*TableDir)(nil)
+	_ driver.Querier     = (*TableDir)(nil)
+	_ driver.Tailer      = (*TableDir)(nil)
 )
 
 // Tables returns a target in the directory path, with the default options. The first Ensure or Import creates the directory.
@@ -76,55 +76,55 @@ func (t *TableDir) Path(table string) string { return t.folder.Path(table) }
 // Columns returns the columns of a table. A missing table is an error that matches [fs.ErrNotExist].
 func (t *TableDir) Columns(table string) ([]datatype.Column, error) { return t.folder.Columns(table) }
 
-// Ensure implements [buffer.Target].
-func (t *TableDir) Ensure(ctx context.Context, table buffer.Table) error {
+// Ensure implements [driver.Target].
+func (t *TableDir) Ensure(ctx context.Context, table driver.Table) error {
 	return t.folder.Ensure(ctx, table)
 }
 
-// Extend implements [buffer.Extender]. New columns are in table.json and in the header of new parts, so readers match the columns
+// Extend implements [driver.Extender]. New columns are in table.json and in the header of new parts, so readers match the columns
 // of parts by name.
-func (t *TableDir) Extend(ctx context.Context, table buffer.Table) error {
+func (t *TableDir) Extend(ctx context.Context, table driver.Table) error {
 	return t.folder.Extend(ctx, table)
 }
 
-// Import implements [buffer.Target], exactly once. It checks the form and the number of the rows, so a slice that was cut
+// Import implements [driver.Target], exactly once. It checks the form and the number of the rows, so a slice that was cut
 // off in staging is found before its rows count as imported. An existing part with another number of rows than f is a
-// [buffer.Permanent] error: the id was used for something else, or the part was changed. If the table is split by day, rows whose day
-// is neither a date nor a timestamp are refused with a [*buffer.RowsError].
-func (t *TableDir) Import(ctx context.Context, f *buffer.File) error { return t.folder.Import(ctx, f) }
+// [driver.Permanent] error: the id was used for something else, or the part was changed. If the table is split by day, rows whose day
+// is neither a date nor a timestamp are refused with a [*driver.RowsError].
+func (t *TableDir) Import(ctx context.Context, f *driver.File) error { return t.folder.Import(ctx, f) }
 
-// CountFile implements [buffer.Counter]. It counts the rows in the parts and trusts no stored number.
-func (t *TableDir) CountFile(ctx context.Context, table buffer.Table, fileID string) (int64, error) {
+// CountFile implements [driver.Counter]. It counts the rows in the parts and trusts no stored number.
+func (t *TableDir) CountFile(ctx context.Context, table driver.Table, fileID string) (int64, error) {
 	return t.folder.CountFile(ctx, table, fileID)
 }
 
-// TakenAway implements [buffer.Taker]. A whole part that is missing from an existing table was taken away, by a reader or by
+// TakenAway implements [driver.Taker]. A whole part that is missing from an existing table was taken away, by a reader or by
 // TablesOptions.KeepFor. The directory cannot tell by whom, so it does not detect parts that a broken disk loses.
-func (t *TableDir) TakenAway(ctx context.Context, table buffer.Table, fileID string) (bool, error) {
+func (t *TableDir) TakenAway(ctx context.Context, table driver.Table, fileID string) (bool, error) {
 	return t.folder.TakenAway(ctx, table, fileID)
 }
 
-// Compact implements [buffer.Compactor]: it merges small parts and removes old ones, as the options say. It is safe beside
+// Compact implements [driver.Compactor]: it merges small parts and removes old ones, as the options say. It is safe beside
 // imports and readers, and after a crash at any point: what it leaves half done is not visible and is removed later. While
 // another process compacts the table it does nothing. The first call of a process, and one call an hour, does all that there is to do. The others
 // wait until a quarter of the parts of the table can be merged or removed.
-func (t *TableDir) Compact(ctx context.Context, table buffer.Table) error {
+func (t *TableDir) Compact(ctx context.Context, table driver.Table) error {
 	return t.folder.Compact(ctx, table)
 }
 
 // Drop deletes a table with all its rows. A missing table is no error. A later or concurrent import creates it again.
 func (t *TableDir) Drop(ctx context.Context, table string) error { return t.folder.Drop(ctx, table) }
 
-// Uncreate implements [buffer.Uncreator].
+// Uncreate implements [driver.Uncreator].
 func (t *TableDir) Uncreate(ctx context.Context, table, creation string) error {
 	return t.folder.Uncreate(ctx, table, creation)
 }
 
-// Alone implements [buffer.Exclusive]: of several processes only one may create a table that is neither split by day nor merged. Everything
+// Alone implements [driver.Exclusive]: of several processes only one may create a table that is neither split by day nor merged. Everything
 // else they do beside each other.
 func (t *TableDir) Alone(table string) string { return t.folder.Alone(table) }
 
-// Needs implements [buffer.LocalDriver].
+// Needs implements [driver.LocalDriver].
 func (t *TableDir) Needs(stored, raw int64) (folder string, bytes int64) {
 	if raw == 0 {
 		return t.folder.Root, t.folder.MergeTo // before Compact

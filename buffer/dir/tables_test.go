@@ -18,8 +18,8 @@ import (
 
 	"github.com/klauspost/compress/gzip"
 
-	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/internal/fuzztest"
 	"github.com/forebay/forebay/internal/parts"
 )
@@ -28,7 +28,7 @@ func TestIDsStayInTheDirectory(t *testing.T) {
 	root := t.TempDir()
 	staging, tables := Staging(filepath.Join(root, "staging")), Tables(filepath.Join(root, "tables"))
 	for _, id := range []string{"", ".", "..", "../x", "a/b", "/etc/passwd", `a\b`, "A", "a.b", "a\x00", "é", strings.Repeat("a", 65)} {
-		obj := buffer.Object{ID: id}
+		obj := driver.Object{ID: id}
 		_, openErr := staging.Open(t.Context(), obj)
 		_, countErr := tables.CountFile(t.Context(), faultTable, id)
 		for op, err := range map[string]error{
@@ -38,7 +38,7 @@ func TestIDsStayInTheDirectory(t *testing.T) {
 			"Import":    tables.Import(t.Context(), newFile(id, faultTable, faultRows)),
 			"CountFile": countErr,
 		} {
-			if !buffer.IsPermanent(err) {
+			if !driver.IsPermanent(err) {
 				t.Errorf("%s of id %q = %v, want a permanent error", op, id, err)
 			}
 		}
@@ -46,7 +46,7 @@ func TestIDsStayInTheDirectory(t *testing.T) {
 	if entries, err := os.ReadDir(root); err != nil || len(entries) != 0 {
 		t.Errorf("refused ids left %v, %v", entries, err)
 	}
-	evil := buffer.Table{ID: "../../evil", Columns: datatype.UntypedColumns("id", "body")}
+	evil := driver.Table{ID: "../../evil", Columns: datatype.UntypedColumns("id", "body")}
 	if err := tables.Import(t.Context(), newFile("file-1", evil, faultRows)); err != nil {
 		t.Fatal(err)
 	}
@@ -57,16 +57,16 @@ func TestIDsStayInTheDirectory(t *testing.T) {
 
 func TestTablesThatCannotBeDescribed(t *testing.T) {
 	tables := Tables(t.TempDir())
-	for name, table := range map[string]buffer.Table{
+	for name, table := range map[string]driver.Table{
 		"no id":              {Columns: datatype.UntypedColumns("a")},
 		"no columns":         {ID: "t"},
 		"id not UTF-8":       {ID: "t\xff", Columns: datatype.UntypedColumns("a")},
 		"a column not UTF-8": {ID: "t", Columns: datatype.UntypedColumns("a\xff")},
 	} {
-		if err := tables.Ensure(t.Context(), table); !buffer.IsPermanent(err) {
+		if err := tables.Ensure(t.Context(), table); !driver.IsPermanent(err) {
 			t.Errorf("%s: Ensure = %v, want a permanent error", name, err)
 		}
-		if err := tables.Import(t.Context(), newFile("file-1", table, nil)); !buffer.IsPermanent(err) {
+		if err := tables.Import(t.Context(), newFile("file-1", table, nil)); !driver.IsPermanent(err) {
 			t.Errorf("%s: Import = %v, want a permanent error", name, err)
 		}
 	}
@@ -80,7 +80,7 @@ func TestPermissionsArePrivate(t *testing.T) {
 	if err := Tables(filepath.Join(root, "tables")).Import(t.Context(), newFile("file-1", faultTable, faultRows)); err != nil {
 		t.Fatal(err)
 	}
-	if err := Staging(filepath.Join(root, "staging")).Put(t.Context(), buffer.Object{ID: "a"}, bytesSource("x")); err != nil {
+	if err := Staging(filepath.Join(root, "staging")).Put(t.Context(), driver.Object{ID: "a"}, bytesSource("x")); err != nil {
 		t.Fatal(err)
 	}
 	files := 0
@@ -110,7 +110,7 @@ func TestPermissionsArePrivate(t *testing.T) {
 
 // The format on disk is a promise to later releases and to other programs.
 func TestFormat(t *testing.T) {
-	typed := buffer.Table{ID: faultTable.ID, Columns: []datatype.Column{
+	typed := driver.Table{ID: faultTable.ID, Columns: []datatype.Column{
 		{Name: "id", Type: datatype.Int64, Required: true}, {Name: "at", Type: datatype.Timestamp}, {Name: `a "b"`},
 	}}
 	rows := [][]string{{"1", null, ""}, {"2", "2026-11-22T23:59:59.000000Z", "x\r\n\"y\""}}
@@ -120,7 +120,7 @@ func TestFormat(t *testing.T) {
 	const cells = "\"1\",,\"\"\n\"2\",\"2026-11-22T23:59:59.000000Z\",\"x\r\n\"\"y\"\"\"\n"
 	for name, tc := range map[string]struct {
 		options TablesOptions
-		table   buffer.Table
+		table   driver.Table
 		rows    [][]string
 		want    map[string]string
 	}{
@@ -209,7 +209,7 @@ func TestTableOfVersion1(t *testing.T) {
 	}
 	typed := faultTable
 	typed.Columns = []datatype.Column{{Name: "id", Type: datatype.Int64}, {Name: "body"}}
-	var schema *buffer.SchemaError
+	var schema *driver.SchemaError
 	if err := tables.Ensure(t.Context(), typed); !errors.As(err, &schema) {
 		t.Errorf("Ensure with a type = %v, want a SchemaError", err)
 	}
@@ -235,7 +235,7 @@ func TestDefinitionThatIsNotOurs(t *testing.T) {
 				t.Fatal(err)
 			}
 			err := tables.Import(t.Context(), newFile("file-1", faultTable, faultRows))
-			if !buffer.IsPermanent(err) || !strings.Contains(err.Error(), tc.want) || !strings.Contains(err.Error(), path) {
+			if !driver.IsPermanent(err) || !strings.Contains(err.Error(), tc.want) || !strings.Contains(err.Error(), path) {
 				t.Errorf("Import = %v, want a permanent error with %q and the path", err, tc.want)
 			}
 			if got, _ := os.ReadFile(path); string(got) != tc.content {
@@ -294,7 +294,7 @@ func TestDefinitionsThatRace(t *testing.T) {
 		for i := range n {
 			wg.Go(func() {
 				<-start
-				errs[i] = tables.Ensure(t.Context(), buffer.Table{ID: "t", Columns: datatype.UntypedColumns(fmt.Sprint(i))})
+				errs[i] = tables.Ensure(t.Context(), driver.Table{ID: "t", Columns: datatype.UntypedColumns(fmt.Sprint(i))})
 			})
 		}
 		close(start)
@@ -304,7 +304,7 @@ func TestDefinitionsThatRace(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i, err := range errs {
-			var schema *buffer.SchemaError
+			var schema *driver.SchemaError
 			if won := columns[0].Name == fmt.Sprint(i); won && err != nil || !won && !errors.As(err, &schema) {
 				t.Errorf("the table has column %s, Ensure with column %d = %v", columns[0], i, err)
 			}
@@ -417,17 +417,17 @@ func BenchmarkImport(b *testing.B) {
 		b.Fatal(err)
 	}
 	for _, slice := range []struct {
-		encoding buffer.Encoding
+		encoding driver.Encoding
 		data     []byte
-	}{{buffer.None, plain.Bytes()}, {buffer.Gzip, packed.Bytes()}} {
+	}{{driver.None, plain.Bytes()}, {driver.Gzip, packed.Bytes()}} {
 		for _, compress := range []bool{false, true} {
 			b.Run(fmt.Sprintf("slices=%s/gzip=%t", slice.encoding, compress), func(b *testing.B) {
 				tables := TablesWith(b.TempDir(), TablesOptions{Gzip: compress})
 				b.SetBytes(int64(plain.Len()))
 				for i := 0; b.Loop(); i++ {
 					f := newFile(fmt.Sprintf("file-%d", i), faultTable, nil)
-					f.Slices = []buffer.Object{{ID: "slice", Encoding: slice.encoding, Rows: rows}}
-					f.OpenSlice = func(context.Context, buffer.Object) (io.ReadCloser, error) {
+					f.Slices = []driver.Object{{ID: "slice", Encoding: slice.encoding, Rows: rows}}
+					f.OpenSlice = func(context.Context, driver.Object) (io.ReadCloser, error) {
 						return io.NopCloser(bytes.NewReader(slice.data)), nil
 					}
 					if err := tables.Import(b.Context(), f); err != nil {

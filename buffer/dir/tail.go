@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/internal/parts"
 )
 
@@ -20,12 +20,12 @@ const (
 	firstTail = 64 << 10
 )
 
-// Tail implements [buffer.Tailer]. It reads the parts that are last by name, which is roughly the order of the imports, each from its end,
+// Tail implements [driver.Tailer]. It reads the parts that are last by name, which is roughly the order of the imports, each from its end,
 // and not more than 4 MiB. A compressed part must be read from its start.
-func (t *TableDir) Tail(ctx context.Context, table string, n int) (buffer.Tail, error) {
+func (t *TableDir) Tail(ctx context.Context, table string, n int) (driver.Tail, error) {
 	tail, err := t.folder.Tail(ctx, table, n, maxTail, t.tailOf)
 	if err != nil {
-		return buffer.Tail{}, fmt.Errorf("table directory: read the end of %q: %w", table, err)
+		return driver.Tail{}, fmt.Errorf("table directory: read the end of %q: %w", table, err)
 	}
 	return tail, nil
 }
@@ -90,7 +90,7 @@ func tailText(ctx context.Context, file io.ReadSeeker, begin int64, n int, limit
 			return text[starts[len(starts)-1]:], nil
 		}
 		if length == limit {
-			return nil, buffer.ErrTailTooLarge
+			return nil, driver.ErrTailTooLarge
 		}
 	}
 }
@@ -109,7 +109,7 @@ func wholeText(ctx context.Context, p *openedPart, limit int64) ([]byte, error) 
 		case errors.Is(err, io.EOF):
 			return text, rows.Close()
 		case err == nil && int64(len(text)) > limit:
-			err = buffer.ErrTailTooLarge
+			err = driver.ErrTailTooLarge
 		case err == nil && ctx.Err() != nil:
 			err = context.Cause(ctx)
 		}
@@ -142,8 +142,8 @@ func rowStarts(text []byte, n int) (starts []int) {
 	return starts
 }
 
-// Query implements [buffer.Querier]. It takes it that the table was created with the options of now.
-func (t *TableDir) Query(table buffer.Table) (language, query string) {
+// Query implements [driver.Querier]. It takes it that the table was created with the options of now.
+func (t *TableDir) Query(table driver.Table) (language, query string) {
 	path := t.Path(table.ID)
 	if abs, err := filepath.Abs(path); err == nil {
 		path = abs

@@ -10,21 +10,21 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/internal/seedtest"
 )
 
 // oneSlice returns a file with all rows in one slice.
-func oneSlice(id string, table buffer.Table, rows [][]string) *buffer.File {
+func oneSlice(id string, table driver.Table, rows [][]string) *driver.File {
 	var data []byte
 	for _, row := range rows {
 		data = append(data, csvRow(row...)...)
 	}
 	f := newFile(id, table, nil)
 	f.Rows = int64(len(rows))
-	f.Slices = []buffer.Object{{ID: id + "-0", FileID: id, Rows: f.Rows}}
-	f.OpenSlice = func(context.Context, buffer.Object) (io.ReadCloser, error) {
+	f.Slices = []driver.Object{{ID: id + "-0", FileID: id, Rows: f.Rows}}
+	f.OpenSlice = func(context.Context, driver.Object) (io.ReadCloser, error) {
 		return io.NopCloser(bytes.NewReader(data)), nil
 	}
 	return f
@@ -36,7 +36,7 @@ func TestTailIsTheEndOfTheTable(t *testing.T) {
 	pieces := []string{"", "a", "\"", "\"\"", "\n", "\r\n", ",", "\",\"", "é", "\x00\xff", strings.Repeat("long \"text\"\n", 2000)}
 	for _, o := range []TablesOptions{{}, {NoHeader: true}, {Gzip: true}} {
 		tables := TablesWith(t.TempDir(), o)
-		table := buffer.Table{ID: "in.c-test.t", Columns: datatype.UntypedColumns("a", "b", "c")}
+		table := driver.Table{ID: "in.c-test.t", Columns: datatype.UntypedColumns("a", "b", "c")}
 		for part := range 6 {
 			var rows [][]string
 			for range 1 + r.IntN(40) {
@@ -86,9 +86,9 @@ func TestTailIsTheEndOfTheTable(t *testing.T) {
 // The columns of a part are found by their names, and NULL stays apart from the empty text.
 func TestTailOfATableThatGrew(t *testing.T) {
 	tables := Tables(t.TempDir())
-	narrow := buffer.Table{ID: "t", Extend: true, Columns: []datatype.Column{{Name: "a", Type: datatype.String}}}
-	wide := buffer.Table{ID: "t", Extend: true, Columns: []datatype.Column{{Name: "b", Type: datatype.String}, {Name: "a", Type: datatype.String}}}
-	for id, table := range map[string]buffer.Table{"f1": narrow, "f2": wide} {
+	narrow := driver.Table{ID: "t", Extend: true, Columns: []datatype.Column{{Name: "a", Type: datatype.String}}}
+	wide := driver.Table{ID: "t", Extend: true, Columns: []datatype.Column{{Name: "b", Type: datatype.String}, {Name: "a", Type: datatype.String}}}
+	for id, table := range map[string]driver.Table{"f1": narrow, "f2": wide} {
 		row := make([]string, len(table.Columns))
 		row[0] = id
 		if err := tables.Extend(t.Context(), table); err != nil {
@@ -117,7 +117,7 @@ func TestTailOfATableThatGrew(t *testing.T) {
 
 // Little is read of a large part, and nothing of one whose last row is too large, or that must be decompressed.
 func TestTailIsBounded(t *testing.T) {
-	table := buffer.Table{ID: "t", Columns: datatype.UntypedColumns("a")}
+	table := driver.Table{ID: "t", Columns: datatype.UntypedColumns("a")}
 	many := make([][]string, 60_000)
 	for i := range many {
 		many[i] = []string{fmt.Sprintf("row %d %s", i, strings.Repeat("x", 100))}
@@ -137,7 +137,7 @@ func TestTailIsBounded(t *testing.T) {
 		}
 		tail, err := tables.Tail(t.Context(), "t", 5)
 		if o.Gzip {
-			if !errors.Is(err, buffer.ErrTailTooLarge) {
+			if !errors.Is(err, driver.ErrTailTooLarge) {
 				t.Errorf("a large compressed part: %v", err)
 			}
 			continue
@@ -151,7 +151,7 @@ func TestTailIsBounded(t *testing.T) {
 		if err := tables.Import(t.Context(), oneSlice("f2", table, [][]string{{strings.Repeat("\n", 5<<20)}})); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := tables.Tail(t.Context(), "t", 5); err != nil && !errors.Is(err, buffer.ErrTailTooLarge) {
+		if _, err := tables.Tail(t.Context(), "t", 5); err != nil && !errors.Is(err, driver.ErrTailTooLarge) {
 			t.Errorf("a last row of 5 MiB: %v", err)
 		} else if err == nil {
 			t.Error("a last row of 5 MiB was read")
@@ -160,7 +160,7 @@ func TestTailIsBounded(t *testing.T) {
 }
 
 func TestQueryQuotesNames(t *testing.T) {
-	table := buffer.Table{ID: "in.c-web.events", Columns: datatype.UntypedColumns("a", "it's")}
+	table := driver.Table{ID: "in.c-web.events", Columns: datatype.UntypedColumns("a", "it's")}
 	language, query := Tables("/data/it's").Query(table)
 	if language != "DuckDB" || !strings.Contains(query, `read_csv('/data/it''s/in.c-web.events/**/*.csv*', header = true`) {
 		t.Errorf("%s: %s", language, query)

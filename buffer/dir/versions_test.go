@@ -12,14 +12,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/internal/casetest"
 	"github.com/forebay/forebay/internal/parts"
 )
 
 // dayTable has a row's day and its id.
-var dayTable = buffer.Table{ID: "in.c-test.days", Columns: []datatype.Column{
+var dayTable = driver.Table{ID: "in.c-test.days", Columns: []datatype.Column{
 	{Name: "at", Type: datatype.Timestamp}, {Name: "id", Type: datatype.Int64},
 }}
 
@@ -241,7 +241,7 @@ func TestVersionsSurviveEveryFault(t *testing.T) {
 		"merge": {TablesOptions{MergeTo: 1 << 20}, parts.MergeFrom},
 	} {
 		t.Run(name, func(t *testing.T) {
-			fileOf := func(i int) *buffer.File { return newFile(fmt.Sprint("file-", i), dayTable, dayRows(10+5*i, 3)) }
+			fileOf := func(i int) *driver.File { return newFile(fmt.Sprint("file-", i), dayTable, dayRows(10+5*i, 3)) }
 			var want [][]string
 			for i := range tc.files {
 				want = append(want, dayRows(10+5*i, 3)...)

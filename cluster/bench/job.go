@@ -24,11 +24,11 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 
 	"github.com/forebay/forebay"
-	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/dir"
 	"github.com/forebay/forebay/catalog"
 	"github.com/forebay/forebay/cluster"
 	"github.com/forebay/forebay/cluster/natsserver"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/internal/cputime"
 	"github.com/forebay/forebay/mapping"
 )
@@ -72,21 +72,21 @@ const (
 )
 
 // away is a staging that takes no slices.
-type away struct{ buffer.Staging }
+type away struct{ driver.Staging }
 
-func (away) Put(ctx context.Context, _ buffer.Object, _ buffer.Content) error {
+func (away) Put(ctx context.Context, _ driver.Object, _ driver.Content) error {
 	<-ctx.Done()
 	return ctx.Err()
 }
 
 // noting notes when it is given the first slice.
 type noting struct {
-	buffer.Staging
+	driver.Staging
 	once  sync.Once
 	first time.Time
 }
 
-func (n *noting) Put(ctx context.Context, obj buffer.Object, c buffer.Content) error {
+func (n *noting) Put(ctx context.Context, obj driver.Object, c driver.Content) error {
 	n.once.Do(func() { n.first = time.Now() })
 	return n.Staging.Put(ctx, obj, c)
 }

@@ -29,6 +29,7 @@ import (
 	"github.com/forebay/forebay/cluster/internal/clustertest"
 	"github.com/forebay/forebay/cluster/natsdriver"
 	"github.com/forebay/forebay/cluster/natsserver"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/drivers/duckdb"
 	"github.com/forebay/forebay/mapping"
 )
@@ -147,9 +148,9 @@ type observed struct {
 	goOn chan struct{}
 }
 
-func (o *observed) Import(ctx context.Context, f *buffer.File) error {
+func (o *observed) Import(ctx context.Context, f *driver.File) error {
 	inner := *f
-	inner.OpenSlice = func(ctx context.Context, obj buffer.Object) (io.ReadCloser, error) {
+	inner.OpenSlice = func(ctx context.Context, obj driver.Object) (io.ReadCloser, error) {
 		if o.hold.CompareAndSwap(true, false) {
 			fmt.Println("inside", f.ID)
 			select {
@@ -171,7 +172,7 @@ func (o *observed) Import(ctx context.Context, f *buffer.File) error {
 }
 
 // live opens the node and returns when it has lost its instance.
-func live(ctx context.Context, c config, target buffer.Target, log *slog.Logger, run int, end <-chan struct{}) error {
+func live(ctx context.Context, c config, target driver.Target, log *slog.Logger, run int, end <-chan struct{}) error {
 	n, err := cluster.Open(ctx, filepath.Join(c.Dir, c.Name), cluster.Options{
 		Node:   c.Name,
 		Server: &natsserver.Options{Listen: c.Listen, Peers: c.Peers, Secret: "s3cret", MaxStore: 4 << 30},

@@ -14,15 +14,15 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/forebay/forebay"
-	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/internal/program/store"
 )
 
 // sinkTable is the table that a sink of the configuration file needs.
 type sinkTable struct {
 	sink string // SOURCE/SINK
-	buffer.Table
+	driver.Table
 }
 
 // sinkTables returns the tables of all sinks that are enabled.
@@ -38,7 +38,7 @@ func (cfg *serveConfig) sinkTables() (list []sinkTable, err error) {
 		}
 		for _, sink := range source.Sinks {
 			if !source.Disabled && !sink.Disabled {
-				list = append(list, sinkTable{source.ID + "/" + sink.ID, buffer.Table{
+				list = append(list, sinkTable{source.ID + "/" + sink.ID, driver.Table{
 					ID: sink.Table.ID, Columns: d.Mapper(sink.ID).Columns(), Extend: sink.Table.Extend,
 				}})
 			}
@@ -185,7 +185,7 @@ func (cfg *serveConfig) askTarget(ctx context.Context, tables []sinkTable) (exis
 		case err == nil && !slices.Contains(exist, t.ID):
 			exist = append(exist, t.ID)
 		case err == nil:
-		case buffer.IsPermanent(err):
+		case driver.IsPermanent(err):
 			problems = append(problems, fmt.Errorf("sink %s: %w", t.sink, err))
 		default:
 			return exist, problems, err
@@ -227,10 +227,10 @@ func (cfg *serveConfig) openToAsk() (st *store.Store, absent bool, err error) {
 
 // checkNames returns why the target cannot have a table of these names. A target looks at names before it does anything, so a call whose
 // context has ended does nothing else.
-func checkNames(target buffer.Target, t buffer.Table) error {
+func checkNames(target driver.Target, t driver.Table) error {
 	ended, cancel := context.WithCancel(context.Background())
 	cancel()
-	if err := target.Ensure(ended, t); buffer.IsPermanent(err) && !errors.As(err, new(*buffer.SchemaError)) {
+	if err := target.Ensure(ended, t); driver.IsPermanent(err) && !errors.As(err, new(*driver.SchemaError)) {
 		return err
 	}
 	return nil
@@ -251,11 +251,11 @@ func hasTable(ctx context.Context, tables store.Reader, id string) (bool, error)
 }
 
 // fits compares a table that exists with the columns of a sink, and changes nothing.
-func fits(ctx context.Context, target buffer.Target, t buffer.Table) error {
+func fits(ctx context.Context, target driver.Target, t driver.Table) error {
 	exact := t
 	exact.Extend = false
 	err := target.Ensure(ctx, exact)
-	var schema *buffer.SchemaError
+	var schema *driver.SchemaError
 	if t.Extend && errors.As(err, &schema) {
 		_, err = t.Fit(schema.Got)
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/drivers/bucket"
 	"github.com/forebay/forebay/internal/buckettest"
 )
@@ -71,7 +72,7 @@ func TestOrphans(t *testing.T) {
 	}
 	defer s.Close()
 	for _, id := range []string{engine + "-s000000000000", next, "0123456789ab-s000000000001"} {
-		if err := s.Put(t.Context(), buffer.Object{ID: id, Rows: 1}, oneRow{}); err != nil {
+		if err := s.Put(t.Context(), driver.Object{ID: id, Rows: 1}, oneRow{}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/dir"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/internal/program/server"
 	"github.com/forebay/forebay/internal/program/store"
 )
@@ -27,8 +27,8 @@ type targetKind struct {
 	addresses bool
 	// local reports whether a text without its prefix is a database of one machine, which the nodes of a cluster cannot all use; nil: none is.
 	local func(rest string) bool
-	// limits is a target that is not open, for its buffer.Limiter; nil: it has none.
-	limits buffer.Target
+	// limits is a target that is not open, for its driver.Limiter; nil: it has none.
+	limits driver.Target
 	// keys is a struct of the options for -target-options; nil: it has none.
 	keys any
 	// missing is the build tag without which this program lacks the target; "": it has it.
@@ -116,7 +116,7 @@ type stagingKind struct {
 	// check returns what is wrong with a text, with its prefix, and opens nothing. The error has no secret of the text.
 	check func(text string) error
 	// open opens the staging of a text. closer may be nil. The error has no secret of the text.
-	open func(text string) (staging buffer.Staging, closer func() error, err error)
+	open func(text string) (staging driver.Staging, closer func() error, err error)
 }
 
 func stagingKinds() []stagingKind {
@@ -229,7 +229,7 @@ func checkStaging(flag, text string) error {
 }
 
 // stagingOf opens a staging.
-func stagingOf(text string) (buffer.Staging, func() error, error) {
+func stagingOf(text string) (driver.Staging, func() error, error) {
 	for _, k := range stagingKinds() {
 		if _, ok := cutPrefix(text, k.prefixes); ok {
 			return k.open(text)
@@ -239,7 +239,7 @@ func stagingOf(text string) (buffer.Staging, func() error, error) {
 }
 
 // openInspected opens the staging that inspect reads. text is a value of -staging of serve, or a folder.
-func openInspected(text string) (buffer.Staging, error) {
+func openInspected(text string) (driver.Staging, error) {
 	if !strings.Contains(text, ":") {
 		return dir.Staging(text), nil
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
 	"github.com/forebay/forebay/console"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/mapping"
 	"github.com/forebay/forebay/trigger"
 )
@@ -55,6 +56,6 @@ func TestHostileErrors(t *testing.T) {
 // refusing is a target whose imports fail for good, with a text that a stranger has chosen.
 type refusing struct{ *buffertest.Memory }
 
-func (refusing) Import(ctx context.Context, _ *buffer.File) error {
-	return buffer.Permanent(errors.New(hostile))
+func (refusing) Import(ctx context.Context, _ *driver.File) error {
+	return driver.Permanent(errors.New(hostile))
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
 	"github.com/forebay/forebay/console"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/mapping"
 	"github.com/forebay/forebay/trigger"
 )
@@ -26,7 +27,7 @@ type broken struct {
 	on    atomic.Bool
 }
 
-func (b *broken) Import(ctx context.Context, f *buffer.File) error {
+func (b *broken) Import(ctx context.Context, f *driver.File) error {
 	if b.on.Load() && (b.table == "" || f.Table.ID == b.table) {
 		return errors.New(`columns differ: "price" is missing`)
 	}
@@ -132,11 +133,11 @@ func TestActs(t *testing.T) {
 // A file that the target refuses for all of its rows offers what can be decided about it, and one that works does not.
 func TestHeldFile(t *testing.T) {
 	mem := buffertest.NewMemory()
-	mem.Refuse = func(_ string, row []string) buffer.RowError {
+	mem.Refuse = func(_ string, row []string) driver.RowError {
 		if row[0] != "bad" {
-			return buffer.RowError{}
+			return driver.RowError{}
 		}
-		return buffer.RowError{Column: "kind", Reason: "23514", Message: "violates the check"}
+		return driver.RowError{Column: "kind", Reason: "23514", Message: "violates the check"}
 	}
 	eng, err := forebay.Open(t.TempDir(), forebay.Options{Staging: mem, Target: mem})
 	if err != nil {

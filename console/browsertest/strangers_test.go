@@ -16,6 +16,7 @@ import (
 	"github.com/forebay/forebay/catalog"
 	"github.com/forebay/forebay/console"
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/mapping"
 	"github.com/forebay/forebay/trigger"
 )
@@ -36,9 +37,9 @@ var (
 // choosy is a target of folders that refuses what goes to one table, in the words of a stranger.
 type choosy struct{ *dir.TableDir }
 
-func (c choosy) Import(ctx context.Context, f *buffer.File) error {
+func (c choosy) Import(ctx context.Context, f *driver.File) error {
 	if f.Table.ID == "refused."+strangeTable {
-		return buffer.Permanent(fmt.Errorf("the column %s of %s: %s%s", strangeColumns[0], f.Table.ID, hostile, strings.Repeat("m", 2000)))
+		return driver.Permanent(fmt.Errorf("the column %s of %s: %s%s", strangeColumns[0], f.Table.ID, hostile, strings.Repeat("m", 2000)))
 	}
 	return c.TableDir.Import(ctx, f)
 }

@@ -11,8 +11,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/dir"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/internal/parts"
 )
 
@@ -27,7 +27,7 @@ type ArchiveOptions struct {
 	PartSize int64
 }
 
-// Archive keeps raw records in a bucket: a [buffer.Target] for the archives of an engine, which can read them again. Its objects are the objects of
+// Archive keeps raw records in a bucket: a [driver.Target] for the archives of an engine, which can read them again. Its objects are the objects of
 // [dir.Archive], under the keys PREFIX/ARCHIVE/HOUR/FILE.csv.gz; docs/archive.md describes them. It is safe for concurrent use, also by several
 // processes. Engines may share a prefix, and then the archives of sources with the same id.
 //
@@ -40,9 +40,9 @@ type Archive struct {
 }
 
 var (
-	_ buffer.Target      = (*Archive)(nil)
-	_ buffer.Compactor   = (*Archive)(nil)
-	_ buffer.LocalDriver = (*Archive)(nil)
+	_ driver.Target      = (*Archive)(nil)
+	_ driver.Compactor   = (*Archive)(nil)
+	_ driver.LocalDriver = (*Archive)(nil)
 )
 
 // OpenArchive returns an archive in the bucket of a URL, see [Open]. It sends nothing to the bucket.
@@ -72,17 +72,17 @@ const (
 	removedAtOnce = 1000
 )
 
-// Ensure implements [buffer.Target]. The first column must be the arrival time of a record.
-func (a *Archive) Ensure(ctx context.Context, t buffer.Table) error {
+// Ensure implements [driver.Target]. The first column must be the arrival time of a record.
+func (a *Archive) Ensure(ctx context.Context, t driver.Table) error {
 	return dir.Archive(a.options.Scratch, dir.ArchiveOptions{}).Ensure(ctx, t)
 }
 
-// Import implements [buffer.Target], exactly once: an object that exists is kept.
-func (a *Archive) Import(ctx context.Context, f *buffer.File) error {
+// Import implements [driver.Target], exactly once: an object that exists is kept.
+func (a *Archive) Import(ctx context.Context, f *driver.File) error {
 	return a.objects.explain("archive", strconv.Quote(f.ID), a.importFile(ctx, f))
 }
 
-func (a *Archive) importFile(ctx context.Context, f *buffer.File) (err error) {
+func (a *Archive) importFile(ctx context.Context, f *driver.File) (err error) {
 	folder, err := os.MkdirTemp(a.options.Scratch, scratchPrefix)
 	if err != nil {
 		return err
@@ -194,7 +194,7 @@ func (a *Archive) Open(ctx context.Context, name, object string) (io.ReadCloser,
 	if err := r.fetch(); err != nil {
 		return nil, a.objects.explain("open", strconv.Quote(r.key), err)
 	}
-	return buffer.Decode(buffer.Gzip, r)
+	return driver.Decode(driver.Gzip, r)
 }
 
 // pieces reads an object in pieces.
@@ -211,7 +211,7 @@ type pieces struct {
 func (p *pieces) fetch() error {
 	piece, size, err := p.objects.read(p.ctx, p.key, p.at, p.piece[:0])
 	if err == nil && p.at > 0 && size != p.size {
-		err = buffer.Permanent(fmt.Errorf("%s has %d bytes, and had %d before: somebody has replaced it", p.objects.prefix+p.key, size, p.size))
+		err = driver.Permanent(fmt.Errorf("%s has %d bytes, and had %d before: somebody has replaced it", p.objects.prefix+p.key, size, p.size))
 	}
 	if err != nil {
 		return err
@@ -238,8 +238,8 @@ func (p *pieces) Read(b []byte) (int, error) {
 // Close implements [io.Closer].
 func (p *pieces) Close() error { return nil }
 
-// Compact implements [buffer.Compactor]: it removes the objects whose time has passed, as ArchiveOptions.KeepFor says.
-func (a *Archive) Compact(ctx context.Context, t buffer.Table) error {
+// Compact implements [driver.Compactor]: it removes the objects whose time has passed, as ArchiveOptions.KeepFor says.
+func (a *Archive) Compact(ctx context.Context, t driver.Table) error {
 	if a.options.KeepFor <= 0 {
 		return nil
 	}
@@ -280,7 +280,7 @@ func (a *Archive) Erase(ctx context.Context, name string) error {
 	return a.objects.explain("erase", "archive "+strconv.Quote(name), a.remove(ctx, name, func(time.Time) bool { return true }))
 }
 
-// Needs implements [buffer.LocalDriver].
+// Needs implements [driver.LocalDriver].
 func (a *Archive) Needs(stored, raw int64) (folder string, bytes int64) {
 	return dir.Archive(a.options.Scratch, dir.ArchiveOptions{}).Needs(stored, raw)
 }

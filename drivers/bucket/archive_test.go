@@ -15,10 +15,10 @@ import (
 	"time"
 
 	"github.com/forebay/forebay"
-	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
 	"github.com/forebay/forebay/buffer/dir"
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/drivers/bucket"
 	"github.com/forebay/forebay/internal/buckettest"
 	"github.com/forebay/forebay/mapping"
@@ -76,17 +76,17 @@ func TestArchiveAzure(t *testing.T) {
 	})
 }
 
-var rawTable = buffer.Table{ID: "web", Columns: []datatype.Column{{Name: "received", Type: datatype.Timestamp}, {Name: "body"}}}
+var rawTable = driver.Table{ID: "web", Columns: []datatype.Column{{Name: "received", Type: datatype.Timestamp}, {Name: "body"}}}
 
 // rawFile has a record for each time.
-func rawFile(id string, body string, times ...time.Time) *buffer.File {
+func rawFile(id string, body string, times ...time.Time) *driver.File {
 	var data strings.Builder
 	for i, at := range times {
 		fmt.Fprintf(&data, "\"%s\",\"%d%s\"\n", at.UTC().Format("2006-01-02T15:04:05.000000Z"), i, body)
 	}
-	return &buffer.File{
-		ID: id, Table: rawTable, Rows: int64(len(times)), Slices: []buffer.Object{{ID: id + "-0", Rows: int64(len(times))}},
-		OpenSlice: func(context.Context, buffer.Object) (io.ReadCloser, error) {
+	return &driver.File{
+		ID: id, Table: rawTable, Rows: int64(len(times)), Slices: []driver.Object{{ID: id + "-0", Rows: int64(len(times))}},
+		OpenSlice: func(context.Context, driver.Object) (io.ReadCloser, error) {
 			return io.NopCloser(strings.NewReader(data.String())), nil
 		},
 	}
@@ -177,11 +177,11 @@ func TestArchiveReadFaults(t *testing.T) {
 		return err
 	}
 	check(t, read(func() {}))
-	if err := read(func() { w.proxy.First(-1, buckettest.TornAnswer, method(http.MethodGet)) }); err == nil || buffer.IsPermanent(err) {
+	if err := read(func() { w.proxy.First(-1, buckettest.TornAnswer, method(http.MethodGet)) }); err == nil || driver.IsPermanent(err) {
 		t.Errorf("a torn answer: %v, want an error that a retry fixes", err)
 	}
 	w.proxy.Break(nil)
-	if err := read(func() { w.put(t, "web/"+object, stored[:partSize+1]) }); !buffer.IsPermanent(err) {
+	if err := read(func() { w.put(t, "web/"+object, stored[:partSize+1]) }); !driver.IsPermanent(err) {
 		t.Errorf("an object that was replaced: %v, want a permanent error", err)
 	}
 	w.put(t, "web/"+object, stored)

@@ -7,7 +7,7 @@ import (
 	"hash/maphash"
 	"io"
 
-	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/internal/parts"
 )
 
@@ -18,10 +18,10 @@ type Options struct {
 	PartSize int64
 }
 
-// Staging is a [buffer.Staging] in a bucket. It is safe for concurrent use, also by several processes.
+// Staging is a [driver.Staging] in a bucket. It is safe for concurrent use, also by several processes.
 type Staging struct{ objects *store }
 
-var _ buffer.Staging = (*Staging)(nil)
+var _ driver.Staging = (*Staging)(nil)
 
 // Open returns a staging in the bucket of a URL:
 //
@@ -51,9 +51,9 @@ const (
 	slicesOfEngine = "-s"
 )
 
-// Put implements [buffer.Staging]. An object that is already stored is kept if it has the same rows. Otherwise the error is a
-// [buffer.Permanent] one: somebody has put another object there, or another engine runs on a copy of the data directory.
-func (s *Staging) Put(ctx context.Context, obj buffer.Object, src buffer.Content) error {
+// Put implements [driver.Staging]. An object that is already stored is kept if it has the same rows. Otherwise the error is a
+// [driver.Permanent] one: somebody has put another object there, or another engine runs on a copy of the data directory.
+func (s *Staging) Put(ctx context.Context, obj driver.Object, src driver.Content) error {
 	if err := parts.CheckID("object", obj.ID); err != nil {
 		return err
 	}
@@ -66,7 +66,7 @@ func (s *Staging) Put(ctx context.Context, obj buffer.Object, src buffer.Content
 
 // compare reads the object that has the key of obj: once Put returns nil, its rows are nowhere else. Attempts may have encoded the same
 // rows in other bytes.
-func (s *Staging) compare(ctx context.Context, obj buffer.Object, src buffer.Content) error {
+func (s *Staging) compare(ctx context.Context, obj driver.Object, src driver.Content) error {
 	seed, key := maphash.MakeSeed(), obj.ID+sliceExtension
 	own, err := src.Open()
 	if err != nil {
@@ -86,14 +86,14 @@ func (s *Staging) compare(ctx context.Context, obj buffer.Object, src buffer.Con
 		return stored.err
 	}
 	if err != nil || got != want {
-		return buffer.Permanent(fmt.Errorf("%s is an object with other rows: move it away; the slice is then put", s.objects.prefix+key))
+		return driver.Permanent(fmt.Errorf("%s is an object with other rows: move it away; the slice is then put", s.objects.prefix+key))
 	}
 	return nil
 }
 
 // checksum decodes an object and closes it.
-func checksum(seed maphash.Seed, e buffer.Encoding, rc io.ReadCloser) (uint64, error) {
-	plain, err := buffer.Decode(e, rc)
+func checksum(seed maphash.Seed, e driver.Encoding, rc io.ReadCloser) (uint64, error) {
+	plain, err := driver.Decode(e, rc)
 	if err != nil {
 		return 0, err
 	}
@@ -118,8 +118,8 @@ func (r *notedReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Open implements [buffer.Staging].
-func (s *Staging) Open(ctx context.Context, obj buffer.Object) (io.ReadCloser, error) {
+// Open implements [driver.Staging].
+func (s *Staging) Open(ctx context.Context, obj driver.Object) (io.ReadCloser, error) {
 	if err := parts.CheckID("object", obj.ID); err != nil {
 		return nil, err
 	}
@@ -130,8 +130,8 @@ func (s *Staging) Open(ctx context.Context, obj buffer.Object) (io.ReadCloser, e
 	return rc, nil
 }
 
-// Delete implements [buffer.Staging].
-func (s *Staging) Delete(ctx context.Context, objs ...buffer.Object) error {
+// Delete implements [driver.Staging].
+func (s *Staging) Delete(ctx context.Context, objs ...driver.Object) error {
 	for _, obj := range objs {
 		if err := parts.CheckID("object", obj.ID); err != nil {
 			return err

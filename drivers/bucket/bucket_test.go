@@ -17,8 +17,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 
-	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/drivers/bucket"
 	"github.com/forebay/forebay/internal/buckettest"
 )
@@ -128,9 +128,9 @@ func check(t *testing.T, err error) {
 	}
 }
 
-func object(id string) buffer.Object { return buffer.Object{ID: id, FileID: "file", Rows: 1} }
+func object(id string) driver.Object { return driver.Object{ID: id, FileID: "file", Rows: 1} }
 
-// content is bytes, for buffer.Content.
+// content is bytes, for driver.Content.
 type content []byte
 
 func (c content) Open() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(c)), nil }
@@ -140,7 +140,7 @@ func (c content) WriteTo(w io.Writer) (int64, error) { return bytes.NewReader(c)
 // large is content of more than two parts.
 var large = content(strings.Repeat("\"a row of a large slice\"\n", (2*partSize+1000)/25))
 
-func expectObject(t *testing.T, s buffer.Staging, id string, want content) {
+func expectObject(t *testing.T, s driver.Staging, id string, want content) {
 	t.Helper()
 	rc, err := s.Open(t.Context(), object(id))
 	check(t, err)
@@ -155,7 +155,7 @@ func expectObject(t *testing.T, s buffer.Staging, id string, want content) {
 func TestStagingS3(t *testing.T) {
 	w := newWorld(t)
 	prefix := 0
-	buffertest.Staging(t, func(t *testing.T) buffer.Staging {
+	buffertest.Staging(t, func(t *testing.T) driver.Staging {
 		prefix++
 		url := strings.Replace(buckettest.S3URL(w.server, w.name), "?", fmt.Sprintf("/deep/%d?", prefix), 1)
 		return open(t, url, bucket.Options{PartSize: partSize})
@@ -164,7 +164,7 @@ func TestStagingS3(t *testing.T) {
 }
 
 func TestStagingMemory(t *testing.T) {
-	buffertest.Staging(t, func(t *testing.T) buffer.Staging { return open(t, "mem://", bucket.Options{}) })
+	buffertest.Staging(t, func(t *testing.T) driver.Staging { return open(t, "mem://", bucket.Options{}) })
 }
 
 func TestStagingGCS(t *testing.T) {
@@ -173,7 +173,7 @@ func TestStagingGCS(t *testing.T) {
 	t.Cleanup(func() { check(t, server.Close()) })
 	t.Setenv("STORAGE_EMULATOR_HOST", server.Address)
 	prefix := 0
-	buffertest.Staging(t, func(t *testing.T) buffer.Staging {
+	buffertest.Staging(t, func(t *testing.T) driver.Staging {
 		prefix++
 		return open(t, fmt.Sprintf("gs://gcs-bucket/%d", prefix), bucket.Options{})
 	})
@@ -183,7 +183,7 @@ func TestStagingAzure(t *testing.T) {
 	address := buckettest.Azurite(t)
 	createContainer(t, address, "container")
 	prefix := 0
-	buffertest.Staging(t, func(t *testing.T) buffer.Staging {
+	buffertest.Staging(t, func(t *testing.T) driver.Staging {
 		prefix++
 		return open(t, fmt.Sprintf("azblob://container/%d?protocol=http&localemu=true&domain=%s", prefix, address), bucket.Options{})
 	})

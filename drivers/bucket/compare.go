@@ -13,7 +13,7 @@ import (
 
 	pq "github.com/parquet-go/parquet-go"
 
-	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/driver"
 )
 
 // comparePart compares a part of a file with the object that has its key: once Import returns nil, the rows of the file are nowhere else. The
@@ -36,7 +36,7 @@ func (t *Tables) comparePart(ctx context.Context, key, path string) (err error) 
 		}
 	}
 	if !same {
-		return buffer.Permanent(fmt.Errorf("%s is an object with other rows than the file of that id: move it away; the file is then imported. "+
+		return driver.Permanent(fmt.Errorf("%s is an object with other rows than the file of that id: move it away; the file is then imported. "+
 			"Two engines that run on copies of one data directory give such files: end one of them", t.objects.prefix+key))
 	}
 	return nil

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/drivers/bucket"
 	"github.com/forebay/forebay/drivers/parquet"
 	"github.com/forebay/forebay/internal/buckettest"
@@ -20,8 +20,8 @@ func TestPartIsComparedWithItsFile(t *testing.T) {
 	w := newWorld(t)
 	url := buckettest.S3URL(w.server, w.name)
 	proxied := buckettest.S3URL(w.proxy.Address, w.name)
-	table := buffer.Table{ID: "events", Columns: []datatype.Column{{Name: "id", Type: datatype.Int64}, {Name: "a", Type: datatype.String}}}
-	importFile := func(id string, o bucket.TablesOptions, table buffer.Table, cells ...string) error {
+	table := driver.Table{ID: "events", Columns: []datatype.Column{{Name: "id", Type: datatype.Int64}, {Name: "a", Type: datatype.String}}}
+	importFile := func(id string, o bucket.TablesOptions, table driver.Table, cells ...string) error {
 		o.Scratch = t.TempDir()
 		err := openTables(t, url, o).Import(t.Context(), file(id, table, cells...))
 		if left, _ := os.ReadDir(o.Scratch); len(left) > 0 {
@@ -34,13 +34,13 @@ func TestPartIsComparedWithItsFile(t *testing.T) {
 	own := w.get(t, key)
 	for name, data := range map[string][]byte{
 		"other rows": w.part(t, "x", table, "a", "c"), "its rows in another order": w.part(t, "x", table, "b", "a"), "no Parquet": []byte("no rows"), "nothing": nil,
-		"a torn part": own[:len(own)/2], "a longer one": append(append([]byte(nil), own...), 0), "other columns": w.part(t, "x", buffer.Table{
+		"a torn part": own[:len(own)/2], "a longer one": append(append([]byte(nil), own...), 0), "other columns": w.part(t, "x", driver.Table{
 			ID: "others", Columns: []datatype.Column{{Name: "id", Type: datatype.Int64}, {Name: "b", Type: datatype.String}},
 		}, "a", "b"), "a large object": bytes.Repeat([]byte("large"), 2<<20),
 	} {
 		w.put(t, key, data)
 		err := importFile("file-1", bucket.TablesOptions{}, table, "a", "b")
-		if !buffer.IsPermanent(err) || !strings.Contains(err.Error(), key+" is an object with other rows") {
+		if !driver.IsPermanent(err) || !strings.Contains(err.Error(), key+" is an object with other rows") {
 			t.Errorf("Import beside an object with %s = %v, want a permanent error that names %s", name, err, key)
 		}
 		if got := w.get(t, key); !bytes.Equal(got, data) {
@@ -67,7 +67,7 @@ func TestPartIsComparedWithItsFile(t *testing.T) {
 	w.proxy.First(10, buckettest.TornAnswer, func(r *http.Request) bool {
 		return r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, ".parquet")
 	})
-	if err := viaProxy.Import(t.Context(), file("file-1", table, "a", "b")); err == nil || buffer.IsPermanent(err) {
+	if err := viaProxy.Import(t.Context(), file("file-1", table, "a", "b")); err == nil || driver.IsPermanent(err) {
 		t.Errorf("Import that cannot read the part = %v, want an error that a retry fixes", err)
 	}
 }
@@ -83,7 +83,7 @@ func TestPartOfADayIsCompared(t *testing.T) {
 	own := w.get(t, key)
 	w.put(t, key, []byte("no rows"))
 	w.remove(t, "events/dt=2026-11-21/file-1.1.parquet")
-	if err := tables.Import(t.Context(), file("file-1", dayTable, cells...)); !buffer.IsPermanent(err) || !strings.Contains(err.Error(), key) {
+	if err := tables.Import(t.Context(), file("file-1", dayTable, cells...)); !driver.IsPermanent(err) || !strings.Contains(err.Error(), key) {
 		t.Errorf("Import = %v, want a permanent error that names %s", err, key)
 	}
 	w.put(t, key, own)
@@ -94,7 +94,7 @@ func TestPartOfADayIsCompared(t *testing.T) {
 }
 
 // part returns the bytes of a part with these rows, which is stored elsewhere.
-func (w *world) part(t *testing.T, id string, table buffer.Table, cells ...string) []byte {
+func (w *world) part(t *testing.T, id string, table driver.Table, cells ...string) []byte {
 	t.Helper()
 	url := strings.Replace(buckettest.S3URL(w.server, w.name), "?", "/elsewhere?", 1)
 	tables := openTables(t, url, bucket.TablesOptions{Scratch: t.TempDir()})

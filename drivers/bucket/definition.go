@@ -13,8 +13,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/drivers/parquet"
 )
 
@@ -89,20 +89,20 @@ func (t *Tables) definition(ctx context.Context, table string) (d definition, er
 		return none, err
 	}
 	if err := json.Unmarshal(data, &d); err != nil {
-		return none, buffer.Permanent(fmt.Errorf("%s is damaged: restore it: %w", key, err))
+		return none, driver.Permanent(fmt.Errorf("%s is damaged: restore it: %w", key, err))
 	}
 	if d.Version > definitionVersion {
-		return none, buffer.Permanent(fmt.Errorf("%s has version %d, known is %d: use a newer release", key, d.Version, definitionVersion))
+		return none, driver.Permanent(fmt.Errorf("%s has version %d, known is %d: use a newer release", key, d.Version, definitionVersion))
 	}
 	if d.ID != table {
-		return none, buffer.Permanent(fmt.Errorf("%s belongs to the table %q", key, d.ID))
+		return none, driver.Permanent(fmt.Errorf("%s belongs to the table %q", key, d.ID))
 	}
 	d.folder, d.Number = none.folder, definitionNumber(none.folder, key)
 	return d, nil
 }
 
 // ensure creates a table, or compares an existing one, or adds the columns that a table with Extend lacks.
-func (t *Tables) ensure(ctx context.Context, table buffer.Table) (definition, error) {
+func (t *Tables) ensure(ctx context.Context, table driver.Table) (definition, error) {
 	for {
 		d, err := t.definition(ctx, table.ID)
 		if err != nil {
@@ -143,5 +143,5 @@ func (t *Tables) checkNames(ctx context.Context, d definition) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(s.Ensure(ctx, buffer.Table{ID: d.ID, Columns: d.Columns}), s.remove())
+	return errors.Join(s.Ensure(ctx, driver.Table{ID: d.ID, Columns: d.Columns}), s.remove())
 }

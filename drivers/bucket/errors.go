@@ -14,7 +14,7 @@ import (
 	"gocloud.dev/gcerrors"
 	"google.golang.org/api/googleapi"
 
-	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/driver"
 )
 
 // code is the code that the store gave with an error, "" if it gave none. Google gives statuses alone.
@@ -80,7 +80,7 @@ func (s *store) explain(what, id string, err error) error {
 	}
 	wrapped := fmt.Errorf("bucket: %s %s in %s: %w", what, id, s.where, redact(err))
 	if isPermanent(err) {
-		return buffer.Permanent(wrapped)
+		return driver.Permanent(wrapped)
 	}
 	return wrapped
 }

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/drivers/bucket"
 	"github.com/forebay/forebay/internal/buckettest"
 )
@@ -86,7 +86,7 @@ func TestFailedPutLeavesNothing(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t) // a server may take a part whose upload is aborted while it arrives, and show that upload to the next case
 			s := w.staging(t)
-			if err := put(t.Context(), w, s); err == nil || buffer.IsPermanent(err) {
+			if err := put(t.Context(), w, s); err == nil || driver.IsPermanent(err) {
 				t.Errorf("Put = %v, want an error that a retry fixes", err)
 			}
 			w.proxy.Break(nil)
@@ -170,8 +170,8 @@ func TestErrors(t *testing.T) {
 			w.proxy.Break(func(*http.Request) buckettest.Fault { return c.fault })
 			err := c.call()
 			switch {
-			case err == nil, buffer.IsPermanent(err) != c.permanent:
-				t.Errorf("%v; permanent: %v, want %v", err, buffer.IsPermanent(err), c.permanent)
+			case err == nil, driver.IsPermanent(err) != c.permanent:
+				t.Errorf("%v; permanent: %v, want %v", err, driver.IsPermanent(err), c.permanent)
 			case errors.Is(err, fs.ErrNotExist):
 				t.Errorf("%v matches fs.ErrNotExist, but the object may be there", err)
 			case !strings.Contains(err.Error(), "s3://"), strings.Contains(err.Error(), buckettest.SecretKey):
@@ -194,7 +194,7 @@ func TestUnreachable(t *testing.T) {
 		ctx, cancel := context.WithTimeout(ctx, time.Second) // Azure's SDK tries for minutes
 		_, err := s.Open(ctx, object("id"))
 		cancel()
-		if err == nil || errors.Is(err, fs.ErrNotExist) || buffer.IsPermanent(err) {
+		if err == nil || errors.Is(err, fs.ErrNotExist) || driver.IsPermanent(err) {
 			t.Errorf("%s: %v, want an error that a retry fixes", url, err)
 		}
 	}

@@ -14,8 +14,8 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 
-	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/drivers/bucket"
 	"github.com/forebay/forebay/internal/buckettest"
 )
@@ -49,14 +49,14 @@ func TestForeignSlice(t *testing.T) {
 	s := w.staging(t)
 	rows := strings.Repeat("\"a row\"\n", 40_000)
 	own := content(compressed(t, gzip.BestSpeed, rows))
-	obj := buffer.Object{ID: "id", FileID: "file", Rows: 40_000, Encoding: buffer.Gzip}
+	obj := driver.Object{ID: "id", FileID: "file", Rows: 40_000, Encoding: driver.Gzip}
 	const key = "id.slice"
 	for name, data := range map[string][]byte{
 		"other rows": compressed(t, gzip.BestSpeed, strings.Replace(rows, "row", "cow", 1)), "fewer rows": compressed(t, gzip.BestSpeed, rows[:8]),
 		"a torn one": own[:len(own)/2], "plain rows": []byte(rows), "nothing": nil,
 	} {
 		w.put(t, key, data)
-		if err := s.Put(t.Context(), obj, own); !buffer.IsPermanent(err) || !strings.Contains(fmt.Sprint(err), key) {
+		if err := s.Put(t.Context(), obj, own); !driver.IsPermanent(err) || !strings.Contains(fmt.Sprint(err), key) {
 			t.Errorf("Put beside an object with %s = %v, want a permanent error with its key", name, err)
 		}
 		if got := w.get(t, key); !bytes.Equal(got, data) {
@@ -70,7 +70,7 @@ func TestForeignSlice(t *testing.T) {
 	other := compressed(t, gzip.HuffmanOnly, rows) // so large that a part of it arrives
 	w.put(t, key, other)
 	w.proxy.First(1, buckettest.TornAnswer, method(http.MethodGet))
-	if err := s.Put(t.Context(), obj, own); err == nil || buffer.IsPermanent(err) {
+	if err := s.Put(t.Context(), obj, own); err == nil || driver.IsPermanent(err) {
 		t.Errorf("Put that cannot read the object = %v, want an error that a retry fixes", err)
 	}
 	check(t, s.Put(t.Context(), obj, own))
@@ -81,11 +81,11 @@ func TestForeignSlice(t *testing.T) {
 func TestForeignPart(t *testing.T) {
 	w := newWorld(t)
 	tables := openTables(t, buckettest.S3URL(w.server, w.name), bucket.TablesOptions{Scratch: t.TempDir()})
-	table := buffer.Table{ID: "events", Columns: []datatype.Column{{Name: "id", Type: datatype.Int64}, {Name: "a", Type: datatype.String}}}
+	table := driver.Table{ID: "events", Columns: []datatype.Column{{Name: "id", Type: datatype.Int64}, {Name: "a", Type: datatype.String}}}
 	const key = "events/file-1.7.parquet"
 	w.put(t, key, []byte("no rows"))
 	err := tables.Import(t.Context(), file("file-1", table, "a", "b"))
-	if !buffer.IsPermanent(err) || !strings.Contains(err.Error(), key) || !strings.Contains(err.Error(), "has 7 rows, but the file of that id has 2") {
+	if !driver.IsPermanent(err) || !strings.Contains(err.Error(), key) || !strings.Contains(err.Error(), "has 7 rows, but the file of that id has 2") {
 		t.Errorf("Import = %v, want a permanent error that names %s", err, key)
 	}
 	w.remove(t, key)
@@ -98,7 +98,7 @@ func TestForeignPart(t *testing.T) {
 // Two engines, which know nothing of each other, import the same files at once.
 func TestTwoImporters(t *testing.T) {
 	w := newWorld(t)
-	table := buffer.Table{ID: "events", Columns: []datatype.Column{{Name: "id", Type: datatype.Int64}, {Name: "day", Type: datatype.Date}}}
+	table := driver.Table{ID: "events", Columns: []datatype.Column{{Name: "id", Type: datatype.Int64}, {Name: "day", Type: datatype.Date}}}
 	const files = 4
 	var wait sync.WaitGroup
 	for range 2 {

@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/drivers/bucket"
 	"github.com/forebay/forebay/internal/buckettest"
 	"github.com/forebay/forebay/internal/killtest"
@@ -84,8 +84,8 @@ func putUntilKilled(t *testing.T, place string) {
 
 // killed is what a process imports, one file after the other, until it is killed. A file is several objects.
 type killed struct {
-	file  func(id string) *buffer.File
-	open  func(ctx context.Context, url string) (buffer.Target, error)
+	file  func(id string) *driver.File
+	open  func(ctx context.Context, url string) (driver.Target, error)
 	count func(id string) int // of the parts of a file that are there
 	whole int                 // parts of a file
 }
@@ -103,7 +103,7 @@ func (k killed) importUntilKilled(t *testing.T, place string) {
 
 // run kills the process again and again. A file that it has reported is there whole. After the next attempt, which target makes, the file
 // at the kill is there too. It returns the number of files.
-func (k killed) run(t *testing.T, url string, target buffer.Target) (files int) {
+func (k killed) run(t *testing.T, url string, target driver.Target) (files int) {
 	t.Helper()
 	kills := killtest.Count(t)
 	t.Logf("%d kills", kills)
@@ -133,7 +133,7 @@ func (k killed) run(t *testing.T, url string, target buffer.Target) (files int) 
 
 // runInUploads kills the process again and again while an upload in parts is open. The file at the kill is there whole or not at all, and
 // once after the next attempt, which target makes. remove finds and removes the uploads that the kills have left open.
-func (k killed) runInUploads(t *testing.T, w *world, url string, target buffer.Target, remove func(context.Context, time.Duration) (int, error)) {
+func (k killed) runInUploads(t *testing.T, w *world, url string, target driver.Target, remove func(context.Context, time.Duration) (int, error)) {
 	t.Helper()
 	uploads, whole := 0, 0
 	for i := range killtest.Count(t) {
@@ -165,17 +165,17 @@ func (k killed) runInUploads(t *testing.T, w *world, url string, target buffer.T
 	}
 }
 
-var dayTable = buffer.Table{ID: "events", Columns: []datatype.Column{{Name: "id", Type: datatype.Int64}, {Name: "day", Type: datatype.Date}}}
+var dayTable = driver.Table{ID: "events", Columns: []datatype.Column{{Name: "id", Type: datatype.Int64}, {Name: "day", Type: datatype.Date}}}
 
 const dayFileRows, dayFileParts = 6, 4
 
 // A process is killed while it imports files of several days, which are several objects. Each row of a file is there once.
 func TestKillsDuringImportsOfDays(t *testing.T) {
 	k := killed{
-		file: func(id string) *buffer.File {
+		file: func(id string) *driver.File {
 			return file(id, dayTable, "2026-11-20", "2026-11-21", "2026-11-22", "2026-11-23", "2026-11-20", "2026-11-21")
 		},
-		open: func(ctx context.Context, url string) (buffer.Target, error) {
+		open: func(ctx context.Context, url string) (driver.Target, error) {
 			return bucket.OpenTables(ctx, url, bucket.TablesOptions{PartitionBy: "day"})
 		},
 		whole: dayFileRows,
@@ -210,14 +210,14 @@ const killHours = 4
 // A process is killed while it archives files of several hours, which are several objects. Each record of a file is there once.
 func TestKillsDuringArchiving(t *testing.T) {
 	k := killed{
-		file: func(id string) *buffer.File {
+		file: func(id string) *driver.File {
 			var times []time.Time
 			for i := range 2 * killHours {
 				times = append(times, someHour.Add(time.Duration(i%killHours)*time.Hour))
 			}
 			return rawFile(id, "", times...)
 		},
-		open: func(ctx context.Context, url string) (buffer.Target, error) {
+		open: func(ctx context.Context, url string) (driver.Target, error) {
 			return bucket.OpenArchive(ctx, url, bucket.ArchiveOptions{})
 		},
 		whole: killHours,

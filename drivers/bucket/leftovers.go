@@ -22,8 +22,8 @@ type Leftover struct {
 }
 
 // Orphans lists slices of one engine that nobody asks for any more. An attempt that the buffer has abandoned can leave one. oldest is the lowest
-// id of a slice that the engine knows, or the id of its next slice if it knows none ([buffer.Inspection.NextSlice]). The call finds slices of
-// this engine with a lower id that were stored longer ago than age. [buffer.Inspect] lists the slices of a closed engine, or of a checkpoint of a
+// id of a slice that the engine knows, or the id of its next slice if it knows none (buffer.Inspection.NextSlice). The call finds slices of
+// this engine with a lower id that were stored longer ago than age. buffer.Inspect lists the slices of a closed engine, or of a checkpoint of a
 // running one. An engine whose store was damaged may have forgotten slices that somebody still wants: choose an age that leaves time to find
 // out.
 func (s *Staging) Orphans(ctx context.Context, oldest string, age time.Duration) (found []Leftover, err error) {

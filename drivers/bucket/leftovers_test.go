@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/drivers/bucket"
 	"github.com/forebay/forebay/drivers/parquet"
 	"github.com/forebay/forebay/internal/buckettest"
@@ -132,21 +132,21 @@ func randomText(seed uint64, size int) string {
 }
 
 // largeTable has few large rows, so that the part of a file takes several parts of an upload.
-var largeTable = buffer.Table{ID: "large", Columns: []datatype.Column{{Name: "id", Type: datatype.Int64}, {Name: "text", Type: datatype.String}}}
+var largeTable = driver.Table{ID: "large", Columns: []datatype.Column{{Name: "id", Type: datatype.Int64}, {Name: "text", Type: datatype.String}}}
 
 const largeRows, largeRow = 2, 3 << 20
 
 // A process is killed while it imports large files into a table.
 func TestKillsDuringLargeImports(t *testing.T) {
 	k := killed{
-		file: func(id string) *buffer.File {
+		file: func(id string) *driver.File {
 			var cells []string
 			for i := range uint64(largeRows) {
 				cells = append(cells, randomText(i, largeRow))
 			}
 			return file(id, largeTable, cells...)
 		},
-		open: func(ctx context.Context, url string) (buffer.Target, error) {
+		open: func(ctx context.Context, url string) (driver.Target, error) {
 			return bucket.OpenTables(ctx, url, bucket.TablesOptions{Compression: parquet.Plain, PartSize: partSize})
 		},
 		whole: largeRows,
@@ -173,8 +173,8 @@ func TestKillsDuringLargeImports(t *testing.T) {
 // The same for raw records.
 func TestKillsDuringLargeArchiving(t *testing.T) {
 	k := killed{
-		file: func(id string) *buffer.File { return rawFile(id, randomText(7, 3*largeRow), someHour) },
-		open: func(ctx context.Context, url string) (buffer.Target, error) {
+		file: func(id string) *driver.File { return rawFile(id, randomText(7, 3*largeRow), someHour) },
+		open: func(ctx context.Context, url string) (driver.Target, error) {
 			return bucket.OpenArchive(ctx, url, bucket.ArchiveOptions{PartSize: partSize})
 		},
 		whole: 1,

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/drivers/bucket"
 	"github.com/forebay/forebay/drivers/parquet/parquettest"
 	"github.com/forebay/forebay/internal/buckettest"
@@ -29,7 +29,7 @@ func TestReadBack(t *testing.T) {
 	if _, err := tables.OpenPart(t.Context(), "events/none.1.parquet"); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("a missing part: %v", err)
 	}
-	table := buffer.Table{ID: "events", Columns: []datatype.Column{{Name: "id", Type: datatype.Int64}, {Name: "text"}}}
+	table := driver.Table{ID: "events", Columns: []datatype.Column{{Name: "id", Type: datatype.Int64}, {Name: "text"}}}
 	check(t, tables.Import(t.Context(), file("f1", table, "a", "b")))
 	check(t, tables.Import(t.Context(), file("f2", table, "c")))
 	columns, err := tables.Columns(t.Context(), "events")

@@ -12,8 +12,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/drivers/parquet"
 	"github.com/forebay/forebay/internal/parts"
 )
@@ -41,7 +41,7 @@ func (o TablesOptions) Validate() error {
 	return err
 }
 
-// Tables is a [buffer.Target] that keeps tables as Parquet objects in a bucket. It is safe for concurrent use, also by several processes.
+// Tables is a [driver.Target] that keeps tables as Parquet objects in a bucket. It is safe for concurrent use, also by several processes.
 //
 //	PREFIX/
 //	  in.c-web.events/
@@ -56,7 +56,7 @@ func (o TablesOptions) Validate() error {
 // store refuses the put of a second attempt, also of one beside the first. A file with rows of several days has a part for each. The parts are
 // put one after the other, and the next attempt completes the parts of a killed process. Until then readers see some days of the file and
 // not others. Without PartitionBy a file is there whole or not at all. An object that has the name of a part is compared with the rows of the file;
-// if it has other rows, the error is a [buffer.Permanent] one that names it.
+// if it has other rows, the error is a [driver.Permanent] one that names it.
 //
 // Who deletes parts, or replaces them by others, deletes their ids too. Do so only after Tuning.Retention, when no import of these files can
 // be repeated.
@@ -72,14 +72,14 @@ type Tables struct {
 }
 
 var (
-	_ buffer.Target      = (*Tables)(nil)
-	_ buffer.Extender    = (*Tables)(nil)
-	_ buffer.Limiter     = (*Tables)(nil)
-	_ buffer.Counter     = (*Tables)(nil)
-	_ buffer.Uncreator   = (*Tables)(nil)
-	_ buffer.LocalDriver = (*Tables)(nil)
-	_ buffer.Querier     = (*Tables)(nil)
-	_ buffer.Tailer      = (*Tables)(nil)
+	_ driver.Target      = (*Tables)(nil)
+	_ driver.Extender    = (*Tables)(nil)
+	_ driver.Limiter     = (*Tables)(nil)
+	_ driver.Counter     = (*Tables)(nil)
+	_ driver.Uncreator   = (*Tables)(nil)
+	_ driver.LocalDriver = (*Tables)(nil)
+	_ driver.Querier     = (*Tables)(nil)
+	_ driver.Tailer      = (*Tables)(nil)
 )
 
 // OpenTables returns a target in the bucket of a URL, see [Open].
@@ -145,42 +145,42 @@ func (t *Tables) scratch(partition string) (*scratch, error) {
 
 func (s *scratch) remove() error { return os.RemoveAll(s.folder) }
 
-// Ensure implements [buffer.Target].
-func (t *Tables) Ensure(ctx context.Context, table buffer.Table) error {
+// Ensure implements [driver.Target].
+func (t *Tables) Ensure(ctx context.Context, table driver.Table) error {
 	_, err := t.ensure(ctx, table)
 	return t.objects.explain("ensure", strconv.Quote(table.ID), err)
 }
 
-// Extend implements [buffer.Extender]. New parts have the new columns. Readers match the columns of parts by name.
-func (t *Tables) Extend(ctx context.Context, table buffer.Table) error {
+// Extend implements [driver.Extender]. New parts have the new columns. Readers match the columns of parts by name.
+func (t *Tables) Extend(ctx context.Context, table driver.Table) error {
 	table.Extend = true
 	return t.Ensure(ctx, table)
 }
 
-// Query implements [buffer.Querier].
-func (t *Tables) Query(table buffer.Table) (language, query string) {
+// Query implements [driver.Querier].
+func (t *Tables) Query(table driver.Table) (language, query string) {
 	files := strings.ReplaceAll(t.objects.where+"/"+table.ID+"/**/*.parquet", "'", "''")
 	return "DuckDB", "SELECT * FROM read_parquet('" + files + "', union_by_name = true, hive_partitioning = true)\nLIMIT 20"
 }
 
-// Limits implements [buffer.Limiter].
+// Limits implements [driver.Limiter].
 func (t *Tables) Limits() datatype.Limits { return (&parquet.Target{}).Limits() }
 
-// Needs implements [buffer.LocalDriver].
+// Needs implements [driver.LocalDriver].
 func (t *Tables) Needs(_, raw int64) (folder string, bytes int64) {
 	return t.options.Scratch, raw + 64<<10
 }
 
-// Import implements [buffer.Target]. A row with a cell that is not a canonical text of its type, or with text that is not UTF-8, is refused
-// with a [*buffer.RowsError].
-func (t *Tables) Import(ctx context.Context, f *buffer.File) error {
+// Import implements [driver.Target]. A row with a cell that is not a canonical text of its type, or with text that is not UTF-8, is refused
+// with a [*driver.RowsError].
+func (t *Tables) Import(ctx context.Context, f *driver.File) error {
 	if err := parts.CheckID("file", f.ID); err != nil {
 		return err
 	}
 	return t.objects.explain("import", f.ID, t.importFile(ctx, f))
 }
 
-func (t *Tables) importFile(ctx context.Context, f *buffer.File) (err error) {
+func (t *Tables) importFile(ctx context.Context, f *driver.File) (err error) {
 	d, err := t.ensure(ctx, f.Table)
 	if err != nil {
 		return err
@@ -194,7 +194,7 @@ func (t *Tables) importFile(ctx context.Context, f *buffer.File) (err error) {
 		found, err = t.partsOf(ctx, d, f.ID)
 		for _, p := range found {
 			if p.rows != rows {
-				return buffer.Permanent(fmt.Errorf("%s has %d rows, but the file of that id has %d: "+
+				return driver.Permanent(fmt.Errorf("%s has %d rows, but the file of that id has %d: "+
 					"move the object away if it holds other rows; the file is then imported", t.objects.prefix+p.key, p.rows, rows))
 			}
 		}
@@ -207,7 +207,7 @@ func (t *Tables) importFile(ctx context.Context, f *buffer.File) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, s.remove()) }()
-	if err := s.Ensure(ctx, buffer.Table{ID: f.Table.ID, Columns: d.Columns}); err != nil {
+	if err := s.Ensure(ctx, driver.Table{ID: f.Table.ID, Columns: d.Columns}); err != nil {
 		return err
 	}
 	if err := s.Import(ctx, f); err != nil {
@@ -267,8 +267,8 @@ func (t *Tables) partsOf(ctx context.Context, d definition, id string) (found []
 	return found, err
 }
 
-// CountFile implements [buffer.Counter]. It adds the numbers in the names of the parts. In a table that is split it lists all parts.
-func (t *Tables) CountFile(ctx context.Context, table buffer.Table, fileID string) (rows int64, err error) {
+// CountFile implements [driver.Counter]. It adds the numbers in the names of the parts. In a table that is split it lists all parts.
+func (t *Tables) CountFile(ctx context.Context, table driver.Table, fileID string) (rows int64, err error) {
 	if err := parts.CheckID("file", fileID); err != nil {
 		return 0, err
 	}
@@ -283,7 +283,7 @@ func (t *Tables) CountFile(ctx context.Context, table buffer.Table, fileID strin
 	return rows, t.objects.explain("count", fileID, err)
 }
 
-// Uncreate implements [buffer.Uncreator].
+// Uncreate implements [driver.Uncreator].
 func (t *Tables) Uncreate(ctx context.Context, table, creation string) error {
 	return t.objects.explain("uncreate", strconv.Quote(table), t.uncreate(ctx, table, creation))
 }

@@ -15,9 +15,9 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 
-	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/drivers/bucket"
 	"github.com/forebay/forebay/drivers/parquet/parquettest"
 	"github.com/forebay/forebay/internal/buckettest"
@@ -84,9 +84,9 @@ func harness(w func() *world, o bucket.TablesOptions) buffertest.TargetHarness {
 	url := func() string {
 		return strings.Replace(buckettest.S3URL(w().server, w().name), "?", "/"+prefix+"?", 1)
 	}
-	reopen := func(t *testing.T) buffer.Target { return openTables(t, url(), o) }
+	reopen := func(t *testing.T) driver.Target { return openTables(t, url(), o) }
 	return buffertest.TargetHarness{
-		Open: func(t *testing.T) buffer.Target {
+		Open: func(t *testing.T) driver.Target {
 			prefix = fmt.Sprintf("lake-%d", nextName.Add(1))
 			return reopen(t)
 		},
@@ -94,7 +94,7 @@ func harness(w func() *world, o bucket.TablesOptions) buffertest.TargetHarness {
 		Rows:   func(t *testing.T, table string) [][]string { return w().rows(t, prefix, table) },
 		Process: &buffertest.Process{
 			Place: func(*testing.T) string { return url() },
-			Open:  func(t *testing.T, place string) buffer.Target { return openTables(t, place, o) },
+			Open:  func(t *testing.T, place string) driver.Target { return openTables(t, place, o) },
 		},
 		Typed: true, TextOnly: true, Unordered: o.PartitionBy != "",
 		Refusal: &buffertest.Refusal{
@@ -133,15 +133,15 @@ func TestKills(t *testing.T) {
 func keepScratch(t *testing.T) { t.Setenv("TMPDIR", t.TempDir()) }
 
 // file has a row for each cell of its only column besides the id.
-func file(id string, table buffer.Table, cells ...string) *buffer.File {
+func file(id string, table driver.Table, cells ...string) *driver.File {
 	var data strings.Builder
 	for i, c := range cells {
 		fmt.Fprintf(&data, "\"%d\",\"%s\"\n", i, c)
 	}
-	return &buffer.File{
+	return &driver.File{
 		ID: id, Table: table, Rows: int64(len(cells)),
-		Slices: []buffer.Object{{ID: id + "-0", Rows: int64(len(cells))}},
-		OpenSlice: func(context.Context, buffer.Object) (io.ReadCloser, error) {
+		Slices: []driver.Object{{ID: id + "-0", Rows: int64(len(cells))}},
+		OpenSlice: func(context.Context, driver.Object) (io.ReadCloser, error) {
 			return io.NopCloser(strings.NewReader(data.String())), nil
 		},
 	}
@@ -151,7 +151,7 @@ func file(id string, table buffer.Table, cells ...string) *buffer.File {
 func TestImportOfDaysIsCompleted(t *testing.T) {
 	w := newWorld(t)
 	tables := openTables(t, buckettest.S3URL(w.proxy.Address, w.name), bucket.TablesOptions{PartitionBy: "day", Scratch: t.TempDir()})
-	table := buffer.Table{ID: "events", Columns: []datatype.Column{{Name: "id", Type: datatype.Int64}, {Name: "day", Type: datatype.Date}}}
+	table := driver.Table{ID: "events", Columns: []datatype.Column{{Name: "id", Type: datatype.Int64}, {Name: "day", Type: datatype.Date}}}
 	f := file("file-1", table, "2026-11-20", "2026-11-21", "2026-11-22", "2026-11-21")
 	check(t, tables.Ensure(t.Context(), table))
 	w.proxy.Break(func(r *http.Request) buckettest.Fault {
@@ -160,7 +160,7 @@ func TestImportOfDaysIsCompleted(t *testing.T) {
 		}
 		return buckettest.None
 	})
-	if err := tables.Import(t.Context(), f); err == nil || buffer.IsPermanent(err) {
+	if err := tables.Import(t.Context(), f); err == nil || driver.IsPermanent(err) {
 		t.Fatalf("Import = %v, want an error that a retry fixes", err)
 	}
 	if n := len(w.rows(t, "", "events")); n != 3 {
@@ -191,7 +191,7 @@ func TestImportOfDaysIsCompleted(t *testing.T) {
 func TestTableStaysSplit(t *testing.T) {
 	w := newWorld(t)
 	url := buckettest.S3URL(w.proxy.Address, w.name)
-	table := buffer.Table{ID: "events", Columns: []datatype.Column{{Name: "id", Type: datatype.Int64}, {Name: "day", Type: datatype.Date}}}
+	table := driver.Table{ID: "events", Columns: []datatype.Column{{Name: "id", Type: datatype.Int64}, {Name: "day", Type: datatype.Date}}}
 	w.proxy.First(1, buckettest.Lost, method(http.MethodPut))
 	check(t, openTables(t, url, bucket.TablesOptions{}).Import(t.Context(), file("file-1", table, "2026-11-20")))
 	check(t, openTables(t, url, bucket.TablesOptions{PartitionBy: "day"}).Import(t.Context(), file("file-2", table, "2026-11-21")))
@@ -205,7 +205,7 @@ func TestTableStaysSplit(t *testing.T) {
 func TestObjectsBesideDefinitions(t *testing.T) {
 	w := newWorld(t)
 	tables := openTables(t, buckettest.S3URL(w.server, w.name), bucket.TablesOptions{Scratch: t.TempDir()})
-	table := buffer.Table{ID: "events", Creation: "mark", Columns: []datatype.Column{{Name: "id", Type: datatype.Int64}, {Name: "a", Type: datatype.String}}}
+	table := driver.Table{ID: "events", Creation: "mark", Columns: []datatype.Column{{Name: "id", Type: datatype.Int64}, {Name: "a", Type: datatype.String}}}
 	var others []string
 	for _, name := range []string{"", "000001.json.bak", "1.json", "0000009.json", "000000.json", "-00001.json", "000009 (copy).json", "zzz"} {
 		others = append(others, "events/_forebay/"+name)
@@ -240,7 +240,7 @@ func TestTableIsChangedByMany(t *testing.T) {
 	var wait sync.WaitGroup
 	for i := range engines {
 		wait.Go(func() {
-			table := buffer.Table{ID: "events", Extend: true, Columns: []datatype.Column{
+			table := driver.Table{ID: "events", Extend: true, Columns: []datatype.Column{
 				{Name: "id", Type: datatype.Int64}, {Name: fmt.Sprint("c", i), Type: datatype.String},
 			}}
 			if err := tables.Import(t.Context(), file(fmt.Sprint("file-", i), table, "text")); err != nil {

@@ -9,22 +9,22 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/drivers/parquet"
 	"github.com/forebay/forebay/internal/parts"
 )
 
-// Tail implements [buffer.Tailer]. It reads the parts of the files that are last by id, which is roughly the order of the imports: small objects at once,
+// Tail implements [driver.Tailer]. It reads the parts of the files that are last by id, which is roughly the order of the imports: small objects at once,
 // and of larger ones what the last rows need, up to 16 MiB in all. It lists the whole table, because a store lists names in ascending order only.
-func (t *Tables) Tail(ctx context.Context, table string, n int) (buffer.Tail, error) {
+func (t *Tables) Tail(ctx context.Context, table string, n int) (driver.Tail, error) {
 	tail, err := t.tail(ctx, table, n)
 	if err != nil {
-		return buffer.Tail{}, t.objects.explain("read the end of", strconv.Quote(table), err)
+		return driver.Tail{}, t.objects.explain("read the end of", strconv.Quote(table), err)
 	}
 	return tail, nil
 }
 
-func (t *Tables) tail(ctx context.Context, table string, n int) (tail buffer.Tail, err error) {
+func (t *Tables) tail(ctx context.Context, table string, n int) (tail driver.Tail, err error) {
 	d, err := t.existing(ctx, table)
 	if err != nil {
 		return tail, err
@@ -90,7 +90,7 @@ func (o *object) block(i int64) ([]byte, error) {
 		return block, nil
 	}
 	if *o.left < blockBytes {
-		return nil, buffer.ErrTailTooLarge
+		return nil, driver.ErrTailTooLarge
 	}
 	block, _, err := o.store.readRange(o.ctx, o.key, i*blockBytes, blockBytes, nil)
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 	"net/http"
 	"testing"
 
-	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/drivers/bucket"
 	"github.com/forebay/forebay/drivers/parquet"
 	"github.com/forebay/forebay/internal/buckettest"
@@ -28,13 +28,13 @@ func TestTail(t *testing.T) {
 			if _, err := tables.Tail(t.Context(), "missing", 5); !errors.Is(err, fs.ErrNotExist) {
 				t.Errorf("no table: %v", err)
 			}
-			table := buffer.Table{ID: "tail." + name, Columns: []datatype.Column{{Name: "id", Type: datatype.Int64}, {Name: "day", Type: datatype.Date}, {Name: "text", Type: datatype.String}}}
+			table := driver.Table{ID: "tail." + name, Columns: []datatype.Column{{Name: "id", Type: datatype.Int64}, {Name: "day", Type: datatype.Date}, {Name: "text", Type: datatype.String}}}
 			for i, rows := range []string{
 				"\"1\",\"2026-11-24\",\"a\"\n", "\"2\",\"2026-11-20\",\n\"3\",\"2026-11-20\",\"\"\n", "\"4\",\"2026-11-22\",\"b\"\n",
 			} {
-				f := &buffer.File{ID: fmt.Sprintf("file-%d", i), Table: table, Rows: int64(bytes.Count([]byte(rows), []byte{'\n'}))}
-				f.Slices = []buffer.Object{{ID: f.ID + "-0", Rows: f.Rows}}
-				f.OpenSlice = func(context.Context, buffer.Object) (io.ReadCloser, error) {
+				f := &driver.File{ID: fmt.Sprintf("file-%d", i), Table: table, Rows: int64(bytes.Count([]byte(rows), []byte{'\n'}))}
+				f.Slices = []driver.Object{{ID: f.ID + "-0", Rows: f.Rows}}
+				f.OpenSlice = func(context.Context, driver.Object) (io.ReadCloser, error) {
 					return io.NopCloser(bytes.NewReader([]byte(rows))), nil
 				}
 				check(t, tables.Import(t.Context(), f))
@@ -61,7 +61,7 @@ func TestTail(t *testing.T) {
 func TestTailOfALargePart(t *testing.T) {
 	w := newWorld(t)
 	tables := openTables(t, buckettest.S3URL(w.proxy.Address, w.name), bucket.TablesOptions{Compression: parquet.Plain, Scratch: t.TempDir()})
-	table := buffer.Table{ID: "large", Columns: []datatype.Column{{Name: "n", Type: datatype.Int64}, {Name: "text", Type: datatype.String}}}
+	table := driver.Table{ID: "large", Columns: []datatype.Column{{Name: "n", Type: datatype.Int64}, {Name: "text", Type: datatype.String}}}
 	rng := rand.New(rand.NewPCG(1, 2))
 	var data []byte
 	const rows = 6000
@@ -72,9 +72,9 @@ func TestTailOfALargePart(t *testing.T) {
 		}
 		data = append(data, '"', '\n')
 	}
-	check(t, tables.Import(t.Context(), &buffer.File{
-		ID: "file-1", Table: table, Rows: rows, Slices: []buffer.Object{{ID: "file-1-0", Rows: rows}},
-		OpenSlice: func(context.Context, buffer.Object) (io.ReadCloser, error) {
+	check(t, tables.Import(t.Context(), &driver.File{
+		ID: "file-1", Table: table, Rows: rows, Slices: []driver.Object{{ID: "file-1-0", Rows: rows}},
+		OpenSlice: func(context.Context, driver.Object) (io.ReadCloser, error) {
 			return io.NopCloser(bytes.NewReader(data)), nil
 		},
 	}))

@@ -6,8 +6,8 @@ import (
 
 	"github.com/duckdb/duckdb-go/v2/mapping"
 
-	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/driver"
 )
 
 // appender appends batches to a table. One goroutine reads rows into a batch while another one hands the batch before it to DuckDB.
@@ -20,7 +20,7 @@ type appender struct {
 }
 
 // newAppender returns an appender for the columns that have a cell in the rows of t. DuckDB fills the others.
-func newAppender(c *conn, t buffer.Table, have []datatype.Column) (*appender, error) {
+func newAppender(c *conn, t driver.Table, have []datatype.Column) (*appender, error) {
 	a := &appender{}
 	if mapping.AppenderCreateExt(c.raw, "", "main", t.ID, &a.raw) == mapping.StateError {
 		defer a.close()
@@ -109,9 +109,9 @@ func (p probe) splits(rows int, next int64) bool {
 	return next == p.from || next > p.from && int64(rows) >= p.step
 }
 
-// append appends all rows. The error is a [*buffer.RowsError] with the rows that the driver refuses, or an [*appendError] if DuckDB refuses
+// append appends all rows. The error is a [*driver.RowsError] with the rows that the driver refuses, or an [*appendError] if DuckDB refuses
 // one.
-func (a *appender) append(rows *buffer.FileRows, p probe) error {
+func (a *appender) append(rows *driver.FileRows, p probe) error {
 	defer rows.Close()
 	free, full, done := make(chan *batch, len(a.batches)), make(chan *batch), make(chan error, 1)
 	for _, b := range a.batches {
@@ -119,7 +119,7 @@ func (a *appender) append(rows *buffer.FileRows, p probe) error {
 	}
 	var failed atomic.Bool
 	go func() { done <- a.handOver(full, free, p, &failed) }()
-	refused := &buffer.RowsError{}
+	refused := &driver.RowsError{}
 	b := <-free
 	for rows.Next() && !failed.Load() {
 		cells, number := rows.Cells(), rows.Row()
@@ -132,7 +132,7 @@ func (a *appender) append(rows *buffer.FileRows, p probe) error {
 			b.first = number
 		}
 		column, reason := b.add(cells)
-		if reason != "" && !refused.Add(buffer.RowError{Row: number, Column: column, Reason: reason}) {
+		if reason != "" && !refused.Add(driver.RowError{Row: number, Column: column, Reason: reason}) {
 			break
 		}
 		if len(refused.Rows) > 0 {

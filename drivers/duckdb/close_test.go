@@ -9,8 +9,8 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/drivers/duckdb"
 )
 
@@ -21,14 +21,14 @@ func TestCloseWaits(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	table := buffer.Table{ID: "t", Creation: "mark", Columns: columns(datatype.Int64)}
+	table := driver.Table{ID: "t", Creation: "mark", Columns: columns(datatype.Int64)}
 	if err := target.Ensure(t.Context(), table); err != nil {
 		t.Fatal(err)
 	}
 	var closed, early atomic.Bool
 	started, release := make(chan struct{}), make(chan struct{})
 	f := file("f", table, []string{"1"})
-	f.OpenSlice = func(context.Context, buffer.Object) (io.ReadCloser, error) {
+	f.OpenSlice = func(context.Context, driver.Object) (io.ReadCloser, error) {
 		close(started)
 		<-release
 		for range 10_000 { // a Close that does not wait returns meanwhile
@@ -50,12 +50,12 @@ func TestCloseWaits(t *testing.T) {
 	for err == nil {
 		_, err = target.CountFile(t.Context(), table, "f")
 	}
-	other := buffer.Table{ID: "u", Columns: table.Columns}
+	other := driver.Table{ID: "u", Columns: table.Columns}
 	for what, err := range map[string]error{
 		"CountFile": err, "Ensure": target.Ensure(t.Context(), other), "Import": target.Import(t.Context(), file("g", other, []string{"1"})),
 		"Uncreate": target.Uncreate(t.Context(), "u", "mark"), "Compact": target.Compact(t.Context(), other),
 	} {
-		if err == nil || !strings.Contains(err.Error(), "the target is closed") || buffer.IsPermanent(err) {
+		if err == nil || !strings.Contains(err.Error(), "the target is closed") || driver.IsPermanent(err) {
 			t.Errorf("%s = %v, want that the target is closed", what, err)
 		}
 	}

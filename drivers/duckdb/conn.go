@@ -7,7 +7,7 @@ import (
 	"strings"
 	"unsafe"
 
-	driver "github.com/duckdb/duckdb-go/v2"
+	duckdbgo "github.com/duckdb/duckdb-go/v2"
 	"github.com/duckdb/duckdb-go/v2/mapping"
 )
 
@@ -30,7 +30,7 @@ func openDatabase(path string) (db mapping.Database, err error) {
 		return db, errors.New("the configuration was refused")
 	}
 	var message string
-	if mapping.GetOrCreateFromCache(driver.GetInstanceCache(), path, &db, config, &message) == mapping.StateError {
+	if mapping.GetOrCreateFromCache(duckdbgo.GetInstanceCache(), path, &db, config, &message) == mapping.StateError {
 		return db, openError(message)
 	}
 	return db, nil

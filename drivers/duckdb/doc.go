@@ -49,8 +49,8 @@
 //	the commit fails                          unknown: the database is opened again, then the next attempt finds the id, or imports
 //	the disk is full, or memory runs out      the database is closed without a checkpoint and opened again; concurrent imports
 //	                                          end with an error, and the engine repeats them
-//	a row breaks a constraint                 buffer.RowsError with the first such row; nothing is stored. A sink with
-//	                                          a quarantine gets the file without it: see buffer.Voider
-//	columns differ                            buffer.SchemaError
+//	a row breaks a constraint                 driver.RowsError with the first such row; nothing is stored. A sink with
+//	                                          a quarantine gets the file without it: see driver.Voider
+//	columns differ                            driver.SchemaError
 //	the file is deleted, moved or replaced    nothing is written until the file is back or the program starts again
 package duckdb

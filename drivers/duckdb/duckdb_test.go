@@ -11,9 +11,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/drivers/duckdb"
 	"github.com/forebay/forebay/internal/killtest"
 )
@@ -112,13 +112,13 @@ func rows(t *testing.T, db *sql.DB, table string) (all [][]string) {
 func harness() buffertest.TargetHarness {
 	var path string
 	var db *sql.DB
-	reopen := func(t *testing.T) buffer.Target {
+	reopen := func(t *testing.T) driver.Target {
 		target := open(t, path, duckdb.Options{Threads: 2, MemoryLimit: 512 << 20})
 		db = target.DB()
 		return target
 	}
 	return buffertest.TargetHarness{
-		Open: func(t *testing.T) buffer.Target {
+		Open: func(t *testing.T) driver.Target {
 			path = filepath.Join(t.TempDir(), "odd#%41.duckdb")
 			return reopen(t)
 		},
@@ -156,15 +156,15 @@ func (o turns) with(ctx context.Context, call func(*duckdb.Target) error) error 
 	return errors.Join(call(target), target.Close())
 }
 
-func (o turns) Ensure(ctx context.Context, table buffer.Table) error {
+func (o turns) Ensure(ctx context.Context, table driver.Table) error {
 	return o.with(ctx, func(target *duckdb.Target) error { return target.Ensure(ctx, table) })
 }
 
-func (o turns) Import(ctx context.Context, f *buffer.File) error {
+func (o turns) Import(ctx context.Context, f *driver.File) error {
 	return o.with(ctx, func(target *duckdb.Target) error { return target.Import(ctx, f) })
 }
 
-func (o turns) CountFile(ctx context.Context, table buffer.Table, id string) (n int64, err error) {
+func (o turns) CountFile(ctx context.Context, table driver.Table, id string) (n int64, err error) {
 	err = o.with(ctx, func(target *duckdb.Target) error {
 		n, err = target.CountFile(ctx, table, id)
 		return err
@@ -175,7 +175,7 @@ func (o turns) CountFile(ctx context.Context, table buffer.Table, id string) (n 
 func TestKills(t *testing.T) {
 	var o turns
 	buffertest.Kills(t, buffertest.TargetHarness{
-		Open: func(t *testing.T) buffer.Target {
+		Open: func(t *testing.T) driver.Target {
 			o = turns{t, filepath.Join(t.TempDir(), "a.duckdb")}
 			return o
 		},
@@ -191,7 +191,7 @@ func TestKills(t *testing.T) {
 		},
 		Process: &buffertest.Process{
 			Place: func(*testing.T) string { return o.path },
-			Open:  func(t *testing.T, path string) buffer.Target { return open(t, path, duckdb.Options{Threads: 1}) },
+			Open:  func(t *testing.T, path string) driver.Target { return open(t, path, duckdb.Options{Threads: 1}) },
 		},
 	})
 }

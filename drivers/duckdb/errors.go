@@ -7,7 +7,7 @@ import (
 
 	"github.com/duckdb/duckdb-go/v2/mapping"
 
-	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/driver"
 )
 
 // ErrLocked is returned by [Open] while another process has the database open. Wait for its end and open again.
@@ -63,7 +63,7 @@ func classify(err error) error {
 	case mapping.ErrorTypeCatalog, mapping.ErrorTypeBinder, mapping.ErrorTypeParser, mapping.ErrorTypeSyntax, mapping.ErrorTypePermission,
 		mapping.ErrorTypeDependency, mapping.ErrorTypeNotImplemented, mapping.ErrorTypeConstraint, mapping.ErrorTypeInvalidInput,
 		mapping.ErrorTypeConversion, mapping.ErrorTypeMismatchType, mapping.ErrorTypeMissingExtension:
-		return buffer.Permanent(err)
+		return driver.Permanent(err)
 	}
 	return err
 }

@@ -12,13 +12,13 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/drivers/duckdb"
 	"github.com/forebay/forebay/internal/killtest"
 )
 
-var fullDiskTable = buffer.Table{ID: "t", Columns: columns(datatype.Int64, datatype.String)}
+var fullDiskTable = driver.Table{ID: "t", Columns: columns(datatype.Int64, datatype.String)}
 
 // fullDiskRows do not fit where the log may grow by a tenth of them.
 func fullDiskRows() (rows [][]string) {
@@ -76,8 +76,8 @@ func importOnFullDisk(t *testing.T, path string) {
 	setLimit(uint64(max(log.Size(), database.Size())) + 64<<10)
 	full := file("full", fullDiskTable, fullDiskRows()...)
 	for range 2 {
-		var refused *buffer.RowsError
-		if err := target.Import(t.Context(), full); err == nil || buffer.IsPermanent(err) || errors.As(err, &refused) {
+		var refused *driver.RowsError
+		if err := target.Import(t.Context(), full); err == nil || driver.IsPermanent(err) || errors.As(err, &refused) {
 			t.Errorf("Import = %v, want an error that a retry fixes", err)
 		}
 	}

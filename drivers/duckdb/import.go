@@ -10,15 +10,15 @@ import (
 
 	"github.com/duckdb/duckdb-go/v2/mapping"
 
-	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/driver"
 )
 
 // errDefine ends an attempt for which the table must be changed first. The change is a transaction of its own, because until its end no
 // other transaction can change or fill the table.
 var errDefine = errors.New("the table must be created or extended first")
 
-// Import implements [buffer.Target], exactly once: the rows and the id of the file are one transaction, which begins with the id.
-func (t *Target) Import(ctx context.Context, f *buffer.File) error {
+// Import implements [driver.Target], exactly once: the rows and the id of the file are one transaction, which begins with the id.
+func (t *Target) Import(ctx context.Context, f *driver.File) error {
 	if err := checkTable(f.Table); err != nil {
 		return err
 	}
@@ -32,7 +32,7 @@ func (t *Target) Import(ctx context.Context, f *buffer.File) error {
 	return wrap(err, "import %s into %q", f.ID, f.Table.ID)
 }
 
-func (t *Target) importFile(ctx context.Context, f *buffer.File) error {
+func (t *Target) importFile(ctx context.Context, f *driver.File) error {
 	unlockFile, err := t.lockFile(ctx, f.ID)
 	if err != nil {
 		return err
@@ -46,7 +46,7 @@ func (t *Target) importFile(ctx context.Context, f *buffer.File) error {
 	return again(ctx, func() error { return t.importOnce(ctx, f) })
 }
 
-func (t *Target) importOnce(ctx context.Context, f *buffer.File) error {
+func (t *Target) importOnce(ctx context.Context, f *driver.File) error {
 	err := t.transaction(ctx, func(ctx context.Context, c *conn) error {
 		if found, err := recordID(ctx, c, f); err != nil || found {
 			return err
@@ -64,7 +64,7 @@ func (t *Target) importOnce(ctx context.Context, f *buffer.File) error {
 func hasID(id string) string { return "concat(file_id, '') = " + literal(id) }
 
 // recordID records that the file is imported, or finds that it is.
-func recordID(ctx context.Context, c *conn, f *buffer.File) (found bool, err error) {
+func recordID(ctx context.Context, c *conn, f *driver.File) (found bool, err error) {
 	now := literal(timestamp(time.Now()))
 	known, err := c.query(ctx, "SELECT rows::VARCHAR FROM _forebay_imports WHERE %s", hasID(f.ID))
 	switch {
@@ -73,7 +73,7 @@ func recordID(ctx context.Context, c *conn, f *buffer.File) (found bool, err err
 	case err != nil:
 		return false, err
 	case len(known) > 0 && known[0][0] == void:
-		return true, buffer.Permanent(buffer.ErrVoid)
+		return true, driver.Permanent(driver.ErrVoid)
 	case len(known) > 0:
 		// The attempt may have been killed between writing its commit and syncing it. DuckDB reads such a commit after a restart, but a
 		// power cut would still undo it. Another commit syncs the whole log.
@@ -89,8 +89,8 @@ func recordID(ctx context.Context, c *conn, f *buffer.File) (found bool, err err
 // void stands in the place of the number of rows of a file that is ruled out.
 const void = "-1"
 
-// Void implements [buffer.Voider]. The primary key of the ids lets either it or an import commit.
-func (t *Target) Void(ctx context.Context, table buffer.Table, fileID string) (imported bool, err error) {
+// Void implements [driver.Voider]. The primary key of the ids lets either it or an import commit.
+func (t *Target) Void(ctx context.Context, table driver.Table, fileID string) (imported bool, err error) {
 	if err := checkTable(table); err != nil {
 		return false, err
 	}
@@ -141,7 +141,7 @@ func voidID(ctx context.Context, c *conn, table, id string) (imported bool, err 
 
 // findRefused finds the first row that breaks a constraint, in transactions that are rolled back. DuckDB itself names the value, not the row,
 // and ends the transaction.
-func (t *Target) findRefused(ctx context.Context, f *buffer.File, failed *appendError) error {
+func (t *Target) findRefused(ctx context.Context, f *driver.File, failed *appendError) error {
 	errFound := errors.New("all rows were taken")
 	for _, step := range []int64{batchRows, 1} {
 		from := failed.from
@@ -153,13 +153,13 @@ func (t *Target) findRefused(ctx context.Context, f *buffer.File, failed *append
 			return err // another transaction has changed what the row conflicts with, so a retry helps
 		}
 	}
-	refused := &buffer.RowsError{}
-	refused.Add(buffer.RowError{Row: failed.from, Reason: "constraint", Message: withoutValues(failed.Error())})
+	refused := &driver.RowsError{}
+	refused.Add(driver.RowError{Row: failed.from, Reason: "constraint", Message: withoutValues(failed.Error())})
 	return refused
 }
 
 // appendFile appends the rows of a file to the table, which must have the columns that it needs.
-func appendFile(ctx context.Context, c *conn, f *buffer.File, p probe) error {
+func appendFile(ctx context.Context, c *conn, f *driver.File, p probe) error {
 	have, err := columnsOf(ctx, c, f.Table)
 	if kindOf(err) == mapping.ErrorTypeCatalog {
 		return errDefine // the driver's own table is absent

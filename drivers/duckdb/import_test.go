@@ -13,15 +13,15 @@ import (
 	"testing"
 
 	"github.com/forebay/forebay"
-	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/drivers/duckdb"
 	"github.com/forebay/forebay/mapping"
 )
 
 // file returns a file of one plain slice.
-func file(id string, table buffer.Table, rows ...[]string) *buffer.File {
+func file(id string, table driver.Table, rows ...[]string) *driver.File {
 	var text strings.Builder
 	for _, row := range rows {
 		for i, cell := range row {
@@ -34,8 +34,8 @@ func file(id string, table buffer.Table, rows ...[]string) *buffer.File {
 		}
 		text.WriteByte('\n')
 	}
-	f := &buffer.File{ID: id, Table: table, Slices: []buffer.Object{{ID: id + "-s", FileID: id, Rows: int64(len(rows))}}, Rows: int64(len(rows))}
-	f.OpenSlice = func(context.Context, buffer.Object) (io.ReadCloser, error) {
+	f := &driver.File{ID: id, Table: table, Slices: []driver.Object{{ID: id + "-s", FileID: id, Rows: int64(len(rows))}}, Rows: int64(len(rows))}
+	f.OpenSlice = func(context.Context, driver.Object) (io.ReadCloser, error) {
 		return io.NopCloser(strings.NewReader(text.String())), nil
 	}
 	return f
@@ -53,7 +53,7 @@ func newTarget(t *testing.T) *duckdb.Target {
 	return open(t, filepath.Join(t.TempDir(), "a.duckdb"), duckdb.Options{Threads: 1})
 }
 
-func mustImport(t *testing.T, target *duckdb.Target, f *buffer.File) {
+func mustImport(t *testing.T, target *duckdb.Target, f *driver.File) {
 	t.Helper()
 	if err := target.Import(t.Context(), f); err != nil {
 		t.Fatal(err)
@@ -69,7 +69,7 @@ func expectRows(t *testing.T, target *duckdb.Target, table string, want ...[]str
 
 // What SQL sees of each type.
 func TestTypes(t *testing.T) {
-	table := buffer.Table{ID: "t", Columns: columns(datatype.Untyped, datatype.String, datatype.Bool, datatype.Int64, datatype.Float64,
+	table := driver.Table{ID: "t", Columns: columns(datatype.Untyped, datatype.String, datatype.Bool, datatype.Int64, datatype.Float64,
 		datatype.Decimal(38, 4), datatype.Timestamp, datatype.Date, datatype.UUID, datatype.JSON, datatype.Bytes)}
 	row := []string{
 		"a\x00b", "", "true", "-9223372036854775808", "NaN", "-9999999999999999999999999999999999.9999", "2026-11-22T07:47:19.000001Z",
@@ -110,7 +110,7 @@ func TestDecimals(t *testing.T) {
 		}
 	}
 	target := newTarget(t)
-	table := buffer.Table{ID: "t", Columns: columns(types...)}
+	table := driver.Table{ID: "t", Columns: columns(types...)}
 	mustImport(t, target, file("f", table, all...))
 	for i, row := range rows(t, target.DB(), "t") {
 		for j, got := range row { // DuckDB shows no zero where the type has no digit for it
@@ -124,7 +124,7 @@ func TestDecimals(t *testing.T) {
 // Texts with lengths around what DuckDB keeps in the vector itself and what fits into a block, in more rows than a vector has, with NULL between
 // them.
 func TestBatches(t *testing.T) {
-	table := buffer.Table{ID: "t", Columns: columns(datatype.Int64, datatype.String, datatype.Bytes)}
+	table := driver.Table{ID: "t", Columns: columns(datatype.Int64, datatype.String, datatype.Bytes)}
 	var all [][]string
 	for i := range 9000 {
 		text := strings.Repeat(fmt.Sprint(i%10), i%30)
@@ -145,7 +145,7 @@ func TestBatches(t *testing.T) {
 // All rows that the driver refuses are named. If a constraint refuses rows, the first one is.
 func TestRefusedRows(t *testing.T) {
 	target := newTarget(t)
-	table := buffer.Table{ID: "t", Columns: []datatype.Column{{Name: "id", Type: datatype.String, Required: true}, {Name: "x", Type: datatype.Float64}}}
+	table := driver.Table{ID: "t", Columns: []datatype.Column{{Name: "id", Type: datatype.String, Required: true}, {Name: "x", Type: datatype.Float64}}}
 	if err := target.Ensure(t.Context(), table); err != nil {
 		t.Fatal(err)
 	}
@@ -154,9 +154,9 @@ func TestRefusedRows(t *testing.T) {
 	for i := range 5000 {
 		good = append(good, []string{fmt.Sprint("id", i), "1"})
 	}
-	importRows := func(id string, rows [][]string) *buffer.RowsError {
+	importRows := func(id string, rows [][]string) *driver.RowsError {
 		t.Helper()
-		var refused *buffer.RowsError
+		var refused *driver.RowsError
 		if err := target.Import(t.Context(), file(id, table, rows...)); !errors.As(err, &refused) {
 			t.Fatalf("Import = %v, want refused rows", err)
 		}
@@ -203,12 +203,12 @@ func TestRefusedRows(t *testing.T) {
 		{datatype.Timestamp, []string{"10000-01-01T00:00:00.000000Z", "0000-12-31T00:00:00.000000Z", "2026-02-29T00:00:00.000000Z", "infinity"}},
 		{datatype.Date, []string{"10000-01-01", "2026-13-01", ""}},
 	} {
-		table := buffer.Table{ID: string(c.typ), Columns: columns(datatype.String, c.typ)}
+		table := driver.Table{ID: string(c.typ), Columns: columns(datatype.String, c.typ)}
 		all := [][]string{{"first", buffertest.Null}}
 		for _, bad := range c.bad {
 			all = append(all, []string{"bad", bad})
 		}
-		var refused *buffer.RowsError
+		var refused *driver.RowsError
 		if err := target.Import(t.Context(), file("range", table, all...)); !errors.As(err, &refused) || len(refused.Rows) != len(c.bad) {
 			t.Errorf("%s out of range: %v, want %d refused rows", c.typ, err, len(c.bad))
 		} else if last := refused.Rows[len(c.bad)-1]; last.Row != int64(len(c.bad)) || last.Column != "c1" || last.Reason != "malformed" {
@@ -217,7 +217,7 @@ func TestRefusedRows(t *testing.T) {
 		expectRows(t, target, table.ID)
 	}
 	many := importRows("many", slices.Repeat([][]string{{buffertest.Null, "1"}}, 3000))
-	if len(many.Rows) != buffer.MaxRowErrors {
+	if len(many.Rows) != driver.MaxRowErrors {
 		t.Errorf("%d refused rows", len(many.Rows))
 	}
 	mustImport(t, target, file("after", table, good...))
@@ -232,7 +232,7 @@ func TestTableGrowsDuringImports(t *testing.T) {
 	for w := range writers {
 		wg.Go(func() {
 			for i := range files {
-				table := buffer.Table{ID: "t", Extend: true, Columns: []datatype.Column{{Name: "id", Type: datatype.String}, {Name: fmt.Sprint("c", i), Type: datatype.Int64}}}
+				table := driver.Table{ID: "t", Extend: true, Columns: []datatype.Column{{Name: "id", Type: datatype.String}, {Name: fmt.Sprint("c", i), Type: datatype.Int64}}}
 				id := fmt.Sprintf("file-%d-%d", w, i)
 				if err := target.Import(t.Context(), file(id, table, []string{id, "1"}, []string{id, buffertest.Null})); err != nil {
 					t.Errorf("%s: %v", id, err)
@@ -253,9 +253,9 @@ func TestTableGrowsDuringImports(t *testing.T) {
 // A call for a file that another call imports, or rules out, waits for that one's end: the other's id cannot be seen, and cannot be
 // inserted.
 func TestCallsOfOneFile(t *testing.T) {
-	for what, second := range map[string]func(*duckdb.Target, *buffer.File) error{
-		"import": func(target *duckdb.Target, f *buffer.File) error { return target.Import(t.Context(), f) },
-		"void": func(target *duckdb.Target, f *buffer.File) error {
+	for what, second := range map[string]func(*duckdb.Target, *driver.File) error{
+		"import": func(target *duckdb.Target, f *driver.File) error { return target.Import(t.Context(), f) },
+		"void": func(target *duckdb.Target, f *driver.File) error {
 			if imported, err := target.Void(t.Context(), f.Table, f.ID); err != nil || !imported {
 				return fmt.Errorf("the file is imported: %t, %w", imported, err)
 			}
@@ -264,13 +264,13 @@ func TestCallsOfOneFile(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			target := newTarget(t)
-			table := buffer.Table{ID: "t", Columns: columns(datatype.Int64)}
+			table := driver.Table{ID: "t", Columns: columns(datatype.Int64)}
 			if err := target.Ensure(t.Context(), table); err != nil {
 				t.Fatal(err)
 			}
 			f := file("f", table, []string{"1"})
 			slow, inside, release := *f, make(chan struct{}), make(chan struct{})
-			slow.OpenSlice = func(ctx context.Context, o buffer.Object) (io.ReadCloser, error) {
+			slow.OpenSlice = func(ctx context.Context, o driver.Object) (io.ReadCloser, error) {
 				close(inside)
 				<-release
 				return f.OpenSlice(ctx, o)

@@ -8,9 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/drivers/duckdb"
 )
 
@@ -21,7 +21,7 @@ func TestKeepFor(t *testing.T) {
 	stamp := func(age time.Duration) string { return now.Add(-age).Format("2006-01-02T15:04:05.000000Z") }
 	day := func(age time.Duration) string { return now.Add(-age).Format(time.DateOnly) }
 	const hour, null = time.Hour, buffertest.Null
-	tbl := buffer.Table{ID: "it's \"odd\"", Columns: []datatype.Column{
+	tbl := driver.Table{ID: "it's \"odd\"", Columns: []datatype.Column{
 		{Name: "id", Type: datatype.Int64}, {Name: "at", Type: datatype.Timestamp}, {Name: "day", Type: datatype.Date},
 	}}
 	stay := [][]string{
@@ -29,11 +29,11 @@ func TestKeepFor(t *testing.T) {
 	}
 	gone := [][]string{{"5", stamp(25 * hour), day(0)}, {"6", null, day(49 * hour)}, {"7", "1969-12-31T23:59:59.000000Z", null}}
 	f := file("file-1", tbl, slices.Concat(stay, gone)...)
-	other := buffer.Table{ID: "other", Columns: []datatype.Column{{Name: "at", Type: datatype.String}}}
+	other := driver.Table{ID: "other", Columns: []datatype.Column{{Name: "at", Type: datatype.String}}}
 	mustImport(t, target, f)
 	mustImport(t, target, file("file-2", other, []string{stamp(1000 * hour)}))
 	execute(t, target.DB(), fmt.Sprintf("INSERT INTO %s SELECT 100 + i, TIMESTAMPTZ '2026-01-01 00:00:00Z', NULL FROM range(250000) r(i)", quote(tbl.ID)))
-	for _, tbl := range []buffer.Table{tbl, other, {ID: "absent", Columns: tbl.Columns}} {
+	for _, tbl := range []driver.Table{tbl, other, {ID: "absent", Columns: tbl.Columns}} {
 		if err := target.Compact(t.Context(), tbl); err != nil {
 			t.Fatal(err)
 		}
@@ -53,7 +53,7 @@ func TestKeepForBesideImports(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tbl := buffer.Table{ID: "t", Columns: []datatype.Column{{Name: "id", Type: datatype.Int64}, {Name: "at", Type: datatype.Timestamp}}}
+	tbl := driver.Table{ID: "t", Columns: []datatype.Column{{Name: "id", Type: datatype.Int64}, {Name: "at", Type: datatype.Timestamp}}}
 	old, young := "2026-01-01T00:00:00.000000Z", time.Now().Add(24*time.Hour).UTC().Format("2006-01-02T15:04:05.000000Z")
 	const files, each = 60, 200
 	var importing, removing sync.WaitGroup

@@ -10,8 +10,8 @@ import (
 
 	"github.com/duckdb/duckdb-go/v2/mapping"
 
-	"github.com/forebay/forebay/buffer"
-	"github.com/forebay/forebay/internal/sqlfile"
+	"github.com/forebay/forebay/driver"
+	"github.com/forebay/forebay/driverkit/sqlfile"
 )
 
 const (
@@ -24,9 +24,9 @@ const (
 // removeRows bounds the rows that one transaction removes.
 const removeRows = 100_000
 
-// Compact implements [buffer.Compactor]: it deletes ids that are older than Options.KeepIDs, removes rows as Options.KeepFor says, and moves the
+// Compact implements [driver.Compactor]: it deletes ids that are older than Options.KeepIDs, removes rows as Options.KeepFor says, and moves the
 // rows of the log into the file when there are many, unless somebody writes.
-func (t *Target) Compact(ctx context.Context, table buffer.Table) error {
+func (t *Target) Compact(ctx context.Context, table driver.Table) error {
 	now := time.Now()
 	last := t.cleaned.Load()
 	if t.keepIDs > 0 && now.Unix()-last >= int64(cleanEvery.Seconds()) && t.cleaned.CompareAndSwap(last, now.Unix()) {
@@ -61,7 +61,7 @@ func (t *Target) Compact(ctx context.Context, table buffer.Table) error {
 }
 
 // removeOld removes the rows whose time has passed, some in each transaction. Imports run beside it.
-func (t *Target) removeOld(ctx context.Context, table buffer.Table) error {
+func (t *Target) removeOld(ctx context.Context, table driver.Table) error {
 	if err := checkTable(table); err != nil {
 		return err
 	}

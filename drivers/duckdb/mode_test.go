@@ -4,8 +4,8 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/drivers/duckdb"
 	"github.com/forebay/forebay/internal/modetest"
 )
@@ -15,7 +15,7 @@ func TestFilesArePrivate(t *testing.T) {
 	folder := t.TempDir()
 	target := open(t, filepath.Join(folder, "a.db"), duckdb.Options{})
 	for _, id := range []string{"first", "second"} {
-		table := buffer.Table{ID: "t", Columns: columns(datatype.String)}
+		table := driver.Table{ID: "t", Columns: columns(datatype.String)}
 		if err := target.Import(t.Context(), file(id, table, []string{id})); err != nil {
 			t.Fatal(err)
 		}

@@ -4,8 +4,8 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/drivers/duckdb"
 )
 
@@ -16,7 +16,7 @@ func TestQueryRuns(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer target.Close()
-	table := buffer.Table{ID: `in.c-"web"`, Columns: datatype.UntypedColumns("a")}
+	table := driver.Table{ID: `in.c-"web"`, Columns: datatype.UntypedColumns("a")}
 	if err := target.Ensure(t.Context(), table); err != nil {
 		t.Fatal(err)
 	}

@@ -7,10 +7,10 @@ import (
 	"errors"
 	"fmt"
 
-	driver "github.com/duckdb/duckdb-go/v2"
+	duckdbgo "github.com/duckdb/duckdb-go/v2"
 	"github.com/duckdb/duckdb-go/v2/mapping"
 
-	"github.com/forebay/forebay/internal/sqlfile"
+	"github.com/forebay/forebay/driverkit/sqlfile"
 )
 
 // An open database of DuckDB 1.4 cannot be trusted after a commit that failed. Its index keeps keys that are not stored, and the next text that is
@@ -117,7 +117,7 @@ func checkFresh(ctx context.Context, c *conn) error {
 // pool gives connections of the database that is open now to the result of [Target.DB], which outlives it.
 type pool struct{ t *Target }
 
-func (p pool) Driver() sqldriver.Driver { return driver.Driver{} }
+func (p pool) Driver() sqldriver.Driver { return duckdbgo.Driver{} }
 
 func (p pool) Connect(ctx context.Context) (sqldriver.Conn, error) {
 	t := p.t
@@ -142,7 +142,7 @@ func (t *Target) openFile() (err error) {
 	}
 	t.file = t.place.opened()
 	t.life, t.fail = context.WithCancelCause(context.Background())
-	if t.connector, err = driver.NewConnector(t.place.path, nil); err == nil {
+	if t.connector, err = duckdbgo.NewConnector(t.place.path, nil); err == nil {
 		err = t.prepare()
 	}
 	if err != nil {

@@ -8,9 +8,9 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/drivers/duckdb"
 	"github.com/forebay/forebay/internal/killtest"
 )
@@ -30,12 +30,12 @@ func sharedRows(t *testing.T, target *duckdb.Target, table string) (all [][]stri
 func TestSharedConformance(t *testing.T) {
 	var path string
 	var target *duckdb.Target
-	reopen := func(t *testing.T) buffer.Target {
+	reopen := func(t *testing.T) driver.Target {
 		target = open(t, path, duckdb.Options{Threads: 1, Shared: true})
 		return target
 	}
 	buffertest.Target(t, buffertest.TargetHarness{
-		Open: func(t *testing.T) buffer.Target {
+		Open: func(t *testing.T) driver.Target {
 			path = filepath.Join(t.TempDir(), "a.duckdb")
 			return reopen(t)
 		},
@@ -47,7 +47,7 @@ func TestSharedConformance(t *testing.T) {
 
 // A shared target keeps the file from other processes during a call only, and waits in turn for theirs.
 func TestSharedProcesses(t *testing.T) {
-	table := buffer.Table{ID: "t", Columns: columns(datatype.Int64)}
+	table := driver.Table{ID: "t", Columns: columns(datatype.Int64)}
 	if path, ok := killtest.Child(); ok {
 		target := open(t, path, duckdb.Options{Shared: true})
 		if err := target.Import(t.Context(), file("other", table, []string{"2"})); err != nil {
@@ -82,7 +82,7 @@ func TestSharedProcesses(t *testing.T) {
 		t.Fatalf("the other process says %q", line)
 	}
 	third := file("third", table, []string{"3"})
-	if err := target.Import(t.Context(), third); !errors.Is(err, duckdb.ErrLocked) || buffer.IsPermanent(err) {
+	if err := target.Import(t.Context(), third); !errors.Is(err, duckdb.ErrLocked) || driver.IsPermanent(err) {
 		t.Errorf("Import while another process has the file open = %v, want ErrLocked", err)
 	}
 	if err := target.Use(func(*sql.DB) error { return nil }); !errors.Is(err, duckdb.ErrLocked) {

@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/drivers/duckdb"
 	"github.com/forebay/forebay/internal/fulldisktest"
 )
@@ -18,14 +18,14 @@ func TestSmallVolumeIsFull(t *testing.T) {
 		t.Skip("it mounts a volume and fills it")
 	}
 	fulldisktest.Play(t, fulldisktest.Harness{
-		Open: func(t *testing.T, folder string) buffer.Target {
+		Open: func(t *testing.T, folder string) driver.Target {
 			target, err := duckdb.Open(filepath.Join(folder, "a.duckdb"), duckdb.Options{Threads: 1})
 			if err != nil {
 				t.Fatal(err)
 			}
 			return target
 		},
-		Rows: func(t *testing.T, target buffer.Target, _, table string) [][]string {
+		Rows: func(t *testing.T, target driver.Target, _, table string) [][]string {
 			return rows(t, target.(*duckdb.Target).DB(), table)
 		},
 		Log: func(folder string) int64 {

@@ -7,8 +7,8 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/drivers/duckdb"
 )
 
@@ -36,7 +36,7 @@ func TestOneDatabaseForEachSpelling(t *testing.T) {
 				target := open(t, path, duckdb.Options{Threads: 1, Shared: shared})
 				targets.Go(func() {
 					for i := range files {
-						table := buffer.Table{ID: "t", Extend: true, Columns: append(columns(datatype.String), datatype.Column{Name: fmt.Sprint("extra", e, i%5), Type: datatype.String})}
+						table := driver.Table{ID: "t", Extend: true, Columns: append(columns(datatype.String), datatype.Column{Name: fmt.Sprint("extra", e, i%5), Type: datatype.String})}
 						id := fmt.Sprintf("file-%d-%d", e, i)
 						if err := target.Import(t.Context(), file(id, table, []string{id, "x"})); err != nil {
 							t.Errorf("%s through %s: %v", id, path, err)
@@ -59,7 +59,7 @@ func TestOneDatabaseForEachSpelling(t *testing.T) {
 func TestLinkToTheFile(t *testing.T) {
 	path := spellings(t)[0]
 	first := open(t, path, duckdb.Options{})
-	table := buffer.Table{ID: "t", Columns: columns(datatype.String)}
+	table := driver.Table{ID: "t", Columns: columns(datatype.String)}
 	if err := os.Symlink(path, "b.duckdb"); err != nil {
 		t.Fatal(err)
 	}
@@ -83,7 +83,7 @@ func TestReplacedFile(t *testing.T) {
 	if err := os.Rename(path, path+".moved"); err != nil {
 		t.Fatal(err)
 	}
-	if target, err := duckdb.Open(path, duckdb.Options{}); !buffer.IsPermanent(err) {
+	if target, err := duckdb.Open(path, duckdb.Options{}); !driver.IsPermanent(err) {
 		t.Errorf("Open while the file of a target is moved away = %v, %v, want a permanent error", target, err)
 	}
 }

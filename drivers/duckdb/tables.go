@@ -8,9 +8,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/datatype"
-	"github.com/forebay/forebay/internal/sqlfile"
+	"github.com/forebay/forebay/driver"
+	"github.com/forebay/forebay/driverkit/sqlfile"
 )
 
 // createOwnTables creates the tables of the driver. They are in the same database, so its copies and backups have the rows together with
@@ -66,20 +66,20 @@ func typeOf(storage string, other datatype.Type) datatype.Type {
 }
 
 // checkTable refuses names that DuckDB cannot keep.
-func checkTable(t buffer.Table) error {
+func checkTable(t driver.Table) error {
 	for _, name := range append(t.Names(), t.ID) {
 		if strings.Contains(name, "\x00") || strings.ToValidUTF8(name, "") != name {
-			return buffer.Permanent(fmt.Errorf("duckdb: the table %.100q or a column has a name that is not UTF-8 without NUL", t.ID))
+			return driver.Permanent(fmt.Errorf("duckdb: the table %.100q or a column has a name that is not UTF-8 without NUL", t.ID))
 		}
 	}
 	if strings.HasPrefix(strings.ToLower(t.ID), "_forebay_") {
-		return buffer.Permanent(fmt.Errorf("duckdb: the table %q has a name that this driver keeps for itself: choose another one", t.ID))
+		return driver.Permanent(fmt.Errorf("duckdb: the table %q has a name that this driver keeps for itself: choose another one", t.ID))
 	}
 	return nil
 }
 
 // ensure creates or extends the table as t needs it.
-func ensure(ctx context.Context, c *conn, t buffer.Table) error {
+func ensure(ctx context.Context, c *conn, t driver.Table) error {
 	if err := c.exec(ctx, createOwnTables); err != nil { // again, because somebody may have dropped them
 		return err
 	}
@@ -110,7 +110,7 @@ func ensure(ctx context.Context, c *conn, t buffer.Table) error {
 
 // columnsOf returns the columns of a table as they are now, none if it is absent. The driver's own table says whether a VARCHAR is untyped or
 // a string. If it does not, the column is what t wants.
-func columnsOf(ctx context.Context, c *conn, t buffer.Table) ([]datatype.Column, error) {
+func columnsOf(ctx context.Context, c *conn, t driver.Table) ([]datatype.Column, error) {
 	const here = "database_name = current_database() AND schema_name = 'main'"
 	rows, err := c.query(ctx, `SELECT table_name, column_name, data_type, is_nullable::VARCHAR,
 			(table_name IN (SELECT view_name FROM duckdb_views() WHERE %s))::VARCHAR
@@ -130,9 +130,9 @@ func columnsOf(ctx context.Context, c *conn, t buffer.Table) ([]datatype.Column,
 	for _, row := range rows {
 		switch {
 		case row[0] != t.ID:
-			return nil, buffer.Permanent(fmt.Errorf("the database has a table %q, and DuckDB ignores the case of names: choose another name than %q", row[0], t.ID))
+			return nil, driver.Permanent(fmt.Errorf("the database has a table %q, and DuckDB ignores the case of names: choose another name than %q", row[0], t.ID))
 		case row[4] == "true":
-			return nil, buffer.Permanent(fmt.Errorf("%q is a view: choose another name, or make it a table", t.ID))
+			return nil, driver.Permanent(fmt.Errorf("%q is a view: choose another name, or make it a table", t.ID))
 		}
 		var other datatype.Type
 		for _, list := range [][]datatype.Column{t.Columns, stored} { // the later list wins
@@ -146,13 +146,13 @@ func columnsOf(ctx context.Context, c *conn, t buffer.Table) ([]datatype.Column,
 	return have, nil
 }
 
-// Ensure implements [buffer.Target]. A table that somebody else has created may be used, if its columns have the types of this driver.
-func (t *Target) Ensure(ctx context.Context, table buffer.Table) error {
+// Ensure implements [driver.Target]. A table that somebody else has created may be used, if its columns have the types of this driver.
+func (t *Target) Ensure(ctx context.Context, table driver.Table) error {
 	if err := checkTable(table); err != nil {
 		return err
 	}
 	err := t.change(ctx, table.ID, func(ctx context.Context, c *conn) error { return ensure(ctx, c, table) })
-	if errors.As(err, new(*buffer.SchemaError)) {
+	if errors.As(err, new(*driver.SchemaError)) {
 		return fmt.Errorf("duckdb: %w", err) // it names the table
 	}
 	return wrap(err, "table %q", table.ID)
@@ -168,15 +168,15 @@ func (t *Target) change(ctx context.Context, table string, call func(ctx context
 	return again(ctx, func() error { return t.transaction(ctx, call) })
 }
 
-// Extend implements [buffer.Extender].
-func (t *Target) Extend(ctx context.Context, table buffer.Table) error {
+// Extend implements [driver.Extender].
+func (t *Target) Extend(ctx context.Context, table driver.Table) error {
 	table.Extend = true
 	return t.Ensure(ctx, table)
 }
 
-// Uncreate implements [buffer.Uncreator].
+// Uncreate implements [driver.Uncreator].
 func (t *Target) Uncreate(ctx context.Context, tableID, creation string) error {
-	if creation == "" || checkTable(buffer.Table{ID: tableID}) != nil {
+	if creation == "" || checkTable(driver.Table{ID: tableID}) != nil {
 		return nil
 	}
 	err := t.change(ctx, tableID, func(ctx context.Context, c *conn) error { return uncreate(ctx, c, tableID, creation) })

@@ -11,22 +11,22 @@ import (
 	"testing"
 	"time"
 
-	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/drivers/duckdb"
 )
 
 func TestTableNames(t *testing.T) {
 	target := newTarget(t)
-	table := func(id string) buffer.Table { return buffer.Table{ID: id, Columns: columns(datatype.String)} }
+	table := func(id string) driver.Table { return driver.Table{ID: id, Columns: columns(datatype.String)} }
 	execute(t, target.DB(), `CREATE VIEW v AS SELECT 'x' AS c0`)
 	for _, id := range []string{"Events", `it's "one"`, "%d"} {
 		mustImport(t, target, file("f-"+id[:1], table(id), []string{"a"}))
 		expectRows(t, target, id, []string{"a"})
 	}
 	for _, id := range []string{"events", "v", "_forebay_imports", "_FOREBAY_x", "a\x00b", "\xff"} {
-		if err := target.Ensure(t.Context(), table(id)); !buffer.IsPermanent(err) {
+		if err := target.Ensure(t.Context(), table(id)); !driver.IsPermanent(err) {
 			t.Errorf("table %q: %v, want a permanent error", id, err)
 		}
 	}
@@ -36,21 +36,21 @@ func TestTableNames(t *testing.T) {
 func TestTableOfSomebodyElse(t *testing.T) {
 	target := newTarget(t)
 	execute(t, target.DB(), `CREATE TABLE t ("at" TIMESTAMP WITH TIME ZONE, n DECIMAL(21,2), price DECIMAL(30,2), tag VARCHAR DEFAULT 'new')`)
-	table := buffer.Table{ID: "t", Extend: true, Columns: []datatype.Column{
+	table := driver.Table{ID: "t", Extend: true, Columns: []datatype.Column{
 		{Name: "price", Type: datatype.Decimal(6, 2)}, {Name: "at", Type: datatype.Timestamp}, {Name: "N", Type: datatype.Int64},
 	}}
 	mustImport(t, target, file("f", table, []string{"-1234.50", "2026-11-22T00:00:00.000000Z", "9223372036854775807"}))
 	expectRows(t, target, "t", []string{"2026-11-22T00:00:00.000000Z", "9223372036854775807.00", "-1234.50", "new"})
 	table.Columns[0].Type = datatype.Float64
-	var schema *buffer.SchemaError
+	var schema *driver.SchemaError
 	if err := target.Ensure(t.Context(), table); !errors.As(err, &schema) || strings.Count(err.Error(), `table "t"`) != 1 {
-		t.Errorf("Ensure with another type = %v, want a *buffer.SchemaError that names the table once", err)
+		t.Errorf("Ensure with another type = %v, want a *driver.SchemaError that names the table once", err)
 	}
 	for _, definition := range []string{"c0 INTEGER", "c0 TIMESTAMP", "c0 FLOAT", "c0 ENUM ('a')", "c0 BIGINT[]"} {
 		execute(t, target.DB(), "DROP TABLE IF EXISTS u; CREATE TABLE u ("+definition+")")
 		for _, typ := range []datatype.Type{datatype.String, datatype.Int64, datatype.Timestamp, datatype.Float64} {
-			if err := target.Ensure(t.Context(), buffer.Table{ID: "u", Columns: columns(typ)}); !errors.As(err, &schema) {
-				t.Errorf("%s for %s: %v, want a *buffer.SchemaError", definition, typ, err)
+			if err := target.Ensure(t.Context(), driver.Table{ID: "u", Columns: columns(typ)}); !errors.As(err, &schema) {
+				t.Errorf("%s for %s: %v, want a *driver.SchemaError", definition, typ, err)
 			}
 		}
 	}
@@ -59,13 +59,13 @@ func TestTableOfSomebodyElse(t *testing.T) {
 // An import is repeated if its table is altered meanwhile.
 func TestAlteredDuringImport(t *testing.T) {
 	target := newTarget(t)
-	table := buffer.Table{ID: "t", Extend: true, Columns: columns(datatype.String, datatype.Bool)}
+	table := driver.Table{ID: "t", Extend: true, Columns: columns(datatype.String, datatype.Bool)}
 	if err := target.Extend(t.Context(), table); err != nil {
 		t.Fatal(err)
 	}
 	f := file("f", table, []string{"a", "true"})
 	open, altered := f.OpenSlice, false
-	f.OpenSlice = func(ctx context.Context, obj buffer.Object) (io.ReadCloser, error) {
+	f.OpenSlice = func(ctx context.Context, obj driver.Object) (io.ReadCloser, error) {
 		if !altered {
 			altered = true
 			execute(t, target.DB(), "ALTER TABLE t DROP COLUMN c1")
@@ -80,7 +80,7 @@ func TestAlteredDuringImport(t *testing.T) {
 func TestCompact(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a.duckdb")
 	target := open(t, path, duckdb.Options{KeepIDs: 48 * time.Hour})
-	table := buffer.Table{ID: "t", Columns: columns(datatype.String)}
+	table := driver.Table{ID: "t", Columns: columns(datatype.String)}
 	var rows [][]string
 	for range 50_000 {
 		rows = append(rows, []string{strings.Repeat("x", 100)})
@@ -128,13 +128,13 @@ func TestLostDatabase(t *testing.T) {
 	}
 	path := filepath.Join(t.TempDir(), "a.duckdb")
 	target := open(t, path, duckdb.Options{})
-	table := buffer.Table{ID: "t", Columns: columns(datatype.String)}
+	table := driver.Table{ID: "t", Columns: columns(datatype.String)}
 	mustImport(t, target, file("f", table, []string{"a"}))
 	if err := os.Rename(path, path+".old"); err != nil {
 		t.Fatal(err)
 	}
 	for _, state := range []string{"moved", "replaced"} {
-		if err := target.Import(t.Context(), file("g", table, []string{"b"})); !buffer.IsPermanent(err) {
+		if err := target.Import(t.Context(), file("g", table, []string{"b"})); !driver.IsPermanent(err) {
 			t.Errorf("Import into a database that was %s = %v, want a permanent error", state, err)
 		}
 		if err := os.WriteFile(path, nil, 0o600); err != nil {
@@ -151,7 +151,7 @@ func TestLostDatabase(t *testing.T) {
 // The tables of the driver that somebody drops come back with the next import.
 func TestOwnTablesAreDropped(t *testing.T) {
 	target := newTarget(t)
-	table := buffer.Table{ID: "t", Columns: columns(datatype.Timestamp)}
+	table := driver.Table{ID: "t", Columns: columns(datatype.Timestamp)}
 	row := []string{"2026-11-22T00:00:00.000000Z"}
 	for _, own := range []string{"imports", "tables"} {
 		mustImport(t, target, file("f"+own, table, row))

@@ -13,13 +13,13 @@ import (
 	"sync/atomic"
 	"time"
 
-	driver "github.com/duckdb/duckdb-go/v2"
+	duckdbgo "github.com/duckdb/duckdb-go/v2"
 	"github.com/duckdb/duckdb-go/v2/mapping"
 
-	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/datatype"
-	"github.com/forebay/forebay/internal/retention"
-	"github.com/forebay/forebay/internal/sqlfile"
+	"github.com/forebay/forebay/driver"
+	"github.com/forebay/forebay/driverkit/retention"
+	"github.com/forebay/forebay/driverkit/sqlfile"
 )
 
 // Options are the choices of [Open]. A zero field means its default.
@@ -38,13 +38,13 @@ type Options struct {
 	// of a table that has none of them.
 	KeepBy []string
 	// Shared opens the file for each call and closes it after the last one, so that several processes can use it in turn. The Target is then
-	// [buffer.Exclusive]: the engines of all processes need Leases, as the nodes of a cluster have, and must give the same path. A call
+	// [driver.Exclusive]: the engines of all processes need Leases, as the nodes of a cluster have, and must give the same path. A call
 	// while another process has the file open fails, and the engine repeats it. Default: the file is open until Close, and no other process can
 	// open it.
 	Shared bool
 }
 
-// Target is a [buffer.Target] whose tables are in one DuckDB database, in its schema main. It is safe for concurrent use.
+// Target is a [driver.Target] whose tables are in one DuckDB database, in its schema main. It is safe for concurrent use.
 type Target struct {
 	path    string
 	opts    Options
@@ -62,7 +62,7 @@ type Target struct {
 	// What users use.
 	file      sqlfile.File
 	raw       mapping.Database
-	connector *driver.Connector
+	connector *duckdbgo.Connector
 	db        *sql.DB
 	life      context.Context // of the open database: it ends with the error after which the database must be opened again. Nil: the file is not open
 	fail      context.CancelCauseFunc
@@ -70,16 +70,16 @@ type Target struct {
 }
 
 var (
-	_ buffer.Target      = (*Target)(nil)
-	_ buffer.Extender    = (*Target)(nil)
-	_ buffer.Limiter     = (*Target)(nil)
-	_ buffer.LocalDriver = (*Target)(nil)
-	_ buffer.Counter     = (*Target)(nil)
-	_ buffer.Uncreator   = (*Target)(nil)
-	_ buffer.Compactor   = (*Target)(nil)
-	_ buffer.Querier     = (*Target)(nil)
-	_ buffer.Exclusive   = (*Target)(nil)
-	_ buffer.Voider      = (*Target)(nil)
+	_ driver.Target      = (*Target)(nil)
+	_ driver.Extender    = (*Target)(nil)
+	_ driver.Limiter     = (*Target)(nil)
+	_ driver.LocalDriver = (*Target)(nil)
+	_ driver.Counter     = (*Target)(nil)
+	_ driver.Uncreator   = (*Target)(nil)
+	_ driver.Compactor   = (*Target)(nil)
+	_ driver.Querier     = (*Target)(nil)
+	_ driver.Exclusive   = (*Target)(nil)
+	_ driver.Voider      = (*Target)(nil)
 )
 
 // Open opens or creates the database file. Its folder must exist, on a local disk. While another process has it open, the error
@@ -230,7 +230,7 @@ func (t *Target) Use(call func(*sql.DB) error) error {
 	return call(t.db)
 }
 
-// Alone implements [buffer.Exclusive]: with Options.Shared one process at a time uses the file.
+// Alone implements [driver.Exclusive]: with Options.Shared one process at a time uses the file.
 func (t *Target) Alone(string) string {
 	if !t.opts.Shared {
 		return ""
@@ -241,21 +241,21 @@ func (t *Target) Alone(string) string {
 // maxCell is a quarter of what DuckDB can store in a cell.
 const maxCell = 1 << 30
 
-// Limits implements [buffer.Limiter]. DuckDB stores only UTF-8.
+// Limits implements [driver.Limiter]. DuckDB stores only UTF-8.
 func (t *Target) Limits() datatype.Limits { return datatype.Limits{UTF8: true, MaxCell: maxCell} }
 
-// Query implements [buffer.Querier]: the rows that were stored last.
-func (t *Target) Query(table buffer.Table) (language, query string) {
+// Query implements [driver.Querier]: the rows that were stored last.
+func (t *Target) Query(table driver.Table) (language, query string) {
 	return "DuckDB", "SELECT * FROM " + sqlfile.Quote(table.ID) + " ORDER BY rowid DESC LIMIT 20"
 }
 
-// Needs implements [buffer.LocalDriver]: rows go to the log or the file, and a checkpoint writes the rows of the log again.
+// Needs implements [driver.LocalDriver]: rows go to the log or the file, and a checkpoint writes the rows of the log again.
 func (t *Target) Needs(_, raw int64) (folder string, bytes int64) {
 	return filepath.Dir(t.path), 3*raw + 32<<20
 }
 
-// CountFile implements [buffer.Counter]. It returns the rows that were imported, including rows that somebody has deleted since.
-func (t *Target) CountFile(ctx context.Context, table buffer.Table, fileID string) (rows int64, err error) {
+// CountFile implements [driver.Counter]. It returns the rows that were imported, including rows that somebody has deleted since.
+func (t *Target) CountFile(ctx context.Context, table driver.Table, fileID string) (rows int64, err error) {
 	err = t.transaction(ctx, func(ctx context.Context, c *conn) error {
 		found, err := c.query(ctx, `SELECT coalesce(sum(greatest(rows, 0)), 0)::BIGINT::VARCHAR FROM _forebay_imports WHERE %s AND table_id = %s AND EXISTS
 			(SELECT 1 FROM duckdb_tables() WHERE database_name = current_database() AND schema_name = 'main' AND table_name = table_id)`,

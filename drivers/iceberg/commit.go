@@ -16,7 +16,7 @@ import (
 	"github.com/apache/iceberg-go/table"
 	"github.com/google/uuid"
 
-	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/driver"
 )
 
 // committer lets one call at a time commit to a table, for all files that wait.
@@ -36,7 +36,7 @@ type committer struct {
 // pending is a file whose data files are written.
 type pending struct {
 	ctx   context.Context
-	file  *buffer.File
+	file  *driver.File
 	table uuid.UUID // for which they were written
 	data  []iceberglib.DataFile
 

@@ -15,8 +15,8 @@ import (
 	"github.com/apache/iceberg-go/catalog"
 	"github.com/apache/iceberg-go/table"
 
-	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/drivers/iceberg"
 	"github.com/forebay/forebay/drivers/iceberg/icebergtest"
 )
@@ -60,7 +60,7 @@ func TestLostAnswers(t *testing.T) {
 			})
 			f := makeFile("engine-f2", 10, 10)
 			err := target.Import(t.Context(), f)
-			if (err == nil) != fault.nil || buffer.IsPermanent(err) != (name == "not stored, 403") {
+			if (err == nil) != fault.nil || driver.IsPermanent(err) != (name == "not stored, 403") {
 				t.Errorf("Import = %v", err)
 			}
 			if !broken.Load() {
@@ -146,7 +146,7 @@ func TestPanicOfTheLibrary(t *testing.T) {
 	}
 	target := iceberg.New(c, iceberg.Options{})
 	f := makeFile("engine-f1", 0, 10)
-	if err := target.Import(t.Context(), f); !buffer.IsPermanent(err) || !strings.Contains(err.Error(), "a type that Iceberg lacks") {
+	if err := target.Import(t.Context(), f); !driver.IsPermanent(err) || !strings.Contains(err.Error(), "a type that Iceberg lacks") {
 		t.Errorf("Import = %v, want a permanent error with the panic", err)
 	}
 	mustImport(t, target, f)
@@ -230,7 +230,7 @@ func (c *turnContext) Done() <-chan struct{} {
 }
 
 // startImport begins an import while another call commits. It returns when the import waits for its turn.
-func startImport(ctx context.Context, target buffer.Target, f *buffer.File) <-chan error {
+func startImport(ctx context.Context, target driver.Target, f *driver.File) <-chan error {
 	c := &turnContext{Context: context.WithValue(ctx, fileKey{}, f.ID), waits: make(chan struct{})}
 	begun := *f
 	begun.SaveProgress = func(ctx context.Context, note []byte) error {

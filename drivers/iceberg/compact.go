@@ -8,7 +8,7 @@ import (
 
 	"github.com/apache/iceberg-go/table"
 
-	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/driver"
 )
 
 const (
@@ -27,10 +27,10 @@ type compaction struct {
 	loaded *table.Table // nil until it is needed, and after a commit
 }
 
-// Compact implements [buffer.Compactor]. It merges small data files, as Options.MergeTo says. It expires old snapshots, as
+// Compact implements [driver.Compactor]. It merges small data files, as Options.MergeTo says. It expires old snapshots, as
 // Options.KeepSnapshots says, and deletes the files that only they have. It removes old data files of killed processes, as
 // Options.KeepOrphans says. Rows and ids stay.
-func (t *Target) Compact(ctx context.Context, bt buffer.Table) (err error) {
+func (t *Target) Compact(ctx context.Context, bt driver.Table) (err error) {
 	defer catch(&err)
 	id, err := t.identifier(bt.ID)
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 
 	"github.com/apache/iceberg-go/catalog/rest"
 
-	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/driver"
 )
 
 // wrap says what a call was about, and marks errors that stay until somebody changes something.
@@ -17,7 +17,7 @@ func wrap(err error, format string, args ...any) error {
 	}
 	for _, lasting := range []error{rest.ErrBadRequest, rest.ErrUnauthorized, rest.ErrForbidden} {
 		if errors.Is(err, lasting) {
-			err = buffer.Permanent(err)
+			err = driver.Permanent(err)
 			break
 		}
 	}
@@ -27,6 +27,6 @@ func wrap(err error, format string, args ...any) error {
 // catch turns a panic of the library into an error: the same call would panic again.
 func catch(err *error) {
 	if r := recover(); r != nil {
-		*err = buffer.Permanent(fmt.Errorf("iceberg: the library panicked: %v: %.2000s", r, debug.Stack()))
+		*err = driver.Permanent(fmt.Errorf("iceberg: the library panicked: %v: %.2000s", r, debug.Stack()))
 	}
 }

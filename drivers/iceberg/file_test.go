@@ -7,13 +7,13 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/driver"
 )
 
 // fileOf returns a file for the table "events".
-func fileOf(id string, columns []datatype.Column, rows [][]string) *buffer.File {
+func fileOf(id string, columns []datatype.Column, rows [][]string) *driver.File {
 	var csv bytes.Buffer
 	for _, row := range rows {
 		for i, cell := range row {
@@ -26,10 +26,10 @@ func fileOf(id string, columns []datatype.Column, rows [][]string) *buffer.File 
 		}
 		csv.WriteByte('\n')
 	}
-	f := &buffer.File{
-		ID: id, SinkID: "source/sink", Table: buffer.Table{ID: "events", Columns: columns}, Rows: int64(len(rows)), RawBytes: int64(csv.Len()),
-		Slices: []buffer.Object{{ID: id + "-s", FileID: id, SinkID: "source/sink", Rows: int64(len(rows)), RawBytes: int64(csv.Len())}},
-		OpenSlice: func(context.Context, buffer.Object) (io.ReadCloser, error) {
+	f := &driver.File{
+		ID: id, SinkID: "source/sink", Table: driver.Table{ID: "events", Columns: columns}, Rows: int64(len(rows)), RawBytes: int64(csv.Len()),
+		Slices: []driver.Object{{ID: id + "-s", FileID: id, SinkID: "source/sink", Rows: int64(len(rows)), RawBytes: int64(csv.Len())}},
+		OpenSlice: func(context.Context, driver.Object) (io.ReadCloser, error) {
 			return io.NopCloser(bytes.NewReader(csv.Bytes())), nil
 		},
 	}

@@ -13,9 +13,9 @@ import (
 	icebergio "github.com/apache/iceberg-go/io"
 	pq "github.com/parquet-go/parquet-go"
 
-	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/drivers/iceberg"
 )
 
@@ -217,7 +217,7 @@ func TestManyDays(t *testing.T) {
 func TestNames(t *testing.T) {
 	target := open(t, t.TempDir(), iceberg.Options{})
 	for _, name := range []string{"..", "a/b", "", "é", "a b", "-a", strings.Repeat("a", 201)} {
-		if err := target.Ensure(t.Context(), buffer.Table{ID: name, Columns: typedColumns}); !buffer.IsPermanent(err) {
+		if err := target.Ensure(t.Context(), driver.Table{ID: name, Columns: typedColumns}); !driver.IsPermanent(err) {
 			t.Errorf("%q: %v, want a permanent error", name, err)
 		}
 	}

@@ -17,9 +17,9 @@ import (
 	"github.com/apache/iceberg-go/catalog"
 	"github.com/apache/iceberg-go/table"
 
-	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/drivers/iceberg"
 )
 
@@ -114,16 +114,16 @@ func canonical(t testing.TB, column arrow.Array, row int) string {
 func harness(opts iceberg.Options) buffertest.TargetHarness {
 	var folder string
 	var target *iceberg.Local
-	openAt := func(t *testing.T, at string) buffer.Target {
+	openAt := func(t *testing.T, at string) driver.Target {
 		target = open(t, at, opts)
 		return target
 	}
 	return buffertest.TargetHarness{
-		Open: func(t *testing.T) buffer.Target {
+		Open: func(t *testing.T) driver.Target {
 			folder = filepath.Join(t.TempDir(), "a lake%41")
 			return openAt(t, folder)
 		},
-		Reopen:    func(t *testing.T) buffer.Target { return openAt(t, folder) },
+		Reopen:    func(t *testing.T) driver.Target { return openAt(t, folder) },
 		Rows:      func(t *testing.T, table string) [][]string { return rowsOf(t, target.Catalog(), table) },
 		Process:   &buffertest.Process{Place: func(*testing.T) string { return folder }, Open: openAt},
 		Typed:     true,
@@ -142,8 +142,8 @@ func TestConformance(t *testing.T) {
 		h := harness(iceberg.Options{})
 		local, reopenLocal, rows := h.Open, h.Reopen, h.Rows
 		days := iceberg.Options{PartitionBy: "c_timestamp"}
-		h.Open = func(t *testing.T) buffer.Target { return overREST(t, local(t).(*iceberg.Local), days) }
-		h.Reopen = func(t *testing.T) buffer.Target { return overREST(t, reopenLocal(t).(*iceberg.Local), days) }
+		h.Open = func(t *testing.T) driver.Target { return overREST(t, local(t).(*iceberg.Local), days) }
+		h.Reopen = func(t *testing.T) driver.Target { return overREST(t, reopenLocal(t).(*iceberg.Local), days) }
 		h.Rows = rows
 		buffertest.Target(t, h)
 	})
@@ -152,7 +152,7 @@ func TestConformance(t *testing.T) {
 func TestKills(t *testing.T) { buffertest.Kills(t, harness(iceberg.Options{})) }
 
 // makeFile returns a file of rows with an id and a day, in one slice.
-func makeFile(id string, first, rows int) *buffer.File {
+func makeFile(id string, first, rows int) *driver.File {
 	columns := []datatype.Column{{Name: "id", Type: datatype.Int64, Required: true}, {Name: "at", Type: datatype.Timestamp}}
 	var all [][]string
 	for i := range rows {
@@ -184,7 +184,7 @@ func expectIDs(t testing.TB, c catalog.Catalog, name string, n int) {
 	}
 }
 
-func mustImport(t testing.TB, target buffer.Target, f *buffer.File) {
+func mustImport(t testing.TB, target driver.Target, f *driver.File) {
 	t.Helper()
 	if err := target.Import(context.Background(), f); err != nil {
 		t.Fatalf("%s: %v", f.ID, err)

@@ -7,12 +7,12 @@ import (
 
 	"github.com/apache/iceberg-go/table"
 
-	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/driver"
 )
 
-// Import implements [buffer.Target], exactly once: see the package comment. A row with a cell that is not a canonical text of its type, or with
-// text that is not UTF-8, is refused with a [*buffer.RowsError].
-func (t *Target) Import(ctx context.Context, f *buffer.File) (err error) {
+// Import implements [driver.Target], exactly once: see the package comment. A row with a cell that is not a canonical text of its type, or with
+// text that is not UTF-8, is refused with a [*driver.RowsError].
+func (t *Target) Import(ctx context.Context, f *driver.File) (err error) {
 	defer catch(&err)
 	id, err := t.identifier(f.Table.ID)
 	if err == nil {
@@ -24,7 +24,7 @@ func (t *Target) Import(ctx context.Context, f *buffer.File) (err error) {
 	return wrap(err, "import %s into %q", f.ID, f.Table.ID)
 }
 
-func (t *Target) importFile(ctx context.Context, id table.Identifier, f *buffer.File) error {
+func (t *Target) importFile(ctx context.Context, id table.Identifier, f *driver.File) error {
 	tbl, err := t.load(ctx, id)
 	if err != nil {
 		return err
@@ -61,7 +61,7 @@ func parseNote(progress []byte) (tableUUID string, ids int64, ok bool) {
 }
 
 // saveNote returns the file with its note.
-func saveNote(ctx context.Context, tbl *table.Table, f *buffer.File) (*buffer.File, error) {
+func saveNote(ctx context.Context, tbl *table.Table, f *driver.File) (*driver.File, error) {
 	self := tbl.Metadata().TableUUID().String()
 	if noted, _, ok := parseNote(f.Progress); ok && noted == self {
 		return f, nil
@@ -77,7 +77,7 @@ func saveNote(ctx context.Context, tbl *table.Table, f *buffer.File) (*buffer.Fi
 
 // imported reports whether the rows of a file are in the table. The property says so, unless it may have dropped the id. Then the names of the
 // data files say so, unless the rows were compacted meanwhile.
-func imported(ctx context.Context, tbl *table.Table, f *buffer.File) (bool, error) {
+func imported(ctx context.Context, tbl *table.Table, f *driver.File) (bool, error) {
 	r, err := recordOf(tbl.Properties(), f.ID)
 	if err != nil {
 		return false, err
@@ -91,7 +91,7 @@ func imported(ctx context.Context, tbl *table.Table, f *buffer.File) (bool, erro
 	}
 	rows, err := rowsInFiles(ctx, tbl, f.ID)
 	if err == nil && rows == 0 {
-		err = buffer.Permanent(errors.New("an earlier attempt may have committed the file, and the table no longer shows whether it did, " +
+		err = driver.Permanent(errors.New("an earlier attempt may have committed the file, and the table no longer shows whether it did, " +
 			"because more files than it remembers came later: look for the rows, then discard the file or add its id to the property"))
 	}
 	return rows > 0, err

@@ -14,7 +14,7 @@ import (
 	"github.com/apache/iceberg-go/catalog"
 	"github.com/apache/iceberg-go/table"
 
-	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/drivers/iceberg"
 )
 
@@ -31,7 +31,7 @@ func liveFiles(t *testing.T, target *iceberg.Target) (paths []string) {
 	return paths
 }
 
-func mustCompact(t *testing.T, target buffer.Compactor) {
+func mustCompact(t *testing.T, target driver.Compactor) {
 	t.Helper()
 	if err := target.Compact(t.Context(), makeFile("", 0, 0).Table); err != nil {
 		t.Fatalf("Compact: %v", err)
@@ -39,7 +39,7 @@ func mustCompact(t *testing.T, target buffer.Compactor) {
 }
 
 // importMany imports files of two rows, beginning with a number.
-func importMany(t *testing.T, target buffer.Target, first, files int) {
+func importMany(t *testing.T, target driver.Target, first, files int) {
 	t.Helper()
 	for i := first; i < first+files; i++ {
 		mustImport(t, target, makeFile(fmt.Sprintf("engine-f%d", i), 2*i, 2))

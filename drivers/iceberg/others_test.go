@@ -10,9 +10,9 @@ import (
 	"github.com/apache/iceberg-go/catalog"
 	"github.com/apache/iceberg-go/table"
 
-	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/drivers/iceberg"
 )
 
@@ -63,7 +63,7 @@ func TestColumnsChangedByOthers(t *testing.T) {
 			alter(t, target.Catalog(), tt.change)
 			files := countFiles(t, folder)
 			err := target.Import(t.Context(), second)
-			if !errors.As(err, new(*buffer.SchemaError)) || !strings.Contains(err.Error(), tt.want) {
+			if !errors.As(err, new(*driver.SchemaError)) || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("Import = %v, want the columns that differ: %s", err, tt.want)
 			}
 			mustImport(t, target, first) // its rows are there already
@@ -117,7 +117,7 @@ func TestGrowingTableGetsColumnsBack(t *testing.T) {
 // are written by then.
 func TestOthersBetweenLookAndCommit(t *testing.T) {
 	columns := []datatype.Column{{Name: "id", Type: datatype.Int64, Required: true}, {Name: "price", Type: datatype.Decimal(5, 2)}}
-	prices := func(id, from string) *buffer.File {
+	prices := func(id, from string) *driver.File {
 		return fileOf(id, columns, [][]string{{from + "0", "1.50"}, {from + "1", "-999.99"}})
 	}
 	for name, interfere := range map[string]func(t *testing.T, local *iceberg.Local){
@@ -203,7 +203,7 @@ func TestUnknownCommitIsFoundAfterExpiry(t *testing.T) {
 	local := open(t, t.TempDir(), iceberg.Options{})
 	mustImport(t, local, makeFile("engine-f1", 0, 10))
 	f := makeFile("engine-f2", 10, 10)
-	if err := iceberg.New(&lostCatalog{Catalog: local.Catalog()}, iceberg.Options{}).Import(t.Context(), f); !errors.Is(err, errAway) || buffer.IsPermanent(err) {
+	if err := iceberg.New(&lostCatalog{Catalog: local.Catalog()}, iceberg.Options{}).Import(t.Context(), f); !errors.Is(err, errAway) || driver.IsPermanent(err) {
 		t.Fatalf("Import = %v, want that the catalog is away", err)
 	}
 	mustImport(t, local, makeFile("other-f1", 20, 10))

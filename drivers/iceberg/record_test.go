@@ -12,7 +12,7 @@ import (
 	"github.com/apache/iceberg-go/catalog"
 	"github.com/apache/iceberg-go/table"
 
-	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/drivers/iceberg"
 )
 
@@ -109,7 +109,7 @@ func TestDroppedIDs(t *testing.T) {
 	}
 
 	rewrite(t, c)
-	if err := target.Import(t.Context(), f); !buffer.IsPermanent(err) {
+	if err := target.Import(t.Context(), f); !driver.IsPermanent(err) {
 		t.Errorf("Import = %v, want a permanent error, because nothing shows whether the rows are in the table", err)
 	}
 	if gone, err := target.TakenAway(t.Context(), f.Table, f.ID); !gone || err != nil {

@@ -5,7 +5,7 @@ package iceberg_test
 import (
 	"testing"
 
-	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/drivers/iceberg"
 	"github.com/forebay/forebay/internal/fulldisktest"
 )
@@ -16,14 +16,14 @@ func TestSmallVolumeIsFull(t *testing.T) {
 		t.Skip("it mounts a volume and fills it")
 	}
 	fulldisktest.Play(t, fulldisktest.Harness{
-		Open: func(t *testing.T, folder string) buffer.Target {
+		Open: func(t *testing.T, folder string) driver.Target {
 			target, err := iceberg.Open(folder, iceberg.Options{})
 			if err != nil {
 				t.Fatal(err)
 			}
 			return target
 		},
-		Rows: func(t *testing.T, target buffer.Target, _, table string) [][]string {
+		Rows: func(t *testing.T, target driver.Target, _, table string) [][]string {
 			return rowsOf(t, target.(*iceberg.Local).Catalog(), table)
 		},
 	})

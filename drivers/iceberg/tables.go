@@ -14,15 +14,15 @@ import (
 	sqlcat "github.com/apache/iceberg-go/catalog/sql"
 	"github.com/apache/iceberg-go/table"
 
-	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/driver"
 )
 
 // creationKey is the property with Table.Creation.
 const creationKey = "forebay.creation"
 
 // tableProperties returns the properties of a new table. Exactness cannot depend on them, because somebody else may have created the table.
-func tableProperties(t buffer.Table) iceberglib.Properties {
+func tableProperties(t driver.Table) iceberglib.Properties {
 	props := iceberglib.Properties{
 		table.CommitNumRetriesKey:                 "0",
 		table.ManifestMergeEnabledKey:             "true",
@@ -43,7 +43,7 @@ var plainName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]{0,199}$`)
 
 func (t *Target) identifier(id string) (table.Identifier, error) {
 	if !plainName.MatchString(id) {
-		return nil, buffer.Permanent(fmt.Errorf("iceberg: the table %.100q: a name has letters, digits, '_', '-' and '.', at most 200: choose another one", id))
+		return nil, driver.Permanent(fmt.Errorf("iceberg: the table %.100q: a name has letters, digits, '_', '-' and '.', at most 200: choose another one", id))
 	}
 	return table.Identifier{t.opts.Namespace, id}, nil
 }
@@ -77,7 +77,7 @@ func storageOf(t datatype.Type) iceberglib.Type {
 
 // columnsOf returns the columns of a table. A string without the driver's comment has the type that t wants, if that is stored as a string.
 // Types that the driver cannot write keep the name that Iceberg gives them.
-func columnsOf(schema *iceberglib.Schema, t buffer.Table) []datatype.Column {
+func columnsOf(schema *iceberglib.Schema, t driver.Table) []datatype.Column {
 	fields := schema.Fields()
 	columns := make([]datatype.Column, len(fields))
 	for i, f := range fields {
@@ -145,7 +145,7 @@ func (t *Target) load(ctx context.Context, id table.Identifier) (*table.Table, e
 const maxRaces = 20
 
 // ensure creates or extends the table as want needs it, and returns it. tbl is the table as it was loaded, nil if it was absent.
-func (t *Target) ensure(ctx context.Context, id table.Identifier, want buffer.Table, tbl *table.Table) (_ *table.Table, err error) {
+func (t *Target) ensure(ctx context.Context, id table.Identifier, want driver.Table, tbl *table.Table) (_ *table.Table, err error) {
 	var last error
 	for round := range maxRaces {
 		if round > 0 {
@@ -181,7 +181,7 @@ func (t *Target) ensure(ctx context.Context, id table.Identifier, want buffer.Ta
 	return nil, fmt.Errorf("others keep changing the table: %w", last)
 }
 
-func (t *Target) create(ctx context.Context, id table.Identifier, want buffer.Table) (*table.Table, error) {
+func (t *Target) create(ctx context.Context, id table.Identifier, want driver.Table) (*table.Table, error) {
 	if err := t.catalog.CreateNamespace(ctx, id[:1], nil); err != nil && !errors.Is(err, catalog.ErrNamespaceAlreadyExists) {
 		if exists, existsErr := t.catalog.CheckNamespaceExists(ctx, id[:1]); existsErr != nil || !exists {
 			return nil, err
@@ -246,8 +246,8 @@ func (t *Target) alter(ctx context.Context, tbl *table.Table, have, want []datat
 	return true, err
 }
 
-// Ensure implements [buffer.Target]. A table that somebody else has created may be used if its columns have the types of the package.
-func (t *Target) Ensure(ctx context.Context, table buffer.Table) (err error) {
+// Ensure implements [driver.Target]. A table that somebody else has created may be used if its columns have the types of the package.
+func (t *Target) Ensure(ctx context.Context, table driver.Table) (err error) {
 	defer catch(&err)
 	id, err := t.identifier(table.ID)
 	if err != nil {
@@ -257,19 +257,19 @@ func (t *Target) Ensure(ctx context.Context, table buffer.Table) (err error) {
 	if err == nil {
 		_, err = t.ensure(ctx, id, table, tbl)
 	}
-	if errors.As(err, new(*buffer.SchemaError)) {
+	if errors.As(err, new(*driver.SchemaError)) {
 		return fmt.Errorf("iceberg: %w", err) // it names the table
 	}
 	return wrap(err, "table %q", table.ID)
 }
 
-// Extend implements [buffer.Extender].
-func (t *Target) Extend(ctx context.Context, table buffer.Table) error {
+// Extend implements [driver.Extender].
+func (t *Target) Extend(ctx context.Context, table driver.Table) error {
 	table.Extend = true
 	return t.Ensure(ctx, table)
 }
 
-// Uncreate implements [buffer.Uncreator]. The files of the table stay: there are no rows in them. No request to a catalog drops a table only if it has
+// Uncreate implements [driver.Uncreator]. The files of the table stay: there are no rows in them. No request to a catalog drops a table only if it has
 // no snapshot, so a first commit of another engine between the look and the drop is lost. docs/drivers/iceberg.md says so.
 func (t *Target) Uncreate(ctx context.Context, tableID, creation string) (err error) {
 	defer catch(&err)
@@ -291,15 +291,15 @@ func (t *Target) Uncreate(ctx context.Context, tableID, creation string) (err er
 	return wrap(err, "table %q", tableID)
 }
 
-// CountFile implements [buffer.Counter]. It returns the rows that were imported. If the table has forgotten the id, it counts the rows that
+// CountFile implements [driver.Counter]. It returns the rows that were imported. If the table has forgotten the id, it counts the rows that
 // the data files still have.
-func (t *Target) CountFile(ctx context.Context, table buffer.Table, fileID string) (rows int64, err error) {
+func (t *Target) CountFile(ctx context.Context, table driver.Table, fileID string) (rows int64, err error) {
 	rows, _, err = t.countFile(ctx, table, fileID)
 	return rows, err
 }
 
 // countFile returns the rows of a file, and whether the table may have forgotten its id.
-func (t *Target) countFile(ctx context.Context, table buffer.Table, fileID string) (rows int64, forgotten bool, err error) {
+func (t *Target) countFile(ctx context.Context, table driver.Table, fileID string) (rows int64, forgotten bool, err error) {
 	defer catch(&err)
 	id, err := t.identifier(table.ID)
 	if err != nil {
@@ -317,9 +317,9 @@ func (t *Target) countFile(ctx context.Context, table buffer.Table, fileID strin
 	return rows, r.dropped > 0, wrap(err, "table %q", table.ID)
 }
 
-// TakenAway implements [buffer.Taker]. Rows of a forgotten id without a file of their own were compacted or deleted. A table that has
+// TakenAway implements [driver.Taker]. Rows of a forgotten id without a file of their own were compacted or deleted. A table that has
 // forgotten no id of the engine, and lacks this one, is not the table that got the rows: it was dropped or replaced.
-func (t *Target) TakenAway(ctx context.Context, table buffer.Table, fileID string) (bool, error) {
+func (t *Target) TakenAway(ctx context.Context, table driver.Table, fileID string) (bool, error) {
 	rows, forgotten, err := t.countFile(ctx, table, fileID)
 	return rows == 0 && forgotten, err
 }

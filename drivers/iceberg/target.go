@@ -20,9 +20,9 @@ import (
 
 	iceberglib "github.com/apache/iceberg-go"
 
-	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/datatype"
-	"github.com/forebay/forebay/internal/sqlfile"
+	"github.com/forebay/forebay/driver"
+	"github.com/forebay/forebay/driverkit/sqlfile"
 )
 
 // Options are the choices of [Open] and [New]. A zero field means its default.
@@ -50,7 +50,7 @@ type Options struct {
 	KeepIDs time.Duration
 }
 
-// Target is a [buffer.Target] whose tables are in an Iceberg catalog. It is safe for concurrent use, also beside other programs that
+// Target is a [driver.Target] whose tables are in an Iceberg catalog. It is safe for concurrent use, also beside other programs that
 // write to the tables.
 type Target struct {
 	catalog catalog.Catalog
@@ -70,15 +70,15 @@ type Local struct {
 }
 
 var (
-	_ buffer.Target      = (*Target)(nil)
-	_ buffer.Extender    = (*Target)(nil)
-	_ buffer.Limiter     = (*Target)(nil)
-	_ buffer.Counter     = (*Target)(nil)
-	_ buffer.Taker       = (*Target)(nil)
-	_ buffer.Uncreator   = (*Target)(nil)
-	_ buffer.Compactor   = (*Target)(nil)
-	_ buffer.Querier     = (*Target)(nil)
-	_ buffer.LocalDriver = (*Local)(nil)
+	_ driver.Target      = (*Target)(nil)
+	_ driver.Extender    = (*Target)(nil)
+	_ driver.Limiter     = (*Target)(nil)
+	_ driver.Counter     = (*Target)(nil)
+	_ driver.Taker       = (*Target)(nil)
+	_ driver.Uncreator   = (*Target)(nil)
+	_ driver.Compactor   = (*Target)(nil)
+	_ driver.Querier     = (*Target)(nil)
+	_ driver.LocalDriver = (*Local)(nil)
 )
 
 // New returns a target for the tables of a catalog. The caller closes the catalog after the engine. Tables in local folders are
@@ -176,7 +176,7 @@ func (l *Local) Close() error {
 	return errors.Join(err, l.db.Close())
 }
 
-// Needs implements [buffer.LocalDriver]: the rows as Parquet, and the metadata of the table.
+// Needs implements [driver.LocalDriver]: the rows as Parquet, and the metadata of the table.
 func (l *Local) Needs(_, raw int64) (folder string, bytes int64) {
 	const metadata = 16 << 20
 	if raw == 0 { // before Compact
@@ -185,11 +185,11 @@ func (l *Local) Needs(_, raw int64) (folder string, bytes int64) {
 	return l.folder, metadata + raw
 }
 
-// Query implements [buffer.Querier]. A query engine may know the catalog by a name, which stands in front.
-func (t *Target) Query(table buffer.Table) (language, query string) {
+// Query implements [driver.Querier]. A query engine may know the catalog by a name, which stands in front.
+func (t *Target) Query(table driver.Table) (language, query string) {
 	quote := func(name string) string { return `"` + strings.ReplaceAll(name, `"`, `""`) + `"` }
 	return "SQL", "SELECT * FROM " + quote(t.opts.Namespace) + "." + quote(table.ID) + " LIMIT 20"
 }
 
-// Limits implements [buffer.Limiter]. The size of a page has 31 bits.
+// Limits implements [driver.Limiter]. The size of a page has 31 bits.
 func (t *Target) Limits() datatype.Limits { return datatype.Limits{UTF8: true, MaxCell: 1 << 30} }

@@ -15,8 +15,8 @@ import (
 	iceberglib "github.com/apache/iceberg-go"
 	"github.com/apache/iceberg-go/table"
 
-	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/internal/celltype"
 )
 
@@ -29,7 +29,7 @@ const (
 
 // writeFiles writes the rows of a file to data files of the table, which nothing refers to yet. The caller removes what was created if
 // it commits nothing.
-func writeFiles(ctx context.Context, tbl *table.Table, f *buffer.File) (data []iceberglib.DataFile, created *recordedFiles, err error) {
+func writeFiles(ctx context.Context, tbl *table.Table, f *driver.File) (data []iceberglib.DataFile, created *recordedFiles, err error) {
 	recorded, created, err := recordCreated(ctx, tbl)
 	if err != nil {
 		return nil, nil, err
@@ -72,7 +72,7 @@ func writeFiles(ctx context.Context, tbl *table.Table, f *buffer.File) (data []i
 // rowSource reads the rows of a file into batches, on a goroutine of the library.
 type rowSource struct {
 	ctx     context.Context
-	file    *buffer.File
+	file    *driver.File
 	builder *array.RecordBuilder
 	appends []func(cell []byte) error // by column of the table
 	places  []int                     // of the cell of each column in a row of the file, -1 for none
@@ -85,7 +85,7 @@ type rowSource struct {
 	err  error
 }
 
-func newRowSource(ctx context.Context, f *buffer.File, schema *iceberglib.Schema, arrowSchema *arrow.Schema) *rowSource {
+func newRowSource(ctx context.Context, f *driver.File, schema *iceberglib.Schema, arrowSchema *arrow.Schema) *rowSource {
 	have := columnsOf(schema, f.Table)
 	s := &rowSource{
 		ctx: ctx, file: f, columns: f.Table.Columns, builder: array.NewRecordBuilder(memory.DefaultAllocator, arrowSchema),
@@ -124,7 +124,7 @@ func (s *rowSource) batches(yield func(arrow.RecordBatch, error) bool) {
 func (s *rowSource) read(yield func(arrow.RecordBatch, error) bool) error {
 	rows := s.file.ReadRows(s.ctx)
 	defer rows.Close()
-	refused := &buffer.RowsError{}
+	refused := &driver.RowsError{}
 	waiting, bytes := 0, 0
 	for rows.Next() {
 		bad := false
@@ -139,7 +139,7 @@ func (s *rowSource) read(yield func(arrow.RecordBatch, error) bool) error {
 			if err := to(cell); err != nil && !bad {
 				bad = true
 				reason, message, _ := strings.Cut(err.Error(), ": ")
-				row := buffer.RowError{Row: rows.Row(), Column: s.columns[s.places[i]].Name, Reason: reason, Message: message}
+				row := driver.RowError{Row: rows.Row(), Column: s.columns[s.places[i]].Name, Reason: reason, Message: message}
 				if !refused.Add(row) {
 					return refused
 				}

@@ -14,8 +14,8 @@ import (
 
 	pqformat "github.com/parquet-go/parquet-go/format"
 
-	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/drivers/parquet/parquettest"
 	"github.com/forebay/forebay/internal/casetest"
 	"github.com/forebay/forebay/internal/parts"
@@ -69,7 +69,7 @@ func newDamagedParts(t *testing.T, columns []datatype.Column, o Options, rows [2
 	d.dir = d.target.Path("t")
 	for i := range rows {
 		id := fmt.Sprintf("file-%d", i)
-		if err := d.target.Import(t.Context(), storedFile(id, buffer.Table{ID: "t", Columns: columns}, rows[i]...)); err != nil {
+		if err := d.target.Import(t.Context(), storedFile(id, driver.Table{ID: "t", Columns: columns}, rows[i]...)); err != nil {
 			t.Fatal(err)
 		}
 		d.paths[i] = filepath.Join(d.dir, id+extension)
@@ -152,12 +152,12 @@ func (d *damagedParts) check(t *testing.T, data []byte, what string) (tailed, me
 	rows, _, err := LastRows(t.Context(), bytes.NewReader(data), int64(len(data)), d.columns, len(all)/2, MaxTail)
 	if tailed = err == nil; tailed {
 		want := all[len(all)-len(rows):]
-		if got := tailTexts(buffer.Tail{Rows: rows}); len(got) != len(all)/2 || !slices.EqualFunc(got, want, slices.Equal[[]string]) {
+		if got := tailTexts(driver.Tail{Rows: rows}); len(got) != len(all)/2 || !slices.EqualFunc(got, want, slices.Equal[[]string]) {
 			t.Errorf("%s: the tail has wrong rows, %d of them", what, len(got))
 		}
 	}
-	n, err := d.target.CountFile(t.Context(), buffer.Table{ID: "t", Columns: d.columns}, "file-1")
-	if d.counts && err == nil && n != int64(len(all)) || err != nil && (!buffer.IsPermanent(err) || !strings.Contains(err.Error(), d.paths[1])) {
+	n, err := d.target.CountFile(t.Context(), driver.Table{ID: "t", Columns: d.columns}, "file-1")
+	if d.counts && err == nil && n != int64(len(all)) || err != nil && (!driver.IsPermanent(err) || !strings.Contains(err.Error(), d.paths[1])) {
 		t.Errorf("%s: %d rows are counted, %v", what, n, err)
 	}
 	var sources []parts.Part
@@ -169,7 +169,7 @@ func (d *damagedParts) check(t *testing.T, data []byte, what string) (tailed, me
 	m, err := f.Merge(t.Context(), store, parts.Definition{ID: "t", Columns: d.columns}, d.dir, sources)
 	switch {
 	case err != nil:
-		if !buffer.IsPermanent(err) || !strings.Contains(err.Error(), d.paths[1]) {
+		if !driver.IsPermanent(err) || !strings.Contains(err.Error(), d.paths[1]) {
 			t.Errorf("%s: %v, want a permanent error that names the part", what, err)
 		}
 		if left, err := filepath.Glob(filepath.Join(d.target.folder.Root, parts.TempDir, parts.MergeID+"*")); err != nil || len(left) > 0 {
@@ -303,14 +303,14 @@ func TestFlippedBits(t *testing.T) {
 // A table with a damaged part is not merged, or without it, and loses nothing.
 func TestMergesKeepDamagedParts(t *testing.T) {
 	rng := seedtest.Rand(t)
-	table := buffer.Table{ID: "t", Columns: storedColumns}
+	table := driver.Table{ID: "t", Columns: storedColumns}
 	for i := range casetest.Of(300, 25, 4) {
 		target, err := Tables(t.TempDir(), Options{})
 		if err != nil {
 			t.Fatal(err)
 		}
 		target.folder.FS = unsyncedDisk{}
-		var files []*buffer.File
+		var files []*driver.File
 		want := make(map[string][][]string)
 		for n := range parts.MergeFrom {
 			var rows []string
@@ -405,7 +405,7 @@ func TestCodecsOfOneColumn(t *testing.T) {
 	}
 	for _, evenFirst := range []bool{false, true} {
 		rows := slices.Concat(groups[evenFirst], groups[!evenFirst])
-		table := buffer.Table{ID: "t", Columns: columns}
+		table := driver.Table{ID: "t", Columns: columns}
 		target, err := Tables(t.TempDir(), Options{RowGroup: n, MergeTo: -1})
 		if err != nil {
 			t.Fatal(err)

@@ -15,14 +15,14 @@ import (
 
 	pq "github.com/parquet-go/parquet-go"
 
-	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/drivers/parquet"
 )
 
 // fileOf returns a file of one plain slice.
-func fileOf(id string, table buffer.Table, rows ...[]string) *buffer.File {
+func fileOf(id string, table driver.Table, rows ...[]string) *driver.File {
 	var data bytes.Buffer
 	for _, row := range rows {
 		for i, c := range row {
@@ -35,16 +35,16 @@ func fileOf(id string, table buffer.Table, rows ...[]string) *buffer.File {
 		}
 		data.WriteByte('\n')
 	}
-	return &buffer.File{
+	return &driver.File{
 		ID: id, Table: table, Rows: int64(len(rows)), RawBytes: int64(data.Len()),
-		Slices: []buffer.Object{{ID: id + "-0", Rows: int64(len(rows)), RawBytes: int64(data.Len())}},
-		OpenSlice: func(context.Context, buffer.Object) (io.ReadCloser, error) {
+		Slices: []driver.Object{{ID: id + "-0", Rows: int64(len(rows)), RawBytes: int64(data.Len())}},
+		OpenSlice: func(context.Context, driver.Object) (io.ReadCloser, error) {
 			return io.NopCloser(bytes.NewReader(data.Bytes())), nil
 		},
 	}
 }
 
-func mustImport(t testing.TB, target *parquet.Target, files ...*buffer.File) {
+func mustImport(t testing.TB, target *parquet.Target, files ...*driver.File) {
 	t.Helper()
 	for _, f := range files {
 		if err := target.Import(t.Context(), f); err != nil {
@@ -84,7 +84,7 @@ func manyRows(from, n int) (rows [][]string) {
 
 // An attempt that is repeated elsewhere, as after a lost disk, gives the same parts byte for byte.
 func TestPartsDependOnTheRowsAlone(t *testing.T) {
-	table := buffer.Table{ID: "events", Columns: []datatype.Column{idColumn, atColumn, textColumn}}
+	table := driver.Table{ID: "events", Columns: []datatype.Column{idColumn, atColumn, textColumn}}
 	var all [2]map[string]string
 	for i := range all {
 		target := mustTables(t, t.TempDir(), parquet.Options{PartitionBy: "at", RowGroup: 2000})
@@ -111,7 +111,7 @@ func TestPartsDependOnTheRowsAlone(t *testing.T) {
 
 // Engines skip row groups by what the footer says of them: the bounds of each column, and how many values are NULL.
 func TestRowGroupsHaveStatistics(t *testing.T) {
-	table := buffer.Table{ID: "events", Columns: []datatype.Column{idColumn, atColumn, textColumn, {Name: "f", Type: datatype.Float64}}}
+	table := driver.Table{ID: "events", Columns: []datatype.Column{idColumn, atColumn, textColumn, {Name: "f", Type: datatype.Float64}}}
 	var rows [][]string
 	for i, row := range manyRows(0, 10_000) {
 		f := fmt.Sprint(i)
@@ -171,12 +171,12 @@ func TestBadCellsAreNamed(t *testing.T) {
 		{datatype.JSON, "\"\xff\"", "notUTF8"},
 		{datatype.Untyped, buffertest.Null, "nullValue"},
 	} {
-		table := buffer.Table{ID: "events", Columns: []datatype.Column{idColumn, {Name: "c", Type: c.typ}}}
+		table := driver.Table{ID: "events", Columns: []datatype.Column{idColumn, {Name: "c", Type: c.typ}}}
 		target := mustTables(t, t.TempDir(), parquet.Options{})
 		good := map[datatype.Type]string{datatype.Int64: "1", datatype.Timestamp: "2026-11-22T00:00:00.000000Z", datatype.Decimal(5, 2): "1.00", datatype.JSON: "{}", datatype.Untyped: ""}[c.typ]
 		rows := [][]string{{"1", good}, {"2", c.bad}, {"3", good}, {"4", c.bad}}
 		err := target.Import(t.Context(), fileOf("file-1", table, rows...))
-		var refused *buffer.RowsError
+		var refused *driver.RowsError
 		if !errors.As(err, &refused) || !refused.Complete || len(refused.Rows) != 2 || refused.Rows[1].Row != 3 || refused.Rows[1].Column != "c" || refused.Rows[1].Reason != c.reasons {
 			t.Errorf("%s: %v, want the rows 1 and 3 with the reason %s", c.typ, err, c.reasons)
 		}
@@ -193,11 +193,11 @@ func TestBadCellsAreNamed(t *testing.T) {
 func TestBadDaysAreNamed(t *testing.T) {
 	for typ, good := range map[datatype.Type]string{datatype.Timestamp: "2026-11-22T00:00:00.000000Z", datatype.Date: "2026-11-22"} {
 		for _, bad := range []string{"", "x", "22.11.2026", "2026-11-22 10:00:00", "2026-13-01", "2026-13-01T00:00:00.000000Z"} {
-			table := buffer.Table{ID: "events", Columns: []datatype.Column{idColumn, {Name: "day", Type: typ}}}
+			table := driver.Table{ID: "events", Columns: []datatype.Column{idColumn, {Name: "day", Type: typ}}}
 			target := mustTables(t, t.TempDir(), parquet.Options{PartitionBy: "day"})
 			rows := [][]string{{"1", good}, {"2", bad}, {"3", good}, {"4", bad}}
 			err := target.Import(t.Context(), fileOf("file-1", table, rows...))
-			var refused *buffer.RowsError
+			var refused *driver.RowsError
 			if !errors.As(err, &refused) || !refused.Complete || len(refused.Rows) != 2 || refused.Rows[0].Row != 1 || refused.Rows[1].Row != 3 ||
 				refused.Rows[0].Column != "day" || refused.Rows[0].Reason != "malformed" {
 				t.Errorf("%s %q: %v, want the rows 1 and 3", typ, bad, err)
@@ -211,8 +211,8 @@ func TestBadDaysAreNamed(t *testing.T) {
 
 // A column of the table that is wider than the cells of a file stores them as its own type.
 func TestWiderColumnOfTheTable(t *testing.T) {
-	wide := buffer.Table{ID: "events", Columns: []datatype.Column{{Name: "a", Type: datatype.Decimal(21, 2)}, {Name: "b", Type: datatype.Decimal(9, 2)}}}
-	narrow := buffer.Table{ID: "events", Columns: []datatype.Column{{Name: "a", Type: datatype.Int64}, {Name: "b", Type: datatype.Decimal(4, 2)}}}
+	wide := driver.Table{ID: "events", Columns: []datatype.Column{{Name: "a", Type: datatype.Decimal(21, 2)}, {Name: "b", Type: datatype.Decimal(9, 2)}}}
+	narrow := driver.Table{ID: "events", Columns: []datatype.Column{{Name: "a", Type: datatype.Int64}, {Name: "b", Type: datatype.Decimal(4, 2)}}}
 	target := mustTables(t, t.TempDir(), parquet.Options{})
 	mustImport(t, target, fileOf("file-1", wide, []string{"1.50", "1234567.00"}),
 		fileOf("file-2", narrow, []string{"-9223372036854775808", "12.34"}, []string{buffertest.Null, buffertest.Null}))
@@ -221,7 +221,7 @@ func TestWiderColumnOfTheTable(t *testing.T) {
 
 // A file may have rows of more days than a process may have open files, and its days share a bound of memory.
 func TestManyDays(t *testing.T) {
-	table := buffer.Table{ID: "events", Columns: []datatype.Column{idColumn, atColumn}}
+	table := driver.Table{ID: "events", Columns: []datatype.Column{idColumn, atColumn}}
 	var rows [][]string
 	for i := range 1500 {
 		rows = append(rows, []string{fmt.Sprint(i), fmt.Sprintf("%04d-%02d-01T00:00:00.000000Z", 1900+i%500/5, 1+i%5)})

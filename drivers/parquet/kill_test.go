@@ -15,8 +15,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/drivers/parquet"
 	"github.com/forebay/forebay/drivers/parquet/parquettest"
 	"github.com/forebay/forebay/internal/killtest"
@@ -28,10 +28,10 @@ const (
 	fileRows  = 10 // each has rows of several days
 )
 
-var killTable = buffer.Table{ID: "events", Columns: []datatype.Column{idColumn, atColumn, textColumn}}
+var killTable = driver.Table{ID: "events", Columns: []datatype.Column{idColumn, atColumn, textColumn}}
 
 // killFile is file n of an importer.
-func killFile(importer, n int) *buffer.File {
+func killFile(importer, n int) *driver.File {
 	return fileOf(fmt.Sprintf("file-%d-%06d", importer, n), killTable, manyRows((n*importers+importer)*fileRows, fileRows)...)
 }
 

@@ -17,9 +17,9 @@ import (
 
 	pq "github.com/parquet-go/parquet-go"
 
-	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/drivers/parquet"
 	"github.com/forebay/forebay/drivers/parquet/parquettest"
 	"github.com/forebay/forebay/internal/seedtest"
@@ -240,7 +240,7 @@ func TestPartsAreAsTheLibraryWrites(t *testing.T) {
 			Compression: []parquet.Compression{parquet.Zstd, parquet.Snappy, parquet.Plain}[rng.IntN(3)],
 		}
 		target := mustTables(t, t.TempDir(), options)
-		mustImport(t, target, fileOf("file-1", buffer.Table{ID: "events", Columns: columns}, rows...))
+		mustImport(t, target, fileOf("file-1", driver.Table{ID: "events", Columns: columns}, rows...))
 		theirs := filepath.Join(t.TempDir(), "theirs.parquet")
 		if err := writeWithLibrary(theirs, types, columns, rows); err != nil {
 			t.Fatalf("%s: %v", what, err)

@@ -10,8 +10,8 @@ import (
 
 	pq "github.com/parquet-go/parquet-go"
 
-	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/internal/parts"
 )
 
@@ -76,12 +76,12 @@ func TestMemoryOfAnImport(t *testing.T) {
 			in := &heapReader{n: file / c.cell, row: func(i int) string {
 				return fmt.Sprintf("\"%04d-01-01T00:00:00.000000Z\",\"%s\"\n", 1900+i%c.days, text)
 			}}
-			f := &buffer.File{
-				ID: "file-1", Slices: []buffer.Object{{ID: "s", Rows: int64(in.n)}},
-				Table: buffer.Table{ID: "events", Columns: []datatype.Column{
+			f := &driver.File{
+				ID: "file-1", Slices: []driver.Object{{ID: "s", Rows: int64(in.n)}},
+				Table: driver.Table{ID: "events", Columns: []datatype.Column{
 					{Name: "at", Type: datatype.Timestamp, Required: true}, {Name: "body", Type: datatype.String, Required: true},
 				}},
-				OpenSlice: func(context.Context, buffer.Object) (io.ReadCloser, error) { return in, nil },
+				OpenSlice: func(context.Context, driver.Object) (io.ReadCloser, error) { return in, nil },
 			}
 			before := heap()
 			if err := target.Import(t.Context(), f); err != nil {

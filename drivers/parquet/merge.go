@@ -14,12 +14,12 @@ import (
 
 	pq "github.com/parquet-go/parquet-go"
 
-	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/internal/parts"
 )
 
-// openPart opens a part. A file that is not one is a [buffer.Permanent] error.
+// openPart opens a part. A file that is not one is a [driver.Permanent] error.
 func openPart(s *parts.Store, path string) (*partFile, io.Closer, error) {
 	info, err := s.FS.Stat(path)
 	if err != nil {
@@ -53,7 +53,7 @@ func guard(path string, read func() error) (err error) {
 	}()
 	err = read()
 	var disk syscall.Errno
-	if err == nil || errors.As(err, &disk) || buffer.IsPermanent(err) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+	if err == nil || errors.As(err, &disk) || driver.IsPermanent(err) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return err
 	}
 	return parts.Damaged(path, err)

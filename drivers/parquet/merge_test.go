@@ -10,9 +10,9 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/drivers/parquet"
 )
 
@@ -22,14 +22,14 @@ func TestMergeOfThreeSchemas(t *testing.T) {
 		t.Run("by="+by, func(t *testing.T) {
 			target := mustTables(t, t.TempDir(), parquet.Options{PartitionBy: by, RowGroup: 300})
 			var want [][]string
-			var files []*buffer.File
+			var files []*driver.File
 			versions := [][]datatype.Column{
 				{idColumn, atColumn},
 				{idColumn, atColumn, textColumn},
 				{textColumn, {Name: "price", Type: datatype.Decimal(20, 2)}, idColumn, atColumn},
 			}
 			for i := range 24 {
-				table := buffer.Table{ID: "events", Columns: versions[i/8], Extend: true}
+				table := driver.Table{ID: "events", Columns: versions[i/8], Extend: true}
 				var rows [][]string
 				for _, row := range manyRows(100*i, 100) {
 					switch i / 8 {
@@ -85,7 +85,7 @@ func TestMergeOfThreeSchemas(t *testing.T) {
 // A reader that resolves the link of a table once sees each imported file whole, and each row once, beside imports and merges.
 func TestReadersBesideMerges(t *testing.T) {
 	target := mustTables(t, t.TempDir(), parquet.Options{PartitionBy: "at"})
-	table := buffer.Table{ID: "events", Columns: []datatype.Column{idColumn, atColumn, textColumn}}
+	table := driver.Table{ID: "events", Columns: []datatype.Column{idColumn, atColumn, textColumn}}
 	const files, rows = 40, 30
 	mustImport(t, target, fileOf("file-000", table, manyRows(0, rows)...))
 	ctx, stop := context.WithCancel(t.Context())
@@ -123,7 +123,7 @@ func TestReadersBesideMerges(t *testing.T) {
 func TestPartThatIsNotOurs(t *testing.T) {
 	root := t.TempDir()
 	target := mustTables(t, root, parquet.Options{})
-	table := buffer.Table{ID: "events", Columns: []datatype.Column{idColumn, textColumn}}
+	table := driver.Table{ID: "events", Columns: []datatype.Column{idColumn, textColumn}}
 	for i := range 8 {
 		mustImport(t, target, fileOf(fmt.Sprintf("file-%d", i), table, []string{fmt.Sprint(i), "a"}))
 	}
@@ -138,7 +138,7 @@ func TestPartThatIsNotOurs(t *testing.T) {
 		if err := os.WriteFile(path, []byte(damaged), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := target.CountFile(t.Context(), table, "file-3"); !buffer.IsPermanent(err) || !strings.Contains(err.Error(), filepath.Base(path)) {
+		if _, err := target.CountFile(t.Context(), table, "file-3"); !driver.IsPermanent(err) || !strings.Contains(err.Error(), filepath.Base(path)) {
 			t.Errorf("%s: CountFile = %v, want a permanent error with the path", name, err)
 		}
 		_ = target.Compact(t.Context(), table) // an error if it meets the part
@@ -146,9 +146,9 @@ func TestPartThatIsNotOurs(t *testing.T) {
 			t.Errorf("%s: %d parts are left of 8", name, n)
 		}
 	}
-	var schema *buffer.SchemaError
-	other := buffer.Table{ID: table.ID, Columns: []datatype.Column{idColumn}}
+	var schema *driver.SchemaError
+	other := driver.Table{ID: table.ID, Columns: []datatype.Column{idColumn}}
 	if err := target.Ensure(t.Context(), other); !errors.As(err, &schema) {
-		t.Errorf("Ensure with other columns = %v, want a *buffer.SchemaError", err)
+		t.Errorf("Ensure with other columns = %v, want a *driver.SchemaError", err)
 	}
 }

@@ -18,8 +18,8 @@ import (
 
 	pq "github.com/parquet-go/parquet-go"
 
-	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/internal/parts"
 )
 
@@ -170,7 +170,7 @@ func TestMergesAtSize(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	table := buffer.Table{ID: "t", Columns: sizeColumns}
+	table := driver.Table{ID: "t", Columns: sizeColumns}
 	sizes := func() (list []int64, all int64) {
 		paths, err := filepath.Glob(filepath.Join(target.Path("t"), "*.parquet"))
 		if err != nil {
@@ -191,9 +191,9 @@ func TestMergesAtSize(t *testing.T) {
 	var imports, merges time.Duration
 	var importPeak, mergePeak, largest int64
 	for i := range files {
-		f := &buffer.File{
-			ID: fmt.Sprintf("file-%05d", i), Table: table, Rows: rows, Slices: []buffer.Object{{ID: "s", Rows: rows}},
-			OpenSlice: func(context.Context, buffer.Object) (io.ReadCloser, error) {
+		f := &driver.File{
+			ID: fmt.Sprintf("file-%05d", i), Table: table, Rows: rows, Slices: []driver.Object{{ID: "s", Rows: rows}},
+			OpenSlice: func(context.Context, driver.Object) (io.ReadCloser, error) {
 				want[i] = fileSum{}
 				return &sizeReader{file: i, rows: rows, rng: rand.New(rand.NewPCG(uint64(i), 1)), sum: &want[i]}, nil
 			},

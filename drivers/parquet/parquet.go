@@ -11,8 +11,8 @@ import (
 	"github.com/parquet-go/parquet-go/compress"
 	"github.com/parquet-go/parquet-go/compress/snappy"
 
-	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/internal/parts"
 )
 
@@ -41,7 +41,7 @@ type Options struct {
 	EmptyPart bool
 	// OnImported, if not nil, is called after the rows of a file are durable and visible, with the paths of their parts. The
 	// import counts as failed, and is repeated, until OnImported returns nil. It is called at least once a file.
-	OnImported func(ctx context.Context, f *buffer.File, parts []string) error
+	OnImported func(ctx context.Context, f *driver.File, parts []string) error
 }
 
 // Compression is a codec of column data. All readers of Parquet know these.
@@ -72,22 +72,22 @@ const (
 	defaultGroups   = 128 << 20
 )
 
-// Target is a [buffer.Target] that keeps each table in a folder of Parquet files. It imports each file exactly once. It is safe for
+// Target is a [driver.Target] that keeps each table in a folder of Parquet files. It imports each file exactly once. It is safe for
 // concurrent use, also by several processes.
 type Target struct{ folder *parts.Tables }
 
 var (
-	_ buffer.Target      = (*Target)(nil)
-	_ buffer.Extender    = (*Target)(nil)
-	_ buffer.Limiter     = (*Target)(nil)
-	_ buffer.Counter     = (*Target)(nil)
-	_ buffer.Taker       = (*Target)(nil)
-	_ buffer.Uncreator   = (*Target)(nil)
-	_ buffer.Compactor   = (*Target)(nil)
-	_ buffer.LocalDriver = (*Target)(nil)
-	_ buffer.Exclusive   = (*Target)(nil)
-	_ buffer.Querier     = (*Target)(nil)
-	_ buffer.Tailer      = (*Target)(nil)
+	_ driver.Target      = (*Target)(nil)
+	_ driver.Extender    = (*Target)(nil)
+	_ driver.Limiter     = (*Target)(nil)
+	_ driver.Counter     = (*Target)(nil)
+	_ driver.Taker       = (*Target)(nil)
+	_ driver.Uncreator   = (*Target)(nil)
+	_ driver.Compactor   = (*Target)(nil)
+	_ driver.LocalDriver = (*Target)(nil)
+	_ driver.Exclusive   = (*Target)(nil)
+	_ driver.Querier     = (*Target)(nil)
+	_ driver.Tailer      = (*Target)(nil)
 )
 
 // Tables returns a target in the folder path, which the first Ensure or Import creates. It fails only for wrong options.
@@ -117,8 +117,8 @@ func Tables(path string, o Options) (*Target, error) {
 // example with [filepath.EvalSymlinks], and read the resulting folder within the hour.
 func (t *Target) Path(table string) string { return t.folder.Path(table) }
 
-// Query implements [buffer.Querier].
-func (t *Target) Query(table buffer.Table) (language, query string) {
+// Query implements [driver.Querier].
+func (t *Target) Query(table driver.Table) (language, query string) {
 	path := t.Path(table.ID)
 	if abs, err := filepath.Abs(path); err == nil {
 		path = abs
@@ -130,53 +130,53 @@ func (t *Target) Query(table buffer.Table) (language, query string) {
 // Columns returns the columns of a table. A missing table is an error that matches [io/fs.ErrNotExist].
 func (t *Target) Columns(table string) ([]datatype.Column, error) { return t.folder.Columns(table) }
 
-// Ensure implements [buffer.Target].
-func (t *Target) Ensure(ctx context.Context, table buffer.Table) error {
+// Ensure implements [driver.Target].
+func (t *Target) Ensure(ctx context.Context, table driver.Table) error {
 	return t.folder.Ensure(ctx, table)
 }
 
-// Extend implements [buffer.Extender]. New parts have the new columns. Readers match the columns of parts by name.
-func (t *Target) Extend(ctx context.Context, table buffer.Table) error {
+// Extend implements [driver.Extender]. New parts have the new columns. Readers match the columns of parts by name.
+func (t *Target) Extend(ctx context.Context, table driver.Table) error {
 	return t.folder.Extend(ctx, table)
 }
 
-// Limits implements [buffer.Limiter]. The size of a page has 31 bits.
+// Limits implements [driver.Limiter]. The size of a page has 31 bits.
 func (t *Target) Limits() datatype.Limits { return datatype.Limits{UTF8: true, MaxCell: 1 << 30} }
 
-// Import implements [buffer.Target], exactly once. A row with a cell that is not a canonical text of its type, or with text that is
-// not UTF-8, is refused with a [*buffer.RowsError].
-func (t *Target) Import(ctx context.Context, f *buffer.File) error { return t.folder.Import(ctx, f) }
+// Import implements [driver.Target], exactly once. A row with a cell that is not a canonical text of its type, or with text that is
+// not UTF-8, is refused with a [*driver.RowsError].
+func (t *Target) Import(ctx context.Context, f *driver.File) error { return t.folder.Import(ctx, f) }
 
-// CountFile implements [buffer.Counter]. It reads the number of rows in the footers of the parts.
-func (t *Target) CountFile(ctx context.Context, table buffer.Table, fileID string) (int64, error) {
+// CountFile implements [driver.Counter]. It reads the number of rows in the footers of the parts.
+func (t *Target) CountFile(ctx context.Context, table driver.Table, fileID string) (int64, error) {
 	return t.folder.CountFile(ctx, table, fileID)
 }
 
-// TakenAway implements [buffer.Taker]. A part that is missing as a whole from an existing table was removed by somebody or by Options.KeepFor.
-func (t *Target) TakenAway(ctx context.Context, table buffer.Table, fileID string) (bool, error) {
+// TakenAway implements [driver.Taker]. A part that is missing as a whole from an existing table was removed by somebody or by Options.KeepFor.
+func (t *Target) TakenAway(ctx context.Context, table driver.Table, fileID string) (bool, error) {
 	return t.folder.TakenAway(ctx, table, fileID)
 }
 
-// Compact implements [buffer.Compactor]: it merges small parts and removes old ones, as the options say. It is safe beside
+// Compact implements [driver.Compactor]: it merges small parts and removes old ones, as the options say. It is safe beside
 // imports and readers, and after a crash at any point. The first call of a process, and one call an hour, does all that there is to do. The others
 // wait until a quarter of the parts of the table can be merged or removed.
-func (t *Target) Compact(ctx context.Context, table buffer.Table) error {
+func (t *Target) Compact(ctx context.Context, table driver.Table) error {
 	return t.folder.Compact(ctx, table)
 }
 
 // Drop deletes a table with all its rows. A missing table is no error. A later or concurrent import creates it again.
 func (t *Target) Drop(ctx context.Context, table string) error { return t.folder.Drop(ctx, table) }
 
-// Uncreate implements [buffer.Uncreator].
+// Uncreate implements [driver.Uncreator].
 func (t *Target) Uncreate(ctx context.Context, table, creation string) error {
 	return t.folder.Uncreate(ctx, table, creation)
 }
 
-// Alone implements [buffer.Exclusive]: of several processes only one may create a table that is neither split by day nor merged. Everything
+// Alone implements [driver.Exclusive]: of several processes only one may create a table that is neither split by day nor merged. Everything
 // else they do beside each other.
 func (t *Target) Alone(table string) string { return t.folder.Alone(table) }
 
-// Needs implements [buffer.LocalDriver]. A part of many columns and few rows is larger than its rows, by about 1 KiB a column.
+// Needs implements [driver.LocalDriver]. A part of many columns and few rows is larger than its rows, by about 1 KiB a column.
 func (t *Target) Needs(_, raw int64) (folder string, bytes int64) {
 	if raw == 0 {
 		return t.folder.Root, t.folder.MergeTo // before Compact

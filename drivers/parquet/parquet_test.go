@@ -10,9 +10,9 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/drivers/parquet"
 	"github.com/forebay/forebay/drivers/parquet/parquettest"
 )
@@ -31,13 +31,13 @@ func mustTables(t testing.TB, path string, o parquet.Options) *parquet.Target {
 func harness(options parquet.Options) buffertest.TargetHarness {
 	var path string
 	var target *parquet.Target
-	open := func(t *testing.T, at string) buffer.Target {
+	open := func(t *testing.T, at string) driver.Target {
 		target = mustTables(t, at, options)
 		return target
 	}
 	return buffertest.TargetHarness{
-		Open:      func(t *testing.T) buffer.Target { path = t.TempDir(); return open(t, path) },
-		Reopen:    func(t *testing.T) buffer.Target { return open(t, path) },
+		Open:      func(t *testing.T) driver.Target { path = t.TempDir(); return open(t, path) },
+		Reopen:    func(t *testing.T) driver.Target { return open(t, path) },
 		Rows:      func(t *testing.T, table string) [][]string { return rowsOf(t, target, table) },
 		Process:   &buffertest.Process{Place: func(*testing.T) string { return path }, Open: open},
 		Typed:     true,

@@ -13,9 +13,9 @@ import (
 
 	pq "github.com/parquet-go/parquet-go"
 
-	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/drivers/parquet"
 	"github.com/forebay/forebay/internal/seedtest"
 )
@@ -52,7 +52,7 @@ func TestValuesAreWithinBounds(t *testing.T) {
 		rows = append(rows, row)
 	}
 	target := mustTables(t, t.TempDir(), parquet.Options{RowGroup: 30_000})
-	mustImport(t, target, fileOf("file-1", buffer.Table{ID: "events", Columns: columns}, rows...))
+	mustImport(t, target, fileOf("file-1", driver.Table{ID: "events", Columns: columns}, rows...))
 	expectRows(t, target, "events", rows)
 	p := opened(t, partsOf(t, target, "events")[0])
 	checked, without := 0, 0

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/drivers/parquet"
 )
 
@@ -13,7 +13,7 @@ func TestQueryQuotesThePath(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	language, query := target.Query(buffer.Table{ID: "in.c-web.events"})
+	language, query := target.Query(driver.Table{ID: "in.c-web.events"})
 	if language != "DuckDB" || !strings.Contains(query, "read_parquet('/data/it''s/in.c-web.events/**/*.parquet'") {
 		t.Errorf("%s: %s", language, query)
 	}

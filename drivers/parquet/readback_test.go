@@ -12,8 +12,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/internal/parts"
 )
 
@@ -49,7 +49,7 @@ func (f lyingFile) Write(p []byte) (int, error) {
 // A disk or a library that stores other rows than the parts have must not lose any: the parts are dropped only when the merged part, read
 // again, has the same values.
 func TestMergedPartsAreReadBack(t *testing.T) {
-	table := buffer.Table{ID: "events", Columns: []datatype.Column{{Name: "id", Type: datatype.Int64}, {Name: "text", Type: datatype.String}}}
+	table := driver.Table{ID: "events", Columns: []datatype.Column{{Name: "id", Type: datatype.Int64}, {Name: "text", Type: datatype.String}}}
 	imported := func() *Target {
 		target, err := Tables(t.TempDir(), Options{Compression: Plain})
 		if err != nil {
@@ -57,8 +57,8 @@ func TestMergedPartsAreReadBack(t *testing.T) {
 		}
 		for i := range 8 {
 			row := `"` + strconv.Itoa(i) + `","some text"` + "\n"
-			f := &buffer.File{ID: "file-" + strconv.Itoa(i), Table: table, Slices: []buffer.Object{{ID: "s", Rows: 1}}}
-			f.OpenSlice = func(context.Context, buffer.Object) (io.ReadCloser, error) {
+			f := &driver.File{ID: "file-" + strconv.Itoa(i), Table: table, Slices: []driver.Object{{ID: "s", Rows: 1}}}
+			f.OpenSlice = func(context.Context, driver.Object) (io.ReadCloser, error) {
 				return io.NopCloser(strings.NewReader(row)), nil
 			}
 			if err := target.Import(t.Context(), f); err != nil {
@@ -126,17 +126,17 @@ func (d *mergingDisk) Stat(path string) (fs.FileInfo, error) {
 func TestLooksBesideAMerge(t *testing.T) {
 	for name, c := range map[string]struct {
 		found int
-		look  func(target *Target, f *buffer.File) error
+		look  func(target *Target, f *driver.File) error
 	}{
-		"repeated import": {1, func(target *Target, f *buffer.File) error { return target.Import(t.Context(), f) }},
-		"count": {1, func(target *Target, f *buffer.File) error {
+		"repeated import": {1, func(target *Target, f *driver.File) error { return target.Import(t.Context(), f) }},
+		"count": {1, func(target *Target, f *driver.File) error {
 			n, err := target.CountFile(t.Context(), f.Table, f.ID)
 			if err == nil && n != 1 {
 				err = fmt.Errorf("%d rows", n)
 			}
 			return err
 		}},
-		"taken away": {2, func(target *Target, f *buffer.File) error {
+		"taken away": {2, func(target *Target, f *driver.File) error {
 			_, err := target.TakenAway(t.Context(), f.Table, f.ID)
 			return err
 		}},
@@ -145,14 +145,14 @@ func TestLooksBesideAMerge(t *testing.T) {
 	}
 }
 
-func lookBesideAMerge(t *testing.T, found int, look func(target *Target, f *buffer.File) error) {
+func lookBesideAMerge(t *testing.T, found int, look func(target *Target, f *driver.File) error) {
 	root := t.TempDir()
-	table := buffer.Table{ID: "events", Columns: []datatype.Column{{Name: "id", Type: datatype.Int64}}}
+	table := driver.Table{ID: "events", Columns: []datatype.Column{{Name: "id", Type: datatype.Int64}}}
 	target, other := tables(t, root), tables(t, root)
-	file := func(i int) *buffer.File {
-		return &buffer.File{
-			ID: "file-" + strconv.Itoa(i), Table: table, Slices: []buffer.Object{{ID: "s", Rows: 1}},
-			OpenSlice: func(context.Context, buffer.Object) (io.ReadCloser, error) {
+	file := func(i int) *driver.File {
+		return &driver.File{
+			ID: "file-" + strconv.Itoa(i), Table: table, Slices: []driver.Object{{ID: "s", Rows: 1}},
+			OpenSlice: func(context.Context, driver.Object) (io.ReadCloser, error) {
 				return io.NopCloser(strings.NewReader(`"` + strconv.Itoa(i) + `"` + "\n")), nil
 			},
 		}

@@ -10,9 +10,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/drivers/parquet"
 )
 
@@ -29,9 +29,9 @@ func TestOtherReaders(t *testing.T) {
 		{Name: "u", Type: datatype.UUID},
 		{Name: "at", Type: datatype.Timestamp},
 	}
-	table := buffer.Table{ID: "events", Columns: columns}
+	table := driver.Table{ID: "events", Columns: columns}
 	var want [][]string
-	var files []*buffer.File
+	var files []*driver.File
 	for n, rows := range []int{16_600, 3, 2, 1, 4, 5, 2, 3, 1, 2} {
 		var of [][]string
 		for range rows {

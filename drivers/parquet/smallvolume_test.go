@@ -5,7 +5,7 @@ package parquet_test
 import (
 	"testing"
 
-	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/drivers/parquet"
 	"github.com/forebay/forebay/internal/fulldisktest"
 )
@@ -16,8 +16,8 @@ func TestSmallVolumeIsFull(t *testing.T) {
 		t.Skip("it mounts a volume and fills it")
 	}
 	fulldisktest.Play(t, fulldisktest.Harness{
-		Open: func(t *testing.T, folder string) buffer.Target { return mustTables(t, folder, parquet.Options{}) },
-		Rows: func(t *testing.T, target buffer.Target, _, table string) [][]string {
+		Open: func(t *testing.T, folder string) driver.Target { return mustTables(t, folder, parquet.Options{}) },
+		Rows: func(t *testing.T, target driver.Target, _, table string) [][]string {
 			return rowsOf(t, target.(*parquet.Target), table)
 		},
 	})

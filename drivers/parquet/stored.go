@@ -8,8 +8,8 @@ import (
 	"slices"
 	"unicode/utf8"
 
-	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/internal/quotes"
 	"github.com/forebay/forebay/internal/uuidtext"
 )
@@ -17,7 +17,7 @@ import (
 // addStored adds rows in the form in which they are stored, straight to the pages. That takes half of the CPU of finding all cells first. It ends
 // before a row that is cut, that belongs to another part, or that has a cell in another form than the engine writes: add takes that row, and
 // says what is wrong with it. Both ways lead to the same pages.
-func (w *fileWriter) addStored(rows *buffer.FileRows) error {
+func (w *fileWriter) addStored(rows *driver.FileRows) error {
 	if w.last == nil || w.refused != nil {
 		return nil
 	}

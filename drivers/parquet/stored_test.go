@@ -17,8 +17,8 @@ import (
 
 	pq "github.com/parquet-go/parquet-go"
 
-	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/internal/parts"
 	"github.com/forebay/forebay/internal/seedtest"
 )
@@ -104,10 +104,10 @@ func TestStoredRowsMakeTheSameParts(t *testing.T) {
 		importOf := func(read func(io.Reader) io.Reader) (map[string]string, error) {
 			// Row groups end at 700 rows, and all at 100 kB.
 			target := &Target{parts.NewTables(t.TempDir(), format{rowGroup: 700, groups: 100_000, codec: &pq.Uncompressed, spare: new(sparePages)}, options)}
-			f := &buffer.File{
-				ID: "file-1", Table: buffer.Table{ID: "events", Columns: storedColumns}, Rows: int64(rows),
-				Slices: []buffer.Object{{ID: "s", Rows: int64(rows)}},
-				OpenSlice: func(context.Context, buffer.Object) (io.ReadCloser, error) {
+			f := &driver.File{
+				ID: "file-1", Table: driver.Table{ID: "events", Columns: storedColumns}, Rows: int64(rows),
+				Slices: []driver.Object{{ID: "s", Rows: int64(rows)}},
+				OpenSlice: func(context.Context, driver.Object) (io.ReadCloser, error) {
 					return io.NopCloser(read(bytes.NewReader(text))), nil
 				},
 			}
@@ -136,8 +136,8 @@ func TestStoredRowsMakeTheSameParts(t *testing.T) {
 		if len(stored) == 0 && err == nil {
 			t.Fatalf("round %d: no parts", round)
 		}
-		a, _ := errors.AsType[*buffer.RowsError](err)
-		b, _ := errors.AsType[*buffer.RowsError](cellsErr)
+		a, _ := errors.AsType[*driver.RowsError](err)
+		b, _ := errors.AsType[*driver.RowsError](cellsErr)
 		if fmt.Sprint(err) != fmt.Sprint(cellsErr) || !reflect.DeepEqual(a, b) {
 			t.Fatalf("round %d: stored rows: %v, by cells: %v", round, err, cellsErr)
 		}
@@ -164,9 +164,9 @@ func TestStoredRowsEndPages(t *testing.T) {
 	}
 	target := &Target{parts.NewTables(t.TempDir(), format{rowGroup: 1 << 40, groups: 1 << 40, codec: &pq.Uncompressed, spare: new(sparePages)},
 		parts.Options{Driver: "parquet"})}
-	f := &buffer.File{
-		ID: "file-1", Table: buffer.Table{ID: "events", Columns: columns}, Rows: rows, Slices: []buffer.Object{{ID: "s", Rows: rows}},
-		OpenSlice: func(context.Context, buffer.Object) (io.ReadCloser, error) {
+	f := &driver.File{
+		ID: "file-1", Table: driver.Table{ID: "events", Columns: columns}, Rows: rows, Slices: []driver.Object{{ID: "s", Rows: rows}},
+		OpenSlice: func(context.Context, driver.Object) (io.ReadCloser, error) {
 			return io.NopCloser(bytes.NewReader(text)), nil
 		},
 	}

@@ -15,8 +15,8 @@ import (
 
 	pq "github.com/parquet-go/parquet-go"
 
-	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/internal/parts"
 )
 
@@ -24,12 +24,12 @@ import (
 // page of each column, beside its dictionary.
 const MaxTail = 16 << 20
 
-// Tail implements [buffer.Tailer]. It reads the parts that are last by name, which is roughly the order of the imports, of each the last pages, and not
+// Tail implements [driver.Tailer]. It reads the parts that are last by name, which is roughly the order of the imports, of each the last pages, and not
 // more than [MaxTail].
-func (t *Target) Tail(ctx context.Context, table string, n int) (buffer.Tail, error) {
+func (t *Target) Tail(ctx context.Context, table string, n int) (driver.Tail, error) {
 	tail, err := t.folder.Tail(ctx, table, n, MaxTail, t.lastRows)
 	if err != nil {
-		return buffer.Tail{}, fmt.Errorf("parquet: read the end of %q: %w", table, err)
+		return driver.Tail{}, fmt.Errorf("parquet: read the end of %q: %w", table, err)
 	}
 	return tail, nil
 }
@@ -52,7 +52,7 @@ func (t *Target) lastRows(ctx context.Context, d parts.Definition, path string, 
 }
 
 // LastRows returns the last rows of a part, n at most, in their order, as the canonical texts of columns. NULL is nil, and so is a column that the part
-// lacks. It returns fewer rows if it would have to read more than limit bytes of plain values for the others, and [buffer.ErrTailTooLarge] if that is so
+// lacks. It returns fewer rows if it would have to read more than limit bytes of plain values for the others, and [driver.ErrTailTooLarge] if that is so
 // for the last one. read is how much of the limit it has used: all of it if there are fewer rows for that reason.
 func LastRows(ctx context.Context, part io.ReaderAt, size int64, columns []datatype.Column, n int, limit int64) (rows [][][]byte, read int64, err error) {
 	defer func() {
@@ -77,7 +77,7 @@ func LastRows(ctx context.Context, part io.ReaderAt, size int64, columns []datat
 	for g := len(p.meta.RowGroups) - 1; g >= 0 && len(rows) < n; g-- {
 		want := min(p.meta.RowGroups[g].NumRows, int64(n-len(rows)))
 		more, used, err := t.groupEnd(g, want, limit-read)
-		if errors.Is(err, buffer.ErrTailTooLarge) && len(rows) > 0 {
+		if errors.Is(err, driver.ErrTailTooLarge) && len(rows) > 0 {
 			return rows, limit, nil
 		}
 		if err != nil {
@@ -130,7 +130,7 @@ func (t *tailReader) groupEnd(g int, n, limit int64) (rows [][][]byte, cost int6
 	if n == 0 {
 		return nil, 0, nil
 	}
-	return nil, 0, buffer.ErrTailTooLarge
+	return nil, 0, driver.ErrTailTooLarge
 }
 
 // cost is the number of plain bytes in the pages that have the last rows of a row group, and in their dictionaries. The pages are checked unless

@@ -14,26 +14,26 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/drivers/parquet/parquettest"
 	"github.com/forebay/forebay/internal/seedtest"
 )
 
 // storedFile is a file of rows in the form in which they are stored.
-func storedFile(id string, table buffer.Table, rows ...string) *buffer.File {
+func storedFile(id string, table driver.Table, rows ...string) *driver.File {
 	data := strings.Join(rows, "")
-	return &buffer.File{
-		ID: id, Table: table, Rows: int64(len(rows)), Slices: []buffer.Object{{ID: id + "-0", Rows: int64(len(rows))}},
-		OpenSlice: func(context.Context, buffer.Object) (io.ReadCloser, error) {
+	return &driver.File{
+		ID: id, Table: table, Rows: int64(len(rows)), Slices: []driver.Object{{ID: id + "-0", Rows: int64(len(rows))}},
+		OpenSlice: func(context.Context, driver.Object) (io.ReadCloser, error) {
 			return io.NopCloser(strings.NewReader(data)), nil
 		},
 	}
 }
 
 // tailTexts are the rows of a tail with a word for NULL.
-func tailTexts(tail buffer.Tail) (rows [][]string) {
+func tailTexts(tail driver.Tail) (rows [][]string) {
 	for _, row := range tail.Rows {
 		var texts []string
 		for _, cell := range row {
@@ -51,7 +51,7 @@ func tailTexts(tail buffer.Tail) (rows [][]string) {
 // Tail gives the last rows that a reader of the parts gives, of all types and with NULL, across row groups, parts and merged parts.
 func TestTailIsTheEndOfTheTable(t *testing.T) {
 	rng := seedtest.Rand(t)
-	table := buffer.Table{ID: "in.c-web.events", Columns: storedColumns}
+	table := driver.Table{ID: "in.c-web.events", Columns: storedColumns}
 	for _, merged := range []bool{false, true} {
 		target, err := Tables(t.TempDir(), Options{RowGroup: 30})
 		if err != nil {
@@ -109,7 +109,7 @@ func TestTailOfDaysAndNewColumns(t *testing.T) {
 		t.Fatal(err)
 	}
 	columns := []datatype.Column{{Name: "day", Type: datatype.Date}, {Name: "text", Type: datatype.String}, {Name: "later", Type: datatype.Int64}}
-	narrow, wide := buffer.Table{ID: "t", Extend: true, Columns: columns[:2]}, buffer.Table{ID: "t", Extend: true, Columns: columns}
+	narrow, wide := driver.Table{ID: "t", Extend: true, Columns: columns[:2]}, driver.Table{ID: "t", Extend: true, Columns: columns}
 	if err := target.Import(t.Context(), storedFile("file-1", narrow, `"2026-11-24","a"`+"\n", `"2026-11-22",""`+"\n")); err != nil {
 		t.Fatal(err)
 	}
@@ -148,7 +148,7 @@ func TestTailIsBounded(t *testing.T) {
 		t.Errorf("no table: %v", err)
 	}
 	columns := []datatype.Column{{Name: "n", Type: datatype.Int64}, {Name: "text", Type: datatype.String}}
-	table := buffer.Table{ID: "t", Columns: columns}
+	table := driver.Table{ID: "t", Columns: columns}
 	rng := rand.New(rand.NewPCG(1, 2))
 	noise := make([]byte, 1000)
 	rows := make([]string, 20_000)
@@ -179,13 +179,13 @@ func TestTailIsBounded(t *testing.T) {
 	if got, read, err = LastRows(t.Context(), in, int64(len(data)), columns, len(rows), MaxTail); err != nil || len(got) < 5000 || len(got) > MaxTail/1000 || read != MaxTail || string(got[len(got)-1][0]) != "19999" {
 		t.Errorf("all rows that the limit allows: %d, %d bytes of values, %v", len(got), read, err)
 	}
-	if _, _, err := LastRows(t.Context(), in, int64(len(data)), columns, 5, 100<<10); !errors.Is(err, buffer.ErrTailTooLarge) {
+	if _, _, err := LastRows(t.Context(), in, int64(len(data)), columns, 5, 100<<10); !errors.Is(err, driver.ErrTailTooLarge) {
 		t.Errorf("a page above the limit: %v", err)
 	}
 	if err := target.Import(t.Context(), storedFile("file-2", table, "\"1\",\""+strings.Repeat("x", MaxTail)+"\"\n")); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := target.Tail(t.Context(), "t", 5); !errors.Is(err, buffer.ErrTailTooLarge) {
+	if _, err := target.Tail(t.Context(), "t", 5); !errors.Is(err, driver.ErrTailTooLarge) {
 		t.Errorf("a last row of 16 MiB: %v", err)
 	}
 	if err := target.Import(t.Context(), storedFile("file-3", table, "\"2\",\"y\"\n")); err != nil {
@@ -203,7 +203,7 @@ func TestTailOfDamagedParts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	table := buffer.Table{ID: "t", Columns: []datatype.Column{{Name: "text", Type: datatype.String}}}
+	table := driver.Table{ID: "t", Columns: []datatype.Column{{Name: "text", Type: datatype.String}}}
 	if err := target.Import(t.Context(), storedFile("file-1", table, "\"some text\"\n")); err != nil {
 		t.Fatal(err)
 	}

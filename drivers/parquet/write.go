@@ -10,7 +10,7 @@ import (
 
 	"github.com/parquet-go/parquet-go/compress"
 
-	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/internal/parts"
 )
 
@@ -52,7 +52,7 @@ type fileWriter struct {
 	format
 	ctx     context.Context
 	store   *parts.Store
-	f       *buffer.File
+	f       *driver.File
 	d       parts.Definition
 	columns []column
 	day     int // the column of the day; -1: there is none
@@ -61,13 +61,13 @@ type fileWriter struct {
 	last     *partWriter            // of the last row
 	lastDay  string                 // its first bytes
 	buffered int64                  // bytes in open row groups
-	refused  *buffer.RowsError
+	refused  *driver.RowsError
 	encoder  *encoder
 	scratch  *scratch // the encoder's
 }
 
 // Stage implements [parts.Format].
-func (x format) Stage(ctx context.Context, s *parts.Store, d parts.Definition, f *buffer.File) (map[string]string, error) {
+func (x format) Stage(ctx context.Context, s *parts.Store, d parts.Definition, f *driver.File) (map[string]string, error) {
 	names := d.NamesFor(f.Table)
 	w := &fileWriter{
 		format: x, ctx: ctx, store: s, f: f, d: d, columns: fileColumns(d, f.Table.Columns, names), day: -1,
@@ -111,7 +111,7 @@ func (w *fileWriter) write() error {
 		if err := w.add(rows); err != nil {
 			return err
 		}
-		if w.refused != nil && len(w.refused.Rows) == buffer.MaxRowErrors {
+		if w.refused != nil && len(w.refused.Rows) == driver.MaxRowErrors {
 			return w.refused
 		}
 	}
@@ -131,7 +131,7 @@ func (w *fileWriter) write() error {
 }
 
 // add converts a row.
-func (w *fileWriter) add(rows *buffer.FileRows) error {
+func (w *fileWriter) add(rows *driver.FileRows) error {
 	cells := rows.Cells()
 	p, ok := w.part(cells)
 	if !ok {
@@ -179,13 +179,13 @@ func (w *fileWriter) added(p *partWriter, size int) error {
 // refuse notes the first bad cell of a row. Nothing is stored then.
 func (w *fileWriter) refuse(row int64, column string, err error) {
 	if w.refused == nil {
-		w.refused = &buffer.RowsError{}
+		w.refused = &driver.RowsError{}
 	}
 	if n := len(w.refused.Rows); n > 0 && w.refused.Rows[n-1].Row == row {
 		return
 	}
 	reason, message, _ := strings.Cut(err.Error(), ": ")
-	w.refused.Add(buffer.RowError{Row: row, Column: column, Reason: reason, Message: message})
+	w.refused.Add(driver.RowError{Row: row, Column: column, Reason: reason, Message: message})
 }
 
 // part returns the part of a row. ok is false if the row has no day.

@@ -9,8 +9,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
 
-	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/driver"
 )
 
 // column is a column of a table as the catalog has it.
@@ -50,7 +50,7 @@ func (t *Target) columns(ctx context.Context, tx pgx.Tx, id string) ([]column, e
 		return nil
 	})
 	if err == nil && relation != "r" && relation != "p" {
-		err = buffer.Permanent(fmt.Errorf("%s is not a table", t.table(id)))
+		err = driver.Permanent(fmt.Errorf("%s is not a table", t.table(id)))
 	}
 	return columns, err
 }
@@ -112,9 +112,9 @@ func (c column) binary() bool {
 	return c.kind == "b" && c.oid < firstUserOID && c.oid != pgtype.InetOID
 }
 
-// fit compares a table with its columns by [buffer.Table.Fit]. have are the columns of the table that it counts, want what they must be.
+// fit compares a table with its columns by [driver.Table.Fit]. have are the columns of the table that it counts, want what they must be.
 // A column that the database fills is not counted if the mapping lacks it.
-func fit(t buffer.Table, columns []column) (counted []column, have, want []datatype.Column, err error) {
+func fit(t driver.Table, columns []column) (counted []column, have, want []datatype.Column, err error) {
 	for _, c := range columns {
 		i := slices.IndexFunc(t.Columns, func(w datatype.Column) bool { return w.Name == c.name })
 		if i < 0 && t.Extend {

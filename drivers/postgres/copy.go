@@ -13,8 +13,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
 
-	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/internal/celltype"
 )
 
@@ -40,7 +40,7 @@ func (s fields) ordered() fields {
 }
 
 // fieldsOf finds the cell of each column. A column without one is not named in the COPY, so the database fills it, or it is NULL.
-func fieldsOf(t buffer.Table, columns []column, have []datatype.Column) fields {
+func fieldsOf(t driver.Table, columns []column, have []datatype.Column) fields {
 	var all fields
 	for i, cell := range t.Places(have) {
 		if cell >= 0 {
@@ -79,7 +79,7 @@ const (
 )
 
 // copy sends the rows of a file to a relation of the transaction, whose statements may take limit.
-func (s fields) copy(ctx context.Context, tx pgx.Tx, f *buffer.File, into, relation string, limit time.Duration) error {
+func (s fields) copy(ctx context.Context, tx pgx.Tx, f *driver.File, into, relation string, limit time.Duration) error {
 	reading, cancel := context.WithCancel(ctx)
 	format, appendRow := s.format()
 	r := &rowStream{rows: f.ReadRows(reading), appendRow: appendRow}
@@ -92,7 +92,7 @@ func (s fields) copy(ctx context.Context, tx pgx.Tx, f *buffer.File, into, relat
 	case read != nil && ctx.Err() == nil && !errors.Is(read, context.Canceled):
 		return read // the server knows only that we gave up
 	case err == nil && tag.RowsAffected() != f.Rows:
-		return buffer.Permanent(fmt.Errorf("the table takes %d of the %d rows: a trigger leaves out the others without an error", tag.RowsAffected(), f.Rows))
+		return driver.Permanent(fmt.Errorf("the table takes %d of the %d rows: a trigger leaves out the others without an error", tag.RowsAffected(), f.Rows))
 	case err == nil:
 		return nil
 	}
@@ -115,7 +115,7 @@ func (s fields) copySQL(into, format string, limit time.Duration) string {
 // rowStream is what a COPY reads: the rows of a file in the form of the database.
 type rowStream struct {
 	mu        sync.Mutex // COPY may return while its goroutine still reads
-	rows      *buffer.FileRows
+	rows      *driver.FileRows
 	appendRow rowEncoder
 	buf       []byte // what is not read yet is buf[next:]
 	next      int
@@ -154,8 +154,8 @@ func (r *rowStream) fill() {
 	buf, no := r.appendRow(r.buf, r.rows.Cells(), r.rows.Row())
 	r.buf = buf
 	if no != nil {
-		refused := &buffer.RowsError{}
-		refused.Add(buffer.RowError{Row: r.rows.Row(), Column: no.column, Reason: no.reason, Message: no.message})
+		refused := &driver.RowsError{}
+		refused.Add(driver.RowError{Row: r.rows.Row(), Column: no.column, Reason: no.reason, Message: no.message})
 		r.err = refused
 	}
 }

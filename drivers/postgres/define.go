@@ -9,8 +9,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/driver"
 )
 
 // imports is the table of the imported files.
@@ -19,8 +19,8 @@ const imports = reserved + "imports"
 // alterTimeout is how long a change of a table waits for it. Everybody else who wants the table waits behind the change.
 const alterTimeout = 2 * time.Second
 
-// Ensure implements [buffer.Target].
-func (t *Target) Ensure(ctx context.Context, table buffer.Table) error {
+// Ensure implements [driver.Target].
+func (t *Target) Ensure(ctx context.Context, table driver.Table) error {
 	if err := t.check(table); err != nil {
 		return err
 	}
@@ -42,7 +42,7 @@ func (t *Target) Ensure(ctx context.Context, table buffer.Table) error {
 		for _, change := range changes {
 			if _, err := tx.Exec(ctx, change); err != nil {
 				if sqlState(err) == insufficientPrivilege {
-					return buffer.Permanent(fmt.Errorf("this user may not change the schema; run as the owner: %s; %w", strings.Join(changes, "; "), err))
+					return driver.Permanent(fmt.Errorf("this user may not change the schema; run as the owner: %s; %w", strings.Join(changes, "; "), err))
 				}
 				return err
 			}
@@ -51,11 +51,11 @@ func (t *Target) Ensure(ctx context.Context, table buffer.Table) error {
 	})
 }
 
-// Extend implements [buffer.Extender]. Tables are locked only if they lack something.
-func (t *Target) Extend(ctx context.Context, table buffer.Table) error { return t.Ensure(ctx, table) }
+// Extend implements [driver.Extender]. Tables are locked only if they lack something.
+func (t *Target) Extend(ctx context.Context, table driver.Table) error { return t.Ensure(ctx, table) }
 
 // plan returns the statements that a table and the table of imports need.
-func (t *Target) plan(ctx context.Context, tx pgx.Tx, table buffer.Table) (changes []string, err error) {
+func (t *Target) plan(ctx context.Context, tx pgx.Tx, table driver.Table) (changes []string, err error) {
 	known, err := t.columns(ctx, tx, imports)
 	if err != nil {
 		return nil, err
@@ -91,7 +91,7 @@ func (t *Target) plan(ctx context.Context, tx pgx.Tx, table buffer.Table) (chang
 	return changes, nil
 }
 
-func (t *Target) create(table buffer.Table, columns []datatype.Column) ([]string, error) {
+func (t *Target) create(table driver.Table, columns []datatype.Column) ([]string, error) {
 	var parts []string
 	for _, c := range columns {
 		parts = append(parts, t.definition(c))
@@ -121,7 +121,7 @@ func (t *Target) index(table string, index []string, columns []datatype.Column) 
 			return nil, nil
 		}
 		if columns[i].Type == datatype.JSON && !t.options.JSONB {
-			return nil, buffer.Permanent(fmt.Errorf("postgres: Indexes has the column %q, which is json in the table %q: PostgreSQL cannot index it", name, table))
+			return nil, driver.Permanent(fmt.Errorf("postgres: Indexes has the column %q, which is json in the table %q: PostgreSQL cannot index it", name, table))
 		}
 	}
 	return []string{"CREATE INDEX ON " + t.table(table) + " (" + quoteAll(index) + ")"}, nil
@@ -166,7 +166,7 @@ func (t *Target) typeName(typ datatype.Type) string {
 	return string(typ) // bool, date, uuid, json
 }
 
-// Uncreate implements [buffer.Uncreator]. The mark is the comment of the table.
+// Uncreate implements [driver.Uncreator]. The mark is the comment of the table.
 func (t *Target) Uncreate(ctx context.Context, tableID, creation string) error {
 	if creation == "" || checkName("table", tableID) != nil {
 		return nil // Ensure has made no such table

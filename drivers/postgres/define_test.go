@@ -7,9 +7,9 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/driver"
 )
 
 func TestNames(t *testing.T) {
@@ -152,10 +152,10 @@ func TestRights(t *testing.T) {
 // A new table has the indexes of whose columns it has all. A table that exists keeps its own.
 func TestIndexes(t *testing.T) {
 	target := open(t, Options{Indexes: [][]string{{"TraceId", "at"}, {"at"}}})
-	spans := buffer.Table{ID: "sp'a\"ns", Columns: []datatype.Column{{Name: "TraceId", Type: datatype.String}, {Name: "at", Type: datatype.Timestamp}}}
-	others := buffer.Table{ID: "others", Columns: []datatype.Column{{Name: "at", Type: datatype.Timestamp}}}
+	spans := driver.Table{ID: "sp'a\"ns", Columns: []datatype.Column{{Name: "TraceId", Type: datatype.String}, {Name: "at", Type: datatype.Timestamp}}}
+	others := driver.Table{ID: "others", Columns: []datatype.Column{{Name: "at", Type: datatype.Timestamp}}}
 	for range 2 {
-		for _, table := range []buffer.Table{spans, others} {
+		for _, table := range []driver.Table{spans, others} {
 			if err := target.Ensure(t.Context(), table); err != nil {
 				t.Fatal(err)
 			}
@@ -181,8 +181,8 @@ func TestIndexes(t *testing.T) {
 	if got := indexes(); got != want {
 		t.Errorf("indexes of a table that exists: %s, want %s", got, want)
 	}
-	document := buffer.Table{ID: "documents", Columns: []datatype.Column{{Name: "id", Type: datatype.JSON}}}
-	if err := reopen(t, again).Ensure(t.Context(), document); !buffer.IsPermanent(err) || !strings.Contains(err.Error(), `"id", which is json`) {
+	document := driver.Table{ID: "documents", Columns: []datatype.Column{{Name: "id", Type: datatype.JSON}}}
+	if err := reopen(t, again).Ensure(t.Context(), document); !driver.IsPermanent(err) || !strings.Contains(err.Error(), `"id", which is json`) {
 		t.Errorf("an index of a json column: %v", err)
 	}
 	if err := Validate(server.URL(t), Options{Indexes: [][]string{{}}}); err == nil || !strings.Contains(err.Error(), "without a column") {

@@ -41,7 +41,7 @@
 //
 // # Errors
 //
-// The first row that the database refuses is named in a [buffer.RowsError], if it says which: in a COPY it does. The buffer then
-// imports the file without that row: see [buffer.Voider]. A foreign key without its parent, and what a trigger raises without a row, hold the
+// The first row that the database refuses is named in a [driver.RowsError], if it says which: in a COPY it does. The buffer then
+// imports the file without that row: see [driver.Voider]. A foreign key without its parent, and what a trigger raises without a row, hold the
 // file. Values of cells are left out of messages. A connection error names user, host and database, never the password.
 package postgres

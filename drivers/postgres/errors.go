@@ -10,7 +10,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/driver"
 )
 
 // SQLSTATE codes that need more than their class.
@@ -45,17 +45,17 @@ func ofRows(err error) error {
 // classify says what becomes of an error of the server. Only SQLSTATE decides: texts are translated, and a time-out names a line too.
 func classify(err error) error {
 	var pg *pgconn.PgError
-	if err == nil || !errors.As(err, &pg) || buffer.IsPermanent(err) {
+	if err == nil || !errors.As(err, &pg) || driver.IsPermanent(err) {
 		return wrap(err)
 	}
 	_, rows := errors.AsType[*aboutRows](err)
 	switch {
 	case missingPartition(pg):
-		return buffer.Permanent(fmt.Errorf("postgres: no partition takes a row: create it, or a default partition: %w", withoutValues(pg)))
+		return driver.Permanent(fmt.Errorf("postgres: no partition takes a row: create it, or a default partition: %w", withoutValues(pg)))
 	case rows && refusesRow(pg):
 		return refusedRow(pg, -1, pg.ColumnName)
 	case refusesRow(pg):
-		return buffer.Permanent(fmt.Errorf("postgres: %w", withoutValues(pg)))
+		return driver.Permanent(fmt.Errorf("postgres: %w", withoutValues(pg)))
 	case pg.Code == lockNotAvailable:
 		return wrap(err)
 	case raised(pg):
@@ -63,13 +63,13 @@ func classify(err error) error {
 	}
 	switch pg.Code[:min(2, len(pg.Code))] {
 	case "0A", "21", "28", "3D", "3F", "42", "44", "54", "55", "P0": // the schema, a right, a trigger: somebody must change it
-		return buffer.Permanent(wrap(err))
+		return driver.Permanent(wrap(err))
 	}
 	return wrap(err)
 }
 
 func wrap(err error) error {
-	var rows *buffer.RowsError
+	var rows *driver.RowsError
 	if err == nil || errors.As(err, &rows) {
 		return err
 	}
@@ -126,7 +126,7 @@ func message(e *pgconn.PgError) string {
 }
 
 // rowError says which row of a COPY the server refuses. It returns nil if err is not about a row, or the row is unknown.
-func rowError(err error, relation string) *buffer.RowsError {
+func rowError(err error, relation string) *driver.RowsError {
 	var pg *pgconn.PgError
 	if !errors.As(err, &pg) {
 		return nil
@@ -139,12 +139,12 @@ func rowError(err error, relation string) *buffer.RowsError {
 }
 
 // refusedRow returns the error about a row. A trigger can say anything, and what a foreign key refers to may come.
-func refusedRow(pg *pgconn.PgError, row int64, column string) *buffer.RowsError {
-	refused := &buffer.RowsError{Err: withoutValues(pg), Unsure: raised(pg)}
+func refusedRow(pg *pgconn.PgError, row int64, column string) *driver.RowsError {
+	refused := &driver.RowsError{Err: withoutValues(pg), Unsure: raised(pg)}
 	if pg.Code == foreignKeyViolation {
 		refused.Patience = foreignKeyPatience
 	}
-	refused.Add(buffer.RowError{Row: row, Column: column, Reason: pg.Code, Message: message(pg)})
+	refused.Add(driver.RowError{Row: row, Column: column, Reason: pg.Code, Message: message(pg)})
 	return refused
 }
 

@@ -10,16 +10,16 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/driver"
 )
 
-func expectRefused(tb testing.TB, err error, want buffer.RowError) {
+func expectRefused(tb testing.TB, err error, want driver.RowError) {
 	tb.Helper()
-	var refused *buffer.RowsError
+	var refused *driver.RowsError
 	if !errors.As(err, &refused) || len(refused.Rows) != 1 || refused.Rows[0] != want {
-		tb.Errorf("got %+v, want a *buffer.RowsError with %+v", err, want)
+		tb.Errorf("got %+v, want a *driver.RowsError with %+v", err, want)
 	}
 }
 
@@ -31,21 +31,21 @@ func TestRefusedRows(t *testing.T) {
 		column datatype.Column
 		sql    string // the column; empty: that of Ensure
 		bad    string
-		want   buffer.RowError
+		want   driver.RowError
 	}{
-		{col("x", datatype.Untyped), "", "a secret\x00", buffer.RowError{Column: "x", Reason: "22021", Message: "invalid byte sequence for encoding"}},
-		{col("x, line 7", datatype.String), "", "a secret\xff", buffer.RowError{Column: "x, line 7", Reason: "22021", Message: "invalid byte sequence for encoding"}},
-		{col("x", datatype.String), "x varchar(6)", "secret ", buffer.RowError{Column: "x", Reason: "22001", Message: "the text is longer than the column allows"}},
-		{col("x", datatype.String), "x mood", "secret", buffer.RowError{Column: "x", Reason: "22P02", Message: "invalid input value for enum SCHEMA.mood"}},
-		{col("x", datatype.String), "x inet", "secret", buffer.RowError{Column: "x", Reason: "22P02", Message: "invalid input syntax for type inet"}},
-		{col("x", datatype.String), "x short_text", "secret secret", buffer.RowError{Column: "x", Reason: "23514", Message: `value for domain SCHEMA.short_text violates check constraint "short_text_check"`}},
-		{col("x", datatype.String), "x text CHECK (x <> 'secret')", "secret", buffer.RowError{Reason: "23514", Message: `new row for relation "%s" violates check constraint "%s_x_check"`}},
-		{col("x", datatype.String), "x text UNIQUE", "20", buffer.RowError{Reason: "23505", Message: `duplicate key value violates unique constraint "%s_x_key"`}},
-		{required(col("x", datatype.Int64)), "", buffertest.Null, buffer.RowError{Column: "x", Reason: "23502", Message: `null value in column "x" of relation "%s" violates not-null constraint`}},
-		{col("x", datatype.Int64), "", "secret", buffer.RowError{Column: "x", Reason: "malformed", Message: "the cell is not a canonical text of type int64"}},
-		{col("x", datatype.Int64), "x numeric", "", buffer.RowError{Column: "x", Reason: "malformed", Message: "the cell is not a canonical text of type int64"}},
-		{col("x", datatype.Decimal(6, 2)), "", "5", buffer.RowError{Column: "x", Reason: "malformed", Message: "the cell is not a canonical text of type decimal(6,2)"}},
-		{col("x", datatype.Bytes), "x some_bytes", "secret", buffer.RowError{Column: "x", Reason: "malformed", Message: "the cell is not a canonical text of type bytes"}},
+		{col("x", datatype.Untyped), "", "a secret\x00", driver.RowError{Column: "x", Reason: "22021", Message: "invalid byte sequence for encoding"}},
+		{col("x, line 7", datatype.String), "", "a secret\xff", driver.RowError{Column: "x, line 7", Reason: "22021", Message: "invalid byte sequence for encoding"}},
+		{col("x", datatype.String), "x varchar(6)", "secret ", driver.RowError{Column: "x", Reason: "22001", Message: "the text is longer than the column allows"}},
+		{col("x", datatype.String), "x mood", "secret", driver.RowError{Column: "x", Reason: "22P02", Message: "invalid input value for enum SCHEMA.mood"}},
+		{col("x", datatype.String), "x inet", "secret", driver.RowError{Column: "x", Reason: "22P02", Message: "invalid input syntax for type inet"}},
+		{col("x", datatype.String), "x short_text", "secret secret", driver.RowError{Column: "x", Reason: "23514", Message: `value for domain SCHEMA.short_text violates check constraint "short_text_check"`}},
+		{col("x", datatype.String), "x text CHECK (x <> 'secret')", "secret", driver.RowError{Reason: "23514", Message: `new row for relation "%s" violates check constraint "%s_x_check"`}},
+		{col("x", datatype.String), "x text UNIQUE", "20", driver.RowError{Reason: "23505", Message: `duplicate key value violates unique constraint "%s_x_key"`}},
+		{required(col("x", datatype.Int64)), "", buffertest.Null, driver.RowError{Column: "x", Reason: "23502", Message: `null value in column "x" of relation "%s" violates not-null constraint`}},
+		{col("x", datatype.Int64), "", "secret", driver.RowError{Column: "x", Reason: "malformed", Message: "the cell is not a canonical text of type int64"}},
+		{col("x", datatype.Int64), "x numeric", "", driver.RowError{Column: "x", Reason: "malformed", Message: "the cell is not a canonical text of type int64"}},
+		{col("x", datatype.Decimal(6, 2)), "", "5", driver.RowError{Column: "x", Reason: "malformed", Message: "the cell is not a canonical text of type decimal(6,2)"}},
+		{col("x", datatype.Bytes), "x some_bytes", "secret", driver.RowError{Column: "x", Reason: "malformed", Message: "the cell is not a canonical text of type bytes"}},
 	} {
 		id := fmt.Sprintf("refused_%d", i)
 		tbl := table(id, c.column)
@@ -90,12 +90,12 @@ func TestDeepDocument(t *testing.T) {
 	tbl := table("deep", col("x", datatype.JSON))
 	deep := strings.Repeat("[", 5000) + strings.Repeat("]", 5000)
 	err := target.Import(t.Context(), newFile("file-1", tbl, []string{"1"}, []string{deep}))
-	expectRefused(t, err, buffer.RowError{Row: 1, Column: "x", Reason: tooDeep, Message: "stack depth limit exceeded"})
+	expectRefused(t, err, driver.RowError{Row: 1, Column: "x", Reason: tooDeep, Message: "stack depth limit exceeded"})
 }
 
 func expectUnsure(tb testing.TB, err error, want bool) {
 	tb.Helper()
-	if refused, ok := errors.AsType[*buffer.RowsError](err); !ok || refused.Unsure != want {
+	if refused, ok := errors.AsType[*driver.RowsError](err); !ok || refused.Unsure != want {
 		tb.Errorf("%v is unsure: %v, want %v", err, !want, want)
 	}
 }
@@ -117,7 +117,7 @@ func TestRefusedFiles(t *testing.T) {
 		CREATE VIEW view AS SELECT 1::bigint AS id`)
 	ctx := t.Context()
 	raised := target.Import(ctx, newFile("f2", table("watched", col("id", datatype.Int64)), []string{"4711"}))
-	expectRefused(t, raised, buffer.RowError{
+	expectRefused(t, raised, driver.RowError{
 		Reason: "P0001", Message: "raised by PL/pgSQL function " + target.options.Schema + ".refuse() line 1 at RAISE; the log of the server has the message",
 	})
 	expectUnsure(t, raised, true)
@@ -128,7 +128,7 @@ func TestRefusedFiles(t *testing.T) {
 	for _, trust := range []bool{false, true} {
 		target.options.TrustTriggers = trust
 		err := target.Import(ctx, judged)
-		expectRefused(t, err, buffer.RowError{
+		expectRefused(t, err, driver.RowError{
 			Row: 1, Reason: "23514", Message: "raised by PL/pgSQL function " + target.options.Schema + ".judge() line 1 at RAISE; the log of the server has the message",
 		})
 		expectUnsure(t, err, !trust)
@@ -168,7 +168,7 @@ func TestValuesAreCutFromMessages(t *testing.T) {
 			code = "XX000"
 		}
 		err := rowError(&pgconn.PgError{Code: code, Message: message, Where: `COPY t, line 3, column x: "secret"`}, "t")
-		if err == nil || err.Rows[0] != (buffer.RowError{Row: 2, Column: "x", Reason: code, Message: want}) || strings.Contains(err.Err.Error(), "secret") {
+		if err == nil || err.Rows[0] != (driver.RowError{Row: 2, Column: "x", Reason: code, Message: want}) || strings.Contains(err.Err.Error(), "secret") {
 			t.Errorf("%s: %+v, %v, want %q", message, err, errors.Unwrap(err), want)
 		}
 	}
@@ -209,10 +209,10 @@ func TestServerInAnotherLanguage(t *testing.T) {
 	}
 	t.Cleanup(target.Close)
 	exec(t, target, `CREATE TYPE mood AS ENUM ('ok'); CREATE TABLE binary_form (id bigint, v varchar CHECK (v = 'ok')); CREATE TABLE text_form (id bigint, v mood)`)
-	for id, want := range map[string]buffer.RowError{"binary_form": {Row: 1, Reason: "23514"}, "text_form": {Row: 1, Column: "v", Reason: "22P02"}} {
+	for id, want := range map[string]driver.RowError{"binary_form": {Row: 1, Reason: "23514"}, "text_form": {Row: 1, Column: "v", Reason: "22P02"}} {
 		tbl := table(id, idColumn, col("v", datatype.Untyped))
 		err := target.Import(t.Context(), newFile("file-"+id, tbl, []string{"1", "ok"}, []string{"2", "secret"}))
-		var refused *buffer.RowsError
+		var refused *driver.RowsError
 		if !errors.As(err, &refused) || len(refused.Rows) != 1 || strings.Contains(err.Error(), "secret") {
 			t.Fatalf("%s: %v, want one refused row", id, err)
 		}
@@ -236,7 +236,7 @@ func TestClasses(t *testing.T) {
 		"54001": permanent, "54011": permanent,
 	} {
 		got := retry
-		if err := classify(fmt.Errorf("wrapped: %w", &pgconn.PgError{Code: code, Message: "m"})); buffer.IsPermanent(err) {
+		if err := classify(fmt.Errorf("wrapped: %w", &pgconn.PgError{Code: code, Message: "m"})); driver.IsPermanent(err) {
 			got = permanent
 		}
 		if got != want {
@@ -245,7 +245,7 @@ func TestClasses(t *testing.T) {
 	}
 	// Only what stores rows, or the COMMIT behind it, can refuse one.
 	for _, code := range []string{"22003", "22023", "23505", "23503"} {
-		var refused *buffer.RowsError
+		var refused *driver.RowsError
 		pg := &pgconn.PgError{Code: code, Message: "m"}
 		if err := classify(pg); errors.As(err, &refused) {
 			t.Errorf("SQLSTATE %s of a statement without rows: %v", code, err)

@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/driver"
 )
 
 const (
@@ -18,13 +18,13 @@ const (
 	probeBytes = 1 << 20
 )
 
-// findRefused finds the other rows of a file that the database refuses, up to [buffer.MaxRowErrors], because an import ends at the first one. So
+// findRefused finds the other rows of a file that the database refuses, up to [driver.MaxRowErrors], because an import ends at the first one. So
 // a file with a hundred of them costs one more pass over its rows, not a hundred imports. Nothing of it stays.
 //
 // The rows are sent once more in a transaction that is rolled back, a few thousand at once, each batch behind a savepoint. A batch that is refused
 // is sent again without the row that the server names, or in halves if it names none: so it does for foreign keys, deferred constraints and upserts.
-func (t *Target) findRefused(ctx context.Context, f *buffer.File, first *buffer.RowsError) error {
-	found := &buffer.RowsError{Err: first.Err}
+func (t *Target) findRefused(ctx context.Context, f *driver.File, first *driver.RowsError) error {
+	found := &driver.RowsError{Err: first.Err}
 	err := t.transaction(ctx, t.options.LockTimeout, t.importTimeout(f.RawBytes), func(tx pgx.Tx) error {
 		in, err := t.prepare(ctx, tx, f)
 		if err == nil {
@@ -65,14 +65,14 @@ type probe struct {
 	in        *intake
 	format    string
 	appendRow rowEncoder
-	found     *buffer.RowsError
+	found     *driver.RowsError
 
 	text []byte  // rows in the form of the database
 	ends []int   // of each in text
 	rows []int64 // their numbers in the file
 }
 
-func (p *probe) file(ctx context.Context, f *buffer.File) error {
+func (p *probe) file(ctx context.Context, f *driver.File) error {
 	rows := f.ReadRows(ctx)
 	defer rows.Close()
 	for rows.Next() {
@@ -83,7 +83,7 @@ func (p *probe) file(ctx context.Context, f *buffer.File) error {
 			if err := p.flush(ctx); err != nil {
 				return err
 			}
-			if err := p.refuse(buffer.RowError{Row: rows.Row(), Column: no.column, Reason: no.reason, Message: no.message}); err != nil {
+			if err := p.refuse(driver.RowError{Row: rows.Row(), Column: no.column, Reason: no.reason, Message: no.message}); err != nil {
 				return err
 			}
 			continue
@@ -109,7 +109,7 @@ func (p *probe) flush(ctx context.Context) error {
 }
 
 // refuse notes a row.
-func (p *probe) refuse(row buffer.RowError) error {
+func (p *probe) refuse(row driver.RowError) error {
 	if !p.found.Add(row) {
 		return errEnoughRows
 	}

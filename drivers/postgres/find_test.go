@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/driver"
 )
 
 // One attempt names all refused rows, for whatever reason, and stores nothing. Without them the file is imported.
@@ -63,7 +63,7 @@ func TestAllRefusedRowsAreFound(t *testing.T) {
 				}
 			}
 			err := target.Import(t.Context(), newFile("file-1", tbl, all...))
-			var refused *buffer.RowsError
+			var refused *driver.RowsError
 			if !errors.As(err, &refused) || !refused.Complete || refused.Patience != c.patience || refused.Unsure != c.unsure {
 				t.Fatalf("Import = %v, %+v", err, refused)
 			}
@@ -88,9 +88,9 @@ func TestTooManyRefusedRows(t *testing.T) {
 	for i := range 3000 {
 		rows = append(rows, []string{fmt.Sprint(i)})
 	}
-	var refused *buffer.RowsError
+	var refused *driver.RowsError
 	if err := target.Import(t.Context(), newFile("file-1", table("t", col("id", datatype.Int64)), rows...)); !errors.As(err, &refused) ||
-		len(refused.Rows) != buffer.MaxRowErrors || refused.Complete || refused.Rows[999].Row != 1009 {
+		len(refused.Rows) != driver.MaxRowErrors || refused.Complete || refused.Rows[999].Row != 1009 {
 		t.Fatalf("Import = %v", err)
 	}
 }
@@ -101,12 +101,12 @@ func TestParentComesMeanwhile(t *testing.T) {
 	exec(t, target, `CREATE TABLE parent (id bigint PRIMARY KEY); CREATE TABLE child (id bigint REFERENCES parent)`)
 	f := newFile("file-1", table("child", col("id", datatype.Int64)), []string{"1"}, []string{"2"})
 	err := target.Import(t.Context(), f)
-	var refused *buffer.RowsError
+	var refused *driver.RowsError
 	if !errors.As(err, &refused) || len(refused.Rows) != 2 || refused.Patience != foreignKeyPatience || refused.Rows[0].Reason != foreignKeyViolation {
 		t.Fatalf("Import = %+v", err)
 	}
 	exec(t, target, `INSERT INTO parent VALUES (1), (2)`)
-	expectRetryable(t, "a probe that finds nothing", target.findRefused(t.Context(), f, &buffer.RowsError{Rows: []buffer.RowError{{Row: -1}}}))
+	expectRetryable(t, "a probe that finds nothing", target.findRefused(t.Context(), f, &driver.RowsError{Rows: []driver.RowError{{Row: -1}}}))
 	mustImport(t, target, f)
 	expectRows(t, target, "child", []string{"1"}, []string{"2"})
 }

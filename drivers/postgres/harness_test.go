@@ -9,15 +9,15 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/drivers/postgres/pgtest"
 )
 
 // newFile returns a file with one slice for each group of 20 rows.
-func newFile(id string, table buffer.Table, rows ...[]string) *buffer.File {
-	f := &buffer.File{ID: id, SinkID: "source/sink", Table: table, Rows: int64(len(rows))}
+func newFile(id string, table driver.Table, rows ...[]string) *driver.File {
+	f := &driver.File{ID: id, SinkID: "source/sink", Table: table, Rows: int64(len(rows))}
 	stored := make(map[string][]byte)
 	for part := range slices.Chunk(rows, 20) {
 		var data []byte
@@ -32,25 +32,25 @@ func newFile(id string, table buffer.Table, rows ...[]string) *buffer.File {
 			}
 			data = append(data, '\n')
 		}
-		obj := buffer.Object{ID: id + "-" + string(rune('a'+len(f.Slices))), FileID: id, Rows: int64(len(part)), RawBytes: int64(len(data))}
+		obj := driver.Object{ID: id + "-" + string(rune('a'+len(f.Slices))), FileID: id, Rows: int64(len(part)), RawBytes: int64(len(data))}
 		stored[obj.ID] = data
 		f.Slices = append(f.Slices, obj)
 		f.RawBytes += obj.RawBytes
 	}
-	f.OpenSlice = func(_ context.Context, obj buffer.Object) (io.ReadCloser, error) {
+	f.OpenSlice = func(_ context.Context, obj driver.Object) (io.ReadCloser, error) {
 		return io.NopCloser(bytes.NewReader(stored[obj.ID])), nil
 	}
 	return f
 }
 
-func mustImport(tb testing.TB, target *Target, f *buffer.File) {
+func mustImport(tb testing.TB, target *Target, f *driver.File) {
 	tb.Helper()
 	if err := target.Import(context.Background(), f); err != nil {
 		tb.Fatalf("Import(%s) = %v", f.ID, err)
 	}
 }
 
-func mustEnsure(tb testing.TB, target *Target, table buffer.Table) {
+func mustEnsure(tb testing.TB, target *Target, table driver.Table) {
 	tb.Helper()
 	if err := target.Ensure(context.Background(), table); err != nil {
 		tb.Fatalf("Ensure(%s) = %v", table.ID, err)
@@ -71,8 +71,8 @@ func expectRows(tb testing.TB, target *Target, table string, want ...[]string) {
 // expectRetryable checks that an error is repeated soon.
 func expectRetryable(tb testing.TB, what string, err error) {
 	tb.Helper()
-	var refused *buffer.RowsError
-	if err == nil || buffer.IsPermanent(err) || errors.As(err, &refused) {
+	var refused *driver.RowsError
+	if err == nil || driver.IsPermanent(err) || errors.As(err, &refused) {
 		tb.Errorf("%s = %v, want an error that a retry fixes", what, err)
 	}
 }
@@ -80,8 +80,8 @@ func expectRetryable(tb testing.TB, what string, err error) {
 // expectPermanent checks that an error waits for somebody, and what it says.
 func expectPermanent(tb testing.TB, what string, err error, words ...string) {
 	tb.Helper()
-	var refused *buffer.RowsError
-	if err == nil || !buffer.IsPermanent(err) || errors.As(err, &refused) {
+	var refused *driver.RowsError
+	if err == nil || !driver.IsPermanent(err) || errors.As(err, &refused) {
 		tb.Errorf("%s = %v, want a permanent error", what, err)
 		return
 	}
@@ -92,8 +92,8 @@ func expectPermanent(tb testing.TB, what string, err error, words ...string) {
 	}
 }
 
-func table(id string, columns ...datatype.Column) buffer.Table {
-	return buffer.Table{ID: id, Columns: columns}
+func table(id string, columns ...datatype.Column) driver.Table {
+	return driver.Table{ID: id, Columns: columns}
 }
 
 func col(name string, t datatype.Type) datatype.Column { return datatype.Column{Name: name, Type: t} }

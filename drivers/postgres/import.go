@@ -12,24 +12,24 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/driver"
 )
 
 // errPrepare ends an attempt that needs a change of the schema first, which is a transaction of its own.
 var errPrepare = errors.New("the table must be created or extended first")
 
-// Import implements [buffer.Target].
-func (t *Target) Import(ctx context.Context, f *buffer.File) error {
+// Import implements [driver.Target].
+func (t *Target) Import(ctx context.Context, f *driver.File) error {
 	if err := t.check(f.Table); err != nil {
 		return err
 	}
 	// Somebody may drop a column or the table after each Ensure, so the attempts are bounded.
 	for attempt := 0; ; attempt++ {
 		err := t.transaction(ctx, t.options.LockTimeout, t.importTimeout(f.RawBytes), func(tx pgx.Tx) error { return t.importOnce(ctx, tx, f) })
-		if refused, ok := errors.AsType[*buffer.RowsError](err); ok && f.Rows > 1 {
+		if refused, ok := errors.AsType[*driver.RowsError](err); ok && f.Rows > 1 {
 			err = t.findRefused(ctx, f, refused)
 		}
-		if refused, ok := errors.AsType[*buffer.RowsError](err); ok && t.options.TrustTriggers {
+		if refused, ok := errors.AsType[*driver.RowsError](err); ok && t.options.TrustTriggers {
 			refused.Unsure = false
 		}
 		if !errors.Is(err, errPrepare) || attempt == 3 {
@@ -47,7 +47,7 @@ func (t *Target) importTimeout(bytes int64) time.Duration {
 	return t.leastStatement + time.Duration(bytes>>18)*time.Second
 }
 
-func (t *Target) importOnce(ctx context.Context, tx pgx.Tx, f *buffer.File) error {
+func (t *Target) importOnce(ctx context.Context, tx pgx.Tx, f *driver.File) error {
 	in, err := t.prepare(ctx, tx, f)
 	if err != nil {
 		return err
@@ -70,14 +70,14 @@ type intake struct {
 }
 
 // prepare records the id of the file and finds how its rows are stored. The error is errImported if they are.
-func (t *Target) prepare(ctx context.Context, tx pgx.Tx, f *buffer.File) (*intake, error) {
+func (t *Target) prepare(ctx context.Context, tx pgx.Tx, f *driver.File) (*intake, error) {
 	// The id comes first: while an older attempt is open, this waits for its end.
 	tag, err := tx.Exec(ctx, "INSERT INTO "+t.table(imports)+" (file_id, table_name, rows) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING", f.ID, f.Table.ID, f.Rows)
 	if err == nil && tag.RowsAffected() == 0 {
 		if rows, err := t.recorded(ctx, tx, f.ID); err != nil || rows >= 0 {
 			return nil, cmp.Or(err, errImported)
 		}
-		return nil, buffer.Permanent(fmt.Errorf("file %s: %w", f.ID, buffer.ErrVoid))
+		return nil, driver.Permanent(fmt.Errorf("file %s: %w", f.ID, driver.ErrVoid))
 	}
 	if err == nil {
 		// Until the commit nobody changes the types that are read next: a binary row has none of its own.
@@ -123,8 +123,8 @@ func (t *Target) recorded(ctx context.Context, tx pgx.Tx, fileID string) (rows i
 	return rows, err
 }
 
-// Void implements [buffer.Voider]. Like Import it waits for an open transaction that has the id.
-func (t *Target) Void(ctx context.Context, table buffer.Table, fileID string) (imported bool, err error) {
+// Void implements [driver.Voider]. Like Import it waits for an open transaction that has the id.
+func (t *Target) Void(ctx context.Context, table driver.Table, fileID string) (imported bool, err error) {
 	if err := t.check(table); err != nil {
 		return false, err
 	}
@@ -219,8 +219,8 @@ func (t *Target) set(ctx context.Context, tx pgx.Tx, lock, statement time.Durati
 
 func milliseconds(d time.Duration) string { return strconv.FormatInt(max(1, d.Milliseconds()), 10) }
 
-// CountFile implements [buffer.Counter]. It returns the rows that the import has written; rows that were deleted since count too.
-func (t *Target) CountFile(ctx context.Context, table buffer.Table, fileID string) (rows int64, err error) {
+// CountFile implements [driver.Counter]. It returns the rows that the import has written; rows that were deleted since count too.
+func (t *Target) CountFile(ctx context.Context, table driver.Table, fileID string) (rows int64, err error) {
 	err = t.pool.QueryRow(ctx, "SELECT rows FROM "+t.table(imports)+" WHERE file_id = $1 AND table_name = $2", fileID, table.ID).Scan(&rows)
 	if errors.Is(err, pgx.ErrNoRows) || sqlState(err) == undefinedTable {
 		return 0, nil

@@ -12,9 +12,9 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/drivers/postgres/pgtest"
 )
 
@@ -74,9 +74,9 @@ func TestTypeChangesBetweenImports(t *testing.T) {
 
 	exec(t, target, "ALTER TABLE events ALTER v TYPE double precision")
 	second := newFile("file-2", tbl, []string{"2", "2", "[]"})
-	var schema *buffer.SchemaError
+	var schema *driver.SchemaError
 	if err := target.Import(t.Context(), second); !errors.As(err, &schema) {
-		t.Errorf("Import of int64 into double precision = %v, want a *buffer.SchemaError", err)
+		t.Errorf("Import of int64 into double precision = %v, want a *driver.SchemaError", err)
 	}
 	exec(t, target, "ALTER TABLE events ALTER v TYPE numeric, ALTER j TYPE jsonb")
 	mustImport(t, target, second)
@@ -107,9 +107,9 @@ func TestTypeChangesDuringImport(t *testing.T) {
 		go func() { done <- target.Import(context.Background(), newFile("file-1", tbl, []string{"1"})) }()
 		waitFor(t, "SELECT count(*) = 1 FROM pg_locks WHERE NOT granted")
 		pgtest.Exec(t, other, "COMMIT")
-		var schema *buffer.SchemaError
+		var schema *driver.SchemaError
 		if err := <-done; !errors.As(err, &schema) || schema.Got[0].Type != datatype.Float64 {
-			t.Errorf("%s: Import = %v, want a *buffer.SchemaError with the new type", isolation, err)
+			t.Errorf("%s: Import = %v, want a *driver.SchemaError with the new type", isolation, err)
 		}
 		expectRows(t, target, "events")
 	}
@@ -146,9 +146,9 @@ func TestEnginesTogether(t *testing.T) {
 }
 
 // importPatiently repeats what a retry fixes, as the buffer does: an ALTER gives up on a table that is in use.
-func importPatiently(t *testing.T, target *Target, f *buffer.File) (err error) {
+func importPatiently(t *testing.T, target *Target, f *driver.File) (err error) {
 	for range 20 {
-		if err = target.Import(t.Context(), f); err == nil || buffer.IsPermanent(err) {
+		if err = target.Import(t.Context(), f); err == nil || driver.IsPermanent(err) {
 			return err
 		}
 	}
@@ -173,14 +173,14 @@ func (h held) Read(p []byte) (int, error) {
 func (h held) Close() error { return nil }
 
 // heldFile returns a file of 60 rows whose second slice is held, and the same file without that.
-func heldFile(id string, tbl buffer.Table) (f, whole *buffer.File, rows [][]string, h held) {
+func heldFile(id string, tbl driver.Table) (f, whole *driver.File, rows [][]string, h held) {
 	for i := range 60 {
 		rows = append(rows, []string{fmt.Sprint(i)})
 	}
 	whole = newFile(id, tbl, rows...)
 	h = held{reading: make(chan struct{}), release: make(chan struct{}), once: new(sync.Once)}
 	f = new(*whole)
-	f.OpenSlice = func(ctx context.Context, obj buffer.Object) (io.ReadCloser, error) {
+	f.OpenSlice = func(ctx context.Context, obj driver.Object) (io.ReadCloser, error) {
 		r, err := whole.OpenSlice(ctx, obj)
 		if err == nil && obj == f.Slices[1] {
 			return held{r, h.reading, h.release, h.once}, nil
@@ -284,7 +284,7 @@ func TestPooler(t *testing.T) {
 	for n, target := range targets {
 		wg.Go(func() {
 			for i := range 5 {
-				for _, f := range []*buffer.File{
+				for _, f := range []*driver.File{
 					newFile(fmt.Sprint("shared-", i), events, []string{"1", "2"}), newFile(fmt.Sprintf("own-%d-%d", n, i), events, []string{"1", "2"}),
 					newFile(fmt.Sprintf("users-%d-%d", n, i), users, []string{"1"}, []string{"2"}, []string{"1"}),
 				} {
@@ -342,7 +342,7 @@ func TestUpsert(t *testing.T) {
 		mustImport(t, target, newFile("file-4", pairs, []string{"1", "2"}, []string{"1", "3"}))
 		expectRows(t, target, "pairs", []string{"1", "1"}, []string{"1", "2"}, []string{"1", "3"})
 
-		expectRefused(t, target.Import(t.Context(), newFile("file-5", users, []string{"d", buffertest.Null, "glad"})), buffer.RowError{
+		expectRefused(t, target.Import(t.Context(), newFile("file-5", users, []string{"d", buffertest.Null, "glad"})), driver.RowError{
 			Row: -1, Column: "id", Reason: "23502", Message: `null value in column "id" of relation "users" violates not-null constraint`,
 		})
 		users.Columns = users.Columns[1:]

@@ -5,9 +5,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/driver"
 )
 
 // Rows whose time has passed go, in several transactions, and no others. The file that brought them still counts as imported.
@@ -17,7 +17,7 @@ func TestKeepFor(t *testing.T) {
 	stamp := func(age time.Duration) string { return now.Add(-age).Format("2006-01-02T15:04:05.000000Z") }
 	day := func(age time.Duration) string { return now.Add(-age).Format(time.DateOnly) }
 	const hour, null = time.Hour, buffertest.Null
-	tbl := buffer.Table{ID: "it's \"odd\"", Columns: []datatype.Column{
+	tbl := driver.Table{ID: "it's \"odd\"", Columns: []datatype.Column{
 		{Name: "id", Type: datatype.Int64}, {Name: "at", Type: datatype.Timestamp}, {Name: "day", Type: datatype.Date},
 	}}
 	stay := [][]string{
@@ -25,12 +25,12 @@ func TestKeepFor(t *testing.T) {
 	}
 	gone := [][]string{{"5", stamp(25 * hour), day(0)}, {"6", null, day(49 * hour)}, {"7", "1969-12-31T23:59:59.000000Z", null}}
 	f := newFile("file-1", tbl, slices.Concat(stay, gone)...)
-	other := buffer.Table{ID: "other", Columns: []datatype.Column{{Name: "at", Type: datatype.String}}}
+	other := driver.Table{ID: "other", Columns: []datatype.Column{{Name: "at", Type: datatype.String}}}
 	mustImport(t, target, f)
 	mustImport(t, target, newFile("file-2", other, []string{stamp(1000 * hour)}))
 	exec(t, target, "ALTER TABLE "+quote(tbl.ID)+" SET (fillfactor = 10)") // more blocks than one transaction looks through
 	exec(t, target, "INSERT INTO "+quote(tbl.ID)+" SELECT 100 + i, '2026-01-01 00:00Z', NULL FROM generate_series(1, 45000) i")
-	for _, tbl := range []buffer.Table{tbl, other, {ID: "absent", Columns: tbl.Columns}} {
+	for _, tbl := range []driver.Table{tbl, other, {ID: "absent", Columns: tbl.Columns}} {
 		if err := target.Compact(t.Context(), tbl); err != nil {
 			t.Fatal(err)
 		}

@@ -7,12 +7,12 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/driver"
 )
 
-// Compact implements [buffer.Compactor]: it forgets the ids of files that were imported before Options.KeepIDs, and removes rows as
+// Compact implements [driver.Compactor]: it forgets the ids of files that were imported before Options.KeepIDs, and removes rows as
 // Options.KeepFor says.
-func (t *Target) Compact(ctx context.Context, table buffer.Table) error {
+func (t *Target) Compact(ctx context.Context, table driver.Table) error {
 	if err := t.forgetIDs(ctx); err != nil {
 		return err
 	}
@@ -50,7 +50,7 @@ WHERE c.relkind = 'r' AND (c.oid = pg_catalog.to_regclass($1) OR c.oid IN (SELEC
 // removeOld removes the rows whose time has passed. It goes through the blocks of the table once, some in each transaction, so it needs no
 // index, and locks nothing that an import needs. A search by the time for some rows at a time would pass the removed ones each time, until a
 // vacuum.
-func (t *Target) removeOld(ctx context.Context, table buffer.Table) error {
+func (t *Target) removeOld(ctx context.Context, table driver.Table) error {
 	if err := t.check(table); err != nil {
 		return err
 	}

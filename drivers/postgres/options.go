@@ -16,9 +16,9 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/datatype"
-	"github.com/forebay/forebay/internal/retention"
+	"github.com/forebay/forebay/driver"
+	"github.com/forebay/forebay/driverkit/retention"
 	"github.com/forebay/forebay/internal/userinfo"
 )
 
@@ -50,7 +50,7 @@ type Options struct {
 	// of a table that has none of them.
 	KeepBy []string
 	// TrustTriggers says that an error which a trigger of yours raises is always about the row. Then the row leaves its file for it and goes to the
-	// quarantine. Default: the file is held, until somebody decides; see [buffer.Buffer.SplitFile].
+	// quarantine. Default: the file is held, until somebody decides; see forebay.Engine.SplitFile.
 	TrustTriggers bool
 	// Configure, if not nil, changes the configuration of the connections, for example to get passwords from elsewhere.
 	Configure func(*pgxpool.Config)
@@ -58,7 +58,7 @@ type Options struct {
 
 const minKeepIDs = 30 * 24 * time.Hour
 
-// Target is a [buffer.Target] whose tables are in a PostgreSQL database. It is safe for concurrent use.
+// Target is a [driver.Target] whose tables are in a PostgreSQL database. It is safe for concurrent use.
 type Target struct {
 	pool    *pgxpool.Pool
 	options Options
@@ -69,13 +69,13 @@ type Target struct {
 }
 
 var (
-	_ buffer.Target    = (*Target)(nil)
-	_ buffer.Extender  = (*Target)(nil)
-	_ buffer.Limiter   = (*Target)(nil)
-	_ buffer.Counter   = (*Target)(nil)
-	_ buffer.Uncreator = (*Target)(nil)
-	_ buffer.Compactor = (*Target)(nil)
-	_ buffer.Querier   = (*Target)(nil)
+	_ driver.Target    = (*Target)(nil)
+	_ driver.Extender  = (*Target)(nil)
+	_ driver.Limiter   = (*Target)(nil)
+	_ driver.Counter   = (*Target)(nil)
+	_ driver.Uncreator = (*Target)(nil)
+	_ driver.Compactor = (*Target)(nil)
+	_ driver.Querier   = (*Target)(nil)
 )
 
 // Open returns a target for the database of a connection string: a URL, or words like host=… dbname=…, as libpq reads them, with
@@ -176,7 +176,7 @@ func (t *Target) Close() { t.pool.Close() }
 // depending on its build.
 const maxDepth = 6000
 
-// Limits implements [buffer.Limiter]. PostgreSQL stores no NUL, and only UTF-8. A number in jsonb is a numeric.
+// Limits implements [driver.Limiter]. PostgreSQL stores no NUL, and only UTF-8. A number in jsonb is a numeric.
 func (t *Target) Limits() datatype.Limits {
 	l := datatype.Limits{UTF8: true, NoNUL: true, MaxDepth: maxDepth}
 	if t.options.JSONB {
@@ -185,8 +185,8 @@ func (t *Target) Limits() datatype.Limits {
 	return l
 }
 
-// Query implements [buffer.Querier].
-func (t *Target) Query(table buffer.Table) (language, query string) {
+// Query implements [driver.Querier].
+func (t *Target) Query(table driver.Table) (language, query string) {
 	return "PostgreSQL", "SELECT * FROM " + t.table(table.ID) + " LIMIT 20"
 }
 
@@ -194,7 +194,7 @@ func (t *Target) Query(table buffer.Table) (language, query string) {
 const reserved = "_forebay_"
 
 // check refuses a table whose names PostgreSQL would cut, or that has no column of its key.
-func (t *Target) check(table buffer.Table) error {
+func (t *Target) check(table driver.Table) error {
 	err := checkName("table", table.ID)
 	if err == nil && strings.HasPrefix(table.ID, reserved) {
 		err = fmt.Errorf("the name of the table %q begins with %s, like those of our own tables", table.ID, reserved)
@@ -211,7 +211,7 @@ func (t *Target) check(table buffer.Table) error {
 		}
 	}
 	if err != nil {
-		return buffer.Permanent(fmt.Errorf("postgres: %w", err))
+		return driver.Permanent(fmt.Errorf("postgres: %w", err))
 	}
 	return nil
 }

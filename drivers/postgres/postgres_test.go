@@ -11,9 +11,9 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
 
-	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/drivers/postgres/pgtest"
 )
 
@@ -101,19 +101,19 @@ func readTable(tb testing.TB, schema, table string) [][]string {
 func harness() buffertest.TargetHarness {
 	var last Options
 	return buffertest.TargetHarness{
-		Open: func(t *testing.T) buffer.Target {
+		Open: func(t *testing.T) driver.Target {
 			target := open(t, Options{})
 			last = target.options
 			return target
 		},
-		Reopen:    func(t *testing.T) buffer.Target { return reopen(t, last) },
+		Reopen:    func(t *testing.T) driver.Target { return reopen(t, last) },
 		Rows:      func(t *testing.T, table string) [][]string { return readTable(t, last.Schema, table) },
 		Unordered: true,
 		TextOnly:  true,
 		Typed:     true,
 		Process: &buffertest.Process{
 			Place: func(t *testing.T) string { return server.URL(t) + "|" + last.Schema },
-			Open: func(t *testing.T, place string) buffer.Target {
+			Open: func(t *testing.T, place string) driver.Target {
 				url, schema, _ := strings.Cut(place, "|")
 				target, err := Open(url, Options{Schema: schema})
 				if err != nil {

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/driver"
 )
 
 // The query names schema and table, quoted, and nothing of the connection.
@@ -14,7 +14,7 @@ func TestQueryHasNoPassword(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer target.Close()
-	language, query := target.Query(buffer.Table{ID: "in.c-web.events"})
+	language, query := target.Query(driver.Table{ID: "in.c-web.events"})
 	if language != "PostgreSQL" || query != `SELECT * FROM "a""b"."in.c-web.events" LIMIT 20` || strings.Contains(query, "hunter2") {
 		t.Errorf("%s: %s", language, query)
 	}

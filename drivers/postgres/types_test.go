@@ -5,9 +5,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/driver"
 )
 
 var values = []struct {
@@ -109,10 +109,10 @@ func TestOtherTypes(t *testing.T) {
 		for _, extend := range []bool{false, true} {
 			tbl := table(id, col("v", c.typ))
 			tbl.Extend = extend
-			var schema *buffer.SchemaError
+			var schema *driver.SchemaError
 			err := target.Import(t.Context(), newFile("file "+id, tbl, []string{"1"}))
 			if !errors.As(err, &schema) || len(schema.Got) != 1 || strings.TrimPrefix(string(schema.Got[0].Type), target.options.Schema+".") != string(c.says) {
-				t.Errorf("%s into %s = %v, want a *buffer.SchemaError with the type %s", c.typ, c.column, err, c.says)
+				t.Errorf("%s into %s = %v, want a *driver.SchemaError with the type %s", c.typ, c.column, err, c.says)
 			}
 		}
 		expectRows(t, target, id)
@@ -125,7 +125,7 @@ func TestJSONB(t *testing.T) {
 	mustImport(t, target, newFile("file-1", tbl, []string{`{"b":1,"a":1.50,"a":2}`}))
 	expectRows(t, target, "events", []string{`{"a": 2, "b": 1}`})
 	err := target.Import(t.Context(), newFile("file-2", tbl, []string{"1"}, []string{"1e999999"}))
-	expectRefused(t, err, buffer.RowError{Row: 1, Column: "body", Reason: "22003", Message: "value overflows numeric format"})
+	expectRefused(t, err, driver.RowError{Row: 1, Column: "body", Reason: "22003", Message: "value overflows numeric format"})
 }
 
 func TestEncodingAllocatesNothing(t *testing.T) {

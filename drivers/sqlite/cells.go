@@ -1,11 +1,11 @@
 package sqlite
 
 import (
-	"database/sql/driver"
+	sqldriver "database/sql/driver"
 	"math"
 
-	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/internal/celltype"
 )
 
@@ -27,9 +27,9 @@ func (in *inserter) add(cells [][]byte, number int64) bool {
 		value, reason := in.value(c, cell)
 		if reason != "" {
 			in.args, in.spans, in.text = in.args[:args], in.spans[:spans], in.text[:text]
-			return in.refused.Add(buffer.RowError{Row: number, Column: c.Name, Reason: reason})
+			return in.refused.Add(driver.RowError{Row: number, Column: c.Name, Reason: reason})
 		}
-		in.args = append(in.args, driver.NamedValue{Ordinal: len(in.args) + 1, Value: value})
+		in.args = append(in.args, sqldriver.NamedValue{Ordinal: len(in.args) + 1, Value: value})
 	}
 	in.numbers = append(in.numbers, number)
 	return true

@@ -30,8 +30,8 @@
 //
 // # Refused rows
 //
-// All rows that a constraint, a trigger or a function in an index refuses are named in one [buffer.RowsError], with the result code of SQLite. A
-// sink with a quarantine gets the file without them: see [buffer.Voider].
+// All rows that a constraint, a trigger or a function in an index refuses are named in one [driver.RowsError], with the result code of SQLite. A
+// sink with a quarantine gets the file without them: see [driver.Voider].
 //
 // # Limits
 //

@@ -7,7 +7,7 @@ import (
 	"modernc.org/sqlite"
 	sqlite3 "modernc.org/sqlite/lib"
 
-	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/driver"
 )
 
 // codeOf returns the result code of SQLite, with its extension, or 0.
@@ -58,7 +58,7 @@ func classify(err error) error {
 	switch codeOf(err) & 0xff {
 	case sqlite3.SQLITE_ERROR, sqlite3.SQLITE_PERM, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_CANTOPEN,
 		sqlite3.SQLITE_CONSTRAINT, sqlite3.SQLITE_MISMATCH, sqlite3.SQLITE_TOOBIG, sqlite3.SQLITE_AUTH, sqlite3.SQLITE_NOTADB:
-		return buffer.Permanent(err)
+		return driver.Permanent(err)
 	}
 	return err
 }

@@ -3,7 +3,7 @@ package sqlite
 import (
 	"cmp"
 	"context"
-	"database/sql/driver"
+	sqldriver "database/sql/driver"
 	"errors"
 	"fmt"
 	"slices"
@@ -12,13 +12,13 @@ import (
 
 	sqlite3 "modernc.org/sqlite/lib"
 
-	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/datatype"
-	"github.com/forebay/forebay/internal/sqlfile"
+	"github.com/forebay/forebay/driver"
+	"github.com/forebay/forebay/driverkit/sqlfile"
 )
 
-// Import implements [buffer.Target], exactly once: the rows and the id of the file are one transaction, which begins with the id.
-func (t *Target) Import(ctx context.Context, f *buffer.File) error {
+// Import implements [driver.Target], exactly once: the rows and the id of the file are one transaction, which begins with the id.
+func (t *Target) Import(ctx context.Context, f *driver.File) error {
 	if err := checkTable(f.Table); err != nil {
 		return err
 	}
@@ -27,14 +27,14 @@ func (t *Target) Import(ctx context.Context, f *buffer.File) error {
 	if errors.As(err, new(*batchError)) {
 		err = t.importOnce(ctx, f, 1) // and names each row that is refused
 	}
-	if refused, ok := errors.AsType[*buffer.RowsError](err); ok && t.opts.TrustTriggers {
+	if refused, ok := errors.AsType[*driver.RowsError](err); ok && t.opts.TrustTriggers {
 		refused.Unsure = false
 	}
 	return wrap(err, "import %s into %q", f.ID, f.Table.ID)
 }
 
 // importOnce imports with statements of up to batch rows.
-func (t *Target) importOnce(ctx context.Context, f *buffer.File, batch int) error {
+func (t *Target) importOnce(ctx context.Context, f *driver.File, batch int) error {
 	found, voided := false, false
 	err := t.transaction(ctx, func(ctx context.Context, c tx) error {
 		// Nobody else writes from here on, so an id that is absent stays absent.
@@ -65,7 +65,7 @@ func (t *Target) importOnce(ctx context.Context, f *buffer.File, batch int) erro
 	if err := t.syncPages(ctx); err != nil || !voided {
 		return err
 	}
-	return buffer.Permanent(buffer.ErrVoid)
+	return driver.Permanent(driver.ErrVoid)
 }
 
 // syncPages makes a commit durable that an earlier attempt has made.
@@ -86,8 +86,8 @@ func isVoid(ctx context.Context, c tx, id string) (bool, error) {
 	return rows == void, err
 }
 
-// Void implements [buffer.Voider]. Like Import it waits until nobody else writes.
-func (t *Target) Void(ctx context.Context, table buffer.Table, fileID string) (imported bool, err error) {
+// Void implements [driver.Voider]. Like Import it waits until nobody else writes.
+func (t *Target) Void(ctx context.Context, table driver.Table, fileID string) (imported bool, err error) {
 	if err := checkTable(table); err != nil {
 		return false, err
 	}
@@ -130,8 +130,8 @@ func syncLog(ctx context.Context, c tx, id string) error {
 
 // driverConn is a connection below database/sql, which would copy each cell and look at its type once more.
 type driverConn interface {
-	driver.ExecerContext
-	driver.ConnPrepareContext
+	sqldriver.ExecerContext
+	sqldriver.ConnPrepareContext
 }
 
 const (
@@ -144,24 +144,24 @@ const (
 // inserter inserts the rows of a file in batches.
 type inserter struct {
 	conn    driverConn
-	table   buffer.Table
+	table   driver.Table
 	columns []datatype.Column
 	places  []int // of the cell of each column in a row of the file, -1 for none
 	rows    int   // of a full batch
-	full    driver.Stmt
+	full    sqldriver.Stmt
 
-	args    []driver.NamedValue // of the batch
-	numbers []int64             // of its rows in the file
-	text    []byte              // of its cells; they are made a string at once
+	args    []sqldriver.NamedValue // of the batch
+	numbers []int64                // of its rows in the file
+	text    []byte                 // of its cells; they are made a string at once
 	spans   []span
 
-	refused buffer.RowsError
+	refused driver.RowsError
 }
 
 // span is the place of the text of an argument in inserter.text.
 type span struct{ arg, from, to int }
 
-func insertFile(ctx context.Context, conn driverConn, f *buffer.File, columns []datatype.Column, batch int) (err error) {
+func insertFile(ctx context.Context, conn driverConn, f *driver.File, columns []datatype.Column, batch int) (err error) {
 	in := &inserter{
 		conn: conn, table: f.Table, columns: columns, places: f.Table.Places(columns), rows: max(1, min(batch, maxVariables/len(columns))),
 	}
@@ -201,13 +201,13 @@ func insertFile(ctx context.Context, conn driverConn, f *buffer.File, columns []
 
 // refusal returns the error with all refused rows: the rows that the driver refuses and the rows that SQLite refuses.
 func (in *inserter) refusal(complete bool) error {
-	slices.SortFunc(in.refused.Rows, func(a, b buffer.RowError) int { return cmp.Compare(a.Row, b.Row) })
+	slices.SortFunc(in.refused.Rows, func(a, b driver.RowError) int { return cmp.Compare(a.Row, b.Row) })
 	in.refused.Complete = complete
 	return &in.refused
 }
 
 // prepare prepares a statement that inserts n rows.
-func (in *inserter) prepare(ctx context.Context, n int) (driver.Stmt, error) {
+func (in *inserter) prepare(ctx context.Context, n int) (sqldriver.Stmt, error) {
 	var names []string
 	for _, c := range in.columns {
 		names = append(names, sqlfile.Quote(c.Name))
@@ -219,7 +219,7 @@ func (in *inserter) prepare(ctx context.Context, n int) (driver.Stmt, error) {
 
 // flush inserts the batch. A refused row is noted if it is the only row of the batch: the transaction is rolled back at the end, when all
 // refused rows are known.
-func (in *inserter) flush(ctx context.Context, stmt driver.Stmt) error {
+func (in *inserter) flush(ctx context.Context, stmt sqldriver.Stmt) error {
 	text := string(in.text)
 	for _, s := range in.spans {
 		in.args[s.arg].Value = text[s.from:s.to]
@@ -240,7 +240,7 @@ func (in *inserter) flush(ctx context.Context, stmt driver.Stmt) error {
 func (in *inserter) refuse(ctx context.Context, number int64, cause error) error {
 	code, message := refusal(cause)
 	in.refused.Unsure = in.refused.Unsure || code == sqlite3.SQLITE_CONSTRAINT_TRIGGER // a trigger can say anything
-	if !in.refused.Add(buffer.RowError{Row: number, Reason: fmt.Sprint(code), Message: message}) {
+	if !in.refused.Add(driver.RowError{Row: number, Reason: fmt.Sprint(code), Message: message}) {
 		return in.refusal(false)
 	}
 	// A constraint or trigger may have rolled back the transaction. Without a new one each of the next rows would be committed by itself.
@@ -251,13 +251,13 @@ func (in *inserter) refuse(ctx context.Context, number int64, cause error) error
 }
 
 // exec inserts rows. It fails if the table leaves out a row without an error, because the file would count as stored whole.
-func exec(ctx context.Context, stmt driver.Stmt, args []driver.NamedValue, rows int) error {
-	res, err := stmt.(driver.StmtExecContext).ExecContext(ctx, args)
+func exec(ctx context.Context, stmt sqldriver.Stmt, args []sqldriver.NamedValue, rows int) error {
+	res, err := stmt.(sqldriver.StmtExecContext).ExecContext(ctx, args)
 	if err != nil {
 		return err
 	}
 	if n, err := res.RowsAffected(); err != nil || n == int64(rows) {
 		return err
 	}
-	return buffer.Permanent(errors.New("the table leaves out a row without an error: look for RAISE(IGNORE) in its triggers, and for ON CONFLICT IGNORE"))
+	return driver.Permanent(errors.New("the table leaves out a row without an error: look for RAISE(IGNORE) in its triggers, and for ON CONFLICT IGNORE"))
 }

@@ -15,14 +15,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/drivers/sqlite"
 )
 
 // file returns a file of one plain slice.
-func file(id string, table buffer.Table, rows ...[]string) *buffer.File {
+func file(id string, table driver.Table, rows ...[]string) *driver.File {
 	var text strings.Builder
 	for _, row := range rows {
 		for i, cell := range row {
@@ -35,8 +35,8 @@ func file(id string, table buffer.Table, rows ...[]string) *buffer.File {
 		}
 		text.WriteByte('\n')
 	}
-	f := &buffer.File{ID: id, Table: table, Slices: []buffer.Object{{ID: id + "-s", FileID: id, Rows: int64(len(rows))}}, Rows: int64(len(rows))}
-	f.OpenSlice = func(context.Context, buffer.Object) (io.ReadCloser, error) {
+	f := &driver.File{ID: id, Table: table, Slices: []driver.Object{{ID: id + "-s", FileID: id, Rows: int64(len(rows))}}, Rows: int64(len(rows))}
+	f.OpenSlice = func(context.Context, driver.Object) (io.ReadCloser, error) {
 		return io.NopCloser(strings.NewReader(text.String())), nil
 	}
 	return f
@@ -51,7 +51,7 @@ func columns(of ...datatype.Type) (list []datatype.Column) {
 
 // What SQL sees of each type, and the program sqlite3 beside the library if it is installed.
 func TestTypes(t *testing.T) {
-	table := buffer.Table{ID: "t", Columns: columns(datatype.Untyped, datatype.String, datatype.Bool, datatype.Int64, datatype.Float64,
+	table := driver.Table{ID: "t", Columns: columns(datatype.Untyped, datatype.String, datatype.Bool, datatype.Int64, datatype.Float64,
 		datatype.Decimal(38, 4), datatype.Timestamp, datatype.Date, datatype.UUID, datatype.JSON, datatype.Bytes)}
 	row := []string{
 		"a\x00\xff", "", "true", "-9223372036854775808", "1e-7", "-9999999999999999999999999999999999.9999", "2026-11-22T07:47:19.000001Z",
@@ -111,7 +111,7 @@ func TestTypes(t *testing.T) {
 func TestRefusedRows(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a.db")
 	target := open(t, path, sqlite.Options{})
-	table := buffer.Table{ID: "t", Columns: []datatype.Column{{Name: "id", Type: datatype.String, Required: true}, {Name: "x", Type: datatype.Float64}}}
+	table := driver.Table{ID: "t", Columns: []datatype.Column{{Name: "id", Type: datatype.String, Required: true}, {Name: "x", Type: datatype.Float64}}}
 	if err := target.Ensure(t.Context(), table); err != nil {
 		t.Fatal(err)
 	}
@@ -122,7 +122,7 @@ func TestRefusedRows(t *testing.T) {
 	for i := range 200 {
 		list = append(list, []string{fmt.Sprint("e", i), "-Infinity"}, []string{fmt.Sprint("f", i), "Infinity"})
 	}
-	var refused *buffer.RowsError
+	var refused *driver.RowsError
 	err := target.Import(t.Context(), file("f", table, list...))
 	if !errors.As(err, &refused) || !refused.Complete || len(refused.Rows) != 205 {
 		t.Fatalf("Import = %v, want 205 refused rows", err)
@@ -156,7 +156,7 @@ func TestRefusedRows(t *testing.T) {
 	for range 3000 {
 		many = append(many, []string{buffertest.Null, "1"})
 	}
-	if err := target.Import(t.Context(), file("g", table, many...)); !errors.As(err, &refused) || refused.Complete || len(refused.Rows) != buffer.MaxRowErrors {
+	if err := target.Import(t.Context(), file("g", table, many...)); !errors.As(err, &refused) || refused.Complete || len(refused.Rows) != driver.MaxRowErrors {
 		t.Errorf("Import of 3000 bad rows = %v", err)
 	}
 }
@@ -167,13 +167,13 @@ func TestRowsRefusedWithConflictClauses(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "a.db")
 		target := open(t, path, sqlite.Options{})
 		execute(t, path, `CREATE TABLE t (c0 TEXT UNIQUE ON CONFLICT `+clause+`) STRICT`)
-		table := buffer.Table{ID: "t", Columns: columns(datatype.Untyped)}
+		table := driver.Table{ID: "t", Columns: columns(datatype.Untyped)}
 		var list [][]string
 		for i := range 120 {
 			list = append(list, []string{fmt.Sprint(i)})
 		}
 		list[70][0], list[71][0] = "3", "65" // of another batch, and of the same
-		var refused *buffer.RowsError
+		var refused *driver.RowsError
 		err := target.Import(t.Context(), file("f", table, list...))
 		if !errors.As(err, &refused) || len(refused.Rows) == 0 || refused.Rows[0].Row != 70 {
 			t.Errorf("%s: Import = %v, want row 70 refused", clause, err)
@@ -193,14 +193,14 @@ func TestRowsRefusedWithConflictClauses(t *testing.T) {
 func TestRowsRefusedByFunctions(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a.db")
 	target := open(t, path, sqlite.Options{})
-	table := buffer.Table{ID: "t", Columns: columns(datatype.Untyped)}
+	table := driver.Table{ID: "t", Columns: columns(datatype.Untyped)}
 	if err := target.Ensure(t.Context(), table); err != nil {
 		t.Fatal(err)
 	}
 	execute(t, path, `CREATE INDEX page ON t (c0 ->> '$.page'); CREATE INDEX path ON t (iif(c0 LIKE '[1,%', json_extract('[1]', '$' || c0), 0))`)
-	var refused *buffer.RowsError
+	var refused *driver.RowsError
 	err := target.Import(t.Context(), file("f", table, []string{`{"page":1}`}, []string{"secret"}, []string{"{}"}, []string{`[1,"secret"]`}))
-	want := []buffer.RowError{
+	want := []driver.RowError{
 		{Row: 1, Reason: "1", Message: "SQL logic error: malformed JSON (1)"}, {Row: 3, Reason: "1", Message: "SQL logic error: bad JSON path"},
 	}
 	if !errors.As(err, &refused) || !refused.Complete || !slices.Equal(refused.Rows, want) || strings.Contains(fmt.Sprintf("%v %v", err, refused.Err), "secret") {
@@ -227,7 +227,7 @@ func TestEnginesTakeTurns(t *testing.T) {
 		target := open(t, spellings[e], sqlite.Options{LockTimeout: time.Minute})
 		wg.Go(func() {
 			for i := range files {
-				table := buffer.Table{ID: "t", Extend: true, Columns: []datatype.Column{{Name: "id", Type: datatype.String}, {Name: fmt.Sprint("c", i%3), Type: datatype.Int64}}}
+				table := driver.Table{ID: "t", Extend: true, Columns: []datatype.Column{{Name: "id", Type: datatype.String}, {Name: fmt.Sprint("c", i%3), Type: datatype.Int64}}}
 				id := fmt.Sprintf("file-%d-%d", e, i)
 				if err := target.Import(t.Context(), file(id, table, []string{id, "1"}, []string{id, buffertest.Null})); err != nil {
 					t.Errorf("%s: %v", id, err)
@@ -249,7 +249,7 @@ func TestEnginesTakeTurns(t *testing.T) {
 func TestContextThatEnds(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a.db")
 	target := open(t, path, sqlite.Options{})
-	table := buffer.Table{ID: "t", Columns: columns(datatype.String)}
+	table := driver.Table{ID: "t", Columns: columns(datatype.String)}
 	const imports = 300
 	for n := range imports {
 		id := fmt.Sprint("file-", n)
@@ -282,8 +282,8 @@ func TestLockedDatabase(t *testing.T) {
 	if _, err := lock.ExecContext(t.Context(), "BEGIN IMMEDIATE"); err != nil {
 		t.Fatal(err)
 	}
-	table := buffer.Table{ID: "t", Columns: columns(datatype.String)}
-	if err := target.Import(t.Context(), file("f", table, []string{"a"})); err == nil || buffer.IsPermanent(err) {
+	table := driver.Table{ID: "t", Columns: columns(datatype.String)}
+	if err := target.Import(t.Context(), file("f", table, []string{"a"})); err == nil || driver.IsPermanent(err) {
 		t.Errorf("Import beside a lock = %v, want an error for now", err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
@@ -338,9 +338,9 @@ func TestHangingStaging(t *testing.T) {
 	} {
 		ctx, cancel := context.WithCancel(t.Context())
 		h := hanging{make(chan struct{}), make(chan struct{})}
-		f := file("f "+c.what, buffer.Table{ID: "t", Columns: columns(datatype.String)}, []string{"a"})
+		f := file("f "+c.what, driver.Table{ID: "t", Columns: columns(datatype.String)}, []string{"a"})
 		whole := f.OpenSlice
-		f.OpenSlice = func(context.Context, buffer.Object) (io.ReadCloser, error) {
+		f.OpenSlice = func(context.Context, driver.Object) (io.ReadCloser, error) {
 			if c.target == patient {
 				cancel()
 			}
@@ -349,10 +349,10 @@ func TestHangingStaging(t *testing.T) {
 			}
 			return h, nil
 		}
-		if err := c.target.Import(ctx, f); err == nil || buffer.IsPermanent(err) || !strings.Contains(err.Error(), c.want) {
+		if err := c.target.Import(ctx, f); err == nil || driver.IsPermanent(err) || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %s", c.what, err, c.want)
 		}
-		if err := c.target.Import(t.Context(), file("other "+c.what, buffer.Table{ID: "other", Columns: columns(datatype.String)}, []string{"a"})); err != nil {
+		if err := c.target.Import(t.Context(), file("other "+c.what, driver.Table{ID: "other", Columns: columns(datatype.String)}, []string{"a"})); err != nil {
 			t.Errorf("%s: another table: %v", c.what, err)
 		}
 		close(h.release)
@@ -371,7 +371,7 @@ func TestImportThatWasFoundIsSynced(t *testing.T) {
 	folder := t.TempDir()
 	path := filepath.Join(folder, "a.db")
 	target := open(t, path, sqlite.Options{})
-	f := file("f", buffer.Table{ID: "t", Columns: columns(datatype.String)}, []string{"a"})
+	f := file("f", driver.Table{ID: "t", Columns: columns(datatype.String)}, []string{"a"})
 	reader, err := database(t, path).Conn(t.Context())
 	if err != nil {
 		t.Fatal(err)

@@ -6,9 +6,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/drivers/sqlite"
 )
 
@@ -16,7 +16,7 @@ import (
 func TestKeepFor(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a.db")
 	target := open(t, path, sqlite.Options{KeepFor: 24 * time.Hour, KeepBy: []string{"at", "DAY"}})
-	mustImport := func(t *testing.T, target *sqlite.Target, f *buffer.File) {
+	mustImport := func(t *testing.T, target *sqlite.Target, f *driver.File) {
 		t.Helper()
 		if err := target.Import(t.Context(), f); err != nil {
 			t.Fatal(err)
@@ -32,7 +32,7 @@ func TestKeepFor(t *testing.T) {
 	stamp := func(age time.Duration) string { return now.Add(-age).Format("2006-01-02T15:04:05.000000Z") }
 	day := func(age time.Duration) string { return now.Add(-age).Format(time.DateOnly) }
 	const hour, null = time.Hour, buffertest.Null
-	tbl := buffer.Table{ID: "it's \"odd\"", Columns: []datatype.Column{
+	tbl := driver.Table{ID: "it's \"odd\"", Columns: []datatype.Column{
 		{Name: "id", Type: datatype.Int64}, {Name: "at", Type: datatype.Timestamp}, {Name: "day", Type: datatype.Date},
 	}}
 	stay := [][]string{
@@ -40,12 +40,12 @@ func TestKeepFor(t *testing.T) {
 	}
 	gone := [][]string{{"5", stamp(25 * hour), day(0)}, {"6", null, day(49 * hour)}, {"7", "1969-12-31T23:59:59.000000Z", null}}
 	f := file("file-1", tbl, slices.Concat(stay, gone)...)
-	other := buffer.Table{ID: "other", Columns: []datatype.Column{{Name: "at", Type: datatype.String}}}
+	other := driver.Table{ID: "other", Columns: []datatype.Column{{Name: "at", Type: datatype.String}}}
 	mustImport(t, target, f)
 	mustImport(t, target, file("file-2", other, []string{stamp(1000 * hour)}))
 	execute(t, path, `WITH RECURSIVE r(i) AS (SELECT 100 UNION ALL SELECT i + 1 FROM r WHERE i < 3600)
 		INSERT INTO "it's ""odd""" SELECT i, '2026-01-01T00:00:00.000000Z', NULL FROM r`)
-	for _, tbl := range []buffer.Table{tbl, other, {ID: "absent", Columns: tbl.Columns}} {
+	for _, tbl := range []driver.Table{tbl, other, {ID: "absent", Columns: tbl.Columns}} {
 		if err := target.Compact(t.Context(), tbl); err != nil {
 			t.Fatal(err)
 		}

@@ -7,7 +7,7 @@ import (
 	"os"
 	"time"
 
-	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/driver"
 )
 
 // cleanEvery is the least time between two looks for old ids.
@@ -16,9 +16,9 @@ const cleanEvery = time.Hour
 // cleanBatch bounds the ids that one transaction deletes.
 const cleanBatch = 1000
 
-// Compact implements [buffer.Compactor]: it deletes ids that are older than Options.KeepIDs, removes rows as Options.KeepFor says, and empties a
+// Compact implements [driver.Compactor]: it deletes ids that are older than Options.KeepIDs, removes rows as Options.KeepFor says, and empties a
 // write-ahead log that has become large, unless somebody reads or writes.
-func (t *Target) Compact(ctx context.Context, table buffer.Table) error {
+func (t *Target) Compact(ctx context.Context, table driver.Table) error {
 	now := time.Now()
 	last := t.cleaned.Load()
 	if t.opts.KeepIDs > 0 && now.Unix()-last >= int64(cleanEvery.Seconds()) && t.cleaned.CompareAndSwap(last, now.Unix()) {

@@ -4,8 +4,8 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/drivers/sqlite"
 )
 
@@ -13,7 +13,7 @@ import (
 func TestQueryRuns(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "events.db")
 	target := open(t, path, sqlite.Options{})
-	table := buffer.Table{ID: `in.c-"web"`, Columns: datatype.UntypedColumns("a")}
+	table := driver.Table{ID: `in.c-"web"`, Columns: datatype.UntypedColumns("a")}
 	if err := target.Ensure(t.Context(), table); err != nil {
 		t.Fatal(err)
 	}

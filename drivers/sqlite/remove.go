@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/forebay/forebay/buffer"
-	"github.com/forebay/forebay/internal/sqlfile"
+	"github.com/forebay/forebay/driver"
+	"github.com/forebay/forebay/driverkit/sqlfile"
 )
 
 // removeRows bounds the rows that one transaction removes, because meanwhile nobody else writes.
@@ -14,7 +14,7 @@ const removeRows = 1000
 
 // removeOld removes the rows whose time has passed. It looks for them beside imports, once through the table in the order of its rows, and
 // removes what it has found in transactions of their own.
-func (t *Target) removeOld(ctx context.Context, table buffer.Table) error {
+func (t *Target) removeOld(ctx context.Context, table driver.Table) error {
 	if err := checkTable(table); err != nil {
 		return err
 	}

@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/drivers/sqlite"
 	"github.com/forebay/forebay/internal/fulldisktest"
 )
@@ -18,14 +18,14 @@ func TestSmallVolumeIsFull(t *testing.T) {
 		t.Skip("it mounts a volume and fills it")
 	}
 	fulldisktest.Play(t, fulldisktest.Harness{
-		Open: func(t *testing.T, folder string) buffer.Target {
+		Open: func(t *testing.T, folder string) driver.Target {
 			target, err := sqlite.Open(filepath.Join(folder, "a.db"), sqlite.Options{MaxWAL: 4 << 20})
 			if err != nil {
 				t.Fatal(err)
 			}
 			return target
 		},
-		Rows: func(t *testing.T, _ buffer.Target, folder, table string) [][]string {
+		Rows: func(t *testing.T, _ driver.Target, folder, table string) [][]string {
 			return rows(t, filepath.Join(folder, "a.db"), table)
 		},
 		Log: func(folder string) int64 {

@@ -11,9 +11,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/drivers/sqlite"
 )
 
@@ -110,9 +110,9 @@ func canonical(typ datatype.Type, value any) string {
 // harness returns the harness for the suites. Each database has a folder of its own.
 func harness() buffertest.TargetHarness {
 	var path string
-	reopen := func(t *testing.T) buffer.Target { return open(t, path, sqlite.Options{}) }
+	reopen := func(t *testing.T) driver.Target { return open(t, path, sqlite.Options{}) }
 	return buffertest.TargetHarness{
-		Open: func(t *testing.T) buffer.Target {
+		Open: func(t *testing.T) driver.Target {
 			path = filepath.Join(t.TempDir(), "odd#%41.db")
 			return reopen(t)
 		},
@@ -128,7 +128,7 @@ func harness() buffertest.TargetHarness {
 		},
 		Process: &buffertest.Process{
 			Place: func(*testing.T) string { return path },
-			Open:  func(t *testing.T, place string) buffer.Target { return open(t, place, sqlite.Options{}) },
+			Open:  func(t *testing.T, place string) driver.Target { return open(t, place, sqlite.Options{}) },
 		},
 	}
 }
@@ -144,7 +144,7 @@ func TestOpenFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, path := range []string{text, filepath.Join(dir, "missing", "a.db"), dir} {
-		if target, err := sqlite.Open(path, sqlite.Options{}); err == nil || !buffer.IsPermanent(err) || !strings.Contains(err.Error(), path) {
+		if target, err := sqlite.Open(path, sqlite.Options{}); err == nil || !driver.IsPermanent(err) || !strings.Contains(err.Error(), path) {
 			t.Errorf("%s: %v, %v, want a permanent error with the path", path, target, err)
 		}
 	}

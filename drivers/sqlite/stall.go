@@ -6,14 +6,14 @@ import (
 	"io"
 	"time"
 
-	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/driver"
 )
 
 // withStallTimeout returns the file with other slices: opening one and each read of one fail when ctx ends, or after limit, even if staging
 // heeds neither. Staging must not hold the only writer of the database, for which the imports of all other tables wait.
-func withStallTimeout(f *buffer.File, limit time.Duration) *buffer.File {
+func withStallTimeout(f *driver.File, limit time.Duration) *driver.File {
 	guarded := *f
-	guarded.OpenSlice = func(ctx context.Context, obj buffer.Object) (io.ReadCloser, error) {
+	guarded.OpenSlice = func(ctx context.Context, obj driver.Object) (io.ReadCloser, error) {
 		src, err := await(ctx, limit, func() (io.ReadCloser, error) { return f.OpenSlice(ctx, obj) }, func(src io.ReadCloser, err error) {
 			if err == nil {
 				_ = src.Close()

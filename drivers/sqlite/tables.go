@@ -10,9 +10,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/datatype"
-	"github.com/forebay/forebay/internal/sqlfile"
+	"github.com/forebay/forebay/driver"
+	"github.com/forebay/forebay/driverkit/sqlfile"
 )
 
 // createOwnTables creates the tables of the driver. They are in the same database, so its copies and backups have the rows together with
@@ -43,18 +43,18 @@ func storageOf(t datatype.Type) string {
 }
 
 // checkTable refuses names that SQLite cannot keep.
-func checkTable(t buffer.Table) error {
+func checkTable(t driver.Table) error {
 	switch lower := strings.ToLower(t.ID); {
 	case strings.HasPrefix(lower, "sqlite_"), strings.HasPrefix(lower, "_forebay_"):
-		return buffer.Permanent(fmt.Errorf("the table %q has a name that SQLite or this driver keeps for itself: choose another one", t.ID))
+		return driver.Permanent(fmt.Errorf("the table %q has a name that SQLite or this driver keeps for itself: choose another one", t.ID))
 	case slices.ContainsFunc(append(t.Names(), t.ID), func(name string) bool { return strings.Contains(name, "\x00") }):
-		return buffer.Permanent(fmt.Errorf("the table %.100q or a column has a NUL in its name", t.ID))
+		return driver.Permanent(fmt.Errorf("the table %.100q or a column has a NUL in its name", t.ID))
 	}
 	return nil
 }
 
 // ensure creates or extends the table as t needs it, and returns its columns.
-func ensure(ctx context.Context, c tx, t buffer.Table, indexes [][]string) ([]datatype.Column, error) {
+func ensure(ctx context.Context, c tx, t driver.Table, indexes [][]string) ([]datatype.Column, error) {
 	have, err := columnsOf(ctx, c, t)
 	if err != nil {
 		return nil, err
@@ -101,7 +101,7 @@ func createIndexes(table string, columns []datatype.Column, indexes [][]string) 
 // columnsOf returns the columns of a table, none if it is absent. Names, order and NOT NULL come from the table as it is now, because it may
 // have been altered. SQLite does not know the types: they come from the driver's own table. A column that is not listed there has the type
 // that t wants, if its declaration can hold that.
-func columnsOf(ctx context.Context, c tx, t buffer.Table) ([]datatype.Column, error) {
+func columnsOf(ctx context.Context, c tx, t driver.Table) ([]datatype.Column, error) {
 	rows, err := c.QueryContext(ctx, `SELECT s.name, s.type, i.name, i.type, i."notnull" FROM sqlite_schema s, pragma_table_info(s.name) i
 		WHERE s.type IN ('table', 'view') AND s.name = ? COLLATE NOCASE ORDER BY i.cid`, t.ID)
 	if err != nil {
@@ -117,10 +117,10 @@ func columnsOf(ctx context.Context, c tx, t buffer.Table) ([]datatype.Column, er
 			return nil, err
 		}
 		if table != t.ID {
-			return nil, buffer.Permanent(fmt.Errorf("the database has a table %q, and SQLite ignores the case of names: choose another name than %q", table, t.ID))
+			return nil, driver.Permanent(fmt.Errorf("the database has a table %q, and SQLite ignores the case of names: choose another name than %q", table, t.ID))
 		}
 		if kind != "table" {
-			return nil, buffer.Permanent(fmt.Errorf("%q is a view: choose another name, or make it a table", table))
+			return nil, driver.Permanent(fmt.Errorf("%q is a view: choose another name, or make it a table", table))
 		}
 		have, declared = append(have, col), append(declared, storage)
 	}
@@ -156,9 +156,9 @@ func columnsOf(ctx context.Context, c tx, t buffer.Table) ([]datatype.Column, er
 	return have, nil
 }
 
-// Ensure implements [buffer.Target]. A table that somebody else has created may be used: its columns then have the storage classes
+// Ensure implements [driver.Target]. A table that somebody else has created may be used: its columns then have the storage classes
 // of the types, best in a STRICT table.
-func (t *Target) Ensure(ctx context.Context, table buffer.Table) error {
+func (t *Target) Ensure(ctx context.Context, table driver.Table) error {
 	if err := checkTable(table); err != nil {
 		return err
 	}
@@ -166,19 +166,19 @@ func (t *Target) Ensure(ctx context.Context, table buffer.Table) error {
 		_, err := ensure(ctx, c, table, t.opts.Indexes)
 		return err
 	})
-	if errors.As(err, new(*buffer.SchemaError)) {
+	if errors.As(err, new(*driver.SchemaError)) {
 		return fmt.Errorf("sqlite: %w", err) // it names the table
 	}
 	return wrap(err, "table %q", table.ID)
 }
 
-// Extend implements [buffer.Extender].
-func (t *Target) Extend(ctx context.Context, table buffer.Table) error {
+// Extend implements [driver.Extender].
+func (t *Target) Extend(ctx context.Context, table driver.Table) error {
 	table.Extend = true
 	return t.Ensure(ctx, table)
 }
 
-// Uncreate implements [buffer.Uncreator].
+// Uncreate implements [driver.Uncreator].
 func (t *Target) Uncreate(ctx context.Context, tableID, creation string) error {
 	if creation == "" {
 		return nil

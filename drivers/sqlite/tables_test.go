@@ -12,9 +12,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/drivers/sqlite"
 )
 
@@ -31,12 +31,12 @@ func needProgram(t *testing.T) {
 func TestTableNames(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a.db")
 	target := open(t, path, sqlite.Options{})
-	table := func(id string) buffer.Table { return buffer.Table{ID: id, Columns: columns(datatype.String)} }
+	table := func(id string) driver.Table { return driver.Table{ID: id, Columns: columns(datatype.String)} }
 	if err := target.Ensure(t.Context(), table("Events")); err != nil {
 		t.Fatal(err)
 	}
 	for _, id := range []string{"events", "sqlite_x", "SQLITE_x", "_forebay_imports", "a\x00b"} {
-		if err := target.Ensure(t.Context(), table(id)); !buffer.IsPermanent(err) {
+		if err := target.Ensure(t.Context(), table(id)); !driver.IsPermanent(err) {
 			t.Errorf("table %q: %v, want a permanent error", id, err)
 		}
 	}
@@ -47,7 +47,7 @@ func TestTableOfSomebodyElse(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a.db")
 	target := open(t, path, sqlite.Options{})
 	execute(t, path, `CREATE TABLE t (c0 TEXT, c1 INTEGER, twice INTEGER AS (c1 * 2)) STRICT`)
-	table := buffer.Table{ID: "t", Columns: columns(datatype.Timestamp, datatype.Int64)}
+	table := driver.Table{ID: "t", Columns: columns(datatype.Timestamp, datatype.Int64)}
 	if err := target.Import(t.Context(), file("f", table, []string{"2026-11-22T00:00:00.000000Z", "7"})); err != nil {
 		t.Fatal(err)
 	}
@@ -56,7 +56,7 @@ func TestTableOfSomebodyElse(t *testing.T) {
 		t.Errorf("%d, %v", twice, err)
 	}
 	table.Columns[1].Type = datatype.Float64
-	var schema *buffer.SchemaError
+	var schema *driver.SchemaError
 	if err := target.Ensure(t.Context(), table); !errors.As(err, &schema) || schema.Got[1].Type != "INTEGER" {
 		t.Errorf("Ensure with another class = %v", err)
 	} else if strings.Count(err.Error(), "table \"t\"") != 1 {
@@ -68,7 +68,7 @@ func TestTableOfSomebodyElse(t *testing.T) {
 func TestAlteredTable(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a.db")
 	target := open(t, path, sqlite.Options{})
-	table := buffer.Table{ID: "t", Columns: columns(datatype.String, datatype.Bool), Extend: true}
+	table := driver.Table{ID: "t", Columns: columns(datatype.String, datatype.Bool), Extend: true}
 	if err := target.Extend(t.Context(), table); err != nil {
 		t.Fatal(err)
 	}
@@ -84,7 +84,7 @@ func TestAlteredTable(t *testing.T) {
 func TestWideTable(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a.db")
 	target := open(t, path, sqlite.Options{})
-	table := buffer.Table{ID: "t", Columns: columns(slices.Repeat([]datatype.Type{datatype.Int64}, 1500)...)}
+	table := driver.Table{ID: "t", Columns: columns(slices.Repeat([]datatype.Type{datatype.Int64}, 1500)...)}
 	var list [][]string
 	for i := range 100 { // two statements and a half: 32,766 variables are 21 rows
 		list = append(list, slices.Repeat([]string{fmt.Sprint(i)}, 1500))
@@ -100,7 +100,7 @@ func TestWideTable(t *testing.T) {
 func TestCompact(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a.db")
 	target := open(t, path, sqlite.Options{MaxWAL: 1, KeepIDs: 48 * time.Hour})
-	table := buffer.Table{ID: "t", Columns: columns(datatype.String)}
+	table := driver.Table{ID: "t", Columns: columns(datatype.String)}
 	if err := target.Import(t.Context(), file("f", table, []string{"a"})); err != nil {
 		t.Fatal(err)
 	}
@@ -156,8 +156,8 @@ func TestTablesThatStoreLess(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "a.db")
 		target := open(t, path, sqlite.Options{})
 		execute(t, path, statements)
-		table := buffer.Table{ID: "t", Columns: columns(datatype.String)}
-		if err := target.Import(t.Context(), file("f", table, []string{"a"}, []string{"a"}, []string{"b"})); !buffer.IsPermanent(err) {
+		table := driver.Table{ID: "t", Columns: columns(datatype.String)}
+		if err := target.Import(t.Context(), file("f", table, []string{"a"}, []string{"a"}, []string{"b"})); !driver.IsPermanent(err) {
 			t.Errorf("%s: Import = %v, want a permanent error", name, err)
 		}
 		var stored int
@@ -174,7 +174,7 @@ func TestLostDatabase(t *testing.T) {
 	}
 	path := filepath.Join(t.TempDir(), "a.db")
 	target := open(t, path, sqlite.Options{})
-	table := buffer.Table{ID: "t", Columns: columns(datatype.String)}
+	table := driver.Table{ID: "t", Columns: columns(datatype.String)}
 	if err := target.Import(t.Context(), file("f", table, []string{"a"})); err != nil {
 		t.Fatal(err)
 	}
@@ -182,7 +182,7 @@ func TestLostDatabase(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, state := range []string{"moved", "replaced"} {
-		if err := target.Import(t.Context(), file("g", table, []string{"b"})); !buffer.IsPermanent(err) {
+		if err := target.Import(t.Context(), file("g", table, []string{"b"})); !driver.IsPermanent(err) {
 			t.Errorf("Import into a database that was %s = %v, want a permanent error", state, err)
 		}
 		if err := os.WriteFile(path, nil, 0o600); err != nil {
@@ -204,7 +204,7 @@ func TestLostDatabase(t *testing.T) {
 func TestOwnTablesAreDropped(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a.db")
 	target := open(t, path, sqlite.Options{})
-	table := buffer.Table{ID: "t", Columns: columns(datatype.Timestamp)}
+	table := driver.Table{ID: "t", Columns: columns(datatype.Timestamp)}
 	row := []string{"2026-11-22T00:00:00.000000Z"}
 	for i, own := range []string{"imports", "tables"} {
 		if err := target.Import(t.Context(), file(fmt.Sprint("f", i), table, row)); err != nil {
@@ -227,11 +227,11 @@ func TestOwnTablesAreDropped(t *testing.T) {
 // A new table has the indexes of whose columns it has all, and a query uses them. A table that exists keeps its own.
 func TestIndexes(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "events.db")
-	spans := buffer.Table{ID: "sp'a\"ns", Columns: []datatype.Column{{Name: "TraceId", Type: datatype.String}, {Name: "at", Type: datatype.Timestamp}}}
-	others := buffer.Table{ID: "others", Columns: []datatype.Column{{Name: "at", Type: datatype.Timestamp}}}
+	spans := driver.Table{ID: "sp'a\"ns", Columns: []datatype.Column{{Name: "TraceId", Type: datatype.String}, {Name: "at", Type: datatype.Timestamp}}}
+	others := driver.Table{ID: "others", Columns: []datatype.Column{{Name: "at", Type: datatype.Timestamp}}}
 	target := open(t, path, sqlite.Options{Indexes: [][]string{{"TraceId", "at"}, {"at"}}})
 	for range 2 {
-		for _, table := range []buffer.Table{spans, others} {
+		for _, table := range []driver.Table{spans, others} {
 			if err := target.Ensure(t.Context(), table); err != nil {
 				t.Fatal(err)
 			}

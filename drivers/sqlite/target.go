@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
-	"database/sql/driver"
+	sqldriver "database/sql/driver"
 	"errors"
 	"fmt"
 	"net/url"
@@ -16,10 +16,10 @@ import (
 
 	_ "modernc.org/sqlite" // registers itself as "sqlite"
 
-	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/datatype"
-	"github.com/forebay/forebay/internal/retention"
-	"github.com/forebay/forebay/internal/sqlfile"
+	"github.com/forebay/forebay/driver"
+	"github.com/forebay/forebay/driverkit/retention"
+	"github.com/forebay/forebay/driverkit/sqlfile"
 )
 
 // Options are the choices of [Open]. A zero field means its default.
@@ -42,7 +42,7 @@ type Options struct {
 	// are: create the index yourself. Each index slows imports.
 	Indexes [][]string
 	// TrustTriggers says that an error which a trigger of yours raises is always about the row. Then the row leaves its file for it and goes to the
-	// quarantine. Default: the file is held, until somebody decides; see [buffer.Buffer.SplitFile].
+	// quarantine. Default: the file is held, until somebody decides; see forebay.Engine.SplitFile.
 	TrustTriggers bool
 	// MaxWAL is the size in bytes of the write-ahead log from which on [Target.Compact] empties it. Default: 64 MiB.
 	MaxWAL int64
@@ -70,7 +70,7 @@ func (o Options) Validate() error {
 // busyTimeout is how long SQLite itself waits for a lock. The driver looks at the context between two such waits.
 const busyTimeout = 100 * time.Millisecond
 
-// Target is a [buffer.Target] whose tables are in one SQLite database. It is safe for concurrent use, also beside other
+// Target is a [driver.Target] whose tables are in one SQLite database. It is safe for concurrent use, also beside other
 // processes that have the file open.
 type Target struct {
 	path string
@@ -83,15 +83,15 @@ type Target struct {
 }
 
 var (
-	_ buffer.Target      = (*Target)(nil)
-	_ buffer.Extender    = (*Target)(nil)
-	_ buffer.Limiter     = (*Target)(nil)
-	_ buffer.LocalDriver = (*Target)(nil)
-	_ buffer.Counter     = (*Target)(nil)
-	_ buffer.Uncreator   = (*Target)(nil)
-	_ buffer.Compactor   = (*Target)(nil)
-	_ buffer.Querier     = (*Target)(nil)
-	_ buffer.Voider      = (*Target)(nil)
+	_ driver.Target      = (*Target)(nil)
+	_ driver.Extender    = (*Target)(nil)
+	_ driver.Limiter     = (*Target)(nil)
+	_ driver.LocalDriver = (*Target)(nil)
+	_ driver.Counter     = (*Target)(nil)
+	_ driver.Uncreator   = (*Target)(nil)
+	_ driver.Compactor   = (*Target)(nil)
+	_ driver.Querier     = (*Target)(nil)
+	_ driver.Voider      = (*Target)(nil)
 )
 
 // Open opens or creates the database file. Its folder must exist, on a local disk. The caller closes the Target after the engine.
@@ -150,23 +150,23 @@ func open(path string, pragmas ...string) (*sql.DB, error) {
 // Close closes the database. Calls that run fail.
 func (t *Target) Close() error { return errors.Join(t.read.Close(), t.write.Close()) }
 
-// Limits implements [buffer.Limiter]: SQLite stores NaN as NULL, and no cell above 1,000,000,000 bytes.
+// Limits implements [driver.Limiter]: SQLite stores NaN as NULL, and no cell above 1,000,000,000 bytes.
 func (t *Target) Limits() datatype.Limits {
 	return datatype.Limits{NoNaN: true, MaxCell: 1_000_000_000}
 }
 
-// Query implements [buffer.Querier]: the rows that were stored last.
-func (t *Target) Query(table buffer.Table) (language, query string) {
+// Query implements [driver.Querier]: the rows that were stored last.
+func (t *Target) Query(table driver.Table) (language, query string) {
 	return "SQLite", "SELECT * FROM " + sqlfile.Quote(table.ID) + " ORDER BY rowid DESC LIMIT 20"
 }
 
-// Needs implements [buffer.LocalDriver]: pages go to the write-ahead log, and from there to the file.
+// Needs implements [driver.LocalDriver]: pages go to the write-ahead log, and from there to the file.
 func (t *Target) Needs(_, raw int64) (folder string, bytes int64) {
 	return filepath.Dir(t.path), 3*raw + 8<<20
 }
 
-// CountFile implements [buffer.Counter]. It returns the rows that were imported, including rows that somebody has deleted since.
-func (t *Target) CountFile(ctx context.Context, table buffer.Table, fileID string) (rows int64, err error) {
+// CountFile implements [driver.Counter]. It returns the rows that were imported, including rows that somebody has deleted since.
+func (t *Target) CountFile(ctx context.Context, table driver.Table, fileID string) (rows int64, err error) {
 	err = t.read.QueryRowContext(ctx, `SELECT coalesce(sum(max(rows, 0)), 0) FROM _forebay_imports WHERE file_id = ? AND table_id = ?
 		AND EXISTS (SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = table_id)`, fileID, table.ID).Scan(&rows)
 	return rows, wrap(classify(err), "count file %s", fileID)
@@ -216,7 +216,7 @@ func (t *Target) transaction(ctx context.Context, call func(context.Context, tx)
 	// An error may have rolled back already. A BEGIN during which ctx ends may still begin a transaction, and a connection within a
 	// transaction must not be used again.
 	if _, rollback := conn.ExecContext(context.WithoutCancel(ctx), "ROLLBACK"); rollback != nil && !noTransaction(rollback) {
-		_ = conn.Raw(func(any) error { return driver.ErrBadConn })
+		_ = conn.Raw(func(any) error { return sqldriver.ErrBadConn })
 	}
 	switch {
 	case errors.Is(err, errDone):

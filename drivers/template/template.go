@@ -1,4 +1,4 @@
-// Package template is the smallest correct [buffer.Target], to be copied by authors of drivers: docs/drivers.md goes through it.
+// Package template is the smallest correct [driver.Target], to be copied by authors of drivers: docs/drivers.md goes through it.
 //
 // A table is a folder. The rows of an imported file are one file in it. That gets its name, the id, when it is complete. So rows and id become
 // visible in one step, and the file system refuses a second file with the id. A line is a row, a cell is in base64, and NULL is "-".
@@ -17,14 +17,14 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/driver"
 )
 
 // Target stores tables in a folder. It is safe for concurrent use, also by several processes.
 type Target struct{ dir string }
 
-var _ buffer.Target = Target{}
+var _ driver.Target = Target{}
 
 // New returns a target in a folder, which is created when it is needed.
 func New(dir string) Target { return Target{dir} }
@@ -35,10 +35,10 @@ func (t Target) folder(table string) string {
 	return filepath.Join(t.dir, hex.EncodeToString(sum[:]))
 }
 
-// Ensure implements [buffer.Target].
-func (t Target) Ensure(ctx context.Context, table buffer.Table) error {
+// Ensure implements [driver.Target].
+func (t Target) Ensure(ctx context.Context, table driver.Table) error {
 	if table.Extend {
-		return buffer.Permanent(errors.New("tables of this target cannot grow")) // an Extender can
+		return driver.Permanent(errors.New("tables of this target cannot grow")) // an Extender can
 	}
 	if err := ctx.Err(); err != nil {
 		return err
@@ -56,12 +56,12 @@ func (t Target) Ensure(ctx context.Context, table buffer.Table) error {
 	if err := json.Unmarshal(data, &have); err != nil {
 		return err
 	}
-	_, err = table.Fit(have) // a *buffer.SchemaError if they differ
+	_, err = table.Fit(have) // a *driver.SchemaError if they differ
 	return err
 }
 
-// Import implements [buffer.Target], exactly once.
-func (t Target) Import(ctx context.Context, f *buffer.File) error {
+// Import implements [driver.Target], exactly once.
+func (t Target) Import(ctx context.Context, f *driver.File) error {
 	if err := t.Ensure(ctx, f.Table); err != nil {
 		return err
 	}

@@ -7,16 +7,16 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/drivers/template"
 )
 
 func harness() buffertest.TargetHarness {
 	var dir string
-	reopen := func(*testing.T) buffer.Target { return template.New(dir) }
+	reopen := func(*testing.T) driver.Target { return template.New(dir) }
 	return buffertest.TargetHarness{
-		Open: func(t *testing.T) buffer.Target {
+		Open: func(t *testing.T) driver.Target {
 			dir = t.TempDir()
 			return reopen(t)
 		},
@@ -25,7 +25,7 @@ func harness() buffertest.TargetHarness {
 		Typed:  true,
 		Process: &buffertest.Process{
 			Place: func(*testing.T) string { return dir },
-			Open:  func(_ *testing.T, place string) buffer.Target { return template.New(place) },
+			Open:  func(_ *testing.T, place string) driver.Target { return template.New(place) },
 		},
 	}
 }

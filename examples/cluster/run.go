@@ -14,8 +14,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/dir"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/mapping"
 )
 
@@ -117,7 +117,7 @@ func makeTable(ctx context.Context, path string) error {
 	if err != nil {
 		return err
 	}
-	return dir.Tables(filepath.Join(path, "tables")).Ensure(ctx, buffer.Table{ID: tableID, Columns: mapper.Columns()})
+	return dir.Tables(filepath.Join(path, "tables")).Ensure(ctx, driver.Table{ID: tableID, Columns: mapper.Columns()})
 }
 
 // newNodes chooses the addresses at which the servers of the nodes meet, below the ports that systems give to outgoing connections.

@@ -6,11 +6,12 @@ import (
 	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/mapping"
 )
 
 // Gateway returns options for a small machine whose line to the target may be down for a month.
-func Gateway(target buffer.Target) forebay.Options {
+func Gateway(target driver.Target) forebay.Options {
 	return forebay.Options{Target: target, Buffer: buffer.Tuning{
 		MaxDiskBytes:    2 << 30,             // readings are refused when this is used up, and nothing is evicted
 		MaxSinkBytes:    3 << 29,             // one sink may have three quarters

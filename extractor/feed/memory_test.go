@@ -18,7 +18,7 @@ import (
 	"testing"
 
 	"github.com/forebay/forebay"
-	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/extractor"
 	"github.com/forebay/forebay/extractor/feed"
 	"github.com/forebay/forebay/mapping"
@@ -43,9 +43,9 @@ func residentPeak(t *testing.T) (int64, bool) {
 // countingTarget reads the rows of each file to the end, counts them and throws them away.
 type countingTarget struct{ rows atomic.Int64 }
 
-func (c *countingTarget) Ensure(context.Context, buffer.Table) error { return nil }
+func (c *countingTarget) Ensure(context.Context, driver.Table) error { return nil }
 
-func (c *countingTarget) Import(ctx context.Context, f *buffer.File) error {
+func (c *countingTarget) Import(ctx context.Context, f *driver.File) error {
 	rows := f.ReadRows(ctx)
 	defer rows.Close()
 	var n int64

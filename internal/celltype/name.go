@@ -5,6 +5,8 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/forebay/forebay/datatype"
 )
 
 // maxName is the longest name of a column in bytes: PostgreSQL cuts longer ones.
@@ -31,4 +33,18 @@ func NameProblem(name string) string {
 		return "begins with " + ownPrefix + ", which targets keep for their own columns"
 	}
 	return ""
+}
+
+// Place returns the place of the column of that name, -1 for none. Names are compared without case, and an equal one wins.
+func Place(columns []datatype.Column, name string) int {
+	found := -1
+	for i, c := range columns {
+		if c.Name == name {
+			return i
+		}
+		if found < 0 && strings.EqualFold(c.Name, name) {
+			found = i
+		}
+	}
+	return found
 }

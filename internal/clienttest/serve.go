@@ -9,6 +9,7 @@ import (
 	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/mapping"
 	"github.com/forebay/forebay/stream"
 	"github.com/forebay/forebay/stream/fastserver"
@@ -20,7 +21,7 @@ const Table = "events"
 
 // Serve opens an engine in a folder and serves it over HTTP, for [Send]. It imports each 200 rows into target, and retries soon. close
 // flushes and closes the engine; it leaves target open.
-func Serve(folder string, target buffer.Target) (url string, close func() error, err error) {
+func Serve(folder string, target driver.Target) (url string, close func() error, err error) {
 	const id, secret = "shop", "0123456789abcdef0123456789abcdef0123456789abcdef"
 	ctx := context.Background()
 	engine, err := forebay.Open(folder, forebay.Options{

@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"github.com/forebay/forebay"
-	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/drivers/parquet"
 	"github.com/forebay/forebay/drivers/postgres"
 	"github.com/forebay/forebay/stream/otlpgrpc"
@@ -34,9 +34,9 @@ const (
 // discard is a target that reads the rows and throws them away.
 type discard struct{}
 
-func (discard) Ensure(context.Context, buffer.Table) error { return nil }
+func (discard) Ensure(context.Context, driver.Table) error { return nil }
 
-func (discard) Import(ctx context.Context, f *buffer.File) error {
+func (discard) Import(ctx context.Context, f *driver.File) error {
 	rows := f.ReadRows(ctx)
 	defer rows.Close()
 	for rows.Next() {
@@ -45,7 +45,7 @@ func (discard) Import(ctx context.Context, f *buffer.File) error {
 }
 
 // openTarget returns the target of Forebay for a place. The caller ends it after the engine.
-func openTarget(kind, where string) (target buffer.Target, end func(), err error) {
+func openTarget(kind, where string) (target driver.Target, end func(), err error) {
 	switch kind {
 	case toParquet:
 		target, err = parquet.Tables(where, parquet.Options{MergeTo: -1})

@@ -13,8 +13,8 @@ import (
 	pq "github.com/parquet-go/parquet-go"
 
 	"github.com/forebay/forebay"
-	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/drivers/parquet/parquettest"
 	"github.com/forebay/forebay/drivers/postgres/pgtest"
 	"github.com/forebay/forebay/mapping"
@@ -65,7 +65,7 @@ func (p place) create() {
 		p.tb.Fatal(err)
 	}
 	defer end()
-	if err := target.Ensure(p.tb.Context(), buffer.Table{ID: tableName, Columns: p.columns()}); err != nil {
+	if err := target.Ensure(p.tb.Context(), driver.Table{ID: tableName, Columns: p.columns()}); err != nil {
 		p.tb.Fatal(err)
 	}
 }

@@ -21,8 +21,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/internal/seedtest"
 )
 
@@ -49,9 +49,9 @@ func Mount(t *testing.T, size int) string {
 // Harness describes the target that [Play] tests.
 type Harness struct {
 	// Open opens the target in a folder. Play calls its Close, if it has one.
-	Open func(t *testing.T, folder string) buffer.Target
+	Open func(t *testing.T, folder string) driver.Target
 	// Rows reads the texts of all rows of a table.
-	Rows func(t *testing.T, target buffer.Target, folder, table string) [][]string
+	Rows func(t *testing.T, target driver.Target, folder, table string) [][]string
 	// Log returns the bytes of the log that the target moves into its file at a checkpoint. The volume becomes full when the log is nearly
 	// Checkpoint. Nil: the volume becomes full after some files.
 	Log        func(folder string) int64
@@ -70,7 +70,7 @@ const (
 // player imports files until it is told to stop.
 type player struct {
 	h        Harness
-	target   buffer.Target
+	target   driver.Target
 	folder   string
 	refused  [workers]atomic.Int64
 	imported [workers]atomic.Int64
@@ -120,8 +120,8 @@ func (p *player) close(t *testing.T) {
 	}
 }
 
-func table(worker int) buffer.Table {
-	return buffer.Table{ID: fmt.Sprint("t", worker), Columns: []datatype.Column{{Name: "id", Type: datatype.Int64}, {Name: "text", Type: datatype.String}}}
+func table(worker int) driver.Table {
+	return driver.Table{ID: fmt.Sprint("t", worker), Columns: []datatype.Column{{Name: "id", Type: datatype.Int64}, {Name: "text", Type: datatype.String}}}
 }
 
 // text returns the text of a row, which does not compress.
@@ -135,16 +135,16 @@ func text(id int64) string {
 }
 
 // file returns the file of a worker with a number. The ids of its rows begin at number times fileRows.
-func file(worker int, number int64) *buffer.File {
+func file(worker int, number int64) *driver.File {
 	var csv bytes.Buffer
 	for id := number * fileRows; id < (number+1)*fileRows; id++ {
 		fmt.Fprintf(&csv, "\"%d\",\"%s\"\n", id, text(id))
 	}
 	id := fmt.Sprintf("file-%d-%d", worker, number)
-	f := &buffer.File{
+	f := &driver.File{
 		ID: id, SinkID: "source/sink", Table: table(worker), Rows: fileRows, RawBytes: int64(csv.Len()),
-		Slices: []buffer.Object{{ID: id + "-s", FileID: id, SinkID: "source/sink", Rows: fileRows, RawBytes: int64(csv.Len())}},
-		OpenSlice: func(context.Context, buffer.Object) (io.ReadCloser, error) {
+		Slices: []driver.Object{{ID: id + "-s", FileID: id, SinkID: "source/sink", Rows: fileRows, RawBytes: int64(csv.Len())}},
+		OpenSlice: func(context.Context, driver.Object) (io.ReadCloser, error) {
 			return io.NopCloser(bytes.NewReader(csv.Bytes())), nil
 		},
 	}
@@ -164,7 +164,7 @@ func (p *player) work(ctx context.Context, t *testing.T, worker int) {
 			if err == nil {
 				break
 			}
-			if refused := (*buffer.RowsError)(nil); ctx.Err() != nil || errors.As(err, &refused) {
+			if refused := (*driver.RowsError)(nil); ctx.Err() != nil || errors.As(err, &refused) {
 				t.Errorf("import of %s: %v", f.ID, err)
 				return
 			}
@@ -174,7 +174,7 @@ func (p *player) work(ctx context.Context, t *testing.T, worker int) {
 			}
 		}
 		p.imported[worker].Add(1)
-		if c, ok := p.target.(buffer.Compactor); ok {
+		if c, ok := p.target.(driver.Compactor); ok {
 			_ = c.Compact(ctx, f.Table) // the volume may be full
 		}
 	}

@@ -20,7 +20,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/internal/cputime"
 )
 
@@ -45,7 +45,7 @@ type Way func(ctx context.Context, dir string, in Input) (run func() error, end 
 // Input has the rows that both ways import.
 type Input struct {
 	// File has slices of about 16 MB.
-	File *buffer.File
+	File *driver.File
 	// CSV is the path of the same rows in one plain file without a header. NULL is an empty cell, every other cell is quoted.
 	CSV string
 }

@@ -14,13 +14,13 @@ import (
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
 
-	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/driver"
 )
 
 // Table is the table of the input: a row has about 140 bytes.
-func Table() buffer.Table {
-	return buffer.Table{ID: "events", Columns: []datatype.Column{
+func Table() driver.Table {
+	return driver.Table{ID: "events", Columns: []datatype.Column{
 		{Name: "id", Type: datatype.UUID, Required: true},
 		{Name: "at", Type: datatype.Timestamp, Required: true},
 		{Name: "n", Type: datatype.Int64},
@@ -35,7 +35,7 @@ const sliceBytes = 16 << 20
 
 // makeInput writes the rows, the same in every run.
 func makeInput(dir string, rows int64, encoding string) (in Input, err error) {
-	encodings := map[string]buffer.Encoding{"none": buffer.None, "gzip": buffer.Gzip, "zstd": buffer.Zstd}
+	encodings := map[string]driver.Encoding{"none": driver.None, "gzip": driver.Gzip, "zstd": driver.Zstd}
 	e, ok := encodings[encoding]
 	if !ok {
 		return Input{}, fmt.Errorf("encoding %q: use none, gzip or zstd", encoding)
@@ -43,8 +43,8 @@ func makeInput(dir string, rows int64, encoding string) (in Input, err error) {
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		return Input{}, err
 	}
-	in = Input{CSV: filepath.Join(dir, "rows.csv"), File: &buffer.File{ID: "bench-file", SinkID: "bench/events", Table: Table()}}
-	in.File.OpenSlice = func(_ context.Context, obj buffer.Object) (io.ReadCloser, error) {
+	in = Input{CSV: filepath.Join(dir, "rows.csv"), File: &driver.File{ID: "bench-file", SinkID: "bench/events", Table: Table()}}
+	in.File.OpenSlice = func(_ context.Context, obj driver.Object) (io.ReadCloser, error) {
 		return os.Open(filepath.Join(dir, obj.ID))
 	}
 	in.File.SaveProgress = func(context.Context, []byte) error { return nil }
@@ -55,7 +55,7 @@ func makeInput(dir string, rows int64, encoding string) (in Input, err error) {
 	defer func() { err = errors.Join(err, all.Close()) }()
 	rng := rand.New(rand.NewPCG(1, 2))
 	var plain []byte
-	obj := buffer.Object{FileID: in.File.ID, SinkID: in.File.SinkID, Encoding: e}
+	obj := driver.Object{FileID: in.File.ID, SinkID: in.File.SinkID, Encoding: e}
 	for i := range rows {
 		plain = appendRow(plain, rng, i)
 		if obj.Rows++; len(plain) < sliceBytes && i < rows-1 {
@@ -76,14 +76,14 @@ func makeInput(dir string, rows int64, encoding string) (in Input, err error) {
 	return in, nil
 }
 
-func writeSlice(path string, e buffer.Encoding, plain []byte) error {
+func writeSlice(path string, e driver.Encoding, plain []byte) error {
 	var stored bytes.Buffer
 	var w io.WriteCloser
 	var err error
 	switch e {
-	case buffer.Gzip:
+	case driver.Gzip:
 		w, err = gzip.NewWriterLevel(&stored, gzip.BestSpeed)
-	case buffer.Zstd:
+	case driver.Zstd:
 		w, err = zstd.NewWriter(&stored, zstd.WithEncoderLevel(zstd.SpeedFastest))
 	default:
 		return os.WriteFile(path, plain, 0o600)

@@ -15,26 +15,30 @@ var rooms = map[string][]string{
 	"mapping/internal/tape":     {},
 	"mapping/internal/template": {"mapping/internal/tape"},
 	// What knows no row.
-	"datatype":       {},
+	"datatype": {},
+	// The contract of drivers. It does not know the buffer that calls them.
+	"driver":         {"datatype"},
 	"otlpflat":       {"datatype", "mapping"},
 	"trigger":        {},
 	"changelog":      {},
 	"extractor":      {"extractor/internal/..."},
 	"extractor/...":  {"extractor/internal/..."},
-	"extractor/feed": {"extractor", ".", "buffer", "buffer/dir", "mapping"},
+	"extractor/feed": {"extractor", ".", "driver", "buffer", "buffer/dir", "mapping"},
 	// The component joins two rooms that do not know each other.
 	"extractor/component":     {"extractor", "storageapi", "storageapi/platform"},
-	"buffer":                  {"datatype", "trigger", "buffer/internal/..."},
+	"buffer":                  {"datatype", "driver", "trigger", "buffer/internal/..."},
 	"buffer/internal/...":     {"datatype", "trigger", "buffer/internal/..."},
-	"buffer/buffertest":       {"datatype", "buffer"},
-	"buffer/dir":              {"datatype", "buffer"},
-	"buffer/...":              {"datatype", "buffer"},
+	"buffer/buffertest":       {"datatype", "driver", "buffer"},
+	"buffer/dir":              {"datatype", "driver"},
+	"buffer/...":              {"datatype", "driver"},
 	"changelog/changelogtest": {"changelog"},
-	"cluster/...":             {".", "trigger", "buffer", "catalog", "stream", "stream/streamapi", "changelog", "cluster/..."},
-	".":                       {"datatype", "mapping", "otlpflat", "trigger", "buffer/..."},
-	"drivers/...":             {"datatype", "buffer", "drivers/..."},
+	"cluster/...":             {".", "trigger", "driver", "buffer", "catalog", "stream", "stream/streamapi", "changelog", "cluster/..."},
+	".":                       {"datatype", "mapping", "otlpflat", "trigger", "driver", "buffer/..."},
+	// What drivers share.
+	"driverkit/...": {"datatype", "driver"},
+	"drivers/...":   {"datatype", "driver", "driverkit/...", "drivers/..."},
 	// Objects of an archive are made in a folder, and then stored.
-	"drivers/bucket":              {"datatype", "buffer", "buffer/dir", "drivers/parquet", "drivers/parquet/parquettest"},
+	"drivers/bucket":              {"datatype", "driver", "buffer/dir", "drivers/parquet", "drivers/parquet/parquettest"},
 	"drivers/parquet/parquettest": {"datatype", "buffer/buffertest"},
 	"drivers/postgres/pgtest":     {},
 	// A command that measures a cluster, and one that measures a driver beside the loader of its database.
@@ -46,32 +50,30 @@ var rooms = map[string][]string{
 	"drivers/parquet/bench":  {"./..."},
 	"drivers/postgres/bench": {"./..."},
 	"drivers/sqlite/bench":   {"./..."},
-	"internal/importbench":   {"datatype", "buffer"},
+	"internal/importbench":   {"datatype", "driver"},
 	"internal/pipebench":     {"./..."},
 	"internal/clienttest":    {"./..."},
-	"console":                {"datatype", ".", "mapping", "trigger", "buffer", "catalog"},
+	"console":                {"datatype", ".", "mapping", "trigger", "driver", "buffer", "catalog"},
 	"console/browsertest":    {"./..."},
-	"catalog":                {"changelog", "datatype", ".", "mapping", "trigger", "buffer"},
+	"catalog":                {"changelog", "datatype", ".", "mapping", "trigger", "driver", "buffer"},
 	"stream":                 {"datatype", ".", "mapping", "otlpflat", "buffer", "stream/internal/..."},
 	"stream/internal/...":    {".", "buffer"},
 	"stream/streamapi":       {"datatype", ".", "catalog", "mapping", "buffer", "stream", "stream/internal/..."},
-	"storageapi/...":         {"datatype", "buffer", "storageapi/..."},
+	"storageapi/...":         {"datatype", "driver", "storageapi/..."},
 	"internal/...":           {"datatype", "internal/..."},
 	"internal/otlp":          {".", "mapping", "otlpflat"},
-	"internal/parts":         {"datatype", "buffer", "internal/..."},
-	"internal/sqlfile":       {"datatype", "buffer"},
-	"internal/retention":     {"datatype", "buffer"},
+	"internal/parts":         {"datatype", "driver", "internal/..."},
 	"internal/otlptest":      {"./..."},
 	"internal/collectortest": {"./..."},
 	"internal/viewtest":      {"./..."},
 	"internal/refusedtest":   {"./..."},
 	"internal/fulldisktest":  {"./..."},
 	"internal/placetest":     {"./..."},
-	"internal/sqltest":       {"datatype", "buffer", "buffer/dir", "drivers/parquet"},
+	"internal/sqltest":       {"datatype", "driver", "buffer/dir", "drivers/parquet"},
 	"stream/otlpgrpc":        {".", "mapping", "trigger", "buffer", "stream/internal/...", "stream"}, // stream: its tests alone
 	"stream/fastserver":      {"stream", "mapping"},                                                  // its tests alone
 	"stream/platformauth":    {"stream", "stream/streamapi", "catalog", "storageapi", "storageapi/platform"},
-	"forebaytest":            {"datatype", ".", "mapping", "buffer", "buffer/buffertest"},
+	"forebaytest":            {"datatype", ".", "mapping", "driver", "buffer", "buffer/buffertest"},
 	"internal/soak":          {"./..."},
 	"internal/soak/week":     {"./..."},
 	"bench":                  {"./..."},
@@ -81,9 +83,10 @@ var rooms = map[string][]string{
 }
 
 // lean are the packages that bring no dependency of their own: beside the standard library and this module they may
-// import only what is listed, by prefix. The directory driver and its folders may use what the buffer below them needs anyway.
+// import only what is listed, by prefix. The directory driver and its folders may use what the contract below them needs anyway.
 var lean = map[string][]string{
 	"datatype":  {},
+	"driver":    {"github.com/klauspost/compress/zstd"}, // which brings nothing along
 	"trigger":   {},
 	"changelog": {"github.com/cespare/xxhash/"},
 	"extractor": {"github.com/cenkalti/backoff/", "golang.org/x/text/"}, // which bring nothing along
@@ -165,7 +168,7 @@ func checkLayers(t *tree) []problem {
 		}
 		if f.test {
 			// Tests may also use the default drivers, the conformance suites, and the log that a changelog is.
-			allowed = append(slices.Clone(allowed), "buffer", "buffer/dir", "buffer/buffertest", "changelog", "changelog/changelogtest", ".")
+			allowed = append(slices.Clone(allowed), "driver", "buffer", "buffer/dir", "buffer/buffertest", "changelog", "changelog/changelogtest", ".")
 			if f.room() == "drivers" || f.room() == "cluster" {
 				allowed = append(allowed, "mapping", "trigger") // of the engine that a driver or a node is tested with
 			}
@@ -261,16 +264,18 @@ func importBreaches() []breach {
 		{"layers", []string{"mapping/a_test.go", source(module)}, []string{"mapping must not import ."}},
 		{"layers", []string{"trigger/a.go", source(module + "/buffer")}, []string{"trigger must not import buffer"}},
 		{"layers", []string{"buffer/a.go", source(module + "/mapping")}, []string{"buffer must not import mapping"}},
+		{"layers", []string{"driver/a.go", source(module + "/buffer")}, []string{"driver must not import buffer"}},
+		{"layers", []string{"drivers/a/a.go", source(module + "/buffer")}, []string{"drivers/a must not import buffer"}},
 		{"layers", []string{"buffer/dir/a.go", source(module + "/trigger")}, []string{"buffer/dir must not import trigger"}},
 		{"layers", []string{"buffer/s3/a.go", source(module)}, []string{"buffer/s3 must not import ."}},
 		{"layers", []string{"a.go", source(module + "/stream")}, []string{". must not import stream"}},
 		{"layers", []string{"attic/a.go", "package p"}, []string{"folder attic has no entry"}},
 		{"layers", []string{"internal/x/a.go", source(module + "/mapping")}, []string{"internal/x must not import mapping"}},
-		{"layers", []string{"buffer/a.go", source(module + "/trigger"), "buffer/s3/a.go", source(module + "/buffer")}, nil},
+		{"layers", []string{"buffer/a.go", source(module + "/trigger"), "buffer/s3/a.go", source(module + "/driver")}, nil},
 		{"layers", []string{"a.go", source(module + "/buffer/dir"), "mapping/a.go", source(module + "/internal/x")}, nil},
 		{"layers", []string{"stream/a.go", source(module), "bench/a.go", source(module + "/stream")}, nil},
 		{"layers", []string{"buffer/a_test.go", source(module + "/buffer/buffertest"), "internal/x/a_test.go", source(module)}, nil},
-		{"layers", []string{"drivers/a/a_test.go", source(module + "/mapping"), "drivers/a/a.go", source(module + "/buffer")}, nil},
+		{"layers", []string{"drivers/a/a_test.go", source(module + "/mapping"), "drivers/a/a.go", source(module + "/driver")}, nil},
 		{"lean packages", []string{"buffer/dir/a.go", source("github.com/x/y")}, []string{"must not import github.com/x/y"}},
 		{"lean packages", []string{"buffer/dir/a.go", source("github.com/klauspost/compress/gzip"), "buffer/a.go", source("github.com/x/y")}, nil},
 		{"testing stays in tests", []string{"buffer/a.go", source("testing")}, []string{"imports testing"}},

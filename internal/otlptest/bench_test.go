@@ -15,7 +15,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/plog"
 
 	"github.com/forebay/forebay"
-	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/internal/cputime"
 	"github.com/forebay/forebay/mapping"
 	"github.com/forebay/forebay/otlpflat"
@@ -180,10 +180,10 @@ func encoded(records, size int) ([]byte, error) {
 // noStaging accepts nothing until the engine gives up.
 type noStaging struct{}
 
-func (noStaging) Put(ctx context.Context, _ buffer.Object, _ buffer.Content) error {
+func (noStaging) Put(ctx context.Context, _ driver.Object, _ driver.Content) error {
 	<-ctx.Done()
 	return ctx.Err()
 }
 
-func (noStaging) Open(context.Context, buffer.Object) (io.ReadCloser, error) { return nil, io.EOF }
-func (noStaging) Delete(context.Context, ...buffer.Object) error             { return nil }
+func (noStaging) Open(context.Context, driver.Object) (io.ReadCloser, error) { return nil, io.EOF }
+func (noStaging) Delete(context.Context, ...driver.Object) error             { return nil }

@@ -14,16 +14,16 @@ import (
 	"strings"
 	"time"
 
-	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/driver"
 )
 
 // MergeFrom is how many parts of about one size are merged. A row is rewritten at most log8(MergeTo / size of a part) times.
 const MergeFrom = 8
 
-// Compact implements [buffer.Compactor]: it merges small parts and removes old ones, as the options say. It is safe beside
+// Compact implements [driver.Compactor]: it merges small parts and removes old ones, as the options say. It is safe beside
 // imports and readers, and after a crash at any point: what it leaves half done is not visible and is removed later. While
 // another process compacts the table it does nothing.
-func (t *Tables) Compact(ctx context.Context, table buffer.Table) error {
+func (t *Tables) Compact(ctx context.Context, table driver.Table) error {
 	if err := t.compact(ctx, table.ID); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("%s: compact %q: %w", t.Driver, table.ID, err)
 	}

@@ -7,7 +7,7 @@ import (
 	"io/fs"
 	"path/filepath"
 
-	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/driver"
 )
 
 // Described lists the parts in the directory of a table. The definition is read second, so that it has the columns of all.
@@ -27,14 +27,14 @@ func (t *Tables) Newest(table string) (string, error) {
 	return filepath.Join(t.Root, target), nil
 }
 
-// CountFile implements [buffer.Counter]. It counts the rows in the parts and trusts no stored number.
-func (t *Tables) CountFile(ctx context.Context, table buffer.Table, fileID string) (int64, error) {
+// CountFile implements [driver.Counter]. It counts the rows in the parts and trusts no stored number.
+func (t *Tables) CountFile(ctx context.Context, table driver.Table, fileID string) (int64, error) {
 	rows, _, err := t.countFile(ctx, table, fileID)
 	return rows, err
 }
 
 // countFile returns the rows of a file, and whether each of its parts has the rows that were recorded for it.
-func (t *Tables) countFile(ctx context.Context, table buffer.Table, fileID string) (rows int64, whole bool, err error) {
+func (t *Tables) countFile(ctx context.Context, table driver.Table, fileID string) (rows int64, whole bool, err error) {
 	if err := CheckID("file", fileID); err != nil {
 		return 0, false, err
 	}
@@ -60,9 +60,9 @@ func (t *Tables) count(ctx context.Context, table, fileID string) (rows int64, w
 	return t.countSections(ctx, d, found)
 }
 
-// TakenAway implements [buffer.Taker]. A whole part that is missing from an existing table was taken away, by a reader or by
+// TakenAway implements [driver.Taker]. A whole part that is missing from an existing table was taken away, by a reader or by
 // TablesOptions.KeepFor. The directory cannot tell by whom, so it does not detect parts that a broken disk loses.
-func (t *Tables) TakenAway(ctx context.Context, table buffer.Table, fileID string) (bool, error) {
+func (t *Tables) TakenAway(ctx context.Context, table driver.Table, fileID string) (bool, error) {
 	if err := CheckID("file", fileID); err != nil {
 		return false, err
 	}

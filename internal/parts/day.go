@@ -5,8 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/driver"
 )
 
 // DayPrefix begins the names of the folders of a partitioned table, and NoDay is the folder of rows without a day. Hive, Spark
@@ -22,7 +22,7 @@ const (
 const ImportsDir = "imports"
 
 // partitionOf returns the column by which a new table is split, "" for none.
-func partitionOf(table buffer.Table, by string) (string, error) {
+func partitionOf(table driver.Table, by string) (string, error) {
 	for _, c := range table.Columns {
 		if by != "" && c.Name == by && (c.Type == datatype.Date || c.Type == datatype.Timestamp) {
 			return by, checkDayColumn(table)
@@ -32,10 +32,10 @@ func partitionOf(table buffer.Table, by string) (string, error) {
 }
 
 // checkDayColumn refuses a column that readers would take for the name of the folder.
-func checkDayColumn(table buffer.Table) error {
+func checkDayColumn(table driver.Table) error {
 	for _, c := range table.Columns {
 		if strings.EqualFold(c.Name, dayColumn) {
-			return buffer.Permanent(fmt.Errorf("table %q: its folders are named %s…, and readers take that for a column: rename the column %q",
+			return driver.Permanent(fmt.Errorf("table %q: its folders are named %s…, and readers take that for a column: rename the column %q",
 				table.ID, DayPrefix, c.Name))
 		}
 	}

@@ -11,8 +11,8 @@ import (
 	"slices"
 	"syscall"
 
-	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/driver"
 )
 
 const (
@@ -44,14 +44,14 @@ type Definition struct {
 
 // ensure creates a table, or compares an existing one, and returns its definition. A table with Extend gets the columns that it
 // lacks.
-func (t *Tables) ensure(ctx context.Context, table buffer.Table) (d Definition, err error) {
+func (t *Tables) ensure(ctx context.Context, table driver.Table) (d Definition, err error) {
 	if d, err = t.ensureDefinition(ctx, table); err == nil {
 		err = t.ensureEmpty(ctx, d)
 	}
 	return d, err
 }
 
-func (t *Tables) ensureDefinition(ctx context.Context, table buffer.Table) (d Definition, err error) {
+func (t *Tables) ensureDefinition(ctx context.Context, table driver.Table) (d Definition, err error) {
 	if err := t.EnsureDir(t.Root); err != nil {
 		return d, err
 	}
@@ -119,7 +119,7 @@ func (t *Tables) lockCreation(ctx context.Context) (unlock io.Closer, err error)
 }
 
 // create creates a table. The caller holds the lock alone.
-func (t *Tables) create(ctx context.Context, table buffer.Table) (d Definition, err error) {
+func (t *Tables) create(ctx context.Context, table driver.Table) (d Definition, err error) {
 	d = Definition{Version: t.version(), ID: table.ID, Format: t.Format.Name(), NoHeader: t.NoHeader, Creation: table.Creation}
 	if d.Columns, err = table.Fit(nil); err != nil {
 		return d, err
@@ -179,7 +179,7 @@ func (d Definition) writeTo(w io.Writer) error {
 
 // compare returns the definition of a table, and whether it has all columns that are wanted. A table that cannot have them is
 // an error, and a missing one is fs.ErrNotExist.
-func (t *Tables) compare(table buffer.Table) (d Definition, fits bool, err error) {
+func (t *Tables) compare(table driver.Table) (d Definition, fits bool, err error) {
 	if d, err = t.definition(table.ID); err != nil {
 		return d, false, err
 	}
@@ -196,7 +196,7 @@ func (t *Tables) compare(table buffer.Table) (d Definition, fits bool, err error
 }
 
 // NamesFor returns the names of the columns of a file as the table has them.
-func (d Definition) NamesFor(table buffer.Table) []string {
+func (d Definition) NamesFor(table driver.Table) []string {
 	names := table.Names()
 	if table.Extend {
 		for i, at := range table.Places(d.Columns) {
@@ -237,7 +237,7 @@ func (t *Tables) definitionAt(dir, table string) (d Definition, err error) {
 	data, err := io.ReadAll(rc)
 	if err != nil {
 		if info, e := t.FS.Stat(path); e == nil && !info.Mode().IsRegular() {
-			err = buffer.Permanent(fmt.Errorf("%s is no regular file (%s): move it away", path, info.Mode()))
+			err = driver.Permanent(fmt.Errorf("%s is no regular file (%s): move it away", path, info.Mode()))
 		}
 		return d, err
 	}
@@ -247,19 +247,19 @@ func (t *Tables) definitionAt(dir, table string) (d Definition, err error) {
 		Format  string `json:"format"`
 	}
 	if err := json.Unmarshal(data, &v); err != nil {
-		return d, buffer.Permanent(fmt.Errorf("%s is damaged, restore it or delete the table: %w", path, err))
+		return d, driver.Permanent(fmt.Errorf("%s is damaged, restore it or delete the table: %w", path, err))
 	}
 	if v.Format != t.Format.Name() {
-		return d, buffer.Permanent(fmt.Errorf("%s is of a table with another kind of parts: keep the tables of two drivers in two folders", path))
+		return d, driver.Permanent(fmt.Errorf("%s is of a table with another kind of parts: keep the tables of two drivers in two folders", path))
 	}
 	if v.Version < oldestVersion || importsVersion < v.Version {
-		return d, buffer.Permanent(fmt.Errorf("%s has version %d, this release knows versions 1 to %d", path, v.Version, importsVersion))
+		return d, driver.Permanent(fmt.Errorf("%s has version %d, this release knows versions 1 to %d", path, v.Version, importsVersion))
 	}
 	if err := json.Unmarshal(data, &d); err != nil {
-		return d, buffer.Permanent(fmt.Errorf("%s is damaged, restore it or delete the table: %w", path, err))
+		return d, driver.Permanent(fmt.Errorf("%s is damaged, restore it or delete the table: %w", path, err))
 	}
 	if d.ID != table {
-		return d, buffer.Permanent(fmt.Errorf("%s belongs to table %q, whose id shares a folder with %q: rename one of them", path, d.ID, table))
+		return d, driver.Permanent(fmt.Errorf("%s belongs to table %q, whose id shares a folder with %q: rename one of them", path, d.ID, table))
 	}
 	d.NoHeader = d.NoHeader || d.Version == oldestVersion
 	return d, nil

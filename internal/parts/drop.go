@@ -22,7 +22,7 @@ func (t *Tables) Drop(ctx context.Context, table string) error {
 	return nil
 }
 
-// Uncreate implements [buffer.Uncreator].
+// Uncreate implements [driver.Uncreator].
 func (t *Tables) Uncreate(ctx context.Context, table, creation string) error {
 	if table == "" {
 		return errors.New("the table has no id")

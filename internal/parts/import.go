@@ -9,13 +9,13 @@ import (
 	"path/filepath"
 	"slices"
 
-	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/driver"
 )
 
-// Import implements [buffer.Target], exactly once. It checks the form and the number of the rows, so a slice that was cut
+// Import implements [driver.Target], exactly once. It checks the form and the number of the rows, so a slice that was cut
 // off in staging is found before its rows count as imported. An existing part with another number of rows than f is a
-// [buffer.Permanent] error: the id was used for something else, or the part was changed.
-func (t *Tables) Import(ctx context.Context, f *buffer.File) error {
+// [driver.Permanent] error: the id was used for something else, or the part was changed.
+func (t *Tables) Import(ctx context.Context, f *driver.File) error {
 	if err := CheckID("file", f.ID); err != nil {
 		return err
 	}
@@ -36,7 +36,7 @@ func (t *Tables) Import(ctx context.Context, f *buffer.File) error {
 }
 
 // importFile returns the paths of the parts that have the rows.
-func (t *Tables) importFile(ctx context.Context, f *buffer.File) (paths []string, err error) {
+func (t *Tables) importFile(ctx context.Context, f *driver.File) (paths []string, err error) {
 	d, err := t.ensure(ctx, f.Table)
 	if err != nil {
 		return nil, err
@@ -107,7 +107,7 @@ func (t *Tables) importFile(ctx context.Context, f *buffer.File) (paths []string
 }
 
 // publishAll makes the staged parts of a file visible with one rename, durably.
-func (t *Tables) publishAll(f *buffer.File, d Definition, staged map[string]string) (paths []string, err error) {
+func (t *Tables) publishAll(f *driver.File, d Definition, staged map[string]string) (paths []string, err error) {
 	dir := t.Path(f.Table.ID)
 	prefix := ""
 	if len(staged) > 1 {
@@ -196,7 +196,7 @@ func (t *Tables) publishPart(temp, path string, d Definition) error {
 // imported returns the paths of the parts with the rows of a file, nil if it was not imported. If parts with other rows let
 // the file count as imported, its rows would be lost: all of them are read, because repeated imports are rare.
 // staged is as in [Tables.sectionsFor].
-func (t *Tables) imported(ctx context.Context, d Definition, f *buffer.File, staged map[string]string) (paths []string, err error) {
+func (t *Tables) imported(ctx context.Context, d Definition, f *driver.File, staged map[string]string) (paths []string, err error) {
 	found, err := t.sectionsFor(f.Table.ID, f.ID, staged)
 	if err != nil || len(found) == 0 {
 		return nil, err
@@ -225,7 +225,7 @@ func (t *Tables) imported(ctx context.Context, d Definition, f *buffer.File, sta
 	if rows == want || rows < want && whole && d.Partition != "" { // some of its days were removed
 		return paths, nil
 	}
-	return nil, buffer.Permanent(fmt.Errorf("%s has %d rows, but the file of that id has %d: "+
+	return nil, driver.Permanent(fmt.Errorf("%s has %d rows, but the file of that id has %d: "+
 		"move the part away if it holds other rows; the file is then imported", paths[0], rows, want))
 }
 

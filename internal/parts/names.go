@@ -7,7 +7,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/driver"
 )
 
 // CheckID refuses anything but an id of the buffer. Ids are used as file names unchanged, so this check also keeps every
@@ -18,7 +18,7 @@ func CheckID(kind, id string) error {
 		valid = valid && ('a' <= c && c <= 'z' || '0' <= c && c <= '9' || c == '-')
 	}
 	if !valid {
-		return buffer.Permanent(fmt.Errorf("%s id %.80q: want 1 to 64 lower-case letters, digits and '-'", kind, id))
+		return driver.Permanent(fmt.Errorf("%s id %.80q: want 1 to 64 lower-case letters, digits and '-'", kind, id))
 	}
 	return nil
 }
@@ -28,22 +28,22 @@ func CheckArchive(name string) error {
 	source, generation, more := strings.Cut(name, ".")
 	plain := func(s string) bool { return s != "" && strings.Trim(s, "abcdefghijklmnopqrstuvwxyz0123456789-_") == "" }
 	if !plain(source) || more && !plain(generation) {
-		return buffer.Permanent(fmt.Errorf("%.80q is not the name of an archive: want a-z, 0-9, '-' and '_', and at most one inner dot", name))
+		return driver.Permanent(fmt.Errorf("%.80q is not the name of an archive: want a-z, 0-9, '-' and '_', and at most one inner dot", name))
 	}
 	return nil
 }
 
 // checkTable refuses what table.json cannot hold.
-func checkTable(t buffer.Table) error {
+func checkTable(t driver.Table) error {
 	if t.ID == "" || !utf8.ValidString(t.ID) {
-		return buffer.Permanent(fmt.Errorf("table id %.80q: want UTF-8 text that is not empty", t.ID))
+		return driver.Permanent(fmt.Errorf("table id %.80q: want UTF-8 text that is not empty", t.ID))
 	}
 	if len(t.Columns) == 0 {
-		return buffer.Permanent(fmt.Errorf("table %q: want at least one column", t.ID))
+		return driver.Permanent(fmt.Errorf("table %q: want at least one column", t.ID))
 	}
 	for _, c := range t.Columns {
 		if !utf8.ValidString(c.Name) {
-			return buffer.Permanent(fmt.Errorf("table %q: column name %.80q is not UTF-8", t.ID, c.Name))
+			return driver.Permanent(fmt.Errorf("table %q: column name %.80q is not UTF-8", t.ID, c.Name))
 		}
 	}
 	return nil

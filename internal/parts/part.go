@@ -12,7 +12,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/driver"
 )
 
 // Part is a file of rows in a table. Its name tells which imported files it has:
@@ -185,7 +185,7 @@ func (s *Store) Contents(dir string, p Part) ([]Content, error) {
 	}
 	var c contents
 	if err := json.Unmarshal(data, &c); err != nil {
-		return nil, buffer.Permanent(fmt.Errorf("%s is damaged: restore it: %w", path, err))
+		return nil, driver.Permanent(fmt.Errorf("%s is damaged: restore it: %w", path, err))
 	}
 	return c.Files, nil
 }
@@ -267,5 +267,5 @@ func (t *Tables) countSections(ctx context.Context, d Definition, all []Section)
 
 // Damaged is the error for a part that is not what the format writes.
 func Damaged(path string, err error) error {
-	return buffer.Permanent(fmt.Errorf("%s is damaged: move it away or mend it: %w", path, err))
+	return driver.Permanent(fmt.Errorf("%s is damaged: move it away or mend it: %w", path, err))
 }

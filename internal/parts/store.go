@@ -13,7 +13,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/internal/ctxio"
 	"github.com/forebay/forebay/internal/localdisk"
 )
@@ -54,7 +54,7 @@ func NewStore(root string) Store {
 // crashed before its sync.
 func (s *Store) EnsureDir(dir string) error {
 	if err := localdisk.Named(s.Root); err != nil {
-		return buffer.Permanent(err)
+		return driver.Permanent(err)
 	}
 	var missing []string
 	for p := dir; ; p = filepath.Dir(p) {
@@ -66,7 +66,7 @@ func (s *Store) EnsureDir(dir string) error {
 			break
 		}
 		if errors.Is(err, syscall.ENOTDIR) { // a retry does not change it
-			return buffer.Permanent(err)
+			return driver.Permanent(err)
 		}
 		if !errors.Is(err, fs.ErrNotExist) {
 			return err
@@ -111,7 +111,7 @@ func (s *Store) Find(path string) (fs.FileInfo, error) {
 		return nil, err
 	}
 	if !info.Mode().IsRegular() {
-		return nil, buffer.Permanent(fmt.Errorf("%s is no regular file (%s): move it away", path, info.Mode()))
+		return nil, driver.Permanent(fmt.Errorf("%s is no regular file (%s): move it away", path, info.Mode()))
 	}
 	// The rename may be younger than the last sync of the directory, because its writer may have crashed between them.
 	return info, s.FS.SyncDir(filepath.Dir(path))
@@ -177,7 +177,7 @@ func otherDisk(path, root string, err error) error {
 	if !errors.Is(err, syscall.EXDEV) {
 		return err
 	}
-	return buffer.Permanent(fmt.Errorf("%s is on another disk than %s, and a file cannot be renamed from one to the "+
+	return driver.Permanent(fmt.Errorf("%s is on another disk than %s, and a file cannot be renamed from one to the "+
 		"other: move the folder back, or move or link the whole of %s: %w", filepath.Dir(path), root, root, err))
 }
 

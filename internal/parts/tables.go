@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/internal/localdisk"
 )
 
@@ -26,7 +26,7 @@ type Options struct {
 	// EmptyPart, if the format is an [EmptyFormat], keeps a part without rows in each table.
 	EmptyPart bool
 	// OnImported, if not nil, is called after the rows of a file are durable and visible, with the paths of their parts.
-	OnImported func(ctx context.Context, f *buffer.File, parts []string) error
+	OnImported func(ctx context.Context, f *driver.File, parts []string) error
 }
 
 // Format writes and reads the parts. Its methods are safe for concurrent use.
@@ -37,8 +37,8 @@ type Format interface {
 	Extensions() []string
 	// Stage writes the rows of f to temporary files, at most one a folder of the table, and returns them by their path in the table: see
 	// [Definition.PartPath]. It fails when f has other rows than it says. With an error it removes what it has written.
-	Stage(ctx context.Context, s *Store, d Definition, f *buffer.File) (map[string]string, error)
-	// Count reads the rows of a section and returns their number. Anything but rows is a [buffer.Permanent] error.
+	Stage(ctx context.Context, s *Store, d Definition, f *driver.File) (map[string]string, error)
+	// Count reads the rows of a section and returns their number. Anything but rows is a [driver.Permanent] error.
 	Count(ctx context.Context, s *Store, d Definition, section Section) (int64, error)
 	// Merge writes the rows of sources, all of one folder and extension, in this order to a temporary file. It may leave out sources.
 	// If only one is left, it writes none and returns nothing.
@@ -55,7 +55,7 @@ type Merged struct {
 	Files []Content
 }
 
-// Tables has the methods of a [buffer.Target] that keeps each table in a folder of parts. It imports each file exactly once. It is safe
+// Tables has the methods of a [driver.Target] that keeps each table in a folder of parts. It imports each file exactly once. It is safe
 // for concurrent use.
 type Tables struct {
 	Store
@@ -83,8 +83,8 @@ func (t *Tables) Path(table string) string { return filepath.Join(t.Root, folder
 // versioned reports whether new tables are links to versions.
 func (t *Tables) versioned(d Definition) bool { return t.MergeTo > 0 || d.Partition != "" }
 
-// Ensure implements [buffer.Target].
-func (t *Tables) Ensure(ctx context.Context, table buffer.Table) error {
+// Ensure implements [driver.Target].
+func (t *Tables) Ensure(ctx context.Context, table driver.Table) error {
 	if err := checkTable(table); err != nil {
 		return err
 	}
@@ -97,7 +97,7 @@ func (t *Tables) Ensure(ctx context.Context, table buffer.Table) error {
 	return nil
 }
 
-// Alone implements [buffer.Exclusive]: it names a table that has to be created without files for locks. The name has the absolute path without
+// Alone implements [driver.Exclusive]: it names a table that has to be created without files for locks. The name has the absolute path without
 // symbolic links.
 func (t *Tables) Alone(table string) string {
 	if t.locksCreation() {
@@ -110,8 +110,8 @@ func (t *Tables) Alone(table string) string {
 	return "create " + path
 }
 
-// Extend implements [buffer.Extender].
-func (t *Tables) Extend(ctx context.Context, table buffer.Table) error {
+// Extend implements [driver.Extender].
+func (t *Tables) Extend(ctx context.Context, table driver.Table) error {
 	table.Extend = true
 	return t.Ensure(ctx, table)
 }

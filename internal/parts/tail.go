@@ -9,17 +9,17 @@ import (
 	"slices"
 	"time"
 
-	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/driver"
 )
 
 // LastRows reads the last rows of the part at a path, n at most, in the order of the columns of d. It returns fewer if it would have to read more than
-// limit bytes for the others, and [buffer.ErrTailTooLarge] if that is so for the last one. read is how much of the limit it has used: about
+// limit bytes for the others, and [driver.ErrTailTooLarge] if that is so for the last one. read is how much of the limit it has used: about
 // all of it if there are fewer rows for that reason, so that no row of an earlier part comes in their place.
 type LastRows func(ctx context.Context, d Definition, path string, n int, limit int64) (rows [][][]byte, read int64, err error)
 
 // Tail returns the last rows of a table, n at most and limit bytes of them. It reads the parts that are last by name, which is roughly the order of
 // the imports: a day of a table that is split says nothing about the time of an import.
-func (t *Tables) Tail(ctx context.Context, table string, n int, limit int64, last LastRows) (tail buffer.Tail, err error) {
+func (t *Tables) Tail(ctx context.Context, table string, n int, limit int64, last LastRows) (tail driver.Tail, err error) {
 	dir, err := t.Newest(table)
 	if err != nil {
 		return tail, err
@@ -48,13 +48,13 @@ func (t *Tables) Tail(ctx context.Context, table string, n int, limit int64, las
 
 // AppendLast fills a tail from parts, the newest first, until it has n rows or has read limit bytes. last has the contract of [LastRows], and
 // imported returns when a part was stored. A part whose last row is beyond the limit ends the tail; the first part fails.
-func AppendLast[P any](tail *buffer.Tail, newest []P, n int, limit int64, last func(p P, n int, limit int64) ([][][]byte, int64, error), imported func(P) time.Time) error {
+func AppendLast[P any](tail *driver.Tail, newest []P, n int, limit int64, last func(p P, n int, limit int64) ([][][]byte, int64, error), imported func(P) time.Time) error {
 	for _, p := range newest {
 		if len(tail.Rows) >= n {
 			break
 		}
 		rows, read, err := last(p, n-len(tail.Rows), limit)
-		if errors.Is(err, buffer.ErrTailTooLarge) && len(tail.Rows) > 0 {
+		if errors.Is(err, driver.ErrTailTooLarge) && len(tail.Rows) > 0 {
 			break
 		}
 		if err != nil {

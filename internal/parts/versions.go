@@ -14,7 +14,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/driver"
 )
 
 // A table whose parts are split by day or merged is a link to its newest version:
@@ -137,7 +137,7 @@ func (t *Tables) switchVersion(table string, c change) error {
 	}
 	if plain {
 		if err := t.FS.Exchange(link, current); err != nil { // the link has its new name, and this one the plain folder
-			err = errors.Join(buffer.Permanent(fmt.Errorf("%s is a plain folder, and this file system cannot replace it by a link "+
+			err = errors.Join(driver.Permanent(fmt.Errorf("%s is a plain folder, and this file system cannot replace it by a link "+
 				"in one step: parts of a new table can be merged: %w", current, err)), t.FS.Remove(link))
 			if target, e := t.FS.Readlink(current); target == "" && e == nil {
 				_ = t.removeTree(context.Background(), next) // likewise

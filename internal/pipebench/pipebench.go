@@ -27,7 +27,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/internal/cputime"
 )
 
@@ -38,7 +38,7 @@ type Database struct {
 	// Reset removes the table, and what the driver keeps about it.
 	Reset func(ctx context.Context) error
 	// Target opens the driver. close is called after the engine is closed.
-	Target func(ctx context.Context) (target buffer.Target, close func() error, err error)
+	Target func(ctx context.Context) (target driver.Target, close func() error, err error)
 	// Own opens the user's own way, with the table created again.
 	Own func(ctx context.Context) (Own, error)
 	// Count returns the exact number of rows that a query sees in the table. The query is independent of Target and Own.

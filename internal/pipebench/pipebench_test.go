@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/internal/pipebench"
 )
 
@@ -48,9 +48,9 @@ func (s signal) wait() error {
 
 var errAway = errors.New("the database is away")
 
-func (c *counter) Ensure(context.Context, buffer.Table) error { return nil }
+func (c *counter) Ensure(context.Context, driver.Table) error { return nil }
 
-func (c *counter) Import(ctx context.Context, f *buffer.File) error {
+func (c *counter) Import(ctx context.Context, f *driver.File) error {
 	if c.away.Load() {
 		return errAway
 	}
@@ -79,7 +79,7 @@ func database(c *counter) pipebench.Database {
 	return pipebench.Database{
 		Name:  "counter",
 		Reset: func(context.Context) error { c.rows.Store(0); return nil },
-		Target: func(context.Context) (buffer.Target, func() error, error) {
+		Target: func(context.Context) (driver.Target, func() error, error) {
 			own = false
 			return c, func() error { return nil }, nil
 		},

@@ -16,8 +16,8 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/driver"
 )
 
 // Spellings makes a folder and returns paths that lead to it: absolute, relative, through a symbolic link, and through a bind mount where the test
@@ -49,9 +49,9 @@ const (
 
 // Play opens a target for each spelling of a folder. All targets use the same tables at once. Of several definitions of a new table with different
 // columns, one wins. Each row whose import succeeded is stored once, with its cells. Play calls Close of the targets, if they have one.
-func Play(t *testing.T, open func(t *testing.T, folder string) buffer.Target, rows func(t *testing.T, target buffer.Target, table string) [][]string) {
+func Play(t *testing.T, open func(t *testing.T, folder string) driver.Target, rows func(t *testing.T, target driver.Target, table string) [][]string) {
 	t.Helper()
-	var targets []buffer.Target
+	var targets []driver.Target
 	for _, path := range Spellings(t) {
 		target := open(t, path)
 		if c, ok := target.(io.Closer); ok {
@@ -77,7 +77,7 @@ func text(names ...string) (columns []datatype.Column) {
 }
 
 // playDefinitions creates a table with different columns through each target.
-func playDefinitions(t *testing.T, targets []buffer.Target, table string) {
+func playDefinitions(t *testing.T, targets []driver.Target, table string) {
 	t.Helper()
 	var won atomic.Int64
 	var wg sync.WaitGroup
@@ -85,7 +85,7 @@ func playDefinitions(t *testing.T, targets []buffer.Target, table string) {
 	for i, target := range targets {
 		wg.Go(func() {
 			<-begin
-			if err := target.Ensure(t.Context(), buffer.Table{ID: table, Columns: text(fmt.Sprint("own", i))}); err == nil {
+			if err := target.Ensure(t.Context(), driver.Table{ID: table, Columns: text(fmt.Sprint("own", i))}); err == nil {
 				won.Add(1)
 			}
 		})
@@ -98,7 +98,7 @@ func playDefinitions(t *testing.T, targets []buffer.Target, table string) {
 }
 
 // playRows imports files with other columns through each target, and merges between them.
-func playRows(t *testing.T, targets []buffer.Target, rows func(*testing.T, buffer.Target, string) [][]string) {
+func playRows(t *testing.T, targets []driver.Target, rows func(*testing.T, driver.Target, string) [][]string) {
 	t.Helper()
 	const table = "rows"
 	var want []string
@@ -110,11 +110,11 @@ func playRows(t *testing.T, targets []buffer.Target, rows func(*testing.T, buffe
 		wg.Go(func() {
 			for n := range files {
 				id := fmt.Sprintf("file-%d-%d", i, n)
-				if err := target.Import(t.Context(), file(id, buffer.Table{ID: table, Extend: true, Columns: text("id", fmt.Sprint("own", i, n/2))})); err != nil {
+				if err := target.Import(t.Context(), file(id, driver.Table{ID: table, Extend: true, Columns: text("id", fmt.Sprint("own", i, n/2))})); err != nil {
 					t.Errorf("import of %s: %v", id, err)
 				}
-				if c, ok := target.(buffer.Compactor); ok {
-					if err := c.Compact(t.Context(), buffer.Table{ID: table}); err != nil {
+				if c, ok := target.(driver.Compactor); ok {
+					if err := c.Compact(t.Context(), driver.Table{ID: table}); err != nil {
 						t.Errorf("compact after %s: %v", id, err)
 					}
 				}
@@ -137,12 +137,12 @@ func playRows(t *testing.T, targets []buffer.Target, rows func(*testing.T, buffe
 }
 
 // file returns a file with one row.
-func file(id string, table buffer.Table) *buffer.File {
+func file(id string, table driver.Table) *driver.File {
 	csv := fmt.Appendf(nil, "\"%s\",\"own %s\"\n", id, id)
-	f := &buffer.File{
+	f := &driver.File{
 		ID: id, SinkID: "source/sink", Table: table, Rows: 1, RawBytes: int64(len(csv)),
-		Slices: []buffer.Object{{ID: id + "-s", FileID: id, SinkID: "source/sink", Rows: 1, RawBytes: int64(len(csv))}},
-		OpenSlice: func(context.Context, buffer.Object) (io.ReadCloser, error) {
+		Slices: []driver.Object{{ID: id + "-s", FileID: id, SinkID: "source/sink", Rows: 1, RawBytes: int64(len(csv))}},
+		OpenSlice: func(context.Context, driver.Object) (io.ReadCloser, error) {
 			return io.NopCloser(bytes.NewReader(csv)), nil
 		},
 	}

@@ -26,6 +26,7 @@ import (
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/dir"
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/internal/callkey"
 	"github.com/forebay/forebay/internal/killtest"
 	"github.com/forebay/forebay/internal/seedtest"
@@ -36,7 +37,7 @@ import (
 
 // Target is a target that is closed before another process opens its tables.
 type Target interface {
-	buffer.Target
+	driver.Target
 	io.Closer
 }
 
@@ -436,7 +437,7 @@ func archived(t *testing.T, folder string) (bodies []string) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		rows := buffer.NewRowReader(object)
+		rows := driver.NewRowReader(object)
 		rows.Next() // the names of the columns
 		for rows.Next() {
 			bodies = append(bodies, string(rows.Cells()[2]))

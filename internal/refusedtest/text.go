@@ -5,13 +5,13 @@ import (
 	"testing"
 
 	"github.com/forebay/forebay"
-	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/mapping"
 )
 
 // Text checks that a target which has no text but UTF-8 says so: an untyped column then rejects other bytes when the event arrives, so that the
 // event goes to the quarantine, or back to its sender, and no file is held for it. table is the id of a table that does not exist.
-func Text(t *testing.T, target buffer.Target, table string) {
+func Text(t *testing.T, target driver.Target, table string) {
 	t.Helper()
 	e, err := forebay.Open(t.TempDir(), forebay.Options{Target: target})
 	if err != nil {

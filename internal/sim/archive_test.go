@@ -14,6 +14,7 @@ import (
 
 	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/driver"
 )
 
 // In some runs the source x keeps its raw records, and a run of Engine.Replay brings them into the sink z/d, which has clients of its own.
@@ -52,11 +53,11 @@ type archivedFile struct {
 // archive is the [forebay.Archive] of a process.
 type archive struct{ *drivers }
 
-func (a archive) Ensure(ctx context.Context, t buffer.Table) error {
+func (a archive) Ensure(ctx context.Context, t driver.Table) error {
 	return a.call(ctx, "archive", "ensure "+t.ID, func() error { return nil })
 }
 
-func (a archive) Import(ctx context.Context, f *buffer.File) (err error) {
+func (a archive) Import(ctx context.Context, f *driver.File) (err error) {
 	defer func() {
 		if err != nil {
 			a.o.failedFirst(f.ID)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/internal/localdisk"
 	"github.com/forebay/forebay/internal/synctest"
 	"github.com/forebay/forebay/trigger"
@@ -16,7 +17,7 @@ func TestClockSetBackBetweenProcesses(t *testing.T) {
 	d := newDisk(vfsCrashable())
 	o := newOutside(1, newSummary())
 	conf := buffer.SinkConfig{
-		ID: "a", Table: buffer.Table{ID: "t", Columns: datatype.UntypedColumns("id")},
+		ID: "a", Table: driver.Table{ID: "t", Columns: datatype.UntypedColumns("id")},
 		Upload: trigger.Conditions{Interval: time.Second}, Import: trigger.Conditions{Interval: time.Minute},
 	}
 	session := func(t *testing.T, play func(b *buffer.Buffer)) {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/mapping"
 )
 
@@ -246,7 +247,7 @@ func (r *run) settles(id string, v verdict) []version {
 
 // verdictOf reads the outcome from the error of a definition. kept says that the earlier columns go on.
 func verdictOf(err error, kept bool) verdict {
-	var schema *buffer.SchemaError
+	var schema *driver.SchemaError
 	var change *buffer.ChangeError
 	switch {
 	case err == nil && kept:
@@ -260,8 +261,8 @@ func verdictOf(err error, kept bool) verdict {
 }
 
 // fit compares a table with the columns of a file or definition, as a target must. Called with mu held.
-func (o *outside) fit(have *table, t buffer.Table) error {
-	refuse := &buffer.SchemaError{Table: t.ID, Want: slices.Clone(t.Columns), Got: slices.Clone(have.columns)}
+func (o *outside) fit(have *table, t driver.Table) error {
+	refuse := &driver.SchemaError{Table: t.ID, Want: slices.Clone(t.Columns), Got: slices.Clone(have.columns)}
 	if !t.Extend {
 		if !slices.EqualFunc(have.columns, t.Columns, func(h, c datatype.Column) bool { return h.Name == c.Name && h.Type == c.Type }) {
 			return refuse
@@ -326,7 +327,7 @@ func (r *run) another() {
 }
 
 func (r *run) extend(id string) {
-	t := buffer.Table{ID: r.plans[id].conf.Table.ID, Extend: true, Columns: datatype.UntypedColumns("id", "value")}
+	t := driver.Table{ID: r.plans[id].conf.Table.ID, Extend: true, Columns: datatype.UntypedColumns("id", "value")}
 	if r.engine() && letter(id) == "b" {
 		t.Columns = append(t.Columns, datatype.Column{Name: "label"})
 	}

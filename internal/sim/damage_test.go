@@ -14,6 +14,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 
 	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/driver"
 )
 
 // chunkID names a stored chunk by the numbers in its key.
@@ -88,7 +89,7 @@ func chunkRows(value []byte) (names []string, err error) {
 	if len(value) < chunkHead {
 		return nil, io.ErrUnexpectedEOF
 	}
-	rows, err := decodeRows(buffer.Encoding(value[1]), io.NopCloser(bytes.NewReader(value[chunkHead:])))
+	rows, err := decodeRows(driver.Encoding(value[1]), io.NopCloser(bytes.NewReader(value[chunkHead:])))
 	for _, row := range rows {
 		names = append(names, nameOf(row))
 	}

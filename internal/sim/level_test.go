@@ -9,6 +9,7 @@ import (
 	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/internal/localdisk"
 	"github.com/forebay/forebay/mapping"
 	"github.com/forebay/forebay/stream"
@@ -156,7 +157,7 @@ func (l *engineLevel) source(source string) forebay.Source {
 			Settings: forebay.Settings{
 				Sync: p.sync, Upload: p.conf.Upload, Import: p.conf.Import,
 				Compression: [...]forebay.Compression{
-					buffer.None: forebay.CompressionNone, buffer.Gzip: forebay.CompressionGzip, buffer.Zstd: forebay.CompressionZstd,
+					driver.None: forebay.CompressionNone, driver.Gzip: forebay.CompressionGzip, driver.Zstd: forebay.CompressionZstd,
 				}[p.conf.Encoding],
 			},
 		})
@@ -284,7 +285,7 @@ func (r *run) localOf(dir string) string {
 func (r *run) open(g *generation) (level, error) {
 	tuning := localdisk.On(r.opts, r.disk)
 	d := &drivers{r.out, g}
-	var target buffer.Target = d
+	var target driver.Target = d
 	if r.voids {
 		target = voider{d}
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/internal/casetest"
 	"github.com/forebay/forebay/internal/localdisk"
 	"github.com/forebay/forebay/internal/synctest"
@@ -87,7 +88,7 @@ func failNth(t *testing.T, n int, matches func(opKind) bool, inject fault, cut b
 	}
 	start(newDisk(vfsCrashable()))
 	conf := buffer.SinkConfig{
-		ID: "a", Table: buffer.Table{ID: "in.c-sim.a", Columns: datatype.UntypedColumns("id", "value")}, Encoding: buffer.Gzip,
+		ID: "a", Table: driver.Table{ID: "in.c-sim.a", Columns: datatype.UntypedColumns("id", "value")}, Encoding: driver.Gzip,
 		Upload: trigger.Conditions{Count: 40},
 	}
 	var acked, given []string
@@ -211,7 +212,7 @@ func TestFullDiskSurfacesAndPasses(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s, err := b.Define(t.Context(), buffer.SinkConfig{ID: "a", Table: buffer.Table{ID: "t", Columns: datatype.UntypedColumns("id")}})
+		s, err := b.Define(t.Context(), buffer.SinkConfig{ID: "a", Table: driver.Table{ID: "t", Columns: datatype.UntypedColumns("id")}})
 		if err != nil {
 			t.Fatal(err)
 		}

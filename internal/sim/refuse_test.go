@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/driver"
 )
 
 // A target may refuse rows, as one with constraints does. Which ones depends on the name of the row, on the rule, which the operator
@@ -36,12 +36,12 @@ func (o *outside) refusedBy(name string, rule int) bool {
 
 // refusals are what the target says of rows that it refuses now; nil: it takes all. Called with mu held.
 func (o *outside) refusals(rows [][]string) error {
-	var refused buffer.RowsError
+	var refused driver.RowsError
 	for i, cells := range rows {
 		if !o.refusedBy(cells[0], o.rule) || cells[1] == repaired {
 			continue
 		}
-		more := refused.Add(buffer.RowError{Row: int64(i), Column: "value", Reason: "23514", Message: "the row breaks rule " + fmt.Sprint(o.rule)})
+		more := refused.Add(driver.RowError{Row: int64(i), Column: "value", Reason: "23514", Message: "the row breaks rule " + fmt.Sprint(o.rule)})
 		if o.naming != namesAll || !more {
 			break
 		}
@@ -51,7 +51,7 @@ func (o *outside) refusals(rows [][]string) error {
 	}
 	o.sum.add("drivers: imports with refused rows", 1)
 	o.spring()
-	refused.Complete = o.naming == namesAll && len(refused.Rows) < buffer.MaxRowErrors
+	refused.Complete = o.naming == namesAll && len(refused.Rows) < driver.MaxRowErrors
 	if o.naming == namesNone {
 		refused.Rows[0].Row = -1
 	}
@@ -61,7 +61,7 @@ func (o *outside) refusals(rows [][]string) error {
 // voider is a target that can rule out an import.
 type voider struct{ *drivers }
 
-func (d voider) Void(ctx context.Context, t buffer.Table, id string) (done bool, err error) {
+func (d voider) Void(ctx context.Context, t driver.Table, id string) (done bool, err error) {
 	err = d.call(ctx, "target", "void "+id, func() error {
 		return d.do(func() error {
 			if done = d.o.files[id] != nil; !done {

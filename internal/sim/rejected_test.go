@@ -15,6 +15,7 @@ import (
 
 	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/driver"
 )
 
 // keeper is the part of a level that works on quarantines.
@@ -133,7 +134,7 @@ func (l *bufferLevel) listKept(ctx context.Context, id string) (list []kept, err
 			return nil, err
 		}
 		k := kept{id: rec.ID, revision: rec.Revision, edited: rec.Edited, poison: rec.Poison, at: rec.At}
-		rows, err := decodeRows(buffer.None, io.NopCloser(bytes.NewReader(data)))
+		rows, err := decodeRows(driver.None, io.NopCloser(bytes.NewReader(data)))
 		if err != nil || len(rows) != 1 {
 			return nil, fmt.Errorf("record %s: %w, %q", rec.ID, err, rows)
 		}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/internal/synctest"
 	"github.com/forebay/forebay/trigger"
 )
@@ -63,7 +64,7 @@ type run struct {
 	// copies counts the checkpoints. snapshots are the rows of the chunks that were on the disk when it was damaged, by
 	// slice and chunk.
 	copies int
-	// voids says that the target is a [buffer.Voider], clockWasSet that the clock is set at some time in the run.
+	// voids says that the target is a [driver.Voider], clockWasSet that the clock is set at some time in the run.
 	voids, clockWasSet bool
 	backfill           backfill
 	snapshots          map[chunkID][]string
@@ -308,8 +309,8 @@ func (r *run) draw(id string) {
 	p := r.plans[id]
 	p.conf = buffer.SinkConfig{
 		ID:       id,
-		Table:    buffer.Table{ID: "in.c-sim." + letter(id), Columns: datatype.UntypedColumns("id", "value")},
-		Encoding: pick(r.rng, buffer.None, buffer.Gzip, buffer.Zstd),
+		Table:    driver.Table{ID: "in.c-sim." + letter(id), Columns: datatype.UntypedColumns("id", "value")},
+		Encoding: pick(r.rng, driver.None, driver.Gzip, driver.Zstd),
 		Upload: trigger.Conditions{
 			Interval: pick(r.rng, time.Second, 30*time.Second, 5*time.Minute), Count: pick[int64](r.rng, 3, 20, 1000),
 			Size: pick[int64](r.rng, 5<<10, 1<<20),
@@ -323,7 +324,7 @@ func (r *run) draw(id string) {
 		p.sync = syncModes[r.extra.IntN(len(syncModes))]
 	}
 	if isArchive(id) {
-		p.conf.Table, p.conf.Encoding = buffer.Table{ID: archived}, buffer.Gzip
+		p.conf.Table, p.conf.Encoding = driver.Table{ID: archived}, driver.Gzip
 		return
 	}
 	r.drawVersion(id)

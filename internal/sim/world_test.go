@@ -13,12 +13,12 @@ import (
 	"sync"
 	"time"
 
-	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/driver"
 )
 
 // outside is the world around the processes that survives them: staging and the target. Both keep the contracts of
-// [buffer.Staging] and [buffer.Target], and check that the buffer keeps its side.
+// [driver.Staging] and [driver.Target], and check that the buffer keeps its side.
 type outside struct {
 	seed uint64
 	// faulty is the rate of failing calls; hang says that some hang instead until their context ends.
@@ -56,7 +56,7 @@ type everPut struct {
 }
 
 type stored struct {
-	obj  buffer.Object
+	obj  driver.Object
 	data []byte
 }
 
@@ -185,7 +185,7 @@ func (d *drivers) do(fn func() error) error {
 	return fn()
 }
 
-func (d *drivers) Put(ctx context.Context, obj buffer.Object, src buffer.Content) error {
+func (d *drivers) Put(ctx context.Context, obj driver.Object, src driver.Content) error {
 	return d.call(ctx, "staging", "put "+obj.ID, func() error {
 		var data bytes.Buffer
 		if chance(d.o.seed, 0.5, "reader "+obj.ID[strings.Index(obj.ID, "-"):]) {
@@ -218,7 +218,7 @@ func (d *drivers) Put(ctx context.Context, obj buffer.Object, src buffer.Content
 	})
 }
 
-func (d *drivers) Open(ctx context.Context, obj buffer.Object) (rc io.ReadCloser, err error) {
+func (d *drivers) Open(ctx context.Context, obj driver.Object) (rc io.ReadCloser, err error) {
 	err = d.call(ctx, "staging", "open "+obj.ID, func() error {
 		return d.do(func() error {
 			s, ok := d.o.objects[obj.ID]
@@ -236,7 +236,7 @@ func (d *drivers) Open(ctx context.Context, obj buffer.Object) (rc io.ReadCloser
 	return rc, nil
 }
 
-func (d *drivers) Delete(ctx context.Context, objs ...buffer.Object) error {
+func (d *drivers) Delete(ctx context.Context, objs ...driver.Object) error {
 	for _, obj := range objs {
 		err := d.call(ctx, "staging", "delete "+obj.ID, func() error {
 			return d.do(func() error { delete(d.o.objects, obj.ID); return nil })
@@ -248,7 +248,7 @@ func (d *drivers) Delete(ctx context.Context, objs ...buffer.Object) error {
 	return nil
 }
 
-func (o *outside) ensure(t buffer.Table) error {
+func (o *outside) ensure(t driver.Table) error {
 	have := o.tables[t.ID]
 	if have == nil {
 		o.tables[t.ID] = &table{slices.Clone(t.Columns)}
@@ -257,13 +257,13 @@ func (o *outside) ensure(t buffer.Table) error {
 	return o.fit(have, t)
 }
 
-func (d *drivers) Ensure(ctx context.Context, t buffer.Table) error {
+func (d *drivers) Ensure(ctx context.Context, t driver.Table) error {
 	return d.call(ctx, "target", "ensure "+t.ID, func() error {
 		return d.do(func() error { return d.o.ensure(t) })
 	})
 }
 
-func (d *drivers) Extend(ctx context.Context, t buffer.Table) error { return d.Ensure(ctx, t) }
+func (d *drivers) Extend(ctx context.Context, t driver.Table) error { return d.Ensure(ctx, t) }
 
 // failedFirst notes that an import of a file fails, if none did before.
 func (o *outside) failedFirst(file string) {
@@ -275,7 +275,7 @@ func (o *outside) failedFirst(file string) {
 }
 
 // Import reads before it looks whether the file is known, as a target without transactions must.
-func (d *drivers) Import(ctx context.Context, f *buffer.File) (err error) {
+func (d *drivers) Import(ctx context.Context, f *driver.File) (err error) {
 	defer func() {
 		if err != nil {
 			d.o.failedFirst(fileOf(f.ID))
@@ -308,7 +308,7 @@ func (d *drivers) Import(ctx context.Context, f *buffer.File) (err error) {
 				return nil
 			}
 			if d.o.voided[f.ID] {
-				return buffer.Permanent(fmt.Errorf("import %s: %w", f.ID, buffer.ErrVoid))
+				return driver.Permanent(fmt.Errorf("import %s: %w", f.ID, driver.ErrVoid))
 			}
 			if err := d.o.refusals(rows); err != nil {
 				return err
@@ -319,7 +319,7 @@ func (d *drivers) Import(ctx context.Context, f *buffer.File) (err error) {
 	})
 }
 
-func readFile(ctx context.Context, f *buffer.File) (rows [][]string, err error) {
+func readFile(ctx context.Context, f *driver.File) (rows [][]string, err error) {
 	for _, obj := range f.Slices {
 		rc, err := f.OpenRows(ctx, obj)
 		if err != nil {
@@ -335,7 +335,7 @@ func readFile(ctx context.Context, f *buffer.File) (rows [][]string, err error) 
 	return rows, nil
 }
 
-func (d *drivers) CountFile(_ context.Context, _ buffer.Table, id string) (n int64, err error) {
+func (d *drivers) CountFile(_ context.Context, _ driver.Table, id string) (n int64, err error) {
 	err = d.do(func() error {
 		if f := d.o.files[id]; f != nil {
 			n = int64(len(f.rows))
@@ -347,8 +347,8 @@ func (d *drivers) CountFile(_ context.Context, _ buffer.Table, id string) (n int
 
 func sameRows(a, b [][]string) bool { return slices.EqualFunc(a, b, slices.Equal[[]string]) }
 
-func decodeRows(e buffer.Encoding, src io.ReadCloser) ([][]string, error) {
-	rc, err := buffer.Decode(e, src)
+func decodeRows(e driver.Encoding, src io.ReadCloser) ([][]string, error) {
+	rc, err := driver.Decode(e, src)
 	if err != nil {
 		return nil, err
 	}

@@ -14,13 +14,13 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/internal/ctxio"
 )
 
 // drivers are a staging directory and a counting target, with faults. The target imports a file once.
 type drivers struct {
-	buffer.Staging
+	driver.Staging
 	mode atomic.Int32
 
 	mu    sync.Mutex
@@ -39,7 +39,7 @@ const (
 	modes
 )
 
-func newDrivers(s buffer.Staging, clients int, rng *rand.Rand) *drivers {
+func newDrivers(s driver.Staging, clients int, rng *rand.Rand) *drivers {
 	return &drivers{Staging: s, files: map[string]int64{}, rows: make([]tally, clients), rng: rng}
 }
 
@@ -72,17 +72,17 @@ func (d *drivers) coin() bool {
 	return d.rng.IntN(2) == 0
 }
 
-func (d *drivers) Put(ctx context.Context, obj buffer.Object, src buffer.Content) error {
+func (d *drivers) Put(ctx context.Context, obj driver.Object, src driver.Content) error {
 	return d.call(ctx, stagingDown, func() error { return d.Staging.Put(ctx, obj, src) })
 }
 
-func (d *drivers) Delete(ctx context.Context, objs ...buffer.Object) error {
+func (d *drivers) Delete(ctx context.Context, objs ...driver.Object) error {
 	return d.call(ctx, stagingDown, func() error { return d.Staging.Delete(ctx, objs...) })
 }
 
-func (d *drivers) Ensure(context.Context, buffer.Table) error { return nil }
+func (d *drivers) Ensure(context.Context, driver.Table) error { return nil }
 
-func (d *drivers) Import(ctx context.Context, f *buffer.File) error {
+func (d *drivers) Import(ctx context.Context, f *driver.File) error {
 	return d.call(ctx, targetDown, func() error {
 		d.mu.Lock()
 		defer d.mu.Unlock()
@@ -127,15 +127,15 @@ func count(r io.Reader, into []tally) (n int64, err error) {
 		client, err1 := strconv.Atoi(row[0])
 		seq, err2 := strconv.ParseInt(row[1], 10, 64)
 		if err := errors.Join(err1, err2); err != nil {
-			return n, buffer.Permanent(err)
+			return n, driver.Permanent(err)
 		}
 		into[client].add(seq)
 		n++
 	}
 }
 
-// CountFile implements [buffer.Counter].
-func (d *drivers) CountFile(_ context.Context, _ buffer.Table, id string) (int64, error) {
+// CountFile implements [driver.Counter].
+func (d *drivers) CountFile(_ context.Context, _ driver.Table, id string) (int64, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.files[id], nil

@@ -15,9 +15,9 @@ import (
 
 	_ "github.com/duckdb/duckdb-go/v2"
 
-	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/dir"
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/driver"
 )
 
 // null is NULL in the rows of a test.
@@ -69,7 +69,7 @@ func ask(t *testing.T, query string) string {
 }
 
 // file returns a file of one slice with rows.
-func file(id string, table buffer.Table, rows ...[]string) *buffer.File {
+func file(id string, table driver.Table, rows ...[]string) *driver.File {
 	var data bytes.Buffer
 	for _, row := range rows {
 		var cells []string
@@ -81,9 +81,9 @@ func file(id string, table buffer.Table, rows ...[]string) *buffer.File {
 		}
 		data.WriteString(strings.Join(cells, ",") + "\n")
 	}
-	return &buffer.File{
-		ID: id, Table: table, Slices: []buffer.Object{{ID: id + "-0", Rows: int64(len(rows))}},
-		OpenSlice: func(context.Context, buffer.Object) (io.ReadCloser, error) {
+	return &driver.File{
+		ID: id, Table: table, Slices: []driver.Object{{ID: id + "-0", Rows: int64(len(rows))}},
+		OpenSlice: func(context.Context, driver.Object) (io.ReadCloser, error) {
 			return io.NopCloser(bytes.NewReader(data.Bytes())), nil
 		},
 	}
@@ -98,11 +98,11 @@ const read = `read_csv('%s/**/*.csv', header = true, %s, union_by_name = true,
 func TestDuckDBReadsTables(t *testing.T) {
 	tables := dir.TablesWith(t.TempDir(), dir.TablesOptions{PartitionBy: "at", MergeTo: 1 << 20})
 	at := datatype.Column{Name: "at", Type: datatype.Timestamp}
-	old := buffer.Table{ID: "in.c-test.t", Extend: true, Columns: []datatype.Column{{Name: "id", Type: datatype.Int64}, at, {Name: "text", Type: datatype.String}}}
+	old := driver.Table{ID: "in.c-test.t", Extend: true, Columns: []datatype.Column{{Name: "id", Type: datatype.Int64}, at, {Name: "text", Type: datatype.String}}}
 	grown := old
 	grown.Columns = append(slices.Clone(old.Columns), datatype.Column{Name: "price", Type: datatype.Decimal(10, 2)})
 	const first, second = "2026-11-22T23:59:59.999999Z", "2026-11-23T00:00:00.000000Z"
-	imports := []*buffer.File{
+	imports := []*driver.File{
 		file("file-1", old, []string{"9007199254740993", first, ""}, []string{"-1", second, null}, []string{"0", null, "NULL"}),
 		file("file-2", grown, []string{"3", first, "a\r\n\"b\",,", "0.10"}, []string{"4", second, "007", null}),
 	}

@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/drivers/parquet"
 )
 
@@ -25,7 +25,7 @@ func TestDuckDBReadsEmptyTables(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			table := buffer.Table{ID: "t", Creation: "first", Columns: []datatype.Column{{Name: "id", Type: datatype.Int64, Required: true}, {Name: "at", Type: datatype.Timestamp}}}
+			table := driver.Table{ID: "t", Creation: "first", Columns: []datatype.Column{{Name: "id", Type: datatype.Int64, Required: true}, {Name: "at", Type: datatype.Timestamp}}}
 			from := " FROM " + fmt.Sprintf(readParquet, filepath.Join(folder, "t"))
 			expect := func(when, query, want string) {
 				t.Helper()

@@ -10,8 +10,8 @@ import (
 
 	parquetgo "github.com/parquet-go/parquet-go"
 
-	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/drivers/parquet"
 )
 
@@ -48,7 +48,7 @@ func TestDuckDBReadsParquetTypes(t *testing.T) {
 		{typ: datatype.JSON, name: "JSON", values: []string{`{"a":[1,null,"null"]}`, `"text"`, "[]", null}},
 		{typ: datatype.Bytes, name: "BLOB", shown: "base64(%s)", values: []string{"", "AA==", "/+8=", null}},
 	} {
-		table := buffer.Table{ID: "t." + string(c.typ), Columns: []datatype.Column{{Name: "n", Type: datatype.Int64}, {Name: "c", Type: c.typ}}}
+		table := driver.Table{ID: "t." + string(c.typ), Columns: []datatype.Column{{Name: "n", Type: datatype.Int64}, {Name: "c", Type: c.typ}}}
 		var rows [][]string
 		for i, v := range c.values {
 			rows = append(rows, []string{fmt.Sprint(i), v})
@@ -87,11 +87,11 @@ func TestDuckDBReadsParquetTables(t *testing.T) {
 	columns := []datatype.Column{
 		{Name: "id", Type: datatype.Int64}, {Name: "at", Type: datatype.Timestamp}, {Name: "text", Type: datatype.String}, {Name: "price", Type: datatype.Decimal(10, 2)},
 	}
-	version := func(n int) buffer.Table {
-		return buffer.Table{ID: "in.c-test.t", Extend: true, Columns: slices.Clone(columns[:n])}
+	version := func(n int) driver.Table {
+		return driver.Table{ID: "in.c-test.t", Extend: true, Columns: slices.Clone(columns[:n])}
 	}
 	const first, second = "2026-11-22T23:59:59.999999Z", "2026-11-23T00:00:00.000000Z"
-	imports := []*buffer.File{
+	imports := []*driver.File{
 		file("file-1", version(2), []string{"1", first}, []string{"2", second}),
 		file("file-2", version(3), []string{"3", first, ""}, []string{"4", null, null}),
 		file("file-3", version(4), []string{"5", first, "x", "0.10"}, []string{"6", second, null, null}),
@@ -143,7 +143,7 @@ func TestDuckDBPrunesParquet(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	table := buffer.Table{ID: "t", Columns: []datatype.Column{
+	table := driver.Table{ID: "t", Columns: []datatype.Column{
 		{Name: "d", Type: datatype.Decimal(38, 2)}, {Name: "s", Type: datatype.Decimal(12, 2)}, {Name: "f", Type: datatype.Float64}, {Name: "text", Type: datatype.String},
 	}}
 	long := strings.Repeat("日", 100)

@@ -19,8 +19,8 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
 	"github.com/forebay/forebay"
-	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/mapping"
 	"github.com/forebay/forebay/otlpflat"
 )
@@ -156,7 +156,7 @@ var (
 )
 
 // store brings logs, spans and points to the tables.
-func store(t *testing.T, target buffer.Target, o otlpflat.ViewOptions) {
+func store(t *testing.T, target driver.Target, o otlpflat.ViewOptions) {
 	t.Helper()
 	engine, err := forebay.Open(t.TempDir(), forebay.Options{Target: target})
 	if err != nil {

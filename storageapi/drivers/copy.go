@@ -8,13 +8,13 @@ import (
 
 	"github.com/klauspost/compress/gzip"
 
-	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/internal/ctxio"
 	"github.com/forebay/forebay/storageapi"
 )
 
 // copySlices uploads the slices, as gzip, with a check of their rows.
-func (t *Target) copySlices(ctx context.Context, f *buffer.File, file *storageapi.SlicedFile) error {
+func (t *Target) copySlices(ctx context.Context, f *driver.File, file *storageapi.SlicedFile) error {
 	var names []string
 	for _, obj := range f.Slices {
 		name := obj.ID + ".csv.gz"
@@ -26,7 +26,7 @@ func (t *Target) copySlices(ctx context.Context, f *buffer.File, file *storageap
 	return file.Commit(ctx, names...)
 }
 
-func (t *Target) copySlice(ctx context.Context, f *buffer.File, obj buffer.Object, name string, file *storageapi.SlicedFile) error {
+func (t *Target) copySlice(ctx context.Context, f *driver.File, obj driver.Object, name string, file *storageapi.SlicedFile) error {
 	src, err := f.OpenRows(ctx, obj)
 	if err != nil {
 		return err
@@ -43,7 +43,7 @@ func (t *Target) copySlice(ctx context.Context, f *buffer.File, obj buffer.Objec
 	if err != nil {
 		return err
 	}
-	rows := buffer.NewRowReader(io.TeeReader(src, ctxio.Writer(ctx, zw)))
+	rows := driver.NewRowReader(io.TeeReader(src, ctxio.Writer(ctx, zw)))
 	for rows.Next() {
 	}
 	if err = rows.Err(); err == nil {

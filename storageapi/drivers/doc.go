@@ -21,7 +21,7 @@
 // Imports are at-least-once. An import is a job of the platform, and the platform does not refuse a second job for the same
 // file:
 //
-//  1. The id of the project's file is saved with [buffer.File.SaveProgress] before the import is requested. It never
+//  1. The id of the project's file is saved with [driver.File.SaveProgress] before the import is requested. It never
 //     changes for an import that may have been requested.
 //  2. The import is requested, with the id of the buffer's file as the run id of the job.
 //  3. The id of the job is saved, and the job is waited for. A later attempt waits for the same job.
@@ -34,7 +34,7 @@
 //
 // Tables are made with text columns, and compared by the names of their columns alone. A value of a typed column arrives as its
 // canonical text. Text columns have no NULL: an empty cell without quotes and "" are both the empty text there. Target is no
-// [buffer.Extender], so a sink with Table.Extend is refused when it is defined.
+// [driver.Extender], so a sink with Table.Extend is refused when it is defined.
 //
 // # Tokens
 //

@@ -18,9 +18,9 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/storageapi"
 	"github.com/forebay/forebay/storageapi/drivers"
 	"github.com/forebay/forebay/storageapi/platform"
@@ -127,7 +127,7 @@ func (w *world) rows(t *testing.T, table string) [][]string {
 }
 
 func TestStagingConformance(t *testing.T) {
-	buffertest.Staging(t, func(t *testing.T) buffer.Staging { return newStaging(t, newWorld(t), nil) })
+	buffertest.Staging(t, func(t *testing.T) driver.Staging { return newStaging(t, newWorld(t), nil) })
 }
 
 func TestTargetConformance(t *testing.T) {
@@ -139,12 +139,12 @@ func TestTargetConformance(t *testing.T) {
 			var w *world
 			var staging *drivers.Staging
 			var tokens *drivers.TokenDir
-			open := func(t *testing.T) buffer.Target {
+			open := func(t *testing.T) driver.Target {
 				return newTarget(t, w, drivers.TargetOptions{Staging: staging, Tokens: tokens, TempDir: t.TempDir()})
 			}
 			h := buffertest.TargetHarness{
 				TextOnly: true, // the platform takes UTF-8 alone
-				Open: func(t *testing.T) buffer.Target {
+				Open: func(t *testing.T) driver.Target {
 					w = newWorld(t)
 					tokens = drivers.NewTokenDir(t.TempDir())
 					if staged {
@@ -157,7 +157,7 @@ func TestTargetConformance(t *testing.T) {
 				AtLeastOnce: true,
 			}
 			if staged {
-				h.Staging = func(*testing.T) buffer.Staging { return staging }
+				h.Staging = func(*testing.T) driver.Staging { return staging }
 			}
 			buffertest.Target(t, h)
 		})
@@ -165,12 +165,12 @@ func TestTargetConformance(t *testing.T) {
 }
 
 // memoryFile is a file of the buffer with one plain slice.
-func memoryFile(id, rows string, note *[]byte) *buffer.File {
-	obj := buffer.Object{ID: id + "-s", FileID: id, SinkID: "web/events", Rows: int64(strings.Count(rows, "\n")), RawBytes: int64(len(rows))}
-	return &buffer.File{
-		ID: id, SinkID: obj.SinkID, Table: buffer.Table{ID: "in.c-web.events", Columns: datatype.UntypedColumns("a", "b")}, Slices: []buffer.Object{obj},
+func memoryFile(id, rows string, note *[]byte) *driver.File {
+	obj := driver.Object{ID: id + "-s", FileID: id, SinkID: "web/events", Rows: int64(strings.Count(rows, "\n")), RawBytes: int64(len(rows))}
+	return &driver.File{
+		ID: id, SinkID: obj.SinkID, Table: driver.Table{ID: "in.c-web.events", Columns: datatype.UntypedColumns("a", "b")}, Slices: []driver.Object{obj},
 		Rows: obj.Rows, RawBytes: obj.RawBytes, Progress: *note,
-		OpenSlice: func(context.Context, buffer.Object) (io.ReadCloser, error) {
+		OpenSlice: func(context.Context, driver.Object) (io.ReadCloser, error) {
 			return io.NopCloser(strings.NewReader(rows)), nil
 		},
 		SaveProgress: func(_ context.Context, n []byte) error {
@@ -314,19 +314,19 @@ func TestErrorsAreClassified(t *testing.T) {
 	w := newWorld(t)
 	target := newTarget(t, w, drivers.TargetOptions{})
 	for _, id := range []string{"events", "sys.c-a.b", "in.c-a.b.c", "in.c a.b"} {
-		if err := target.Ensure(t.Context(), buffer.Table{ID: id, Columns: datatype.UntypedColumns("a")}); !buffer.IsPermanent(err) {
+		if err := target.Ensure(t.Context(), driver.Table{ID: id, Columns: datatype.UntypedColumns("a")}); !driver.IsPermanent(err) {
 			t.Errorf("table %q: %v is not permanent", id, err)
 		}
 	}
-	if err := target.Ensure(t.Context(), buffer.Table{ID: "in.c-a.b", Columns: datatype.UntypedColumns("a b")}); !buffer.IsPermanent(err) {
+	if err := target.Ensure(t.Context(), driver.Table{ID: "in.c-a.b", Columns: datatype.UntypedColumns("a b")}); !driver.IsPermanent(err) {
 		t.Errorf("column that the platform refuses: %v is not permanent", err)
 	}
 	wrong, err := drivers.NewTarget(w.WithToken("1-2-secretsecretsecret"), drivers.TargetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = wrong.Ensure(t.Context(), buffer.Table{ID: "in.c-a.b", Columns: datatype.UntypedColumns("a")})
-	if !buffer.IsPermanent(err) || strings.Contains(err.Error(), "secret") {
+	err = wrong.Ensure(t.Context(), driver.Table{ID: "in.c-a.b", Columns: datatype.UntypedColumns("a")})
+	if !driver.IsPermanent(err) || strings.Contains(err.Error(), "secret") {
 		t.Errorf("wrong token: %v", err)
 	}
 	down := func(rw http.ResponseWriter, _ *http.Request) bool {
@@ -336,7 +336,7 @@ func TestErrorsAreClassified(t *testing.T) {
 		return true
 	}
 	w.before.Store(&down)
-	if err := target.Ensure(t.Context(), buffer.Table{ID: "in.c-a.b", Columns: datatype.UntypedColumns("a")}); err == nil || buffer.IsPermanent(err) || !strings.Contains(err.Error(), "planned") {
+	if err := target.Ensure(t.Context(), driver.Table{ID: "in.c-a.b", Columns: datatype.UntypedColumns("a")}); err == nil || driver.IsPermanent(err) || !strings.Contains(err.Error(), "planned") {
 		t.Errorf("maintenance: %v", err)
 	}
 }

@@ -9,8 +9,8 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/internal/casetest"
 	"github.com/forebay/forebay/storageapi"
 	"github.com/forebay/forebay/storageapi/drivers"
@@ -152,8 +152,8 @@ func TestBucketNames(t *testing.T) {
 		{[]string{storageapi.FeatureNoBucketPrefix}, "out.web.events", false},
 	} {
 		w := newWorld(t, c.features...)
-		err := newTarget(t, w, drivers.TargetOptions{}).Ensure(t.Context(), buffer.Table{ID: c.table, Columns: datatype.UntypedColumns("a")})
-		if buffer.IsPermanent(err) != c.permanent || !c.permanent && err != nil {
+		err := newTarget(t, w, drivers.TargetOptions{}).Ensure(t.Context(), driver.Table{ID: c.table, Columns: datatype.UntypedColumns("a")})
+		if driver.IsPermanent(err) != c.permanent || !c.permanent && err != nil {
 			t.Errorf("%q, features %q: %v", c.table, c.features, err)
 		}
 		var buckets []string
@@ -180,7 +180,7 @@ func TestRefusedBytes(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 2 {
-		if err := target.Import(t.Context(), f); !buffer.IsPermanent(err) || !storageapi.HasCode(err, "csvImport.loadError") {
+		if err := target.Import(t.Context(), f); !driver.IsPermanent(err) || !storageapi.HasCode(err, "csvImport.loadError") {
 			t.Errorf("Import = %v, want a permanent error with its code", err)
 		}
 	}
@@ -204,7 +204,7 @@ func TestRefusedValueIsNotShown(t *testing.T) {
 	var note []byte
 	err := target.Import(t.Context(), memoryFile("f-1", "\"1\",\"x\"\n\"secret\",\"x\"\n", &note))
 	failed, ok := errors.AsType[*storageapi.JobError](err)
-	if !buffer.IsPermanent(err) || !ok || failed.Code() != "csvImport.loadError" || strings.Contains(fmt.Sprintf("%v %+v", err, failed.Job.Error), "secret") {
+	if !driver.IsPermanent(err) || !ok || failed.Code() != "csvImport.loadError" || strings.Contains(fmt.Sprintf("%v %+v", err, failed.Job.Error), "secret") {
 		t.Errorf("Import = %v, want a permanent error with its code and without the value", err)
 	}
 	if job, err := w.Job(t.Context(), failed.Job.ID); err != nil || !strings.Contains(job.Error.Message, `column "a"`) {
@@ -259,7 +259,7 @@ func failCall(t *testing.T, w *world, n int64, inPlace bool, fault func(w *world
 	f.SinkID, f.Table.ID, f.Slices = "web/"+id, "in.c-web."+id, nil
 	f.OpenSlice = staging.Open
 	for i := range 2 {
-		f.Slices = append(f.Slices, buffer.Object{ID: fmt.Sprintf("%s-s%d", id, i), FileID: id, SinkID: f.SinkID, Rows: 1, RawBytes: 8})
+		f.Slices = append(f.Slices, driver.Object{ID: fmt.Sprintf("%s-s%d", id, i), FileID: id, SinkID: f.SinkID, Rows: 1, RawBytes: 8})
 	}
 	var calls atomic.Int64
 	var what atomic.Value // of the call that failed

@@ -4,7 +4,7 @@ import (
 	"context"
 	"strings"
 
-	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/storageapi"
 )
 
@@ -17,7 +17,7 @@ const (
 
 // note writes into the metadata of the table which sink writes it, once for each table and sink in the life of the target. A
 // failure is only logged, because the rows are in the table. The next import tries again.
-func (t *Target) note(ctx context.Context, client *storageapi.Client, f *buffer.File) {
+func (t *Target) note(ctx context.Context, client *storageapi.Client, f *driver.File) {
 	key := f.Table.ID + " " + f.SinkID
 	_, done := t.noted.Load(key)
 	source, sink, ok := strings.Cut(f.SinkID, "/")

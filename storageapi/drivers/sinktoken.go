@@ -6,13 +6,13 @@ import (
 	"fmt"
 	"io/fs"
 
-	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/storageapi"
 )
 
 // sinkClient returns a client with the sink's own token, which it makes if needed, and the id of the token. Without a store it returns the
 // user's client for a sink that has no token for its bucket.
-func (t *Target) sinkClient(ctx context.Context, f *buffer.File) (*storageapi.Client, storageapi.ID, error) {
+func (t *Target) sinkClient(ctx context.Context, f *driver.File) (*storageapi.Client, storageapi.ID, error) {
 	if t.opts.Tokens == nil {
 		return t.client, "", nil
 	}

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/storageapi"
 	"github.com/forebay/forebay/storageapi/drivers"
 )
@@ -114,7 +114,7 @@ func TestTokensMadeElsewhere(t *testing.T) {
 			t.Errorf("%d: another token was used", i)
 		}
 		staging := newStaging(t, w, madeElsewhere(c.token))
-		obj := buffer.Object{ID: fmt.Sprintf("s-%d", i), FileID: fmt.Sprintf("f-%d", i), SinkID: "web/events", Rows: 1}
+		obj := driver.Object{ID: fmt.Sprintf("s-%d", i), FileID: fmt.Sprintf("f-%d", i), SinkID: "web/events", Rows: 1}
 		if err := staging.Put(t.Context(), obj, bytesOf("\"1\",\"2\"\n")); err != nil {
 			t.Error(err)
 		}

@@ -12,7 +12,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/internal/ctxio"
 	"github.com/forebay/forebay/internal/warnlog"
 	"github.com/forebay/forebay/storageapi"
@@ -26,7 +26,7 @@ type StagingOptions struct {
 	Logger *slog.Logger
 }
 
-// Staging is a [buffer.Staging] on files of the project. It is safe for concurrent use.
+// Staging is a [driver.Staging] on files of the project. It is safe for concurrent use.
 type Staging struct {
 	client *storageapi.Client
 	opts   StagingOptions
@@ -35,7 +35,7 @@ type Staging struct {
 	files map[string]*stagedFile
 }
 
-var _ buffer.Staging = (*Staging)(nil)
+var _ driver.Staging = (*Staging)(nil)
 
 // stagedFile is the file of the project that takes the slices of one file of the buffer.
 type stagedFile struct {
@@ -71,10 +71,10 @@ const (
 )
 
 // sliceName is the name of an object in a file of the project.
-func sliceName(obj buffer.Object) string { return obj.ID + extension(obj.Encoding) }
+func sliceName(obj driver.Object) string { return obj.ID + extension(obj.Encoding) }
 
-func extension(e buffer.Encoding) string {
-	if e == buffer.None {
+func extension(e driver.Encoding) string {
+	if e == driver.None {
 		return ".csv"
 	}
 	return ".csv" + e.Extension()
@@ -133,7 +133,7 @@ func (s *Staging) unlock(fileID string, f *stagedFile) {
 }
 
 // prepare makes a file of the project unless the present one still takes slices. f.mu is held.
-func (s *Staging) prepare(ctx context.Context, f *stagedFile, obj buffer.Object) error {
+func (s *Staging) prepare(ctx context.Context, f *stagedFile, obj driver.Object) error {
 	if f.file != nil {
 		if end := f.file.Expires(); end.IsZero() || time.Until(end) > renewBefore {
 			return nil
@@ -157,8 +157,8 @@ func prepareFile(sinkID, fileID string) storageapi.FilePrepare {
 	}
 }
 
-// Put implements [buffer.Staging]. The slice and a manifest that names it are stored when it returns nil.
-func (s *Staging) Put(ctx context.Context, obj buffer.Object, src buffer.Content) error {
+// Put implements [driver.Staging]. The slice and a manifest that names it are stored when it returns nil.
+func (s *Staging) Put(ctx context.Context, obj driver.Object, src driver.Content) error {
 	var err error
 	gone := false
 	for range maxReplaced {
@@ -188,7 +188,7 @@ func isGone(err error) bool {
 	return errors.As(err, &e) && (e.Status == 403 || e.Status == 404)
 }
 
-func (s *Staging) put(ctx context.Context, obj buffer.Object, src buffer.Content) error {
+func (s *Staging) put(ctx context.Context, obj driver.Object, src driver.Content) error {
 	f := s.lock(obj.FileID)
 	err := s.prepare(ctx, f, obj)
 	file := f.file
@@ -255,8 +255,8 @@ func (s *Staging) locate(ctx context.Context, client *storageapi.Client, fileID 
 	return out, nil
 }
 
-// Open implements [buffer.Staging].
-func (s *Staging) Open(ctx context.Context, obj buffer.Object) (io.ReadCloser, error) {
+// Open implements [driver.Staging].
+func (s *Staging) Open(ctx context.Context, obj driver.Object) (io.ReadCloser, error) {
 	var rc io.ReadCloser
 	err := s.with(ctx, obj.SinkID, func(client *storageapi.Client) (err error) {
 		rc, err = s.open(ctx, client, obj)
@@ -268,7 +268,7 @@ func (s *Staging) Open(ctx context.Context, obj buffer.Object) (io.ReadCloser, e
 	return rc, nil
 }
 
-func (s *Staging) open(ctx context.Context, client *storageapi.Client, obj buffer.Object) (io.ReadCloser, error) {
+func (s *Staging) open(ctx context.Context, client *storageapi.Client, obj driver.Object) (io.ReadCloser, error) {
 	files, err := s.locate(ctx, client, obj.FileID)
 	if err != nil {
 		return nil, err
@@ -281,9 +281,9 @@ func (s *Staging) open(ctx context.Context, client *storageapi.Client, obj buffe
 	return nil, fs.ErrNotExist
 }
 
-// Delete implements [buffer.Staging]. A file of the project goes when its last slice does.
-func (s *Staging) Delete(ctx context.Context, objs ...buffer.Object) error {
-	byFile := make(map[string][]buffer.Object)
+// Delete implements [driver.Staging]. A file of the project goes when its last slice does.
+func (s *Staging) Delete(ctx context.Context, objs ...driver.Object) error {
+	byFile := make(map[string][]driver.Object)
 	var order []string
 	for _, obj := range objs {
 		if byFile[obj.FileID] == nil {
@@ -302,7 +302,7 @@ func (s *Staging) Delete(ctx context.Context, objs ...buffer.Object) error {
 	return nil
 }
 
-func (s *Staging) deleteOf(ctx context.Context, client *storageapi.Client, fileID string, objs []buffer.Object) error {
+func (s *Staging) deleteOf(ctx context.Context, client *storageapi.Client, fileID string, objs []driver.Object) error {
 	var names []string
 	for _, obj := range objs {
 		names = append(names, sliceName(obj))
@@ -348,10 +348,10 @@ func (s *Staging) deleteOf(ctx context.Context, client *storageapi.Client, fileI
 
 // inPlace returns the file of the project whose slices are exactly these objects in their order, if there is one. It rewrites
 // the manifest if that helps.
-func (s *Staging) inPlace(ctx context.Context, client *storageapi.Client, objs []buffer.Object) (storageapi.IntID, bool, error) {
+func (s *Staging) inPlace(ctx context.Context, client *storageapi.Client, objs []driver.Object) (storageapi.IntID, bool, error) {
 	var names []string
 	for _, obj := range objs {
-		if obj.Encoding == buffer.Zstd || obj.Encoding != objs[0].Encoding || obj.FileID != objs[0].FileID {
+		if obj.Encoding == driver.Zstd || obj.Encoding != objs[0].Encoding || obj.FileID != objs[0].FileID {
 			return 0, false, nil
 		}
 		names = append(names, sliceName(obj))

@@ -13,7 +13,7 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/storageapi"
 	"github.com/forebay/forebay/storageapi/drivers"
 )
@@ -21,8 +21,8 @@ import (
 // After a restart slices go to another file of the project, and are found in both.
 func TestStagingAfterRestart(t *testing.T) {
 	w := newWorld(t)
-	object := func(i int) buffer.Object {
-		return buffer.Object{ID: fmt.Sprintf("s-%d", i), FileID: "f", SinkID: "web/events", Rows: 1}
+	object := func(i int) driver.Object {
+		return driver.Object{ID: fmt.Sprintf("s-%d", i), FileID: "f", SinkID: "web/events", Rows: 1}
 	}
 	for i := range 3 {
 		s := newStaging(t, w, nil)
@@ -78,8 +78,8 @@ func TestStagingFileIsReplacedDuringUploads(t *testing.T) {
 	const times = 4
 	w := newWorld(t)
 	s := newStaging(t, w, nil)
-	object := func(id string) buffer.Object {
-		return buffer.Object{ID: id, FileID: "f", SinkID: "web/events", Rows: 1}
+	object := func(id string) driver.Object {
+		return driver.Object{ID: id, FileID: "f", SinkID: "web/events", Rows: 1}
 	}
 	replaced, opened := 0, 0
 	late := contentFunc(func() (io.ReadCloser, error) {
@@ -115,8 +115,8 @@ func TestStagingFileIsReplacedBeforeAnUpload(t *testing.T) {
 	w := newWorld(t)
 	s := newStaging(t, w, nil)
 	for round := range 20 {
-		object := func(id string) buffer.Object {
-			return buffer.Object{ID: id, FileID: fmt.Sprintf("f-%d", round), SinkID: "web/events", Rows: 1}
+		object := func(id string) driver.Object {
+			return driver.Object{ID: id, FileID: fmt.Sprintf("f-%d", round), SinkID: "web/events", Rows: 1}
 		}
 		put := func(id string) {
 			if err := s.Put(t.Context(), object(id), bytesOf("\"x\"\n")); err != nil {
@@ -161,15 +161,15 @@ func TestStagingFileIsReplacedBeforeAnUpload(t *testing.T) {
 // are copied.
 func TestSlicesInPlace(t *testing.T) {
 	for name, c := range map[string]struct {
-		encodings []buffer.Encoding
+		encodings []driver.Encoding
 		restart   bool
 		copied    bool
 	}{
-		"plain":                 {encodings: []buffer.Encoding{buffer.None, buffer.None}},
-		"other order":           {encodings: []buffer.Encoding{buffer.None, buffer.None}},
-		"mixed":                 {encodings: []buffer.Encoding{buffer.None, buffer.Gzip}, copied: true},
-		"restart between":       {encodings: []buffer.Encoding{buffer.None, buffer.None}, restart: true, copied: true},
-		"one slice was revised": {encodings: []buffer.Encoding{buffer.None, buffer.None, buffer.None}, copied: true},
+		"plain":                 {encodings: []driver.Encoding{driver.None, driver.None}},
+		"other order":           {encodings: []driver.Encoding{driver.None, driver.None}},
+		"mixed":                 {encodings: []driver.Encoding{driver.None, driver.Gzip}, copied: true},
+		"restart between":       {encodings: []driver.Encoding{driver.None, driver.None}, restart: true, copied: true},
+		"one slice was revised": {encodings: []driver.Encoding{driver.None, driver.None, driver.None}, copied: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
@@ -181,9 +181,9 @@ func TestSlicesInPlace(t *testing.T) {
 				if c.restart && i == 1 {
 					staging = newStaging(t, w, nil)
 				}
-				obj := buffer.Object{ID: fmt.Sprintf("slice-%d", i), FileID: f.ID, SinkID: f.SinkID, Encoding: e, Rows: 1}
+				obj := driver.Object{ID: fmt.Sprintf("slice-%d", i), FileID: f.ID, SinkID: f.SinkID, Encoding: e, Rows: 1}
 				row := fmt.Sprintf("\"%d\",\"x\"\n", i)
-				if e == buffer.Gzip {
+				if e == driver.Gzip {
 					row = gzipped(t, row)
 				}
 				if err := staging.Put(t.Context(), obj, bytesOf(row)); err != nil {

@@ -9,8 +9,8 @@ import (
 
 	"github.com/tidwall/gjson"
 
-	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/storageapi"
 )
 
@@ -19,24 +19,24 @@ var tableID = regexp.MustCompile(`^(in|out)\.([A-Za-z0-9_-]{1,96})\.([A-Za-z0-9_
 func splitTable(id string) (stage, bucket, table string, err error) {
 	m := tableID.FindStringSubmatch(id)
 	if m == nil {
-		return "", "", "", buffer.Permanent(fmt.Errorf(`table id %.120q: want "in" or "out", a bucket and a table, joined by dots`, id))
+		return "", "", "", driver.Permanent(fmt.Errorf(`table id %.120q: want "in" or "out", a bucket and a table, joined by dots`, id))
 	}
 	return m[1], m[2], m[3], nil
 }
 
-// Limits implements [buffer.Limiter]: the platform stores no text that is not UTF-8.
+// Limits implements [driver.Limiter]: the platform stores no text that is not UTF-8.
 func (t *Target) Limits() datatype.Limits { return datatype.Limits{UTF8: true} }
 
-// Ensure implements [buffer.Target]. It makes the bucket and the table, of text columns without a key, if they are
+// Ensure implements [driver.Target]. It makes the bucket and the table, of text columns without a key, if they are
 // absent.
-func (t *Target) Ensure(ctx context.Context, table buffer.Table) error {
+func (t *Target) Ensure(ctx context.Context, table driver.Table) error {
 	if err := t.ensure(ctx, t.client, table); err != nil {
 		return fmt.Errorf("storage api target: ensure %q: %w", table.ID, classify(err))
 	}
 	return nil
 }
 
-func (t *Target) ensure(ctx context.Context, client *storageapi.Client, table buffer.Table) error {
+func (t *Target) ensure(ctx context.Context, client *storageapi.Client, table driver.Table) error {
 	stage, bucket, name, err := splitTable(table.ID)
 	if err != nil {
 		return err
@@ -66,7 +66,7 @@ func (t *Target) ensure(ctx context.Context, client *storageapi.Client, table bu
 	return err
 }
 
-// Uncreate implements [buffer.Uncreator]. The mark of a table is the run id of the job that has made it. The bucket stays.
+// Uncreate implements [driver.Uncreator]. The mark of a table is the run id of the job that has made it. The bucket stays.
 func (t *Target) Uncreate(ctx context.Context, tableID, creation string) error {
 	if err := t.uncreate(ctx, tableID, creation); err != nil {
 		return fmt.Errorf("storage api target: take back %q: %w", tableID, classify(err))
@@ -112,7 +112,7 @@ func (t *Target) ensureBucket(ctx context.Context, stage, bucket string) error {
 	if !slices.Contains(index.Features, storageapi.FeatureNoBucketPrefix) {
 		var prefixed bool
 		if name, prefixed = strings.CutPrefix(bucket, "c-"); !prefixed {
-			return buffer.Permanent(fmt.Errorf("the bucket %q is absent and cannot be made: names of new buckets begin with \"c-\" on this stack", stage+"."+bucket))
+			return driver.Permanent(fmt.Errorf("the bucket %q is absent and cannot be made: names of new buckets begin with \"c-\" on this stack", stage+"."+bucket))
 		}
 	}
 	_, err = t.client.CreateBucket(ctx, storageapi.BucketCreate{Stage: stage, Name: name})
@@ -122,9 +122,9 @@ func (t *Target) ensureBucket(ctx context.Context, stage, bucket string) error {
 	return err
 }
 
-func compare(table buffer.Table, got []string) error {
+func compare(table driver.Table, got []string) error {
 	if slices.Equal(table.Names(), got) {
 		return nil
 	}
-	return &buffer.SchemaError{Table: table.ID, Want: slices.Clone(table.Columns), Got: datatype.UntypedColumns(got...)}
+	return &driver.SchemaError{Table: table.ID, Want: slices.Clone(table.Columns), Got: datatype.UntypedColumns(got...)}
 }

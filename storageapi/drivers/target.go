@@ -13,7 +13,7 @@ import (
 
 	"github.com/tidwall/gjson"
 
-	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/internal/keylock"
 	"github.com/forebay/forebay/internal/warnlog"
 	"github.com/forebay/forebay/storageapi"
@@ -31,7 +31,7 @@ type TargetOptions struct {
 	Logger *slog.Logger
 }
 
-// Target is a [buffer.Target] on tables of the project. It imports at least once, see the package comment. It is safe
+// Target is a [driver.Target] on tables of the project. It imports at least once, see the package comment. It is safe
 // for concurrent use.
 type Target struct {
 	client *storageapi.Client
@@ -43,8 +43,8 @@ type Target struct {
 }
 
 var (
-	_ buffer.Target    = (*Target)(nil)
-	_ buffer.Uncreator = (*Target)(nil)
+	_ driver.Target    = (*Target)(nil)
+	_ driver.Uncreator = (*Target)(nil)
 )
 
 // NewTarget returns a target. It makes no call. The client's token must be able to create buckets and tokens, unless they
@@ -65,10 +65,10 @@ func classify(err error) error {
 		case 404, 408, 409, 423, 429:
 			return err
 		}
-		return buffer.Permanent(err)
+		return driver.Permanent(err)
 	}
 	if failed, ok := errors.AsType[*storageapi.JobError](err); ok && strings.HasPrefix(failed.Code(), "csvImport.") {
-		return buffer.Permanent(withoutValues(failed)) // the bytes or the columns are refused
+		return driver.Permanent(withoutValues(failed)) // the bytes or the columns are refused
 	}
 	return err
 }
@@ -99,8 +99,8 @@ type progress struct {
 	Job storageapi.IntID `json:"job,omitempty"`
 }
 
-// Import implements [buffer.Target], at least once.
-func (t *Target) Import(ctx context.Context, f *buffer.File) error {
+// Import implements [driver.Target], at least once.
+func (t *Target) Import(ctx context.Context, f *driver.File) error {
 	// Both attempts share one note: the second waits for what the first has requested.
 	var p progress
 	if len(f.Progress) > 0 {
@@ -135,7 +135,7 @@ func isRefused(err error) bool {
 }
 
 // importFile continues an import from the step that p describes.
-func (t *Target) importFile(ctx context.Context, client *storageapi.Client, f *buffer.File, p *progress) error {
+func (t *Target) importFile(ctx context.Context, client *storageapi.Client, f *driver.File, p *progress) error {
 	if err := t.ensure(ctx, client, f.Table); err != nil {
 		return err
 	}
@@ -159,7 +159,7 @@ func (t *Target) importFile(ctx context.Context, client *storageapi.Client, f *b
 }
 
 // resume finds the outcome of an earlier attempt. If that has failed, it resets p for a new one.
-func (t *Target) resume(ctx context.Context, client *storageapi.Client, f *buffer.File, p *progress) (done bool, err error) {
+func (t *Target) resume(ctx context.Context, client *storageapi.Client, f *driver.File, p *progress) (done bool, err error) {
 	if p.Asked && p.Job == 0 {
 		if p.Job, err = findJob(ctx, client, f.ID, *p); err != nil {
 			return false, err
@@ -202,7 +202,7 @@ func findJob(ctx context.Context, client *storageapi.Client, fileID string, p pr
 	return 0, nil
 }
 
-func save(ctx context.Context, f *buffer.File, p progress) error {
+func save(ctx context.Context, f *driver.File, p progress) error {
 	note, err := json.Marshal(p)
 	if err != nil {
 		return err
@@ -214,7 +214,7 @@ func save(ctx context.Context, f *buffer.File, p progress) error {
 const clockSkew = time.Hour
 
 // begin requests the import of a file of the project with the slices, and saves the id of the job.
-func (t *Target) begin(ctx context.Context, client *storageapi.Client, f *buffer.File, p *progress) error {
+func (t *Target) begin(ctx context.Context, client *storageapi.Client, f *driver.File, p *progress) error {
 	there := p.File != 0
 	if there {
 		_, err := client.File(ctx, p.File)
@@ -256,7 +256,7 @@ func (t *Target) discard(ctx context.Context, client *storageapi.Client, id stor
 }
 
 // stage finds or makes the file of the project that has exactly the slices of f.
-func (t *Target) stage(ctx context.Context, client *storageapi.Client, f *buffer.File, p *progress) error {
+func (t *Target) stage(ctx context.Context, client *storageapi.Client, f *driver.File, p *progress) error {
 	if t.opts.Staging != nil && len(f.Slices) > 0 {
 		id, found, err := t.opts.Staging.inPlace(ctx, client, f.Slices)
 		if err != nil {

@@ -25,6 +25,7 @@ import (
 
 	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/internal/localdisk"
 	"github.com/forebay/forebay/mapping"
 	"github.com/forebay/forebay/stream/otlpgrpc"
@@ -303,12 +304,12 @@ func TestOtherServices(t *testing.T) {
 // noStaging accepts nothing until the engine gives up.
 type noStaging struct{}
 
-func (noStaging) Put(ctx context.Context, _ buffer.Object, _ buffer.Content) error {
+func (noStaging) Put(ctx context.Context, _ driver.Object, _ driver.Content) error {
 	<-ctx.Done()
 	return ctx.Err()
 }
 
-func (noStaging) Open(context.Context, buffer.Object) (io.ReadCloser, error) {
+func (noStaging) Open(context.Context, driver.Object) (io.ReadCloser, error) {
 	return io.NopCloser(bytes.NewReader(nil)), nil
 }
-func (noStaging) Delete(context.Context, ...buffer.Object) error { return nil }
+func (noStaging) Delete(context.Context, ...driver.Object) error { return nil }

@@ -12,6 +12,7 @@ import (
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
 	"github.com/forebay/forebay/catalog"
+	"github.com/forebay/forebay/driver"
 )
 
 // gatedTarget lets checks of tables wait while it is shut.
@@ -21,7 +22,7 @@ type gatedTarget struct {
 	gate chan struct{}
 }
 
-func (g *gatedTarget) Ensure(ctx context.Context, t buffer.Table) error {
+func (g *gatedTarget) Ensure(ctx context.Context, t driver.Table) error {
 	if g.shut.Load() {
 		select {
 		case <-g.gate:

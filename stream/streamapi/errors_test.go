@@ -11,11 +11,11 @@ import (
 	"testing"
 
 	"github.com/forebay/forebay"
-	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
 	"github.com/forebay/forebay/buffer/dir"
 	"github.com/forebay/forebay/catalog"
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/driver"
 )
 
 // sample gives every operation a body that is right.
@@ -453,7 +453,7 @@ func TestLargeBodiesNeedAToken(t *testing.T) {
 func TestTableMismatch(t *testing.T) {
 	mem := buffertest.NewMemory()
 	s := newService(t, serviceOptions{engine: forebay.Options{Target: mem}})
-	if err := mem.Ensure(t.Context(), buffer.Table{ID: "in.c-web.events", Columns: datatype.UntypedColumns("id", "name", "body")}); err != nil {
+	if err := mem.Ensure(t.Context(), driver.Table{ID: "in.c-web.events", Columns: datatype.UntypedColumns("id", "name", "body")}); err != nil {
 		t.Fatal(err)
 	}
 	a := s.task("POST", b+"/sources", webSource)

@@ -10,9 +10,9 @@ import (
 	"testing"
 
 	"github.com/forebay/forebay"
-	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/dir"
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/driver"
 )
 
 const (
@@ -131,7 +131,7 @@ func TestTableGrows(t *testing.T) {
 	// Another program gives the table a column. While the sink is disabled, its definition gets that column with another type:
 	// it goes on without it, also after a restart, until the definition is right.
 	s.done("PUT", growSink+"/disable", "")
-	if err := tables.Extend(t.Context(), buffer.Table{ID: growTable, Columns: []datatype.Column{{Name: "z", Type: datatype.Bool}}}); err != nil {
+	if err := tables.Extend(t.Context(), driver.Table{ID: growTable, Columns: []datatype.Column{{Name: "z", Type: datatype.Bool}}}); err != nil {
 		t.Fatal(err)
 	}
 	s.done("PATCH", growSink, `{"table":{`+growColumns("id", "int64", "z", "int64")+`}}`)
@@ -185,7 +185,7 @@ func TestTableIsFrozen(t *testing.T) {
 		t.Error(text)
 	}
 
-	fixed := newService(t, serviceOptions{engine: forebay.Options{Target: struct{ buffer.Target }{dir.Tables(t.TempDir())}}})
+	fixed := newService(t, serviceOptions{engine: forebay.Options{Target: struct{ driver.Target }{dir.Tables(t.TempDir())}}})
 	a = fixed.want(400, "stream.api.badRequest", testToken, "POST", b+"/sources", `{"type":"http","name":"Web","sinks":[{"type":"table","name":"A","table":{"type":"`+
 		DefaultTableType+`","tableId":"`+growTable+`","extend":true,`+growColumns("id", "int64", "n", "int64")+`}}]}`)
 	if !strings.Contains(a.text, "the target cannot add columns to its tables: define the sink without Extend") {

@@ -8,17 +8,18 @@ import (
 	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/mapping"
 )
 
 // refusing is a target that refuses the rows whose second cell is "refused".
 func refusing() *buffertest.Memory {
 	mem := buffertest.NewMemory()
-	mem.Refuse = func(_ string, row []string) buffer.RowError {
+	mem.Refuse = func(_ string, row []string) driver.RowError {
 		if row[1] != "refused" {
-			return buffer.RowError{}
+			return driver.RowError{}
 		}
-		return buffer.RowError{Column: "user", Reason: "23514", Message: "violates the check"}
+		return driver.RowError{Column: "user", Reason: "23514", Message: "violates the check"}
 	}
 	return mem
 }

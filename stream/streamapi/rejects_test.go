@@ -10,8 +10,8 @@ import (
 	"testing"
 
 	"github.com/forebay/forebay"
-	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
+	"github.com/forebay/forebay/driver"
 )
 
 // ordersSink needs a whole number, and keeps what has none.
@@ -370,11 +370,11 @@ func TestQuarantineOfADisabledSink(t *testing.T) {
 // A row that the target has refused is listed with its words, and goes the same way: an edit names cells, one that does not fit is 400.
 func TestRefusedRowOverTheAPI(t *testing.T) {
 	s, mem := shop(t)
-	mem.Refuse = func(_ string, row []string) buffer.RowError {
+	mem.Refuse = func(_ string, row []string) driver.RowError {
 		if len(row[0]) > 3 {
-			return buffer.RowError{Column: "price", Reason: "22003", Message: "out of range"}
+			return driver.RowError{Column: "price", Reason: "22003", Message: "out of range"}
 		}
-		return buffer.RowError{}
+		return driver.RowError{}
 	}
 	_, address := s.secretOf("shop")
 	for _, price := range []string{"1", "5000"} {

@@ -62,7 +62,7 @@ type Part struct {
 type RefusedRow struct {
 	// Row is its number in the file, -1: the target does not say which.
 	Row int64 `json:"row"`
-	// Column, Reason and Message are as in buffer.RowError.
+	// Column, Reason and Message are as in driver.RowError.
 	Column  string `json:"column,omitempty"`
 	Reason  string `json:"reason,omitempty"`
 	Message string `json:"message,omitempty"`
@@ -296,7 +296,7 @@ const probeFrom = 16 // like buffer.systematicFrom
 // If the target names cutNamed rows of a part in one attempt, or if earlier attempts named cutSkipped rows of it, then the rows up to the last named
 // row become a separate part. That part is imported next. It does not wait for the refused rows that follow.
 const (
-	cutNamed   = 1000 // like buffer.MaxRowErrors: the target has probably not tried the other rows
+	cutNamed   = 1000 // like driver.MaxRowErrors: the target has probably not tried the other rows
 	cutSkipped = 32
 )
 

@@ -16,6 +16,7 @@ import (
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/dir"
 	"github.com/forebay/forebay/cluster/internal/checkpoint"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/mapping"
 )
 
@@ -56,9 +57,9 @@ func (l *keptLog) size() int64 {
 }
 
 // away is a staging that does not answer, so that all rows stay in the local level.
-type away struct{ buffer.Staging }
+type away struct{ driver.Staging }
 
-func (away) Put(ctx context.Context, _ buffer.Object, _ buffer.Content) error {
+func (away) Put(ctx context.Context, _ driver.Object, _ driver.Content) error {
 	<-ctx.Done()
 	return ctx.Err()
 }

@@ -9,7 +9,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
-	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/driver"
 )
 
 // differError says that bytes are not those of the manifest.
@@ -61,9 +61,9 @@ type content struct {
 	read func(n int)
 }
 
-var _ buffer.Content = content{}
+var _ driver.Content = content{}
 
-// Open implements [buffer.Content].
+// Open implements [driver.Content].
 func (c content) Open() (io.ReadCloser, error) {
 	f, err := c.disk.Open(c.path, vfs.SequentialReadsOption)
 	if err != nil {
@@ -72,7 +72,7 @@ func (c content) Open() (io.ReadCloser, error) {
 	return verify(f, c.file, c.read), nil
 }
 
-// WriteTo implements [buffer.Content].
+// WriteTo implements [driver.Content].
 func (c content) WriteTo(w io.Writer) (int64, error) {
 	r, err := c.Open()
 	if err != nil {

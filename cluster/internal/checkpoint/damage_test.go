@@ -12,21 +12,21 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
-	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
 	"github.com/forebay/forebay/cluster/internal/checkpoint"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/internal/synctest"
 )
 
 // changed is a staging whose objects come back changed, some times.
 type changed struct {
-	buffer.Staging
+	driver.Staging
 	object string
 	change func([]byte) []byte // nil result: the object is missing
 	times  int
 }
 
-func (c *changed) Open(ctx context.Context, obj buffer.Object) (io.ReadCloser, error) {
+func (c *changed) Open(ctx context.Context, obj driver.Object) (io.ReadCloser, error) {
 	rc, err := c.Staging.Open(ctx, obj)
 	if err != nil || obj.ID != c.object || c.times == 0 {
 		return rc, err
@@ -134,19 +134,19 @@ func TestSaveRefusesAFileThatChanges(t *testing.T) {
 func TestContentFailsWithItsLastByte(t *testing.T) {
 	disk, staging := vfs.NewMem(), buffertest.NewMemory()
 	write(t, disk, snapshot, files{"local/000002.sst": "table two"})
-	driver := putBySize{staging, func() { write(t, disk, snapshot, files{"local/000002.sst": "table 2.2"}) }}
-	_, _, err := newStore(driver, disk, checkpoint.Options{}).Save(t.Context(), snapshot, checkpoint.Manifest{Instance: instance, Epoch: 1}, nil)
+	drv := putBySize{staging, func() { write(t, disk, snapshot, files{"local/000002.sst": "table 2.2"}) }}
+	_, _, err := newStore(drv, disk, checkpoint.Options{}).Save(t.Context(), snapshot, checkpoint.Manifest{Instance: instance, Epoch: 1}, nil)
 	if err == nil || len(staging.Objects()) > 1 { // the manifest
 		t.Errorf("%v; objects %v", err, staging.Objects())
 	}
 }
 
 type putBySize struct {
-	buffer.Staging
+	driver.Staging
 	before func()
 }
 
-func (p putBySize) Put(ctx context.Context, obj buffer.Object, src buffer.Content) error {
+func (p putBySize) Put(ctx context.Context, obj driver.Object, src driver.Content) error {
 	p.before()
 	r, err := src.Open()
 	if err != nil {

@@ -1,4 +1,4 @@
-// Package checkpoint keeps checkpoints of a node's local level where other nodes can read them: in a [buffer.Staging].
+// Package checkpoint keeps checkpoints of a node's local level where other nodes can read them: in a [driver.Staging].
 //
 // A checkpoint is the files of a folder that [forebay.Engine.Snapshot] wrote, one object each, and a [Manifest] that lists them with
 // their sizes and hashes. The manifest is an object too. It is stored last, and its name, the ref, is what the owner's record

@@ -12,10 +12,10 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"go.uber.org/goleak"
 
-	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
 	"github.com/forebay/forebay/changelog/changelogtest"
 	"github.com/forebay/forebay/cluster/internal/checkpoint"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/internal/localdisk"
 	"github.com/forebay/forebay/internal/pebblestore"
 )
@@ -33,7 +33,7 @@ var errInjected = errors.New("injected")
 type files map[string]string
 
 // newStore returns a store with a store of owners of its own.
-func newStore(staging buffer.Staging, disk vfs.FS, o checkpoint.Options) *checkpoint.Store {
+func newStore(staging driver.Staging, disk vfs.FS, o checkpoint.Options) *checkpoint.Store {
 	return checkpoint.New(staging, newOwners(), localdisk.On(o, disk))
 }
 
@@ -105,7 +105,7 @@ func read(t testing.TB, disk vfs.FS, dir string) files {
 }
 
 // expect demands that a ref stands for these files.
-func expect(t testing.TB, ctx context.Context, staging buffer.Staging, ref string, want files) {
+func expect(t testing.TB, ctx context.Context, staging driver.Staging, ref string, want files) {
 	t.Helper()
 	disk := vfs.NewMem()
 	s := newStore(staging, disk, checkpoint.Options{})

@@ -11,9 +11,9 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
-	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
 	"github.com/forebay/forebay/cluster/internal/checkpoint"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/internal/synctest"
 )
 
@@ -34,7 +34,7 @@ func TestManifestKeepsItsForm(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rc, err := staging.Open(t.Context(), buffer.Object{ID: ref})
+	rc, err := staging.Open(t.Context(), driver.Object{ID: ref})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,7 +70,7 @@ func TestLoadRefusesWhatItCannotJudge(t *testing.T) {
 			sum := sha256.Sum256(fmt.Appendf(nil, "%d:%s", len(data), data))
 			ref := keptRef[:strings.LastIndex(keptRef, "-")+1] +
 				strings.ToLower(base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(sum[:16]))
-			if err := staging.Put(t.Context(), buffer.Object{ID: ref}, text(data)); err != nil {
+			if err := staging.Put(t.Context(), driver.Object{ID: ref}, text(data)); err != nil {
 				t.Fatal(err)
 			}
 			_, err := newStore(staging, vfs.NewMem(), checkpoint.Options{}).Load(t.Context(), instance, ref)

@@ -11,10 +11,10 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
-	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
 	"github.com/forebay/forebay/changelog"
 	"github.com/forebay/forebay/cluster/internal/checkpoint"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/internal/localdisk"
 )
 
@@ -26,7 +26,7 @@ func orphans(t *testing.T, s *checkpoint.Store, disk vfs.FS, staging *buffertest
 	puts := 0
 	staging.Before = func(_ context.Context, call buffertest.Call) error {
 		if puts++; puts > 2 { // the manifest, and one table
-			return buffer.Permanent(errInjected)
+			return driver.Permanent(errInjected)
 		}
 		return nil
 	}
@@ -128,7 +128,7 @@ func TestTheNoteIsBounded(t *testing.T) {
 	disk, staging, owners := vfs.NewMem(), buffertest.NewMemory(), newOwners()
 	var log bytes.Buffer
 	s := checkpoint.New(staging, owners, localdisk.On(checkpoint.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))}, vfs.FS(disk)))
-	staging.Before = func(context.Context, buffertest.Call) error { return buffer.Permanent(errInjected) } // which is not tried again
+	staging.Before = func(context.Context, buffertest.Call) error { return driver.Permanent(errInjected) } // which is not tried again
 	for i := range 1100 {
 		write(t, disk, snapshot, files{"local/MANIFEST": fmt.Sprint(i)})
 		_, _, err := s.Save(t.Context(), snapshot, checkpoint.Manifest{Instance: instance, Epoch: 1, Log: "log", Number: 1}, nil)

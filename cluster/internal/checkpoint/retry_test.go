@@ -10,9 +10,9 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
-	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
 	"github.com/forebay/forebay/cluster/internal/checkpoint"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/internal/synctest"
 )
 
@@ -76,7 +76,7 @@ func TestSaveEndsWhileTheStagingIsAway(t *testing.T) {
 		if took, err := attempt(t.Context(), errInjected); !errors.Is(err, errInjected) || took < 10*time.Second || took > 15*time.Second {
 			t.Errorf("away: %v after %s", err, took)
 		}
-		if took, err := attempt(t.Context(), buffer.Permanent(errInjected)); !errors.Is(err, errInjected) || took > 0 {
+		if took, err := attempt(t.Context(), driver.Permanent(errInjected)); !errors.Is(err, errInjected) || took > 0 {
 			t.Errorf("refused: %v after %s", err, took)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)

@@ -17,7 +17,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
-	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/internal/ctxio"
 	"github.com/forebay/forebay/internal/localdisk"
 )
@@ -104,7 +104,7 @@ func (s *Store) save(ctx context.Context, dir string, m *Manifest, before *Manif
 const attemptsToPut = 8
 
 // put stores an object. It tries again unless that cannot help, or the first attempt began a CallTimeout ago.
-func (s *Store) put(ctx context.Context, name string, c buffer.Content) (err error) {
+func (s *Store) put(ctx context.Context, name string, c driver.Content) (err error) {
 	began := time.Now()
 	for attempt := range attemptsToPut {
 		if attempt > 0 {
@@ -113,7 +113,7 @@ func (s *Store) put(ctx context.Context, name string, c buffer.Content) (err err
 				return err
 			}
 		}
-		if err = s.putOnce(ctx, name, c); err == nil || ctx.Err() != nil || buffer.IsPermanent(err) || time.Since(began) >= s.opts.CallTimeout {
+		if err = s.putOnce(ctx, name, c); err == nil || ctx.Err() != nil || driver.IsPermanent(err) || time.Since(began) >= s.opts.CallTimeout {
 			return err
 		}
 		if _, changed := errors.AsType[*differError](err); changed { // the disk gives other bytes than before
@@ -123,7 +123,7 @@ func (s *Store) put(ctx context.Context, name string, c buffer.Content) (err err
 	return err
 }
 
-func (s *Store) putOnce(ctx context.Context, name string, c buffer.Content) error {
+func (s *Store) putOnce(ctx context.Context, name string, c driver.Content) error {
 	ctx, cancel := context.WithTimeout(ctx, s.opts.CallTimeout)
 	defer cancel()
 	return s.staging.Put(ctx, object(name), c)
@@ -206,10 +206,10 @@ func without(names, others []string) []string {
 // memory is a content.
 type memory []byte
 
-// Open implements [buffer.Content].
+// Open implements [driver.Content].
 func (m memory) Open() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(m)), nil }
 
-// WriteTo implements [buffer.Content].
+// WriteTo implements [driver.Content].
 func (m memory) WriteTo(w io.Writer) (int64, error) {
 	n, err := w.Write(m)
 	return int64(n), err

@@ -15,11 +15,11 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
-	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
 	"github.com/forebay/forebay/changelog"
 	"github.com/forebay/forebay/changelog/changelogtest"
 	"github.com/forebay/forebay/cluster/internal/checkpoint"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/internal/localdisk"
 	"github.com/forebay/forebay/internal/synctest"
 )
@@ -240,8 +240,8 @@ func (n *node) call(late string, effect func() error) error {
 	return nil
 }
 
-// Put implements [buffer.Staging].
-func (n *node) Put(_ context.Context, obj buffer.Object, src buffer.Content) error {
+// Put implements [driver.Staging].
+func (n *node) Put(_ context.Context, obj driver.Object, src driver.Content) error {
 	var data bytes.Buffer
 	if _, err := src.WriteTo(&data); err != nil {
 		return err
@@ -254,13 +254,13 @@ func (n *node) Put(_ context.Context, obj buffer.Object, src buffer.Content) err
 	})
 }
 
-// Open implements [buffer.Staging].
-func (n *node) Open(ctx context.Context, obj buffer.Object) (io.ReadCloser, error) {
+// Open implements [driver.Staging].
+func (n *node) Open(ctx context.Context, obj driver.Object) (io.ReadCloser, error) {
 	return n.world.staging.Open(ctx, obj)
 }
 
-// Delete implements [buffer.Staging].
-func (n *node) Delete(_ context.Context, objs ...buffer.Object) error {
+// Delete implements [driver.Staging].
+func (n *node) Delete(_ context.Context, objs ...driver.Object) error {
 	return n.call("", func() error { return n.world.staging.Delete(n.world.Context(), objs...) })
 }
 
@@ -297,10 +297,10 @@ func (n noteOf) Watch(ctx context.Context, prefix string) iter.Seq2[changelog.Ve
 // text is a content.
 type text string
 
-// Open implements [buffer.Content].
+// Open implements [driver.Content].
 func (s text) Open() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader(string(s))), nil }
 
-// WriteTo implements [buffer.Content].
+// WriteTo implements [driver.Content].
 func (s text) WriteTo(w io.Writer) (int64, error) {
 	n, err := io.WriteString(w, string(s))
 	return int64(n), err

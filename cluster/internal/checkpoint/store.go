@@ -10,8 +10,8 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
-	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/changelog"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/internal/localdisk"
 	"github.com/forebay/forebay/internal/warnlog"
 )
@@ -39,13 +39,13 @@ type disk = localdisk.Disk
 // Store keeps checkpoints in a staging. All methods may be called concurrently, but an instance is saved by one caller at a time.
 // It has no state of its own.
 type Store struct {
-	staging buffer.Staging
+	staging driver.Staging
 	owners  changelog.Owners
 	opts    Options
 }
 
 // New returns a store of checkpoints in a staging, which notes in the store of owners what it has there. It makes no call.
-func New(staging buffer.Staging, owners changelog.Owners, o Options) *Store {
+func New(staging driver.Staging, owners changelog.Owners, o Options) *Store {
 	o.Parallel = cmp.Or(o.Parallel, 4)
 	o.CallTimeout = cmp.Or(o.CallTimeout, 5*time.Minute)
 	o.Logger = warnlog.Or(o.Logger)
@@ -54,8 +54,8 @@ func New(staging buffer.Staging, owners changelog.Owners, o Options) *Store {
 
 // object describes an object for the staging. Each is a file of its own, because a driver may keep the slices of one file in one
 // place that is rewritten with each of them.
-func object(name string) buffer.Object {
-	return buffer.Object{ID: name, FileID: name, SinkID: "cluster/checkpoint"}
+func object(name string) driver.Object {
+	return driver.Object{ID: name, FileID: name, SinkID: "cluster/checkpoint"}
 }
 
 // remove deletes objects. Absent ones are no error.
@@ -63,7 +63,7 @@ func (s *Store) remove(ctx context.Context, names []string) error {
 	if len(names) == 0 {
 		return nil
 	}
-	objects := make([]buffer.Object, len(names))
+	objects := make([]driver.Object, len(names))
 	for i, name := range names {
 		objects[i] = object(name)
 	}

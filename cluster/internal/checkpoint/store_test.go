@@ -19,10 +19,10 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
-	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
 	"github.com/forebay/forebay/buffer/dir"
 	"github.com/forebay/forebay/cluster/internal/checkpoint"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/internal/parts"
 	"github.com/forebay/forebay/internal/synctest"
 )
@@ -103,9 +103,9 @@ func TestSaveStoresWhatIsNew(t *testing.T) {
 }
 
 // backwards is a staging that deletes the last object of a call first, as it may.
-type backwards struct{ buffer.Staging }
+type backwards struct{ driver.Staging }
 
-func (s backwards) Delete(ctx context.Context, objs ...buffer.Object) error {
+func (s backwards) Delete(ctx context.Context, objs ...driver.Object) error {
 	objs = slices.Clone(objs)
 	slices.Reverse(objs)
 	return s.Staging.Delete(ctx, objs...)
@@ -229,7 +229,7 @@ func TestFilesMoveAtOnce(t *testing.T) {
 				return nil
 			case 4:
 				time.Sleep(time.Second)
-				return buffer.Permanent(errInjected)
+				return driver.Permanent(errInjected)
 			}
 			<-ctx.Done()
 			return ctx.Err()
@@ -312,14 +312,14 @@ func TestProgressIsLogged(t *testing.T) {
 // drain is a staging that reads what it gets and gives zeros.
 type drain struct{ size int64 }
 
-func (drain) Put(_ context.Context, _ buffer.Object, src buffer.Content) error {
+func (drain) Put(_ context.Context, _ driver.Object, src driver.Content) error {
 	_, err := src.WriteTo(io.Discard)
 	return err
 }
 
-func (drain) Delete(context.Context, ...buffer.Object) error { return nil }
+func (drain) Delete(context.Context, ...driver.Object) error { return nil }
 
-func (d drain) Open(context.Context, buffer.Object) (io.ReadCloser, error) {
+func (d drain) Open(context.Context, driver.Object) (io.ReadCloser, error) {
 	return io.NopCloser(io.LimitReader(zeros{}, d.size)), nil
 }
 

@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/changelog"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/internal/synctest"
 )
 
@@ -305,9 +305,9 @@ func TestDrainOfAReadmittedInstanceWithoutLog(t *testing.T) {
 }
 
 // manifest returns the object of the checkpoint that the record of an instance names, and its bytes.
-func (w *world) manifest(name string) (buffer.Object, []byte) {
+func (w *world) manifest(name string) (driver.Object, []byte) {
 	w.Helper()
-	obj := buffer.Object{ID: w.records()[name].Checkpoint}
+	obj := driver.Object{ID: w.records()[name].Checkpoint}
 	r, err := w.mem.Open(w.Context(), obj)
 	if err != nil {
 		w.Fatal(err)
@@ -319,7 +319,7 @@ func (w *world) manifest(name string) (buffer.Object, []byte) {
 	return obj, data
 }
 
-// content is a [buffer.Content].
+// content is a [driver.Content].
 type content []byte
 
 func (c content) Open() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(c)), nil }
@@ -335,7 +335,7 @@ func TestDrainOfRefusedRows(t *testing.T) {
 		var repaired atomic.Bool
 		b.runs.setHooks(func(call string) error {
 			if strings.HasPrefix(call, "import") && !repaired.Load() {
-				return buffer.Permanent(errors.New("a column is missing"))
+				return driver.Permanent(errors.New("a column is missing"))
 			}
 			return nil
 		}, nil)

@@ -11,9 +11,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/changelog"
 	"github.com/forebay/forebay/cluster/internal/checkpoint"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/internal/casetest"
 	"github.com/forebay/forebay/internal/synctest"
 )
@@ -266,7 +266,7 @@ func TestGiveUpWithoutTheCheckpoint(t *testing.T) {
 		}
 		for _, f := range m.Files {
 			if f.Size > 0 && !strings.HasSuffix(f.Name, ".sst") {
-				if err := w.mem.Delete(t.Context(), buffer.Object{ID: f.Object, FileID: f.Object, SinkID: "cluster/checkpoint"}); err != nil {
+				if err := w.mem.Delete(t.Context(), driver.Object{ID: f.Object, FileID: f.Object, SinkID: "cluster/checkpoint"}); err != nil {
 					t.Fatal(err)
 				}
 			}

@@ -11,9 +11,9 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
 	"github.com/forebay/forebay/changelog"
+	"github.com/forebay/forebay/driver"
 )
 
 // link is the connection of one process to everything outside. A dead process gets no answer, and nothing that it asks for happens. One
@@ -264,7 +264,7 @@ type linkedMemory struct {
 // errHalf is the error of a hook by which a put fails half-way: a part of an object is there that was not there before.
 var errHalf = errors.New("the connection was lost half-way")
 
-func (m linkedMemory) Put(ctx context.Context, obj buffer.Object, src buffer.Content) error {
+func (m linkedMemory) Put(ctx context.Context, obj driver.Object, src driver.Content) error {
 	var data bytes.Buffer
 	if _, err := src.WriteTo(&data); err != nil {
 		return err
@@ -273,32 +273,32 @@ func (m linkedMemory) Put(ctx context.Context, obj buffer.Object, src buffer.Con
 		m.w.means("object "+obj.ID, data.String())
 		return m.mem.Put(ctx, obj, src)
 	})
-	there := func(o buffer.Object) bool { return o.ID == obj.ID }
+	there := func(o driver.Object) bool { return o.ID == obj.ID }
 	if errors.Is(err, errHalf) && !slices.ContainsFunc(m.mem.Objects(), there) {
 		return errors.Join(err, m.mem.Put(ctx, obj, content(data.Bytes()[:data.Len()/2])))
 	}
 	return err
 }
 
-func (m linkedMemory) Open(ctx context.Context, obj buffer.Object) (io.ReadCloser, error) {
+func (m linkedMemory) Open(ctx context.Context, obj driver.Object) (io.ReadCloser, error) {
 	return through(ctx, m.link, "open "+obj.ID, func() (io.ReadCloser, error) { return m.mem.Open(ctx, obj) })
 }
 
-func (m linkedMemory) Delete(ctx context.Context, objs ...buffer.Object) error {
+func (m linkedMemory) Delete(ctx context.Context, objs ...driver.Object) error {
 	return call(ctx, m.link, "delete "+objs[0].ID, func() error { return m.mem.Delete(ctx, objs...) })
 }
 
-func (m linkedMemory) Ensure(ctx context.Context, t buffer.Table) error {
+func (m linkedMemory) Ensure(ctx context.Context, t driver.Table) error {
 	return call(ctx, m.link, "ensure", func() error { return m.mem.Ensure(ctx, t) })
 }
 
-func (m linkedMemory) Import(ctx context.Context, f *buffer.File) error {
+func (m linkedMemory) Import(ctx context.Context, f *driver.File) error {
 	return call(ctx, m.link, "import "+f.ID, func() error {
 		m.w.means("file "+f.ID, fmt.Sprint(f.Slices))
 		return m.mem.Import(ctx, f)
 	})
 }
 
-func (m linkedMemory) CountFile(ctx context.Context, t buffer.Table, id string) (int64, error) {
+func (m linkedMemory) CountFile(ctx context.Context, t driver.Table, id string) (int64, error) {
 	return m.mem.CountFile(ctx, t, id)
 }

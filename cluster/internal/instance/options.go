@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/forebay/forebay"
-	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/changelog"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/internal/warnlog"
 )
 
@@ -29,7 +29,7 @@ type Options struct {
 	// with them. Changelog is the instance's own.
 	Engine forebay.Options
 	// Checkpoints holds the checkpoints, and all nodes must reach it. Default: Engine.Staging.
-	Checkpoints buffer.Staging
+	Checkpoints driver.Staging
 	// CheckpointBytes is how much of the log is written before the next checkpoint is made. An adopter reads as much. A checkpoint is
 	// made earlier where the log would be full otherwise. Default: 256 MiB.
 	CheckpointBytes int64

@@ -8,16 +8,16 @@ import (
 	"testing"
 	"time"
 
-	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/changelog"
 	"github.com/forebay/forebay/changelog/changelogtest"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/internal/synctest"
 )
 
 // unreadable is a staging that gives nothing back.
-type unreadable struct{ buffer.Staging }
+type unreadable struct{ driver.Staging }
 
-func (unreadable) Open(context.Context, buffer.Object) (io.ReadCloser, error) {
+func (unreadable) Open(context.Context, driver.Object) (io.ReadCloser, error) {
 	return nil, errors.New("no access")
 }
 

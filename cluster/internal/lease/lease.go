@@ -1,4 +1,4 @@
-// Package lease gives names to one node of a cluster at a time, by records in the store of owners. It is the [buffer.Leases] of a
+// Package lease gives names to one node of a cluster at a time, by records in the store of owners. It is the [driver.Leases] of a
 // node.
 //
 //	          Take: compare and set                silence of one lease: compare and set
@@ -7,7 +7,7 @@
 //	 │      the last call ends         │ └───┘ every sixth of the lease: a beat
 //	 └─────────────────────────────────┘
 //
-// A lease is timing, not safety: see [buffer.Exclusive]. A holder tells its calls to end when two thirds of a lease have passed since it began
+// A lease is timing, not safety: see [driver.Exclusive]. A holder tells its calls to end when two thirds of a lease have passed since it began
 // its last successful beat. Another node begins when it has seen no beat for a whole lease, both on monotonic clocks of their own. So calls have a third
 // of a lease to end in. A process that stands still, and calls that do not end, may overlap with the next holder.
 //
@@ -30,8 +30,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/changelog"
+	"github.com/forebay/forebay/driver"
 )
 
 // prefix begins the keys of records.
@@ -73,7 +73,7 @@ type Leases struct {
 	names map[string]*scope
 }
 
-var _ buffer.Leases = (*Leases)(nil)
+var _ driver.Leases = (*Leases)(nil)
 
 // New returns the leases of a node, which all last as long as length when it falls silent.
 func New(owners changelog.Owners, node string, length time.Duration, log *slog.Logger) *Leases {
@@ -114,7 +114,7 @@ func (l *Leases) used() bool {
 
 var errClosed = errors.New("the node is closed")
 
-// Take implements [buffer.Leases].
+// Take implements [driver.Leases].
 func (l *Leases) Take(ctx context.Context, name string) (lost <-chan struct{}, release func(), err error) {
 	l.mu.Lock()
 	if l.ctx.Err() != nil {
@@ -155,7 +155,7 @@ func (l *Leases) Take(ctx context.Context, name string) (lost <-chan struct{}, r
 	case s.err != nil:
 		return nil, nil, fmt.Errorf("the lease of %q: %w", name, s.err)
 	}
-	return nil, nil, &buffer.LeasedError{Name: name, Holder: s.holder}
+	return nil, nil, &driver.LeasedError{Name: name, Holder: s.holder}
 }
 
 // scope is one name.

@@ -12,9 +12,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/changelog"
 	"github.com/forebay/forebay/changelog/changelogtest"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/internal/seedtest"
 	"github.com/forebay/forebay/internal/synctest"
 )
@@ -108,7 +108,7 @@ func TestTake(t *testing.T) {
 			t.Error("a lease that is renewed has ended")
 		}
 		_, _, err := take(t, b, time.Second)
-		leased, ok := errors.AsType[*buffer.LeasedError](err)
+		leased, ok := errors.AsType[*driver.LeasedError](err)
 		if !ok || leased.Holder != "a" || leased.Name != "x" {
 			t.Errorf("Take while another node has the lease: %v", err)
 		}
@@ -215,7 +215,7 @@ func TestStoreAway(t *testing.T) {
 		}
 		time.Sleep(length * 2 / 5) // both come back before the lease has ended
 		_, _, err := take(t, b, time.Second)
-		if leased := (*buffer.LeasedError)(nil); err == nil || errors.As(err, &leased) {
+		if leased := (*driver.LeasedError)(nil); err == nil || errors.As(err, &leased) {
 			t.Errorf("Take without a store: %v", err)
 		}
 		for _, c := range cables {
@@ -244,7 +244,7 @@ func TestNewerRecord(t *testing.T) {
 		}
 		l := New(owners, "a", length, quiet())
 		defer l.Close()
-		if _, _, err := take(t, l, length); err == nil || errors.As(err, new(*buffer.LeasedError)) {
+		if _, _, err := take(t, l, length); err == nil || errors.As(err, new(*driver.LeasedError)) {
 			t.Errorf("%v", err)
 		}
 	})

@@ -18,7 +18,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/feature/s3/transfermanager"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 
-	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/drivers/bucket"
 	"github.com/forebay/forebay/drivers/parquet"
 	"github.com/forebay/forebay/internal/buckettest"
@@ -193,7 +193,7 @@ func (s *store) partUpload(ctx context.Context, dir string, in importbench.Input
 		return nil, nil, err
 	}
 	var paths []string
-	folder, err := parquet.Tables(dir, parquet.Options{MergeTo: -1, OnImported: func(_ context.Context, _ *buffer.File, parts []string) error {
+	folder, err := parquet.Tables(dir, parquet.Options{MergeTo: -1, OnImported: func(_ context.Context, _ *driver.File, parts []string) error {
 		paths = parts
 		return nil
 	}})

@@ -23,7 +23,7 @@ func main() { os.Exit(pipebench.Main(os.Args[1:], os.Stdout, os.Stderr, run)) }
 
 func run(ctx context.Context, args []string, stdout io.Writer) (err error) {
 	if len(args) == 0 || args[0] != "pipeline" {
-		return importbench.Run(ctx, args, stdout, importbench.Scenario{Name: "import/duckdb", Import: driver, Loader: loader, Goal: 0.9})
+		return importbench.Run(ctx, args, stdout, importbench.Scenario{Name: "import/duckdb", Import: importer, Loader: loader, Goal: 0.9})
 	}
 	dir, err := os.MkdirTemp("", "pipeline-")
 	if err != nil {
@@ -32,7 +32,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) (err error) {
 	return errors.Join(pipebench.Run(ctx, args[1:], stdout, database(dir)), os.RemoveAll(dir))
 }
 
-func driver(ctx context.Context, dir string, in importbench.Input) (func() error, func() (int64, error), error) {
+func importer(ctx context.Context, dir string, in importbench.Input) (func() error, func() (int64, error), error) {
 	target, end, err := prepare(ctx, dir, in)
 	return func() error { return target.Import(ctx, in.File) }, end, err
 }

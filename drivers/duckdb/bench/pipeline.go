@@ -8,7 +8,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/drivers/duckdb"
 	"github.com/forebay/forebay/internal/pipebench"
 )
@@ -26,7 +26,7 @@ func database(dir string) pipebench.Database {
 			}
 			return nil
 		},
-		Target: func(context.Context) (buffer.Target, func() error, error) {
+		Target: func(context.Context) (driver.Target, func() error, error) {
 			target, err := duckdb.Open(path, duckdb.Options{})
 			if err != nil {
 				return nil, nil, err

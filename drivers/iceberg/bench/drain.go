@@ -6,9 +6,9 @@ import (
 	"path/filepath"
 
 	"github.com/forebay/forebay"
-	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/dir"
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/drivers/iceberg"
 	"github.com/forebay/forebay/internal/importbench"
 	"github.com/forebay/forebay/mapping"
@@ -47,7 +47,7 @@ type heldStaging struct {
 	reachable chan struct{}
 }
 
-func (s heldStaging) Put(ctx context.Context, obj buffer.Object, src buffer.Content) error {
+func (s heldStaging) Put(ctx context.Context, obj driver.Object, src driver.Content) error {
 	select {
 	case <-ctx.Done():
 		return ctx.Err()
@@ -57,7 +57,7 @@ func (s heldStaging) Put(ctx context.Context, obj buffer.Object, src buffer.Cont
 }
 
 // fill stores the rows of a file as events of a source, and returns when they are on the local disk.
-func fill(ctx context.Context, engine *forebay.Engine, f *buffer.File) error {
+func fill(ctx context.Context, engine *forebay.Engine, f *driver.File) error {
 	var columns mapping.Columns
 	for _, c := range f.Table.Columns {
 		opts := []mapping.ColumnOption{mapping.DataType(c.Type)}

@@ -43,7 +43,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) (err error) {
 	}
 	if len(args) == 0 || args[0] != "pipeline" {
 		return importbench.Run(ctx, args, stdout,
-			importbench.Scenario{Name: "import/iceberg", Import: driver, Loader: library, Goal: 0.5},
+			importbench.Scenario{Name: "import/iceberg", Import: importer, Loader: library, Goal: 0.5},
 			importbench.Scenario{Name: "drain/iceberg", Import: drain, Loader: library, RowsPerS: 150_000},
 		)
 	}
@@ -55,7 +55,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) (err error) {
 	return pipebench.Run(ctx, args[1:], stdout, database(filepath.Join(dir, "lake")))
 }
 
-func driver(ctx context.Context, dir string, in importbench.Input) (func() error, func() (int64, error), error) {
+func importer(ctx context.Context, dir string, in importbench.Input) (func() error, func() (int64, error), error) {
 	target, err := iceberg.Open(dir, iceberg.Options{})
 	if err != nil {
 		return nil, nil, err

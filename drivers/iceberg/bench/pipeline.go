@@ -15,7 +15,7 @@ import (
 	"github.com/apache/iceberg-go/catalog"
 	"github.com/apache/iceberg-go/table"
 
-	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/drivers/iceberg"
 	"github.com/forebay/forebay/internal/pipebench"
 )
@@ -25,7 +25,7 @@ func database(dir string) pipebench.Database {
 	return pipebench.Database{
 		Name:  "iceberg",
 		Reset: func(context.Context) error { return os.RemoveAll(dir) },
-		Target: func(context.Context) (buffer.Target, func() error, error) {
+		Target: func(context.Context) (driver.Target, func() error, error) {
 			target, err := iceberg.Open(dir, iceberg.Options{})
 			if err != nil {
 				return nil, nil, err

@@ -10,8 +10,8 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/drivers/iceberg"
 )
 
@@ -73,19 +73,19 @@ func smallIn(ctx context.Context, stdout io.Writer, dir string, mergeTo int64) e
 }
 
 // smallFile returns a file of few rows.
-func smallFile(n int) *buffer.File {
+func smallFile(n int) *driver.File {
 	var rows bytes.Buffer
 	for i := range smallRows {
 		fmt.Fprintf(&rows, "\"%d\",\"row %d of file %d\"\n", n*smallRows+i, i, n)
 	}
 	id := fmt.Sprintf("engine-f%06d", n)
-	slice := buffer.Object{ID: id + "-s", FileID: id, SinkID: "source/sink", Rows: smallRows, RawBytes: int64(rows.Len())}
-	return &buffer.File{
-		ID: id, SinkID: "source/sink", Rows: smallRows, RawBytes: int64(rows.Len()), Slices: []buffer.Object{slice},
-		Table: buffer.Table{ID: identifier()[1], Columns: []datatype.Column{
+	slice := driver.Object{ID: id + "-s", FileID: id, SinkID: "source/sink", Rows: smallRows, RawBytes: int64(rows.Len())}
+	return &driver.File{
+		ID: id, SinkID: "source/sink", Rows: smallRows, RawBytes: int64(rows.Len()), Slices: []driver.Object{slice},
+		Table: driver.Table{ID: identifier()[1], Columns: []datatype.Column{
 			{Name: "id", Type: datatype.Int64, Required: true}, {Name: "text", Type: datatype.String},
 		}},
-		OpenSlice: func(context.Context, buffer.Object) (io.ReadCloser, error) {
+		OpenSlice: func(context.Context, driver.Object) (io.ReadCloser, error) {
 			return io.NopCloser(bytes.NewReader(rows.Bytes())), nil
 		},
 		SaveProgress: func(context.Context, []byte) error { return nil },

@@ -19,8 +19,8 @@ import (
 	pq "github.com/parquet-go/parquet-go"
 	"github.com/parquet-go/parquet-go/compress/zstd"
 
-	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/drivers/parquet"
 	"github.com/forebay/forebay/internal/importbench"
 	"github.com/forebay/forebay/internal/pipebench"
@@ -30,7 +30,7 @@ func main() { os.Exit(pipebench.Main(os.Args[1:], os.Stdout, os.Stderr, run)) }
 
 func run(ctx context.Context, args []string, stdout io.Writer) (err error) {
 	if len(args) == 0 || args[0] != "pipeline" {
-		return importbench.Run(ctx, args, stdout, importbench.Scenario{Name: "import/parquet", Import: driver, Loader: library, Goal: 0.9})
+		return importbench.Run(ctx, args, stdout, importbench.Scenario{Name: "import/parquet", Import: importer, Loader: library, Goal: 0.9})
 	}
 	dir, err := os.MkdirTemp("", "pipeline-")
 	if err != nil {
@@ -41,7 +41,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) (err error) {
 }
 
 // table returns the table of the input. Columns without NULL are required, as fields of a Go struct are in the library.
-func table() buffer.Table {
+func table() driver.Table {
 	t := importbench.Table()
 	for i := range t.Columns {
 		t.Columns[i].Required = t.Columns[i].Name != "value"
@@ -49,7 +49,7 @@ func table() buffer.Table {
 	return t
 }
 
-func driver(ctx context.Context, dir string, in importbench.Input) (func() error, func() (int64, error), error) {
+func importer(ctx context.Context, dir string, in importbench.Input) (func() error, func() (int64, error), error) {
 	target, err := parquet.Tables(filepath.Join(dir, "lake"), parquet.Options{})
 	if err != nil {
 		return nil, nil, err
@@ -84,7 +84,7 @@ func library(ctx context.Context, dir string, in importbench.Input) (func() erro
 }
 
 // structs reads the rows of a file.
-func structs(ctx context.Context, f *buffer.File) (all []row, err error) {
+func structs(ctx context.Context, f *driver.File) (all []row, err error) {
 	rows := f.ReadRows(ctx)
 	defer rows.Close()
 	for rows.Next() {

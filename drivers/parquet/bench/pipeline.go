@@ -9,7 +9,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/drivers/parquet"
 	"github.com/forebay/forebay/internal/pipebench"
 )
@@ -21,7 +21,7 @@ func database(dir string) pipebench.Database {
 	return pipebench.Database{
 		Name:  "parquet",
 		Reset: func(context.Context) error { return os.RemoveAll(lake) },
-		Target: func(context.Context) (buffer.Target, func() error, error) {
+		Target: func(context.Context) (driver.Target, func() error, error) {
 			target, err := parquet.Tables(lake, parquet.Options{})
 			return target, func() error { return nil }, err
 		},

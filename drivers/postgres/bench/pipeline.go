@@ -7,7 +7,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/drivers/postgres"
 	"github.com/forebay/forebay/drivers/postgres/pgtest"
 	"github.com/forebay/forebay/internal/pipebench"
@@ -25,7 +25,7 @@ func (w ways) database(server *pgtest.Server) pipebench.Database {
 			tail.seen, tail.last = 0, "(0,0)"
 			return w.exec(ctx, "DROP TABLE IF EXISTS events, _forebay_imports; CHECKPOINT")
 		},
-		Target: func(context.Context) (buffer.Target, func() error, error) {
+		Target: func(context.Context) (driver.Target, func() error, error) {
 			target, err := postgres.Open(w.url, postgres.Options{})
 			if err != nil {
 				return nil, nil, err

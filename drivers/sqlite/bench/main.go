@@ -26,7 +26,7 @@ func main() { os.Exit(pipebench.Main(os.Args[1:], os.Stdout, os.Stderr, run)) }
 
 func run(ctx context.Context, args []string, stdout io.Writer) (err error) {
 	if len(args) == 0 || args[0] != "pipeline" {
-		return importbench.Run(ctx, args, stdout, importbench.Scenario{Name: "import/sqlite", Import: driver, Loader: shell, Goal: 0.9})
+		return importbench.Run(ctx, args, stdout, importbench.Scenario{Name: "import/sqlite", Import: importer, Loader: shell, Goal: 0.9})
 	}
 	dir, err := os.MkdirTemp("", "pipeline-")
 	if err != nil {
@@ -40,7 +40,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) (err error) {
 	return errors.Join(pipebench.Run(ctx, args[1:], stdout, db), end())
 }
 
-func driver(ctx context.Context, dir string, in importbench.Input) (func() error, func() (int64, error), error) {
+func importer(ctx context.Context, dir string, in importbench.Input) (func() error, func() (int64, error), error) {
 	path := filepath.Join(dir, "rows.db")
 	target, err := sqlite.Open(path, sqlite.Options{})
 	if err != nil {

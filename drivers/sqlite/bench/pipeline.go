@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/drivers/sqlite"
 	"github.com/forebay/forebay/internal/pipebench"
 )
@@ -38,7 +38,7 @@ func database(dir string) (db pipebench.Database, close func() error, err error)
 			}
 			return nil
 		},
-		Target: func(context.Context) (buffer.Target, func() error, error) {
+		Target: func(context.Context) (driver.Target, func() error, error) {
 			target, err := sqlite.Open(path, sqlite.Options{})
 			if err != nil {
 				return nil, nil, err

@@ -12,6 +12,7 @@ import (
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
 	"github.com/forebay/forebay/catalog"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/internal/program/api"
 	"github.com/forebay/forebay/internal/program/files"
 	"github.com/forebay/forebay/mapping"
@@ -31,11 +32,11 @@ type shop struct {
 func newShop(t *testing.T) *shop {
 	t.Helper()
 	s := &shop{t: t, mem: buffertest.NewMemory()}
-	s.mem.Refuse = func(_ string, row []string) buffer.RowError {
+	s.mem.Refuse = func(_ string, row []string) driver.RowError {
 		if row[0] != "bad" {
-			return buffer.RowError{}
+			return driver.RowError{}
 		}
-		return buffer.RowError{Column: "kind", Reason: "23514"}
+		return driver.RowError{Column: "kind", Reason: "23514"}
 	}
 	var err error
 	if s.eng, err = forebay.Open(t.TempDir(), forebay.Options{Target: s.mem}); err != nil {

@@ -20,13 +20,14 @@ import (
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/dir"
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/internal/program/flagtext"
 )
 
 // Options are the differences between programs.
 type Options struct {
 	// Staging opens the value of the flag -staging. Nil takes a folder.
-	Staging func(text string) (buffer.Staging, error)
+	Staging func(text string) (driver.Staging, error)
 }
 
 // picture is everything that is shown.

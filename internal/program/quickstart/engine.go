@@ -9,6 +9,7 @@ import (
 
 	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/internal/program/store"
 	"github.com/forebay/forebay/internal/program/web"
 	"github.com/forebay/forebay/stream"
@@ -62,7 +63,7 @@ func startNode(ctx context.Context, cfg config, dir, secret string) (*node, erro
 }
 
 // define defines the source, and fails if its tables cannot be made now. The engine by itself would try again for as long as it runs.
-func define(ctx context.Context, eng *forebay.Engine, src forebay.Source, target buffer.Target) error {
+func define(ctx context.Context, eng *forebay.Engine, src forebay.Source, target driver.Target) error {
 	compiled, err := eng.Compile(src)
 	if err != nil {
 		return err
@@ -73,7 +74,7 @@ func define(ctx context.Context, eng *forebay.Engine, src forebay.Source, target
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	for _, s := range src.Sinks {
-		if err := target.Ensure(ctx, buffer.Table{ID: s.Table.ID, Columns: compiled.Mapper(s.ID).Columns()}); err != nil {
+		if err := target.Ensure(ctx, driver.Table{ID: s.Table.ID, Columns: compiled.Mapper(s.ID).Columns()}); err != nil {
 			return fmt.Errorf("the target cannot have the table %s: %w", s.Table.ID, err)
 		}
 	}

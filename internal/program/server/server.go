@@ -23,10 +23,10 @@ import (
 	"go.opentelemetry.io/otel/metric"
 
 	"github.com/forebay/forebay"
-	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/dir"
 	"github.com/forebay/forebay/catalog"
 	"github.com/forebay/forebay/console"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/internal/program/web"
 	"github.com/forebay/forebay/stream"
 	"github.com/forebay/forebay/stream/fastserver"
@@ -36,8 +36,8 @@ import (
 type Parts struct {
 	// Target and Staging are the drivers, which the caller closes after [Run]. Nil: folders in the data directory, with
 	// Config.Tables.
-	Target  buffer.Target
-	Staging buffer.Staging
+	Target  driver.Target
+	Staging driver.Staging
 	// Archive keeps raw records; nil: sources cannot keep them. The caller closes it after [Run].
 	Archive forebay.Archive
 	// StagingText is the value of the flag -staging of inspect for Staging, and Inspect the command that runs inspect. The answer to the

@@ -6,17 +6,17 @@ import (
 	"iter"
 	"path/filepath"
 
-	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/dir"
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/driver"
 )
 
 // Store has the drivers of an engine.
 type Store struct {
 	// Target has the tables.
-	Target buffer.Target
+	Target driver.Target
 	// Staging holds slices. Nil is the default of an engine, a folder of its data directory.
-	Staging buffer.Staging
+	Staging driver.Staging
 	// Tables reads what Target has stored.
 	Tables Reader
 	// Hint is a command that shows the tables, for a program to print. If it is empty, the tables are folders of CSV files in

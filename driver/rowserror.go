@@ -1,7 +1,6 @@
-package buffer
+package driver
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -14,8 +13,8 @@ const MaxRowErrors = 1000
 // file then. Only a definite answer about the values of rows is one, never a time-out, a lock or a full disk: the rows may leave the file for it.
 //
 // If the target is a [Voider], the buffer imports the file without these rows and keeps them in the quarantine of the sink, unless
-// [QuarantineBounds.HoldFiles] is set. Otherwise it holds the file like one with a [Permanent] error: it repeats the import slowly, and shows the first row in [FileStats], the log
-// and the metrics until the table takes all rows, or somebody discards the file.
+// HoldFiles of its buffer.QuarantineBounds is set. Otherwise it holds the file like one with a [Permanent] error: it repeats the import slowly, and shows the first row in buffer.FileStats, the log
+// and the metrics until the table takes all rows, or the operator discards the file.
 type RowsError struct {
 	// Rows are the refused rows in ascending order: at least one, at most [MaxRowErrors]. One alone with the number -1 says that the target does
 	// not tell which row it is; a [Voider] then gets parts of the file, until it is found.
@@ -23,10 +22,10 @@ type RowsError struct {
 	// Complete says that the target has tried every row, so it takes all others.
 	Complete bool
 	// Unsure says that the cause may be elsewhere, for example because a trigger has raised the error, which can say anything. The file is held,
-	// until somebody decides with [Buffer.SplitFile] that it is the rows.
+	// until the operator decides with Engine.SplitFile that it is the rows.
 	Unsure bool
 	// Patience is how long the file is held and tried again before rows leave it, because the cause may pass by itself: what a foreign key refers to
-	// may come with another file. It counts from the first such answer about the file. [Buffer.SplitFile] ends it.
+	// may come with another file. It counts from the first such answer about the file. Engine.SplitFile ends it.
 	Patience time.Duration
 	// Err is the error of the target, nil if there is none.
 	Err error
@@ -71,41 +70,31 @@ func (e *RowsError) Unwrap() error { return e.Err }
 
 // String describes the row for people.
 func (r RowError) String() string {
+	r = r.Shown()
 	s := fmt.Sprintf("row %d", r.Row)
 	if r.Row < 0 {
 		s = "a row that it does not name"
 	}
 	if r.Column != "" {
-		s += fmt.Sprintf(", column %q", cutText(r.Column))
+		s += fmt.Sprintf(", column %q", r.Column)
 	}
 	for _, text := range []string{r.Reason, r.Message} {
 		if text != "" {
-			s += ": " + cutText(text)
+			s += ": " + text
 		}
 	}
 	return s
 }
 
-// cutText returns the beginning of a text, as UTF-8.
+// Shown returns r with its texts as people see them: each as UTF-8, and cut after 256 bytes.
+func (r RowError) Shown() RowError {
+	r.Column, r.Reason, r.Message = cutText(r.Column), cutText(r.Reason), cutText(r.Message)
+	return r
+}
+
 func cutText(s string) string {
 	if len(s) > maxRowMessage {
 		s = s[:maxRowMessage] + "…"
 	}
 	return strings.ToValidUTF8(s, "\ufffd")
-}
-
-// placed adds to a [RowsError] in which slice its first row is, for tools that show the rows of a slice.
-func (f *File) placed(err error) error {
-	var refused *RowsError
-	if !errors.As(err, &refused) || len(refused.Rows) == 0 || refused.Rows[0].Row < 0 {
-		return err
-	}
-	row := refused.Rows[0].Row
-	for _, obj := range f.Slices {
-		if row < obj.Rows {
-			return fmt.Errorf("%w (row %d of the slice %s)", err, row, obj.ID)
-		}
-		row -= obj.Rows
-	}
-	return err
 }

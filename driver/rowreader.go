@@ -1,4 +1,4 @@
-package buffer
+package driver
 
 import (
 	"bufio"
@@ -168,6 +168,17 @@ func (r *RowReader) split(row []byte) error {
 	}
 }
 
+// NextStored reads the next row and returns it as it is stored, with its end, without a look at its cells. It returns false as Next does.
+// The row is valid until the next call.
+func (r *RowReader) NextStored() (row []byte, ok bool) {
+	r.cells = r.cells[:0]
+	if !r.readRow() {
+		return nil, false
+	}
+	r.rows++
+	return r.line, true
+}
+
 func (r *RowReader) fault(what string) error {
 	return fmt.Errorf("row %d: %s: these are not rows of a buffer", r.rows, what)
 }
@@ -184,18 +195,4 @@ func (r *RowReader) Err() error {
 		return nil
 	}
 	return r.err
-}
-
-// countRows counts the rows of stored bytes, and their bytes before compression. It closes src.
-func countRows(e Encoding, src io.ReadCloser) (rows, size int64, err error) {
-	plain, err := Decode(e, src)
-	if err != nil {
-		return 0, 0, err
-	}
-	defer plain.Close()
-	in := NewRowReader(plain)
-	for ; in.readRow(); in.rows++ {
-		size += int64(len(in.line))
-	}
-	return in.rows, size, in.Err()
 }

@@ -1,4 +1,4 @@
-package buffer_test
+package driver_test
 
 import (
 	"errors"
@@ -7,9 +7,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/driver"
 )
 
 // parseColumns reads columns like "id,n int64,d decimal(5.2)!", where "!" stands for Required and a decimal has a point.
@@ -50,7 +50,7 @@ func TestSchemaErrorNamesTheColumns(t *testing.T) {
 		{"n string,id", "id,n json", `the column "n" is string in the mapping and json in the table`},
 		{"n int64,id", "id,n int64", `column 1 is "n" in the mapping and "id" in the table`},
 	} {
-		err := &buffer.SchemaError{Table: "in.c-web.events", Want: parseColumns(tt.want), Got: parseColumns(tt.got)}
+		err := &driver.SchemaError{Table: "in.c-web.events", Want: parseColumns(tt.want), Got: parseColumns(tt.got)}
 		if text := err.Error(); !strings.Contains(text, tt.text) || !strings.Contains(text, "in.c-web.events") {
 			t.Errorf("[%s] and [%s]: %s, want %s in it", tt.want, tt.got, text, tt.text)
 		}
@@ -74,16 +74,16 @@ func TestSchemaErrorSaysWhatToDo(t *testing.T) {
 		{"n int64", "n int64!", "require these columns in the mapping, or give the sink another table", true},
 		{"id,Id", "id", `their number`, false}, // names that Extend cannot tell apart
 	} {
-		err := &buffer.SchemaError{Table: "t", Want: parseColumns(tt.want), Got: parseColumns(tt.got)}
+		err := &driver.SchemaError{Table: "t", Want: parseColumns(tt.want), Got: parseColumns(tt.got)}
 		if text := err.Error(); !strings.Contains(text, tt.advice) || !strings.Contains(text, "; a changed definition helps new rows only") {
 			t.Errorf("[%s] and [%s]: %s, want %s in it", tt.want, tt.got, text, tt.advice)
 		}
-		hint := func(target buffer.Target, extend bool) bool {
-			hinted := buffer.Table{ID: "t", Columns: err.Want, Extend: extend}.HintExtend(target, err)
-			var schema *buffer.SchemaError
+		hint := func(target driver.Target, extend bool) bool {
+			hinted := driver.Table{ID: "t", Columns: err.Want, Extend: extend}.HintExtend(target, err)
+			var schema *driver.SchemaError
 			return errors.As(hinted, &schema) && strings.HasPrefix(hinted.Error(), "with extend set, ")
 		}
-		grows, frozen := buffertest.NewMemory(), struct{ buffer.Target }{buffertest.NewMemory()}
+		grows, frozen := buffertest.NewMemory(), struct{ driver.Target }{buffertest.NewMemory()}
 		if hint(grows, false) != tt.extend || hint(grows, true) || hint(frozen, false) {
 			t.Errorf("[%s] and [%s]: Extend is proposed %v, want %v, and never if it is set or the target cannot", tt.want, tt.got, hint(grows, false), tt.extend)
 		}
@@ -130,10 +130,10 @@ func TestFit(t *testing.T) {
 		{true, "d decimal(12.2)", "d decimal(10.2)", "", `the column "d" is decimal(12,2) in the mapping and decimal(10,2) in the table`},
 		{true, "n float64", "n int64", "", `the column "n" is float64 in the mapping and int64 in the table`},
 	} {
-		table := buffer.Table{ID: "t", Columns: parseColumns(c.want), Extend: c.extend}
+		table := driver.Table{ID: "t", Columns: parseColumns(c.want), Extend: c.extend}
 		got, err := table.Fit(parseColumns(c.have))
 		if c.refused != "" {
-			if err == nil || !strings.Contains(err.Error(), c.refused) || !buffer.IsPermanent(err) {
+			if err == nil || !strings.Contains(err.Error(), c.refused) || !driver.IsPermanent(err) {
 				t.Errorf("%+v: %v", c, err)
 			}
 			continue
@@ -142,7 +142,7 @@ func TestFit(t *testing.T) {
 			t.Errorf("%+v: %s, %v", c, formatColumns(got), err)
 		}
 	}
-	table := buffer.Table{Columns: parseColumns("b,Id,a"), Extend: true}
+	table := driver.Table{Columns: parseColumns("b,Id,a"), Extend: true}
 	if got := table.Places(parseColumns("id,x,a,b")); !slices.Equal(got, []int{1, -1, 2, 0}) {
 		t.Errorf("places %v", got)
 	}

@@ -1,4 +1,4 @@
-package buffer_test
+package driver_test
 
 import (
 	"bytes"
@@ -16,26 +16,26 @@ import (
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
 
-	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/internal/seedtest"
 )
 
 // slicesOf returns a file with plain slices of two columns.
-func slicesOf(texts ...string) *buffer.File {
-	f := &buffer.File{ID: "f", Table: buffer.Table{ID: "t", Columns: datatype.UntypedColumns("a", "b")}}
+func slicesOf(texts ...string) *driver.File {
+	f := &driver.File{ID: "f", Table: driver.Table{ID: "t", Columns: datatype.UntypedColumns("a", "b")}}
 	for i, text := range texts {
-		f.Slices = append(f.Slices, buffer.Object{ID: fmt.Sprint("s", i), Rows: int64(strings.Count(text, "\n"))})
+		f.Slices = append(f.Slices, driver.Object{ID: fmt.Sprint("s", i), Rows: int64(strings.Count(text, "\n"))})
 	}
-	f.OpenSlice = func(_ context.Context, obj buffer.Object) (io.ReadCloser, error) {
-		i := slices.IndexFunc(f.Slices, func(o buffer.Object) bool { return o.ID == obj.ID })
+	f.OpenSlice = func(_ context.Context, obj driver.Object) (io.ReadCloser, error) {
+		i := slices.IndexFunc(f.Slices, func(o driver.Object) bool { return o.ID == obj.ID })
 		return io.NopCloser(strings.NewReader(texts[i])), nil
 	}
 	return f
 }
 
 // allRows returns "row: cells" for each row.
-func allRows(ctx context.Context, f *buffer.File) (got []string, err error) {
+func allRows(ctx context.Context, f *driver.File) (got []string, err error) {
 	rows := f.ReadRows(ctx)
 	for rows.Next() {
 		got = append(got, fmt.Sprintf("%d: %s", rows.Row(), bytes.Join(rows.Cells(), []byte("|"))))
@@ -50,7 +50,7 @@ func TestFileRows(t *testing.T) {
 	}
 	cut := slicesOf("\"a\",\"b\"\n", "\"c\",\"d\"\n\"e\",\"f\"\n")
 	cut.Slices[1].Rows = 3
-	for want, f := range map[string]*buffer.File{
+	for want, f := range map[string]*driver.File{
 		"slice s1: staging has 2 rows, want 3":                     cut,
 		"slice s0: row 1 has 3 cells, the table has 2 columns":     slicesOf("\"a\",\"b\"\n\"c\",\"d\",\"e\"\n"),
 		"slice s0: row 0: the data ends within the row: these are": slicesOf("\"a\",\"b"),
@@ -75,7 +75,7 @@ func TestFileRowsClosesSlicesAndEndsWithItsContext(t *testing.T) {
 		defer cancel()
 		open, n := 0, 0
 		f := slicesOf("", "")
-		f.OpenSlice = func(context.Context, buffer.Object) (io.ReadCloser, error) {
+		f.OpenSlice = func(context.Context, driver.Object) (io.ReadCloser, error) {
 			open++
 			return tracked{readerFunc(func(p []byte) (int, error) {
 				if n++; n == 3 && fault != nil {
@@ -109,7 +109,7 @@ type readerFunc func(p []byte) (int, error)
 func (r readerFunc) Read(p []byte) (int, error) { return r(p) }
 
 // large returns a file with one slice of each encoding, which is large enough for a goroutine of its own, and its rows.
-func large(t *testing.T) (f *buffer.File, rows int) {
+func large(t *testing.T) (f *driver.File, rows int) {
 	t.Helper()
 	const each = 5000
 	f = slicesOf("", "", "")
@@ -134,9 +134,9 @@ func large(t *testing.T) (f *buffer.File, rows int) {
 		if err := w.Close(); err != nil {
 			t.Fatal(err)
 		}
-		f.Slices[i].Encoding, f.Slices[i].Rows, f.Slices[i].RawBytes = buffer.Encoding(i), each, int64(len(plain))
+		f.Slices[i].Encoding, f.Slices[i].Rows, f.Slices[i].RawBytes = driver.Encoding(i), each, int64(len(plain))
 	}
-	f.OpenSlice = func(ctx context.Context, obj buffer.Object) (io.ReadCloser, error) {
+	f.OpenSlice = func(ctx context.Context, obj driver.Object) (io.ReadCloser, error) {
 		return io.NopCloser(bytes.NewReader(stored[obj.Encoding].Bytes())), ctx.Err()
 	}
 	return f, len(writers) * each
@@ -160,10 +160,10 @@ func TestFileRowsDecodesLargeSlicesAhead(t *testing.T) {
 	}
 	all, open := f.Slices, f.OpenSlice
 	for _, obj := range all[1:] {
-		f.Slices = []buffer.Object{obj}
+		f.Slices = []driver.Object{obj}
 		// Close ends a read of a staging that waits, and the goroutine with it.
 		closed, opened := false, context.Context(nil)
-		f.OpenSlice = func(ctx context.Context, obj buffer.Object) (io.ReadCloser, error) {
+		f.OpenSlice = func(ctx context.Context, obj driver.Object) (io.ReadCloser, error) {
 			opened = ctx
 			stored, err := open(ctx, obj)
 			waits := readerFunc(func([]byte) (int, error) { <-ctx.Done(); return 0, ctx.Err() })
@@ -174,7 +174,7 @@ func TestFileRowsDecodesLargeSlicesAhead(t *testing.T) {
 			t.Errorf("%v: closed early: %v, the slice is closed: %v", obj.Encoding, rows.Err(), closed)
 		}
 		// A slice that breaks off fails behind its last row, as one that is not decoded ahead.
-		f.OpenSlice = func(ctx context.Context, obj buffer.Object) (io.ReadCloser, error) {
+		f.OpenSlice = func(ctx context.Context, obj driver.Object) (io.ReadCloser, error) {
 			stored, err := open(ctx, obj)
 			return io.NopCloser(io.LimitReader(stored, 300<<10)), err
 		}
@@ -197,9 +197,9 @@ func TestFileRowsGivesStoredRows(t *testing.T) {
 		for i := range each {
 			fmt.Fprintf(&text, "\"%d\",\"%s\"\n", s*each+i, strings.Repeat("x", rng.IntN(100)))
 		}
-		f.Slices = append(f.Slices, buffer.Object{ID: text.String(), Rows: each})
+		f.Slices = append(f.Slices, driver.Object{ID: text.String(), Rows: each})
 	}
-	f.OpenSlice = func(_ context.Context, obj buffer.Object) (io.ReadCloser, error) {
+	f.OpenSlice = func(_ context.Context, obj driver.Object) (io.ReadCloser, error) {
 		return io.NopCloser(strings.NewReader(obj.ID)), nil
 	}
 	read := func() (numbers, stored int, err error) {
@@ -266,8 +266,8 @@ func TestFileRowsDoesNotAllocatePerRow(t *testing.T) {
 	}
 	zw.Close()
 	f := slicesOf("")
-	f.Slices[0].Encoding = buffer.Gzip
-	f.OpenSlice = func(context.Context, buffer.Object) (io.ReadCloser, error) {
+	f.Slices[0].Encoding = driver.Gzip
+	f.OpenSlice = func(context.Context, driver.Object) (io.ReadCloser, error) {
 		return io.NopCloser(bytes.NewReader(data.Bytes())), nil
 	}
 	rows := f.ReadRows(t.Context())

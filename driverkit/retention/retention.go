@@ -1,4 +1,5 @@
-// Package retention is what the drivers of SQL databases share to remove the rows of a table whose time has passed.
+// Package retention is for drivers of SQL databases that remove rows by age. A [Rule] says which rows of a table are too old, and when the
+// driver looks for them.
 package retention
 
 import (
@@ -9,8 +10,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/driver"
 )
 
 // sweeps is how often the rows of a table are looked through while one of them is young enough to stay. More sweeps remove rows more
@@ -44,7 +45,7 @@ func New(keepFor time.Duration, by []string) (*Rule, error) {
 
 // Sweep calls remove with a condition in SQL that is true for the rows whose time has passed. It does nothing if the rule keeps all rows of the
 // table, or if it has called remove for the table a short while ago. quote writes the name of a column.
-func (r *Rule) Sweep(table buffer.Table, quote func(name string) string, remove func(condition string) error) error {
+func (r *Rule) Sweep(table driver.Table, quote func(name string) string, remove func(condition string) error) error {
 	if r.keepFor == 0 {
 		return nil
 	}

@@ -6,9 +6,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/datatype"
-	"github.com/forebay/forebay/internal/retention"
+	"github.com/forebay/forebay/driver"
+	"github.com/forebay/forebay/driverkit/retention"
 	"github.com/forebay/forebay/internal/synctest"
 )
 
@@ -39,7 +39,7 @@ func TestCondition(t *testing.T) {
 				t.Fatal(err)
 			}
 			got := ""
-			if err := rule.Sweep(buffer.Table{ID: "t", Columns: tc.columns}, quote, func(c string) error { got = c; return nil }); err != nil || got != tc.want {
+			if err := rule.Sweep(driver.Table{ID: "t", Columns: tc.columns}, quote, func(c string) error { got = c; return nil }); err != nil || got != tc.want {
 				t.Errorf("%s: %s, %v, want %s", name, got, err, tc.want)
 			}
 		}
@@ -56,7 +56,7 @@ func TestSweep(t *testing.T) {
 		calls := 0
 		var fail error
 		sweep := func(table string) error {
-			return rule.Sweep(buffer.Table{ID: table, Columns: []datatype.Column{column("at", datatype.Timestamp)}}, quote, func(string) error { calls++; return fail })
+			return rule.Sweep(driver.Table{ID: table, Columns: []datatype.Column{column("at", datatype.Timestamp)}}, quote, func(string) error { calls++; return fail })
 		}
 		expect := func(want int) {
 			t.Helper()
@@ -99,7 +99,7 @@ func TestNew(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := rule.Sweep(buffer.Table{}, quote, func(string) error { return errors.New("called") }); err != nil {
+	if err := rule.Sweep(driver.Table{}, quote, func(string) error { return errors.New("called") }); err != nil {
 		t.Error(err)
 	}
 }

@@ -1,4 +1,4 @@
-package buffer_test
+package driver_test
 
 import (
 	"bytes"
@@ -9,7 +9,7 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 
-	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/internal/synctest"
 )
 
@@ -53,7 +53,7 @@ func TestDecodeZstd(t *testing.T) {
 		"closed early": {stored, 1000, false}, "not read": {stored, 0, false}, "empty": {nil, -1, false},
 		"a larger window than the engine's": {far.Bytes(), -1, false},
 	} {
-		r, err := buffer.Decode(buffer.Zstd, io.NopCloser(bytes.NewReader(c.stored)))
+		r, err := driver.Decode(driver.Zstd, io.NopCloser(bytes.NewReader(c.stored)))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -76,7 +76,7 @@ func TestDecodersAreNotSharedBetweenBubbles(t *testing.T) {
 	text, stored := frame(t, 50_000)
 	for range 3 {
 		synctest.Test(t, func(t *testing.T) {
-			r, err := buffer.Decode(buffer.Zstd, io.NopCloser(bytes.NewReader(stored)))
+			r, err := driver.Decode(driver.Zstd, io.NopCloser(bytes.NewReader(stored)))
 			if err != nil {
 				t.Fatal(err)
 			}

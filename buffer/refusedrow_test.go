@@ -8,45 +8,19 @@ import (
 	"testing"
 
 	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/internal/synctest"
 )
-
-func TestRowsError(t *testing.T) {
-	cause := errors.New("cause")
-	e := &buffer.RowsError{Err: cause}
-	e.Add(buffer.RowError{Row: 3, Column: "n", Reason: "22003", Message: "out of range"})
-	if !buffer.IsPermanent(fmt.Errorf("import: %w", e)) || !errors.Is(e, cause) {
-		t.Errorf("%v is not permanent, or has lost its cause", e)
-	}
-	want := `the target refuses at least 1 of the rows: row 3, column "n": 22003: out of range`
-	if e.Error() != want {
-		t.Errorf("%s, want %s", e, want)
-	}
-	for i := int64(4); e.Add(buffer.RowError{Row: i}); i++ {
-	}
-	e.Complete = true
-	want = strings.Replace(want, "at least 1", "1000", 1)
-	if len(e.Rows) != buffer.MaxRowErrors || e.Error() != want {
-		t.Errorf("%s with %d rows, want %s", e, len(e.Rows), want)
-	}
-	long := &buffer.RowsError{Rows: []buffer.RowError{{Message: strings.Repeat("é", 1<<20), Column: strings.Repeat("\xff", 1<<20)}}}
-	if n := len(long.Error()); n > 2000 {
-		t.Errorf("a text of %d bytes", n)
-	}
-	if empty := (&buffer.RowsError{}); empty.Error() == "" || empty.Unwrap() != nil {
-		t.Errorf("an empty error: %v", empty)
-	}
-}
 
 // The counters say which row of which slice is refused, and with HoldFiles the file waits until the table takes it.
 func TestRefusedRowsHoldTheirFile(t *testing.T) {
 	refuse := true
-	drv := &twist{importer: func(_ context.Context, f *buffer.File) error {
+	drv := &twist{importer: func(_ context.Context, f *driver.File) error {
 		if !refuse {
 			return nil
 		}
-		e := &buffer.RowsError{Complete: true, Err: errors.New("secret")}
-		e.Add(buffer.RowError{Row: 0, Column: "id", Reason: "unique", Message: "exists"})
+		e := &driver.RowsError{Complete: true, Err: errors.New("secret")}
+		e.Add(driver.RowError{Row: 0, Column: "id", Reason: "unique", Message: "exists"})
 		return fmt.Errorf("import %s: %w", f.ID, e)
 	}}
 	withTwist(t, drv, func(t *testing.T, b *buffer.Buffer) {

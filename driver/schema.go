@@ -1,4 +1,4 @@
-package buffer
+package driver
 
 import (
 	"errors"
@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/internal/celltype"
 )
 
 // SchemaError says that a table has other columns than the file or definition. Rows keep the table and the columns that they were
@@ -33,7 +34,7 @@ func (e *SchemaError) difference() string {
 	missing := func(who string, of, in []datatype.Column) {
 		var names []string
 		for _, c := range of {
-			if place(in, c.Name) < 0 {
+			if celltype.Place(in, c.Name) < 0 {
 				names = append(names, fmt.Sprintf("%q", c.Name))
 			}
 		}
@@ -84,7 +85,7 @@ func (c columnConflict) nullable() bool { return c.got.Type.Holds(c.want.Type) }
 
 func (e *SchemaError) conflicts() (list []columnConflict) {
 	for _, want := range e.Want {
-		if i := place(e.Got, want.Name); i >= 0 && (!e.Got[i].Type.Holds(want.Type) || e.Got[i].Required && !want.Required) {
+		if i := celltype.Place(e.Got, want.Name); i >= 0 && (!e.Got[i].Type.Holds(want.Type) || e.Got[i].Required && !want.Required) {
 			list = append(list, columnConflict{want, e.Got[i]})
 		}
 	}
@@ -112,9 +113,32 @@ func (e *SchemaError) renamed() bool {
 			return true
 		}
 		names++
-		return got.Type.Holds(want.Type) && place(e.Got, want.Name) < 0 && place(e.Want, got.Name) < 0
+		return got.Type.Holds(want.Type) && celltype.Place(e.Got, want.Name) < 0 && celltype.Place(e.Want, got.Name) < 0
 	})
 	return same && names > 0
+}
+
+// CheckNames refuses names of columns that some target could not keep, or would not find again, if the table has types or Extend:
+// two that differ only in case, and names that are empty, have more than 63 bytes, control characters or a space at an end, or begin
+// with _forebay_. It joins all problems.
+func (t Table) CheckNames() error {
+	if !t.Extend && !slices.ContainsFunc(t.Columns, func(c datatype.Column) bool { return c.Type != datatype.Untyped }) {
+		return nil
+	}
+	var problems []error
+	for i, c := range t.Columns {
+		problem := celltype.NameProblem(c.Name)
+		if other := celltype.Place(t.Columns[:i], c.Name); problem == "" && other >= 0 {
+			problem = fmt.Sprintf("differs from %q only in case", t.Columns[other].Name)
+			if t.Columns[other].Name == c.Name {
+				problem = "is taken"
+			}
+		}
+		if problem != "" {
+			problems = append(problems, fmt.Errorf("column %d: the name %q %s", i+1, c.Name, problem))
+		}
+	}
+	return errors.Join(problems...)
 }
 
 // HintExtend returns err, an error that a call of target returned for t. If it is a [*SchemaError] that Extend would avoid, the text of the
@@ -129,20 +153,6 @@ func (t Table) HintExtend(target Target, err error) error {
 		return err
 	}
 	return fmt.Errorf("with extend set, the table takes these rows; without it: %w", err)
-}
-
-// place returns the place of the column of that name, -1 for none. Names are compared without case, and an equal one wins.
-func place(columns []datatype.Column, name string) int {
-	found := -1
-	for i, c := range columns {
-		if c.Name == name {
-			return i
-		}
-		if found < 0 && strings.EqualFold(c.Name, name) {
-			found = i
-		}
-	}
-	return found
 }
 
 // kindOf describes a column without its name.
@@ -175,7 +185,7 @@ func (t Table) Fit(have []datatype.Column) ([]datatype.Column, error) {
 	fed := make([]bool, len(have)) // the column gets a value from every row of t
 	conflict := &SchemaError{Table: t.ID}
 	for _, c := range t.Columns {
-		switch i := place(have, c.Name); {
+		switch i := celltype.Place(have, c.Name); {
 		case i < 0:
 			want = append(want, datatype.Column{Name: c.Name, Type: c.Type})
 		case !have[i].Type.Holds(c.Type):
@@ -214,7 +224,7 @@ func (t Table) Places(have []datatype.Column) []int {
 		places[i] = -1
 	}
 	for i, c := range t.Columns {
-		if at := place(have, c.Name); at >= 0 {
+		if at := celltype.Place(have, c.Name); at >= 0 {
 			places[at] = i
 		}
 	}

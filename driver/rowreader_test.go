@@ -1,4 +1,4 @@
-package buffer_test
+package driver_test
 
 import (
 	"bytes"
@@ -9,12 +9,12 @@ import (
 	"testing"
 	"testing/iotest"
 
-	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/driver"
 )
 
 // readRows returns copies of all rows.
 func readRows(r io.Reader) (rows [][]string, err error) {
-	in := buffer.NewRowReader(r)
+	in := driver.NewRowReader(r)
 	for in.Next() {
 		var row []string
 		for _, c := range in.Cells() {
@@ -63,7 +63,7 @@ func TestRowReader(t *testing.T) {
 }
 
 func TestRowReaderTellsAnEmptyTextFromNothing(t *testing.T) {
-	r := buffer.NewRowReader(strings.NewReader("\"\",\n"))
+	r := driver.NewRowReader(strings.NewReader("\"\",\n"))
 	if !r.Next() || r.Cells()[0] == nil || r.Cells()[1] != nil || r.Rows() != 1 {
 		t.Errorf("%#v, %v", r.Cells(), r.Err())
 	}
@@ -72,7 +72,7 @@ func TestRowReaderTellsAnEmptyTextFromNothing(t *testing.T) {
 func TestRowReaderDoesNotAllocatePerRow(t *testing.T) {
 	data := bytes.Repeat([]byte("\"one\",\"t\"\"wo\",\"\"\n"), 2000)
 	in := bytes.NewReader(data)
-	r := buffer.NewRowReader(in)
+	r := driver.NewRowReader(in)
 	if !r.Next() {
 		t.Fatal(r.Err())
 	}

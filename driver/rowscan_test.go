@@ -1,4 +1,4 @@
-package buffer_test
+package driver_test
 
 import (
 	"bytes"
@@ -8,7 +8,7 @@ import (
 	"testing"
 	"testing/iotest"
 
-	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/internal/seedtest"
 )
 
@@ -61,7 +61,7 @@ func BenchmarkRowReader(b *testing.B) {
 	b.SetBytes(int64(len(data)))
 	b.ReportAllocs()
 	for b.Loop() {
-		in, cells := buffer.NewRowReader(bytes.NewReader(data)), 0
+		in, cells := driver.NewRowReader(bytes.NewReader(data)), 0
 		for in.Next() {
 			cells += len(in.Cells())
 		}

@@ -1,4 +1,5 @@
-// Package sqlfile has what the drivers of SQL databases in one local file share.
+// Package sqlfile is for drivers of SQL databases in one local file. It checks that the file is still the one that was opened, and writes the
+// statements that create or extend a table.
 package sqlfile
 
 import (
@@ -9,8 +10,8 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/driver"
 )
 
 // File is the file of an open database.
@@ -49,8 +50,8 @@ func (f File) At(path string) bool {
 	return err == nil && os.SameFile(info, f.info)
 }
 
-// Check fails if the file was deleted, moved or replaced. The database would go on with the file that it has open, and the rows would be
-// lost with that. The error is then a [buffer.Permanent] one. The zero File, of a database that is being opened, passes.
+// Check fails if the file was deleted, moved or replaced. The database would continue to write to the file that it has open, and the
+// rows would be lost with this file. The error is marked by [driver.Permanent]. The zero File, of a database that is being opened, passes.
 func (f File) Check() error {
 	if f.info == nil {
 		return nil
@@ -60,7 +61,7 @@ func (f File) Check() error {
 	}
 	_, err := os.Stat(f.path)
 	if err == nil || errors.Is(err, fs.ErrNotExist) {
-		err = buffer.Permanent(fmt.Errorf("%s was deleted, moved or replaced since it was opened: put it back, or start the program again", f.path))
+		err = driver.Permanent(fmt.Errorf("%s was deleted, moved or replaced since it was opened: put it back, or start the program again", f.path))
 	}
 	return err
 }
@@ -68,7 +69,7 @@ func (f File) Check() error {
 // Quote returns a name as an identifier.
 func Quote(name string) string { return `"` + strings.ReplaceAll(name, `"`, `""`) + `"` }
 
-// Changes returns the statements that give a table the columns want, which [buffer.Table.Fit] has returned for the columns have, none if
+// Changes returns the statements that give a table the columns want, which [driver.Table.Fit] has returned for the columns have, none if
 // the table is absent. storageOf names the type of a column, and options end the statement of a new table.
 func Changes(table string, have, want []datatype.Column, storageOf func(datatype.Type) string, options string) (statements []string) {
 	define := func(c datatype.Column) string {

@@ -6,9 +6,9 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/datatype"
-	"github.com/forebay/forebay/internal/sqlfile"
+	"github.com/forebay/forebay/driver"
+	"github.com/forebay/forebay/driverkit/sqlfile"
 )
 
 func TestChanges(t *testing.T) {
@@ -59,11 +59,11 @@ func TestCheck(t *testing.T) {
 	if err := os.Rename(path, path+".moved"); err != nil {
 		t.Fatal(err)
 	}
-	if err := file.Check(); !buffer.IsPermanent(err) {
+	if err := file.Check(); !driver.IsPermanent(err) {
 		t.Errorf("moved: %v", err)
 	}
 	write()
-	if err := file.Check(); !buffer.IsPermanent(err) {
+	if err := file.Check(); !driver.IsPermanent(err) {
 		t.Errorf("replaced: %v", err)
 	}
 	if err := os.Rename(path+".moved", path); err != nil {

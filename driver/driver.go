@@ -1,4 +1,4 @@
-package buffer
+package driver
 
 import (
 	"context"
@@ -61,7 +61,7 @@ type Content interface {
 // saving the id of a remote job with File.SaveProgress before it waits for the job.
 //
 // Errors are retried with a backoff of at most Retry.Probe, a [*SchemaError], a [*RowsError] and those marked by [Permanent] of at
-// most Retry.Max. A new definition of the sink, [Buffer.Retry] and [Buffer.Flush] retry at once. The file stays in staging
+// most Retry.Max. A new definition of the sink, Engine.Retry and Engine.Flush retry at once. The file stays in staging
 // meanwhile.
 //
 // A call that has not returned 10 seconds after the end of its context counts as failed. The buffer no longer waits for it,
@@ -131,7 +131,7 @@ type LocalDriver interface {
 	Needs(stored, raw int64) (folder string, bytes int64)
 }
 
-// Counter is an optional interface of a [Target] that can count the rows of one imported file. [Buffer.Verify] uses it;
+// Counter is an optional interface of a [Target] that can count the rows of one imported file. Engine.Verify uses it;
 // without it Verify trusts the ledger for imported rows.
 type Counter interface {
 	// CountFile returns the rows that the table holds for the file id. An id that was never imported gives 0, nil.
@@ -148,7 +148,7 @@ type Uncreator interface {
 }
 
 // Taker is an optional interface of a [Target] from which imported rows may be removed, for example by a loader that deletes
-// what it has loaded, or by age. [Buffer.Verify] asks it about files for which the [Counter] finds too few rows. Rows that were
+// what it has loaded, or by age. Engine.Verify asks it about files for which the [Counter] finds too few rows. Rows that were
 // taken away are not a difference to the ledger.
 type Taker interface {
 	// TakenAway reports whether the rows of an imported file that are missing were removed on purpose, as far as the target can
@@ -158,7 +158,7 @@ type Taker interface {
 
 // Voider is an optional interface of a [Target] that can rule out an import for good. With it a file whose rows are refused in part by a
 // [*RowsError] is imported without these rows, under ids that are made of its own. Only a target that records the id in the same transaction as
-// the rows can have it. A sink with [QuarantineBounds.HoldFiles] does not use it.
+// the rows can have it. A sink with HoldFiles in its buffer.QuarantineBounds does not use it.
 type Voider interface {
 	// Void rules out that the rows of a file ever come into the table, and reports false. From then on Import of the id stores nothing and
 	// returns a [Permanent] error that matches [ErrVoid], also a call that began before, or in another process. If the file is
@@ -169,7 +169,7 @@ type Voider interface {
 
 // Compactor is an optional interface of a [Target] that tidies its tables in the background, for example merges small parts.
 type Compactor interface {
-	// Compact is called after imports into a table, at least once an hour while its sink exists (see also [Options.TargetOf]), and never twice at once for
+	// Compact is called after imports into a table, at least once an hour while its sink exists (see also buffer.Options.TargetOf), and never twice at once for
 	// one sink. It must be safe beside imports. An error is logged, and the call is repeated with the next import or an hour
 	// later. A [LocalDriver] is asked for Needs(0, 0) before.
 	Compact(ctx context.Context, t Table) error
@@ -202,7 +202,7 @@ type Object struct {
 	ID string
 	// FileID is the id of the slice's file.
 	FileID string
-	// SinkID is the id of the sink, as in [SinkConfig].
+	// SinkID is the id of the sink, as in buffer.SinkConfig.
 	SinkID string
 	// Encoding is the encoding of the stored bytes.
 	Encoding Encoding
