@@ -44,7 +44,7 @@ type Options struct {
 	// MaxSources is how many sources the engine may have. The default, 100, is what the Stream API allows in a branch. Raise it, up to 100,000,
 	// for a service with a source for each tenant.
 	MaxSources int
-	// Mapping are the budgets and compatibility switches of all mappers. The limits of a target that is a [buffer.Limiter] are
+	// Mapping are the budgets and compatibility switches of all mappers. The limits of a target that is a [driver.Limiter] are
 	// added to Mapping.Limits.
 	Mapping mapping.Options
 }

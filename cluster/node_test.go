@@ -56,7 +56,7 @@ type nodes struct {
 	timeout time.Duration
 	// maxStore of the servers, 4 GiB unless set
 	maxStore int64
-	target   func(node string) buffer.Target // unless nil, the target of a node
+	target   func(node string) driver.Target // unless nil, the target of a node
 	meters   map[string]*metertest.Meter     // by node; nil: nothing is measured
 	list     [clustertest.Size]*cluster.Node
 }

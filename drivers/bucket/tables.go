@@ -132,7 +132,7 @@ func (t *Tables) scratch(partition string) (*scratch, error) {
 	s := &scratch{folder: folder}
 	s.Target, err = parquet.Tables(folder, parquet.Options{
 		PartitionBy: partition, MergeTo: -1, RowGroup: t.options.RowGroup, Bloom: t.options.Bloom, Compression: t.options.Compression,
-		OnImported: func(_ context.Context, _ *buffer.File, parts []string) error {
+		OnImported: func(_ context.Context, _ *driver.File, parts []string) error {
 			s.parts = parts
 			return nil
 		},

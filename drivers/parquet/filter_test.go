@@ -7,9 +7,9 @@ import (
 
 	pq "github.com/parquet-go/parquet-go"
 
-	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/drivers/parquet"
 )
 
@@ -17,7 +17,7 @@ import (
 // Other columns have none, and the rows are the same.
 func TestBloomFilters(t *testing.T) {
 	target := mustTables(t, t.TempDir(), parquet.Options{Bloom: []string{"trace", "at", "absent"}, RowGroup: 500})
-	table := buffer.Table{ID: "spans", Columns: []datatype.Column{
+	table := driver.Table{ID: "spans", Columns: []datatype.Column{
 		{Name: "trace", Type: datatype.String}, {Name: "name", Type: datatype.String}, {Name: "at", Type: datatype.Timestamp},
 	}}
 	var want [][]string

@@ -30,7 +30,7 @@ type Where struct{ Dialect, Schema, Folder string }
 
 // Run sends telemetry through an engine into the target, makes the views in db, which reads the tables of the target, and asks.
 // page is the path of docs/telemetry.md, whose queries SQLite does not know.
-func Run(t *testing.T, target buffer.Target, db *sql.DB, page string, where Where) {
+func Run(t *testing.T, target driver.Target, db *sql.DB, page string, where Where) {
 	t.Helper()
 	o := otlpflat.ViewOptions{
 		Dialect: otlpflat.Dialect(where.Dialect), Schema: where.Schema, Folder: where.Folder, Logs: "logs", Metrics: "metrics", Traces: "traces", ReceivedAt: "Came",
