@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/forebay/forebay"
+	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/changelog"
 	"github.com/forebay/forebay/mapping"
 )
@@ -250,5 +251,41 @@ func TestRejectedRecordsMoveOnce(t *testing.T) {
 				})
 			})
 		}
+	}
+}
+
+// Copies of rejected records join the quarantine, or are deleted, once the record of their instance says for certain where the records are. An undecided
+// copy stays: it may be the only record.
+func TestDecideArrival(t *testing.T) {
+	mover := buffer.Arrival{Mover: buffer.Mover{Instance: "i", Session: "s", Epoch: 5}}
+	for name, c := range map[string]struct {
+		owner           changelog.Owner
+		accept, decided bool
+	}{
+		"the mover may still decide":          {changelog.Owner{State: changelog.Draining, Session: "s", Epoch: 5}, false, false},
+		"the mover, with a later epoch":       {changelog.Owner{State: changelog.Draining, Session: "s", Epoch: 6}, false, false},
+		"an old answer":                       {changelog.Owner{State: changelog.Draining, Session: "r", Epoch: 4}, false, false},
+		"moved to here":                       {changelog.Owner{State: changelog.Draining, Session: "s", Epoch: 5, MovedTo: "here"}, true, true},
+		"moved to here, and retired":          {changelog.Owner{State: changelog.Retired, Session: "t", Epoch: 9, MovedTo: "here"}, true, true},
+		"moved to another instance":           {changelog.Owner{State: changelog.Draining, Session: "t", Epoch: 6, MovedTo: "there"}, false, true},
+		"drained without a move":              {changelog.Owner{State: changelog.Drained, Session: "s", Epoch: 5}, false, true},
+		"another adopter has the instance":    {changelog.Owner{State: changelog.Adopting, Session: "t", Epoch: 6}, false, true},
+		"another session with the same epoch": {changelog.Owner{State: changelog.Adopting, Session: "t", Epoch: 5}, false, false},
+	} {
+		c.owner.Node, c.owner.Lease = "n", time.Second
+		value, err := c.owner.MarshalJSON()
+		if err != nil {
+			t.Fatal(err)
+		}
+		accept, decided, err := decideArrival(mover, changelog.Versioned{Version: 1, Value: value}, "here")
+		if err != nil || accept != c.accept || decided != c.decided {
+			t.Errorf("%s: accept %t, decided %t, %v, want %t and %t", name, accept, decided, err, c.accept, c.decided)
+		}
+	}
+	if accept, decided, err := decideArrival(mover, changelog.Versioned{}, "here"); err != nil || accept || decided {
+		t.Errorf("without a record: accept %t, decided %t, %v, want that nothing is decided", accept, decided, err)
+	}
+	if _, decided, err := decideArrival(mover, changelog.Versioned{Version: 1, Value: []byte("{")}, "here"); err == nil || decided {
+		t.Errorf("an unreadable record: decided %t, %v, want an error", decided, err)
 	}
 }
