@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/forebay/forebay/internal/program/flagtext"
 	"github.com/forebay/forebay/internal/program/server"
 )
 
@@ -31,10 +32,12 @@ const healthTimeout = 5 * time.Second
 func (p process) health(ctx context.Context, args []string) int {
 	flags := flag.NewFlagSet("health", flag.ContinueOnError)
 	flags.SetOutput(p.stderr)
-	addr := flags.String("addr", "127.0.0.1:8080", "the -addr of the server; a host that is left out is this machine, as in :8080")
-	ready := flags.Bool("ready", false, "ask whether the server accepts events, in place of whether it runs")
-	if err := flags.Parse(args); err != nil {
-		return wrongUsageUnlessHelp(err)
+	addr := flags.String("addr", "127.0.0.1:8080", "the -addr of the server, HOST:PORT; without a host, this machine (e.g. :9000)")
+	ready := flags.Bool("ready", false, "ask whether the server accepts events, not only whether it runs")
+	if err := flagtext.Parse(flags, args); errors.Is(err, flag.ErrHelp) {
+		return 0
+	} else if err != nil {
+		return p.end("health", err, wrongUsage)
 	}
 	_, problems := server.Environment(flags, p.environment().Getenv)
 	if flags.NArg() > 0 {
@@ -56,14 +59,6 @@ func (p process) health(ctx context.Context, args []string) int {
 	}
 	fmt.Fprintln(p.stdout, text)
 	return 0
-}
-
-// wrongUsageUnlessHelp is the status of a call whose flags cannot be parsed. The flag set has printed the error.
-func wrongUsageUnlessHelp(err error) int {
-	if errors.Is(err, flag.ErrHelp) {
-		return 0
-	}
-	return wrongUsage
 }
 
 // ask returns the body of a response with status 200. An address without a host, or with 0.0.0.0, is dialed on this machine.

@@ -61,7 +61,7 @@ func (cfg *Config) Register(flags *flag.FlagSet) {
 	flags.StringVar(&cfg.Token, "token", "", "token of the Stream API and the console (default made at the first start, in DIR/token; e.g. 3zn1qcr5kd0vw8ta)")
 	flags.StringVar(&cfg.Admin, "admin", "", "loopback address for admin requests, such as POST /checkpoint (default none; e.g. 127.0.0.1:8082)")
 	flags.IntVar(&cfg.MaxConnections, "max-connections", 20_000, "most connections for events at a time; above it, idle connections are closed (e.g. 50000)")
-	flags.IntVar(&cfg.MaxSources, "max-sources", 0, "most sources, a number up to 100000 (default 100; e.g. 10000 for a source a tenant)")
+	flags.IntVar(&cfg.MaxSources, "max-sources", 0, "most sources, a number up to 100000, for example for a source a tenant (default 100; e.g. 10000)")
 	flags.Int64Var(&cfg.Tuning.MaxDiskBytes, "max-disk-bytes", 0, "most bytes on disk of rows not yet in their tables; at the limit events get 503 (default 17179869184, 16 GiB; e.g. 107374182400)")
 	flags.BoolVar(&cfg.Tuning.UnreadyWhenFull, "unready-when-full", false, "/readiness-check returns 503 while the disk is full, so that a balancer uses other nodes")
 	flags.Int64Var(&cfg.Tuning.MaxSinkBytes, "max-sink-bytes", 0, "most bytes on disk of rows of one sink; at the limit its events get 503 (default half of -max-disk-bytes; e.g. 1073741824)")
