@@ -5,7 +5,7 @@ go 1.26.0
 
 require (
 	github.com/duckdb/duckdb-go/v2 v2.5.6
-	github.com/forebay/forebay v0.0.0-20261128235217-205f480b73ad
+	github.com/forebay/forebay v0.0.0-20261129034859-d320cc17cc02
 	golang.org/x/sync v0.23.0
 )
 
