@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2"
 )
@@ -32,15 +33,34 @@ func (l logger) Fatalf(format string, args ...any) {
 	l.fs.End(fmt.Errorf(format, args...))
 }
 
-// Listener keeps pebble from calling Fatalf when it reads damaged bytes: the reader gets the error and decides. Each damaged file
-// is logged once. found gets each finding.
-func Listener(log *slog.Logger, found func(error)) *pebble.EventListener {
-	var known sync.Map // paths
-	return &pebble.EventListener{DataCorruption: func(info pebble.DataCorruptionInfo) {
-		found(fmt.Errorf("%s: %w", info.Path, info.Details))
-		if _, again := known.LoadOrStore(info.Path, true); again {
-			return
-		}
-		log.Error("store: damaged file", "path", info.Path, "error", info.Details)
-	}}
+// listener keeps pebble from calling Fatalf when it reads damaged bytes: the reader gets the error and decides. Each damaged file
+// is logged once, and each error of a job in the background once a minute. found gets each damaged file, and failed is called after each such error.
+func listener(log *slog.Logger, found func(error), failed func()) *pebble.EventListener {
+	var files sync.Map // paths
+	var mu sync.Mutex
+	logged := map[string]time.Time{} // errors of jobs
+	return &pebble.EventListener{
+		DataCorruption: func(info pebble.DataCorruptionInfo) {
+			found(fmt.Errorf("%s: %w", info.Path, info.Details))
+			if _, again := files.LoadOrStore(info.Path, true); !again {
+				log.Error("store: damaged file", "path", info.Path, "error", info.Details)
+			}
+		},
+		BackgroundError: func(err error) {
+			mu.Lock()
+			last, again := logged[err.Error()]
+			again = again && time.Since(last) < time.Minute
+			if !again {
+				if len(logged) >= 100 {
+					clear(logged)
+				}
+				logged[err.Error()] = time.Now()
+			}
+			mu.Unlock()
+			if !again {
+				log.Error("store: a job in the background failed, and is repeated", "error", err)
+			}
+			failed()
+		},
+	}
 }

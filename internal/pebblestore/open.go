@@ -117,12 +117,12 @@ func Open(c Config) (*Opening, error) {
 	defer cache.Unref()
 	settings := &pebble.Options{
 		FS: o.fs, Cache: cache, ErrorIfNotExists: c.Exists, Logger: o.fs.Logger(c.Log),
-		EventListener: Listener(c.Log, func(err error) {
+		EventListener: listener(c.Log, func(err error) {
 			if c.Corrupted != nil && o.fs.Failure() == nil {
 				c.Corrupted(err)
 			}
 			o.fs.files.slowDamage()
-		}),
+		}, o.fs.files.slowDamage),
 		MemTableSize: uint64(mem), FormatMajorVersion: pebble.FormatNewest, Cleaner: cleaner{},
 	}
 	// The usual scheduler wakes ten times a second to look whether more compactions may run at once. Here few run, and
@@ -154,7 +154,7 @@ func OpenReadOnly(c Config) (*Opening, error) {
 	o := &Opening{conf: c, fs: New(c.FS, c.Dir, func(error) {})}
 	var err error
 	o.DB, err = pebble.Open(c.Dir, &pebble.Options{
-		FS: o.fs, ReadOnly: true, ErrorIfNotExists: true, Logger: o.fs.Logger(c.Log), EventListener: Listener(c.Log, func(error) {}),
+		FS: o.fs, ReadOnly: true, ErrorIfNotExists: true, Logger: o.fs.Logger(c.Log), EventListener: listener(c.Log, func(error) {}, func() {}),
 	})
 	if err != nil {
 		return nil, err

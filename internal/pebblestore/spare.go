@@ -241,14 +241,14 @@ func (f *files) pause() {
 	}
 }
 
-// damagedAtOnce is how many reads of damaged blocks compactions make without a pause, and between two of them.
+// damagedAtOnce is how many reads of damaged bytes jobs make without a pause, and between two of them.
 const damagedAtOnce = 16
 
-// slowDamage delays one in damagedAtOnce reads of damaged blocks by a compaction, each time by a second more, up to a minute. Pebble repeats a
-// compaction that has met damage at once, for as long as the block is there: it would keep a core busy, and fill the log. Other reads
-// are never delayed.
+// slowDamage delays one in damagedAtOnce reads of damaged bytes by a job, each time by a second more, up to a minute. Pebble repeats a
+// compaction that has met damage at once, for as long as the block is there, and after Open its job that reads the footers of the tables, too. They
+// would keep a core busy, and fill the log. Other reads are never delayed.
 func (f *files) slowDamage() {
-	if !inCompaction() {
+	if !inJob() {
 		return
 	}
 	if n := f.damaged.Add(1); n%damagedAtOnce == 0 {
@@ -258,13 +258,13 @@ func (f *files) slowDamage() {
 	}
 }
 
-// inCompaction reports whether a compaction of pebble calls. The event of a damaged block does not say who reads it.
-func inCompaction() bool {
+// inJob reports whether a job of pebble calls that pebble repeats. The event of damaged bytes does not say who reads them.
+func inJob() bool {
 	var callers [64]uintptr
 	frames := runtime.CallersFrames(callers[:runtime.Callers(2, callers[:])])
 	for {
 		frame, more := frames.Next()
-		if strings.HasSuffix(frame.Function, "/pebble/v2.(*DB).runCompaction") {
+		if method, ok := strings.CutPrefix(frame.Function, "github.com/cockroachdb/pebble/v2.(*DB)."); ok && (method == "runCompaction" || method == "collectTableStats") {
 			return true
 		}
 		if !more {

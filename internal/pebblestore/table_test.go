@@ -7,12 +7,16 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 
 	"github.com/forebay/forebay/internal/disktest"
 	"github.com/forebay/forebay/internal/pebblestore"
+	"github.com/forebay/forebay/internal/synctest"
 )
 
 // oneTable opens a store whose keys are in one table, and returns its bytes on the disk.
@@ -100,4 +104,45 @@ func TestCorrupted(t *testing.T) {
 		t.Error("damaged bytes were compacted")
 	}
 	_ = o.Close() // its failure is known
+}
+
+// Pebble reads the footer of each table after Open, and again at once if it is damaged. That must neither fill the log nor keep a core busy.
+func TestDamagedFooter(t *testing.T) {
+	first, disk, path, data := oneTable(t, nil)
+	if err := first.Close(); err != nil {
+		t.Fatal(err)
+	}
+	disk.Rot(path, len(data)-1)
+	synctest.Test(t, func(t *testing.T) {
+		var log lines
+		c := config(disk)
+		c.Log = slog.New(slog.NewTextHandler(&log, nil))
+		// Each attempt opens the table, and ends with the damage. Without a pause the time of the bubble stands still: the 10,000th repairs the table.
+		var opened atomic.Int64
+		c.FS = disktest.Wrap(disk, errorfs.InjectorFunc(func(op errorfs.Op) error {
+			if op.Kind == errorfs.OpFileReadAt && strings.HasSuffix(op.Path, ".sst") && opened.Add(1) == 10_000 {
+				disk.Rot(path, len(data)-1)
+			}
+			return nil
+		}))
+		o, err := pebblestore.Open(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(10 * time.Minute)
+		if n, logged := opened.Load(), log.n.Load(); n == 0 || n > 2_000 || logged == 0 || logged > 11 {
+			t.Errorf("in 10 minutes, tables with a damaged footer were read %d times, and %d lines logged; want 1 to 2,000 reads, and at most a line a minute", n, logged)
+		}
+		if err := o.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// lines counts the lines of a log.
+type lines struct{ n atomic.Int64 }
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.n.Add(1)
+	return len(p), nil
 }
