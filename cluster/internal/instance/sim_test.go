@@ -24,10 +24,10 @@ var (
 	fromSeed = flag.Int("from", 0, "the first seed")
 )
 
-// TestSimulation lets nodes take rows, have the tables on their disks rot, be killed with and without their disks, stand still for longer than their lease, end and come back,
-// while messages to the log, to the store of owners, to staging and to the tables are lost or late. Logs lose their end, or all. Then it
-// heals everything. It checks that every acknowledged row is in the table once and no row is there twice, and that nothing is left of the instances that
-// were adopted.
+// TestSimulation lets nodes take rows and reject records, have the tables on their disks rot, be killed with and without their disks, stand still for
+// longer than their lease, end and come back, while messages to the log, to the store of owners, to staging and to the tables are lost or late. Logs
+// lose their end, or all. Then it heals everything. It checks that every acknowledged row is in the table once and no row is there twice, that every
+// rejected record is in one quarantine, and that nothing is left of the instances that were adopted.
 //
 // Goroutines of the same moment run in any order, so a seed may need several runs to fail again (-count 20). One seed alone prints its
 // story.
@@ -49,7 +49,7 @@ func TestSimulation(t *testing.T) {
 	for least, happens := range map[int][]string{
 		50: {
 			"acknowledged", "acknowledged by the disk alone", "killed while the log lacks rows", "in doubt", "killed", "killed, disk lost", "stands still past the lease", "ended", "adopted", "adopted again", "drained",
-			"checkpoint", "checkpoint fetched", "fenced", "call failed", "put half-way", "answer lost", "no majority", "rotten", "another log",
+			"checkpoint", "rejected", "checkpoint fetched", "fenced", "call failed", "put half-way", "answer lost", "no majority", "rotten", "another log",
 		},
 		// These happen in about one of ten seeds: 50 seeds lack one of them now and then.
 		150: {"void", "restored", "hole of replica 0", "hole of replica 1", "hole of replica 2", "log gone", "log went back", "killed while the log is lost"},
@@ -134,6 +134,7 @@ func (s *simulation) run() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.count["acknowledged"] += len(s.acked)
+	s.count["rejected"] += len(s.rejected)
 	s.count["acknowledged by the disk alone"] += len(s.local)
 	s.count["void"] += s.void
 	for id := range s.local {
@@ -175,6 +176,13 @@ func (s *simulation) step() {
 			s.clients.Go(func() {
 				if i := p.open(); i != nil {
 					p.put(i, rows)
+				}
+			})
+		}
+		if s.rng.IntN(4) == 0 {
+			s.clients.Go(func() {
+				if i := p.open(); i != nil {
+					p.reject(i, rows%4)
 				}
 			})
 		}
