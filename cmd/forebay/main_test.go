@@ -133,9 +133,9 @@ func TestWrongCalls(t *testing.T) {
 		args []string
 		want string
 	}{
-		{nil, "Begin with"},
+		{nil, "Start with"},
 		{[]string{"srve"}, `do you mean "serve"?`},
-		{[]string{"serve", "-adr", ":1"}, `"forebay serve -h" shows all`},
+		{[]string{"serve", "-adr", ":1"}, "-adr; -h shows the flags"},
 		{[]string{"serve", "extra"}, "flags begin with a dash"},
 		{[]string{"serve", "-target", "mysql://me:hunter2@db/x"}, "sqlite:FILE, duckdb:FILE, postgres://"},
 		{[]string{"serve", "-target", "host=db password=hunter2"}, "sqlite:FILE, duckdb:FILE, postgres://"},

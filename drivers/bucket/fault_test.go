@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -84,8 +85,14 @@ func TestFailedPutLeavesNothing(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t) // a server may take a part whose upload is aborted while it arrives, and show that upload to the next case
+			w := newWorld(t)
 			s := w.staging(t)
+			var aborts atomic.Int64
+			w.proxy.Watch(func(r *http.Request) {
+				if r.Method == http.MethodDelete && r.URL.Query().Has("uploadId") {
+					aborts.Add(1)
+				}
+			})
 			if err := put(t.Context(), w, s); err == nil || driver.IsPermanent(err) {
 				t.Errorf("Put = %v, want an error that a retry fixes", err)
 			}
@@ -93,6 +100,12 @@ func TestFailedPutLeavesNothing(t *testing.T) {
 			if got := w.keys(t); len(got) != 0 {
 				t.Errorf("objects %q, want none", got)
 			}
+			if aborts.Load() == 0 {
+				t.Error("the upload was not aborted")
+			}
+			// A part may arrive while its upload is aborted. S3 then may show the upload again, as its documentation says, and RemoveUploads aborts it.
+			_, err := s.RemoveUploads(t.Context(), -time.Hour)
+			check(t, err)
 			w.expectUploads(t, 0)
 		})
 	}

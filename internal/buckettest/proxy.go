@@ -19,6 +19,7 @@ type Proxy struct {
 
 	mu    sync.Mutex
 	fault func(r *http.Request) Fault
+	watch func(r *http.Request)
 }
 
 // Fault is what happens to a request.
@@ -106,9 +107,19 @@ func (p *Proxy) First(n int, fault Fault, match func(r *http.Request) bool) {
 	})
 }
 
+// Watch shows each request from now on.
+func (p *Proxy) Watch(watch func(r *http.Request)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.watch = watch
+}
+
 func (p *Proxy) faultOf(r *http.Request) Fault {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.watch != nil {
+		p.watch(r)
+	}
 	if p.fault == nil {
 		return None
 	}
