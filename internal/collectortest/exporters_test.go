@@ -11,7 +11,7 @@ import (
 	"github.com/forebay/forebay/datatype"
 )
 
-// oddLogs has records with all that can be set, with nothing, and with values of each kind. Each has another body, so that rows differ.
+// oddLogs has records with all that can be set, with nothing but the observed time, and with values of each kind. Each has another body, so that rows differ.
 func oddLogs() plog.Logs {
 	batch := plog.NewLogs()
 	rl := batch.ResourceLogs().AppendEmpty()
@@ -47,9 +47,12 @@ func oddLogs() plog.Logs {
 
 	rl = batch.ResourceLogs().AppendEmpty()
 	records := rl.ScopeLogs().AppendEmpty().LogRecords()
-	records.AppendEmpty() // nothing is set
+	records.AppendEmpty()
 	records.AppendEmpty().Body().SetStr("")
 	records.AppendEmpty().Body().SetInt(7)
+	for _, r := range records.All() { // a record without any time would have the time of receipt
+		r.SetObservedTimestamp(pcommon.Timestamp(began))
+	}
 	return batch
 }
 

@@ -1,6 +1,7 @@
 package collectortest
 
 import (
+	"cmp"
 	"encoding/hex"
 	"encoding/json"
 	"slices"
@@ -67,7 +68,8 @@ func (b *rowBatch) fill(batch plog.Logs) []logRow {
 				row := &b.rows[next]
 				next++
 				*row = shared
-				row.Timestamp, row.TimeUnixNano = int64(r.Timestamp())/1000, int64(r.Timestamp())
+				at := int64(cmp.Or(r.Timestamp(), r.ObservedTimestamp()))
+				row.Timestamp, row.TimeUnixNano = at/1000, at
 				row.ObservedTimestamp, row.ObservedTimeUnixNano = int64(r.ObservedTimestamp())/1000, int64(r.ObservedTimestamp())
 				trace, span := r.TraceID(), r.SpanID()
 				if !trace.IsEmpty() {
