@@ -130,7 +130,7 @@ func TestRejectedRecordsMove(t *testing.T) {
 // Records that do not arrive after all leave nothing, and neither does an earlier attempt. A quarantine without room takes none.
 func TestRejectedRecordsThatDoNotMove(t *testing.T) {
 	first, second := openEmpty(t), openEmpty(t)
-	reject(t, first, define(t, first, "a", quarantined()), "one", "two")
+	rejectAt(t, time.Now().Add(-time.Hour), first, define(t, first, "a", quarantined()), "one", "two")
 	define(t, second, "a", quarantined(func(q *buffer.QuarantineBounds) { q.MaxRecords = 3 }))
 	for range 3 {
 		receive(t, second, first, "1st", 2)

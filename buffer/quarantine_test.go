@@ -30,11 +30,16 @@ func quarantined(change ...func(*buffer.QuarantineBounds)) func(*buffer.SinkConf
 // reject appends rejected records in one call and waits for them.
 func reject(t *testing.T, b *buffer.Buffer, s *buffer.SinkHandle, data ...string) {
 	t.Helper()
+	rejectAt(t, time.Now(), b, s, data...)
+}
+
+func rejectAt(t *testing.T, at time.Time, b *buffer.Buffer, s *buffer.SinkHandle, data ...string) {
+	t.Helper()
 	rows := buffer.Rows{Sink: s}
 	for _, d := range data {
 		rows.Rejects = append(rows.Rejects, buffer.Reject{Info: []byte("why " + d), Data: []byte(d)})
 	}
-	ticket, err := b.Append(t.Context(), time.Now(), rows)
+	ticket, err := b.Append(t.Context(), at, rows)
 	if err == nil {
 		err = ticket.Wait(t.Context())
 	}
