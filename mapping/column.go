@@ -92,7 +92,7 @@ type TypeOptions struct {
 	AnyKind bool `json:"anyKind,omitempty"`
 	// ElsePath is the path of a second field, for a path column whose own field is null, or missing without a default.
 	ElsePath string `json:"elsePath,omitempty"`
-	// ElseArrival makes a path column store the arrival time of the record in place of NULL. It applies to timestamps, to
+	// ElseArrival makes a path column store the arrival time of the record instead of NULL. It applies to timestamps, to
 	// dates with FromTimestamp, and to int64 with an Epoch.
 	ElseArrival bool `json:"elseArrival,omitempty"`
 }

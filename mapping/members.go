@@ -147,14 +147,12 @@ func (w *rowWriter) appendMember(dst []byte, d memberDocument, c *cell, number i
 			return out, nil
 		}
 		w.s.scratch = append(w.s.scratch[:0], text...)
-		out, fail := w.typedValue(dst, d, c, w.s.scratch, kind)
-		return w.orElse(out, c, fail)
+		return w.typedValue(dst, d, c, w.s.scratch, kind)
 	}
 	text, kind := d.AppendMember(w.s.scratch[:0], number)
 	w.s.scratch = text
 	if c.typed != nil {
-		out, fail := w.typedValue(dst, d, c, text, kind)
-		return w.orElse(out, c, fail)
+		return w.typedValue(dst, d, c, text, kind)
 	}
 	out, fail := w.fieldValue(dst, d, c, text, kind)
 	return w.checkUntyped(len(dst), out, c, fail)

@@ -68,15 +68,16 @@ func (m *Mapper) compileType(cl *cell, c Column, opts Options, fault faultFunc) 
 		limited: opts.Limits != datatype.Limits{},
 	}
 	if c.ElsePath != "" || c.ElseArrival { // Required counts for the last of the values
-		cl.typed.elseRequired, cl.typed.opts.Required = c.Required, false
+		cl.typed.hasElse, cl.typed.elseRequired, cl.typed.opts.Required = true, c.Required, false
 	}
 	if c.Type == TypePath && c.ElsePath != "" {
 		p, err := tape.ParsePath(c.ElsePath, opts.Compat)
 		if pe, ok := errors.AsType[*tape.PathError](err); ok {
 			fault("elsePath", 1, pe.Offset+1, errors.New(pe.Msg))
 		} else {
-			other := *cl
-			other.path, other.node = p, m.paths.Add(p)
+			other, typed := *cl, *cl.typed
+			typed.hasElse = false
+			other.typed, other.path, other.node = &typed, p, m.paths.Add(p)
 			cl.other = &other
 		}
 	}

@@ -23,8 +23,8 @@ type typedCell struct {
 	limited     bool // the target has limits
 	noNUL       bool
 	nullDefault bool // the default is NULL
-	// elseRequired is Required of a column with ElsePath or ElseArrival, whose opts have false.
-	elseRequired bool
+	// hasElse is set for a column with ElsePath or ElseArrival. elseRequired is then its Required, and opts.Required is false.
+	hasElse, elseRequired bool
 }
 
 var (
@@ -37,8 +37,7 @@ var (
 func (w *rowWriter) appendTyped(dst []byte, c *cell) ([]byte, *Error) {
 	switch c.typ {
 	case TypePath:
-		out, fail := w.typedPath(dst, c)
-		return w.orElse(out, c, fail)
+		return w.typedPath(dst, c)
 	case TypeUUID:
 		return w.m.uuids.appendText(dst), nil
 	case TypeDatetime:
@@ -56,21 +55,26 @@ func (w *rowWriter) appendTyped(dst []byte, c *cell) ([]byte, *Error) {
 	return w.typedTemplate(dst, c)
 }
 
-// orElse replaces a NULL of a path column that has ElsePath or ElseArrival.
-func (w *rowWriter) orElse(dst []byte, c *cell, fail *Error) ([]byte, *Error) {
-	if fail == nil && w.null && c.other != nil {
-		w.null = false
-		dst, fail = w.typedPath(dst, c.other)
+// noValue appends NULL, or what ElsePath and ElseArrival say.
+func (w *rowWriter) noValue(dst []byte, c *cell) ([]byte, *Error) {
+	if !c.typed.hasElse {
+		w.null = true
+		return dst, nil
 	}
-	if fail == nil && w.null && c.typed.opts.ElseArrival && !w.r.Received.IsZero() {
+	if c.other != nil {
+		if out, fail := w.typedPath(dst, c.other); fail != nil || !w.null {
+			return out, fail
+		}
 		w.null = false
-		dst, fail = w.arrival(dst, c)
 	}
-	if fail == nil && w.null && c.typed.elseRequired {
-		w.null = false
+	switch {
+	case c.typed.opts.ElseArrival && !w.r.Received.IsZero():
+		return w.arrival(dst, c)
+	case c.typed.elseRequired:
 		return dst, &Error{Reason: MissingValue, Err: errRequiredNull}
 	}
-	return dst, fail
+	w.null = true
+	return dst, nil
 }
 
 // arrival appends the time of arrival, which is known, to a column of type timestamp, date or int64.
@@ -78,8 +82,8 @@ func (w *rowWriter) arrival(dst []byte, c *cell) ([]byte, *Error) {
 	if c.typed.typ != datatype.Int64 {
 		return w.typedTime(dst, c)
 	}
-	moment := w.r.Received.UTC().AppendFormat(nil, time.RFC3339Nano)
-	return w.appendValue(dst, c, celltype.Text, moment)
+	w.s.scratch = w.r.Received.UTC().AppendFormat(w.s.scratch[:0], time.RFC3339Nano)
+	return w.appendValue(dst, c, celltype.Text, w.s.scratch)
 }
 
 // absent makes a cell of a value that the record does not have.
@@ -168,14 +172,14 @@ func (w *rowWriter) typedPath(dst []byte, c *cell) ([]byte, *Error) {
 		if !c.hasDefault() || w.m.compat {
 			return dst, w.unread
 		}
-		return w.appendDefault(dst, c), nil
+		return w.appendDefault(dst, c)
 	}
 	at := w.s.found[c.node]
 	switch {
 	case at > 0:
 		return w.appendNode(dst, c, w.tape, at-1)
 	case c.hasDefault() || !c.typed.opts.Required:
-		return w.appendDefault(dst, c), nil
+		return w.appendDefault(dst, c)
 	}
 	return dst, w.s.missing(&c.path, requiredColumn, false)
 }
@@ -199,7 +203,7 @@ func (w *rowWriter) typedValue(dst []byte, d FieldDocument, c *cell, text []byte
 		return w.appendValue(dst, c, celltype.KindOf(text), text)
 	}
 	if c.hasDefault() || !c.typed.opts.Required {
-		return w.appendDefault(dst, c), nil
+		return w.appendDefault(dst, c)
 	}
 	return dst, missingField(d, &c.path, requiredColumn)
 }
@@ -208,23 +212,21 @@ func (w *rowWriter) typedValue(dst []byte, d FieldDocument, c *cell, text []byte
 func (c *cell) hasDefault() bool { return c.def != nil || c.typed.nullDefault }
 
 // appendDefault appends the default, or NULL without one.
-func (w *rowWriter) appendDefault(dst []byte, c *cell) []byte {
+func (w *rowWriter) appendDefault(dst []byte, c *cell) ([]byte, *Error) {
 	if c.def == nil {
-		w.null = true
-		return dst
+		return w.noValue(dst, c)
 	}
-	return w.put(dst, c.def)
+	return w.put(dst, c.def), nil
 }
 
 func (w *rowWriter) appendNull(dst []byte, c *cell) ([]byte, *Error) {
 	switch {
 	case c.onNull && c.hasDefault():
-		return w.appendDefault(dst, c), nil
+		return w.appendDefault(dst, c)
 	case c.typed.opts.Required:
 		return dst, &Error{Reason: NullValue, Err: errRequiredNull}
 	}
-	w.null = true
-	return dst, nil
+	return w.noValue(dst, c)
 }
 
 func (w *rowWriter) appendNode(dst []byte, c *cell, t *tape.Tape, at uint32) ([]byte, *Error) {

@@ -328,6 +328,8 @@ func TestTypedDoesNotAllocate(t *testing.T) {
 		Path("at", "at", DataType(datatype.Timestamp)), Path("e", "e", DataType(datatype.Timestamp), Epoch(EpochSeconds)), Path("f", "f", DataType(datatype.Float64)),
 		Path("s", "s", DataType(datatype.String)), Path("j", "j", DataType(datatype.JSON)), Path("doc", "doc", DataType(datatype.JSON), With(TypeOptions{ParseText: true})),
 		Path("by", "by", DataType(datatype.Bytes)), Path("none", "none", DataType(datatype.Bool)), Path("miss", "miss", DataType(datatype.Bool)),
+		Path("other", "none", DataType(datatype.Timestamp), With(TypeOptions{ElsePath: "at"})), Path("came", "none", DataType(datatype.Timestamp), With(TypeOptions{ElseArrival: true})),
+		Path("ns", "none", DataType(datatype.Int64), With(TypeOptions{ElsePath: "miss", ElseArrival: true, Epoch: EpochNanos})),
 		Path("day", "day", DataType(datatype.Date), With(TypeOptions{FromTimestamp: true})), Path("r", "r", DataType(datatype.Decimal(4, 2)), With(TypeOptions{Round: true})),
 		UUID("id2", DataType(datatype.UUID)), Datetime("time", DataType(datatype.Timestamp)), IP("ip", DataType(datatype.String)), Headers("h", DataType(datatype.JSON)),
 		Body("text", DataType(datatype.String)), Body("bytes", DataType(datatype.Bytes)), Body("json", DataType(datatype.JSON)),
