@@ -262,8 +262,8 @@ func fits(ctx context.Context, target driver.Target, t driver.Table) error {
 	return t.HintExtend(target, err)
 }
 
-// refusedLogin returns the answer of a server that refuses the login, else nil. A client of PostgreSQL tries several ways to connect, and its text
-// repeats the answer for each.
+// refusedLogin returns the message of a server that refused the login, or nil. A PostgreSQL client tries several ways to connect, and its error
+// repeats the message for each.
 func refusedLogin(err error) error {
 	var refused *pgconn.PgError
 	if errors.As(err, &refused) && (refused.Code == "28P01" || refused.Code == "28000") {

@@ -15,9 +15,9 @@ import (
 // anyPorts are variables with which a server listens at free ports.
 var anyPorts = []string{"FOREBAY_ADDR=127.0.0.1:0", "FOREBAY_API_ADDR=127.0.0.1:0", "FOREBAY_OTLP_GRPC=127.0.0.1:0", "FOREBAY_OTLP_HTTP=127.0.0.1:0"}
 
-// image is what the Dockerfile says.
+// image has the instructions of the Dockerfile.
 type image struct {
-	// runs are the commands of the first stage, and copies what the last one takes from it.
+	// runs are the commands of the first stage. copies are the files that the last stage copies from it.
 	runs                        []string
 	copies                      []imageCopy
 	env                         []string

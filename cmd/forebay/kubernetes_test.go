@@ -135,7 +135,7 @@ func checkSecrets(t *testing.T, file string, secrets map[string]string) {
 		shown = append(shown, m[1])
 	}
 	if want := slices.Sorted(maps.Keys(secrets)); !slices.Equal(slices.Sorted(slices.Values(shown)), want) {
-		t.Errorf("the command in %s makes the keys %q, want those that the pod reads, %q", file, shown, want)
+		t.Errorf("the command in %s makes the keys %q, want the keys that the pod reads, %q", file, shown, want)
 	}
 }
 
@@ -203,7 +203,7 @@ func (p pod) start(t *testing.T, name, events string, replace ...string) *servin
 	return begin(t, cmd)
 }
 
-// checkPod checks what the manifests say of each other and of the image.
+// checkPod compares the manifests with each other and with the image.
 func checkPod(t *testing.T, objects map[string]manifest, name string) {
 	t.Helper()
 	set := objects["StatefulSet/"+name]
@@ -227,7 +227,7 @@ func checkPod(t *testing.T, objects map[string]manifest, name string) {
 	want := map[string]string{"events": cfg.Addr, "api": cfg.APIAddr, "otlp-grpc": cfg.otlpGRPC, "otlp-http": cfg.otlpHTTP}
 	delete(ports, "cluster")
 	if !maps.Equal(ports, want) {
-		t.Errorf("the ports of the container are %v, want those of the image, %v", ports, want)
+		t.Errorf("the ports of the container are %v, want the ports of the image, %v", ports, want)
 	}
 	for what, p := range map[string]probe{"startupProbe": c.StartupProbe, "livenessProbe": c.LivenessProbe, "readinessProbe": c.ReadinessProbe} {
 		if p.HTTPGet.Port != "events" {

@@ -125,7 +125,7 @@ func fillTraces(b *testing.B, args []string) (from string) {
 		resource := batch.ResourceSpans().AppendEmpty()
 		resource.Resource().Attributes().PutStr("service.name", "shop")
 		spans := resource.ScopeSpans().AppendEmpty().Spans()
-		for s := range spansPerTrace { // the spans of a trace arrive between those of others
+		for s := range spansPerTrace { // spans of different traces arrive interleaved
 			for i := first; i < first+1000; i++ {
 				span := spans.AppendEmpty()
 				span.SetTraceID(traceID(i))

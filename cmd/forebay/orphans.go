@@ -36,7 +36,7 @@ type leftoverFlags struct {
 }
 
 func (f *leftoverFlags) register(flags *flag.FlagSet) {
-	flags.BoolVar(&f.remove, "remove", false, "remove what is listed; without it nothing is changed")
+	flags.BoolVar(&f.remove, "remove", false, "remove the listed objects; without it, nothing changes")
 	duration.Var(flags, &f.uploads, "uploads-older-than", 24*time.Hour, "least age of an open upload, a duration longer than any upload takes (e.g. 3d)")
 	duration.Var(flags, &f.slices, "slices-older-than", 8*24*time.Hour, "least age of a slice, a duration in which you would notice a damaged data directory (e.g. 30d)")
 }

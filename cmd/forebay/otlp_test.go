@@ -69,7 +69,7 @@ Ports:
 	}
 }
 
-// Each port that the operator has not set may be in use, but the one that takes the events of serve. The server says so once for each, and
+// Each default port may be in use, except the port that receives the events of serve. The server says so once for each, and
 // serves on free ones.
 func TestDefaultPortsInUse(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")

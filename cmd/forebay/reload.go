@@ -120,9 +120,7 @@ func (p process) follow(ctx context.Context, args []string, cfg *serveConfig, d 
 			if err = d.apply(ctx, next.sources); err == nil {
 				added, changed, removed := compare(before, next.sources)
 				d.logger.Info("configuration reloaded", "config", cfg.file, "sources", len(next.sources), "added", added, "changed", changed, "removed", removed)
-				if err := next.refreshViews(d.logger); err != nil {
-					d.logger.Warn("views not written", "error", err)
-				}
+				next.refreshViews(d.logger)
 			}
 		}
 		if err != nil {

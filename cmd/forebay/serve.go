@@ -242,8 +242,6 @@ func (p process) serveConfig(ctx context.Context, args []string, cfg *serveConfi
 	}
 	logger.Info("starting", "version", forebay.Version(), "target", cfg.kindName(), "config", cfg.file)
 	cfg.warn(logger)
-	if err := cfg.refreshViews(logger); err != nil {
-		return err
-	}
+	cfg.refreshViews(logger)
 	return server.Run(ctx, cfg.Config, parts, p.stdout)
 }

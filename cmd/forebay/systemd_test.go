@@ -136,7 +136,7 @@ func TestSystemdUnitIsPlayed(t *testing.T) {
 // closePatience is how long Close may take after a shutdown: a node waits 20 s for a log that does not respond.
 const closePatience = 30 * time.Second
 
-// A server that cannot reach its service manager serves all the same, and says so.
+// A server that cannot reach its service manager logs that and serves.
 func TestServiceManagerIsAway(t *testing.T) {
 	s := serve(t, []string{"NOTIFY_SOCKET=" + filepath.Join(t.TempDir(), "none")}, "-dir", t.TempDir())
 	s.waitLog("service manager not notified", 1)

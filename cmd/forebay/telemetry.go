@@ -187,13 +187,15 @@ func (cfg *serveConfig) writeViews() (use string, err error) {
 	return use, keep.Write(file, []byte(sql))
 }
 
-// refreshViews is writeViews, and says so in the log.
-func (cfg *serveConfig) refreshViews(logger *slog.Logger) error {
+// refreshViews is writeViews, and logs the outcome. The server needs no views, so it starts without them, for example on a full disk.
+func (cfg *serveConfig) refreshViews(logger *slog.Logger) {
 	use, err := cfg.writeViews()
-	if err == nil && use != "" {
+	switch {
+	case err != nil:
+		logger.Warn("views of telemetry not written", "file", filepath.Join(cfg.Dir, viewsFile), "error", err)
+	case use != "":
 		logger.Info("views of telemetry written", "use", use)
 	}
-	return err
 }
 
 func (p process) otlp(ctx context.Context, args []string) int {

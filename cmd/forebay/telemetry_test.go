@@ -170,7 +170,7 @@ func TestAfterLine(t *testing.T) {
 	}
 }
 
-// The server of a file writes the views of its telemetry, those of a second source with the id in their names, and says how to use them.
+// A server with a file writes the views of its telemetry, and logs how to use them. The names of the views of a second source contain its id.
 func TestViewsOfServe(t *testing.T) {
 	folder := t.TempDir()
 	data, db := filepath.Join(folder, "data"), filepath.Join(folder, "t.db")
@@ -221,5 +221,21 @@ func TestViewsOfServe(t *testing.T) {
 				t.Errorf("%s%s has %d rows, want %d: %v", prefix, view, n, want, err)
 			}
 		}
+	}
+}
+
+// A server whose views cannot be written starts without them, and logs that.
+func TestViewsThatCannotBeWritten(t *testing.T) {
+	folder := t.TempDir()
+	data := filepath.Join(folder, "data")
+	if err := os.MkdirAll(filepath.Join(data, viewsFile, "file"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(folder, "forebay.yaml")
+	write(t, file, "sources:\n  - {id: shop, type: otlp, secret: secret-of-the-source-shop, sinks: [{id: logs, table: logs, preset: otel_logs}]}\n")
+	s := start(t, nil, "serve", "-config", file, "-dir", data, "-target", "sqlite:"+filepath.Join(folder, "t.db"))
+	s.stop()
+	if logs := s.logs.String(); !strings.Contains(logs, "views of telemetry not written") {
+		t.Errorf("got the log\n%s\nwant a warning about %s", logs, viewsFile)
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/forebay/forebay"
 )
 
-// Every response of every HTTP server names the version of the build, whatever it answers, and the first line of the log does.
+// Every response of every HTTP server names the version of the build, whatever its status. So does the first line of the log.
 func TestServersNameTheirVersion(t *testing.T) {
 	t.Parallel()
 	s := start(t, nil, "serve", "-dir", t.TempDir(), "-source", "web", "-ui", "-admin", "127.0.0.1:0")
