@@ -41,8 +41,8 @@ type Options struct {
 	Buffer buffer.Tuning
 	// MaxRowBytes bounds one encoded row; larger ones are rejected with a [*RowTooLargeError]. Default: 1536 KiB.
 	MaxRowBytes int
-	// MaxSources is how many sources the engine may have. The default, 100, is what the Stream API allows in a branch. Raise it, up to 100,000,
-	// for a service with a source for each tenant.
+	// MaxSources is the largest number of sources. Default: 100, the limit of a branch in the Stream API. Raise it, up to 100,000, for a service
+	// with a source for each tenant.
 	MaxSources int
 	// Mapping are the budgets and compatibility switches of all mappers. The limits of a target that is a [driver.Limiter] are
 	// added to Mapping.Limits.

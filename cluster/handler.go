@@ -80,7 +80,7 @@ type status struct {
 	Ready    bool   `json:"ready"`
 	// Missing says what is missing, for people.
 	Missing string `json:"missing,omitempty"`
-	// Warning says what a ready node will lack soon, and what to do.
+	// Warning names a resource that a ready node is about to exhaust, and tells the operator what to do.
 	Warning string `json:"warning,omitempty"`
 	// Adopting are the instances whose rows this node moves to their tables, and Adopted those of which it has done that since Open.
 	Adopting []string `json:"adopting,omitempty"`

@@ -54,7 +54,7 @@ func (c *nodes) lose(i int) {
 }
 
 // Nodes are lost one after the other, each with a rejected record, and new ones come. Each record is in one quarantine at the end. Only three
-// streams are left, which reserve no more than those of three new nodes.
+// streams remain. They reserve no more than the streams of three new nodes.
 func TestLossesFillNothing(t *testing.T) {
 	t.Parallel()
 	c := start(t)

@@ -44,7 +44,7 @@ func (n *Node) measure() (stop func(), err error) {
 		{&m.rows, "forebay.cluster.adopted.rows", "{row}", "Rows of an adopted instance that are not in a table yet."},
 		{&m.bytes, "forebay.cluster.adopted.size", "By", "Their stored bytes."},
 		{&m.records, "forebay.cluster.adopted.records", "{record}", "Rejected records in the quarantine of an adopted instance."},
-		{&m.reserved, "forebay.cluster.server.reserved", "By", "What the server of the node has reserved for streams."},
+		{&m.reserved, "forebay.cluster.server.reserved", "By", "Bytes that the server of the node has reserved for streams."},
 		{&m.store, "forebay.cluster.server.limit", "By", "Bound of forebay.cluster.server.reserved."},
 	} {
 		*g.to, err = meter.Int64ObservableGauge(g.name, metric.WithUnit(g.unit), metric.WithDescription(g.description))

@@ -9,16 +9,16 @@ import (
 	"github.com/forebay/forebay/cluster/internal/clustertest"
 )
 
-// Before the servers have no room for another log, each node says so in its log and in its readiness-check, and says what to do. It is ready all the
-// same. With more room it says nothing.
+// Before a server has no room for one more log, its node warns in its log and in its readiness-check, with advice, and stays ready. With more room
+// it does not warn.
 func TestRoomEnds(t *testing.T) {
 	t.Parallel()
-	const warning = "raise MaxStore"
+	const warning = "Raise MaxStore"
 	var heard atomic.Bool
 	c := startNodes(t, false, func(c *nodes) {
 		c.maxStore = 400 << 20 // 256 MiB are for the definitions
 		c.heard = func(line string) {
-			if strings.Contains(line, "the room for logs ends") && strings.Contains(line, warning) {
+			if strings.Contains(line, "room for logs is low") && strings.Contains(line, warning) {
 				heard.Store(true)
 			}
 		}

@@ -11,22 +11,22 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Servers reserve MaxBytes of a stream, however little it has. So the MaxBytes of a log follow what it has:
+// A server reserves MaxBytes for a stream, even if the stream is nearly empty. MaxBytes of a log therefore follow its size:
 //
 //	Create      reserves firstBytes
 //	Stat        doubles the reservation until the log takes at most half of it
 //	Append      does the same when the reservation is used up
-//	Open        gives back what the log does not need: the owner before has ended
+//	Open        gives back unused room. The previous owner is fenced by then
 //
-// The metadata of the stream say where that ends: at Options.MaxBytes of the node that created it. A stream refuses new records at its MaxBytes and
-// never removes old ones, so a reservation that is too small for a moment loses nothing.
+// The metadata of the stream contain the upper limit: Options.MaxBytes of the node that created it. At its MaxBytes a stream refuses new records. It
+// never removes old records, so a reservation that is too small for a moment loses nothing.
 //
-// A reservation above this limit, or none, is the choice of an operator, and stays.
+// A reservation above this limit, or none, is the choice of an operator and does not change.
 
 // firstBytes are reserved for a new log.
 const firstBytes = 32 << 20
 
-// bound is what a stream may take besides markers, of the present reservation.
+// bound is the part of the current reservation that records may use. Markers use the rest.
 func bound(info *jetstream.StreamInfo) int64 {
 	if info.Config.MaxBytes <= 0 { // an operator has lifted it
 		return math.MaxInt64
@@ -52,8 +52,8 @@ func wanted(bytes, limit int64) int64 {
 	return min(reserve, limit)
 }
 
-// reserve lets the reservation of a stream follow what it has, and is to get now. Only with shrink it becomes smaller. It returns the stream as it is
-// then, also with an error.
+// reserve changes the reservation of a stream to fit its size and the next bytes. The reservation becomes smaller only if shrink is set. reserve
+// returns the state of the stream afterwards, even if it fails.
 func (l *Log) reserve(ctx context.Context, stream jetstream.Stream, info *jetstream.StreamInfo, next int64, shrink bool) (*jetstream.StreamInfo, error) {
 	most, now := limit(info), info.Config.MaxBytes
 	want := wanted(int64(info.State.Bytes)+next, most)
@@ -76,7 +76,7 @@ func (l *Log) reserve(ctx context.Context, stream jetstream.Stream, info *jetstr
 	return after, nil
 }
 
-// noRoom adds to the error of a server that has no room to reserve so many bytes what to do about it.
+// noRoom adds advice to the error of a server that cannot reserve so many bytes.
 func noRoom(err error, bytes int64) error {
 	if c := code(err); c == codeStorage || c == codeNoPlace && strings.Contains(err.Error(), "insufficient storage") {
 		return fmt.Errorf("the servers have no room to reserve %d MiB more for a log: raise natsserver.Options.MaxStore (max_file_store of other servers), "+

@@ -128,7 +128,7 @@ func TestWriterReservesMore(t *testing.T) {
 	}
 }
 
-// A log takes at most half of what is reserved for it, if the limit allows that; a log that has little reserves little.
+// A log uses at most half of its reservation, unless the limit is reached. A small log has a small reservation.
 func TestWantedReservation(t *testing.T) {
 	rng := seedtest.Rand(t)
 	for range 1000 {

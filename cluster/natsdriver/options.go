@@ -14,8 +14,8 @@ type Options struct {
 	// Replicas is how many servers keep each stream that is created: 3 survive the loss of one, 5 of two. 1 survives none. Default: 3.
 	Replicas int
 	// MaxBytes bounds the stream of an instance. The servers reserve 32 MiB for each stream, and more when it fills up. The last 4 MiB are for
-	// markers, so that a full stream can be opened. MaxBytes should be four times what is written between two checkpoints. Default: 1 GiB. The least is
-	// 16 MiB.
+	// markers, so that a full stream can be opened. MaxBytes should be four times the bytes that are written between two checkpoints.
+	// Default: 1 GiB. Minimum: 16 MiB.
 	MaxBytes int64
 	// AppendTimeout is how long an append or a CompareAndSet waits for its answer. Its outcome is unknown after that. Default: 5 s.
 	AppendTimeout time.Duration

@@ -81,7 +81,7 @@ func (w *writer) publish(r changelog.Record) (jetstream.PubAckFuture, error) {
 }
 
 // fit takes room for a record of at most so many bytes. When what it knows of is used up, it waits until nothing is under way and asks the
-// leader: with trims that happens once in some dozen MB. It also reserves more. The servers' own bound is behind the room for markers, so it comes too late.
+// leader: with trims that happens once in some dozen MB. It also reserves more. The servers' own bound includes the room for markers, so it would be too late.
 func (w *writer) fit(size int64) error {
 	if w.left -= size; w.left >= 0 {
 		return nil

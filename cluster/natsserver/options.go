@@ -36,7 +36,7 @@ type Options struct {
 	// LazySync lets writes stay in the page cache for up to two minutes. By default a write is on the disk of a majority
 	// before it is acknowledged. With LazySync, power cuts at two of three servers within that time lose acknowledged writes.
 	LazySync bool
-	// MaxStore bounds the disk that streams may reserve: see [Server.Reserved]. It must be less than what the disk has. Default: 16 GiB.
+	// MaxStore bounds the disk that streams may reserve: see [Server.Reserved]. It must be less than the size of the disk. Default: 16 GiB.
 	MaxStore int64
 	// MaxMemory bounds the memory of streams and consumers that are kept there. Default: 256 MiB.
 	MaxMemory int64

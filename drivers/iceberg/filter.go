@@ -13,11 +13,11 @@ const (
 	// filteredKey, with the name of a column, is the property of tables whose data files get Bloom filters of the column.
 	filteredKey = table.ParquetBloomFilterColumnEnabledKeyPrefix + "."
 	// filterBytes is the size of a filter. The library makes each as large as it may be: it does not know the number of values. A row group of
-	// 131,072 rows with as many different values has 8 bits for each.
+	// 131,072 rows with as many different values has 8 bits for each value.
 	filterBytes = 128 << 10
 )
 
-// withFilters returns the table with the properties of Options.Bloom, which nobody commits.
+// withFilters returns the table with the properties of Options.Bloom. The driver never commits them.
 func (t *Target) withFilters(tbl *table.Table) (*table.Table, error) {
 	props := iceberglib.Properties{}
 	for _, name := range t.opts.Bloom {

@@ -38,7 +38,7 @@ type column struct {
 	ParseText       bool            `json:"parseText,omitempty" doc:"Take a text as a JSON document; json."`
 	AnyKind         bool            `json:"anyKind,omitempty" doc:"Take objects and arrays too, as compact JSON; string."`
 	ElsePath        string          `json:"elsePath,omitempty" doc:"Second field, for a field that is null or missing; typed columns of type path."`
-	ElseArrival     bool            `json:"elseArrival,omitempty" doc:"Store the time of arrival in place of NULL; path columns that are timestamps, dates with fromTimestamp, or int64 with epoch."`
+	ElseArrival     bool            `json:"elseArrival,omitempty" doc:"Store the time of arrival instead of NULL; path columns that are timestamps, dates with fromTimestamp, or int64 with epoch."`
 	Secret          bool            `json:"secret,omitempty" doc:"Show *** in place of the values of this column in errors and payload tests; the table has the values."`
 }
 

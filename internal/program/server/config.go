@@ -23,8 +23,8 @@ import (
 type Config struct {
 	// Addr takes events, APIAddr the calls of the API. Dir is the data directory.
 	Addr, APIAddr, Dir string
-	// Optional names the flags of addresses that the operator has not set and that the server can do without. In place of a port in use it
-	// takes a free one.
+	// Optional names the flags of addresses that the operator did not set and that the server does not need. If such a port is in use, the server
+	// listens on a free port.
 	Optional map[string]bool
 	// Token is the token of the API; empty: one in a file of Dir, made at the first start.
 	Token string

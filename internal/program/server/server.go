@@ -237,7 +237,7 @@ func (l listeners) close() {
 	l.api.Close()
 }
 
-// listen is [Listen]. In place of an optional port that is in use it takes a free one, with a warning.
+// listen is [Listen]. If an optional port is in use, it listens on a free port and logs a warning.
 func (cfg *Config) listen(flag, addr string, logger *slog.Logger) (net.Listener, error) {
 	l, err := Listen(flag, addr)
 	if err == nil || !cfg.Optional[flag] || !inUse(err) {
