@@ -128,6 +128,39 @@ func TestWriterReservesMore(t *testing.T) {
 	}
 }
 
+// Two callers may change a reservation at once, and the later change may be the smaller one. A log then refuses records, and loses none. It accepts
+// records again after the next Stat.
+func TestReservationBelowTheSizeLosesNothing(t *testing.T) {
+	l := newLog(t, 1, Options{})
+	instance := created(t, l)
+	w, n := open(t, l, instance, 1), uint64(0)
+	if _, err := used(t, l, w, instance, &n, 8*changelog.PartBytes); err != nil {
+		t.Fatal(err)
+	}
+	_, info, err := l.stream(within(t), instance)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := info.Config
+	config.MaxBytes = changelog.PartBytes
+	if _, err := l.js.UpdateStream(within(t), config); err != nil {
+		t.Fatal(err)
+	}
+	if batches := read(t, l, instance); len(batches) != int(n) {
+		t.Fatalf("with a reservation of %d bytes the log has %d batches, want all %d", config.MaxBytes, len(batches), n)
+	}
+	if _, err := l.Stat(within(t), instance); err != nil {
+		t.Fatal(err)
+	}
+	n++
+	if _, err := w.Append(batch(1, n, "x")).Wait(within(t)); err != nil {
+		t.Errorf("append after Stat = %v, want nil", err)
+	}
+	if batches := read(t, l, instance); len(batches) != int(n) {
+		t.Errorf("the log has %d batches, want all %d", len(batches), n)
+	}
+}
+
 // A log uses at most half of its reservation, unless the limit is reached. A small log has a small reservation.
 func TestWantedReservation(t *testing.T) {
 	rng := seedtest.Rand(t)
