@@ -13,9 +13,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/forebay/forebay/changelog"
+	"github.com/forebay/forebay/internal/localdisk"
 	"github.com/forebay/forebay/internal/pebblestore"
 )
 
@@ -423,7 +423,7 @@ func (s *journalStore) Checkpoint(dir string) error {
 		prefix, _, _ := strings.Cut(key, "/")
 		return slices.Contains([]string{holdPrefix, creationPrefix, memberPrefix, endedPrefix, erasedPrefix}, prefix+"/")
 	})
-	return pebblestore.MakeFolder(vfs.Default, dir, func(partial string) error {
+	return pebblestore.MakeFolder(localdisk.Real(), dir, func(partial string) error {
 		copied, err := OpenStore(partial, s.log)
 		if err != nil {
 			return err

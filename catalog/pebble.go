@@ -33,7 +33,9 @@ type pebbleStore struct {
 // DIR/damaged-TIME.
 //
 // When the disk fails or is full, calls return a [*FailedError] until the store has reopened itself.
-func OpenStore(dir string, log *slog.Logger) (Store, error) { return openStore(dir, log, vfs.Default) }
+func OpenStore(dir string, log *slog.Logger) (Store, error) {
+	return openStore(dir, log, localdisk.Real())
+}
 
 func openStore(dir string, log *slog.Logger, disk vfs.FS) (Store, error) {
 	if err := localdisk.Named(dir); err != nil {

@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/forebay/forebay/internal/localdisk"
 )
 
 // Env names the disks that tests use: "mem" for disks in memory, "real" for folders of the real file system. Without it [New] returns a
@@ -49,7 +51,7 @@ func Real(tb testing.TB) *Disk {
 	if os.Getenv(Env) == "mem" {
 		tb.Skip("this test is about a real disk")
 	}
-	return &Disk{FS: vfs.Default, tb: tb, root: tb.TempDir()}
+	return &Disk{FS: localdisk.Real(), tb: tb, root: tb.TempDir()}
 }
 
 // Each plays a test on a disk of each kind.

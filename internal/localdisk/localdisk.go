@@ -29,5 +29,5 @@ func Of[T any, P holder[T]](options T) vfs.FS {
 	if disk := *P(&options).place(); disk != nil {
 		return disk
 	}
-	return vfs.Default
+	return Real()
 }

@@ -8,8 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"syscall"
-
-	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
 // errQuota says that this user may have no more of the disk.
@@ -42,11 +40,4 @@ func sameVolume(a, b string) bool {
 	x, known := device(a)
 	y, ok := device(b)
 	return known && ok && x == y
-}
-
-// restrict keeps other users from reading a file. Rows and secrets are in it, and the umask of the process is not ours.
-func restrict(f vfs.File) {
-	if fd := f.Fd(); fd != vfs.InvalidFd {
-		_ = syscall.Fchmod(int(fd), 0o600) // some file systems have no permissions
-	}
 }

@@ -64,7 +64,6 @@ func MakeFolder(disk vfs.FS, dir string, fill func(partial string) error) (err e
 	if err := fill(partial); err != nil {
 		return err
 	}
-	restrictAll(disk, partial)
 	if err := disk.Rename(partial, dir); err != nil {
 		return err
 	}

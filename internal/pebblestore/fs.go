@@ -126,7 +126,6 @@ func (s *FS) create(name string, c vfs.DiskWriteCategory, op func() (vfs.File, e
 		if err != nil {
 			return err
 		}
-		restrict(f)
 		made = &file{File: f, fs: s, name: s.FS.PathBase(name), kind: kindOf(name), rewrites: rewrites(c)}
 		made.num, _ = FileKind(made.name)
 		made.filler = made.newFiller()

@@ -269,7 +269,6 @@ func LockDir(disk vfs.FS, dir string) (io.Closer, error) {
 		}
 		return nil, errors.Join(err, folder.Close())
 	}
-	restrictPath(disk, path)
 	return closers{folder, lock}, nil
 }
 
@@ -284,7 +283,7 @@ func (c closers) Close() error {
 	return errors.Join(failed...)
 }
 
-// restrictAll keeps other users from reading what is in a folder, also where an earlier version has made it.
+// restrictAll keeps other users from reading files that an earlier version made. New files are private: see [localdisk.Real].
 func restrictAll(disk vfs.FS, dir string) {
 	names, err := disk.List(dir)
 	if err != nil || vfs.Root(disk) != vfs.Default {
@@ -293,14 +292,8 @@ func restrictAll(disk vfs.FS, dir string) {
 	for _, name := range names {
 		path := disk.PathJoin(dir, name)
 		if info, err := disk.Stat(path); err == nil && info.Mode().IsRegular() {
-			restrictPath(disk, path)
+			_ = os.Chmod(path, 0o600) // some file systems have no permissions
 		}
-	}
-}
-
-func restrictPath(disk vfs.FS, path string) {
-	if vfs.Root(disk) == vfs.Default {
-		_ = os.Chmod(path, 0o600) // some file systems have no permissions
 	}
 }
 
@@ -311,7 +304,6 @@ func WriteNote(disk vfs.FS, dir, name, text string) error {
 	if err != nil {
 		return err
 	}
-	restrict(f)
 	if _, err := f.Write([]byte(text)); err != nil {
 		return errors.Join(err, f.Close())
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/forebay/forebay/internal/ctxio"
 	"github.com/forebay/forebay/internal/jsontext"
 	"github.com/forebay/forebay/internal/keylock"
+	"github.com/forebay/forebay/internal/localdisk"
 	"github.com/forebay/forebay/internal/pebblestore"
 )
 
@@ -41,7 +42,7 @@ const storeMemory = 8 << 20
 // openStore opens the database. fs is the disk, nil for the real one.
 func openStore(dir string, log *slog.Logger, fs vfs.FS) (*store, error) {
 	if fs == nil {
-		fs = vfs.Default
+		fs = localdisk.Real()
 	}
 	s := &store{db: pebblestore.NewStore(pebblestore.StoreConfig{
 		Config: pebblestore.Config{Dir: dir, FS: fs, Log: log, MemTable: storeMemory},

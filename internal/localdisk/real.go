@@ -1,0 +1,62 @@
+package localdisk
+
+import (
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+// Real returns the file system of the operating system. Its new files are for their owner alone, whatever the umask of the process is: rows and
+// secrets are in them.
+func Real() vfs.FS { return realFS{vfs.Default} }
+
+// realFS gives a file its mode when it makes it. What lost: a change of the mode behind the creation. Until then another user could open the
+// file, and could read later what is written.
+type realFS struct{ vfs.FS }
+
+// Unwrap implements [vfs.FS].
+func (r realFS) Unwrap() vfs.FS { return r.FS }
+
+// Create implements [vfs.FS]. As pebble asks for, a file that exists is removed and not truncated: other names of it keep its content.
+func (r realFS) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
+	for {
+		err := private(name)
+		if err == nil {
+			return r.FS.OpenReadWrite(name, c)
+		}
+		if !errors.Is(err, fs.ErrExist) {
+			return nil, err
+		}
+		if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, err
+		}
+	}
+}
+
+// OpenReadWrite implements [vfs.FS].
+func (r realFS) OpenReadWrite(name string, c vfs.DiskWriteCategory, opts ...vfs.OpenOption) (vfs.File, error) {
+	if err := private(name); err != nil && !errors.Is(err, fs.ErrExist) {
+		return nil, err
+	}
+	return r.FS.OpenReadWrite(name, c, opts...)
+}
+
+// Lock implements [vfs.FS].
+func (r realFS) Lock(name string) (io.Closer, error) {
+	if err := private(name); err != nil && !errors.Is(err, fs.ErrExist) {
+		return nil, err
+	}
+	return r.FS.Lock(name)
+}
+
+// private makes an empty file, which must not exist.
+func private(name string) error {
+	f, err := os.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	return f.Close()
+}
