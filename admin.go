@@ -17,47 +17,12 @@ import (
 	"github.com/forebay/forebay/trigger"
 )
 
-// Retry repeats at once what failed before at a sink, instead of waiting for the backoff: after the cause was fixed.
-// The sink need not be defined any more.
-func (e *Engine) Retry(ctx context.Context, sourceID, sinkID string) error {
-	return e.unknownSink(e.buf.Retry(ctx, bufferID(sourceID, sinkID)), sourceID, sinkID)
-}
-
-// RetryFile is [Engine.Retry] for one file, see [buffer.Buffer.RetryFile].
-func (e *Engine) RetryFile(ctx context.Context, sourceID, sinkID, fileID string) error {
-	return e.unknownSink(e.buf.RetryFile(ctx, bufferID(sourceID, sinkID), fileID), sourceID, sinkID)
-}
-
-// SplitFile goes on with a file that is held because the target refuses rows of it: it is imported without them, although the cause is probably
-// not in the rows; see [buffer.Buffer.SplitFile]. The sink need not be defined any more.
-func (e *Engine) SplitFile(ctx context.Context, sourceID, sinkID, fileID string) error {
-	return e.unknownSink(e.buf.SplitFile(ctx, bufferID(sourceID, sinkID), fileID), sourceID, sinkID)
-}
-
-// QuarantineFile moves all rows of a file that are not in its table to the quarantine of the sink; see [buffer.Buffer.QuarantineFile]. The sink
-// need not be defined any more.
-func (e *Engine) QuarantineFile(ctx context.Context, sourceID, sinkID, fileID string) error {
-	return e.unknownSink(e.buf.QuarantineFile(ctx, bufferID(sourceID, sinkID), fileID), sourceID, sinkID)
-}
-
 // ImportLimits returns the limits of Settings.Import for the sources of this engine. Options.Buffer sets the least interval.
 func (e *Engine) ImportLimits() trigger.Limits { return e.opts.Buffer.ImportLimits() }
 
 // Unreachable says which size conditions of a sink with these settings can never be met, see [buffer.Tuning.Unreachable].
 func (e *Engine) Unreachable(s Settings) (upload, imports string) {
 	return e.opts.Buffer.Unreachable(buffer.SinkConfig{Upload: s.Upload, Import: s.Import})
-}
-
-// Discard gives up a file that is not in its table yet; see [buffer.Buffer.Discard]. The ledger counts its rows as
-// discarded. The sink need not be defined any more.
-func (e *Engine) Discard(ctx context.Context, sourceID, sinkID, fileID string) error {
-	return e.unknownSink(e.buf.Discard(ctx, bufferID(sourceID, sinkID), fileID), sourceID, sinkID)
-}
-
-// DiscardUpTo is [Engine.Discard] for a file with at most so many rows, else it returns a [*buffer.FileGrewError]; see
-// [buffer.Buffer.DiscardUpTo].
-func (e *Engine) DiscardUpTo(ctx context.Context, sourceID, sinkID, fileID string, rows int64) error {
-	return e.unknownSink(e.buf.DiscardUpTo(ctx, bufferID(sourceID, sinkID), fileID, rows), sourceID, sinkID)
 }
 
 // Damaged lists the damage of stored rows that was found and neither forgotten nor has expired; see [buffer.Buffer.Damaged].

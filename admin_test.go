@@ -69,11 +69,11 @@ func TestRetryAndDiscardNameTheSink(t *testing.T) {
 		e, mem := openMemory(t)
 		mustDefine(t, e, events())
 		for what, err := range map[string]error{
-			"retry":      e.Retry(t.Context(), "web", "none"),
-			"retry file": e.RetryFile(t.Context(), "web", "none", "x-f1"),
-			"split":      e.SplitFile(t.Context(), "web", "none", "x-f1"),
-			"quarantine": e.QuarantineFile(t.Context(), "web", "none", "x-f1"),
-			"discard":    e.Discard(t.Context(), "none", "users", "x-f1"),
+			"retry":      e.Sink("web", "none").Retry(t.Context()),
+			"retry file": e.Sink("web", "none").RetryFile(t.Context(), "x-f1"),
+			"split":      e.Sink("web", "none").SplitFile(t.Context(), "x-f1"),
+			"quarantine": e.Sink("web", "none").QuarantineFile(t.Context(), "x-f1"),
+			"discard":    e.Sink("none", "users").Discard(t.Context(), "x-f1"),
 		} {
 			if !errors.Is(err, forebay.ErrUnknownSink) {
 				t.Errorf("%s: %v", what, err)
@@ -96,7 +96,7 @@ func TestRetryAndDiscardNameTheSink(t *testing.T) {
 		}
 		synctest.Wait() // Flush ends with the first failure
 		before := imports()
-		if err := e.Retry(t.Context(), "web", "users"); err != nil {
+		if err := e.Sink("web", "users").Retry(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()
@@ -107,7 +107,7 @@ func TestRetryAndDiscardNameTheSink(t *testing.T) {
 			if s.Sink != "users" {
 				continue
 			}
-			if err := e.Discard(t.Context(), "web", "users", s.Files[0].ID); err != nil {
+			if err := e.Sink("web", "users").Discard(t.Context(), s.Files[0].ID); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -159,7 +159,7 @@ func TestArchiveOfVersion1(t *testing.T) {
 		s.Sinks = append(s.Sinks, other)
 	}))
 	for _, sink := range []string{"rows", "traces"} {
-		if _, err := e.Replay(t.Context(), "again", sink, forebay.ReplayOptions{Run: "r", Archived: "web"}); err != nil {
+		if _, err := e.Sink("again", sink).Replay(t.Context(), forebay.ReplayOptions{Run: "r", Archived: "web"}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -78,7 +78,7 @@ func TestGenerationsOfAnArchive(t *testing.T) {
 	replay := func(o forebay.ReplayOptions) forebay.ReplayProgress {
 		t.Helper()
 		o.Archived = "web"
-		p, err := e.Replay(t.Context(), "again", "rows", o)
+		p, err := e.Sink("again", "rows").Replay(t.Context(), o)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -95,7 +95,7 @@ func TestGenerationsOfAnArchive(t *testing.T) {
 			t.Errorf("generation %q: %+v", g, p)
 		}
 	}
-	if _, err := e.Replay(t.Context(), "again", "rows", forebay.ReplayOptions{Run: "run-1x", Archived: "web"}); !errors.Is(err, forebay.ErrOtherReplay) {
+	if _, err := e.Sink("again", "rows").Replay(t.Context(), forebay.ReplayOptions{Run: "run-1x", Archived: "web"}); !errors.Is(err, forebay.ErrOtherReplay) {
 		t.Errorf("a run of another generation: %v", err)
 	}
 	if err := e.Remove(t.Context(), "web"); err != nil {

@@ -95,7 +95,7 @@ func Example_goValues() {
 }
 
 // A changed mapping runs beside the current one before it is switched on.
-func ExampleEngine_Shadow() {
+func ExampleSinkHandle_Shadow() {
 	ctx := context.Background()
 	data, _ := os.MkdirTemp("", "forebay")
 	defer os.RemoveAll(data)
@@ -113,7 +113,7 @@ func ExampleEngine_Shadow() {
 		mapping.Path("id", "id", mapping.DataType(datatype.Int64)),
 		mapping.Path("total", "total", mapping.DataType(datatype.Decimal(10, 2))),
 	}
-	shadow, err := eng.Shadow(ctx, "shop", sink, forebay.ShadowOptions{For: time.Hour, Sample: 1})
+	shadow, err := eng.Sink("shop", sink.ID).Shadow(ctx, sink, forebay.ShadowOptions{For: time.Hour, Sample: 1})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -135,7 +135,7 @@ func ExampleEngine_Shadow() {
 }
 
 // A sink that comes later gets the records of the past.
-func ExampleEngine_Replay() {
+func ExampleSinkHandle_Replay() {
 	ctx := context.Background()
 	data, _ := os.MkdirTemp("", "forebay")
 	defer os.RemoveAll(data)
@@ -159,7 +159,7 @@ func ExampleEngine_Replay() {
 		log.Fatal(err)
 	}
 	for range 2 { // the second call finds that the run is done
-		p, err := eng.Replay(ctx, "shop", "orders", forebay.ReplayOptions{Run: "first"})
+		p, err := eng.Sink("shop", "orders").Replay(ctx, forebay.ReplayOptions{Run: "first"})
 		fmt.Println(p.Stored, p.Done(), err)
 	}
 	for _, s := range eng.Stats().Sinks {

@@ -24,7 +24,7 @@ type Options struct {
 	Staging driver.Staging
 	// Leases lets one process at a time use the tables of a Target that is [driver.Exclusive], while several processes feed them. Default: none.
 	Leases driver.Leases
-	// Archive keeps the raw records of sources with Source.Archive, for [Engine.Replay]. Default: none; such sources are refused.
+	// Archive keeps the raw records of sources with Source.Archive, for [SinkHandle.Replay]. Default: none; such sources are refused.
 	Archive Archive
 	// Changelog gets all batches of the local level, so that another machine can go on with [Restore] when this one is lost: see
 	// [buffer.Options]. Default: none.

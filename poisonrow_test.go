@@ -44,7 +44,7 @@ func TestRefusedRowIsEditedAndReplayed(t *testing.T) {
 	if err := e.Flush(t.Context(), "web"); err != nil {
 		t.Fatal(err)
 	}
-	q := e.Quarantine("web", "users")
+	q := e.Sink("web", "users").Quarantine()
 	all := rejectedOf(t, e, forebay.RejectedFilter{Reason: "22003", Column: "n", Text: "RANGE"})
 	if len(all) != 3 || all[0].Poison == nil || all[0].Poison.Row != 1 || all[2].Poison.Row != 4 || all[0].Message != "out of range" {
 		t.Fatalf("%+v", all)
@@ -143,7 +143,7 @@ func TestRefusedRowMeetsANameInAnotherCase(t *testing.T) {
 	}
 	accepts.Store(true)
 	mustDefine(t, e, events(keeping, named("Total")))
-	if res, err := e.Quarantine("web", "users").ReplayAll(t.Context(), forebay.RejectedFilter{}); err != nil || res.Replayed != 1 {
+	if res, err := e.Sink("web", "users").Quarantine().ReplayAll(t.Context(), forebay.RejectedFilter{}); err != nil || res.Replayed != 1 {
 		t.Fatalf("%+v, %v", res, err)
 	}
 	if err := e.Flush(t.Context(), "web"); err != nil {

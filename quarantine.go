@@ -60,7 +60,7 @@ func (o *OnReject) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// SinkQuarantine is the quarantine of one sink: see [Engine.Quarantine]. It is safe for concurrent use.
+// SinkQuarantine is the quarantine of one sink: see [SinkHandle.Quarantine]. It is safe for concurrent use.
 //
 // Errors of all methods: [ErrUnknownSink] for a sink that was never defined, a [*buffer.FailedError], [ErrClosed], the error of ctx.
 type SinkQuarantine struct {
@@ -86,8 +86,8 @@ func (q SinkQuarantine) With(note QuarantineNote) SinkQuarantine {
 }
 
 // Quarantine returns the quarantine of a sink. What is in it stays when the sink is defined without one, or removed.
-func (e *Engine) Quarantine(sourceID, sinkID string) SinkQuarantine {
-	return SinkQuarantine{e: e, source: sourceID, sink: sinkID}
+func (h SinkHandle) Quarantine() SinkQuarantine {
+	return SinkQuarantine{e: h.e, source: h.source, sink: h.sink}
 }
 
 // RejectedRecord is a record in the quarantine of a sink, without its content.

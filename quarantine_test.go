@@ -38,7 +38,7 @@ func lenient(s *forebay.Source) {
 
 func rejectedOf(t *testing.T, e *forebay.Engine, f forebay.RejectedFilter) (all []forebay.RejectedRecord) {
 	t.Helper()
-	for r, err := range e.Quarantine("web", "users").List(t.Context(), f) {
+	for r, err := range e.Sink("web", "users").Quarantine().List(t.Context(), f) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -71,7 +71,7 @@ func TestQuarantinedRecord(t *testing.T) {
 			len(all[0].Mapping) != 8 || all[0].Source != "web" || all[0].Sink != "users" || !all[0].At.Equal(time.Now()) {
 			t.Errorf("the quarantine has %+v", all)
 		}
-		c, err := e.Quarantine("web", "users").Get(t.Context(), all[0].ID)
+		c, err := e.Sink("web", "users").Quarantine().Get(t.Context(), all[0].ID)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -148,7 +148,7 @@ func TestReplay(t *testing.T) {
 	if err != nil || results[0].Sinks[0].Status != forebay.Quarantined || results[5].Sinks[0].Status != forebay.Stored {
 		t.Fatalf("%+v, %v", results, err)
 	}
-	q := e.Quarantine("web", "users")
+	q := e.Sink("web", "users").Quarantine()
 	all := rejectedOf(t, e, forebay.RejectedFilter{})
 	if len(all) != 5 {
 		t.Fatalf("%+v", all)
@@ -228,7 +228,7 @@ func TestReplay(t *testing.T) {
 	if err != nil || !report.OK() {
 		t.Errorf("%+v, %v", report, err)
 	}
-	var unknown forebay.SinkQuarantine = e.Quarantine("web", "nobody")
+	var unknown forebay.SinkQuarantine = e.Sink("web", "nobody").Quarantine()
 	if _, err := unknown.Replay(t.Context(), "x-x000000000001"); !errors.Is(err, forebay.ErrUnknownSink) {
 		t.Errorf("an unknown sink: %v", err)
 	}
@@ -257,7 +257,7 @@ func TestQuarantineOnce(t *testing.T) {
 		}
 		if i == 1 { // also when the record has left the quarantine
 			mustDefine(t, e, events(keeping, lenient))
-			if res, err := e.Quarantine("web", "users").ReplayAll(t.Context(), forebay.RejectedFilter{}); err != nil || res.Replayed != 1 {
+			if res, err := e.Sink("web", "users").Quarantine().ReplayAll(t.Context(), forebay.RejectedFilter{}); err != nil || res.Replayed != 1 {
 				t.Errorf("%+v, %v", res, err)
 			}
 		}
@@ -335,7 +335,7 @@ func TestQuarantineOfALargeBatch(t *testing.T) {
 		t.Fatalf("the quarantine has %d records, want %d", len(all), len(recs))
 	}
 	for i, r := range all {
-		if c, err := e.Quarantine("web", "users").Get(t.Context(), r.ID); err != nil || !bytes.Equal(c.Came, recs[i].Body) {
+		if c, err := e.Sink("web", "users").Quarantine().Get(t.Context(), r.ID); err != nil || !bytes.Equal(c.Came, recs[i].Body) {
 			t.Errorf("record %d is %.30s, %v", i, c.Came, err)
 		}
 	}
@@ -406,12 +406,12 @@ func TestQuarantineOfDocuments(t *testing.T) {
 	if len(all) != 1 {
 		t.Fatalf("%+v", all)
 	}
-	c, err := e.Quarantine("web", "users").Get(t.Context(), all[0].ID)
+	c, err := e.Sink("web", "users").Quarantine().Get(t.Context(), all[0].ID)
 	if err != nil || string(c.Record.Body) != `{"user":{"name":"Eve"}}` || c.Record.Format != mapping.FormatJSON {
 		t.Errorf("%+v, %v", c.Record, err)
 	}
 	mustDefine(t, e, events(keeping, lenient))
-	if res, err := e.Quarantine("web", "users").ReplayAll(t.Context(), forebay.RejectedFilter{}); err != nil || res.Replayed != 1 {
+	if res, err := e.Sink("web", "users").Quarantine().ReplayAll(t.Context(), forebay.RejectedFilter{}); err != nil || res.Replayed != 1 {
 		t.Errorf("%+v, %v", res, err)
 	}
 	if _, err := e.Ingest(t.Context(), "web", mapping.From(make(chan int))); err == nil {
@@ -457,7 +457,7 @@ func TestQuarantineKeepsVersions(t *testing.T) {
 		}
 	}
 	want(map[int]int{1: 2, 2: 2, 3: 2, 4: 0, 0: 6})
-	if res, err := e.Quarantine("web", "users").ReplayAll(t.Context(), forebay.RejectedFilter{Version: 2, Reason: "missingValue"}); err != nil || res.Rejected != 1 {
+	if res, err := e.Sink("web", "users").Quarantine().ReplayAll(t.Context(), forebay.RejectedFilter{Version: 2, Reason: "missingValue"}); err != nil || res.Rejected != 1 {
 		t.Errorf("%+v, %v", res, err)
 	}
 	want(map[int]int{1: 2, 2: 1, 3: 2, 4: 1})

@@ -91,7 +91,7 @@ func TestReplayOfAFullQuarantine(t *testing.T) {
 		s.Sinks[0].Quarantine = bounds
 		s.Sinks[0].Table.Columns[1] = mapping.Path("user", "user.name", mapping.RawString())
 	}))
-	res, err := e.Quarantine("web", "users").ReplayAll(t.Context(), forebay.RejectedFilter{})
+	res, err := e.Sink("web", "users").Quarantine().ReplayAll(t.Context(), forebay.RejectedFilter{})
 	if err != nil || res != (forebay.ReplayResult{Replayed: 3, Rejected: 3}) {
 		t.Errorf("%+v, %v", res, err)
 	}
@@ -133,7 +133,7 @@ func TestReplayOfALostRecord(t *testing.T) {
 	}
 	e, _ = openMemory(t, on)
 	mustDefine(t, e, events(keeping, lenient))
-	q, all := e.Quarantine("web", "users"), rejectedOf(t, e, forebay.RejectedFilter{})
+	q, all := e.Sink("web", "users").Quarantine(), rejectedOf(t, e, forebay.RejectedFilter{})
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // a replay that spins ends
 	defer cancel()
 	res, err := q.ReplayAll(ctx, forebay.RejectedFilter{})

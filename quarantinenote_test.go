@@ -22,7 +22,7 @@ func TestQuarantineNotes(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		q := e.Quarantine("web", "users")
+		q := e.Sink("web", "users").Quarantine()
 		all := rejectedOf(t, e, forebay.RejectedFilter{})
 		if len(all) != 3 || all[0].EditedBy != "" || !all[0].EditedAt.IsZero() {
 			t.Fatalf("%+v", all)

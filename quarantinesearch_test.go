@@ -14,7 +14,7 @@ import (
 func TestQuarantineContent(t *testing.T) {
 	e, _ := openMemory(t)
 	mustDefine(t, e, events(keeping, func(s *forebay.Source) { s.KeepHeaders = []string{"X-Shop"} }))
-	q := e.Quarantine("web", "users")
+	q := e.Sink("web", "users").Quarantine()
 	for i := range 3 {
 		_, err := e.Ingest(t.Context(), "web", &mapping.Record{
 			Body: fmt.Appendf(nil, `{"user":{"name":"Zoë %d \xff"}}`, i), Format: mapping.FormatJSON, Host: fmt.Sprintf("Host%d.example", i),
@@ -73,7 +73,7 @@ func TestQuarantinePages(t *testing.T) {
 	pages := func(f forebay.RejectedFilter, limit int) (ids []string, counts []int) {
 		t.Helper()
 		for range 20 {
-			p, err := e.Quarantine("web", "users").Page(t.Context(), f, limit)
+			p, err := e.Sink("web", "users").Quarantine().Page(t.Context(), f, limit)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -107,7 +107,7 @@ func TestQuarantinePages(t *testing.T) {
 func TestQuarantineReadsBesideEdits(t *testing.T) {
 	e, _ := openMemory(t)
 	mustDefine(t, e, events(keeping))
-	q := e.Quarantine("web", "users")
+	q := e.Sink("web", "users").Quarantine()
 	if _, err := e.Ingest(t.Context(), "web", mapping.JSON([]byte(bad))); err != nil {
 		t.Fatal(err)
 	}

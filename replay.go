@@ -17,17 +17,17 @@ import (
 )
 
 var (
-	// ErrNoArchive is returned by [Engine.Replay] and [Engine.EraseArchive] of an engine without Options.Archive.
+	// ErrNoArchive is returned by [SinkHandle.Replay] and [Engine.EraseArchive] of an engine without Options.Archive.
 	ErrNoArchive = errors.New("the engine has no Options.Archive")
-	// ErrReplayRuns is returned by [Engine.Replay] for a run that is going on in this process.
+	// ErrReplayRuns is returned by [SinkHandle.Replay] for a run that is going on in this process.
 	ErrReplayRuns = errors.New("the run is going on")
-	// ErrOtherReplay is returned by [Engine.Replay] for a run that has begun with another archive or time range. Nothing was stored.
+	// ErrOtherReplay is returned by [SinkHandle.Replay] for a run that has begun with another archive or time range. Nothing was stored.
 	ErrOtherReplay = errors.New("the run has begun with other options")
-	// ErrUnknownArchive is returned by [Engine.Replay] for an archive that has no records if no defined source keeps it. Nothing was stored.
+	// ErrUnknownArchive is returned by [SinkHandle.Replay] for an archive that has no records if no defined source keeps it. Nothing was stored.
 	ErrUnknownArchive = errors.New("no such archive of raw records")
 )
 
-// ReplayOptions say what [Engine.Replay] reads, and how fast.
+// ReplayOptions say what [SinkHandle.Replay] reads, and how fast.
 type ReplayOptions struct {
 	// Run names the run: 1 to 48 characters of a-z, 0-9, '-' and '_', starting and ending with a letter or digit. Another call with the
 	// same name goes on where the run was interrupted. A new name reads, and stores, everything again.
@@ -120,7 +120,7 @@ const (
 //
 // Exactly once: the rows of a commit and the position behind them are one batch. When the call ends early, by an error, the end of ctx or
 // of the process, call it again with the same Run: it goes on behind the last commit. A run that is done stores nothing more. The sink remembers
-// 16 runs, and forgets the oldest that is done for a new one; see [Engine.ForgetReplay]. The first run upgrades the data directory to version 3
+// 16 runs, and forgets the oldest that is done for a new one; see [SinkHandle.ForgetReplay]. The first run upgrades the data directory to version 3
 // of its format, which earlier releases refuse.
 //
 // What the sink cannot map goes where its OnReject says: it is counted, or put into the quarantine. Replay waits for room of memory, disk and
@@ -130,22 +130,22 @@ const (
 // Errors besides the errors of the archive: [ErrUnknownSource], [ErrDisabledSource], [ErrUnknownSink], the error of [ReplayOptions.Validate],
 // [ErrNoArchive], [ErrUnknownArchive], [ErrReplayRuns], [ErrOtherReplay], [buffer.ErrTooManyPositions] with 16 runs that are not done, a [*buffer.FailedError], [ErrClosed],
 // the error of ctx. The progress tells what was stored before.
-func (e *Engine) Replay(ctx context.Context, sourceID, sinkID string, opts ReplayOptions) (ReplayProgress, error) {
+func (h SinkHandle) Replay(ctx context.Context, opts ReplayOptions) (ReplayProgress, error) {
 	if err := opts.Validate(); err != nil {
 		return ReplayProgress{}, err
 	}
-	if e.opts.Archive == nil {
+	if h.e.opts.Archive == nil {
 		return ReplayProgress{}, ErrNoArchive
 	}
-	r := &run{e: e, source: sourceID, sinkID: sinkID, opts: opts}
+	r := &run{e: h.e, source: h.source, sinkID: h.sink, opts: opts}
 	if err := r.link(ctx); err != nil {
 		return ReplayProgress{}, err
 	}
 	key := r.id() + "/" + opts.Run
-	if _, runs := e.runs.LoadOrStore(key, true); runs {
+	if _, runs := h.e.runs.LoadOrStore(key, true); runs {
 		return ReplayProgress{}, fmt.Errorf("%w: %q", ErrReplayRuns, opts.Run)
 	}
-	defer e.runs.Delete(key)
+	defer h.e.runs.Delete(key)
 	if err := r.begin(ctx); err != nil {
 		return r.stored, err
 	}
@@ -155,10 +155,10 @@ func (e *Engine) Replay(ctx context.Context, sourceID, sinkID string, opts Repla
 
 // Replays returns the runs that a sink remembers, in the order of their first start. Errors: [ErrUnknownSink], a [*buffer.FailedError], [ErrClosed],
 // the error of ctx.
-func (e *Engine) Replays(ctx context.Context, sourceID, sinkID string) ([]ReplayProgress, error) {
-	positions, err := e.buf.Positions(ctx, bufferID(sourceID, sinkID))
+func (h SinkHandle) Replays(ctx context.Context) ([]ReplayProgress, error) {
+	positions, err := h.e.buf.Positions(ctx, h.id())
 	if err != nil {
-		return nil, e.unknownSink(err, sourceID, sinkID)
+		return nil, h.known(err)
 	}
 	var all []ReplayProgress
 	for name, value := range positions {
@@ -176,14 +176,14 @@ func (e *Engine) Replays(ctx context.Context, sourceID, sinkID string) ([]Replay
 }
 
 // ForgetReplay deletes what a sink remembers of a run, done or not. A later run of this name begins from the start. Its errors are the errors of
-// [Engine.Replays], and [ErrReplayRuns].
-func (e *Engine) ForgetReplay(ctx context.Context, sourceID, sinkID, name string) error {
-	id := bufferID(sourceID, sinkID)
-	if _, runs := e.runs.LoadOrStore(id+"/"+name, true); runs {
+// [SinkHandle.Replays], and [ErrReplayRuns].
+func (h SinkHandle) ForgetReplay(ctx context.Context, name string) error {
+	id := h.id()
+	if _, runs := h.e.runs.LoadOrStore(id+"/"+name, true); runs {
 		return fmt.Errorf("%w: %q", ErrReplayRuns, name)
 	}
-	defer e.runs.Delete(id + "/" + name)
-	return e.unknownSink(e.buf.SetPosition(ctx, id, buffer.Position{Name: runPosition + name}), sourceID, sinkID)
+	defer h.e.runs.Delete(id + "/" + name)
+	return h.known(h.e.buf.SetPosition(ctx, id, buffer.Position{Name: runPosition + name}))
 }
 
 func parseProgress(value []byte) (p ReplayProgress, err error) {
@@ -289,13 +289,13 @@ func (r *run) exists(ctx context.Context) error {
 
 // forgetOldest forgets the oldest run that is done. Without one it returns full.
 func (r *run) forgetOldest(ctx context.Context, full error) error {
-	all, err := r.e.Replays(ctx, r.source, r.sinkID)
+	all, err := r.e.Sink(r.source, r.sinkID).Replays(ctx)
 	if err != nil {
 		return err
 	}
 	for _, p := range all {
 		if p.Done() {
-			return r.e.ForgetReplay(ctx, r.source, r.sinkID, p.Run)
+			return r.e.Sink(r.source, r.sinkID).ForgetReplay(ctx, p.Run)
 		}
 	}
 	return full

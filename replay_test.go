@@ -33,7 +33,7 @@ func TestReplayOfUnknownArchive(t *testing.T) {
 		mustDefine(t, e, again())
 		replay := func(o forebay.ReplayOptions) error {
 			o.Run = "r"
-			p, err := e.Replay(t.Context(), "again", "rows", o)
+			p, err := e.Sink("again", "rows").Replay(t.Context(), o)
 			if err == nil && (!p.Done() || p.Records != 0) {
 				t.Errorf("a replay of %q without records gives %+v", o.Archived, p)
 			}
@@ -44,7 +44,7 @@ func TestReplayOfUnknownArchive(t *testing.T) {
 				t.Errorf("a replay of the archive %q: %v, want %v", o.Archived, err, forebay.ErrUnknownArchive)
 			}
 		}
-		if runs, err := e.Replays(t.Context(), "again", "rows"); len(runs) != 0 || err != nil {
+		if runs, err := e.Sink("again", "rows").Replays(t.Context()); len(runs) != 0 || err != nil {
 			t.Errorf("refused replays leave the runs %+v, %v", runs, err)
 		}
 		if err := replay(forebay.ReplayOptions{Archived: "web"}); err != nil {
@@ -57,7 +57,7 @@ func TestReplayOfUnknownArchive(t *testing.T) {
 		if err := e.Remove(t.Context(), "web"); err != nil {
 			t.Fatal(err)
 		}
-		p, err := e.Replay(t.Context(), "again", "rows", forebay.ReplayOptions{Run: "late", Archived: "web", From: time.Now().Add(24 * time.Hour), To: time.Now().Add(48 * time.Hour)})
+		p, err := e.Sink("again", "rows").Replay(t.Context(), forebay.ReplayOptions{Run: "late", Archived: "web", From: time.Now().Add(24 * time.Hour), To: time.Now().Add(48 * time.Hour)})
 		if err != nil || p.Records != 0 {
 			t.Errorf("a replay of a day without records, of a removed source: %+v, %v", p, err)
 		}
@@ -80,7 +80,7 @@ func TestReplayOfArchive(t *testing.T) {
 		replay := func(o forebay.ReplayOptions) forebay.ReplayProgress {
 			t.Helper()
 			o.Archived = "web"
-			p, err := e.Replay(t.Context(), "again", "rows", o)
+			p, err := e.Sink("again", "rows").Replay(t.Context(), o)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -105,7 +105,7 @@ func TestReplayOfArchive(t *testing.T) {
 			t.Errorf("the second call says %+v, the first %+v", p2, p)
 		}
 		wantN(t, mem, 700, 1300)
-		if _, err := e.Replay(t.Context(), "again", "rows", forebay.ReplayOptions{Run: "part", Archived: "web"}); !errors.Is(err, forebay.ErrOtherReplay) {
+		if _, err := e.Sink("again", "rows").Replay(t.Context(), forebay.ReplayOptions{Run: "part", Archived: "web"}); !errors.Is(err, forebay.ErrOtherReplay) {
 			t.Errorf("another time range: %v", err)
 		}
 		time.Sleep(time.Second)
@@ -115,7 +115,7 @@ func TestReplayOfArchive(t *testing.T) {
 		if n := len(mem.Rows("in.c-again.rows")); n != 2000 {
 			t.Errorf("%d rows after a second run", n)
 		}
-		all, err := e.Replays(t.Context(), "again", "rows")
+		all, err := e.Sink("again", "rows").Replays(t.Context())
 		if err != nil || len(all) != 2 || all[0] != p {
 			t.Errorf("runs %+v, %v", all, err)
 		}
@@ -136,12 +136,12 @@ func TestReplayOfWhatDoesNotFit(t *testing.T) {
 	} {
 		id := fmt.Sprint("again", onReject)
 		mustDefine(t, e, again(func(s *forebay.Source) { s.ID, s.Sinks[0].OnReject = id, onReject }))
-		p, err := e.Replay(t.Context(), id, "rows", forebay.ReplayOptions{Run: "r", Archived: "web"})
+		p, err := e.Sink(id, "rows").Replay(t.Context(), forebay.ReplayOptions{Run: "r", Archived: "web"})
 		if err != nil || p.Records != want.Records || p.Stored != want.Stored || p.Rejected != want.Rejected || p.Quarantined != want.Quarantined {
 			t.Errorf("%+v, %v, want %+v", p, err, want)
 		}
 		held := 0
-		for r, err := range e.Quarantine(id, "rows").List(t.Context(), forebay.RejectedFilter{}) {
+		for r, err := range e.Sink(id, "rows").Quarantine().List(t.Context(), forebay.RejectedFilter{}) {
 			if err != nil || r.Column != "n" {
 				t.Errorf("%+v, %v", r, err)
 			}
@@ -164,13 +164,13 @@ func TestReplayPaceAndCancel(t *testing.T) {
 		enough := errors.New("enough")
 		ctx, cancel := context.WithTimeoutCause(t.Context(), 4200*time.Millisecond, enough)
 		defer cancel()
-		p, err := e.Replay(ctx, "again", "rows", o)
+		p, err := e.Sink("again", "rows").Replay(ctx, o)
 		if !errors.Is(err, enough) || p.Stored < 350 || p.Stored > 500 || p.Done() {
 			t.Fatalf("%+v, %v", p, err)
 		}
 		began := time.Now()
 		rest := 1000 - p.Stored
-		if p, err = e.Replay(t.Context(), "again", "rows", o); err != nil || p.Stored != 1000 {
+		if p, err = e.Sink("again", "rows").Replay(t.Context(), o); err != nil || p.Stored != 1000 {
 			t.Fatalf("%+v, %v", p, err)
 		}
 		if took, want := time.Since(began), time.Duration(rest)*time.Second/100; took < want || took > want+time.Second {
@@ -220,7 +220,7 @@ func TestReplaySurvivesCrashes(t *testing.T) {
 				cancel()
 			}()
 		}
-		p, err := e.Replay(ctx, "again", "rows", options)
+		p, err := e.Sink("again", "rows").Replay(ctx, options)
 		if !crashes {
 			cancel()
 			if err != nil || !p.Done() || p.Stored != records {
@@ -282,13 +282,13 @@ func TestReplayOfABrokenArchive(t *testing.T) {
 	e, mem := openArchive(t, archive)
 	mustDefine(t, e, again())
 	for range 2 {
-		p, err := e.Replay(t.Context(), "again", "rows", forebay.ReplayOptions{Run: "r"})
+		p, err := e.Sink("again", "rows").Replay(t.Context(), forebay.ReplayOptions{Run: "r"})
 		if err == nil || !strings.Contains(err.Error(), "object 3 of the archive, record 1: the row has version 2") || p.Stored != 2 || p.Gone != 1 || p.Done() {
 			t.Errorf("%+v, %v", p, err)
 		}
 	}
 	objects["3"] = row(1, 1) + row(2, 1) + row(3, 1)
-	if p, err := e.Replay(t.Context(), "again", "rows", forebay.ReplayOptions{Run: "r"}); err != nil || p.Stored != 4 || !p.Done() {
+	if p, err := e.Sink("again", "rows").Replay(t.Context(), forebay.ReplayOptions{Run: "r"}); err != nil || p.Stored != 4 || !p.Done() {
 		t.Errorf("%+v, %v", p, err)
 	}
 	if err := e.FlushAll(t.Context()); err != nil {
@@ -321,14 +321,14 @@ func TestReplayBehindAFailedCommit(t *testing.T) {
 		}
 	}
 	for range 2 {
-		p, err := e.Replay(t.Context(), "again", "rows", forebay.ReplayOptions{Run: "r"})
+		p, err := e.Sink("again", "rows").Replay(t.Context(), forebay.ReplayOptions{Run: "r"})
 		rejected(0)
 		if tooLarge := (*buffer.TooLargeError)(nil); !errors.As(err, &tooLarge) || p.Records != 0 || p.Row != 0 {
 			t.Errorf("rows that have no room: %+v, %v", p, err)
 		}
 	}
 	body = ""
-	if p, err := e.Replay(t.Context(), "again", "rows", forebay.ReplayOptions{Run: "r"}); err != nil || p.Stored != 9 || p.Rejected != 3 || !p.Done() {
+	if p, err := e.Sink("again", "rows").Replay(t.Context(), forebay.ReplayOptions{Run: "r"}); err != nil || p.Stored != 9 || p.Rejected != 3 || !p.Done() {
 		t.Errorf("%+v, %v", p, err)
 	}
 	rejected(3)
@@ -346,7 +346,7 @@ func TestReplayRunsAreBounded(t *testing.T) {
 	mustDefine(t, e, again(archived))
 	run := func(name string, o forebay.ReplayOptions) error {
 		o.Run = name
-		_, err := e.Replay(t.Context(), "again", "rows", o)
+		_, err := e.Sink("again", "rows").Replay(t.Context(), o)
 		return err
 	}
 	for i := range 20 {
@@ -354,7 +354,7 @@ func TestReplayRunsAreBounded(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	all, err := e.Replays(t.Context(), "again", "rows")
+	all, err := e.Sink("again", "rows").Replays(t.Context())
 	if err != nil || len(all) != 16 || all[0].Run != "done4" || all[15].Run != "done19" {
 		t.Errorf("%d runs, %v", len(all), err)
 	}
@@ -362,14 +362,14 @@ func TestReplayRunsAreBounded(t *testing.T) {
 		o := forebay.ReplayOptions{Run: fmt.Sprint("open", i)}
 		ctx, cancel := context.WithCancel(t.Context())
 		o.Progress = func(forebay.ReplayProgress) { cancel() }
-		if p, err := e.Replay(ctx, "again", "rows", o); err == nil || p.Done() {
+		if p, err := e.Sink("again", "rows").Replay(ctx, o); err == nil || p.Done() {
 			t.Fatalf("%+v, %v", p, err)
 		}
 	}
 	if err := run("more", forebay.ReplayOptions{}); !errors.Is(err, buffer.ErrTooManyPositions) {
 		t.Errorf("a 17th run: %v", err)
 	}
-	if err := e.ForgetReplay(t.Context(), "again", "rows", "open3"); err != nil {
+	if err := e.Sink("again", "rows").ForgetReplay(t.Context(), "open3"); err != nil {
 		t.Fatal(err)
 	}
 	if err := run("more", forebay.ReplayOptions{}); err != nil {
@@ -386,13 +386,13 @@ func TestReplayRefuses(t *testing.T) {
 	}
 	mustDefine(t, e, again(archived))
 	mustDefine(t, plain, again())
-	if _, err := plain.Replay(t.Context(), "again", "rows", forebay.ReplayOptions{Run: "r"}); err == nil {
+	if _, err := plain.Sink("again", "rows").Replay(t.Context(), forebay.ReplayOptions{Run: "r"}); err == nil {
 		t.Error("an engine without an archive replays")
 	}
 	for want, try := range map[error][2]string{
 		forebay.ErrUnknownSource: {"none", "rows"}, forebay.ErrUnknownSink: {"again", forebay.ArchiveSink},
 	} {
-		if _, err := e.Replay(t.Context(), try[0], try[1], forebay.ReplayOptions{Run: "r"}); !errors.Is(err, want) {
+		if _, err := e.Sink(try[0], try[1]).Replay(t.Context(), forebay.ReplayOptions{Run: "r"}); !errors.Is(err, want) {
 			t.Errorf("%q: %v", try, err)
 		}
 	}
@@ -403,12 +403,12 @@ func TestReplayRefuses(t *testing.T) {
 		}
 	}
 	inside := false
-	_, err = e.Replay(t.Context(), "again", "rows", forebay.ReplayOptions{Run: "r", Progress: func(forebay.ReplayProgress) {
+	_, err = e.Sink("again", "rows").Replay(t.Context(), forebay.ReplayOptions{Run: "r", Progress: func(forebay.ReplayProgress) {
 		if inside {
 			return
 		}
 		inside = true
-		if _, err := e.Replay(t.Context(), "again", "rows", forebay.ReplayOptions{Run: "r"}); !errors.Is(err, forebay.ErrReplayRuns) {
+		if _, err := e.Sink("again", "rows").Replay(t.Context(), forebay.ReplayOptions{Run: "r"}); !errors.Is(err, forebay.ErrReplayRuns) {
 			t.Errorf("a second call: %v", err)
 		}
 	}})

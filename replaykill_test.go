@@ -51,7 +51,7 @@ func replayUntilKilled(t *testing.T, place string) {
 		t.Fatal(err)
 	}
 	e := openReplayed(t, p.Archive, p.Data)
-	done, err := e.Replay(context.Background(), "again", "rows", forebay.ReplayOptions{
+	done, err := e.Sink("again", "rows").Replay(context.Background(), forebay.ReplayOptions{
 		Run: p.Run, Archived: "web", Progress: func(p forebay.ReplayProgress) { fmt.Println(p.Records) },
 	})
 	for range killedAfter {
@@ -143,7 +143,7 @@ func fillArchive(t *testing.T, archive string) {
 func finishRun(t *testing.T, archive, data, run string, runs int) {
 	t.Helper()
 	e := openReplayed(t, archive, data)
-	p, err := e.Replay(t.Context(), "again", "rows", forebay.ReplayOptions{Run: run, Archived: "web"})
+	p, err := e.Sink("again", "rows").Replay(t.Context(), forebay.ReplayOptions{Run: run, Archived: "web"})
 	const misfits = replayedRecords / replayedMisfits
 	if err != nil || !p.Done() || p.Records != replayedRecords || p.Quarantined != misfits || p.Stored != replayedRecords-misfits {
 		t.Fatalf("%s: %+v, %v, want %d records and %d of them in the quarantine", run, p, err, replayedRecords, misfits)
@@ -161,7 +161,7 @@ func finishRun(t *testing.T, archive, data, run string, runs int) {
 		}
 		count[row[0]]++
 	}
-	q := e.Quarantine("again", "rows")
+	q := e.Sink("again", "rows").Quarantine()
 	for r, err := range q.List(t.Context(), forebay.RejectedFilter{}) {
 		if err != nil {
 			t.Fatal(err)

@@ -14,7 +14,7 @@ import (
 	"github.com/forebay/forebay/mapping"
 )
 
-// ErrShadowed is returned by [Engine.Shadow] for a sink that has a shadow already, and ErrTooManyShadows while the engine has 8.
+// ErrShadowed is returned by [SinkHandle.Shadow] for a sink that has a shadow already, and ErrTooManyShadows while the engine has 8.
 var (
 	ErrShadowed       = errors.New("the sink has a shadow already")
 	ErrTooManyShadows = errors.New("an engine may have at most 8 shadows at a time")
@@ -70,7 +70,7 @@ func (o ShadowOptions) Validate() error {
 	return errors.Join(problems...)
 }
 
-// Shadow is a changed mapping that runs beside the current one: see [Engine.Shadow]. It is safe for concurrent use.
+// Shadow is a changed mapping that runs beside the current one: see [SinkHandle.Shadow]. It is safe for concurrent use.
 type Shadow struct {
 	slot    *atomic.Pointer[Shadow]
 	opts    ShadowOptions
@@ -107,9 +107,9 @@ type shadowColumn struct {
 	secret           bool
 }
 
-// Shadow lets a changed mapping run beside the current one on the records that a sink takes, and reports the difference. changed.ID is the id of
-// a defined, enabled sink of the source; of changed only the mapping is tried: neither its settings nor its AllowedSignals, and the
-// target is not asked about its table. Nothing is stored and no record fails because of it.
+// Shadow lets a changed mapping run beside the current one on the records that a sink takes, and reports the difference. The sink
+// must be defined and enabled, and changed must have its id. Of changed only the mapping is tried: neither its settings nor its AllowedSignals, and
+// the target is not asked about its table. Nothing is stored and no record fails because of it.
 //
 // The callers of the live path copy their record. Both mappings run in one goroutine of the shadow, so that callers never wait for them. When
 // ShadowOptions.MaxBytes wait to be compared, further records are not copied, and are counted as dropped.
@@ -119,44 +119,47 @@ type shadowColumn struct {
 //
 // Errors: [ErrUnknownSource], [ErrUnknownSink], a [*DefinitionError] with all problems of changed, the error of [ShadowOptions.Validate],
 // [ErrShadowed], [ErrTooManyShadows], [ErrClosed], the error of ctx.
-func (e *Engine) Shadow(ctx context.Context, sourceID string, changed Sink, opts ShadowOptions) (*Shadow, error) {
+func (h SinkHandle) Shadow(ctx context.Context, changed Sink, opts ShadowOptions) (*Shadow, error) {
 	if err := opts.Validate(); err != nil {
 		return nil, err
 	}
-	if err := e.lockDefinitions(ctx); err != nil {
+	if changed.ID != h.sink {
+		return nil, fmt.Errorf("shadow: the changed sink has the id %q, want %q, the id of the sink that it is compared with", changed.ID, h.sink)
+	}
+	if err := h.e.lockDefinitions(ctx); err != nil {
 		return nil, err
 	}
-	defer func() { <-e.define }()
-	src := e.sources.get(sourceID)
+	defer func() { <-h.e.define }()
+	src := h.e.sources.get(h.source)
 	if src == nil {
-		return nil, fmt.Errorf("%w: %q", ErrUnknownSource, sourceID)
+		return nil, fmt.Errorf("%w: %q", ErrUnknownSource, h.source)
 	}
 	at := slices.IndexFunc(src.sinks, func(s *sink) bool { return s.id == changed.ID && !s.archive })
 	if at < 0 {
-		return nil, fmt.Errorf("%w: %q of source %q is not defined, or disabled", ErrUnknownSink, changed.ID, sourceID)
+		return nil, fmt.Errorf("%w: %q of source %q is not defined, or disabled", ErrUnknownSink, changed.ID, h.source)
 	}
 	live, def := src.sinks[at], src.def
 	def.Sinks = slices.Clone(def.Sinks)
 	def.Sinks[slices.IndexFunc(def.Sinks, func(s Sink) bool { return s.ID == changed.ID })] = changed
-	compiled, err := e.Compile(def)
+	compiled, err := h.e.Compile(def)
 	if err != nil {
 		return nil, err
 	}
 	s := &Shadow{
-		slot: live.shadow, opts: opts.withDefaults(), maxRow: e.opts.MaxRowBytes, live: live.mapper,
+		slot: live.shadow, opts: opts.withDefaults(), maxRow: h.e.opts.MaxRowBytes, live: live.mapper,
 		ended: make(chan struct{}), done: make(chan struct{}), wake: make(chan struct{}, 1),
 	}
 	// The mappers are the shadow's own, so that the UUIDs of the sink do not depend on it.
-	id := bufferID(sourceID, changed.ID)
-	if s.current.mapper, err = e.mappers.get(id+" current", live.columns); err == nil {
-		s.changed.mapper, err = e.mappers.get(id+" changed", changed.Table.Columns)
+	id := bufferID(h.source, changed.ID)
+	if s.current.mapper, err = h.e.mappers.get(id+" current", live.columns); err == nil {
+		s.changed.mapper, err = h.e.mappers.get(id+" changed", changed.Table.Columns)
 	}
 	if err != nil {
 		return nil, err
 	}
-	s.report = ShadowReport{Source: sourceID, Sink: changed.ID, Began: time.Now(), Problems: e.problemsOf(compiled, changed.ID)}
+	s.report = ShadowReport{Source: h.source, Sink: changed.ID, Began: time.Now(), Problems: h.e.problemsOf(compiled, changed.ID)}
 	s.align(live.columns, changed.Table.Columns)
-	if err := e.shadows.add(s, live.shadow); err != nil {
+	if err := h.e.shadows.add(s, live.shadow); err != nil {
 		return nil, err
 	}
 	go s.run()

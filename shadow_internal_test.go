@@ -53,7 +53,7 @@ func TestShadowThatPanics(t *testing.T) {
 	if err := e.Define(t.Context(), Source{ID: "web", Sinks: []Sink{sink}}); err != nil {
 		t.Fatal(err)
 	}
-	s, err := e.Shadow(t.Context(), "web", sink, ShadowOptions{})
+	s, err := e.Sink("web", sink.ID).Shadow(t.Context(), sink, ShadowOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

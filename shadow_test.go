@@ -25,7 +25,7 @@ func changed(columns ...mapping.Column) forebay.Sink {
 
 func mustShadow(t *testing.T, e *forebay.Engine, s forebay.Sink, o forebay.ShadowOptions) *forebay.Shadow {
 	t.Helper()
-	shadow, err := e.Shadow(t.Context(), "web", s, o)
+	shadow, err := e.Sink("web", s.ID).Shadow(t.Context(), s, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -257,7 +257,7 @@ func TestShadowEnds(t *testing.T) {
 		begin := func(o forebay.ShadowOptions) *forebay.Shadow {
 			t.Helper()
 			s := mustShadow(t, e, same, o)
-			if _, err := e.Shadow(t.Context(), "web", same, forebay.ShadowOptions{}); !errors.Is(err, forebay.ErrShadowed) {
+			if _, err := e.Sink("web", same.ID).Shadow(t.Context(), same, forebay.ShadowOptions{}); !errors.Is(err, forebay.ErrShadowed) {
 				t.Errorf("a second shadow: %v", err)
 			}
 			shadowed(t, e, good)
@@ -312,7 +312,7 @@ func TestShadowEnds(t *testing.T) {
 		if r := s.Report(); r.End != forebay.ShadowClosed {
 			t.Errorf("%+v", r)
 		}
-		if _, err := e.Shadow(t.Context(), "web", same, forebay.ShadowOptions{}); !errors.Is(err, forebay.ErrClosed) {
+		if _, err := e.Sink("web", same.ID).Shadow(t.Context(), same, forebay.ShadowOptions{}); !errors.Is(err, forebay.ErrClosed) {
 			t.Errorf("after Close: %v", err)
 		}
 	})
@@ -323,7 +323,7 @@ func TestShadowRefuses(t *testing.T) {
 	mustDefine(t, e, manySinks(10))
 	refused := func(source string, s forebay.Sink, o forebay.ShadowOptions, want string) {
 		t.Helper()
-		if _, err := e.Shadow(t.Context(), source, s, o); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := e.Sink(source, s.ID).Shadow(t.Context(), s, o); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, want %q", err, want)
 		}
 	}
@@ -341,11 +341,11 @@ func TestShadowRefuses(t *testing.T) {
 	}
 	refused("many", def.Sinks[0], forebay.ShadowOptions{Sample: -1}, "Sample")
 	for i := range 8 {
-		if _, err := e.Shadow(t.Context(), "many", def.Sinks[i], forebay.ShadowOptions{}); err != nil {
+		if _, err := e.Sink("many", def.Sinks[i].ID).Shadow(t.Context(), def.Sinks[i], forebay.ShadowOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if _, err := e.Shadow(t.Context(), "many", def.Sinks[8], forebay.ShadowOptions{}); !errors.Is(err, forebay.ErrTooManyShadows) {
+	if _, err := e.Sink("many", def.Sinks[8].ID).Shadow(t.Context(), def.Sinks[8], forebay.ShadowOptions{}); !errors.Is(err, forebay.ErrTooManyShadows) {
 		t.Errorf("a ninth shadow: %v", err)
 	}
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/forebay/forebay/buffer"
 )
 
-// ErrOtherColumns is returned by [Engine.AppendTail] for rows that were mapped with other columns than the sink has. None of them was stored.
+// ErrOtherColumns is returned by [SinkHandle.AppendTail] for rows that were mapped with other columns than the sink has. None of them was stored.
 var ErrOtherColumns = errors.New("the rows have other columns than the sink")
 
 const tailPosition = "tail:"
@@ -19,31 +19,31 @@ const tailPosition = "tail:"
 // AppendTail stores rows that another engine has mapped, and that are lost with it, as new rows of a sink: pieces of
 // [buffer.Inspection.Tail], of that sink, in their order. It returns when they are acknowledged. Each piece is stored once under a name of up to 50
 // bytes, however often the call is repeated with the same pieces, also after a crash: the engine keeps under the name how many it has, until
-// [Engine.EndTail]. stored are the rows of this call.
+// [SinkHandle.EndTail]. stored are the rows of this call.
 //
 // The upload, the quarantine and the counters of the sink take them as any rows. Errors besides those of the buffer: [ErrUnknownSource],
 // [ErrDisabledSource], [ErrUnknownSink], [ErrOtherColumns], [ErrClosed].
-func (e *Engine) AppendTail(ctx context.Context, sourceID, sinkID, name string, pieces []buffer.TailRows) (stored int64, err error) {
-	src, err := e.open(ctx, sourceID)
+func (h SinkHandle) AppendTail(ctx context.Context, name string, pieces []buffer.TailRows) (stored int64, err error) {
+	src, err := h.e.open(ctx, h.source)
 	if err != nil {
 		return 0, err
 	}
-	at := slices.IndexFunc(src.sinks, func(s *sink) bool { return s.id == sinkID && !s.archive })
+	at := slices.IndexFunc(src.sinks, func(s *sink) bool { return s.id == h.sink && !s.archive })
 	if at < 0 {
-		return 0, fmt.Errorf("%w: %q of source %q is not defined, or disabled", ErrUnknownSink, sinkID, sourceID)
+		return 0, fmt.Errorf("%w: %q of source %q is not defined, or disabled", ErrUnknownSink, h.sink, h.source)
 	}
 	s := src.sinks[at]
 	if !s.mapped(pieces) {
-		return 0, fmt.Errorf("%w %q of source %q", ErrOtherColumns, sinkID, sourceID)
+		return 0, fmt.Errorf("%w %q of source %q", ErrOtherColumns, h.sink, h.source)
 	}
-	id := bufferID(sourceID, sinkID)
-	value, err := e.buf.Position(ctx, id, tailPosition+name)
+	id := h.id()
+	value, err := h.e.buf.Position(ctx, id, tailPosition+name)
 	switch {
 	case err != nil:
-		return 0, e.unknownSink(err, sourceID, sinkID)
+		return 0, h.known(err)
 	case value == nil:
-		if err := e.buf.SetPosition(ctx, id, buffer.Position{Name: tailPosition + name, Value: []byte("0")}); err != nil {
-			return 0, e.unknownSink(err, sourceID, sinkID)
+		if err := h.e.buf.SetPosition(ctx, id, buffer.Position{Name: tailPosition + name, Value: []byte("0")}); err != nil {
+			return 0, h.known(err)
 		}
 		value = []byte("0")
 	}
@@ -52,7 +52,7 @@ func (e *Engine) AppendTail(ctx context.Context, sourceID, sinkID, name string, 
 		return 0, fmt.Errorf("how much of %q is stored cannot be read: %w", name, err)
 	}
 	for n := have; n < len(pieces); n++ {
-		ticket, err := e.buf.AppendWhenRoom(ctx, time.Now(), buffer.Rows{
+		ticket, err := h.e.buf.AppendWhenRoom(ctx, time.Now(), buffer.Rows{
 			Sink: s.handle, Data: pieces[n].Data, Count: pieces[n].Count,
 			Position: &buffer.Position{Name: tailPosition + name, Value: strconv.AppendInt(nil, int64(n)+1, 10)},
 		})
@@ -72,13 +72,13 @@ func (s *sink) mapped(pieces []buffer.TailRows) bool {
 	return !slices.ContainsFunc(pieces, func(p buffer.TailRows) bool { return !slices.Equal(p.Columns, s.mapper.Columns()) })
 }
 
-// HasColumns reports whether [Engine.AppendTail] accepts the columns of rows.
-func (e *Engine) HasColumns(sourceID, sinkID string, pieces []buffer.TailRows) bool {
-	src := e.sources.get(sourceID)
-	return src != nil && slices.ContainsFunc(src.sinks, func(s *sink) bool { return s.id == sinkID && !s.archive && s.mapped(pieces) })
+// HasColumns reports whether [SinkHandle.AppendTail] accepts the columns of rows.
+func (h SinkHandle) HasColumns(pieces []buffer.TailRows) bool {
+	src := h.e.sources.get(h.source)
+	return src != nil && slices.ContainsFunc(src.sinks, func(s *sink) bool { return s.id == h.sink && !s.archive && s.mapped(pieces) })
 }
 
-// EndTail forgets how much [Engine.AppendTail] has stored under a name. A later call of that would store everything again.
-func (e *Engine) EndTail(ctx context.Context, sourceID, sinkID, name string) error {
-	return e.unknownSink(e.buf.SetPosition(ctx, bufferID(sourceID, sinkID), buffer.Position{Name: tailPosition + name}), sourceID, sinkID)
+// EndTail forgets how much [SinkHandle.AppendTail] has stored under a name. A later call of that would store everything again.
+func (h SinkHandle) EndTail(ctx context.Context, name string) error {
+	return h.known(h.e.buf.SetPosition(ctx, h.id(), buffer.Position{Name: tailPosition + name}))
 }

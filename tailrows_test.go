@@ -40,7 +40,7 @@ func TestAppendTail(t *testing.T) {
 		pieces []buffer.TailRows
 		want   int64
 	}{{all[:1], 2}, {all[:1], 0}, {all, 2}, {all, 0}} {
-		if stored, err := e.AppendTail(t.Context(), "s", "k", "once", c.pieces); err != nil || stored != c.want {
+		if stored, err := e.Sink("s", "k").AppendTail(t.Context(), "once", c.pieces); err != nil || stored != c.want {
 			t.Errorf("call %d has stored %d rows, %v; want %d", n, stored, err, c.want)
 		}
 	}
@@ -49,17 +49,17 @@ func TestAppendTail(t *testing.T) {
 	for want, at := range map[error][]string{
 		forebay.ErrOtherColumns: {"s", "k"}, forebay.ErrUnknownSink: {"s", "x"}, forebay.ErrUnknownSource: {"x", "k"},
 	} {
-		if stored, err := e.AppendTail(t.Context(), at[0], at[1], "other", []buffer.TailRows{piece("6"), other}); !errors.Is(err, want) || stored > 0 {
+		if stored, err := e.Sink(at[0], at[1]).AppendTail(t.Context(), "other", []buffer.TailRows{piece("6"), other}); !errors.Is(err, want) || stored > 0 {
 			t.Errorf("%d rows, %v; want %v", stored, err, want)
 		}
 	}
-	if e.HasColumns("s", "k", []buffer.TailRows{other}) || !e.HasColumns("s", "k", all) || e.HasColumns("x", "k", all) {
+	if e.Sink("s", "k").HasColumns([]buffer.TailRows{other}) || !e.Sink("s", "k").HasColumns(all) || e.Sink("x", "k").HasColumns(all) {
 		t.Error("HasColumns says something else than AppendTail")
 	}
-	if err := e.EndTail(t.Context(), "s", "k", "once"); err != nil {
+	if err := e.Sink("s", "k").EndTail(t.Context(), "once"); err != nil {
 		t.Error(err)
 	}
-	if stored, err := e.AppendTail(t.Context(), "s", "k", "once", all[2:]); err != nil || stored != 1 {
+	if stored, err := e.Sink("s", "k").AppendTail(t.Context(), "once", all[2:]); err != nil || stored != 1 {
 		t.Errorf("%d rows, %v, after the name was forgotten", stored, err)
 	}
 	if err := e.FlushAll(t.Context()); err != nil {

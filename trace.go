@@ -24,7 +24,7 @@ type Receipt struct {
 // is under way is waited for.
 //
 // At tells where the rows are: in files of the sink whose FileStats.Level has that time between FirstAt and LastAt, and in their slices,
-// see [Engine.Slices]. Neither costs anything when the row is written.
+// see [SinkHandle.Slices]. Neither costs anything when the row is written.
 //
 // Errors: a [*buffer.FailedError], a [*buffer.FencedError], [ErrClosed], the error of ctx.
 func (e *Engine) Receipts(ctx context.Context, sourceID, key string) ([]Receipt, error) {
@@ -55,11 +55,11 @@ func (s spans) count() (n int) {
 }
 
 // Slices returns the slices of a sink that still exist, oldest first; see [buffer.Buffer.Slices]. The sink need not be defined any more.
-func (e *Engine) Slices(sourceID, sinkID string) []buffer.SliceStats {
-	return e.buf.Slices(bufferID(sourceID, sinkID))
+func (h SinkHandle) Slices() []buffer.SliceStats {
+	return h.e.buf.Slices(h.id())
 }
 
-// ReadSlice calls fn with the cells of each row of a slice of [Engine.Slices]; see [buffer.Buffer.ReadSlice].
+// ReadSlice calls fn with the cells of each row of a slice of [SinkHandle.Slices]; see [buffer.Buffer.ReadSlice].
 func (e *Engine) ReadSlice(ctx context.Context, sliceID string, fn func(cells [][]byte) error) error {
 	return e.buf.ReadSlice(ctx, sliceID, fn)
 }

@@ -41,7 +41,7 @@ func TestReceiptsLeadToRows(t *testing.T) {
 			t.Errorf("of another source: %+v, %v", got, err)
 		}
 
-		list := e.Slices("web", "a")
+		list := e.Sink("web", "a").Slices()
 		if len(list) != 1 || list[0].State != buffer.SliceWriting || !list[0].Level.FirstAt.Equal(began) {
 			t.Fatalf("slices %+v", list)
 		}

@@ -26,7 +26,7 @@ func TestZeroValues(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, receiver := range []any{eng, eng.WaitForRoom(), eng.Quarantine("s", "k"), forebay.Pending{}, &forebay.Turn{}} {
+	for _, receiver := range []any{eng, eng.WaitForRoom(), eng.Sink("s", "k").Quarantine(), forebay.Pending{}, &forebay.Turn{}} {
 		zerotest.Calls(t, receiver, []string{"s", "k"}, "Close", "Remove", "Forget")
 	}
 }

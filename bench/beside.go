@@ -33,7 +33,7 @@ func (b beside) run(ctx context.Context, e *env) (_ *sample, err error) {
 	var shadow *forebay.Shadow
 	if b.sample > 0 {
 		changed := append(columns(), mapping.Path("amount", "amount"))
-		shadow, err = eng.Shadow(ctx, sourceID, forebay.Sink{ID: sinkID, Table: forebay.Table{ID: "in.c-web.events", Columns: changed}}, forebay.ShadowOptions{Sample: b.sample})
+		shadow, err = eng.Sink(sourceID, sinkID).Shadow(ctx, forebay.Sink{ID: sinkID, Table: forebay.Table{ID: "in.c-web.events", Columns: changed}}, forebay.ShadowOptions{Sample: b.sample})
 		if err != nil {
 			return nil, err
 		}

@@ -66,7 +66,7 @@ func outlast(ctx context.Context, e *env, w workload, eng *forebay.Engine, stagi
 
 	load.pace(normal * arrivalShare)
 	staging.down.Store(false)
-	if err := eng.Retry(ctx, sourceID, sinkID); err != nil { // what an operator calls; else the backoff decides
+	if err := eng.Sink(sourceID, sinkID).Retry(ctx); err != nil { // what an operator calls; else the backoff decides
 		return nil, err
 	}
 	begin, before = time.Now(), load.rows.Load()

@@ -59,15 +59,15 @@ const (
 
 var errReplayCancelled = errors.New("cancelled")
 
-// ReplayArchive starts a task that maps the raw records of an archive with the columns of now into a sink: see [forebay.Engine.Replay]. Each
+// ReplayArchive starts a task that maps the raw records of an archive with the columns of now into a sink: see [forebay.SinkHandle.Replay]. Each
 // becomes one row for each run, whatever fails and however often the task is started. Its Task.Replay shows the progress while it runs. A task that
 // Close interrupts is not ended: the next [Open] goes on with it. There is one for a sink at a time. It excludes no change of the sink: rows
 // follow the columns of their moment.
 //
-// Catalogs that share their store refuse it, because a run belongs to one engine: call [forebay.Engine.Replay] there.
+// Catalogs that share their store refuse it, because a run belongs to one engine: call [forebay.SinkHandle.Replay] there.
 func (c *Catalog) ReplayArchive(sourceID, id string, spec ReplaySpec) (Task, error) {
 	if c.shared != nil {
-		return Task{}, refuse(BadRequest, "Archives are not replayed over the API of a cluster: each node has runs of its own. Replay on one node, with Engine.Replay.")
+		return Task{}, refuse(BadRequest, "Archives are not replayed over the API of a cluster: each node has runs of its own. Replay on one node, with SinkHandle.Replay.")
 	}
 	if err := spec.options().Validate(); err != nil {
 		return Task{}, refuse(BadRequest, "%s", sentence(err))
@@ -109,12 +109,12 @@ func (c *Catalog) CancelReplay(sourceID, id string) (Task, error) {
 	return task, nil
 }
 
-// Replays returns the runs that a sink remembers, here: see [forebay.Engine.Replays].
+// Replays returns the runs that a sink remembers, here: see [forebay.SinkHandle.Replays].
 func (c *Catalog) Replays(ctx context.Context, sourceID, id string) ([]forebay.ReplayProgress, error) {
 	if _, _, err := c.find(Ref{sourceID, id}); err != nil {
 		return nil, err
 	}
-	list, err := c.eng.Replays(ctx, sourceID, id)
+	list, err := c.eng.Sink(sourceID, id).Replays(ctx)
 	if errors.Is(err, forebay.ErrUnknownSink) { // it has not been enabled yet
 		return nil, nil
 	}
@@ -141,7 +141,7 @@ func (c *Catalog) runReplay(ctx context.Context, task Task) {
 		shown := state
 		c.tasks.progress(task.ID, &shown)
 	}
-	progress, err := c.eng.Replay(ctx, task.SourceID, task.SinkID, opts)
+	progress, err := c.eng.Sink(task.SourceID, task.SinkID).Replay(ctx, opts)
 	if progress.Run != "" {
 		state.Progress = progress
 	}

@@ -180,7 +180,7 @@ func discardRows(ctx context.Context, eng *forebay.Engine, sourceID string) erro
 			continue
 		}
 		if s.Quarantine.Records > 0 {
-			if _, err := eng.Quarantine(s.Source, s.Sink).DiscardAll(ctx, forebay.RejectedFilter{}); err != nil {
+			if _, err := eng.Sink(s.Source, s.Sink).Quarantine().DiscardAll(ctx, forebay.RejectedFilter{}); err != nil {
 				problems = append(problems, fmt.Errorf("rejected records of sink %q: %w", s.Sink, err))
 			}
 		}
@@ -188,7 +188,7 @@ func discardRows(ctx context.Context, eng *forebay.Engine, sourceID string) erro
 			if f.State == buffer.FileImported || f.State == buffer.FileExpired || f.State == buffer.FileDiscarded {
 				continue
 			}
-			err := eng.Discard(ctx, s.Source, s.Sink, f.ID)
+			err := eng.Sink(s.Source, s.Sink).Discard(ctx, f.ID)
 			if err != nil && !errors.Is(err, buffer.ErrUnknownFile) { // that one has come to its end meanwhile
 				problems = append(problems, fmt.Errorf("waiting rows of sink %q: %w", s.Sink, err))
 			}

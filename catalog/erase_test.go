@@ -97,7 +97,7 @@ func TestErasureOfAQuarantine(t *testing.T) {
 		t.Fatalf("%+v, %v", res, err)
 	}
 	must(cat.EraseSource("web"))
-	for _, err := range eng.Quarantine("web", "a").List(t.Context(), forebay.RejectedFilter{}) {
+	for _, err := range eng.Sink("web", "a").Quarantine().List(t.Context(), forebay.RejectedFilter{}) {
 		if !errors.Is(err, forebay.ErrUnknownSink) {
 			t.Errorf("the quarantine after the erasure: %v", err)
 		}

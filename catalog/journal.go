@@ -13,7 +13,6 @@ import (
 	"sync"
 	"time"
 
-
 	"github.com/forebay/forebay/changelog"
 	"github.com/forebay/forebay/internal/localdisk"
 	"github.com/forebay/forebay/internal/pebblestore"

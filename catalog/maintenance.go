@@ -63,7 +63,7 @@ func (m *Maintenance) sink(ref Ref) (forebay.SinkStats, error) {
 
 func (m *Maintenance) quarantine(ref Ref) (forebay.SinkQuarantine, error) {
 	_, err := m.sink(ref)
-	return m.eng.Quarantine(ref.Source, ref.Sink), err
+	return m.eng.Sink(ref.Source, ref.Sink).Quarantine(), err
 }
 
 // refusal is an error of the engine for users. The sink is known to the engine, so one that is not found is not defined now.
@@ -89,7 +89,7 @@ func (m *Maintenance) Rejected(ctx context.Context, sourceID, id string, f foreb
 	if err != nil {
 		return RejectedPage{}, err
 	}
-	page, err := m.eng.Quarantine(sourceID, id).Page(ctx, f, limit)
+	page, err := m.eng.Sink(sourceID, id).Quarantine().Page(ctx, f, limit)
 	if errors.Is(err, buffer.ErrUnknownRejected) {
 		return RejectedPage{}, noPlace(f.After)
 	}
@@ -301,7 +301,7 @@ func (m *Maintenance) Shadow(ctx context.Context, sourceID, id string, columns m
 	}
 	changed := source.Sinks[at]
 	changed.Table.Columns = columns
-	s, err := m.eng.Shadow(ctx, sourceID, changed, opts)
+	s, err := m.eng.Sink(sourceID, changed.ID).Shadow(ctx, changed, opts)
 	if err != nil {
 		return forebay.ShadowReport{}, refusal(ref, "", refusedShadow(ref, err))
 	}

@@ -278,18 +278,23 @@ func countsOf(sinks []forebay.SinkStats, sources []string) (list []sinkCounts) {
 	return list
 }
 
-// waitingFiles is what a retry, or a decision about a file, needs of an engine.
+// waitingFiles is what a retry, or a decision about a file, needs of a sink.
 type waitingFiles interface {
-	Discard(ctx context.Context, source, sink, file string) error
-	Retry(ctx context.Context, source, sink string) error
-	RetryFile(ctx context.Context, source, sink, file string) error
-	SplitFile(ctx context.Context, source, sink, file string) error
-	QuarantineFile(ctx context.Context, source, sink, file string) error
+	Discard(ctx context.Context, file string) error
+	Retry(ctx context.Context) error
+	RetryFile(ctx context.Context, file string) error
+	SplitFile(ctx context.Context, file string) error
+	QuarantineFile(ctx context.Context, file string) error
 }
 
-// onEngine carries out a retry, or a decision about a file, with each of the sinks: one that fails does not keep it from the others. The error has
+// onEngine carries out a retry, or a decision about a file, with each of the sinks of an engine: see [onSinks].
+func onEngine(ctx context.Context, eng *forebay.Engine, r request) (_ outcome, why string, err error) {
+	return onSinks(ctx, func(sink string) waitingFiles { return eng.Sink(r.Source, sink) }, r)
+}
+
+// onSinks carries out a retry, or a decision about a file, with each of the sinks: one that fails does not keep it from the others. The error has
 // all failures. why has words about an outcome.
-func onEngine(ctx context.Context, eng waitingFiles, r request) (_ outcome, why string, err error) {
+func onSinks(ctx context.Context, of func(sink string) waitingFiles, r request) (_ outcome, why string, err error) {
 	done := outcomeNotFound
 	var failed []error
 	for _, sink := range r.Sinks {
@@ -297,15 +302,15 @@ func onEngine(ctx context.Context, eng waitingFiles, r request) (_ outcome, why 
 		var full *buffer.OverloadError
 		switch {
 		case r.Op == opDiscard:
-			err = eng.Discard(ctx, r.Source, sink, r.File)
+			err = of(sink).Discard(ctx, r.File)
 		case r.Op == opSplitFile:
-			err = eng.SplitFile(ctx, r.Source, sink, r.File)
+			err = of(sink).SplitFile(ctx, r.File)
 		case r.Op == opQuarantineFile:
-			err = eng.QuarantineFile(ctx, r.Source, sink, r.File)
+			err = of(sink).QuarantineFile(ctx, r.File)
 		case r.File != "":
-			err = eng.RetryFile(ctx, r.Source, sink, r.File)
+			err = of(sink).RetryFile(ctx, r.File)
 		default:
-			err = eng.Retry(ctx, r.Source, sink)
+			err = of(sink).Retry(ctx)
 		}
 		switch {
 		case err == nil:

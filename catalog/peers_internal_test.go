@@ -15,40 +15,37 @@ type someFail struct {
 	asked   []string
 }
 
-func (e *someFail) Retry(_ context.Context, _, sink string) error {
-	e.asked = append(e.asked, sink)
-	return e.failing[sink]
+// failingSink is a sink of someFail.
+type failingSink struct {
+	eng *someFail
+	id  string
 }
 
-func (e *someFail) RetryFile(ctx context.Context, source, sink, _ string) error {
-	return e.Retry(ctx, source, sink)
+func (e *someFail) sink(id string) waitingFiles { return failingSink{e, id} }
+
+func (s failingSink) Retry(context.Context) error {
+	s.eng.asked = append(s.eng.asked, s.id)
+	return s.eng.failing[s.id]
 }
 
-func (e *someFail) Discard(ctx context.Context, source, sink, _ string) error {
-	return e.Retry(ctx, source, sink)
-}
+func (s failingSink) RetryFile(ctx context.Context, _ string) error      { return s.Retry(ctx) }
+func (s failingSink) Discard(ctx context.Context, _ string) error        { return s.Retry(ctx) }
+func (s failingSink) SplitFile(ctx context.Context, _ string) error      { return s.Retry(ctx) }
+func (s failingSink) QuarantineFile(ctx context.Context, _ string) error { return s.Retry(ctx) }
 
-func (e *someFail) SplitFile(ctx context.Context, source, sink, _ string) error {
-	return e.Retry(ctx, source, sink)
-}
-
-func (e *someFail) QuarantineFile(ctx context.Context, source, sink, _ string) error {
-	return e.Retry(ctx, source, sink)
-}
-
-// A retry reaches the sinks behind one that fails, and the error names each that has failed.
-func TestRetryGoesOnBehindAFailure(t *testing.T) {
+// A retry reaches the sinks after one that fails, and the error names each that has failed.
+func TestRetryReachesSinksAfterAFailure(t *testing.T) {
 	one, two := errors.New("one"), errors.New("two")
 	eng := &someFail{failing: map[string]error{"b": one, "c": forebay.ErrUnknownSink, "d": two}}
 	sinks := []string{"a", "b", "c", "d", "e"}
-	got, _, err := onEngine(t.Context(), eng, request{Op: opRetry, Source: "web", Sinks: sinks})
+	got, _, err := onSinks(t.Context(), eng.sink, request{Op: opRetry, Source: "web", Sinks: sinks})
 	if got != outcomeFailed || !errors.Is(err, one) || !errors.Is(err, two) || errors.Is(err, forebay.ErrUnknownSink) {
 		t.Errorf("%s, %v", got, err)
 	}
 	if !slices.Equal(eng.asked, sinks) {
 		t.Errorf("asked for %v", eng.asked)
 	}
-	if got, _, err := onEngine(t.Context(), eng, request{Op: opRetry, Source: "web", Sinks: []string{"c", "a"}}); got != outcomeDone || err != nil {
+	if got, _, err := onSinks(t.Context(), eng.sink, request{Op: opRetry, Source: "web", Sinks: []string{"c", "a"}}); got != outcomeDone || err != nil {
 		t.Errorf("without a failure: %s, %v", got, err)
 	}
 }

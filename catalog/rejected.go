@@ -355,7 +355,7 @@ func refusedEdit(e *forebay.EditError) string {
 // onRejects carries out a request about a quarantine in one engine.
 func (c *Catalog) onRejects(ctx context.Context, a adopted, r request) instanceAnswer {
 	out := instanceAnswer{Instance: a.instance, Epoch: a.epoch, Outcome: outcomeDone, Rejects: &rejectsAnswer{}}
-	q := a.eng.Quarantine(r.Source, r.Sinks[0]).With(forebay.QuarantineNote{By: r.Rejects.By, Reason: r.Rejects.Reason})
+	q := a.eng.Sink(r.Source, r.Sinks[0]).Quarantine().With(forebay.QuarantineNote{By: r.Rejects.By, Reason: r.Rejects.Reason})
 	if a.move != nil {
 		a.move.RLock()
 		defer a.move.RUnlock()
@@ -424,7 +424,7 @@ func (out *rejectsAnswer) list(ctx context.Context, a adopted, r request) error 
 	}
 	f := r.Rejects.Filter.filter()
 	f.After = r.Rejects.After[a.instance]
-	page, err := a.eng.Quarantine(r.Source, r.Sinks[0]).Page(ctx, f, r.Rejects.Limit)
+	page, err := a.eng.Sink(r.Source, r.Sinks[0]).Quarantine().Page(ctx, f, r.Rejects.Limit)
 	if errors.Is(err, forebay.ErrUnknownSink) {
 		return nil
 	}
@@ -440,7 +440,7 @@ const rejectsAtOnce = 100
 
 // moveRejects replays or discards records: those of the request that the engine has, or the next ones that its filter selects.
 func (c *Catalog) moveRejects(ctx context.Context, a adopted, r request, out *rejectsAnswer) error {
-	q := a.eng.Quarantine(r.Source, r.Sinks[0]).With(forebay.QuarantineNote{By: r.Rejects.By, Reason: r.Rejects.Reason})
+	q := a.eng.Sink(r.Source, r.Sinks[0]).Quarantine().With(forebay.QuarantineNote{By: r.Rejects.By, Reason: r.Rejects.Reason})
 	ids := r.Rejects.IDs
 	ids = slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return !q.Has(id) })
 	if r.Rejects.Filter != nil {

@@ -167,7 +167,7 @@ func TestQuarantineThroughAnyNode(t *testing.T) {
 
 		of := func(n *node) string { // the oldest record of a node
 			for _, r := range whole {
-				if n.eng.Quarantine("shop", "orders").Has(r.ID) {
+				if n.eng.Sink("shop", "orders").Quarantine().Has(r.ID) {
 					return r.ID
 				}
 			}
@@ -228,7 +228,7 @@ func TestQuarantineThroughAnyNode(t *testing.T) {
 		same(t, all...)
 		last := of(c)
 		for _, r := range whole { // a record of the third node, by its id
-			if r.ID != far && c.eng.Quarantine("shop", "orders").Has(r.ID) {
+			if r.ID != far && c.eng.Sink("shop", "orders").Quarantine().Has(r.ID) {
 				last = r.ID
 			}
 		}
@@ -287,7 +287,7 @@ func TestQuarantineOfAnAdoptedInstance(t *testing.T) {
 		if len(list) != 7 || len(missing) != 0 {
 			t.Fatalf("%d records without %v", len(list), missing)
 		}
-		i := slices.IndexFunc(list, func(r forebay.RejectedRecord) bool { return restored.Quarantine("shop", "orders").Has(r.ID) })
+		i := slices.IndexFunc(list, func(r forebay.RejectedRecord) bool { return restored.Sink("shop", "orders").Quarantine().Has(r.ID) })
 		if cells, err := c.TestRejected(t.Context(), "shop", "orders", list[i].ID); err != nil || cells[0].Reason != "missingValue" {
 			t.Errorf("%+v, %v", cells, err)
 		}

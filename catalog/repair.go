@@ -30,20 +30,20 @@ func (c *Catalog) RetryFile(ctx context.Context, sourceID, id, fileID string) er
 	return c.onFile(ctx, request{Op: opRetry, Source: sourceID, Sinks: []string{id}, File: fileID})
 }
 
-// DiscardFile gives up a file of a sink that is not in its table yet, see [forebay.Engine.Discard]. Its rows are lost, and
+// DiscardFile gives up a file of a sink that is not in its table yet, see [forebay.SinkHandle.Discard]. Its rows are lost, and
 // counted as discarded. On a store that several catalogs share the file may be at any node; if it is not found at those that answer
 // and one does not, the error is a [*MissingError].
 func (c *Catalog) DiscardFile(ctx context.Context, sourceID, id, fileID string) error {
 	return c.onFile(ctx, request{Op: opDiscard, Source: sourceID, Sinks: []string{id}, File: fileID})
 }
 
-// SplitFile goes on with a file that is held because the target refuses rows of it, see [forebay.Engine.SplitFile]. A file that is not held for
+// SplitFile goes on with a file that is held because the target refuses rows of it, see [forebay.SinkHandle.SplitFile]. A file that is not held for
 // that is refused with [FileNotHeld]. On a store that several catalogs share it is like [Catalog.DiscardFile].
 func (c *Catalog) SplitFile(ctx context.Context, sourceID, id, fileID string) error {
 	return c.onFile(ctx, request{Op: opSplitFile, Source: sourceID, Sinks: []string{id}, File: fileID})
 }
 
-// QuarantineFile moves the rows of a file that are not in its table to the quarantine of the sink, see [forebay.Engine.QuarantineFile]. It is
+// QuarantineFile moves the rows of a file that are not in its table to the quarantine of the sink, see [forebay.SinkHandle.QuarantineFile]. It is
 // refused with [FileNotHeld] or [QuarantineFull]. On a store that several catalogs share it is like [Catalog.DiscardFile].
 func (c *Catalog) QuarantineFile(ctx context.Context, sourceID, id, fileID string) error {
 	return c.onFile(ctx, request{Op: opQuarantineFile, Source: sourceID, Sinks: []string{id}, File: fileID})

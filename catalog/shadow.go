@@ -58,7 +58,7 @@ func (l *shadows) keep(source string, t *tree) {
 }
 
 // Shadow runs other columns of a sink beside those that it has, on the records that arrive at the engine of this catalog: see
-// [forebay.Engine.Shadow]. Nothing is stored. The report is for those who may see records.
+// [forebay.SinkHandle.Shadow]. Nothing is stored. The report is for those who may see records.
 //
 // Errors: [BadRequest] for columns or options that break a rule, [SinkDisabled], [ShadowRuns], [ShadowLimit].
 func (c *Catalog) Shadow(ctx context.Context, sourceID, id string, columns mapping.Columns, opts forebay.ShadowOptions) (forebay.ShadowReport, error) {
@@ -83,7 +83,7 @@ func (c *Catalog) Shadow(ctx context.Context, sourceID, id string, columns mappi
 	}
 	changed := def.Sinks[at]
 	changed.Table.Columns = columns
-	s, err := c.eng.Shadow(ctx, sourceID, changed, opts)
+	s, err := c.eng.Sink(sourceID, changed.ID).Shadow(ctx, changed, opts)
 	if err != nil {
 		return forebay.ShadowReport{}, refusedShadow(ref, err)
 	}
@@ -98,7 +98,7 @@ func checkShadow(opts forebay.ShadowOptions) error {
 	return nil
 }
 
-// refusedShadow is an error of [forebay.Engine.Shadow] for users.
+// refusedShadow is an error of [forebay.SinkHandle.Shadow] for users.
 func refusedShadow(ref Ref, err error) error {
 	wrong, invalid := errors.AsType[*forebay.DefinitionError](err)
 	switch {

@@ -200,7 +200,7 @@ func parsePlace(text string) rejectPlace {
 // ofSink returns the quarantine of "source/sink". A sink that there is none of has an empty one.
 func (c *Console) ofSink(id string) forebay.SinkQuarantine {
 	source, sink, _ := strings.Cut(id, "/")
-	return c.eng.Quarantine(source, sink)
+	return c.eng.Sink(source, sink).Quarantine()
 }
 
 // scanStep says how a scan goes on behind a record.
@@ -238,7 +238,7 @@ func (q *quarantine) scan(c *call, stats *forebay.Stats, f *rejectFilter, now ti
 		if k.ID == after.sink {
 			filter.After = after.id
 		}
-		for r, err := range c.eng.Quarantine(k.Source, k.Sink).List(c.ctx, filter) {
+		for r, err := range c.eng.Sink(k.Source, k.Sink).Quarantine().List(c.ctx, filter) {
 			if errors.Is(err, forebay.ErrUnknownSink) { // it was forgotten meanwhile
 				continue
 			}
@@ -248,7 +248,7 @@ func (q *quarantine) scan(c *call, stats *forebay.Stats, f *rejectFilter, now ti
 			has := text == "" || strings.Contains(strings.ToLower(r.Message), text)
 			read := has && f.Content != ""
 			if read {
-				if has, err = c.eng.Quarantine(k.Source, k.Sink).Contains(c.ctx, r.ID, f.Content); err != nil {
+				if has, err = c.eng.Sink(k.Source, k.Sink).Quarantine().Contains(c.ctx, r.ID, f.Content); err != nil {
 					return end, err
 				}
 			}

@@ -285,9 +285,9 @@ func (c *call) retrySink() (any, error) {
 	case err != nil:
 		return nil, err
 	case asked.File != "":
-		return nil, c.eng.RetryFile(c.ctx, asked.Source, asked.Sink, asked.File)
+		return nil, c.eng.Sink(asked.Source, asked.Sink).RetryFile(c.ctx, asked.File)
 	}
-	return nil, c.eng.Retry(c.ctx, asked.Source, asked.Sink)
+	return nil, c.eng.Sink(asked.Source, asked.Sink).Retry(c.ctx)
 }
 
 // splitFile imports a file that is held without the rows that the target refuses.
@@ -296,7 +296,7 @@ func (c *call) splitFile() (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return nil, c.eng.SplitFile(c.ctx, asked.Source, asked.Sink, asked.File)
+	return nil, c.eng.Sink(asked.Source, asked.Sink).SplitFile(c.ctx, asked.File)
 }
 
 // quarantineFile moves the rows of a file that are not in its table to the quarantine.
@@ -305,7 +305,7 @@ func (c *call) quarantineFile() (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return nil, c.eng.QuarantineFile(c.ctx, asked.Source, asked.Sink, asked.File)
+	return nil, c.eng.Sink(asked.Source, asked.Sink).QuarantineFile(c.ctx, asked.File)
 }
 
 // discardFile gives up the rows of a file. The user has confirmed a number of rows; a file that has taken more since then stays.
@@ -327,7 +327,7 @@ func (c *call) discardFile() (any, error) {
 	}
 	eng := c.eng
 	id, err := c.startTask(discardTask, "Discard "+rowsOf(f.Level.Rows)+" of "+asked.name(), func(ctx context.Context, _ func(string)) error {
-		err := eng.DiscardUpTo(ctx, asked.Source, asked.Sink, asked.File, asked.Rows)
+		err := eng.Sink(asked.Source, asked.Sink).DiscardUpTo(ctx, asked.File, asked.Rows)
 		if grew, ok := errors.AsType[*buffer.FileGrewError](err); ok {
 			return fmt.Errorf("the file has %s now; nothing was discarded", rowsOf(grew.Rows))
 		}

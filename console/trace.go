@@ -229,7 +229,7 @@ func (c *call) placesOf(k sinkNow, first, last time.Time) (steps []step) {
 	if len(files) == 0 {
 		return nil
 	}
-	all := c.eng.Slices(sink.Source, sink.Sink)
+	all := c.eng.Sink(sink.Source, sink.Sink).Slices()
 	for i, f := range files {
 		if len(files) > 1 {
 			steps = append(steps, stepAt(fmt.Sprintf("Either (%d of %d)", i+1, len(files)), time.Time{},
@@ -333,7 +333,7 @@ func (c *call) traceRows(ctx context.Context, s *sample, sinks []int, text strin
 		for j := range k.Files {
 			files[k.Files[j].ID] = &k.Files[j]
 		}
-		for _, sl := range c.eng.Slices(k.Source, k.Sink) {
+		for _, sl := range c.eng.Sink(k.Source, k.Sink).Slices() {
 			if f := files[sl.FileID]; f != nil && sl.State != buffer.SliceImported {
 				parts = append(parts, part{sl, s.sink(i), f})
 			}

@@ -120,7 +120,7 @@ func TestTraceOfARequest(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	slice, file := eng.Slices("web", "events")[0].ID, eng.Slices("web", "events")[0].FileID
+	slice, file := eng.Sink("web", "events").Slices()[0].ID, eng.Sink("web", "events").Slices()[0].FileID
 	expect := func(want string) {
 		t.Helper()
 		for _, source := range []string{"", "web"} {
@@ -144,13 +144,13 @@ func TestTraceOfARequest(t *testing.T) {
 		t.Errorf("%s, want\n%s", got, want)
 	}
 	held.Store(false)
-	if err := eng.Retry(t.Context(), "web", "events"); err != nil {
+	if err := eng.Sink("web", "events").Retry(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if err := eng.Flush(t.Context(), "web"); err != nil {
 		t.Fatal(err)
 	}
-	wait(t, "the slice is deleted", func() bool { return len(eng.Slices("web", "events")) == 0 })
+	wait(t, "the slice is deleted", func() bool { return len(eng.Sink("web", "events").Slices()) == 0 })
 	expect("Accepted @: 1 row.\nFile @: " + file + ", 1 row. Closed at @ because of: requested.\nTable @: In the table web.events.")
 
 	// The file leaves the list when enough others have ended.
@@ -234,7 +234,7 @@ func TestTraceOfACallOfTheProgram(t *testing.T) {
 	if got := find(t, c, "", "bad").Calls; len(got) != 1 || !got[0].Quarantined || words(got[0].Steps) != "Accepted @: 0 rows, and 1 record for the quarantine." {
 		t.Errorf("%+v", got)
 	}
-	if err := eng.Discard(t.Context(), "web", "events", eng.Slices("web", "events")[0].FileID); err != nil {
+	if err := eng.Sink("web", "events").Discard(t.Context(), eng.Sink("web", "events").Slices()[0].FileID); err != nil {
 		t.Fatal(err)
 	}
 	if got := find(t, c, "", "mixed").Calls; len(got) != 1 || !strings.HasSuffix(words(got[0].Steps), "Given up @: Somebody has discarded the file.") {
@@ -342,7 +342,7 @@ func TestTraceOfTwoFiles(t *testing.T) {
 				}
 			}
 		}
-		all := eng.Slices("web", "events")
+		all := eng.Sink("web", "events").Slices()
 		if len(all) != 2 || !all[0].Level.FirstAt.Equal(at) || !all[1].Level.FirstAt.Equal(at) {
 			t.Fatalf("slices %+v, want two of %s", all, at)
 		}

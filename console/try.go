@@ -223,7 +223,7 @@ func (c *call) tryOpen() (any, error) {
 	case sink.Disabled:
 		o.NoShadow = "The sink is disabled: no event would come."
 	}
-	for r, err := range c.eng.Quarantine(source.ID, sink.ID).List(c.ctx, forebay.RejectedFilter{}) {
+	for r, err := range c.eng.Sink(source.ID, sink.ID).Quarantine().List(c.ctx, forebay.RejectedFilter{}) {
 		if errors.Is(err, forebay.ErrUnknownSink) {
 			break // it has none before its first definition
 		}

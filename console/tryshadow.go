@@ -97,7 +97,7 @@ func (c *call) tryShadow() (any, error) {
 	}
 	sink.Table.Columns = columns
 	opts := forebay.ShadowOptions{For: time.Duration(asked.Minutes) * time.Minute, Records: asked.Records, Sample: asked.Percent / 100}
-	shadow, err := c.eng.Shadow(c.ctx, source.ID, sink, opts)
+	shadow, err := c.eng.Sink(source.ID, sink.ID).Shadow(c.ctx, sink, opts)
 	if err != nil {
 		return nil, refuseShadow(err)
 	}
@@ -127,7 +127,7 @@ func (c *call) tryShadow() (any, error) {
 	return reportOf(run), nil
 }
 
-// refuseShadow maps the errors of [forebay.Engine.Shadow].
+// refuseShadow maps the errors of [forebay.SinkHandle.Shadow].
 func refuseShadow(err error) error {
 	status := http.StatusInternalServerError
 	var definition *forebay.DefinitionError

@@ -108,7 +108,7 @@ func TestPlaygroundShadow(t *testing.T) {
 		t.Fatal(err)
 	}
 	source, _ := eng.Source("web")
-	s, err := eng.Shadow(t.Context(), "web", source.Sinks[0], forebay.ShadowOptions{})
+	s, err := eng.Sink("web", source.Sinks[0].ID).Shadow(t.Context(), source.Sinks[0], forebay.ShadowOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

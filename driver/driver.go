@@ -61,7 +61,7 @@ type Content interface {
 // saving the id of a remote job with File.SaveProgress before it waits for the job.
 //
 // Errors are retried with a backoff of at most Retry.Probe, a [*SchemaError], a [*RowsError] and those marked by [Permanent] of at
-// most Retry.Max. A new definition of the sink, Engine.Retry and Engine.Flush retry at once. The file stays in staging
+// most Retry.Max. A new definition of the sink, SinkHandle.Retry and Engine.Flush retry at once. The file stays in staging
 // meanwhile.
 //
 // A call that has not returned 10 seconds after the end of its context counts as failed. The buffer no longer waits for it,

@@ -22,10 +22,10 @@ type RowsError struct {
 	// Complete says that the target has tried every row, so it takes all others.
 	Complete bool
 	// Unsure says that the cause may be elsewhere, for example because a trigger has raised the error, which can say anything. The file is held,
-	// until the operator decides with Engine.SplitFile that it is the rows.
+	// until the operator decides with SinkHandle.SplitFile that it is the rows.
 	Unsure bool
 	// Patience is how long the file is held and tried again before rows leave it, because the cause may pass by itself: what a foreign key refers to
-	// may come with another file. It counts from the first such answer about the file. Engine.SplitFile ends it.
+	// may come with another file. It counts from the first such answer about the file. SinkHandle.SplitFile ends it.
 	Patience time.Duration
 	// Err is the error of the target, nil if there is none.
 	Err error

@@ -94,7 +94,7 @@ func TestAnsweredRecordIsInEverySinkAfterAPowerCut(t *testing.T) {
 			}
 			for _, sink := range []string{"strict", "late"} {
 				held := make(map[string]int)
-				q := kit.Engine().Quarantine("s", sink)
+				q := kit.Engine().Sink("s", sink).Quarantine()
 				for r, err := range q.List(t.Context(), forebay.RejectedFilter{}) {
 					if err != nil {
 						t.Fatal(err)

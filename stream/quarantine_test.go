@@ -124,7 +124,7 @@ func TestQuarantineKeepsTheRequestWithoutSecrets(t *testing.T) {
 			t.Fatalf("status %d", resp.StatusCode)
 		}
 	}
-	q, n := eng.Quarantine("web", "a"), 0
+	q, n := eng.Sink("web", "a").Quarantine(), 0
 	for r, err := range q.List(t.Context(), forebay.RejectedFilter{}) {
 		if err != nil {
 			t.Fatal(err)

@@ -88,7 +88,7 @@ func (p process) replayInto(ctx context.Context, cfg *serveConfig, source, sink 
 	}
 	shown := replay.Progress{Out: p.stderr}
 	o.Progress = func(r forebay.ReplayProgress) { shown.Show(r.Records, r.Stored) }
-	done, err := eng.Replay(ctx, source, sink, o)
+	done, err := eng.Sink(source, sink).Replay(ctx, o)
 	if err != nil {
 		return fmt.Errorf("%d records were read before, and %d stored; the same -run goes on there: %w", done.Records, done.Stored, err)
 	}

@@ -322,7 +322,7 @@ func newOrders(t *testing.T, eng *forebay.Engine) string {
 	if _, err := eng.Ingest(t.Context(), "shop", mapping.JSON([]byte(`{"id":"no number"}`))); err != nil {
 		t.Fatal(err)
 	}
-	for record, err := range eng.Quarantine("shop", "orders").List(t.Context(), forebay.RejectedFilter{}) {
+	for record, err := range eng.Sink("shop", "orders").Quarantine().List(t.Context(), forebay.RejectedFilter{}) {
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -56,7 +56,7 @@ func TestQuarantineByVersion(t *testing.T) {
 	b.text("3 discarded, 0 gone before, done")
 	b.write("#q-version", "")
 	b.text("1 group, 9 records")
-	for r, err := range eng.Quarantine("web", "orders").List(t.Context(), forebay.RejectedFilter{}) {
+	for r, err := range eng.Sink("web", "orders").Quarantine().List(t.Context(), forebay.RejectedFilter{}) {
 		if err != nil || r.Version != 5 {
 			t.Errorf("left is %+v, %v", r, err)
 		}

@@ -105,7 +105,7 @@ func strangers(t *testing.T) (eng *forebay.Engine, cat *catalog.Catalog, record 
 	if err := eng.Flush(t.Context(), "web"); err != nil {
 		t.Fatal(err)
 	}
-	for r, err := range eng.Quarantine(longID, longID).List(t.Context(), forebay.RejectedFilter{}) {
+	for r, err := range eng.Sink(longID, longID).Quarantine().List(t.Context(), forebay.RejectedFilter{}) {
 		if err != nil {
 			t.Fatal(err)
 		}

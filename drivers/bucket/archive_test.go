@@ -232,7 +232,7 @@ func TestEngineReplaysFromBucket(t *testing.T) {
 		}
 		return buckettest.None
 	})
-	first, err := e.Replay(t.Context(), "shop", "again", run)
+	first, err := e.Sink("shop", "again").Replay(t.Context(), run)
 	if err == nil || first.Stored == 0 || first.Stored >= rows {
 		t.Fatalf("the run through a bucket that breaks = %+v, %v, want a part and an error", first, err)
 	}
@@ -240,7 +240,7 @@ func TestEngineReplaysFromBucket(t *testing.T) {
 	check(t, e.Close())
 	e = opened()
 	for range 2 {
-		done, err := e.Replay(t.Context(), "shop", "again", run)
+		done, err := e.Sink("shop", "again").Replay(t.Context(), run)
 		if err != nil || done.Stored != rows || !done.Done() {
 			t.Fatalf("the run = %+v, %v, want %d rows", done, err, rows)
 		}

@@ -50,7 +50,7 @@ type Options struct {
 	// of a table that has none of them.
 	KeepBy []string
 	// TrustTriggers says that an error which a trigger of yours raises is always about the row. Then the row leaves its file for it and goes to the
-	// quarantine. Default: the file is held, until somebody decides; see forebay.Engine.SplitFile.
+	// quarantine. Default: the file is held, until somebody decides; see forebay.SinkHandle.SplitFile.
 	TrustTriggers bool
 	// Configure, if not nil, changes the configuration of the connections, for example to get passwords from elsewhere.
 	Configure func(*pgxpool.Config)

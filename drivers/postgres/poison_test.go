@@ -98,7 +98,7 @@ func TestKillsOfTheServerWithRefusedRows(t *testing.T) {
 		got = append(got, row[0])
 	}
 	refusedtest.Equal(t, "the table", got, good)
-	refusedtest.Equal(t, "the quarantine", refusedtest.Kept(t, engine.Quarantine("shop", "sums")), bad)
+	refusedtest.Equal(t, "the quarantine", refusedtest.Kept(t, engine.Sink("shop", "sums").Quarantine()), bad)
 	report, err := engine.Verify(t.Context())
 	for tries := 0; err != nil && tries < 100; tries++ { // each connection that the last kill has broken fails once
 		report, err = engine.Verify(t.Context())

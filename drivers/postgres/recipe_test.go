@@ -68,7 +68,7 @@ func TestRecipe(t *testing.T) {
 		t.Errorf("the table has %q, want %q", got, want)
 	}
 	rejected := 0
-	for record, err := range eng.Quarantine("product", "events").List(t.Context(), forebay.RejectedFilter{}) {
+	for record, err := range eng.Sink("product", "events").Quarantine().List(t.Context(), forebay.RejectedFilter{}) {
 		if err != nil || record.Column != "tenant" {
 			t.Errorf("%+v, %v", record, err)
 		}

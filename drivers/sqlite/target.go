@@ -42,7 +42,7 @@ type Options struct {
 	// are: create the index yourself. Each index slows imports.
 	Indexes [][]string
 	// TrustTriggers says that an error which a trigger of yours raises is always about the row. Then the row leaves its file for it and goes to the
-	// quarantine. Default: the file is held, until somebody decides; see forebay.Engine.SplitFile.
+	// quarantine. Default: the file is held, until somebody decides; see forebay.SinkHandle.SplitFile.
 	TrustTriggers bool
 	// MaxWAL is the size in bytes of the write-ahead log from which on [Target.Compact] empties it. Default: 64 MiB.
 	MaxWAL int64

@@ -23,7 +23,7 @@ func Payments(typed bool) forebay.Source {
 // Try runs a changed sink beside the current one on the next records, and stores nothing. It fails if the changed sink rejects a record
 // that the current one takes.
 func Try(ctx context.Context, eng *forebay.Engine, source string, changed forebay.Sink, records int64) (forebay.ShadowReport, error) {
-	shadow, err := eng.Shadow(ctx, source, changed, forebay.ShadowOptions{Records: records})
+	shadow, err := eng.Sink(source, changed.ID).Shadow(ctx, changed, forebay.ShadowOptions{Records: records})
 	if err != nil {
 		return forebay.ShadowReport{}, err
 	}

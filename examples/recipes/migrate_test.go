@@ -51,7 +51,7 @@ func TestMigrate(t *testing.T) {
 		t.Errorf("%d rows before, %d after: %q", before, len(after), after)
 	}
 	rejected := 0
-	for record, err := range eng.Quarantine("payments", "payments").List(t.Context(), forebay.RejectedFilter{}) {
+	for record, err := range eng.Sink("payments", "payments").Quarantine().List(t.Context(), forebay.RejectedFilter{}) {
 		if err != nil || record.Column != "total_amount" {
 			t.Errorf("%+v, %v", record, err)
 		}

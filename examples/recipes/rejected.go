@@ -23,7 +23,7 @@ func Prices(price string) forebay.Source {
 // Repair repairs the events that a sink has rejected: it tells what is there by cause, switches the source to a definition that takes them,
 // and replays them. Each becomes one row, also if Repair is called again after a crash. What is rejected still stays, with its new reason.
 func Repair(ctx context.Context, eng *forebay.Engine, changed forebay.Source, say func(string)) (forebay.ReplayResult, error) {
-	q := eng.Quarantine(changed.ID, changed.Sinks[0].ID)
+	q := eng.Sink(changed.ID, changed.Sinks[0].ID).Quarantine()
 	causes := make(map[string]int)
 	var first string
 	for r, err := range q.List(ctx, forebay.RejectedFilter{}) {

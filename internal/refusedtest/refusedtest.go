@@ -172,7 +172,7 @@ func (h Harness) check(t *testing.T, folder string, requests int) {
 		t.Fatal(err)
 	}
 	Equal(t, "the table", ids(t, h.Database(t, folder, target)), good)
-	Equal(t, "the quarantine", Kept(t, engine.Quarantine(sourceID, sinkID)), bad)
+	Equal(t, "the quarantine", Kept(t, engine.Sink(sourceID, sinkID).Quarantine()), bad)
 	Equal(t, "the archive", archived(t, folder), sent)
 	if report, err := engine.Verify(t.Context()); err != nil || !report.OK() {
 		t.Errorf("%+v, %v", report, err)

@@ -51,7 +51,7 @@ func Text(t *testing.T, target driver.Target, table string) {
 		}
 	}
 	rows(2)
-	q := e.Quarantine(sourceID, sinkID)
+	q := e.Sink(sourceID, sinkID).Quarantine()
 	var id string
 	for r, err := range q.List(t.Context(), forebay.RejectedFilter{}) {
 		if err != nil || id != "" || r.Reason != mapping.NotUTF8.String() || r.Column != "body" || r.Poison != nil {

@@ -17,7 +17,7 @@ import (
 	"github.com/forebay/forebay/driver"
 )
 
-// In some runs the source x keeps its raw records, and a run of Engine.Replay brings them into the sink z/d, which has clients of its own.
+// In some runs the source x keeps its raw records, and a run of SinkHandle.Replay brings them into the sink z/d, which has clients of its own.
 
 const (
 	archived   = "x"
@@ -159,7 +159,7 @@ func (r *run) beginBackfill() {
 func (r *run) goOn(ctx context.Context, g *generation) error {
 	l := g.level.(*engineLevel)
 	r.sum.add("archive: calls of the replay", 1)
-	p, err := l.Replay(ctx, "z", "d", r.backfill.opts)
+	p, err := l.Sink("z", "d").Replay(ctx, r.backfill.opts)
 	if g.dead.Load() || err != nil && p.Run == "" { // it has not come to where the run is
 		return err
 	}

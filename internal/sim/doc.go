@@ -13,7 +13,7 @@
 //   - sinks with quarantines, with small and large bounds, and an operator who lists, repairs, tests, replays and discards what is in them,
 //     who splits files that are held, and sends the rest of files to the quarantine.
 //     The power also goes off a few operations of the disk after such a call, or after the target has refused rows,
-//   - a source that keeps its raw records, and a run of Engine.Replay that brings them into another sink. The operator calls it with
+//   - a source that keeps its raw records, and a run of SinkHandle.Replay that brings them into another sink. The operator calls it with
 //     contexts that end early, cuts of the power and failing syncs.
 //
 // Time passes only when everything waits, so a run of many simulated days takes milliseconds.

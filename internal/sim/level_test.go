@@ -235,22 +235,22 @@ func (l *engineLevel) flushAll(ctx context.Context) error { return l.FlushAll(ct
 
 func (l *engineLevel) retry(ctx context.Context, id string) error {
 	source, sink := sourceOf(id)
-	return l.Retry(ctx, source, sink)
+	return l.Sink(source, sink).Retry(ctx)
 }
 
 func (l *engineLevel) discard(ctx context.Context, id, file string) error {
 	source, sink := sourceOf(id)
-	return l.Discard(ctx, source, sink, file)
+	return l.Sink(source, sink).Discard(ctx, file)
 }
 
 func (l *engineLevel) split(ctx context.Context, id, file string) error {
 	source, sink := sourceOf(id)
-	return l.SplitFile(ctx, source, sink, file)
+	return l.Sink(source, sink).SplitFile(ctx, file)
 }
 
 func (l *engineLevel) setAside(ctx context.Context, id, file string) error {
 	source, sink := sourceOf(id)
-	return l.QuarantineFile(ctx, source, sink, file)
+	return l.Sink(source, sink).QuarantineFile(ctx, file)
 }
 
 func (l *engineLevel) checkpoint(ctx context.Context, dir string) error {

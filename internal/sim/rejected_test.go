@@ -37,7 +37,7 @@ func sumOf(data []byte) uint64 {
 
 func (l *engineLevel) keptOf(id string) forebay.SinkQuarantine {
 	source, sink := sourceOf(id)
-	return l.Quarantine(source, sink)
+	return l.Sink(source, sink).Quarantine()
 }
 
 func (l *engineLevel) listKept(ctx context.Context, id string) (list []kept, err error) {

@@ -226,7 +226,7 @@ func TestMaintenanceOfASinkThatMapsNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	id := ""
-	for r := range s.eng.Quarantine("shop", "orders").List(t.Context(), forebay.RejectedFilter{}) {
+	for r := range s.eng.Sink("shop", "orders").Quarantine().List(t.Context(), forebay.RejectedFilter{}) {
 		id = r.ID
 	}
 	for _, end := range []func() error{

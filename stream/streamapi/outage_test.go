@@ -171,7 +171,7 @@ func TestIdleSinkHasNoFile(t *testing.T) {
 }
 
 // TestFailuresAreShown checks what the list of files tells of an upload and of an import that failed, that they are tried
-// again soon, and that Engine.Retry does it at once.
+// again soon, and that SinkHandle.Retry does it at once.
 func TestFailuresAreShown(t *testing.T) {
 	for _, op := range []buffertest.Op{buffertest.OpPut, buffertest.OpImport} {
 		t.Run(fmt.Sprint(op), func(t *testing.T) {
@@ -202,7 +202,7 @@ func TestFailuresAreShown(t *testing.T) {
 				t.Errorf("%v: %s", err, files.text)
 			}
 			away.Store(false)
-			if err := errors.Join(s.eng.Retry(t.Context(), "web", "events"), s.eng.Flush(t.Context(), "web")); err != nil {
+			if err := errors.Join(s.eng.Sink("web", "events").Retry(t.Context()), s.eng.Flush(t.Context(), "web")); err != nil {
 				t.Fatal(err)
 			}
 			if files := s.get(b + "/sources/web/sinks/events/statistics/files"); files.at("files.0.state") != "imported" || files.at("files.0.retryAttempt") != nil {

@@ -61,7 +61,7 @@ func (w *world) quarantined() (bodies map[string]string, err error) {
 		if n.runs == nil {
 			continue
 		}
-		q := n.runs.opened().Engine().Quarantine("q", "k")
+		q := n.runs.opened().Engine().Sink("q", "k").Quarantine()
 		for r, err := range q.List(w.Context(), forebay.RejectedFilter{}) {
 			if errors.Is(err, forebay.ErrUnknownSink) {
 				break
@@ -191,7 +191,7 @@ func TestRejectedRecordsWaitForRoom(t *testing.T) {
 			t.Errorf("the instance is %s and its records have moved to %q, want that it is kept", o.State, o.MovedTo)
 		}
 		w.check() // the rows do not wait for it
-		q := full.Engine().Quarantine("q", "k")
+		q := full.Engine().Sink("q", "k").Quarantine()
 		if n, err := q.DiscardAll(w.Context(), forebay.RejectedFilter{}); err != nil || n != 4 {
 			t.Fatalf("%d records discarded, %v, want 4", n, err)
 		}

@@ -111,7 +111,7 @@ func (i *Instance) Salvage(ctx context.Context, name string, store bool) (s Salv
 		if to.LeftOut != "" {
 			continue
 		}
-		if _, err := i.engine.AppendTail(ctx, to.Source, to.Sink, key, to.pieces); err != nil {
+		if _, err := i.engine.Sink(to.Source, to.Sink).AppendTail(ctx, key, to.pieces); err != nil {
 			return s, fmt.Errorf("store rows of sink %s of source %s: %w", to.Sink, to.Source, err)
 		}
 		stored, rows = append(stored, *to), rows+to.Rows
@@ -122,7 +122,7 @@ func (i *Instance) Salvage(ctx context.Context, name string, store bool) (s Salv
 		return s, err
 	}
 	for _, to := range stored { // the note says enough
-		if err := i.engine.EndTail(ctx, to.Source, to.Sink, key); err != nil {
+		if err := i.engine.Sink(to.Source, to.Sink).EndTail(ctx, key); err != nil {
 			i.opts.Logger.Debug("what was stored of a salvage stays noted", "folder", name, "error", err)
 		}
 	}
@@ -200,7 +200,7 @@ func (i *Instance) leftOut(s *SalvagedSink) string {
 			return "the sink waits for the log, so nobody was told that these rows are stored"
 		case source.Disabled || sink.Disabled:
 			return "the sink is disabled"
-		case !i.engine.HasColumns(s.Source, s.Sink, s.pieces):
+		case !i.engine.Sink(s.Source, s.Sink).HasColumns(s.pieces):
 			return "the columns of the sink are others now"
 		default:
 			return ""
