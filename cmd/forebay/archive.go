@@ -7,9 +7,14 @@ import (
 
 	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/buffer/dir"
-	"github.com/forebay/forebay/drivers/bucket"
 	"github.com/forebay/forebay/internal/program/server"
 )
+
+// bucketArchive is an archive in a bucket.
+type bucketArchive interface {
+	forebay.Archive
+	Close() error
+}
 
 // checkArchive returns what is wrong with the flags of the archive, without opening it. Each problem is a [*server.FlagError].
 func (cfg *serveConfig) checkArchive() (problems []error) {
@@ -35,7 +40,7 @@ func (cfg *serveConfig) openArchive(ctx context.Context) (forebay.Archive, func(
 	if folder, ok := strings.CutPrefix(cfg.archive, "dir:"); ok {
 		return dir.Archive(folder, dir.ArchiveOptions{KeepFor: cfg.archiveFor}), nothing, nil
 	}
-	a, err := bucket.OpenArchive(ctx, cfg.archive, bucket.ArchiveOptions{KeepFor: cfg.archiveFor})
+	a, err := openBucketArchive(ctx, cfg.archive, cfg.archiveFor)
 	if err != nil {
 		return nil, nil, fmt.Errorf("-archive: %w", err)
 	}

@@ -268,3 +268,17 @@ forebay templates evaluates a jsonnet template for one JSON event, and shows the
   echo '{"a":{"b":1}}' | forebay templates -e "Body('a.b') + 1"
   forebay templates -template label.jsonnet -event event.json -header X-Env=prod
 `
+
+const orphansHelp = `
+forebay orphans lists objects that killed processes and abandoned attempts left in buckets. With
+-remove it removes them.
+
+  forebay orphans -config forebay.yaml  lists open uploads; the server may run
+  forebay orphans -staging s3://bucket/wait -target parquet:s3://bucket/lake
+  forebay orphans -config forebay.yaml -remove       removes open uploads
+  forebay orphans -config forebay.yaml -remove data  removes slices of a stopped server too
+
+It removes an upload that began more than -uploads-older-than ago. A running upload ends within
+minutes. To find slices, name the data directory of a stopped server, or a checkpoint of a running
+one. The slices of other engines in the same bucket stay.
+`

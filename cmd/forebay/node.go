@@ -2,13 +2,10 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"errors"
 	"flag"
 	"fmt"
-	"log/slog"
 	"maps"
 	"net"
 	"net/url"
@@ -19,10 +16,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/nats-io/nats.go"
-
-	"github.com/forebay/forebay/cluster"
-	"github.com/forebay/forebay/cluster/natsserver"
 	"github.com/forebay/forebay/internal/program/server"
 )
 
@@ -86,6 +79,9 @@ func (cfg *serveConfig) checkNode() (problems []error) {
 			wrong("is for a node of a cluster: give the node a name with -node", name)
 		}
 		return problems
+	}
+	if clusterMissing != "" {
+		return []error{server.WrongFlags(clusterMissing, "node")}
 	}
 	if !nodeName.MatchString(f.node) {
 		problems = append(problems, server.WrongValue("node", "is %q, must be 1 to 100 letters, digits, hyphens or underscores", f.node))
@@ -240,52 +236,6 @@ func (cfg *serveConfig) isPrivate(place string) bool {
 	}
 	relative, err := filepath.Rel(data, folder)
 	return err == nil && filepath.IsLocal(relative)
-}
-
-// openNode returns the function that opens the node; nil without -node. It reads the files of the flags, all of them before the first
-// error.
-func (cfg *serveConfig) openNode(logger *slog.Logger) (func(context.Context, server.NodeOptions) (server.Node, error), error) {
-	f := &cfg.nodeFlags
-	if f.node == "" {
-		return nil, nil
-	}
-	opts := cluster.Options{Node: f.node, Logger: logger}
-	config, problems := f.tls()
-	if f.nats != "" {
-		opts.URL = f.nats
-		if config != nil {
-			opts.Connect = append(opts.Connect, nats.Secure(config))
-		}
-		if f.natsCredentials != "" {
-			if _, err := os.Stat(f.natsCredentials); err != nil {
-				problems = append(problems, fmt.Errorf("-nats-credentials: %w", err))
-			}
-			opts.Connect = append(opts.Connect, nats.UserCredentials(f.natsCredentials))
-		}
-	} else {
-		secret, err := f.readSecret()
-		if err != nil {
-			problems = append(problems, err)
-		}
-		opts.Server = &natsserver.Options{
-			Listen: f.listen, Advertise: f.advertise, Peers: f.peerList(), Secret: secret, TLS: config, MaxStore: f.maxStore,
-		}
-	}
-	if local := filepath.Join(cfg.Dir, "local"); exists(local) {
-		problems = append(problems, fmt.Errorf("-dir: %s has the rows of a server without -node, which a node does not read: let that server move them to their tables, then give the node a folder of its own", cfg.Dir))
-	}
-	if err := errors.Join(problems...); err != nil {
-		return nil, err
-	}
-	return func(ctx context.Context, part server.NodeOptions) (server.Node, error) {
-		opts := opts
-		opts.Engine, opts.Catalog, opts.API = part.Engine, part.Catalog, part.API
-		node, err := cluster.Open(ctx, cfg.Dir, opts)
-		if err != nil {
-			return nil, err
-		}
-		return node, nil
-	}, nil
 }
 
 func exists(path string) bool {

@@ -1,13 +1,11 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"strings"
 
 	"github.com/forebay/forebay/buffer/dir"
 	"github.com/forebay/forebay/driver"
-	"github.com/forebay/forebay/drivers/bucket"
 )
 
 func folderStaging() stagingKind {
@@ -21,17 +19,20 @@ func folderStaging() stagingKind {
 	}
 }
 
+// bucketSchemes begin the URL of a bucket.
+func bucketSchemes() []string { return []string{"s3://", "gs://", "azblob://"} }
+
 func bucketStaging() stagingKind {
 	return stagingKind{
 		prefixes: bucketSchemes(), form: "s3://BUCKET/PREFIX (or gs://, azblob://)",
 		summary: "a bucket; credentials come from the environment",
-		check:   func(text string) error { return bucket.ValidateURL(context.Background(), text) },
+		check:   checkBucket,
 		open: func(text string) (driver.Staging, func() error, error) {
-			staging, err := bucket.Open(context.Background(), text, bucket.Options{})
+			staging, closing, err := openBucketStaging(text)
 			if err != nil {
 				return nil, nil, fmt.Errorf("-staging: %w", err)
 			}
-			return staging, staging.Close, nil
+			return staging, closing, nil
 		},
 	}
 }

@@ -40,6 +40,7 @@ type node struct {
 	store   *store.Store
 	server  *web.Server
 	address string
+	failing *failingTarget // with -ui
 }
 
 func startNode(ctx context.Context, cfg config, dir, secret string) (*node, error) {
@@ -47,11 +48,15 @@ func startNode(ctx context.Context, cfg config, dir, secret string) (*node, erro
 	if err != nil {
 		return nil, err
 	}
-	eng, err := forebay.Open(dir, forebay.Options{Target: st.Target, Staging: st.Staging})
+	opts, src := forebay.Options{Target: st.Target, Staging: st.Staging}, source(secret)
+	var failing *failingTarget
+	if cfg.ui {
+		failing = watchable(&opts, &src)
+	}
+	eng, err := forebay.Open(dir, opts)
 	if err != nil {
 		return nil, errors.Join(err, st.Close())
 	}
-	src := source(secret)
 	if err := define(ctx, eng, src, st.Target); err != nil {
 		return nil, errors.Join(err, eng.Close(), st.Close())
 	}
@@ -59,7 +64,7 @@ func startNode(ctx context.Context, cfg config, dir, secret string) (*node, erro
 	if err != nil {
 		return nil, errors.Join(err, eng.Close(), st.Close())
 	}
-	return &node{eng, st, server, "http://" + server.Addr + "/stream/1/" + src.ID + "/" + secret}, nil
+	return &node{eng, st, server, "http://" + server.Addr + "/stream/1/" + src.ID + "/" + secret, failing}, nil
 }
 
 // define defines the source, and fails if its tables cannot be made now. The engine by itself would try again for as long as it runs.

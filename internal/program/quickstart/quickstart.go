@@ -32,6 +32,7 @@ type config struct {
 	n, clients, bad, kills int
 	dir                    string
 	crash, ui              bool
+	outage                 time.Duration // of -ui; 0 is the default
 	seed                   uint64
 	child                  string // the data directory of the process that -crash kills
 	open                   store.Open
@@ -48,6 +49,8 @@ type Options struct {
 	Open store.Open
 	// Child returns the first arguments with which this executable runs [Main] as the process that -crash kills. Main adds two.
 	Child func() []string
+
+	outage time.Duration // of tests
 }
 
 // Main is the program. It returns the exit status: 0, 1 if it failed, 2 for wrong flags.
@@ -75,7 +78,7 @@ func Main(ctx context.Context, args []string, stdout, stderr io.Writer, o Option
 }
 
 func parseFlags(args []string, stderr io.Writer, o Options) (config, error) {
-	cfg := config{open: o.Open, childArgs: o.Child}
+	cfg := config{open: o.Open, childArgs: o.Child, outage: o.outage}
 	if cfg.open == nil {
 		cfg.open = store.Folders
 	}
@@ -143,7 +146,6 @@ func run(ctx context.Context, out io.Writer, cfg config) error {
 	if err != nil {
 		return err
 	}
-	finish := svc.finish
 	if cfg.ui {
 		page, err := startUI(own.eng, out)
 		if err != nil {
@@ -151,7 +153,7 @@ func run(ctx context.Context, out io.Writer, cfg config) error {
 			return err
 		}
 		defer page.close()
-		finish = own.drain
+		own.failing.down.Store(true)
 	}
 	fmt.Fprintf(out, "sending %d events to %s (seed %d)\n", cfg.n, strings.ReplaceAll(svc.url(), secret, "***"), cfg.seed)
 
@@ -160,8 +162,13 @@ func run(ctx context.Context, out io.Writer, cfg config) error {
 	firstRow := watch(watched, out, cfg.n, ledger, svc, start)
 	err = sendAll(ctx, cfg, svc, ledger)
 	sending := time.Since(start)
+	if err == nil && cfg.ui {
+		stop()
+		<-firstRow
+		return showAndAudit(ctx, cfg, own, ledger, dir, out)
+	}
 	if err == nil {
-		err = finish(ctx)
+		err = svc.finish(ctx)
 	} else {
 		fail(err)
 		svc.abort()
@@ -176,16 +183,14 @@ func run(ctx context.Context, out io.Writer, cfg config) error {
 	fmt.Fprintf(out, "\n%d events sent by %d clients in %s, %.0f per second; all rows in the tables after %s\n",
 		cfg.n, cfg.clients, sending.Round(time.Millisecond), float64(cfg.n)/sending.Seconds(), total.Round(time.Millisecond))
 	fmt.Fprintf(out, "from the first event to its row in a table: %s\n", first.Round(time.Millisecond))
-	if cfg.ui {
-		fmt.Fprintln(out, "\nThe engine stays open for the console. Press Ctrl-C to end.")
-		<-ctx.Done()
-		if err := own.close(); err != nil {
-			return err
-		}
-	}
 	if crash != nil {
 		fmt.Fprintf(out, "the engine was killed %d times and recovered each time\n", crash.kills)
 	}
+	return report(cfg, dir, ledger, out)
+}
+
+// report reads the tables and prints what is in them.
+func report(cfg config, dir string, ledger *ledger, out io.Writer) error {
 	audit, err := auditTables(cfg, dir, ledger)
 	if err != nil {
 		return err

@@ -1,13 +1,21 @@
 package quickstart
 
 import (
+	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
+	"sync/atomic"
+	"time"
 
 	"github.com/forebay/forebay"
+	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/console"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/internal/program/web"
+	"github.com/forebay/forebay/trigger"
 )
 
 // ui is the console of the engine on a port of its own.
@@ -32,4 +40,89 @@ func startUI(eng *forebay.Engine, out io.Writer) (*ui, error) {
 func (u *ui) close() {
 	_ = u.console.Close() // first: open streams would hold up the server
 	u.server.Close()
+}
+
+// shopPace is the time between two events while somebody watches.
+const shopPace = 40 * time.Millisecond
+
+// outage is how long the table of the second sink does not answer in -ui. Then it answers for twice that time. A person who opens the console
+// sees an outage soon, and has time to look at it.
+const outage = 8 * time.Second
+
+// failingTarget fails the imports into one table while it is down.
+type failingTarget struct {
+	driver.Target
+	table string
+	down  atomic.Bool
+}
+
+var errOutage = errors.New("the quickstart plays an outage of this table, which ends by itself after some seconds")
+
+// Import implements [driver.Target].
+func (t *failingTarget) Import(ctx context.Context, f *driver.File) error {
+	if t.down.Load() && f.Table.ID == t.table {
+		return errOutage
+	}
+	return t.Target.Import(ctx, f)
+}
+
+// watchable changes the options and the source so that a person sees each step within a second or two.
+func watchable(opts *forebay.Options, src *forebay.Source) *failingTarget {
+	target := &failingTarget{Target: opts.Target, table: tableIDs[1]}
+	opts.Target = target
+	opts.Buffer.MinImportInterval = time.Second
+	opts.Buffer.Retry = buffer.Retry{Initial: 500 * time.Millisecond, Max: 2 * time.Second}
+	src.Settings.Upload = trigger.Conditions{Interval: time.Second, Count: 10}
+	src.Settings.Import = trigger.Conditions{Interval: time.Second, Count: 1_000}
+	return target
+}
+
+// show sends events until ctx ends, one after the other, while the second table does not answer now and then. It returns how many events were
+// sent, including those that were sent before. The first outage has begun when it is called.
+func (n *node) show(ctx context.Context, cfg config, l *ledger, out io.Writer) (sent int, err error) {
+	length := cmp.Or(cfg.outage, outage)
+	fmt.Fprintf(out, "\nEvents keep coming. Every %[3]s the table %[1]s does not answer for %[2]s: its rows wait, and nothing is lost.\nPress Ctrl-C to end.\n",
+		n.failing.table, length, 3*length)
+	defer n.failing.down.Store(false)
+	client := &http.Client{Transport: new(http.Transport), Timeout: 30 * time.Second}
+	defer client.CloseIdleConnections()
+	pace, change := time.NewTicker(shopPace), time.NewTimer(length)
+	defer pace.Stop()
+	defer change.Stop()
+	for sent = cfg.n; sent < maxEvents; {
+		select {
+		case <-ctx.Done():
+			return sent, nil
+		case <-change.C:
+			down := !n.failing.down.Load()
+			n.failing.down.Store(down)
+			if down {
+				change.Reset(length)
+			} else {
+				change.Reset(2 * length)
+			}
+		case <-pace.C:
+			// An event that is under way is not cut off, so that each event has an answer.
+			if err := send(context.WithoutCancel(ctx), client, cfg, n, l, uint32(sent)); err != nil {
+				return sent, err
+			}
+			sent++
+		}
+	}
+	<-ctx.Done()
+	return sent, nil
+}
+
+// showAndAudit lets a person watch until ctx ends. Then it lets all rows reach their tables and counts them.
+func showAndAudit(ctx context.Context, cfg config, n *node, l *ledger, dir string, out io.Writer) error {
+	sent, err := n.show(ctx, cfg, l, out)
+	if err != nil {
+		n.abort()
+		return err
+	}
+	cfg.n = sent
+	if err := n.finish(context.WithoutCancel(ctx)); err != nil {
+		return err
+	}
+	return report(cfg, dir, l, out)
 }

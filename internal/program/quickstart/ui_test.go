@@ -6,18 +6,21 @@ import (
 	"io"
 	"net/http"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 )
 
-// With -ui the engine stays open, with its console, until the program is interrupted. Then it ends as usual.
+// With -ui the console shows events that flow, a table that does not answer, and how it heals, until the program is interrupted. Then all rows
+// reach their tables and are counted as usual.
 func TestUI(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	out, in := io.Pipe()
 	status := make(chan int, 1)
 	go func() {
-		n := Main(ctx, []string{"-ui", "-n", "50", "-clients", "4", "-dir", t.TempDir()}, in, in, Options{})
+		n := Main(ctx, []string{"-ui", "-n", "50", "-clients", "4", "-dir", t.TempDir()}, in, in, Options{outage: 2 * time.Second})
 		in.Close()
 		status <- n
 	}()
@@ -33,25 +36,46 @@ func TestUI(t *testing.T) {
 	if place == nil {
 		t.Fatal(&printed)
 	}
-	r, err := http.NewRequestWithContext(t.Context(), "GET", place[1]+"snapshot?page=basin", nil)
-	if err != nil {
-		t.Fatal(err)
+	snapshot := func(page string) string {
+		t.Helper()
+		r, err := http.NewRequestWithContext(t.Context(), "GET", place[1]+"snapshot?page="+page, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Authorization", "Bearer "+place[2])
+		resp, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(resp.Body)
+		resp.Body.Close()
+		if err != nil || resp.StatusCode != http.StatusOK {
+			t.Fatalf("status %d, %v: %s", resp.StatusCode, err, body)
+		}
+		return string(body)
 	}
-	r.Header.Set("Authorization", "Bearer "+place[2])
-	resp, err := http.DefaultClient.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	body, err := io.ReadAll(resp.Body)
-	resp.Body.Close()
-	if err != nil || !strings.Contains(string(body), "All 2 sinks are idle. Nothing waits.") {
-		t.Errorf("status %d, %v: %s", resp.StatusCode, err, body)
+	// Each sentence comes after the one before it. The rows that waited for the table are in it after the outage.
+	for _, want := range []string{"1 of 2 sinks is held up. Nothing is lost.", "All 2 sinks flow.", "1 of 2 sinks is held up. Nothing is lost."} {
+		tick, late := time.NewTicker(20*time.Millisecond), time.After(time.Minute)
+		for got := snapshot("basin"); !strings.Contains(got, want); got = snapshot("basin") {
+			select {
+			case <-tick.C:
+			case <-late:
+				t.Fatalf("the console does not say %q:\n%s", want, got)
+			}
+		}
+		tick.Stop()
 	}
 	cancel()
 	for lines.Scan() {
 		printed.WriteString(lines.Text() + "\n")
 	}
-	if n := <-status; n != 0 || !strings.HasSuffix(printed.String(), "quickstart: sent=50 rows=100 rejected=0 lost=0 duplicated=0\n") {
-		t.Errorf("status %d:\n%s", n, &printed)
+	end := regexp.MustCompile(`quickstart: sent=(\d+) rows=(\d+) rejected=0 lost=0 duplicated=0\n$`).FindStringSubmatch(printed.String())
+	if n := <-status; n != 0 || end == nil {
+		t.Fatalf("status %d:\n%s", n, &printed)
+	}
+	sent, _ := strconv.Atoi(end[1])
+	if rows, _ := strconv.Atoi(end[2]); sent <= 50 || rows != 2*sent {
+		t.Errorf("sent %d events and %d rows, want more than 50 and two rows each", sent, rows)
 	}
 }

@@ -1,3 +1,5 @@
+//go:build !forebay_nobucket
+
 package main
 
 import (
@@ -10,15 +12,38 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/drivers/bucket"
 	"github.com/forebay/forebay/drivers/parquet"
 	"github.com/forebay/forebay/internal/program/store"
 )
 
-// bucketSchemes begin the URL of a bucket.
-func bucketSchemes() []string { return []string{"s3://", "gs://", "azblob://"} }
+// bucketsMissing says that the program was built without buckets; empty: it has them.
+const bucketsMissing = ""
+
+// openBucketArchive opens the raw records in the bucket of a URL.
+func openBucketArchive(ctx context.Context, url string, keepFor time.Duration) (bucketArchive, error) {
+	a, err := bucket.OpenArchive(ctx, url, bucket.ArchiveOptions{KeepFor: keepFor})
+	if err != nil {
+		return nil, err
+	}
+	return a, nil
+}
+
+// openBucketStaging opens the files that wait in the bucket of a URL.
+func openBucketStaging(url string) (driver.Staging, func() error, error) {
+	staging, err := bucket.Open(context.Background(), url, bucket.Options{})
+	if err != nil {
+		return nil, nil, err
+	}
+	return staging, staging.Close, nil
+}
+
+// checkBucket returns what is wrong with the URL of a bucket.
+func checkBucket(url string) error { return bucket.ValidateURL(context.Background(), url) }
 
 // prepareParquetBucket checks tables of Parquet in the bucket of a URL.
 func prepareParquetBucket(url string, f targetFlags) (opener, []error) {
