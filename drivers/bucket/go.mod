@@ -12,8 +12,8 @@ require (
 	github.com/aws/aws-sdk-go-v2/feature/s3/transfermanager v0.4.3
 	github.com/aws/aws-sdk-go-v2/service/s3 v1.114.8
 	github.com/aws/smithy-go v1.28.8
-	github.com/forebay/forebay v0.0.0-20261129034859-d320cc17cc02
-	github.com/forebay/forebay/drivers/parquet v0.0.0-20261129034859-d320cc17cc02
+	github.com/forebay/forebay v0.0.0-20261129083520-212e57b88ee2
+	github.com/forebay/forebay/drivers/parquet v0.0.0-20261129083520-212e57b88ee2
 	github.com/parquet-go/parquet-go v0.32.0
 	gocloud.dev v0.47.0
 	google.golang.org/api v0.297.0
