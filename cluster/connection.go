@@ -14,6 +14,7 @@ import (
 
 	"github.com/forebay/forebay/cluster/internal/instance"
 	"github.com/forebay/forebay/cluster/natsserver"
+	"github.com/forebay/forebay/driver"
 )
 
 // connect starts the server, if the node has one, and connects.
@@ -26,7 +27,7 @@ func (n *Node) connect(ctx context.Context) (err error) {
 	}
 	// A way that swallows everything breaks no connection. The client asks for a sign of life and goes to another server, within half of the
 	// lease; its own default is six minutes.
-	options := []nats.Option{nats.PingInterval(cmp.Or(n.opts.Lease, instance.DefaultLease) / 6), nats.MaxPingsOutstanding(2)}
+	options := []nats.Option{nats.PingInterval(cmp.Or(n.opts.Lease, instance.DefaultLease) / 6), nats.MaxPingsOutstanding(2), nats.Name(driver.Product() + " " + n.opts.Node)}
 	// A refusal of the user may pass, as an operator repairs it. The client's default is to close for good after the second one.
 	options = append(options, nats.IgnoreAuthErrorAbort())
 	log := &connectionLog{log: n.log}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/forebay/forebay/cluster"
 	"github.com/forebay/forebay/cluster/internal/clustertest"
+	"github.com/forebay/forebay/driver"
 )
 
 // The servers refuse the user of a node, before it is open and afterwards, more often than the client of NATS would try. The node says why it
@@ -113,6 +114,14 @@ func TestServersRefuseTheUser(t *testing.T) {
 	c.defineAt(c.list[0].Catalog())
 	if status := c.post(0, "1"); status != http.StatusOK {
 		t.Errorf("status %d", status)
+	}
+
+	connections, err := s.Connz(nil)
+	if err != nil || len(connections.Conns) == 0 {
+		t.Fatalf("the connections of the server: %v, %v, want one of the node", connections, err)
+	}
+	if got, want := connections.Conns[0].Name, driver.Product()+" "+o.Node; got != want {
+		t.Errorf("the server has a connection of %q, want %q", got, want)
 	}
 
 	before := refused()

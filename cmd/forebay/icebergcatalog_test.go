@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/drivers/iceberg"
 	"github.com/forebay/forebay/drivers/iceberg/icebergtest"
 )
@@ -21,6 +22,9 @@ func TestIcebergCatalog(t *testing.T) {
 	t.Cleanup(func() { warehouse.Close() })
 	server := icebergtest.NewServer(warehouse.Catalog())
 	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if got, want := r.UserAgent(), driver.Product(); got != want {
+			t.Errorf("%s %s has the User-Agent %q, want %q", r.Method, r.URL.Path, got, want)
+		}
 		if r.Header.Get("Authorization") != "Bearer hunter2" {
 			w.WriteHeader(http.StatusUnauthorized)
 			return

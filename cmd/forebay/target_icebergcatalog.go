@@ -18,6 +18,7 @@ import (
 	_ "github.com/apache/iceberg-go/io/gocloud/gcs"   // registers gs
 	_ "github.com/apache/iceberg-go/io/gocloud/s3"    // registers s3
 
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/drivers/iceberg"
 	"github.com/forebay/forebay/internal/program/store"
 )
@@ -54,6 +55,9 @@ func openIcebergCatalog(props iceberglib.Properties, opts iceberg.Options) (*sto
 		if secret := os.Getenv(variable); secret != "" {
 			props[key] = secret
 		}
+	}
+	if props["header.User-Agent"] == "" {
+		props["header.User-Agent"] = driver.Product()
 	}
 	c, err := catalog.Load(context.Background(), "forebay", props)
 	if err != nil {

@@ -6,13 +6,17 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/aws/middleware"
 	"github.com/aws/aws-sdk-go-v2/feature/s3/transfermanager"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	gcaws "gocloud.dev/aws"
 	"gocloud.dev/blob/s3blob"
+
+	"github.com/forebay/forebay/driver"
 )
 
 // abortWithin bounds the abort of an upload whose context may have ended.
@@ -49,6 +53,8 @@ func (s *store) openS3(ctx context.Context, u *url.URL) error {
 	if endpoint != "" && config.Region == "" {
 		config.Region = "us-east-1" // part of the signature; other stores ignore it
 	}
+	name, version, _ := strings.Cut(driver.Product(), "/")
+	config.APIOptions = append(config.APIOptions, middleware.AddUserAgentKeyValue(name, version))
 	s.client = newClient(config, func(o *s3.Options) {
 		o.UsePathStyle = pathStyle
 		if endpoint != "" {

@@ -10,11 +10,14 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
 	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
+
+	"github.com/forebay/forebay/driver"
 )
 
 // slowConn is a connection whose Write returns the last bytes of a body only when the client reads the second part of the response. The client has
@@ -74,5 +77,34 @@ func TestEarlyErrorKeepsItsCode(t *testing.T) {
 	_, err := newClient(config, func(o *s3.Options) { o.UsePathStyle = true }).PutObject(ctx, in)
 	if got := code(err); got != "NoSuchBucket" {
 		t.Errorf("code %q of error %v, want NoSuchBucket", got, err)
+	}
+}
+
+// Requests to S3 name Forebay and its version, beside the SDK.
+func TestUserAgent(t *testing.T) {
+	t.Setenv("AWS_ACCESS_KEY_ID", "key")
+	t.Setenv("AWS_SECRET_ACCESS_KEY", "secret")
+	agents := make(chan string, 100)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case agents <- r.UserAgent():
+		default:
+		}
+		w.WriteHeader(http.StatusNotFound)
+	}))
+	defer server.Close()
+	staging, err := Open(t.Context(), "s3://rows?endpoint="+server.URL, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer staging.Close()
+	_, _ = staging.Uploads(t.Context(), time.Hour) // what it answers does not matter
+	select {
+	case got := <-agents:
+		if !strings.Contains(got, driver.Product()) {
+			t.Errorf("got the User-Agent %q, want %s in it", got, driver.Product())
+		}
+	default:
+		t.Error("no request has come")
 	}
 }
