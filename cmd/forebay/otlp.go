@@ -2,8 +2,10 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
 
 	"google.golang.org/grpc"
@@ -39,6 +41,14 @@ func (s grpcServer) Shutdown(ctx context.Context) error {
 func (s grpcServer) Close() error {
 	s.Stop()
 	return nil
+}
+
+// Serve implements [web.HTTP]. A server that was stopped before it served has not failed.
+func (s grpcServer) Serve(l net.Listener) error {
+	if err := s.Server.Serve(l); err != nil && !errors.Is(err, grpc.ErrServerStopped) {
+		return err
+	}
+	return http.ErrServerClosed
 }
 
 // listenOTLP listens on the ports of OpenTelemetry. It skips an empty address. On HTTP every path of the handler of events works, and so

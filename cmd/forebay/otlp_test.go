@@ -8,6 +8,10 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	"google.golang.org/grpc"
+
+	"github.com/forebay/forebay/internal/program/web"
 )
 
 // A busy port of OTLP that the operator has not chosen is left out with a warning. A chosen one, or the last one, ends the server.
@@ -131,5 +135,22 @@ func TestDefaultPortsInUse(t *testing.T) {
 			}
 		}
 		end()
+	}
+}
+
+// A program that is stopped while it starts ends in order, although its server of gRPC is stopped before it has served.
+func TestGRPCStoppedBeforeItServes(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := grpcServer{grpc.NewServer()}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	server := web.Start(l, s)
+	<-server.Done
+	if err := server.Err(); err != nil {
+		t.Errorf("got the error %v, want none", err)
 	}
 }
