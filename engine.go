@@ -15,8 +15,8 @@ import (
 
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/driver"
+	"github.com/forebay/forebay/driverkit/keylock"
 	"github.com/forebay/forebay/internal/buildversion"
-	"github.com/forebay/forebay/internal/keylock"
 	"github.com/forebay/forebay/internal/localdisk"
 	"github.com/forebay/forebay/mapping"
 	"github.com/forebay/forebay/trigger"

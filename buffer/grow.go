@@ -8,7 +8,7 @@ import (
 	"github.com/forebay/forebay/buffer/internal/format"
 	"github.com/forebay/forebay/datatype"
 	"github.com/forebay/forebay/driver"
-	"github.com/forebay/forebay/internal/celltype"
+	"github.com/forebay/forebay/driverkit/celltype"
 )
 
 // MaxTableColumns bounds the columns that the definitions of one sink have ever given a table that grows.

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/forebay/forebay"
-	"github.com/forebay/forebay/internal/keylock"
+	"github.com/forebay/forebay/driverkit/keylock"
 	"github.com/forebay/forebay/internal/warnlog"
 )
 

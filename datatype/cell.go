@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/forebay/forebay/internal/uuidtext"
+	"github.com/forebay/forebay/driverkit/uuidtext"
 )
 
 // CellError says that a cell is not a canonical text of its type. Rows of a buffer have no such cells: the row was damaged, or read

@@ -3,7 +3,7 @@ package driver
 import (
 	"math/bits"
 
-	"github.com/forebay/forebay/internal/quotes"
+	"github.com/forebay/forebay/driverkit/quotes"
 )
 
 const (

@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/forebay/forebay/datatype"
-	"github.com/forebay/forebay/internal/celltype"
+	"github.com/forebay/forebay/driverkit/celltype"
 )
 
 // SchemaError says that a table has other columns than the file or definition. Rows keep the table and the columns that they were

@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/forebay/forebay/internal/ctxio"
+	"github.com/forebay/forebay/driverkit/ctxio"
 )
 
 // paceConfig bounds the rate of requests. It is comparable: iterations with equal bounds share them.

@@ -9,7 +9,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/forebay/forebay/datatype"
-	"github.com/forebay/forebay/internal/celltype"
+	"github.com/forebay/forebay/driverkit/celltype"
 )
 
 // Reason tells why a record cannot be mapped. The reaction is the same for all: reject the record, because it will fail again.

@@ -7,7 +7,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/forebay/forebay/datatype"
-	"github.com/forebay/forebay/internal/celltype"
+	"github.com/forebay/forebay/driverkit/celltype"
 	"github.com/forebay/forebay/mapping/internal/tape"
 	"github.com/forebay/forebay/mapping/internal/template"
 )

@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/forebay/forebay/datatype"
-	"github.com/forebay/forebay/internal/celltype"
+	"github.com/forebay/forebay/driverkit/celltype"
 	"github.com/forebay/forebay/mapping/internal/tape"
 )
 

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/forebay/forebay/datatype"
-	"github.com/forebay/forebay/internal/celltype"
+	"github.com/forebay/forebay/driverkit/celltype"
 	"github.com/forebay/forebay/internal/jsontext"
 	"github.com/forebay/forebay/mapping/internal/tape"
 )

@@ -12,7 +12,7 @@ import (
 
 	"github.com/forebay/forebay/datatype"
 	"github.com/forebay/forebay/driver"
-	"github.com/forebay/forebay/internal/ctxio"
+	"github.com/forebay/forebay/driverkit/ctxio"
 )
 
 // Op names an operation of a driver.

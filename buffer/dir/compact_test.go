@@ -17,8 +17,8 @@ import (
 	"time"
 
 	"github.com/forebay/forebay/driver"
+	"github.com/forebay/forebay/driverkit/parts"
 	"github.com/forebay/forebay/internal/casetest"
-	"github.com/forebay/forebay/internal/parts"
 )
 
 // The merged part has the rows of all, each file is still known, and the old version stays for its readers.

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/forebay/forebay/driver"
-	"github.com/forebay/forebay/internal/parts"
+	"github.com/forebay/forebay/driverkit/parts"
 )
 
 // countingDisk counts the names that are made and all operations. It serves one goroutine.

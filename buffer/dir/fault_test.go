@@ -19,8 +19,8 @@ import (
 
 	"github.com/forebay/forebay/datatype"
 	"github.com/forebay/forebay/driver"
+	"github.com/forebay/forebay/driverkit/parts"
 	"github.com/forebay/forebay/internal/casetest"
-	"github.com/forebay/forebay/internal/parts"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/forebay/forebay/internal/parts"
+	"github.com/forebay/forebay/driverkit/parts"
 )
 
 // faultyDisk is the real file system that fails one operation or all from one operation on, and records what was done. It

@@ -8,8 +8,8 @@ import (
 	"github.com/klauspost/compress/gzip"
 
 	"github.com/forebay/forebay/driver"
-	"github.com/forebay/forebay/internal/ctxio"
-	"github.com/forebay/forebay/internal/parts"
+	"github.com/forebay/forebay/driverkit/ctxio"
+	"github.com/forebay/forebay/driverkit/parts"
 )
 
 const plainPart, gzipPart = ".csv", ".csv.gz"

@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 
 	"github.com/forebay/forebay/driver"
-	"github.com/forebay/forebay/internal/parts"
+	"github.com/forebay/forebay/driverkit/parts"
 )
 
 // Merge implements [parts.Format]. It leaves out parts with another header than the newest one: the table had other columns.

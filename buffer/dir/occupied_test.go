@@ -12,7 +12,7 @@ import (
 	"testing"
 
 	"github.com/forebay/forebay/driver"
-	"github.com/forebay/forebay/internal/parts"
+	"github.com/forebay/forebay/driverkit/parts"
 )
 
 // What has the name of a part is the file only if it has the rows of the file. Anything else must not let the import count

@@ -14,8 +14,8 @@ import (
 
 	"github.com/forebay/forebay/datatype"
 	"github.com/forebay/forebay/driver"
-	"github.com/forebay/forebay/internal/ctxio"
-	"github.com/forebay/forebay/internal/parts"
+	"github.com/forebay/forebay/driverkit/ctxio"
+	"github.com/forebay/forebay/driverkit/parts"
 )
 
 // Count implements [parts.Format].

@@ -12,8 +12,8 @@ import (
 	"github.com/klauspost/compress/gzip"
 
 	"github.com/forebay/forebay/driver"
-	"github.com/forebay/forebay/internal/celltype"
-	"github.com/forebay/forebay/internal/parts"
+	"github.com/forebay/forebay/driverkit/celltype"
+	"github.com/forebay/forebay/driverkit/parts"
 )
 
 // splitBuffer bounds the bytes in memory while the rows of a file are split by day.

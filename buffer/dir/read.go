@@ -9,7 +9,7 @@ import (
 	"slices"
 
 	"github.com/forebay/forebay/datatype"
-	"github.com/forebay/forebay/internal/parts"
+	"github.com/forebay/forebay/driverkit/parts"
 )
 
 // Rows yields the rows of a table, part by part in the order of their names, which is roughly the order of the imports. The

@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/forebay/forebay/driver"
-	"github.com/forebay/forebay/internal/parts"
+	"github.com/forebay/forebay/driverkit/parts"
 )
 
 // olderTable makes a table of an earlier release, with the rows of file-0: parts of several days are in the folders of the days.

@@ -10,7 +10,7 @@ import (
 	"path/filepath"
 
 	"github.com/forebay/forebay/driver"
-	"github.com/forebay/forebay/internal/parts"
+	"github.com/forebay/forebay/driverkit/parts"
 )
 
 // StagingDir is a [driver.Staging] in a directory. It is safe for concurrent use, also by several processes.

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/forebay/forebay/driver"
-	"github.com/forebay/forebay/internal/parts"
+	"github.com/forebay/forebay/driverkit/parts"
 )
 
 // Somebody has put folders where files belong. They are not read as parts, and a definition that cannot be read needs a

@@ -20,8 +20,8 @@ import (
 
 	"github.com/forebay/forebay/datatype"
 	"github.com/forebay/forebay/driver"
+	"github.com/forebay/forebay/driverkit/parts"
 	"github.com/forebay/forebay/internal/fuzztest"
-	"github.com/forebay/forebay/internal/parts"
 )
 
 func TestIDsStayInTheDirectory(t *testing.T) {

@@ -10,7 +10,7 @@ import (
 	"strings"
 
 	"github.com/forebay/forebay/driver"
-	"github.com/forebay/forebay/internal/parts"
+	"github.com/forebay/forebay/driverkit/parts"
 )
 
 const (

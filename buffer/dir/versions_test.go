@@ -14,8 +14,8 @@ import (
 
 	"github.com/forebay/forebay/datatype"
 	"github.com/forebay/forebay/driver"
+	"github.com/forebay/forebay/driverkit/parts"
 	"github.com/forebay/forebay/internal/casetest"
-	"github.com/forebay/forebay/internal/parts"
 )
 
 // dayTable has a row's day and its id.

@@ -13,7 +13,7 @@ import (
 
 	"github.com/forebay/forebay/buffer/dir"
 	"github.com/forebay/forebay/driver"
-	"github.com/forebay/forebay/internal/parts"
+	"github.com/forebay/forebay/driverkit/parts"
 )
 
 // ArchiveOptions are options of [OpenArchive]. The zero value is ready to use.

@@ -8,7 +8,7 @@ import (
 	"io"
 
 	"github.com/forebay/forebay/driver"
-	"github.com/forebay/forebay/internal/parts"
+	"github.com/forebay/forebay/driverkit/parts"
 )
 
 // Options are options of [Open]. The zero value is ready to use.

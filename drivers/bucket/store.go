@@ -24,7 +24,7 @@ import (
 	_ "gocloud.dev/blob/memblob"   // mem:
 	"gocloud.dev/gcerrors"
 
-	"github.com/forebay/forebay/internal/ctxio"
+	"github.com/forebay/forebay/driverkit/ctxio"
 )
 
 const (

@@ -14,8 +14,8 @@ import (
 
 	"github.com/forebay/forebay/datatype"
 	"github.com/forebay/forebay/driver"
+	"github.com/forebay/forebay/driverkit/parts"
 	"github.com/forebay/forebay/drivers/parquet"
-	"github.com/forebay/forebay/internal/parts"
 )
 
 // TablesOptions are options of [OpenTables]. The zero value is ready to use. All engines that write to one prefix must use the same.

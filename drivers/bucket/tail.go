@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/forebay/forebay/driver"
+	"github.com/forebay/forebay/driverkit/parts"
 	"github.com/forebay/forebay/drivers/parquet"
-	"github.com/forebay/forebay/internal/parts"
 )
 
 // Tail implements [driver.Tailer]. It reads the parts of the files that are last by id, which is roughly the order of the imports: small objects at once,

@@ -8,7 +8,7 @@ import (
 	"github.com/duckdb/duckdb-go/v2/mapping"
 
 	"github.com/forebay/forebay/datatype"
-	"github.com/forebay/forebay/internal/celltype"
+	"github.com/forebay/forebay/driverkit/celltype"
 )
 
 // batchRows is the number of rows of a vector in DuckDB.

@@ -10,8 +10,8 @@ import (
 
 	"github.com/duckdb/duckdb-go/v2/mapping"
 
+	"github.com/forebay/forebay/driverkit/keylock"
 	"github.com/forebay/forebay/driverkit/sqlfile"
-	"github.com/forebay/forebay/internal/keylock"
 )
 
 // place is a database file. All targets of a process on one file share its place, however they spell the path.

@@ -10,8 +10,8 @@ import (
 	pq "github.com/parquet-go/parquet-go"
 
 	"github.com/forebay/forebay/datatype"
-	"github.com/forebay/forebay/internal/celltype"
-	"github.com/forebay/forebay/internal/parts"
+	"github.com/forebay/forebay/driverkit/celltype"
+	"github.com/forebay/forebay/driverkit/parts"
 )
 
 // column is one column of a part.

@@ -16,9 +16,9 @@ import (
 
 	"github.com/forebay/forebay/datatype"
 	"github.com/forebay/forebay/driver"
+	"github.com/forebay/forebay/driverkit/parts"
 	"github.com/forebay/forebay/drivers/parquet/parquettest"
 	"github.com/forebay/forebay/internal/casetest"
-	"github.com/forebay/forebay/internal/parts"
 	"github.com/forebay/forebay/internal/seedtest"
 )
 

@@ -20,7 +20,7 @@ import (
 
 	"github.com/forebay/forebay/datatype"
 	"github.com/forebay/forebay/driver"
-	"github.com/forebay/forebay/internal/parts"
+	"github.com/forebay/forebay/driverkit/parts"
 )
 
 // residentPeak returns the most memory of this process that was in use since the last call, in bytes, and false where the system does not tell.

@@ -13,7 +13,7 @@ import (
 
 	"github.com/forebay/forebay/datatype"
 	"github.com/forebay/forebay/driver"
-	"github.com/forebay/forebay/internal/parts"
+	"github.com/forebay/forebay/driverkit/parts"
 )
 
 // Options are options of [Tables]. All processes that write to one folder must use the same.

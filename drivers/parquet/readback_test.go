@@ -14,7 +14,7 @@ import (
 
 	"github.com/forebay/forebay/datatype"
 	"github.com/forebay/forebay/driver"
-	"github.com/forebay/forebay/internal/parts"
+	"github.com/forebay/forebay/driverkit/parts"
 )
 
 // lyingDisk changes one byte of what is written to merged parts.

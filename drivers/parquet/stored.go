@@ -10,8 +10,8 @@ import (
 
 	"github.com/forebay/forebay/datatype"
 	"github.com/forebay/forebay/driver"
-	"github.com/forebay/forebay/internal/quotes"
-	"github.com/forebay/forebay/internal/uuidtext"
+	"github.com/forebay/forebay/driverkit/quotes"
+	"github.com/forebay/forebay/driverkit/uuidtext"
 )
 
 // addStored adds rows in the form in which they are stored, straight to the pages. That takes half of the CPU of finding all cells first. It ends

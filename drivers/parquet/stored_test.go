@@ -19,7 +19,7 @@ import (
 
 	"github.com/forebay/forebay/datatype"
 	"github.com/forebay/forebay/driver"
-	"github.com/forebay/forebay/internal/parts"
+	"github.com/forebay/forebay/driverkit/parts"
 	"github.com/forebay/forebay/internal/seedtest"
 )
 

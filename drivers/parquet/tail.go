@@ -17,7 +17,7 @@ import (
 
 	"github.com/forebay/forebay/datatype"
 	"github.com/forebay/forebay/driver"
-	"github.com/forebay/forebay/internal/parts"
+	"github.com/forebay/forebay/driverkit/parts"
 )
 
 // MaxTail bounds what [Target.Tail] reads, in bytes of plain values. Values come by pages, of 512 KiB or one long value, so that the last row takes one

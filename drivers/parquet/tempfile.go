@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 
-	"github.com/forebay/forebay/internal/ctxio"
-	"github.com/forebay/forebay/internal/parts"
+	"github.com/forebay/forebay/driverkit/ctxio"
+	"github.com/forebay/forebay/driverkit/parts"
 )
 
 // tempFile is a temporary file that is open only during a write, because a file of rows may have more days than a process may have open files.

@@ -11,7 +11,7 @@ import (
 	"github.com/parquet-go/parquet-go/compress"
 
 	"github.com/forebay/forebay/driver"
-	"github.com/forebay/forebay/internal/parts"
+	"github.com/forebay/forebay/driverkit/parts"
 )
 
 const extension = ".parquet"

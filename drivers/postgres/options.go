@@ -19,7 +19,7 @@ import (
 	"github.com/forebay/forebay/datatype"
 	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/driverkit/retention"
-	"github.com/forebay/forebay/internal/userinfo"
+	"github.com/forebay/forebay/driverkit/userinfo"
 )
 
 // Options are the options of a [Target]. The zero value has a default for each.

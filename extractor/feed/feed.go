@@ -16,8 +16,8 @@ import (
 
 	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/driverkit/ctxio"
 	"github.com/forebay/forebay/extractor"
-	"github.com/forebay/forebay/internal/ctxio"
 	"github.com/forebay/forebay/mapping"
 )
 

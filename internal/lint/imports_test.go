@@ -29,16 +29,18 @@ var rooms = map[string][]string{
 	"buffer":                  {"datatype", "driver", "trigger", "buffer/internal/..."},
 	"buffer/internal/...":     {"datatype", "trigger", "buffer/internal/..."},
 	"buffer/buffertest":       {"datatype", "driver", "buffer"},
-	"buffer/dir":              {"datatype", "driver"},
+	"buffer/dir":              {"datatype", "driver", "driverkit/parts"},
 	"buffer/...":              {"datatype", "driver"},
 	"changelog/changelogtest": {"changelog"},
 	"cluster/...":             {".", "trigger", "driver", "buffer", "catalog", "stream", "stream/streamapi", "changelog", "cluster/..."},
 	".":                       {"datatype", "mapping", "otlpflat", "trigger", "driver", "buffer/..."},
 	// What drivers share.
-	"driverkit/...": {"datatype", "driver"},
-	"drivers/...":   {"datatype", "driver", "driverkit/...", "drivers/..."},
+	"driverkit/...":      {"datatype", "driver"},
+	"driverkit/celltype": {"datatype"},
+	"driverkit/ctxio":    {}, "driverkit/keylock": {}, "driverkit/quotes": {}, "driverkit/userinfo": {}, "driverkit/uuidtext": {},
+	"drivers/...": {"datatype", "driver", "driverkit/...", "drivers/..."},
 	// Objects of an archive are made in a folder, and then stored.
-	"drivers/bucket":              {"datatype", "driver", "buffer/dir", "drivers/parquet", "drivers/parquet/parquettest"},
+	"drivers/bucket":              {"datatype", "driver", "driverkit/...", "buffer/dir", "drivers/parquet", "drivers/parquet/parquettest"},
 	"drivers/parquet/parquettest": {"datatype", "buffer/buffertest"},
 	"drivers/postgres/pgtest":     {},
 	// A command that measures a cluster, and one that measures a driver beside the loader of its database.
@@ -62,7 +64,7 @@ var rooms = map[string][]string{
 	"storageapi/...":         {"datatype", "driver", "storageapi/..."},
 	"internal/...":           {"datatype", "internal/..."},
 	"internal/otlp":          {".", "mapping", "otlpflat"},
-	"internal/parts":         {"datatype", "driver", "internal/..."},
+	"driverkit/parts":        {"datatype", "driver", "driverkit/..."},
 	"internal/otlptest":      {"./..."},
 	"internal/collectortest": {"./..."},
 	"internal/viewtest":      {"./..."},
@@ -97,10 +99,13 @@ var lean = map[string][]string{
 	"extractor/internal/flatten":  {},
 
 	"buffer/dir":        {"github.com/klauspost/compress/"},
-	"internal/parts":    {"golang.org/x/sys/unix"},
+	"driverkit/parts":   {"golang.org/x/sys/unix"},
 	"stream/fastserver": {},
 	"console":           {},
 }
+
+// shared are packages that any other may import: they need at most package datatype.
+var shared = []string{"driverkit/celltype", "driverkit/ctxio", "driverkit/keylock", "driverkit/quotes", "driverkit/userinfo", "driverkit/uuidtext"}
 
 func importRules() []rule {
 	return []rule{
@@ -120,6 +125,12 @@ func importRules() []rule {
 			check: checkTesting,
 			why: "A library that imports testing adds its flags and weight to every user's program. Only packages for tests, " +
 				"whose names end with \"test\", may do that.",
+		},
+		{
+			name:  "drivers use the exported API",
+			check: checkDrivers,
+			why: "A driver is a module of its own, and anybody can write one. What it shares with the others is in driverkit, with a version. " +
+				"Tests, kits for tests and programs that measure may use what is internal.",
 		},
 		{
 			name:  "programs use the exported API",
@@ -167,8 +178,8 @@ func checkLayers(t *tree) []problem {
 			continue
 		}
 		if f.test {
-			// Tests may also use the default drivers, the conformance suites, and the log that a changelog is.
-			allowed = append(slices.Clone(allowed), "driver", "buffer", "buffer/dir", "buffer/buffertest", "changelog", "changelog/changelogtest", ".")
+			// Tests may also use what drivers share, the default drivers, the conformance suites, and the log that a changelog is.
+			allowed = append(slices.Clone(allowed), "driver", "driverkit/...", "buffer", "buffer/dir", "buffer/buffertest", "changelog", "changelog/changelogtest", ".")
 			if f.room() == "drivers" || f.room() == "cluster" {
 				allowed = append(allowed, "mapping", "trigger") // of the engine that a driver or a node is tested with
 			}
@@ -184,7 +195,7 @@ func checkLayers(t *tree) []problem {
 			if !ours || dir == f.dir {
 				continue
 			}
-			if permits("internal/...", dir) && !f.program() {
+			if permits("internal/...", dir) && !f.program() || slices.Contains(shared, dir) {
 				continue
 			}
 			if !slices.ContainsFunc(allowed, func(a string) bool { return permits(a, dir) }) {
@@ -238,6 +249,21 @@ func checkTesting(t *tree) []problem {
 	return problems
 }
 
+func checkDrivers(t *tree) []problem {
+	var problems []problem
+	for _, f := range t.files {
+		if f.room() != "drivers" || f.test || f.program() || f.kit() {
+			continue
+		}
+		for _, p := range f.imports() {
+			if dir, ours := inModule(p); ours && strings.HasPrefix(dir, "internal/") {
+				problems = append(problems, problem{f.path, "imports " + p})
+			}
+		}
+	}
+	return problems
+}
+
 func checkPrograms(t *tree) []problem {
 	var problems []problem
 	for _, f := range t.files {
@@ -281,6 +307,10 @@ func importBreaches() []breach {
 		{"testing stays in tests", []string{"buffer/a.go", source("testing")}, []string{"imports testing"}},
 		{"testing stays in tests", []string{"a.go", source(module + "/buffer/buffertest")}, []string{"imports " + module}},
 		{"testing stays in tests", []string{"buffer/buffertest/a.go", source("testing"), "a_test.go", source("testing"), "bench/a.go", source("testing")}, nil},
+		{"drivers use the exported API", []string{"drivers/a/a.go", source(module + "/internal/x")}, []string{"internal/x"}},
+		{"drivers use the exported API", []string{
+			"drivers/a/a.go", source(module + "/driverkit/x"), "drivers/a/a_test.go", source(module + "/internal/x"), "drivers/a/bench/a.go", "package main\nimport _ \"" + module + "/internal/x\"\n",
+		}, nil},
 		{"programs use the exported API", []string{"bench/a.go", source(module + "/internal/x")}, []string{"internal/x"}},
 		{"programs use the exported API", []string{"bench/a.go", source(module + "/internal/program/x")}, []string{"internal/program/x"}},
 		{"programs use the exported API", []string{"internal/program/a/a.go", source(module + "/internal/x")}, []string{"internal/x"}},

@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/forebay/forebay/driver"
-	"github.com/forebay/forebay/internal/ctxio"
+	"github.com/forebay/forebay/driverkit/ctxio"
 )
 
 // drivers are a staging directory and a counting target, with faults. The target imports a file once.

@@ -13,7 +13,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/forebay/forebay/internal/ctxio"
+	"github.com/forebay/forebay/driverkit/ctxio"
 )
 
 // sample is one line of the record, by column.

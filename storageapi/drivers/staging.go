@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/forebay/forebay/driver"
-	"github.com/forebay/forebay/internal/ctxio"
+	"github.com/forebay/forebay/driverkit/ctxio"
 	"github.com/forebay/forebay/internal/warnlog"
 	"github.com/forebay/forebay/storageapi"
 )

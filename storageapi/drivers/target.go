@@ -14,7 +14,7 @@ import (
 	"github.com/tidwall/gjson"
 
 	"github.com/forebay/forebay/driver"
-	"github.com/forebay/forebay/internal/keylock"
+	"github.com/forebay/forebay/driverkit/keylock"
 	"github.com/forebay/forebay/internal/warnlog"
 	"github.com/forebay/forebay/storageapi"
 )

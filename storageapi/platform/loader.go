@@ -4,7 +4,7 @@ import (
 	"context"
 	"net/http"
 
-	"github.com/forebay/forebay/internal/celltype"
+	"github.com/forebay/forebay/driverkit/celltype"
 	"github.com/forebay/forebay/storageapi"
 )
 

@@ -16,9 +16,9 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 
-	"github.com/forebay/forebay/internal/ctxio"
+	"github.com/forebay/forebay/driverkit/ctxio"
+	"github.com/forebay/forebay/driverkit/keylock"
 	"github.com/forebay/forebay/internal/jsontext"
-	"github.com/forebay/forebay/internal/keylock"
 	"github.com/forebay/forebay/internal/localdisk"
 	"github.com/forebay/forebay/internal/pebblestore"
 )

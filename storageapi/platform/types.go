@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/forebay/forebay/internal/celltype"
+	"github.com/forebay/forebay/driverkit/celltype"
 	"github.com/forebay/forebay/storageapi"
 )
 

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/forebay/forebay/changelog"
-	"github.com/forebay/forebay/internal/ctxio"
+	"github.com/forebay/forebay/driverkit/ctxio"
 	"github.com/forebay/forebay/internal/localdisk"
 	"github.com/forebay/forebay/internal/pebblestore"
 )

@@ -23,7 +23,7 @@ import (
 	"github.com/forebay/forebay/buffer/dir"
 	"github.com/forebay/forebay/cluster/internal/checkpoint"
 	"github.com/forebay/forebay/driver"
-	"github.com/forebay/forebay/internal/parts"
+	"github.com/forebay/forebay/driverkit/parts"
 	"github.com/forebay/forebay/internal/synctest"
 )
 

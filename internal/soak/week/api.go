@@ -14,7 +14,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/forebay/forebay/internal/ctxio"
+	"github.com/forebay/forebay/driverkit/ctxio"
 )
 
 // api is a client of the Stream API. Each request goes to any node.

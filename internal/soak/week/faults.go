@@ -11,9 +11,9 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/forebay/forebay/driverkit/ctxio"
+	"github.com/forebay/forebay/driverkit/parts"
 	"github.com/forebay/forebay/drivers/postgres/pgtest"
-	"github.com/forebay/forebay/internal/ctxio"
-	"github.com/forebay/forebay/internal/parts"
 )
 
 // fault is something that breaks.

@@ -11,7 +11,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/forebay/forebay/internal/ctxio"
+	"github.com/forebay/forebay/driverkit/ctxio"
 )
 
 // calendar maps the time of the run to days.

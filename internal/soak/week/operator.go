@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/forebay/forebay/internal/ctxio"
+	"github.com/forebay/forebay/driverkit/ctxio"
 )
 
 // place is an event at a sink.

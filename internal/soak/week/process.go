@@ -16,7 +16,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/forebay/forebay/internal/ctxio"
+	"github.com/forebay/forebay/driverkit/ctxio"
 )
 
 // process is a node as the process that starts it sees it. One goroutine starts and ends it.

@@ -15,7 +15,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/forebay/forebay/internal/ctxio"
+	"github.com/forebay/forebay/driverkit/ctxio"
 	"github.com/forebay/forebay/internal/curves"
 )
 

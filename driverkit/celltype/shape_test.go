@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/forebay/forebay/datatype"
-	"github.com/forebay/forebay/internal/celltype"
+	"github.com/forebay/forebay/driverkit/celltype"
 	"github.com/forebay/forebay/internal/seedtest"
 )
 

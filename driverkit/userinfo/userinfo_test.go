@@ -3,7 +3,7 @@ package userinfo_test
 import (
 	"testing"
 
-	"github.com/forebay/forebay/internal/userinfo"
+	"github.com/forebay/forebay/driverkit/userinfo"
 )
 
 func TestCheck(t *testing.T) {

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/forebay/forebay/datatype"
-	"github.com/forebay/forebay/internal/celltype"
+	"github.com/forebay/forebay/driverkit/celltype"
 	"github.com/forebay/forebay/internal/seedtest"
 )
 

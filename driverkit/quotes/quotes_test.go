@@ -4,7 +4,7 @@ import (
 	"encoding/binary"
 	"testing"
 
-	"github.com/forebay/forebay/internal/quotes"
+	"github.com/forebay/forebay/driverkit/quotes"
 	"github.com/forebay/forebay/internal/seedtest"
 )
 

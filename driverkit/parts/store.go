@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/forebay/forebay/driver"
-	"github.com/forebay/forebay/internal/ctxio"
+	"github.com/forebay/forebay/driverkit/ctxio"
 	"github.com/forebay/forebay/internal/localdisk"
 )
 

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/forebay/forebay/datatype"
-	"github.com/forebay/forebay/internal/celltype"
+	"github.com/forebay/forebay/driverkit/celltype"
 	"github.com/forebay/forebay/internal/fuzztest"
 	"github.com/forebay/forebay/internal/seedtest"
 )

@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/forebay/forebay/driverkit/uuidtext"
 	"github.com/forebay/forebay/internal/seedtest"
-	"github.com/forebay/forebay/internal/uuidtext"
 )
 
 func TestEachDigit(t *testing.T) {

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/forebay/forebay/internal/keylock"
+	"github.com/forebay/forebay/driverkit/keylock"
 	"github.com/forebay/forebay/internal/synctest"
 )
 

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/forebay/forebay/internal/ctxio"
+	"github.com/forebay/forebay/driverkit/ctxio"
 	"github.com/forebay/forebay/internal/synctest"
 )
 
