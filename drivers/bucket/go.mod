@@ -14,6 +14,7 @@ require (
 	github.com/aws/smithy-go v1.28.8
 	github.com/forebay/forebay v0.0.0-20261129083520-212e57b88ee2
 	github.com/forebay/forebay/drivers/parquet v0.0.0-20261129083520-212e57b88ee2
+	github.com/googleapis/gax-go/v2 v2.24.1
 	github.com/parquet-go/parquet-go v0.32.0
 	gocloud.dev v0.47.0
 	google.golang.org/api v0.297.0
@@ -77,7 +78,6 @@ require (
 	github.com/google/uuid v1.6.0 // indirect
 	github.com/google/wire v0.7.0 // indirect
 	github.com/googleapis/enterprise-certificate-proxy v0.3.21 // indirect
-	github.com/googleapis/gax-go/v2 v2.24.1 // indirect
 	github.com/hashicorp/go-version v1.9.0 // indirect
 	github.com/json-iterator/go v1.1.12 // indirect
 	github.com/klauspost/compress v1.20.3 // indirect

@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"maps"
 	"math/rand/v2"
+	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
@@ -17,13 +18,16 @@ import (
 	"sync"
 	"time"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
+	"github.com/googleapis/gax-go/v2/callctx"
 	"gocloud.dev/blob"
 	_ "gocloud.dev/blob/azureblob" // azblob:
 	_ "gocloud.dev/blob/gcsblob"   // gs:
 	_ "gocloud.dev/blob/memblob"   // mem:
 	"gocloud.dev/gcerrors"
 
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/driverkit/ctxio"
 )
 
@@ -155,6 +159,13 @@ func checkParameters(query url.Values, known map[string]bool) error {
 
 func (s *store) close() error { return s.blobs.Close() }
 
+// named returns a context whose requests name Forebay and its version to Azure and Google. gocloud.dev/blob has no option for this. The client of
+// Google keeps its own User-Agent, so the name is in its header X-Goog-Api-Client. The client of S3 is configured when it is made.
+func named(ctx context.Context) context.Context {
+	ctx = callctx.SetHeaders(ctx, "x-goog-api-client", driver.Product())
+	return policy.WithHTTPHeader(ctx, http.Header{"User-Agent": {driver.Product()}})
+}
+
 // put stores an object unless the key is taken, and reports whether it was free.
 func (s *store) put(ctx context.Context, key string, content func() (io.ReadCloser, error)) (stored bool, err error) {
 	for attempt := range 4 {
@@ -193,7 +204,7 @@ func (s *store) putOnce(ctx context.Context, key string, content func() (io.Read
 	if s.client != nil {
 		err = s.upload(ctx, key, r)
 	} else {
-		err = s.blobs.Upload(ctx, key, r, &blob.WriterOptions{
+		err = s.blobs.Upload(named(ctx), key, r, &blob.WriterOptions{
 			IfNotExist: true, BufferSize: int(s.partSize), MaxConcurrency: uploadParts, ContentType: contentType,
 		})
 	}
@@ -228,7 +239,7 @@ func (s *source) Read(p []byte) (int, error) {
 
 // open returns a reader of an object. For an absent one the error matches [fs.ErrNotExist].
 func (s *store) open(ctx context.Context, key string) (io.ReadCloser, error) {
-	r, err := s.blobs.NewReader(ctx, s.prefix+key, nil)
+	r, err := s.blobs.NewReader(named(ctx), s.prefix+key, nil)
 	if err != nil {
 		return nil, s.absence(ctx, key, err)
 	}
@@ -242,7 +253,7 @@ func (s *store) read(ctx context.Context, key string, from int64, dst []byte) (p
 
 // readRange is read with another bound.
 func (s *store) readRange(ctx context.Context, key string, from, most int64, dst []byte) (piece []byte, size int64, err error) {
-	r, err := s.blobs.NewRangeReader(ctx, s.prefix+key, from, most, nil)
+	r, err := s.blobs.NewRangeReader(named(ctx), s.prefix+key, from, most, nil)
 	if err != nil {
 		return nil, 0, s.absence(ctx, key, err)
 	}
@@ -268,7 +279,7 @@ func (s *store) absence(ctx context.Context, key string, err error) error {
 	}
 	// A bucket that is absent, a name that no server has and, from Google, a missing right look the same.
 	if !isAbsent(err) {
-		if _, _, err := s.blobs.ListPage(ctx, blob.FirstPageToken, 1, &blob.ListOptions{Prefix: s.prefix + key}); err != nil {
+		if _, _, err := s.blobs.ListPage(named(ctx), blob.FirstPageToken, 1, &blob.ListOptions{Prefix: s.prefix + key}); err != nil {
 			return err
 		}
 	}
@@ -316,12 +327,12 @@ func (s *store) deleteOne(ctx context.Context, key string) error {
 	if s.client != nil {
 		return s.deleteS3(ctx, key)
 	}
-	err := s.blobs.Delete(ctx, key)
+	err := s.blobs.Delete(named(ctx), key)
 	if gcerrors.Code(err) != gcerrors.NotFound || isRefused(err) {
 		return err
 	}
 	if !isAbsent(err) {
-		_, _, err := s.blobs.ListPage(ctx, blob.FirstPageToken, 1, &blob.ListOptions{Prefix: key})
+		_, _, err := s.blobs.ListPage(named(ctx), blob.FirstPageToken, 1, &blob.ListOptions{Prefix: key})
 		return err
 	}
 	return nil
@@ -332,7 +343,7 @@ func (s *store) deleteOne(ctx context.Context, key string) error {
 func (s *store) list(ctx context.Context, prefix string, each func(key string, at time.Time) error) error {
 	list := s.blobs.List(&blob.ListOptions{Prefix: s.prefix + prefix})
 	for {
-		o, err := list.Next(ctx)
+		o, err := list.Next(named(ctx))
 		if err == io.EOF {
 			return nil
 		}

@@ -161,7 +161,7 @@ func parse(connString string, o Options) (*pgxpool.Config, Options, error) {
 	cfg.ConnConfig.StatementCacheCapacity, cfg.ConnConfig.DescriptionCacheCapacity = 0, 0
 	cfg.ConnConfig.RuntimeParams["client_encoding"] = "UTF8"
 	if cfg.ConnConfig.RuntimeParams["application_name"] == "" {
-		cfg.ConnConfig.RuntimeParams["application_name"] = "forebay"
+		cfg.ConnConfig.RuntimeParams["application_name"] = driver.Product()
 	}
 	if !strings.Contains(connString, "connect_timeout") && os.Getenv("PGCONNECT_TIMEOUT") == "" {
 		cfg.ConnConfig.ConnectTimeout = 10 * time.Second
