@@ -13,6 +13,7 @@ import (
 
 	"github.com/forebay/forebay/changelog"
 	"github.com/forebay/forebay/driver"
+	"github.com/forebay/forebay/internal/casetest"
 	"github.com/forebay/forebay/internal/synctest"
 )
 
@@ -362,7 +363,8 @@ func TestDrainOfRefusedRows(t *testing.T) {
 // and opens it again once, so that servers can give back its room. It is killed in front of each of its calls, and the next adopter continues.
 // Each row is in the table once when the table takes rows again.
 func TestDrainOfRefusedRowsCutsTheLog(t *testing.T) {
-	for n, done := 0, false; !done; n++ {
+	first, step := casetest.Steps(t)
+	for n, done := first, false; !done; n += step {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
 			inWorld(t, func(w *world, a, b, c *worldNode) {
 				other := a.runs.opened().Keeper().Instance()
@@ -400,8 +402,8 @@ func TestDrainOfRefusedRowsCutsTheLog(t *testing.T) {
 					}
 					return refuses(call)
 				}
-				first := b.runs
-				first.setHooks(func(call string) error {
+				adopter := b.runs
+				adopter.setHooks(func(call string) error {
 					if o := w.records()[name]; o.State == changelog.Draining {
 						if kind, _, many := strings.Cut(call, " ckpt-"); !many || last.Swap(kind) != kind {
 							if left.Add(-1) == -1 {
@@ -418,8 +420,8 @@ func TestDrainOfRefusedRowsCutsTheLog(t *testing.T) {
 					stat, err := w.log.Stat(w.Context(), name)
 					return err == nil && stat.Bytes < before.Bytes/4 && trims.Load() > 0 && opened.Load() > 0
 				}
-				w.await("the log is short, or the adopter is killed", func() bool { return short() || !first.alive() })
-				first.setHooks(adopts, nil)
+				w.await("the log is short, or the adopter is killed", func() bool { return short() || !adopter.alive() })
+				adopter.setHooks(adopts, nil)
 				if done = left.Load() >= 0; !done {
 					<-killed
 					b.start().setHooks(adopts, nil)
