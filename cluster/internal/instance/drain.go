@@ -208,6 +208,8 @@ func (d *drainage) move(ctx context.Context) error {
 	if errors.Is(err, errCut) {
 		if failed := (&checkpointer{Instance: i, store: d.opts.checkpoints()}).make(flushing); failed != nil {
 			d.log.Warn("the log of the adopted instance keeps its size, because no checkpoint can be made", "error", failed)
+		} else {
+			d.log.Info("log of the adopted instance cut to what waits")
 		}
 	}
 	d.show(nil)
