@@ -227,15 +227,15 @@ func (d *drainage) move(ctx context.Context) error {
 // what is done with those that it has is written to its log.
 func (d *drainage) checkpoints(ctx context.Context, i *Instance) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
+	every := int64(math.MaxInt64)
+	if d.cut { // each attempt to import adds to it
+		every = d.opts.CheckpointBytes / cutPart
+	}
 	var background sync.WaitGroup
 	background.Go(func() {
 		stat, err := d.opts.Log.Stat(ctx, i.log.name())
 		if err != nil {
 			return // the next attempt to drain may have more luck
-		}
-		every := int64(math.MaxInt64)
-		if d.cut { // each attempt to import adds to it
-			every = d.opts.CheckpointBytes / cutPart
 		}
 		i.log.room.bound(stat, every)
 		(&checkpointer{Instance: i, store: d.opts.checkpoints()}).run(ctx)
