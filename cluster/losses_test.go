@@ -1,18 +1,24 @@
 package cluster_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/forebay/forebay"
+	"github.com/forebay/forebay/buffer/dir"
 	"github.com/forebay/forebay/cluster/internal/clustertest"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/internal/casetest"
 )
 
@@ -106,4 +112,73 @@ func TestLossesFillNothing(t *testing.T) {
 	}); err != nil {
 		t.Error(err)
 	}
+}
+
+// The table refuses the rows of a lost node. Its stream was large. The adopter keeps the file that waits, and the servers get back what the rest of the
+// stream had reserved. The rows are in the table once when it takes rows again.
+func TestHeldFileReservesLittle(t *testing.T) {
+	t.Parallel()
+	var refuses atomic.Bool
+	c := startNodes(t, false, func(c *nodes) {
+		c.target = func(string) driver.Target { return blocked{dir.Tables(c.tables()), &refuses} }
+	})
+	c.define()
+	refuses.Store(true)
+	const least = 96 << 20
+	var want []string
+	noise := rand.NewChaCha8([32]byte{})
+	large := func() int64 {
+		_, reserved, err := c.logs(1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return reserved
+	}
+	for n := 0; large() < clustertest.Size*32<<20+least; n++ {
+		var random [256 << 10]byte
+		_, _ = noise.Read(random[:]) // it cannot fail
+		id := fmt.Sprintf("lost %03d %x", n, random)
+		if status := c.post(0, id); status != http.StatusOK {
+			t.Fatalf("row %d: status %d", n, status)
+		}
+		want = append(want, id)
+	}
+	c.lose(0)
+	if err := clustertest.Eventually(func() error {
+		names, reserved, err := c.logs(1)
+		if most := int64(clustertest.Size+1) * 32 << 20; err == nil && (len(names) != clustertest.Size+1 || reserved > most) {
+			err = fmt.Errorf("there are the streams %q, which reserve %d bytes, want the streams of %d nodes and of the lost one, and at most %d bytes",
+				names, reserved, clustertest.Size, most)
+		}
+		return err
+	}); err != nil {
+		t.Error(err)
+	}
+	refuses.Store(false)
+	slices.Sort(want)
+	if err := clustertest.Eventually(func() error {
+		if got := c.ids(); !slices.Equal(got, want) {
+			return fmt.Errorf("the table has %d rows, want %d, each once", len(got), len(want))
+		}
+		names, _, err := c.logs(1)
+		if err == nil && len(names) > clustertest.Size {
+			err = fmt.Errorf("there are the streams %q", names)
+		}
+		return err
+	}); err != nil {
+		t.Error(err)
+	}
+}
+
+// blocked are tables that refuse rows until an operator changes them.
+type blocked struct {
+	*dir.TableDir
+	refuses *atomic.Bool
+}
+
+func (b blocked) Import(ctx context.Context, f *driver.File) error {
+	if b.refuses.Load() {
+		return driver.Permanent(errors.New("a column is missing"))
+	}
+	return b.TableDir.Import(ctx, f)
 }

@@ -77,7 +77,9 @@
 // All records of an instance move, or none. If a quarantine of the adopter's instance has no room, the adopted instance stays, and the log says so every
 // minute. A source that is erased during the copy ends the attempt, because the adopter may have erased its own records before.
 //
-// Files that a table refuses do not move. The table knows their rows by ids of the adopted instance, and exactly-once depends on these ids.
+// Files that a table refuses do not move. The table knows their rows by ids of the adopted instance, and exactly-once depends on these ids. While such
+// a file, or a rejected record that cannot move, keeps the instance, its log gets short: the adopter makes a checkpoint, trims the log, and opens it
+// once more, so that the servers give back the room that the owner had reserved. Later checkpoints keep the log short.
 //
 // # The end of an adopted instance
 //

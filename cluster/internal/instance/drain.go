@@ -91,6 +91,7 @@ type drainage struct {
 	adopted time.Time
 	free    func() // gives up the turn
 	arrived bool   // the rejected records are in the quarantines of this node
+	cut     bool   // the log was cut to what the instance still holds, or that has failed
 	log     *slog.Logger
 }
 
@@ -104,6 +105,9 @@ func (d *drainage) run(ctx context.Context) error {
 			}
 		}
 		err := d.move(ctx)
+		if errors.Is(err, errCut) {
+			err = d.move(ctx)
+		}
 		switch {
 		case d.k.Owner().GivenUp && isUnreadable(err): // what only an engine finds
 			if err := d.giveUp(ctx, err); err != nil {
@@ -197,9 +201,17 @@ func (d *drainage) move(ctx context.Context) error {
 		return err
 	}
 	d.show(e)
-	stop := d.checkpoints(flushing, &Instance{keeper: d.k, log: log, engine: e, counts: counts, onDamage: onDamage})
+	i := &Instance{opts: d.opts, folder: &folder{disk: d.disk(), dir: d.dir}, keeper: d.k, log: log, engine: e, counts: counts, onDamage: onDamage}
+	stop := d.checkpoints(flushing, i)
 	err = d.empty(flushing, e)
 	stop()
+	if errors.Is(err, errCut) {
+		if failed := (&checkpointer{Instance: i, store: d.opts.checkpoints()}).make(flushing); failed != nil {
+			d.log.Warn("the log of the adopted instance keeps its size, because no checkpoint can be made", "error", failed)
+		} else {
+			d.log.Info("log of the adopted instance cut to what waits")
+		}
+	}
 	d.show(nil)
 	if err := errors.Join(err, e.Close()); err != nil {
 		return err
@@ -214,15 +226,18 @@ func (d *drainage) move(ctx context.Context) error {
 // checkpoints makes checkpoints of an adopted instance whose log is short of room, until stop is called. The instance takes no rows, but
 // what is done with those that it has is written to its log.
 func (d *drainage) checkpoints(ctx context.Context, i *Instance) (stop func()) {
-	i.opts, i.folder = d.opts, &folder{disk: d.disk(), dir: d.dir}
 	ctx, cancel := context.WithCancel(ctx)
+	every := int64(math.MaxInt64)
+	if d.cut { // each attempt to import adds to it
+		every = d.opts.CheckpointBytes / cutPart
+	}
 	var background sync.WaitGroup
 	background.Go(func() {
 		stat, err := d.opts.Log.Stat(ctx, i.log.name())
 		if err != nil {
 			return // the next attempt to drain may have more luck
 		}
-		i.log.room.bound(stat, math.MaxInt64)
+		i.log.room.bound(stat, every)
 		(&checkpointer{Instance: i, store: d.opts.checkpoints()}).run(ctx)
 	})
 	return func() { cancel(); background.Wait() }
@@ -272,6 +287,9 @@ func (d *drainage) flush(ctx context.Context, e *forebay.Engine, adoption Adopti
 			d.log.Warn("rejected records of the adopted instance cannot move to this node; it keeps its log until they can, are replayed or discarded, or expire",
 				"records", rejected(now), "error", err, "again", wait)
 		}
+		if wait != settle && d.cuts(ctx) {
+			return errCut
+		}
 		select {
 		case <-time.After(wait):
 		case <-ctx.Done():
@@ -279,6 +297,28 @@ func (d *drainage) flush(ctx context.Context, e *forebay.Engine, adoption Adopti
 		}
 	}
 }
+
+// errCut says that the log of an adopted instance is to be cut. Only a table or an operator can end the wait for the rest of its rows and records,
+// and until then the log would keep all batches since the last checkpoint of its owner. The servers would reserve as much. With a checkpoint the log
+// gets short, and the next opening of the log gives the room back.
+var errCut = errors.New("the log of the adopted instance gets shorter")
+
+// cuts reports whether the log is worth to be cut, at most once: each opening of the log takes some room again.
+func (d *drainage) cuts(ctx context.Context) bool {
+	if d.cut {
+		return false
+	}
+	stat, err := d.opts.Log.Stat(ctx, d.k.Owner().LogName(d.k.Instance()))
+	if err != nil {
+		return false // the next round asks again
+	}
+	d.cut = stat.Bytes >= d.opts.CheckpointBytes/cutPart
+	return d.cut
+}
+
+// cutPart is the part of [Options.CheckpointBytes] from which on a log is cut: 4 MiB by default, for which servers reserve no more than for an
+// empty log.
+const cutPart = 64
 
 // settle is how long flush waits before it looks again whether the staged objects of imported files are deleted.
 const settle = 250 * time.Millisecond

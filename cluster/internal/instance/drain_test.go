@@ -13,6 +13,7 @@ import (
 
 	"github.com/forebay/forebay/changelog"
 	"github.com/forebay/forebay/driver"
+	"github.com/forebay/forebay/internal/casetest"
 	"github.com/forebay/forebay/internal/synctest"
 )
 
@@ -356,6 +357,95 @@ func TestDrainOfRefusedRows(t *testing.T) {
 		repaired.Store(true)
 		w.settle()
 	})
+}
+
+// A table refuses the rows of a lost instance. The adopter does not keep what the owner has written: it makes a checkpoint of what waits, cuts the log
+// and opens it again once, so that servers can give back its room. It is killed in front of each of its calls, and the next adopter continues.
+// Each row is in the table once when the table takes rows again.
+func TestDrainOfRefusedRowsCutsTheLog(t *testing.T) {
+	first, step := casetest.Steps(t)
+	for n, done := first, false; !done; n += step {
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			inWorld(t, func(w *world, a, b, c *worldNode) {
+				other := a.runs.opened().Keeper().Instance()
+				a.kill(nil, true) // so that b adopts the instance of c
+				w.await("the instance of a is retired", func() bool { return w.records()[other].State == changelog.Retired })
+				w.checkpointBytes, w.size = 1<<20, 200
+				p := c.start()
+				i := p.opened()
+				name := i.Keeper().Instance()
+				var repaired atomic.Bool
+				refuses := func(call string) error {
+					if strings.HasPrefix(call, "import") && !repaired.Load() {
+						return driver.Permanent(errors.New("a column is missing"))
+					}
+					return nil
+				}
+				p.setHooks(refuses, nil)
+				p.put(i, 200)
+				before, err := w.log.Stat(w.Context(), name)
+				if err != nil || before.Bytes < 40<<10 {
+					t.Fatalf("the log has %d bytes, %v", before.Bytes, err)
+				}
+				var left, trims, opened atomic.Int64
+				left.Store(int64(n))
+				var last atomic.Value
+				killed := make(chan struct{})
+				adopts := func(call string) error {
+					if o := w.records()[name]; o.State == changelog.Draining {
+						switch {
+						case call == "log trim":
+							trims.Add(1)
+						case call == "log open" && trims.Load() > 0:
+							opened.Add(1)
+						}
+					}
+					return refuses(call)
+				}
+				adopter := b.runs
+				adopter.setHooks(func(call string) error {
+					if o := w.records()[name]; o.State == changelog.Draining {
+						if kind, _, many := strings.Cut(call, " ckpt-"); !many || last.Swap(kind) != kind {
+							if left.Add(-1) == -1 {
+								b.kill(nil, n%2 == 0)
+								close(killed)
+								return errDead
+							}
+						}
+					}
+					return adopts(call)
+				}, nil)
+				c.kill(nil, true)
+				short := func() bool {
+					stat, err := w.log.Stat(w.Context(), name)
+					return err == nil && stat.Bytes < before.Bytes/4 && trims.Load() > 0 && opened.Load() > 0
+				}
+				w.await("the log is short, or the adopter is killed", func() bool { return short() || !adopter.alive() })
+				adopter.setHooks(adopts, nil)
+				if done = left.Load() >= 0; !done {
+					<-killed
+					b.start().setHooks(adopts, nil)
+					w.await("the log is short", short)
+				}
+				time.Sleep(time.Minute) // the next adopter may just begin
+				opens := opened.Load()
+				for range 10 { // each attempt to import adds to the log
+					time.Sleep(time.Minute)
+					if stat, err := w.log.Stat(w.Context(), name); err != nil || stat.Bytes > before.Bytes/2 {
+						t.Fatalf("while the table refuses the rows, the log has %d bytes, %v, before the loss %d", stat.Bytes, err, before.Bytes)
+					}
+				}
+				if again := opened.Load() - opens; again > 1 { // the instance that b has lost may follow
+					t.Errorf("in ten minutes logs were opened %d times", again)
+				}
+				repaired.Store(true)
+				w.settle()
+			})
+		})
+		if t.Failed() {
+			return
+		}
+	}
 }
 
 // An owner can make no checkpoint, so that its log has no more room, and is lost. Its adopter trims the log for what it has to write.

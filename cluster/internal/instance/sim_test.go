@@ -15,6 +15,7 @@ import (
 
 	"github.com/forebay/forebay/changelog"
 	"github.com/forebay/forebay/changelog/changelogtest"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/internal/seedtest"
 	"github.com/forebay/forebay/internal/synctest"
 )
@@ -26,7 +27,7 @@ var (
 
 // TestSimulation lets nodes take rows and reject records, have the tables on their disks rot, be killed with and without their disks, stand still for
 // longer than their lease, end and come back, while messages to the log, to the store of owners, to staging and to the tables are lost or late. Logs
-// lose their end, or all. Then it heals everything. It checks that every acknowledged row is in the table once and no row is there twice, that every
+// lose their end, or all. In some seeds the tables refuse all rows. Then it heals everything. It checks that every acknowledged row is in the table once and no row is there twice, that every
 // rejected record is in one quarantine, and that nothing is left of the instances that were adopted.
 //
 // Goroutines of the same moment run in any order, so a seed may need several runs to fail again (-count 20). One seed alone prints its
@@ -49,7 +50,8 @@ func TestSimulation(t *testing.T) {
 	for least, happens := range map[int][]string{
 		50: {
 			"acknowledged", "acknowledged by the disk alone", "killed while the log lacks rows", "in doubt", "killed", "killed, disk lost", "stands still past the lease", "ended", "adopted", "adopted again", "drained",
-			"checkpoint", "rejected", "checkpoint fetched", "fenced", "call failed", "put half-way", "answer lost", "no majority", "rotten", "another log",
+			"checkpoint", "rejected", "checkpoint fetched", "fenced", "call failed", "put half-way", "answer lost", "no majority", "rotten", "another log", "held",
+			"log of held rows cut",
 		},
 		// These happen in about one of ten seeds: 50 seeds lack one of them now and then.
 		150: {"void", "restored", "hole of replica 0", "hole of replica 1", "hole of replica 2", "log gone", "log went back", "killed while the log is lost"},
@@ -71,6 +73,7 @@ type simulation struct {
 	lossy  bool       // two replicas of the logs lose records, each others
 	whole  int        // the third
 	loses  bool       // all replicas do
+	blocks bool       // tables refuse all rows until everything is healed
 
 	mu    sync.Mutex
 	chaos *rand.Rand // of the others
@@ -92,6 +95,7 @@ func newSimulation(t *testing.T, seed uint64, count map[string]int) *simulation 
 	s.whole = s.rng.IntN(3)
 	s.loses = s.rng.IntN(3) > 0
 	s.slow = []int64{1, 1e8, 3e9}[s.rng.IntN(3)]
+	s.blocks = s.rng.IntN(4) == 0
 	some := func(p float64) float64 { return p * float64(s.rng.IntN(3)) / 2 }
 	delay := time.Duration(s.rng.IntN(50)) * time.Millisecond
 	s.log.SetFaults(changelogtest.Faults{
@@ -416,6 +420,10 @@ func (s *simulation) start(n *worldNode) {
 				time.Sleep(pause)
 				s.mu.Lock()
 			}
+			if s.blocks && strings.HasPrefix(call, "import") {
+				s.count["held"]++
+				return driver.Permanent(errFault)
+			}
 			if s.chaos.Float64() >= s.faulty {
 				return nil
 			}
@@ -433,7 +441,7 @@ func (s *simulation) start(n *worldNode) {
 func (s *simulation) heal() {
 	s.tell("everything is healed")
 	s.mu.Lock()
-	s.faulty, s.slow = 0, 1
+	s.faulty, s.slow, s.blocks = 0, 1, false
 	s.mu.Unlock()
 	s.log.SetFaults(changelogtest.Faults{})
 	s.owners.SetFaults(changelogtest.Faults{})
@@ -460,6 +468,7 @@ func (s *simulation) Handle(_ context.Context, r slog.Record) error {
 		"set aside and restored":            "restored",
 		"a new one begins":                  "fenced",
 		"log or the checkpoint of the inst": "damaged",
+		"cut to what waits":                 "log of held rows cut",
 	} {
 		if strings.Contains(r.Message, text) {
 			s.saw(what)
