@@ -229,6 +229,9 @@ func (c *call) mapRow(ctx context.Context, k int, rec *mapping.Record) (Status, 
 	}
 	if err != nil {
 		s.count.rejected(err)
+		if s.reject != nil {
+			s.reject(err)
+		}
 		if !s.keeps {
 			return Rejected, err
 		}

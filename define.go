@@ -143,7 +143,7 @@ func (e *Engine) link(ctx context.Context, d *Definition, kept map[string]keptSi
 			e.log.Info("a renamed column is one more column, the table keeps the former one", "sink", id, "table", c.Table.ID, "columns", renames)
 		}
 		next.add(&sink{
-			id: c.ID, mapper: c.mapper, handle: handle, sync: c.settings.sync, count: load[rejections](&e.counts, id),
+			id: c.ID, mapper: c.mapper, handle: handle, sync: c.settings.sync, count: load[rejections](&e.counts, id), reject: e.rejectHook(def.ID, c.ID),
 			refused: refused != "", keeps: c.OnReject == Quarantine, name: nameOf(&c.Sink),
 			columns: c.Table.Columns, shadow: load[atomic.Pointer[Shadow]](&e.slots, id),
 		})

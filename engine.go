@@ -77,6 +77,7 @@ type sink struct {
 	handle *buffer.SinkHandle
 	sync   SyncMode
 	count  *rejections
+	reject func(error) // of [Options.Hooks]; nil: none
 	// refused is set while the columns of the definition are refused, so that the sink keeps its earlier ones.
 	refused bool
 	// keeps is set with a quarantine. name names the definition.
@@ -115,7 +116,7 @@ func Open(dir string, opts Options) (*Engine, error) {
 	opts = opts.withDefaults(dir)
 	buf, err := buffer.Open(filepath.Join(dir, localFolder), buffer.Options{
 		Staging: opts.Staging, Target: opts.Target, TargetOf: opts.targetOf, Leases: opts.Leases, Changelog: opts.Changelog, OnDamage: opts.OnDamage, Logger: opts.Logger, Meter: opts.Meter,
-		SinkAttributes: sinkAttributes, Tuning: opts.Buffer,
+		SinkAttributes: sinkAttributes, Hooks: hooksOf(opts.Hooks), Tuning: opts.Buffer,
 	})
 	if err != nil {
 		return nil, err

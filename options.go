@@ -37,6 +37,9 @@ type Options struct {
 	// Meter gets the metrics of docs/operations.md, with the attributes "source" and "sink". Default: nothing is
 	// measured, at no cost.
 	Meter metric.Meter
+	// Hooks is a value that implements any of [CommitHook], [UploadHook], [ImportHook], [DeliverHook], [RejectHook] and [RefuseHook]: for programs
+	// that have metrics of their own. Default: none, at no cost.
+	Hooks any
 	// Buffer tunes the local level: bounds of memory and disk, retries, retention.
 	Buffer buffer.Tuning
 	// MaxRowBytes bounds one encoded row; larger ones are rejected with a [*RowTooLargeError]. Default: 1536 KiB.
@@ -67,6 +70,9 @@ func (o Options) withDefaults(dir string) Options {
 func (o Options) Validate() error {
 	o = o.withDefaults("")
 	var problems []error
+	if o.Hooks != nil && !isHook(o.Hooks) {
+		problems = append(problems, fmt.Errorf("Hooks is a %T, which implements no hook of this package", o.Hooks))
+	}
 	if o.MaxRowBytes < 1 || int64(o.MaxRowBytes) > 64<<20 {
 		problems = append(problems, fmt.Errorf("MaxRowBytes is %d, allowed is 1 to %d", o.MaxRowBytes, 64<<20))
 	}

@@ -67,6 +67,7 @@ func (b *Buffer) attempt(ctx context.Context, step, sinkID string, call func(con
 		b.tookImports.add(took)
 	}
 	b.metrics.called(sinkID, step, took, err)
+	b.opts.Hooks.called(DriverEvent{sinkID, step, took, err})
 	return err
 }
 

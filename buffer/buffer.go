@@ -235,11 +235,10 @@ func (s *SinkHandle) ID() string { return s.state.id }
 func (s *SinkHandle) Full() error {
 	limit := s.b.opts.MaxSinkBytes
 	if used := s.state.waiting.Load(); used >= limit || s.state.room.n.Load() > 0 {
-		s.b.overloadsDisk.Add(1)
 		if used >= limit {
 			s.state.refusing.CompareAndSwap(0, s.b.now().UnixMilli())
 		}
-		return fullSink(used, limit)
+		return s.b.refuse(fullSink(used, limit))
 	}
 	return nil
 }

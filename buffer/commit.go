@@ -336,6 +336,7 @@ func (b *Buffer) finish(c *commit) {
 		took := time.Since(c.began)
 		b.tookCommits.add(took)
 		b.metrics.committed(took)
+		b.opts.Hooks.committed(CommitEvent{took, c.raw, c.err})
 	}
 	b.receipts.finish(append(c.notes, c.early.notes...), c.err == nil)
 	if c.err != nil {

@@ -178,8 +178,12 @@ func (t *txn) ended(f *file, state format.FileState) {
 			s.rec.FirstAt = sum.First
 		}
 		s.rec.LastAt = max(s.rec.LastAt, sum.Last)
-		oldest := format.Time(sum.First)
-		t.onDurable(func() { b.metrics.delivered(s.id, time.Since(oldest)) })
+		oldest, id := format.Time(sum.First), b.fileID(f)
+		t.onDurable(func() {
+			waited := time.Since(oldest)
+			b.metrics.delivered(s.id, waited)
+			b.opts.Hooks.delivered(DeliveredEvent{s.id, id, sum.Rows, sum.Raw, waited})
+		})
 	case format.FileDiscarded:
 		s.rec.Discarded.Add(rest.Rows, rest.Raw)
 	default:

@@ -43,6 +43,8 @@ type Options struct {
 
 	// Meter gets the metrics of docs/operations.md. Default: nothing is measured, at no cost.
 	Meter metric.Meter
+	// Hooks are called at events. Default: none.
+	Hooks Hooks
 	// SinkAttributes gives the attributes of a sink's measurements. Default: "sink", the id.
 	SinkAttributes func(sinkID string) []attribute.KeyValue
 

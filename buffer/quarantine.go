@@ -132,8 +132,7 @@ func (s *SinkHandle) QuarantineFull(size, records, bytes int) error {
 	case q.DropOldest || used+need <= q.MaxBytes && held < int64(q.MaxRecords):
 		return nil
 	}
-	s.b.overloadsDisk.Add(1)
-	return &OverloadError{Resource: "quarantine", Used: used, Limit: q.MaxBytes, RetryAfter: time.Minute}
+	return s.b.refuse(&OverloadError{Resource: "quarantine", Used: used, Limit: q.MaxBytes, RetryAfter: time.Minute})
 }
 
 // hadQuarantine reports whether some definition of the sink had a quarantine, so that it has bounds and the store the format.

@@ -293,7 +293,7 @@ func (b *Buffer) enterCommon(ctx context.Context, size int64, patient, local boo
 			b.seekRelief(size)
 			b.refusing.CompareAndSwap(0, b.now().UnixMilli())
 		}
-		b.overloads(over.Resource).Add(1)
+		b.refuse(over)
 		if over.Resource == "disk" {
 			b.noteFull(over)
 		}

@@ -1,0 +1,75 @@
+package buffer
+
+import "time"
+
+// Hooks are functions that a buffer calls at events, for owners that count them by other means than [Options.Meter]. Each is optional. They run on
+// the goroutine of the event, with no lock held, several at once: a slow one delays rows, and none may call the buffer.
+type Hooks struct {
+	// Commit is called when a commit has ended, before its callers learn so.
+	Commit func(CommitEvent)
+	// Driver is called when a call of a driver has ended.
+	Driver func(DriverEvent)
+	// Delivered is called when the record that a file is in its table is on disk. After a crash, the event of a file may be missing.
+	Delivered func(DeliveredEvent)
+	// Refused is called when a call is refused at a bound.
+	Refused func(*OverloadError)
+}
+
+// CommitEvent is a commit that has ended.
+type CommitEvent struct {
+	// Took is the time from its start until it was on disk, or failed.
+	Took time.Duration
+	// Bytes counts its rows before compression; 0 if it only has the states of slices and files.
+	Bytes int64
+	// Err is why it failed; nil if it was stored.
+	Err error
+}
+
+// DriverEvent is a call of a driver that has ended.
+type DriverEvent struct {
+	// SinkID is the sink that the call was for.
+	SinkID string
+	// Step is "upload" or "import", or another step such as "clean-up".
+	Step string
+	// Took is how long the call ran.
+	Took time.Duration
+	// Err is its error; nil if it succeeded.
+	Err error
+}
+
+// DeliveredEvent is a file whose rows are in their table.
+type DeliveredEvent struct {
+	// SinkID is the sink, FileID the file.
+	SinkID, FileID string
+	// Rows and Bytes count what the file has, before compression. Rows that the target has refused count too.
+	Rows, Bytes int64
+	// Waited is the time since its first row was accepted.
+	Waited time.Duration
+}
+
+func (h *Hooks) committed(e CommitEvent) {
+	if h.Commit != nil {
+		h.Commit(e)
+	}
+}
+
+func (h *Hooks) called(e DriverEvent) {
+	if h.Driver != nil {
+		h.Driver(e)
+	}
+}
+
+func (h *Hooks) delivered(e DeliveredEvent) {
+	if h.Delivered != nil {
+		h.Delivered(e)
+	}
+}
+
+// refuse counts a call that is refused at a bound, and returns why.
+func (b *Buffer) refuse(over *OverloadError) *OverloadError {
+	b.overloads(over.Resource).Add(1)
+	if b.opts.Hooks.Refused != nil {
+		b.opts.Hooks.Refused(over)
+	}
+	return over
+}
