@@ -1,6 +1,7 @@
 package forebay
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -153,6 +154,11 @@ func (e *Engine) observe() (metric.Registration, error) {
 		return nil, fmt.Errorf("metrics: %w", err)
 	}
 	return e.opts.Meter.RegisterCallback(func(_ context.Context, to metric.Observer) error {
+		sinks, allRefused, allRejected := 0, int64(0), map[string]int64{}
+		for src := range e.sources.all() {
+			sinks += len(src.sinks)
+		}
+		single := sinks <= cmp.Or(e.opts.Buffer.MaxMeasuredSinks, buffer.DefaultMeasuredSinks)
 		for src := range e.sources.all() {
 			for _, s := range src.sinks {
 				at := sinkAttributes(s.handle.ID())
@@ -160,12 +166,25 @@ func (e *Engine) observe() (metric.Registration, error) {
 				if s.refused {
 					n = 1
 				}
-				to.ObserveInt64(refused, n, metric.WithAttributes(at...))
+				allRefused += n
+				if single {
+					to.ObserveInt64(refused, n, metric.WithAttributes(at...))
+				}
 				for reason, n := range s.count.byName() {
-					with := append(slices.Clip(at), attribute.String("reason", reason))
-					to.ObserveInt64(rejected, n, metric.WithAttributes(with...))
+					allRejected[reason] += n
+					if single {
+						with := append(slices.Clip(at), attribute.String("reason", reason))
+						to.ObserveInt64(rejected, n, metric.WithAttributes(with...))
+					}
 				}
 			}
+		}
+		if single {
+			return nil
+		}
+		to.ObserveInt64(refused, allRefused)
+		for reason, n := range allRejected {
+			to.ObserveInt64(rejected, n, metric.WithAttributes(attribute.String("reason", reason)))
 		}
 		return nil
 	}, rejected, refused)

@@ -117,7 +117,7 @@ type shadowColumn struct {
 // The shadow ends by itself after ShadowOptions.For, when the sink gets other columns, and with the engine; ctx is for the call alone. The
 // shadow and its report need little memory once it has ended. Shadows do not outlive the process.
 //
-// Errors: [ErrUnknownSource], [ErrUnknownSink], a [*DefinitionError] with all problems of changed, the error of [ShadowOptions.Validate],
+// Errors: one for another id of changed, [ErrUnknownSource], [ErrUnknownSink], a [*DefinitionError] with all problems of changed, the error of [ShadowOptions.Validate],
 // [ErrShadowed], [ErrTooManyShadows], [ErrClosed], the error of ctx.
 func (h SinkHandle) Shadow(ctx context.Context, changed Sink, opts ShadowOptions) (*Shadow, error) {
 	if err := opts.Validate(); err != nil {

@@ -20,7 +20,7 @@ import (
 type metrics struct {
 	commits, calls, deliveries metric.Float64Histogram
 	triggers                   metric.Int64Counter
-	attributes                 func(sinkID string) []attribute.KeyValue
+	attributes                 func(sinkID string) []attribute.KeyValue // nil for each sink while there are too many
 	registration               metric.Registration
 }
 
@@ -32,7 +32,15 @@ func newMetrics(b *Buffer) (*metrics, error) {
 	}
 	in := instruments{meter: meter}
 	m := &metrics{
-		attributes: b.opts.SinkAttributes,
+		attributes: func(sinkID string) []attribute.KeyValue {
+			b.mu.RLock()
+			sinks := len(b.mu.sinks)
+			b.mu.RUnlock()
+			if sinks > b.opts.MaxMeasuredSinks {
+				return nil
+			}
+			return b.opts.SinkAttributes(sinkID)
+		},
 		commits: in.histogram("forebay.commit.duration", "Time from the start of a commit until it is on disk.",
 			0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10),
 		calls: in.histogram("forebay.driver.duration", "Duration of one call of a driver.",
@@ -148,9 +156,13 @@ func (o *observers) observe(to metric.Observer, st Stats, opts Options, now time
 	to.ObserveInt64(o.forgotten, st.KeysForgotten)
 	to.ObserveInt64(o.overloads, st.OverloadsMemory, metric.WithAttributes(attribute.String("resource", "memory")))
 	to.ObserveInt64(o.overloads, st.OverloadsDisk, metric.WithAttributes(attribute.String("resource", "disk")))
-	for i := range st.Sinks {
-		s := &st.Sinks[i]
-		base := opts.SinkAttributes(s.ID)
+	sinks, attributes := st.Sinks, opts.SinkAttributes
+	if len(sinks) > opts.MaxMeasuredSinks {
+		sinks, attributes = []SinkStats{sumOf(sinks)}, func(string) []attribute.KeyValue { return nil }
+	}
+	for i := range sinks {
+		s := &sinks[i]
+		base := attributes(s.ID)
 		with := func(more ...attribute.KeyValue) metric.MeasurementOption {
 			return metric.WithAttributes(append(base[:len(base):len(base)], more...)...)
 		}
@@ -207,6 +219,38 @@ func (o *observers) observe(to metric.Observer, st Stats, opts Options, now time
 			to.ObserveInt64(o.leased, leased, sink)
 		}
 	}
+}
+
+// sumOf returns one sink that has what all sinks have, as far as it is measured.
+func sumOf(sinks []SinkStats) (all SinkStats) {
+	for i := range sinks {
+		s := &sinks[i]
+		all.Accepted += s.Accepted
+		all.Unstored += s.Unstored
+		all.Target.Rows += s.Target.Rows
+		all.Expired.Rows += s.Expired.Rows
+		all.Discarded.Rows += s.Discarded.Rows
+		all.Damaged.Rows += s.Damaged.Rows
+		all.Poison.Rows += s.Poison.Rows
+		q := &all.Quarantine
+		q.On = q.On || s.Quarantine.On
+		q.Records += s.Quarantine.Records
+		q.Bytes += s.Quarantine.Bytes
+		q.Added += s.Quarantine.Added
+		q.Replayed += s.Quarantine.Replayed
+		q.Discarded += s.Quarantine.Discarded
+		q.Expired += s.Quarantine.Expired
+		q.Lost += s.Quarantine.Lost
+		for _, l := range []struct{ to, from *Level }{{&all.Local, &s.Local}, {&all.Staging, &s.Staging}} {
+			l.to.Rows += l.from.Rows
+			l.to.StoredBytes += l.from.StoredBytes
+			if first := l.from.FirstAt; !first.IsZero() && (l.to.FirstAt.IsZero() || first.Before(l.to.FirstAt)) {
+				l.to.FirstAt = first
+			}
+		}
+		all.Files = append(all.Files, s.Files...)
+	}
+	return all
 }
 
 // firstWaiting is when the oldest row that is not in its table was accepted; zero if no row waits.

@@ -1,6 +1,7 @@
 package buffer_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -110,4 +111,44 @@ func TestMetricsOfAQuarantine(t *testing.T) {
 	if _, ok := got["forebay.quarantine.added{sink=a}"]; ok {
 		t.Error("a sink that never had a quarantine has its metrics")
 	}
+}
+
+// With more sinks than MaxMeasuredSinks, measurements are sums without the attribute of a sink. With as many, they are single.
+func TestMetricsOfManySinks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		meter := metertest.New()
+		opts := memoryOptions(t, buffertest.NewMemory())
+		opts.Meter, opts.MaxMeasuredSinks = meter, 2
+		b := openAt(t, "data", opts)
+		for i, id := range []string{"a", "b"} {
+			put(t, b, define(t, b, id), 0, 3+i)
+		}
+		if got := meter.Collect(); got["forebay.rows.accepted{sink=a}"] != 3 || got["forebay.rows.accepted{sink=b}"] != 4 {
+			t.Errorf("got %v, want 3 rows of the sink a and 4 of b", got)
+		}
+		time.Sleep(10 * time.Second)
+		put(t, b, define(t, b, "c"), 0, 5)
+		got := meter.Collect()
+		for name, want := range map[string]float64{
+			"forebay.rows.accepted{}":             12,
+			"forebay.rows.waiting{level=local}":   12,
+			"forebay.rows.age{}":                  10,
+			"forebay.files{state=writing}":        3,
+			"forebay.overloads{resource=memory}":  0,
+			"forebay.rows.waiting{level=staging}": 0,
+		} {
+			if got[name] != want {
+				t.Errorf("%s is %g, want %g: %v", name, got[name], want, got)
+			}
+		}
+		if err := b.Flush(t.Context(), "c"); err != nil {
+			t.Fatal(err)
+		}
+		for name := range meter.Collect() {
+			// What was measured before has its attribute.
+			if strings.Contains(name, "sink=c") {
+				t.Errorf("got %s, want no measurement of one sink", name)
+			}
+		}
+	})
 }

@@ -52,6 +52,9 @@ type Options struct {
 	Tuning
 }
 
+// DefaultMeasuredSinks is the default of [Tuning.MaxMeasuredSinks].
+const DefaultMeasuredSinks = 1000
+
 // Tuning of the local level: bounds of memory and disk, intervals, retries, retention. A zero field means its default.
 type Tuning struct {
 	// MaxPendingBytes bounds the row bytes that are accepted but not yet committed, over all sinks, and what is held of batches that the
@@ -93,6 +96,9 @@ type Tuning struct {
 	AttemptTimeout time.Duration
 	// Retry says when a failed call is repeated.
 	Retry Retry
+	// MaxMeasuredSinks is the largest number of sinks whose measurements have attributes of their own. While there are more, each measurement is
+	// a sum over all sinks, or the age of the oldest row of any, so that metrics stay small. Default: 1,000.
+	MaxMeasuredSinks int
 	// Retention is how long a file that cannot be imported is kept, from its first failure on. Afterwards its rows
 	// expire. Default: 7 days, as in the published service.
 	Retention time.Duration
@@ -175,6 +181,7 @@ func (t Tuning) withDefaults() Tuning {
 	setDefault(&t.KeyRetention, 24*time.Hour)
 	setDefault(&t.MaxKeys, 1_000_000)
 	setDefault(&t.MaxKeyBytes, 256<<20)
+	setDefault(&t.MaxMeasuredSinks, DefaultMeasuredSinks)
 	setDefault(&t.Retry.Initial, time.Second)
 	setDefault(&t.Retry.Max, 5*time.Minute)
 	setDefault(&t.Retry.Probe, min(10*time.Second, t.Retry.Max))
@@ -231,6 +238,7 @@ func (t Tuning) Validate() error {
 	check(t.GzipLevel >= 0 && t.GzipLevel <= 9, "GzipLevel is %d, allowed is 0 to 9", t.GzipLevel)
 	check(t.Uploads >= 1, "Uploads is %d, the least is 1", t.Uploads)
 	check(t.Imports >= 1, "Imports is %d, the least is 1", t.Imports)
+	check(t.MaxMeasuredSinks >= 1, "MaxMeasuredSinks is %d, the least is 1", t.MaxMeasuredSinks)
 	check(t.MinImportInterval >= time.Second && t.MinImportInterval <= trigger.Import().Default.Interval,
 		"MinImportInterval is %s, allowed is 1s to %s", t.MinImportInterval, trigger.Import().Default.Interval)
 	check(t.AttemptTimeout > 0, "AttemptTimeout is %s, it must be above 0", t.AttemptTimeout)

@@ -26,6 +26,7 @@ import (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	context.AfterFunc(ctx, stop) // the second interrupt is not caught
 	status := quickstart.Main(ctx, os.Args[1:], os.Stdout, os.Stderr, quickstart.Options{})
 	stop()
 	os.Exit(status)

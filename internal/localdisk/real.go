@@ -44,12 +44,15 @@ func (r realFS) OpenReadWrite(name string, c vfs.DiskWriteCategory, opts ...vfs.
 	return r.FS.OpenReadWrite(name, c, opts...)
 }
 
-// Lock implements [vfs.FS].
+// Lock implements [vfs.FS]. The mode changes after the lock is taken, because the end of any other descriptor of the file would end the lock of
+// this process. The file stays empty.
 func (r realFS) Lock(name string) (io.Closer, error) {
-	if err := private(name); err != nil && !errors.Is(err, fs.ErrExist) {
+	lock, err := r.FS.Lock(name)
+	if err != nil {
 		return nil, err
 	}
-	return r.FS.Lock(name)
+	_ = os.Chmod(name, 0o600) // some file systems have no permissions
+	return lock, nil
 }
 
 // private makes an empty file, which must not exist.

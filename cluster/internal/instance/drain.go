@@ -89,9 +89,10 @@ type drainage struct {
 	k       *changelog.Keeper
 	dir     string
 	adopted time.Time
-	free    func() // gives up the turn
-	arrived bool   // the rejected records are in the quarantines of this node
-	cut     bool   // the log was cut to what the instance still holds, or that has failed
+	free    func()    // gives up the turn
+	arrived bool      // the rejected records are in the quarantines of this node
+	cut     bool      // the log was cut to what the instance still holds
+	notCut  time.Time // when the last attempt to cut it has failed
 	log     *slog.Logger
 }
 
@@ -105,7 +106,7 @@ func (d *drainage) run(ctx context.Context) error {
 			}
 		}
 		err := d.move(ctx)
-		if errors.Is(err, errCut) {
+		for errors.Is(err, errCut) {
 			err = d.move(ctx)
 		}
 		switch {
@@ -207,7 +208,8 @@ func (d *drainage) move(ctx context.Context) error {
 	stop()
 	if errors.Is(err, errCut) {
 		if failed := (&checkpointer{Instance: i, store: d.opts.checkpoints()}).make(flushing); failed != nil {
-			d.log.Warn("the log of the adopted instance keeps its size, because no checkpoint can be made", "error", failed)
+			d.log.Warn("the log of the adopted instance keeps its size for now, because no checkpoint can be made", "error", failed, "again", cutPause)
+			d.cut, d.notCut = false, time.Now()
 		} else {
 			d.log.Info("log of the adopted instance cut to what waits")
 		}
@@ -303,9 +305,12 @@ func (d *drainage) flush(ctx context.Context, e *forebay.Engine, adoption Adopti
 // gets short, and the next opening of the log gives the room back.
 var errCut = errors.New("the log of the adopted instance gets shorter")
 
-// cuts reports whether the log is worth to be cut, at most once: each opening of the log takes some room again.
+// cutPause is the time from a failed cut of a log to the next one. The engine of the instance is opened again for each.
+const cutPause = 10 * time.Minute
+
+// cuts reports whether the log is worth to be cut: until a cut succeeds, because each opening of the log takes some room again.
 func (d *drainage) cuts(ctx context.Context) bool {
-	if d.cut {
+	if d.cut || !d.notCut.IsZero() && time.Since(d.notCut) < cutPause {
 		return false
 	}
 	stat, err := d.opts.Log.Stat(ctx, d.k.Owner().LogName(d.k.Instance()))

@@ -448,6 +448,51 @@ func TestDrainOfRefusedRowsCutsTheLog(t *testing.T) {
 	}
 }
 
+// The checkpoint for which a log is cut fails, because staging is away for a while. The adopter repeats it, so that the log gets short and is opened
+// again.
+func TestDrainCutsTheLogAfterAFailure(t *testing.T) {
+	inWorld(t, func(w *world, a, b, c *worldNode) {
+		other := a.runs.opened().Keeper().Instance()
+		a.kill(nil, true) // so that b adopts the instance of c
+		w.await("the instance of a is retired", func() bool { return w.records()[other].State == changelog.Retired })
+		w.checkpointBytes, w.size = 1<<20, 200
+		p := c.start()
+		i := p.opened()
+		name := i.Keeper().Instance()
+		var repaired atomic.Bool
+		refuses := func(call string) error {
+			if strings.HasPrefix(call, "import") && !repaired.Load() {
+				return driver.Permanent(errors.New("a column is missing"))
+			}
+			return nil
+		}
+		p.setHooks(refuses, nil)
+		p.put(i, 200)
+		var failures, trims, opened atomic.Int64
+		b.runs.setHooks(func(call string) error {
+			if w.records()[name].State == changelog.Draining {
+				switch {
+				case strings.HasPrefix(call, "put ckpt-") && failures.Add(1) <= 12:
+					return errors.New("staging is away")
+				case call == "log trim":
+					trims.Add(1)
+				case call == "log open" && trims.Load() > 0:
+					opened.Add(1)
+				}
+			}
+			return refuses(call)
+		}, nil)
+		c.kill(nil, true)
+		time.Sleep(12 * time.Minute) // the pause after a failure has 10
+		w.await("the log is cut and opened again", func() bool { return trims.Load() > 0 && opened.Load() > 0 })
+		if failures.Load() <= 12 {
+			t.Errorf("%d uploads of checkpoints have failed, want 12 and more attempts", failures.Load())
+		}
+		repaired.Store(true)
+		w.settle()
+	})
+}
+
 // An owner can make no checkpoint, so that its log has no more room, and is lost. Its adopter trims the log for what it has to write.
 func TestDrainOfAFullLog(t *testing.T) {
 	inWorld(t, func(w *world, a, _, c *worldNode) {

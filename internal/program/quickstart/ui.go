@@ -102,8 +102,11 @@ func (n *node) show(ctx context.Context, cfg config, l *ledger, out io.Writer) (
 				change.Reset(2 * length)
 			}
 		case <-pace.C:
-			// An event that is under way is not cut off, so that each event has an answer.
-			if err := send(context.WithoutCancel(ctx), client, cfg, n, l, uint32(sent)); err != nil {
+			// An event that is under way when ctx ends is not cut off at once, so that each event has an answer.
+			late, stop := outliving(ctx)
+			err := send(late, client, cfg, n, l, uint32(sent))
+			stop()
+			if err != nil {
 				return sent, err
 			}
 			sent++
@@ -111,6 +114,25 @@ func (n *node) show(ctx context.Context, cfg config, l *ledger, out io.Writer) (
 	}
 	<-ctx.Done()
 	return sent, nil
+}
+
+// graceTime is how long what is under way may take after the program was interrupted.
+const graceTime = 30 * time.Second
+
+// outliving returns a context that ends graceTime after ctx.
+func outliving(ctx context.Context) (late context.Context, stop func()) {
+	late, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	var timer atomic.Pointer[time.Timer]
+	unhook := context.AfterFunc(ctx, func() {
+		timer.Store(time.AfterFunc(graceTime, func() { cancel(fmt.Errorf("it has not ended %s after the interrupt", graceTime)) }))
+	})
+	return late, func() {
+		unhook()
+		if t := timer.Load(); t != nil {
+			t.Stop()
+		}
+		cancel(nil)
+	}
 }
 
 // showAndAudit lets a person watch until ctx ends. Then it lets all rows reach their tables and counts them.
@@ -121,8 +143,11 @@ func showAndAudit(ctx context.Context, cfg config, n *node, l *ledger, dir strin
 		return err
 	}
 	cfg.n = sent
-	if err := n.finish(context.WithoutCancel(ctx)); err != nil {
-		return err
+	late, stop := outliving(ctx)
+	defer stop()
+	if err := n.finish(late); err != nil {
+		at := n.levels()
+		return fmt.Errorf("%d rows wait in local and staging, and the next start moves them on: %w", at.Local+at.Staging, err)
 	}
 	return report(cfg, dir, l, out)
 }
