@@ -107,3 +107,12 @@ func exec(tb testing.TB, target *Target, sql string) {
 	tb.Helper()
 	server.Exec(tb, target.database, sql)
 }
+
+// expectRefused checks that an error names these rows and no others.
+func expectRefused(tb testing.TB, err error, want ...driver.RowError) {
+	tb.Helper()
+	var refused *driver.RowsError
+	if !errors.As(err, &refused) || !slices.Equal(refused.Rows, want) || !refused.Complete {
+		tb.Errorf("%#v (%v), want a complete *driver.RowsError with %#v", err, err, want)
+	}
+}
