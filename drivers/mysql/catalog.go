@@ -177,7 +177,9 @@ func (c column) dataType() datatype.Type {
 	case "bigint": // with a size in MariaDB; unsigned is a part of the name
 		return datatype.Int64
 	case "double":
-		return datatype.Float64
+		if n == 0 { // with a size it rounds
+			return datatype.Float64
+		}
 	case "decimal":
 		if n > 0 {
 			return datatype.Decimal(n, scale)

@@ -28,6 +28,7 @@ const (
 	deadlock              = 1213
 	noReferencedRow       = 1216
 	userLimitReached      = 1226
+	outOfRange            = 1264
 	dataTruncated         = 1265
 	incorrectValue        = 1292
 	noDefault             = 1364
@@ -93,7 +94,7 @@ func wrap(err error) error {
 // data exception, 23 a constraint.
 func refusesRow(e *mysql.MySQLError) bool {
 	switch e.Number {
-	case dupEntry, columnCannotBeNull, dataTruncated, incorrectValue, incorrectStringValue, dataTooLong, noReferencedRow, noReferencedRow2, signal,
+	case dupEntry, columnCannotBeNull, outOfRange, dataTruncated, incorrectValue, incorrectStringValue, dataTooLong, noReferencedRow, noReferencedRow2, signal,
 		rowTooLarge, invalidJSON, checkViolation, checkViolationMariaDB:
 		return true
 	case noDefault, noPartition:
@@ -156,7 +157,7 @@ func refusedRow(e *mysql.MySQLError, row int64) *driver.RowsError {
 // columnOf returns the column that an error names, "" if it names none. The name follows the value that some texts quote.
 func columnOf(e *mysql.MySQLError) string {
 	switch e.Number {
-	case columnCannotBeNull, 1264, dataTruncated, incorrectValue, incorrectStringValue, dataTooLong:
+	case columnCannotBeNull, outOfRange, dataTruncated, incorrectValue, incorrectStringValue, dataTooLong:
 		if all := inColumn.FindAllStringSubmatch(e.Message, -1); all != nil {
 			return all[len(all)-1][1]
 		}
