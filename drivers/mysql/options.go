@@ -123,12 +123,14 @@ func Validate(address string, o Options) error {
 	return err
 }
 
-// DB returns connections to the database of an address of [Open], for a reader. The caller closes them.
+// DB returns connections to the database of an address of [Open], for a reader. Names in SQL may be in double quotes, and times are in UTC. It
+// does not connect. The caller closes the result.
 func DB(address string) (*sql.DB, error) {
 	cfg, _, err := parse(address, Options{})
 	if err != nil {
 		return nil, err
 	}
+	cfg.Params["sql_mode"] = "'STRICT_ALL_TABLES,ANSI_QUOTES'"
 	connector, err := mysql.NewConnector(cfg)
 	if err != nil {
 		return nil, fmt.Errorf("mysql: %w", err)
