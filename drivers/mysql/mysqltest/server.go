@@ -106,7 +106,7 @@ func (s *Server) Database(tb testing.TB) string {
 func (s *Server) Connect(tb testing.TB, database string) *sql.DB {
 	tb.Helper()
 	s.need(tb)
-	db, err := s.open(database)
+	db, err := s.Open(database)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -114,7 +114,8 @@ func (s *Server) Connect(tb testing.TB, database string) *sql.DB {
 	return db
 }
 
-func (s *Server) open(database string) (*sql.DB, error) {
+// Open returns connections to a database of the server, "" for none. The server must run.
+func (s *Server) Open(database string) (*sql.DB, error) {
 	cfg := mysql.NewConfig()
 	cfg.User, cfg.Passwd, cfg.Net, cfg.Addr, cfg.DBName = User, Password, "unix", s.socket(), database
 	cfg.MultiStatements, cfg.InterpolateParams = true, true
@@ -128,7 +129,7 @@ func (s *Server) open(database string) (*sql.DB, error) {
 // Exec runs statements in a database; "" for none.
 func (s *Server) Exec(tb testing.TB, database, statements string) {
 	tb.Helper()
-	db, err := s.open(database)
+	db, err := s.Open(database)
 	if err == nil {
 		defer db.Close()
 		_, err = db.Exec(statements)
@@ -136,6 +137,11 @@ func (s *Server) Exec(tb testing.TB, database, statements string) {
 	if err != nil {
 		tb.Fatalf("%s: %v", statements, err)
 	}
+}
+
+// ClientArguments are those with which the program mariadb connects to the server.
+func (s *Server) ClientArguments() []string {
+	return []string{"--no-defaults", "--socket=" + s.socket(), "--user=" + User, "--password=" + Password}
 }
 
 // Kill ends the server at once, as a crash of its process does. Restart starts it again.
