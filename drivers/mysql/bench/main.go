@@ -92,7 +92,7 @@ func writeRows(ctx context.Context, path string, f *driver.File) error {
 		return err
 	}
 	out := bufio.NewWriter(file)
-	escape := strings.NewReplacer(`\`, `\`, "\t", `\t`, "\n", `\n`)
+	escape := strings.NewReplacer(`\`, `\\`, "\t", `\t`, "\n", `\n`)
 	rows := f.ReadRows(ctx)
 	defer rows.Close()
 	for rows.Next() {
