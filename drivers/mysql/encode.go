@@ -74,7 +74,7 @@ type form struct {
 }
 
 var (
-	// loadForm is a line of LOAD DATA. The separators are those of loadClause.
+	// loadForm is a line of LOAD DATA. loadClause has the separators.
 	loadForm = form{escapes: &[256]byte{'\\': '\\', '\t': 't', '\n': 'n', 0: '0'}, null: `\N`}
 	// valuesForm is the values of an INSERT.
 	valuesForm = form{escapes: &[256]byte{'\\': '\\', '\'': '\'', 0: '0', '\n': 'n', '\r': 'r', 0x1a: 'Z'}, quote: "'", hex: [2]string{"x'", "'"}, null: "NULL"}
@@ -87,7 +87,7 @@ func (s fields) appendLine(dst []byte, cells [][]byte) ([]byte, *refusal) {
 		if i > 0 {
 			dst = append(dst, '\t')
 		}
-		if dst, no = s[i].append(dst, cells[s[i].cell], &loadForm); no != nil {
+		if dst, no = s[i].append(dst, cells[s[i].cell], loadForm); no != nil {
 			return dst, no
 		}
 	}
@@ -101,7 +101,7 @@ func (s fields) appendValues(dst []byte, cells [][]byte) ([]byte, *refusal) {
 	for i := range s {
 		dst = append(dst, separator...)
 		separator = ","
-		if dst, no = s[i].append(dst, cells[s[i].cell], &valuesForm); no != nil {
+		if dst, no = s[i].append(dst, cells[s[i].cell], valuesForm); no != nil {
 			return dst, no
 		}
 	}
@@ -109,7 +109,7 @@ func (s fields) appendValues(dst []byte, cells [][]byte) ([]byte, *refusal) {
 }
 
 // append appends a cell.
-func (f *field) append(dst, cell []byte, form *form) ([]byte, *refusal) {
+func (f *field) append(dst, cell []byte, form form) ([]byte, *refusal) {
 	if cell == nil {
 		return append(dst, form.null...), nil
 	}
@@ -165,7 +165,7 @@ func (f *field) append(dst, cell []byte, form *form) ([]byte, *refusal) {
 	return dst, f.refuse(err)
 }
 
-func (f *field) appendHex(dst, v []byte, form *form) []byte {
+func (f *field) appendHex(dst, v []byte, form form) []byte {
 	return append(hex.AppendEncode(append(dst, form.hex[0]...), v), form.hex[1]...)
 }
 

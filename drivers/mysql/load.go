@@ -7,15 +7,11 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"sync/atomic"
 
 	"github.com/go-sql-driver/mysql"
 
 	"github.com/forebay/forebay/driver"
 )
-
-// readers numbers the readers of LOAD DATA: the client library finds them by a name that the process has once.
-var readers atomic.Int64
 
 // loadClause are the separators of loadForm. They name the character set because the server would take that of the database.
 const loadClause = ` CHARACTER SET utf8mb4 FIELDS TERMINATED BY '\t' ENCLOSED BY '' ESCAPED BY '\\' LINES TERMINATED BY '\n' STARTING BY ''`
@@ -47,7 +43,7 @@ func (in *intake) loadSQL(reader string) string {
 func (in *intake) loadData(ctx context.Context, tx *sql.Tx, f *driver.File) (done bool, err error) {
 	r := &rowStream{rows: f.ReadRows(ctx), fields: in.fields}
 	defer r.rows.Close()
-	name := fmt.Sprintf("%sload%d", reserved, readers.Add(1))
+	name := fmt.Sprintf("%sload%p", reserved, r) // the client library keeps readers for the whole process, by their names
 	mysql.RegisterReaderHandler(name, func() io.Reader { return r })
 	defer mysql.DeregisterReaderHandler(name)
 	result, err := tx.ExecContext(ctx, in.loadSQL(name))

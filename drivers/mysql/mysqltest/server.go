@@ -22,7 +22,7 @@ import (
 	"github.com/go-sql-driver/mysql"
 )
 
-// User and Password are those of the account that has all rights.
+// User and Password belong to the account that has all rights.
 const (
 	User     = "forebay"
 	Password = "s3cret/@?" // needs escapes in a URL
@@ -139,7 +139,7 @@ func (s *Server) Exec(tb testing.TB, database, statements string) {
 	}
 }
 
-// ClientArguments are those with which the program mariadb connects to the server.
+// ClientArguments returns the arguments with which the program mariadb connects to the server.
 func (s *Server) ClientArguments() []string {
 	return []string{"--no-defaults", "--socket=" + s.socket(), "--user=" + User, "--password=" + Password}
 }
@@ -233,7 +233,7 @@ func (s *Server) create() error {
 	return err
 }
 
-// arguments are those of all programs of the server. No configuration of the machine is read.
+// arguments returns what all programs of the server are called with. No configuration of the machine is read.
 func (s *Server) arguments() []string {
 	args := []string{"--no-defaults", "--datadir=" + filepath.Join(s.dir, "data")}
 	if os.Getuid() == 0 {
