@@ -115,6 +115,10 @@ func (cfg *serveConfig) columnOptions() (keepBy []string, keys map[string][]stri
 		var o postgresKeys
 		cfg.options.read(&o) // which was checked
 		keepBy, keys = o.KeepBy, o.Keys
+	case mysqlKeys:
+		var o mysqlKeys
+		cfg.options.read(&o)
+		keepBy, keys = o.KeepBy, o.Keys
 	case sqliteKeys:
 		var o sqliteKeys
 		cfg.options.read(&o)

@@ -13,6 +13,7 @@ require (
 	github.com/forebay/forebay/drivers/bucket v0.0.0-20261129083520-212e57b88ee2
 	github.com/forebay/forebay/drivers/duckdb v0.0.0-20261129083520-212e57b88ee2
 	github.com/forebay/forebay/drivers/iceberg v0.0.0-20261129083520-212e57b88ee2
+	github.com/forebay/forebay/drivers/mysql v0.0.0-20261129083520-212e57b88ee2
 	github.com/forebay/forebay/drivers/parquet v0.0.0-20261129083520-212e57b88ee2
 	github.com/forebay/forebay/drivers/postgres v0.0.0-20261129083520-212e57b88ee2
 	github.com/forebay/forebay/drivers/sqlite v0.0.0-20261129083520-212e57b88ee2
@@ -221,6 +222,7 @@ replace (
 	github.com/forebay/forebay/drivers/bucket => ../../drivers/bucket
 	github.com/forebay/forebay/drivers/duckdb => ../../drivers/duckdb
 	github.com/forebay/forebay/drivers/iceberg => ../../drivers/iceberg
+	github.com/forebay/forebay/drivers/mysql => ../../drivers/mysql
 	github.com/forebay/forebay/drivers/parquet => ../../drivers/parquet
 	github.com/forebay/forebay/drivers/postgres => ../../drivers/postgres
 	github.com/forebay/forebay/drivers/sqlite => ../../drivers/sqlite

@@ -137,7 +137,7 @@ func TestWrongCalls(t *testing.T) {
 		{[]string{"srve"}, `do you mean "serve"?`},
 		{[]string{"serve", "-adr", ":1"}, "-adr; -h shows the flags"},
 		{[]string{"serve", "extra"}, "flags begin with a dash"},
-		{[]string{"serve", "-target", "mysql://me:hunter2@db/x"}, "sqlite:FILE, duckdb:FILE, postgres://"},
+		{[]string{"serve", "-target", "oracle://me:hunter2@db/x"}, "sqlite:FILE, duckdb:FILE, postgres://"},
 		{[]string{"serve", "-target", "host=db password=hunter2"}, "sqlite:FILE, duckdb:FILE, postgres://"},
 		{[]string{"serve", "-staging", "s4:hunter2"}, "dir:FOLDER"},
 		{[]string{"serve", "-target", "sqlite:"}, `has the kind "sqlite" without a place: write`},

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/forebay/forebay/drivers/mysql/mysqltest"
 	"github.com/forebay/forebay/drivers/postgres/pgtest"
 	"github.com/forebay/forebay/internal/buckettest"
 )
@@ -13,6 +14,7 @@ import (
 // What tests share, which the first one that needs it starts.
 var (
 	postgresServer pgtest.Server
+	mysqlServer    mysqltest.Server
 	s3Server       = sync.OnceValues(func() (*buckettest.Server, error) {
 		server, err := buckettest.StartS3()
 		startedS3 = server
@@ -28,6 +30,7 @@ func TestDemoOnServers(t *testing.T) {
 			folder, _, _ := strings.Cut(strings.TrimPrefix(postgresServer.URL(t), "host="), " ")
 			return []string{"-target", "postgres://postgres@/postgres?host=" + folder}
 		},
+		"MySQL":               func(t *testing.T) []string { return []string{"-target", mysqlServer.URL(mysqlServer.Database(t))} },
 		"Parquet in a bucket": func(t *testing.T) []string { return []string{"-target", "parquet:" + bucketURL(t, "tables")} },
 		"staging in a bucket": func(t *testing.T) []string {
 			return []string{"-target", "sqlite:" + t.TempDir() + "/demo.db", "-staging", bucketURL(t, "staging")}
@@ -43,7 +46,7 @@ func TestDemoOnServers(t *testing.T) {
 				if name == "PostgreSQL" {
 					expectDemoRows(t, 300*(run+1))
 				}
-				if strings.Contains(out+errs, buckettest.SecretKey) {
+				if strings.Contains(out+errs, buckettest.SecretKey) || strings.Contains(out+errs, "s3cret") {
 					t.Errorf("the secret key is in\n%s%s", out, errs)
 				}
 			}
@@ -85,6 +88,7 @@ func bucketURL(t *testing.T, name string) string {
 // stopServers ends what tests have started.
 func stopServers() {
 	postgresServer.Close()
+	mysqlServer.Close()
 	if startedS3 != nil {
 		if err := startedS3.Close(); err != nil {
 			_, _ = os.Stderr.WriteString(err.Error() + "\n")

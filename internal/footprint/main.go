@@ -60,6 +60,7 @@ func probes() []probe {
 		guest("stream/otlpgrpc", "otlpgrpc.Register"),
 		guest("drivers/sqlite", "sqlite.Open"),
 		guest("drivers/postgres", "postgres.Open"),
+		guest("drivers/mysql", "mysql.Open"),
 		guest("drivers/parquet", "parquet.Tables"),
 		guest("drivers/bucket", "bucket.Open"),
 		guest("drivers/duckdb", "duckdb.Open"),

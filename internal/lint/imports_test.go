@@ -43,6 +43,7 @@ var rooms = map[string][]string{
 	"drivers/bucket":              {"datatype", "driver", "driverkit/...", "buffer/dir", "drivers/parquet", "drivers/parquet/parquettest"},
 	"drivers/parquet/parquettest": {"datatype", "buffer/buffertest"},
 	"drivers/postgres/pgtest":     {},
+	"drivers/mysql/mysqltest":     {},
 	// A command that measures a cluster, and one that measures a driver beside the loader of its database.
 	"cluster/bench":          {"./..."},
 	"cluster/duckdbtest":     {"./..."},
@@ -50,6 +51,7 @@ var rooms = map[string][]string{
 	"drivers/iceberg/bench":  {"./..."},
 	"drivers/duckdb/bench":   {"./..."},
 	"drivers/parquet/bench":  {"./..."},
+	"drivers/mysql/bench":    {"./..."},
 	"drivers/postgres/bench": {"./..."},
 	"drivers/sqlite/bench":   {"./..."},
 	"internal/importbench":   {"datatype", "driver"},
