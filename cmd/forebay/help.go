@@ -39,14 +39,24 @@ func targetsHelp() string {
 		if k.missing != "" {
 			summary = "needs a build with -tags " + k.missing
 		}
-		fmt.Fprintf(&b, "  %s\n      %s\n", k.form, summary)
+		helpLine(&b, k.form, summary)
 	}
 	b.WriteString("\nStagings, where rows wait for their table, for -staging:\n\n")
 	for _, k := range stagingKinds() {
-		fmt.Fprintf(&b, "  %s\n      %s\n", k.form, k.summary)
+		helpLine(&b, k.form, k.summary)
 	}
 	b.WriteString("\nCredentials come from the environment. docs/forebay.md has the options of each target.\n")
 	return b.String()
+}
+
+// helpLine writes a form and what it is on one line, or on two if the form is long.
+func helpLine(b *strings.Builder, form, text string) {
+	const width = 44
+	if len(form)+2 > width {
+		fmt.Fprintf(b, "  %s\n  %*s%s\n", form, width, "", text)
+		return
+	}
+	fmt.Fprintf(b, "  %-*s%s\n", width, form, text)
 }
 
 const serveHelp = `

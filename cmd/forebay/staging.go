@@ -23,9 +23,13 @@ func folderStaging() stagingKind {
 func bucketSchemes() []string { return []string{"s3://", "gs://", "azblob://"} }
 
 func bucketStaging() stagingKind {
+	summary := "a bucket; credentials come from the environment"
+	if bucketsMissing != "" {
+		summary = "needs a build without the tag forebay_nobucket"
+	}
 	return stagingKind{
 		prefixes: bucketSchemes(), form: "s3://BUCKET/PREFIX (or gs://, azblob://)",
-		summary: "a bucket; credentials come from the environment",
+		summary: summary,
 		check:   checkBucket,
 		open: func(text string) (driver.Staging, func() error, error) {
 			staging, closing, err := openBucketStaging(text)

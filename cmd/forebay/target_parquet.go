@@ -18,7 +18,7 @@ import (
 func parquetTarget() targetKind {
 	return targetKind{
 		prefixes: []string{"parquet:"}, form: "parquet:FOLDER, parquet:s3://BUCKET/PREFIX",
-		summary: "Parquet files in folders, or in a bucket (gs:// and azblob:// too)", ages: true, addresses: true, limits: new(parquet.Target),
+		summary: "Parquet in folders, or a bucket (gs://, azblob:// too)", ages: true, addresses: true, limits: new(parquet.Target),
 		keys: parquetKeys{},
 		prepare: func(rest string, f targetFlags) (opener, []error) {
 			if _, ok := cutPrefix(rest, bucketSchemes()); ok {
