@@ -3,7 +3,7 @@ module github.com/forebay/forebay/drivers/sqlite
 go 1.26.0
 
 require (
-	github.com/forebay/forebay v0.0.0-20261129083520-212e57b88ee2
+	github.com/forebay/forebay v0.0.0-20261129094347-1abc15153e9b
 	modernc.org/sqlite v1.60.1
 )
 

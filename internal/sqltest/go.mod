@@ -5,8 +5,8 @@ go 1.26.0
 
 require (
 	github.com/duckdb/duckdb-go/v2 v2.5.6
-	github.com/forebay/forebay v0.0.0-20261129083520-212e57b88ee2
-	github.com/forebay/forebay/drivers/parquet v0.0.0-20261129083520-212e57b88ee2
+	github.com/forebay/forebay v0.0.0-20261129094347-1abc15153e9b
+	github.com/forebay/forebay/drivers/parquet v0.0.0-20261129094347-1abc15153e9b
 	github.com/parquet-go/parquet-go v0.32.0
 )
 

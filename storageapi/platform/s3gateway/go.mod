@@ -11,7 +11,7 @@ require (
 	github.com/aws/aws-sdk-go-v2/feature/s3/transfermanager v0.4.1
 	github.com/aws/aws-sdk-go-v2/service/s3 v1.114.8
 	github.com/aws/smithy-go v1.28.8
-	github.com/forebay/forebay v0.0.0-20261129083520-212e57b88ee2
+	github.com/forebay/forebay v0.0.0-20261129094347-1abc15153e9b
 	github.com/versity/versitygw v1.8.0
 )
 
