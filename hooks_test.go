@@ -104,7 +104,7 @@ func TestHooks(t *testing.T) {
 // A value that implements no hook is a mistake, such as a method with another signature.
 func TestHooksThatAreNone(t *testing.T) {
 	err := forebay.Options{Hooks: struct{}{}}.Validate()
-	if err == nil || !strings.Contains(err.Error(), "Hooks is a struct {}, which implements no hook") {
+	if err == nil || !strings.Contains(err.Error(), "the value of Hooks is a struct {}, which implements no hook") {
 		t.Errorf("got %v, want that it implements no hook", err)
 	}
 	if err := (forebay.Options{Hooks: new(onlyCommits)}).Validate(); err != nil {

@@ -71,7 +71,7 @@ func (o Options) Validate() error {
 	o = o.withDefaults("")
 	var problems []error
 	if o.Hooks != nil && !isHook(o.Hooks) {
-		problems = append(problems, fmt.Errorf("Hooks is a %T, which implements no hook of this package", o.Hooks))
+		problems = append(problems, fmt.Errorf("the value of Hooks is a %T, which implements no hook of this package", o.Hooks))
 	}
 	if o.MaxRowBytes < 1 || int64(o.MaxRowBytes) > 64<<20 {
 		problems = append(problems, fmt.Errorf("MaxRowBytes is %d, allowed is 1 to %d", o.MaxRowBytes, 64<<20))
