@@ -129,6 +129,7 @@ func (s *Server) Open(database string) (*sql.DB, error) {
 // Exec runs statements in a database; "" for none.
 func (s *Server) Exec(tb testing.TB, database, statements string) {
 	tb.Helper()
+	s.need(tb)
 	db, err := s.Open(database)
 	if err == nil {
 		defer db.Close()
