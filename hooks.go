@@ -61,7 +61,7 @@ type DeliverEvent struct {
 	Source, Sink string
 	// File is the id of the file, as [buffer.FileStats] has it.
 	File string
-	// Rows and Bytes count what the file has, before compression. Rows that the target has refused count too.
+	// Rows and Bytes are the size of the file before compression. They include rows that the target refused.
 	Rows, Bytes int64
 	// Waited is the time since the first row of the file was accepted.
 	Waited time.Duration

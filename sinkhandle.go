@@ -2,7 +2,7 @@ package forebay
 
 import "context"
 
-// SinkHandle is one sink of an engine: see [Engine.Sink]. It has what people and programs do with the sink and its files. Making one costs
+// SinkHandle is one sink of an engine: see [Engine.Sink]. Its methods act on the sink and its files. A handle costs
 // nothing. It is safe for concurrent use, and stays valid while the sink is defined again.
 type SinkHandle struct {
 	e            *Engine

@@ -19,7 +19,7 @@ type Hooks struct {
 type CommitEvent struct {
 	// Took is the time from its start until it was on disk, or failed.
 	Took time.Duration
-	// Bytes counts its rows before compression; 0 if it only has the states of slices and files.
+	// Bytes is the size of its rows before compression. It is 0 if the commit only contains states of slices and files.
 	Bytes int64
 	// Err is why it failed; nil if it was stored.
 	Err error
@@ -41,7 +41,7 @@ type DriverEvent struct {
 type DeliveredEvent struct {
 	// SinkID is the sink, FileID the file.
 	SinkID, FileID string
-	// Rows and Bytes count what the file has, before compression. Rows that the target has refused count too.
+	// Rows and Bytes are the size of the file before compression. They include rows that the target refused.
 	Rows, Bytes int64
 	// Waited is the time since its first row was accepted.
 	Waited time.Duration

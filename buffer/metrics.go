@@ -221,7 +221,7 @@ func (o *observers) observe(to metric.Observer, st Stats, opts Options, now time
 	}
 }
 
-// sumOf returns one sink that has what all sinks have, as far as it is measured.
+// sumOf returns the sums of all measured values, as the values of one sink.
 func sumOf(sinks []SinkStats) (all SinkStats) {
 	for i := range sinks {
 		s := &sinks[i]

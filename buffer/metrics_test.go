@@ -145,7 +145,7 @@ func TestMetricsOfManySinks(t *testing.T) {
 			t.Fatal(err)
 		}
 		for name := range meter.Collect() {
-			// What was measured before has its attribute.
+			// Earlier measurements keep their attribute.
 			if strings.Contains(name, "sink=c") {
 				t.Errorf("got %s, want no measurement of one sink", name)
 			}

@@ -12,7 +12,7 @@ import (
 	"github.com/forebay/forebay/internal/program/server"
 )
 
-// bucketsMissing says that the program was built without buckets. The clients of the three clouds are two fifths of the program.
+// bucketsMissing says that the program was built without buckets. The clients of the three clouds are a third of the program.
 const bucketsMissing = "needs a bucket, and this program was built without buckets: build it without the tag forebay_nobucket"
 
 func openBucketArchive(context.Context, string, time.Duration) (bucketArchive, error) {

@@ -10,7 +10,7 @@ import (
 	"github.com/forebay/forebay/internal/program/server"
 )
 
-// clusterMissing says that the program was built without the cluster. NATS is a sixth of the program.
+// clusterMissing says that the program was built without the cluster. NATS is an eighth of the program.
 const clusterMissing = "needs the cluster, and this program was built without it: build it without the tag forebay_nocluster"
 
 // openNode returns nil: flags of a node are refused before it is called.

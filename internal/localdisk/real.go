@@ -9,18 +9,19 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// Real returns the file system of the operating system. Its new files are for their owner alone, whatever the umask of the process is: rows and
-// secrets are in them.
+// Real returns the file system of the operating system. Only the owner can read its new files, whatever the umask of the process is. They contain
+// rows and secrets.
 func Real() vfs.FS { return realFS{vfs.Default} }
 
-// realFS gives a file its mode when it makes it. What lost: a change of the mode behind the creation. Until then another user could open the
-// file, and could read later what is written.
+// realFS gives a file its mode when it makes it. The design that lost changed the mode after the creation. Until
+// then another user could open the file, and could read later writes.
 type realFS struct{ vfs.FS }
 
 // Unwrap implements [vfs.FS].
 func (r realFS) Unwrap() vfs.FS { return r.FS }
 
-// Create implements [vfs.FS]. As pebble asks for, a file that exists is removed and not truncated: other names of it keep its content.
+// Create implements [vfs.FS]. It removes an existing file instead of truncating it, as pebble requires. So hard links
+// to that file keep its content.
 func (r realFS) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
 	for {
 		err := private(name)

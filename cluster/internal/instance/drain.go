@@ -91,8 +91,8 @@ type drainage struct {
 	adopted time.Time
 	free    func()    // gives up the turn
 	arrived bool      // the rejected records are in the quarantines of this node
-	cut     bool      // the log was cut to what the instance still holds
-	notCut  time.Time // when the last attempt to cut it has failed
+	cut     bool      // a checkpoint has shortened the log
+	notCut  time.Time // when the last attempt to shorten the log failed
 	log     *slog.Logger
 }
 
@@ -308,7 +308,7 @@ var errCut = errors.New("the log of the adopted instance gets shorter")
 // cutPause is the time from a failed cut of a log to the next one. The engine of the instance is opened again for each.
 const cutPause = 10 * time.Minute
 
-// cuts reports whether the log is worth to be cut: until a cut succeeds, because each opening of the log takes some room again.
+// cuts reports whether the log is long enough to be cut. It is cut once, because each opening of the log requires some room again.
 func (d *drainage) cuts(ctx context.Context) bool {
 	if d.cut || !d.notCut.IsZero() && time.Since(d.notCut) < cutPause {
 		return false

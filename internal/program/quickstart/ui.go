@@ -42,7 +42,7 @@ func (u *ui) close() {
 	u.server.Close()
 }
 
-// shopPace is the time between two events while somebody watches.
+// shopPace is the time between two events in -ui.
 const shopPace = 40 * time.Millisecond
 
 // outage is how long the table of the second sink does not answer in -ui. Then it answers for twice that time. A person who opens the console
