@@ -102,11 +102,13 @@ func TestCheckAsksPostgres(t *testing.T) {
 	text := func(user, table string) string {
 		return "target: postgres://" + user + ":hunter2@/postgres?host=" + folder + "\nsources:" + tableOf("a", table, column("n", "int64"), "")
 	}
+	role := stranger(t)
 	for _, tt := range []struct {
 		user, table string
 		status      int
 		want        string
 	}{
+		{role, "check_absent", failed, `the target cannot be asked: the server refuses the login: password authentication failed for user "` + role + `"; -offline`},
 		{"postgres", "check_absent", 0, "is valid"},
 		{"postgres", strings.Repeat("x", 64), failed, "has 64 bytes, PostgreSQL takes 63"},
 		{"nobody_there", "check_absent", failed, `the target cannot be asked: the server refuses the login: role "nobody_there" does not exist; -offline`},
@@ -193,14 +195,19 @@ func TestServeWithAWrongPassword(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "forebay.yaml")
 	write(t, file, "dir: "+filepath.Join(t.TempDir(), "data")+"\ntarget: postgres://nobody_there:hunter2@/postgres?host="+folder+"\nsources:"+
 		tableOf("a", "t", column("n", "int64"), "")+tableOf("b", "u", column("n", "int64"), ""))
+	role := stranger(t)
 	ports := []string{"-addr", "127.0.0.1:0", "-api-addr", "127.0.0.1:0", "-otlp-grpc", "127.0.0.1:0", "-otlp-http", "127.0.0.1:0"}
-	for _, args := range [][]string{
-		{"serve", "-config", file},
-		{"otlp", "-dir", filepath.Join(t.TempDir(), "data"), "-target", "postgres://nobody_there:hunter2@/postgres?host=" + folder},
+	for _, tt := range []struct {
+		why  string
+		args []string
+	}{
+		{`role "nobody_there" does not exist`, []string{"serve", "-config", file}},
+		{`role "nobody_there" does not exist`, []string{"otlp", "-dir", filepath.Join(t.TempDir(), "data"), "-target", "postgres://nobody_there:hunter2@/postgres?host=" + folder}},
+		{`password authentication failed for user "` + role + `"`, []string{"otlp", "-dir", filepath.Join(t.TempDir(), "data"), "-target", "postgres://" + role + ":hunter2@/postgres?host=" + folder}},
 	} {
-		status, out, errs := call(t, "", nil, append(args, ports...)...)
+		status, out, errs := call(t, "", nil, append(tt.args, ports...)...)
 		lines := slices.DeleteFunc(strings.Split(strings.TrimSpace(errs), "\n"), func(line string) bool { return strings.Contains(line, "level=INFO") })
-		want := "forebay " + args[0] + `: -target: the server refuses the login: role "nobody_there" does not exist`
+		want := "forebay " + tt.args[0] + ": -target: the server refuses the login: " + tt.why
 		if status != failed || len(lines) != 1 || lines[0] != want || strings.Contains(out+errs, "hunter2") {
 			t.Errorf("got status %d and %s%s, want %d and %s", status, out, errs, failed, want)
 		}

@@ -43,6 +43,7 @@ func BenchmarkOneTrace(b *testing.B) {
 			return "sqlite:" + db, "file:" + db
 		}},
 		{"Parquet", "duckdb", "{bloom: []}", func() (string, string) { return "parquet:" + filepath.Join(folder, "tables"), "" }},
+		{"Iceberg", "duckdb", "{bloom: []}", func() (string, string) { return "iceberg:" + filepath.Join(folder, "tables"), "" }},
 	} {
 		for _, options := range []string{"", target.without} {
 			name := target.name

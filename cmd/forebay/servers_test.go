@@ -1,10 +1,14 @@
 package main
 
 import (
+	"fmt"
+	"math/rand/v2"
 	"os"
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/forebay/forebay/drivers/mysql/mysqltest"
 	"github.com/forebay/forebay/drivers/postgres/pgtest"
@@ -22,6 +26,33 @@ var (
 	})
 	startedS3 *buckettest.Server // nil if no test needed it
 )
+
+// stranger makes a role of the PostgreSQL server, which asks it for a password. Other roles need none.
+func stranger(t *testing.T) (role string) {
+	conn := postgresServer.Connect(t)
+	var hba string
+	if err := conn.QueryRow(t.Context(), "SHOW hba_file").Scan(&hba); err != nil {
+		t.Fatal(err)
+	}
+	rules, err := os.ReadFile(hba)
+	if err != nil {
+		t.Fatal(err)
+	}
+	role = fmt.Sprintf("stranger_%d", rand.Uint32())
+	if err := os.WriteFile(hba, append([]byte("local all "+role+" scram-sha-256\n"), rules...), 0o600); err != nil { // its owner stays
+		t.Fatal(err)
+	}
+	pgtest.Exec(t, conn, "CREATE ROLE "+role+" LOGIN PASSWORD 'right'; SELECT pg_reload_conf()")
+	config := conn.Config().Copy()
+	config.User = role
+	for { // until the server has read the file
+		conn, err := pgx.ConnectConfig(t.Context(), config)
+		if err != nil {
+			return role
+		}
+		_ = conn.Close(t.Context())
+	}
+}
 
 // The demo ends with the last line of the quickstart on the targets that need a server, and with staging in a bucket.
 func TestDemoOnServers(t *testing.T) {
