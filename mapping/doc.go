@@ -76,5 +76,5 @@
 // A number that is computed with or compared is a 64-bit float, as everywhere in jsonnet. So is a number written in the
 // program.
 //
-// docs/compatibility.md lists the differences from the published service, and which of them [Options.Compat] removes.
+// docs/internals/compatibility.md lists the differences from the published service, and which of them [Options.Compat] removes.
 package mapping
