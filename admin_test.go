@@ -14,11 +14,11 @@ import (
 	"github.com/forebay/forebay/mapping"
 )
 
-// docs/operations.md lists every metric with its unit, and no other.
+// docs/metrics.md lists every metric with its unit, and no other.
 func TestMetricsAreDocumented(t *testing.T) {
 	meter := metertest.New()
 	openMemory(t, func(o *forebay.Options) { o.Meter = meter })
-	text, err := os.ReadFile("docs/operations.md")
+	text, err := os.ReadFile("docs/metrics.md")
 	if err != nil {
 		t.Fatal(err)
 	}

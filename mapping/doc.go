@@ -32,7 +32,7 @@
 //
 // A column with a [DataType] takes the values of that type only. It stores them in one form, and null and missing values as NULL,
 // which is nothing between the commas of a row. A value that does not fit rejects the record, with a [Reason]. [TypeOptions] are
-// its options, and [Columns.Typed] and [ColumnsOf] choose types. docs/types.md has every conversion. What follows is about untyped
+// its options, and [Columns.Typed] and [ColumnsOf] choose types. docs/types.md has the rules. What follows is about untyped
 // columns; typed ones find their values in the same way.
 //
 // # Fields of the body
