@@ -124,7 +124,7 @@ func checkIndex(t *tree) []problem {
 	}
 	for name := range t.texts {
 		dir, base := path.Split(name)
-		if first := dir + "README.md"; path.Dir(path.Dir(name)) == "docs" && strings.HasSuffix(name, ".md") && !strings.Contains(t.texts[first], "("+base+")") && name != first {
+		if first := dir + "README.md"; strings.HasPrefix(dir, "docs/") && dir != "docs/" && strings.HasSuffix(name, ".md") && !strings.Contains(t.texts[first], "("+base+")") && name != first {
 			problems = append(problems, problem{first, "has no link to " + base})
 		}
 	}
