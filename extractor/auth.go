@@ -27,13 +27,16 @@ type signer interface {
 }
 
 // supportedTypes are the values of authentication.type, for messages.
-const supportedTypes = "login, basic, bearer, apiKey, query, oauth2 and hmac are"
+const supportedTypes = "login, basic, bearer, apiKey, query, oauth2, oauth20.login and hmac are"
 
 func parseAuthentication(auth *section, attrOnly place, pl *plan) *authConfig {
 	ac := new(authConfig)
 	switch kind := auth.text("type", ""); kind {
 	case "login":
-		ac.login = parseLogin(auth, attrOnly)
+		ac.login = parseLogin(auth, attrOnly, nil)
+		ac.again = parseStatuses(auth, "loginOn", nil)
+	case "oauth20.login":
+		ac.login = parseLogin(auth, attrOnly, parseGranted(auth.p, pl.authorization))
 		ac.again = parseStatuses(auth, "loginOn", nil)
 	case "oauth2":
 		ac.oauth = parseOAuth(auth, attrOnly)
@@ -52,7 +55,7 @@ func parseAuthentication(auth *section, attrOnly place, pl *plan) *authConfig {
 	case "":
 		auth.wrong("type", "is required; "+supportedTypes+" supported")
 		return nil
-	case "oauth10", "oauth20", "oauth20.login":
+	case "oauth10", "oauth20":
 		auth.wrong("type", "authentication %q is not supported; "+supportedTypes+" supported", kind)
 		return nil
 	default:

@@ -41,7 +41,8 @@ func ParseAt(data []byte, baseURL string) (*Config, error) {
 			s = s.section("parameters")
 		}
 		if s != nil {
-			cfg.plans = parsePlans(p, s, baseURL)
+			granted, _ := root.Get("authorization")
+			cfg.plans = parsePlans(p, s, granted, baseURL)
 		}
 	}
 	cfg.warnings = unique(p.unused)
@@ -124,7 +125,9 @@ type plan struct {
 	userData expressionMap
 	attrs    map[string]tree.Node
 	secrets  *redactor
-	debug    bool
+	// authorization has the credentials that a user granted; it stands beside the parameters.
+	authorization tree.Node
+	debug         bool
 }
 
 // defaults are the options that every API request of a job starts from.
@@ -141,7 +144,8 @@ type output struct {
 	mappings    map[string]*flatten.Layout // by data type
 }
 
-func parsePlans(p *problems, s *section, baseURL string) []*plan {
+// parsePlans reads the section with api and config. What stands in authorization was granted to a program, for the logins that use it.
+func parsePlans(p *problems, s *section, granted tree.Node, baseURL string) []*plan {
 	api, config := s.section("api"), s.section("config")
 	for _, key := range []string{"api", "config"} {
 		if n, ok := s.node.Get(key); !ok || n.Kind() == tree.Null {
@@ -158,7 +162,7 @@ func parsePlans(p *problems, s *section, baseURL string) []*plan {
 		return nil
 	}
 	if len(iterations) == 0 {
-		return []*plan{parsePlan(p, api, config, baseURL)}
+		return []*plan{parsePlan(p, api, config, granted, baseURL)}
 	}
 	var plans []*plan
 	for i, changes := range iterations {
@@ -172,13 +176,13 @@ func parsePlans(p *problems, s *section, baseURL string) []*plan {
 		}
 		a, c := *api, *config
 		a.used, c.used, c.node = nil, nil, merged
-		plans = append(plans, parsePlan(p, &a, &c, baseURL))
+		plans = append(plans, parsePlan(p, &a, &c, granted, baseURL))
 	}
 	return plans
 }
 
-func parsePlan(p *problems, api, config *section, baseURL string) *plan {
-	pl := &plan{secrets: new(redactor), attrs: leaves(config.node.Named().Without("jobs"))}
+func parsePlan(p *problems, api, config *section, granted tree.Node, baseURL string) *plan {
+	pl := &plan{secrets: new(redactor), authorization: granted, attrs: leaves(config.node.Named().Without("jobs"))}
 	for path, n := range pl.attrs {
 		if secretPath(path) {
 			pl.secrets.addNode(n)

@@ -79,6 +79,16 @@ func TestConfigErrors(t *testing.T) {
 		{"key of an API", `"authentication": {"type": "apiKey", "in": "body"}`, job(""), []string{api + "authentication.name: is required", api + "authentication.value: is required", api + `authentication.in: must be header or query, not "body"`}},
 		{"answer rules", `"http": {"answerRules": [{"equals": 1}, {"path": "a", "action": "stop", "equals": {"a": 1}}, {"statuses": [99]}]}`, job(""), []string{api + "http.answerRules[0].path: is required, except", api + "http.answerRules[1].equals: must be a value", api + `http.answerRules[1].action: must be fail, retry or end, not "stop"`, api + "http.answerRules[2].statuses: must be HTTP statuses"}},
 		{"authentication that is not supported", `"authentication": {"type": "oauth20"}`, job(""), []string{api + `authentication.type: authentication "oauth20" is not supported`}},
+		{"OAuth 2 login without credentials", `"authentication": {"type": "oauth20.login", "loginRequest": {"endpoint": "l"}}`, job(""), []string{"authorization.oauth_api.credentials: is required by authentication oauth20.login"}},
+		{
+			"OAuth 2 login with other credentials", `"authentication": {"type": "oauth20.login", "loginRequest": {"endpoint": "l", "params": {"t": {"user": "token"}, "id": {"consumer": "id"}}}, "apiRequest": {"headers": {"A": {"user": "token"}}}}`,
+			job("") + `}}, "authorization": {"oauth_api": {"credentials": {"#data": "[5]", "appKey": 7}}}, "x": {"y": {`,
+			[]string{
+				"authorization.oauth_api.credentials.appKey: is required by authentication oauth20.login, as text", "authorization.oauth_api.credentials.#appSecret: is required by",
+				"authorization.oauth_api.credentials.#data: must be the text of a JSON object", api + `authentication.loginRequest.params.t.user: there is no value "token" of the user in authorization`,
+				api + `authentication.loginRequest.params.id.consumer: there is no value "id" of the consumer in`, api + "authentication.apiRequest.headers.A: the value of a header must be text, or an expression of response, attr",
+			},
+		},
 		{"no login request", `"authentication": {"type": "login", "loginRequest": {}}`, job(""), []string{api + "authentication.loginRequest: is required"}},
 		{"login without endpoint", `"authentication": {"type": "login", "loginRequest": {"method": "DELETE"}}`, job(""), []string{"loginRequest.endpoint: is required", "loginRequest.method: must be"}},
 		{"format", login(`, "format": "xml"`), job(""), []string{api + `authentication.format: must be json or text, not "xml"`}},

@@ -18,6 +18,8 @@ const (
 	familyTime        = "time"
 	familyResponse    = "response"
 	familyPlaceholder = "placeholder"
+	familyUser        = "user"
+	familyConsumer    = "consumer"
 )
 
 // An expression is a value of the configuration, compiled: unknown functions, wrong numbers of arguments and attributes
@@ -53,6 +55,8 @@ type place struct {
 	families []string
 	// attrs are the attributes of the run, by dotted path.
 	attrs map[string]tree.Node
+	// granted are the values of the families user and consumer.
+	granted granted
 	// urlencode may be called in placeholders only.
 	placeholders bool
 	// signed places come after the signature of a request, and may refer to it.
@@ -100,6 +104,10 @@ func (pl place) reference(e *expression, m tree.Member) *expression {
 	case familyAttr:
 		if found, ok := pl.attrs[e.name]; !ok || found.Kind() == tree.Null {
 			pl.p.add(path, "there is no attribute %q with a value in config", e.name)
+		}
+	case familyUser, familyConsumer:
+		if n, ok := pl.granted[e.family][e.name]; !ok || n.Kind() == tree.Null {
+			pl.p.add(path, "there is no value %q of the %s in authorization.oauth_api.credentials", e.name, e.family)
 		}
 	case familyTime:
 		if e.name != "previousStart" && e.name != "currentStart" {
@@ -149,11 +157,17 @@ func (pl place) call(e *expression, called tree.Node) *expression {
 	return e
 }
 
-// secret reports whether the value is, or is computed from, an attribute whose name begins with '#', or the response
-// of a login.
+// secret reports whether the value is, or is computed from, an attribute whose name begins with '#', the response of a login, or
+// what a user granted.
 func (e *expression) secret() bool {
 	if e.form == referenceForm {
-		return e.family == familyResponse || e.family == familyAttr && secretPath(e.name)
+		switch e.family {
+		case familyResponse, familyUser:
+			return true
+		case familyConsumer:
+			return e.name == clientSecret
+		}
+		return e.family == familyAttr && secretPath(e.name)
 	}
 	return slices.ContainsFunc(e.members, func(m member) bool { return m.value.secret() })
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -13,11 +14,12 @@ import (
 	"github.com/forebay/forebay/extractor/internal/tree"
 )
 
-// loginConfig is an authentication of type login.
+// loginConfig is an authentication of type login or oauth20.login.
 type loginConfig struct {
 	endpoint, method string
 	params, headers  expressionMap
 	text             bool // the answer is text, not JSON
+	granted          granted
 	// What every API request gets.
 	apiHeaders, apiQuery expressionMap
 
@@ -28,15 +30,52 @@ type loginConfig struct {
 	relative bool
 }
 
-func parseLogin(auth *section, attrOnly place) *loginConfig {
-	lc := &loginConfig{method: methodGet}
+// granted are the credentials of an OAuth 2 login, by family and dotted path: what a user granted, and the id and secret of the
+// program that it was granted to. The login of type login has none.
+type granted map[string]map[string]tree.Node
+
+const (
+	clientID     = "client_id"
+	clientSecret = "client_secret"
+)
+
+// parseGranted reads the credentials that a configuration has beside its parameters.
+func parseGranted(p *problems, authorization tree.Node) granted {
+	const path = "authorization.oauth_api.credentials"
+	api, _ := authorization.Get("oauth_api")
+	n, ok := api.Get("credentials")
+	if !ok {
+		p.add(path, "is required by authentication oauth20.login")
+		return nil
+	}
+	text := func(key string) tree.Node {
+		v, _ := n.Get(key)
+		if v.Kind() != tree.String || v.Str() == "" {
+			p.add(join(path, key), "is required by authentication oauth20.login, as text")
+		}
+		return v
+	}
+	id, secret, data := text("appKey"), text("#appSecret"), text("#data")
+	user, err := tree.Parse([]byte(data.Text()))
+	if data.Kind() == tree.String && data.Str() != "" && (err != nil || user.Kind() != tree.Object) {
+		p.add(join(path, "#data"), "must be the text of a JSON object") // its text is secret
+	}
+	return granted{familyUser: leaves(user), familyConsumer: {clientID: id, clientSecret: secret}}
+}
+
+func parseLogin(auth *section, attrOnly place, with granted) *loginConfig {
+	lc := &loginConfig{method: methodGet, granted: with}
+	request := attrOnly
+	if with != nil {
+		request.families, request.granted = append(slices.Clone(request.families), familyUser, familyConsumer), with
+	}
 	if req := auth.section("loginRequest"); req == nil || req.node.Len() == 0 {
 		auth.wrong("loginRequest", "is required")
 	} else {
 		lc.endpoint = req.required("endpoint")
 		lc.method = parseMethod(req, methodGet)
-		lc.params = attrOnly.compileMap(req, "params")
-		lc.headers = attrOnly.compileHeaders(req, "headers")
+		lc.params = request.compileMap(req, "params")
+		lc.headers = request.compileHeaders(req, "headers")
 		req.done()
 	}
 	switch format := auth.text("format", "json"); format {
@@ -196,6 +235,7 @@ type formLogin struct {
 func (a *formLogin) login(ctx context.Context) (*credentials, error) {
 	lc, pl := a.config, a.plan
 	s := pl.attrScope()
+	maps.Copy(s.values, lc.granted)
 	params, err := lc.params.eval(s)
 	if err != nil {
 		return nil, err

@@ -8,13 +8,17 @@ import (
 	"github.com/forebay/forebay/extractor"
 )
 
-// TestPublishedTables has records, and the tables that the published extractor made of them, byte for byte: link values, the order of columns, a
-// value that becomes a list, a filter, and children at three levels with their requests.
+// TestPublishedTables has the configurations and records of published examples, and the tables that the published extractor made of them, byte
+// for byte: link values, the order of columns, a value that becomes a list, a filter, children at three levels, tables laid out by hand, and
+// logins with OAuth 2 credentials, with their requests. The documentation shows no link values for the table of the values in a list, and no
+// order of rows for children in the table of their parents.
 func TestPublishedTables(t *testing.T) {
 	t.Parallel()
 	const john, jane = "users_8505d6585e28c00d461ba64f085d1055", "users_ec8c48efecb10334072f03a860113ea2"
 	for _, test := range []struct {
 		name, jobs        string
+		api, config, root string   // more of the sections
+		headers           []string // of requests
 		answers, requests []string
 		files             map[string]string
 	}{
@@ -81,11 +85,83 @@ func TestPublishedTables(t *testing.T) {
 				`'1345','$1212','2017-12-24 12:30:53','delivered','123','1345'`, `'2345','$42','2017-01-12 2:12:43','cancelled','234','2345'`,
 			)},
 		},
+		{
+			name: "a table of the values in a list", jobs: `{"endpoint": "users"}`, requests: []string{"GET /users"},
+			config: `, "mappings": {"users": {"name": {"type": "column", "mapping": {"destination": "name"}}, "id": {"type": "column", "mapping": {"destination": "id"}},
+				"interests": {"type": "table", "destination": "user-interests", "tableMapping": {".": {"type": "column", "mapping": {"destination": "interest"}}}}}}`,
+			answers: []string{`[{"id": 123, "name": "John Doe", "address": {"street": "Blossom Avenue", "country": "United Kingdom"}, "interests": ["girls", "cars", "flowers"]},
+				{"id": 234, "name": "Jane Doe", "address": {"street": "Whiteheaven Mansions", "city": "London", "country": "United Kingdom"}, "interests": ["boys", "cars", "flowers"]}]`},
+			files: map[string]string{
+				"b.users": lines(`'name','id','user-interests'`, `'John Doe','123','dab021748b7f93c10476ebe151de4459'`, `'Jane Doe','234','cd4732272da7597d0ad5f35ff1d34c3d'`),
+				"b.user-interests": lines(`'interest','users_pk'`, `'girls','dab021748b7f93c10476ebe151de4459'`, `'cars','dab021748b7f93c10476ebe151de4459'`, `'flowers','dab021748b7f93c10476ebe151de4459'`,
+					`'boys','cd4732272da7597d0ad5f35ff1d34c3d'`, `'cars','cd4732272da7597d0ad5f35ff1d34c3d'`, `'flowers','cd4732272da7597d0ad5f35ff1d34c3d'`),
+			},
+		},
+		{
+			name: "tables within tables", jobs: `{"endpoint": "users"}`, requests: []string{"GET /users"},
+			config: `, "mappings": {"users": {"id": {"type": "column", "mapping": {"destination": "id"}}, "name": {"type": "column", "mapping": {"destination": "name"}},
+				"contacts": {"type": "table", "destination": "user-contact", "tableMapping": {"email": {"type": "column", "mapping": {"destination": "email"}}, "phone": {"type": "column", "mapping": {"destination": "tel"}},
+				"addresses": {"type": "table", "destination": "user-address", "tableMapping": {"street": {"type": "column", "mapping": {"destination": "street"}}, "country": {"type": "column", "mapping": {"destination": "country"}}}}}}}}`,
+			answers: []string{`[{"id": 123, "name": "John Doe", "contacts": {"email": "john.doe@example.com", "phone": "987345765", "addresses": [{"street": "Blossom Avenue", "country": "United Kingdom"},
+				{"street": "Whiteheaven Mansions", "city": "London", "country": "United Kingdom"}]}},
+				{"id": 234, "name": "Jane Doe", "contacts": {"email": "jane.doe@example.com", "skype": "jane.doe", "addresses": [{"street": "Whiteheaven Mansions", "city": "London", "country": "United Kingdom"}]}}]`},
+			files: map[string]string{
+				"b.users": lines(`'id','name','user-contact'`, `'123','John Doe','b5d72095c441b3a3d6f23ad8142c3f8b'`, `'234','Jane Doe','5f7f2ab65a680f1a9387a8fafe6b9050'`),
+				"b.user-contact": lines(`'email','tel','user-address','users_pk'`, `'john.doe@example.com','987345765','1c439a9a39548290f7b7a4513a9224e7','b5d72095c441b3a3d6f23ad8142c3f8b'`,
+					`'jane.doe@example.com','','605e865710f95dba665f6d0e8bc19f1a','5f7f2ab65a680f1a9387a8fafe6b9050'`),
+				"b.user-address": lines(`'street','country','user-contact_pk'`, `'Blossom Avenue','United Kingdom','1c439a9a39548290f7b7a4513a9224e7'`,
+					`'Whiteheaven Mansions','United Kingdom','1c439a9a39548290f7b7a4513a9224e7'`, `'Whiteheaven Mansions','United Kingdom','605e865710f95dba665f6d0e8bc19f1a'`),
+			},
+		},
+		{
+			name: "a key of two columns", jobs: `{"endpoint": "users"}`, requests: []string{"GET /users"},
+			config: `, "mappings": {"users": {"firstName": {"mapping": {"destination": "first_name", "primaryKey": true}}, "lastName": {"mapping": {"destination": "last_name", "primaryKey": true}},
+				"interests": {"type": "table", "destination": "interests", "tableMapping": {".": {"type": "column", "mapping": {"destination": "interest"}}}}}}`,
+			answers: []string{`[{"firstName": "John", "lastName": "Doe", "interests": ["girls", "cars", "flowers"]}, {"firstName": "Jane", "lastName": "Doe", "interests": ["boys", "cars", "flowers"]}]`},
+			files: map[string]string{
+				"b.users":     lines(`'first_name','last_name'`, `'John','Doe'`, `'Jane','Doe'`),
+				"b.interests": lines(`'interest','users_pk'`, `'girls','John,Doe'`, `'cars','John,Doe'`, `'flowers','John,Doe'`, `'boys','Jane,Doe'`, `'cars','Jane,Doe'`, `'flowers','Jane,Doe'`),
+			},
+		},
+		{
+			name: "children in the table of their parents", jobs: `{"endpoint": "users"}`, requests: []string{"GET /users"},
+			config: `, "mappings": {"users": {"id": {"type": "column", "mapping": {"destination": "id"}}, "name": {"type": "column", "mapping": {"destination": "name"}}, "favoriteColors": {"type": "column", "mapping": {"destination": "colors"}},
+				"children": {"type": "table", "destination": "users", "parentKey": {"disable": true}}}}`,
+			answers: []string{`[{"id": 123, "name": "John Doe", "children": [{"id": 1234, "name": "Jenny Doe", "favoriteColors": "blue,pink"}, {"id": 1235, "name": "Jimmy Doe", "favoriteColors": "red,green,blue"}]},
+				{"id": 234, "name": "Jane Doe", "children": [{"id": 2345, "name": "Janet Doe", "favoriteColors": "black"}]}]`},
+			files: map[string]string{"b.users": lines(
+				`'id','name','colors'`, `'123','John Doe',''`, `'1234','Jenny Doe','blue,pink'`, `'1235','Jimmy Doe','red,green,blue'`, `'234','Jane Doe',''`, `'2345','Janet Doe','black'`,
+			)},
+		},
+		{
+			name: "a login with OAuth 2 credentials", jobs: `{"endpoint": "users", "dataType": "users"}`, headers: []string{"X-Refresh-Token", "X-App-Key", "X-Access-Token"},
+			api: `"authentication": {"type": "oauth20.login", "loginRequest": {"endpoint": "token", "headers": {"X-Refresh-Token": {"user": "refresh_token"}, "X-App-Key": {"consumer": "client_id"}}},
+				"apiRequest": {"headers": {"X-Access-Token": {"response": "credentials.access_token"}}}}`,
+			root:     `, "authorization": {"oauth_api": {"credentials": {"#data": "{\"status\": \"ok\",\"refresh_token\": \"1234abcd5678efgh\"}", "appKey": "someId", "#appSecret": "clientSecret"}}}`,
+			answers:  []string{`{"credentials": {"validUntil": "2017-10-04 12:45:09", "access_token": "mkoijn098uhbygv"}}`, `[{"id": 3}]`},
+			requests: []string{"GET /token X-Refresh-Token=1234abcd5678efgh X-App-Key=someId", "GET /users X-Access-Token=mkoijn098uhbygv"},
+			files:    map[string]string{"b.users": lines(`'id'`, `'3'`)},
+		},
+		{
+			name: "an access token for a refresh token", jobs: `{"endpoint": "/adsense/v1.4/reports/", "dataField": "rows", "dataType": "rows"}`,
+			api: `"baseUrl": "http://h", "authentication": {"type": "oauth20.login", "loginRequest": {"endpoint": "/oauth2/v4/token", "method": "FORM", "headers": {"Content-Type": "application/x-www-form-urlencoded"},
+				"params": {"client_id": {"consumer": "client_id"}, "client_secret": {"consumer": "client_secret"}, "refresh_token": {"user": "refresh_token"}, "grant_type": "refresh_token"}},
+				"apiRequest": {"query": {"access_token": {"response": "access_token"}}}}`,
+			root:    `, "authorization": {"oauth_api": {"credentials": {"#data": "{\"access_token\": \"MY_ACCESS_TOKEN\",\"refresh_token\": \"MY_REFRESH_TOKEN\"}", "appKey": "MY_CLIENT_ID", "#appSecret": "MY_CLIENT_SECRET"}}}`,
+			answers: []string{`{"access_token": "at/1", "expires_in": 3600, "token_type": "Bearer"}`, `{"rows": [{"date": "2017-01-01", "clicks": 5}]}`},
+			requests: []string{
+				"POST /oauth2/v4/token application/x-www-form-urlencoded client_id=MY_CLIENT_ID&client_secret=MY_CLIENT_SECRET&refresh_token=MY_REFRESH_TOKEN&grant_type=refresh_token",
+				"GET /adsense/v1.4/reports/?access_token=at%2F1",
+			},
+			files: map[string]string{"b.rows": lines(`'date','clicks'`, `'2017-01-01','5'`)},
+		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			a := newAPI(t, test.answers...)
-			files, _, err := saveTables(t, a, config("", `"outputBucket": "b", "jobs": [`+test.jobs+`]`), extractor.State{})
+			a.headers = test.headers
+			cfg := config(test.api, `"outputBucket": "b", "jobs": [`+test.jobs+`]`+test.config)
+			files, _, err := saveTables(t, a, strings.TrimSuffix(cfg, "}")+test.root+"}", extractor.State{})
 			checkError(t, err, "")
 			for name, want := range test.files {
 				if files[name] != want {

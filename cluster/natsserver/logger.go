@@ -129,8 +129,8 @@ func levelOf(level slog.Level, text string) slog.Level {
 		return slog.LevelDebug // that of the connection inside the process: it is random and never leaves the process
 	case strings.HasPrefix(text, "Filestore [") && (has("] Stream state ") || has(" from index errored") || has(" state is outdated")):
 		return slog.LevelInfo // after a kill the index is older than the blocks, and the server makes it again from them
-	case has("Error trying to connect to route"), has("Stale Connection"):
-		return slog.LevelWarn // another server is away, or stood still; this one connects again
+	case has("Error trying to connect to route"), has("Stale Connection"), has("Error flushing"):
+		return slog.LevelWarn // another server is away or leaves, or stood still; this one connects again
 	}
 	return level
 }

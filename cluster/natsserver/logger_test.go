@@ -39,12 +39,13 @@ func TestLinesOfALongOutage(t *testing.T) {
 				l.Errorf("Error trying to connect to route (attempt %v): %v", i, fmt.Errorf("read tcp 10.0.0.1:%d->%s: refused", 30_000+i, peer))
 			}
 			l.Errorf(fmt.Sprintf("127.0.0.1:%d - rid:%d - %%s", 30_000+i, i)+" closed", "Route")
+			l.Errorf(fmt.Sprintf("127.0.0.1:%d - rid:%d - Error flushing: %%v", 30_000+i, i), errors.New("broken pipe"))
 			l.Warnf("%s - %s%s", fmt.Sprintf("127.0.0.1:%d - rid:%d", 30_000+i, i), "Slow", "")
 			l.Warnf(fmt.Sprintf("Filestore [stream%c] loadBlock error: %%v", 'a'+i%26), errors.New("x"))
 			time.Sleep(time.Second)
 		}
 		for part, want := range map[string]int{
-			"->10.0.0.2": 60, "->10.0.0.3": 60, "closed": 60, "Slow": 60, "loadBlock": 60, "repeated=59": 5 * 59, "level=ERROR": 60,
+			"->10.0.0.2": 60, "->10.0.0.3": 60, "closed": 60, "Slow": 60, "loadBlock": 60, "flushing": 60, "repeated=59": 6 * 59, "level=ERROR": 60,
 		} {
 			if got := strings.Count(out.String(), part); got != want {
 				t.Errorf("an hour has %d lines with %q, want %d", got, part, want)

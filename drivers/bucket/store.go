@@ -174,9 +174,11 @@ func (s *store) put(ctx context.Context, key string, content func() (io.ReadClos
 			return true, nil
 		}
 		if isTaken(err) {
-			return false, nil
-		}
-		if !isRace(err) {
+			// Some stores refuse a put for an object that is not there yet, or no longer. A caller that must not read is told that it is there.
+			if there, err := s.blobs.Exists(named(ctx), s.prefix+key); err != nil || there {
+				return false, nil
+			}
+		} else if !isRace(err) {
 			break
 		}
 		// Several puts of a free key have met: the store has refused all, or all but one.

@@ -62,11 +62,20 @@ func (t LayoutColumn) tables(key string) iter.Seq2[string, LayoutColumn] {
 	}
 	return func(yield func(string, LayoutColumn) bool) {
 		for _, c := range t.Table.Columns {
-			if c.Kind == ToTable && !yield(key+"\x00"+c.Path, c) {
+			below := key + "\x00" + c.Path
+			if t.shares(c) {
+				below = key
+			}
+			if c.Kind == ToTable && !yield(below, c) {
 				return
 			}
 		}
 	}
+}
+
+// shares reports whether items inside of items are rows of the same table: they have the same form and destination, and no link.
+func (t LayoutColumn) shares(c LayoutColumn) bool {
+	return c.Same && c.Destination == t.Destination && c.NoParentKey && t.NoParentKey
 }
 
 // nameLayout gives names to a table and to those below.
