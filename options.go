@@ -34,7 +34,7 @@ type Options struct {
 	OnDamage func(*buffer.StoreDamageError)
 	// Logger gets what an operator should see. Default: warnings and errors go to [slog.Default]; [slog.DiscardHandler] silences them.
 	Logger *slog.Logger
-	// Meter gets the metrics of docs/operations.md, with the attributes "source" and "sink". Default: nothing is
+	// Meter gets the metrics of docs/metrics.md, with the attributes "source" and "sink". Default: nothing is
 	// measured, at no cost.
 	Meter metric.Meter
 	// Hooks is a value that implements any of [CommitHook], [UploadHook], [ImportHook], [DeliverHook], [RejectHook] and [RefuseHook]: for programs

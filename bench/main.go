@@ -8,7 +8,7 @@
 // Each scenario is measured once a round, in turn with its limit (what the disk allows for the same syncs) and its
 // baselines (simpler programs for a part of the same work), and the medians over the rounds are reported. Ratios hold
 // on a noisy machine, absolute figures do not. After each measurement the stored rows are counted; a missing one fails
-// the run. docs/benchmarks.md explains every scenario and field.
+// the run. docs/internals/benchmarks.md explains every scenario and field.
 package main
 
 import (

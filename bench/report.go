@@ -12,7 +12,7 @@ import (
 )
 
 // A result is the report of one scenario. A nil pointer is null in JSON: the figure does not exist for this scenario
-// or this system. docs/benchmarks.md explains the fields.
+// or this system. docs/internals/benchmarks.md explains the fields.
 type result struct {
 	Scenario string `json:"scenario"`
 	// Volume is set when syncs took as long as on that volume.

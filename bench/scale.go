@@ -17,7 +17,7 @@ type size struct {
 	Life time.Duration
 }
 
-// defaultSize ends soon. The figures of docs/performance.md are of 5GB, 10,000 sinks and 30 s.
+// defaultSize ends soon. The figures of docs/internals/performance.md are of 5GB, 10,000 sinks and 30 s.
 var defaultSize = size{Backlog: 32 << 20, Sinks: 200, Life: 500 * time.Millisecond}
 
 // byteSize is a number of bytes as a flag: 500MB, 5GB, 4KiB, or digits alone.

@@ -16,7 +16,7 @@ import (
 // metrics are the instruments of one buffer. A buffer without a meter has nil metrics, on which all methods may be called. No
 // method is called with a lock held, and no row depends on them.
 //
-// Names and meanings are a contract: docs/operations.md lists them, and a test compares the two.
+// Names and meanings are a contract: docs/metrics.md lists them, and a test compares the two.
 type metrics struct {
 	commits, calls, deliveries metric.Float64Histogram
 	triggers                   metric.Int64Counter

@@ -41,7 +41,7 @@ type Options struct {
 	// Logger gets state changes and imports at Debug, failures of drivers at Warn, at a rising pace, losses and damage at Error. Default: warnings and errors go to [slog.Default]; [slog.DiscardHandler] silences them.
 	Logger *slog.Logger
 
-	// Meter gets the metrics of docs/operations.md. Default: nothing is measured, at no cost.
+	// Meter gets the metrics of docs/metrics.md. Default: nothing is measured, at no cost.
 	Meter metric.Meter
 	// Hooks are called at events. Default: none.
 	Hooks Hooks

@@ -15,7 +15,7 @@ import (
 
 // metrics are the instruments of a node, beside those of its engine. They read what the node knows at each collection and ask nobody.
 //
-// Names and meanings are a contract: docs/cluster.md lists them, and a test compares the two.
+// Names and meanings are a contract: docs/metrics.md lists them, and a test compares the two.
 type metrics struct {
 	epoch, waiting, size, limit, behind, lag, instances, rows, bytes, records, reserved, store metric.Int64ObservableGauge
 	left, waitingAge, failing, checkpoint, due, adopted, rowsAge                               metric.Float64ObservableGauge

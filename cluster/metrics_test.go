@@ -39,7 +39,7 @@ func clusterMetrics(m *metertest.Meter) map[string]float64 {
 	return got
 }
 
-// A node measures its log, its lease and its instance, and what it drains for a node that is lost. docs/cluster.md lists all metrics.
+// A node measures its log, its lease and its instance, and what it drains for a node that is lost. docs/metrics.md lists all metrics.
 func TestMetrics(t *testing.T) {
 	t.Parallel()
 	var refuses atomic.Bool
@@ -133,10 +133,10 @@ func TestMetrics(t *testing.T) {
 	})
 }
 
-// documentedMetrics compares docs/cluster.md with the units of all instruments.
+// documentedMetrics compares docs/metrics.md with the units of all instruments.
 func documentedMetrics(t *testing.T, units map[string]string) {
 	t.Helper()
-	text, err := os.ReadFile("../docs/cluster.md")
+	text, err := os.ReadFile("../docs/metrics.md")
 	if err != nil {
 		t.Fatal(err)
 	}

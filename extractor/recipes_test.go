@@ -20,7 +20,7 @@ type exchange struct{ request, answer string }
 // usualHeaders are left out of the requests of recipes.
 var usualHeaders = []string{"User-Agent", "Accept-Encoding"}
 
-// A recipe is a section of docs/recipes-extractor.md with the requests that its configuration sends. again are the requests of the next run.
+// A recipe is a section of docs/extractor.md with the requests that its configuration sends. again are the requests of the next run.
 type recipe struct {
 	first, again []exchange
 	records      []string
@@ -231,15 +231,19 @@ func facebook(day string) string {
 	return "GET https://graph.facebook.com/v21.0/act_ACCOUNT/insights?level=ad&fields=ad_id%2Cimpressions%2Cspend&limit=500&time_range%5Bsince%5D=" + day + "&time_range%5Buntil%5D=" + day
 }
 
-// TestRecipes runs every configuration of docs/recipes-extractor.md twice. Each request must be the one that the mock of the API expects next. No page
+// TestRecipes runs every configuration of docs/extractor.md twice. Each request must be the one that the mock of the API expects next. No page
 // may end a job while the response says that there is more.
 func TestRecipes(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("../docs/recipes-extractor.md")
+	text, err := os.ReadFile("../docs/extractor.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	sections := strings.Split(string(text), "\n## ")[1:]
+	_, page, found := strings.Cut(string(text), "\n## Recipes\n")
+	if !found {
+		t.Fatal("the page has no recipes")
+	}
+	sections := strings.Split(page, "\n### ")[1:]
 	if len(sections) != len(recipes) {
 		t.Errorf("%d sections for %d recipes", len(sections), len(recipes))
 	}

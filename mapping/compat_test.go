@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// compatCase shows one row of docs/compatibility.md: what a column stores without and with Options.Compat. An error is
+// compatCase shows one row of docs/internals/compatibility.md: what a column stores without and with Options.Compat. An error is
 // written as its reason in angle brackets.
 type compatCase struct {
 	id       string
@@ -239,7 +239,7 @@ func TestCompat(t *testing.T) {
 
 // The table in the documentation and the cases here name the same differences.
 func TestCompatibilityTableIsComplete(t *testing.T) {
-	doc, err := os.ReadFile("../docs/compatibility.md")
+	doc, err := os.ReadFile("../docs/internals/compatibility.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -253,11 +253,11 @@ func TestCompatibilityTableIsComplete(t *testing.T) {
 	}
 	for _, tc := range compatCases {
 		if !listed[tc.id] {
-			t.Errorf("docs/compatibility.md lacks %s", tc.id)
+			t.Errorf("docs/internals/compatibility.md lacks %s", tc.id)
 		}
 		delete(listed, tc.id)
 	}
 	for id := range listed {
-		t.Errorf("docs/compatibility.md lists %s, which has no test", id)
+		t.Errorf("docs/internals/compatibility.md lists %s, which has no test", id)
 	}
 }

@@ -32,7 +32,7 @@
 //
 // A column with a [DataType] takes the values of that type only. It stores them in one form, and null and missing values as NULL,
 // which is nothing between the commas of a row. A value that does not fit rejects the record, with a [Reason]. [TypeOptions] are
-// its options, and [Columns.Typed] and [ColumnsOf] choose types. docs/types.md has every conversion. What follows is about untyped
+// its options, and [Columns.Typed] and [ColumnsOf] choose types. docs/types.md has the rules. What follows is about untyped
 // columns; typed ones find their values in the same way.
 //
 // # Fields of the body
@@ -76,5 +76,5 @@
 // A number that is computed with or compared is a 64-bit float, as everywhere in jsonnet. So is a number written in the
 // program.
 //
-// docs/compatibility.md lists the differences from the published service, and which of them [Options.Compat] removes.
+// docs/internals/compatibility.md lists the differences from the published service, and which of them [Options.Compat] removes.
 package mapping

@@ -55,6 +55,11 @@ func conversions(t *testing.T) (list []conversion) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	all, err := os.ReadFile("../docs/internals/conversions.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	page = append(page, all...)
 	table := ""
 	for line := range strings.Lines(string(page)) {
 		switch line = strings.TrimSpace(line); {

@@ -34,7 +34,7 @@ const reservedConnections = 32
 // connections and HTTP/2 works, but none gives way and there is no reserve, because requests cannot be seen from there.
 // Closing it closes l.
 //
-// An open connection costs a file handle and memory: see docs/operations.md. A process without free handles cannot open the
+// An open connection costs a file handle and memory: see docs/deploy.md. A process without free handles cannot open the
 // files of its store.
 func LimitConnections(l net.Listener, n int, checks ...string) net.Listener {
 	ll := &limitedListener{

@@ -86,7 +86,7 @@
 //
 // A new version links every part of the table, about 10 to 50 µs a part. So [TableDir.Compact] makes one only if it concerns a quarter of the parts,
 // or on the first call of a process, or after an hour. The cost of an import depends on its own rows and days, however many parts the table has:
-// 10 more days take 79 ms in a table of 1,000 days and 90 ms in a table of one, and make 21 names. See the measurements in docs/performance.md.
+// 10 more days take 79 ms in a table of 1,000 days and 90 ms in a table of one, and make 21 names. See the measurements in docs/internals/performance.md.
 //
 // # Durability
 //

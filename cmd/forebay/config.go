@@ -36,8 +36,8 @@ type sourceKeys struct {
 	Disabled       bool         `json:"disabled" doc:"true refuses new events; rows that wait still go to their tables"`
 	Split          string       `json:"split" doc:"array or lines: the body is a list of events; default: it is one event"`
 	Archive        bool         `json:"archive" doc:"true keeps each record as it came in the archive of the server, for forebay replay; the settings of the source apply"`
-	KeepHeaders    []string     `json:"keepHeaders" doc:"headers that quarantines and the archive keep besides those that the columns read, such as X-Shop-Id; * for all. Headers whose names sound like a secret are never kept"`
-	OnReject       string       `json:"onReject" doc:"what becomes of events that a sink cannot map: refuse or quarantine; default refuse"`
+	KeepHeaders    []string     `json:"keepHeaders" doc:"headers that quarantines and the archive keep in addition to headers that the columns read, such as X-Shop-Id; * for all. Headers whose names may mean a secret are never kept"`
+	OnReject       string       `json:"onReject" doc:"refuse or quarantine: how a sink handles events that it cannot map; default refuse"`
 	Quarantine     *boundsKeys  `json:"quarantine" doc:"bounds of the quarantine of each sink"`
 	Settings       settingsKeys `json:"settings" doc:"defaults of the sinks"`
 	Sinks          []sinkKeys   `json:"sinks" doc:"where events go, at most 100"`
@@ -49,7 +49,7 @@ type sinkKeys struct {
 	Extend     *bool        `json:"extend" doc:"true lets the table grow with the columns; default: the flag extend"`
 	Disabled   bool         `json:"disabled" doc:"true stores no new events; rows that wait still go to their table"`
 	OnReject   string       `json:"onReject" doc:"refuse: the sender of an event that cannot be mapped gets the error; quarantine: the event is kept, and forebay quarantine and the console (ui) show it. Default: as in the source"`
-	Quarantine *boundsKeys  `json:"quarantine" doc:"bounds of the quarantine; with them no bound of the source counts"`
+	Quarantine *boundsKeys  `json:"quarantine" doc:"bounds of the quarantine; they replace all bounds of the source"`
 	Signals    []string     `json:"signals" doc:"logs, metrics, traces: telemetry that the sink takes; default all, or the signal of the preset"`
 	Preset     string       `json:"preset" doc:"otel_logs, otel_metrics or otel_traces: typed columns for telemetry, in place of columns, with the names of docs/telemetry.md; logs, metrics or traces: with the names of the flat record"`
 	Settings   settingsKeys `json:"settings" doc:"the same keys as in the source, whose settings they override"`
@@ -66,7 +66,7 @@ type boundsKeys struct {
 }
 
 type settingsKeys struct {
-	Sync        string        `json:"sync" doc:"wait: an answer means on disk; unsafe: in memory. Default wait"`
+	Sync        string        `json:"sync" doc:"wait: a response means that the row is on disk; unsafe: in memory. Default wait"`
 	Compression string        `json:"compression" doc:"none, gzip or zstd: of rows that wait; default gzip"`
 	Upload      conditionKeys `json:"upload" doc:"when rows go from local disk to staging: the first condition that is met"`
 	Import      conditionKeys `json:"import" doc:"when rows go from staging to their table"`

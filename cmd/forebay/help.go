@@ -109,7 +109,7 @@ name and address. Set FOREBAY_TOKEN and FOREBAY_CLUSTER_SECRET to the same value
     -target postgres://me@db/analytics -staging s3://my-bucket/staging
 
 The Stream API of any node manages the sources. All nodes must reach staging and target.
-docs/cluster.md describes failures and upgrades. docs/deploy.md describes a StatefulSet.
+docs/cluster-failures.md describes failures. docs/deploy.md describes a StatefulSet.
 `
 
 const demoHelp = `
@@ -193,7 +193,7 @@ lost rows. The command calls the Stream API. Each node of a cluster has its own 
   forebay damage list -json     lists them as JSON
   forebay damage forget RECORD  removes records that you have read
 
-Flags precede the ids. See docs/operations.md.
+Flags precede the ids. See docs/runbook.md.
 `
 
 const quarantineHelp = `
@@ -224,7 +224,7 @@ into their tables. It calls the Stream API of any node.
   forebay giveup -api http://10.0.0.2:8081 -yes a-0_k2x9q7mw  abandons the unreadable part
 
 The log lines of the nodes name the instance. First try to restore the nodes:
-docs/cluster.md#give-up-an-instance.
+docs/cluster-failures.md#give-up-an-instance.
 `
 
 const salvageHelp = `
@@ -237,7 +237,7 @@ folder.
   forebay salvage -api http://10.0.0.2:8081 -yes fenced-a-k2x9q7mw-4  stores the rows
 
 It omits rows that the log contains, because another node has moved them. See
-docs/cluster.md#salvage-a-folder.
+docs/cluster-failures.md#salvage-a-folder.
 `
 
 const replayHelp = `
@@ -269,7 +269,7 @@ and shows the rows that differ. It stores no rows. It calls the Stream API of a 
 
 A shadow continues when the command ends, and stops with the server. In a cluster, -api names the
 node whose records are compared. To switch a source of a configuration file, change the file and
-send SIGHUP. Flags precede SOURCE/SINK. See docs/shadow.md.
+send SIGHUP. Flags precede SOURCE/SINK. See docs/columns.md.
 `
 
 const templatesHelp = `

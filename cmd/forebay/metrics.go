@@ -10,7 +10,7 @@ import (
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 )
 
-// newMetrics returns the meters of docs/operations.md, and the handler that shows them to Prometheus.
+// newMetrics returns the meters of docs/metrics.md, and the handler that shows them to Prometheus.
 func newMetrics() (*sdkmetric.MeterProvider, http.Handler, error) {
 	registry := prometheus.NewRegistry() // not the default one, which has other metrics of the process
 	reader, err := otelprometheus.New(otelprometheus.WithRegisterer(registry))

@@ -82,7 +82,7 @@ func always(string) bool { return true }
 type duckdbKeys struct {
 	MemoryLimit byteSize      `json:"memoryLimit" doc:"memory of DuckDB for imports and queries, such as 512MB; default 80 % of the machine's"`
 	Threads     int           `json:"threads" doc:"threads of DuckDB; default one for each core"`
-	KeepIDs     time.Duration `json:"keepIds" doc:"how long ids of imported files are remembered, longer than any outage; default 2160h, below zero: forever"`
+	KeepIDs     time.Duration `json:"keepIds" doc:"how long to remember ids of imported files; must exceed your longest outage; default 2160h, below zero: forever"`
 	KeepBy      []string      `json:"keepBy" doc:"columns that tell the time of a row: with the flag keep-for, older rows are removed"`
 }
 

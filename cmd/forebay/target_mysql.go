@@ -35,7 +35,7 @@ type mysqlKeys struct {
 	InsertOnly    bool                `json:"insertOnly" doc:"true sends rows by INSERT even if the server accepts LOAD DATA LOCAL"`
 	MaxConns      int                 `json:"maxConns" doc:"greatest number of connections, one an import; default 8"`
 	LockTimeout   time.Duration       `json:"lockTimeout" doc:"how long an import waits for a lock before it is repeated later; default 10s"`
-	KeepIDs       time.Duration       `json:"keepIds" doc:"how long ids of imported files are remembered, longer than any outage; default 8760h, at least 720h"`
+	KeepIDs       time.Duration       `json:"keepIds" doc:"how long to remember ids of imported files; must exceed your longest outage; default 8760h, at least 720h"`
 	TrustTriggers bool                `json:"trustTriggers" doc:"true sends rows for which a trigger raises an error to the quarantine; default: the file is held"`
 	LazyLog       bool                `json:"lazyLog" doc:"true accepts a server with innodb_flush_log_at_trx_commit other than 1, which may lose the imports of its last second in a crash"`
 	KeepBy        []string            `json:"keepBy" doc:"columns that tell the time of a row: with the flag keep-for, older rows are removed"`

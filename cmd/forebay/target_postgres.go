@@ -38,7 +38,7 @@ type postgresKeys struct {
 	JSONB         bool                `json:"jsonb" doc:"true makes json columns of new tables jsonb, which changes documents a little"`
 	MaxConns      int                 `json:"maxConns" doc:"greatest number of connections, one an import; default 8"`
 	LockTimeout   time.Duration       `json:"lockTimeout" doc:"how long an import waits for a lock before it is repeated later; default 10s"`
-	KeepIDs       time.Duration       `json:"keepIds" doc:"how long ids of imported files are remembered, longer than any outage; default 8760h, at least 720h"`
+	KeepIDs       time.Duration       `json:"keepIds" doc:"how long to remember ids of imported files; must exceed your longest outage; default 8760h, at least 720h"`
 	TrustTriggers bool                `json:"trustTriggers" doc:"true sends rows for which a trigger raises an error to the quarantine; default: the file is held"`
 	KeepBy        []string            `json:"keepBy" doc:"columns that tell the time of a row: with the flag keep-for, older rows are removed"`
 	Indexes       [][]string          `json:"indexes" doc:"columns of indexes of new tables, such as [[trace, at], [at]]: a table gets each index of whose columns it has all"`

@@ -32,10 +32,10 @@ func sqliteTarget() targetKind {
 
 // sqliteKeys are the options of a SQLite target.
 type sqliteKeys struct {
-	LockTimeout   time.Duration `json:"lockTimeout" doc:"how long a call waits for another writer of the file before it is repeated later; default 5s"`
-	StallTimeout  time.Duration `json:"stallTimeout" doc:"how long an import waits for bytes of staging, while nobody else can write; default 10s"`
+	LockTimeout   time.Duration `json:"lockTimeout" doc:"how long a call waits for a different writer of the file before it is retried later; default 5s"`
+	StallTimeout  time.Duration `json:"stallTimeout" doc:"how long an import waits for bytes of staging, while no other program can write; default 10s"`
 	MaxWAL        byteSize      `json:"maxWal" doc:"size from which on the write-ahead log is emptied; default 64MB"`
-	KeepIDs       time.Duration `json:"keepIds" doc:"how long ids of imported files are remembered, longer than any outage; default 2160h, below zero: forever"`
+	KeepIDs       time.Duration `json:"keepIds" doc:"how long to remember ids of imported files; must exceed your longest outage; default 2160h, below zero: forever"`
 	TrustTriggers bool          `json:"trustTriggers" doc:"true sends rows for which a trigger raises an error to the quarantine; default: the file is held"`
 	KeepBy        []string      `json:"keepBy" doc:"columns that tell the time of a row: with the flag keep-for, older rows are removed"`
 	Indexes       [][]string    `json:"indexes" doc:"columns of indexes of new tables, such as [[trace, at], [at]]: a table gets each index of whose columns it has all"`

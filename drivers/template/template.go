@@ -1,4 +1,4 @@
-// Package template is the smallest correct [driver.Target], to be copied by authors of drivers: docs/drivers.md goes through it.
+// Package template is the smallest correct [driver.Target], to be copied by authors of drivers: docs/internals/drivers.md goes through it.
 //
 // A table is a folder. The rows of an imported file are one file in it. That gets its name, the id, when it is complete. So rows and id become
 // visible in one step, and the file system refuses a second file with the id. A line is a row, a cell is in base64, and NULL is "-".

@@ -15,7 +15,7 @@
 //
 // Package fastserver takes the events; with -net-http the server of net/http does, which needs more CPU for each.
 //
-// GET /metrics on the address of the API gives the metrics of docs/operations.md to Prometheus. It needs no token and shows
+// GET /metrics on the address of the API gives the metrics of docs/metrics.md to Prometheus. It needs no token and shows
 // the ids and counters of sources and sinks: keep that address private.
 //
 // The tables are folders of CSV files, and of nothing else: for a database or for Parquet pass another Options.Target to forebay.Open,

@@ -11,7 +11,7 @@ import (
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 )
 
-// metrics serves the metrics of docs/operations.md to Prometheus.
+// metrics serves the metrics of docs/metrics.md to Prometheus.
 type metrics struct {
 	provider *sdkmetric.MeterProvider
 	handler  http.Handler

@@ -28,7 +28,7 @@ func TestMonitoring(t *testing.T) {
 	for _, m := range regexp.MustCompile(`(?m)^# TYPE (forebay_\w+) `).FindAllStringSubmatch(scraped, -1) {
 		families++
 		if !documented[m[1]] {
-			t.Errorf("%s is scraped and not in docs/operations.md", m[1])
+			t.Errorf("%s is scraped and not in docs/metrics.md", m[1])
 		}
 	}
 	if families < 15 {
@@ -54,16 +54,12 @@ func TestMonitoring(t *testing.T) {
 	}
 }
 
-// documentedMetrics returns the metrics of docs/operations.md and docs/cluster.md as Prometheus names them.
+// documentedMetrics returns the metrics of docs/metrics.md as Prometheus names them.
 func documentedMetrics(t *testing.T) map[string]bool {
 	t.Helper()
-	var text []byte
-	for _, page := range []string{"operations.md", "cluster.md"} {
-		part, err := os.ReadFile(filepath.Join("..", "..", "docs", page))
-		if err != nil {
-			t.Fatal(err)
-		}
-		text = append(text, part...)
+	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "metrics.md"))
+	if err != nil {
+		t.Fatal(err)
 	}
 	names := map[string]bool{}
 	for _, row := range regexp.MustCompile("(?m)^\\| `(forebay\\.[a-z.]+)` \\| `([^`]+)` \\| (\\w+) ").FindAllStringSubmatch(string(text), -1) {

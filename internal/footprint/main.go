@@ -1,5 +1,5 @@
 // Command footprint measures what each part of Forebay adds to a program: bytes of the binary and number of packages. It writes the table of
-// docs/footprint.md.
+// docs/internals/footprint.md.
 //
 //	go run ./internal/footprint
 //

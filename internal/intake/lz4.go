@@ -8,7 +8,7 @@ import (
 	"math/bits"
 )
 
-// lz4Reader reads concatenated LZ4 frames from memory. The format is small and frozen; docs/dependencies.md says why no
+// lz4Reader reads concatenated LZ4 frames from memory. The format is small and frozen; docs/internals/dependencies.md says why no
 // library reads it.
 type lz4Reader struct {
 	src []byte

@@ -15,17 +15,17 @@ var (
 	mutantFolder  = regexp.MustCompile(`(?m)^@@ (?:changelog|cluster)\b`)
 )
 
-// TestClusterNamesItsTests checks the tables of docs/cluster.md that say which test proves a step of the protocol and which one finds a
+// TestClusterNamesItsTests checks the tables of docs/internals/cluster.md that say which test proves a step of the protocol and which one finds a
 // defect: each row names something, each test and each defect is there, and each defect of a log or of a cluster is in the table.
 func TestClusterNamesItsTests(t *testing.T) {
-	text, err := os.ReadFile("../../docs/cluster.md")
+	text, err := os.ReadFile("../../docs/internals/cluster.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, rest, steps := strings.Cut(string(text), "\n| step | tests |\n")
 	rest, defects, found := strings.Cut(rest, "\n| defect | found as |\n")
 	if !steps || !found {
-		t.Fatal("docs/cluster.md does not have the two tables")
+		t.Fatal("docs/internals/cluster.md does not have the two tables")
 	}
 	tests := testsOf(t, "../..")
 	const mutants = "../sim/testdata/mutants"

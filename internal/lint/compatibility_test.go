@@ -56,7 +56,7 @@ func testsOf(t *testing.T, root string) map[string][]string {
 
 // TestCompatibilityNamesItsTests checks that every row of the tables of differences names a test that there is.
 func TestCompatibilityNamesItsTests(t *testing.T) {
-	text, err := os.ReadFile("../../docs/compatibility.md")
+	text, err := os.ReadFile("../../docs/internals/compatibility.md")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -124,7 +124,7 @@ func checkIndex(t *tree) []problem {
 	}
 	for name := range t.texts {
 		dir, base := path.Split(name)
-		if first := dir + "README.md"; path.Dir(path.Dir(name)) == "docs" && strings.HasSuffix(name, ".md") && !strings.Contains(t.texts[first], "("+base+")") && name != first {
+		if first := dir + "README.md"; strings.HasPrefix(dir, "docs/") && dir != "docs/" && strings.HasSuffix(name, ".md") && !strings.Contains(t.texts[first], "("+base+")") && name != first {
 			problems = append(problems, problem{first, "has no link to " + base})
 		}
 	}
@@ -269,4 +269,36 @@ func pageBreaches() []breach {
 			"a.md", page("a, F", "var a = 1\n\n// F prints.\nfunc F() {\n\tfmt.Println()\n}"), "b.md", page("file", strings.TrimSpace(code)), "x/x.go", code,
 		}, nil},
 	}
+}
+
+// The pages for users are few and short. docs/internals is for contributors and has no bounds.
+const (
+	maxPages     = 32
+	maxWords     = 64_000
+	maxPageWords = 2_500
+)
+
+// references are pages for looking things up. They may be longer.
+var references = []string{
+	"docs/cluster-failures.md", "docs/extractor.md", "docs/forebay.md", "docs/metrics.md", "docs/types.md",
+}
+
+func TestSizeOfPages(t *testing.T) {
+	pages, words := 0, 0
+	texts := loadTree(t).texts
+	for _, name := range slices.Sorted(maps.Keys(texts)) {
+		if !strings.HasPrefix(name, "docs/") || !strings.HasSuffix(name, ".md") || strings.HasPrefix(name, "docs/internals/") {
+			continue
+		}
+		n := len(strings.Fields(texts[name]))
+		pages++
+		words += n
+		if n > maxPageWords && !slices.Contains(references, name) {
+			t.Errorf("%s has %d words, at most %d: split it, or remove what another page says", name, n, maxPageWords)
+		}
+	}
+	if pages > maxPages || words > maxWords {
+		t.Errorf("%d pages for users with %d words, at most %d and %d: remove what another page says, or move proofs to docs/internals", pages, words, maxPages, maxWords)
+	}
+	t.Logf("%d pages, %d words", pages, words)
 }

@@ -69,7 +69,7 @@ func (cfg *Config) Register(flags *flag.FlagSet) {
 	flags.BoolVar(&cfg.NetHTTP, "net-http", false, "receive events with the server of net/http, which is slower than fastserver")
 	flags.BoolVar(&cfg.UI, "ui", false, "serve the console at /console/ of -api-addr; requires the API token")
 	flags.StringVar(&cfg.Dir, "dir", "data", "data directory; without -target, the tables are in its folder tables (e.g. /var/lib/forebay)")
-	flags.BoolVar(&cfg.Extend, "extend", false, "add new columns of a sink to its table, unless the sink says otherwise (docs/types.md)")
+	flags.BoolVar(&cfg.Extend, "extend", false, "add new columns of a sink to its table, unless the sink says otherwise (docs/columns.md)")
 	flags.StringVar(&cfg.Tables.PartitionBy, "partition-by", "", "date or timestamp column; new tables get a folder for each of its days, dt=2026-11-22 (default none; e.g. created_at)")
 	flags.Int64Var(&cfg.Tables.MergeTo, "merge-to", 0, "bytes up to which the parts of a table are merged (default 134217728 for Parquet and Iceberg, no merging for CSV; e.g. 268435456)")
 	duration.Var(flags, &cfg.Tables.KeepFor, "keep-for", 0, "age at which parts of tables, or rows of a database, are removed, a duration (default never; e.g. 30d)")

@@ -193,7 +193,7 @@ func TestProgramsOfCharactersTakeLargeBodies(t *testing.T) {
 	}
 }
 
-// Whatever a program does with a body of the largest size, it ends within the bound that docs/compatibility.md states.
+// Whatever a program does with a body of the largest size, it ends within the bound that docs/internals/compatibility.md states.
 func TestBoundOfALargeBody(t *testing.T) {
 	body := linearBody(1_000_000)
 	for name, content := range map[string]string{
