@@ -1,8 +1,6 @@
 package main
 
 import (
-	"fmt"
-	"math/rand/v2"
 	"os"
 	"strings"
 	"sync"
@@ -38,11 +36,11 @@ func stranger(t *testing.T) (role string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	role = fmt.Sprintf("stranger_%d", rand.Uint32())
+	role = strings.ToLower(t.Name())
 	if err := os.WriteFile(hba, append([]byte("local all "+role+" scram-sha-256\n"), rules...), 0o600); err != nil { // its owner stays
 		t.Fatal(err)
 	}
-	pgtest.Exec(t, conn, "CREATE ROLE "+role+" LOGIN PASSWORD 'right'; SELECT pg_reload_conf()")
+	pgtest.Exec(t, conn, "DROP ROLE IF EXISTS "+role+"; CREATE ROLE "+role+" LOGIN PASSWORD 'right'; SELECT pg_reload_conf()")
 	config := conn.Config().Copy()
 	config.User = role
 	for { // until the server has read the file
