@@ -71,7 +71,8 @@ func (b *Buffer) mayCopyTo(dir string) error {
 		}
 	}
 	for _, folder := range own {
-		if localdisk.Inside(dir, folder) {
+		// A folder that has the local level as well is not the driver's alone: the file of a database is beside the data directory.
+		if localdisk.Inside(dir, folder) && !localdisk.Inside(b.dir, folder) {
 			return fmt.Errorf("the folder is inside of %s, which belongs to the staging or the target: choose a folder outside of it", folder)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
 	"github.com/forebay/forebay/buffer/dir"
+	"github.com/forebay/forebay/driver"
 )
 
 // TestCheckpointPlace: a checkpoint is not written into the folders of the buffer and its drivers, however the path is spelled.
@@ -44,6 +45,26 @@ func TestCheckpointPlace(t *testing.T) {
 		}
 	}
 }
+
+// TestCheckpointBesideADatabase: the data directory and the file of a database may be in one folder. That of the database is not its own then.
+func TestCheckpointBesideADatabase(t *testing.T) {
+	root := t.TempDir()
+	b := openAt(t, filepath.Join(root, "data", "local"), buffer.Options{Staging: dir.Staging(filepath.Join(root, "data", "staging")), Target: beside{buffertest.NewMemory(), root}})
+	if err := b.Checkpoint(t.Context(), filepath.Join(root, "data", "checkpoints", "1")); err != nil {
+		t.Error(err)
+	}
+	if err := b.Checkpoint(t.Context(), filepath.Join(root, "data", "staging", "1")); err == nil {
+		t.Error("a checkpoint was made in the folder of the staging")
+	}
+}
+
+// beside is a target that writes into a file of a folder.
+type beside struct {
+	driver.Target
+	folder string
+}
+
+func (b beside) Needs(int64, int64) (string, int64) { return b.folder, 0 }
 
 // An empty path is a mistake. It would stand for the working directory of the process.
 func TestEmptyPathIsNoFolder(t *testing.T) {
