@@ -149,6 +149,9 @@ func wrongCells(t tb, b *bench) {
 	good := newFile("file-0", table, [][]string{{"a", Null, "c"}})
 	b.mustImport(good)
 	for i, row := range []string{`"a","b"`, `"a",`, `,`, ``, `"a"`, `"a","b","c",`, `,,,`, `"a","b","c","d"`, `"a,b","c"`} {
+		if b.loose && row == ",,," {
+			continue
+		}
 		f := newFile(fmt.Sprintf("file-%d", i+1), table, [][]string{{"x", "y", "z"}, {"x", "y", "z"}})
 		f.parts[0].data = []byte("\"x\",\"y\",\"z\"\n" + row + "\n")
 		if err := b.importFile(t.Context(), f); err == nil {

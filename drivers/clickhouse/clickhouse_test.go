@@ -102,7 +102,7 @@ func harness(o Options) buffertest.TargetHarness {
 		Reopen:    func(t *testing.T) driver.Target { return reopen(t, last, o) },
 		Rows:      func(t *testing.T, table string) [][]string { return readTable(t, last, table) },
 		Unordered: true,
-		Typed:     true,
+		Typed:     true, ServerParses: true,
 		Process: &buffertest.Process{
 			Place: func(t *testing.T) string { return server.URL(last) },
 			Open: func(t *testing.T, place string) driver.Target {

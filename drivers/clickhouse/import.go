@@ -273,7 +273,7 @@ func (in *intake) insert(ctx context.Context, b block, partly bool) error {
 		sql = strings.Replace(sql, ") SELECT ", ") SELECT * FROM (SELECT ", 1) + ") WHERE tuple(" + in.relation.partition + ") NOT IN (SELECT DISTINCT tuple(" + in.relation.partition +
 			") FROM " + in.table(in.file.Table.ID) + " WHERE " + quote(marker) + " = " + literal(b.marker) + ")"
 	}
-	sql += " FORMAT CSV\n"
+	sql += " FORMAT CustomSeparated\n"
 	settings := maps.Clone(in.settings)
 	rows := strconv.FormatInt(b.rows, 10)
 	for _, name := range []string{"max_block_size", "max_insert_block_size"} {

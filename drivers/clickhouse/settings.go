@@ -15,12 +15,13 @@ var fixed = map[string]string{
 	"max_threads": "1", "max_insert_threads": "1", "input_format_parallel_parsing": "0", "min_insert_block_size_rows": "0", "min_insert_block_size_bytes": "0",
 	"max_insert_block_size_bytes": "0", "input_format_max_block_size_bytes": "0", "input_format_max_block_wait_ms": "0", "optimize_on_insert": "0",
 	"max_partitions_per_insert_block": "0",
-	// CSV as staging has it.
-	"format_csv_delimiter": ",", "format_csv_allow_double_quotes": "1", "format_csv_allow_single_quotes": "0", "format_csv_null_representation": `\N`,
-	"input_format_csv_detect_header": "0", "input_format_with_names_use_header": "0", "input_format_csv_skip_first_lines": "0",
-	"input_format_csv_trim_whitespaces": "0", "input_format_csv_empty_as_default": "1", "input_format_csv_allow_variable_number_of_columns": "0",
-	"input_format_csv_skip_trailing_empty_lines": "0", "input_format_csv_use_default_on_bad_values": "0",
-	"input_format_csv_allow_whitespace_or_tab_as_delimiter": "0", "input_format_csv_deserialize_separate_columns_into_tuple": "0",
+	// CSV as staging has it. The format CSV would accept a comma at the end of a row; CustomSeparated with cells of CSV is strict.
+	"format_custom_escaping_rule": "CSV", "format_custom_field_delimiter": ",", "format_custom_row_after_delimiter": "\n",
+	"format_custom_row_before_delimiter": "", "format_custom_row_between_delimiter": "", "format_custom_result_before_delimiter": "",
+	"format_custom_result_after_delimiter": "", "input_format_custom_detect_header": "0", "input_format_custom_allow_variable_number_of_columns": "0",
+	"input_format_custom_skip_trailing_empty_lines": "0", "format_csv_delimiter": ",", "format_csv_allow_double_quotes": "1", "format_csv_allow_single_quotes": "0",
+	"format_csv_null_representation": "", "input_format_csv_trim_whitespaces": "0", "input_format_csv_allow_whitespace_or_tab_as_delimiter": "0",
+	"input_format_csv_deserialize_separate_columns_into_tuple": "0", "input_format_csv_use_default_on_bad_values": "0",
 	"input_format_allow_errors_num": "0", "input_format_allow_errors_ratio": "0", "date_time_input_format": "best_effort",
 	// NULL stays NULL, or is refused.
 	"input_format_null_as_default": "0", "insert_null_as_default": "0", "input_format_defaults_for_omitted_fields": "1", "transform_null_in": "1",

@@ -127,7 +127,7 @@ var (
 	inputCall = regexp.MustCompile(`FROM input\(('(?:[^'\\]|\\.)*')\)`)
 )
 
-const endOfStatement = "FORMAT CSV\n"
+const endOfStatement = "FORMAT CustomSeparated\n"
 
 func (e *engine) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	query := r.URL.Query()
@@ -152,7 +152,7 @@ func (e *engine) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if rows != "" {
 		compression := map[string]string{"": "none", "gzip": "gzip", "zstd": "zstd"}[r.Header.Get("Content-Encoding")]
 		sql = inputCall.ReplaceAllStringFunc(sql, func(call string) string {
-			return "FROM file('" + rows + "', 'CSV', " + inputCall.FindStringSubmatch(call)[1] + ", '" + compression + "')"
+			return "FROM file('" + rows + "', 'CustomSeparated', " + inputCall.FindStringSubmatch(call)[1] + ", '" + compression + "')"
 		})
 		defer e.aim()()
 	}
