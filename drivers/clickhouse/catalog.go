@@ -28,6 +28,8 @@ type relation struct {
 	partition string // the expression, "" for none
 	comment   string
 	ttl       bool
+	views     bool // materialized views read what is inserted
+	synced    bool // an answered INSERT survives a loss of power
 	window    int  // non_replicated_deduplication_window
 	marked    bool // the table has the marker
 }
@@ -38,12 +40,13 @@ var windowSetting = regexp.MustCompile(`\bnon_replicated_deduplication_window = 
 func (t *Target) relation(ctx context.Context, id string) (*relation, error) {
 	where := " WHERE database = " + literal(t.client.database) + " AND "
 	// One query, so that both halves are of one moment as far as possible: the table comes first.
-	rows, err := t.client.rows(ctx, "SELECT * EXCEPT place FROM (SELECT '' AS column_name, engine, engine_full, partition_key, comment, toUInt64(0) AS place FROM system.tables"+where+"name = "+literal(id)+
-		" UNION ALL SELECT name, type, default_kind, comment, '', position FROM system.columns"+where+"table = "+literal(id)+") ORDER BY place")
+	rows, err := t.client.rows(ctx, "SELECT * EXCEPT place FROM (SELECT '' AS column_name, engine, engine_full, partition_key, comment, toString(notEmpty(dependencies_table)), toUInt64(0) AS place FROM system.tables"+where+"name = "+literal(id)+
+		" UNION ALL SELECT name, type, default_kind, comment, '', '', position FROM system.columns"+where+"table = "+literal(id)+") ORDER BY place")
 	if err != nil || len(rows) == 0 || rows[0][0] != "" {
 		return nil, err
 	}
-	r := &relation{engine: rows[0][1], partition: rows[0][3], comment: rows[0][4], ttl: strings.Contains(rows[0][2], " TTL ")}
+	r := &relation{engine: rows[0][1], partition: rows[0][3], comment: rows[0][4], ttl: strings.Contains(rows[0][2], " TTL "), views: rows[0][5] == "1"}
+	r.synced = replicated(r.engine) || strings.Contains(rows[0][2], "fsync_after_insert = 1")
 	if m := windowSetting.FindStringSubmatch(rows[0][2]); m != nil {
 		r.window, _ = strconv.Atoi(m[1])
 	}

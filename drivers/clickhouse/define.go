@@ -19,27 +19,30 @@ func (t *Target) Ensure(ctx context.Context, table driver.Table) error {
 	if err := t.check(table); err != nil {
 		return err
 	}
-	if err := t.ensureVoids(ctx); err != nil {
-		return classify(err)
-	}
 	for range ensures {
 		changes, err := t.plan(ctx, table)
 		if err != nil {
 			return classify(err)
 		}
 		if len(changes) == 0 {
-			return nil
+			return t.ensureVoids(ctx)
 		}
 		for _, change := range changes {
-			if err := t.client.exec(ctx, change); err != nil {
-				if c := code(err); c == 497 || c == 164 {
-					err = driver.Permanent(fmt.Errorf("this account may not change the tables; grant it the right, or run: %s; %w", strings.Join(changes, "; "), err))
-				}
-				return classify(err)
+			if err := t.change(ctx, change); err != nil {
+				return err
 			}
 		}
 	}
 	return fmt.Errorf("clickhouse: the table %s is changed by others again and again", t.table(table.ID))
+}
+
+// change runs a statement that changes the tables.
+func (t *Target) change(ctx context.Context, sql string) error {
+	err := t.client.exec(ctx, sql)
+	if c := code(err); c == accessDenied || c == readOnly {
+		err = driver.Permanent(fmt.Errorf("this account may not change the tables; grant it the right, or run: %s; %w", sql, err))
+	}
+	return classify(err)
 }
 
 // Extend implements [driver.Extender].
@@ -59,7 +62,7 @@ func (t *Target) ensureVoids(ctx context.Context) error {
 			engine = kind + engine
 		}
 	}
-	err := t.client.exec(ctx, "CREATE TABLE IF NOT EXISTS "+t.table(voids)+t.onCluster()+
+	err := t.change(ctx, "CREATE TABLE IF NOT EXISTS "+t.table(voids)+t.onCluster()+
 		" (file_id String, table_name String, at DateTime64(6, 'UTC') DEFAULT now64(6)) ENGINE = "+engine+" ORDER BY file_id")
 	if err == nil {
 		t.setVoids(true)
@@ -116,6 +119,9 @@ func (t *Target) changes(table driver.Table, r *relation) (parts []string, err e
 	if !replicated(r.engine) && r.window < t.options.Window {
 		parts = append(parts, fmt.Sprintf("MODIFY SETTING non_replicated_deduplication_window = %d", t.options.Window))
 	}
+	if !r.synced && !t.options.LazySync {
+		parts = append(parts, "MODIFY SETTING "+syncSettings)
+	}
 	for i, c := range want {
 		switch {
 		case i >= len(have):
@@ -139,6 +145,9 @@ const (
 	markerIndex  = "`" + marker + "` `" + marker + "` TYPE minmax GRANULARITY 1"
 )
 
+// syncSettings make the server write the rows to disk before it answers.
+const syncSettings = "fsync_after_insert = 1, fsync_part_directory = 1"
+
 func (t *Target) create(table driver.Table, columns []datatype.Column) string {
 	var parts []string
 	for _, c := range columns {
@@ -152,7 +161,7 @@ func (t *Target) create(table driver.Table, columns []datatype.Column) string {
 	}
 	var settings []string
 	key, nullable := t.orderBy(columns)
-	create += " ORDER BY (" + key + ")"
+	create += " ORDER BY " + key
 	if o.TTL != "" {
 		create += " TTL " + o.TTL
 	}
@@ -161,6 +170,9 @@ func (t *Target) create(table driver.Table, columns []datatype.Column) string {
 	}
 	if !replicated(o.Engine) {
 		settings = append(settings, fmt.Sprintf("non_replicated_deduplication_window = %d", o.Window))
+	}
+	if !t.options.LazySync {
+		settings = append(settings, syncSettings)
 	}
 	if settings != nil {
 		create += " SETTINGS " + strings.Join(settings, ", ")
@@ -191,7 +203,14 @@ func (t *Target) orderBy(columns []datatype.Column) (key string, nullable bool) 
 			add(columns[i])
 		}
 	}
-	return strings.Join(names, ", "), nullable
+	switch key = strings.Join(names, ", "); len(names) {
+	case 0:
+		key = "tuple()"
+	case 1:
+	default:
+		key = "(" + key + ")"
+	}
+	return key, nullable
 }
 
 // creationComment marks a table as created by a definition that may still fail.

@@ -21,14 +21,16 @@ const (
 	unknownSetting   = 115
 	incorrectData    = 117
 	cannotInsertNull = 349
+	readOnly         = 164
 	throwIf          = 395
 	violated         = 469
+	accessDenied     = 497
 	tableNotEmpty    = 705
 )
 
 // held are the codes after which an operator must act: the statement or the schema, the account and its rights, the database.
 var held = []int{
-	noSuchColumn, 36, 42, 43, 44, 46, 47, 48, 50, unknownTable, 62, 80, 81, unknownSetting, 122, 131, 164, 192, 193, 194, 291, 344, 392, 450, 497, 514, 516, 524,
+	noSuchColumn, 36, 42, 43, 44, 46, 47, 48, 50, unknownTable, 62, 80, 81, unknownSetting, 122, 131, readOnly, 192, 193, 194, 291, 344, 392, 450, accessDenied, 514, 516, 524,
 	534,
 }
 

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/klauspost/compress/zstd"
 
@@ -23,7 +24,17 @@ import (
 type note struct {
 	// BlockBytes was Options.BlockBytes. All attempts divide the file alike.
 	BlockBytes int64 `json:"blockBytes"`
+	// At is the time of the first attempt.
+	At time.Time `json:"at"`
 }
+
+// A retry within resendFor repeats all blocks of a table that feeds materialized views: their tokens make the server ignore what the table has, and feed
+// the views what an error or a crash has kept from them. The age, and the window, are chosen so that the server still knows the tokens, unless more
+// than 16 blocks a second are stored in the table.
+const (
+	resendFor    = 10 * time.Minute
+	resendWindow = 10_000
+)
 
 // block is what one INSERT sends: some of the slices of a file.
 type block struct {
@@ -76,7 +87,7 @@ func (t *Target) Import(ctx context.Context, f *driver.File) error {
 		return err
 	}
 	in := &intake{Target: t, file: f, retry: f.Progress != nil}
-	n := note{BlockBytes: t.options.BlockBytes}
+	n := note{BlockBytes: t.options.BlockBytes, At: time.Now()}
 	if in.retry {
 		if err := json.Unmarshal(f.Progress, &n); err != nil || n.BlockBytes < 1 {
 			return driver.Permanent(fmt.Errorf("clickhouse: the note of file %s cannot be read: it is %q", f.ID, f.Progress))
@@ -90,7 +101,7 @@ func (t *Target) Import(ctx context.Context, f *driver.File) error {
 			return err
 		}
 	}
-	in.blocks = blocksOf(f, n.BlockBytes)
+	in.blocks, in.first = blocksOf(f, n.BlockBytes), n.At
 	for range attempts {
 		ready, err := in.prepare(ctx)
 		if err != nil {
@@ -134,7 +145,8 @@ func (t *Target) ruledOut(ctx context.Context, f *driver.File) error {
 type intake struct {
 	*Target
 	file   *driver.File
-	retry  bool // an earlier attempt may have stored blocks
+	retry  bool      // an earlier attempt may have stored blocks
+	first  time.Time // of the first attempt
 	blocks []block
 
 	relation *relation
@@ -207,7 +219,7 @@ func fieldsOf(table driver.Table, counted []column, have []datatype.Column) []fi
 // importAll sends the blocks that the table lacks.
 func (in *intake) importAll(ctx context.Context) error {
 	var present map[string]int64
-	if in.retry {
+	if in.retry && !in.resend() {
 		var err error
 		if present, err = in.present(ctx); err != nil {
 			return err
@@ -227,6 +239,12 @@ func (in *intake) importAll(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// resend reports whether a retry repeats the blocks that are there.
+func (in *intake) resend() bool {
+	age := time.Since(in.first)
+	return in.relation.views && age >= 0 && age < resendFor && (in.relation.window >= resendWindow || replicated(in.relation.engine))
 }
 
 // present returns the number of rows of each block of the file that is in the table.

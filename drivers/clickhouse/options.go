@@ -45,6 +45,10 @@ type Options struct {
 	// Window is the number of blocks that a table without replication remembers for deduplication. The driver sets it in tables that remember
 	// fewer. Default: 10,000.
 	Window int
+	// LazySync leaves the settings alone that make tables without replication durable. Such a table loses the imports of its last seconds when the
+	// machine of the server loses power, and they are not repeated. Default: fsync_after_insert is set in tables that the driver creates, and in
+	// tables without replication that lack it.
+	LazySync bool
 	// Settings are settings of the server for each INSERT, such as insert_quorum. They do not replace those on which exactly once rests.
 	Settings map[string]string
 	// Token, if not nil, returns the JSON Web Token that authenticates each request. The address then has no user.
@@ -134,6 +138,9 @@ func parse(address string, o Options) (client, Options, error) {
 	var c client
 	if err == nil {
 		c, err = newClient(address, o)
+	}
+	if err == nil && len(c.hosts) > 1 && !replicated(o.Engine) {
+		err = fmt.Errorf("the address has several hosts, and Engine is %s: each host would get some of the rows. Use Replicated%s, or one host", o.Engine, o.Engine)
 	}
 	if err != nil {
 		return c, o, fmt.Errorf("clickhouse: %w", err)
