@@ -57,7 +57,7 @@ rm -r "$PWD"`
 var ErrMissing = errors.New("the engine of ClickHouse is not installed: npm install --global @chdb/lib-linux-x64-gnu@" + Version + ", or set " + libraryEnv + " to a libchdb.so")
 
 // Version is the version of the package with the engine.
-const Version = "3.4.0"
+const Version = "26.7.3-stable.1"
 
 const (
 	libraryEnv = "FOREBAY_CHDB"
