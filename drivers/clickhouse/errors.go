@@ -42,7 +42,7 @@ var quiet = append(slices.Clone(held), 159, 202, 209, 210, 225, 241, 242, 243, 2
 
 // serverError is an answer other than success.
 type serverError struct {
-	// Status is that of HTTP, and Code that of ClickHouse, 0 if there is none.
+	// Status comes from HTTP, and Code from ClickHouse: 0 if there is none.
 	Status, Code int
 	text         string // may contain values of cells
 }

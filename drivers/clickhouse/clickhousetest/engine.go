@@ -109,15 +109,13 @@ type engine struct {
 	dir    string
 	conns  chan uintptr
 	bodies atomic.Int64
-	crash  atomic.Pointer[Crash]
+	crash  atomic.Pointer[crash]
 }
 
-// Crash is a moment at which the server is killed.
-type Crash struct {
-	// Inserts is how many statements with rows are answered before.
-	Inserts int64
-	// After is how long the next one runs. A negative time ends the server when the rows are stored, before the answer.
-	After time.Duration
+// crash is a moment at which the server is killed, see [Server.CrashAt].
+type crash struct {
+	inserts int64
+	after   time.Duration
 
 	seen atomic.Int64
 }
@@ -134,7 +132,7 @@ func (e *engine) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Path == "/crash" {
 		inserts, _ := strconv.ParseInt(query.Get("inserts"), 10, 64)
 		after, _ := strconv.ParseInt(query.Get("after"), 10, 64)
-		e.crash.Store(&Crash{Inserts: inserts, After: time.Duration(after)})
+		e.crash.Store(&crash{inserts: inserts, after: time.Duration(after)})
 		return
 	}
 	if r.Header.Get("X-ClickHouse-User") != User || r.Header.Get("X-ClickHouse-Key") != Password {
@@ -154,7 +152,7 @@ func (e *engine) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		sql = inputCall.ReplaceAllStringFunc(sql, func(call string) string {
 			return "FROM file('" + rows + "', 'CustomSeparated', " + inputCall.FindStringSubmatch(call)[1] + ", '" + compression + "')"
 		})
-		defer e.aim()()
+		e.aim()
 	}
 	sql += settings(sql, query)
 	conn := <-e.conns
@@ -168,7 +166,7 @@ func (e *engine) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		fail(w, http.StatusInternalServerError, code, failure)
 		return
 	}
-	if c := e.crash.Load(); rows != "" && c != nil && c.After < 0 && c.seen.Load() > c.Inserts {
+	if c := e.crash.Load(); rows != "" && c != nil && c.after < 0 && c.seen.Load() > c.inserts {
 		kill()
 	}
 	w.Header().Set("X-ClickHouse-Summary", fmt.Sprintf(`{"written_rows":"%d"}`, written))
@@ -176,14 +174,12 @@ func (e *engine) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // aim plans the crash for a statement with rows.
-func (e *engine) aim() (done func()) {
+func (e *engine) aim() {
 	c := e.crash.Load()
-	if c == nil || c.seen.Add(1) <= c.Inserts || c.After < 0 {
-		return func() {}
+	if c == nil || c.seen.Add(1) <= c.inserts || c.after < 0 {
+		return
 	}
-	timer := time.AfterFunc(c.After, kill)
-	_ = timer // it kills the server even if the statement has ended
-	return func() {}
+	time.AfterFunc(c.after, kill) // also if the statement has ended
 }
 
 func kill() {

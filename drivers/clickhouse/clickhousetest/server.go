@@ -203,7 +203,8 @@ func (s *Server) Restart(tb testing.TB) {
 	}
 }
 
-// CrashAt makes the server kill itself at a moment. A server that is started again forgets it.
+// CrashAt makes the server kill itself in a statement with rows, when it has answered so many of them. It runs for the time, or, if that is negative,
+// stores its rows and is not answered. A server that is started again forgets this.
 func (s *Server) CrashAt(tb testing.TB, inserts int, after time.Duration) {
 	tb.Helper()
 	if _, err := s.post("/crash?"+url.Values{"inserts": {strconv.Itoa(inserts)}, "after": {strconv.FormatInt(int64(after), 10)}}.Encode(), ""); err != nil {
