@@ -122,30 +122,29 @@ func parse(address string, o Options) (client, Options, error) {
 	var err error
 	switch {
 	case o.BlockBytes < minBlockBytes:
-		err = fmt.Errorf("BlockBytes is %d, must be at least 1 MiB", o.BlockBytes)
+		err = fmt.Errorf("clickhouse: BlockBytes is %d, must be at least 1 MiB", o.BlockBytes)
 	case o.Window < 1:
-		err = fmt.Errorf("Window is %d, must be at least 1", o.Window)
+		err = fmt.Errorf("clickhouse: Window is %d, must be at least 1", o.Window)
 	case !knownEngine(o.Engine):
-		err = fmt.Errorf("Engine is %q, must be MergeTree or ReplacingMergeTree, or Replicated or Shared before one of the two", o.Engine)
+		err = fmt.Errorf("clickhouse: Engine is %q, must be MergeTree or ReplacingMergeTree, or Replicated or Shared before one of the two", o.Engine)
 	case slices.Contains(o.OrderBy, ""):
-		err = errors.New("OrderBy has an empty name of a column")
+		err = errors.New("clickhouse: OrderBy has an empty name of a column")
 	}
 	for name := range o.Settings {
 		if err == nil && reservedSetting(name) {
-			err = fmt.Errorf("Settings has %s, which the driver sets itself", name)
+			err = fmt.Errorf("clickhouse: Settings has %s, which the driver sets itself", name)
 		}
 	}
 	var c client
 	if err == nil {
-		c, err = newClient(address, o)
+		if c, err = newClient(address, o); err != nil {
+			err = fmt.Errorf("clickhouse: %w", err)
+		}
 	}
 	if err == nil && len(c.hosts) > 1 && !replicated(o.Engine) {
-		err = fmt.Errorf("the address has several hosts, and Engine is %s: each host would get some of the rows. Use Replicated%s, or one host", o.Engine, o.Engine)
+		err = fmt.Errorf("clickhouse: the address has several hosts, and Engine is %s: each host would get some of the rows. Use Replicated%s, or one host", o.Engine, o.Engine)
 	}
-	if err != nil {
-		return c, o, fmt.Errorf("clickhouse: %w", err)
-	}
-	return c, o, nil
+	return c, o, err
 }
 
 // knownEngine reports whether tables of an engine keep each row of a file until it is replaced or removed. Other engines sum rows up.
