@@ -1,6 +1,7 @@
 package buffertest
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -17,8 +18,8 @@ var typedValues = map[datatype.Type][]string{
 	datatype.Int64:          {"0", "-1", "9007199254740993", "9223372036854775807", "-9223372036854775808"},
 	datatype.Float64:        {"0.1", "-1.5", "1e+21", "1e-7", "123456.789"},
 	datatype.Decimal(38, 4): {"0.0000", "1.1000", "-9999999999999999999999999999999999.9999"},
-	datatype.Timestamp:      {"2026-11-22T07:47:19.000001Z", "1969-12-31T23:59:59.999999Z", "0001-01-01T00:00:00.000000Z", "9999-12-31T23:59:59.999999Z"},
-	datatype.Date:           {"2026-11-22", "0001-01-01", "9999-12-31", "2000-02-29"},
+	datatype.Timestamp:      {"2026-11-22T07:47:19.000001Z", "1969-12-31T23:59:59.999999Z"},
+	datatype.Date:           {"2026-11-22", "2000-02-29"},
 	datatype.UUID:           {"00000000-0000-0000-0000-000000000000", "0191f6a8-1c2d-7e3f-8a9b-0c1d2e3f4a5b"},
 	datatype.JSON:           {`{"a":[1,null,"null"]}`, `"text"`, "12", "[]", `""`},
 	datatype.Bytes:          {"", "AA==", "/+8="},
@@ -66,12 +67,31 @@ func typedColumns(t tb, b *bench) {
 	}
 	b.mustEnsure(table)
 	f := newFile("file-1", table, nil)
-	f.parts = []slice{{rows: typedRows(table.Columns), members: 1}}
+	f.parts = []slice{{rows: b.typedRows(table.Columns), members: 1}}
 	b.mustStore(f)
 }
 
+// valuesOf returns values of a type that the target may read: with the first and the last year of its [driver.Limiter], and none outside.
+func (b *bench) valuesOf(typ datatype.Type) (values []string) {
+	first, last := 1, 9999
+	if l, ok := b.Target.(driver.Limiter); ok {
+		limits := l.Limits()
+		first, last = max(first, limits.MinYear), min(last, cmp.Or(limits.MaxYear, last))
+	}
+	values = slices.Clone(typedValues[typ])
+	switch typ {
+	case datatype.Date:
+		values = append(values, fmt.Sprintf("%04d-01-01", first), fmt.Sprintf("%04d-12-31", last))
+	case datatype.Timestamp:
+		values = append(values, fmt.Sprintf("%04d-01-01T00:00:00.000000Z", first), fmt.Sprintf("%04d-12-31T23:59:59.999999Z", last))
+	default:
+		return values
+	}
+	return slices.DeleteFunc(values, func(v string) bool { return v[:4] < fmt.Sprintf("%04d", first) || v[:4] > fmt.Sprintf("%04d", last) })
+}
+
 // typedRows has each value of each column once, and NULL in the others, and a row of NULL alone.
-func typedRows(columns []datatype.Column) [][]string {
+func (b *bench) typedRows(columns []datatype.Column) [][]string {
 	var rows [][]string
 	row := func() []string {
 		r := slices.Repeat([]string{Null}, len(columns))
@@ -79,7 +99,7 @@ func typedRows(columns []datatype.Column) [][]string {
 		return r
 	}
 	for i, c := range columns[1:] {
-		for _, v := range typedValues[c.Type] {
+		for _, v := range b.valuesOf(c.Type) {
 			r := row()
 			r[i+1] = v
 			rows = append(rows, r)
@@ -129,6 +149,9 @@ func wrongCells(t tb, b *bench) {
 	good := newFile("file-0", table, [][]string{{"a", Null, "c"}})
 	b.mustImport(good)
 	for i, row := range []string{`"a","b"`, `"a",`, `,`, ``, `"a"`, `"a","b","c",`, `,,,`, `"a","b","c","d"`, `"a,b","c"`} {
+		if b.loose && row == ",,," {
+			continue
+		}
 		f := newFile(fmt.Sprintf("file-%d", i+1), table, [][]string{{"x", "y", "z"}, {"x", "y", "z"}})
 		f.parts[0].data = []byte("\"x\",\"y\",\"z\"\n" + row + "\n")
 		if err := b.importFile(t.Context(), f); err == nil {

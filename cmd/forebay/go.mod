@@ -11,6 +11,7 @@ require (
 	github.com/forebay/forebay v0.0.0-20261129094347-1abc15153e9b
 	github.com/forebay/forebay/cluster v0.0.0-20261129094347-1abc15153e9b
 	github.com/forebay/forebay/drivers/bucket v0.0.0-20261129094347-1abc15153e9b
+	github.com/forebay/forebay/drivers/clickhouse v0.0.0-20261129094347-1abc15153e9b
 	github.com/forebay/forebay/drivers/duckdb v0.0.0-20261129094347-1abc15153e9b
 	github.com/forebay/forebay/drivers/iceberg v0.0.0-20261129094347-1abc15153e9b
 	github.com/forebay/forebay/drivers/mysql v0.0.0-20261129094347-1abc15153e9b
@@ -99,6 +100,7 @@ require (
 	github.com/duckdb/duckdb-go-bindings/lib/windows-amd64 v0.3.5 // indirect
 	github.com/duckdb/duckdb-go/v2 v2.5.6 // indirect
 	github.com/dustin/go-humanize v1.0.1 // indirect
+	github.com/ebitengine/purego v0.11.2 // indirect
 	github.com/envoyproxy/go-control-plane/envoy v1.39.1-0.20260819172001-e6e3fd93e4be // indirect
 	github.com/envoyproxy/protoc-gen-validate v1.3.3 // indirect
 	github.com/fatih/color v1.18.0 // indirect
@@ -220,6 +222,7 @@ replace (
 	github.com/forebay/forebay => ../..
 	github.com/forebay/forebay/cluster => ../../cluster
 	github.com/forebay/forebay/drivers/bucket => ../../drivers/bucket
+	github.com/forebay/forebay/drivers/clickhouse => ../../drivers/clickhouse
 	github.com/forebay/forebay/drivers/duckdb => ../../drivers/duckdb
 	github.com/forebay/forebay/drivers/iceberg => ../../drivers/iceberg
 	github.com/forebay/forebay/drivers/mysql => ../../drivers/mysql

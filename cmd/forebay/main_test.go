@@ -20,6 +20,8 @@ import (
 	"unicode/utf8"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/forebay/forebay/drivers/clickhouse/clickhousetest"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -32,6 +34,7 @@ func TestMain(m *testing.M) {
 		main()
 		return
 	}
+	clickhousetest.Main()
 	status := m.Run()
 	stopServers()
 	os.Exit(status)

@@ -198,7 +198,7 @@ func (f *nodeFlags) peerList() (peers []string) {
 
 // checkShared refuses places that not all nodes can reach.
 func (cfg *serveConfig) checkShared() (problems []error) {
-	const forTables = "postgres://…, mysql://…, parquet:s3://BUCKET/PREFIX, iceberg:https://CATALOG, or dir: or parquet: and a folder that all nodes share"
+	const forTables = "postgres://…, mysql://…, clickhouse://…, parquet:s3://BUCKET/PREFIX, iceberg:https://CATALOG, or dir: or parquet: and a folder that all nodes share"
 	const forRows = "s3://BUCKET/PREFIX, gs://, azblob://, or dir: and a folder that all nodes share"
 	if cfg.target == "" {
 		problems = append(problems, server.WrongFlags("is required with -node: all nodes store their rows in the same tables. Write "+forTables, "target", "node"))

@@ -68,7 +68,7 @@ func (f targetFlags) forFolders() []error {
 
 // targetKinds are all kinds, in the order of the help.
 func targetKinds() []targetKind {
-	return []targetKind{folderTarget(), sqliteTarget(), duckdbTarget(), postgresTarget(), mysqlTarget(), parquetTarget(), icebergTarget()}
+	return []targetKind{folderTarget(), sqliteTarget(), duckdbTarget(), postgresTarget(), mysqlTarget(), clickhouseTarget(), parquetTarget(), icebergTarget()}
 }
 
 // duckdbKind has the parts of the kind that a program without DuckDB contains too.

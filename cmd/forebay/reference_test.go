@@ -76,6 +76,7 @@ func reference() string {
 	}{
 		{"Keys of target-options, for postgres://", reflect.TypeFor[postgresKeys]()},
 		{"Keys of target-options, for mysql://", reflect.TypeFor[mysqlKeys]()},
+		{"Keys of target-options, for clickhouse://", reflect.TypeFor[clickhouseKeys]()},
 		{"Keys of target-options, for duckdb:", reflect.TypeFor[duckdbKeys]()},
 		{"Keys of target-options, for sqlite:", reflect.TypeFor[sqliteKeys]()},
 		{"Keys of target-options, for parquet:", reflect.TypeFor[parquetKeys]()},
@@ -104,7 +105,7 @@ func reference() string {
 // Every key has a text.
 func TestKeysAreDocumented(t *testing.T) {
 	for _, of := range []reflect.Type{
-		reflect.TypeFor[postgresKeys](), reflect.TypeFor[mysqlKeys](), reflect.TypeFor[duckdbKeys](), reflect.TypeFor[sqliteKeys](), reflect.TypeFor[parquetKeys](), reflect.TypeFor[icebergKeys](),
+		reflect.TypeFor[postgresKeys](), reflect.TypeFor[mysqlKeys](), reflect.TypeFor[clickhouseKeys](), reflect.TypeFor[duckdbKeys](), reflect.TypeFor[sqliteKeys](), reflect.TypeFor[parquetKeys](), reflect.TypeFor[icebergKeys](),
 		reflect.TypeFor[sourceKeys](), reflect.TypeFor[sinkKeys](), reflect.TypeFor[boundsKeys](), reflect.TypeFor[settingsKeys](), reflect.TypeFor[conditionKeys](), reflect.TypeFor[columnKeys](),
 	} {
 		for _, f := range reflect.VisibleFields(of) {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/forebay/forebay/drivers/clickhouse/clickhousetest"
 	"github.com/forebay/forebay/drivers/mysql/mysqltest"
 	"github.com/forebay/forebay/drivers/postgres/pgtest"
 	"github.com/forebay/forebay/internal/buckettest"
@@ -15,9 +16,10 @@ import (
 
 // What tests share, which the first one that needs it starts.
 var (
-	postgresServer pgtest.Server
-	mysqlServer    mysqltest.Server
-	s3Server       = sync.OnceValues(func() (*buckettest.Server, error) {
+	postgresServer   pgtest.Server
+	mysqlServer      mysqltest.Server
+	clickhouseServer clickhousetest.Server
+	s3Server         = sync.OnceValues(func() (*buckettest.Server, error) {
 		server, err := buckettest.StartS3()
 		startedS3 = server
 		return server, err
@@ -59,7 +61,10 @@ func TestDemoOnServers(t *testing.T) {
 			folder, _, _ := strings.Cut(strings.TrimPrefix(postgresServer.URL(t), "host="), " ")
 			return []string{"-target", "postgres://postgres@/postgres?host=" + folder}
 		},
-		"MySQL":               func(t *testing.T) []string { return []string{"-target", mysqlServer.URL(mysqlServer.Database(t))} },
+		"MySQL": func(t *testing.T) []string { return []string{"-target", mysqlServer.URL(mysqlServer.Database(t))} },
+		"ClickHouse": func(t *testing.T) []string {
+			return []string{"-target", clickhouseServer.URL(clickhouseServer.Database(t))}
+		},
 		"Parquet in a bucket": func(t *testing.T) []string { return []string{"-target", "parquet:" + bucketURL(t, "tables")} },
 		"staging in a bucket": func(t *testing.T) []string {
 			return []string{"-target", "sqlite:" + t.TempDir() + "/demo.db", "-staging", bucketURL(t, "staging")}
@@ -118,6 +123,7 @@ func bucketURL(t *testing.T, name string) string {
 func stopServers() {
 	postgresServer.Close()
 	mysqlServer.Close()
+	clickhouseServer.Close()
 	if startedS3 != nil {
 		if err := startedS3.Close(); err != nil {
 			_, _ = os.Stderr.WriteString(err.Error() + "\n")

@@ -1,10 +1,8 @@
 package postgres
 
 import (
-	"bytes"
 	"context"
 	"errors"
-	"io"
 	"slices"
 	"strings"
 	"testing"
@@ -17,30 +15,7 @@ import (
 
 // newFile returns a file with one slice for each group of 20 rows.
 func newFile(id string, table driver.Table, rows ...[]string) *driver.File {
-	f := &driver.File{ID: id, SinkID: "source/sink", Table: table, Rows: int64(len(rows))}
-	stored := make(map[string][]byte)
-	for part := range slices.Chunk(rows, 20) {
-		var data []byte
-		for _, row := range part {
-			for i, cell := range row {
-				if i > 0 {
-					data = append(data, ',')
-				}
-				if cell != buffertest.Null {
-					data = append(data, `"`+strings.ReplaceAll(cell, `"`, `""`)+`"`...)
-				}
-			}
-			data = append(data, '\n')
-		}
-		obj := driver.Object{ID: id + "-" + string(rune('a'+len(f.Slices))), FileID: id, Rows: int64(len(part)), RawBytes: int64(len(data))}
-		stored[obj.ID] = data
-		f.Slices = append(f.Slices, obj)
-		f.RawBytes += obj.RawBytes
-	}
-	f.OpenSlice = func(_ context.Context, obj driver.Object) (io.ReadCloser, error) {
-		return io.NopCloser(bytes.NewReader(stored[obj.ID])), nil
-	}
-	return f
+	return buffertest.NewFile(id, table, rows...)
 }
 
 func mustImport(tb testing.TB, target *Target, f *driver.File) {

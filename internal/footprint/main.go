@@ -61,6 +61,7 @@ func probes() []probe {
 		guest("drivers/sqlite", "sqlite.Open"),
 		guest("drivers/postgres", "postgres.Open"),
 		guest("drivers/mysql", "mysql.Open"),
+		guest("drivers/clickhouse", "clickhouse.Open"),
 		guest("drivers/parquet", "parquet.Tables"),
 		guest("drivers/bucket", "bucket.Open"),
 		guest("drivers/duckdb", "duckdb.Open"),

@@ -1,0 +1,161 @@
+// Command bench measures the import into ClickHouse beside what the engine needs for the same rows from a file. It starts a server of its own, whose
+// engine is the real one in a library.
+//
+//	go run ./bench -json
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"github.com/forebay/forebay/drivers/clickhouse"
+	"github.com/forebay/forebay/drivers/clickhouse/clickhousetest"
+	"github.com/forebay/forebay/internal/importbench"
+	"github.com/forebay/forebay/internal/pipebench"
+)
+
+func main() {
+	clickhousetest.Main()
+	os.Exit(pipebench.Main(os.Args[1:], os.Stdout, os.Stderr, run))
+}
+
+// database is where the table is.
+const database = "bench"
+
+func run(ctx context.Context, args []string, stdout io.Writer) error {
+	var server clickhousetest.Server
+	defer server.Close()
+	if err := server.Start(); err != nil {
+		return err
+	}
+	w := ways{server: &server, cpu: map[string]*engineCPU{"driver": {}, "file": {}}}
+	lazy := w
+	lazy.options.LazySync = true
+	err := importbench.Run(ctx, args, stdout,
+		importbench.Scenario{Name: "import/clickhouse", Import: w.driver, Loader: w.file, Goal: 0.9},
+		importbench.Scenario{Name: "import/clickhouse-lazy", Import: lazy.driver, Loader: lazy.file, Goal: 0.9},
+	)
+	// The clock compares one thread with several. On a busy machine the time of the processor says more.
+	for _, way := range []string{"driver", "file"} {
+		if c := w.cpu[way]; c.rows > 0 {
+			fmt.Fprintf(os.Stderr, "CPU of the server, %s: %v a row\n", way, c.took/time.Duration(c.rows))
+		}
+	}
+	return err
+}
+
+// engineCPU is what the server has used for rows, with its merges in the meantime.
+type engineCPU struct {
+	took time.Duration
+	rows int64
+}
+
+// counted adds what the server uses during run.
+func (w ways) counted(way string, rows int64, run func() error) func() error {
+	return func() error {
+		before := w.server.CPU()
+		err := run()
+		w.cpu[way].took += w.server.CPU() - before
+		w.cpu[way].rows += rows
+		return err
+	}
+}
+
+// ways import into a table that Ensure makes.
+type ways struct {
+	server  *clickhousetest.Server
+	options clickhouse.Options
+	cpu     map[string]*engineCPU
+}
+
+func (w ways) driver(ctx context.Context, _ string, in importbench.Input) (func() error, func() (int64, error), error) {
+	target, err := w.prepare(ctx, in)
+	if err != nil {
+		return nil, nil, err
+	}
+	end := func() (int64, error) {
+		target.Close()
+		return w.count()
+	}
+	return w.counted("driver", in.File.Rows, func() error { return target.Import(ctx, in.File) }), end, nil
+}
+
+// file lets the engine load the rows from a plain file of CSV, with its defaults: as many threads as there are processors.
+func (w ways) file(ctx context.Context, dir string, in importbench.Input) (func() error, func() (int64, error), error) {
+	target, err := w.prepare(ctx, in)
+	if err != nil {
+		return nil, nil, err
+	}
+	target.Close()
+	path := filepath.Join(dir, "rows.csv")
+	out, err := os.Create(path)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, obj := range in.File.Slices {
+		src, err := in.File.OpenRows(ctx, obj)
+		if err != nil {
+			return nil, nil, err
+		}
+		_, err = io.Copy(out, src)
+		if err = errors.Join(err, src.Close()); err != nil {
+			return nil, nil, err
+		}
+	}
+	if err := out.Close(); err != nil {
+		return nil, nil, err
+	}
+	var names, cells, values string
+	for i, c := range in.File.Table.Columns {
+		columns, err := w.server.Query(fmt.Sprintf("SELECT type FROM system.columns WHERE database = '%s' AND table = '%s' AND name = '%s'", database, in.File.Table.ID, c.Name))
+		if err != nil {
+			return nil, nil, err
+		}
+		typ, value := *columns[0][0], "`"+c.Name+"`"
+		if c.Type == "bool" { // the parser accepts no Bool in quotes
+			typ, value = "Nullable(String)", "toBool("+value+")"
+		}
+		if i > 0 {
+			names, cells, values = names+", ", cells+", ", values+", "
+		}
+		names, cells, values = names+"`"+c.Name+"`", cells+"`"+c.Name+"` "+typ, values+value
+	}
+	statement := fmt.Sprintf("INSERT INTO %s.`%s` (%s) SELECT %s FROM file('%s', 'CSV', $$%s$$)", database, in.File.Table.ID, names, values, path, cells)
+	run := func() error {
+		_, err := w.server.Query(statement)
+		return err
+	}
+	return w.counted("file", in.File.Rows, run), w.count, nil
+}
+
+// prepare returns a target whose database has the table, empty.
+func (w ways) prepare(ctx context.Context, in importbench.Input) (*clickhouse.Target, error) {
+	for _, statement := range []string{"DROP DATABASE IF EXISTS " + database + " SYNC", "CREATE DATABASE " + database} {
+		if _, err := w.server.Query(statement); err != nil {
+			return nil, err
+		}
+	}
+	target, err := clickhouse.Open(w.server.URL(database), w.options)
+	if err != nil {
+		return nil, err
+	}
+	if err := target.Ensure(ctx, in.File.Table); err != nil {
+		target.Close()
+		return nil, err
+	}
+	return target, nil
+}
+
+func (w ways) count() (int64, error) {
+	rows, err := w.server.Query("SELECT toString(count()) FROM " + database + ".events")
+	if err != nil {
+		return 0, err
+	}
+	return strconv.ParseInt(*rows[0][0], 10, 64)
+}

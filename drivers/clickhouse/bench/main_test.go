@@ -1,0 +1,37 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"os"
+	"testing"
+
+	"github.com/forebay/forebay/drivers/clickhouse/clickhousetest"
+	"github.com/forebay/forebay/internal/pipebench"
+)
+
+func TestMain(m *testing.M) {
+	clickhousetest.Main()
+	os.Exit(pipebench.Process(os.Stdout, os.Stderr, m.Run))
+}
+
+// Both commands run to their end, and count the rows that they have stored.
+func TestRun(t *testing.T) {
+	for _, args := range [][]string{
+		{"-rows", "3000", "-rounds", "1", "-json"},
+	} {
+		var out bytes.Buffer
+		err := run(t.Context(), args, &out)
+		if errors.Is(err, clickhousetest.ErrMissing) && os.Getenv("CI") != "true" {
+			t.Skip(err)
+		}
+		if err != nil {
+			t.Fatalf("%q: %v", args, err)
+		}
+		var report struct{ Scenario string }
+		if err := json.Unmarshal(bytes.SplitAfter(out.Bytes(), []byte("\n"))[0], &report); err != nil || report.Scenario == "" {
+			t.Errorf("%q: %+v, %v: %s", args, report, err, &out)
+		}
+	}
+}

@@ -1,0 +1,49 @@
+// Package clickhouse stores tables in ClickHouse, over its HTTP interface. It promises exactly once: a token makes the server refuse a block that it
+// has already, and each row contains the id of its file, which a retry asks for.
+//
+//	target, err := clickhouse.Open("clickhouse://forebay:password@db.example:8123/analytics", clickhouse.Options{})
+//	if err != nil {
+//		return err
+//	}
+//	defer target.Close() // after the engine
+//	engine, err := forebay.Open(dir, forebay.Options{Target: target})
+//
+// Slices of staging that are compressed alike are sent as they are. The driver does not decode them. The server parses the rows, and the driver
+// reads only the answer.
+//
+// # Exactly once
+//
+// Import sends a file as one INSERT, or several if it is larger than Options.BlockBytes. Each INSERT is one block, and the server stores a block as one
+// part for each partition. The INSERT fails if the block does not have the expected number of rows. Its token is made of the id of the file, so
+// the server ignores a second one within its deduplication window. Each row has the id in the column _forebay_file. An attempt that is not the first looks
+// for it and sends only what is missing. So a retry after the end of the window stores nothing twice.
+//
+// Readers see the blocks of a large file, and the partitions of a block, one after the other.
+//
+// # Tables
+//
+// Table.ID is the name of the table in the database, with its case. Ensure creates missing tables:
+//
+//	data type       column                     accepted in an existing table too
+//	untyped         String                     LowCardinality(String)
+//	string          String                     LowCardinality(String)
+//	bool            Bool
+//	int64           Int64                      Decimal(p, 0) with at least 19 digits
+//	float64         Float64
+//	decimal(p,s)    Decimal(p, s)              Decimal of more digits with the same scale
+//	timestamp       DateTime64(6, 'UTC')       DateTime64(6) of other time zones
+//	date            Date32
+//	uuid            UUID
+//	json            String                     JSON
+//	bytes           String, with the bytes themselves
+//
+// A column that may be NULL is Nullable. Comments of columns tell the types that are stored as String apart. A String without such a comment holds each
+// of them.
+//
+// Records with a timestamp or a date before 1900 or after 2299 are rejected when they arrive.
+//
+// # Errors
+//
+// Rows that violate a constraint are named in a [driver.RowsError]. The buffer then imports the file without them: see [driver.Voider]. Messages
+// contain no values of cells and no password.
+package clickhouse

@@ -1,0 +1,205 @@
+package clickhouse
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+)
+
+// client sends statements to the HTTP interface.
+type client struct {
+	http           *http.Client
+	hosts          []string // URLs
+	current        *atomic.Int64
+	user, password string
+	token          func(context.Context) (string, error)
+	database       string
+	product        string
+}
+
+// statement is a request.
+type statement struct {
+	settings map[string]string
+	encoding string // of the body, "" for none
+	// body opens the body: a statement of SQL, and the rows behind it.
+	body func(context.Context) (io.ReadCloser, error)
+	host string // "" for any
+}
+
+// maxAnswer bounds what is read of an answer.
+const maxAnswer = 64 << 20
+
+// send makes a request and returns the answer. A host that cannot be reached is left for the next one. Once something was sent, the outcome of an
+// error is unknown.
+func (c *client) send(ctx context.Context, s statement) (answer []byte, header http.Header, err error) {
+	if s.host != "" {
+		return c.sendTo(ctx, s.host, s)
+	}
+	first := c.current.Load()
+	for i := range int64(len(c.hosts)) {
+		n := (first + i) % int64(len(c.hosts))
+		answer, header, err = c.sendTo(ctx, c.hosts[n], s)
+		var op *net.OpError
+		if err == nil || ctx.Err() != nil || !errors.As(err, &op) {
+			return answer, header, err
+		}
+		c.current.CompareAndSwap(n, (n+1)%int64(len(c.hosts))) // for the next request, whoever makes it
+		if op.Op != "dial" {
+			return nil, nil, err
+		}
+	}
+	return nil, nil, err
+}
+
+func (c *client) sendTo(ctx context.Context, host string, s statement) ([]byte, http.Header, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	src, err := s.body(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	// The transport may read the body after it has returned, until the end of ctx.
+	body := &lentBody{r: src, ctx: ctx}
+	defer src.Close()
+	defer body.end()
+	defer cancel()
+	query := url.Values{"database": {c.database}, "default_format": {"JSONCompactStringsEachRow"}, "wait_end_of_query": {"1"}}
+	for name, value := range s.settings {
+		query.Set(name, value)
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, host+"?"+query.Encode(), body)
+	if err != nil {
+		return nil, nil, err
+	}
+	req.Header.Set("User-Agent", c.product)
+	if s.encoding != "" {
+		req.Header.Set("Content-Encoding", s.encoding)
+	}
+	switch {
+	case c.token != nil:
+		token, err := c.token(ctx)
+		if err != nil {
+			return nil, nil, fmt.Errorf("the token: %w", err)
+		}
+		req.Header.Set("Authorization", "Bearer "+token)
+	case c.user != "":
+		req.Header.Set("X-ClickHouse-User", c.user)
+		req.Header.Set("X-ClickHouse-Key", c.password)
+	}
+	answer, header, err := c.answer(req)
+	if ctx.Err() != nil {
+		return nil, nil, ctx.Err()
+	}
+	cancel()
+	if failed := body.end(); failed != nil {
+		return nil, nil, failed // a slice could not be read, and the server has seen only that the body breaks off
+	}
+	return answer, header, err
+}
+
+func (c *client) answer(req *http.Request) ([]byte, http.Header, error) {
+	resp, err := c.http.Do(req)
+	if err != nil {
+		var address *url.Error
+		if errors.As(err, &address) {
+			err = address.Err // without the URL
+		}
+		return nil, nil, err
+	}
+	defer resp.Body.Close()
+	answer, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
+	code := resp.Header.Get("X-ClickHouse-Exception-Code")
+	if code == "" && resp.StatusCode == http.StatusOK {
+		return answer, resp.Header, err
+	}
+	n, _ := strconv.Atoi(code)
+	if n == 0 {
+		n = codeOf(string(answer))
+	}
+	return nil, nil, &serverError{Status: resp.StatusCode, Code: n, text: string(answer)}
+}
+
+// lentBody lends a reader to the transport, and takes it back.
+type lentBody struct {
+	mu     sync.Mutex // locked by a Read
+	ctx    context.Context
+	r      io.Reader
+	failed error // of r
+	ended  bool
+}
+
+var errEnded = errors.New("the request has ended")
+
+func (b *lentBody) Read(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch {
+	case b.ended:
+		return 0, errEnded
+	case b.ctx.Err() != nil:
+		return 0, b.ctx.Err()
+	}
+	n, err := b.r.Read(p)
+	if err != nil && !errors.Is(err, io.EOF) && b.ctx.Err() == nil {
+		b.failed = err
+	}
+	return n, err
+}
+
+// Close implements [io.Closer]. The owner of the reader closes it.
+func (b *lentBody) Close() error { return nil }
+
+// end waits for the Read that runs, and returns the error of the reader.
+func (b *lentBody) end() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.ended = true
+	return b.failed
+}
+
+// text returns the body of a statement without rows.
+func text(sql string) func(context.Context) (io.ReadCloser, error) {
+	return func(context.Context) (io.ReadCloser, error) { return io.NopCloser(strings.NewReader(sql)), nil }
+}
+
+// exec runs a statement. extra are settings.
+func (c *client) exec(ctx context.Context, sql string, extra ...map[string]string) error {
+	_, err := c.rows(ctx, sql, extra...)
+	return err
+}
+
+// rows runs a query and returns its rows as texts.
+func (c *client) rows(ctx context.Context, sql string, extra ...map[string]string) ([][]string, error) {
+	return c.rowsFrom(ctx, "", sql, extra...)
+}
+
+func (c *client) rowsFrom(ctx context.Context, host, sql string, extra ...map[string]string) (rows [][]string, err error) {
+	settings := make(map[string]string)
+	for _, more := range extra {
+		maps.Copy(settings, more)
+	}
+	answer, _, err := c.send(ctx, statement{settings: settings, body: text(sql), host: host})
+	if err != nil {
+		return nil, err
+	}
+	for in := json.NewDecoder(bytes.NewReader(answer)); ; {
+		var row []string
+		if err := in.Decode(&row); errors.Is(err, io.EOF) {
+			return rows, nil
+		} else if err != nil {
+			return nil, fmt.Errorf("the server's answer cannot be read: %w", err)
+		}
+		rows = append(rows, row)
+	}
+}

@@ -1,0 +1,254 @@
+package clickhouse
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/driver"
+	"github.com/forebay/forebay/internal/killtest"
+	"github.com/forebay/forebay/internal/seedtest"
+)
+
+// events is a table whose rows are in several partitions with PartitionBy day.
+func events(id string) driver.Table {
+	return table(id, required(col("id", datatype.Int64)), required(col("day", datatype.Date)), col("name", datatype.String))
+}
+
+// eventRows returns rows of events, in five partitions.
+func eventRows(file, n int) (rows [][]string) {
+	for i := range n {
+		rows = append(rows, []string{fmt.Sprint(1000*file + i), fmt.Sprintf("2026-11-%02d", 1+i%5), fmt.Sprintf("name %d", i)})
+	}
+	return rows
+}
+
+// manyBlocks makes each slice a block.
+func manyBlocks(t *Target) *Target {
+	t.options.BlockBytes = 1
+	return t
+}
+
+// The server is killed when it has stored a block and not answered, while it stores one, and between two blocks of a file, with one partition and with
+// several. In half of the cases the token is forgotten before the retry. The table contains each row once.
+func TestKillsOfTheServerDuringImports(t *testing.T) {
+	if testing.Short() {
+		t.Skip("restarts the server")
+	}
+	kills := killtest.Count(t)
+	t.Logf("%d kills", kills)
+	rng := seedtest.Rand(t)
+	for _, o := range []Options{{}, {PartitionBy: "day"}} {
+		target := manyBlocks(open(t, o))
+		tbl := events("events")
+		mustEnsure(t, target, tbl)
+		var want [][]string
+		for i := range kills {
+			rows := eventRows(i, 100) // five blocks
+			killAndRetry(t, target, newFile(fmt.Sprintf("file-%04d", i), tbl, rows...), i, rng)
+			want = append(want, rows...)
+			if expectRows(t, target, tbl.ID, want...); t.Failed() {
+				t.Fatalf("after kill %d with %+v", i, o)
+			}
+		}
+	}
+}
+
+func killAndRetry(t *testing.T, target *Target, f *driver.File, i int, rng *rand.Rand) {
+	t.Helper()
+	switch i % 3 {
+	case 0: // stored, not answered
+		server.CrashAt(t, i/3%5, -1)
+	case 1: // while it is stored
+		server.CrashAt(t, i/3%5, time.Duration(rng.Int64N(int64(30*time.Millisecond))))
+	case 2: // between two blocks, or before the first
+		server.CrashAt(t, i/3%5, 0)
+	}
+	if err := target.Import(t.Context(), f); err == nil && i%3 != 1 {
+		t.Fatal("Import = nil although the server was killed before its answer")
+	} else if err != nil && driver.IsPermanent(err) {
+		t.Fatalf("Import with a server that is killed = %v, want an error that is retried", err)
+	}
+	<-server.Ended()
+	server.Restart(t)
+	if i%2 == 1 {
+		forget(t, target, f.Table)
+	}
+	mustImport(t, target, f)
+	if n, err := target.CountFile(t.Context(), f.Table, f.ID); err != nil || n != f.Rows {
+		t.Errorf("CountFile = %d, %v, want %d", n, err, f.Rows)
+	}
+}
+
+// forget makes the server forget all tokens of a table.
+func forget(tb testing.TB, target *Target, tbl driver.Table) {
+	tb.Helper()
+	set := func(n int) {
+		server.Exec(tb, fmt.Sprintf("ALTER TABLE %s MODIFY SETTING non_replicated_deduplication_window = %d", target.table(tbl.ID), n))
+	}
+	set(0)
+	set(target.options.Window)
+}
+
+// A retry after the window stores nothing twice, also when the file before was the only one that the server remembers. Without the marker it would:
+// the same INSERT with a forgotten token doubles the rows.
+func TestRetryBeyondTheWindow(t *testing.T) {
+	target := manyBlocks(open(t, Options{Window: 1}))
+	tbl := events("events")
+	first, second := newFile("file-1", tbl, eventRows(1, 60)...), newFile("file-2", tbl, eventRows(2, 60)...)
+	mustImport(t, target, first)
+	mustImport(t, target, second)
+	for range 3 {
+		mustImport(t, target, first)
+		mustImport(t, target, second)
+	}
+	expectRows(t, target, tbl.ID, append(eventRows(1, 60), eventRows(2, 60)...)...)
+
+	first.Progress = nil // as if the attempt were the first one: only the token is left, and it is forgotten
+	mustImport(t, target, first)
+	if n, err := target.CountFile(t.Context(), tbl, first.ID); err != nil || n != 120 {
+		t.Errorf("without the note and the token the file counts %d rows, %v, want 120: else this test proves nothing", n, err)
+	}
+}
+
+// Within the window the token alone refuses a block: an attempt that takes itself for the first one stores nothing. With the table's window of 0 it would.
+func TestTokenRefusesASecondFirstAttempt(t *testing.T) {
+	target := manyBlocks(open(t, Options{}))
+	tbl := events("events")
+	f := newFile("file-1", tbl, eventRows(1, 60)...)
+	for range 3 {
+		f.Progress = nil
+		mustImport(t, target, f)
+	}
+	expectRows(t, target, tbl.ID, eventRows(1, 60)...)
+}
+
+// A partition that an earlier attempt did not store is added after the window, and the others stay.
+func TestMissingPartitions(t *testing.T) {
+	target := open(t, Options{PartitionBy: "day"})
+	tbl := events("events")
+	f := newFile("file-1", tbl, eventRows(1, 100)...)
+	mustImport(t, target, f)
+	server.Exec(t, "ALTER TABLE "+target.table(tbl.ID)+" DROP PARTITION '2026-11-03'")
+	forget(t, target, tbl)
+	for range 2 {
+		mustImport(t, target, f)
+		expectRows(t, target, tbl.ID, eventRows(1, 100)...)
+	}
+}
+
+// Two drivers import the same files at once, first attempts and retries.
+func TestTwoDrivers(t *testing.T) {
+	target := manyBlocks(open(t, Options{PartitionBy: "day"}))
+	other := manyBlocks(reopen(t, target.client.database, Options{PartitionBy: "day"}))
+	tbl := events("events")
+	var want [][]string
+	for i := range 5 {
+		rows := eventRows(i, 60)
+		want = append(want, rows...)
+		var wg sync.WaitGroup
+		for n, target := range []*Target{target, other, target, other} {
+			f := newFile(fmt.Sprintf("file-%d", i), tbl, rows...)
+			if n > 1 {
+				f.Progress = []byte(`{"blockBytes":1}`)
+			}
+			wg.Go(func() { mustImport(t, target, f) })
+		}
+		wg.Wait()
+	}
+	expectRows(t, target, tbl.ID, want...)
+}
+
+// A materialized view gets each block once, also when it has failed after the table has stored the rows. Then the retry feeds it.
+func TestMaterializedView(t *testing.T) {
+	target := manyBlocks(open(t, Options{}))
+	tbl := events("events")
+	mustEnsure(t, target, tbl)
+	sums := target.table("sums")
+	server.Exec(t, "CREATE TABLE "+sums+" (n UInt64) ENGINE = MergeTree ORDER BY n SETTINGS non_replicated_deduplication_window = 10000")
+	server.Exec(t, "CREATE TABLE "+target.table("stop")+" (id Int64) ENGINE = MergeTree ORDER BY id")
+	server.Exec(t, "CREATE MATERIALIZED VIEW "+target.table("view")+" TO "+sums+" AS SELECT id AS n FROM "+target.table(tbl.ID)+
+		" WHERE throwIf(id IN (SELECT id FROM "+target.table("stop")+")) = 0")
+	expect := func(rows int) {
+		t.Helper()
+		if got := server.Rows(t, "SELECT toString(count()), toString(uniqExact(n)) FROM "+sums)[0]; *got[0] != fmt.Sprint(rows) || *got[1] != fmt.Sprint(rows) {
+			t.Errorf("the view has %s rows, %s different ones, want %d", *got[0], *got[1], rows)
+		}
+	}
+	server.Exec(t, "INSERT INTO "+target.table("stop")+" VALUES (1045)")
+	f := newFile("file-1", tbl, eventRows(1, 60)...) // 1045 is in the third block
+	if err := target.Import(t.Context(), f); err == nil || driver.IsPermanent(err) {
+		t.Fatalf("Import with a view that fails = %v, want an error that is retried", err)
+	}
+	server.Exec(t, "TRUNCATE TABLE "+target.table("stop"))
+	for range 3 {
+		mustImport(t, target, f)
+		expectRows(t, target, tbl.ID, eventRows(1, 60)...)
+		expect(60)
+	}
+	// Beyond the window neither gets a row.
+	f.Progress = []byte(`{"blockBytes":1,"at":"2026-01-01T00:00:00Z"}`)
+	forget(t, target, tbl)
+	server.Exec(t, "ALTER TABLE "+sums+" MODIFY SETTING non_replicated_deduplication_window = 0")
+	mustImport(t, target, f)
+	expectRows(t, target, tbl.ID, eventRows(1, 60)...)
+	expect(60)
+}
+
+// brokenSettings removes or changes settings of each INSERT on its way.
+type brokenSettings map[string]string
+
+func (b brokenSettings) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	query := r.URL.Query()
+	for name, value := range b {
+		if query.Has(name) {
+			query.Set(name, value)
+		}
+	}
+	r.URL.RawQuery = query.Encode()
+	return http.DefaultTransport.RoundTrip(r)
+}
+
+// What protects a file is needed: without it the tests above would find doubled or divided files.
+func TestBrokenDrivers(t *testing.T) {
+	for name, broken := range map[string]struct {
+		settings brokenSettings
+		err      string
+		rows     int64 // after two first attempts
+	}{
+		"without a token":       {brokenSettings{"insert_deduplication_token": ""}, "DEDUPLICATION_IS_NOT_POSSIBLE", 0},
+		"without deduplication": {brokenSettings{"insert_deduplicate": "0", "deduplicate_insert": "disable", "deduplicate_insert_select": "disable"}, "", 120},
+		"with divided blocks":   {brokenSettings{"max_block_size": "7", "max_insert_block_size": "7"}, saysRows, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			target := open(t, Options{Transport: broken.settings})
+			f := newFile("file-1", events("events"), eventRows(1, 60)...)
+			for range 2 {
+				f.Progress = nil
+				if err := target.Import(t.Context(), f); broken.err == "" && err != nil || broken.err != "" && (err == nil || !strings.Contains(err.Error(), broken.err)) {
+					t.Errorf("Import = %v, want %q", err, broken.err)
+				}
+			}
+			if n, err := target.CountFile(t.Context(), f.Table, f.ID); err != nil || n != broken.rows {
+				t.Errorf("the file counts %d rows, %v, want %d", n, err, broken.rows)
+			}
+		})
+	}
+}
+
+// A server whose profile makes all inserts asynchronous stores a file before it answers.
+func TestAsyncInsertByDefault(t *testing.T) {
+	target := open(t, Options{})
+	if got := *server.Rows(t, "SELECT value FROM system.settings WHERE name = 'async_insert'")[0][0]; got != "1" {
+		t.Fatalf("async_insert of the server is %s, want 1 by default", got)
+	}
+	tbl := events("events")
+	mustImport(t, target, newFile("file-1", tbl, eventRows(1, 60)...))
+	expectRows(t, target, tbl.ID, eventRows(1, 60)...)
+}
