@@ -31,6 +31,7 @@ type Engine struct {
 	observation    metric.Registration
 	portion, batch int // see portionBytes and batchBytes
 	room           *mapRoom
+	tracing        *tracing // nil without a tracer
 
 	// sources is changed by Define and Remove, and read by Ingest without a lock.
 	sources *sourceMap
@@ -114,9 +115,13 @@ func Open(dir string, opts Options) (*Engine, error) {
 		return nil, err
 	}
 	opts = opts.withDefaults(dir)
+	var traces *tracing
+	if opts.Tracer != nil {
+		traces = &tracing{tracer: opts.Tracer}
+	}
 	buf, err := buffer.Open(filepath.Join(dir, localFolder), buffer.Options{
 		Staging: opts.Staging, Target: opts.Target, TargetOf: opts.targetOf, Leases: opts.Leases, Changelog: opts.Changelog, OnDamage: opts.OnDamage, Logger: opts.Logger, Meter: opts.Meter,
-		SinkAttributes: sinkAttributes, Hooks: hooksOf(opts.Hooks), Tuning: opts.Buffer,
+		SinkAttributes: sinkAttributes, Hooks: hooksOf(opts.Hooks, traces), Tuning: opts.Buffer,
 	})
 	if err != nil {
 		return nil, err
@@ -124,7 +129,7 @@ func Open(dir string, opts Options) (*Engine, error) {
 	e := &Engine{
 		define: make(chan struct{}, 1), opts: opts, log: opts.Logger, buf: buf,
 		portion: portionOf(portionBytes, opts.Buffer), batch: portionOf(batchBytes, opts.Buffer),
-		room: newMapRoom(opts.Buffer), sources: newSourceMap(),
+		room: newMapRoom(opts.Buffer), sources: newSourceMap(), tracing: traces,
 	}
 	e.mappers.options = opts.mapping().Shared()
 	if e.observation, err = e.observe(); err != nil {

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 
 	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/forebay/forebay/buffer"
 	dirdriver "github.com/forebay/forebay/buffer/dir"
@@ -40,6 +41,10 @@ type Options struct {
 	// Hooks is a value that implements any of [CommitHook], [UploadHook], [ImportHook], [DeliverHook], [RejectHook] and [RefuseHook]: for programs
 	// that have metrics of their own. Default: none, at no cost.
 	Hooks any
+	// Tracer makes a span for each call that brings records, with a child span for its commit, and one for each upload and import, which links to
+	// the sampled calls whose rows it carries, at most 32 of the last 256 of its sink. docs/operations.md lists the spans. Default: nothing is traced,
+	// at no cost.
+	Tracer trace.Tracer
 	// Buffer tunes the local level: bounds of memory and disk, retries, retention.
 	Buffer buffer.Tuning
 	// MaxRowBytes bounds one encoded row; larger ones are rejected with a [*RowTooLargeError]. Default: 1536 KiB.

@@ -177,31 +177,6 @@ sink "orders": column "when": path "paid": field Paid has the type bool, and a c
 	}
 }
 
-// A value costs no memory but what a call of [forebay.Engine.IngestBatch] costs.
-func TestTypedAllocatesNothingForAValue(t *testing.T) {
-	e, _ := openMemory(t, func(o *forebay.Options) { o.Buffer.SyncInterval = time.Hour })
-	mustDefine(t, e, orders(t, func(s *forebay.Source) { s.Settings.Sync = forebay.SyncUnsafe }))
-	shop, err := forebay.Typed[typedOrder](e, "shop")
-	if err != nil {
-		t.Fatal(err)
-	}
-	measure := func(n int) float64 {
-		values := make([]typedOrder, n)
-		for i := range values {
-			values[i] = newTypedOrder(i)
-		}
-		return testing.AllocsPerRun(100, func() {
-			if _, err := shop.Ingest(t.Context(), values...); err != nil {
-				t.Fatal(err)
-			}
-		})
-	}
-	measure(60)
-	if one, many := measure(1), measure(60); many > one+3 {
-		t.Errorf("a call allocates %v times for 60 values, %v times for one", many, one)
-	}
-}
-
 // BenchmarkTyped compares calls of 100 values with calls of the same rows as JSON bytes that exist already, in turn in one run:
 //
 //	go test . -run '^$' -bench Typed -count 5

@@ -19,7 +19,8 @@ func (b *Buffer) queueImport(f *file) {
 func (b *Buffer) importFile(ctx context.Context, f *file) {
 	b.mu.RLock()
 	due := f.rec.State == format.FileImporting
-	arg, stored := b.describe(f), f.tally().Stored
+	arg, tally := b.describe(f), f.tally()
+	stored, event := tally.Stored, eventOf("import", arg.SinkID, arg.ID, tally)
 	split, copied, salvaged := f.rec.Split, f.rec.Copied, f.rec.Salvaged
 	retry, e := f.rec.Retry, b.importErrand(f)
 	whole, reads := arg, b.stagedReads(f)
@@ -65,7 +66,8 @@ func (b *Buffer) importFile(ctx context.Context, f *file) {
 	target, begin := b.targetOf(arg.SinkID), time.Now()
 	f.calling.Store(begin.UnixMilli())
 	defer f.calling.Store(0)
-	err := b.attempt(ctx, "import", arg.SinkID, func(ctx context.Context) error {
+	event.FileID, event.Rows, event.Bytes = arg.ID, arg.Rows, arg.RawBytes // of a part, if the file is split
+	err := b.attemptOf(ctx, event, func(ctx context.Context) error {
 		return b.alone(ctx, arg.Table.ID, importPatience, func(ctx context.Context) error {
 			err := b.withRoom(target, stored, arg.RawBytes, func() error { return target.Import(ctx, arg) })
 			if copied && errors.Is(err, fs.ErrNotExist) && b.holds(ctx, arg) {
