@@ -86,6 +86,7 @@ type sink struct {
 	name  definitionName
 	// columns made the mapper. shadow is the slot of the sink over all its definitions.
 	columns mapping.Columns
+	target  string // the name of the target of the table
 	shadow  *atomic.Pointer[Shadow]
 	// archive is set for the sink that keeps raw records. It has no mapper.
 	archive bool
@@ -120,7 +121,7 @@ func Open(dir string, opts Options) (*Engine, error) {
 		traces = &tracing{tracer: opts.Tracer}
 	}
 	buf, err := buffer.Open(filepath.Join(dir, localFolder), buffer.Options{
-		Staging: opts.Staging, Target: opts.Target, TargetOf: opts.targetOf, Leases: opts.Leases, Changelog: opts.Changelog, OnDamage: opts.OnDamage, Logger: opts.Logger, Meter: opts.Meter,
+		Staging: opts.Staging, Target: opts.Target, Targets: opts.Targets, TargetOf: opts.targetOf, Leases: opts.Leases, Changelog: opts.Changelog, OnDamage: opts.OnDamage, Logger: opts.Logger, Meter: opts.Meter,
 		SinkAttributes: sinkAttributes, Hooks: hooksOf(opts.Hooks, traces), Tuning: opts.Buffer,
 	})
 	if err != nil {
@@ -131,7 +132,7 @@ func Open(dir string, opts Options) (*Engine, error) {
 		portion: portionOf(portionBytes, opts.Buffer), batch: portionOf(batchBytes, opts.Buffer),
 		room: newMapRoom(opts.Buffer), sources: newSourceMap(), tracing: traces,
 	}
-	e.mappers.options = opts.mapping().Shared()
+	e.mappers.options = sharedMapping(opts)
 	if e.observation, err = e.observe(); err != nil {
 		return nil, errors.Join(err, buf.Close())
 	}
@@ -209,6 +210,9 @@ func (e *Engine) Remove(ctx context.Context, sourceID string) error {
 
 // Target returns the target of the engine, for what it can do beyond [driver.Target], such as [driver.Querier]. The engine alone imports.
 func (e *Engine) Target() driver.Target { return e.opts.Target }
+
+// TargetOf is [Engine.Target] for the target of a table; nil if the engine has no target of its name.
+func (e *Engine) TargetOf(t Table) driver.Target { return e.opts.targetNamed(t.Target) }
 
 // MaxSources returns how many sources the engine may have.
 func (e *Engine) MaxSources() int { return e.opts.MaxSources }
