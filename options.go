@@ -123,7 +123,7 @@ func (o Options) unknownTarget(name string) error {
 		return nil
 	}
 	if len(o.Targets) == 0 {
-		return fmt.Errorf("Table.Target is %q, and the engine has no named targets: set Options.Targets, or leave it empty", name)
+		return fmt.Errorf("Table.Target: %q, and the engine has no named targets: set Options.Targets, or leave it empty", name)
 	}
-	return fmt.Errorf("Table.Target is %q, must be one of %q or empty", name, slices.Sorted(maps.Keys(o.Targets)))
+	return fmt.Errorf("Table.Target: %q, must be one of %q or empty", name, slices.Sorted(maps.Keys(o.Targets)))
 }

@@ -96,7 +96,7 @@ func TestTargets(t *testing.T) {
 func TestTargetsThatAreUnknown(t *testing.T) {
 	e, mem := openMemory(t, func(o *forebay.Options) { o.Targets = map[string]driver.Target{"lake": buffertest.NewMemory()} })
 	err := e.Define(t.Context(), fan("sea"))
-	if want := `source "web": sink "sink-0": Table.Target is "sea", must be one of ["lake"] or empty`; err == nil || err.Error() != want {
+	if want := `source "web": sink "sink-0": Table.Target: "sea", must be one of ["lake"] or empty`; err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}
 	err = forebay.Options{Target: mem, Targets: map[string]driver.Target{"The Lake": mem, "none": nil}}.Validate()

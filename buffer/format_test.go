@@ -194,7 +194,7 @@ func fixtureOptions(root string) buffer.Options {
 	return buffer.Options{
 		Staging: dir.Staging(filepath.Join(root, "staging")), Target: dir.Tables(filepath.Join(root, "tables")),
 		Targets: map[string]driver.Target{"second": dir.Tables(filepath.Join(root, "second"))},
-		Tuning: buffer.Tuning{MemTableBytes: 1 << 20, KeyRetention: forEver, DamageRetention: forEver},
+		Tuning:  buffer.Tuning{MemTableBytes: 1 << 20, KeyRetention: forEver, DamageRetention: forEver},
 	}
 }
 
