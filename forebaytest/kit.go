@@ -252,7 +252,7 @@ func (k *Kit) inject(op buffertest.Op, times int, f fault) {
 	}
 }
 
-// Null is NULL in the rows of [Kit.Rows]. No text is equal to it.
+// Null is NULL in the rows of [Kit.Rows]. It is a text that no test needs as a value.
 const Null = buffertest.Null
 
 // Rows returns the rows of a table in the order of the imports, with [Null] for NULL.
