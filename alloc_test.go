@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"go.opentelemetry.io/otel/trace/noop"
+
 	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/mapping"
 )
@@ -60,5 +62,52 @@ func steadyState(t *testing.T, local bool) {
 	}
 	if n := testing.AllocsPerRun(1000, submit); n >= 1 {
 		t.Errorf("%v allocations per record that is submitted, want less than 1", n)
+	}
+}
+
+// Without a tracer a call allocates what it did. TestSteadyStateAllocatesNothing has the bound; here a tracer that samples nothing is the contrast.
+func TestNoTracerCostsNothing(t *testing.T) {
+	measure := func(change ...func(*forebay.Options)) float64 {
+		e, _ := openMemory(t, append(change, func(o *forebay.Options) { o.Buffer.SyncInterval = time.Hour })...)
+		mustDefine(t, e, events(func(s *forebay.Source) { s.Settings.Sync = forebay.SyncUnsafe }))
+		rec := mapping.JSON([]byte(`{"id":1,"user":{"name":"Ada"}}`))
+		ingest := func() {
+			if _, err := e.Ingest(t.Context(), "web", rec); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for range 500 {
+			ingest()
+		}
+		return testing.AllocsPerRun(500, ingest)
+	}
+	without, with := measure(), measure(func(o *forebay.Options) { o.Tracer = noop.Tracer{} })
+	if without >= 1 || with <= without {
+		t.Errorf("a call allocates %v times without a tracer and %v times with one, want none without", without, with)
+	}
+}
+
+// A value costs no memory but what a call of [forebay.Engine.IngestBatch] costs.
+func TestTypedAllocatesNothingForAValue(t *testing.T) {
+	e, _ := openMemory(t, func(o *forebay.Options) { o.Buffer.SyncInterval = time.Hour })
+	mustDefine(t, e, orders(t, func(s *forebay.Source) { s.Settings.Sync = forebay.SyncUnsafe }))
+	shop, err := forebay.Typed[typedOrder](e, "shop")
+	if err != nil {
+		t.Fatal(err)
+	}
+	measure := func(n int) float64 {
+		values := make([]typedOrder, n)
+		for i := range values {
+			values[i] = newTypedOrder(i)
+		}
+		return testing.AllocsPerRun(100, func() {
+			if _, err := shop.Ingest(t.Context(), values...); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+	measure(60)
+	if one, many := measure(1), measure(60); many > one+3 {
+		t.Errorf("a call allocates %v times for 60 values, %v times for one", many, one)
 	}
 }

@@ -32,6 +32,7 @@ type call struct {
 	room            *mapRoom
 	reserve         mapReserve
 	attempt         *attempt // nil for a call without a key
+	span            *callSpan
 	atomic, patient bool
 	limit, portion  int // most bytes of the next portion, and of the later portions
 	maxRow          int
@@ -98,7 +99,7 @@ const (
 func (in Intake) begin(src *source, attempt *attempt, atomic, large bool) *call {
 	e, c := in.engine, idleCall(large)
 	c.room = e.room
-	c.src, c.buf, c.attempt, c.atomic, c.patient = src, e.buf, attempt, atomic, in.patient
+	c.src, c.buf, c.attempt, c.span, c.atomic, c.patient = src, e.buf, attempt, in.span, atomic, in.patient
 	c.signal = ""
 	c.limit, c.portion, c.maxRow, c.now = e.portion, e.portion, e.opts.MaxRowBytes, time.Now()
 	if atomic {
@@ -140,6 +141,7 @@ func (c *call) release() {
 		c.data[k], c.n[k], c.full[k], c.rejects[k], c.aside[k] = c.data[k][:0], 0, nil, nil, 0
 	}
 	// Old rows and tickets stay behind the ends of their lists: clearing them for each record costs more than they hold.
+	c.span = nil
 	c.src, c.attempt, c.err, c.records, c.size, c.portions = nil, nil, nil, 0, 0, c.portions[:0]
 	c.room = nil
 	keepIdle(c)
@@ -152,6 +154,8 @@ func (c *call) reserveFor(ctx context.Context) error {
 	if need < c.reserve.held {
 		return nil
 	}
+	c.span.waits()
+	defer c.span.waitsNoMore()
 	return c.room.grow(ctx, &c.reserve, need+1, c.patient || c.isRest())
 }
 
@@ -328,6 +332,7 @@ func (c *call) handOver(ctx context.Context, end int) {
 		return
 	}
 	p := portion{end: end, aside: aside}
+	c.span.waits()
 	switch parked := int64(c.memory); {
 	case c.patient:
 		c.room.release(&c.reserve) // else calls that are not patient would wait for this one
@@ -339,6 +344,12 @@ func (c *call) handOver(ctx context.Context, end int) {
 	default:
 		if p.ticket, p.err = c.buf.Append(ctx, c.now, rows...); p.err != nil {
 			c.room.noteRefused(p.err)
+		}
+	}
+	c.span.waitsNoMore()
+	if c.span != nil && p.err == nil {
+		for i := range rows {
+			c.span.took(rows[i].Sink.ID(), c.now)
 		}
 	}
 	c.limit = c.portion

@@ -37,7 +37,7 @@ func (d *Definition) Mapper(sinkID string) *mapping.Mapper {
 // require an Options.Archive for a source with an Archive. The error is a [*DefinitionError] with all problems, also problems of
 // templates and paths.
 func Compile(def Source, opts Options) (*Definition, error) {
-	return compile(nil, def, opts, &mapperCache{options: opts.mapping()})
+	return compile(nil, def, opts, &mapperCache{options: func(target string) mapping.Options { return opts.mapping(target) }})
 }
 
 // Compile checks a source and compiles its mappings with the options of the engine, as [Engine.Define] does, and changes
@@ -46,7 +46,7 @@ func Compile(def Source, opts Options) (*Definition, error) {
 func (e *Engine) Compile(def Source) (*Definition, error) { return compile(e, def, e.opts, &e.mappers) }
 
 func compile(e *Engine, def Source, opts Options, mappers *mapperCache) (*Definition, error) {
-	sinks, err := compileSource(def, opts.Buffer.ImportLimits(), mappers)
+	sinks, err := compileSource(def, opts, mappers)
 	if err == nil && e != nil && def.Archive != nil && opts.Archive == nil {
 		err = &DefinitionError{Source: def.ID, Problems: []error{errors.New("the source keeps raw records in an archive, and this engine has no archive")}}
 	}
@@ -58,9 +58,27 @@ func compile(e *Engine, def Source, opts Options, mappers *mapperCache) (*Defini
 	return &Definition{engine: e, source: def, sinks: sinks}, nil
 }
 
-// CompileColumns is [Engine.Compile] for the columns of one sink. It returns the error of [mapping.Compile].
+// CompileColumns is [Engine.Compile] for the columns of one sink, whose table is in the target that the current definition has, if there is one. It
+// returns the error of [mapping.Compile].
 func (e *Engine) CompileColumns(sourceID, sinkID string, columns mapping.Columns) (*mapping.Mapper, error) {
-	return e.mappers.get(bufferID(sourceID, sinkID), columns)
+	target := ""
+	if src := e.sources.get(sourceID); src != nil {
+		for i := range src.def.Sinks {
+			if s := &src.def.Sinks[i]; s.ID == sinkID {
+				target = s.Table.Target
+			}
+		}
+	}
+	return e.mappers.get(bufferID(sourceID, sinkID), target, columns)
+}
+
+// sharedMapping returns the options of the mappers of an engine by target.
+func sharedMapping(o Options) func(target string) mapping.Options {
+	all := map[string]mapping.Options{"": o.mapping("").Shared()}
+	for name := range o.Targets {
+		all[name] = o.mapping(name).Shared()
+	}
+	return func(target string) mapping.Options { return all[target] }
 }
 
 // mapperCacheText bounds the mappers that are kept although no source uses them, by bytes of the text of their columns:
@@ -70,7 +88,7 @@ const mapperCacheText = 1 << 20
 // mapperCache compiles mappers, and returns those that it has compiled for the same columns of the same sink. Sinks share no
 // mapper: they would share the clock of their UUIDs.
 type mapperCache struct {
-	options mapping.Options
+	options func(target string) mapping.Options
 
 	mu       sync.Mutex // not held while something is compiled
 	known    map[mapperKey]weak.Pointer[mapping.Mapper]
@@ -88,9 +106,9 @@ type keptMapper struct {
 	text   int
 }
 
-// get returns the mapper of a sink, by its name in the buffer.
-func (c *mapperCache) get(id string, columns mapping.Columns) (*mapping.Mapper, error) {
-	text := fmt.Appendf(nil, "%q %#v", id, columns) // every field: the JSON form leaves some out
+// get returns the mapper of a sink, by its name in the buffer, for a table in the target of a name.
+func (c *mapperCache) get(id, target string, columns mapping.Columns) (*mapping.Mapper, error) {
+	text := fmt.Appendf(nil, "%q %q %#v", id, target, columns) // every field: the JSON form leaves some out
 	key := mapperKey(sha256.Sum256(text))
 	c.mu.Lock()
 	m := c.known[key].Value()
@@ -98,7 +116,7 @@ func (c *mapperCache) get(id string, columns mapping.Columns) (*mapping.Mapper, 
 	if m != nil {
 		return m, nil
 	}
-	m, err := mapping.Compile(columns, c.options)
+	m, err := mapping.Compile(columns, c.options(target))
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.compiled++

@@ -145,7 +145,7 @@ func (e *Engine) link(ctx context.Context, d *Definition, kept map[string]keptSi
 		next.add(&sink{
 			id: c.ID, mapper: c.mapper, handle: handle, sync: c.settings.sync, count: load[rejections](&e.counts, id), reject: e.rejectHook(def.ID, c.ID),
 			refused: refused != "", keeps: c.OnReject == Quarantine, name: nameOf(&c.Sink),
-			columns: c.Table.Columns, shadow: load[atomic.Pointer[Shadow]](&e.slots, id),
+			columns: c.Table.Columns, target: c.Table.Target, shadow: load[atomic.Pointer[Shadow]](&e.slots, id),
 		})
 	}
 	if def.Archive != nil {
@@ -174,7 +174,7 @@ func (src *source) add(s *sink) {
 // it: values are never moved from one column to another.
 func (e *Engine) renames(id string, t Table) (renames []string) {
 	var before mapping.Columns
-	if table, _ := e.buf.TableOf(id); table.ID != t.ID || !t.Extend || json.Unmarshal(e.buf.Mapping(id), &before) != nil {
+	if table, _ := e.buf.TableOf(id); table.ID != t.ID || table.Target != t.Target || !t.Extend || json.Unmarshal(e.buf.Mapping(id), &before) != nil {
 		return nil
 	}
 	has := func(columns mapping.Columns, name string) bool {
@@ -235,14 +235,14 @@ type keptSink struct {
 func (e *Engine) lastAccepted(sourceID string, c compiledSink) (compiledSink, bool) {
 	id := bufferID(sourceID, c.ID)
 	table, known := e.buf.TableOf(id)
-	if !known || !c.Table.Extend || !table.Extend || table.ID != c.Table.ID {
+	if !known || !c.Table.Extend || !table.Extend || table.ID != c.Table.ID || table.Target != c.Table.Target {
 		return c, false
 	}
 	var columns mapping.Columns
 	if err := json.Unmarshal(e.buf.Mapping(id), &columns); err != nil {
 		return c, false
 	}
-	mapper, err := e.mappers.get(id, columns)
+	mapper, err := e.mappers.get(id, table.Target, columns)
 	if err != nil || !slices.Equal(mapper.Columns(), table.Columns) {
 		return c, false
 	}
@@ -271,13 +271,14 @@ func (e *Engine) Accepts(d *Definition) []TableProblem {
 
 // accepts is Accepts for a sink with Table.Extend.
 func (e *Engine) accepts(cfg buffer.SinkConfig) error {
-	if _, ok := e.opts.Target.(driver.Extender); !ok {
+	if _, ok := e.opts.targetNamed(cfg.Table.Target).(driver.Extender); !ok {
 		return driver.Permanent(fmt.Errorf("table %q: the target cannot add columns to its tables: define the sink without Extend", cfg.Table.ID))
 	}
 	return e.buf.Accepts(cfg)
 }
 
-// CanUncreate reports whether the target is a [driver.Uncreator], so that [Engine.Uncreate] can remove tables.
+// CanUncreate reports whether Options.Target is a [driver.Uncreator], so that [Engine.Uncreate] can remove tables of it. Tables of Options.Targets get
+// no mark.
 func (e *Engine) CanUncreate() bool {
 	_, ok := e.opts.Target.(driver.Uncreator)
 	return ok
@@ -294,14 +295,14 @@ func (e *Engine) Uncreate(ctx context.Context, creation string, tables ...string
 	}
 	for src := range e.sources.all() {
 		for _, s := range src.def.Sinks {
-			if !s.Disabled && slices.Contains(tables, s.Table.ID) {
+			if !s.Disabled && s.Table.Target == "" && slices.Contains(tables, s.Table.ID) {
 				return fmt.Errorf("remove table %q: sink %q uses it", s.Table.ID, bufferID(src.def.ID, s.ID))
 			}
 		}
 	}
 	problems := make([]error, len(tables))
 	callTables(ctx, len(tables), func(ctx context.Context, i int) error {
-		return e.buf.Alone(ctx, tables[i], func(ctx context.Context) error { return target.Uncreate(ctx, tables[i], creation) })
+		return e.buf.Alone(ctx, driver.Table{ID: tables[i]}, func(ctx context.Context) error { return target.Uncreate(ctx, tables[i], creation) })
 	}, func(i int, err error) {
 		if err != nil {
 			problems[i] = fmt.Errorf("remove table %q: %w", tables[i], err)

@@ -31,6 +31,7 @@ type Engine struct {
 	observation    metric.Registration
 	portion, batch int // see portionBytes and batchBytes
 	room           *mapRoom
+	tracing        *tracing // nil without a tracer
 
 	// sources is changed by Define and Remove, and read by Ingest without a lock.
 	sources *sourceMap
@@ -85,6 +86,7 @@ type sink struct {
 	name  definitionName
 	// columns made the mapper. shadow is the slot of the sink over all its definitions.
 	columns mapping.Columns
+	target  string // the name of the target of the table
 	shadow  *atomic.Pointer[Shadow]
 	// archive is set for the sink that keeps raw records. It has no mapper.
 	archive bool
@@ -114,9 +116,13 @@ func Open(dir string, opts Options) (*Engine, error) {
 		return nil, err
 	}
 	opts = opts.withDefaults(dir)
+	var traces *tracing
+	if opts.Tracer != nil {
+		traces = &tracing{tracer: opts.Tracer}
+	}
 	buf, err := buffer.Open(filepath.Join(dir, localFolder), buffer.Options{
-		Staging: opts.Staging, Target: opts.Target, TargetOf: opts.targetOf, Leases: opts.Leases, Changelog: opts.Changelog, OnDamage: opts.OnDamage, Logger: opts.Logger, Meter: opts.Meter,
-		SinkAttributes: sinkAttributes, Hooks: hooksOf(opts.Hooks), Tuning: opts.Buffer,
+		Staging: opts.Staging, Target: opts.Target, Targets: opts.Targets, TargetOf: opts.targetOf, Leases: opts.Leases, Changelog: opts.Changelog, OnDamage: opts.OnDamage, Logger: opts.Logger, Meter: opts.Meter,
+		SinkAttributes: sinkAttributes, Hooks: hooksOf(opts.Hooks, traces), Tuning: opts.Buffer,
 	})
 	if err != nil {
 		return nil, err
@@ -124,9 +130,9 @@ func Open(dir string, opts Options) (*Engine, error) {
 	e := &Engine{
 		define: make(chan struct{}, 1), opts: opts, log: opts.Logger, buf: buf,
 		portion: portionOf(portionBytes, opts.Buffer), batch: portionOf(batchBytes, opts.Buffer),
-		room: newMapRoom(opts.Buffer), sources: newSourceMap(),
+		room: newMapRoom(opts.Buffer), sources: newSourceMap(), tracing: traces,
 	}
-	e.mappers.options = opts.mapping().Shared()
+	e.mappers.options = sharedMapping(opts)
 	if e.observation, err = e.observe(); err != nil {
 		return nil, errors.Join(err, buf.Close())
 	}
@@ -204,6 +210,9 @@ func (e *Engine) Remove(ctx context.Context, sourceID string) error {
 
 // Target returns the target of the engine, for what it can do beyond [driver.Target], such as [driver.Querier]. The engine alone imports.
 func (e *Engine) Target() driver.Target { return e.opts.Target }
+
+// TargetOf is [Engine.Target] for the target of a table; nil if the engine has no target of its name.
+func (e *Engine) TargetOf(t Table) driver.Target { return e.opts.targetNamed(t.Target) }
 
 // MaxSources returns how many sources the engine may have.
 func (e *Engine) MaxSources() int { return e.opts.MaxSources }

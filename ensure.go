@@ -100,7 +100,7 @@ func (e *Engine) tableCheck(cfg buffer.SinkConfig, sink *compiledSink) *tableChe
 	}
 	if c.err = e.accepts(cfg); c.err != nil {
 		c.step = ensureKnown
-	} else if before, known := e.buf.TableOf(cfg.ID); known && before.ID == cfg.Table.ID && !before.Extend {
+	} else if before, known := e.buf.TableOf(cfg.ID); known && before.ID == cfg.Table.ID && before.Target == cfg.Table.Target && !before.Extend {
 		c.step = ensureGrowth
 	}
 	return c
@@ -110,12 +110,15 @@ func (e *Engine) tableCheck(cfg buffer.SinkConfig, sink *compiledSink) *tableChe
 func (e *Engine) callEnsure(ctx context.Context, checks []*tableCheck, creation string) {
 	callTables(ctx, len(checks), func(ctx context.Context, i int) error {
 		table := checks[i].cfg.Table
-		table.Creation = creation
-		return e.buf.Alone(ctx, table.ID, func(ctx context.Context) error {
+		target := e.opts.targetNamed(table.Target)
+		if table.Target == "" {
+			table.Creation = creation // Uncreate asks this target alone
+		}
+		return e.buf.Alone(ctx, table, func(ctx context.Context) error {
 			if table.Extend {
-				return e.opts.Target.(driver.Extender).Extend(ctx, table)
+				return target.(driver.Extender).Extend(ctx, table)
 			}
-			return table.HintExtend(e.opts.Target, e.opts.Target.Ensure(ctx, table))
+			return table.HintExtend(target, target.Ensure(ctx, table))
 		})
 	}, func(i int, err error) { checks[i].err = err })
 }
@@ -144,7 +147,7 @@ func (e *Engine) judge(ctx context.Context, sourceID string, checks []*tableChec
 		before, known := e.buf.TableOf(id)
 		p := TableProblem{
 			Source: sourceID, Sink: c.sink.ID, Table: table.ID, Err: c.err,
-			Known: known && before.ID == table.ID && slices.Equal(before.Columns, table.Columns),
+			Known: known && before.ID == table.ID && before.Target == table.Target && slices.Equal(before.Columns, table.Columns),
 		}
 		var last compiledSink
 		if !p.Known {

@@ -84,7 +84,7 @@ func isHook(v any) bool {
 }
 
 // hooksOf returns the hooks of the buffer.
-func hooksOf(v any) (h buffer.Hooks) {
+func hooksOf(v any, traces *tracing) (h buffer.Hooks) {
 	if hook, ok := v.(CommitHook); ok {
 		h.Commit = hook.OnCommit
 	}
@@ -98,6 +98,15 @@ func hooksOf(v any) (h buffer.Hooks) {
 				upload.OnUpload(event)
 			case imports && e.Step == "import":
 				imported.OnImport(event)
+			}
+		}
+	}
+	if traces != nil {
+		hook := h.Driver
+		h.Driver = func(e buffer.DriverEvent) {
+			traces.driverCall(e)
+			if hook != nil {
+				hook(e)
 			}
 		}
 	}

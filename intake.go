@@ -24,10 +24,11 @@ import (
 type Intake struct {
 	engine  *Engine
 	patient bool // calls wait for room
+	span    *callSpan
 }
 
 // WaitForRoom returns the intake whose calls wait for room.
-func (e *Engine) WaitForRoom() Intake { return Intake{e, true} }
+func (e *Engine) WaitForRoom() Intake { return Intake{engine: e, patient: true} }
 
 // Ingest maps one record for every enabled sink of a source and stores the rows. It returns when they are on local
 // disk, or in memory where all sinks are SyncUnsafe. The result has one entry a sink; sinks do not affect each other.
@@ -46,10 +47,19 @@ func (e *Engine) Ingest(ctx context.Context, sourceID string, rec *mapping.Recor
 // Ingest is [Engine.Ingest] on this intake.
 func (in Intake) Ingest(ctx context.Context, sourceID string, rec *mapping.Record) (Result, error) {
 	var p Pending
+	ctx, in = in.traced(ctx, sourceID)
 	if err := in.submit(ctx, sourceID, rec, &p); err != nil {
+		in.span.endResults(nil, err)
 		return Result{}, err
 	}
-	return p.wait(ctx)
+	if in.span == nil {
+		return p.wait(ctx)
+	}
+	end := in.span.commit()
+	res, err := p.wait(ctx)
+	end(err)
+	in.span.endResults([]Result{res}, err)
+	return res, err
 }
 
 // Submit is Ingest without the wait: it maps the record, takes its rows into memory and returns. [Pending.Wait] then gives
@@ -69,7 +79,11 @@ func (e *Engine) Submit(ctx context.Context, sourceID string, rec *mapping.Recor
 
 // Submit is [Engine.Submit] on this intake. It waits for room before it takes the record.
 func (in Intake) Submit(ctx context.Context, sourceID string, rec *mapping.Record) (p Pending, err error) {
+	ctx, in = in.traced(ctx, sourceID)
 	err = in.submit(ctx, sourceID, rec, &p)
+	if in.span != nil {
+		in.span.endResults([]Result{p.results[0]}, err)
+	}
 	return p, err
 }
 
@@ -128,6 +142,13 @@ func (in Intake) IngestOnce(ctx context.Context, sourceID string, once Once, rec
 
 // ingest is IngestBatch and, with a key, IngestOnce.
 func (in Intake) ingest(ctx context.Context, sourceID string, once *Once, recs []*mapping.Record) ([]Result, error) {
+	ctx, in = in.traced(ctx, sourceID)
+	results, err := in.ingestAll(ctx, sourceID, once, recs)
+	in.span.endResults(results, err)
+	return results, err
+}
+
+func (in Intake) ingestAll(ctx context.Context, sourceID string, once *Once, recs []*mapping.Record) ([]Result, error) {
 	src, err := in.engine.open(ctx, sourceID)
 	if err != nil {
 		return nil, err
@@ -148,7 +169,11 @@ func (in Intake) ingest(ctx context.Context, sourceID string, once *Once, recs [
 		return nil, err
 	}
 	defer attempt.release()
-	if err := src.await(ctx, in.take(ctx, src, attempt, recs, results, nil), results); err != nil {
+	portions := in.take(ctx, src, attempt, recs, results, nil)
+	end := in.span.commit()
+	err = src.await(ctx, portions, results)
+	end(err)
+	if err != nil {
 		return nil, err
 	}
 	return results, batchError(sourceID, results)
@@ -191,10 +216,18 @@ func (e *Engine) IngestAtomic(ctx context.Context, sourceID string, b Batch) (Ba
 
 // IngestAtomic is [Engine.IngestAtomic] on this intake.
 func (in Intake) IngestAtomic(ctx context.Context, sourceID string, b Batch) (BatchResult, error) {
+	ctx, in = in.traced(ctx, sourceID)
 	src, err := in.engine.open(ctx, sourceID)
 	if err != nil {
+		in.span.endBatch(BatchResult{}, nil, err)
 		return BatchResult{}, err
 	}
+	res, err := in.ingestAtomic(ctx, src, b)
+	in.span.endBatch(res, src.forSignal(b.Signal), err)
+	return res, err
+}
+
+func (in Intake) ingestAtomic(ctx context.Context, src *source, b Batch) (BatchResult, error) {
 	if b.Records == nil {
 		b.Records = func(func(*mapping.Record) bool) {}
 	}
@@ -217,11 +250,13 @@ func (in Intake) IngestAtomic(ctx context.Context, sourceID string, b Batch) (Ba
 	}
 	defer attempt.release()
 	portions, err := in.takeAtomic(ctx, src, attempt, b, &res)
+	end := in.span.commit()
 	for i := range portions {
 		if err == nil && (src.wait || portions[i].aside) {
 			err = portions[i].ticket.Wait(ctx)
 		}
 	}
+	end(err)
 	if err != nil {
 		src.countFailed(res.Records)
 		return BatchResult{}, outcomeOf(err, portions)

@@ -5,9 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"path/filepath"
+	"slices"
 
 	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/forebay/forebay/buffer"
 	dirdriver "github.com/forebay/forebay/buffer/dir"
@@ -20,6 +23,10 @@ import (
 type Options struct {
 	// Target holds the destination tables. Default: the directory driver on DIR/tables.
 	Target driver.Target
+	// Targets are further targets by name, with the alphabet of Source.ID: tables with a Table.Target are there. Each target has
+	// buffer.Tuning.Imports workers of its own, so a target that hangs does not hold up the imports of another. A name stands for one target as long
+	// as sinks or waiting rows have it: rows that wait for a name that is missing are held, and Stats says so. Default: all tables are in Target.
+	Targets map[string]driver.Target
 	// Staging holds sealed slices until they are imported. Default: the directory driver on DIR/staging.
 	Staging driver.Staging
 	// Leases lets one process at a time use the tables of a Target that is [driver.Exclusive], while several processes feed them. Default: none.
@@ -40,6 +47,10 @@ type Options struct {
 	// Hooks is a value that implements any of [CommitHook], [UploadHook], [ImportHook], [DeliverHook], [RejectHook] and [RefuseHook]: for programs
 	// that have metrics of their own. Default: none, at no cost.
 	Hooks any
+	// Tracer makes a span for each call that brings records, with a child span for its commit, and one for each upload and import, which links to
+	// the sampled calls whose rows it carries, at most 32 of the last 256 of its sink. docs/operations.md lists the spans. Default: nothing is traced,
+	// at no cost.
+	Tracer trace.Tracer
 	// Buffer tunes the local level: bounds of memory and disk, retries, retention.
 	Buffer buffer.Tuning
 	// MaxRowBytes bounds one encoded row; larger ones are rejected with a [*RowTooLargeError]. Default: 1536 KiB.
@@ -79,13 +90,40 @@ func (o Options) Validate() error {
 	if o.MaxSources < 1 || o.MaxSources > 100_000 {
 		problems = append(problems, fmt.Errorf("MaxSources is %d, allowed is 1 to 100000", o.MaxSources))
 	}
+	for _, name := range slices.Sorted(maps.Keys(o.Targets)) {
+		if err := validateID(name); err != nil {
+			problems = append(problems, fmt.Errorf("the name of a target in Targets: %w", err))
+		} else if o.Targets[name] == nil {
+			problems = append(problems, fmt.Errorf("the target %q in Targets is nil", name))
+		}
+	}
 	return errors.Join(append(problems, o.Buffer.Validate(), o.Mapping.Validate())...)
 }
 
-func (o Options) mapping() mapping.Options {
+// mapping returns the options of the mappers whose tables are in the target of a name.
+func (o Options) mapping(name string) mapping.Options {
 	m := o.Mapping
-	if l, ok := o.Target.(driver.Limiter); ok {
+	if l, ok := o.targetNamed(name).(driver.Limiter); ok {
 		m.Limits = m.Limits.And(l.Limits())
 	}
 	return m
+}
+
+// targetNamed returns a target; nil if there is none of this name.
+func (o Options) targetNamed(name string) driver.Target {
+	if name == "" {
+		return o.Target
+	}
+	return o.Targets[name]
+}
+
+// unknownTarget is the problem of a table whose target has a name that the options do not have.
+func (o Options) unknownTarget(name string) error {
+	if name == "" || o.Targets[name] != nil {
+		return nil
+	}
+	if len(o.Targets) == 0 {
+		return fmt.Errorf("Table.Target: %q, and the engine has no named targets: set Options.Targets, or leave it empty", name)
+	}
+	return fmt.Errorf("Table.Target: %q, must be one of %q or empty", name, slices.Sorted(maps.Keys(o.Targets)))
 }

@@ -151,8 +151,8 @@ func (h SinkHandle) Shadow(ctx context.Context, changed Sink, opts ShadowOptions
 	}
 	// The mappers are the shadow's own, so that the UUIDs of the sink do not depend on it.
 	id := bufferID(h.source, changed.ID)
-	if s.current.mapper, err = h.e.mappers.get(id+" current", live.columns); err == nil {
-		s.changed.mapper, err = h.e.mappers.get(id+" changed", changed.Table.Columns)
+	if s.current.mapper, err = h.e.mappers.get(id+" current", live.target, live.columns); err == nil {
+		s.changed.mapper, err = h.e.mappers.get(id+" changed", changed.Table.Target, changed.Table.Columns)
 	}
 	if err != nil {
 		return nil, err

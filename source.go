@@ -11,7 +11,6 @@ import (
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/mapping"
-	"github.com/forebay/forebay/trigger"
 )
 
 // Limits of the platform.
@@ -129,6 +128,12 @@ type Table struct {
 	ID string
 	// Columns are 1 to 100 columns with unique names, in the order of the table.
 	Columns mapping.Columns
+	// Target is the name of the target of the table in Options.Targets; empty for Options.Target. The limits of this target apply to the columns.
+	//
+	// A definition that changes it creates the table in the new target. Rows that wait go to the old target, at once, and all later rows to the new
+	// one; each row is in one of them, once, also after a crash. The engine must have the old target until its rows are there. Default:
+	// Options.Target.
+	Target string
 	// Extend lets the table grow with its definitions, if the target is a [driver.Extender]. The target adds columns that it lacks,
 	// and finds the others by name without case, in any order. A column that a definition no longer has stays in the table, as
 	// NULL, and one that comes back continues. A column cannot get another type: give it another name.
@@ -143,7 +148,7 @@ type Table struct {
 
 // of returns the table for the buffer.
 func (t Table) of(m *mapping.Mapper) driver.Table {
-	return driver.Table{ID: t.ID, Columns: m.Columns(), Extend: t.Extend}
+	return driver.Table{ID: t.ID, Columns: m.Columns(), Extend: t.Extend, Target: t.Target}
 }
 
 // notInHeaderName reports what no name of a header has: RFC 9110, token.
@@ -173,7 +178,8 @@ type compiledSink struct {
 }
 
 // compileSource checks a source and compiles its mappings.
-func compileSource(s Source, imports trigger.Limits, mappers *mapperCache) ([]compiledSink, error) {
+func compileSource(s Source, opts Options, mappers *mapperCache) ([]compiledSink, error) {
+	imports := opts.Buffer.ImportLimits()
 	var problems []error
 	report := func(format string, args ...any) { problems = append(problems, fmt.Errorf(format, args...)) }
 
@@ -232,6 +238,10 @@ func compileSource(s Source, imports trigger.Limits, mappers *mapperCache) ([]co
 		if sink.Table.ID == "" {
 			report("sink %q: Table.ID is empty", sink.ID)
 		}
+		if err := opts.unknownTarget(sink.Table.Target); err != nil {
+			report("sink %q: %w", sink.ID, err)
+			continue
+		}
 		for _, signal := range sink.AllowedSignals {
 			if !slices.Contains(allSignals, signal) {
 				report("sink %q: AllowedSignals: allowed signal %q: must be one of %q", sink.ID, signal, allSignals)
@@ -253,7 +263,7 @@ func compileSource(s Source, imports trigger.Limits, mappers *mapperCache) ([]co
 				report("sink %q: Settings: %w", sink.ID, err)
 			}
 		}
-		mapper, err := mappers.get(bufferID(s.ID, sink.ID), sink.Table.Columns)
+		mapper, err := mappers.get(bufferID(s.ID, sink.ID), sink.Table.Target, sink.Table.Columns)
 		if err != nil {
 			for _, err := range each(err) {
 				report("sink %q: %w", sink.ID, err)

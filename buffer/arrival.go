@@ -79,7 +79,7 @@ func (b *Buffer) ReceiveRejected(ctx context.Context, other *Buffer, by Mover) (
 	if err := b.EndArrival(ctx, by.Instance, false); err != nil {
 		return 0, err
 	}
-	if err := b.upgradeFor(format.Newest); err != nil {
+	if err := b.upgradeFor(format.Others); err != nil {
 		return 0, err
 	}
 	other.mu.RLock()
@@ -145,7 +145,7 @@ func (b *Buffer) roomToReceive(ctx context.Context, sinkID string, list []held) 
 			b.mu.sinks[sinkID], b.mu.byNum[s.num] = s, s
 			t.touchSink(s)
 		}
-		t.upgrade(format.Newest)
+		t.upgrade(format.Others)
 		q := &s.rec.Quarantine
 		if q.MaxAge == 0 {
 			boundQuarantine(q, QuarantineBounds{}.withDefaults(b.opts.Tuning))

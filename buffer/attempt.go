@@ -47,7 +47,12 @@ var errLeftAlone = fmt.Errorf("the driver did not return within %s of the end of
 
 // attempt calls a driver and returns how the call ended. after may be nil. Logs and metrics name step and sink.
 func (b *Buffer) attempt(ctx context.Context, step, sinkID string, call func(context.Context) error, after *lateEnd) error {
-	begin := time.Now()
+	return b.attemptOf(ctx, DriverEvent{SinkID: sinkID, Step: step}, call, after)
+}
+
+// attemptOf is attempt for a call whose event says what it moves.
+func (b *Buffer) attemptOf(ctx context.Context, event DriverEvent, call func(context.Context) error, after *lateEnd) error {
+	begin, step, sinkID := time.Now(), event.Step, event.SinkID
 	// If the store later has a shorter log, what the call does outside is newer than the records.
 	store, records := b.store.Opening(), b.copy
 	err := runAttempt(ctx, b.opts.AttemptTimeout, func(ctx context.Context) error {
@@ -67,7 +72,8 @@ func (b *Buffer) attempt(ctx context.Context, step, sinkID string, call func(con
 		b.tookImports.add(took)
 	}
 	b.metrics.called(sinkID, step, took, err)
-	b.opts.Hooks.called(DriverEvent{sinkID, step, took, err})
+	event.Took, event.Err = took, err
+	b.opts.Hooks.called(event)
 	return err
 }
 

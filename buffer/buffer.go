@@ -172,7 +172,7 @@ type sinkState struct {
 
 	// left are the tables that have grown by definitions of this process and that the sink has left, each with the definitions of its older
 	// handles and what takes their place. Of the committer.
-	left map[string]map[*format.Definition]*format.Definition
+	left map[tableKey]map[*format.Definition]*format.Definition
 
 	rest int // of the committer: how many small chunks stay uncompressed
 }
@@ -190,6 +190,7 @@ type slice struct {
 type file struct {
 	num    uint64
 	sink   *sinkState
+	target string // the name of the target of its definition, which never changes
 	rec    format.File
 	slices []*slice
 	// failures counts the failed attempts of this process, over all states.
@@ -317,7 +318,7 @@ func (c SinkConfig) definition(imports trigger.Limits) (*format.Definition, erro
 		return nil, fmt.Errorf("buffer: sink %q: %w", c.ID, err)
 	}
 	return &format.Definition{
-		Table:    format.Table{ID: c.Table.ID, Columns: slices.Clone(c.Table.Columns), Extend: c.Table.Extend},
+		Table:    format.Table{ID: c.Table.ID, Columns: slices.Clone(c.Table.Columns), Extend: c.Table.Extend, Target: c.Table.Target},
 		Encoding: format.Encoding(c.Encoding),
 		Upload:   trigger.Upload().WithDefaults(c.Upload),
 		Import:   imports.WithDefaults(c.Import),
@@ -327,7 +328,7 @@ func (c SinkConfig) definition(imports trigger.Limits) (*format.Definition, erro
 
 // tableOf is the table of a definition as drivers see it.
 func tableOf(d *format.Definition) driver.Table {
-	return driver.Table{ID: d.Table.ID, Columns: d.Table.Columns, Extend: d.Table.Extend}
+	return driver.Table{ID: d.Table.ID, Columns: d.Table.Columns, Extend: d.Table.Extend, Target: d.Table.Target}
 }
 
 // Defined reports whether the sink is known with exactly this configuration, from this process or an earlier one.
@@ -365,12 +366,15 @@ func (b *Buffer) Define(ctx context.Context, c SinkConfig) (*SinkHandle, error) 
 	if err != nil {
 		return nil, err
 	}
-	if _, ok := b.targetOf(c.ID).(driver.Extender); c.Table.Extend && !ok {
+	if _, ok := b.targetOf(c.ID, c.Table.Target).(driver.Extender); c.Table.Extend && !ok {
 		return nil, driver.Permanent(fmt.Errorf("buffer: sink %q: the target cannot add columns to a table: define it without Extend", c.ID))
+	}
+	if name := c.Table.Target; name != "" && b.opts.Targets[name] == nil {
+		return nil, driver.Permanent(fmt.Errorf("buffer: sink %q: %w", c.ID, noTarget{name}))
 	}
 	version := def.Version()
 	if c.Quarantine != nil {
-		version = format.Kept
+		version = max(version, format.Kept)
 	}
 	if err := b.upgradeFor(version); err != nil {
 		return nil, err
@@ -405,7 +409,7 @@ func (b *Buffer) Define(ctx context.Context, c SinkConfig) (*SinkHandle, error) 
 		if s.file != nil && s.file.rec.Def != def {
 			t.closeFile(s.file, trigger.Changed)
 		}
-		if _, ok := b.targetOf(c.ID).(driver.Compactor); ok && b.compacted(s) == nil {
+		if _, ok := b.targetOf(c.ID, c.Table.Target).(driver.Compactor); ok && b.compacted(s) == nil {
 			t.onDurable(func() { b.timers.Set(timerKey{timerCompact, uint64(s.num)}, b.now().Add(compactEvery)) })
 		}
 		s.def = def

@@ -64,7 +64,11 @@ func (b *Buffer) mayCopyTo(dir string) error {
 		return err
 	}
 	var own []string
-	for _, drv := range []any{b.opts.Staging, b.opts.Target} {
+	drivers := []any{b.opts.Staging, b.opts.Target}
+	for _, target := range b.opts.Targets {
+		drivers = append(drivers, target)
+	}
+	for _, drv := range drivers {
 		if local, ok := drv.(driver.LocalDriver); ok {
 			folder, _ := local.Needs(0, 0)
 			own = append(own, folder)

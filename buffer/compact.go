@@ -14,23 +14,30 @@ import (
 // compactEvery is the time between two calls of [driver.Compactor] for a table without imports.
 const compactEvery = time.Hour
 
-// queueCompact asks for Compactor.Compact of the table of a sink. It runs with the clean-ups: nothing waits for either.
+// queueCompact asks for Compactor.Compact of the table of a sink. Nothing waits for it.
 func (b *Buffer) queueCompact(s *sinkState) {
-	target := b.targetOf(s.id)
+	b.mu.RLock()
+	def := b.compacted(s)
+	b.mu.RUnlock()
+	if def == nil {
+		return
+	}
+	target := b.targetOf(s.id, def.Table.Target)
 	compactor, ok := target.(driver.Compactor)
 	if !ok {
 		return
 	}
 	const key = 0 // no file has this number
-	b.cleanups.add(s.num, job{key: key, run: func(ctx context.Context) {
+	b.compacts.of(def.Table.Target).add(s.num, job{key: key, run: func(ctx context.Context) {
 		b.mu.RLock()
-		def := b.compacted(s)
+		now := b.compacted(s)
 		b.mu.RUnlock()
-		if def == nil {
+		if now == nil || now.Table.Target != def.Table.Target {
 			return
 		}
+		def := now
 		err := b.attempt(ctx, "compact", s.id, func(ctx context.Context) error {
-			return b.alone(ctx, def.Table.ID, compactPatience, func(ctx context.Context) error {
+			return b.alone(ctx, tableOf(def), compactPatience, func(ctx context.Context) error {
 				return b.withRoom(target, 0, 0, func() error { return compactor.Compact(ctx, tableOf(def)) })
 			})
 		}, nil)
@@ -57,7 +64,11 @@ func (b *Buffer) compacted(s *sinkState) *format.Definition {
 func (b *Buffer) resumeCompact() {
 	for _, num := range slices.Sorted(maps.Keys(b.mu.byNum)) {
 		s := b.mu.byNum[num]
-		if _, ok := b.targetOf(s.id).(driver.Compactor); ok && b.compacted(s) != nil {
+		def := b.compacted(s)
+		if def == nil {
+			continue
+		}
+		if _, ok := b.targetOf(s.id, def.Table.Target).(driver.Compactor); ok {
 			b.timers.Set(timerKey{timerCompact, uint64(num)}, b.now().Add(compactEvery))
 		}
 	}

@@ -130,7 +130,7 @@ func (b *Buffer) decidable(s *sinkState, fileID string) (*file, error) {
 
 // mayDecide says why nothing can be decided about a file. Called with mu held.
 func (b *Buffer) mayDecide(f *file) error {
-	switch _, ok := b.targetOf(f.sink.id).(driver.Voider); {
+	switch _, ok := b.targetOfFile(f).(driver.Voider); {
 	case !ok:
 		return fmt.Errorf("%w: its target cannot rule out an import: change the table so that it takes the rows and retry the file, or discard the file", ErrNotHeld)
 	case f.rec.State != format.FileImporting:

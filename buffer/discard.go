@@ -80,7 +80,7 @@ func unknownFile(sinkID, fileID string) error {
 // come first: imports never wait for uploads, so the order cannot deadlock.
 func (b *Buffer) queueDiscard(f *file, most int64, done func(error), unknown error) {
 	key := discardJob | b.discards.Add(1)
-	imports := b.imports
+	imports := b.importsOf(f)
 	b.uploads.add(f.sink.num, job{key: key, run: func(ctx context.Context) {
 		ended := make(chan struct{})
 		imports.add(f.sink.num, job{key: key, run: func(ctx context.Context) {

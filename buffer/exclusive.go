@@ -17,21 +17,24 @@ const (
 	compactPatience = 10 * time.Second
 )
 
-// Alone makes a call of the target about a table. If the target is [driver.Exclusive], and there are Options.Leases, it waits for the lease of the table as long
+// Alone makes a call of the target about a table. If its target is [driver.Exclusive], and there are Options.Leases, it waits for the lease of the table as long
 // as ctx, and ends the call's context when the lease is lost.
-func (b *Buffer) Alone(ctx context.Context, tableID string, call func(context.Context) error) error {
-	return b.alone(ctx, tableID, 0, call)
+func (b *Buffer) Alone(ctx context.Context, table driver.Table, call func(context.Context) error) error {
+	return b.alone(ctx, table, 0, call)
 }
 
 // alone is Alone with a bound of the wait; 0: there is none.
-func (b *Buffer) alone(ctx context.Context, tableID string, patience time.Duration, call func(context.Context) error) error {
-	exclusive, ok := b.opts.Target.(driver.Exclusive)
+func (b *Buffer) alone(ctx context.Context, table driver.Table, patience time.Duration, call func(context.Context) error) error {
+	exclusive, ok := b.targetOf("", table.Target).(driver.Exclusive)
 	if !ok || b.opts.Leases == nil {
 		return call(ctx)
 	}
-	name := exclusive.Alone(tableID)
+	name := exclusive.Alone(table.ID)
 	if name == "" {
 		return call(ctx)
+	}
+	if table.Target != "" { // two targets may have tables of one name
+		name = table.Target + " " + name
 	}
 	waiting, cancel := ctx, func() {}
 	if patience > 0 {

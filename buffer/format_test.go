@@ -193,7 +193,8 @@ func fixtureOptions(root string) buffer.Options {
 	const forEver = 200 * 365 * 24 * time.Hour
 	return buffer.Options{
 		Staging: dir.Staging(filepath.Join(root, "staging")), Target: dir.Tables(filepath.Join(root, "tables")),
-		Tuning: buffer.Tuning{MemTableBytes: 1 << 20, KeyRetention: forEver, DamageRetention: forEver},
+		Targets: map[string]driver.Target{"second": dir.Tables(filepath.Join(root, "second"))},
+		Tuning:  buffer.Tuning{MemTableBytes: 1 << 20, KeyRetention: forEver, DamageRetention: forEver},
 	}
 }
 
@@ -308,14 +309,18 @@ func recordKinds(t *testing.T, dir string) map[string]bool {
 // describeTables says which rows are in the tables, by the files' contents.
 func describeTables(t *testing.T, root string) string {
 	t.Helper()
-	folders, err := filepath.Glob(filepath.Join(root, "tables", "in.*"))
+	folders, err := filepath.Glob(filepath.Join(root, "*", "in.*"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	rows := map[string][]string{}
 	for _, folder := range folders {
-		table := filepath.Base(folder)
-		for row, err := range dir.Tables(filepath.Join(root, "tables")).Cells(table) {
+		target, id := filepath.Split(folder)
+		table := id
+		if filepath.Base(target) != "tables" {
+			table = filepath.Base(target) + " " + id
+		}
+		for row, err := range dir.Tables(target).Cells(id) {
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -159,6 +159,10 @@ func writeFixture(t *testing.T, root string, disk *disktest.Disk, sleep func(tim
 	fill(b, define(t, b, "done", with(driver.Zstd, 2)), 5, 8, 6000)
 	after(b.CloseFile(t.Context(), "done", 1))
 	fill(b, define(t, b, "staged", with(driver.None, 2)), 0, 5, 60)
+	for _, target := range []string{"second", ""} { // the file of the former definition waits for its target
+		moved := define(t, b, "retargeted", with(driver.Gzip, many), func(c *buffer.SinkConfig) { c.Table.Target = target })
+		fill(b, moved, len(target), len(target)+2, 60)
+	}
 	writeQuarantine(t, b)
 	writeMoved(t, b)
 	for refused, id := range []string{"split", "poison"} {

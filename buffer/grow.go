@@ -73,7 +73,7 @@ func (b *Buffer) Mapping(id string) []byte {
 // accepts compares a definition with the columns that the table has from earlier ones. Called with Buffer.mu held.
 func (s *sinkState) accepts(def *format.Definition) error {
 	old := s.rec.Def
-	if old == nil || !def.Table.Extend || old.Table.ID != def.Table.ID {
+	if old == nil || !def.Table.Extend || !old.Table.Is(def.Table) {
 		return nil
 	}
 	columns := len(def.Table.Columns)
@@ -107,15 +107,15 @@ func (s *sinkState) everHad() []format.Retired {
 // wait for it keep finding their columns by name: see file.table.
 func (t *txn) leaveTable(s *sinkState, def *format.Definition) {
 	old := s.rec.Def
-	if old == nil || !old.Table.Extend || def.Table.Extend && def.Table.ID == old.Table.ID {
+	if old == nil || !old.Table.Extend || def.Table.Extend && def.Table.Is(old.Table) {
 		return
 	}
 	if s.left == nil {
-		s.left = map[string]map[*format.Definition]*format.Definition{}
+		s.left = map[tableKey]map[*format.Definition]*format.Definition{}
 	}
-	s.left[old.Table.ID] = map[*format.Definition]*format.Definition{}
+	s.left[keyOf(old.Table)] = map[*format.Definition]*format.Definition{}
 	for _, f := range s.files {
-		if table := f.table(); !f.done() && table.ID == old.Table.ID && table.Extend != f.rec.Def.Table.Extend {
+		if table := f.table(); !f.done() && table.ID == old.Table.ID && table.Target == old.Table.Target && table.Extend != f.rec.Def.Table.Extend {
 			byName := *f.rec.Def
 			byName.Table.Extend = true
 			f.rec.Def = &byName
@@ -127,7 +127,7 @@ func (t *txn) leaveTable(s *sinkState, def *format.Definition) {
 // found returns the definition for rows of a handle. If it is older than a definition with which its table has grown, and the sink has left that
 // table, the rows find their columns by name, as those that waited: see leaveTable. Called on the committer.
 func (s *sinkState) found(def *format.Definition) *format.Definition {
-	known := s.left[def.Table.ID]
+	known := s.left[keyOf(def.Table)]
 	if known == nil || def == s.def || def.Table.Extend {
 		return def
 	}
@@ -146,13 +146,13 @@ func (s *sinkState) found(def *format.Definition) *format.Definition {
 // Called on the committer, before s.rec.Def is replaced.
 func (s *sinkState) grow(def *format.Definition) (retired []string) {
 	old := s.rec.Def
-	if old == nil || old.Table.ID != def.Table.ID {
+	if old == nil || !old.Table.Is(def.Table) {
 		s.rec.Version, s.rec.Retired = 0, nil
 	}
 	if !def.Table.Extend && s.rec.Version == 0 {
 		return nil
 	}
-	if s.rec.Version == 0 && (old == nil || old.Table.ID != def.Table.ID) {
+	if s.rec.Version == 0 && (old == nil || !old.Table.Is(def.Table)) {
 		s.rec.Version = 1
 		return nil
 	}
@@ -170,3 +170,8 @@ func (s *sinkState) grow(def *format.Definition) (retired []string) {
 	s.rec.Version = max(1, s.rec.Version) + 1
 	return retired
 }
+
+// tableKey tells the tables of all targets apart.
+type tableKey struct{ target, id string }
+
+func keyOf(t format.Table) tableKey { return tableKey{t.Target, t.ID} }

@@ -1,6 +1,10 @@
 package buffer
 
-import "time"
+import (
+	"time"
+
+	"github.com/forebay/forebay/buffer/internal/format"
+)
 
 // Hooks are functions that a buffer calls at events, for owners that count them by other means than [Options.Meter]. Each is optional. They run on
 // the goroutine of the event, with no lock held, several at once: a slow one delays rows, and none may call the buffer.
@@ -35,6 +39,12 @@ type DriverEvent struct {
 	Took time.Duration
 	// Err is its error; nil if it succeeded.
 	Err error
+	// FileID is the file of an upload or import, SliceID the slice of an upload. Empty for other steps.
+	FileID, SliceID string
+	// Rows and Bytes are the size of what an upload or import moves, before compression. 0 for other steps.
+	Rows, Bytes int64
+	// FirstAt and LastAt are when its first and last row were accepted, in milliseconds. Zero for other steps.
+	FirstAt, LastAt time.Time
 }
 
 // DeliveredEvent is a file whose rows are in their table.
@@ -45,6 +55,13 @@ type DeliveredEvent struct {
 	Rows, Bytes int64
 	// Waited is the time since its first row was accepted.
 	Waited time.Duration
+}
+
+// eventOf returns the event of a call that moves rows, before the call.
+func eventOf(step, sinkID, fileID string, t format.Tally) DriverEvent {
+	return DriverEvent{
+		SinkID: sinkID, Step: step, FileID: fileID, Rows: t.Rows, Bytes: t.Raw, FirstAt: time.UnixMilli(t.First), LastAt: time.UnixMilli(t.Last),
+	}
 }
 
 func (h *Hooks) committed(e CommitEvent) {

@@ -13,13 +13,14 @@ import (
 
 // queueImport asks for Target.Import of a file whose slices are all in staging.
 func (b *Buffer) queueImport(f *file) {
-	b.imports.add(f.sink.num, job{key: f.num, run: func(ctx context.Context) { b.importFile(ctx, f) }})
+	b.importsOf(f).add(f.sink.num, job{key: f.num, run: func(ctx context.Context) { b.importFile(ctx, f) }})
 }
 
 func (b *Buffer) importFile(ctx context.Context, f *file) {
 	b.mu.RLock()
 	due := f.rec.State == format.FileImporting
-	arg, stored := b.describe(f), f.tally().Stored
+	arg, tally := b.describe(f), f.tally()
+	stored, event := tally.Stored, eventOf("import", arg.SinkID, arg.ID, tally)
 	split, copied, salvaged := f.rec.Split, f.rec.Copied, f.rec.Salvaged
 	retry, e := f.rec.Retry, b.importErrand(f)
 	whole, reads := arg, b.stagedReads(f)
@@ -62,11 +63,12 @@ func (b *Buffer) importFile(ctx context.Context, f *file) {
 		}
 		return err
 	}
-	target, begin := b.targetOf(arg.SinkID), time.Now()
+	target, begin := b.targetOf(arg.SinkID, arg.Table.Target), time.Now()
 	f.calling.Store(begin.UnixMilli())
 	defer f.calling.Store(0)
-	err := b.attempt(ctx, "import", arg.SinkID, func(ctx context.Context) error {
-		return b.alone(ctx, arg.Table.ID, importPatience, func(ctx context.Context) error {
+	event.FileID, event.Rows, event.Bytes = arg.ID, arg.Rows, arg.RawBytes // of a part, if the file is split
+	err := b.attemptOf(ctx, event, func(ctx context.Context) error {
+		return b.alone(ctx, arg.Table, importPatience, func(ctx context.Context) error {
 			err := b.withRoom(target, stored, arg.RawBytes, func() error { return target.Import(ctx, arg) })
 			if copied && errors.Is(err, fs.ErrNotExist) && b.holds(ctx, arg) {
 				return nil
@@ -149,7 +151,7 @@ func (t *txn) imported(f *file, id string, took time.Duration) (news bool) {
 // holds reports whether the target has a file whose staged objects are gone. So it is when two engines have the file,
 // one restored from a checkpoint of the other, and the other has imported it and cleaned up: see [Buffer.Checkpoint].
 func (b *Buffer) holds(ctx context.Context, f *driver.File) bool {
-	counter, ok := b.targetOf(f.SinkID).(driver.Counter)
+	counter, ok := b.targetOf(f.SinkID, f.Table.Target).(driver.Counter)
 	if !ok {
 		return false
 	}
@@ -172,7 +174,7 @@ func (b *Buffer) describe(f *file) *driver.File {
 // the rows find their columns by name, because the target would refuse them as soon as it has one more. Called with mu held.
 func (f *file) table() driver.Table {
 	t := tableOf(f.rec.Def)
-	if now := f.sink.rec.Def; now != nil && now.Table.Extend && now.Table.ID == t.ID {
+	if now := f.sink.rec.Def; now != nil && now.Table.Extend && now.Table.Is(f.rec.Def.Table) {
 		byName := t
 		byName.Extend = true
 		if byName.CheckNames() == nil {
@@ -195,13 +197,13 @@ func (t *txn) expire(f *file) {
 // takeImported finds out whether a file that was found in a damaged store is in its table already, perhaps with other
 // rows than the records say. A target that cannot be asked gets the file under its old id, which it takes once.
 func (b *Buffer) takeImported(ctx context.Context, f *file, arg *driver.File) bool {
-	counter, ok := b.targetOf(arg.SinkID).(driver.Counter)
+	counter, ok := b.targetOf(arg.SinkID, arg.Table.Target).(driver.Counter)
 	if !ok {
 		return false
 	}
 	var n int64
 	err := b.attempt(ctx, "import", arg.SinkID, func(ctx context.Context) (err error) {
-		return b.alone(ctx, arg.Table.ID, importPatience, func(ctx context.Context) error {
+		return b.alone(ctx, arg.Table, importPatience, func(ctx context.Context) error {
 			n, err = counter.CountFile(ctx, arg.Table, arg.ID)
 			return err
 		})

@@ -28,7 +28,8 @@ type InspectOptions struct {
 	Staging driver.Staging
 	// Target lets Verify count imported rows if it is a [driver.Counter]. It is not changed.
 	Target driver.Target
-	// TargetOf is as in [Options].
+	// Targets and TargetOf are as in [Options]. Rows in a target that is missing here are not counted.
+	Targets  map[string]driver.Target
 	TargetOf func(sinkID string) driver.Target
 
 	//lint:ignore U1000 package localdisk reaches it through the embedded method
@@ -68,7 +69,7 @@ func Inspect(dir string, opts InspectOptions) (*Inspection, error) {
 	if version == 0 {
 		return nil, fmt.Errorf("buffer: %s is not a data directory: it holds no local level: %w", dir, fs.ErrNotExist)
 	}
-	b := &Buffer{opts: Options{Staging: opts.Staging, Target: opts.Target, TargetOf: opts.TargetOf}, log: slog.New(slog.DiscardHandler), fs: disk, dir: dir}
+	b := &Buffer{opts: Options{Staging: opts.Staging, Target: opts.Target, Targets: opts.Targets, TargetOf: opts.TargetOf}, log: slog.New(slog.DiscardHandler), fs: disk, dir: dir}
 	i := &Inspection{b: b}
 	b.store = pebblestore.NewStore(pebblestore.StoreConfig{
 		Config: pebblestore.Config{Dir: dir, FS: disk, Log: b.log, Patience: patience}, ReadOnly: true,

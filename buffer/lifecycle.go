@@ -39,7 +39,7 @@ type timerKey struct {
 func (t *txn) openFile(s *sinkState, def *format.Definition) {
 	b := t.b
 	b.mu.lastFile++
-	f := &file{num: b.mu.lastFile, sink: s, rec: format.File{
+	f := &file{num: b.mu.lastFile, sink: s, target: def.Table.Target, rec: format.File{
 		Instance: b.instance, Sink: s.num, SinkID: s.id, State: format.FileWriting, Def: def, Opened: t.now,
 	}}
 	b.mu.files[f.num] = f

@@ -33,13 +33,17 @@ func newMetrics(b *Buffer) (*metrics, error) {
 	in := instruments{meter: meter}
 	m := &metrics{
 		attributes: func(sinkID string) []attribute.KeyValue {
+			target := ""
 			b.mu.RLock()
 			sinks := len(b.mu.sinks)
+			if s := b.mu.sinks[sinkID]; s != nil && s.rec.Def != nil {
+				target = s.rec.Def.Table.Target
+			}
 			b.mu.RUnlock()
 			if sinks > b.opts.MaxMeasuredSinks {
 				return nil
 			}
-			return b.opts.SinkAttributes(sinkID)
+			return withTarget(b.opts.SinkAttributes(sinkID), target)
 		},
 		commits: in.histogram("forebay.commit.duration", "Time from the start of a commit until it is on disk.",
 			0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10),
@@ -89,6 +93,14 @@ func newMetrics(b *Buffer) (*metrics, error) {
 		return nil, fmt.Errorf("buffer: metrics: %w", err)
 	}
 	return m, nil
+}
+
+// withTarget adds the name of a target. The first target has none.
+func withTarget(list []attribute.KeyValue, name string) []attribute.KeyValue {
+	if name == "" {
+		return list
+	}
+	return append(list[:len(list):len(list)], attribute.String("target", name))
 }
 
 // close unregisters the callback.
@@ -163,6 +175,9 @@ func (o *observers) observe(to metric.Observer, st Stats, opts Options, now time
 	for i := range sinks {
 		s := &sinks[i]
 		base := attributes(s.ID)
+		if base != nil {
+			base = withTarget(base, s.Table.Target)
+		}
 		with := func(more ...attribute.KeyValue) metric.MeasurementOption {
 			return metric.WithAttributes(append(base[:len(base):len(base)], more...)...)
 		}

@@ -192,6 +192,9 @@ func (r *recovery) recoverFiles() error {
 		if f.sink = r.byNum[f.rec.Sink]; f.sink == nil {
 			return pebblestore.Damaged("file record %d: sink %d is unknown", f.num, f.rec.Sink)
 		}
+		if f.rec.Def != nil {
+			f.target = f.rec.Def.Table.Target
+		}
 		f.rec.Retry.FirstFailed = r.resumed(f.rec.Retry.FirstFailed)
 		r.files[f.num] = f
 		f.sink.files = append(f.sink.files, f)

@@ -65,7 +65,7 @@ func TestUnknownFormatIsRefusedUntouched(t *testing.T) {
 	b := openAt(t, dir, diskOptions(mem))
 	put(t, b, define(t, b, "a"), 0, 10)
 	closeBuffer(t, b)
-	for _, version := range []string{"5\n", "1000000\n", "", "one", "1 2"} {
+	for _, version := range []string{"6\n", "1000000\n", "", "one", "1 2"} {
 		if err := os.WriteFile(filepath.Join(dir, "forebay-format"), []byte(version), 0o600); err != nil {
 			t.Fatal(err)
 		}

@@ -76,7 +76,7 @@ func refusalOf(err, plain error) *rowsRefused {
 
 // mayBeSplit reports whether the file may be imported without refused rows. Called with mu held.
 func (b *Buffer) mayBeSplit(f *file) bool {
-	_, ok := b.targetOf(f.sink.id).(driver.Voider)
+	_, ok := b.targetOfFile(f).(driver.Voider)
 	q := &f.sink.rec.Quarantine
 	return ok && (!q.On || !q.HoldFiles || f.rec.Split != nil && f.rec.Split.Asked > 0)
 }
@@ -284,14 +284,14 @@ func (b *Buffer) splitStep(ctx context.Context, f *file, e errand, whole *driver
 
 // replacePart rules out the id of a part that the target refuses, or that nobody wants imported any more, and replaces the part.
 func (b *Buffer) replacePart(ctx context.Context, f *file, whole *driver.File, split *format.Split, i int) error {
-	voider, ok := b.targetOf(whole.SinkID).(driver.Voider)
+	voider, ok := b.targetOf(whole.SinkID, whole.Table.Target).(driver.Voider)
 	if !ok {
 		return driver.Permanent(errors.New("buffer: an earlier target took parts of the file, this one cannot rule out an import: it is no Voider"))
 	}
 	p := &split.Parts[i]
 	var imported atomic.Bool
 	err := b.attempt(ctx, "void", whole.SinkID, func(ctx context.Context) error {
-		return b.alone(ctx, whole.Table.ID, importPatience, func(ctx context.Context) error {
+		return b.alone(ctx, whole.Table, importPatience, func(ctx context.Context) error {
 			done, err := voider.Void(ctx, whole.Table, p.ID)
 			imported.Store(done)
 			return err

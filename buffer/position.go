@@ -118,13 +118,37 @@ func (t *txn) addPositions(c *chunk) {
 	}
 }
 
-// targetOf returns the target of a sink.
-func (b *Buffer) targetOf(sinkID string) driver.Target {
+// targetOf returns the target of a sink whose table is in the target of a name.
+func (b *Buffer) targetOf(sinkID, name string) driver.Target {
 	if t := b.ownTarget(sinkID); t != nil {
 		return t
 	}
-	return b.opts.Target
+	if name == "" {
+		return b.opts.Target
+	}
+	if t := b.opts.Targets[name]; t != nil {
+		return t
+	}
+	return noTarget{name}
 }
+
+// targetOfFile is targetOf for the rows of a file, which go to the target that its sink had when the file was opened.
+func (b *Buffer) targetOfFile(f *file) driver.Target {
+	return b.targetOf(f.sink.id, f.target)
+}
+
+// noTarget takes the place of a target that the options do not have: rows of an earlier process wait for it.
+type noTarget struct{ name string }
+
+func (t noTarget) Error() string {
+	return fmt.Sprintf("there is no target %q: add it to the targets, and rows that wait for it are imported", t.name)
+}
+
+// Ensure implements [driver.Target].
+func (t noTarget) Ensure(context.Context, driver.Table) error { return driver.Permanent(t) }
+
+// Import implements [driver.Target].
+func (t noTarget) Import(context.Context, *driver.File) error { return driver.Permanent(t) }
 
 // ownTarget returns the target that Options.TargetOf gives to a sink, nil if it has none of its own.
 func (b *Buffer) ownTarget(sinkID string) driver.Target {

@@ -23,7 +23,8 @@ import (
 type background struct {
 	timers   *schedule.Scheduler[timerKey]
 	uploads  *workers
-	imports  *workers
+	imports  *targetWorkers
+	compacts *targetWorkers
 	cleanups *workers
 	// cancel ends the calls of drivers.
 	cancel context.CancelFunc
@@ -34,7 +35,7 @@ func (b *Buffer) newBackground() background {
 	ctx, cancel := context.WithCancel(b.ctx)
 	return background{
 		timers: schedule.New(b.fire), uploads: newWorkers(ctx, b.opts.Uploads),
-		imports: newWorkers(ctx, b.opts.Imports), cleanups: newWorkers(ctx, 2), cancel: cancel, copy: b.newRecordCopy(),
+		imports: newTargetWorkers(ctx, b.opts.Imports), compacts: newTargetWorkers(ctx, 2), cleanups: newWorkers(ctx, 2), cancel: cancel, copy: b.newRecordCopy(),
 	}
 }
 
@@ -50,6 +51,7 @@ func (g background) stop() {
 	g.cancel()
 	g.uploads.stop()
 	g.imports.stop()
+	g.compacts.stop()
 	g.cleanups.stop()
 }
 

@@ -17,7 +17,7 @@ func (b *Buffer) uploadErrand(sl *slice) errand {
 }
 
 func (b *Buffer) importErrand(f *file) errand {
-	return errand{queueKey{stepImport, f.sink.id, f.rec.Def.Table.ID}, f.num, func() { b.queueImport(f) }}
+	return errand{queueKey{stepImport, f.sink.id, f.target + " " + f.rec.Def.Table.ID}, f.num, func() { b.queueImport(f) }}
 }
 
 func (b *Buffer) cleanupErrand(f *file) errand {

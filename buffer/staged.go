@@ -227,7 +227,7 @@ func (b *Buffer) takeDamaged(ctx context.Context, f *file, whole *driver.File, r
 		if !bad {
 			return nil
 		}
-		return b.alone(ctx, whole.Table.ID, importPatience, func(ctx context.Context) error {
+		return b.alone(ctx, whole.Table, importPatience, func(ctx context.Context) error {
 			held.Store(b.holds(ctx, whole))
 			return nil
 		})

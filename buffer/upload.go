@@ -24,6 +24,8 @@ func (b *Buffer) upload(ctx context.Context, sl *slice) {
 	since := sl.rec.Unreadable
 	obj, ext, stored := b.object(sl), sl.rec.Extent(), sl.Stored
 	again, e := sl.rec.Retry.Attempt > 0, b.uploadErrand(sl)
+	event := eventOf("upload", obj.SinkID, obj.FileID, sl.Tally)
+	event.SliceID = obj.ID
 	b.mu.RUnlock()
 	if !b.enter(e, due && again, time.Time{}) {
 		return
@@ -37,7 +39,7 @@ func (b *Buffer) upload(ctx context.Context, sl *slice) {
 		return
 	}
 	src := &sliceSource{b: b, slice: sl.num, obj: obj, ext: ext}
-	err := b.attempt(ctx, "upload", obj.SinkID, func(ctx context.Context) error {
+	err := b.attemptOf(ctx, event, func(ctx context.Context) error {
 		return b.withRoom(b.opts.Staging, stored, obj.RawBytes, func() error {
 			if err := b.opts.Staging.Put(ctx, obj, src); err != nil {
 				return err

@@ -210,12 +210,12 @@ func (b *Buffer) verifySink(ctx context.Context, l *ledger) error {
 	if err := b.verifyHeld(ctx, l, differ); err != nil {
 		return err
 	}
-	target := b.targetOf(r.ID)
-	if counter, ok := target.(driver.Counter); ok {
-		for _, f := range l.imported {
+	for _, f := range l.imported {
+		target := b.targetOf(r.ID, f.table.Target)
+		if counter, ok := target.(driver.Counter); ok {
 			var n int64
 			taken := false
-			if err := b.Alone(ctx, f.table.ID, func(ctx context.Context) (err error) {
+			if err := b.Alone(ctx, f.table, func(ctx context.Context) (err error) {
 				if n, err = counter.CountFile(ctx, f.table, f.id); err != nil {
 					return err
 				}

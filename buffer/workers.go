@@ -98,3 +98,47 @@ func (w *workers) stop() {
 	w.mu.Unlock()
 	w.idle.Wait()
 }
+
+// targetWorkers are the workers for the calls of each target. A call that hangs keeps one of the workers of its own target alone.
+type targetWorkers struct {
+	ctx   context.Context
+	limit int // of each target
+
+	mu      sync.Mutex
+	byName  map[string]*workers
+	stopped bool
+}
+
+func newTargetWorkers(ctx context.Context, limit int) *targetWorkers {
+	return &targetWorkers{ctx: ctx, limit: limit, byName: make(map[string]*workers)}
+}
+
+// of returns the workers of the target with a name.
+func (t *targetWorkers) of(name string) *workers {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	w := t.byName[name]
+	if w == nil {
+		w = newWorkers(t.ctx, t.limit)
+		w.stopped = t.stopped
+		t.byName[name] = w
+	}
+	return w
+}
+
+// stop is [workers.stop] of all.
+func (t *targetWorkers) stop() {
+	t.mu.Lock()
+	t.stopped = true
+	all := make([]*workers, 0, len(t.byName))
+	for _, w := range t.byName {
+		all = append(all, w)
+	}
+	t.mu.Unlock()
+	for _, w := range all {
+		w.stop()
+	}
+}
+
+// importsOf returns the workers that import a file.
+func (b *Buffer) importsOf(f *file) *workers { return b.imports.of(f.target) }

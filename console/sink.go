@@ -218,7 +218,7 @@ type tableQuery struct {
 }
 
 func (c *Console) queryOf(t driver.Table) (out tableQuery) {
-	if q, ok := c.eng.Target().(driver.Querier); ok && t.ID != "" {
+	if q, ok := c.eng.TargetOf(forebay.Table{Target: t.Target}).(driver.Querier); ok && t.ID != "" {
 		out.Language, out.Query = q.Query(t)
 	}
 	return out

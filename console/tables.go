@@ -62,7 +62,7 @@ func (c *call) tablesOpen() (any, error) {
 		return nil, err
 	}
 	out := shownTable{Source: source.ID, Sink: sink.ID, Table: sink.Table.ID, Columns: [][2]string{}, Rows: [][]shownCell{}, Stored: cell{Text: unknown}, Waiting: cell{Text: unknown}}
-	table := driver.Table{ID: sink.Table.ID}
+	table := driver.Table{ID: sink.Table.ID, Target: sink.Table.Target}
 	if s := c.sampler.current(); s != nil {
 		for i := range s.stats.Sinks {
 			if k := &s.stats.Sinks[i]; k.Source == source.ID && k.Sink == sink.ID {
@@ -72,7 +72,7 @@ func (c *call) tablesOpen() (any, error) {
 		}
 	}
 	out.tableQuery = c.queryOf(table)
-	t, ok := c.eng.Target().(driver.Tailer)
+	t, ok := c.eng.TargetOf(sink.Table).(driver.Tailer)
 	if !ok {
 		out.Note = "The target does not show rows here."
 		return out, nil

@@ -18,6 +18,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -35,7 +36,7 @@ import (
 // ErrInjected is the error of driver calls that were told to fail or to lose their answer.
 var ErrInjected = errors.New("forebaytest: injected failure")
 
-// Kit is an engine in memory with its faults. Its methods are safe for concurrent use, except Crash, Restart and Advance,
+// Kit is an engine in memory with its faults. Its methods are safe for concurrent use, except Crash, Restart, Define and Advance,
 // which belong to the test's goroutine.
 type Kit struct {
 	tb      testing.TB
@@ -45,8 +46,14 @@ type Kit struct {
 	disk    *vfs.MemFS
 	process *process
 
-	mu     sync.Mutex // guards faults
-	faults map[buffertest.Op][]fault
+	faults *faults
+}
+
+// faults are what happens to the next calls of each operation.
+type faults struct {
+	mu   sync.Mutex
+	next map[buffertest.Op][]fault
+	rows func(table string, row []string) driver.RowError
 }
 
 type fault struct {
@@ -64,12 +71,22 @@ type process struct {
 // is closed with the test, which fails if that fails.
 func New(tb testing.TB, opts forebay.Options, sources ...forebay.Source) *Kit {
 	tb.Helper()
-	k := &Kit{
-		tb: tb, opts: opts, sources: sources, disk: vfs.NewCrashableMem(), memory: buffertest.NewMemory(),
-		faults: make(map[buffertest.Op][]fault),
-	}
+	k := &Kit{faults: &faults{next: make(map[buffertest.Op][]fault)}, memory: buffertest.NewMemory()}
+	k.memory.Before, k.memory.After, k.memory.Refuse = k.before, k.after, k.refuse
+	return k.start(tb, opts, sources)
+}
+
+// Beside opens a second engine, with a disk of its own, on the staging and the tables of k, as two processes that feed one table. Both kits share
+// their faults: the next call of either engine fails.
+func (k *Kit) Beside(opts forebay.Options, sources ...forebay.Source) *Kit {
+	k.tb.Helper()
+	return (&Kit{faults: k.faults, memory: k.memory}).start(k.tb, opts, sources)
+}
+
+func (k *Kit) start(tb testing.TB, opts forebay.Options, sources []forebay.Source) *Kit {
+	tb.Helper()
+	k.tb, k.opts, k.sources, k.disk = tb, opts, slices.Clone(sources), vfs.NewCrashableMem()
 	k.opts.Buffer.MemTableBytes = cmp.Or(k.opts.Buffer.MemTableBytes, 1<<20) // because tests open many engines
-	k.memory.Before, k.memory.After = k.before, k.after
 	k.makeFolders()
 	tb.Cleanup(func() { // registered before open, because an engine that was opened may be left by a definition that fails
 		if k.process == nil {
@@ -85,6 +102,20 @@ func New(tb testing.TB, opts forebay.Options, sources ...forebay.Source) *Kit {
 
 // Engine returns the current engine. Crash and Restart replace it.
 func (k *Kit) Engine() *forebay.Engine { return k.process.engine }
+
+// Define defines a source, or changes its definition, as a program does that is deployed again: Crash and Restart keep the change. It returns the
+// error of [forebay.Engine.Define], and then nothing is changed.
+func (k *Kit) Define(s forebay.Source) error {
+	if err := k.Engine().Define(context.Background(), s); err != nil {
+		return err
+	}
+	if i := slices.IndexFunc(k.sources, func(old forebay.Source) bool { return old.ID == s.ID }); i >= 0 {
+		k.sources[i] = s
+	} else {
+		k.sources = append(k.sources, s)
+	}
+	return nil
+}
 
 // makeFolders creates the data directory durably, so that a power cut does not remove it.
 func (k *Kit) makeFolders() {
@@ -195,15 +226,36 @@ func (k *Kit) Delay(op buffertest.Op, times int, d time.Duration) {
 	k.inject(op, times, fault{delay: d})
 }
 
+// RefuseRows makes the tables refuse each row for which refuse returns a Reason, such as one that violates a check. nil: they refuse none. The rows go
+// to the quarantine of their sink, see [forebay.Sink].
+func (k *Kit) RefuseRows(refuse func(table string, row []string) driver.RowError) {
+	k.faults.mu.Lock()
+	defer k.faults.mu.Unlock()
+	k.faults.rows = refuse
+}
+
+func (k *Kit) refuse(table string, row []string) driver.RowError {
+	k.faults.mu.Lock()
+	refuse := k.faults.rows
+	k.faults.mu.Unlock()
+	if refuse == nil {
+		return driver.RowError{}
+	}
+	return refuse(table, row)
+}
+
 func (k *Kit) inject(op buffertest.Op, times int, f fault) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
+	k.faults.mu.Lock()
+	defer k.faults.mu.Unlock()
 	for range times {
-		k.faults[op] = append(k.faults[op], f)
+		k.faults.next[op] = append(k.faults.next[op], f)
 	}
 }
 
-// Rows returns the rows of a table in the order of the imports.
+// Null is NULL in the rows of [Kit.Rows]. It is a text that no test needs as a value.
+const Null = buffertest.Null
+
+// Rows returns the rows of a table in the order of the imports, with [Null] for NULL.
 func (k *Kit) Rows(table string) [][]string { return k.memory.Rows(table) }
 
 // Calls returns the calls of all drivers so far.
@@ -218,12 +270,12 @@ type lost struct{ err error }
 type lostKey struct{}
 
 func (k *Kit) before(ctx context.Context, call buffertest.Call) error {
-	k.mu.Lock()
+	k.faults.mu.Lock()
 	var f fault
-	if list := k.faults[call.Op]; len(list) > 0 {
-		f, k.faults[call.Op] = list[0], list[1:]
+	if list := k.faults.next[call.Op]; len(list) > 0 {
+		f, k.faults.next[call.Op] = list[0], list[1:]
 	}
-	k.mu.Unlock()
+	k.faults.mu.Unlock()
 	if l, ok := ctx.Value(lostKey{}).(*lost); ok {
 		l.err = f.after
 	}

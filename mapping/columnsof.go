@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -87,14 +88,21 @@ type jsonField struct {
 	tagged   bool   // the name is from a tag
 	optional bool   // it may be missing
 	quoted   bool   // it is a text that has its JSON
+	embeds   []hop  // the embedded structs on the way to it
 	fault    error
+}
+
+// hop leads from a struct to one that it embeds, perhaps by a pointer.
+type hop struct {
+	offset  uintptr
+	pointer bool
 }
 
 // jsonFields returns the fields that encoding/json writes: of several with one name the one that is embedded least, and of
 // those the one with a tag. If still several are left, none.
 func jsonFields(t reflect.Type) []jsonField {
 	var all []jsonField
-	collectFields(&all, t, 0, false, map[reflect.Type]bool{})
+	collectFields(&all, t, nil, false, map[reflect.Type]bool{})
 	better := func(f, g jsonField) bool { return f.depth < g.depth || f.depth == g.depth && f.tagged && !g.tagged }
 	var fields []jsonField
 	for i, f := range all {
@@ -116,10 +124,11 @@ func jsonFields(t reflect.Type) []jsonField {
 }
 
 // collectFields adds the fields of t and of the structs that it embeds. open are the types that it is in.
-func collectFields(all *[]jsonField, t reflect.Type, depth int, optional bool, open map[reflect.Type]bool) {
+func collectFields(all *[]jsonField, t reflect.Type, embeds []hop, optional bool, open map[reflect.Type]bool) {
 	if open[t] {
 		return
 	}
+	depth := len(embeds)
 	open[t] = true
 	defer delete(open, t)
 	for i := range t.NumField() {
@@ -132,16 +141,17 @@ func collectFields(all *[]jsonField, t reflect.Type, depth int, optional bool, o
 		}
 		embedded := f.Anonymous && name == "" && inner.Kind() == reflect.Struct
 		switch {
-		case tag == "-", !f.IsExported() && !embedded:
+		case tag == "-", !f.IsExported() && !(f.Anonymous && inner.Kind() == reflect.Struct):
 			if own := f.Tag.Get("forebay"); own != "" && own != "-" {
 				*all = append(*all, jsonField{StructField: f, depth: depth, fault: errors.New("it has a tag forebay, but encoding/json does not write it")})
 			}
 			continue
 		case embedded:
-			collectFields(all, inner, depth+1, optional || f.Type != inner, open)
+			pointer := f.Type != inner
+			collectFields(all, inner, append(slices.Clone(embeds), hop{f.Offset, pointer}), optional || pointer, open)
 			continue
 		}
-		field := jsonField{StructField: f, name: name, depth: depth, tagged: name != "", optional: optional}
+		field := jsonField{StructField: f, name: name, depth: depth, tagged: name != "", optional: optional, embeds: embeds}
 		switch {
 		case name == "":
 			field.name = f.Name

@@ -128,8 +128,11 @@ func (m *Mapper) AppendRow(dst []byte, r *Record) ([]byte, error) {
 	if len(m.cells) == 0 {
 		return dst, errors.New("mapping: a zero Mapper has no columns; Compile makes one")
 	}
-	if d, ok := r.Document.(memberDocument); ok {
+	switch d := r.Document.(type) {
+	case memberDocument:
 		return m.appendMembers(dst, r, d)
+	case fieldsDocument:
+		return m.appendFields(dst, r, d)
 	}
 	w := rowWriter{m: m, r: r, s: r.parsed()}
 	out := dst

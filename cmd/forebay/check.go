@@ -125,10 +125,7 @@ func (p process) events(name string) (events [][]byte, err error) {
 
 // show prints the rows that events give in each sink, and returns an error if one is rejected.
 func (cfg *serveConfig) show(out io.Writer, events [][]byte, only string) error {
-	opts := forebay.Options{Buffer: cfg.Tuning}
-	if k, _, err := cfg.kindOf(); err == nil {
-		opts.Target = k.limits
-	}
+	opts := cfg.compileOptions()
 	refused := 0
 	for _, source := range cfg.sources {
 		if only != "" && only != source.ID {

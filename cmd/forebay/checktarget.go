@@ -27,10 +27,7 @@ type sinkTable struct {
 
 // sinkTables returns the tables of all sinks that are enabled.
 func (cfg *serveConfig) sinkTables() (list []sinkTable, err error) {
-	opts := forebay.Options{Buffer: cfg.Tuning}
-	if k, _, err := cfg.kindOf(); err == nil {
-		opts.Target = k.limits
-	}
+	opts := cfg.compileOptions()
 	for _, source := range cfg.sources {
 		d, err := forebay.Compile(source, opts)
 		if err != nil {
@@ -39,7 +36,7 @@ func (cfg *serveConfig) sinkTables() (list []sinkTable, err error) {
 		for _, sink := range source.Sinks {
 			if !source.Disabled && !sink.Disabled {
 				list = append(list, sinkTable{source.ID + "/" + sink.ID, driver.Table{
-					ID: sink.Table.ID, Columns: d.Mapper(sink.ID).Columns(), Extend: sink.Table.Extend,
+					ID: sink.Table.ID, Target: sink.Table.Target, Columns: d.Mapper(sink.ID).Columns(), Extend: sink.Table.Extend,
 				}})
 			}
 		}
@@ -136,14 +133,15 @@ func (cfg *serveConfig) columnOptions() (keepBy []string, keys map[string][]stri
 
 // sharedTables says which sinks cannot share their table.
 func sharedTables(tables []sinkTable) (texts []string) {
-	first := map[string]sinkTable{}
-	columns := map[string][]datatype.Column{}
+	first := map[[2]string]sinkTable{} // by target and id
+	columns := map[[2]string][]datatype.Column{}
 	for _, t := range tables {
-		before, shared := first[t.ID]
+		key := [2]string{t.Target, t.ID}
+		before, shared := first[key]
 		if !shared {
-			first[t.ID] = t
+			first[key] = t
 		}
-		grown, err := t.Fit(columns[t.ID])
+		grown, err := t.Fit(columns[key])
 		if err == nil && shared && !before.Extend {
 			_, err = before.Fit(grown)
 		}
@@ -151,7 +149,7 @@ func sharedTables(tables []sinkTable) (texts []string) {
 			texts = append(texts, fmt.Sprintf("the sinks %s and %s do not fit into one table: %v", before.sink, t.sink, err))
 			continue
 		}
-		columns[t.ID] = grown
+		columns[key] = grown
 	}
 	return texts
 }
@@ -170,6 +168,9 @@ func (cfg *serveConfig) askTarget(ctx context.Context, tables []sinkTable) (exis
 	}
 	defer st.Close()
 	for _, t := range tables {
+		if t.Target != "" {
+			continue // only the server asks the other targets
+		}
 		if err := checkNames(st.Target, t.Table); err != nil {
 			problems = append(problems, fmt.Errorf("sink %s: %w", t.sink, err))
 			continue

@@ -46,6 +46,7 @@ type sourceKeys struct {
 type sinkKeys struct {
 	ID         string       `json:"id" doc:"name of the sink; required"`
 	Table      string       `json:"table" doc:"name of the table; required"`
+	Target     string       `json:"target" doc:"name of the target of the table, from the key targets of the top level; default: the flag target"`
 	Extend     *bool        `json:"extend" doc:"true lets the table grow with the columns; default: the flag extend"`
 	Disabled   bool         `json:"disabled" doc:"true stores no new events; rows that wait still go to their table"`
 	OnReject   string       `json:"onReject" doc:"refuse: the sender of an event that cannot be mapped gets the error; quarantine: the event is kept, and forebay quarantine and the console (ui) show it. Default: as in the source"`
@@ -153,7 +154,7 @@ func (cfg *serveConfig) readFile(flags *flag.FlagSet, given map[string]bool, get
 	var keys []string
 	flags.VisitAll(func(f *flag.Flag) { keys = append(keys, f.Name) })
 	keys = slices.DeleteFunc(keys, func(name string) bool { return name == "config" || name == "sample" || isNodeFlag(name) })
-	keys = append(keys, "sources", clusterSection)
+	keys = append(keys, "sources", "targets", clusterSection)
 	var sources []sourceKeys
 	d.pairs(doc.Content[0], "", func(key, value *yaml.Node) {
 		switch {
@@ -162,6 +163,8 @@ func (cfg *serveConfig) readFile(flags *flag.FlagSet, given map[string]bool, get
 			d.into(value, reflect.ValueOf(&sources).Elem(), "sources", 0)
 		case key.Value == clusterSection:
 			d.cluster(value, flags, given, cfg)
+		case key.Value == "targets":
+			d.namedTargets(value, cfg)
 		case key.Value == "target-options":
 			d.targetOptions(value, given, cfg)
 		case !slices.Contains(keys, key.Value):
@@ -174,6 +177,31 @@ func (cfg *serveConfig) readFile(flags *flag.FlagSet, given map[string]bool, get
 		cfg.sources = d.compile(cfg, sources)
 	}
 	return d, nil
+}
+
+// namedTargets reads the targets that sinks name. Each has a value of the flag target, and the options of its kind have their defaults.
+func (d *decoder) namedTargets(n *yaml.Node, cfg *serveConfig) {
+	cfg.targets = map[string]string{}
+	d.pairs(follow(n), "targets", func(key, value *yaml.Node) {
+		var text string
+		at := "targets." + key.Value
+		d.scalar(follow(value), reflect.ValueOf(&text).Elem(), at)
+		if text == "" {
+			return
+		}
+		for _, problem := range cfg.named(text).check(cfg.Dir) {
+			wrong := problem.Error()
+			if flagged, ok := errors.AsType[*server.FlagError](problem); ok {
+				wrong = flagged.Text
+			}
+			d.report(value, "target %q %s", key.Value, d.hide(wrong))
+		}
+		cfg.targets[key.Value] = text
+	})
+	cfg.fromFile["targets"] = fmt.Sprint(cfg.targets)
+	if err := (forebay.Options{Targets: cfg.compileOptions().Targets}).Validate(); err != nil {
+		d.report(n, "%v", err)
+	}
 }
 
 // cluster reads the section of a node, whose keys are the flags of [nodeFlags].
@@ -247,10 +275,7 @@ func (d *decoder) flag(flags *flag.FlagSet, given map[string]bool, name string, 
 
 // compile checks the sources and compiles their mappings.
 func (d *decoder) compile(cfg *serveConfig, list []sourceKeys) []forebay.Source {
-	opts := forebay.Options{Buffer: cfg.Tuning}
-	if k, _, err := cfg.kindOf(); err == nil {
-		opts.Target = k.limits
-	}
+	opts := cfg.compileOptions()
 	seen := map[string]bool{}
 	sources := make([]forebay.Source, len(list))
 	if most := cmp.Or(cfg.MaxSources, forebay.DefaultMaxSources); len(list) > most {
@@ -396,7 +421,7 @@ func (k conditionKeys) conditions() trigger.Conditions {
 func (d *decoder) sink(cfg *serveConfig, keys sinkKeys, at string) forebay.Sink {
 	s := forebay.Sink{
 		ID: keys.ID, Disabled: keys.Disabled, Settings: d.settings(keys.Settings, at+".settings"),
-		Table: forebay.Table{ID: keys.Table, Extend: cfg.Extend},
+		Table: forebay.Table{ID: keys.Table, Target: keys.Target, Extend: cfg.Extend},
 	}
 	if keys.Extend != nil {
 		s.Table.Extend = *keys.Extend
@@ -464,7 +489,7 @@ func (d *decoder) problems(s forebay.Source, opts forebay.Options, at string) {
 			}
 		} else if field, _, ok := strings.Cut(text, ":"); ok {
 			field, _, _ = strings.Cut(field, " ")
-			key, ok := map[string]string{"ID": "id", "Type": "type", "Split": "split", "OldSecret": "oldSecret", "AllowedSignals": "signals"}[field]
+			key, ok := map[string]string{"ID": "id", "Type": "type", "Split": "split", "OldSecret": "oldSecret", "AllowedSignals": "signals", "Table.Target": "target"}[field]
 			if ok {
 				place, text = at+"."+key, key+strings.TrimPrefix(text, field)
 			}

@@ -4,11 +4,13 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/buffer/dir"
 	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/internal/program/server"
@@ -130,6 +132,8 @@ type places struct {
 	tables dir.TablesOptions
 	// options belong to one kind of target.
 	options targetOptions
+	// targets are further targets by name, from the file.
+	targets map[string]string
 }
 
 func (p *places) register(flags *flag.FlagSet) {
@@ -272,6 +276,9 @@ func (p *places) open(folder string) (*store.Store, error) {
 	if p.target == "" {
 		st.Hint = ""
 	}
+	if err := p.openNamed(st); err != nil {
+		return nil, errors.Join(err, st.Close())
+	}
 	if p.staging == "" {
 		return st, nil
 	}
@@ -294,4 +301,46 @@ func (p *places) kindName() string {
 		return "dir"
 	}
 	return kind
+}
+
+// named returns the place of a further target, with the default options of its kind.
+func (p *places) named(target string) *places { return &places{target: target} }
+
+// openNamed opens the further targets of a store.
+func (p *places) openNamed(st *store.Store) error {
+	for _, name := range slices.Sorted(maps.Keys(p.targets)) {
+		open, problems := p.named(p.targets[name]).prepare("")
+		if err := errors.Join(problems...); err != nil {
+			return fmt.Errorf("target %q: %w", name, err)
+		}
+		one, err := open()
+		if err != nil {
+			return fmt.Errorf("target %q: %w", name, err)
+		}
+		if st.Targets == nil {
+			st.Targets = map[string]driver.Target{}
+		}
+		st.Targets[name] = one.Target
+		before := *st
+		st.Closer = func() error { return errors.Join(before.Close(), one.Close()) }
+	}
+	return nil
+}
+
+// compileOptions are the options that definitions are checked with. Their targets have limits and nothing else.
+func (cfg *serveConfig) compileOptions() forebay.Options {
+	opts := forebay.Options{Buffer: cfg.Tuning}
+	if k, _, err := cfg.kindOf(); err == nil {
+		opts.Target = k.limits
+	}
+	for name, text := range cfg.targets {
+		k, _, err := cfg.named(text).kindOf()
+		if opts.Targets == nil {
+			opts.Targets = map[string]driver.Target{}
+		}
+		if opts.Targets[name] = k.limits; err != nil || k.limits == nil {
+			opts.Targets[name] = dir.Tables("") // of a kind without limits
+		}
+	}
+	return opts
 }

@@ -77,7 +77,7 @@ func (p process) replayInto(ctx context.Context, cfg *serveConfig, source, sink 
 	}
 	defer func() { err = errors.Join(err, closeArchive()) }()
 	logger := cfg.Logger(p.stderr, nil)
-	eng, err := forebay.Open(cfg.Dir, forebay.Options{Target: st.Target, Staging: st.Staging, Archive: archive, Logger: logger, Buffer: cfg.Tuning, MaxSources: cfg.MaxSources})
+	eng, err := forebay.Open(cfg.Dir, forebay.Options{Target: st.Target, Targets: st.Targets, Staging: st.Staging, Archive: archive, Logger: logger, Buffer: cfg.Tuning, MaxSources: cfg.MaxSources})
 	if err != nil {
 		return err
 	}

@@ -205,7 +205,7 @@ func (p process) serveConfig(ctx context.Context, args []string, cfg *serveConfi
 	}
 	defer func() { err = errors.Join(err, meters.Shutdown(context.WithoutCancel(ctx))) }()
 	parts := server.Parts{
-		Target: st.Target, Staging: st.Staging, Archive: archive, StagingText: cfg.staging, Inspect: "forebay inspect", DropTable: st.Drop,
+		Target: st.Target, Targets: st.Targets, Staging: st.Staging, Archive: archive, StagingText: cfg.staging, Inspect: "forebay inspect", DropTable: st.Drop,
 		Meter: meters.Meter("github.com/forebay/forebay"), Metrics: metrics, Logger: logger,
 		OpenNode: node,
 	}

@@ -86,6 +86,10 @@ func run(ctx context.Context, out io.Writer, dir string, n int) (err error) {
 	if err != nil {
 		return err
 	}
+	orders, err := forebay.Typed[order](eng, "shop")
+	if err != nil {
+		return err
+	}
 	db, err := sql.Open("sqlite", path)
 	if err != nil {
 		return err
@@ -96,11 +100,11 @@ func run(ctx context.Context, out io.Writer, dir string, n int) (err error) {
 	begin := time.Now()
 	shown := begin
 	for sent := 0; sent < n; {
-		batch := make([]*mapping.Record, min(200, n-sent))
+		batch := make([]order, min(200, n-sent))
 		for i := range batch {
-			batch[i] = mapping.From(newOrder(id))
+			batch[i] = newOrder(id)
 		}
-		if _, err := eng.IngestBatch(ctx, "shop", batch); err != nil { // on disk when it returns
+		if _, err := orders.Ingest(ctx, batch...); err != nil { // on disk when it returns
 			return err
 		}
 		sent += len(batch)

@@ -15,8 +15,12 @@ const (
 	Typed = 2
 	// Kept has quarantines and positions. Only the definition of a sink with a quarantine, and the first position, upgrade to it.
 	Kept = 3
-	// Newest has rejected records of other engines. Only the first of them upgrades to it.
-	Newest = 4
+	// Others has rejected records of other engines. Only the first of them upgrades to it.
+	Others = 4
+	// Targets has tables with the name of a target. Only the definition of a sink with one upgrades to it.
+	Targets = 5
+	// Newest is the last version.
+	Newest = Targets
 )
 
 // Keys of single values.

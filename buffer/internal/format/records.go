@@ -15,7 +15,11 @@ type Table struct {
 	ID      string            // the name in the target
 	Columns []datatype.Column // in the order of the cells
 	Extend  bool              `json:",omitempty"` // the table may have other columns besides
+	Target  string            `json:",omitempty"` // the name of its target; empty for the first
 }
+
+// Is reports whether t and o are one table of one target.
+func (t Table) Is(o Table) bool { return t.ID == o.ID && t.Target == o.Target }
 
 // Definition is what a file keeps of its sink from the moment it is opened. It is immutable.
 type Definition struct {
@@ -30,12 +34,15 @@ type Definition struct {
 
 // Equal compares by value. Either may be nil.
 func (d *Definition) Equal(o *Definition) bool {
-	return d == o || d != nil && o != nil && d.Table.ID == o.Table.ID && slices.Equal(d.Table.Columns, o.Table.Columns) &&
+	return d == o || d != nil && o != nil && d.Table.Is(o.Table) && slices.Equal(d.Table.Columns, o.Table.Columns) &&
 		d.Table.Extend == o.Table.Extend && d.Encoding == o.Encoding && d.Upload == o.Upload && d.Import == o.Import && d.Label == o.Label
 }
 
 // Version returns the least version of the format that can hold the definition.
 func (d *Definition) Version() int {
+	if d.Table.Target != "" {
+		return Targets // an earlier release would import into the first target
+	}
 	if d.Table.Extend || slices.ContainsFunc(d.Table.Columns, func(c datatype.Column) bool { return c != datatype.Column{Name: c.Name} }) {
 		return Typed
 	}

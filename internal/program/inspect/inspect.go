@@ -134,15 +134,15 @@ func (p *picture) print(out io.Writer, now time.Time) error {
 		if s.Version > 0 {
 			version = fmt.Sprint(s.Version)
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", s.ID, s.Table.ID, version, columnList(s.Table.Columns), columnList(s.Retired),
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", s.ID, tableName(s.Table), version, columnList(s.Table.Columns), columnList(s.Retired),
 			cmp.Or(oneLine(s.Refused), "-"))
 	}
 	fmt.Fprintf(w, "\nFILE\tSINK\tSTATE\tREASON\tSLICES\tROWS\tBYTES\tAGE\tATTEMPTS\tLAST FAILURE\tOTHER COLUMNS THAN ITS SINK\n")
 	for _, s := range p.Sinks {
 		for _, f := range s.Files {
 			other := "-"
-			if f.Table.ID != s.Table.ID || !slices.Equal(f.Table.Columns, s.Table.Columns) {
-				other = f.Table.ID + ": " + columnList(f.Table.Columns)
+			if tableName(f.Table) != tableName(s.Table) || !slices.Equal(f.Table.Columns, s.Table.Columns) {
+				other = tableName(f.Table) + ": " + columnList(f.Table.Columns)
 			}
 			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d\t%d\t%d\t%s\t%d\t%s\t%s\n", f.ID, s.ID, f.State, cmp.Or(f.Reason, "-"), f.Slices,
 				f.Level.Rows, f.Level.StoredBytes, age(f.OpenedAt, now), f.Attempt, cmp.Or(oneLine(f.RetryReason), "-"), other)
@@ -193,3 +193,11 @@ func age(t, now time.Time) string {
 }
 
 func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
+
+// tableName is the name of a table with the name of its target, if it has one.
+func tableName(t driver.Table) string {
+	if t.Target == "" {
+		return t.ID
+	}
+	return t.Target + ":" + t.ID
+}

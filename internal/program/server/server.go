@@ -38,6 +38,8 @@ type Parts struct {
 	// Config.Tables.
 	Target  driver.Target
 	Staging driver.Staging
+	// Targets are further targets by name, which the caller closes after [Run].
+	Targets map[string]driver.Target
 	// Archive keeps raw records; nil: sources cannot keep them. The caller closes it after [Run].
 	Archive forebay.Archive
 	// StagingText is the value of the flag -staging of inspect for Staging, and Inspect the command that runs inspect. The answer to the
@@ -80,7 +82,7 @@ func Run(ctx context.Context, cfg Config, parts Parts, out io.Writer) (err error
 		parts.Target, parts.DropTable = tables, tables.Drop
 	}
 	opts := forebay.Options{
-		Target: parts.Target, Staging: parts.Staging, Archive: parts.Archive, Logger: logger, Meter: parts.Meter, Buffer: cfg.Tuning, MaxSources: cfg.MaxSources,
+		Target: parts.Target, Targets: parts.Targets, Staging: parts.Staging, Archive: parts.Archive, Logger: logger, Meter: parts.Meter, Buffer: cfg.Tuning, MaxSources: cfg.MaxSources,
 	}
 	cfg.Stream.Logger = logger
 	if parts.OpenNode != nil {

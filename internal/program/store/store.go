@@ -15,6 +15,8 @@ import (
 type Store struct {
 	// Target has the tables.
 	Target driver.Target
+	// Targets are further targets by name.
+	Targets map[string]driver.Target
 	// Staging holds slices. Nil is the default of an engine, a folder of its data directory.
 	Staging driver.Staging
 	// Tables reads what Target has stored.

@@ -1,0 +1,311 @@
+package mapping
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"math"
+	"reflect"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+	"unsafe"
+
+	"github.com/forebay/forebay/internal/jsontext"
+)
+
+// appendValue appends the JSON of the value that p points to, as encoding/json writes it without HTML escapes. The value is of the type that the
+// function was made for, so each offset below is one that reflect has given for that type.
+type appendValue func(dst []byte, p unsafe.Pointer) ([]byte, error)
+
+// appenderOf returns the function for a type. open has the types that are being made: a type that contains itself is left to encoding/json, which
+// notices cycles of values.
+func appenderOf(t reflect.Type, open map[reflect.Type]bool) appendValue {
+	other := func(dst []byte, p unsafe.Pointer) ([]byte, error) {
+		return goValue{reflect.NewAt(t, p).Interface()}.AppendJSON(dst)
+	}
+	switch {
+	case t == timeType:
+		return appendTime
+	case t == numberType, writesJSON(t) || writesText(t), open[t]:
+		return other
+	}
+	open[t] = true
+	defer delete(open, t)
+	switch t.Kind() {
+	case reflect.Bool:
+		return func(dst []byte, p unsafe.Pointer) ([]byte, error) { return strconv.AppendBool(dst, *(*bool)(p)), nil }
+	case reflect.Int:
+		return signed[int]
+	case reflect.Int8:
+		return signed[int8]
+	case reflect.Int16:
+		return signed[int16]
+	case reflect.Int32:
+		return signed[int32]
+	case reflect.Int64:
+		return signed[int64]
+	case reflect.Uint:
+		return unsigned[uint]
+	case reflect.Uint8:
+		return unsigned[uint8]
+	case reflect.Uint16:
+		return unsigned[uint16]
+	case reflect.Uint32:
+		return unsigned[uint32]
+	case reflect.Uint64:
+		return unsigned[uint64]
+	case reflect.Uintptr:
+		return unsigned[uintptr]
+	case reflect.Float32:
+		return func(dst []byte, p unsafe.Pointer) ([]byte, error) {
+			return appendFloat(dst, float64(*(*float32)(p)), 32)
+		}
+	case reflect.Float64:
+		return func(dst []byte, p unsafe.Pointer) ([]byte, error) { return appendFloat(dst, *(*float64)(p), 64) }
+	case reflect.String:
+		return func(dst []byte, p unsafe.Pointer) ([]byte, error) { return appendGoText(dst, *(*string)(p)) }
+	case reflect.Pointer:
+		elem := appenderOf(t.Elem(), open)
+		return func(dst []byte, p unsafe.Pointer) ([]byte, error) {
+			if p = *(*unsafe.Pointer)(p); p == nil {
+				return append(dst, "null"...), nil
+			}
+			return elem(dst, p)
+		}
+	case reflect.Slice:
+		if e := t.Elem(); e.Kind() == reflect.Uint8 && !writesJSON(e) && !writesText(e) {
+			return appendBytes
+		}
+		elem, size := appenderOf(t.Elem(), open), t.Elem().Size()
+		return func(dst []byte, p unsafe.Pointer) ([]byte, error) {
+			s := *(*[]struct{})(p) // the address and the length are where they are in a slice of any type
+			if s == nil {
+				return append(dst, "null"...), nil
+			}
+			return appendElements(dst, unsafe.Pointer(unsafe.SliceData(s)), len(s), size, elem)
+		}
+	case reflect.Array:
+		elem, size, n := appenderOf(t.Elem(), open), t.Elem().Size(), t.Len()
+		return func(dst []byte, p unsafe.Pointer) ([]byte, error) { return appendElements(dst, p, n, size, elem) }
+	case reflect.Struct:
+		if append := structAppender(t, open); append != nil {
+			return append
+		}
+	}
+	return other
+}
+
+func appendElements(dst []byte, p unsafe.Pointer, n int, size uintptr, elem appendValue) ([]byte, error) {
+	dst = append(dst, '[')
+	for i := range n {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		var err error
+		if dst, err = elem(dst, unsafe.Add(p, uintptr(i)*size)); err != nil {
+			return dst, err
+		}
+	}
+	return append(dst, ']'), nil
+}
+
+// memberAppender is the plan of a field of a struct.
+type memberAppender struct {
+	name   string
+	key    string // the name with quotes, a colon, and a comma before them
+	typ    reflect.Type
+	embeds []hop
+	offset uintptr
+	quoted bool // a number or bool that is written as a text
+	omit   func(p unsafe.Pointer) bool
+	append appendValue
+}
+
+// at returns the place of the field in a struct, nil if it is in an embedded struct that is not there.
+func (m *memberAppender) at(p unsafe.Pointer) unsafe.Pointer {
+	for _, h := range m.embeds {
+		if p = unsafe.Add(p, h.offset); !h.pointer {
+			continue
+		}
+		if p = *(*unsafe.Pointer)(p); p == nil {
+			return nil
+		}
+	}
+	return unsafe.Add(p, m.offset)
+}
+
+// membersOf returns false for a struct with a field that only encoding/json can judge.
+func membersOf(t reflect.Type, open map[reflect.Type]bool) (members []memberAppender, ok bool) {
+	for _, f := range jsonFields(t) {
+		m := memberAppender{name: f.name, key: "," + string(jsontext.AppendString(nil, f.name, false)) + ":", embeds: f.embeds, offset: f.Offset, typ: f.Type}
+		_, opts, _ := strings.Cut(f.Tag.Get("json"), ",")
+		for opt := range strings.SplitSeq(opts, ",") {
+			switch opt {
+			case "omitempty":
+				m.omit = emptyTest(f.Type)
+			case "omitzero":
+				if m.omit = zeroTest(f.Type); m.omit == nil {
+					return nil, false
+				}
+			}
+		}
+		own := writesJSON(f.Type) || writesText(f.Type)
+		switch kind := f.Type.Kind(); {
+		case f.fault != nil:
+			return nil, false
+		case !f.quoted || own || kind == reflect.Struct || kind == reflect.Slice || kind == reflect.Map || kind == reflect.Array || kind == reflect.Interface:
+		case kind == reflect.String || kind == reflect.Pointer:
+			return nil, false
+		default:
+			m.quoted = true
+		}
+		m.append = appenderOf(f.Type, open)
+		members = append(members, m)
+	}
+	return members, true
+}
+
+// structAppender returns nil where membersOf returns false.
+func structAppender(t reflect.Type, open map[reflect.Type]bool) appendValue {
+	members, ok := membersOf(t, open)
+	if !ok {
+		return nil
+	}
+	return func(dst []byte, p unsafe.Pointer) ([]byte, error) {
+		begin := len(dst)
+		for i := range members {
+			m := &members[i]
+			at := m.at(p)
+			if at == nil {
+				continue
+			}
+			if m.omit != nil && m.omit(at) {
+				continue
+			}
+			dst = append(dst, m.key...)
+			if m.quoted {
+				dst = append(dst, '"')
+			}
+			var err error
+			if dst, err = m.append(dst, at); err != nil {
+				return dst, err
+			}
+			if m.quoted {
+				dst = append(dst, '"')
+			}
+		}
+		if len(dst) == begin {
+			return append(dst, "{}"...), nil
+		}
+		dst[begin] = '{' // in place of the first comma
+		return append(dst, '}'), nil
+	}
+}
+
+// emptyTest returns what omitempty asks of a type, nil if its values are never empty.
+func emptyTest(t reflect.Type) func(p unsafe.Pointer) bool {
+	switch t.Kind() {
+	case reflect.Bool, reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64, reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64, reflect.Uintptr:
+		size := t.Size()
+		return func(p unsafe.Pointer) bool {
+			for _, b := range unsafe.Slice((*byte)(p), size) {
+				if b != 0 {
+					return false
+				}
+			}
+			return true
+		}
+	case reflect.Float32:
+		return func(p unsafe.Pointer) bool { return *(*float32)(p) == 0 }
+	case reflect.Float64:
+		return func(p unsafe.Pointer) bool { return *(*float64)(p) == 0 }
+	case reflect.String:
+		return func(p unsafe.Pointer) bool { return *(*string)(p) == "" }
+	case reflect.Slice:
+		return func(p unsafe.Pointer) bool { return len(*(*[]struct{})(p)) == 0 }
+	case reflect.Pointer:
+		return func(p unsafe.Pointer) bool { return *(*unsafe.Pointer)(p) == nil }
+	case reflect.Array:
+		empty := t.Len() == 0
+		return func(unsafe.Pointer) bool { return empty }
+	case reflect.Map:
+		return func(p unsafe.Pointer) bool { return reflect.NewAt(t, p).Elem().Len() == 0 }
+	case reflect.Interface:
+		return func(p unsafe.Pointer) bool { return reflect.NewAt(t, p).Elem().IsNil() }
+	}
+	return nil
+}
+
+// zeroTest returns what omitzero asks of a type, nil if only encoding/json can judge it.
+func zeroTest(t reflect.Type) func(p unsafe.Pointer) bool {
+	if t == timeType {
+		return func(p unsafe.Pointer) bool { return (*time.Time)(p).IsZero() }
+	}
+	if _, own := reflect.PointerTo(t).MethodByName("IsZero"); own {
+		return nil
+	}
+	switch t.Kind() {
+	case reflect.Float32, reflect.Float64, reflect.Pointer, reflect.Slice, reflect.Array, reflect.Map, reflect.Interface:
+		return nil
+	}
+	return emptyTest(t)
+}
+
+func signed[N int | int8 | int16 | int32 | int64](dst []byte, p unsafe.Pointer) ([]byte, error) {
+	return strconv.AppendInt(dst, int64(*(*N)(p)), 10), nil
+}
+
+func unsigned[N uint | uint8 | uint16 | uint32 | uint64 | uintptr](dst []byte, p unsafe.Pointer) ([]byte, error) {
+	return strconv.AppendUint(dst, uint64(*(*N)(p)), 10), nil
+}
+
+// appendFloat writes a number as ECMAScript does, as encoding/json.
+func appendFloat(dst []byte, f float64, bits int) ([]byte, error) {
+	if math.IsInf(f, 0) || math.IsNaN(f) {
+		return dst, &json.UnsupportedValueError{Value: reflect.ValueOf(f), Str: strconv.FormatFloat(f, 'g', -1, bits)}
+	}
+	if n := int64(f); float64(n) == f && n != 0 && -1<<53 < n && n < 1<<53 && bits == 64 { // 0 may be negative
+		return strconv.AppendInt(dst, n, 10), nil
+	}
+	abs, format := math.Abs(f), byte('f')
+	if abs != 0 && (bits == 64 && (abs < 1e-6 || abs >= 1e21) || bits == 32 && (float32(abs) < 1e-6 || float32(abs) >= 1e21)) {
+		format = 'e'
+	}
+	dst = strconv.AppendFloat(dst, f, format, -1, bits)
+	if n := len(dst); format == 'e' && n >= 4 && dst[n-4] == 'e' && (dst[n-3] == '-' || dst[n-3] == '+') && dst[n-2] == '0' {
+		dst[n-2] = dst[n-1] // e-09 becomes e-9
+		dst = dst[:n-1]
+	}
+	return dst, nil
+}
+
+func appendTime(dst []byte, p unsafe.Pointer) ([]byte, error) {
+	out, err := (*time.Time)(p).AppendText(append(dst, '"'))
+	if err != nil {
+		return goValue{*(*time.Time)(p)}.AppendJSON(dst) // for its error
+	}
+	return append(out, '"'), nil
+}
+
+func appendBytes(dst []byte, p unsafe.Pointer) ([]byte, error) {
+	b := *(*[]byte)(p)
+	if b == nil {
+		return append(dst, "null"...), nil
+	}
+	return append(base64.StdEncoding.AppendEncode(append(dst, '"'), b), '"'), nil
+}
+
+// appendGoText appends a string. encoding/json escapes two separators and what is not UTF-8, where jsontext does not.
+func appendGoText(dst []byte, s string) ([]byte, error) {
+	for i := range len(s) {
+		if s[i] < utf8.RuneSelf {
+			continue
+		}
+		if !utf8.ValidString(s) || strings.Contains(s, "\u2028") || strings.Contains(s, "\u2029") {
+			return goValue{s}.AppendJSON(dst)
+		}
+		break
+	}
+	return jsontext.AppendString(dst, s, false), nil
+}

@@ -1,0 +1,284 @@
+package forebay_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/forebay/forebay"
+	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/buffer/buffertest"
+	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/internal/localdisk"
+	"github.com/forebay/forebay/mapping"
+)
+
+type typedLine struct {
+	SKU   string  `json:"sku"`
+	Price float64 `json:"price"`
+}
+
+type typedOrder struct {
+	ID      int64       `json:"id"`
+	Shop    string      `json:"shop"`
+	At      time.Time   `json:"at"`
+	Paid    bool        `json:"paid"`
+	Cents   uint32      `json:"cents"`
+	Country string      `json:"country"`
+	Coupon  *string     `json:"coupon"`
+	Lines   []typedLine `json:"lines"`
+}
+
+// orders has a sink with the columns of typedOrder.
+func orders(tb testing.TB, change ...func(*forebay.Source)) forebay.Source {
+	tb.Helper()
+	columns, err := mapping.ColumnsOf[typedOrder]()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	s := forebay.Source{ID: "shop", Sinks: []forebay.Sink{{ID: "orders", Table: forebay.Table{ID: "orders", Columns: columns}}}}
+	for _, f := range change {
+		f(&s)
+	}
+	return s
+}
+
+func newTypedOrder(i int) typedOrder {
+	coupon := "SPRING"
+	o := typedOrder{ID: int64(i), Shop: "north", At: time.Date(2026, 11, 29, 10, 0, i%60, i, time.UTC), Paid: i%2 == 0, Cents: uint32(i * 7), Country: "CZ",
+		Lines: []typedLine{{"A-1", 2.5}, {"B \"2\"", float64(i)}}}
+	if i%3 == 0 {
+		o.Coupon = &coupon
+	}
+	return o
+}
+
+// Values give the rows that their JSON gives, call after call and from several goroutines, and the values are not touched later.
+func TestTypedValuesBecomeTheRowsOfTheirJSON(t *testing.T) {
+	e, mem := openMemory(t)
+	mustDefine(t, e, orders(t))
+	byJSON := orders(t)
+	byJSON.ID, byJSON.Sinks[0].Table.ID = "json", "json"
+	mustDefine(t, e, byJSON)
+	shop, err := forebay.Typed[typedOrder](e, "shop")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var callers sync.WaitGroup
+	for c := range 4 {
+		callers.Go(func() {
+			for n := range 20 {
+				values := make([]typedOrder, n%7)
+				for i := range values {
+					values[i] = newTypedOrder(c*1000 + n*10 + i)
+					text, err := json.Marshal(values[i])
+					if err != nil {
+						t.Error(err)
+					}
+					if _, err := e.Ingest(t.Context(), "json", mapping.JSON(text)); err != nil {
+						t.Error(err)
+					}
+				}
+				results, err := shop.Ingest(t.Context(), values...)
+				if err != nil || len(results) != len(values) {
+					t.Errorf("got %d results %v, want %d", len(results), err, len(values))
+				}
+				clear(values)
+			}
+		})
+	}
+	callers.Wait()
+	var rows [2][]string
+	for k, source := range []string{"shop", "json"} {
+		if err := e.Flush(t.Context(), source); err != nil {
+			t.Fatal(err)
+		}
+		for _, row := range mem.Rows([]string{"orders", "json"}[k]) {
+			rows[k] = append(rows[k], strings.Join(row, "|"))
+		}
+		slices.Sort(rows[k])
+	}
+	if len(rows[0]) < 200 || !slices.Equal(rows[0], rows[1]) {
+		t.Errorf("got %d rows, want these %d:\n%v\n%v", len(rows[0]), len(rows[1]), rows[0][:min(3, len(rows[0]))], rows[1][:min(3, len(rows[1]))])
+	}
+}
+
+// A value that JSON does not have is rejected with its place; the other values are stored.
+func TestTypedValueWithoutJSON(t *testing.T) {
+	e, mem := openMemory(t)
+	mustDefine(t, e, orders(t))
+	shop, err := forebay.Typed[typedOrder](e, "shop")
+	if err != nil {
+		t.Fatal(err)
+	}
+	bad := newTypedOrder(2)
+	bad.At = time.Date(10_000, 1, 1, 0, 0, 0, 0, time.UTC)
+	results, err := shop.Ingest(t.Context(), newTypedOrder(1), bad, newTypedOrder(3))
+	var batch *forebay.BatchError
+	if !errors.As(err, &batch) || batch.Records != 1 || !slices.Equal(batch.Causes[0].Records, []int{1}) || results[0].Sinks[0].Status != forebay.Stored {
+		t.Errorf("got %+v %v, want a rejection of record 1", results, err)
+	}
+	if err := e.Flush(t.Context(), "shop"); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(mem.Rows("orders")); n != 2 {
+		t.Errorf("the table has %d rows, want 2", n)
+	}
+}
+
+// A call that is repeated with its key stores nothing twice.
+func TestTypedOnce(t *testing.T) {
+	e, mem := openMemory(t)
+	mustDefine(t, e, orders(t))
+	shop, err := forebay.Typed[*typedOrder](e, "shop") // pointers do as well
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, b := newTypedOrder(1), newTypedOrder(2)
+	for n := range 2 {
+		results, err := shop.IngestOnce(t.Context(), forebay.Once{Key: "k"}, &a, &b)
+		if err != nil || results[1].Sinks[0].Replayed != (n == 1) {
+			t.Errorf("call %d: got %+v %v", n, results, err)
+		}
+	}
+	if err := e.Flush(t.Context(), "shop"); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(mem.Rows("orders")); n != 2 {
+		t.Errorf("the table has %d rows, want 2", n)
+	}
+}
+
+// What no value can fill is named when the program starts, not when the first row arrives.
+func TestTypedIsCheckedOnce(t *testing.T) {
+	e, _ := openMemory(t)
+	mustDefine(t, e, orders(t, func(s *forebay.Source) {
+		s.Sinks[0].Table.Columns = append(s.Sinks[0].Table.Columns,
+			mapping.Path("total", "total", mapping.DataType(datatype.Int64)), mapping.Path("when", "paid", mapping.DataType(datatype.Timestamp)))
+	}))
+	_, err := forebay.Typed[typedOrder](e, "shop")
+	want := `source "shop": sink "orders": column "total": path "total": no field of forebay_test.typedOrder writes "total"; add the field, or give the column a default
+sink "orders": column "when": path "paid": field Paid has the type bool, and a column of type timestamp never takes it (wrongKind)`
+	if err == nil || err.Error() != want {
+		t.Errorf("got\n%v\nwant\n%s", err, want)
+	}
+	if _, err := forebay.Typed[typedOrder](e, "none"); !errors.Is(err, forebay.ErrUnknownSource) {
+		t.Errorf("got %v for a source that is not defined", err)
+	}
+	if _, err := forebay.Typed[struct{ C chan int }](e, "shop"); err == nil || !strings.Contains(err.Error(), `source "shop": mapping: field C`) {
+		t.Errorf("got %v for a type without JSON", err)
+	}
+}
+
+// BenchmarkTyped compares calls of 100 values with calls of the same rows as JSON bytes that exist already, in turn in one run:
+//
+//	go test . -run '^$' -bench Typed -count 5
+//
+// typed/json is the ratio of the medians, and marshal/json the ratio if the caller makes the bytes with encoding/json first. Nothing is committed
+// meanwhile: what is compared is the path of a row until it is in memory.
+func BenchmarkTyped(b *testing.B) {
+	const batch, calls = 100, 300
+	values := make([]typedOrder, batch)
+	texts, records := make([][]byte, batch), make([]*mapping.Record, batch)
+	for i := range values {
+		values[i] = newTypedOrder(i)
+		records[i] = new(mapping.Record)
+		var err error
+		if texts[i], err = json.Marshal(values[i]); err != nil {
+			b.Fatal(err)
+		}
+	}
+	byJSON := func(e *forebay.Engine, text func(i int) []byte) error {
+		for i, r := range records {
+			r.Reset()
+			r.Body, r.Format = text(i), mapping.FormatJSON
+		}
+		_, err := e.IngestBatch(b.Context(), "shop", records)
+		return err
+	}
+	names := []string{"json", "typed", "marshal"}
+	took := make([][]time.Duration, len(names))
+	for b.Loop() {
+		mem := buffertest.NewMemory()
+		e, err := forebay.Open("data", forebay.Options{Staging: mem, Target: mem, Buffer: localdisk.On(buffer.Tuning{SyncInterval: time.Hour}, vfs.NewMem())})
+		if err != nil {
+			b.Fatal(err)
+		}
+		if err := e.Define(b.Context(), orders(b, func(s *forebay.Source) { s.Settings.Sync = forebay.SyncUnsafe })); err != nil {
+			b.Fatal(err)
+		}
+		shop, err := forebay.Typed[typedOrder](e, "shop")
+		if err != nil {
+			b.Fatal(err)
+		}
+		ways := []func() error{
+			func() error { return byJSON(e, func(i int) []byte { return texts[i] }) },
+			func() error { _, err := shop.Ingest(b.Context(), values...); return err },
+			func() error {
+				return byJSON(e, func(i int) []byte {
+					text, err := json.Marshal(&values[i])
+					if err != nil {
+						b.Fatal(err)
+					}
+					return text
+				})
+			},
+		}
+		for range calls {
+			for k, call := range ways {
+				begin := time.Now()
+				if err := call(); err != nil {
+					b.Fatal(err)
+				}
+				took[k] = append(took[k], time.Since(begin))
+			}
+		}
+		if err := e.Close(); err != nil {
+			b.Fatal(err)
+		}
+	}
+	median := func(k int) float64 {
+		slices.Sort(took[k])
+		return float64(took[k][len(took[k])/2].Nanoseconds()) / batch
+	}
+	for k, name := range names {
+		b.ReportMetric(median(k), name+"-ns/row")
+		if k > 0 {
+			b.ReportMetric(median(k)/median(0), name+"/json")
+		}
+	}
+}
+
+// Orders are values of a struct: its fields are the columns of the table.
+func ExampleTyped() {
+	ctx, e, closeEngine := exampleEngine()
+	defer closeEngine()
+	type order struct {
+		ID    int64   `json:"id"`
+		Total float64 `json:"total"`
+		Note  *string `json:"note"` // NULL for most
+	}
+	columns, err := mapping.ColumnsOf[order]()
+	if err != nil {
+		panic(err)
+	}
+	if err := e.Define(ctx, forebay.Source{ID: "shop", Sinks: []forebay.Sink{{ID: "orders", Table: forebay.Table{ID: "orders", Columns: columns}}}}); err != nil {
+		panic(err)
+	}
+
+	orders, err := forebay.Typed[order](e, "shop") // names each column that an order cannot fill
+	if err != nil {
+		panic(err)
+	}
+	results, err := orders.Ingest(ctx, order{ID: 1, Total: 9.9}, order{ID: 2, Total: 12})
+	fmt.Println(len(results), results[0].Sinks[0].Status, err)
+
+	// Output: 2 stored <nil>
+}
