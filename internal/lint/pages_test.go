@@ -291,7 +291,9 @@ func TestSizeOfPages(t *testing.T) {
 			continue
 		}
 		n := len(strings.Fields(texts[name]))
-		pages++
+		if name != "docs/README.md" { // the list of pages
+			pages++
+		}
 		words += n
 		if n > maxPageWords && !slices.Contains(references, name) {
 			t.Errorf("%s has %d words, at most %d: split it, or remove what another page says", name, n, maxPageWords)
