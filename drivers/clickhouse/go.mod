@@ -5,7 +5,7 @@ go 1.26.0
 
 require (
 	github.com/ebitengine/purego v0.11.2
-	github.com/forebay/forebay v0.0.0-20261129094347-1abc15153e9b
+	github.com/forebay/forebay v0.0.0-20261129122406-7bf66cf96b8e
 	github.com/klauspost/compress v1.20.3
 )
 
@@ -50,6 +50,7 @@ require (
 	go.opentelemetry.io/collector/pdata v1.70.0 // indirect
 	go.opentelemetry.io/otel v1.47.0 // indirect
 	go.opentelemetry.io/otel/metric v1.47.0 // indirect
+	go.opentelemetry.io/otel/trace v1.47.0 // indirect
 	go.uber.org/multierr v1.11.0 // indirect
 	golang.org/x/crypto v0.57.0 // indirect
 	golang.org/x/exp v0.0.0-20260112195511-716be5621a96 // indirect

@@ -3,8 +3,8 @@ module github.com/forebay/forebay/examples/analytics
 go 1.26.0
 
 require (
-	github.com/forebay/forebay v0.0.0-20261129094347-1abc15153e9b
-	github.com/forebay/forebay/drivers/sqlite v0.0.0-20261129094347-1abc15153e9b
+	github.com/forebay/forebay v0.0.0-20261129122406-7bf66cf96b8e
+	github.com/forebay/forebay/drivers/sqlite v0.0.0-20261129122406-7bf66cf96b8e
 )
 
 require (

@@ -4,9 +4,9 @@ module github.com/forebay/forebay/internal/soak/week
 go 1.26.0
 
 require (
-	github.com/forebay/forebay v0.0.0-20261129094347-1abc15153e9b
-	github.com/forebay/forebay/cluster v0.0.0-20261129094347-1abc15153e9b
-	github.com/forebay/forebay/drivers/postgres v0.0.0-20261129094347-1abc15153e9b
+	github.com/forebay/forebay v0.0.0-20261129122406-7bf66cf96b8e
+	github.com/forebay/forebay/cluster v0.0.0-20261129122406-7bf66cf96b8e
+	github.com/forebay/forebay/drivers/postgres v0.0.0-20261129122406-7bf66cf96b8e
 	github.com/jackc/pgx/v5 v5.12.0
 )
 
