@@ -52,8 +52,10 @@ func orders(tb testing.TB, change ...func(*forebay.Source)) forebay.Source {
 
 func newTypedOrder(i int) typedOrder {
 	coupon := "SPRING"
-	o := typedOrder{ID: int64(i), Shop: "north", At: time.Date(2026, 11, 29, 10, 0, i%60, i, time.UTC), Paid: i%2 == 0, Cents: uint32(i * 7), Country: "CZ",
-		Lines: []typedLine{{"A-1", 2.5}, {"B \"2\"", float64(i)}}}
+	o := typedOrder{
+		ID: int64(i), Shop: "north", At: time.Date(2026, 11, 29, 10, 0, i%60, i, time.UTC), Paid: i%2 == 0, Cents: uint32(i * 7), Country: "CZ",
+		Lines: []typedLine{{"A-1", 2.5}, {"B \"2\"", float64(i)}},
+	}
 	if i%3 == 0 {
 		o.Coupon = &coupon
 	}

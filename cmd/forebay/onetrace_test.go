@@ -154,7 +154,7 @@ func fillTraces(b *testing.B, args []string) (from string) {
 	if err := engine.FlushAll(b.Context()); err != nil {
 		b.Fatal(err)
 	}
-	if strings.HasPrefix(cfg.target, "parquet:") {
+	if strings.HasPrefix(cfg.target, "parquet:") || strings.HasPrefix(cfg.target, "iceberg:") {
 		return ""
 	}
 	return `"traces"`
