@@ -409,7 +409,8 @@ func (b *Buffer) Define(ctx context.Context, c SinkConfig) (*SinkHandle, error) 
 		if s.file != nil && s.file.rec.Def != def {
 			t.closeFile(s.file, trigger.Changed)
 		}
-		if _, ok := b.targetOf(c.ID, c.Table.Target).(driver.Compactor); ok && b.compacted(s) == nil {
+		before := b.compacted(s)
+		if _, ok := b.targetOf(c.ID, c.Table.Target).(driver.Compactor); ok && (before == nil || before.Table.Target != def.Table.Target) {
 			t.onDurable(func() { b.timers.Set(timerKey{timerCompact, uint64(s.num)}, b.now().Add(compactEvery)) })
 		}
 		s.def = def

@@ -130,7 +130,11 @@ func (b *Buffer) decidable(s *sinkState, fileID string) (*file, error) {
 
 // mayDecide says why nothing can be decided about a file. Called with mu held.
 func (b *Buffer) mayDecide(f *file) error {
-	switch _, ok := b.targetOfFile(f).(driver.Voider); {
+	target := b.targetOfFile(f)
+	missing, gone := target.(noTarget)
+	switch _, ok := target.(driver.Voider); {
+	case gone:
+		return fmt.Errorf("%w: %w", ErrNotHeld, missing)
 	case !ok:
 		return fmt.Errorf("%w: its target cannot rule out an import: change the table so that it takes the rows and retry the file, or discard the file", ErrNotHeld)
 	case f.rec.State != format.FileImporting:

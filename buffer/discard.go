@@ -76,14 +76,15 @@ func unknownFile(sinkID, fileID string) error {
 	return fmt.Errorf("%w: sink %q has no file %q that waits", ErrUnknownFile, sinkID, fileID)
 }
 
-// queueDiscard takes the turns of the sink at both kinds of workers, so that no call of a driver runs meanwhile. Uploads
-// come first: imports never wait for uploads, so the order cannot deadlock.
+// queueDiscard takes the turns of the sink at both kinds of workers, so that no call of a driver runs meanwhile. The turn of imports comes
+// first: an import that hangs would otherwise keep a worker for uploads, which all targets share. Uploads never wait for imports, so the order
+// cannot deadlock.
 func (b *Buffer) queueDiscard(f *file, most int64, done func(error), unknown error) {
 	key := discardJob | b.discards.Add(1)
-	imports := b.importsOf(f)
-	b.uploads.add(f.sink.num, job{key: key, run: func(ctx context.Context) {
+	uploads := b.uploads
+	b.importsOf(f).add(f.sink.num, job{key: key, run: func(ctx context.Context) {
 		ended := make(chan struct{})
-		imports.add(f.sink.num, job{key: key, run: func(ctx context.Context) {
+		uploads.add(f.sink.num, job{key: key, run: func(ctx context.Context) {
 			defer close(ended)
 			done(b.discard(ctx, f, most, unknown))
 		}})

@@ -25,16 +25,13 @@ func (b *Buffer) Alone(ctx context.Context, table driver.Table, call func(contex
 
 // alone is Alone with a bound of the wait; 0: there is none.
 func (b *Buffer) alone(ctx context.Context, table driver.Table, patience time.Duration, call func(context.Context) error) error {
-	exclusive, ok := b.targetOf("", table.Target).(driver.Exclusive)
+	exclusive, ok := b.targetNamed(table.Target).(driver.Exclusive)
 	if !ok || b.opts.Leases == nil {
 		return call(ctx)
 	}
 	name := exclusive.Alone(table.ID)
 	if name == "" {
 		return call(ctx)
-	}
-	if table.Target != "" { // two targets may have tables of one name
-		name = table.Target + " " + name
 	}
 	waiting, cancel := ctx, func() {}
 	if patience > 0 {

@@ -284,8 +284,12 @@ func (b *Buffer) splitStep(ctx context.Context, f *file, e errand, whole *driver
 
 // replacePart rules out the id of a part that the target refuses, or that nobody wants imported any more, and replaces the part.
 func (b *Buffer) replacePart(ctx context.Context, f *file, whole *driver.File, split *format.Split, i int) error {
-	voider, ok := b.targetOf(whole.SinkID, whole.Table.Target).(driver.Voider)
+	target := b.targetOf(whole.SinkID, whole.Table.Target)
+	voider, ok := target.(driver.Voider)
 	if !ok {
+		if missing, ok := target.(noTarget); ok {
+			return driver.Permanent(missing)
+		}
 		return driver.Permanent(errors.New("buffer: an earlier target took parts of the file, this one cannot rule out an import: it is no Voider"))
 	}
 	p := &split.Parts[i]

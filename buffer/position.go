@@ -123,6 +123,11 @@ func (b *Buffer) targetOf(sinkID, name string) driver.Target {
 	if t := b.ownTarget(sinkID); t != nil {
 		return t
 	}
+	return b.targetNamed(name)
+}
+
+// targetNamed returns the target of a name.
+func (b *Buffer) targetNamed(name string) driver.Target {
 	if name == "" {
 		return b.opts.Target
 	}

@@ -98,12 +98,20 @@ func settle(f *found, lost *losses, instance string, version int) *plan {
 		}
 	}
 	p.loseOrphans()
+	for _, f := range p.files {
+		if f.rec.Def != nil {
+			version = max(version, f.rec.Def.Version())
+		}
+	}
 	for _, l := range bySink {
+		if l.rec.Def != nil {
+			version = max(version, l.rec.Def.Version())
+		}
 		if l.rec.Quarantine.MaxAge > 0 {
 			version = max(version, format.Kept)
 		}
 		if l.moved {
-			version = max(version, format.Newest)
+			version = max(version, format.Others)
 		}
 	}
 	p.set([]byte(format.KeyFormat), []byte(strconv.Itoa(version)))

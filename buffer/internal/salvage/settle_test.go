@@ -260,6 +260,29 @@ func TestSettleFileWithoutSlices(t *testing.T) {
 	}
 }
 
+// The new store has the version that its definitions need: an earlier release would import the rows of a named target into the first.
+func TestSettleKeepsTheVersionOfNamedTargets(t *testing.T) {
+	def := &format.Definition{Table: format.Table{ID: "t", Target: "lake"}}
+	for name, write := range map[string]func(s *story){
+		"of a sink": func(s *story) { s.sink(1, format.Sink{ID: "a", Def: def}) },
+		"of a file": func(s *story) {
+			s.sink(1, format.Sink{ID: "a"})
+			s.put(format.FileKey(1), format.Encode(&format.File{Instance: "old", Sink: 1, SinkID: "a", State: format.FileClosing, Def: def}))
+			s.slice(1, 1, format.SliceUploaded, 2)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := &story{f: newFound(), t: t}
+			write(s)
+			for _, r := range settle(s.f, &losses{at: time.Unix(1000, 0)}, "new", format.Typed).records {
+				if string(r.key) == format.KeyFormat && string(r.value) != "5" {
+					t.Errorf("the new store has the version %s, want 5", r.value)
+				}
+			}
+		})
+	}
+}
+
 // The new store gets each chunk of a slice that waits on the local level, and gets it once.
 func TestWantsChunksOnce(t *testing.T) {
 	s := &story{f: newFound(), t: t}

@@ -1,0 +1,142 @@
+package buffer_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/buffer/buffertest"
+	"github.com/forebay/forebay/driver"
+	"github.com/forebay/forebay/internal/synctest"
+	"github.com/forebay/forebay/trigger"
+)
+
+// inLake puts the table of a sink into the target "lake".
+func inLake(c *buffer.SinkConfig) { c.Table.Target = "lake" }
+
+// The name of a lease stands for the same database in all processes, whatever name each of them gives to the target.
+func TestLeaseOfANamedTarget(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := newExclusive("a")
+		opts := exclusiveOptions(t, e)
+		opts.Target, opts.Targets = e.Memory, map[string]driver.Target{"lake": e}
+		opts.TargetOf = func(id string) driver.Target {
+			if id == "" {
+				t.Error("TargetOf is asked about a sink without a name")
+			}
+			return nil
+		}
+		b := openAt(t, "data", opts)
+		put(t, b, define(t, b, "k", inLake), 0, 5)
+		flush(t, b, "k")
+		if n := e.beside.Load(); n > 0 {
+			t.Errorf("%d calls without the lease that another process takes for the same file", n)
+		}
+		wantIDs(t, e.Memory, "in.c-test.k", 0, 5)
+		closeBuffer(t, b)
+	})
+}
+
+// A table is compacted every hour from the move of its sink on, although no row arrives.
+func TestCompactorAfterAMove(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mem := buffertest.NewMemory()
+		lake := &compacting{buffertest.NewMemory(), make(chan string, 100), nil}
+		opts := memoryOptions(t, mem)
+		opts.Targets = map[string]driver.Target{"lake": lake}
+		b := open(t, opts)
+		define(t, b, "a")
+		define(t, b, "a", inLake)
+		time.Sleep(time.Hour + time.Minute)
+		synctest.Wait()
+		if n := len(lake.calls); n != 1 {
+			t.Errorf("the table was compacted %d times in an hour, want once", n)
+		}
+	})
+}
+
+// A discard waits for the import that runs. If this import hangs, uploads of sinks with other targets continue.
+func TestDiscardInATargetThatHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mem, lake := buffertest.NewMemory(), buffertest.NewMemory()
+		proceed := make(chan struct{})
+		lake.Before = func(_ context.Context, c buffertest.Call) error {
+			if c.Op == buffertest.OpImport {
+				<-proceed
+			}
+			return nil
+		}
+		opts := memoryOptions(t, mem)
+		opts.Targets, opts.Uploads = map[string]driver.Target{"lake": lake}, 1
+		b := open(t, opts)
+		put(t, b, define(t, b, "a", inLake), 0, 5)
+		if err := b.CloseFile(t.Context(), "a", trigger.Requested); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		discarded := make(chan error)
+		go func() { discarded <- b.Discard(t.Context(), "a", waitingFile(t, b)) }()
+		synctest.Wait()
+		put(t, b, define(t, b, "b"), 0, 5)
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		if err := b.Flush(ctx, "b"); err != nil {
+			t.Errorf("a sink of the target that answers waits for the one that hangs: %v", err)
+		}
+		close(proceed)
+		if err := <-discarded; !errors.Is(err, buffer.ErrUnknownFile) {
+			t.Errorf("discard of a file that was being imported: %v", err)
+		}
+		flush(t, b, "b")
+		wantIDs(t, mem, "in.c-test.b", 0, 5)
+	})
+}
+
+// The reason of a split file whose target is missing, and the errors of decisions about it, name the target. The file continues when it is back.
+func TestSplitFileWhoseTargetIsMissing(t *testing.T) {
+	withRefusing(t, 0, func(t *testing.T, mem *buffertest.Memory, opts buffer.Options) {
+		lake := opts.Target
+		opts.Targets = map[string]driver.Target{"lake": lake}
+		void := errors.New("the connection is lost")
+		mem.Before = func(_ context.Context, c buffertest.Call) error {
+			if c.Op == buffertest.OpVoid {
+				return void
+			}
+			return nil
+		}
+		refused := func(i int) bool { return i == 2 }
+		b := openAt(t, "data", opts)
+		putRows(t, b, define(t, b, "a", inLake), 6, refused)
+		if err := b.CloseFile(t.Context(), "a", trigger.Requested); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		closeBuffer(t, b)
+
+		const want = `there is no target "lake": add it to the targets`
+		opts.Targets = nil
+		b = openAt(t, "data", opts)
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		st, _ := b.SinkStats("a")
+		f := st.Files[0]
+		if f.State != buffer.FileImporting || !strings.Contains(f.RetryReason, want) {
+			t.Errorf("the file is %s: %s", f.State, f.RetryReason)
+		}
+		for _, err := range []error{b.SplitFile(t.Context(), "a", f.ID), b.QuarantineFile(t.Context(), "a", f.ID)} {
+			if !errors.Is(err, buffer.ErrNotHeld) || !strings.Contains(err.Error(), want) {
+				t.Errorf("a decision without the target: %v", err)
+			}
+		}
+		closeBuffer(t, b)
+
+		opts.Targets, mem.Before = map[string]driver.Target{"lake": lake}, nil
+		b = openAt(t, "data", opts)
+		flush(t, b, "a")
+		wantSplit(t, b, mem, 6, refused)
+		closeBuffer(t, b)
+	})
+}
