@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -195,8 +196,48 @@ func moduleRoot(t *testing.T) string {
 	return root
 }
 
-// A change of the code that a mutant no longer fits is seen at once, without a build.
-func TestMutantsFitTheCode(t *testing.T) { readMutants(t, moduleRoot(t)) }
+// A change of the code that a mutant no longer fits is seen at once: its lines are there, and the code with all mutants compiles.
+func TestMutantsFitTheCode(t *testing.T) {
+	root := moduleRoot(t)
+	mutants, files := readMutants(t, root)
+	if testing.Short() {
+		t.Skip("compiles packages")
+	}
+	overlay := writeOverlay(t, t.TempDir(), files)
+	packages := map[string]bool{}
+	for _, m := range mutants {
+		for _, h := range m.hunks { // the stage mutants compiles those of the cluster, which is a heavy module
+			packages["./"+h.dir] = !strings.HasPrefix(h.dir, "cluster/")
+		}
+	}
+	maps.DeleteFunc(packages, func(_ string, ours bool) bool { return !ours })
+	build := exec.CommandContext(t.Context(), "go", append([]string{"build", "-overlay", overlay}, slices.Sorted(maps.Keys(packages))...)...)
+	build.Dir = root
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Errorf("the code with all mutants: %v\n%s", err, out)
+	}
+}
+
+// writeOverlay writes changed files and returns the file for the flag -overlay.
+func writeOverlay(t *testing.T, dir string, files map[string]string) string {
+	t.Helper()
+	overlay := map[string]string{}
+	for path, text := range files {
+		overlay[path] = filepath.Join(dir, fmt.Sprintf("%d.go", len(overlay)))
+		if err := os.WriteFile(overlay[path], []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	replace, err := json.Marshal(map[string]any{"Replace": overlay})
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := filepath.Join(dir, "overlay.json")
+	if err := os.WriteFile(name, replace, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return name
+}
 
 // A simulation that finds nothing proves nothing: each mutant must fail its test, the simulation within a part of the seeds that
 // CI plays.
@@ -212,20 +253,7 @@ func TestMutantsAreCaught(t *testing.T) {
 	if _, pattern, only := strings.Cut(flag.Lookup("test.run").Value.String(), "/"); only { // the others need no build
 		mutants = slices.DeleteFunc(mutants, func(m mutant) bool { return !regexp.MustCompile(pattern).MatchString(m.name) })
 	}
-	overlay := map[string]string{}
-	for path, text := range files {
-		overlay[path] = filepath.Join(dir, fmt.Sprintf("%d.go", len(overlay)))
-		if err := os.WriteFile(overlay[path], []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	replace, err := json.Marshal(map[string]any{"Replace": overlay})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(dir, "overlay.json"), replace, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	overlay := writeOverlay(t, dir, files)
 	binary := func(m mutant) string {
 		name := filepath.Join(dir, strings.ReplaceAll(m.dir, "/", "_")+".test")
 		if runtime.GOOS == "windows" {
@@ -249,7 +277,7 @@ func TestMutantsAreCaught(t *testing.T) {
 	healthy := map[string]bool{} // tests that pass without a mutant, by folder and pattern
 	for _, m := range mutants {
 		if _, err := os.Stat(binary(m)); err != nil {
-			build := exec.CommandContext(t.Context(), "go", "test", "-c", "-vet=off", "-overlay", filepath.Join(dir, "overlay.json"), "-o", binary(m), ".")
+			build := exec.CommandContext(t.Context(), "go", "test", "-c", "-vet=off", "-overlay", overlay, "-o", binary(m), ".")
 			build.Dir = filepath.Join(root, filepath.FromSlash(m.dir)) // which may be of another module
 			if out, err := build.CombinedOutput(); err != nil {
 				t.Fatalf("build: %v\n%s", err, out)
