@@ -108,6 +108,20 @@ func TestTargetsThatAreUnknown(t *testing.T) {
 	}
 }
 
+// The caller may use its map for other options once the engine is open.
+func TestTargetsAreCopied(t *testing.T) {
+	targets := map[string]driver.Target{"lake": buffertest.NewMemory()}
+	e, _ := openMemory(t, func(o *forebay.Options) { o.Targets = targets })
+	delete(targets, "lake")
+	mustDefine(t, e, fan("lake"))
+	if _, err := ingestText(t, e, "x"); err != nil {
+		t.Fatal(err)
+	}
+	if err := e.Flush(t.Context(), "web"); err != nil {
+		t.Error(err)
+	}
+}
+
 // Targets that hang keep workers of their own busy. The imports of the others go on, however many sinks wait for one that hangs.
 func TestTargetThatHangsHoldsUpNoOther(t *testing.T) {
 	lake := buffertest.NewMemory()
