@@ -64,6 +64,7 @@ func (e *Engine) Forget(ctx context.Context, sourceID string, sinkIDs ...string)
 		}
 		e.counts.Delete(id)
 		e.slots.Delete(id)
+		e.tracing.forget(id)
 	}
 	if _, defined := e.Source(sourceID); !defined {
 		e.dropped.Delete(sourceID)

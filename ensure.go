@@ -16,11 +16,11 @@ import (
 
 const (
 	// ensureTimeout bounds a call of the target during a definition. Once it has passed and a call has failed with an error
-	// that may go away, no further call begins: a target that is down costs this time once, whatever the number of sinks.
+	// that may go away, no further call of this target begins: a target that is down costs this time once, whatever the number of sinks.
 	ensureTimeout = 10 * time.Second
 	// ensureGrace is how long a call may take to notice the end of its context. Then it is abandoned.
 	ensureGrace = time.Second
-	// ensureCalls is how many tables of one definition are checked concurrently.
+	// ensureCalls is how many tables of one definition are checked concurrently in each target.
 	ensureCalls = 16
 )
 
@@ -57,27 +57,36 @@ func (e *Engine) ensureTables(ctx context.Context, d *Definition, opts ApplyOpti
 			all = append(all, e.tableCheck(cfg, c))
 		}
 	}
-	begun, down := time.Now(), false
+	begun, down := time.Now(), map[string]bool{} // by target
 	for step := range ensureSteps {
 		var checks []*tableCheck
+		asked := map[string][]*tableCheck{} // by target
 		for _, c := range all {
-			if c.step == step {
-				checks = append(checks, c)
+			if c.step != step {
+				continue
 			}
-		}
-		switch {
-		case step == ensureKnown:
-		case down && time.Since(begun) >= ensureTimeout:
-			for _, c := range checks {
+			checks = append(checks, c)
+			switch target := c.cfg.Table.Target; {
+			case step == ensureKnown:
+			case down[target] && time.Since(begun) >= ensureTimeout:
 				c.err = errNotChecked
+			default:
+				asked[target] = append(asked[target], c)
 			}
-		default:
-			e.callEnsure(ctx, checks, opts.Creation)
 		}
+		var targets sync.WaitGroup // one that is down holds up no other
+		for _, of := range asked {
+			targets.Go(func() { e.callEnsure(ctx, of, opts.Creation) })
+		}
+		targets.Wait()
 		if err := e.judge(ctx, d.source.ID, checks, opts.Refuse); err != nil {
 			return nil, nil, err
 		}
-		down = down || slices.ContainsFunc(checks, func(c *tableCheck) bool { return c.err != nil && !driver.IsPermanent(c.err) })
+		for _, c := range checks {
+			if c.err != nil && !driver.IsPermanent(c.err) {
+				down[c.cfg.Table.Target] = true
+			}
+		}
 	}
 	var problems []TableProblem
 	kept := map[string]keptSink{}
@@ -106,7 +115,7 @@ func (e *Engine) tableCheck(cfg buffer.SinkConfig, sink *compiledSink) *tableChe
 	return c
 }
 
-// callEnsure asks the target for the tables.
+// callEnsure asks a target for its tables.
 func (e *Engine) callEnsure(ctx context.Context, checks []*tableCheck, creation string) {
 	callTables(ctx, len(checks), func(ctx context.Context, i int) error {
 		table := checks[i].cfg.Table

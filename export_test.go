@@ -13,3 +13,9 @@ func (e *Engine) KeptMappers() int {
 	defer e.mappers.mu.Unlock()
 	return len(e.mappers.kept)
 }
+
+// TracedSinks is how many sinks have calls that spans of uploads and imports can be linked to.
+func (e *Engine) TracedSinks() (n int) {
+	e.tracing.recent.Range(func(any, any) bool { n++; return true })
+	return n
+}

@@ -71,6 +71,7 @@ func (o Options) withDefaults(dir string) Options {
 	if o.Target == nil {
 		o.Target = dirdriver.Tables(filepath.Join(dir, "tables"))
 	}
+	o.Targets = maps.Clone(o.Targets)
 	o.MaxRowBytes = cmp.Or(o.MaxRowBytes, 1536<<10)
 	o.MaxSources = cmp.Or(o.MaxSources, DefaultMaxSources)
 	o.Logger = warnlog.Or(o.Logger)

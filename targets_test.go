@@ -23,6 +23,7 @@ import (
 	"github.com/forebay/forebay/internal/killtest"
 	"github.com/forebay/forebay/internal/localdisk"
 	"github.com/forebay/forebay/internal/seedtest"
+	"github.com/forebay/forebay/internal/synctest"
 	"github.com/forebay/forebay/mapping"
 	"github.com/forebay/forebay/trigger"
 )
@@ -107,6 +108,20 @@ func TestTargetsThatAreUnknown(t *testing.T) {
 	}
 }
 
+// The caller may use its map for other options once the engine is open.
+func TestTargetsAreCopied(t *testing.T) {
+	targets := map[string]driver.Target{"lake": buffertest.NewMemory()}
+	e, _ := openMemory(t, func(o *forebay.Options) { o.Targets = targets })
+	delete(targets, "lake")
+	mustDefine(t, e, fan("lake"))
+	if _, err := ingestText(t, e, "x"); err != nil {
+		t.Fatal(err)
+	}
+	if err := e.Flush(t.Context(), "web"); err != nil {
+		t.Error(err)
+	}
+}
+
 // Targets that hang keep workers of their own busy. The imports of the others go on, however many sinks wait for one that hangs.
 func TestTargetThatHangsHoldsUpNoOther(t *testing.T) {
 	lake := buffertest.NewMemory()
@@ -152,6 +167,31 @@ func TestTargetThatHangsHoldsUpNoOther(t *testing.T) {
 	}
 	cancel()
 	<-waiting
+}
+
+// A target that hangs leaves no table of another target unchecked, however many tables the definition has there.
+func TestTargetThatHangsLeavesTablesOfOthersChecked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lake := buffertest.NewMemory()
+		lake.Before = func(ctx context.Context, c buffertest.Call) error {
+			if c.Op == buffertest.OpEnsure {
+				<-ctx.Done()
+			}
+			return ctx.Err()
+		}
+		e, mem := openMemory(t, func(o *forebay.Options) { o.Targets = map[string]driver.Target{"lake": lake} })
+		refused := driver.Permanent(errors.New("the table has other columns"))
+		mem.Before = func(_ context.Context, c buffertest.Call) error {
+			if c.Op == buffertest.OpEnsure {
+				return refused
+			}
+			return nil
+		}
+		targets := slices.Repeat([]string{"lake"}, 40)
+		if err := e.Define(t.Context(), fan(append(targets, "")...)); !errors.Is(err, refused) {
+			t.Errorf("got %v, want the error of the target that answers", err)
+		}
+	})
 }
 
 // A definition that moves a sink to another target: what waits goes to the old one, what comes later to the new one.

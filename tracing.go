@@ -97,6 +97,13 @@ func (t *tracing) driverCall(e buffer.DriverEvent) {
 	span.End(trace.WithTimestamp(end))
 }
 
+// forget drops the recent calls of a sink. It does nothing on nil.
+func (t *tracing) forget(sinkID string) {
+	if t != nil {
+		t.recent.Delete(sinkID)
+	}
+}
+
 // fail sets the error of a span. Errors of this library contain no values of rows beyond what its logs contain.
 func fail(span trace.Span, err error) {
 	if err != nil {

@@ -330,3 +330,18 @@ func ExampleOptions_tracer() {
 	// forebay.upload 1
 	// forebay.import 1
 }
+
+// A sink that is forgotten leaves nothing behind, so that sources may come and go for years.
+func TestTracedSinkIsForgotten(t *testing.T) {
+	e, _ := openMemory(t, func(o *forebay.Options) { o.Tracer = new(spans) })
+	mustDefine(t, e, fan(""))
+	if _, err := ingestText(t, e, "x"); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(e.Flush(t.Context(), "web"), e.Remove(t.Context(), "web"), e.Forget(t.Context(), "web", "sink-0")); err != nil {
+		t.Fatal(err)
+	}
+	if n := e.TracedSinks(); n != 0 {
+		t.Errorf("%d sinks are kept, want none", n)
+	}
+}

@@ -45,13 +45,14 @@ type lateEnd struct {
 // errLeftAlone is the failure of a call that was left alone.
 var errLeftAlone = fmt.Errorf("the driver did not return within %s of the end of its context", abandonAfter)
 
-// attempt calls a driver and returns how the call ended. after may be nil. Logs and metrics name step and sink.
-func (b *Buffer) attempt(ctx context.Context, step, sinkID string, call func(context.Context) error, after *lateEnd) error {
-	return b.attemptOf(ctx, DriverEvent{SinkID: sinkID, Step: step}, call, after)
+// attempt calls a driver and returns how the call ended. after may be nil. Logs and metrics name step and sink, and
+// metrics the target of the table.
+func (b *Buffer) attempt(ctx context.Context, step, sinkID, target string, call func(context.Context) error, after *lateEnd) error {
+	return b.attemptOf(ctx, DriverEvent{SinkID: sinkID, Step: step}, target, call, after)
 }
 
 // attemptOf is attempt for a call whose event says what it moves.
-func (b *Buffer) attemptOf(ctx context.Context, event DriverEvent, call func(context.Context) error, after *lateEnd) error {
+func (b *Buffer) attemptOf(ctx context.Context, event DriverEvent, target string, call func(context.Context) error, after *lateEnd) error {
 	begin, step, sinkID := time.Now(), event.Step, event.SinkID
 	// If the store later has a shorter log, what the call does outside is newer than the records.
 	store, records := b.store.Opening(), b.copy
@@ -71,7 +72,7 @@ func (b *Buffer) attemptOf(ctx context.Context, event DriverEvent, call func(con
 	case step == string(stepImport):
 		b.tookImports.add(took)
 	}
-	b.metrics.called(sinkID, step, took, err)
+	b.metrics.called(sinkID, target, step, took, err)
 	event.Took, event.Err = took, err
 	b.opts.Hooks.called(event)
 	return err

@@ -30,7 +30,7 @@ func (b *Buffer) cleanup(ctx context.Context, f *file) {
 	if len(objs) == 0 {
 		return
 	}
-	err := b.attempt(ctx, "clean-up", f.sink.id, func(ctx context.Context) error {
+	err := b.attempt(ctx, "clean-up", f.sink.id, f.target, func(ctx context.Context) error {
 		return b.opts.Staging.Delete(ctx, objs...)
 	}, nil)
 	if err == nil {

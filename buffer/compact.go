@@ -36,7 +36,7 @@ func (b *Buffer) queueCompact(s *sinkState) {
 			return
 		}
 		def := now
-		err := b.attempt(ctx, "compact", s.id, func(ctx context.Context) error {
+		err := b.attempt(ctx, "compact", s.id, def.Table.Target, func(ctx context.Context) error {
 			return b.alone(ctx, tableOf(def), compactPatience, func(ctx context.Context) error {
 				return b.withRoom(target, 0, 0, func() error { return compactor.Compact(ctx, tableOf(def)) })
 			})

@@ -67,7 +67,7 @@ func (b *Buffer) importFile(ctx context.Context, f *file) {
 	f.calling.Store(begin.UnixMilli())
 	defer f.calling.Store(0)
 	event.FileID, event.Rows, event.Bytes = arg.ID, arg.Rows, arg.RawBytes // of a part, if the file is split
-	err := b.attemptOf(ctx, event, func(ctx context.Context) error {
+	err := b.attemptOf(ctx, event, f.target, func(ctx context.Context) error {
 		return b.alone(ctx, arg.Table, importPatience, func(ctx context.Context) error {
 			err := b.withRoom(target, stored, arg.RawBytes, func() error { return target.Import(ctx, arg) })
 			if copied && errors.Is(err, fs.ErrNotExist) && b.holds(ctx, arg) {
@@ -202,7 +202,7 @@ func (b *Buffer) takeImported(ctx context.Context, f *file, arg *driver.File) bo
 		return false
 	}
 	var n int64
-	err := b.attempt(ctx, "import", arg.SinkID, func(ctx context.Context) (err error) {
+	err := b.attempt(ctx, "import", arg.SinkID, f.target, func(ctx context.Context) (err error) {
 		return b.alone(ctx, arg.Table, importPatience, func(ctx context.Context) error {
 			n, err = counter.CountFile(ctx, arg.Table, arg.ID)
 			return err

@@ -81,7 +81,7 @@ func (t *txn) sealSlice(sl *slice, why trigger.Reason) {
 	t.touchSink(s)
 	t.onDurable(func() {
 		b.timers.Remove(timerKey{timerSlice, sl.num})
-		b.metrics.triggered(s.id, "upload", why)
+		b.metrics.triggered(s.id, sl.file.target, "upload", why)
 		b.queueUpload(sl)
 	})
 	id, rows := b.sliceID(sl), sl.Rows
@@ -118,7 +118,7 @@ func (t *txn) closeFile(f *file, why trigger.Reason) {
 	t.touchFile(f)
 	t.onDurable(func() {
 		b.timers.Remove(timerKey{timerFile, f.num})
-		b.metrics.triggered(s.id, "import", why)
+		b.metrics.triggered(s.id, f.target, "import", why)
 	})
 	n := len(f.slices)
 	t.onDurable(func() { b.log.Debug("file closed", "sink", s.id, "file", b.fileID(f), "reason", why, "slices", n) })
@@ -181,7 +181,7 @@ func (t *txn) ended(f *file, state format.FileState) {
 		oldest, id := format.Time(sum.First), b.fileID(f)
 		t.onDurable(func() {
 			waited := time.Since(oldest)
-			b.metrics.delivered(s.id, waited)
+			b.metrics.delivered(s.id, f.target, waited)
 			b.opts.Hooks.delivered(DeliveredEvent{s.id, id, sum.Rows, sum.Raw, waited})
 		})
 	case format.FileDiscarded:

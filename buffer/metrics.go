@@ -20,7 +20,7 @@ import (
 type metrics struct {
 	commits, calls, deliveries metric.Float64Histogram
 	triggers                   metric.Int64Counter
-	attributes                 func(sinkID string) []attribute.KeyValue // nil for each sink while there are too many
+	attributes                 func(sinkID, target string) []attribute.KeyValue // nil for each sink while there are too many
 	registration               metric.Registration
 }
 
@@ -32,13 +32,9 @@ func newMetrics(b *Buffer) (*metrics, error) {
 	}
 	in := instruments{meter: meter}
 	m := &metrics{
-		attributes: func(sinkID string) []attribute.KeyValue {
-			target := ""
+		attributes: func(sinkID, target string) []attribute.KeyValue {
 			b.mu.RLock()
 			sinks := len(b.mu.sinks)
-			if s := b.mu.sinks[sinkID]; s != nil && s.rec.Def != nil {
-				target = s.rec.Def.Table.Target
-			}
 			b.mu.RUnlock()
 			if sinks > b.opts.MaxMeasuredSinks {
 				return nil
@@ -110,8 +106,8 @@ func (m *metrics) close() {
 	}
 }
 
-func (m *metrics) with(sinkID string, more ...attribute.KeyValue) metric.MeasurementOption {
-	return metric.WithAttributes(append(m.attributes(sinkID), more...)...)
+func (m *metrics) with(sinkID, target string, more ...attribute.KeyValue) metric.MeasurementOption {
+	return metric.WithAttributes(append(m.attributes(sinkID, target), more...)...)
 }
 
 func (m *metrics) committed(d time.Duration) {
@@ -120,7 +116,7 @@ func (m *metrics) committed(d time.Duration) {
 	}
 }
 
-func (m *metrics) called(sinkID, step string, d time.Duration, err error) {
+func (m *metrics) called(sinkID, target, step string, d time.Duration, err error) {
 	if m == nil {
 		return
 	}
@@ -135,19 +131,19 @@ func (m *metrics) called(sinkID, step string, d time.Duration, err error) {
 		outcome = "retry"
 	}
 	m.calls.Record(context.Background(), d.Seconds(),
-		m.with(sinkID, attribute.String("step", step), attribute.String("outcome", outcome)))
+		m.with(sinkID, target, attribute.String("step", step), attribute.String("outcome", outcome)))
 }
 
-func (m *metrics) delivered(sinkID string, d time.Duration) {
+func (m *metrics) delivered(sinkID, target string, d time.Duration) {
 	if m != nil {
-		m.deliveries.Record(context.Background(), d.Seconds(), m.with(sinkID))
+		m.deliveries.Record(context.Background(), d.Seconds(), m.with(sinkID, target))
 	}
 }
 
-func (m *metrics) triggered(sinkID, step string, why trigger.Reason) {
+func (m *metrics) triggered(sinkID, target, step string, why trigger.Reason) {
 	if m != nil {
 		m.triggers.Add(context.Background(), 1,
-			m.with(sinkID, attribute.String("step", step), attribute.String("reason", why.String())))
+			m.with(sinkID, target, attribute.String("step", step), attribute.String("reason", why.String())))
 	}
 }
 

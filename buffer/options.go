@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -161,6 +162,7 @@ type Retry struct {
 // withDefaults returns a copy without zero fields.
 func (o Options) withDefaults() Options {
 	o.Tuning = o.Tuning.withDefaults()
+	o.Targets = maps.Clone(o.Targets)
 	if o.SinkAttributes == nil {
 		o.SinkAttributes = func(id string) []attribute.KeyValue { return []attribute.KeyValue{attribute.String("sink", id)} }
 	}

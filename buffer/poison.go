@@ -294,7 +294,7 @@ func (b *Buffer) replacePart(ctx context.Context, f *file, whole *driver.File, s
 	}
 	p := &split.Parts[i]
 	var imported atomic.Bool
-	err := b.attempt(ctx, "void", whole.SinkID, func(ctx context.Context) error {
+	err := b.attempt(ctx, "void", whole.SinkID, f.target, func(ctx context.Context) error {
 		return b.alone(ctx, whole.Table, importPatience, func(ctx context.Context) error {
 			done, err := voider.Void(ctx, whole.Table, p.ID)
 			imported.Store(done)
@@ -334,7 +334,7 @@ func (b *Buffer) keepPoison(ctx context.Context, f *file, whole *driver.File, sp
 		numbers[i] = left[i].Row
 	}
 	var found atomic.Pointer[[][]byte]
-	err := b.attempt(ctx, "read", whole.SinkID, func(ctx context.Context) error {
+	err := b.attempt(ctx, "read", whole.SinkID, f.target, func(ctx context.Context) error {
 		rows, err := rowsOf(ctx, whole, numbers, keepBytes)
 		found.Store(&rows)
 		return err

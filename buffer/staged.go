@@ -203,7 +203,7 @@ func (b *Buffer) takeDamaged(ctx context.Context, f *file, whole *driver.File, r
 	}
 	var result atomic.Pointer[[]stagedFinding]
 	var alive, held atomic.Bool // held: an earlier attempt has stored all rows
-	err = b.attempt(ctx, "read", whole.SinkID, func(ctx context.Context) error {
+	err = b.attempt(ctx, "read", whole.SinkID, f.target, func(ctx context.Context) error {
 		var found []stagedFinding
 		bad, away := false, false
 		for _, p := range suspects {

@@ -10,6 +10,7 @@ import (
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
 	"github.com/forebay/forebay/driver"
+	"github.com/forebay/forebay/internal/metertest"
 	"github.com/forebay/forebay/internal/synctest"
 	"github.com/forebay/forebay/trigger"
 )
@@ -36,6 +37,43 @@ func TestLeaseOfANamedTarget(t *testing.T) {
 			t.Errorf("%d calls without the lease that another process takes for the same file", n)
 		}
 		wantIDs(t, e.Memory, "in.c-test.k", 0, 5)
+		closeBuffer(t, b)
+	})
+}
+
+// Measurements of a file have the target that the file goes to, also after its sink has moved.
+func TestMeasurementsAfterAMove(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mem, meter := buffertest.NewMemory(), metertest.New()
+		down := errors.New("the database is down")
+		mem.Before = func(_ context.Context, c buffertest.Call) error {
+			if c.Op == buffertest.OpImport {
+				return down
+			}
+			return nil
+		}
+		opts := memoryOptions(t, mem)
+		opts.Meter, opts.Targets = meter, map[string]driver.Target{"lake": buffertest.NewMemory()}
+		b := openAt(t, "data", opts)
+		put(t, b, define(t, b, "a"), 0, 5)
+		put(t, b, define(t, b, "a", inLake), 5, 10)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if err := b.CloseFile(t.Context(), "a", trigger.Requested); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		got := meter.Collect()
+		for name, want := range map[string]bool{
+			"forebay.driver.duration{outcome=retry,sink=a,step=import}":             true,
+			"forebay.driver.duration{outcome=retry,sink=a,step=import,target=lake}": false,
+			"forebay.driver.duration{outcome=ok,sink=a,step=import,target=lake}":    true,
+			"forebay.delivery.duration{sink=a,target=lake}":                         true,
+		} {
+			if n, ok := got[name]; ok != want {
+				t.Errorf("%s is %v, want that it is there: %t", name, n, want)
+			}
+		}
 		closeBuffer(t, b)
 	})
 }

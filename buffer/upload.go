@@ -39,7 +39,7 @@ func (b *Buffer) upload(ctx context.Context, sl *slice) {
 		return
 	}
 	src := &sliceSource{b: b, slice: sl.num, obj: obj, ext: ext}
-	err := b.attemptOf(ctx, event, func(ctx context.Context) error {
+	err := b.attemptOf(ctx, event, sl.file.target, func(ctx context.Context) error {
 		return b.withRoom(b.opts.Staging, stored, obj.RawBytes, func() error {
 			if err := b.opts.Staging.Put(ctx, obj, src); err != nil {
 				return err
@@ -54,7 +54,7 @@ func (b *Buffer) upload(ctx context.Context, sl *slice) {
 			return // the slice stays as it is
 		}
 		// A driver that reports success all the same has stored less than all: it is put again without the damage.
-		if err = b.attempt(ctx, "set-aside", obj.SinkID, func(ctx context.Context) error { return b.setAside(ctx, sl, giveUp) }, nil); err == nil {
+		if err = b.attempt(ctx, "set-aside", obj.SinkID, sl.file.target, func(ctx context.Context) error { return b.setAside(ctx, sl, giveUp) }, nil); err == nil {
 			return
 		}
 	}
@@ -101,7 +101,7 @@ func (b *Buffer) takeStaged(ctx context.Context, sl *slice, obj driver.Object) {
 	var rows, raw int64
 	var sum format.Checksum
 	there := false
-	err := b.attempt(ctx, "upload", obj.SinkID, func(ctx context.Context) (err error) {
+	err := b.attempt(ctx, "upload", obj.SinkID, sl.file.target, func(ctx context.Context) (err error) {
 		rows, raw, sum, err = b.countStaged(ctx, obj, format.Checksum{})
 		there = err == nil
 		if unreadable := (*stagedError)(nil); errors.Is(err, fs.ErrNotExist) || errors.As(err, &unreadable) {

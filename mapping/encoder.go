@@ -169,7 +169,10 @@ func (d *encoded[T]) Nanos(number int) uint64 {
 	if at == nil {
 		return 0
 	}
-	const year2262 = 9_214_646_400
+	const year2262, day = 9_214_646_400, 24 * 60 * 60
+	if _, zone := (*time.Time)(at).Zone(); zone%60 != 0 || zone <= -day || zone >= day {
+		return 0 // RFC 3339 has no seconds of a zone, so the text is another time
+	}
 	if s := (*time.Time)(at).Unix(); s > 0 && s < year2262 {
 		return uint64((*time.Time)(at).UnixNano())
 	}

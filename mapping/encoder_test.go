@@ -97,7 +97,7 @@ func fill(v reflect.Value, r *rand.Rand, depth int) {
 	}
 	switch v.Interface().(type) {
 	case time.Time:
-		v.Set(reflect.ValueOf(time.Unix(r.Int64N(1<<33)-1<<31, r.Int64N(1e9)).In(time.FixedZone("", (r.IntN(24)-12)*1800))))
+		v.Set(reflect.ValueOf(time.Unix(r.Int64N(1<<33)-1<<31, r.Int64N(1e9)).In(time.FixedZone("", (r.IntN(24)-12)*1800+r.IntN(2)*28))))
 		return
 	case json.Number:
 		v.SetString([]string{"", "0", "-1.5e9", "12.340"}[r.IntN(4)])

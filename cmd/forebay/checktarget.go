@@ -60,9 +60,10 @@ func (cfg *serveConfig) misfits(tables []sinkTable) (texts []string) {
 		return nil
 	}
 	note := func(format string, args ...any) { texts = append(texts, fmt.Sprintf(format, args...)) }
+	own := slices.DeleteFunc(slices.Clone(tables), func(t sinkTable) bool { return t.Target != "" }) // named targets have no options
 	if by := cfg.Tables.PartitionBy; by != "" {
 		found := false
-		for _, t := range tables {
+		for _, t := range own {
 			found = found || t.has(by)
 			if t.has(by) && !t.hasDay(by) {
 				note("partition-by: the column %q of table %q (sink %s) is no date and no timestamp: give it such a dataType, or name a different column", by, t.ID, t.sink)
@@ -74,7 +75,7 @@ func (cfg *serveConfig) misfits(tables []sinkTable) (texts []string) {
 	}
 	keepBy, keys := cfg.columnOptions()
 	if cfg.Tables.KeepFor > 0 && len(keepBy) > 0 {
-		for _, t := range tables {
+		for _, t := range own {
 			if !t.hasDay(keepBy...) {
 				note("keepBy: table %q (sink %s) has none of the columns %s with the type date or timestamp, so its rows are never removed", t.ID, t.sink, strings.Join(keepBy, ", "))
 			}
@@ -82,7 +83,7 @@ func (cfg *serveConfig) misfits(tables []sinkTable) (texts []string) {
 	}
 	for table, columns := range keys {
 		known := false
-		for _, t := range tables {
+		for _, t := range own {
 			if t.ID != table {
 				continue
 			}

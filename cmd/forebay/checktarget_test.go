@@ -30,6 +30,7 @@ func asking(t *testing.T, text string, more ...string) (status int, stdout, stde
 func TestCheckComparesOptionsWithTables(t *testing.T) {
 	folder := t.TempDir()
 	one := tableOf("a", "t", column("n", "int64")+", "+column("at", "timestamp"), "")
+	lake := "\ntargets: {lake: \"dir:" + folder + "/lake\"}"
 	for _, tt := range []struct{ head, sources, want string }{
 		{"target: dir:" + folder + "\npartition-by: at", one, ""},
 		{"target: dir:" + folder + "\npartition-by: n", one, `partition-by: the column "n" of table "t" (sink a/s) is no date and no timestamp`},
@@ -43,6 +44,11 @@ func TestCheckComparesOptionsWithTables(t *testing.T) {
 		{"target: dir:" + folder, tableOf("a", "t", column("n", "int64"), "") + tableOf("b", "t", column("m", "int64"), ", extend: true"), `the sinks a/s and b/s do not fit into one table`},
 		{"target: dir:" + folder, tableOf("a", "t", column("n", "int64"), ", extend: true") + tableOf("b", "t", column("m", "int64"), ", extend: true"), ""},
 		{"target: dir:" + folder, tableOf("a", "t", column("n", "int64"), "") + tableOf("b", "t", column("n", "int64"), ""), ""},
+		// Options of the target are for its own tables, and not for those of named targets.
+		{"target: sqlite:" + folder + "/x.db\nkeep-for: 30d\ntarget-options: {keepBy: [at]}" + lake, one + tableOf("b", "t", column("m", "string"), ", target: lake"), ""},
+		{"target: postgres://host/x\ntarget-options: {keys: {t: [n]}}" + lake, one + tableOf("b", "t", column("m", "string"), ", target: lake"), ""},
+		{"target: postgres://host/x\ntarget-options: {keys: {u: [m]}}" + lake, one + tableOf("b", "u", column("m", "string"), ", target: lake"), `keys: no sink has the table "u"`},
+		{"target: dir:" + folder + "\npartition-by: day" + lake, one + tableOf("b", "u", column("day", "date"), ", target: lake"), `partition-by: no table has the column "day"`},
 	} {
 		text := tt.head + "\nsources:" + tt.sources
 		status, out, errs := asking(t, text, "-offline")

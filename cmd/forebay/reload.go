@@ -79,13 +79,13 @@ func (d *definitions) restore(ctx context.Context, changed, next []forebay.Sourc
 			problems = append(problems, d.eng.Define(ctx, source))
 		}
 		for _, s := range source.Sinks {
-			used[s.Table.ID] = true
+			used[s.Table.ID] = used[s.Table.ID] || s.Table.Target == ""
 		}
 	}
 	tables := map[string]bool{}
 	for _, source := range next {
 		for _, s := range source.Sinks {
-			if !used[s.Table.ID] {
+			if s.Table.Target == "" && !used[s.Table.ID] { // tables of named targets have no mark
 				tables[s.Table.ID] = true
 			}
 		}
