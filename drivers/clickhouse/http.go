@@ -19,13 +19,13 @@ import (
 
 // client sends statements to the HTTP interface.
 type client struct {
-	http           *http.Client
-	hosts          []string // URLs
-	current        *atomic.Int64
-	user, password string
-	token          func(context.Context) (string, error)
-	database       string
-	product        string
+	http    *http.Client
+	hosts   []string // URLs
+	current *atomic.Int64
+	// authorize sets the headers that authenticate a request. Secrets are in it, and not in fields that are printed with the client.
+	authorize func(context.Context, http.Header) error
+	database  string
+	product   string
 }
 
 // statement is a request.
@@ -86,16 +86,8 @@ func (c *client) sendTo(ctx context.Context, host string, s statement) ([]byte, 
 	if s.encoding != "" {
 		req.Header.Set("Content-Encoding", s.encoding)
 	}
-	switch {
-	case c.token != nil:
-		token, err := c.token(ctx)
-		if err != nil {
-			return nil, nil, fmt.Errorf("the token: %w", err)
-		}
-		req.Header.Set("Authorization", "Bearer "+token)
-	case c.user != "":
-		req.Header.Set("X-ClickHouse-User", c.user)
-		req.Header.Set("X-ClickHouse-Key", c.password)
+	if err := c.authorize(ctx, req.Header); err != nil {
+		return nil, nil, err
 	}
 	answer, header, err := c.answer(req)
 	if ctx.Err() != nil {

@@ -182,10 +182,8 @@ func newClient(address string, o Options) (c client, err error) {
 	if err != nil || u.Fragment != "" {
 		return c, errAddress
 	}
-	c.user = u.User.Username()
-	c.password, _ = u.User.Password()
-	c.token, c.product, c.current = o.Token, driver.Product(), new(atomic.Int64)
-	if c.token != nil && u.User != nil {
+	c.authorize, c.product, c.current = authorize(u.User, o.Token), driver.Product(), new(atomic.Int64)
+	if o.Token != nil && u.User != nil {
 		return c, errors.New("the address has a user, and Token authenticates: leave one of them out")
 	}
 	c.database = strings.TrimPrefix(u.Path, "/")
@@ -252,6 +250,25 @@ func newClient(address string, o Options) (c client, err error) {
 	// A redirect would send the rows and the password to another place.
 	c.http = &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	return c, nil
+}
+
+// authorize returns what authenticates requests: a token, a user, or nothing.
+func authorize(user *url.Userinfo, token func(context.Context) (string, error)) func(context.Context, http.Header) error {
+	return func(ctx context.Context, header http.Header) error {
+		switch name := user.Username(); {
+		case token != nil:
+			text, err := token(ctx)
+			if err != nil {
+				return fmt.Errorf("the token: %w", err)
+			}
+			header.Set("Authorization", "Bearer "+text)
+		case name != "":
+			password, _ := user.Password()
+			header.Set("X-ClickHouse-User", name)
+			header.Set("X-ClickHouse-Key", password)
+		}
+		return nil
+	}
 }
 
 // Close closes the connections.
