@@ -16,6 +16,7 @@ import (
 // Codes of errors of ClickHouse.
 const (
 	noSuchColumn     = 16
+	badArguments     = 36
 	typeMismatch     = 53
 	unknownTable     = 60
 	unknownSetting   = 115
@@ -30,7 +31,7 @@ const (
 
 // held are the codes after which an operator must act: the statement or the schema, the account and its rights, the database.
 var held = []int{
-	noSuchColumn, 36, 42, 43, 44, 46, 47, 48, 50, unknownTable, 62, 80, 81, unknownSetting, 122, 131, readOnly, 192, 193, 194, 291, 344, 392, 450, accessDenied, 514, 516, 524,
+	noSuchColumn, badArguments, 42, 43, 44, 46, 47, 48, 50, unknownTable, 62, 80, 81, unknownSetting, 122, 131, readOnly, 192, 193, 194, 291, 344, 392, 450, accessDenied, 514, 516, 524,
 	534,
 }
 
@@ -45,14 +46,17 @@ type serverError struct {
 	// Status comes from HTTP, and Code from ClickHouse: 0 if there is none.
 	Status, Code int
 	text         string // may contain values of cells
+	rows         bool   // the statement had rows
 }
 
 var (
-	nameOf   = regexp.MustCompile(`\(([A-Z][A-Z0-9_]{3,})\)`)
-	anyCode  = regexp.MustCompile(`^Code: (\d+)\.`)
-	atRow    = regexp.MustCompile(`\(at row (\d+)\)`)
-	broken   = regexp.MustCompile("^Code: 469\\. DB::Exception: Constraint `((?:[^`\\\\]|\\\\.)+)`.* is violated at row (\\d+)\\.")
-	throwing = regexp.MustCompile(`^Code: 395\. DB::Exception: (forebay: [a-z ]+)`)
+	nameOf  = regexp.MustCompile(`\(([A-Z][A-Z0-9_]{3,})\)`)
+	anyCode = regexp.MustCompile(`^Code: (\d+)\.`)
+	atRow   = regexp.MustCompile(`\(at row (\d+)\)`)
+	broken  = regexp.MustCompile("^Code: 469\\. DB::Exception: Constraint `((?:[^`\\\\]|\\\\.)+)`.* is violated at row (\\d+)\\.")
+	// exception is a line that is no row of JSON.
+	exception = regexp.MustCompile(`(?m)^Code: \d+\. DB::Exception: `)
+	throwing  = regexp.MustCompile(`^Code: 395\. DB::Exception: (forebay: [a-z ]+)`)
 )
 
 func codeOf(text string) int {
@@ -80,7 +84,7 @@ func (e *serverError) Error() string {
 	if m := atRow.FindStringSubmatch(e.text); m != nil {
 		return s + " at row " + m[1] + " of a block"
 	}
-	if slices.Contains(quiet, e.Code) {
+	if slices.Contains(quiet, e.Code) && !(e.rows && e.Code == badArguments) { // an expression of the table or a view may have cells as arguments
 		message := anyCode.ReplaceAllString(e.text, "")
 		message, _, _ = strings.Cut(strings.TrimPrefix(message, " DB::Exception: "), "\n")
 		const most = 400

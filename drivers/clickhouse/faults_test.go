@@ -43,3 +43,160 @@ func TestPrintedTargetHasNoSecret(t *testing.T) {
 		}
 	}
 }
+
+// A proxy may answer 200 before the statement has failed. Then the exception is in the body, and an INSERT has not stored its rows.
+func TestExceptionInABodyWith200(t *testing.T) {
+	for _, body := range []string{
+		"Code: 241. DB::Exception: Memory limit exceeded: secret. (MEMORY_LIMIT_EXCEEDED)\n",
+		"[\"1\"]\nCode: 241. DB::Exception: Memory limit exceeded: secret. (MEMORY_LIMIT_EXCEEDED)\n",
+		"[\"1\"]\n\r\n__exception__\r\nabcd\r\nCode: 241. DB::Exception: Memory limit exceeded. (MEMORY_LIMIT_EXCEEDED)\n 42 abcd\r\n__exception__\r\n",
+	} {
+		answer := roundTrip(func(*http.Request, string) (int, string, string) {
+			return 200, `X-ClickHouse-Summary: {"written_rows":"60"}`, body
+		})
+		target, err := Open("clickhouse://host/db", Options{Transport: answer})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := target.client.exec(t.Context(), "SELECT 1"); code(err) != 241 {
+			t.Errorf("200 with %q = %v, want code 241", body, err)
+		}
+	}
+	text := roundTrip(func(*http.Request, string) (int, string, string) {
+		return 200, "", `["a\nCode: 241. DB::Exception: "]` + "\n"
+	})
+	target, err := Open("clickhouse://host/db", Options{Transport: text})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if rows, err := target.client.rows(t.Context(), "SELECT 1"); err != nil || len(rows) != 1 {
+		t.Errorf("a cell that looks like an exception = %q, %v", rows, err)
+	}
+}
+
+// The replica that looks for the rows of a file is the one that has caught up before, even if other requests have moved to a different host meanwhile.
+func TestReplicaThatCaughtUpIsAsked(t *testing.T) {
+	for _, engine := range []string{"ReplicatedMergeTree", "SharedMergeTree"} {
+		var target *Target
+		var synced []string
+		asked := map[string]bool{}
+		answer := roundTrip(func(r *http.Request, sql string) (int, string, string) {
+			switch {
+			case strings.Contains(sql, "system.tables"):
+				return 200, "", `["","` + engine + `","","","","0","0"]` + "\n"
+			case strings.HasPrefix(sql, "SYSTEM SYNC REPLICA"):
+				synced = append(synced, r.URL.Host)
+				target.client.current.Store(1 - target.client.current.Load())
+			case strings.HasPrefix(sql, "SELECT `_forebay_file`, count()") && len(synced) > 0:
+				asked[r.URL.Host] = true
+			}
+			return 200, "", ""
+		})
+		var err error
+		if target, err = Open("clickhouse://one,two/db", Options{Engine: engine, Transport: answer}); err != nil {
+			t.Fatal(err)
+		}
+		for range 3 {
+			synced, asked = nil, map[string]bool{}
+			if n, err := target.CountFile(t.Context(), events("events"), "file-1"); err != nil || n != 0 {
+				t.Fatal(n, err)
+			}
+			if len(synced) != 1 || len(asked) != 1 || !asked[synced[0]] {
+				t.Errorf("%s: %q have caught up, and %v were asked", engine, synced, asked)
+			}
+		}
+	}
+}
+
+// profile has settings of the account, which hold where a request does not set them.
+type profile map[string]string
+
+func (p profile) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	query := r.URL.Query()
+	for name, value := range p {
+		if !query.Has(name) {
+			query.Set(name, value)
+		}
+	}
+	r.URL.RawQuery = query.Encode()
+	return http.DefaultTransport.RoundTrip(r)
+}
+
+// Settings of a profile that shorten results lose no row, and hide none from a repeated attempt.
+func TestProfilesThatShortenResults(t *testing.T) {
+	for _, p := range []profile{
+		{"limit": "10"}, {"offset": "1"}, {"max_rows_to_group_by": "1", "group_by_overflow_mode": "any"},
+		{"use_query_cache": "1", "query_cache_system_table_handling": "save", "query_cache_nondeterministic_function_handling": "save"},
+	} {
+		t.Run(fmt.Sprint(p), func(t *testing.T) {
+			target := manyBlocks(open(t, Options{Transport: p}))
+			f := newFile("file-1", events("events"), eventRows(1, 60)...)
+			for range 2 {
+				if err := target.Import(t.Context(), f); err != nil {
+					t.Log(err) // it may be refused, and loses nothing
+					continue
+				}
+				expectRows(t, target, "events", eventRows(1, 60)...)
+				forget(t, target, f.Table)
+			}
+		})
+	}
+}
+
+// Names of columns have no meaning in the statement for missing partitions.
+func TestMissingPartitionsWithOddNames(t *testing.T) {
+	target := open(t, Options{PartitionBy: "day"})
+	tbl := events("a) SELECT b")
+	tbl.Columns[2].Name = "c`) SELECT 'd\\"
+	f := newFile("file-1", tbl, eventRows(1, 100)...)
+	mustImport(t, target, f)
+	server.Exec(t, "ALTER TABLE "+target.table(tbl.ID)+" DROP PARTITION '2026-11-03'")
+	forget(t, target, tbl)
+	mustImport(t, target, f)
+	expectRows(t, target, tbl.ID, eventRows(1, 100)...)
+}
+
+// A repeated attempt succeeds when its rows were stored, and later rows have replaced all of them.
+func TestRetryAfterRowsWereReplaced(t *testing.T) {
+	target := open(t, Options{Engine: "ReplacingMergeTree", OrderBy: []string{"id"}})
+	tbl := events("events")
+	first, second := newFile("file-1", tbl, eventRows(1, 60)...), newFile("file-2", tbl, eventRows(1, 60)...)
+	mustImport(t, target, first)
+	mustImport(t, target, second)
+	server.Exec(t, "OPTIMIZE TABLE "+target.table(tbl.ID)+" FINAL")
+	mustImport(t, target, first)
+	expectCount(t, target, tbl, second.ID, 60)
+	expectRows(t, target, tbl.ID, eventRows(1, 60)...)
+}
+
+// What fails again and again is named, and no table that was dropped.
+func TestImportNamesWhatFails(t *testing.T) {
+	target := open(t, Options{Settings: map[string]string{"no_such_setting": "1"}})
+	err := target.Import(t.Context(), newFile("file-1", events("events"), eventRows(1, 20)...))
+	expectPermanent(t, "Import with an unknown setting", err, "no_such_setting")
+}
+
+// An error of an INSERT has no value, also if an expression of the table fails with a code that our own statements give, too.
+func TestErrorOfAnExpressionHasNoValue(t *testing.T) {
+	target := open(t, Options{})
+	tbl := events("events")
+	mustEnsure(t, target, tbl)
+	server.Exec(t, "ALTER TABLE "+target.table(tbl.ID)+" ADD COLUMN seconds Float64 MATERIALIZED parseTimeDelta(name)")
+	rows := eventRows(1, 1)
+	rows[0][2] = "hunter2"
+	err := target.Import(t.Context(), newFile("file-1", tbl, rows...))
+	if code(err) != 36 || strings.Contains(err.Error(), "hunter2") {
+		t.Errorf("Import = %v, want code 36 without the value", err)
+	}
+}
+
+// All faults of options are reported at once.
+func TestOptionsAreCheckedTogether(t *testing.T) {
+	err := Validate("clickhouse://u:p@one,two/", Options{BlockBytes: 7, Window: -1, Engine: "Log", OrderBy: []string{""}, Settings: map[string]string{"async_insert": "1", "max_threads": "4"}})
+	for _, word := range []string{"BlockBytes", "Window", "Engine", "OrderBy", "async_insert", "max_threads", "database is empty"} {
+		if err == nil || !strings.Contains(err.Error(), word) {
+			t.Errorf("Validate = %v, want it to contain %s", err, word)
+		}
+	}
+}

@@ -75,8 +75,10 @@ func (c *client) sendTo(ctx context.Context, host string, s statement) ([]byte, 
 	defer body.end()
 	defer cancel()
 	query := url.Values{"database": {c.database}, "default_format": {"JSONCompactStringsEachRow"}, "wait_end_of_query": {"1"}}
-	for name, value := range s.settings {
-		query.Set(name, value)
+	for _, settings := range []map[string]string{whole, s.settings} {
+		for name, value := range settings {
+			query.Set(name, value)
+		}
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, host+"?"+query.Encode(), body)
 	if err != nil {
@@ -113,7 +115,12 @@ func (c *client) answer(req *http.Request) ([]byte, http.Header, error) {
 	answer, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
 	code := resp.Header.Get("X-ClickHouse-Exception-Code")
 	if code == "" && resp.StatusCode == http.StatusOK {
-		return answer, resp.Header, err
+		// A server or proxy that does not wait for the end of the statement puts an exception behind what it has sent.
+		at := exception.FindIndex(answer)
+		if at == nil {
+			return answer, resp.Header, err
+		}
+		answer = answer[at[0]:]
 	}
 	n, _ := strconv.Atoi(code)
 	if n == 0 {

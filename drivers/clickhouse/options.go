@@ -119,32 +119,32 @@ func parse(address string, o Options) (client, Options, error) {
 		o.Window = defaultWindow
 	}
 	o.OrderBy, o.Settings = slices.Clone(o.OrderBy), maps.Clone(o.Settings)
-	var err error
-	switch {
-	case o.BlockBytes < minBlockBytes:
-		err = fmt.Errorf("clickhouse: BlockBytes is %d, must be at least 1 MiB", o.BlockBytes)
-	case o.Window < 1:
-		err = fmt.Errorf("clickhouse: Window is %d, must be at least 1", o.Window)
-	case !knownEngine(o.Engine):
-		err = fmt.Errorf("clickhouse: Engine is %q, must be MergeTree or ReplacingMergeTree, or Replicated or Shared before one of the two", o.Engine)
-	case slices.Contains(o.OrderBy, ""):
-		err = errors.New("clickhouse: OrderBy has an empty name of a column")
+	var errs []error
+	refuse := func(format string, args ...any) { errs = append(errs, fmt.Errorf("clickhouse: "+format, args...)) }
+	if o.BlockBytes < minBlockBytes {
+		refuse("BlockBytes is %d, must be at least 1 MiB", o.BlockBytes)
 	}
-	for name := range o.Settings {
-		if err == nil && reservedSetting(name) {
-			err = fmt.Errorf("clickhouse: Settings has %s, which the driver sets itself", name)
+	if o.Window < 1 {
+		refuse("Window is %d, must be at least 1", o.Window)
+	}
+	if !knownEngine(o.Engine) {
+		refuse("Engine is %q, must be MergeTree or ReplacingMergeTree, or Replicated or Shared before one of the two", o.Engine)
+	}
+	if slices.Contains(o.OrderBy, "") {
+		refuse("OrderBy has an empty name of a column")
+	}
+	for _, name := range slices.Sorted(maps.Keys(o.Settings)) {
+		if reservedSetting(name) {
+			refuse("Settings has %s, which the driver sets itself", name)
 		}
 	}
-	var c client
-	if err == nil {
-		if c, err = newClient(address, o); err != nil {
-			err = fmt.Errorf("clickhouse: %w", err)
-		}
+	c, err := newClient(address, o)
+	if err != nil {
+		refuse("%w", err)
+	} else if len(c.hosts) > 1 && knownEngine(o.Engine) && !replicated(o.Engine) {
+		refuse("the address has several hosts, and Engine is %s: each host would get some of the rows. Use Replicated%s, or one host", o.Engine, o.Engine)
 	}
-	if err == nil && len(c.hosts) > 1 && !replicated(o.Engine) {
-		err = fmt.Errorf("clickhouse: the address has several hosts, and Engine is %s: each host would get some of the rows. Use Replicated%s, or one host", o.Engine, o.Engine)
-	}
-	return c, o, err
+	return c, o, errors.Join(errs...)
 }
 
 // knownEngine reports whether tables of an engine keep each row of a file until it is replaced or removed. Other engines sum rows up.
