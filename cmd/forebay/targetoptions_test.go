@@ -43,6 +43,7 @@ func TestMistakesOfTargetOptions(t *testing.T) {
 		{"target: mysql://host/x\ntarget-options: {lazyLog: maybe}", "2:27: lazyLog must be true or false"},
 		{"target: mysql://host/x\ntarget-options: {maxConns: -1}", "2:28: maxConns is -1, must be 1 to 1000"},
 		{"target: clickhouse://host/x\ntarget-options: {window: -1}", "2:27: window is -1, must be at least 1"},
+		{"target: clickhouse://host/x\ntarget-options: {blockBytes: 1KB, window: -1}", "2:44: window is -1, must be at least 1"},
 		{"target: clickhouse://host/x?charset=hunter2", "1:9: target cannot be used: clickhouse: the address has the parameter"},
 		{"target: mysql://host/x?charset=hunter2", "1:9: target cannot be used: mysql: the address has the parameter"},
 		{"target: duckdb:x\ntarget-options: {memoryLimit: 5, threads: -1}", "2:31: memoryLimit must be a size"},

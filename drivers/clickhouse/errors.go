@@ -20,6 +20,7 @@ const (
 	typeMismatch     = 53
 	unknownTable     = 60
 	unknownSetting   = 115
+	replicaReadOnly  = 242
 	incorrectData    = 117
 	cannotInsertNull = 349
 	readOnly         = 164
@@ -39,7 +40,7 @@ var held = []int{
 var refusals = []int{6, 26, 27, 38, 41, typeMismatch, 69, 70, 72, incorrectData, 321, cannotInsertNull, 376, 407, 441, 467}
 
 // quiet are the codes whose messages contain no values of cells.
-var quiet = append(slices.Clone(held), 159, 202, 209, 210, 225, 241, 242, 243, 252, 254, 285, 286, 319, 354, 394, 425, 439, 999)
+var quiet = append(slices.Clone(held), 159, 202, 209, 210, 225, 241, replicaReadOnly, 243, 252, 254, 285, 286, 319, 354, 394, 425, 439, 999)
 
 // serverError is an answer other than success.
 type serverError struct {

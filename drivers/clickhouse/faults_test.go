@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 )
 
 // roundTrip answers requests without a server.
@@ -197,6 +198,89 @@ func TestOptionsAreCheckedTogether(t *testing.T) {
 	for _, word := range []string{"BlockBytes", "Window", "Engine", "OrderBy", "async_insert", "max_threads", "database is empty"} {
 		if err == nil || !strings.Contains(err.Error(), word) {
 			t.Errorf("Validate = %v, want it to contain %s", err, word)
+		}
+	}
+}
+
+// A retry repeats blocks for the views of a replicated table only if its server still knows the tokens. Others would store the rows twice.
+func TestRetryForViewsOfAReplicatedTable(t *testing.T) {
+	for _, tt := range []struct {
+		full, server string // settings of the table and of the server
+		inserts      int
+	}{
+		{"", `["replicated_deduplication_window","10000"]` + "\n" + `["replicated_deduplication_window_seconds","3600"]`, 1},
+		{"", `["replicated_deduplication_window","100"]` + "\n" + `["replicated_deduplication_window_seconds","604800"]`, 0},
+		{"", `["replicated_deduplication_window","10000"]` + "\n" + `["replicated_deduplication_window_seconds","60"]`, 0},
+		{" SETTINGS replicated_deduplication_window = 0", `["replicated_deduplication_window","10000"]` + "\n" + `["replicated_deduplication_window_seconds","3600"]`, 0},
+		{"", "", 0},
+	} {
+		inserts := 0
+		answer := roundTrip(func(_ *http.Request, sql string) (int, string, string) {
+			switch {
+			case strings.Contains(sql, "system.tables"):
+				return 200, "", `["","ReplicatedMergeTree","ReplicatedMergeTree ORDER BY id` + tt.full + `","","","1","0"]["id","Int64","","","","","1"]["day","Date32","","","","","2"]` +
+					`["name","Nullable(String)","","","","","3"]["_forebay_file","LowCardinality(String)","","","","","4"]`
+			case strings.Contains(sql, "system.replicated_merge_tree_settings"):
+				return 200, "", tt.server
+			case strings.HasPrefix(sql, "SELECT `_forebay_file`, count()"):
+				return 200, "", `["file-1 60","60"]`
+			case strings.HasPrefix(sql, "INSERT"):
+				inserts++
+				return 200, `X-ClickHouse-Summary: {"written_rows":"60"}`, ""
+			}
+			return 200, "", ""
+		})
+		target, err := Open("clickhouse://host/db", Options{Engine: "ReplicatedMergeTree", Transport: answer})
+		if err != nil {
+			t.Fatal(err)
+		}
+		f := newFile("file-1", events("events"), eventRows(1, 60)...)
+		f.Progress = fmt.Appendf(nil, `{"blockBytes":1000000,"at":%q}`, time.Now().Format(time.RFC3339))
+		if mustImport(t, target, f); inserts != tt.inserts {
+			t.Errorf("with%s and %s the retry has sent %d blocks, want %d", tt.full, tt.server, inserts, tt.inserts)
+		}
+	}
+}
+
+// The engine has the settings of the windows under these names.
+func TestSettingsOfReplicatedWindows(t *testing.T) {
+	target := open(t, Options{})
+	if !target.remembers(t.Context(), &relation{}) || target.remembers(t.Context(), &relation{full: "ReplicatedMergeTree SETTINGS replicated_deduplication_window = 100"}) {
+		t.Error("the windows of the server are not read")
+	}
+}
+
+// After a host that does not answer in time, is read-only, or is a proxy without a server, the next request goes to the next host.
+func TestHostsThatFailAreLeft(t *testing.T) {
+	for name, answer := range map[string]func(*http.Request) (int, string){
+		"no answer": func(r *http.Request) (int, string) { <-r.Context().Done(); return 500, "" },
+		"read-only": func(*http.Request) (int, string) {
+			return 500, "Code: 242. DB::Exception: Table is in readonly mode. (TABLE_IS_READ_ONLY)"
+		},
+		"proxy": func(*http.Request) (int, string) { return 502, "" },
+	} {
+		hosts := ""
+		target, err := Open("clickhouse://one,two/db", Options{Engine: "ReplicatedMergeTree", Transport: roundTrip(func(r *http.Request, _ string) (int, string, string) {
+			hosts += r.URL.Hostname() + " "
+			if r.URL.Hostname() == "two" {
+				return 200, "", ""
+			}
+			status, body := answer(r)
+			return status, "", body
+		})})
+		if err != nil {
+			t.Fatal(err)
+		}
+		exec := func() error {
+			ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+			defer cancel()
+			return target.client.exec(ctx, "SELECT 1")
+		}
+		if err := exec(); err == nil {
+			t.Errorf("%s: exec = nil", name)
+		}
+		if err := exec(); err != nil || hosts != "one two " {
+			t.Errorf("%s: exec = %v after requests to %s, want one two", name, err, hosts)
 		}
 	}
 }

@@ -51,15 +51,24 @@ func (c *client) send(ctx context.Context, s statement) (answer []byte, header h
 		n := (first + i) % int64(len(c.hosts))
 		answer, header, err = c.sendTo(ctx, c.hosts[n], s)
 		var op *net.OpError
-		if err == nil || ctx.Err() != nil || !errors.As(err, &op) {
+		unreached := errors.As(err, &op) && ctx.Err() == nil
+		if !unreached && !leave(ctx, err) {
 			return answer, header, err
 		}
 		c.current.CompareAndSwap(n, (n+1)%int64(len(c.hosts))) // for the next request, whoever makes it
-		if op.Op != "dial" {
+		if !unreached || op.Op != "dial" {
 			return nil, nil, err
 		}
 	}
 	return nil, nil, err
+}
+
+// leave reports whether a different host may answer the next request better.
+func leave(ctx context.Context, err error) bool {
+	if e, ok := errors.AsType[*serverError](err); ok {
+		return e.Code == replicaReadOnly || e.Code == 0 && e.Status >= http.StatusBadGateway && e.Status <= http.StatusGatewayTimeout
+	}
+	return err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded)
 }
 
 func (c *client) sendTo(ctx context.Context, host string, s statement) ([]byte, http.Header, error) {

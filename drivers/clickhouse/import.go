@@ -223,7 +223,7 @@ func fieldsOf(table driver.Table, counted []column, have []datatype.Column) []fi
 // importAll sends the blocks that the table lacks.
 func (in *intake) importAll(ctx context.Context) error {
 	var present map[string]int64
-	if in.retry && !in.resend() {
+	if in.retry && !in.resend(ctx) {
 		var err error
 		if present, err = in.present(ctx); err != nil {
 			return err
@@ -246,9 +246,15 @@ func (in *intake) importAll(ctx context.Context) error {
 }
 
 // resend reports whether a retry repeats the blocks that are there.
-func (in *intake) resend() bool {
+func (in *intake) resend(ctx context.Context) bool {
 	age := time.Since(in.first)
-	return in.relation.views && age >= 0 && age < resendFor && (in.relation.window >= resendWindow || replicated(in.relation.engine))
+	if !in.relation.views || age < 0 || age >= resendFor {
+		return false
+	}
+	if replicated(in.relation.engine) {
+		return in.remembers(ctx, in.relation)
+	}
+	return in.relation.window >= resendWindow
 }
 
 // present returns the number of rows of each block of the file that is in the table.
