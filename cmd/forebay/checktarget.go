@@ -256,8 +256,13 @@ func hasTable(ctx context.Context, tables store.Reader, id string) (bool, error)
 	return len(columns) > 0, err
 }
 
-// fits compares a table that exists with the columns of a sink, and changes nothing.
+// fits compares a table that exists with the columns of a sink, and changes nothing. Ensure of a target without Check changes no table that exists.
 func fits(ctx context.Context, target driver.Target, t driver.Table) error {
+	if c, ok := target.(interface {
+		Check(ctx context.Context, t driver.Table) error
+	}); ok {
+		return t.HintExtend(target, c.Check(ctx, t))
+	}
 	exact := t
 	exact.Extend = false
 	err := target.Ensure(ctx, exact)

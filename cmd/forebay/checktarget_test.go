@@ -126,6 +126,37 @@ func TestCheckAsksPostgres(t *testing.T) {
 	}
 }
 
+// check compares a table that the driver has not made, and leaves it and the database as they are.
+func TestCheckChangesNoTableOfClickHouse(t *testing.T) {
+	database := clickhouseServer.Database(t)
+	clickhouseServer.Exec(t, "CREATE TABLE "+database+".events (n Int64) ENGINE = MergeTree ORDER BY n")
+	describe := func() (text string) {
+		for _, row := range clickhouseServer.Rows(t, "SELECT create_table_query FROM system.tables WHERE database = '"+database+"' ORDER BY name") {
+			text += *row[0] + "\n"
+		}
+		return text
+	}
+	before := describe()
+	for _, tt := range []struct {
+		columns, options string
+		status           int
+		want             string
+	}{
+		{column("n", "int64"), "", 0, "the target has 1 table: events"},
+		{column("n", "int64") + ", " + column("m", "int64"), ", extend: true", 0, "the target has 1 table: events"},
+		{column("n", "int64") + ", " + column("m", "int64"), "", failed, `the table has no "m"`},
+		{column("n", "string"), ", extend: true", failed, `the column "n" is required string in the mapping and required int64 in the table`},
+	} {
+		status, out, errs := asking(t, "target: "+clickhouseServer.URL(database)+"\nsources:"+tableOf("a", "events", tt.columns, tt.options))
+		if status != tt.status || !strings.Contains(out+errs, tt.want) {
+			t.Errorf("%s%s: got status %d and %s%s, want %d and %q", tt.columns, tt.options, status, out, errs, tt.status, tt.want)
+		}
+		if after := describe(); after != before {
+			t.Errorf("%s%s: check has changed the tables from\n%sto\n%s", tt.columns, tt.options, before, after)
+		}
+	}
+}
+
 // serve warns of what check reports.
 func TestServeWarnsOfMisfits(t *testing.T) {
 	folder := t.TempDir()

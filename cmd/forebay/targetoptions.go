@@ -94,6 +94,13 @@ func (f targetFlags) explain(err error, keys any, showsValue bool) []error {
 	if err == nil {
 		return nil
 	}
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		var problems []error
+		for _, err := range joined.Unwrap() {
+			problems = append(problems, f.explain(err, keys, showsValue)...)
+		}
+		return problems
+	}
 	_, text, _ := strings.Cut(err.Error(), ": ")
 	field, rest, _ := strings.Cut(text, " ")
 	for _, key := range keysOf(reflect.TypeOf(keys).Elem()) {

@@ -28,13 +28,17 @@ type relation struct {
 	partition string // the expression, "" for none
 	comment   string
 	ttl       bool
-	views     bool // materialized views read what is inserted
-	synced    bool // an answered INSERT survives a loss of power
-	window    int  // non_replicated_deduplication_window
-	marked    bool // the table has the marker
+	views     bool   // materialized views read what is inserted
+	synced    bool   // an answered INSERT survives a loss of power
+	window    int    // non_replicated_deduplication_window
+	full      string // the engine with its arguments and settings
+	marked    bool   // the table has the marker
 }
 
-var windowSetting = regexp.MustCompile(`\bnon_replicated_deduplication_window = (\d+)`)
+var (
+	windowSetting     = regexp.MustCompile(`\bnon_replicated_deduplication_window = (\d+)`)
+	replicatedSetting = regexp.MustCompile(`\b(replicated_deduplication_window(?:_seconds)?) = (\d+)`)
+)
 
 // relation reads a table. The result is nil if it is absent.
 func (t *Target) relation(ctx context.Context, id string) (*relation, error) {
@@ -45,7 +49,7 @@ func (t *Target) relation(ctx context.Context, id string) (*relation, error) {
 	if err != nil || len(rows) == 0 || rows[0][0] != "" {
 		return nil, err
 	}
-	r := &relation{engine: rows[0][1], partition: rows[0][3], comment: rows[0][4], ttl: strings.Contains(rows[0][2], " TTL "), views: rows[0][5] == "1"}
+	r := &relation{engine: rows[0][1], full: rows[0][2], partition: rows[0][3], comment: rows[0][4], ttl: strings.Contains(rows[0][2], " TTL "), views: rows[0][5] == "1"}
 	r.synced = replicated(r.engine) || strings.Contains(rows[0][2], "fsync_after_insert = 1")
 	if m := windowSetting.FindStringSubmatch(rows[0][2]); m != nil {
 		r.window, _ = strconv.Atoi(m[1])
@@ -68,6 +72,23 @@ func (t *Target) relation(ctx context.Context, id string) (*relation, error) {
 			"Use the engine Replicated%s, or one host", t.table(id), r.engine))
 	}
 	return r, nil
+}
+
+// remembers reports whether the server keeps the tokens of a replicated table for as many blocks, and as long, as a retry repeats blocks.
+func (t *Target) remembers(ctx context.Context, r *relation) bool {
+	const window, seconds = "replicated_deduplication_window", "replicated_deduplication_window_seconds"
+	rows, err := t.client.rows(ctx, "SELECT name, value FROM system.replicated_merge_tree_settings WHERE name IN ("+literal(window)+", "+literal(seconds)+")")
+	if err != nil {
+		return false // the account may not read it
+	}
+	have := make(map[string]int)
+	for _, row := range rows {
+		have[row[0]], _ = strconv.Atoi(row[1])
+	}
+	for _, m := range replicatedSetting.FindAllStringSubmatch(r.full, -1) {
+		have[m[1]], _ = strconv.Atoi(m[2])
+	}
+	return have[window] >= resendWindow && have[seconds] >= int(resendFor.Seconds())
 }
 
 // base returns the type without LowCardinality and Nullable.

@@ -36,6 +36,16 @@ func (t *Target) Ensure(ctx context.Context, table driver.Table) error {
 	return fmt.Errorf("clickhouse: the table %s is changed by others again and again", t.table(table.ID))
 }
 
+// Check compares the table with its columns, as Ensure or, with table.Extend, Extend does, and changes nothing. An absent table fits. It also returns what
+// Import would hold a file for: the engine of the table, and names that the server would not keep.
+func (t *Target) Check(ctx context.Context, table driver.Table) error {
+	err := t.check(table)
+	if err == nil {
+		_, err = t.plan(ctx, table)
+	}
+	return classify(err)
+}
+
 // change runs a statement that changes the tables.
 func (t *Target) change(ctx context.Context, sql string) error {
 	err := t.client.exec(ctx, sql)

@@ -16,9 +16,11 @@ import (
 // Codes of errors of ClickHouse.
 const (
 	noSuchColumn     = 16
+	badArguments     = 36
 	typeMismatch     = 53
 	unknownTable     = 60
 	unknownSetting   = 115
+	replicaReadOnly  = 242
 	incorrectData    = 117
 	cannotInsertNull = 349
 	readOnly         = 164
@@ -30,7 +32,7 @@ const (
 
 // held are the codes after which an operator must act: the statement or the schema, the account and its rights, the database.
 var held = []int{
-	noSuchColumn, 36, 42, 43, 44, 46, 47, 48, 50, unknownTable, 62, 80, 81, unknownSetting, 122, 131, readOnly, 192, 193, 194, 291, 344, 392, 450, accessDenied, 514, 516, 524,
+	noSuchColumn, badArguments, 42, 43, 44, 46, 47, 48, 50, unknownTable, 62, 80, 81, unknownSetting, 122, 131, readOnly, 192, 193, 194, 291, 344, 392, 450, accessDenied, 514, 516, 524,
 	534,
 }
 
@@ -38,21 +40,24 @@ var held = []int{
 var refusals = []int{6, 26, 27, 38, 41, typeMismatch, 69, 70, 72, incorrectData, 321, cannotInsertNull, 376, 407, 441, 467}
 
 // quiet are the codes whose messages contain no values of cells.
-var quiet = append(slices.Clone(held), 159, 202, 209, 210, 225, 241, 242, 243, 252, 254, 285, 286, 319, 354, 394, 425, 439, 999)
+var quiet = append(slices.Clone(held), 159, 202, 209, 210, 225, 241, replicaReadOnly, 243, 252, 254, 285, 286, 319, 354, 394, 425, 439, 999)
 
 // serverError is an answer other than success.
 type serverError struct {
 	// Status comes from HTTP, and Code from ClickHouse: 0 if there is none.
 	Status, Code int
 	text         string // may contain values of cells
+	rows         bool   // the statement had rows
 }
 
 var (
-	nameOf   = regexp.MustCompile(`\(([A-Z][A-Z0-9_]{3,})\)`)
-	anyCode  = regexp.MustCompile(`^Code: (\d+)\.`)
-	atRow    = regexp.MustCompile(`\(at row (\d+)\)`)
-	broken   = regexp.MustCompile("^Code: 469\\. DB::Exception: Constraint `((?:[^`\\\\]|\\\\.)+)`.* is violated at row (\\d+)\\.")
-	throwing = regexp.MustCompile(`^Code: 395\. DB::Exception: (forebay: [a-z ]+)`)
+	nameOf  = regexp.MustCompile(`\(([A-Z][A-Z0-9_]{3,})\)`)
+	anyCode = regexp.MustCompile(`^Code: (\d+)\.`)
+	atRow   = regexp.MustCompile(`\(at row (\d+)\)`)
+	broken  = regexp.MustCompile("^Code: 469\\. DB::Exception: Constraint `((?:[^`\\\\]|\\\\.)+)`.* is violated at row (\\d+)\\.")
+	// exception is a line that is no row of JSON.
+	exception = regexp.MustCompile(`(?m)^Code: \d+\. DB::Exception: `)
+	throwing  = regexp.MustCompile(`^Code: 395\. DB::Exception: (forebay: [a-z ]+)`)
 )
 
 func codeOf(text string) int {
@@ -80,7 +85,7 @@ func (e *serverError) Error() string {
 	if m := atRow.FindStringSubmatch(e.text); m != nil {
 		return s + " at row " + m[1] + " of a block"
 	}
-	if slices.Contains(quiet, e.Code) {
+	if slices.Contains(quiet, e.Code) && !(e.rows && e.Code == badArguments) { // an expression of the table or a view may have cells as arguments
 		message := anyCode.ReplaceAllString(e.text, "")
 		message, _, _ = strings.Cut(strings.TrimPrefix(message, " DB::Exception: "), "\n")
 		const most = 400

@@ -19,13 +19,13 @@ import (
 
 // client sends statements to the HTTP interface.
 type client struct {
-	http           *http.Client
-	hosts          []string // URLs
-	current        *atomic.Int64
-	user, password string
-	token          func(context.Context) (string, error)
-	database       string
-	product        string
+	http    *http.Client
+	hosts   []string // URLs
+	current *atomic.Int64
+	// authorize sets the headers that authenticate a request. Secrets are in it, and not in fields that are printed with the client.
+	authorize func(context.Context, http.Header) error
+	database  string
+	product   string
 }
 
 // statement is a request.
@@ -51,15 +51,24 @@ func (c *client) send(ctx context.Context, s statement) (answer []byte, header h
 		n := (first + i) % int64(len(c.hosts))
 		answer, header, err = c.sendTo(ctx, c.hosts[n], s)
 		var op *net.OpError
-		if err == nil || ctx.Err() != nil || !errors.As(err, &op) {
+		unreached := errors.As(err, &op) && ctx.Err() == nil
+		if !unreached && !leave(ctx, err) {
 			return answer, header, err
 		}
 		c.current.CompareAndSwap(n, (n+1)%int64(len(c.hosts))) // for the next request, whoever makes it
-		if op.Op != "dial" {
+		if !unreached || op.Op != "dial" {
 			return nil, nil, err
 		}
 	}
 	return nil, nil, err
+}
+
+// leave reports whether a different host may answer the next request better.
+func leave(ctx context.Context, err error) bool {
+	if e, ok := errors.AsType[*serverError](err); ok {
+		return e.Code == replicaReadOnly || e.Code == 0 && e.Status >= http.StatusBadGateway && e.Status <= http.StatusGatewayTimeout
+	}
+	return err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded)
 }
 
 func (c *client) sendTo(ctx context.Context, host string, s statement) ([]byte, http.Header, error) {
@@ -75,8 +84,10 @@ func (c *client) sendTo(ctx context.Context, host string, s statement) ([]byte, 
 	defer body.end()
 	defer cancel()
 	query := url.Values{"database": {c.database}, "default_format": {"JSONCompactStringsEachRow"}, "wait_end_of_query": {"1"}}
-	for name, value := range s.settings {
-		query.Set(name, value)
+	for _, settings := range []map[string]string{whole, s.settings} {
+		for name, value := range settings {
+			query.Set(name, value)
+		}
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, host+"?"+query.Encode(), body)
 	if err != nil {
@@ -86,16 +97,8 @@ func (c *client) sendTo(ctx context.Context, host string, s statement) ([]byte, 
 	if s.encoding != "" {
 		req.Header.Set("Content-Encoding", s.encoding)
 	}
-	switch {
-	case c.token != nil:
-		token, err := c.token(ctx)
-		if err != nil {
-			return nil, nil, fmt.Errorf("the token: %w", err)
-		}
-		req.Header.Set("Authorization", "Bearer "+token)
-	case c.user != "":
-		req.Header.Set("X-ClickHouse-User", c.user)
-		req.Header.Set("X-ClickHouse-Key", c.password)
+	if err := c.authorize(ctx, req.Header); err != nil {
+		return nil, nil, err
 	}
 	answer, header, err := c.answer(req)
 	if ctx.Err() != nil {
@@ -121,7 +124,12 @@ func (c *client) answer(req *http.Request) ([]byte, http.Header, error) {
 	answer, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
 	code := resp.Header.Get("X-ClickHouse-Exception-Code")
 	if code == "" && resp.StatusCode == http.StatusOK {
-		return answer, resp.Header, err
+		// A server or proxy that does not wait for the end of the statement puts an exception behind what it has sent.
+		at := exception.FindIndex(answer)
+		if at == nil {
+			return answer, resp.Header, err
+		}
+		answer = answer[at[0]:]
 	}
 	n, _ := strconv.Atoi(code)
 	if n == 0 {

@@ -102,6 +102,7 @@ func (t *Target) Import(ctx context.Context, f *driver.File) error {
 		}
 	}
 	in.blocks, in.first = blocksOf(f, n.BlockBytes), n.At
+	var last error
 	for range attempts {
 		ready, err := in.prepare(ctx)
 		if err != nil {
@@ -121,20 +122,23 @@ func (t *Target) Import(ctx context.Context, f *driver.File) error {
 			t.setSettings(nil)
 		case throwIf:
 			if raised(err, saysVoid) {
-				return t.ruledOut(ctx, f)
+				return t.ruledOut(ctx, f, in.relation.engine)
 			}
 			return classify(err)
 		default:
 			return classify(err)
 		}
-		in.retry = true
+		in.retry, last = true, err
+	}
+	if last != nil && code(last) != unknownTable {
+		return classify(last)
 	}
 	return fmt.Errorf("clickhouse: %w: %s", errNoTable, t.table(f.Table.ID))
 }
 
 // ruledOut returns the outcome of a file that Void has seen: it may have found the file complete.
-func (t *Target) ruledOut(ctx context.Context, f *driver.File) error {
-	complete, _, err := t.stored(ctx, f.Table.ID, f.ID)
+func (t *Target) ruledOut(ctx context.Context, f *driver.File, engine string) error {
+	complete, _, err := t.stored(ctx, f.Table.ID, engine, f.ID)
 	if err != nil || complete {
 		return classify(err)
 	}
@@ -219,7 +223,7 @@ func fieldsOf(table driver.Table, counted []column, have []datatype.Column) []fi
 // importAll sends the blocks that the table lacks.
 func (in *intake) importAll(ctx context.Context) error {
 	var present map[string]int64
-	if in.retry && !in.resend() {
+	if in.retry && !in.resend(ctx) {
 		var err error
 		if present, err = in.present(ctx); err != nil {
 			return err
@@ -242,17 +246,20 @@ func (in *intake) importAll(ctx context.Context) error {
 }
 
 // resend reports whether a retry repeats the blocks that are there.
-func (in *intake) resend() bool {
+func (in *intake) resend(ctx context.Context) bool {
 	age := time.Since(in.first)
-	return in.relation.views && age >= 0 && age < resendFor && (in.relation.window >= resendWindow || replicated(in.relation.engine))
+	if !in.relation.views || age < 0 || age >= resendFor {
+		return false
+	}
+	if replicated(in.relation.engine) {
+		return in.remembers(ctx, in.relation)
+	}
+	return in.relation.window >= resendWindow
 }
 
 // present returns the number of rows of each block of the file that is in the table.
 func (in *intake) present(ctx context.Context) (map[string]int64, error) {
-	if err := in.catchUp(ctx, in.file.Table.ID, in.relation.engine); err != nil {
-		return nil, err
-	}
-	rows, err := in.client.rows(ctx, "SELECT "+quote(marker)+", count() FROM "+in.table(in.file.Table.ID)+" WHERE "+ofFile(in.file.ID)+" GROUP BY 1")
+	rows, err := in.markers(ctx, in.file.Table.ID, in.relation.engine, in.file.ID)
 	if err != nil {
 		return nil, err
 	}
@@ -265,12 +272,26 @@ func (in *intake) present(ctx context.Context) (map[string]int64, error) {
 	return present, nil
 }
 
-// catchUp waits until the replica that answers has what others have stored.
-func (t *Target) catchUp(ctx context.Context, table, engine string) error {
-	if !strings.HasPrefix(engine, "Replicated") {
+// markers returns the markers of a file that are in a table, and the number of rows of each.
+func (t *Target) markers(ctx context.Context, table, engine, fileID string) ([][]string, error) {
+	host := t.client.hosts[t.client.current.Load()]
+	if err := t.catchUp(ctx, host, table, engine); err != nil {
+		return nil, err
+	}
+	settings := make(map[string]string)
+	if err := t.addSettings(ctx, settings, current); err != nil {
+		return nil, err
+	}
+	return t.client.rowsFrom(ctx, host, "SELECT "+quote(marker)+", count() FROM "+t.table(table)+" WHERE "+ofFile(fileID)+" GROUP BY 1", settings)
+}
+
+// catchUp waits until a replica has what others have stored. A different replica may lack it.
+func (t *Target) catchUp(ctx context.Context, host, table, engine string) error {
+	if !replicated(engine) {
 		return nil
 	}
-	return t.client.exec(ctx, "SYSTEM SYNC REPLICA "+t.table(table)+" LIGHTWEIGHT")
+	_, err := t.client.rowsFrom(ctx, host, "SYSTEM SYNC REPLICA "+t.table(table)+" LIGHTWEIGHT")
+	return err
 }
 
 // insert sends a block. If a part of it is there, only the partitions that the table lacks are stored.
@@ -283,15 +304,15 @@ func (in *intake) insert(ctx context.Context, b block, partly bool) error {
 	}
 	names, values = append(names, quote(marker)), append(values, literal(b.marker)+" AS "+quote(marker))
 	// The condition is computed for the whole block at once, before anything is stored. It has no value that decides whether the other is computed.
-	sql := "INSERT INTO " + in.table(in.file.Table.ID) + " (" + strings.Join(names, ", ") + ") SELECT " + strings.Join(values, ", ") +
+	sql := "SELECT " + strings.Join(values, ", ") +
 		" FROM input(" + literal(strings.Join(cells, ", ")) + ")" +
 		fmt.Sprintf(" WHERE throwIf(blockSize() != %d, %s) + throwIf((SELECT count() FROM %s WHERE file_id = %s) > 0, %s) = 0",
 			b.rows, literal(saysRows), in.table(voids), literal(in.file.ID), literal(saysVoid))
 	if partly {
-		sql = strings.Replace(sql, ") SELECT ", ") SELECT * FROM (SELECT ", 1) + ") WHERE tuple(" + in.relation.partition + ") NOT IN (SELECT DISTINCT tuple(" + in.relation.partition +
+		sql = "SELECT * FROM (" + sql + ") WHERE tuple(" + in.relation.partition + ") NOT IN (SELECT DISTINCT tuple(" + in.relation.partition +
 			") FROM " + in.table(in.file.Table.ID) + " WHERE " + quote(marker) + " = " + literal(b.marker) + ")"
 	}
-	sql += " FORMAT CustomSeparated\n"
+	sql = "INSERT INTO " + in.table(in.file.Table.ID) + " (" + strings.Join(names, ", ") + ") " + sql + " FORMAT CustomSeparated\n"
 	settings := maps.Clone(in.settings)
 	rows := strconv.FormatInt(b.rows, 10)
 	for _, name := range []string{"max_block_size", "max_insert_block_size"} {
@@ -310,6 +331,9 @@ func (in *intake) insert(ctx context.Context, b block, partly bool) error {
 		s.encoding = encoding.String()
 	}
 	_, header, err := in.client.send(ctx, s)
+	if e, ok := errors.AsType[*serverError](err); ok {
+		e.rows = true
+	}
 	if err != nil {
 		return err
 	}

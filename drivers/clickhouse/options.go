@@ -119,32 +119,32 @@ func parse(address string, o Options) (client, Options, error) {
 		o.Window = defaultWindow
 	}
 	o.OrderBy, o.Settings = slices.Clone(o.OrderBy), maps.Clone(o.Settings)
-	var err error
-	switch {
-	case o.BlockBytes < minBlockBytes:
-		err = fmt.Errorf("clickhouse: BlockBytes is %d, must be at least 1 MiB", o.BlockBytes)
-	case o.Window < 1:
-		err = fmt.Errorf("clickhouse: Window is %d, must be at least 1", o.Window)
-	case !knownEngine(o.Engine):
-		err = fmt.Errorf("clickhouse: Engine is %q, must be MergeTree or ReplacingMergeTree, or Replicated or Shared before one of the two", o.Engine)
-	case slices.Contains(o.OrderBy, ""):
-		err = errors.New("clickhouse: OrderBy has an empty name of a column")
+	var errs []error
+	refuse := func(format string, args ...any) { errs = append(errs, fmt.Errorf("clickhouse: "+format, args...)) }
+	if o.BlockBytes < minBlockBytes {
+		refuse("BlockBytes is %d, must be at least 1 MiB", o.BlockBytes)
 	}
-	for name := range o.Settings {
-		if err == nil && reservedSetting(name) {
-			err = fmt.Errorf("clickhouse: Settings has %s, which the driver sets itself", name)
+	if o.Window < 1 {
+		refuse("Window is %d, must be at least 1", o.Window)
+	}
+	if !knownEngine(o.Engine) {
+		refuse("Engine is %q, must be MergeTree or ReplacingMergeTree, or Replicated or Shared before one of the two", o.Engine)
+	}
+	if slices.Contains(o.OrderBy, "") {
+		refuse("OrderBy has an empty name of a column")
+	}
+	for _, name := range slices.Sorted(maps.Keys(o.Settings)) {
+		if reservedSetting(name) {
+			refuse("Settings has %s, which the driver sets itself", name)
 		}
 	}
-	var c client
-	if err == nil {
-		if c, err = newClient(address, o); err != nil {
-			err = fmt.Errorf("clickhouse: %w", err)
-		}
+	c, err := newClient(address, o)
+	if err != nil {
+		refuse("%w", err)
+	} else if len(c.hosts) > 1 && knownEngine(o.Engine) && !replicated(o.Engine) {
+		refuse("the address has several hosts, and Engine is %s: each host would get some of the rows. Use Replicated%s, or one host", o.Engine, o.Engine)
 	}
-	if err == nil && len(c.hosts) > 1 && !replicated(o.Engine) {
-		err = fmt.Errorf("clickhouse: the address has several hosts, and Engine is %s: each host would get some of the rows. Use Replicated%s, or one host", o.Engine, o.Engine)
-	}
-	return c, o, err
+	return c, o, errors.Join(errs...)
 }
 
 // knownEngine reports whether tables of an engine keep each row of a file until it is replaced or removed. Other engines sum rows up.
@@ -182,10 +182,8 @@ func newClient(address string, o Options) (c client, err error) {
 	if err != nil || u.Fragment != "" {
 		return c, errAddress
 	}
-	c.user = u.User.Username()
-	c.password, _ = u.User.Password()
-	c.token, c.product, c.current = o.Token, driver.Product(), new(atomic.Int64)
-	if c.token != nil && u.User != nil {
+	c.authorize, c.product, c.current = authorize(u.User, o.Token), driver.Product(), new(atomic.Int64)
+	if o.Token != nil && u.User != nil {
 		return c, errors.New("the address has a user, and Token authenticates: leave one of them out")
 	}
 	c.database = strings.TrimPrefix(u.Path, "/")
@@ -252,6 +250,25 @@ func newClient(address string, o Options) (c client, err error) {
 	// A redirect would send the rows and the password to another place.
 	c.http = &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	return c, nil
+}
+
+// authorize returns what authenticates requests: a token, a user, or nothing.
+func authorize(user *url.Userinfo, token func(context.Context) (string, error)) func(context.Context, http.Header) error {
+	return func(ctx context.Context, header http.Header) error {
+		switch name := user.Username(); {
+		case token != nil:
+			text, err := token(ctx)
+			if err != nil {
+				return fmt.Errorf("the token: %w", err)
+			}
+			header.Set("Authorization", "Bearer "+text)
+		case name != "":
+			password, _ := user.Password()
+			header.Set("X-ClickHouse-User", name)
+			header.Set("X-ClickHouse-Key", password)
+		}
+		return nil
+	}
 }
 
 // Close closes the connections.

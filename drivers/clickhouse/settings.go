@@ -2,9 +2,19 @@ package clickhouse
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"strings"
 )
+
+// whole are the settings of each statement with which it has all rows or fails. A profile of the account may have others.
+var whole = map[string]string{
+	"limit": "0", "offset": "0", "read_overflow_mode": "throw", "timeout_overflow_mode": "throw", "result_overflow_mode": "throw", "group_by_overflow_mode": "throw",
+	"set_overflow_mode": "throw", "distinct_overflow_mode": "throw",
+}
+
+// current are the settings of a query that must not have an older answer, or one without rows that are there, as far as the server has them.
+var current = map[string]string{"use_query_cache": "0", "final": "0"}
 
 // fixed are the settings of each INSERT, as far as the server has them. A profile of the account may have set any of them.
 var fixed = map[string]string{
@@ -28,24 +38,39 @@ var fixed = map[string]string{
 }
 
 func reservedSetting(name string) bool {
-	_, found := fixed[name]
-	return found || name == "insert_deduplication_token" || name == "max_block_size" || name == "max_insert_block_size" || name == "wait_end_of_query" ||
+	for _, settings := range []map[string]string{whole, current, fixed} {
+		if _, found := settings[name]; found {
+			return true
+		}
+	}
+	return name == "insert_deduplication_token" || name == "max_block_size" || name == "max_insert_block_size" || name == "wait_end_of_query" ||
 		name == "database" || name == "default_format"
 }
 
-// insertSettings returns the settings of an INSERT. The server would refuse those that it does not know.
+// insertSettings returns the settings of an INSERT.
 func (t *Target) insertSettings(ctx context.Context) (map[string]string, error) {
+	settings := maps.Clone(t.options.Settings)
+	if settings == nil {
+		settings = make(map[string]string)
+	}
+	return settings, errors.Join(t.addSettings(ctx, settings, current), t.addSettings(ctx, settings, fixed))
+}
+
+// addSettings adds those of the settings that the server has. It would refuse the others.
+func (t *Target) addSettings(ctx context.Context, to, settings map[string]string) error {
 	t.mu.Lock()
 	known := t.settings
 	t.mu.Unlock()
 	if known == nil {
 		var names []string
-		for name := range fixed {
-			names = append(names, literal(name))
+		for _, settings := range []map[string]string{current, fixed} {
+			for name := range settings {
+				names = append(names, literal(name))
+			}
 		}
 		rows, err := t.client.rows(ctx, "SELECT name FROM system.settings WHERE name IN ("+strings.Join(names, ", ")+")")
 		if err != nil {
-			return nil, err
+			return err
 		}
 		known = make(map[string]bool)
 		for _, row := range rows {
@@ -53,16 +78,12 @@ func (t *Target) insertSettings(ctx context.Context) (map[string]string, error) 
 		}
 		t.setSettings(known)
 	}
-	settings := maps.Clone(t.options.Settings)
-	if settings == nil {
-		settings = make(map[string]string)
-	}
-	for name, value := range fixed {
+	for name, value := range settings {
 		if known[name] {
-			settings[name] = value
+			to[name] = value
 		}
 	}
-	return settings, nil
+	return nil
 }
 
 func (t *Target) setSettings(known map[string]bool) {

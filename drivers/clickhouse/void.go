@@ -10,8 +10,8 @@ import (
 )
 
 // stored reports whether all blocks of a file are in a table, and how many rows of the file are there.
-func (t *Target) stored(ctx context.Context, table, fileID string) (complete bool, rows int64, err error) {
-	found, err := t.client.rows(ctx, "SELECT "+quote(marker)+", count() FROM "+t.table(table)+" WHERE "+ofFile(fileID)+" GROUP BY 1")
+func (t *Target) stored(ctx context.Context, table, engine, fileID string) (complete bool, rows int64, err error) {
+	found, err := t.markers(ctx, table, engine, fileID)
 	if c := code(err); c == unknownTable || c == 47 { // there is no table, or the driver has not seen it yet
 		return false, 0, nil
 	}
@@ -43,7 +43,15 @@ func (t *Target) CountFile(ctx context.Context, table driver.Table, fileID strin
 	if err := t.check(table); err != nil {
 		return 0, err
 	}
-	_, rows, err := t.stored(ctx, table.ID, fileID)
+	var engine string
+	if replicated(t.options.Engine) {
+		r, err := t.relation(ctx, table.ID)
+		if err != nil || r == nil {
+			return 0, classify(err)
+		}
+		engine = r.engine
+	}
+	_, rows, err := t.stored(ctx, table.ID, engine, fileID)
 	return rows, classify(err)
 }
 
@@ -70,7 +78,7 @@ func (t *Target) Void(ctx context.Context, table driver.Table, fileID string) (i
 }
 
 func (t *Target) void(ctx context.Context, table, fileID string) (imported bool, err error) {
-	if complete, _, err := t.stored(ctx, table, fileID); err != nil || complete {
+	if complete, _, err := t.stored(ctx, table, "", fileID); err != nil || complete {
 		return complete, err
 	}
 	if err := t.ensureVoids(ctx); err != nil {
@@ -92,12 +100,11 @@ func (t *Target) void(ctx context.Context, table, fileID string) (imported bool,
 			return false, err
 		}
 	}
-	if r, err := t.relation(ctx, table); err != nil || r == nil {
-		return false, err
-	} else if err := t.catchUp(ctx, table, r.engine); err != nil {
+	r, err := t.relation(ctx, table)
+	if err != nil || r == nil {
 		return false, err
 	}
-	complete, rows, err := t.stored(ctx, table, fileID)
+	complete, rows, err := t.stored(ctx, table, r.engine, fileID)
 	if err != nil || complete || rows == 0 {
 		return complete, err
 	}

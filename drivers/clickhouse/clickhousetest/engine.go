@@ -259,7 +259,11 @@ func settings(sql string, query url.Values) string {
 		if slices.Contains([]string{"query", "database", "default_format", "wait_end_of_query"}, name) {
 			continue
 		}
-		list = append(list, name+" = '"+strings.NewReplacer(`\`, `\\`, `'`, `\'`).Replace(values[0])+"'")
+		value := values[0]
+		if _, err := strconv.ParseUint(value, 10, 64); err != nil { // limit = '0' is an error
+			value = "'" + strings.NewReplacer(`\`, `\\`, `'`, `\'`).Replace(value) + "'"
+		}
+		list = append(list, name+" = "+value)
 	}
 	if list == nil {
 		return ""

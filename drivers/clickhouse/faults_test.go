@@ -1,0 +1,286 @@
+package clickhouse
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+)
+
+// roundTrip answers requests without a server.
+type roundTrip func(*http.Request, string) (status int, header, body string)
+
+func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) {
+	sql, err := io.ReadAll(r.Body)
+	if err != nil {
+		return nil, err
+	}
+	status, header, body := f(r, string(sql))
+	resp := &http.Response{StatusCode: status, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(body)), Request: r}
+	if name, value, found := strings.Cut(header, ": "); found {
+		resp.Header.Set(name, value)
+	}
+	return resp, nil
+}
+
+// A target that is printed shows neither a password nor a token.
+func TestPrintedTargetHasNoSecret(t *testing.T) {
+	token := func(context.Context) (string, error) { return "hunter2", nil }
+	for address, o := range map[string]Options{"clickhouse://u:hunter2@host/db": {}, "clickhouse://host/db": {Token: token}} {
+		target, err := Open(address, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := target.client.authorize(t.Context(), http.Header{}); err != nil {
+			t.Fatal(err)
+		}
+		for _, form := range []string{"%v", "%+v", "%#v"} {
+			if text := fmt.Sprintf(form, target); strings.Contains(text, "hunter2") {
+				t.Errorf("%s of a target is %s", form, text)
+			}
+		}
+	}
+}
+
+// A proxy may answer 200 before the statement has failed. Then the exception is in the body, and an INSERT has not stored its rows.
+func TestExceptionInABodyWith200(t *testing.T) {
+	for _, body := range []string{
+		"Code: 241. DB::Exception: Memory limit exceeded: secret. (MEMORY_LIMIT_EXCEEDED)\n",
+		"[\"1\"]\nCode: 241. DB::Exception: Memory limit exceeded: secret. (MEMORY_LIMIT_EXCEEDED)\n",
+		"[\"1\"]\n\r\n__exception__\r\nabcd\r\nCode: 241. DB::Exception: Memory limit exceeded. (MEMORY_LIMIT_EXCEEDED)\n 42 abcd\r\n__exception__\r\n",
+	} {
+		answer := roundTrip(func(*http.Request, string) (int, string, string) {
+			return 200, `X-ClickHouse-Summary: {"written_rows":"60"}`, body
+		})
+		target, err := Open("clickhouse://host/db", Options{Transport: answer})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := target.client.exec(t.Context(), "SELECT 1"); code(err) != 241 {
+			t.Errorf("200 with %q = %v, want code 241", body, err)
+		}
+	}
+	text := roundTrip(func(*http.Request, string) (int, string, string) {
+		return 200, "", `["a\nCode: 241. DB::Exception: "]` + "\n"
+	})
+	target, err := Open("clickhouse://host/db", Options{Transport: text})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if rows, err := target.client.rows(t.Context(), "SELECT 1"); err != nil || len(rows) != 1 {
+		t.Errorf("a cell that looks like an exception = %q, %v", rows, err)
+	}
+}
+
+// The replica that looks for the rows of a file is the one that has caught up before, even if other requests have moved to a different host meanwhile.
+func TestReplicaThatCaughtUpIsAsked(t *testing.T) {
+	for _, engine := range []string{"ReplicatedMergeTree", "SharedMergeTree"} {
+		var target *Target
+		var synced []string
+		asked := map[string]bool{}
+		answer := roundTrip(func(r *http.Request, sql string) (int, string, string) {
+			switch {
+			case strings.Contains(sql, "system.tables"):
+				return 200, "", `["","` + engine + `","","","","0","0"]` + "\n"
+			case strings.HasPrefix(sql, "SYSTEM SYNC REPLICA"):
+				synced = append(synced, r.URL.Host)
+				target.client.current.Store(1 - target.client.current.Load())
+			case strings.HasPrefix(sql, "SELECT `_forebay_file`, count()") && len(synced) > 0:
+				asked[r.URL.Host] = true
+			}
+			return 200, "", ""
+		})
+		var err error
+		if target, err = Open("clickhouse://one,two/db", Options{Engine: engine, Transport: answer}); err != nil {
+			t.Fatal(err)
+		}
+		for range 3 {
+			synced, asked = nil, map[string]bool{}
+			if n, err := target.CountFile(t.Context(), events("events"), "file-1"); err != nil || n != 0 {
+				t.Fatal(n, err)
+			}
+			if len(synced) != 1 || len(asked) != 1 || !asked[synced[0]] {
+				t.Errorf("%s: %q have caught up, and %v were asked", engine, synced, asked)
+			}
+		}
+	}
+}
+
+// profile has settings of the account, which hold where a request does not set them.
+type profile map[string]string
+
+func (p profile) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	query := r.URL.Query()
+	for name, value := range p {
+		if !query.Has(name) {
+			query.Set(name, value)
+		}
+	}
+	r.URL.RawQuery = query.Encode()
+	return http.DefaultTransport.RoundTrip(r)
+}
+
+// Settings of a profile that shorten results lose no row, and hide none from a repeated attempt.
+func TestProfilesThatShortenResults(t *testing.T) {
+	for _, p := range []profile{
+		{"limit": "10"}, {"offset": "1"}, {"max_rows_to_group_by": "1", "group_by_overflow_mode": "any"},
+		{"use_query_cache": "1", "query_cache_system_table_handling": "save", "query_cache_nondeterministic_function_handling": "save"},
+	} {
+		t.Run(fmt.Sprint(p), func(t *testing.T) {
+			target := manyBlocks(open(t, Options{Transport: p}))
+			f := newFile("file-1", events("events"), eventRows(1, 60)...)
+			for range 2 {
+				if err := target.Import(t.Context(), f); err != nil {
+					t.Log(err) // it may be refused, and loses nothing
+					continue
+				}
+				expectRows(t, target, "events", eventRows(1, 60)...)
+				forget(t, target, f.Table)
+			}
+		})
+	}
+}
+
+// Names of columns have no meaning in the statement for missing partitions.
+func TestMissingPartitionsWithOddNames(t *testing.T) {
+	target := open(t, Options{PartitionBy: "day"})
+	tbl := events("a) SELECT b")
+	tbl.Columns[2].Name = "c`) SELECT 'd\\"
+	f := newFile("file-1", tbl, eventRows(1, 100)...)
+	mustImport(t, target, f)
+	server.Exec(t, "ALTER TABLE "+target.table(tbl.ID)+" DROP PARTITION '2026-11-03'")
+	forget(t, target, tbl)
+	mustImport(t, target, f)
+	expectRows(t, target, tbl.ID, eventRows(1, 100)...)
+}
+
+// A repeated attempt succeeds when its rows were stored, and later rows have replaced all of them.
+func TestRetryAfterRowsWereReplaced(t *testing.T) {
+	target := open(t, Options{Engine: "ReplacingMergeTree", OrderBy: []string{"id"}})
+	tbl := events("events")
+	first, second := newFile("file-1", tbl, eventRows(1, 60)...), newFile("file-2", tbl, eventRows(1, 60)...)
+	mustImport(t, target, first)
+	mustImport(t, target, second)
+	server.Exec(t, "OPTIMIZE TABLE "+target.table(tbl.ID)+" FINAL")
+	mustImport(t, target, first)
+	expectCount(t, target, tbl, second.ID, 60)
+	expectRows(t, target, tbl.ID, eventRows(1, 60)...)
+}
+
+// What fails again and again is named, and no table that was dropped.
+func TestImportNamesWhatFails(t *testing.T) {
+	target := open(t, Options{Settings: map[string]string{"no_such_setting": "1"}})
+	err := target.Import(t.Context(), newFile("file-1", events("events"), eventRows(1, 20)...))
+	expectPermanent(t, "Import with an unknown setting", err, "no_such_setting")
+}
+
+// An error of an INSERT has no value, also if an expression of the table fails with a code that our own statements give, too.
+func TestErrorOfAnExpressionHasNoValue(t *testing.T) {
+	target := open(t, Options{})
+	tbl := events("events")
+	mustEnsure(t, target, tbl)
+	server.Exec(t, "ALTER TABLE "+target.table(tbl.ID)+" ADD COLUMN seconds Float64 MATERIALIZED parseTimeDelta(name)")
+	rows := eventRows(1, 1)
+	rows[0][2] = "hunter2"
+	err := target.Import(t.Context(), newFile("file-1", tbl, rows...))
+	if code(err) != 36 || strings.Contains(err.Error(), "hunter2") {
+		t.Errorf("Import = %v, want code 36 without the value", err)
+	}
+}
+
+// All faults of options are reported at once.
+func TestOptionsAreCheckedTogether(t *testing.T) {
+	err := Validate("clickhouse://u:p@one,two/", Options{BlockBytes: 7, Window: -1, Engine: "Log", OrderBy: []string{""}, Settings: map[string]string{"async_insert": "1", "max_threads": "4"}})
+	for _, word := range []string{"BlockBytes", "Window", "Engine", "OrderBy", "async_insert", "max_threads", "database is empty"} {
+		if err == nil || !strings.Contains(err.Error(), word) {
+			t.Errorf("Validate = %v, want it to contain %s", err, word)
+		}
+	}
+}
+
+// A retry repeats blocks for the views of a replicated table only if its server still knows the tokens. Others would store the rows twice.
+func TestRetryForViewsOfAReplicatedTable(t *testing.T) {
+	for _, tt := range []struct {
+		full, server string // settings of the table and of the server
+		inserts      int
+	}{
+		{"", `["replicated_deduplication_window","10000"]` + "\n" + `["replicated_deduplication_window_seconds","3600"]`, 1},
+		{"", `["replicated_deduplication_window","100"]` + "\n" + `["replicated_deduplication_window_seconds","604800"]`, 0},
+		{"", `["replicated_deduplication_window","10000"]` + "\n" + `["replicated_deduplication_window_seconds","60"]`, 0},
+		{" SETTINGS replicated_deduplication_window = 0", `["replicated_deduplication_window","10000"]` + "\n" + `["replicated_deduplication_window_seconds","3600"]`, 0},
+		{"", "", 0},
+	} {
+		inserts := 0
+		answer := roundTrip(func(_ *http.Request, sql string) (int, string, string) {
+			switch {
+			case strings.Contains(sql, "system.tables"):
+				return 200, "", `["","ReplicatedMergeTree","ReplicatedMergeTree ORDER BY id` + tt.full + `","","","1","0"]["id","Int64","","","","","1"]["day","Date32","","","","","2"]` +
+					`["name","Nullable(String)","","","","","3"]["_forebay_file","LowCardinality(String)","","","","","4"]`
+			case strings.Contains(sql, "system.replicated_merge_tree_settings"):
+				return 200, "", tt.server
+			case strings.HasPrefix(sql, "SELECT `_forebay_file`, count()"):
+				return 200, "", `["file-1 60","60"]`
+			case strings.HasPrefix(sql, "INSERT"):
+				inserts++
+				return 200, `X-ClickHouse-Summary: {"written_rows":"60"}`, ""
+			}
+			return 200, "", ""
+		})
+		target, err := Open("clickhouse://host/db", Options{Engine: "ReplicatedMergeTree", Transport: answer})
+		if err != nil {
+			t.Fatal(err)
+		}
+		f := newFile("file-1", events("events"), eventRows(1, 60)...)
+		f.Progress = fmt.Appendf(nil, `{"blockBytes":1000000,"at":%q}`, time.Now().Format(time.RFC3339))
+		if mustImport(t, target, f); inserts != tt.inserts {
+			t.Errorf("with%s and %s the retry has sent %d blocks, want %d", tt.full, tt.server, inserts, tt.inserts)
+		}
+	}
+}
+
+// The engine has the settings of the windows under these names.
+func TestSettingsOfReplicatedWindows(t *testing.T) {
+	target := open(t, Options{})
+	if !target.remembers(t.Context(), &relation{}) || target.remembers(t.Context(), &relation{full: "ReplicatedMergeTree SETTINGS replicated_deduplication_window = 100"}) {
+		t.Error("the windows of the server are not read")
+	}
+}
+
+// After a host that does not answer in time, is read-only, or is a proxy without a server, the next request goes to the next host.
+func TestHostsThatFailAreLeft(t *testing.T) {
+	for name, answer := range map[string]func(*http.Request) (int, string){
+		"no answer": func(r *http.Request) (int, string) { <-r.Context().Done(); return 500, "" },
+		"read-only": func(*http.Request) (int, string) {
+			return 500, "Code: 242. DB::Exception: Table is in readonly mode. (TABLE_IS_READ_ONLY)"
+		},
+		"proxy": func(*http.Request) (int, string) { return 502, "" },
+	} {
+		hosts := ""
+		target, err := Open("clickhouse://one,two/db", Options{Engine: "ReplicatedMergeTree", Transport: roundTrip(func(r *http.Request, _ string) (int, string, string) {
+			hosts += r.URL.Hostname() + " "
+			if r.URL.Hostname() == "two" {
+				return 200, "", ""
+			}
+			status, body := answer(r)
+			return status, "", body
+		})})
+		if err != nil {
+			t.Fatal(err)
+		}
+		exec := func() error {
+			ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+			defer cancel()
+			return target.client.exec(ctx, "SELECT 1")
+		}
+		if err := exec(); err == nil {
+			t.Errorf("%s: exec = nil", name)
+		}
+		if err := exec(); err != nil || hosts != "one two " {
+			t.Errorf("%s: exec = %v after requests to %s, want one two", name, err, hosts)
+		}
+	}
+}
