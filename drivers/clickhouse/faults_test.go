@@ -127,7 +127,9 @@ func (p profile) RoundTrip(r *http.Request) (*http.Response, error) {
 // Settings of a profile that shorten results lose no row, and hide none from a repeated attempt.
 func TestProfilesThatShortenResults(t *testing.T) {
 	for _, p := range []profile{
-		{"limit": "10"}, {"offset": "1"}, {"max_rows_to_group_by": "1", "group_by_overflow_mode": "any"},
+		{"limit": "10"},
+		{"offset": "1"},
+		{"max_rows_to_group_by": "1", "group_by_overflow_mode": "any"},
 		{"use_query_cache": "1", "query_cache_system_table_handling": "save", "query_cache_nondeterministic_function_handling": "save"},
 	} {
 		t.Run(fmt.Sprint(p), func(t *testing.T) {
