@@ -16,6 +16,9 @@ func (e *Engine) KeptMappers() int {
 
 // TracedSinks is how many sinks have calls that spans of uploads and imports can be linked to.
 func (e *Engine) TracedSinks() (n int) {
+	if e.tracing == nil {
+		return 0
+	}
 	e.tracing.recent.Range(func(any, any) bool { n++; return true })
 	return n
 }
