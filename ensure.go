@@ -169,7 +169,7 @@ func (e *Engine) judge(ctx context.Context, sourceID string, checks []*tableChec
 		c.problem = &p
 		if p.Kept {
 			c.kept = &keptSink{last, c.err}
-			e.log.Warn("change of a sink refused, the columns that were accepted last go on", "sink", id, "table", p.Table, "error", c.err)
+			e.log.Warn("change of a sink refused: its previous columns stay in force", "sink", id, "table", p.Table, "error", c.err)
 			continue
 		}
 		e.log.Warn("table cannot take the rows of a sink, they wait in staging", "sink", id, "table", p.Table, "error", c.err)

@@ -268,7 +268,7 @@ func (b *Buffer) dropLost(g *group) {
 			g.incomplete = true
 			ch.release()
 			b.receipts.finish(ch.notes, false)
-			b.log.Error("rows in memory of a sink that the damaged disk does not know any more were lost", "sink", ch.sink.id, "rows", ch.rows,
+			b.log.Error("rows in memory were lost, because the damaged disk has lost their sink", "sink", ch.sink.id, "rows", ch.rows,
 				"rejected", len(ch.rejects))
 		}
 		return gone

@@ -28,7 +28,7 @@ func (b *Buffer) SplitFile(ctx context.Context, sinkID, fileID string) error {
 		split.Imports, split.Took = 0, 0
 		why := f.rec.Retry.Reason
 		t.onDurable(func() {
-			b.log.Warn("file is split although it was held, as somebody has asked", "sink", sinkID, "file", fileID, "reason", why)
+			b.log.Warn("held file split on request", "sink", sinkID, "file", fileID, "reason", why)
 		})
 		return nil
 	})
@@ -59,7 +59,7 @@ func (b *Buffer) QuarantineFile(ctx context.Context, sinkID, fileID string) erro
 		split.Rest = &words
 		rows, why := f.tally().Rows-split.Imported(), f.rec.Retry.Reason
 		t.onDurable(func() {
-			b.log.Warn("rows of a file go to the quarantine, as somebody has asked", "sink", sinkID, "file", fileID, "rows", rows, "reason", why)
+			b.log.Warn("rows of a file moved to the quarantine on request", "sink", sinkID, "file", fileID, "rows", rows, "reason", why)
 		})
 		return nil
 	})

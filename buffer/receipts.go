@@ -472,7 +472,7 @@ func (b *Buffer) findReceipts(c *Claim, segments []uint64) error {
 		case err == nil:
 		case pebblestore.IsDamage(err):
 			// It can never be read. The design that lost: to refuse the call until the key expires, which would lose its rows.
-			b.log.Error("the receipt of a call is damaged: what the call repeats is stored again", "error", err)
+			b.log.Error("the receipt of a call is damaged: a repeated call is stored again", "error", err)
 		default:
 			return fmt.Errorf("buffer: look up the key of a call: %w", err)
 		}

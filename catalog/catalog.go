@@ -190,7 +190,7 @@ func (c *Catalog) Close() error {
 	c.tasks.work.Wait()
 	if pending := c.repairs.pendingWrites; len(pending) > 0 {
 		if err := c.store.Commit(pending); err != nil {
-			c.log.Warn("ends of tasks could not be stored", "tasks", len(pending), "error", err)
+			c.log.Warn("results of tasks could not be stored", "tasks", len(pending), "error", err)
 		}
 	}
 	return c.store.Close()

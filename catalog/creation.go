@@ -90,7 +90,7 @@ func (c *Catalog) undoCreation(ctx context.Context, cr *creation, own int) bool 
 		}
 	}
 	if err != nil {
-		c.log.Warn("tables that a failed change has created could not be removed, it is tried again",
+		c.log.Warn("tables of a failed change could not be removed, will retry",
 			"source", cr.Source, "task", cr.Task, "tables", tables, "error", err)
 	}
 	return err == nil

@@ -166,7 +166,7 @@ func (c *Catalog) repair(ctx context.Context) bool {
 	done := true
 	if len(pending) > 0 {
 		if err := c.store.Commit(pending); err != nil {
-			c.log.Warn("ends of tasks could not be stored, they will be", "tasks", len(pending), "error", err)
+			c.log.Warn("results of tasks could not be stored, will retry", "tasks", len(pending), "error", err)
 			done = false
 		} else {
 			r.written(pending)

@@ -119,7 +119,7 @@ func (c *Catalog) readBack(ch *change, records map[string][]byte, cause error) (
 		case err == nil:
 			return stored, nil
 		case !onOld:
-			c.log.Warn("it is not known whether a change is stored, it is read back", "source", source, "error", cause)
+			c.log.Warn("outcome of a definition change is unknown: reading it back", "source", source, "error", cause)
 			onOld = c.restore(ctx, source, ch.old) == nil
 		}
 		select {

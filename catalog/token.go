@@ -161,7 +161,7 @@ func (c *Catalog) deleteRetired(ctx context.Context, now time.Time) {
 			continue
 		}
 		if err := c.opts.Tokens.DeleteToken(ctx, r.Token.ID); err != nil {
-			c.log.Warn("token of a sink could not be deleted, it is tried again", "token", r.Token.ID, "error", err)
+			c.log.Warn("token of a sink could not be deleted, will retry", "token", r.Token.ID, "error", err)
 			continue
 		}
 		if err := c.store.Commit(map[string][]byte{retiredKey(r.Token.ID): nil}); err != nil {

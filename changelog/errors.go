@@ -20,7 +20,7 @@ var (
 	ErrUnasked = errors.New("not all replicas can be asked")
 	// ErrWentBack: the log lacks what it had acknowledged, because a backup was restored or the log was made again. Leave it alone
 	// and begin a new one with a checkpoint of the local level.
-	ErrWentBack = errors.New("the log lacks what it acknowledged before")
+	ErrWentBack = errors.New("the log lacks records that it acknowledged before")
 	// ErrAhead: the store has batches that the log lacks. Nobody was told that they are released.
 	ErrAhead = errors.New("the log lacks the last batches of the store")
 	// ErrNewer: a later release has written an entry that this one cannot read. Nothing is damaged: update this node.

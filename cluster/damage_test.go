@@ -80,7 +80,7 @@ func TestOwnerIsLostWithCopiesOfItsLog(t *testing.T) {
 	cut := func(content []byte) []byte { return content[:len(content)/2] }
 	const (
 		hole   = "has a hole for each replica that answers" // the copy of the lost machine may be whole, for all that others know
-		damage = "lacks what it had"
+		damage = "has lost data"
 	)
 	for what, test := range map[string]struct {
 		copies []int

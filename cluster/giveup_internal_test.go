@@ -146,7 +146,7 @@ func TestGiveUpOfOtherDamage(t *testing.T) {
 		want string
 	}{
 		{whole, "lost          nothing: everything can be read"},
-		{unknown, "lost          all batches behind 106 would be lost"},
+		{unknown, "lost          all batches after 106 would be lost"},
 		{nothing, "readable      nothing\ncheckpoint    �[2Jgone"},
 	} {
 		if out, err := (&decider{loss: test.loss}).run(t, "good", "a-1"); err != nil || !strings.Contains(out, test.want) {

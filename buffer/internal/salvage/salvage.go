@@ -33,7 +33,7 @@ type Config struct {
 func Run(c Config, cause *pebblestore.DamageError) error {
 	lost := &losses{at: time.Now().UTC()}
 	lost.store = pebblestore.Aside(lost.at)
-	c.Log.Error("local level is damaged: what is whole of it is salvaged", "dir", c.Dir, "aside", lost.store, "error", cause)
+	c.Log.Error("local level is damaged: salvaging its intact part", "dir", c.Dir, "aside", lost.store, "error", cause)
 	f := newFound()
 	err := pebblestore.Scan(c.FS, c.Dir, f.take, func(file, what string) {
 		lost.lose(format.Damage{FirstChunk: -1, LastChunk: -1, Uncounted: true, Reason: fmt.Sprintf(

@@ -120,7 +120,7 @@ func (d *drainage) run(ctx context.Context) error {
 		case damaged.IsZero():
 			damaged = time.Now()
 		case time.Since(damaged) >= d.opts.Lease: // another replica would have led by now
-			d.log.Error("the log or the checkpoint of the instance lacks what it had; everything is kept, and nobody adopts the instance until an "+
+			d.log.Error("the log or the checkpoint of the instance has lost data: everything is kept, and no node adopts the instance until an "+
 				"operator has readmitted it", "error", err)
 			return backoff.Permanent(errors.Join(err, d.become(ctx, changelog.Damaged)))
 		}

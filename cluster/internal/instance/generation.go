@@ -66,7 +66,7 @@ func (i *Instance) beginLog(ctx context.Context, have found, cause error) (err e
 	if owner.Log, err = i.createLog(ctx, &owner); err != nil {
 		return err
 	}
-	i.opts.Logger.Warn("the log of the instance is lost; a new one begins behind the rows on this disk", "instance", i.keeper.Instance(),
+	i.opts.Logger.Warn("the log of the instance is lost: a new log begins after the rows on this disk", "instance", i.keeper.Instance(),
 		"generation", owner.Generation, "batch", have.mark.Number, "error", cause)
 	return i.nameLog(ctx, owner, have.mark.Number, cause, false, nil)
 }

@@ -54,7 +54,7 @@ func (d *drainage) giveUp(ctx context.Context, cause error) error {
 	if owner.Log, err = i.createLog(ctx, &owner); err != nil {
 		return err
 	}
-	d.log.Error("the instance is given up: what cannot be read is lost, and the rest goes on with a new log", "batch", number,
+	d.log.Error("the instance is given up: its unreadable part is lost, and the rest continues with a new log", "batch", number,
 		"lost_batches_at_least", lost, "generation", owner.Generation, "error", cause)
 	if number > 0 {
 		return i.nameLog(ctx, owner, number, cause, whole, also)

@@ -272,7 +272,7 @@ func (i *Instance) openEngine(ctx context.Context, lost bool) error {
 			case time.Since(missing) < i.opts.Lease: // then another replica would have led
 				return err
 			default:
-				i.opts.Logger.Error("the local level is damaged, and the log or the checkpoint of the instance lacks what it had: rows that cannot be "+
+				i.opts.Logger.Error("the local level is damaged, and the log or the checkpoint of the instance has lost data: rows that cannot be "+
 					"read are counted as damaged", "instance", name, "error", err)
 				if err := i.folder.forgetDamage(name); err != nil {
 					return err

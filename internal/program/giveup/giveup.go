@@ -73,10 +73,10 @@ func (l *loss) text(yes bool) string {
 	will := map[bool]string{false: "would be", true: "are"}[yes]
 	switch {
 	case l.Lost > 0:
-		s += fmt.Sprintf("lost          batches %d to %d %s lost, at least %d: rows of them that are not in their tables yet, which nobody can count\n",
+		s += fmt.Sprintf("lost          batches %d to %d %s lost, at least %d: all of their rows that are not in a table yet. The number of these rows is unknown\n",
 			l.Readable+1, l.Acknowledged, will, l.Lost)
 	case l.CheckpointProblem != "" || l.LogProblem != "":
-		s += fmt.Sprintf("lost          all batches behind %d %s lost, except rows that are in their tables: the record does not know how many there were\n", l.Readable, will)
+		s += fmt.Sprintf("lost          all batches after %d %s lost, except rows that are in their tables: the record does not know how many there were\n", l.Readable, will)
 	default:
 		s += "lost          nothing: everything can be read\n"
 	}
@@ -84,7 +84,7 @@ func (l *loss) text(yes bool) string {
 		s += fmt.Sprintf("lost before   %d batches, when the instance was given up earlier\n", l.LostBefore)
 	}
 	if !yes {
-		s += "Nothing was changed. To give up what cannot be read, repeat the command with -yes.\n"
+		s += "Nothing was changed. To give up the unreadable part, repeat the command with -yes.\n"
 	}
 	return s
 }
