@@ -14,7 +14,7 @@ import (
 	"github.com/forebay/forebay/mapping"
 )
 
-// docs/metrics.md lists every metric of an engine with its unit, and no other. Those of a cluster have a test of their module.
+// docs/metrics.md lists every metric of an engine with its unit, and no other. A test of the module cluster checks the metrics of a cluster.
 func TestMetricsAreDocumented(t *testing.T) {
 	meter := metertest.New()
 	openMemory(t, func(o *forebay.Options) { o.Meter = meter })

@@ -65,7 +65,8 @@ func steadyState(t *testing.T, local bool) {
 	}
 }
 
-// Without a tracer a call allocates what it did. TestSteadyStateAllocatesNothing has the bound; here a tracer that samples nothing is the contrast.
+// Without a tracer a call allocates no more than before. TestSteadyStateAllocatesNothing checks the bound. This test compares a tracer that samples
+// nothing.
 func TestNoTracerCostsNothing(t *testing.T) {
 	measure := func(change ...func(*forebay.Options)) float64 {
 		e, _ := openMemory(t, append(change, func(o *forebay.Options) { o.Buffer.SyncInterval = time.Hour })...)
@@ -87,7 +88,7 @@ func TestNoTracerCostsNothing(t *testing.T) {
 	}
 }
 
-// A value costs no memory but what a call of [forebay.Engine.IngestBatch] costs.
+// A value costs no memory in addition to the memory of a call of [forebay.Engine.IngestBatch].
 func TestTypedAllocatesNothingForAValue(t *testing.T) {
 	e, _ := openMemory(t, func(o *forebay.Options) { o.Buffer.SyncInterval = time.Hour })
 	mustDefine(t, e, orders(t, func(s *forebay.Source) { s.Settings.Sync = forebay.SyncUnsafe }))

@@ -58,8 +58,8 @@ func compile(e *Engine, def Source, opts Options, mappers *mapperCache) (*Defini
 	return &Definition{engine: e, source: def, sinks: sinks}, nil
 }
 
-// CompileColumns is [Engine.Compile] for the columns of one sink, whose table is in the target that the current definition has, if there is one. It
-// returns the error of [mapping.Compile].
+// CompileColumns is [Engine.Compile] for the columns of one sink. The limits are the limits of the target in the current definition of the sink, if
+// there is one. It returns the error of [mapping.Compile].
 func (e *Engine) CompileColumns(sourceID, sinkID string, columns mapping.Columns) (*mapping.Mapper, error) {
 	target := ""
 	if src := e.sources.get(sourceID); src != nil {
@@ -106,7 +106,7 @@ type keptMapper struct {
 	text   int
 }
 
-// get returns the mapper of a sink, by its name in the buffer, for a table in the target of a name.
+// get returns the mapper of a sink, by its name in the buffer, for a table in the named target.
 func (c *mapperCache) get(id, target string, columns mapping.Columns) (*mapping.Mapper, error) {
 	text := fmt.Appendf(nil, "%q %q %#v", id, target, columns) // every field: the JSON form leaves some out
 	key := mapperKey(sha256.Sum256(text))

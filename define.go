@@ -277,7 +277,7 @@ func (e *Engine) accepts(cfg buffer.SinkConfig) error {
 	return e.buf.Accepts(cfg)
 }
 
-// CanUncreate reports whether Options.Target is a [driver.Uncreator], so that [Engine.Uncreate] can remove tables of it. Tables of Options.Targets get
+// CanUncreate reports whether Options.Target is a [driver.Uncreator], so that [Engine.Uncreate] can remove its tables. Tables of Options.Targets get
 // no mark.
 func (e *Engine) CanUncreate() bool {
 	_, ok := e.opts.Target.(driver.Uncreator)

@@ -16,7 +16,7 @@ import (
 
 const (
 	// ensureTimeout bounds a call of the target during a definition. Once it has passed and a call has failed with an error
-	// that may go away, no further call of this target begins: a target that is down costs this time once, whatever the number of sinks.
+	// that may go away, no further call of this target begins: a target that is down costs this time once, for any number of sinks.
 	ensureTimeout = 10 * time.Second
 	// ensureGrace is how long a call may take to notice the end of its context. Then it is abandoned.
 	ensureGrace = time.Second
@@ -74,7 +74,7 @@ func (e *Engine) ensureTables(ctx context.Context, d *Definition, opts ApplyOpti
 				asked[target] = append(asked[target], c)
 			}
 		}
-		var targets sync.WaitGroup // one that is down holds up no other
+		var targets sync.WaitGroup // a target that is down delays no other target
 		for _, of := range asked {
 			targets.Go(func() { e.callEnsure(ctx, of, opts.Creation) })
 		}

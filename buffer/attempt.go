@@ -45,13 +45,13 @@ type lateEnd struct {
 // errLeftAlone is the failure of a call that was left alone.
 var errLeftAlone = fmt.Errorf("the driver did not return within %s of the end of its context", abandonAfter)
 
-// attempt calls a driver and returns how the call ended. after may be nil. Logs and metrics name step and sink, and
-// metrics the target of the table.
+// attempt calls a driver and returns how the call ended. after may be nil. Logs and metrics name step and sink. Metrics
+// also name the target of the table.
 func (b *Buffer) attempt(ctx context.Context, step, sinkID, target string, call func(context.Context) error, after *lateEnd) error {
 	return b.attemptOf(ctx, DriverEvent{SinkID: sinkID, Step: step}, target, call, after)
 }
 
-// attemptOf is attempt for a call whose event says what it moves.
+// attemptOf is attempt for a call that moves rows. Its event describes the rows.
 func (b *Buffer) attemptOf(ctx context.Context, event DriverEvent, target string, call func(context.Context) error, after *lateEnd) error {
 	begin, step, sinkID := time.Now(), event.Step, event.SinkID
 	// If the store later has a shorter log, what the call does outside is newer than the records.

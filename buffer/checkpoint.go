@@ -75,7 +75,7 @@ func (b *Buffer) mayCopyTo(dir string) error {
 		}
 	}
 	for _, folder := range own {
-		// A folder that has the local level as well is not the driver's alone: the file of a database is beside the data directory.
+		// The driver does not own a folder that also contains the local level. The file of a database may be next to the data directory.
 		if localdisk.Inside(dir, folder) && !localdisk.Inside(b.dir, folder) {
 			return fmt.Errorf("the folder is inside of %s, which belongs to the staging or the target: choose a folder outside of it", folder)
 		}

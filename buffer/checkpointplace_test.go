@@ -46,10 +46,10 @@ func TestCheckpointPlace(t *testing.T) {
 	}
 }
 
-// TestCheckpointBesideADatabase: the data directory and the file of a database may be in one folder. That of the database is not its own then.
-func TestCheckpointBesideADatabase(t *testing.T) {
+// TestCheckpointNextToADatabase: the data directory and the file of a database may be in one folder. The database does not own this folder.
+func TestCheckpointNextToADatabase(t *testing.T) {
 	root := t.TempDir()
-	b := openAt(t, filepath.Join(root, "data", "local"), buffer.Options{Staging: dir.Staging(filepath.Join(root, "data", "staging")), Target: beside{buffertest.NewMemory(), root}})
+	b := openAt(t, filepath.Join(root, "data", "local"), buffer.Options{Staging: dir.Staging(filepath.Join(root, "data", "staging")), Target: sharing{buffertest.NewMemory(), root}})
 	if err := b.Checkpoint(t.Context(), filepath.Join(root, "data", "checkpoints", "1")); err != nil {
 		t.Error(err)
 	}
@@ -58,13 +58,13 @@ func TestCheckpointBesideADatabase(t *testing.T) {
 	}
 }
 
-// beside is a target that writes into a file of a folder.
-type beside struct {
+// sharing is a target with a file in a folder that it does not own.
+type sharing struct {
 	driver.Target
 	folder string
 }
 
-func (b beside) Needs(int64, int64) (string, int64) { return b.folder, 0 }
+func (b sharing) Needs(int64, int64) (string, int64) { return b.folder, 0 }
 
 // An empty path is a mistake. It would stand for the working directory of the process.
 func TestEmptyPathIsNoFolder(t *testing.T) {

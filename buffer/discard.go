@@ -76,8 +76,8 @@ func unknownFile(sinkID, fileID string) error {
 	return fmt.Errorf("%w: sink %q has no file %q that waits", ErrUnknownFile, sinkID, fileID)
 }
 
-// queueDiscard takes the turns of the sink at both kinds of workers, so that no call of a driver runs meanwhile. The turn of imports comes
-// first: an import that hangs would otherwise keep a worker for uploads, which all targets share. Uploads never wait for imports, so the order
+// queueDiscard waits for the turns of the sink at both kinds of workers, so that no call of a driver runs meanwhile. It waits for the turn of imports
+// first. Otherwise an import that hangs would keep a worker for uploads, which all targets share. Uploads never wait for imports, so the order
 // cannot deadlock.
 func (b *Buffer) queueDiscard(f *file, most int64, done func(error), unknown error) {
 	key := discardJob | b.discards.Add(1)

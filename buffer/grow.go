@@ -171,7 +171,7 @@ func (s *sinkState) grow(def *format.Definition) (retired []string) {
 	return retired
 }
 
-// tableKey tells the tables of all targets apart.
+// tableKey identifies a table among the tables of all targets.
 type tableKey struct{ target, id string }
 
 func keyOf(t format.Table) tableKey { return tableKey{t.Target, t.ID} }

@@ -39,11 +39,11 @@ type DriverEvent struct {
 	Took time.Duration
 	// Err is its error; nil if it succeeded.
 	Err error
-	// FileID is the file of an upload or import, SliceID the slice of an upload. Empty for other steps.
+	// FileID is the file of an upload or import. SliceID is the slice of an upload. Both are empty for other steps.
 	FileID, SliceID string
-	// Rows and Bytes are the size of what an upload or import moves, before compression. 0 for other steps.
+	// Rows and Bytes are the size of the rows that an upload or import moves, before compression. They are 0 for other steps.
 	Rows, Bytes int64
-	// FirstAt and LastAt are when its first and last row were accepted, in milliseconds. Zero for other steps.
+	// FirstAt and LastAt are the times at which the first and the last row were accepted, in milliseconds. They are zero for other steps.
 	FirstAt, LastAt time.Time
 }
 

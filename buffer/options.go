@@ -21,9 +21,9 @@ type Options struct {
 	// Staging and Target are required.
 	Staging driver.Staging
 	Target  driver.Target
-	// Targets are further targets by name, for sinks whose Table.Target names one. Each has Tuning.Imports workers of its own, so that the imports of
-	// one never wait for those of another. A name stands for the same target as long as rows or sinks have it: files that wait for a name that is
-	// missing here are held. Default: all sinks have Target.
+	// Targets are additional targets by name. A sink uses the target that its Table.Target names. Each target has Tuning.Imports workers, so the
+	// imports of one target never wait for the imports of a different target. A name must refer to the same target as long as rows or sinks use it.
+	// Files that wait for a missing name are held. Default: all sinks use Target.
 	Targets map[string]driver.Target
 	// Leases lets one process at a time use the tables of an [driver.Exclusive] target. Default: none; such a target has one process.
 	Leases driver.Leases
@@ -91,8 +91,8 @@ type Tuning struct {
 	// faster than level 1.
 	GzipLevel int
 
-	// Uploads is how many calls of Staging.Put may run at once, over all sinks. Imports is how many calls of Target.Import may run at once for each
-	// target. One sink has at most one of each. Default: 4 each.
+	// Uploads is the number of calls of Staging.Put that may run at once, over all sinks. Imports is the number of calls of Target.Import that may run
+	// at once for each target. A sink has at most one upload and one import at a time. Default: 4 each.
 	Uploads, Imports int
 	// MinImportInterval is the least Interval that the conditions of an import may have. Default: 30 s, the limit of the
 	// published service. Whoever embeds the buffer, with a target that takes many small imports well, may lower it to 1 s.

@@ -118,7 +118,7 @@ func (t *txn) addPositions(c *chunk) {
 	}
 }
 
-// targetOf returns the target of a sink whose table is in the target of a name.
+// targetOf returns the target of a sink whose table names a target.
 func (b *Buffer) targetOf(sinkID, name string) driver.Target {
 	if t := b.ownTarget(sinkID); t != nil {
 		return t
@@ -126,7 +126,7 @@ func (b *Buffer) targetOf(sinkID, name string) driver.Target {
 	return b.targetNamed(name)
 }
 
-// targetNamed returns the target of a name.
+// targetNamed returns the target with a name.
 func (b *Buffer) targetNamed(name string) driver.Target {
 	if name == "" {
 		return b.opts.Target
@@ -137,16 +137,16 @@ func (b *Buffer) targetNamed(name string) driver.Target {
 	return noTarget{name}
 }
 
-// targetOfFile is targetOf for the rows of a file, which go to the target that its sink had when the file was opened.
+// targetOfFile is targetOf for the rows of a file. They go to the target that the sink had when the file was opened.
 func (b *Buffer) targetOfFile(f *file) driver.Target {
 	return b.targetOf(f.sink.id, f.target)
 }
 
-// noTarget takes the place of a target that the options do not have: rows of an earlier process wait for it.
+// noTarget replaces a target that the options lack. Rows of an earlier process may wait for it.
 type noTarget struct{ name string }
 
 func (t noTarget) Error() string {
-	return fmt.Sprintf("there is no target %q: add it to the targets, and rows that wait for it are imported", t.name)
+	return fmt.Sprintf("there is no target %q: add it to the targets to import its waiting rows", t.name)
 }
 
 // Ensure implements [driver.Target].

@@ -18,7 +18,7 @@ import (
 // inLake puts the table of a sink into the target "lake".
 func inLake(c *buffer.SinkConfig) { c.Table.Target = "lake" }
 
-// The name of a lease stands for the same database in all processes, whatever name each of them gives to the target.
+// The name of a lease identifies the same database in all processes, even if each process gives the target a different name.
 func TestLeaseOfANamedTarget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newExclusive("a")
@@ -34,14 +34,14 @@ func TestLeaseOfANamedTarget(t *testing.T) {
 		put(t, b, define(t, b, "k", inLake), 0, 5)
 		flush(t, b, "k")
 		if n := e.beside.Load(); n > 0 {
-			t.Errorf("%d calls without the lease that another process takes for the same file", n)
+			t.Errorf("%d calls without the lease that a different process needs for the same file", n)
 		}
 		wantIDs(t, e.Memory, "in.c-test.k", 0, 5)
 		closeBuffer(t, b)
 	})
 }
 
-// Measurements of a file have the target that the file goes to, also after its sink has moved.
+// Measurements of a file name the target of the file, even after its sink has moved.
 func TestMeasurementsAfterAMove(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mem, meter := buffertest.NewMemory(), metertest.New()
@@ -78,7 +78,7 @@ func TestMeasurementsAfterAMove(t *testing.T) {
 	})
 }
 
-// A table is compacted every hour from the move of its sink on, although no row arrives.
+// A table is compacted every hour after its sink has moved to it, even if no row arrives.
 func TestCompactorAfterAMove(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mem := buffertest.NewMemory()
@@ -122,7 +122,7 @@ func TestDiscardInATargetThatHangs(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()
 		if err := b.Flush(ctx, "b"); err != nil {
-			t.Errorf("a sink of the target that answers waits for the one that hangs: %v", err)
+			t.Errorf("a sink of the working target waits for the target that hangs: %v", err)
 		}
 		close(proceed)
 		if err := <-discarded; !errors.Is(err, buffer.ErrUnknownFile) {

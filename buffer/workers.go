@@ -99,7 +99,7 @@ func (w *workers) stop() {
 	w.idle.Wait()
 }
 
-// targetWorkers are the workers for the calls of each target. A call that hangs keeps one of the workers of its own target alone.
+// targetWorkers are the workers for the calls of each target. A call that hangs blocks only one worker of its target.
 type targetWorkers struct {
 	ctx   context.Context
 	limit int // of each target

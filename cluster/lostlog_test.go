@@ -61,7 +61,7 @@ func (s *sender) expect() {
 // and the next node that takes over reads that.
 func TestStreamIsDeleted(t *testing.T) {
 	t.Parallel()
-	c := startNodes(t, false, func(c *nodes) { c.lease = 20 * time.Second }) // the node comes back in time, also on a busy machine
+	c := startNodes(t, false, func(c *nodes) { c.lease = 20 * time.Second }) // the node returns in time, even on a busy machine
 	c.define()
 	s := &sender{nodes: c}
 	s.send(0, 10)
@@ -104,7 +104,7 @@ func TestStreamIsDeleted(t *testing.T) {
 		t.Errorf("the node has ended: %v", n.Err())
 	}
 	_ = n.Close() // it says that the outcome of one event is unknown
-	c.lease = 0   // the node does not come back the next time
+	c.lease = 0   // the node does not return the next time
 	if err := c.open(0); err != nil {
 		t.Fatal(err)
 	}

@@ -39,7 +39,7 @@ func clusterMetrics(m *metertest.Meter) map[string]float64 {
 	return got
 }
 
-// A node measures its log, its lease and its instance, and what it drains for a node that is lost. docs/metrics.md lists all metrics.
+// A node measures its log, its lease and its instance, and the instances that it drains for lost nodes. docs/metrics.md lists all metrics.
 func TestMetrics(t *testing.T) {
 	t.Parallel()
 	var refuses atomic.Bool

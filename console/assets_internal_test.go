@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// What is vendored is what was published: docs/internals/dependencies.md says where it comes from.
+// The vendored files equal the published files. docs/internals/dependencies.md names their sources.
 func TestVendored(t *testing.T) {
 	for name, want := range map[string]string{
 		"uplot.js":  "19c8d4c6ad88929a79f4ae49d6f7161566dfd0ba3d15cc495e974f787eb78f1f",

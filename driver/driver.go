@@ -190,8 +190,8 @@ type Table struct {
 	// Creation, if not empty, is the mark that Target.Ensure gives the table if it creates it, so that [Uncreator] can remove
 	// it. It has at most 64 lower-case letters, digits and '-', and is on disk before the call. Other targets ignore it.
 	Creation string `json:",omitempty"`
-	// Target is the name that the owner of the buffer has for the target of the table; empty for an owner with one target. It is part of the
-	// identity of the table there, and no driver reads it.
+	// Target is the name that the owner of the buffer gives to the target of the table. It is empty if the owner has one target. It is part of the
+	// identity of the table in the buffer, and no driver reads it.
 	Target string `json:",omitempty"`
 }
 

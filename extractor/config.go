@@ -125,7 +125,7 @@ type plan struct {
 	userData expressionMap
 	attrs    map[string]tree.Node
 	secrets  *redactor
-	// authorization has the credentials that a user granted; it stands beside the parameters.
+	// authorization has the credentials that a user granted. The configuration has it next to the parameters.
 	authorization tree.Node
 	debug         bool
 }
@@ -144,7 +144,7 @@ type output struct {
 	mappings    map[string]*flatten.Layout // by data type
 }
 
-// parsePlans reads the section with api and config. What stands in authorization was granted to a program, for the logins that use it.
+// parsePlans reads the section with api and config. The values of granted are the credentials that a user granted to a program.
 func parsePlans(p *problems, s *section, granted tree.Node, baseURL string) []*plan {
 	api, config := s.section("api"), s.section("config")
 	for _, key := range []string{"api", "config"} {

@@ -158,7 +158,7 @@ func (pl place) call(e *expression, called tree.Node) *expression {
 }
 
 // secret reports whether the value is, or is computed from, an attribute whose name begins with '#', the response of a login, or
-// what a user granted.
+// a value that a user granted.
 func (e *expression) secret() bool {
 	if e.form == referenceForm {
 		switch e.family {

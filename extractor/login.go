@@ -30,8 +30,8 @@ type loginConfig struct {
 	relative bool
 }
 
-// granted are the credentials of an OAuth 2 login, by family and dotted path: what a user granted, and the id and secret of the
-// program that it was granted to. The login of type login has none.
+// granted are the credentials of an OAuth 2 login, by family and dotted path. They are the values that a user granted, and the id and
+// secret of the program. A login of type login has none.
 type granted map[string]map[string]tree.Node
 
 const (
@@ -39,7 +39,7 @@ const (
 	clientSecret = "client_secret"
 )
 
-// parseGranted reads the credentials that a configuration has beside its parameters.
+// parseGranted reads the credentials that a configuration has next to its parameters.
 func parseGranted(p *problems, authorization tree.Node) granted {
 	const path = "authorization.oauth_api.credentials"
 	api, _ := authorization.Get("oauth_api")

@@ -231,7 +231,7 @@ func facebook(day string) string {
 	return "GET https://graph.facebook.com/v21.0/act_ACCOUNT/insights?level=ad&fields=ad_id%2Cimpressions%2Cspend&limit=500&time_range%5Bsince%5D=" + day + "&time_range%5Buntil%5D=" + day
 }
 
-// TestRecipes runs every configuration of docs/extractor.md twice. Each request must be the one that the mock of the API expects next. No page
+// TestRecipes runs every configuration of docs/extractor.md twice. Each request must equal the next request that the mock of the API expects. No page
 // may end a job while the response says that there is more.
 func TestRecipes(t *testing.T) {
 	t.Parallel()

@@ -14,7 +14,7 @@ import (
 	"github.com/forebay/forebay/mapping"
 )
 
-// prices has a table that grows, with one column more for each deployment.
+// prices has a table that grows by one column with each deployment.
 func prices(columns ...string) forebay.Source {
 	table := forebay.Table{ID: "prices", Extend: true, Columns: mapping.Columns{mapping.Path("id", "id", mapping.DataType(datatype.Int64), mapping.Required())}}
 	for _, name := range columns {
@@ -38,7 +38,7 @@ func wantRows(t *testing.T, kit *forebaytest.Kit, want ...[]string) {
 	}
 }
 
-// A deployment adds a column: rows that waited have NULL in it, and a crash does not bring the former definition back.
+// A deployment adds a column. Rows that waited have NULL in it, and a crash does not restore the former definition.
 func TestSchemaChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		kit := forebaytest.New(t, forebay.Options{}, prices("price"))
@@ -61,7 +61,7 @@ func TestSchemaChange(t *testing.T) {
 	})
 }
 
-// Two engines feed one table, and a fault is for the next call of either.
+// Two engines feed one table, and a fault hits the next call of either engine.
 func TestTwoEnginesOnOneTable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		one := forebaytest.New(t, forebay.Options{}, prices("price"))
@@ -76,7 +76,7 @@ func TestTwoEnginesOnOneTable(t *testing.T) {
 	})
 }
 
-// Rows that the table refuses go to the quarantine, and the others to the table.
+// Rows that the table refuses go to the quarantine. All other rows go to the table.
 func TestRefusedRows(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		kit := forebaytest.New(t, forebay.Options{}, prices("price"))

@@ -76,8 +76,8 @@ func New(tb testing.TB, opts forebay.Options, sources ...forebay.Source) *Kit {
 	return k.start(tb, opts, sources)
 }
 
-// Beside opens a second engine, with a disk of its own, on the staging and the tables of k, as two processes that feed one table. Both kits share
-// their faults: the next call of either engine fails.
+// Beside opens a second engine with the staging and the tables of k, and a separate disk, like two processes that feed one table. The kits share their
+// faults: a fault hits the next call of either engine.
 func (k *Kit) Beside(opts forebay.Options, sources ...forebay.Source) *Kit {
 	k.tb.Helper()
 	return (&Kit{faults: k.faults, memory: k.memory}).start(k.tb, opts, sources)
@@ -103,8 +103,8 @@ func (k *Kit) start(tb testing.TB, opts forebay.Options, sources []forebay.Sourc
 // Engine returns the current engine. Crash and Restart replace it.
 func (k *Kit) Engine() *forebay.Engine { return k.process.engine }
 
-// Define defines a source, or changes its definition, as a program does that is deployed again: Crash and Restart keep the change. It returns the
-// error of [forebay.Engine.Define], and then nothing is changed.
+// Define defines a source, or changes its definition, like a new deployment of a program. Crash and Restart keep the change. If [forebay.Engine.Define]
+// returns an error, Define returns it and changes nothing.
 func (k *Kit) Define(s forebay.Source) error {
 	if err := k.Engine().Define(context.Background(), s); err != nil {
 		return err
@@ -226,8 +226,8 @@ func (k *Kit) Delay(op buffertest.Op, times int, d time.Duration) {
 	k.inject(op, times, fault{delay: d})
 }
 
-// RefuseRows makes the tables refuse each row for which refuse returns a Reason, such as one that violates a check. nil: they refuse none. The rows go
-// to the quarantine of their sink, see [forebay.Sink].
+// RefuseRows makes the tables refuse each row for which refuse returns a Reason, such as a row that violates a check. With nil they refuse no row.
+// Refused rows go to the quarantine of their sink, see [forebay.Sink].
 func (k *Kit) RefuseRows(refuse func(table string, row []string) driver.RowError) {
 	k.faults.mu.Lock()
 	defer k.faults.mu.Unlock()

@@ -11,7 +11,7 @@ import (
 )
 
 // NewFile returns a file for tests of a driver, with the rows in plain slices of at most 20. [Null] stands for NULL. SaveProgress sets Progress, so that
-// a repeated Import of the file is its next attempt. Attempts must not run at the same time.
+// a repeated Import of the file counts as its next attempt. Attempts must not run at the same time.
 func NewFile(id string, table driver.Table, rows ...[]string) *driver.File {
 	f := &driver.File{ID: id, SinkID: "source/sink", Table: table, Rows: int64(len(rows))}
 	stored := make(map[string][]byte)

@@ -39,7 +39,7 @@ type TargetHarness struct {
 	// Typed says that tables keep the type of a column and tell NULL from the empty text. Rows gives values as the canonical
 	// text of their type. A target that implements [driver.Extender] must be Typed.
 	Typed bool
-	// ServerParses says that the database parses the stored rows, and takes the rest of a row for its last text if that begins without a quote. Rows
+	// ServerParses says that the database parses the stored rows, and reads the rest of a row as its last text if the text begins without a quote. Rows
 	// with too many cells, of which the last one of the table is NULL, are then not checked.
 	ServerParses bool
 	// AtLeastOnce says that two concurrent imports of one file may duplicate its rows. Sequential imports must not, each

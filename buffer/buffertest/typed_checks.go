@@ -71,7 +71,7 @@ func typedColumns(t tb, b *bench) {
 	b.mustStore(f)
 }
 
-// valuesOf returns values of a type that the target may read: with the first and the last year of its [driver.Limiter], and none outside.
+// valuesOf returns values of a type that the target can store. They include the first and the last year of its [driver.Limiter], and none outside.
 func (b *bench) valuesOf(typ datatype.Type) (values []string) {
 	first, last := 1, 9999
 	if l, ok := b.Target.(driver.Limiter); ok {

@@ -8,7 +8,7 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// The oldest servers that keep what they acknowledge, as far as is known: 2.15. See docs/cluster-failures.md.
+// The oldest servers that are known to keep acknowledged messages have version 2.15. See docs/cluster-failures.md.
 const (
 	oldestMajor = 2
 	oldestMinor = 15

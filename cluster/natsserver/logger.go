@@ -130,7 +130,7 @@ func levelOf(level slog.Level, text string) slog.Level {
 	case strings.HasPrefix(text, "Filestore [") && (has("] Stream state ") || has(" from index errored") || has(" state is outdated")):
 		return slog.LevelInfo // after a kill the index is older than the blocks, and the server makes it again from them
 	case has("Error trying to connect to route"), has("Stale Connection"), has("Error flushing"):
-		return slog.LevelWarn // another server is away or leaves, or stood still; this one connects again
+		return slog.LevelWarn // a different server is away, stops or was paused. This server connects again
 	}
 	return level
 }

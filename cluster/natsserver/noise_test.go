@@ -16,7 +16,8 @@ import (
 func TestServersThatAreAwayAreOneLineEach(t *testing.T) {
 	var out, all logs
 	c, err := clustertest.Start(func(o *natsserver.Options) {
-		// Servers connect again to those that they had connected to: the first one to both others, which do not know its address.
+		// A server reconnects only to servers that it connected to earlier. The first server had connected to both other servers, which do not know its
+		// address.
 		if o.Name != "a" {
 			o.Peers = append([]string{"127.0.0.1:1"}, o.Peers[1:]...)
 		} else {

@@ -256,7 +256,7 @@ func hasTable(ctx context.Context, tables store.Reader, id string) (bool, error)
 	return len(columns) > 0, err
 }
 
-// fits compares a table that exists with the columns of a sink, and changes nothing. Ensure of a target without Check changes no table that exists.
+// fits compares an existing table with the columns of a sink, and changes nothing. If a target has no Check, its Ensure changes no existing table.
 func fits(ctx context.Context, target driver.Target, t driver.Table) error {
 	if c, ok := target.(interface {
 		Check(ctx context.Context, t driver.Table) error

@@ -44,7 +44,7 @@ func TestCheckComparesOptionsWithTables(t *testing.T) {
 		{"target: dir:" + folder, tableOf("a", "t", column("n", "int64"), "") + tableOf("b", "t", column("m", "int64"), ", extend: true"), `the sinks a/s and b/s do not fit into one table`},
 		{"target: dir:" + folder, tableOf("a", "t", column("n", "int64"), ", extend: true") + tableOf("b", "t", column("m", "int64"), ", extend: true"), ""},
 		{"target: dir:" + folder, tableOf("a", "t", column("n", "int64"), "") + tableOf("b", "t", column("n", "int64"), ""), ""},
-		// Options of the target are for its own tables, and not for those of named targets.
+		// Options of the target apply to its own tables, and not to the tables of named targets.
 		{"target: sqlite:" + folder + "/x.db\nkeep-for: 30d\ntarget-options: {keepBy: [at]}" + lake, one + tableOf("b", "t", column("m", "string"), ", target: lake"), ""},
 		{"target: postgres://host/x\ntarget-options: {keys: {t: [n]}}" + lake, one + tableOf("b", "t", column("m", "string"), ", target: lake"), ""},
 		{"target: postgres://host/x\ntarget-options: {keys: {u: [m]}}" + lake, one + tableOf("b", "u", column("m", "string"), ", target: lake"), `keys: no sink has the table "u"`},
@@ -126,7 +126,7 @@ func TestCheckAsksPostgres(t *testing.T) {
 	}
 }
 
-// check compares a table that the driver has not made, and leaves it and the database as they are.
+// check compares a table that the driver did not create. It changes neither the table nor the database.
 func TestCheckChangesNoTableOfClickHouse(t *testing.T) {
 	database := clickhouseServer.Database(t)
 	clickhouseServer.Exec(t, "CREATE TABLE "+database+".events (n Int64) ENGINE = MergeTree ORDER BY n")

@@ -179,7 +179,7 @@ func (cfg *serveConfig) readFile(flags *flag.FlagSet, given map[string]bool, get
 	return d, nil
 }
 
-// namedTargets reads the targets that sinks name. Each has a value of the flag target, and the options of its kind have their defaults.
+// namedTargets reads the targets that sinks name. Each entry is a value of the flag target. The options of its kind have their defaults.
 func (d *decoder) namedTargets(n *yaml.Node, cfg *serveConfig) {
 	cfg.targets = map[string]string{}
 	d.pairs(follow(n), "targets", func(key, value *yaml.Node) {

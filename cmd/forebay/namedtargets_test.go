@@ -47,7 +47,7 @@ sources:
 	}
 }
 
-// What is wrong with named targets has its place, and no message shows a secret.
+// Each mistake in named targets is reported with its position, and no message shows a secret.
 func TestMistakesOfNamedTargets(t *testing.T) {
 	source := "\nsources: [{id: web, secret: 0123456789abcdef, sinks: [{id: a, table: t, target: sea, columns: [{name: b, type: body}]}]}]"
 	for _, tt := range []struct{ text, want string }{

@@ -132,7 +132,7 @@ type places struct {
 	tables dir.TablesOptions
 	// options belong to one kind of target.
 	options targetOptions
-	// targets are further targets by name, from the file.
+	// targets are the additional targets of the file, by name.
 	targets map[string]string
 }
 
@@ -303,10 +303,10 @@ func (p *places) kindName() string {
 	return kind
 }
 
-// named returns the place of a further target, with the default options of its kind.
+// named returns the place of an additional target, with the default options of its kind.
 func (p *places) named(target string) *places { return &places{target: target} }
 
-// openNamed opens the further targets of a store.
+// openNamed opens the additional targets of a store.
 func (p *places) openNamed(st *store.Store) error {
 	for _, name := range slices.Sorted(maps.Keys(p.targets)) {
 		open, problems := p.named(p.targets[name]).prepare("")
@@ -327,7 +327,7 @@ func (p *places) openNamed(st *store.Store) error {
 	return nil
 }
 
-// compileOptions are the options that definitions are checked with. Their targets have limits and nothing else.
+// compileOptions are the options that definitions are checked with. Their targets only have limits.
 func (cfg *serveConfig) compileOptions() forebay.Options {
 	opts := forebay.Options{Buffer: cfg.Tuning}
 	if k, _, err := cfg.kindOf(); err == nil {

@@ -38,16 +38,16 @@ func clickhouseTarget() targetKind {
 
 // clickhouseKeys are the options of a target in ClickHouse.
 type clickhouseKeys struct {
-	OrderBy     []string `json:"orderBy" doc:"columns of the ordering key of new tables, such as [tenant, at]: a table gets those that it has; default: the first time of the event"`
-	PartitionBy string   `json:"partitionBy" doc:"expression that parts the rows of new tables, such as toYYYYMM(at)"`
-	TTL         string   `json:"ttl" doc:"expression that says when rows of new tables expire, such as at + INTERVAL 90 DAY; its columns must be required"`
+	OrderBy     []string `json:"orderBy" doc:"columns of the ordering key of new tables, such as [tenant, at]. Columns that a table lacks are ignored. Default: the first required column of type timestamp or date"`
+	PartitionBy string   `json:"partitionBy" doc:"SQL expression for the partition of a row in new tables, such as toYYYYMM(at)"`
+	TTL         string   `json:"ttl" doc:"SQL expression for the time at which rows of new tables expire, such as at + INTERVAL 90 DAY. Its columns must be required"`
 	Engine      string   `json:"engine" doc:"engine of new tables, such as ReplicatedMergeTree; default MergeTree"`
-	Cluster     string   `json:"cluster" doc:"name of the cluster on all of whose servers tables are created and changed"`
-	NativeJSON  bool     `json:"nativeJson" doc:"true makes json columns of new tables of the type JSON, which changes documents a little; default String"`
-	BlockBytes  byteSize `json:"blockBytes" doc:"uncompressed rows of a file that become visible at once, which the server keeps in memory meanwhile; default 256MB"`
-	Window      int      `json:"window" doc:"blocks that a table without replication remembers to refuse second ones; default 10000"`
-	LazySync    bool     `json:"lazySync" doc:"true leaves fsync_after_insert alone, so a loss of power may lose the imports of the last seconds"`
-	TokenFile   string   `json:"tokenFile" doc:"file with a JSON Web Token, read for each request; the address then has no user"`
+	Cluster     string   `json:"cluster" doc:"name of the ClickHouse cluster. Tables are created and changed on all of its servers"`
+	NativeJSON  bool     `json:"nativeJson" doc:"true creates json columns with the type JSON, which reorders keys and drops null. Default: String"`
+	BlockBytes  byteSize `json:"blockBytes" doc:"uncompressed size of the rows that become visible together. The server keeps them in memory until they are stored. Default 256MB"`
+	Window      int      `json:"window" doc:"number of blocks that a table without replication remembers, so that it ignores repeated blocks. Default 10000"`
+	LazySync    bool     `json:"lazySync" doc:"true does not set fsync_after_insert, so a power cut may lose the imports of the last seconds"`
+	TokenFile   string   `json:"tokenFile" doc:"file with a JSON Web Token, which is read for each request. The address then has no user"`
 }
 
 // openClickHouse opens the target, which is also the reader.
@@ -66,7 +66,7 @@ func openClickHouse(address string, opts clickhouse.Options) (*store.Store, erro
 	}, nil
 }
 
-// clickhouseReader reads tables over the connections of the target.
+// clickhouseReader reads tables through the connections of the target.
 type clickhouseReader struct{ target *clickhouse.Target }
 
 // Exists reports whether the database has a table.

@@ -240,7 +240,7 @@ func TestOneLongLine(t *testing.T) {
 		longest := eval[float64](b, `window.longest`)
 		t.Logf("%s: the longest task took %.0f ms of %.0f", what, longest, limit)
 		if longest > limit {
-			t.Errorf("%s: the page does not answer for %.0f ms, want at most %.0f", what, longest, limit)
+			t.Errorf("%s: the page does not respond for %.0f ms, want at most %.0f", what, longest, limit)
 		}
 		if wide := eval[[]string](b, tooWide); len(wide) > 0 {
 			t.Errorf("%s: %q", what, wide)

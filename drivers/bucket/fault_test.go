@@ -36,16 +36,16 @@ func TestPutSurvives(t *testing.T) {
 		fault buckettest.Fault
 		match func(r *http.Request) bool
 	}{
-		"throttling":                      {small, 2, buckettest.SlowDown, method(http.MethodPut)},
-		"throttling of a part":            {large, 2, buckettest.SlowDown, isPart},
-		"a race":                          {small, 2, buckettest.Conflict, method(http.MethodPut)},
-		"a race at the last step":         {large, 1, buckettest.Conflict, isComplete},
-		"taken by an object that is gone": {small, 2, buckettest.Taken, method(http.MethodPut)},
-		"a lost answer":                   {small, 1, buckettest.Lost, method(http.MethodPut)},
-		"a lost answer of a part":         {large, 1, buckettest.Lost, isPart},
-		"a lost answer of the last step":  {large, 1, buckettest.Lost, isComplete},
-		"a torn request":                  {small, 1, buckettest.TornRequest, method(http.MethodPut)},
-		"a torn part":                     {large, 1, buckettest.TornRequest, isPart},
+		"throttling":                       {small, 2, buckettest.SlowDown, method(http.MethodPut)},
+		"throttling of a part":             {large, 2, buckettest.SlowDown, isPart},
+		"a race":                           {small, 2, buckettest.Conflict, method(http.MethodPut)},
+		"a race at the last step":          {large, 1, buckettest.Conflict, isComplete},
+		"taken by an object that is gone":  {small, 2, buckettest.Taken, method(http.MethodPut)},
+		"a lost response":                  {small, 1, buckettest.Lost, method(http.MethodPut)},
+		"a lost response of a part":        {large, 1, buckettest.Lost, isPart},
+		"a lost response of the last step": {large, 1, buckettest.Lost, isComplete},
+		"a torn request":                   {small, 1, buckettest.TornRequest, method(http.MethodPut)},
+		"a torn part":                      {large, 1, buckettest.TornRequest, isPart},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

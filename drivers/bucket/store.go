@@ -174,7 +174,7 @@ func (s *store) put(ctx context.Context, key string, content func() (io.ReadClos
 			return true, nil
 		}
 		if isTaken(err) {
-			// Some stores refuse a put for an object that is not there yet, or no longer. A caller that must not read is told that it is there.
+			// Some stores refuse a put although the object does not exist yet, or no longer exists. Without the right to read, put assumes that the object exists.
 			if there, err := s.blobs.Exists(named(ctx), s.prefix+key); err != nil || there {
 				return false, nil
 			}

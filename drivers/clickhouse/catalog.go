@@ -28,8 +28,8 @@ type relation struct {
 	partition string // the expression, "" for none
 	comment   string
 	ttl       bool
-	views     bool   // materialized views read what is inserted
-	synced    bool   // an answered INSERT survives a loss of power
+	views     bool   // materialized views read the inserted rows
+	synced    bool   // an acknowledged INSERT survives a power cut
 	window    int    // non_replicated_deduplication_window
 	full      string // the engine with its arguments and settings
 	marked    bool   // the table has the marker
@@ -43,7 +43,7 @@ var (
 // relation reads a table. The result is nil if it is absent.
 func (t *Target) relation(ctx context.Context, id string) (*relation, error) {
 	where := " WHERE database = " + literal(t.client.database) + " AND "
-	// One query, so that both halves are of one moment as far as possible: the table comes first.
+	// One query reads both halves, so that they are from nearly the same moment. The row of the table is first.
 	rows, err := t.client.rows(ctx, "SELECT * EXCEPT place FROM (SELECT '' AS column_name, engine, engine_full, partition_key, comment, toString(notEmpty(dependencies_table)), toUInt64(0) AS place FROM system.tables"+where+"name = "+literal(id)+
 		" UNION ALL SELECT name, type, default_kind, comment, '', '', position FROM system.columns"+where+"table = "+literal(id)+") ORDER BY place")
 	if err != nil || len(rows) == 0 || rows[0][0] != "" {
@@ -103,7 +103,7 @@ func (c column) base() (name string, nullable bool) {
 	return name, nullable
 }
 
-// commentPrefix begins the comments of columns that are String for another type.
+// commentPrefix begins the comments of columns that store a different type as String.
 const commentPrefix = "forebay: "
 
 var (
@@ -111,7 +111,7 @@ var (
 	timeType    = regexp.MustCompile(`^DateTime64\(6(, '[^']*')?\)$`)
 )
 
-// dataType returns the type whose values the column holds. A type that is none of ours has the name that the server gives it.
+// dataType returns the type whose values the column holds. A type that package datatype lacks has its name on the server.
 func (c column) dataType() datatype.Type {
 	name, _ := c.base()
 	if mark, found := strings.CutPrefix(c.comment, commentPrefix); found && name == "String" {
@@ -144,14 +144,15 @@ var types = map[string]datatype.Type{
 	"JSON": datatype.JSON,
 }
 
-// takes reports whether the column holds what values of a type are, though its type is another: a String that the driver has not made.
+// takes reports whether the column can store values of a type although it has a different type. This holds for a String column that the driver did not
+// create.
 func (c column) takes(t datatype.Type) bool {
 	name, _ := c.base()
 	return name == "String" && !strings.HasPrefix(c.comment, commentPrefix) && (t == datatype.Untyped && strings.HasPrefix(c.typeName, "LowCardinality(") || t == datatype.JSON || t == datatype.Bytes)
 }
 
-// fit compares a table with its columns by [driver.Table.Fit]. have are the columns of the table that it counts, want what they must be. A
-// column that the server fills is not counted if the mapping lacks it.
+// fit compares a table with its columns by [driver.Table.Fit]. have are the counted columns of the table, and want are the
+// columns that the table must have. A column that the server fills is not counted if the mapping lacks it.
 func fit(t driver.Table, columns []column) (counted []column, have, want []datatype.Column, err error) {
 	for _, c := range columns {
 		i := slices.IndexFunc(t.Columns, func(w datatype.Column) bool { return w.Name == c.name })

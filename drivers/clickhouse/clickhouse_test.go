@@ -51,7 +51,7 @@ func readTable(tb testing.TB, database, table string) [][]string {
 		case datatype.Bytes:
 			expr = "base64Encode(" + quote(c.name) + ")"
 		case datatype.Untyped, datatype.String:
-			expr = "hex(" + quote(c.name) + ")" // the answer is JSON
+			expr = "hex(" + quote(c.name) + ")" // the response is JSON
 		}
 		if _, _, ok := typ.DecimalOf(); ok {
 			scale := strings.TrimSuffix(string(typ[strings.Index(string(typ), ",")+1:]), ")")

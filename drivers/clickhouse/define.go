@@ -11,7 +11,7 @@ import (
 	"github.com/forebay/forebay/driver"
 )
 
-// ensures bounds the looks at a table of one Ensure: several engines may change it at once.
+// ensures limits how often one Ensure looks at a table, because several engines may change it at the same time.
 const ensures = 10
 
 // Ensure implements [driver.Target]. It adds the column with the ids of files, and the deduplication window, to a table that lacks them.
@@ -33,11 +33,11 @@ func (t *Target) Ensure(ctx context.Context, table driver.Table) error {
 			}
 		}
 	}
-	return fmt.Errorf("clickhouse: the table %s is changed by others again and again", t.table(table.ID))
+	return fmt.Errorf("clickhouse: other programs keep changing the table %s", t.table(table.ID))
 }
 
-// Check compares the table with its columns, as Ensure or, with table.Extend, Extend does, and changes nothing. An absent table fits. It also returns what
-// Import would hold a file for: the engine of the table, and names that the server would not keep.
+// Check compares the table with its columns, as Ensure or, with table.Extend, Extend does, and changes nothing. An absent table fits. It also returns
+// errors for which Import would hold a file: the engine of the table, and names that the server would not keep.
 func (t *Target) Check(ctx context.Context, table driver.Table) error {
 	err := t.check(table)
 	if err == nil {
@@ -50,7 +50,7 @@ func (t *Target) Check(ctx context.Context, table driver.Table) error {
 func (t *Target) change(ctx context.Context, sql string) error {
 	err := t.client.exec(ctx, sql)
 	if c := code(err); c == accessDenied || c == readOnly {
-		err = driver.Permanent(fmt.Errorf("this account may not change the tables; grant it the right, or run: %s; %w", sql, err))
+		err = driver.Permanent(fmt.Errorf("this account may not change the tables: grant it the right, or run: %s; %w", sql, err))
 	}
 	return classify(err)
 }
@@ -116,14 +116,14 @@ func (t *Target) plan(ctx context.Context, table driver.Table) (changes []string
 	return changes, nil
 }
 
-// changes returns what a table lacks, as parts of ALTER TABLE. Each can be repeated.
+// changes returns the missing parts of a table, as parts of ALTER TABLE. Each part can be repeated.
 func (t *Target) changes(table driver.Table, r *relation) (parts []string, err error) {
 	_, have, want, err := fit(table, r.columns)
 	if err != nil {
 		return nil, err
 	}
 	if !r.marked {
-		// One statement: whoever adds the column adds the index.
+		// One statement adds both, so a table with the column also has the index.
 		parts = append(parts, "ADD COLUMN IF NOT EXISTS "+markerColumn+", ADD INDEX IF NOT EXISTS "+markerIndex)
 	}
 	if !replicated(r.engine) && r.window < t.options.Window {
@@ -150,12 +150,12 @@ func (t *Target) changes(table driver.Table, r *relation) (parts []string, err e
 }
 
 const (
-	// Files follow one another in a table, so a part has a few ids in long runs.
+	// The rows of a file are consecutive, so a part has a few ids in long runs.
 	markerColumn = "`" + marker + "` LowCardinality(String)"
 	markerIndex  = "`" + marker + "` `" + marker + "` TYPE minmax GRANULARITY 1"
 )
 
-// syncSettings make the server write the rows to disk before it answers.
+// syncSettings make the server write the rows to disk before it responds.
 const syncSettings = "fsync_after_insert = 1, fsync_part_directory = 1"
 
 func (t *Target) create(table driver.Table, columns []datatype.Column) string {
@@ -193,7 +193,7 @@ func (t *Target) create(table driver.Table, columns []datatype.Column) string {
 	return create
 }
 
-// orderBy returns the ordering key of a new table as SQL, and whether a column of it may be NULL.
+// orderBy returns the ordering key of a new table as SQL, and reports whether one of its columns may be NULL.
 func (t *Target) orderBy(columns []datatype.Column) (key string, nullable bool) {
 	var names []string
 	add := func(c datatype.Column) {
@@ -286,4 +286,4 @@ func (t *Target) Uncreate(ctx context.Context, tableID, creation string) error {
 	return classify(err)
 }
 
-var errNoTable = errors.New("the table is dropped again and again while a file is imported into it")
+var errNoTable = errors.New("the table is dropped repeatedly while a file is imported into it")

@@ -1,5 +1,5 @@
-// Package clickhouse stores tables in ClickHouse, over its HTTP interface. It promises exactly once: a token makes the server refuse a block that it
-// has already, and each row contains the id of its file, which a retry asks for.
+// Package clickhouse stores tables in ClickHouse, over its HTTP interface. It stores each row exactly once: a token makes the server ignore a block
+// that it already has, and each row contains the id of its file, which a retry looks for.
 //
 //	target, err := clickhouse.Open("clickhouse://forebay:password@db.example:8123/analytics", clickhouse.Options{})
 //	if err != nil {
@@ -9,14 +9,14 @@
 //	engine, err := forebay.Open(dir, forebay.Options{Target: target})
 //
 // Slices of staging that are compressed alike are sent as they are. The driver does not decode them. The server parses the rows, and the driver
-// reads only the answer.
+// reads only the response.
 //
 // # Exactly once
 //
 // Import sends a file as one INSERT, or several if it is larger than Options.BlockBytes. Each INSERT is one block, and the server stores a block as one
-// part for each partition. The INSERT fails if the block does not have the expected number of rows. Its token is made of the id of the file, so
-// the server ignores a second one within its deduplication window. Each row has the id in the column _forebay_file. An attempt that is not the first looks
-// for it and sends only what is missing. So a retry after the end of the window stores nothing twice.
+// part for each partition. The INSERT fails if the block does not have the expected number of rows. Its token contains the id of the file, so
+// the server ignores a repeated block within its deduplication window. Each row has the id in the column _forebay_file. A repeated attempt looks
+// for the id and sends only the missing rows. So a retry after the end of the window stores nothing twice.
 //
 // Readers see the blocks of a large file, and the partitions of a block, one after the other.
 //
@@ -37,13 +37,13 @@
 //	json            String                     JSON
 //	bytes           String, with the bytes themselves
 //
-// A column that may be NULL is Nullable. Comments of columns tell the types that are stored as String apart. A String without such a comment holds each
-// of them.
+// A column that may be NULL is Nullable. Comments of columns tell the types that are stored as String apart. A String without such a comment can hold each
+// of these types.
 //
 // Records with a timestamp or a date before 1900 or after 2299 are rejected when they arrive.
 //
 // # Errors
 //
-// Rows that violate a constraint are named in a [driver.RowsError]. The buffer then imports the file without them: see [driver.Voider]. Messages
+// A [driver.RowsError] names rows that violate a constraint. The buffer then imports the file without them: see [driver.Voider]. Messages
 // contain no values of cells and no password.
 package clickhouse

@@ -14,7 +14,7 @@ import (
 	"github.com/forebay/forebay/mapping"
 )
 
-// Two engines feed one table, which a later definition extends. What ClickHouse cannot store is refused at ingestion.
+// Two engines feed one table, which a later definition extends. Values that ClickHouse cannot store are refused at ingestion.
 func TestEngines(t *testing.T) {
 	target := open(t, Options{})
 	columns := mapping.Columns{

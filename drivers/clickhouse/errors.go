@@ -30,21 +30,21 @@ const (
 	tableNotEmpty    = 705
 )
 
-// held are the codes after which an operator must act: the statement or the schema, the account and its rights, the database.
+// held are the codes of errors that an operator must fix: in the statement or the schema, the account and its rights, or the database.
 var held = []int{
 	noSuchColumn, badArguments, 42, 43, 44, 46, 47, 48, 50, unknownTable, 62, 80, 81, unknownSetting, 122, 131, readOnly, 192, 193, 194, 291, 344, 392, 450, accessDenied, 514, 516, 524,
 	534,
 }
 
-// refusals are the codes about values, if the parser of the rows has not raised them.
+// refusals are the codes of refused values, unless the parser of the rows has raised them.
 var refusals = []int{6, 26, 27, 38, 41, typeMismatch, 69, 70, 72, incorrectData, 321, cannotInsertNull, 376, 407, 441, 467}
 
 // quiet are the codes whose messages contain no values of cells.
 var quiet = append(slices.Clone(held), 159, 202, 209, 210, 225, 241, replicaReadOnly, 243, 252, 254, 285, 286, 319, 354, 394, 425, 439, 999)
 
-// serverError is an answer other than success.
+// serverError is an unsuccessful response.
 type serverError struct {
-	// Status comes from HTTP, and Code from ClickHouse: 0 if there is none.
+	// Status is the status of HTTP. Code is the code of ClickHouse, or 0 if there is none.
 	Status, Code int
 	text         string // may contain values of cells
 	rows         bool   // the statement had rows
@@ -55,7 +55,7 @@ var (
 	anyCode = regexp.MustCompile(`^Code: (\d+)\.`)
 	atRow   = regexp.MustCompile(`\(at row (\d+)\)`)
 	broken  = regexp.MustCompile("^Code: 469\\. DB::Exception: Constraint `((?:[^`\\\\]|\\\\.)+)`.* is violated at row (\\d+)\\.")
-	// exception is a line that is no row of JSON.
+	// exception matches an error message between the rows of a response.
 	exception = regexp.MustCompile(`(?m)^Code: \d+\. DB::Exception: `)
 	throwing  = regexp.MustCompile(`^Code: 395\. DB::Exception: (forebay: [a-z ]+)`)
 )
@@ -68,7 +68,7 @@ func codeOf(text string) int {
 	return 0
 }
 
-// Error has no values of cells.
+// Error returns a message without values of cells.
 func (e *serverError) Error() string {
 	if e.Code == 0 {
 		return fmt.Sprintf("the server returns %d %s", e.Status, http.StatusText(e.Status))
@@ -97,7 +97,7 @@ func (e *serverError) Error() string {
 	return s
 }
 
-// code returns the code of an error of the server, 0 if it is none.
+// code returns the code of an error of the server, or 0 for other errors.
 func code(err error) int {
 	if e, ok := errors.AsType[*serverError](err); ok {
 		return e.Code
@@ -105,19 +105,19 @@ func code(err error) int {
 	return 0
 }
 
-// Texts of errors that our own statements raise.
+// Texts of errors that statements of the driver raise.
 const (
 	saysVoid = "forebay: the file is ruled out"
 	saysRows = "forebay: a block has an unexpected number of rows"
 )
 
-// raised reports whether our own statement has raised this error.
+// raised reports whether a statement of the driver has raised this error.
 func raised(err error, says string) bool {
 	e, ok := errors.AsType[*serverError](err)
 	return ok && e.Code == throwIf && strings.Contains(e.text, says)
 }
 
-// classify says what becomes of an error.
+// classify decides whether an error is permanent, refuses rows or is retried.
 func classify(err error) error {
 	if err == nil || driver.IsPermanent(err) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return err
@@ -135,7 +135,7 @@ func classify(err error) error {
 	return wrapped
 }
 
-// refusedRows returns the error about the rows of a block that begins with row first of a file, nil if the error is about something else.
+// refusedRows returns the error about the rows of a block that begins with row first of a file. It returns nil if the error is not about rows.
 func refusedRows(err error, first int64) error {
 	e, ok := errors.AsType[*serverError](err)
 	if !ok {

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// roundTrip answers requests without a server.
+// roundTrip responds to requests without a server.
 type roundTrip func(*http.Request, string) (status int, header, body string)
 
 func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -45,7 +45,7 @@ func TestPrintedTargetHasNoSecret(t *testing.T) {
 	}
 }
 
-// A proxy may answer 200 before the statement has failed. Then the exception is in the body, and an INSERT has not stored its rows.
+// A proxy may return 200 before the statement fails. Then the body contains the exception, and an INSERT has not stored its rows.
 func TestExceptionInABodyWith200(t *testing.T) {
 	for _, body := range []string{
 		"Code: 241. DB::Exception: Memory limit exceeded: secret. (MEMORY_LIMIT_EXCEEDED)\n",
@@ -75,7 +75,7 @@ func TestExceptionInABodyWith200(t *testing.T) {
 	}
 }
 
-// The replica that looks for the rows of a file is the one that has caught up before, even if other requests have moved to a different host meanwhile.
+// The driver looks for the rows of a file on the replica that has caught up, even if other requests have moved to a different host meanwhile.
 func TestReplicaThatCaughtUpIsAsked(t *testing.T) {
 	for _, engine := range []string{"ReplicatedMergeTree", "SharedMergeTree"} {
 		var target *Target
@@ -124,7 +124,7 @@ func (p profile) RoundTrip(r *http.Request) (*http.Response, error) {
 	return http.DefaultTransport.RoundTrip(r)
 }
 
-// Settings of a profile that shorten results lose no row, and hide none from a repeated attempt.
+// Settings of a profile that shorten results lose no row, and hide no row from a repeated attempt.
 func TestProfilesThatShortenResults(t *testing.T) {
 	for _, p := range []profile{
 		{"limit": "10"},
@@ -173,14 +173,14 @@ func TestRetryAfterRowsWereReplaced(t *testing.T) {
 	expectRows(t, target, tbl.ID, eventRows(1, 60)...)
 }
 
-// What fails again and again is named, and no table that was dropped.
+// The error of repeated failures names their cause, and not a dropped table.
 func TestImportNamesWhatFails(t *testing.T) {
 	target := open(t, Options{Settings: map[string]string{"no_such_setting": "1"}})
 	err := target.Import(t.Context(), newFile("file-1", events("events"), eventRows(1, 20)...))
 	expectPermanent(t, "Import with an unknown setting", err, "no_such_setting")
 }
 
-// An error of an INSERT has no value, also if an expression of the table fails with a code that our own statements give, too.
+// An error of an INSERT has no value, even if an expression of the table fails with a code that statements of the driver use.
 func TestErrorOfAnExpressionHasNoValue(t *testing.T) {
 	target := open(t, Options{})
 	tbl := events("events")
@@ -204,7 +204,7 @@ func TestOptionsAreCheckedTogether(t *testing.T) {
 	}
 }
 
-// A retry repeats blocks for the views of a replicated table only if its server still knows the tokens. Others would store the rows twice.
+// A retry repeats blocks for the views of a replicated table only if its server still knows the tokens. Otherwise it would store the rows twice.
 func TestRetryForViewsOfAReplicatedTable(t *testing.T) {
 	for _, tt := range []struct {
 		full, server string // settings of the table and of the server
@@ -252,10 +252,10 @@ func TestSettingsOfReplicatedWindows(t *testing.T) {
 	}
 }
 
-// After a host that does not answer in time, is read-only, or is a proxy without a server, the next request goes to the next host.
+// After a host that does not respond in time, is read-only, or is a proxy without a server, the next request goes to the next host.
 func TestHostsThatFailAreLeft(t *testing.T) {
 	for name, answer := range map[string]func(*http.Request) (int, string){
-		"no answer": func(r *http.Request) (int, string) { <-r.Context().Done(); return 500, "" },
+		"no response": func(r *http.Request) (int, string) { <-r.Context().Done(); return 500, "" },
 		"read-only": func(*http.Request) (int, string) {
 			return 500, "Code: 242. DB::Exception: Table is in readonly mode. (TABLE_IS_READ_ONLY)"
 		},

@@ -31,7 +31,7 @@ func mustEnsure(tb testing.TB, target *Target, table driver.Table) {
 	}
 }
 
-// expectRows compares a table, whose rows have no order.
+// expectRows compares the rows of a table in any order.
 func expectRows(tb testing.TB, target *Target, table string, want ...[]string) {
 	tb.Helper()
 	got := readTable(tb, target.client.database, table)
@@ -43,7 +43,7 @@ func expectRows(tb testing.TB, target *Target, table string, want ...[]string) {
 	}
 }
 
-// expectPermanent checks that an error waits for an operator, and what it says.
+// expectPermanent checks that an error is permanent and contains the words.
 func expectPermanent(tb testing.TB, what string, err error, words ...string) {
 	tb.Helper()
 	var refused *driver.RowsError

@@ -22,7 +22,7 @@ type client struct {
 	http    *http.Client
 	hosts   []string // URLs
 	current *atomic.Int64
-	// authorize sets the headers that authenticate a request. Secrets are in it, and not in fields that are printed with the client.
+	// authorize sets the headers that authenticate a request. It contains the secrets, so that no field of a printed client does.
 	authorize func(context.Context, http.Header) error
 	database  string
 	product   string
@@ -32,16 +32,16 @@ type client struct {
 type statement struct {
 	settings map[string]string
 	encoding string // of the body, "" for none
-	// body opens the body: a statement of SQL, and the rows behind it.
+	// body opens the body, which is an SQL statement, followed by its rows.
 	body func(context.Context) (io.ReadCloser, error)
 	host string // "" for any
 }
 
-// maxAnswer bounds what is read of an answer.
+// maxAnswer limits the bytes that are read of a response.
 const maxAnswer = 64 << 20
 
-// send makes a request and returns the answer. A host that cannot be reached is left for the next one. Once something was sent, the outcome of an
-// error is unknown.
+// send makes a request and returns the response. If a host cannot be reached, send uses the next host. Once something was sent, the outcome of a failed
+// request is unknown.
 func (c *client) send(ctx context.Context, s statement) (answer []byte, header http.Header, err error) {
 	if s.host != "" {
 		return c.sendTo(ctx, s.host, s)
@@ -55,7 +55,7 @@ func (c *client) send(ctx context.Context, s statement) (answer []byte, header h
 		if !unreached && !leave(ctx, err) {
 			return answer, header, err
 		}
-		c.current.CompareAndSwap(n, (n+1)%int64(len(c.hosts))) // for the next request, whoever makes it
+		c.current.CompareAndSwap(n, (n+1)%int64(len(c.hosts))) // for the next request of any caller
 		if !unreached || op.Op != "dial" {
 			return nil, nil, err
 		}
@@ -63,7 +63,7 @@ func (c *client) send(ctx context.Context, s statement) (answer []byte, header h
 	return nil, nil, err
 }
 
-// leave reports whether a different host may answer the next request better.
+// leave reports whether the next request should go to a different host.
 func leave(ctx context.Context, err error) bool {
 	if e, ok := errors.AsType[*serverError](err); ok {
 		return e.Code == replicaReadOnly || e.Code == 0 && e.Status >= http.StatusBadGateway && e.Status <= http.StatusGatewayTimeout
@@ -106,7 +106,7 @@ func (c *client) sendTo(ctx context.Context, host string, s statement) ([]byte, 
 	}
 	cancel()
 	if failed := body.end(); failed != nil {
-		return nil, nil, failed // a slice could not be read, and the server has seen only that the body breaks off
+		return nil, nil, failed // a slice could not be read, and the server only knows that the body was cut off
 	}
 	return answer, header, err
 }
@@ -124,7 +124,7 @@ func (c *client) answer(req *http.Request) ([]byte, http.Header, error) {
 	answer, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
 	code := resp.Header.Get("X-ClickHouse-Exception-Code")
 	if code == "" && resp.StatusCode == http.StatusOK {
-		// A server or proxy that does not wait for the end of the statement puts an exception behind what it has sent.
+		// A server or proxy that does not wait for the end of the statement appends an exception to the rows that it has sent.
 		at := exception.FindIndex(answer)
 		if at == nil {
 			return answer, resp.Header, err
@@ -168,7 +168,7 @@ func (b *lentBody) Read(p []byte) (int, error) {
 // Close implements [io.Closer]. The owner of the reader closes it.
 func (b *lentBody) Close() error { return nil }
 
-// end waits for the Read that runs, and returns the error of the reader.
+// end waits for a running Read, and returns the error of the reader.
 func (b *lentBody) end() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -206,7 +206,7 @@ func (c *client) rowsFrom(ctx context.Context, host, sql string, extra ...map[st
 		if err := in.Decode(&row); errors.Is(err, io.EOF) {
 			return rows, nil
 		} else if err != nil {
-			return nil, fmt.Errorf("the server's answer cannot be read: %w", err)
+			return nil, fmt.Errorf("the response of the server cannot be read: %w", err)
 		}
 		rows = append(rows, row)
 	}

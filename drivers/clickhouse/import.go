@@ -20,7 +20,7 @@ import (
 	"github.com/forebay/forebay/driver"
 )
 
-// note is what Import saves before it sends rows. An attempt that finds it is not the first one.
+// note is what Import saves before it sends rows. An attempt that finds a note is not the first attempt.
 type note struct {
 	// BlockBytes was Options.BlockBytes. All attempts divide the file alike.
 	BlockBytes int64 `json:"blockBytes"`
@@ -28,18 +28,18 @@ type note struct {
 	At time.Time `json:"at"`
 }
 
-// A retry within resendFor repeats all blocks of a table that feeds materialized views: their tokens make the server ignore what the table has, and feed
-// the views what an error or a crash has kept from them. The age, and the window, are chosen so that the server still knows the tokens, unless more
-// than 16 blocks a second are stored in the table.
+// A retry within resendFor repeats all blocks of a table that feeds materialized views. Because of the tokens, the server ignores blocks that the table
+// already has, and feeds the views with rows that they lack after an error or a crash. The age and the window ensure that the server still knows the
+// tokens, unless more than 16 blocks a second are stored in the table.
 const (
 	resendFor    = 10 * time.Minute
 	resendWindow = 10_000
 )
 
-// block is what one INSERT sends: some of the slices of a file.
+// block contains the slices of a file that one INSERT sends.
 type block struct {
 	slices []driver.Object
-	first  int64 // the row of the file that it begins with
+	first  int64 // the first row, counted from the start of the file
 	rows   int64
 	marker string
 }
@@ -64,7 +64,8 @@ func blocksOf(f *driver.File, bytes int64) (blocks []block) {
 	return blocks
 }
 
-// markerOf returns what the marker column of a block contains: the id of its file, the number of its rows, and its place if there are several.
+// markerOf returns the content of the marker column of a block: the id of its file, the number of its rows, and its position if the file has several
+// blocks.
 func markerOf(fileID string, rows int64, i, n int) string {
 	m := fmt.Sprintf("%s %d", fileID, rows)
 	if n > 1 {
@@ -78,7 +79,7 @@ func ofFile(fileID string) string {
 	return quote(marker) + " > " + literal(fileID+" ") + " AND " + quote(marker) + " < " + literal(fileID+"!")
 }
 
-// attempts bounds the attempts of one Import: a person may drop a column or the table after each Ensure.
+// attempts limits the attempts of one Import, because a user may drop a column or the table after each Ensure.
 const attempts = 5
 
 // Import implements [driver.Target].
@@ -136,7 +137,7 @@ func (t *Target) Import(ctx context.Context, f *driver.File) error {
 	return fmt.Errorf("clickhouse: %w: %s", errNoTable, t.table(f.Table.ID))
 }
 
-// ruledOut returns the outcome of a file that Void has seen: it may have found the file complete.
+// ruledOut returns the outcome of a file that Void has processed. Void may have found that the file was complete.
 func (t *Target) ruledOut(ctx context.Context, f *driver.File, engine string) error {
 	complete, _, err := t.stored(ctx, f.Table.ID, engine, f.ID)
 	if err != nil || complete {
@@ -145,7 +146,7 @@ func (t *Target) ruledOut(ctx context.Context, f *driver.File, engine string) er
 	return driver.Permanent(fmt.Errorf("clickhouse: file %s: %w", f.ID, driver.ErrVoid))
 }
 
-// intake is an Import.
+// intake is the state of one Import.
 type intake struct {
 	*Target
 	file   *driver.File
@@ -165,7 +166,7 @@ type field struct {
 	value    string // the value for the table, as SQL
 }
 
-// prepare reads the table, and reports whether it can take the rows.
+// prepare reads the table, and returns an error if the table cannot accept the rows.
 func (in *intake) prepare(ctx context.Context) (ready bool, err error) {
 	r, err := in.Target.relation(ctx, in.file.Table.ID)
 	if err != nil || r == nil {
@@ -198,7 +199,7 @@ func fieldsOf(table driver.Table, counted []column, have []datatype.Column) []fi
 		if at < 0 {
 			continue
 		}
-		// The cells have names of their own: that of a column could hide another one in an expression.
+		// The cells have separate names, because the name of a column could hide a different column in an expression.
 		cell := quote("cell " + strconv.Itoa(at))
 		f := field{name: counted[i].name, value: cell}
 		name, _ := counted[i].base()
@@ -230,7 +231,7 @@ func (in *intake) importAll(ctx context.Context) error {
 		}
 	}
 	for _, b := range in.blocks {
-		// Rows that are there were stored by an earlier attempt, unless partitions are missing.
+		// An earlier attempt has stored the rows that exist, unless partitions are missing.
 		n := present[b.marker]
 		if n >= b.rows || n > 0 && in.relation.partition == "" {
 			continue
@@ -245,7 +246,7 @@ func (in *intake) importAll(ctx context.Context) error {
 	return nil
 }
 
-// resend reports whether a retry repeats the blocks that are there.
+// resend reports whether a retry repeats blocks that the table has.
 func (in *intake) resend(ctx context.Context) bool {
 	age := time.Since(in.first)
 	if !in.relation.views || age < 0 || age >= resendFor {
@@ -285,7 +286,7 @@ func (t *Target) markers(ctx context.Context, table, engine, fileID string) ([][
 	return t.client.rowsFrom(ctx, host, "SELECT "+quote(marker)+", count() FROM "+t.table(table)+" WHERE "+ofFile(fileID)+" GROUP BY 1", settings)
 }
 
-// catchUp waits until a replica has what others have stored. A different replica may lack it.
+// catchUp waits until a replica has all rows that other replicas have stored. A different replica may lack some of them.
 func (t *Target) catchUp(ctx context.Context, host, table, engine string) error {
 	if !replicated(engine) {
 		return nil
@@ -294,7 +295,7 @@ func (t *Target) catchUp(ctx context.Context, host, table, engine string) error 
 	return err
 }
 
-// insert sends a block. If a part of it is there, only the partitions that the table lacks are stored.
+// insert sends a block. If the table has a part of it, only the missing partitions are stored.
 func (in *intake) insert(ctx context.Context, b block, partly bool) error {
 	var names, cells, values []string
 	for at, f := range in.fields {
@@ -340,7 +341,7 @@ func (in *intake) insert(ctx context.Context, b block, partly bool) error {
 	return in.confirm(ctx, b, header.Get("X-ClickHouse-Summary"))
 }
 
-// confirm asks for the rows of a block for which the server reports none: it may have ignored the block as a second one, or has seen no row at all.
+// confirm looks for the rows of a block if the server reports no stored rows. The server may have ignored a repeated block, or has seen no row at all.
 func (in *intake) confirm(ctx context.Context, b block, summary string) error {
 	var s struct {
 		Written json.Number `json:"written_rows"`
@@ -352,7 +353,7 @@ func (in *intake) confirm(ctx context.Context, b block, summary string) error {
 	}
 	present, err := in.present(ctx)
 	if err == nil && present[b.marker] == 0 {
-		err = fmt.Errorf("the server has stored no row of %d of file %s: %s", b.rows, in.file.ID, "its slices are damaged, or the rows were deleted within the deduplication window")
+		err = fmt.Errorf("the server has stored none of the %d rows of a block of file %s: %s", b.rows, in.file.ID, "its slices are damaged, or the rows were deleted within the deduplication window")
 	}
 	return err
 }
@@ -376,7 +377,7 @@ func encode(e driver.Encoding, sql string) ([]byte, error) {
 	return []byte(sql), nil
 }
 
-// rowsReader reads the statement, and then one slice after the other.
+// rowsReader reads the statement, and then each slice.
 type rowsReader struct {
 	ctx     context.Context
 	file    *driver.File

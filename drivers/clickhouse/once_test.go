@@ -15,7 +15,7 @@ import (
 	"github.com/forebay/forebay/internal/seedtest"
 )
 
-// events is a table whose rows are in several partitions with PartitionBy day.
+// events is a table that has several partitions with PartitionBy day.
 func events(id string) driver.Table {
 	return table(id, required(col("id", datatype.Int64)), required(col("day", datatype.Date)), col("name", datatype.String))
 }
@@ -34,7 +34,7 @@ func manyBlocks(t *Target) *Target {
 	return t
 }
 
-// The server is killed when it has stored a block and not answered, while it stores one, and between two blocks of a file, with one partition and with
+// The server is killed before it acknowledges a stored block, while it stores a block, and between two blocks of a file, with one partition and with
 // several. In half of the cases the token is forgotten before the retry. The table contains each row once.
 func TestKillsOfTheServerDuringImports(t *testing.T) {
 	if testing.Short() {
@@ -62,7 +62,7 @@ func TestKillsOfTheServerDuringImports(t *testing.T) {
 func killAndRetry(t *testing.T, target *Target, f *driver.File, i int, rng *rand.Rand) {
 	t.Helper()
 	switch i % 3 {
-	case 0: // stored, not answered
+	case 0: // stored, without a response
 		server.CrashAt(t, i/3%5, -1)
 	case 1: // while it is stored
 		server.CrashAt(t, i/3%5, time.Duration(rng.Int64N(int64(30*time.Millisecond))))
@@ -70,7 +70,7 @@ func killAndRetry(t *testing.T, target *Target, f *driver.File, i int, rng *rand
 		server.CrashAt(t, i/3%5, 0)
 	}
 	if err := target.Import(t.Context(), f); err == nil && i%3 != 1 {
-		t.Fatal("Import = nil although the server was killed before its answer")
+		t.Fatal("Import = nil although the server was killed before its response")
 	} else if err != nil && driver.IsPermanent(err) {
 		t.Fatalf("Import with a server that is killed = %v, want an error that is retried", err)
 	}
@@ -95,8 +95,8 @@ func forget(tb testing.TB, target *Target, tbl driver.Table) {
 	set(target.options.Window)
 }
 
-// A retry after the window stores nothing twice, also when the file before was the only one that the server remembers. Without the marker it would:
-// the same INSERT with a forgotten token doubles the rows.
+// A retry after the window stores nothing twice, even if the server remembers only the previous file. Without the marker it would store rows twice: the
+// same INSERT with a forgotten token doubles the rows.
 func TestRetryBeyondTheWindow(t *testing.T) {
 	target := manyBlocks(open(t, Options{Window: 1}))
 	tbl := events("events")
@@ -109,14 +109,14 @@ func TestRetryBeyondTheWindow(t *testing.T) {
 	}
 	expectRows(t, target, tbl.ID, append(eventRows(1, 60), eventRows(2, 60)...)...)
 
-	first.Progress = nil // as if the attempt were the first one: only the token is left, and it is forgotten
+	first.Progress = nil // as in a first attempt: only the token protects the file, and the server has forgotten it
 	mustImport(t, target, first)
 	if n, err := target.CountFile(t.Context(), tbl, first.ID); err != nil || n != 120 {
 		t.Errorf("without the note and the token the file counts %d rows, %v, want 120: else this test proves nothing", n, err)
 	}
 }
 
-// Within the window the token alone refuses a block: an attempt that takes itself for the first one stores nothing. With the table's window of 0 it would.
+// Within the window the token alone is enough: a repeated attempt without a note stores nothing. With a window of 0 it would store the rows.
 func TestTokenRefusesASecondFirstAttempt(t *testing.T) {
 	target := manyBlocks(open(t, Options{}))
 	tbl := events("events")
@@ -128,7 +128,7 @@ func TestTokenRefusesASecondFirstAttempt(t *testing.T) {
 	expectRows(t, target, tbl.ID, eventRows(1, 60)...)
 }
 
-// A partition that an earlier attempt did not store is added after the window, and the others stay.
+// A partition that an earlier attempt did not store is added after the window, and the other partitions stay.
 func TestMissingPartitions(t *testing.T) {
 	target := open(t, Options{PartitionBy: "day"})
 	tbl := events("events")
@@ -164,7 +164,7 @@ func TestTwoDrivers(t *testing.T) {
 	expectRows(t, target, tbl.ID, want...)
 }
 
-// A materialized view gets each block once, also when it has failed after the table has stored the rows. Then the retry feeds it.
+// A materialized view gets each block once, even if it fails after the table has stored the rows. Then the retry feeds it.
 func TestMaterializedView(t *testing.T) {
 	target := manyBlocks(open(t, Options{}))
 	tbl := events("events")
@@ -191,7 +191,7 @@ func TestMaterializedView(t *testing.T) {
 		expectRows(t, target, tbl.ID, eventRows(1, 60)...)
 		expect(60)
 	}
-	// Beyond the window neither gets a row.
+	// After the window neither the table nor the view gets a row.
 	f.Progress = []byte(`{"blockBytes":1,"at":"2026-01-01T00:00:00Z"}`)
 	forget(t, target, tbl)
 	server.Exec(t, "ALTER TABLE "+sums+" MODIFY SETTING non_replicated_deduplication_window = 0")
@@ -200,7 +200,7 @@ func TestMaterializedView(t *testing.T) {
 	expect(60)
 }
 
-// brokenSettings removes or changes settings of each INSERT on its way.
+// brokenSettings removes or changes settings of each INSERT before it reaches the server.
 type brokenSettings map[string]string
 
 func (b brokenSettings) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -215,7 +215,7 @@ func (b brokenSettings) RoundTrip(r *http.Request) (*http.Response, error) {
 	return http.DefaultTransport.RoundTrip(r)
 }
 
-// What protects a file is needed: without it the tests above would find doubled or divided files.
+// Each protection of a file is needed. Without it the tests above would find doubled or divided files.
 func TestBrokenDrivers(t *testing.T) {
 	for name, broken := range map[string]struct {
 		settings brokenSettings
@@ -242,7 +242,7 @@ func TestBrokenDrivers(t *testing.T) {
 	}
 }
 
-// A server whose profile makes all inserts asynchronous stores a file before it answers.
+// A server whose profile makes all inserts asynchronous stores a file before it responds.
 func TestAsyncInsertByDefault(t *testing.T) {
 	target := open(t, Options{})
 	if got := *server.Rows(t, "SELECT value FROM system.settings WHERE name = 'async_insert'")[0][0]; got != "1" {

@@ -22,34 +22,34 @@ import (
 	"github.com/forebay/forebay/driver"
 )
 
-// Options are the options of a [Target]. The zero value has a default for each.
+// Options are the options of a [Target]. The zero value means the defaults.
 type Options struct {
-	// OrderBy are the columns of the ordering key of new tables, the first is the most important one. A table gets those that it has. Default: the
-	// first required column of type timestamp or date, else the first nullable one, else none.
+	// OrderBy are the columns of the ordering key of new tables, the most important column first. Columns that a table lacks are ignored. Default: the
+	// first required column of type timestamp or date, else the first such nullable column, else no key.
 	OrderBy []string
-	// PartitionBy is the expression of SQL that parts the rows of new tables, such as toYYYYMM(at). Default: tables have one partition. A block
+	// PartitionBy is the SQL expression for the partition of a row in new tables, such as toYYYYMM(at). Default: tables have one partition. A block
 	// becomes visible partition by partition.
 	PartitionBy string
-	// TTL is the expression of SQL that says when rows of new tables expire, such as at + INTERVAL 90 DAY. Its columns must be required. Default: never.
+	// TTL is the SQL expression for the time at which rows of new tables expire, such as at + INTERVAL 90 DAY. Its columns must be required. Default: never.
 	TTL string
 	// Engine is the engine of new tables, such as ReplicatedMergeTree or ReplacingMergeTree(version). Default: MergeTree.
 	Engine string
 	// Cluster, if not "", creates and changes tables on all servers of this cluster.
 	Cluster string
-	// NativeJSON makes json columns of new tables of the type JSON. It changes documents: it orders keys and drops null. Values that are no object
-	// are refused rows. Default: json columns are String.
+	// NativeJSON creates json columns of new tables with the type JSON. This type changes documents: it reorders keys and drops null. Rows with values
+	// that are no objects are refused. Default: json columns are String.
 	NativeJSON bool
-	// BlockBytes bounds the uncompressed bytes of the rows that are sent as one block, which the server keeps in memory until the block is stored. Files that
-	// are larger become visible block by block. Default: 256 MiB. The least is 1 MiB. A slice is never divided.
+	// BlockBytes limits the uncompressed bytes of the rows of one block. The server keeps a block in memory until it is stored. Larger files become visible
+	// block by block. Default: 256 MiB. The minimum is 1 MiB. A slice is never divided.
 	BlockBytes int64
 	// Window is the number of blocks that a table without replication remembers for deduplication. The driver sets it in tables that remember
 	// fewer. Default: 10,000.
 	Window int
-	// LazySync leaves the settings alone that make tables without replication durable. Such a table loses the imports of its last seconds when the
-	// machine of the server loses power, and they are not repeated. Default: fsync_after_insert is set in tables that the driver creates, and in
+	// LazySync does not set the settings that make tables without replication durable. Such a table loses the imports of its last seconds when the
+	// machine of the server loses power, and these imports are not repeated. Default: fsync_after_insert is set in tables that the driver creates, and in
 	// tables without replication that lack it.
 	LazySync bool
-	// Settings are settings of the server for each INSERT, such as insert_quorum. They do not replace those on which exactly once rests.
+	// Settings are settings of the server for each INSERT, such as insert_quorum. They cannot replace the settings that exactly once depends on.
 	Settings map[string]string
 	// Token, if not nil, returns the JSON Web Token that authenticates each request. The address then has no user.
 	Token func(context.Context) (string, error)
@@ -83,8 +83,8 @@ var (
 //	clickhouse://USER:PASSWORD@HOST:PORT,HOST:PORT/DATABASE
 //
 // Special characters in the password are percent-encoded. The default port is 8123, and with TLS 8443. Several hosts are replicas: a request goes to the
-// one that answered last, and to the next one if it cannot be reached. The URL accepts the parameters tls (true, false or skip-verify) and ca
-// (a file with the certificates that the server's is checked against, which implies tls=true).
+// host that responded last, and to the next host if it cannot be reached. The URL accepts the parameters tls (true, false or skip-verify) and ca
+// (a file with the trusted certificates, which implies tls=true).
 //
 // Open does not connect: rows wait while the database is away. The caller closes the target after the engine.
 func Open(address string, o Options) (*Target, error) {
@@ -162,7 +162,7 @@ func replicated(engine string) bool {
 
 const form = "clickhouse://USER:PASSWORD@HOST:PORT/DATABASE"
 
-// errAddress contains nothing of the address: a part of it may be the password.
+// errAddress contains no part of the address, because a part may be the password.
 var errAddress = errors.New("the address cannot be read: use " + form + ", and write in the password @ as %40, / as %2F, ? as %3F, # as %23")
 
 // newClient reads an address.
@@ -184,7 +184,7 @@ func newClient(address string, o Options) (c client, err error) {
 	}
 	c.authorize, c.product, c.current = authorize(u.User, o.Token), driver.Product(), new(atomic.Int64)
 	if o.Token != nil && u.User != nil {
-		return c, errors.New("the address has a user, and Token authenticates: leave one of them out")
+		return c, errors.New("the address has a user, and Options.Token is set: remove one of them")
 	}
 	c.database = strings.TrimPrefix(u.Path, "/")
 	if err := checkName("database", c.database); err != nil {
@@ -215,11 +215,11 @@ func newClient(address string, o Options) (c client, err error) {
 			}
 			secure = true
 		default:
-			return c, fmt.Errorf("the address has the parameter %q; there are tls and ca", name)
+			return c, fmt.Errorf("the address has the parameter %q: only tls and ca are accepted", name)
 		}
 	}
 	if query.Has("ca") && query.Has("tls") {
-		return c, errors.New("ca in the address stands alone, without tls=…")
+		return c, errors.New("the address has both ca and tls: remove tls, because ca implies it")
 	}
 	scheme, port := "http", "8123"
 	if secure {
@@ -243,16 +243,16 @@ func newClient(address string, o Options) (c client, err error) {
 		transport = &http.Transport{
 			Proxy: http.ProxyFromEnvironment, DialContext: (&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 15 * time.Second}).DialContext,
 			TLSClientConfig: config, TLSHandshakeTimeout: 10 * time.Second, MaxIdleConnsPerHost: 16, IdleConnTimeout: 5 * time.Second,
-			// Rows are compressed already, and answers are small.
+			// Rows are already compressed, and responses are small.
 			DisableCompression: true,
 		}
 	}
-	// A redirect would send the rows and the password to another place.
+	// A redirect would send the rows and the password to a different server.
 	c.http = &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	return c, nil
 }
 
-// authorize returns what authenticates requests: a token, a user, or nothing.
+// authorize returns the function that authenticates requests, with a token, a user, or nothing.
 func authorize(user *url.Userinfo, token func(context.Context) (string, error)) func(context.Context, http.Header) error {
 	return func(ctx context.Context, header http.Header) error {
 		switch name := user.Username(); {
@@ -283,9 +283,9 @@ func (t *Target) Query(table driver.Table) (language, query string) {
 }
 
 const (
-	// reserved begins the names of our own tables and columns.
+	// reserved begins the names of the tables and columns of the driver.
 	reserved = "_forebay_"
-	// marker is the column with the id of the file that a row is from.
+	// marker is the column with the id of the file of a row.
 	marker = reserved + "file"
 	// voids is the table of the files that are ruled out.
 	voids = reserved + "void"
@@ -295,14 +295,14 @@ const (
 func (t *Target) check(table driver.Table) error {
 	err := checkName("table", table.ID)
 	if err == nil && strings.HasPrefix(table.ID, reserved) {
-		err = fmt.Errorf("the name of the table %q begins with %s, like those of our own tables", table.ID, reserved)
+		err = fmt.Errorf("the name of the table %q begins with %s, which is reserved for tables of the driver", table.ID, reserved)
 	}
 	for _, name := range table.Names() {
 		if err == nil {
 			err = checkName("column", name)
 		}
 		if err == nil && strings.HasPrefix(name, reserved) {
-			err = fmt.Errorf("the name of the column %q begins with %s, like those of our own columns", name, reserved)
+			err = fmt.Errorf("the name of the column %q begins with %s, which is reserved for columns of the driver", name, reserved)
 		}
 	}
 	if err != nil {
@@ -311,8 +311,8 @@ func (t *Target) check(table driver.Table) error {
 	return nil
 }
 
-// maxName is the longest name of a table or column in bytes as the server writes it into names of files: letters, digits and _ as they are, and every
-// other byte as three. A name of a file has 255, and the server adds to it.
+// maxName is the maximum length of the name of a table or column, in bytes of the file name on the server. Letters, digits and _ take one byte, and
+// every other byte takes three. A file name may have 255 bytes, and the server adds a suffix.
 const maxName = 200
 
 func checkName(what, name string) error {

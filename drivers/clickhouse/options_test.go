@@ -61,7 +61,7 @@ func TestAddresses(t *testing.T) {
 	}
 }
 
-// A request has a token and no password, TLS is checked, and a host that is away is left for the next one.
+// A request has a token and no password. TLS is checked. After a host that is away, the next request goes to the next host.
 func TestTransport(t *testing.T) {
 	var got []*http.Request
 	s := httptest.NewUnstartedServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { got = append(got, r) }))

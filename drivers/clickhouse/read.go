@@ -13,8 +13,8 @@ import (
 	"github.com/forebay/forebay/datatype"
 )
 
-// Columns returns the columns of a table as a mapping sees them, none if the table is absent. A type that is none of package datatype has the name that
-// the server gives it.
+// Columns returns the columns of a table with the types of a mapping. It returns no columns if the table is absent. A type that package datatype lacks
+// has its name on the server.
 func (t *Target) Columns(ctx context.Context, table string) (columns []datatype.Column, err error) {
 	r, err := t.relation(ctx, table)
 	if err != nil || r == nil {
@@ -28,7 +28,7 @@ func (t *Target) Columns(ctx context.Context, table string) (columns []datatype.
 }
 
 // Rows reads a table, for programs that show or count rows. Each row has the texts of the server for the cells of [Target.Columns]. NULL is the empty
-// text. The order is not defined. It ends at the first error.
+// text. The order is not defined. The sequence ends at the first error.
 func (t *Target) Rows(ctx context.Context, table string) iter.Seq2[[]string, error] {
 	return func(yield func([]string, error) bool) {
 		columns, err := t.Columns(ctx, table)
@@ -55,7 +55,7 @@ func (t *Target) Rows(ctx context.Context, table string) iter.Seq2[[]string, err
 				return
 			}
 			if err != nil {
-				yield(nil, fmt.Errorf("clickhouse: the answer cannot be read: it has more than %d MB, or is damaged: %w", maxAnswer>>20, err))
+				yield(nil, fmt.Errorf("clickhouse: the response cannot be read: it is larger than %d MB, or damaged: %w", maxAnswer>>20, err))
 				return
 			}
 			row := make([]string, len(cells))

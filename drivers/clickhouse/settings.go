@@ -7,25 +7,25 @@ import (
 	"strings"
 )
 
-// whole are the settings of each statement with which it has all rows or fails. A profile of the account may have others.
+// whole are the settings with which each statement returns all rows or fails. A profile of the account may have different settings.
 var whole = map[string]string{
 	"limit": "0", "offset": "0", "read_overflow_mode": "throw", "timeout_overflow_mode": "throw", "result_overflow_mode": "throw", "group_by_overflow_mode": "throw",
 	"set_overflow_mode": "throw", "distinct_overflow_mode": "throw",
 }
 
-// current are the settings of a query that must not have an older answer, or one without rows that are there, as far as the server has them.
+// current are the settings of a query that must return all current rows. The server may lack some of the settings.
 var current = map[string]string{"use_query_cache": "0", "final": "0"}
 
-// fixed are the settings of each INSERT, as far as the server has them. A profile of the account may have set any of them.
+// fixed are the settings of each INSERT. The server may lack some of them. A profile of the account may have set any of them.
 var fixed = map[string]string{
-	// The token counts, also for INSERT … SELECT and for views.
+	// The token is used, even for INSERT … SELECT and for views.
 	"insert_deduplicate": "1", "deduplicate_insert": "enable", "deduplicate_insert_select": "force_enable", "insert_select_deduplicate": "1",
 	"deduplicate_blocks_in_dependent_materialized_views": "1", "async_insert": "0",
-	// The block is the same in every attempt: one thread, and no limit but the number of its rows.
+	// The block is the same in every attempt: one thread reads it, and only the number of its rows limits it.
 	"max_threads": "1", "max_insert_threads": "1", "input_format_parallel_parsing": "0", "min_insert_block_size_rows": "0", "min_insert_block_size_bytes": "0",
 	"max_insert_block_size_bytes": "0", "input_format_max_block_size_bytes": "0", "input_format_max_block_wait_ms": "0", "optimize_on_insert": "0",
 	"max_partitions_per_insert_block": "0",
-	// CSV as staging has it. The format CSV would accept a comma at the end of a row; CustomSeparated with cells of CSV is strict.
+	// The rows are the CSV of staging. The format CSV would accept a comma at the end of a row. CustomSeparated with cells of CSV is strict.
 	"format_custom_escaping_rule": "CSV", "format_custom_field_delimiter": ",", "format_custom_row_after_delimiter": "\n",
 	"format_custom_row_before_delimiter": "", "format_custom_row_between_delimiter": "", "format_custom_result_before_delimiter": "",
 	"format_custom_result_after_delimiter": "", "input_format_custom_detect_header": "0", "input_format_custom_allow_variable_number_of_columns": "0",
@@ -56,7 +56,7 @@ func (t *Target) insertSettings(ctx context.Context) (map[string]string, error) 
 	return settings, errors.Join(t.addSettings(ctx, settings, current), t.addSettings(ctx, settings, fixed))
 }
 
-// addSettings adds those of the settings that the server has. It would refuse the others.
+// addSettings adds the settings that the server knows. The server would refuse unknown settings.
 func (t *Target) addSettings(ctx context.Context, to, settings map[string]string) error {
 	t.mu.Lock()
 	known := t.settings

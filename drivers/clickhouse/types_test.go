@@ -13,7 +13,7 @@ import (
 
 var values = []struct {
 	typ    datatype.Type
-	column string // the type of the column; empty: that of Ensure
+	column string // the type of the column; empty: the type that Ensure creates
 	cells  []string
 }{
 	{datatype.Untyped, "", []string{"", " ", "null", "a\r\nb", `\N`, `\.`, `"`, "'", "\x00", "\xff\xfe", "日本語", "🙂", "ᴺᵁᴸᴸ", strings.Repeat("long", 50_000)}},
@@ -36,7 +36,7 @@ var values = []struct {
 	{datatype.JSON, "", []string{`{"a":[1,null,"null"]}`, `{"b":1,"a":1.50,"a":2}`, `"text"`, "12", "[]", `""`, `"\""`, "1e400", `"\u0000"`, `{"a\\b":"\t"}`, "null"}},
 	{datatype.Bytes, "", []string{"", "AA==", "/+8=", "aGVsbG8=", "XG4J"}},
 
-	// Tables that the driver has not made.
+	// Tables that the driver did not create.
 	{datatype.Int64, "Decimal(19, 0)", []string{"0", "-1", "-9223372036854775808"}},
 	{datatype.Decimal(9, 2), "Decimal(20, 2)", []string{"0.00", "-1234567.80"}},
 	{datatype.String, "LowCardinality(String)", []string{"", "a"}},
@@ -76,7 +76,7 @@ func TestTypes(t *testing.T) {
 	}
 }
 
-// With NativeJSON documents are JSON of the server. A value that is no object is a refused row.
+// With NativeJSON documents are stored with the type JSON. The server refuses a row whose value is no object.
 func TestNativeJSON(t *testing.T) {
 	target := open(t, Options{NativeJSON: true})
 	tbl := table("docs", required(col("n", datatype.Int64)), col("doc", datatype.JSON))

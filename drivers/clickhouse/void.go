@@ -12,7 +12,7 @@ import (
 // stored reports whether all blocks of a file are in a table, and how many rows of the file are there.
 func (t *Target) stored(ctx context.Context, table, engine, fileID string) (complete bool, rows int64, err error) {
 	found, err := t.markers(ctx, table, engine, fileID)
-	if c := code(err); c == unknownTable || c == 47 { // there is no table, or the driver has not seen it yet
+	if c := code(err); c == unknownTable || c == 47 { // the table does not exist, or the driver has not seen it yet
 		return false, 0, nil
 	}
 	if err != nil {
@@ -38,7 +38,7 @@ func (t *Target) stored(ctx context.Context, table, engine, fileID string) (comp
 	return whole == blocks, rows, nil
 }
 
-// CountFile implements [driver.Counter]. It counts the rows that are there.
+// CountFile implements [driver.Counter]. It counts the rows in the table.
 func (t *Target) CountFile(ctx context.Context, table driver.Table, fileID string) (int64, error) {
 	if err := t.check(table); err != nil {
 		return 0, err
@@ -108,6 +108,6 @@ func (t *Target) void(ctx context.Context, table, fileID string) (imported bool,
 	if err != nil || complete || rows == 0 {
 		return complete, err
 	}
-	// Other files will have these rows. Nothing is written for the id any more.
+	// Other files will have these rows. No statement writes rows for the id from now on.
 	return false, t.client.exec(ctx, "ALTER TABLE "+t.table(table)+t.onCluster()+" DELETE WHERE "+ofFile(fileID), map[string]string{"mutations_sync": "2"})
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/forebay/forebay/driver"
 )
 
-// A file whose third block has a refused row is in the table in part. Void removes that part, and the id stays ruled out. A file that is stored stays.
+// A file whose third block has a refused row is partly in the table. Void removes this part, and the id stays ruled out. A complete file stays.
 func TestVoidOfAPartlyStoredFile(t *testing.T) {
 	for _, o := range []Options{{}, {PartitionBy: "day"}} {
 		target := manyBlocks(open(t, o))
@@ -40,7 +40,7 @@ func TestVoidOfAPartlyStoredFile(t *testing.T) {
 	}
 }
 
-// Void runs beside imports of the same file: either it reports that the file is imported, and the rows are there, or none is.
+// Void runs at the same time as imports of the same file. Either it reports that the file is imported, and the table has all rows, or the table has none.
 func TestVoidBesideImports(t *testing.T) {
 	target := manyBlocks(open(t, Options{}))
 	tbl := events("events")

@@ -7,7 +7,7 @@ import (
 )
 
 // rooms says which packages of this module the packages of a room may import in non-test files, as folders; a folder
-// that ends with "/..." stands for all below it too. It is the table of docs/internals/architecture.md. What is not listed here
+// that ends with "/..." stands for all below it too. It is the table of docs/internals/architecture.md. A package that is not listed here
 // cannot import anything of the module. Every package may import internal packages, which may import only each other.
 var rooms = map[string][]string{
 	"mapping": {"datatype", "mapping/internal/..."},
@@ -116,7 +116,7 @@ func importRules() []rule {
 		{
 			name:  "layers",
 			check: checkLayers,
-			why: "Data goes one way and packages know only what is below them (docs/internals/architecture.md). Move the shared part " +
+			why: "Data goes one way, and a package knows only the packages below it (docs/internals/architecture.md). Move the shared part " +
 				"down or into internal/, or pass it in from the engine. A new package gets its line in imports_test.go.",
 		},
 		{

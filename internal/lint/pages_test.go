@@ -296,11 +296,11 @@ func TestSizeOfPages(t *testing.T) {
 		}
 		words += n
 		if n > maxPageWords && !slices.Contains(references, name) {
-			t.Errorf("%s has %d words, at most %d: split it, or remove what another page says", name, n, maxPageWords)
+			t.Errorf("%s has %d words, at most %d: split it, or remove text that a different page has", name, n, maxPageWords)
 		}
 	}
 	if pages > maxPages || words > maxWords {
-		t.Errorf("%d pages for users with %d words, at most %d and %d: remove what another page says, or move proofs to docs/internals", pages, words, maxPages, maxWords)
+		t.Errorf("%d pages for users with %d words, at most %d and %d: remove text that a different page has, or move proofs to docs/internals", pages, words, maxPages, maxWords)
 	}
 	t.Logf("%d pages, %d words", pages, words)
 }

@@ -8,12 +8,12 @@ import (
 	"testing"
 )
 
-// A question is what a reader of README.md asks. The answer is at most two links away.
+// A question is a question of a reader of README.md. Its answer is at most two links away.
 type question struct {
 	ask string
 	// link is in README.md. If it does not lead to the answer, its section, or its whole page without a section, has a link that does.
 	link string
-	// page and heading are where the answer is: a page and a heading of it.
+	// page and heading are the place of the answer.
 	page, heading string
 	// says are words of the answer, in the section of the heading.
 	says []string
@@ -67,7 +67,7 @@ func section(text, title string) (string, bool) {
 	return b.String(), level > 0
 }
 
-// linksOf returns what the links in a text of a page lead to: pages from the root, with their sections.
+// linksOf returns the targets of the links in a text of a page: pages from the root, with their sections.
 func linksOf(name, text string) (links []string) {
 	for _, m := range markdownLink.FindAllStringSubmatch(codeBlock.ReplaceAllString(text, ""), -1) {
 		if strings.Contains(m[1], "://") {
@@ -87,7 +87,7 @@ func linksOf(name, text string) (links []string) {
 	return links
 }
 
-// answered walks from README.md to the answer of a question.
+// answered follows links from README.md to the answer of a question.
 func answered(texts map[string]string, q question) error {
 	if !slices.Contains(linksOf("README.md", texts["README.md"]), q.link) {
 		return fmt.Errorf("README.md has no link to %s", q.link)

@@ -22,8 +22,8 @@ var (
 	verbDeclared = regexp.MustCompile(`(?m)^\t+\{"([a-z]+)", "`)
 )
 
-// runbookProblems compares alert rules with a runbook: each rule links its section, each section has a rule, and each section says what the
-// alert means, what to look at, what to do, and what not to do.
+// runbookProblems compares alert rules with a runbook: each rule links its section, each section has a rule, and each section explains the
+// alert, and lists the things to look at, to do, and not to do.
 func runbookProblems(rules, runbook string) (problems []string) {
 	sections := make(map[string]string)
 	for part := range strings.SplitSeq(runbook, "\n## ") {
@@ -81,7 +81,7 @@ func TestEachAlertHasItsRunbook(t *testing.T) {
 	}
 }
 
-// The check finds what it is there for.
+// The check finds each kind of problem.
 func TestRunbookProblems(t *testing.T) {
 	const (
 		rule    = "      - alert: ForebayA\n        annotations:\n          runbook_url: " + runbookURL + "#forebaya\n"

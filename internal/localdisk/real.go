@@ -13,8 +13,8 @@ import (
 // rows and secrets.
 func Real() vfs.FS { return realFS{vfs.Default} }
 
-// realFS gives a file its mode when it makes it. The design that lost changed the mode after the creation. Until
-// then another user could open the file, and could read later writes.
+// realFS sets the mode of a file when it creates the file. The design that lost changed the mode after the creation. Until
+// then a different user could open the file, and could read later writes.
 type realFS struct{ vfs.FS }
 
 // Unwrap implements [vfs.FS].

@@ -196,7 +196,7 @@ func moduleRoot(t *testing.T) string {
 	return root
 }
 
-// A change of the code that a mutant no longer fits is seen at once: its lines are there, and the code with all mutants compiles.
+// Each mutant must still fit the code: the code contains its lines, and the code with all mutants compiles.
 func TestMutantsFitTheCode(t *testing.T) {
 	root := moduleRoot(t)
 	mutants, files := readMutants(t, root)
@@ -206,7 +206,7 @@ func TestMutantsFitTheCode(t *testing.T) {
 	overlay := writeOverlay(t, t.TempDir(), files)
 	packages := map[string]bool{}
 	for _, m := range mutants {
-		for _, h := range m.hunks { // the stage mutants compiles those of the cluster, which is a heavy module
+		for _, h := range m.hunks { // the stage mutants compiles the packages of the cluster, which is a heavy module
 			packages["./"+h.dir] = !strings.HasPrefix(h.dir, "cluster/")
 		}
 	}

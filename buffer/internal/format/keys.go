@@ -15,9 +15,9 @@ const (
 	Typed = 2
 	// Kept has quarantines and positions. Only the definition of a sink with a quarantine, and the first position, upgrade to it.
 	Kept = 3
-	// Others has rejected records of other engines. Only the first of them upgrades to it.
+	// Others has rejected records of other engines. The first such record upgrades the format.
 	Others = 4
-	// Targets has tables with the name of a target. Only the definition of a sink with one upgrades to it.
+	// Targets has tables with the name of a target. The first definition of such a table upgrades the format.
 	Targets = 5
 	// Newest is the last version.
 	Newest = Targets

@@ -22,7 +22,7 @@ type Config struct {
 	Log *slog.Logger
 	// Instance is the name of the new store, which nobody has used before.
 	Instance string
-	// Version is the version of the format. The new store has a later one if its records need it.
+	// Version is the version of the format. The new store has a later version if its records need it.
 	Version int
 	// Open creates a store in an empty folder.
 	Open func(dir string) (*pebblestore.Opening, error)

@@ -66,7 +66,7 @@ func TestAckLocalWhileTheLogIsAway(t *testing.T) {
 				a, b := w.node("a"), w.node("b")
 				p := a.start()
 				i := p.opened()
-				p.put(i, 51) // the last one waits for the log, which then has all
+				p.put(i, 51) // the last row waits for the log, which then has all rows
 				instance := a.instance()
 				heal := w.log.Cut(instance, 1, 2)
 				if n := p.putLocal(i, rows); n != rows {

@@ -308,7 +308,7 @@ var errCut = errors.New("the log of the adopted instance gets shorter")
 // cutPause is the time from a failed cut of a log to the next one. The engine of the instance is opened again for each.
 const cutPause = 10 * time.Minute
 
-// cuts reports whether the log is long enough to be cut. It is cut once, because each opening of the log requires some room again.
+// cuts reports whether the log is long enough to be cut. It is cut once, because each opening of the log needs some space again.
 func (d *drainage) cuts(ctx context.Context) bool {
 	if d.cut || !d.notCut.IsZero() && time.Since(d.notCut) < cutPause {
 		return false

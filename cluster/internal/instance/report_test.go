@@ -51,7 +51,7 @@ func TestReportOfCheckpoints(t *testing.T) {
 			}
 			return nil
 		}, nil)
-		// The size of the log is an estimate until the log is asked.
+		// The report estimates the size of the log until it reads the size from the log.
 		for i.Report().CheckpointDue.IsZero() {
 			p.put(i, 20)
 			time.Sleep(time.Minute)
@@ -65,7 +65,7 @@ func TestReportOfCheckpoints(t *testing.T) {
 		w.await("a checkpoint", func() bool { return !i.Report().Checkpoint.IsZero() })
 		w.await("none is due", func() bool { return i.Report().CheckpointDue.IsZero() })
 		made := i.Report().Checkpoint
-		if made.Before(due) || made.After(time.Now()) { // what it has is from its beginning; its first puts may have failed
+		if made.Before(due) || made.After(time.Now()) { // its content is from its start, and its first puts may have failed
 			t.Errorf("the checkpoint was made at %s, not from %s to %s", made, due, time.Now())
 		}
 		n.stop()

@@ -1,5 +1,5 @@
-// Command bench measures the import into ClickHouse beside what the engine needs for the same rows from a file. It starts a server of its own, whose
-// engine is the real one in a library.
+// Command bench compares the import into ClickHouse with the load of the same rows from a file by the engine. It starts a separate server. The engine
+// of the server is the real engine of ClickHouse in a library.
 //
 //	go run ./bench -json
 package main
@@ -25,7 +25,7 @@ func main() {
 	os.Exit(pipebench.Main(os.Args[1:], os.Stdout, os.Stderr, run))
 }
 
-// database is where the table is.
+// database is the database of the table.
 const database = "bench"
 
 func run(ctx context.Context, args []string, stdout io.Writer) error {
@@ -41,7 +41,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 		importbench.Scenario{Name: "import/clickhouse", Import: w.driver, Loader: w.file, Goal: 0.9},
 		importbench.Scenario{Name: "import/clickhouse-lazy", Import: lazy.driver, Loader: lazy.file, Goal: 0.9},
 	)
-	// The clock compares one thread with several. On a busy machine the time of the processor says more.
+	// The driver uses one thread and the loader several. On a busy machine compare the processor time.
 	for _, way := range []string{"driver", "file"} {
 		if c := w.cpu[way]; c.rows > 0 {
 			fmt.Fprintf(os.Stderr, "CPU of the server, %s: %v a row\n", way, c.took/time.Duration(c.rows))
@@ -50,13 +50,13 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	return err
 }
 
-// engineCPU is what the server has used for rows, with its merges in the meantime.
+// engineCPU is the processor time that the server used for rows, including its merges in the meantime.
 type engineCPU struct {
 	took time.Duration
 	rows int64
 }
 
-// counted adds what the server uses during run.
+// counted adds the processor time that the server uses during run.
 func (w ways) counted(way string, rows int64, run func() error) func() error {
 	return func() error {
 		before := w.server.CPU()
@@ -86,7 +86,7 @@ func (w ways) driver(ctx context.Context, _ string, in importbench.Input) (func(
 	return w.counted("driver", in.File.Rows, func() error { return target.Import(ctx, in.File) }), end, nil
 }
 
-// file lets the engine load the rows from a plain file of CSV, with its defaults: as many threads as there are processors.
+// file lets the engine load the rows from a plain CSV file with its defaults, which are as many threads as there are processors.
 func (w ways) file(ctx context.Context, dir string, in importbench.Input) (func() error, func() (int64, error), error) {
 	target, err := w.prepare(ctx, in)
 	if err != nil {

@@ -16,7 +16,7 @@ func TestMain(m *testing.M) {
 	os.Exit(pipebench.Process(os.Stdout, os.Stderr, m.Run))
 }
 
-// Both commands run to their end, and count the rows that they have stored.
+// Both commands succeed, and count the rows that they have stored.
 func TestRun(t *testing.T) {
 	for _, args := range [][]string{
 		{"-rows", "3000", "-rounds", "1", "-json"},

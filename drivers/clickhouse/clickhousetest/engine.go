@@ -83,7 +83,7 @@ func (l *library) run(conn uintptr, sql, format string) (answer []byte, written 
 	return answer, l.written(result), ""
 }
 
-// serveEngine is the process of the server: what the driver uses of the HTTP interface, before the engine.
+// serveEngine is the process of the server. It implements the part of the HTTP interface that the driver uses, on top of the engine.
 func serveEngine(path, dir, address string) error {
 	l, err := load(path)
 	if err != nil {
@@ -179,7 +179,7 @@ func (e *engine) aim() {
 	if c == nil || c.seen.Add(1) <= c.inserts || c.after < 0 {
 		return
 	}
-	time.AfterFunc(c.after, kill) // also if the statement has ended
+	time.AfterFunc(c.after, kill) // even if the statement has ended
 }
 
 func kill() {
@@ -190,7 +190,7 @@ func kill() {
 	select {}
 }
 
-// read returns the statement of a request, and the file with its rows.
+// read returns the statement of a request and the file with its rows.
 func (e *engine) read(r *http.Request) (sql, rows string, err error) {
 	body := bufio.NewReader(r.Body)
 	encoding := r.Header.Get("Content-Encoding")
@@ -249,10 +249,10 @@ func (e *engine) read(r *http.Request) (sql, rows string, err error) {
 	return sql, rows, errors.Join(err, f.Close())
 }
 
-// settings returns the end of a statement that has the settings of the request.
+// settings returns the settings of the request, as the end of a statement.
 func settings(sql string, query url.Values) string {
 	if !regexp.MustCompile(`^(?:INSERT|SELECT|ALTER TABLE .* DELETE )`).MatchString(sql) || strings.Contains(sql, " VALUES (") {
-		return "" // other statements have settings of another kind
+		return "" // other statements have settings of a different kind
 	}
 	var list []string
 	for name, values := range query {

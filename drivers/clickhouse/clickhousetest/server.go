@@ -1,6 +1,6 @@
 // Package clickhousetest runs a private server of ClickHouse for tests: one for each test binary, in a temporary folder, on a port of the loopback
-// interface. Its engine is the real one in a library, libchdb.so, without what a cluster needs. The HTTP interface before it is as much as the
-// driver uses.
+// interface. Its engine is the real engine of ClickHouse in a library, libchdb.so, which has no support for clusters. The package implements the part
+// of the HTTP interface that the driver uses.
 package clickhousetest
 
 import (
@@ -29,7 +29,7 @@ const (
 	Password = "s3cret/@?" // needs escapes in a URL
 )
 
-// Server is a server that the first test that needs it starts. The zero value is one.
+// Server is a server that starts for the first test that needs it. The zero value is ready to use.
 type Server struct {
 	once    sync.Once
 	dir     string
@@ -46,7 +46,7 @@ type Server struct {
 	swept *exec.Cmd
 }
 
-// sweep waits until its input ends, at the latest when this process ends or is killed. Then it kills the server and removes its files. Signals to
+// sweep waits for the end of its input, which ends at the latest with this process. Then it kills the server and removes its files. Signals to
 // the group of the tests do not end it.
 const sweep = `trap "" HUP INT QUIT TERM
 read -r _
@@ -109,7 +109,7 @@ func (s *Server) need(tb testing.TB) {
 // Address returns the host and the port of the server. The server must have been started.
 func (s *Server) Address() string { return s.address }
 
-// URL returns the address of a database of the server as the driver takes it. The server must have been started.
+// URL returns the address of a database of the server, in the form that the driver accepts. The server must have been started.
 func (s *Server) URL(database string) string {
 	return fmt.Sprintf("clickhouse://%s:s3cret%%2F%%40%%3F@%s/%s", User, s.address, database)
 }
@@ -203,8 +203,8 @@ func (s *Server) Restart(tb testing.TB) {
 	}
 }
 
-// CrashAt makes the server kill itself in a statement with rows, when it has answered so many of them. It runs for the time, or, if that is negative,
-// stores its rows and is not answered. A server that is started again forgets this.
+// CrashAt makes the server kill itself during a statement with rows, after it has acknowledged the given number of such statements. The statement runs
+// for the given time. If the time is negative, the statement stores its rows and gets no response. A restarted server forgets the plan.
 func (s *Server) CrashAt(tb testing.TB, inserts int, after time.Duration) {
 	tb.Helper()
 	if _, err := s.post("/crash?"+url.Values{"inserts": {strconv.Itoa(inserts)}, "after": {strconv.FormatInt(int64(after), 10)}}.Encode(), ""); err != nil {
@@ -219,7 +219,7 @@ func (s *Server) Ended() <-chan struct{} {
 	return s.ended
 }
 
-// Shutdown ends the server at once and returns what starts it again.
+// Shutdown ends the server at once and returns a function that starts it again.
 func (s *Server) Shutdown() (restore func() error, err error) { return s.start, s.stop() }
 
 // CPU returns the processor time of the server's process, as far as Linux tells.

@@ -194,7 +194,7 @@ func age(t, now time.Time) string {
 
 func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
 
-// tableName is the name of a table with the name of its target, if it has one.
+// tableName returns the name of a table, after the name of its target if there is one.
 func tableName(t driver.Table) string {
 	if t.Target == "" {
 		return t.ID

@@ -38,7 +38,7 @@ type Parts struct {
 	// Config.Tables.
 	Target  driver.Target
 	Staging driver.Staging
-	// Targets are further targets by name, which the caller closes after [Run].
+	// Targets are additional targets by name. The caller closes them after [Run].
 	Targets map[string]driver.Target
 	// Archive keeps raw records; nil: sources cannot keep them. The caller closes it after [Run].
 	Archive forebay.Archive

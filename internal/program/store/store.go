@@ -15,7 +15,7 @@ import (
 type Store struct {
 	// Target has the tables.
 	Target driver.Target
-	// Targets are further targets by name.
+	// Targets are additional targets by name.
 	Targets map[string]driver.Target
 	// Staging holds slices. Nil is the default of an engine, a folder of its data directory.
 	Staging driver.Staging
