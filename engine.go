@@ -211,7 +211,7 @@ func (e *Engine) Remove(ctx context.Context, sourceID string) error {
 // Target returns the target of the engine, for what it can do beyond [driver.Target], such as [driver.Querier]. The engine alone imports.
 func (e *Engine) Target() driver.Target { return e.opts.Target }
 
-// TargetOf is [Engine.Target] for the target of a table; nil if the engine has no target of its name.
+// TargetOf returns the target of a table, or nil if the engine has no target with this name.
 func (e *Engine) TargetOf(t Table) driver.Target { return e.opts.targetNamed(t.Target) }
 
 // MaxSources returns how many sources the engine may have.

@@ -23,9 +23,9 @@ import (
 type Options struct {
 	// Target holds the destination tables. Default: the directory driver on DIR/tables.
 	Target driver.Target
-	// Targets are further targets by name, with the alphabet of Source.ID: tables with a Table.Target are there. Each target has
-	// buffer.Tuning.Imports workers of its own, so a target that hangs does not hold up the imports of another. A name stands for one target as long
-	// as sinks or waiting rows have it: rows that wait for a name that is missing are held, and Stats says so. Default: all tables are in Target.
+	// Targets are additional targets by name. A name has the alphabet of Source.ID, and Table.Target refers to it. Each target has
+	// buffer.Tuning.Imports workers, so a target that hangs does not delay the imports of other targets. A name must refer to the same target as long
+	// as sinks or waiting rows use it. Rows that wait for a missing name are held, and Stats reports them. Default: all tables are in Target.
 	Targets map[string]driver.Target
 	// Staging holds sealed slices until they are imported. Default: the directory driver on DIR/staging.
 	Staging driver.Staging
@@ -47,9 +47,9 @@ type Options struct {
 	// Hooks is a value that implements any of [CommitHook], [UploadHook], [ImportHook], [DeliverHook], [RejectHook] and [RefuseHook]: for programs
 	// that have metrics of their own. Default: none, at no cost.
 	Hooks any
-	// Tracer makes a span for each call that brings records, with a child span for its commit, and one for each upload and import, which links to
-	// the sampled calls whose rows it carries, at most 32 of the last 256 of its sink. docs/operations.md lists the spans. Default: nothing is traced,
-	// at no cost.
+	// Tracer makes a span for each call that brings records, with a child span for its commit. It also makes a span for each upload and import. This
+	// span links to the sampled calls whose rows it carries, at most 32 of the last 256 calls of its sink. docs/metrics.md lists the spans. Default:
+	// nothing is traced, at no cost.
 	Tracer trace.Tracer
 	// Buffer tunes the local level: bounds of memory and disk, retries, retention.
 	Buffer buffer.Tuning
@@ -101,7 +101,7 @@ func (o Options) Validate() error {
 	return errors.Join(append(problems, o.Buffer.Validate(), o.Mapping.Validate())...)
 }
 
-// mapping returns the options of the mappers whose tables are in the target of a name.
+// mapping returns the options of the mappers whose tables are in the named target.
 func (o Options) mapping(name string) mapping.Options {
 	m := o.Mapping
 	if l, ok := o.targetNamed(name).(driver.Limiter); ok {
@@ -110,7 +110,7 @@ func (o Options) mapping(name string) mapping.Options {
 	return m
 }
 
-// targetNamed returns a target; nil if there is none of this name.
+// targetNamed returns the target with a name, or nil if there is none.
 func (o Options) targetNamed(name string) driver.Target {
 	if name == "" {
 		return o.Target
@@ -118,13 +118,13 @@ func (o Options) targetNamed(name string) driver.Target {
 	return o.Targets[name]
 }
 
-// unknownTarget is the problem of a table whose target has a name that the options do not have.
+// unknownTarget returns the error for a table whose target is missing in the options.
 func (o Options) unknownTarget(name string) error {
 	if name == "" || o.Targets[name] != nil {
 		return nil
 	}
 	if len(o.Targets) == 0 {
-		return fmt.Errorf("Table.Target: %q, and the engine has no named targets: set Options.Targets, or leave it empty", name)
+		return fmt.Errorf("Table.Target: %q, but the engine has no named targets: set Options.Targets, or leave Table.Target empty", name)
 	}
 	return fmt.Errorf("Table.Target: %q, must be one of %q or empty", name, slices.Sorted(maps.Keys(o.Targets)))
 }

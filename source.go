@@ -128,11 +128,11 @@ type Table struct {
 	ID string
 	// Columns are 1 to 100 columns with unique names, in the order of the table.
 	Columns mapping.Columns
-	// Target is the name of the target of the table in Options.Targets; empty for Options.Target. The limits of this target apply to the columns.
+	// Target is the name of the target of the table in Options.Targets. It is empty for Options.Target. The limits of this target apply to the columns.
 	//
-	// A definition that changes it creates the table in the new target. Rows that wait go to the old target, at once, and all later rows to the new
-	// one; each row is in one of them, once, also after a crash. The engine must have the old target until its rows are there. Default:
-	// Options.Target.
+	// A definition that changes Target creates the table in the new target. Waiting rows go to the old target at once, and all later rows go to the new
+	// target. Each row reaches one of the two targets, once, even after a crash. The engine must have the old target until its rows have arrived.
+	// Default: Options.Target.
 	Target string
 	// Extend lets the table grow with its definitions, if the target is a [driver.Extender]. The target adds columns that it lacks,
 	// and finds the others by name without case, in any order. A column that a definition no longer has stays in the table, as
@@ -140,7 +140,7 @@ type Table struct {
 	//
 	// All engines that feed the table must set it before the first adds a column. A table that has grown refuses those that do not.
 	//
-	// A change that the table cannot follow does not fail [Engine.Define]: the columns that were accepted last go on, also after a
+	// A change that the table cannot follow does not fail [Engine.Define]: the previous columns stay in force, even after a
 	// restart. The log, [TableProblem], [SinkStats] and a metric say so. Default: the table has exactly these columns, and a
 	// different table refuses the definition.
 	Extend bool

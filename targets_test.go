@@ -36,7 +36,7 @@ type narrow struct {
 
 func (n narrow) Limits() datatype.Limits { return n.limits }
 
-// fan is a source with a sink for each target, with a table of one name in all of them.
+// fan is a source with a sink for each target. All tables have the same name.
 func fan(targets ...string) forebay.Source {
 	s := forebay.Source{ID: "web"}
 	for i, target := range targets {
@@ -60,7 +60,7 @@ func texts(m *buffertest.Memory) (list []string) {
 	return list
 }
 
-// One record becomes a row in each target, each with the limits of its own. Tables of one name in two targets are two tables.
+// One record becomes a row in each target, and each target applies its limits. Tables with the same name in two targets are two tables.
 func TestTargets(t *testing.T) {
 	lake := narrow{buffertest.NewMemory(), datatype.Limits{MaxCell: 40}}
 	e, mem := openMemory(t, func(o *forebay.Options) { o.Targets = map[string]driver.Target{"lake": lake} })
@@ -85,7 +85,7 @@ func TestTargets(t *testing.T) {
 		}
 	}
 	if e.TargetOf(forebay.Table{Target: "lake"}) != driver.Target(lake) || e.TargetOf(forebay.Table{}) != e.Target() || e.TargetOf(forebay.Table{Target: "no"}) != nil {
-		t.Error("TargetOf does not give the targets of the options")
+		t.Error("TargetOf does not return the targets of the options")
 	}
 	report, err := e.Verify(t.Context())
 	if err != nil || !report.OK() {
@@ -93,7 +93,7 @@ func TestTargets(t *testing.T) {
 	}
 }
 
-// A name that the options do not have refuses a definition, and names that cannot be used refuse the options.
+// A definition with an unknown name is refused. Options with invalid names are refused.
 func TestTargetsThatAreUnknown(t *testing.T) {
 	e, mem := openMemory(t, func(o *forebay.Options) { o.Targets = map[string]driver.Target{"lake": buffertest.NewMemory()} })
 	err := e.Define(t.Context(), fan("sea"))
@@ -122,7 +122,7 @@ func TestTargetsAreCopied(t *testing.T) {
 	}
 }
 
-// Targets that hang keep workers of their own busy. The imports of the others go on, however many sinks wait for one that hangs.
+// Targets that hang block only their workers. The imports of other targets continue, for any number of sinks that wait for such a target.
 func TestTargetThatHangsHoldsUpNoOther(t *testing.T) {
 	lake := buffertest.NewMemory()
 	hang, begun := make(chan struct{}), make(chan struct{}, 100)
@@ -160,16 +160,16 @@ func TestTargetThatHangsHoldsUpNoOther(t *testing.T) {
 	done, cancelDone := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancelDone()
 	if err := e.Flush(done, "web", "sink-4"); err != nil {
-		t.Fatalf("the target that answers waits for the one that hangs: %v", err)
+		t.Fatalf("the working target waits for the target that hangs: %v", err)
 	}
 	if n := len(mem.Rows("events-4")); n != 3 || len(lake.Rows("events-0")) != 0 {
-		t.Errorf("the table has %d rows, want 3, and those of the target that hangs none", n)
+		t.Errorf("the table has %d rows, want 3, and no rows in the target that hangs", n)
 	}
 	cancel()
 	<-waiting
 }
 
-// A target that hangs leaves no table of another target unchecked, however many tables the definition has there.
+// If a target hangs, all tables of other targets are checked, for any number of tables.
 func TestTargetThatHangsLeavesTablesOfOthersChecked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		lake := buffertest.NewMemory()
@@ -189,12 +189,12 @@ func TestTargetThatHangsLeavesTablesOfOthersChecked(t *testing.T) {
 		}
 		targets := slices.Repeat([]string{"lake"}, 40)
 		if err := e.Define(t.Context(), fan(append(targets, "")...)); !errors.Is(err, refused) {
-			t.Errorf("got %v, want the error of the target that answers", err)
+			t.Errorf("got %v, want the error of the working target", err)
 		}
 	})
 }
 
-// A definition that moves a sink to another target: what waits goes to the old one, what comes later to the new one.
+// A definition moves a sink to a different target. Waiting rows go to the old target, and later rows go to the new target.
 func TestSinkMovesToAnotherTarget(t *testing.T) {
 	lake, disk := buffertest.NewMemory(), vfs.NewMem()
 	mem := buffertest.NewMemory()
@@ -225,7 +225,7 @@ func TestSinkMovesToAnotherTarget(t *testing.T) {
 	mustDefine(t, e, fan("lake")) // the same again moves nothing
 	closed(e)
 
-	// The target of rows that wait is gone: they are held, with the reason, and nothing else takes them.
+	// The target of waiting rows is missing. The rows are held with this reason, and no other target gets them.
 	e = open(nil)
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
@@ -262,7 +262,7 @@ func openMoving(folder string) (*forebay.Engine, error) {
 	})
 }
 
-// moveUntilKilled moves a sink from one target to the other and back, and prints the last number that is on disk.
+// moveUntilKilled moves a sink from one target to the other and back, and prints the number of the last row that is on disk.
 func moveUntilKilled(folder string, from int) error {
 	e, err := openMoving(folder)
 	if err != nil {
@@ -285,7 +285,7 @@ func moveUntilKilled(folder string, from int) error {
 	}
 }
 
-// A process is killed again and again while it moves a sink between two targets. Each row is in one of them, once.
+// A process is killed repeatedly while it moves a sink between two targets. Each row is in one of the targets, once.
 func TestKillsWhileASinkMoves(t *testing.T) {
 	if folder, ok := killtest.Child(); ok {
 		folder, from, _ := strings.Cut(folder, "|")
@@ -344,7 +344,7 @@ func TestKillsWhileASinkMoves(t *testing.T) {
 	}
 	for n, times := range seen {
 		if n > last+1 || times != 1 {
-			t.Errorf("row %d, behind %d, is there %d times", n, last, times)
+			t.Errorf("row %d, after %d, is there %d times", n, last, times)
 		}
 	}
 	t.Logf("%d rows", last+1)
@@ -354,7 +354,7 @@ func TestKillsWhileASinkMoves(t *testing.T) {
 	}
 }
 
-// Events for the application go to one target, and the same events for analytics to another.
+// Events for the application go to one target. The same events go to a second target for analytics.
 func ExampleTable_target() {
 	ctx := context.Background()
 	data, err := os.MkdirTemp("", "forebay")

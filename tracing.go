@@ -14,14 +14,14 @@ import (
 	"github.com/forebay/forebay/buffer"
 )
 
-// tracing makes the spans of [Options.Tracer]. Calls are recent while their rows may be on the way: uploads and imports find them by sink and time.
+// tracing makes the spans of [Options.Tracer]. Calls are recent while their rows may not be imported yet. Uploads and imports find them by sink and time.
 type tracing struct {
 	tracer trace.Tracer
 	recent sync.Map // *recentCalls by name of the sink in the buffer
 }
 
 const (
-	// maxRecentCalls bounds the sampled calls of a sink that uploads and imports can be linked to. Older ones are forgotten.
+	// maxRecentCalls limits the sampled calls of a sink that uploads and imports can be linked to. Older calls are forgotten.
 	maxRecentCalls = 256
 	// maxLinks bounds the links of a span. With more calls, the links are spread evenly over them.
 	maxLinks = 32
@@ -112,13 +112,13 @@ func fail(span trace.Span, err error) {
 	}
 }
 
-// callSpan is the span of a call that brings records. All its methods do nothing on nil, which stands for an engine without a tracer.
+// callSpan is the span of a call that brings records. It is nil for an engine without a tracer, and then its methods do nothing.
 type callSpan struct {
 	*tracing
 	ctx    context.Context
 	span   trace.Span
 	waited time.Duration // for room
-	room   time.Time     // when the wait that is under way has begun
+	room   time.Time     // when the current wait began
 }
 
 // traced returns the intake of one call with its span.

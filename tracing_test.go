@@ -121,7 +121,7 @@ func openTraced(t *testing.T, change ...func(*forebay.Options)) (*forebay.Engine
 	return e, mem, tracer
 }
 
-// A call has a span that is a child of the caller's, with what became of it, and a child for its commit.
+// A call has a span with its outcome. The span is a child of the span of the caller, and has a child for the commit.
 func TestTraceOfCalls(t *testing.T) {
 	e, _, tracer := openTraced(t)
 	mustDefine(t, e, events())
@@ -241,7 +241,7 @@ func TestTraceOfUploadsAndImports(t *testing.T) {
 	}
 }
 
-// A call that waits for room says for how long.
+// The span of a call that waits for room has the time of the wait.
 func TestTraceOfAWaitForRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e, mem, tracer := openTraced(t, func(o *forebay.Options) { o.Buffer.MaxSinkBytes = 64 << 10 })
@@ -254,7 +254,7 @@ func TestTraceOfAWaitForRoom(t *testing.T) {
 		}
 		mustDefine(t, e, events(func(s *forebay.Source) { s.Sinks, s.Settings.Compression = s.Sinks[1:], forebay.CompressionNone }))
 		large := mapping.JSON([]byte(`"` + strings.Repeat("x", 40<<10) + `"`))
-		for range 2 { // one more than the bound, which the next call finds reached
+		for range 2 { // the second row exceeds the limit, so the next call waits
 			if _, err := e.Ingest(t.Context(), "web", large); err != nil {
 				t.Fatal(err)
 			}
@@ -279,7 +279,7 @@ func TestTraceOfAWaitForRoom(t *testing.T) {
 	})
 }
 
-// The recipe of docs/operations.md for the trace id of the sender.
+// The recipe of docs/metrics.md for the trace id of the sender.
 func TestTraceIDOfTheSenderAsAColumn(t *testing.T) {
 	m, err := mapping.Compile(mapping.Columns{mapping.UUID("id"), mapping.Template("trace_id",
 		`local h = Header("traceparent", ""); if std.length(h) == 55 then std.substr(h, 3, 32) else null`, mapping.DataType(datatype.String))}, mapping.Options{})
@@ -296,7 +296,7 @@ func TestTraceIDOfTheSenderAsAColumn(t *testing.T) {
 	}
 }
 
-// A call is a child of the caller's span. Programs pass the tracer of their SDK in place of this one.
+// A call is a child of the span of the caller. Programs pass the tracer of their SDK in place of this tracer.
 func ExampleOptions_tracer() {
 	tracer := new(spans)
 	dir, err := os.MkdirTemp("", "forebay")
@@ -331,7 +331,7 @@ func ExampleOptions_tracer() {
 	// forebay.import 1
 }
 
-// A sink that is forgotten leaves nothing behind, so that sources may come and go for years.
+// After Forget no data of a sink stays in memory, so that sources may be added and removed for years.
 func TestTracedSinkIsForgotten(t *testing.T) {
 	e, _ := openMemory(t, func(o *forebay.Options) { o.Tracer = new(spans) })
 	mustDefine(t, e, fan(""))

@@ -8,7 +8,7 @@ import (
 	"github.com/forebay/forebay/mapping"
 )
 
-// TypedSource takes values of a Go type for a source: see [Typed]. It is safe for concurrent use.
+// TypedSource accepts values of a Go type for a source: see [Typed]. It is safe for concurrent use.
 type TypedSource[T any] struct {
 	engine  *Engine
 	source  string
@@ -16,12 +16,12 @@ type TypedSource[T any] struct {
 	pool    sync.Pool // of *[]*mapping.Record: the records of one call, which returns them
 }
 
-// Typed returns the intake of a source for values of T, a struct or a pointer to one. [mapping.ColumnsOf] makes the columns of such a source. Encoding
+// Typed returns the intake of a source for values of T, which is a struct or a pointer to a struct. [mapping.ColumnsOf] makes the columns of such a source. Encoding
 // a value costs no reflection and no memory for most types, see [mapping.Encoder].
 //
 // T is checked once, here. The error names each field of T that has no JSON, and each column of the sinks that values of T can never fill: a path that
-// begins with no field of T and has no default, and a field of a kind that the type of the column never takes. It is or wraps [ErrUnknownSource] if the
-// source is not defined. A source may be defined again later: its rows then have the columns of the new definition, which is not checked against T.
+// begins with no field of T and has no default, and a field of a kind that the type of the column never accepts. It is or wraps [ErrUnknownSource] if the
+// source is not defined. If the source is defined again later, its rows have the columns of the new definition, which is not checked against T.
 func Typed[T any](e *Engine, sourceID string) (*TypedSource[T], error) {
 	encoder, err := mapping.NewEncoder[T]()
 	if err != nil {
@@ -46,7 +46,7 @@ func Typed[T any](e *Engine, sourceID string) (*TypedSource[T], error) {
 }
 
 // Ingest stores the rows of values, as [Engine.IngestBatch] does for records: it returns when they are on local disk, with a result for each value and
-// one wait for all of them. The values are not kept. They, and what they point to, must not change before Ingest returns.
+// one wait for all of them. Ingest does not keep the values. The values, and all data that they point to, must not change before Ingest returns.
 func (s *TypedSource[T]) Ingest(ctx context.Context, values ...T) ([]Result, error) {
 	return s.ingest(ctx, nil, values)
 }

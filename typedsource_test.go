@@ -62,7 +62,7 @@ func newTypedOrder(i int) typedOrder {
 	return o
 }
 
-// Values give the rows that their JSON gives, call after call and from several goroutines, and the values are not touched later.
+// Values give the same rows as their JSON, in repeated calls and from several goroutines. The engine does not read the values later.
 func TestTypedValuesBecomeTheRowsOfTheirJSON(t *testing.T) {
 	e, mem := openMemory(t)
 	mustDefine(t, e, orders(t))
@@ -112,7 +112,7 @@ func TestTypedValuesBecomeTheRowsOfTheirJSON(t *testing.T) {
 	}
 }
 
-// A value that JSON does not have is rejected with its place; the other values are stored.
+// A value without JSON is rejected with its position. The other values are stored.
 func TestTypedValueWithoutJSON(t *testing.T) {
 	e, mem := openMemory(t)
 	mustDefine(t, e, orders(t))
@@ -139,7 +139,7 @@ func TestTypedValueWithoutJSON(t *testing.T) {
 func TestTypedOnce(t *testing.T) {
 	e, mem := openMemory(t)
 	mustDefine(t, e, orders(t))
-	shop, err := forebay.Typed[*typedOrder](e, "shop") // pointers do as well
+	shop, err := forebay.Typed[*typedOrder](e, "shop") // pointers are accepted too
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -158,7 +158,7 @@ func TestTypedOnce(t *testing.T) {
 	}
 }
 
-// What no value can fill is named when the program starts, not when the first row arrives.
+// Columns that no value can fill are named when the program starts, not when the first row arrives.
 func TestTypedIsCheckedOnce(t *testing.T) {
 	e, _ := openMemory(t)
 	mustDefine(t, e, orders(t, func(s *forebay.Source) {
@@ -167,7 +167,7 @@ func TestTypedIsCheckedOnce(t *testing.T) {
 	}))
 	_, err := forebay.Typed[typedOrder](e, "shop")
 	want := `source "shop": sink "orders": column "total": path "total": no field of forebay_test.typedOrder writes "total"; add the field, or give the column a default
-sink "orders": column "when": path "paid": field Paid has the type bool, and a column of type timestamp never takes it (wrongKind)`
+sink "orders": column "when": path "paid": field Paid has the type bool, and a column of type timestamp never accepts it (wrongKind)`
 	if err == nil || err.Error() != want {
 		t.Errorf("got\n%v\nwant\n%s", err, want)
 	}
@@ -184,7 +184,7 @@ sink "orders": column "when": path "paid": field Paid has the type bool, and a c
 //	go test . -run '^$' -bench Typed -count 5
 //
 // typed/json is the ratio of the medians, and marshal/json the ratio if the caller makes the bytes with encoding/json first. Nothing is committed
-// meanwhile: what is compared is the path of a row until it is in memory.
+// meanwhile, so the benchmark compares the path of a row until it is in memory.
 func BenchmarkTyped(b *testing.B) {
 	const batch, calls = 100, 300
 	values := make([]typedOrder, batch)

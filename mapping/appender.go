@@ -14,11 +14,11 @@ import (
 	"github.com/forebay/forebay/internal/jsontext"
 )
 
-// appendValue appends the JSON of the value that p points to, as encoding/json writes it without HTML escapes. The value is of the type that the
-// function was made for, so each offset below is one that reflect has given for that type.
+// appendValue appends the JSON of the value that p points to, as encoding/json writes it without HTML escapes. The value has the type that the
+// function was made for, so reflect has given each offset below for this type.
 type appendValue func(dst []byte, p unsafe.Pointer) ([]byte, error)
 
-// appenderOf returns the function for a type. open has the types that are being made: a type that contains itself is left to encoding/json, which
+// appenderOf returns the function for a type. open has the types in progress. encoding/json writes a type that contains itself, because it
 // notices cycles of values.
 func appenderOf(t reflect.Type, open map[reflect.Type]bool) appendValue {
 	other := func(dst []byte, p unsafe.Pointer) ([]byte, error) {
@@ -79,7 +79,7 @@ func appenderOf(t reflect.Type, open map[reflect.Type]bool) appendValue {
 		}
 		elem, size := appenderOf(t.Elem(), open), t.Elem().Size()
 		return func(dst []byte, p unsafe.Pointer) ([]byte, error) {
-			s := *(*[]struct{})(p) // the address and the length are where they are in a slice of any type
+			s := *(*[]struct{})(p) // every slice has its address and its length in these positions
 			if s == nil {
 				return append(dst, "null"...), nil
 			}
@@ -122,7 +122,7 @@ type memberAppender struct {
 	append appendValue
 }
 
-// at returns the place of the field in a struct, nil if it is in an embedded struct that is not there.
+// at returns the address of the field in a struct, or nil if the field is in an embedded struct whose pointer is nil.
 func (m *memberAppender) at(p unsafe.Pointer) unsafe.Pointer {
 	for _, h := range m.embeds {
 		if p = unsafe.Add(p, h.offset); !h.pointer {
@@ -135,7 +135,7 @@ func (m *memberAppender) at(p unsafe.Pointer) unsafe.Pointer {
 	return unsafe.Add(p, m.offset)
 }
 
-// membersOf returns false for a struct with a field that only encoding/json can judge.
+// membersOf returns false for a struct with a field that only encoding/json can write.
 func membersOf(t reflect.Type, open map[reflect.Type]bool) (members []memberAppender, ok bool) {
 	for _, f := range jsonFields(t) {
 		m := memberAppender{name: f.name, key: "," + string(jsontext.AppendString(nil, f.name, false)) + ":", embeds: f.embeds, offset: f.Offset, typ: f.Type}
@@ -203,7 +203,7 @@ func structAppender(t reflect.Type, open map[reflect.Type]bool) appendValue {
 	}
 }
 
-// emptyTest returns what omitempty asks of a type, nil if its values are never empty.
+// emptyTest returns the test of omitempty for a type, or nil if its values are never empty.
 func emptyTest(t reflect.Type) func(p unsafe.Pointer) bool {
 	switch t.Kind() {
 	case reflect.Bool, reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64, reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64, reflect.Uintptr:
@@ -237,7 +237,7 @@ func emptyTest(t reflect.Type) func(p unsafe.Pointer) bool {
 	return nil
 }
 
-// zeroTest returns what omitzero asks of a type, nil if only encoding/json can judge it.
+// zeroTest returns the test of omitzero for a type, or nil if only encoding/json can decide.
 func zeroTest(t reflect.Type) func(p unsafe.Pointer) bool {
 	if t == timeType {
 		return func(p unsafe.Pointer) bool { return (*time.Time)(p).IsZero() }
@@ -260,7 +260,7 @@ func unsigned[N uint | uint8 | uint16 | uint32 | uint64 | uintptr](dst []byte, p
 	return strconv.AppendUint(dst, uint64(*(*N)(p)), 10), nil
 }
 
-// appendFloat writes a number as ECMAScript does, as encoding/json.
+// appendFloat writes a number in the format of ECMAScript, like encoding/json.
 func appendFloat(dst []byte, f float64, bits int) ([]byte, error) {
 	if math.IsInf(f, 0) || math.IsNaN(f) {
 		return dst, &json.UnsupportedValueError{Value: reflect.ValueOf(f), Str: strconv.FormatFloat(f, 'g', -1, bits)}
@@ -296,7 +296,7 @@ func appendBytes(dst []byte, p unsafe.Pointer) ([]byte, error) {
 	return append(base64.StdEncoding.AppendEncode(append(dst, '"'), b), '"'), nil
 }
 
-// appendGoText appends a string. encoding/json escapes two separators and what is not UTF-8, where jsontext does not.
+// appendGoText appends a string. encoding/json escapes two separators and invalid UTF-8, and jsontext does not.
 func appendGoText(dst []byte, s string) ([]byte, error) {
 	for i := range len(s) {
 		if s[i] < utf8.RuneSelf {

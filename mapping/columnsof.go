@@ -92,7 +92,7 @@ type jsonField struct {
 	fault    error
 }
 
-// hop leads from a struct to one that it embeds, perhaps by a pointer.
+// hop leads from a struct to an embedded struct, perhaps through a pointer.
 type hop struct {
 	offset  uintptr
 	pointer bool

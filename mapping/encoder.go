@@ -11,15 +11,15 @@ import (
 	"github.com/forebay/forebay/internal/members"
 )
 
-// Encoder makes records of Go values as [From] does, for one type that is known before the first value. It inspects the type once, so that a record
-// of bools, numbers, texts, times, byte slices, and structs, pointers, slices and arrays of them costs no reflection and no memory. Only maps,
-// interfaces, types with a MarshalJSON or MarshalText of their own, and recursive types take the way of encoding/json.
+// Encoder makes records of Go values as [From] does, for one type that is known before the first value. It inspects the type once. After that, records
+// of bools, numbers, texts, times and byte slices, and of structs, pointers, slices and arrays of these, cost no reflection and no memory. The Encoder
+// uses encoding/json only for maps, interfaces, recursive types, and types with their own MarshalJSON or MarshalText.
 //
 // An Encoder is immutable and safe for concurrent use.
 type Encoder[T any] struct {
 	append appendValue
 	typ    reflect.Type // of the struct
-	// pointers is how many lead from T to the struct.
+	// pointers is the number of pointers from T to the struct.
 	pointers int
 	fields   fieldValues
 	layout   *members.Layout
@@ -40,11 +40,11 @@ func NewEncoder[T any]() (*Encoder[T], error) {
 	return e, nil
 }
 
-// Set resets a record and makes v its document. The record holds v itself: v, and what it points to, must not change until the record was mapped, as
-// with [From]. A nil v is null. A record that is set again and again by one encoder allocates nothing.
+// Set resets a record and makes v its document. The record holds v itself. As with [From], v and the values that it points to must not change until
+// the record was mapped. A nil v is null. Repeated calls with one record allocate nothing.
 //
-// From(v) gives the same rows, byte for byte. Typed columns of fields do not encode the whole value, so that a field without JSON, such as NaN, only
-// rejects the record if a column reads it, or the whole value.
+// From(v) gives the same rows, byte for byte. Typed columns of fields do not encode the whole value. So a field without JSON, such as NaN, rejects the
+// record only if a column reads the field or the whole value.
 func (e *Encoder[T]) Set(r *Record, v *T) {
 	d, ok := r.Document.(*encoded[T])
 	r.Reset()
@@ -64,7 +64,7 @@ func (e *Encoder[T]) Set(r *Record, v *T) {
 }
 
 // Check reports the columns that the values of T can never fill: a path that begins with no field of T and has no default, and a field of a kind that
-// the type of its column never takes, such as a bool for a timestamp. The error joins one for each column.
+// the type of its column never accepts, such as a bool for a timestamp. The error joins one error for each column.
 func (e *Encoder[T]) Check(columns Columns) error {
 	fields := make(map[string]jsonField)
 	for _, f := range jsonFields(e.typ) {
@@ -94,7 +94,7 @@ func (e *Encoder[T]) Check(columns Columns) error {
 	return errors.Join(problems...)
 }
 
-// fits reports whether a column can take values of a field. The column itself answers, for a value of each kind that the field may have in JSON.
+// fits returns an error if a column can never accept the values of a field. It tries a value of each JSON kind that the field may have.
 func (f jsonField) fits(c Column) error {
 	t := f.Type
 	for t.Kind() == reflect.Pointer {
@@ -110,7 +110,7 @@ func (f jsonField) fits(c Column) error {
 		sample = "1"
 	case typ == datatype.JSON && !nullable && t.Kind() == reflect.Struct && !isNull(t):
 		sample = "{}"
-	default: // texts of many forms, and what only the value tells
+	default: // texts of many forms, and kinds that depend on the value
 		return nil
 	}
 	options := c.TypeOptions
@@ -121,7 +121,7 @@ func (f jsonField) fits(c Column) error {
 	}
 	var fail *Error
 	if _, err := m.AppendRow(nil, JSON([]byte(sample))); errors.As(err, &fail) && (fail.Reason == WrongKind || fail.Reason == NeedsUnit) {
-		return fmt.Errorf("field %s has the type %s, and a column of type %s never takes it (%s)", f.Name, f.Type, c.DataType, fail.Reason)
+		return fmt.Errorf("field %s has the type %s, and a column of type %s never accepts it (%s)", f.Name, f.Type, c.DataType, fail.Reason)
 	}
 	return nil
 }
@@ -171,7 +171,7 @@ func (d *encoded[T]) Nanos(number int) uint64 {
 	}
 	const year2262, day = 9_214_646_400, 24 * 60 * 60
 	if _, zone := (*time.Time)(at).Zone(); zone%60 != 0 || zone <= -day || zone >= day {
-		return 0 // RFC 3339 has no seconds of a zone, so the text is another time
+		return 0 // RFC 3339 has no seconds in a zone, so the text is a different time
 	}
 	if s := (*time.Time)(at).Unix(); s > 0 && s < year2262 {
 		return uint64((*time.Time)(at).UnixNano())

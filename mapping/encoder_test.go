@@ -31,7 +31,7 @@ type shownOf struct {
 	Both  string
 }
 
-// encodedOf has a field of each kind, and those that are left to encoding/json.
+// encodedOf has a field of each kind, including the kinds that encoding/json writes.
 type encodedOf struct {
 	embeddedOf
 	*pointedOf
@@ -82,7 +82,7 @@ type encodedOf struct {
 	Left  chan int        `json:"-"`
 }
 
-// lineOfZero has a field that only encoding/json can judge.
+// lineOfZero has a field that only encoding/json can write.
 type lineOfZero struct {
 	Text string   `json:"text,string"`
 	Far  *float32 `json:"far,omitzero"`
@@ -151,7 +151,7 @@ func fill(v reflect.Value, r *rand.Rand, depth int) {
 	}
 }
 
-// The document of an Encoder has the bytes of encoding/json, for every kind of field.
+// The document of an Encoder equals the output of encoding/json, for every kind of field.
 func TestEncoderWritesWhatEncodingJSONWrites(t *testing.T) {
 	enc, err := NewEncoder[encodedOf]()
 	if err != nil {
@@ -190,8 +190,7 @@ func TestEncoderWritesWhatEncodingJSONWrites(t *testing.T) {
 	}
 }
 
-// The row of a value is the row of its JSON, whatever the columns and the limits of the target are, and a record that is rejected is rejected for the
-// same reason.
+// The row of a value equals the row of its JSON, for all columns and limits of the target. Rejected records are rejected for the same reason.
 func TestEncoderGivesTheRowsOfFrom(t *testing.T) {
 	enc, err := NewEncoder[encodedOf]()
 	if err != nil {
@@ -269,7 +268,7 @@ func TestEncoderGivesTheRowsOfFrom(t *testing.T) {
 	}
 }
 
-// What encoding/json refuses is refused, with its errors, and the next record is not affected.
+// The Encoder refuses the values that encoding/json refuses, with the same errors. The next record is not affected.
 func TestEncoderRefusesWhatEncodingJSONRefuses(t *testing.T) {
 	type row struct {
 		F  float64     `json:"f"`
@@ -303,7 +302,7 @@ func TestEncoderRefusesWhatEncodingJSONRefuses(t *testing.T) {
 	}
 }
 
-// Check names the columns that no value can fill, and only those.
+// Check names the columns that no value can fill, and no other columns.
 func TestEncoderCheck(t *testing.T) {
 	type item struct{ SKU string }
 	type row struct {
@@ -342,16 +341,16 @@ func TestEncoderCheck(t *testing.T) {
 	want := strings.Join([]string{
 		`column "price": path "price": no field of mapping.row writes "price"; add the field, or give the column a default`,
 		`column "t": path "txet": no field of mapping.row writes "txet"; add the field, or give the column a default`,
-		`column "ok": path "ok": field OK has the type bool, and a column of type timestamp never takes it (wrongKind)`,
-		`column "id": path "id": field ID has the type int64, and a column of type timestamp never takes it (needsUnit)`,
-		`column "item": path "item": field Item has the type mapping.item, and a column of type int64 never takes it (wrongKind)`,
+		`column "ok": path "ok": field OK has the type bool, and a column of type timestamp never accepts it (wrongKind)`,
+		`column "id": path "id": field ID has the type int64, and a column of type timestamp never accepts it (needsUnit)`,
+		`column "item": path "item": field Item has the type mapping.item, and a column of type int64 never accepts it (wrongKind)`,
 	}, "\n")
 	if err == nil || err.Error() != want {
 		t.Errorf("got\n%v\nwant\n%s", err, want)
 	}
 }
 
-// BenchmarkEncoder compares the row of a value with the row of its JSON, a hundred rows of each in turn, and has the ratios of the medians:
+// BenchmarkEncoder compares the row of a value with the row of its JSON, a hundred rows of each in turn, and reports the ratios of the medians:
 //
 //	go test ./mapping -run '^$' -bench Encoder -count 5
 func BenchmarkEncoder(b *testing.B) {

@@ -17,11 +17,11 @@ import (
 // fieldsDocument is a [Document] that gives the values of its fields without their JSON. The documents of an [Encoder] are of this kind.
 type fieldsDocument interface {
 	Document
-	// Layout is one value for all documents of a type.
+	// Layout returns the same value for all documents of a type.
 	Layout() *members.Layout
-	// AppendValue appends a field as [FieldDocument.AppendField] does. fieldUnknown says that only the JSON of the document tells.
+	// AppendValue appends a field as [FieldDocument.AppendField] does. It returns fieldUnknown if only the JSON of the document has the value.
 	AppendValue(dst []byte, number int) ([]byte, FieldKind)
-	// Nanos is a field that is a time, in nanoseconds since 1970; 0 if AppendValue must be asked.
+	// Nanos returns a field that is a time, in nanoseconds since 1970. It returns 0 if the caller must use AppendValue.
 	Nanos(number int) uint64
 }
 
@@ -36,7 +36,7 @@ type fieldValue struct {
 
 type fieldValues []fieldValue
 
-// fieldsOf returns the plans of the fields of a struct, and their layout. A struct that only encoding/json can judge has none.
+// fieldsOf returns the plans of the fields of a struct, and their layout. It returns none for a struct that only encoding/json can write.
 func fieldsOf(t reflect.Type) (fields fieldValues, layout *members.Layout) {
 	all, _ := membersOf(t, map[reflect.Type]bool{t: true})
 	names := make([]string, len(all))
@@ -59,7 +59,7 @@ func fieldsOf(t reflect.Type) (fields fieldValues, layout *members.Layout) {
 	})
 }
 
-// memberValue is the JSON of a field with the quotes that the option string of its tag asks for.
+// memberValue is the JSON of a field, with quotes if its tag has the option string.
 func (m *memberAppender) memberValue() appendValue {
 	if !m.quoted {
 		return m.append
@@ -191,5 +191,5 @@ func (w *rowWriter) appendGoField(dst []byte, d fieldsDocument, c *cell, number 
 	case kind == NoField && (c.hasDefault() || !c.typed.opts.Required):
 		return w.appendDefault(dst, c)
 	}
-	return w.append(dst, c) // which also has the error
+	return w.append(dst, c) // this call also returns the error
 }

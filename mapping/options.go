@@ -34,7 +34,7 @@ func (o Options) Shared() Options {
 //
 // A program that goes through a text or list once costs steps and memory in proportion to its length, also when it asks for
 // the characters, elements or members one after the other. The defaults grow with the body, up to 1 MiB, so that a program
-// which makes one list with an element for each character takes every body that ingestion accepts. docs/internals/compatibility.md has
+// which makes one list with an element for each character can process every body that ingestion accepts. docs/internals/compatibility.md has
 // the cost of each kind of program.
 type Budget struct {
 	// Steps bounds the work: evaluated expressions, and elements and characters that library functions go through.

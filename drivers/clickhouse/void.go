@@ -67,8 +67,8 @@ func (t *Target) TakenAway(ctx context.Context, table driver.Table, _ string) (b
 	return r.ttl || strings.Contains(r.engine, "Replacing"), nil
 }
 
-// Void implements [driver.Voider]. An INSERT that begins after the id is in the table of the files that are ruled out finds it there. One that began
-// before is ended on each server. What it has stored decides.
+// Void implements [driver.Voider]. An INSERT that begins after the id was written to the table of ruled-out files finds the id. An earlier INSERT is
+// ended on each server. Its stored rows decide the outcome.
 func (t *Target) Void(ctx context.Context, table driver.Table, fileID string) (imported bool, err error) {
 	if err := t.check(table); err != nil {
 		return false, err

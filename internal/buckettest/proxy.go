@@ -30,7 +30,7 @@ const (
 	None        Fault = iota
 	SlowDown          // 503, as S3 throttles; the server does not see the request
 	Conflict          // 409, as S3 answers puts of one key that race; the server does not see the request
-	Taken             // 412, as S3 answers a put of a key that has an object; the server does not see the request
+	Taken             // 412, which S3 returns for a put to a key that has an object. The server does not see the request
 	Denied            // 403; the server does not see the request
 	Expired           // 400 ExpiredToken; the server does not see the request
 	Lost              // the server does what the request says; the connection breaks before the answer

@@ -53,7 +53,7 @@ func TestForgetDamage(t *testing.T) {
 		}
 	}
 	s := newMaintainedIn(t, dir, mem)
-	if err := s.eng.FlushAll(t.Context()); err != nil { // what the import finds comes to what the opening has found
+	if err := s.eng.FlushAll(t.Context()); err != nil { // the damage that the import finds is added to the damage that Open has found
 		t.Fatal(err)
 	}
 	const path = b + "/damage"
