@@ -16,7 +16,7 @@ var (
 	ErrTrimmed = errors.New("this part of the log was trimmed")
 	// ErrHole: an entry in the middle is missing or damaged. Nobody may go on behind it.
 	ErrHole = errors.New("the log has a hole")
-	// ErrUnasked: the log has a hole for each replica that answers, and others cannot be asked. They may have what is missing.
+	// ErrUnasked: the log has a hole on each replica that responds, and some replicas do not respond. They may have the missing part.
 	ErrUnasked = errors.New("not all replicas can be asked")
 	// ErrWentBack: the log lacks what it had acknowledged, because a backup was restored or the log was made again. Leave it alone
 	// and begin a new one with a checkpoint of the local level.

@@ -60,7 +60,7 @@ func withAnyLeader(ctx context.Context, log Log, instance string, logger *slog.L
 		}
 	}
 	if unasked != nil {
-		return fmt.Errorf("the log has a hole for each replica that answers (%v), and not all others can be asked: %w: %w", err, ErrUnasked, unasked)
+		return fmt.Errorf("the log has a hole on each replica that responds (%v), and some replicas do not respond: %w: %w", err, ErrUnasked, unasked)
 	}
 	return err
 }

@@ -30,7 +30,7 @@ func (a *Appender) run(ctx context.Context, w Writer) {
 				return
 			}
 			if ctx.Err() == nil && a.setState(Suspect, err) {
-				a.opts.Logger.Warn("the log failed; nothing is released until it answers", "error", err)
+				a.opts.Logger.Warn("the log failed: nothing is released until it responds", "error", err)
 			}
 			select {
 			case <-time.After(delay):

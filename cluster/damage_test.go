@@ -79,7 +79,7 @@ func TestOwnerIsLostWithCopiesOfItsLog(t *testing.T) {
 	}
 	cut := func(content []byte) []byte { return content[:len(content)/2] }
 	const (
-		hole   = "has a hole for each replica that answers" // the copy of the lost machine may be whole, for all that others know
+		hole   = "has a hole on each replica that responds" // the copy of the lost machine may be whole, for all that others know
 		damage = "has lost data"
 	)
 	for what, test := range map[string]struct {
