@@ -19,9 +19,8 @@ type TypedSource[T any] struct {
 // Typed returns the intake of a source for values of T, which is a struct or a pointer to a struct. [mapping.ColumnsOf] makes the columns of such a source. Encoding
 // a value costs no reflection and no memory for most types, see [mapping.Encoder].
 //
-// T is checked once, here. The error names each field of T that has no JSON, and each column of the sinks that values of T can never fill: a path that
-// begins with no field of T and has no default, and a field of a kind that the type of the column never accepts. It is or wraps [ErrUnknownSource] if the
-// source is not defined. If the source is defined again later, its rows have the columns of the new definition, which is not checked against T.
+// Typed checks T once. The error names each field of T that has no JSON, and each column of the sinks that values of T can never fill, see
+// [mapping.Encoder.Check]. The error is or wraps [ErrUnknownSource] if the source is not defined. If the source is defined again later, its rows have the columns of the new definition, which is not checked against T.
 func Typed[T any](e *Engine, sourceID string) (*TypedSource[T], error) {
 	encoder, err := mapping.NewEncoder[T]()
 	if err != nil {
@@ -45,8 +44,8 @@ func Typed[T any](e *Engine, sourceID string) (*TypedSource[T], error) {
 	return &TypedSource[T]{engine: e, source: sourceID, encoder: encoder}, nil
 }
 
-// Ingest stores the rows of values, as [Engine.IngestBatch] does for records: it returns when they are on local disk, with a result for each value and
-// one wait for all of them. Ingest does not keep the values. The values, and all data that they point to, must not change before Ingest returns.
+// Ingest stores the rows of values, as [Engine.IngestBatch] does for records. It waits once for all of them, and returns a result for each value when
+// the rows are on local disk. Ingest does not keep the values. The values, and all data that they point to, must not change before Ingest returns.
 func (s *TypedSource[T]) Ingest(ctx context.Context, values ...T) ([]Result, error) {
 	return s.ingest(ctx, nil, values)
 }

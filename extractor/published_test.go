@@ -9,8 +9,8 @@ import (
 )
 
 // TestPublishedTables has the configurations and records of published examples, and the tables that the published extractor made of them, byte
-// for byte: link values, the order of columns, a value that becomes a list, a filter, children at three levels, tables laid out by hand, and
-// logins with OAuth 2 credentials, with their requests. The documentation shows no link values for the table of the values in a list, and no
+// for byte. The examples cover link values, the order of columns, a value that becomes a list, a filter, children at three levels, tables laid out
+// by hand, and logins with OAuth 2 credentials and their requests. The documentation shows no link values for the table of the values in a list, and no
 // order of rows for children in the table of their parents.
 func TestPublishedTables(t *testing.T) {
 	t.Parallel()

@@ -63,8 +63,8 @@ func (e *Encoder[T]) Set(r *Record, v *T) {
 	r.Document = d
 }
 
-// Check reports the columns that the values of T can never fill: a path that begins with no field of T and has no default, and a field of a kind that
-// the type of its column never accepts, such as a bool for a timestamp. The error joins one error for each column.
+// Check reports the columns that the values of T can never fill. The path of such a column begins with no field of T and has no default, or the type of
+// the column never accepts the kind of the field, such as a bool for a timestamp. The error joins one error for each column.
 func (e *Encoder[T]) Check(columns Columns) error {
 	fields := make(map[string]jsonField)
 	for _, f := range jsonFields(e.typ) {

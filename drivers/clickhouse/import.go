@@ -29,7 +29,7 @@ type note struct {
 }
 
 // A retry within resendFor repeats all blocks of a table that feeds materialized views. Because of the tokens, the server ignores blocks that the table
-// already has, and feeds the views with rows that they lack after an error or a crash. The age and the window ensure that the server still knows the
+// already has. It feeds the views with the rows that they lack after an error or a crash. The age and the window ensure that the server still knows the
 // tokens, unless more than 16 blocks a second are stored in the table.
 const (
 	resendFor    = 10 * time.Minute

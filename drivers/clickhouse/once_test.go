@@ -34,8 +34,8 @@ func manyBlocks(t *Target) *Target {
 	return t
 }
 
-// The server is killed before it acknowledges a stored block, while it stores a block, and between two blocks of a file, with one partition and with
-// several. In half of the cases the token is forgotten before the retry. The table contains each row once.
+// The server is killed before it acknowledges a stored block, while it stores a block, and between two blocks of a file. The table has one
+// partition or several. In half of the cases the token is forgotten before the retry. The table contains each row once.
 func TestKillsOfTheServerDuringImports(t *testing.T) {
 	if testing.Short() {
 		t.Skip("restarts the server")

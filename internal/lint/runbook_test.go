@@ -22,8 +22,8 @@ var (
 	verbDeclared = regexp.MustCompile(`(?m)^\t+\{"([a-z]+)", "`)
 )
 
-// runbookProblems compares alert rules with a runbook: each rule links its section, each section has a rule, and each section explains the
-// alert, and lists the things to look at, to do, and not to do.
+// runbookProblems compares alert rules with a runbook. Each rule links its section, and each section has a rule. Each section explains the alert, and
+// lists the things to look at, to do, and not to do.
 func runbookProblems(rules, runbook string) (problems []string) {
 	sections := make(map[string]string)
 	for part := range strings.SplitSeq(runbook, "\n## ") {
