@@ -247,13 +247,12 @@ func (c *Catalog) join(ctx context.Context) error {
 		pending, unsure := errors.AsType[*pendingError](err)
 		journal, silent := errors.AsType[*JournalError](err)
 		ended := context.Cause(ctx)
-		if silent && !unsure && ended != nil {
-			if errors.Is(err, ended) {
-				return err
-			}
-			away = journal.Err // the attempt has failed for a reason of its own, just before
+		if silent && !unsure && ended != nil && journal.Err != ended {
+			away = journal.Err // the last attempt has found a reason
 		}
 		switch {
+		case errors.Is(away, ended) && ended != nil:
+			return &JournalError{away}
 		case ended != nil && away != nil:
 			return &JournalError{fmt.Errorf("%w, after %w", ended, away)}
 		case ended != nil:
