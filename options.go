@@ -25,7 +25,7 @@ type Options struct {
 	Target driver.Target
 	// Targets are further targets by name, with the alphabet of Source.ID: tables with a Table.Target are there. Each target has
 	// buffer.Tuning.Imports workers of its own, so a target that hangs does not hold up the imports of another. A name stands for one target as long
-	// as sinks or waiting rows have it: rows that wait for a name that is missing are held, and Stats says so. Default: all tables are in Target.
+	// as sinks or waiting rows have it: rows that wait for a name that is missing are held and never expire, and Stats says so. Default: all tables are in Target.
 	Targets map[string]driver.Target
 	// Staging holds sealed slices until they are imported. Default: the directory driver on DIR/staging.
 	Staging driver.Staging

@@ -10,6 +10,7 @@ import (
 
 	"github.com/forebay/forebay/buffer/internal/format"
 	"github.com/forebay/forebay/driver"
+	"github.com/forebay/forebay/internal/missing"
 )
 
 // A file whose target refuses rows of it is imported in steps. Each is one turn of the sink's imports, and ends with a commit before the next
@@ -287,8 +288,8 @@ func (b *Buffer) replacePart(ctx context.Context, f *file, whole *driver.File, s
 	target := b.targetOf(whole.SinkID, whole.Table.Target)
 	voider, ok := target.(driver.Voider)
 	if !ok {
-		if missing, ok := target.(noTarget); ok {
-			return driver.Permanent(missing)
+		if away, ok := target.(missing.Target); ok {
+			return driver.Permanent(away.Reason)
 		}
 		return driver.Permanent(errors.New("buffer: an earlier target took parts of the file, this one cannot rule out an import: it is no Voider"))
 	}
