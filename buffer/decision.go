@@ -109,8 +109,7 @@ func (b *Buffer) decide(ctx context.Context, sinkID, fileID string, change func(
 		if refused = change(t, f, split); refused != nil {
 			return
 		}
-		f.rec.Split, f.rec.Progress, f.rec.Retry = split, nil, format.Retry{}
-		t.touchFile(f)
+		t.setSplit(f, split)
 		t.again(b.importErrand(f))
 	})
 	if err == nil {

@@ -105,8 +105,7 @@ func (t *txn) splitLast(f *file, cause error) bool {
 	last := split.Clone()
 	last.Last, last.Asked, last.Imports = true, 1, 0
 	t.openQuarantine(f.sink)
-	f.rec.Split, f.rec.Progress, f.rec.Retry = last, nil, format.Retry{}
-	t.touchFile(f)
+	t.setSplit(f, last)
 	t.again(b.importErrand(f))
 	t.onDurable(func() {
 		b.log.Warn("retention of a file passed: importing it without the rows that the target refuses", "sink", f.sink.id, "file", b.fileID(f),
@@ -123,9 +122,29 @@ func (f *file) endsWith(cause error) bool {
 
 // step records the next state of a split and asks for what comes next.
 func (t *txn) step(f *file, split *format.Split) {
-	f.rec.Split, f.rec.Progress, f.rec.Retry = split, nil, format.Retry{}
-	t.touchFile(f)
+	t.setSplit(f, split)
 	t.onDurable(func() { t.b.queueImport(f) })
+}
+
+// setSplit replaces the split of a file, and forgets its failures. The note of the driver stays as long as the id stays whose turn it is: an earlier
+// attempt may have stored rows under it, and a driver without its note would take the next attempt for the first.
+func (t *txn) setSplit(f *file, split *format.Split) {
+	if t.turn(f, f.rec.Split) != t.turn(f, split) {
+		f.rec.Progress = nil
+	}
+	f.rec.Split, f.rec.Retry = split, format.Retry{}
+	t.touchFile(f)
+}
+
+// turn returns the id whose turn it is, "" if all parts are done.
+func (t *txn) turn(f *file, split *format.Split) string {
+	if split == nil {
+		return t.b.fileID(f)
+	}
+	if i := split.Next(); i >= 0 {
+		return split.Parts[i].ID
+	}
+	return ""
 }
 
 // stands reports whether a split is what it was when a step began. If not, a retry was asked for or a late call has ended, and the step is made
