@@ -174,9 +174,13 @@ func (s *store) put(ctx context.Context, key string, content func() (io.ReadClos
 			return true, nil
 		}
 		if isTaken(err) {
-			// Some stores refuse a put for an object that is not there yet, or no longer. A caller that must not read is told that it is there.
-			if there, err := s.blobs.Exists(named(ctx), s.prefix+key); err != nil || there {
+			// Some stores refuse a put for an object that is not there yet, or no longer. If the caller may not read, the answer to the put counts.
+			there, unknown := s.blobs.Exists(named(ctx), s.prefix+key)
+			switch {
+			case there || isRefused(unknown):
 				return false, nil
+			case unknown != nil:
+				return false, unknown // the rows would be nowhere if the object is not there
 			}
 		} else if !isRace(err) {
 			break
