@@ -161,7 +161,7 @@ func (b *Buffer) holds(ctx context.Context, f *driver.File) bool {
 
 // describe makes the argument of Import. Called with mu held.
 func (b *Buffer) describe(f *file) *driver.File {
-	out := &driver.File{ID: b.fileID(f), SinkID: f.sink.id, Table: f.table(), Progress: f.rec.Progress}
+	out := &driver.File{ID: b.fileID(f), SinkID: f.sink.id, Table: f.table(), Progress: f.rec.Progress, Copied: f.rec.Copied}
 	for _, sl := range f.slices {
 		out.Slices = append(out.Slices, b.object(sl))
 		out.Rows += sl.Rows

@@ -233,6 +233,9 @@ type File struct {
 
 	// OpenSlice opens the stored bytes of one slice from staging, as [Staging.Open] does.
 	OpenSlice func(ctx context.Context, obj Object) (io.ReadCloser, error)
+	// Copied says that a different engine may have imported the id, without a note in Progress: a checkpoint contains the file, or its records are from
+	// a damaged store. A target that looks for the id only after a note looks for it then too.
+	Copied bool
 	// Progress is the note that was saved last; nil if there is none.
 	Progress []byte
 	// SaveProgress stores a note of at most 4 KiB about this import, such as the id of a remote job. When it returns nil the

@@ -16,7 +16,8 @@
 // Import sends a file as one INSERT, or several if it is larger than Options.BlockBytes. Each INSERT is one block, and the server stores a block as one
 // part for each partition. The INSERT fails if the block does not have the expected number of rows. Its token is made of the id of the file, so
 // the server ignores a second one within its deduplication window. Each row has the id in the column _forebay_file. An attempt that is not the first looks
-// for it and sends only what is missing. So a retry after the end of the window stores nothing twice.
+// for it and sends only what is missing. So a retry after the end of the window stores nothing twice. An engine that was restored from a checkpoint
+// looks for it too.
 //
 // Readers see the blocks of a large file, and the partitions of a block, one after the other.
 //
