@@ -77,7 +77,7 @@ func (b *Buffer) attemptFailed(ctx context.Context, e errand, id string, cause e
 		r.Permanent = permanent
 		r.LastFailed = t.now
 		imports := e.key.step == stepImport
-		// The retention is for targets that fail. It begins anew when the options have the target again.
+		// The retention is for targets that fail. It begins again when the options have the target.
 		away := imports && b.targetIsMissing(b.mu.files[e.num])
 		switch {
 		case away:
