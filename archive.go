@@ -14,6 +14,7 @@ import (
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/datatype"
 	"github.com/forebay/forebay/driver"
+	"github.com/forebay/forebay/internal/missing"
 	"github.com/forebay/forebay/mapping"
 )
 
@@ -80,16 +81,7 @@ func archiveColumns() []datatype.Column {
 	}
 }
 
-// noArchive takes the place of an archive that the engine does not have: rows of an earlier one wait.
-type noArchive struct{}
-
 var errNoArchive = errors.New("raw records wait for an archive: open the engine with Options.Archive")
-
-// Ensure implements [driver.Target].
-func (noArchive) Ensure(context.Context, driver.Table) error { return driver.Permanent(errNoArchive) }
-
-// Import implements [driver.Target].
-func (noArchive) Import(context.Context, *driver.File) error { return driver.Permanent(errNoArchive) }
 
 // targetOf returns the target of a sink that is not Options.Target.
 func (o Options) targetOf(sinkID string) driver.Target {
@@ -97,7 +89,7 @@ func (o Options) targetOf(sinkID string) driver.Target {
 	case !strings.HasSuffix(sinkID, "/"+ArchiveSink):
 		return nil
 	case o.Archive == nil:
-		return noArchive{}
+		return missing.Target{Reason: errNoArchive} // rows of an earlier process wait for it
 	}
 	return o.Archive
 }

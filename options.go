@@ -25,7 +25,8 @@ type Options struct {
 	Target driver.Target
 	// Targets are additional targets by name. A name has the alphabet of Source.ID, and Table.Target refers to it. Each target has
 	// buffer.Tuning.Imports workers, so a target that hangs does not delay the imports of other targets. A name must refer to the same target as long
-	// as sinks or waiting rows use it. Rows that wait for a missing name are held, and Stats reports them. Default: all tables are in Target.
+	// as sinks or waiting rows use it. Rows that wait for a missing name are held and never expire, and Stats reports them. Default: all tables are in
+	// Target.
 	Targets map[string]driver.Target
 	// Staging holds sealed slices until they are imported. Default: the directory driver on DIR/staging.
 	Staging driver.Staging

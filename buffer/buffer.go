@@ -370,7 +370,7 @@ func (b *Buffer) Define(ctx context.Context, c SinkConfig) (*SinkHandle, error) 
 		return nil, driver.Permanent(fmt.Errorf("buffer: sink %q: the target cannot add columns to a table: define it without Extend", c.ID))
 	}
 	if name := c.Table.Target; name != "" && b.opts.Targets[name] == nil {
-		return nil, driver.Permanent(fmt.Errorf("buffer: sink %q: %w", c.ID, noTarget{name}))
+		return nil, driver.Permanent(fmt.Errorf("buffer: sink %q: %w", c.ID, errNoTarget(name)))
 	}
 	version := def.Version()
 	if c.Quarantine != nil {

@@ -3,7 +3,9 @@ package buffer
 import (
 	"context"
 	"fmt"
+	"maps"
 	"path/filepath"
+	"slices"
 
 	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/internal/localdisk"
@@ -57,26 +59,33 @@ func (b *Buffer) Checkpoint(ctx context.Context, dir string) error {
 	return nil
 }
 
-// mayCopyTo refuses a folder inside of a folder of a driver, because the driver may list it or remove files that it does not know. The store
-// refuses its own folder.
+// mayCopyTo refuses a folder inside of a folder of a driver, even if the data directory is there too: a table that gets the name of the copy would
+// take it over, and a drop of the table would delete it. A driver with a single file has no folder. The store refuses its own folder.
 func (b *Buffer) mayCopyTo(dir string) error {
 	if err := localdisk.Named(dir); err != nil {
 		return err
 	}
-	var own []string
+	own := map[string]bool{} // sinks share targets
 	drivers := []any{b.opts.Staging, b.opts.Target}
 	for _, target := range b.opts.Targets {
 		drivers = append(drivers, target)
 	}
+	b.mu.RLock()
+	ids := slices.Collect(maps.Keys(b.mu.sinks))
+	b.mu.RUnlock()
+	for _, id := range ids {
+		if target := b.ownTarget(id); target != nil {
+			drivers = append(drivers, target)
+		}
+	}
 	for _, drv := range drivers {
 		if local, ok := drv.(driver.LocalDriver); ok {
 			folder, _ := local.Needs(0, 0)
-			own = append(own, folder)
+			own[folder] = true
 		}
 	}
-	for _, folder := range own {
-		// The driver does not own a folder that also contains the local level. The file of a database may be next to the data directory.
-		if localdisk.Inside(dir, folder) && !localdisk.Inside(b.dir, folder) {
+	for folder := range own {
+		if localdisk.Inside(dir, folder) {
 			return fmt.Errorf("the folder is inside of %s, which belongs to the staging or the target: choose a folder outside of it", folder)
 		}
 	}

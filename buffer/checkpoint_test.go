@@ -1,8 +1,10 @@
 package buffer_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"path/filepath"
 	"slices"
@@ -16,6 +18,7 @@ import (
 
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/internal/disktest"
 	"github.com/forebay/forebay/internal/localdisk"
 	"github.com/forebay/forebay/internal/synctest"
@@ -256,4 +259,54 @@ func TestCheckpointIntoAPathWithASlash(t *testing.T) {
 	if err := b.Checkpoint(t.Context(), t.TempDir()+"/copy/"); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// A driver is told that a checkpoint contains a file: the other engine may have imported it without a note that this one has.
+func TestDriverKnowsCopiedFiles(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mem := buffertest.NewMemory()
+		opts := memoryOptions(t, mem)
+		target := &copies{Memory: mem, copied: map[string]bool{}}
+		opts.Target = target
+		b := openAt(t, "data", opts)
+		s := define(t, b, "a")
+		put(t, b, s, 0, 3)
+		if err := b.Checkpoint(t.Context(), "backup"); err != nil {
+			t.Fatal(err)
+		}
+		put(t, b, s, 3, 6)
+		flush(t, b, "a")
+		if len(target.copied) != 2 || !target.copied["0"] || target.copied["3"] {
+			t.Errorf("the original has copied files by their first rows: %v", target.copied)
+		}
+		clear(target.copied)
+		c := openAt(t, "backup", opts)
+		flush(t, c, "a")
+		if copied, seen := target.copied["0"]; seen && !copied {
+			t.Error("the driver does not learn in the copy that the file is one")
+		}
+		wantIDs(t, mem, "in.c-test.a", 0, 6)
+		closeBuffer(t, b)
+		closeBuffer(t, c)
+	})
+}
+
+// copies notes File.Copied of each import by the first id of the file.
+type copies struct {
+	*buffertest.Memory
+	copied map[string]bool
+}
+
+func (c *copies) Import(ctx context.Context, f *driver.File) error {
+	rows, err := f.OpenRows(ctx, f.Slices[0])
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	text, err := io.ReadAll(rows)
+	if err != nil {
+		return err
+	}
+	c.copied[strings.Split(string(text), `"`)[1]] = f.Copied
+	return c.Memory.Import(ctx, f)
 }

@@ -46,10 +46,10 @@ func TestCheckpointPlace(t *testing.T) {
 	}
 }
 
-// TestCheckpointNextToADatabase: the data directory and the file of a database may be in one folder. The database does not own this folder.
+// TestCheckpointNextToADatabase: the data directory, a checkpoint and the file of a database may be in one folder.
 func TestCheckpointNextToADatabase(t *testing.T) {
 	root := t.TempDir()
-	b := openAt(t, filepath.Join(root, "data", "local"), buffer.Options{Staging: dir.Staging(filepath.Join(root, "data", "staging")), Target: sharing{buffertest.NewMemory(), root}})
+	b := openAt(t, filepath.Join(root, "data", "local"), buffer.Options{Staging: dir.Staging(filepath.Join(root, "data", "staging")), Target: inFile{buffertest.NewMemory(), filepath.Join(root, "events.db")}})
 	if err := b.Checkpoint(t.Context(), filepath.Join(root, "data", "checkpoints", "1")); err != nil {
 		t.Error(err)
 	}
@@ -58,13 +58,36 @@ func TestCheckpointNextToADatabase(t *testing.T) {
 	}
 }
 
-// sharing is a target with a file in a folder that it does not own.
-type sharing struct {
+// inFile is a target that writes to a single file.
+type inFile struct {
 	driver.Target
-	folder string
+	file string
 }
 
-func (b sharing) Needs(int64, int64) (string, int64) { return b.folder, 0 }
+func (b inFile) Needs(int64, int64) (string, int64) { return b.file, 0 }
+
+// A folder of tables that holds the data directory is refused too, also for a target with a name: a table may get the name of the copy. So is the
+// folder of an archive.
+func TestNoCheckpointAmongTables(t *testing.T) {
+	root := t.TempDir()
+	named := filepath.Join(root, "named")
+	archive := filepath.Join(t.TempDir(), "archive")
+	b := openAt(t, filepath.Join(named, "local"), buffer.Options{
+		Staging: buffertest.NewMemory(), Target: dir.Tables(root), Targets: map[string]driver.Target{"lake": dir.Tables(named)},
+		TargetOf: func(id string) driver.Target {
+			if id == "b" {
+				return dir.Archive(archive, dir.ArchiveOptions{})
+			}
+			return nil
+		},
+	})
+	define(t, b, "b")
+	for _, to := range []string{filepath.Join(root, "in.c-test.a"), filepath.Join(named, "in.c-test.a"), filepath.Join(archive, "copy")} {
+		if err := b.Checkpoint(t.Context(), to); err == nil || !strings.Contains(err.Error(), "choose a folder outside of it") {
+			t.Errorf("Checkpoint(%q) = %v, want an error that refuses the folder", to, err)
+		}
+	}
+}
 
 // An empty path is a mistake. It would stand for the working directory of the process.
 func TestEmptyPathIsNoFolder(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/forebay/forebay/buffer/internal/format"
 	"github.com/forebay/forebay/driver"
+	"github.com/forebay/forebay/internal/missing"
 )
 
 // What somebody decides about a file whose target refuses rows of it. The decision is on disk before the first call of the target that follows
@@ -108,8 +109,7 @@ func (b *Buffer) decide(ctx context.Context, sinkID, fileID string, change func(
 		if refused = change(t, f, split); refused != nil {
 			return
 		}
-		f.rec.Split, f.rec.Progress, f.rec.Retry = split, nil, format.Retry{}
-		t.touchFile(f)
+		t.setSplit(f, split)
 		t.again(b.importErrand(f))
 	})
 	if err == nil {
@@ -131,10 +131,10 @@ func (b *Buffer) decidable(s *sinkState, fileID string) (*file, error) {
 // mayDecide says why nothing can be decided about a file. Called with mu held.
 func (b *Buffer) mayDecide(f *file) error {
 	target := b.targetOfFile(f)
-	missing, gone := target.(noTarget)
+	away, gone := target.(missing.Target)
 	switch _, ok := target.(driver.Voider); {
 	case gone:
-		return fmt.Errorf("%w: %w", ErrNotHeld, missing)
+		return fmt.Errorf("%w: %w", ErrNotHeld, away.Reason)
 	case !ok:
 		return fmt.Errorf("%w: its target cannot rule out an import: change the table so that it takes the rows and retry the file, or discard the file", ErrNotHeld)
 	case f.rec.State != format.FileImporting:

@@ -349,3 +349,53 @@ func TestLostAnswerBeforeADecision(t *testing.T) {
 		verify(t, b)
 	})
 }
+
+// noting saves a note before each import, and checks that an id that was attempted before has its note.
+type noting struct {
+	*buffertest.Memory
+	t     *testing.T
+	tried map[string]bool
+}
+
+func (n *noting) Import(ctx context.Context, f *driver.File) error {
+	want := ""
+	if n.tried[f.ID] {
+		want = f.ID
+	}
+	if string(f.Progress) != want {
+		n.t.Errorf("the import of %s has the note %q, want %q", f.ID, f.Progress, want)
+	}
+	n.tried[f.ID] = true
+	if err := f.SaveProgress(ctx, []byte(f.ID)); err != nil {
+		return err
+	}
+	return n.Memory.Import(ctx, f)
+}
+
+// A driver gets the note of an id with each later attempt, also when somebody decides to split the file, or its retention passes: it may have stored
+// a part of the rows, and would store them again.
+func TestNoteOfAnIdThatIsSplit(t *testing.T) {
+	for name, c := range heldFiles {
+		for _, how := range []string{"decided", "retention"} {
+			if name == "HoldFiles" && how == "retention" {
+				continue // it expires whole
+			}
+			t.Run(name+", "+how, func(t *testing.T) {
+				withRefusing(t, c.names, func(t *testing.T, mem *buffertest.Memory, opts buffer.Options) {
+					opts.Target, opts.Retention = &noting{mem, t, map[string]bool{}}, time.Hour
+					b := openAt(t, "data", opts)
+					file := holdFile(t, b, c.rows, c.refused, c.sink)
+					if how == "retention" {
+						time.Sleep(2 * time.Hour)
+						synctest.Wait()
+					} else if err := b.SplitFile(t.Context(), "a", file); err != nil {
+						t.Fatal(err)
+					}
+					flush(t, b, "a")
+					wantSplit(t, b, mem, c.rows, c.refused)
+					closeBuffer(t, b)
+				})
+			})
+		}
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"sync/atomic"
 	"time"
 
 	"github.com/forebay/forebay/buffer/internal/format"
@@ -32,7 +33,7 @@ func (b *Buffer) importFile(ctx context.Context, f *file) {
 	if !due {
 		return
 	}
-	if salvaged && b.takeImported(ctx, f, arg) {
+	if salvaged && b.takeImported(ctx, f, arg, false) {
 		return
 	}
 	arg.OpenSlice = reads.open
@@ -66,13 +67,16 @@ func (b *Buffer) importFile(ctx context.Context, f *file) {
 	target, begin := b.targetOf(arg.SinkID, arg.Table.Target), time.Now()
 	f.calling.Store(begin.UnixMilli())
 	defer f.calling.Store(0)
+	var gone atomic.Bool                                                   // a staged object
 	event.FileID, event.Rows, event.Bytes = arg.ID, arg.Rows, arg.RawBytes // of a part, if the file is split
 	err := b.attemptOf(ctx, event, f.target, func(ctx context.Context) error {
 		return b.alone(ctx, arg.Table, importPatience, func(ctx context.Context) error {
 			err := b.withRoom(target, stored, arg.RawBytes, func() error { return target.Import(ctx, arg) })
-			if copied && errors.Is(err, fs.ErrNotExist) && b.holds(ctx, arg) {
+			missing := errors.Is(err, fs.ErrNotExist)
+			if copied && missing && b.holds(ctx, arg) {
 				return nil
 			}
+			gone.Store(missing)
 			return arg.Table.HintExtend(target, placed(arg, err))
 		})
 	}, &lateEnd{func() { b.late.add(f.num, 1) }, func(err error) { b.importedLate(f.num, arg, err) }})
@@ -86,6 +90,10 @@ func (b *Buffer) importFile(ctx context.Context, f *file) {
 				b.log.Debug("file imported", "sink", arg.SinkID, "file", arg.ID, "rows", arg.Rows, "bytes", arg.RawBytes, "slices", len(arg.Slices))
 			})
 		})
+		return
+	}
+	if salvaged && gone.Load() && b.takeImported(ctx, f, whole, true) {
+		b.succeeded(e)
 		return
 	}
 	taken, err := b.takeDamaged(ctx, f, whole, reads, err)
@@ -161,7 +169,7 @@ func (b *Buffer) holds(ctx context.Context, f *driver.File) bool {
 
 // describe makes the argument of Import. Called with mu held.
 func (b *Buffer) describe(f *file) *driver.File {
-	out := &driver.File{ID: b.fileID(f), SinkID: f.sink.id, Table: f.table(), Progress: f.rec.Progress}
+	out := &driver.File{ID: b.fileID(f), SinkID: f.sink.id, Table: f.table(), Progress: f.rec.Progress, Copied: f.rec.Copied}
 	for _, sl := range f.slices {
 		out.Slices = append(out.Slices, b.object(sl))
 		out.Rows += sl.Rows
@@ -195,8 +203,10 @@ func (t *txn) expire(f *file) {
 }
 
 // takeImported finds out whether a file that was found in a damaged store is in its table already, perhaps with other
-// rows than the records say. A target that cannot be asked gets the file under its old id, which it takes once.
-func (b *Buffer) takeImported(ctx context.Context, f *file, arg *driver.File) bool {
+// rows than the records say. A target that cannot be asked gets the file under its old id, which it takes once. So does a target with fewer rows: a
+// driver may store a file in several steps, of which a crash has kept the last ones. gone: staged objects of the file are gone, which are deleted only
+// after its end, so that any number of rows is all that the file had.
+func (b *Buffer) takeImported(ctx context.Context, f *file, arg *driver.File, gone bool) bool {
 	counter, ok := b.targetOf(arg.SinkID, arg.Table.Target).(driver.Counter)
 	if !ok {
 		return false
@@ -208,7 +218,7 @@ func (b *Buffer) takeImported(ctx context.Context, f *file, arg *driver.File) bo
 			return err
 		})
 	}, nil)
-	if err != nil || n == 0 {
+	if err != nil || n == 0 || n < arg.Rows && !gone {
 		return false
 	}
 	taken := false

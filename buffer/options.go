@@ -23,7 +23,7 @@ type Options struct {
 	Target  driver.Target
 	// Targets are additional targets by name. A sink uses the target that its Table.Target names. Each target has Tuning.Imports workers, so the
 	// imports of one target never wait for the imports of a different target. A name must refer to the same target as long as rows or sinks use it.
-	// Files that wait for a missing name are held. Default: all sinks use Target.
+	// Files that wait for a missing name are held and never expire. Default: all sinks use Target.
 	Targets map[string]driver.Target
 	// Leases lets one process at a time use the tables of an [driver.Exclusive] target. Default: none; such a target has one process.
 	Leases driver.Leases
@@ -105,7 +105,7 @@ type Tuning struct {
 	// a sum over all sinks, or the age of the oldest row of any, so that metrics stay small. Default: 1,000.
 	MaxMeasuredSinks int
 	// Retention is how long a file that cannot be imported is kept, from its first failure on. Afterwards its rows
-	// expire. Default: 7 days, as in the published service.
+	// expire. The time without the target of the file in the options does not count. Default: 7 days, as in the published service.
 	Retention time.Duration
 
 	// UnreadableAfter is how long the buffer retries a chunk that the disk fails to read, and a file with an object that is missing in

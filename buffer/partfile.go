@@ -13,7 +13,7 @@ import (
 
 // partOf returns the file that has the rows of a part of f.
 func partOf(f *driver.File, p *format.Part) *driver.File {
-	out := &driver.File{ID: p.ID, SinkID: f.SinkID, Table: f.Table, Progress: f.Progress}
+	out := &driver.File{ID: p.ID, SinkID: f.SinkID, Table: f.Table, Progress: f.Progress, Copied: f.Copied}
 	views := map[string]*rowsView{}
 	begin := int64(0)
 	for i, obj := range f.Slices {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/forebay/forebay/buffer/internal/format"
 	"github.com/forebay/forebay/driver"
+	"github.com/forebay/forebay/internal/missing"
 )
 
 // A file whose target refuses rows of it is imported in steps. Each is one turn of the sink's imports, and ends with a commit before the next
@@ -104,8 +105,7 @@ func (t *txn) splitLast(f *file, cause error) bool {
 	last := split.Clone()
 	last.Last, last.Asked, last.Imports = true, 1, 0
 	t.openQuarantine(f.sink)
-	f.rec.Split, f.rec.Progress, f.rec.Retry = last, nil, format.Retry{}
-	t.touchFile(f)
+	t.setSplit(f, last)
 	t.again(b.importErrand(f))
 	t.onDurable(func() {
 		b.log.Warn("retention of a file passed: importing it without the rows that the target refuses", "sink", f.sink.id, "file", b.fileID(f),
@@ -122,9 +122,29 @@ func (f *file) endsWith(cause error) bool {
 
 // step records the next state of a split and asks for what comes next.
 func (t *txn) step(f *file, split *format.Split) {
-	f.rec.Split, f.rec.Progress, f.rec.Retry = split, nil, format.Retry{}
-	t.touchFile(f)
+	t.setSplit(f, split)
 	t.onDurable(func() { t.b.queueImport(f) })
+}
+
+// setSplit replaces the split of a file, and forgets its failures. The note of the driver stays as long as the id stays whose turn it is: an earlier
+// attempt may have stored rows under it, and a driver without its note would take the next attempt for the first.
+func (t *txn) setSplit(f *file, split *format.Split) {
+	if t.turn(f, f.rec.Split) != t.turn(f, split) {
+		f.rec.Progress = nil
+	}
+	f.rec.Split, f.rec.Retry = split, format.Retry{}
+	t.touchFile(f)
+}
+
+// turn returns the id whose turn it is, "" if all parts are done.
+func (t *txn) turn(f *file, split *format.Split) string {
+	if split == nil {
+		return t.b.fileID(f)
+	}
+	if i := split.Next(); i >= 0 {
+		return split.Parts[i].ID
+	}
+	return ""
 }
 
 // stands reports whether a split is what it was when a step began. If not, a retry was asked for or a late call has ended, and the step is made
@@ -287,8 +307,8 @@ func (b *Buffer) replacePart(ctx context.Context, f *file, whole *driver.File, s
 	target := b.targetOf(whole.SinkID, whole.Table.Target)
 	voider, ok := target.(driver.Voider)
 	if !ok {
-		if missing, ok := target.(noTarget); ok {
-			return driver.Permanent(missing)
+		if away, ok := target.(missing.Target); ok {
+			return driver.Permanent(away.Reason)
 		}
 		return driver.Permanent(errors.New("buffer: an earlier target took parts of the file, this one cannot rule out an import: it is no Voider"))
 	}

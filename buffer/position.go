@@ -9,6 +9,7 @@ import (
 
 	"github.com/forebay/forebay/buffer/internal/format"
 	"github.com/forebay/forebay/driver"
+	"github.com/forebay/forebay/internal/missing"
 )
 
 // Position says how far a caller has come who makes rows for a sink from something that it reads in order, for [Rows.Position]. The rows and
@@ -134,7 +135,7 @@ func (b *Buffer) targetNamed(name string) driver.Target {
 	if t := b.opts.Targets[name]; t != nil {
 		return t
 	}
-	return noTarget{name}
+	return missing.Target{Reason: errNoTarget(name)}
 }
 
 // targetOfFile is targetOf for the rows of a file. They go to the target that the sink had when the file was opened.
@@ -142,18 +143,16 @@ func (b *Buffer) targetOfFile(f *file) driver.Target {
 	return b.targetOf(f.sink.id, f.target)
 }
 
-// noTarget replaces a target that the options lack. Rows of an earlier process may wait for it.
-type noTarget struct{ name string }
-
-func (t noTarget) Error() string {
-	return fmt.Sprintf("there is no target %q: add it to the targets to import its waiting rows", t.name)
+// targetIsMissing reports whether the options lack the target of a file.
+func (b *Buffer) targetIsMissing(f *file) bool {
+	_, is := b.targetOfFile(f).(missing.Target)
+	return is
 }
 
-// Ensure implements [driver.Target].
-func (t noTarget) Ensure(context.Context, driver.Table) error { return driver.Permanent(t) }
-
-// Import implements [driver.Target].
-func (t noTarget) Import(context.Context, *driver.File) error { return driver.Permanent(t) }
+// errNoTarget is the reason why rows wait for a target of a name that the options do not have.
+func errNoTarget(name string) error {
+	return fmt.Errorf("there is no target %q: add it to the targets to import its waiting rows", name)
+}
 
 // ownTarget returns the target that Options.TargetOf gives to a sink, nil if it has none of its own.
 func (b *Buffer) ownTarget(sinkID string) driver.Target {

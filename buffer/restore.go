@@ -37,7 +37,7 @@ func Restore(dir, checkpoint string, batches iter.Seq2[LogBatch, error], t Tunin
 
 // RestoreIncomplete is [Restore] where batches behind the last one are lost, although rows in them were acknowledged and the original went on
 // because of them. Rows that only they had are gone. For everything else the buffer first looks what the original has done: a slice that is in
-// staging counts with the rows that it has there, and a file that the target counts rows of ([driver.Counter]) is in its table. A slice that is not in
+// staging counts with the rows that it has there, and a file is in its table if the target counts all of its rows ([driver.Counter]), or some while its slices are gone from staging. A slice that is not in
 // staging gets an id that no other rows can have.
 func RestoreIncomplete(dir, checkpoint string, batches iter.Seq2[LogBatch, error], t Tuning) error {
 	return restore(dir, checkpoint, batches, t, true)

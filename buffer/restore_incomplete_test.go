@@ -1,18 +1,24 @@
 package buffer_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
+	"sync"
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/buffer/buffertest"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/internal/casetest"
 	"github.com/forebay/forebay/internal/disktest"
 	"github.com/forebay/forebay/internal/localdisk"
 	"github.com/forebay/forebay/internal/synctest"
+	"github.com/forebay/forebay/trigger"
 )
 
 // Any life of a machine, whose log has lost all batches behind any one of them, after the machine has uploaded and imported because of those.
@@ -73,4 +79,80 @@ func TestRestoredLifeWithoutItsEnd(t *testing.T) {
 			})
 		})
 	}
+}
+
+// stepwise is a target that stores a file slice by slice, as one that sends blocks. fails makes Import end behind the first slice.
+type stepwise struct {
+	*buffertest.Memory
+	mu    sync.Mutex
+	rows  map[string]int64 // by slice
+	fails bool
+}
+
+func (s *stepwise) Import(_ context.Context, f *driver.File) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, obj := range f.Slices {
+		if s.rows[obj.ID] == 0 {
+			rc, err := f.OpenSlice(context.Background(), obj)
+			if err != nil {
+				return err
+			}
+			rc.Close()
+		}
+		if s.rows[obj.ID] = obj.Rows; s.fails {
+			return errors.New("the machine is gone")
+		}
+	}
+	return nil
+}
+
+// CountFile is for tests with one file.
+func (s *stepwise) CountFile(context.Context, driver.Table, string) (n int64, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, rows := range s.rows {
+		n += rows
+	}
+	return n, nil
+}
+
+// A file of which the target has some rows is not taken for imported: the rest of its rows are imported from staging.
+func TestRestoredFileThatIsHalfImported(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mem, log := buffertest.NewMemory(), newFakeLog(t)
+		opts := replicated(t, mem, log)
+		target := &stepwise{Memory: mem, rows: map[string]int64{}, fails: true}
+		opts.Target = target
+		b := openAt(t, "data", opts)
+		s := define(t, b, "a", func(c *buffer.SinkConfig) { c.Upload.Count = 2 })
+		for i := range 3 {
+			put(t, b, s, 2*i, 2*i+2)
+		}
+		if err := b.CloseFile(t.Context(), "a", trigger.Requested); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		n := log.len()
+		closeBuffer(t, b)
+		if n, _ := target.CountFile(t.Context(), driver.Table{}, ""); n != 2 {
+			t.Fatalf("the target has %d rows, want those of the first slice", n)
+		}
+		target.fails = false
+		if err := buffer.RestoreIncomplete("restored", "", log.batches(0, n), opts.Tuning); err != nil {
+			t.Fatal(err)
+		}
+		log.set(func() { log.stored, log.pending = log.stored[:n], nil })
+		opts.Changelog = log.open()
+		b = openAt(t, "restored", opts)
+		flush(t, b, "a")
+		var stored int64
+		for _, rows := range target.rows {
+			stored += rows
+		}
+		if st, _ := b.SinkStats("a"); stored != 6 || st.Target.Rows != 6 {
+			t.Errorf("the target has %d rows and the ledger %d, want 6", stored, st.Target.Rows)
+		}
+		closeBuffer(t, b)
+	})
 }

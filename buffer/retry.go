@@ -76,13 +76,18 @@ func (b *Buffer) attemptFailed(ctx context.Context, e errand, id string, cause e
 		r.Reason = cause.Error()
 		r.Permanent = permanent
 		r.LastFailed = t.now
-		if r.FirstFailed.IsZero() {
+		imports := e.key.step == stepImport
+		// The retention is for targets that fail. It begins again when the options have the target.
+		away := imports && b.targetIsMissing(b.mu.files[e.num])
+		switch {
+		case away:
+			r.FirstFailed = time.Time{}
+		case r.FirstFailed.IsZero():
 			r.FirstFailed = t.now
 		}
-		imports := e.key.step == stepImport
 		// Not before a failed attempt: a table may have been fixed while no process ran.
 		age := t.now.Sub(r.FirstFailed)
-		over := imports && (age >= b.opts.Retention || b.mu.files[e.num].endsWith(cause))
+		over := imports && !away && (age >= b.opts.Retention || b.mu.files[e.num].endsWith(cause))
 		late := over && b.late.runs(e.num)
 		if over && !late {
 			if f := b.mu.files[e.num]; !t.splitLast(f, cause) {
@@ -105,7 +110,7 @@ func (b *Buffer) attemptFailed(ctx context.Context, e errand, id string, cause e
 		attempt := r.Attempt
 		t.onDurable(func() {
 			b.timers.Set(timerKey{timerProbe, queue.id}, queue.next)
-			if imports {
+			if imports && !away {
 				b.timers.Set(timerKey{timerImport, e.num}, last)
 			}
 			if failures, waiting, ok := b.probes.speak(e.key, cause.Error(), t.now); ok {

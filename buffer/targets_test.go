@@ -3,6 +3,7 @@ package buffer_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -177,4 +178,78 @@ func TestSplitFileWhoseTargetIsMissing(t *testing.T) {
 		wantSplit(t, b, mem, 6, refused)
 		closeBuffer(t, b)
 	})
+}
+
+// Rows whose target is missing from the options wait for it without an end. The retention begins when the target is back and fails.
+func TestRowsWhoseTargetIsMissingDoNotExpire(t *testing.T) {
+	for _, failedBefore := range []bool{false, true} {
+		t.Run(fmt.Sprint("failed before: ", failedBefore), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				lake := buffertest.NewMemory()
+				opts := memoryOptions(t, buffertest.NewMemory())
+				opts.Retention = time.Hour
+				failing := errors.New("the lake is frozen")
+				lake.Before = func(_ context.Context, c buffertest.Call) error {
+					if c.Op == buffertest.OpImport {
+						return failing
+					}
+					return nil
+				}
+				reopen := func(b *buffer.Buffer, targets map[string]driver.Target) *buffer.Buffer {
+					if b != nil {
+						closeBuffer(t, b)
+					}
+					opts.Targets = targets
+					return openAt(t, "data", opts)
+				}
+				with := map[string]driver.Target{"lake": lake}
+				b := reopen(nil, with)
+				put(t, b, define(t, b, "a", inLake), 0, 5)
+				if failedBefore {
+					if err := b.CloseFile(t.Context(), "a", trigger.Requested); err != nil {
+						t.Fatal(err)
+					}
+					time.Sleep(50 * time.Minute)
+				}
+				for range 2 { // also after a restart without the target
+					b = reopen(b, nil)
+					if err := b.Flush(t.Context(), "a"); err == nil || !strings.Contains(err.Error(), `there is no target "lake"`) {
+						t.Errorf("flush without the target: %v", err)
+					}
+					time.Sleep(30 * 24 * time.Hour)
+					synctest.Wait()
+					st, _ := b.SinkStats("a")
+					if st.Expired.Rows > 0 || len(st.Files) != 1 || st.Files[0].Level.Rows != 5 {
+						t.Fatalf("rows that wait for a target are gone: %s", state(b, "a"))
+					}
+					if f := st.Files[0]; !f.Permanent || !f.FirstFailed.IsZero() || !strings.Contains(f.RetryReason, `there is no target "lake"`) {
+						t.Errorf("the file says %+v", f)
+					}
+				}
+				b = reopen(b, with)
+				time.Sleep(50 * time.Minute)
+				synctest.Wait()
+				if st, _ := b.SinkStats("a"); st.Expired.Rows > 0 || st.Files[0].RetryReason != failing.Error() {
+					t.Fatalf("the target is back and fails for less than the retention: %s", state(b, "a"))
+				}
+				lake.Before = nil
+				flush(t, b, "a")
+				wantIDs(t, lake, "in.c-test.a", 0, 5)
+				verify(t, b)
+
+				// The operator may still give them up.
+				put(t, b, define(t, b, "a", inLake), 5, 6)
+				b = reopen(b, nil)
+				if err := b.Flush(t.Context(), "a"); err == nil {
+					t.Error("flush without the target has no error")
+				}
+				st, _ := b.SinkStats("a")
+				if err := b.Discard(t.Context(), "a", st.Files[len(st.Files)-1].ID); err != nil {
+					t.Error(err)
+				}
+				verify(t, b)
+				closeBuffer(t, b)
+			})
+		})
+	}
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"sync/atomic"
 	"time"
 
 	"github.com/forebay/forebay/buffer/internal/format"
@@ -101,10 +102,12 @@ func (b *Buffer) takeStaged(ctx context.Context, sl *slice, obj driver.Object) {
 	var rows, raw int64
 	var sum format.Checksum
 	there := false
+	var gone atomic.Bool
 	err := b.attempt(ctx, "upload", obj.SinkID, sl.file.target, func(ctx context.Context) (err error) {
 		rows, raw, sum, err = b.countStaged(ctx, obj, format.Checksum{})
 		there = err == nil
-		if unreadable := (*stagedError)(nil); errors.Is(err, fs.ErrNotExist) || errors.As(err, &unreadable) {
+		gone.Store(errors.Is(err, fs.ErrNotExist))
+		if unreadable := (*stagedError)(nil); gone.Load() || errors.As(err, &unreadable) {
 			err = nil
 		}
 		return err
@@ -117,7 +120,7 @@ func (b *Buffer) takeStaged(ctx context.Context, sl *slice, obj driver.Object) {
 		b.mu.RLock()
 		file := b.describe(sl.file)
 		b.mu.RUnlock()
-		if b.takeImported(ctx, sl.file, file) {
+		if b.takeImported(ctx, sl.file, file, gone.Load()) {
 			return
 		}
 	}

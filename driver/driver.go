@@ -127,8 +127,10 @@ type Limiter interface {
 // this room is not made and counts as failed, until there is room. Without this interface the driver may take that room.
 type LocalDriver interface {
 	// Needs returns the folder in which Put of a slice, or Import of a file, writes, and the largest number of bytes that it
-	// writes. stored is the size of the slices in staging, raw their size before compression. The folder need not exist.
-	Needs(stored, raw int64) (folder string, bytes int64)
+	// writes. stored is the size of the slices in staging, raw their size before compression. A driver that owns the whole folder returns the folder:
+	// no checkpoint is made inside of it. A driver that writes to a single file, such as an embedded database, returns the path of the file. The path
+	// need not exist.
+	Needs(stored, raw int64) (path string, bytes int64)
 }
 
 // Counter is an optional interface of a [Target] that can count the rows of one imported file. Engine.Verify uses it;
@@ -231,6 +233,9 @@ type File struct {
 
 	// OpenSlice opens the stored bytes of one slice from staging, as [Staging.Open] does.
 	OpenSlice func(ctx context.Context, obj Object) (io.ReadCloser, error)
+	// Copied says that a different engine may have imported the id, without a note in Progress: a checkpoint contains the file, or its records are from
+	// a damaged store. A target that looks for the id only after a note looks for it then too.
+	Copied bool
 	// Progress is the note that was saved last; nil if there is none.
 	Progress []byte
 	// SaveProgress stores a note of at most 4 KiB about this import, such as the id of a remote job. When it returns nil the

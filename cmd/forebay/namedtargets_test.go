@@ -1,10 +1,14 @@
 package main
 
 import (
+	"context"
+	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 )
 
@@ -62,5 +66,80 @@ func TestMistakesOfNamedTargets(t *testing.T) {
 		if status == 0 || !strings.Contains(stderr, tt.want) || strings.Contains(stderr, "hunter2") {
 			t.Errorf("%s:\ngot  %s\nwant %s", tt.text, stderr, tt.want)
 		}
+	}
+}
+
+// A reload moves a sink to another target and back while a client sends: each confirmed event is in one of the databases, once. A reload that
+// changes the targets, or names one that does not exist, changes nothing.
+func TestReloadMovesASink(t *testing.T) {
+	folder := t.TempDir()
+	file, db, lake := filepath.Join(folder, "forebay.yaml"), filepath.Join(folder, "events.db"), filepath.Join(folder, "lake.db")
+	config := func(sink, more string) string {
+		return `
+target: sqlite:` + db + `
+targets: {lake: "sqlite:` + lake + `"` + more + `}
+dir: ` + filepath.Join(folder, "data") + `
+sources:
+  - id: web
+    secret: ${WEB_SECRET}
+    sinks:
+      - {id: events, table: events, ` + sink + `columns: [{name: n, type: path, path: n, dataType: string, required: true}]}
+`
+	}
+	write(t, file, config("", ""))
+	s := serve(t, secrets(), "-config", file, "-otlp-grpc", "off", "-otlp-http", "off")
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	var client sync.WaitGroup
+	var sent atomic.Int64
+	confirmed := make(chan struct{})
+	client.Go(func() {
+		for ctx.Err() == nil {
+			n := sent.Load()
+			if status, text := s.post("ingest", "/stream/1/web/"+webSecret, fmt.Sprintf(`{"n":"%d"}`, n)); status != http.StatusOK {
+				t.Errorf("event %d: %d %s", n, status, text)
+				stop()
+				return
+			}
+			sent.Add(1)
+			select {
+			case confirmed <- struct{}{}:
+			default:
+			}
+		}
+	})
+	reload := func(text, want string, times int) {
+		t.Helper()
+		write(t, file, text)
+		s.hangUp()
+		s.waitLog(want, times)
+		for range 3 { // at least two of them were sent after the reload
+			select {
+			case <-confirmed:
+			case <-ctx.Done():
+			}
+		}
+	}
+	for i := range 3 {
+		reload(config("target: lake, ", ""), "added=[] changed=[web] removed=[]", 2*i+1)
+		reload(config("target: sea, ", ""), `must be one of [\"lake\"] or empty`, i+1)
+		reload(config("target: sea, ", ", sea: dir:"+filepath.Join(folder, "sea")), "cannot change while the server runs: targets; restart it", i+1)
+		reload(config("", ""), "added=[] changed=[web] removed=[]", 2*i+2)
+	}
+	stop()
+	client.Wait()
+	s.stop()
+	total := 0
+	for _, name := range []string{db, lake} {
+		rows := rowsOf(t, name, "events")
+		if total += rows; rows == 0 || rows != rowsOf(t, name, "(SELECT DISTINCT n FROM events)") {
+			t.Errorf("%s has %d rows, or an event twice", filepath.Base(name), rows)
+		}
+	}
+	if n := int(sent.Load()); total != n {
+		t.Errorf("%d events were confirmed, and the databases have %d rows\n%s", n, total, &s.logs)
+	}
+	if text := s.logs.String(); strings.Contains(text, webSecret) {
+		t.Error("a secret is logged")
 	}
 }

@@ -128,6 +128,31 @@ func TestArchiveObjects(t *testing.T) {
 	}
 }
 
+// A file counts as stored only if its objects are there: a store that says so of an object that is not, and then does not answer whether it is, makes
+// the import fail.
+func TestArchiveOfATakenKeyThatIsFree(t *testing.T) {
+	w := newWorld(t)
+	a := openArchive(t, buckettest.S3URL(w.proxy.Address, w.name), bucket.ArchiveOptions{Scratch: t.TempDir()})
+	f := rawFile("f-1", "", someHour)
+	w.proxy.Break(func(r *http.Request) buckettest.Fault {
+		switch r.Method {
+		case http.MethodPut:
+			return buckettest.Taken
+		case http.MethodHead:
+			return buckettest.SlowDown
+		}
+		return buckettest.None
+	})
+	if err := a.Import(t.Context(), f); err == nil {
+		t.Errorf("the file is stored, and the objects are %q", w.keys(t))
+	}
+	w.proxy.Break(nil)
+	check(t, a.Import(t.Context(), f))
+	if got, want := w.keys(t), []string{"web/2026-01-02T03/f-1.csv.gz"}; !slices.Equal(got, want) {
+		t.Errorf("objects %q, want %q", got, want)
+	}
+}
+
 // A listing of an hour asks for the objects of that hour alone, and an expiry for the oldest ones.
 func TestArchiveListsLittle(t *testing.T) {
 	w := newWorld(t)

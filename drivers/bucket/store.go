@@ -175,8 +175,12 @@ func (s *store) put(ctx context.Context, key string, content func() (io.ReadClos
 		}
 		if isTaken(err) {
 			// Some stores refuse a put although the object does not exist yet, or no longer exists. Without the right to read, put assumes that the object exists.
-			if there, err := s.blobs.Exists(named(ctx), s.prefix+key); err != nil || there {
+			there, unknown := s.blobs.Exists(named(ctx), s.prefix+key)
+			switch {
+			case there || isRefused(unknown):
 				return false, nil
+			case unknown != nil:
+				return false, unknown // if the object does not exist, its rows are nowhere
 			}
 		} else if !isRace(err) {
 			break

@@ -16,7 +16,8 @@
 // Import sends a file as one INSERT, or several if it is larger than Options.BlockBytes. Each INSERT is one block, and the server stores a block as one
 // part for each partition. The INSERT fails if the block does not have the expected number of rows. Its token contains the id of the file, so
 // the server ignores a repeated block within its deduplication window. Each row has the id in the column _forebay_file. A repeated attempt looks
-// for the id and sends only the missing rows. So a retry after the end of the window stores nothing twice.
+// for the id and sends only the missing rows, and so does an engine that was restored from a checkpoint. So a retry after the end of the window stores
+// nothing twice.
 //
 // Readers see the blocks of a large file, and the partitions of a block, one after the other.
 //

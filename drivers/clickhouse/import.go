@@ -24,7 +24,7 @@ import (
 type note struct {
 	// BlockBytes was Options.BlockBytes. All attempts divide the file alike.
 	BlockBytes int64 `json:"blockBytes"`
-	// At is the time of the first attempt.
+	// At is the time of the first attempt; zero if it is unknown.
 	At time.Time `json:"at"`
 }
 
@@ -87,9 +87,12 @@ func (t *Target) Import(ctx context.Context, f *driver.File) error {
 	if err := t.check(f.Table); err != nil {
 		return err
 	}
-	in := &intake{Target: t, file: f, retry: f.Progress != nil}
+	in := &intake{Target: t, file: f, retry: f.Progress != nil || f.Copied}
 	n := note{BlockBytes: t.options.BlockBytes, At: time.Now()}
-	if in.retry {
+	if f.Copied {
+		n.At = time.Time{} // another engine may have been first, long ago
+	}
+	if f.Progress != nil {
 		if err := json.Unmarshal(f.Progress, &n); err != nil || n.BlockBytes < 1 {
 			return driver.Permanent(fmt.Errorf("clickhouse: the note of file %s cannot be read: it is %q", f.ID, f.Progress))
 		}
@@ -150,7 +153,7 @@ func (t *Target) ruledOut(ctx context.Context, f *driver.File, engine string) er
 type intake struct {
 	*Target
 	file   *driver.File
-	retry  bool      // an earlier attempt may have stored blocks
+	retry  bool      // an earlier attempt, or a different engine, may have stored blocks
 	first  time.Time // of the first attempt
 	blocks []block
 
@@ -228,6 +231,11 @@ func (in *intake) importAll(ctx context.Context) error {
 		var err error
 		if present, err = in.present(ctx); err != nil {
 			return err
+		}
+		for m := range present {
+			if !slices.ContainsFunc(in.blocks, func(b block) bool { return b.marker == m }) {
+				return driver.Permanent(fmt.Errorf("a different engine has stored file %s in blocks of another size: set Options.BlockBytes to the value of that engine", in.file.ID))
+			}
 		}
 	}
 	for _, b := range in.blocks {

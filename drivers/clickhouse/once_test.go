@@ -109,7 +109,21 @@ func TestRetryBeyondTheWindow(t *testing.T) {
 	}
 	expectRows(t, target, tbl.ID, append(eventRows(1, 60), eventRows(2, 60)...)...)
 
-	first.Progress = nil // as in a first attempt: only the token protects the file, and the server has forgotten it
+	first.Progress, first.Copied = nil, true // as in an engine that was restored from a checkpoint
+	mustImport(t, target, first)
+	if n, err := target.CountFile(t.Context(), tbl, first.ID); err != nil || n != 60 {
+		t.Errorf("the copy of an engine imports the file again: it counts %d rows, %v, want 60", n, err)
+	}
+	target.options.BlockBytes = 1 << 20
+	first.Progress = nil
+	for range 2 { // also with its own note
+		if err := target.Import(t.Context(), first); !driver.IsPermanent(err) || !strings.Contains(err.Error(), "BlockBytes") {
+			t.Errorf("the copy divides the file in another way: %v", err)
+		}
+	}
+	manyBlocks(target)
+
+	first.Progress, first.Copied = nil, false // as in a first attempt: only the token protects the file, and the server has forgotten it
 	mustImport(t, target, first)
 	if n, err := target.CountFile(t.Context(), tbl, first.ID); err != nil || n != 120 {
 		t.Errorf("without the note and the token the file counts %d rows, %v, want 120: else this test proves nothing", n, err)

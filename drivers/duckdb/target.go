@@ -250,8 +250,8 @@ func (t *Target) Query(table driver.Table) (language, query string) {
 }
 
 // Needs implements [driver.LocalDriver]: rows go to the log or the file, and a checkpoint writes the rows of the log again.
-func (t *Target) Needs(_, raw int64) (folder string, bytes int64) {
-	return filepath.Dir(t.path), 3*raw + 32<<20
+func (t *Target) Needs(_, raw int64) (path string, bytes int64) {
+	return t.path, 3*raw + 32<<20
 }
 
 // CountFile implements [driver.Counter]. It returns the rows that were imported, including rows that somebody has deleted since.

@@ -29,6 +29,25 @@ func serve(folder string) error {
 	return errors.Join(end(), target.Close())
 }
 
+// serveMoving is serve with a database for each of two targets, between which the sink moves.
+func serveMoving(folder string) error {
+	first, err := sqlite.Open(filepath.Join(folder, "first.db"), sqlite.Options{})
+	if err != nil {
+		return err
+	}
+	second, err := sqlite.Open(filepath.Join(folder, "second.db"), sqlite.Options{})
+	if err != nil {
+		return errors.Join(err, first.Close())
+	}
+	url, end, err := clienttest.ServeMoving(filepath.Join(folder, "engine"), first, second)
+	if err != nil {
+		return err
+	}
+	fmt.Println(url)
+	_, _ = io.Copy(io.Discard, os.Stdin)
+	return errors.Join(end(), first.Close(), second.Close())
+}
+
 // A whole engine is killed with SIGKILL at random moments while clients send and files are imported. Each acknowledged event is in the
 // database once.
 func TestKillsOfAnEngine(t *testing.T) {
@@ -41,10 +60,17 @@ func TestKillsOfAnEngine(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts processes")
 	}
-	kills := killtest.Count(t)
+	folder := t.TempDir()
+	clients := sendAndKill(t, folder, killtest.Count(t))
+	stored := map[clienttest.Event]int{}
+	addStored(t, filepath.Join(folder, "events.db"), stored)
+	clients.Check(t, stored)
+}
+
+// sendAndKill kills the engine of a folder at random moments while clients send. Then it stops the clients and the engine.
+func sendAndKill(t *testing.T, folder string, kills int) *clienttest.Clients {
 	t.Logf("%d kills", kills)
 	rng := seedtest.Rand(t)
-	folder := t.TempDir()
 	p := killtest.Start(t, t.Name(), folder)
 	clients := clienttest.Send(p.Line())
 	for range kills {
@@ -57,8 +83,12 @@ func TestKillsOfAnEngine(t *testing.T) {
 	if out, err := p.Wait(); err != nil {
 		t.Fatalf("the engine: %v: %s", err, out)
 	}
-	db := database(t, filepath.Join(folder, "events.db"))
-	stored := map[clienttest.Event]int{}
+	return clients
+}
+
+// addStored adds the rows of each event in a database.
+func addStored(t *testing.T, path string, stored map[clienttest.Event]int) {
+	db := database(t, path)
 	list, err := db.Query("SELECT client, seq, count(*) FROM " + clienttest.Table + " GROUP BY client, seq")
 	if err != nil {
 		t.Fatal(err)
@@ -70,15 +100,36 @@ func TestKillsOfAnEngine(t *testing.T) {
 		if err := list.Scan(&e.Client, &e.Seq, &n); err != nil {
 			t.Fatal(err)
 		}
-		stored[e] = n
+		stored[e] += n
 	}
 	if err := list.Err(); err != nil {
 		t.Fatal(err)
 	}
-	clients.Check(t, stored)
 	var files int
 	if err := db.QueryRow("SELECT count(*) FROM _forebay_imports").Scan(&files); err != nil {
 		t.Fatal(err)
 	}
-	t.Logf("%d files were imported", files)
+	if t.Logf("%d files were imported into %s", files, filepath.Base(path)); files == 0 {
+		t.Errorf("no file was imported into %s", filepath.Base(path))
+	}
+}
+
+// The same with a sink that moves from one database to the other and back while clients send. Each acknowledged event is in one of them, once.
+func TestKillsWhileASinkMoves(t *testing.T) {
+	if folder, ok := killtest.Child(); ok {
+		if err := serveMoving(folder); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	if testing.Short() {
+		t.Skip("starts processes")
+	}
+	folder := t.TempDir()
+	clients := sendAndKill(t, folder, 3*killtest.Count(t))
+	stored := map[clienttest.Event]int{}
+	for _, name := range []string{"first.db", "second.db"} {
+		addStored(t, filepath.Join(folder, name), stored)
+	}
+	clients.Check(t, stored)
 }

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/buffer/buffertest"
 	"github.com/forebay/forebay/datatype"
 	"github.com/forebay/forebay/driver"
@@ -152,5 +153,19 @@ func TestOpenFails(t *testing.T) {
 		if target, err := sqlite.Open(filepath.Join(dir, "none.db"), opts); err == nil {
 			t.Errorf("%+v are accepted: %v", opts, target)
 		}
+	}
+}
+
+// A checkpoint may be made in the folder of the file.
+func TestCheckpointBesideTheFile(t *testing.T) {
+	folder := t.TempDir()
+	target := open(t, filepath.Join(folder, "events.db"), sqlite.Options{})
+	e, err := forebay.Open(filepath.Join(folder, "data"), forebay.Options{Target: target})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	if err := e.Checkpoint(t.Context(), filepath.Join(folder, "backup")); err != nil {
+		t.Error(err)
 	}
 }

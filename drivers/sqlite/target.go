@@ -161,8 +161,8 @@ func (t *Target) Query(table driver.Table) (language, query string) {
 }
 
 // Needs implements [driver.LocalDriver]: pages go to the write-ahead log, and from there to the file.
-func (t *Target) Needs(_, raw int64) (folder string, bytes int64) {
-	return filepath.Dir(t.path), 3*raw + 8<<20
+func (t *Target) Needs(_, raw int64) (path string, bytes int64) {
+	return t.path, 3*raw + 8<<20
 }
 
 // CountFile implements [driver.Counter]. It returns the rows that were imported, including rows that somebody has deleted since.

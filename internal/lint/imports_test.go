@@ -56,6 +56,7 @@ var rooms = map[string][]string{
 	"drivers/clickhouse/bench": {"./..."},
 	"drivers/postgres/bench":   {"./..."},
 	"drivers/sqlite/bench":     {"./..."},
+	"internal/missing":         {"driver"},
 	"internal/importbench":     {"datatype", "driver"},
 	"internal/pipebench":       {"./..."},
 	"internal/clienttest":      {"./..."},

@@ -217,8 +217,8 @@ const ReasonSalvaged = "salvaged"
 
 // Retry says how often an upload, import or clean-up has failed. Every change of state clears it.
 type Retry struct {
-	// Attempt counts the failures since FirstFailed. Reason is the last one, and Permanent says that retrying alone is useless.
-	// After is the earliest time of the next attempt.
+	// Attempt counts the failures. Reason is the last one, and Permanent says that retrying alone is useless. FirstFailed is when the retention began,
+	// zero while the options have no target for the file. After is the earliest time of the next attempt.
 	Attempt     int       `json:"attempt,omitempty"`
 	Reason      string    `json:"reason,omitempty"`
 	Permanent   bool      `json:"permanent,omitempty"`
