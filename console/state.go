@@ -227,57 +227,50 @@ func verb(n int64, one, many string) string {
 }
 
 // nextStep says when the next interval ends.
-func (k sinkNow) nextStep() string {
+func (k sinkNow) nextStep() sentence {
 	s := &k.stats.Sinks[k.i]
 	for i := range s.Files {
 		f := &s.Files[i]
 		switch {
 		case f.Leased:
-			return " Another node imports into the table."
+			return said(" Another node imports into the table.")
 		case !f.UploadAt.IsZero():
-			return fmt.Sprintf(" Next upload in %s (interval %s).", coarse(f.UploadAt.Sub(k.at)), coarse(s.Upload.Interval))
+			return said(" Next upload in ", until{f.UploadAt, k.at}, " (interval ", coarse(s.Upload.Interval), ").")
 		case !f.ImportAt.IsZero():
-			return fmt.Sprintf(" Next import in %s (interval %s).", coarse(f.ImportAt.Sub(k.at)), coarse(s.Import.Interval))
+			return said(" Next import in ", until{f.ImportAt, k.at}, " (interval ", coarse(s.Import.Interval), ").")
 		}
 	}
-	return ""
+	return nil
 }
 
+// whyFailing says what fails since when, with which error, and what happens next.
 func (k sinkNow) whyFailing(f *buffer.FileStats, files int, rows int64) sentence {
-	step := "Upload"
-	if f.State == buffer.FileImporting {
-		step = "Import"
-	}
 	many := "1 file"
 	if files != 1 {
-		many = fmt.Sprintf("%d files", files)
+		many = count(int64(files)).Text + " files"
 	}
-	out := said(step, " of ", many, " (", rowsOf(rows), ") fails")
+	out := said(stepOf(f), " of ", many, " (", rowsOf(rows), ") fails")
 	if !f.FirstFailed.IsZero() {
 		out = said(out, " since ", f.FirstFailed)
 	}
-	attempts := "1 attempt"
-	if f.Attempt != 1 {
-		attempts = fmt.Sprintf("%s attempts", count(int64(f.Attempt)).Text)
-	}
-	switch {
-	case k.words:
-		out = said(out, ", ", attempts, ": ", strings.TrimSuffix(visible(f.RetryReason), "."), ".")
-	case f.State == buffer.FileImporting:
-		out = said(out, ", ", attempts, ": the target returns an error.", needsRecords)
-	default:
-		out = said(out, ", ", attempts, ": the staging returns an error.", needsRecords)
-	}
+	out = said(out, ", ", attempts(f), ": ", k.errorOf(f))
 	if f.Permanent {
-		out = said(out, " It needs somebody to fix the cause.")
+		out = said(out, " An operator must fix the cause.")
 	}
-	if next := f.RetryAfter.Sub(k.at); next > 0 {
-		out = said(out, " Next attempt in ", coarse(next), ".")
+	if f.RetryAfter.After(k.at) {
+		out = said(out, " Next attempt in ", until{f.RetryAfter, k.at}, ".")
 	}
 	if !f.FirstFailed.IsZero() && k.stats.Retention > 0 {
 		out = said(out, " Rows expire ", f.FirstFailed.Add(k.stats.Retention), ".")
 	}
 	return out
+}
+
+func attempts(f *buffer.FileStats) string {
+	if f.Attempt == 1 {
+		return "1 attempt"
+	}
+	return count(int64(f.Attempt)).Text + " attempts"
 }
 
 // needsRecords stands for what a driver has said: databases quote the values that they refuse, which are contents of rows.

@@ -24,7 +24,7 @@ const (
 	// rightsAgain is when a stream asks again what its viewer may see: Options.Authorize may answer differently meanwhile, and sessions end.
 	rightsAgain = 5 * time.Second
 	// schemaVersion is raised when an open page of an earlier release would not understand the messages: it then loads itself again.
-	schemaVersion = 1
+	schemaVersion = 2
 )
 
 // hello says who looks at what.

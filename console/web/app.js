@@ -14,7 +14,7 @@
 //
 // and app offers: get, post, may, say, problem, ask, go, setParams, params, refresh, keys. See below.
 
-import { h, setText, setAttr, setSentence, plain, replace, useUTC, timeNode } from "./dom.js";
+import { h, setText, setAttr, setSentence, setClock, duration, plain, replace, useUTC, timeNode } from "./dom.js";
 import { Live } from "./live.js";
 
 const $ = (id) => document.getElementById(id);
@@ -144,6 +144,7 @@ const live = new Live({
   },
   onMessage(m, whole) {
     state.at = m.at || state.at;
+    if (m.at) setClock(m.at);
     if (m.top) showTop(m.top);
     if (m.tasks) showTasks(m.tasks);
     hadTasks = true;
@@ -208,11 +209,6 @@ const words = {
   signin: "the session has ended",
 };
 
-function span(ms) {
-  const s = Math.round(ms / 1000);
-  return s < 60 ? s + " s" : s < 3600 ? Math.floor(s / 60) + " min " + (s % 60) + " s" : Math.floor(s / 3600) + " h " + (Math.floor(s / 60) % 60) + " min";
-}
-
 function showStatus() {
   const age = Date.now() - live.lastAt;
   const stale = age > 5000 && mode !== "paused" && mode !== "full";
@@ -221,11 +217,11 @@ function showStatus() {
   let parts = [words[mode] || mode];
   if (mode === "away") {
     const clock = h("time", { datetime: new Date(modeSince).toISOString(), text: new Date(modeSince).toLocaleTimeString("en-GB") });
-    parts = ["server away since ", clock, ", numbers are " + span(age) + " old"];
+    parts = ["server away since ", clock, ", numbers are " + duration(age) + " old"];
   } else if (mode === "signin") {
     parts = [words.signin + ": ", h("a", { href: "signin", text: "sign in again" })];
   } else if (stale || mode === "paused") {
-    parts = [words[mode] + ", numbers are " + span(age) + " old"];
+    parts = [words[mode] + ", numbers are " + duration(age) + " old"];
   }
   const text = parts.map((p) => p.textContent ?? p).join("");
   if ($("status").textContent !== text) replace($("status"), ...parts);

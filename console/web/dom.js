@@ -85,15 +85,60 @@ export function timeNode(ms) {
   return node;
 }
 
-// setSentence shows a sentence of the server: strings, and times as numbers.
+// Times that run: {until: ms} is the time left, {age: ms} the time since then. Both are of the clock of the server, and one timer counts them all.
+let ahead = 0; // of this clock
+
+export function setClock(serverMs) {
+  ahead = Date.now() - serverMs;
+}
+
+const two = (n) => String(n).padStart(2, "0");
+
+// duration has two units, as that of format.go.
+export function duration(ms) {
+  const s = Math.floor(ms / 1000);
+  if (s < 1) return "now";
+  if (s < 60) return s + " s";
+  if (s < 3600) return Math.floor(s / 60) + " min " + two(s % 60) + " s";
+  if (s < 86400) return Math.floor(s / 3600) + " h " + two(Math.floor(s / 60) % 60) + " min";
+  return Math.floor(s / 86400) + " d " + two(Math.floor(s / 3600) % 24) + " h";
+}
+
+// coarse has one unit below an hour, as that of format.go.
+function coarse(ms) {
+  if (ms < 60e3) return Math.max(1, Math.floor(ms / 1000)) + " s";
+  return ms < 3600e3 ? Math.floor(ms / 60e3) + " min" : duration(ms);
+}
+
+function count(node, now) {
+  const at = node.running;
+  setText(node, at.until !== undefined ? coarse(at.until - now) : duration(now - at.age));
+}
+
+function runningNode(at) {
+  const node = h("span", { class: "running" });
+  node.running = at;
+  count(node, Date.now() - ahead);
+  return node;
+}
+
+setInterval(() => {
+  if (document.hidden) return;
+  const now = Date.now() - ahead;
+  for (const node of document.getElementsByClassName("running")) count(node, now);
+}, 1000);
+
+const partNode = (p) => (typeof p === "number" ? timeNode(p) : typeof p === "object" ? runningNode(p) : p);
+
+// setSentence shows a sentence of the server: strings and times.
 export function setSentence(node, parts) {
   const key = JSON.stringify(parts || []) + utc;
   if (node.sentence === key) return;
   node.sentence = key;
-  replace(node, ...(parts || []).map((p) => (typeof p === "number" ? timeNode(p) : p)));
+  replace(node, ...(parts || []).map(partNode));
 }
 
 // plain is a sentence as text.
 export function plain(parts) {
-  return (parts || []).map((p) => (typeof p === "number" ? timeNode(p).textContent : p)).join("");
+  return (parts || []).map((p) => partNode(p).textContent ?? p).join("");
 }
