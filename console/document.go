@@ -15,6 +15,7 @@ import (
 var templates = sync.OnceValue(func() *template.Template {
 	return template.Must(template.New("").Funcs(template.FuncMap{
 		"isMoment": func(v any) bool { _, ok := v.(moment); return ok },
+		"isText":   func(v any) bool { _, ok := v.(cell); return !ok },
 		"iso":      func(m moment) string { return time.Time(m).UTC().Format(time.RFC3339) },
 		"clock":    func(m moment) string { return time.Time(m).UTC().Format("15:04") + " UTC" },
 		"grouped":  func(n int) string { return grouped(int64(n)) },

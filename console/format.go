@@ -108,22 +108,6 @@ func duration(d time.Duration) string {
 	return fmt.Sprintf("%d d %02d h", s/86400, s/3600%24)
 }
 
-// ago is a duration until now, "now" below one second.
-func ago(d time.Duration) string {
-	if d < time.Second {
-		return "now"
-	}
-	return duration(d) + " ago"
-}
-
-// waited is the age of a row that waits.
-func waited(d time.Duration) string {
-	if d < time.Second {
-		return "under 1 s"
-	}
-	return duration(d)
-}
-
 // coarse has one unit below an hour, for estimates.
 func coarse(d time.Duration) string {
 	switch {
@@ -211,7 +195,12 @@ func (a aged) MarshalJSON() ([]byte, error) {
 }
 
 // String is the age, for the document, logs and tests.
-func (a aged) String() string { return duration(a.now.Sub(a.at)) }
+func (a aged) String() string {
+	if d := a.now.Sub(a.at); d >= time.Second {
+		return duration(d)
+	}
+	return "under 1 s"
+}
 
 // sentence is a list of strings and times: [moment], [until] and [aged]. Strings of strangers are visible.
 type sentence []any

@@ -70,6 +70,9 @@ func (k sinkNow) oldest() time.Duration {
 	return max(k.age(s.Local), k.age(s.Staging))
 }
 
+// first is oldest as a time that runs.
+func (k sinkNow) first() aged { return aged{k.at.Add(-k.oldest()), k.at} }
+
 func (s *sample) age(l buffer.Level) time.Duration {
 	if l.Rows == 0 || l.FirstAt.IsZero() {
 		return 0
@@ -141,7 +144,7 @@ func (k sinkNow) why() sentence {
 		return said("The columns of the new definition are refused, so rows keep the earlier ones: ", visible(s.Refused))
 	}
 	if late := k.slowCall(); late > 0 {
-		return said("The driver has not returned from an import for ", duration(late), ".")
+		return said("The driver has not returned from an import for ", aged{k.at.Add(-late), k.at}, ".")
 	}
 	return said(k.whyWaiting(), lostOf(s))
 }
@@ -183,7 +186,6 @@ func lostOf(s *forebay.SinkStats) string {
 func (k sinkNow) whyWaiting() sentence {
 	s, f := &k.stats.Sinks[k.i], k.flows[k.i]
 	waiting := s.Local.Rows + s.Staging.Rows
-	oldest := k.oldest()
 	net, share := f.in-f.out, float64(0)
 	if s.Accepted > 0 && waiting > 0 {
 		share = float64(s.WaitingBytes) / float64(waiting)
@@ -197,13 +199,13 @@ func (k sinkNow) whyWaiting() sentence {
 	case f.known && late && net < -estimateOver:
 		return said("Catching up: ", rowsOf(waiting), " wait, about ", estimate(float64(waiting)/-net), " at this rate.")
 	case waiting > 0:
-		return said(rowsOf(waiting), verb(waiting, " waits", " wait"), ", oldest ", waited(oldest), ".", k.nextStep())
+		return said(rowsOf(waiting), verb(waiting, " waits", " wait"), ", oldest ", k.first(), ".", k.nextStep())
 	case s.Accepted == 0:
 		return said("No row yet.")
 	case f.lastRow.IsZero():
 		return said("Nothing waits.")
 	}
-	return said("Nothing waits. Last row ", ago(k.at.Sub(f.lastRow)), ".")
+	return said("Nothing waits. Last row ", aged{f.lastRow, k.at}, " ago.")
 }
 
 // since is " since HH:MM", or nothing for the zero time: nobody has been refused yet.
@@ -301,6 +303,7 @@ func topOf(s *sample) top {
 	t := top{State: "ok"}
 	sinks, held, refusing, flowing := len(s.stats.Sinks), 0, 0, 0
 	var oldest time.Duration
+	var first aged
 	var expired, damaged, unstored int64
 	for i := range s.stats.Sinks {
 		k := s.sink(i)
@@ -312,7 +315,9 @@ func topOf(s *sample) top {
 		case st == stateFlows:
 			flowing++
 		}
-		oldest = max(oldest, k.oldest())
+		if age := k.oldest(); age > oldest {
+			oldest, first = age, k.first()
+		}
 		expired += s.stats.Sinks[i].Expired.Rows
 		damaged += s.stats.Sinks[i].Damaged.Rows
 		unstored += s.stats.Sinks[i].Unstored
@@ -347,7 +352,7 @@ func topOf(s *sample) top {
 	case oldest == 0:
 		t.Verdict = said(allSinks(sinks), ". Nothing waits.")
 	default:
-		t.Verdict = said(allSinks(sinks), ". Oldest waiting row: ", waited(oldest), ".")
+		t.Verdict = said(allSinks(sinks), ". Oldest waiting row: ", first, ".")
 	}
 	return t
 }

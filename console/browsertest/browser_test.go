@@ -16,8 +16,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/cdproto/network"
 	cdpage "github.com/chromedp/cdproto/page"
+	"github.com/chromedp/cdproto/performance"
 	"github.com/chromedp/chromedp"
 
 	"github.com/forebay/forebay"
@@ -194,6 +196,25 @@ func (b *tab) live(url string) {
 	b.t.Helper()
 	b.open(url)
 	b.until(`document.documentElement.dataset.seq > 0`)
+}
+
+// taskTime is the time that the page has computed since it was opened, in seconds.
+func (b *tab) taskTime() float64 {
+	b.t.Helper()
+	if _, err := chromedp.Call(b.ctx, performance.Enable, performance.EnableParams{}); err != nil {
+		b.t.Fatal(err)
+	}
+	metrics, err := chromedp.Call(b.ctx, performance.GetMetrics, cdp.Empty{})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	for _, m := range metrics.Metrics {
+		if m.Name == "TaskDuration" {
+			return m.Value
+		}
+	}
+	b.t.Fatal("the browser does not tell the time of tasks")
+	return 0
 }
 
 // eval runs an expression in the page and decodes its result, which must be JSON.

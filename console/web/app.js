@@ -183,8 +183,14 @@ function showTop(top) {
   setSentence($("verdict"), top.verdict);
   setSentence($("banner"), top.banner);
   $("banner").hidden = !top.banner;
-  document.title = plain(top.verdict) + (hello.name ? " · " + hello.name : "") + " · forebay";
+  showTitle();
   if (before && before.state !== top.state) announce(plain(top.verdict));
+}
+
+// showTitle writes the verdict as the title of the tab, with times as they are now.
+function showTitle() {
+  const title = plain(state.top.verdict) + (hello.name ? " · " + hello.name : "") + " · forebay";
+  if (document.title !== title) document.title = title;
 }
 
 // Announcements are joined, and made at most once in 10 s.
@@ -225,6 +231,7 @@ function showStatus() {
   }
   const text = parts.map((p) => p.textContent ?? p).join("");
   if ($("status").textContent !== text) replace($("status"), ...parts);
+  if (state.top) showTitle();
 }
 setInterval(showStatus, 1000);
 

@@ -97,9 +97,9 @@ export function open(section, app) {
     setText(c[0].firstElementChild, state);
     setCell(c[2].firstElementChild, incoming);
     setCell(c[3].firstElementChild, localRows);
-    setText(c[3].lastElementChild, localAge);
+    setCell(c[3].lastElementChild, localAge);
     setCell(c[4].firstElementChild, stagingRows);
-    setText(c[4].lastElementChild, stagingAge);
+    setCell(c[4].lastElementChild, stagingAge);
     setCell(c[5].firstElementChild, out);
     setCell(c[6].firstElementChild, table);
     setCell(c[7].firstElementChild, rejected);
@@ -147,7 +147,7 @@ export function open(section, app) {
         const node = $("tiles").children[i];
         setAttr(node, "data-state", tile.state || null);
         setCell(node.querySelector(".value span"), tile.value);
-        node.querySelectorAll(".line span").forEach((span, j) => setCell(span, tile.lines[j]));
+        node.querySelectorAll(".line").forEach((line, j) => setSentence(line, tile.lines[j]));
       });
       picture.update(head.picture);
       setText(levels, "Levels of " + head.picture.of);

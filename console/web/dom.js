@@ -36,8 +36,10 @@ export function setAttr(node, name, value) {
   }
 }
 
-// setCell shows a cell of the server: a text, or a rounded text with its exact value.
+// setCell shows a cell of the server: a text, a rounded text with its exact value, or a time that runs.
 export function setCell(node, cell) {
+  if (cell !== null && typeof cell === "object" && !Array.isArray(cell)) return setSentence(node, [cell]);
+  node.sentence = undefined;
   const [text, exact] = Array.isArray(cell) ? cell : [cell ?? "", null];
   setText(node, text);
   setAttr(node, "title", exact);
@@ -112,19 +114,22 @@ function coarse(ms) {
 
 function count(node, now) {
   const at = node.running;
-  setText(node, at.until !== undefined ? coarse(at.until - now) : duration(now - at.age));
+  setText(node, at.until !== undefined ? coarse(at.until - now) : now - at.age < 1000 ? "under 1 s" : duration(now - at.age));
 }
+
+// serverNow is the time of the server, in milliseconds.
+export const serverNow = () => Date.now() - ahead;
 
 function runningNode(at) {
   const node = h("span", { class: "running" });
   node.running = at;
-  count(node, Date.now() - ahead);
+  count(node, serverNow());
   return node;
 }
 
 setInterval(() => {
   if (document.hidden) return;
-  const now = Date.now() - ahead;
+  const now = serverNow();
   for (const node of document.getElementsByClassName("running")) count(node, now);
 }, 1000);
 
