@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// picture is the basin: two levels with water, and the table behind them. The height of the water is time: the age of the oldest row
+// picture is the overview: two levels with water, and the table behind them. The height of the water is time: the age of the oldest row
 // divided by what the triggers promise. Bytes against a bound of gigabytes would be a flat line on every healthy day.
 type picture struct {
 	// Of says which sinks are drawn, in a picture of several.
@@ -17,8 +17,8 @@ type picture struct {
 	Out    cell     `json:"out"`
 	// Newest says when the newest row of the table was accepted.
 	Newest sentence `json:"newest,omitempty"`
-	// Room is the used room, of the bound. Percent is for the bar, 0 below 1 %.
-	Room    string `json:"room,omitempty"`
+	// Disk is the disk space that waiting rows use, of the limit. Percent is for the bar, 0 below 1 %.
+	Disk    string `json:"disk,omitempty"`
 	Percent int    `json:"percent,omitempty"`
 }
 
@@ -34,7 +34,7 @@ type level struct {
 	Promise string `json:"promise,omitempty"`
 	// At is the sink whose rows wait longest, in a picture of all.
 	At string `json:"at,omitempty"`
-	// State is "held" or "late" or empty.
+	// State is "blocked" or "late" or empty.
 	State string `json:"state,omitempty"`
 }
 
@@ -148,12 +148,12 @@ func (s *sample) newPicture(f flow, table, used, bound int64) picture {
 		p.In, p.Out = rate(f.in), rate(f.out)
 	}
 	if bound == 0 && used > 0 {
-		p.Room = size(used).Text
+		p.Disk = "Waiting rows use " + size(used).Text
 	}
 	if bound > 0 {
-		p.Room = size(used).Text + " of " + size(bound).Text
+		p.Disk = "Waiting rows use " + size(used).Text + " of the disk limit of " + size(bound).Text
 		if p.Percent = int(min(100, float64(used)*100/float64(bound))); p.Percent > 0 {
-			p.Room += ", " + strconv.Itoa(p.Percent) + " %"
+			p.Disk += ", " + strconv.Itoa(p.Percent) + " %"
 		}
 	}
 	return p

@@ -141,7 +141,7 @@ func (k sinkNow) facts(sync forebay.SyncMode, defined bool) []fact {
 		facts = append(facts, fact{Name: "Acknowledged", Value: "when the row is in memory", Note: "default: when it is on disk"})
 	}
 	if !defined {
-		facts = append(facts, fact{Name: "Definition", Value: "removed", Note: "what waits still goes to the table"})
+		facts = append(facts, fact{Name: "Definition", Value: "removed", Note: "waiting rows still go to the table"})
 	}
 	if s.Unstored > 0 {
 		facts = append(facts, fact{Name: "Not stored", Value: rowsOf(s.Unstored), Note: "since the start, because the disk failed"})
@@ -258,7 +258,7 @@ func (c *call) flushSink() (any, error) {
 		return nil, err
 	}
 	if _, ok := c.definition(asked.Source, asked.Sink); !ok {
-		return nil, refuse(http.StatusNotFound, "There is no sink %s. What a removed sink has moves by itself.", asked.name())
+		return nil, refuse(http.StatusNotFound, "There is no sink %s. Waiting rows of a removed sink move by themselves.", asked.name())
 	}
 	eng, sampler := c.eng, &c.sampler
 	id, err := c.startTask(flushTask, "Flush "+asked.name(), func(ctx context.Context, progress func(string)) error {

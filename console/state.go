@@ -19,13 +19,13 @@ const (
 	stateRemoved
 	stateLate
 	stateFails
-	stateHeld
+	stateBlocked
 	stateRefuses
 )
 
 // word is the word of a state; the script and the style sheet choose icon and colour by it.
 func (s sinkState) word() string {
-	return [...]string{"idle", "flows", "removed", "late", "fails", "held", "refuses"}[s]
+	return [...]string{"idle", "flows", "removed", "late", "fails", "blocked", "refuses"}[s]
 }
 
 // trouble reports whether somebody should look.
@@ -104,7 +104,7 @@ func (k sinkNow) judge() sinkState {
 	case k.full():
 		return stateRefuses
 	case failing != nil && (failing.Permanent || failing.Attempt >= 3):
-		return stateHeld
+		return stateBlocked
 	case failing != nil:
 		return stateFails
 	case local >= lateFrom || staging >= lateFrom:
@@ -132,7 +132,7 @@ const estimateOver = 1
 func (k sinkNow) why() sentence {
 	s := &k.stats.Sinks[k.i]
 	if k.full() {
-		return said("Refusing new records", since(s.RefusingSince), ": ", size(s.WaitingBytes).Text, " of ", size(k.stats.MaxSinkBytes).Text, " of this sink's room is used.", notTaken(s))
+		return said("Refusing new records", since(s.RefusingSince), ": ", size(s.WaitingBytes).Text, " of ", size(k.stats.MaxSinkBytes).Text, " of this sink's disk limit is used.", notTaken(s))
 	}
 	if failing, files, rows := k.failing(); failing != nil {
 		return k.whyFailing(failing, files, rows)
@@ -195,7 +195,7 @@ func (k sinkNow) whyWaiting() sentence {
 	switch {
 	case f.known && late && net > estimateOver && share > 0:
 		left := float64(k.stats.MaxSinkBytes-s.WaitingBytes) / (net * share)
-		return said("In ", rate(f.in).Text, ", out ", rate(f.out).Text, " rows/s: the room is full in about ", estimate(left), ".")
+		return said("In ", rate(f.in).Text, ", out ", rate(f.out).Text, " rows/s: the disk limit is reached in about ", estimate(left), ".")
 	case f.known && late && net < -estimateOver:
 		return said("Catching up: ", rowsOf(waiting), " wait, about ", estimate(float64(waiting)/-net), " at this rate.")
 	case waiting > 0:
@@ -332,7 +332,7 @@ func topOf(s *sample) top {
 		t.Banner = said("The engine takes no records: ", s.notReady())
 	case !s.stats.RefusingSince.IsZero(), s.stats.MaxDiskBytes > 0 && s.used() >= s.stats.MaxDiskBytes:
 		t.State = "error"
-		t.Verdict = said("Refusing records", since(s.stats.RefusingSince), ": all room is used.", refusedCalls(s.stats.Overloads))
+		t.Verdict = said("Refusing records", since(s.stats.RefusingSince), ": the disk limit is reached.", refusedCalls(s.stats.Overloads))
 	case refusing > 0:
 		t.State = "error"
 		t.Verdict = said("Refusing records of ", ofSinks(refusing, sinks), ".", refusedCalls(s.stats.Overloads))

@@ -184,7 +184,7 @@ func (c *Console) serveStream(w http.ResponseWriter, r *http.Request, who caller
 	woken, leave, err := c.sampler.join()
 	if err != nil {
 		w.Header().Set("Retry-After", "10")
-		fail(w, http.StatusServiceUnavailable, "All "+strconv.Itoa(c.opts.MaxViewers)+" places of viewers are taken.")
+		fail(w, http.StatusServiceUnavailable, strconv.Itoa(c.opts.MaxViewers)+" viewers are connected already, which is the limit.")
 		return
 	}
 	defer leave()

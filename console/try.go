@@ -221,7 +221,7 @@ func (c *call) tryOpen() (any, error) {
 	case c.who.rights&Changes == 0:
 		o.NoShadow = "Your token has no right to change anything."
 	case sink.Disabled:
-		o.NoShadow = "The sink is disabled: no event would come."
+		o.NoShadow = "The sink is disabled: no event would arrive."
 	}
 	for r, err := range c.eng.Sink(source.ID, sink.ID).Quarantine().List(c.ctx, forebay.RejectedFilter{}) {
 		if errors.Is(err, forebay.ErrUnknownSink) {

@@ -279,6 +279,15 @@ func (b *tab) click(selector string) {
 	}
 }
 
+// openMenu opens the menu of the console, if it is not open.
+func (b *tab) openMenu() {
+	b.t.Helper()
+	if !eval[bool](b, `document.getElementById("menu").open`) {
+		b.click("#menu summary")
+	}
+	b.until(`document.getElementById("menu").open`)
+}
+
 // press sends keys to whatever has the focus.
 func (b *tab) press(keys string) {
 	b.t.Helper()

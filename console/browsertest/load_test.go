@@ -32,7 +32,7 @@ func TestLiveUnderLoad(t *testing.T) {
 	b.live(url)
 	var events atomic.Int64
 	for range loadViewers {
-		resp, err := http.Get(url + "stream?page=basin")
+		resp, err := http.Get(url + "stream?page=overview")
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -152,13 +152,13 @@ func TestNamesOfStrangers(t *testing.T) {
 	url := serve(t, newConsole(t, eng, console.Options{Authorize: user, Catalog: cat, Nodes: nodes, Name: hostile[:60] + strings.Repeat("N", 100), Version: hostile[:40]}))
 	b := newTab(t)
 	b.live(url)
-	b.text("needs somebody to fix the cause")
+	b.text("An operator must fix the cause")
 	sink := longID + "/" + longID
 	image := `<img src=x onerror="window.owned=1">`
 	pages := []struct {
 		address, shows string // both as text
 	}{
-		{"basin", image},
+		{"overview", image},
 		{"sink/" + longID + "/refused", image},
 		{"sink/" + sink, `../../` + image},
 		{"quarantine?list=all&record=" + sink + ":" + record, `javascript:alert(1)`},

@@ -2,7 +2,7 @@
 //
 // A page is a module with
 //
-//   export function open(section, app)   called once, with the empty section of the page (that of the basin is filled by the server)
+//   export function open(section, app)   called once, with the empty section of the page (that of the overview is filled by the server)
 //
 // which returns an object of these, all but the first two optional for a page without a live part:
 //
@@ -68,11 +68,11 @@ async function call(url, init) {
   try {
     response = await fetch(url, { cache: "no-store", ...init });
   } catch {
-    throw new Error("The server does not answer.");
+    throw new Error("The server does not respond.");
   }
   const body = await response.json().catch(() => ({}));
   if (!response.ok) {
-    throw Object.assign(new Error(body.error || "The server answered " + response.status + "."), { status: response.status, body });
+    throw Object.assign(new Error(body.error || "The server returned " + response.status + "."), { status: response.status, body });
   }
   return body;
 }
@@ -87,18 +87,18 @@ function route() {
   } catch {
     parts = [];
   }
-  return { parts: parts.length ? parts : ["basin"], params: Object.fromEntries(new URLSearchParams(query || "")) };
+  return { parts: parts.length ? parts : ["overview"], params: Object.fromEntries(new URLSearchParams(query || "")) };
 }
 
-// pageOf is the page that is shown at a route: the basin if there is none of that name.
+// pageOf is the page that is shown at a route: the overview if there is none of that name.
 function pageOf({ parts }) {
-  return hello.pages.some((p) => p.name === parts[0]) ? parts[0] : "basin";
+  return hello.pages.some((p) => p.name === parts[0]) ? parts[0] : "overview";
 }
 
 async function follow() {
   const { parts, params } = route();
   const name = pageOf({ parts });
-  app.problem(name === parts[0] || parts[0] === "basin" ? null : "There is no page “" + parts[0] + "”, or your token has no right to see it.");
+  app.problem(name === parts[0] || parts[0] === "overview" ? null : "There is no page “" + parts[0] + "”, or your token has no right to see it.");
   if (!opened.has(name)) {
     let section = document.querySelector('section[data-page="' + name + '"]');
     if (!section) {
@@ -113,7 +113,7 @@ async function follow() {
       return;
     }
     if (!opened.has(name)) opened.set(name, { name, section, page: module.open(section, app) });
-    if (route().parts[0] !== name && name !== "basin") return follow();
+    if (route().parts[0] !== name && name !== "overview") return follow();
   }
   const next = opened.get(name);
   if (current !== next) {
@@ -209,7 +209,7 @@ const words = {
   connecting: "connecting",
   live: "live",
   poll: "every 2 s",
-  full: "all places of viewers are taken: refreshed every 10 s",
+  full: "too many viewers: refreshed every 10 s",
   paused: "paused",
   closed: "the engine is closed",
   signin: "the session has ended",
@@ -280,7 +280,7 @@ document.querySelector(".skip").addEventListener("click", (e) => {
 
 function setPaused(on) {
   setAttr($("pause"), "aria-pressed", String(on));
-  setText($("pause"), on ? "Go on" : "Pause");
+  setText($("pause"), on ? "Resume" : "Pause");
   live.pause(on);
 }
 $("pause").addEventListener("click", () => setPaused(!live.paused));
@@ -351,12 +351,22 @@ function showKeys() {
   const off = h("input", { type: "checkbox", id: "keys-off", checked: keysOff, onchange: (e) => { keysOff = e.target.checked; store.set("keysOff", keysOff ? "1" : ""); } });
   const list = [["/", "filter"], ["j, k", "next and previous row"], ["Enter", "open"], ["p", "pause"], ["?", "this list"],
     ...hello.pages.filter((p) => p.key && !p.hidden).map((p) => ["g " + p.key, p.title])];
-  const d = dialog("Keys",
+  const d = dialog("Keyboard shortcuts",
     h("dl", { class: "keys" }, ...list.flatMap(([k, what]) => [h("dt", {}, h("kbd", { text: k })), h("dd", { text: what })])),
-    h("p", {}, off, " ", h("label", { for: "keys-off", text: "No keys" })),
+    h("p", {}, off, " ", h("label", { for: "keys-off", text: "Turn shortcuts off" })),
     h("button", { type: "button", text: "Close", autofocus: true, onclick: () => d.close() }));
 }
 $("keys").addEventListener("click", showKeys);
+
+// The menu closes with Escape, which gives the focus back, and with a press elsewhere.
+$("menu").addEventListener("keydown", (e) => {
+  if (e.key !== "Escape" || !$("menu").open) return;
+  $("menu").open = false;
+  $("menu").firstElementChild.focus();
+});
+document.addEventListener("pointerdown", (e) => {
+  if (!$("menu").contains(e.target)) $("menu").open = false;
+});
 
 function ask({ title, text, action, count, body, why }) {
   return new Promise((resolve) => {
@@ -370,7 +380,7 @@ function ask({ title, text, action, count, body, why }) {
       typed.addEventListener("input", () => { ok.disabled = typed.value.replace(/\D/g, "") !== String(count); });
     }
     const d = dialog(title, h("p", { text }), ...(body ? body((word) => setText(ok, word)) : []),
-      typed && h("p", {}, h("label", { for: "typed-count", text: "Type " + count + " to go on: " }), typed),
+      typed && h("p", {}, h("label", { for: "typed-count", text: "Type " + count + " to confirm: " }), typed),
       reason && h("p", {}, h("label", { for: "why", text: "Reason, for the log: " }), reason),
       h("p", { class: "choices" }, cancel, ok));
     d.addEventListener("close", () => resolve(sure && reason ? { why: reason.value } : sure));
@@ -380,7 +390,7 @@ function ask({ title, text, action, count, body, why }) {
 
 // Start
 
-$("tools").hidden = false;
+$("tools").hidden = $("menu").hidden = $("pause").hidden = false;
 setTheme(store.get("theme") || "auto");
 setZone(!!store.get("utc"));
 window.addEventListener("hashchange", follow);

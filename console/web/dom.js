@@ -23,6 +23,11 @@ export function svg(tag, props, ...children) {
   return node;
 }
 
+// head is the head of a column. The column of buttons has no text: its name is for screen readers.
+export function head(text, kind) {
+  return h("th", { scope: "col", class: kind }, text || h("span", { class: "unseen", text: "Actions" }));
+}
+
 // setText changes a text only if it differs, so that selections survive.
 export function setText(node, text) {
   if (node.textContent !== text) node.textContent = text;

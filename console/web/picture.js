@@ -1,4 +1,4 @@
-// The picture of the basin: the height of the water is the age of the oldest row, as a multiple of what the triggers promise. One is a
+// The picture of the overview: the height of the water is the age of the oldest row, as a multiple of what the triggers promise. One is a
 // dashed line; normal operation stays below it. Above four the column is cut, and the number tells.
 
 import { h, svg, setText, setAttr, setCell, setSentence, serverNow } from "./dom.js";
@@ -22,13 +22,13 @@ export function newPicture() {
     };
   });
   const flow = () => h("span");
-  const incoming = flow(), out = flow(), table = flow(), newest = h("p", { class: "age" }), room = h("p", { class: "room" });
+  const incoming = flow(), out = flow(), table = flow(), newest = h("p", { class: "age" }), disk = h("p");
   const bar = svg("rect", { class: "water", x: 0, y: 0, width: 0, height: 4 });
   const node = h("div", { class: "picture" },
     h("p", { class: "stream" }, incoming, " rows/s →"), parts[0].node, h("p", { class: "stream", text: "→" }), parts[1].node,
     h("p", { class: "stream" }, out, " rows/s →"),
-    h("div", { class: "level table" }, h("h3", { text: "Table" }), h("p", { class: "rows" }, table, " rows"), newest,
-      room, svg("svg", { class: "bar-of-room", viewBox: "0 0 100 4", preserveAspectRatio: "none", "aria-hidden": "true" }, bar)));
+    h("div", { class: "level table" }, h("h3", { text: "Table" }), h("p", { class: "rows" }, table, " rows"), newest),
+    h("div", { class: "disk" }, disk, svg("svg", { viewBox: "0 0 100 4", preserveAspectRatio: "none", "aria-hidden": "true" }, bar)));
 
   let shown = null;
 
@@ -62,7 +62,7 @@ export function newPicture() {
     setCell(out, p.out);
     setCell(table, p.table);
     setSentence(newest, p.newest);
-    setText(room, p.room ? "Waiting: " + p.room : "");
+    setText(disk, p.disk || "");
     setAttr(bar, "width", p.percent || 0);
   }
 

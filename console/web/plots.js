@@ -152,7 +152,7 @@ export function newPlots(app) {
     asking = true;
     try {
       uPlot ||= (await import("./uplot.js")).default;
-      const { points: more } = await app.get("basin.history", { after: points.length ? points.at(-1)[0] : 0 });
+      const { points: more } = await app.get("overview.history", { after: points.length ? points.at(-1)[0] : 0 });
       points.push(...more);
       const from = points.length ? points.at(-1)[0] - hour * 1000 : 0;
       points = points.filter((p) => p[0] >= from);

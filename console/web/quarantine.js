@@ -1,7 +1,7 @@
 // The quarantine: groups of rejected records, the records of a group or filter, and one record with what the definition of now makes of it.
 // The numbers at the top are live. Lists are read when the user asks, and after a change that was made here.
 
-import { h, setText, setAttr, setCell, setSentence, replace, visible, timeNode } from "./dom.js";
+import { h, head, setText, setAttr, setCell, setSentence, replace, visible, timeNode } from "./dom.js";
 
 const times = [["", "any time"], ["1h", "last hour"], ["24h", "last 24 hours"], ["168h", "last 7 days"]];
 const groupFields = ["sink", "reason", "column", "mapping", "version", "target"];
@@ -47,11 +47,11 @@ export function open(section, app) {
   const groups = h("table", { class: "cards" },
     h("caption", { class: "unseen", text: "Groups of rejected records with one cause" }),
     h("thead", {}, h("tr", {}, ...["Records", "Sink", "Cause", "Columns", "Rejected", ""].map((t, i) =>
-      h("th", { scope: "col", class: i ? null : "n", text: t, "aria-label": t ? null : "Actions" })))), groupBody);
+      head(t, i ? null : "n")))), groupBody);
   const list = h("table", { class: "cards" },
     h("caption", { class: "unseen", text: "Rejected records" }),
     h("thead", {}, h("tr", {}, ...["Rejected", "Record", "Message", "Size", ""].map((t, i) =>
-      h("th", { scope: "col", class: i === 3 ? "n" : null, text: t, "aria-label": t ? null : "Actions" })))), listBody);
+      head(t, i === 3 ? "n" : null)))), listBody);
   const note = h("p", { class: "line" });
   const listTitle = h("h2", { tabindex: "-1" });
   const more = h("button", { type: "button", text: "More records", hidden: true, onclick: () => loadList(more.dataset.next) });
@@ -399,7 +399,7 @@ export function open(section, app) {
     try {
       await fn(record);
     } catch (e) {
-      setText(say, e.status === 409 && /changed|another/i.test(e.message) ? "Somebody has changed this record meanwhile. Close it and open it again: " + visible(e.message) : visible(e.message));
+      setText(say, e.status === 409 && /changed|another/i.test(e.message) ? "The record was changed meanwhile. Close it and open it again: " + visible(e.message) : visible(e.message));
     } finally {
       for (const b of view.querySelectorAll(".choices button")) b.disabled = false;
     }

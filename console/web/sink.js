@@ -1,6 +1,6 @@
 // One sink: the picture, why rows wait, files, settings, and what can be done.
 
-import { h, setText, setAttr, setCell, setSentence, replace, visible } from "./dom.js";
+import { h, head, setText, setAttr, setCell, setSentence, replace, visible } from "./dom.js";
 import { newPicture } from "./picture.js";
 import { newQuery } from "./query.js";
 
@@ -22,15 +22,15 @@ export function open(section, app) {
   const table = h("table", { class: "files sinks" },
     h("caption", { class: "unseen", text: "Files of the sink" }),
     h("thead", {}, h("tr", {}, ...heads.map((text, i) =>
-      text ? h("th", { scope: "col", class: i > 0 && i < 4 ? "n" : null, text }) : h("th", { scope: "col" }, h("span", { class: "unseen", text: "Acts" }))))),
+      head(text, i > 0 && i < 4 ? "n" : null)))),
     body);
   const none = h("p", { text: "No file. A file begins with the first row." });
   let params = {};
   const causes = h("tbody");
-  const causeTable = h("table", { class: "causes" },
+  const causeTable = h("table", { class: "causes cards" },
     h("caption", { class: "unseen", text: "Errors, each with the files that wait because of it" }),
     h("thead", {}, h("tr", {}, ...["Cause", "Files", "Rows", "Since", "Next attempt in", "Rows expire"].map((text, i) =>
-      h("th", { scope: "col", class: i === 1 || i === 2 ? "n" : null, text })))),
+      head(text, i === 1 || i === 2 ? "n" : null)))),
     causes);
   const causeHead = h("h2", { text: "What fails" });
   const kinds = h("span", { class: "kinds", role: "group", "aria-label": "Which files" });
@@ -101,12 +101,12 @@ export function open(section, app) {
   const shown = h("div", {}, picture.node, acts, causeHead, causeTable, fileBar, table, none, h("h2", { text: "Ledger" }), ledger,
     h("h2", { text: "Settings" }), facts, query.node);
   const siblings = h("a");
-  section.append(h("p", {}, h("a", { href: "#/basin", text: "← All sinks" }), " · ", siblings), h("div", { class: "tablebar" }, title, state), why, shown);
+  section.append(h("p", {}, h("a", { href: "#/overview", text: "← All sinks" }), " · ", siblings), h("div", { class: "tablebar" }, title, state), why, shown);
 
   const said = {
-    "sink.retry": "It is tried again.",
+    "sink.retry": "A new attempt has started.",
     "sink.split": "The file is imported without the rows that the target refuses.",
-    "sink.quarantine": "What is not in the table goes to the quarantine.",
+    "sink.quarantine": "Rows that are not in the table move to the quarantine.",
   };
 
   async function run(name, more) {
@@ -193,7 +193,7 @@ export function open(section, app) {
       [source, sink] = [path[0] || "", path[1] || ""];
       setText(title, visible(source + "/" + sink));
       setText(siblings, "All of source " + visible(source));
-      setAttr(siblings, "href", "#/basin?" + new URLSearchParams({ filter: source + "/" }));
+      setAttr(siblings, "href", "#/overview?" + new URLSearchParams({ filter: source + "/" }));
       body.replaceChildren();
       asked = "";
       query.show({ language: "", query: "" });

@@ -21,7 +21,7 @@ import (
 type action struct{ method, path, done string }
 
 var actions = map[string]action{
-	"retry":      {http.MethodPost, "/retry", "It is tried again."},
+	"retry":      {http.MethodPost, "/retry", "A new attempt has started."},
 	"split":      {http.MethodPost, "/split", "It is imported without the rows that the target refuses."},
 	"quarantine": {http.MethodPost, "/quarantine", "What is not in the table of it goes to the quarantine."},
 	"discard":    {http.MethodDelete, "", "Its rows are discarded."},

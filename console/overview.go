@@ -15,14 +15,14 @@ import (
 // windowSize is the number of sinks that are shown at once.
 const windowSize = 50
 
-func (c *Console) basinPage() page {
-	return page{name: "basin", title: "Basin", key: "b", right: Numbers, live: basinView, endpoints: []endpoint{
-		{name: "basin.history", method: http.MethodGet, right: Numbers, run: (*call).historyOf},
+func (c *Console) overviewPage() page {
+	return page{name: "overview", title: "Overview", key: "o", right: Numbers, live: overviewView, endpoints: []endpoint{
+		{name: "overview.history", method: http.MethodGet, right: Numbers, run: (*call).historyOf},
 	}}
 }
 
-// basinHead is what the page shows beside the table.
-type basinHead struct {
+// overviewHead is what the page shows beside the table.
+type overviewHead struct {
 	Tiles   [4]tile `json:"tiles"`
 	Picture picture `json:"picture"`
 	// Sinks that the filter leaves, of all. From is the position of the first row that is shown.
@@ -41,9 +41,9 @@ type tile struct {
 	State string `json:"state,omitempty"`
 }
 
-// basinView shows windowSize sinks, and in the picture the sums of all that the filter leaves. The query has "filter", a part of "source/sink", "source/"
+// overviewView shows windowSize sinks, and in the picture the sums of all that the filter leaves. The query has "filter", a part of "source/sink", "source/"
 // for all sinks of a source, or a state; "sort", a column, descending behind a "-"; and "from", the number of sinks to skip.
-func basinView(s *sample, q url.Values) view {
+func overviewView(s *sample, q url.Values) view {
 	filter := strings.ToLower(strings.TrimSpace(q.Get("filter")))
 	chosen := chooseSinks(s, filter, q.Get("sort"))
 	from, _ := strconv.Atoi(q.Get("from")) // what is no number counts as 0
@@ -52,7 +52,7 @@ func basinView(s *sample, q url.Values) view {
 	if filter != "" {
 		drawn = s.newPictureOfSome(filter, chosen)
 	}
-	head := basinHead{Tiles: s.all().tiles, Picture: drawn, Matching: len(chosen), Sinks: len(s.stats.Sinks), From: from}
+	head := overviewHead{Tiles: s.all().tiles, Picture: drawn, Matching: len(chosen), Sinks: len(s.stats.Sinks), From: from}
 	var rows []row
 	for _, i := range chosen[from:min(len(chosen), from+windowSize)] {
 		rows = append(rows, s.sink(i).row())
@@ -182,7 +182,7 @@ func (s *sample) newTiles() [4]tile {
 		{Name: "Waiting", Value: rows, Lines: [2]sentence{said(size(s.used()).Text), said(share)}},
 		{Name: "Oldest", Value: age, Lines: [2]sentence{said(at)}},
 		{
-			Name: "Not in a table", Value: count(refused + expired + discarded + damaged),
+			Name: "Rejected or given up", Value: count(refused + expired + discarded + damaged),
 			Lines: [2]sentence{
 				said("rejected " + count(refused).Text + ", in quarantine " + count(quarantined).Text),
 				said("expired " + count(expired).Text + ", discarded " + count(discarded).Text + ", damaged " + count(damaged).Text),
@@ -193,7 +193,7 @@ func (s *sample) newTiles() [4]tile {
 		out[2].State = state.word()
 	}
 	if expired+damaged > 0 {
-		out[3].State = stateHeld.word()
+		out[3].State = stateBlocked.word()
 	}
 	return out
 }

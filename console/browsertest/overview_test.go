@@ -88,9 +88,9 @@ func TestNamesAndWidths(t *testing.T) {
 	b := newTab(t)
 	b.signIn(c, url)
 	b.text(`columns differ`)
-	for _, hash := range []string{"#/basin", "#/sink/web/orders"} {
+	for _, hash := range []string{"#/overview", "#/sink/web/orders"} {
 		eval[bool](b, `location.hash = `+quoted(hash)+`, true`)
-		b.until(`document.documentElement.dataset.page === ` + quoted(map[string]string{"#/basin": "basin"}[hash]) + ` || document.querySelector("section[data-page=sink] .files tbody tr")`)
+		b.until(`document.documentElement.dataset.page === ` + quoted(map[string]string{"#/overview": "overview"}[hash]) + ` || document.querySelector("section[data-page=sink] .files tbody tr")`)
 		const nameless = `[...document.querySelectorAll("a[href], button, input, select, textarea, [role=meter], [role=img]")].filter((n) => n.offsetParent &&
 			!(n.getAttribute("aria-label") || n.textContent.trim() || n.labels && n.labels.length)).map((n) => n.outerHTML.slice(0, 80))`
 		if bad := eval[[]string](b, nameless); len(bad) > 0 {

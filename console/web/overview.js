@@ -1,4 +1,4 @@
-// The basin: tiles and the table of sinks. The server has written the same nodes: see document.html.
+// The overview: tiles and the table of sinks. The server has written the same nodes: see document.html.
 
 import { h, setText, setAttr, setCell, setSentence } from "./dom.js";
 import { newPicture } from "./picture.js";
@@ -73,15 +73,15 @@ export function open(section, app) {
 
   // The button beside a failure repeats it at once.
   function offerRetry(td, key, state) {
-    const wanted = (state === "held" || state === "fails") && app.may("changes");
+    const wanted = (state === "blocked" || state === "fails") && app.may("changes");
     const there = td.querySelector("button");
     if (wanted && !there) {
       const [source, sink] = key.split("/");
-      td.append(" ", h("button", { type: "button", text: "Retry now", "aria-label": "Retry " + key + " now", onclick: async () => {
+      td.append(" ", h("button", { type: "button", text: "Retry now", "aria-label": "Retry now: " + key, onclick: async () => {
         app.problem(null);
         try {
           await app.post("sink.retry", { source, sink });
-          app.say("It is tried again.");
+          app.say("A new attempt has started.");
         } catch (e) {
           app.problem(e.message);
         }
