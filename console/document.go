@@ -25,11 +25,11 @@ var templates = sync.OnceValue(func() *template.Template {
 
 // documentData is what the document shows.
 type documentData struct {
-	Nonce string
-	Hello hello
-	Top   top
+	Nonce    string
+	Hello    hello
+	Top      top
 	Overview overviewHead
-	Rows  []documentRow
+	Rows     []documentRow
 	// Problem of signing in.
 	Problem string
 }

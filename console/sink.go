@@ -46,6 +46,8 @@ type sinkHead struct {
 	// Failing is set if Retry has something to repeat.
 	Failing bool     `json:"failing"`
 	List    fileList `json:"list"`
+	// Quarantined is the number of rejected records that are kept.
+	Quarantined cell `json:"quarantined"`
 }
 
 // fact is a setting, with a note such as its default.
@@ -67,6 +69,7 @@ func (c *Console) sinkView(s *sample, q url.Values) view {
 	head.Picture = &drawn
 	failing, _, _ := k.failing()
 	head.Failing = failing != nil
+	head.Quarantined = count(s.stats.Sinks[i].Quarantine.Records)
 	var sync forebay.SyncMode
 	sync, head.Defined = c.definition(s.stats.Sinks[i].Source, s.stats.Sinks[i].Sink)
 	head.Facts = k.facts(sync, head.Defined)

@@ -36,6 +36,8 @@ const app = {
   get: (name, query) => call(name + (query ? "?" + new URLSearchParams(query) : ""), {}),
   post: (name, body) =>
     call(name, { method: "POST", body: JSON.stringify(body || {}), headers: { "Content-Type": "application/json", "Forebay-Page": hello.proof || "" } }),
+  // has says whether there is a page of this name that the user may see.
+  has: (name) => hello.pages.some((p) => p.name === name),
   // may says whether the user has a right: numbers, records, changes.
   may: (right) => hello.may.includes(right),
   // say tells screen readers what happened; problem shows an error until the next one or null.
@@ -55,7 +57,7 @@ const app = {
     if (pageOf(route()) !== current.name) return;
     const kept = Object.fromEntries(Object.entries(params).filter(([, v]) => v !== "" && v !== null && v !== undefined));
     const text = new URLSearchParams(kept).toString();
-    history.replaceState(null, "", "#/" + route().parts.map(encodeURIComponent).join("/") + (text ? "?" + text : ""));
+    history.replaceState(history.state, "", "#/" + route().parts.map(encodeURIComponent).join("/") + (text ? "?" + text : ""));
     app.refresh();
   },
   refresh: () => live.restart(),
@@ -95,6 +97,10 @@ function pageOf({ parts }) {
   return hello.pages.some((p) => p.name === parts[0]) ? parts[0] : "overview";
 }
 
+// focused is what had the focus when an address was left: going back gives it back. A new page gets it as a whole.
+const focused = new Map();
+let here = "", steps = 0;
+
 async function follow() {
   const { parts, params } = route();
   const name = pageOf({ parts });
@@ -116,6 +122,12 @@ async function follow() {
     if (route().parts[0] !== name && name !== "overview") return follow();
   }
   const next = opened.get(name);
+  const left = current;
+  if (left) focused.set(here, document.activeElement);
+  here = location.hash;
+  // A page that the viewer comes back to has no new step in the history.
+  const back = history.state?.step !== undefined;
+  if (!back) history.replaceState({ step: ++steps }, "");
   if (current !== next) {
     try {
       current?.page.leave?.();
@@ -129,6 +141,10 @@ async function follow() {
     for (const a of document.querySelectorAll("#links a")) setAttr(a, "aria-current", a.hash === "#/" + name ? "page" : null);
   }
   next.page.enter?.(parts.slice(1), params);
+  if (left && left !== next) {
+    const before = back ? focused.get(here) : null;
+    (before?.isConnected && before.checkVisibility() && next.section.contains(before) ? before : $("page")).focus({ preventScroll: !back });
+  }
   live.restart();
 }
 

@@ -71,6 +71,15 @@ export function open(section, app) {
   }
   for (const th of body.querySelectorAll("th")) th.replaceChildren(link(th.textContent));
 
+  // The number of rejected records leads to them.
+  function showRejected(td, rejected, key) {
+    const wanted = rejected !== "0" && app.has("quarantine") ? "A" : "SPAN";
+    if (td.firstElementChild.tagName !== wanted) {
+      td.replaceChildren(wanted === "A" ? h("a", { href: "#/quarantine?" + new URLSearchParams({ sink: key }) }) : h("span"));
+    }
+    setCell(td.firstElementChild, rejected);
+  }
+
   // The button beside a failure repeats it at once.
   function offerRetry(td, key, state) {
     const wanted = (state === "blocked" || state === "fails") && app.may("changes");
@@ -102,7 +111,7 @@ export function open(section, app) {
     setCell(c[4].lastElementChild, stagingAge);
     setCell(c[5].firstElementChild, out);
     setCell(c[6].firstElementChild, table);
-    setCell(c[7].firstElementChild, rejected);
+    showRejected(c[7], rejected, tr.dataset.key);
     setSentence(c[8].firstElementChild, why);
     offerRetry(c[8], tr.dataset.key, state);
   }

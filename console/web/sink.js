@@ -98,7 +98,27 @@ export function open(section, app) {
     for (const tr of known.values()) tr.remove();
   }
 
-  const shown = h("div", {}, picture.node, acts, causeHead, causeTable, fileBar, table, none, h("h2", { text: "Ledger" }), ledger,
+  const around = h("nav", { class: "around", "aria-label": "More about this sink" });
+  const runbook = "https://github.com/forebay/forebay/blob/main/docs/runbook.md#";
+  const sections = { late: "forebayrowsold", fails: "forebayheld", blocked: "forebayheld", refuses: "forebayrefusing" };
+
+  // showLinks leads from the sink to its rows, rejected records, columns and versions, and from a state that is bad to what an operator does then.
+  function showLinks(head) {
+    const path = [source, sink].map(encodeURIComponent).join("/");
+    const links = [
+      ["quarantine", "#/quarantine?" + new URLSearchParams({ sink: source + "/" + sink }), "Rejected records: " + (Array.isArray(head.quarantined) ? head.quarantined[0] : head.quarantined)],
+      ["tables", "#/tables/" + path, "Last rows"],
+      ["try", "#/try/" + path, "Playground"],
+      ["defs", "#/defs?" + new URLSearchParams({ ref: source + "/" + sink }), "Versions"],
+    ].filter(([page]) => app.has(page)).map(([, href, text]) => [href, text]);
+    if (sections[head.state]) links.push([runbook + sections[head.state], "Runbook"]);
+    const key = JSON.stringify(links);
+    if (around.dataset.key === key) return;
+    around.dataset.key = key;
+    replace(around, ...links.map(([href, text]) => h("a", { href, text, ...(href.startsWith("#") ? {} : { target: "_blank", rel: "noopener noreferrer" }) })));
+  }
+
+  const shown = h("div", {}, around, picture.node, acts, causeHead, causeTable, fileBar, table, none, h("h2", { text: "Ledger" }), ledger,
     h("h2", { text: "Settings" }), facts, query.node);
   const siblings = h("a");
   section.append(h("p", {}, h("a", { href: "#/overview", text: "← All sinks" }), " · ", siblings), h("div", { class: "tablebar" }, title, state), why, shown);
@@ -190,11 +210,13 @@ export function open(section, app) {
 
     enter(path, now) {
       params = { of: now.of, from: now.from };
+      if (source === path[0] && sink === path[1]) return; // the viewer comes back
       [source, sink] = [path[0] || "", path[1] || ""];
       setText(title, visible(source + "/" + sink));
       setText(siblings, "All of source " + visible(source));
       setAttr(siblings, "href", "#/overview?" + new URLSearchParams({ filter: source + "/" }));
-      body.replaceChildren();
+      for (const node of [body, causes, around]) node.replaceChildren();
+      around.dataset.key = "";
       asked = "";
       query.show({ language: "", query: "" });
     },
@@ -211,6 +233,7 @@ export function open(section, app) {
       setAttr(state, "data-state", head.state);
       setText(state.firstElementChild, head.state);
       setSentence(why, head.why);
+      showLinks(head);
       picture.update(head.picture);
       acts.hidden = !app.may("changes");
       flush.hidden = !head.defined;
