@@ -167,9 +167,9 @@ func (s *sample) newTiles() [4]tile {
 	}
 	share := ""
 	if bound := s.stats.MaxDiskBytes; bound > 0 && s.used()*100 >= bound {
-		share = strconv.FormatFloat(float64(s.used())*100/float64(bound), 'f', 1, 64) + " % of " + size(bound).Text
+		share = strconv.FormatFloat(float64(s.used())*100/float64(bound), 'f', 1, 64) + " % of the disk limit of " + size(bound).Text
 	} else if bound > 0 {
-		share = "of " + size(bound).Text
+		share = "of the disk limit of " + size(bound).Text
 	}
 	rows := count(waiting)
 	rows.Text += verb(waiting, " row", " rows")

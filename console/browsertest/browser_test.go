@@ -198,10 +198,10 @@ func (b *tab) live(url string) {
 	b.until(`document.documentElement.dataset.seq > 0`)
 }
 
-// taskTime is the time that the page has computed since it was opened, in seconds.
+// taskTime is the time of the processor that the page has taken since it was opened, in seconds.
 func (b *tab) taskTime() float64 {
 	b.t.Helper()
-	if _, err := chromedp.Call(b.ctx, performance.Enable, performance.EnableParams{}); err != nil {
+	if _, err := chromedp.Call(b.ctx, performance.Enable, performance.EnableParams{TimeDomain: performance.EnableTimeDomainThreadTicks}); err != nil {
 		b.t.Fatal(err)
 	}
 	metrics, err := chromedp.Call(b.ctx, performance.GetMetrics, cdp.Empty{})

@@ -34,6 +34,10 @@ func TestPlots(t *testing.T) {
 		b.until(fmt.Sprintf(`/^[\d.]+ (ms|s)$/.test(document.querySelector('#plots tbody tr td[data-label="%s median"]').textContent)`, name))
 	}
 	eval[bool](b, `document.getElementById("theme").click(), true`) // draws them again
+	for _, of := range []struct{ text, last string }{{"7 d", "7 days"}, {"24 h", "24 hours"}, {"6 h", "6 hours"}, {"1 h", "hour"}} {
+		b.choose(of.text)
+		b.until(fmt.Sprintf(`document.querySelectorAll("#plots canvas").length === 6 && document.querySelectorAll("#plots [role=img]")[1].getAttribute("aria-label").startsWith("Oldest waiting row of the last %s, now: local ")`, of.last))
+	}
 }
 
 // 1,000 sinks are a page of 50, whose updates take little.
