@@ -102,7 +102,7 @@ func New(eng *forebay.Engine, opts Options) (*Console, error) {
 	c.sampler.init(c)
 	if c.opts.HistoryFile != "" {
 		if err := c.sampler.loadHistory(time.Now()); err != nil {
-			c.opts.Logger.Warn("console: history file not read, the plots begin anew", "file", c.opts.HistoryFile, "error", err)
+			c.opts.Logger.Warn("console: history file not read, plots start empty", "file", c.opts.HistoryFile, "error", err)
 		}
 	}
 	if c.opts.History {

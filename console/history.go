@@ -34,7 +34,7 @@ type history struct {
 	series [len(ranges)]series
 	// marks are the latest events, oldest first.
 	marks []mark
-	// versions and state are those of the last sample, to notice a change. versions is nil before the first one.
+	// versions and state belong to the last sample, to notice a change. versions is nil before the first one.
 	versions map[string]int64
 	state    string
 }
@@ -65,14 +65,14 @@ type point struct {
 	in, out, local, staging, refused, rejected float64
 	// took are the quantiles of tookShares for commits, uploads and imports since the point before, in seconds. NaN where there was none.
 	took [3][len(tookShares)]float64
-	// counters are those of this point, from which the next one is computed. Only the newest point of a series has them.
+	// counters were read at this point, and the next point is computed from them. Only the newest point of a series has them.
 	counters *pointCounters
 }
 
 // pointCounters are counters of all sinks.
 type pointCounters struct {
 	accepted, stored, overloads, rejections int64
-	// took are those of commits, uploads and imports.
+	// took has commits, uploads and imports.
 	took [3]buffer.Latency
 }
 

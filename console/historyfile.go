@@ -31,7 +31,7 @@ type savedPoint []*float64
 // maxHistoryFile bounds what is read: a file that this package wrote has 250 KB at most.
 const maxHistoryFile = 5 << 20
 
-// loadHistory reads a file that saveHistory wrote, without what is too old, and marks the start. What cannot be read is given up: the plots begin anew.
+// loadHistory reads a file that saveHistory wrote, without what is too old, and marks the start. A file that cannot be read is ignored.
 func (s *sampler) loadHistory(now time.Time) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -91,7 +91,7 @@ type sampler struct {
 	// seen is when the last viewer left, or when somebody polled.
 	seen time.Time
 	// past are the counters of the last rateOver, oldest first.
-	past []counters
+	past    []counters
 	history history
 	// unsaved is set while Options.HistoryFile cannot be written. Only keepHistory uses it.
 	unsaved bool

@@ -194,6 +194,8 @@ type opened struct {
 	Telemetry bool          `json:"telemetry"`
 	Columns   []draftColumn `json:"columns"`
 	Text      string        `json:"text"`
+	// Example is a body that the columns take.
+	Example string `json:"example"`
 	// Version is 0 where definitions are not kept in a catalog.
 	Version int    `json:"version"`
 	Picks   []pick `json:"picks"`
@@ -209,7 +211,7 @@ func (c *call) tryOpen() (any, error) {
 	}
 	o := opened{
 		Source: source.ID, Sink: sink.ID, Table: sink.Table.ID, Telemetry: source.Type == forebay.OTLP, Columns: draftOf(sink.Table.Columns),
-		Text: textOf(sink.Table.Columns), Version: version, Picks: []pick{},
+		Text: textOf(sink.Table.Columns), Example: exampleOf(sink.Table.Columns, source.Type == forebay.OTLP), Version: version, Picks: []pick{},
 	}
 	switch {
 	case c.opts.Catalog == nil:

@@ -32,7 +32,7 @@ func TestLinksOfASink(t *testing.T) {
 	eval[bool](b, `history.back(), true`)
 	b.until(`document.activeElement === document.querySelector('tr[data-key="shop/orders"] th a')`)
 	eval[bool](b, `location.hash = "#/sink/web/events", true`)
-	follow("web/events", "Last rows", "#/tables/web/events", "Read again")
+	follow("web/events", "Last rows", "#/tables/web/events", "Refresh")
 	follow("web/events", "Playground", "#/try/web/events", "Columns")
 	follow("web/events", "Versions", "#/defs?ref=web%2Fevents", "Versions of web/events")
 }

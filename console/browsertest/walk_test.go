@@ -14,7 +14,7 @@ var walkable = [][2]string{
 	{"sink/web/events", "All sinks"},
 	{"quarantine", "Body or header has"},
 	{"try", "Playground"},
-	{"tables", "Read again"},
+	{"tables", "Refresh"},
 	{"trace", "Idempotency-Key"},
 	{"defs", "Sources and sinks"},
 	{"health", "Free on the volume"},

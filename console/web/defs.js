@@ -35,7 +35,7 @@ export function open(section, app) {
     table("Versions, the newest first", ["Version", "When", "Who", "Change", ""], versionBody), more, say, diffPart);
   section.append(
     h("form", { class: "tablebar filters", role: "search", "aria-label": "Filter of definitions", onsubmit: (e) => e.preventDefault() },
-      h("label", {}, "Filter ", filter), h("button", { type: "button", text: "Look again", onclick: () => { load(); if (params.ref) loadVersions(); } })),
+      h("label", {}, "Filter ", filter), h("button", { type: "button", text: "Refresh", onclick: () => { load(); if (params.ref) loadVersions(); } })),
     table("Sources and sinks", ["Source/sink", "Name", "Version", "When", "Who", "Change", ""], listBody), note, versions);
 
   function change(some) {

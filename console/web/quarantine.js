@@ -40,7 +40,7 @@ export function open(section, app) {
   const text = search("text", "Message has"), content = search("content", "Body or header has");
 
   const total = h("p", { class: "line" });
-  const again = h("button", { type: "button", text: "Look again", onclick: () => load() });
+  const again = h("button", { type: "button", text: "Refresh", onclick: () => load() });
   const changed = h("span", { class: "muted", text: "Records have come or gone since.", hidden: true });
   const all = h("p", { class: "tablebar", hidden: true });
   const groupBody = h("tbody"), listBody = h("tbody");
@@ -221,7 +221,7 @@ export function open(section, app) {
     if (key === listShown && !force) return;
     listShown = key;
     const g = params.group ? groupOf(params.group) : null;
-    setText(listTitle, g ? "Records of " + g.sink + ", " + (visible(g.reason) || "unknown reason") + (g.column ? ", column " + visible(g.column) : "") : "Records of the filter");
+    setText(listTitle, g ? "Records of " + g.sink + ", " + (visible(g.reason) || "unknown reason") + (g.column ? ", column " + visible(g.column) : "") : "Matching records");
     listed = [];
     replace(listBody);
     await loadList("");
@@ -330,7 +330,7 @@ export function open(section, app) {
       r.removed.length ? h("p", { text: "Never kept, because they may hold a secret: " + r.removed.join(", ") }) : null) : null;
     replace(view,
       h("div", { class: "tablebar" }, h("h2", { tabindex: "-1", text: "Record " + r.id }), closeButton()),
-      dl, headers, h("div", { class: "panes" }, eventPane(), h("div", { class: "pane" }, h("h3", { text: "Row by the definition of now" }), result)),
+      dl, headers, h("div", { class: "panes" }, eventPane(), h("div", { class: "pane" }, h("h3", { text: "Row with the current definition" }), result)),
       buttons(), say);
     showResult(r);
   }

@@ -131,13 +131,13 @@ export function open(section, app) {
     dirty = false;
     sinkInput.value = name();
     showVersion(base.version);
-    replace(pick, h("option", { value: "", text: "what is pasted below" }), ...base.picks.map((p) =>
+    replace(pick, h("option", { value: "", text: "the event below" }), ...base.picks.map((p) =>
       h("option", { value: p.id, text: "rejected " + timeNode(p.at).textContent + (p.column ? " · " + p.column : "") + " · " + p.message.slice(0, 60) })));
     if (other) {
       headers.value = base.telemetry ? "" : "Content-Type: application/json";
       format.value = base.telemetry ? "json" : "";
-      body.value = "";
-      setText(eventNote, base.telemetry ? "An event of this source is one flat record: see docs/telemetry.md." : "");
+      body.value = base.example;
+      setText(eventNote, "This is an example that fits the columns. Paste your own event over it." + (base.telemetry ? " An event of this source is one flat record." : ""));
       replace(report); replace(changes); setText(saveText, "");
     }
     save.hidden = !!(base.noSave && base.noShadow);
