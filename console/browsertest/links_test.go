@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/console"
 )
 
@@ -67,5 +68,29 @@ func TestRunbookOfASink(t *testing.T) {
 	}
 	if found != 4 {
 		t.Errorf("%d sections in %s, want 4", found, list)
+	}
+}
+
+// A page that needs a sink offers those that there are, and without any says who defines them.
+func TestPagesWithoutASink(t *testing.T) {
+	eng, cat, _ := full(t)
+	empty, err := forebay.Open(t.TempDir(), forebay.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = empty.Close() })
+	some, none := serve(t, newConsole(t, eng, console.Options{Authorize: everything, Catalog: cat})), serve(t, newConsole(t, empty, console.Options{Authorize: everything}))
+	for _, page := range []string{"try", "tables"} {
+		b := newTab(t)
+		b.live(some + "#/" + page)
+		b.text("Choose a sink: ")
+		eval[bool](b, `[...document.querySelectorAll("section[data-page=`+page+`] a")].find((a) => a.textContent === "web/events").click(), true`)
+		b.until(`location.hash === "#/` + page + `/web/events"`)
+		b.settle(page + "/web/events")
+	}
+	for _, page := range []string{"try", "tables", "overview"} {
+		b := newTab(t)
+		b.live(none + "#/" + page)
+		b.text("No sink is defined yet. A program, a configuration file or the Stream API defines sources with their sinks.")
 	}
 }

@@ -28,6 +28,15 @@ export function head(text, kind) {
   return h("th", { scope: "col", class: kind }, text || h("span", { class: "unseen", text: "Actions" }));
 }
 
+// choices are links to a page of each sink, for a page that needs one.
+export function choices(page, names) {
+  if (!names?.length) return [noSink];
+  return ["Choose a sink: ", ...names.slice(0, 20).flatMap((name) =>
+    [" · ", h("a", { href: "#/" + page + "/" + name.split("/").map(encodeURIComponent).join("/"), text: visible(name) })]).slice(1), names.length > 20 ? " …" : ""];
+}
+
+export const noSink = "No sink is defined yet. A program, a configuration file or the Stream API defines sources with their sinks.";
+
 // setText changes a text only if it differs, so that selections survive.
 export function setText(node, text) {
   if (node.textContent !== text) node.textContent = text;

@@ -1,6 +1,6 @@
 // The overview: tiles and the table of sinks. The server has written the same nodes: see document.html.
 
-import { h, setText, setAttr, setCell, setSentence } from "./dom.js";
+import { h, noSink, setText, setAttr, setCell, setSentence } from "./dom.js";
 import { newPicture } from "./picture.js";
 import { newPlots } from "./plots.js";
 
@@ -186,7 +186,7 @@ export function open(section, app) {
       $("before").hidden = head.from === 0;
       $("after").hidden = head.from + order.length >= head.matching;
       $("empty").hidden = order.length > 0;
-      setText($("empty"), head.sinks ? "No sink matches the filter." : "No sink is defined yet.");
+      setText($("empty"), head.sinks ? "No sink matches the filter." : noSink);
     },
   };
 }

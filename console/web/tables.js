@@ -1,6 +1,6 @@
 // The end of the table of a sink, and the query to read more of it.
 
-import { h, setText, setCell, replace, visible, timeNode } from "./dom.js";
+import { h, choices, setText, setCell, replace, visible, timeNode } from "./dom.js";
 import { newQuery } from "./query.js";
 
 export function open(section, app) {
@@ -22,7 +22,7 @@ export function open(section, app) {
     try {
       const got = await app.get("tables.list", { filter: input.value.trim() });
       replace(names, ...(got.sinks || []).map((value) => h("option", { value })));
-      if (!of) setText(note, got.sinks?.length ? "" : "No sink is defined yet.");
+      if (!of) replace(note, ...choices("tables", got.sinks));
     } catch (e) { app.problem(e.message); }
   }
 

@@ -1,6 +1,6 @@
 // The playground: an event, columns that nobody has saved, and the row that they make of it.
 
-import { h, setText, setAttr, setCell, replace, visible, timeNode } from "./dom.js";
+import { h, choices, setText, setAttr, setCell, replace, visible, timeNode } from "./dom.js";
 
 const runAfter = 250; // milliseconds behind the last key
 const reportEvery = 2000;
@@ -107,7 +107,7 @@ export function open(section, app) {
     try {
       const { sinks: names } = await app.get("try.sinks", { filter: sinkInput.value.trim() });
       replace(sinks, ...(names || []).map((value) => h("option", { value })));
-      if (!base) setText(about, names?.length ? "" : "No sink is defined yet.");
+      if (!base) replace(about, ...choices("try", names));
     } catch (e) { app.problem(e.message); }
   }
 
