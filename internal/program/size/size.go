@@ -25,6 +25,7 @@ import (
 // Defaults of buffer.Tuning and figures of docs/deploy.md. A data directory does not record the options of its server.
 const (
 	defaultDisk  = 16 << 30
+	leastDisk    = 128 << 20 // TestFormulaHolds: 8 sinks got 55 % of 32 MiB
 	retention    = 7 * 24 * time.Hour
 	rowPart      = 0.75 // of MaxDiskBytes: the store needs the rest
 	volumePart   = 1.5  // times MaxDiskBytes: the volume of the data directory
@@ -281,10 +282,11 @@ func (o *options) report(dir string) (*report, error) {
 		keys = st.Keys
 		for _, s := range st.Sinks {
 			r.Sinks = append(r.Sinks, measure(s))
+			r.InUse += s.Staging.StoredBytes
 			r.QuarantineBytes += s.Quarantine.Bytes
 			records += s.Quarantine.Records
 		}
-		r.InUse = max(st.LocalBytes, st.StoreBytes) + st.StagedBytes
+		r.InUse += max(st.LocalBytes, st.StoreBytes)
 	}
 	load, busy := o.loads(r.Sinks)
 	r.Disk = Compute(load, o.outage, o.maxDisk, o.maxSink)
@@ -359,6 +361,9 @@ func (o *options) unknown(r *report, measured bool) (list []string) {
 		list = append(list, "The bytes of a row depend on your rows. Measure them: run forebay size on a data directory with some thousand of them.")
 	}
 	list = append(list, "Tables and an archive on the same volume, and the store of a cluster node, are not in the size of the volume.")
+	if o.maxDisk < leastDisk {
+		list = append(list, "Below 128 MiB the files of the store leave less than three quarters of -max-disk-bytes for rows, so an outage is held for less.")
+	}
 	if strings.HasPrefix(o.target, "duckdb:") {
 		list = append(list, "DuckDB takes up to 80 % of the memory of the machine, unless you set memoryLimit. It is not in the total.")
 	}
