@@ -54,7 +54,7 @@ func TestQuarantineNotes(t *testing.T) {
 		if n, err := q.With(forebay.QuarantineNote{By: "ann", Reason: "test data"}).Discard(t.Context(), all[0].ID); n != 1 || err != nil {
 			t.Fatal(n, err)
 		}
-		if want := `msg="rejected records were discarded" source=web sink=users records=1 by=ann reason="test data"`; !strings.Contains(log.String(), want) {
+		if want := `msg="rejected records discarded by request" source=web sink=users records=1 by=ann reason="test data"`; !strings.Contains(log.String(), want) {
 			t.Errorf("the log has %s, want %s", log.String(), want)
 		}
 	})
