@@ -57,9 +57,4 @@
 // a hold on its source and tables, and another node that wants one of these is refused with [Busy]. The hold of a node that is silent for
 // [Options.Lease] ends: its task has failed, or another node continues its erasure. [Catalog.CatchUp] makes reads show what was changed
 // elsewhere before. Statistics, files and retries concern the own engine alone.
-//
-// # Layout
-//
-// All records are in one [Store], by default a small pebble database in the data directory. What is live is also in memory;
-// the limits of the service keep the number of definitions small. [Catalog.Checkpoint] copies them.
 package catalog

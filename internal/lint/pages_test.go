@@ -293,7 +293,7 @@ func TestSizeOfPages(t *testing.T) {
 		before, after, _ := strings.Cut(texts[name], eventsBegin)
 		_, after, _ = strings.Cut(after, eventsEnd)
 		n := len(strings.Fields(before + after)) // without the generated list of events, in which readers look up a name
-		if name != "docs/README.md" { // the list of pages
+		if name != "docs/README.md" {            // the list of pages
 			pages++
 		}
 		words += n
