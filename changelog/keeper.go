@@ -378,7 +378,7 @@ func (k *Keeper) fenced(found Owner) error {
 	err := &FencedError{Instance: k.instance, Epoch: k.held.Epoch, Owner: found}
 	k.until.Store(0)
 	k.cancel(err)
-	k.opts.Logger.Error("instance owned by another process", "instance", k.instance, "epoch", err.Epoch, "node", found.Node, "now", found.Epoch, "next", "stop one of the two processes")
+	k.opts.Logger.Error("instance owned by another process", "instance", k.instance, "epoch", err.Epoch, "node", found.Node, "now", found.Epoch, "next", "none if a node has adopted it; stop the process if it runs on a copy of the data")
 	return &finalError{err}
 }
 

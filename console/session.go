@@ -163,7 +163,7 @@ func (c *Console) signIn(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if k == nil {
-		c.opts.Logger.Warn("wrong token for the console", "remote", r.RemoteAddr, "next", "check the token; many lines mean that someone guesses")
+		c.opts.Logger.Warn("wrong token for the console", "remote", r.RemoteAddr, "next", "check the token; many lines mean that a client guesses it")
 		c.serveSignIn(w, r, http.StatusForbidden, "This token is wrong.")
 		return
 	}
