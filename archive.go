@@ -152,7 +152,7 @@ func (e *Engine) EraseArchive(ctx context.Context, archive string) error {
 	if err := eraser.Erase(ctx, archive); err != nil {
 		return fail(err)
 	}
-	e.log.Info("an archive was erased", "archive", archive)
+	e.log.Info("archive erased", "archive", archive)
 	return nil
 }
 

@@ -140,7 +140,7 @@ func (e *Engine) link(ctx context.Context, d *Definition, kept map[string]keptSi
 			return nil, fmt.Errorf("define sink %q: %w", id, err)
 		}
 		if len(renames) > 0 {
-			e.log.Info("a renamed column is added as a new column: the table keeps the former one", "sink", id, "table", c.Table.ID, "columns", renames)
+			e.log.Info("renamed column added as a new one", "sink", id, "table", c.Table.ID, "columns", renames, "next", "copy its values in the table if you need them")
 		}
 		next.add(&sink{
 			id: c.ID, mapper: c.mapper, handle: handle, sync: c.settings.sync, count: load[rejections](&e.counts, id), reject: e.rejectHook(def.ID, c.ID),

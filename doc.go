@@ -1,6 +1,20 @@
-// Package forebay is an embeddable event buffer. It takes small, frequent events, maps each to a row of one or more
-// tables, keeps the rows on local disk, and moves them to their tables in two triggered steps, without losing or
-// doubling one.
+// Package forebay is an embeddable event buffer. It maps each event to a row of one or more tables, stores the rows on local disk before it
+// returns, and moves them to their tables in batches. Each row arrives exactly once.
+//
+//	engine, err := forebay.Open("data", forebay.Options{}) // tables are folders of CSV files in data/tables
+//	if err != nil {
+//		return err
+//	}
+//	defer engine.Close()
+//	err = engine.Define(ctx, forebay.Source{ID: "web", Sinks: []forebay.Sink{{ID: "events", Table: forebay.Table{
+//		ID: "events", Columns: mapping.Columns{mapping.UUID("id"), mapping.Datetime("at"), mapping.Path("user", "user.id")},
+//	}}}})
+//	if err != nil {
+//		return err
+//	}
+//	_, err = engine.Ingest(ctx, "web", mapping.JSON(body)) // nil: the row is on local disk
+//
+// The way of a row:
 //
 //	record ─▶ mapping ─▶ CSV row ─▶ local disk ─(step 1)─▶ staging ─(step 2)─▶ table
 //

@@ -169,10 +169,10 @@ func (e *Engine) judge(ctx context.Context, sourceID string, checks []*tableChec
 		c.problem = &p
 		if p.Kept {
 			c.kept = &keptSink{last, c.err}
-			e.log.Warn("change of a sink refused: its previous columns stay in force", "sink", id, "table", p.Table, "error", c.err)
+			e.log.Warn("change of a sink refused", "sink", id, "table", p.Table, "cause", c.err, "next", "change the columns as the cause says")
 			continue
 		}
-		e.log.Warn("table cannot take the rows of a sink, they wait in staging", "sink", id, "table", p.Table, "error", c.err)
+		e.log.Warn("table cannot take the rows of a sink", "sink", id, "table", p.Table, "cause", c.err, "next", "repair the table or the sink; the rows wait in staging")
 	}
 	return errors.Join(refused...)
 }
@@ -193,7 +193,7 @@ func (u *uncheckedTables) add(sink, table string, err error) {
 
 func (u *uncheckedTables) log(logger *slog.Logger) {
 	if u.first != nil {
-		logger.Warn("tables could not be checked, imports will create them", "sinks", u.sinks, "tables", u.tables, "error", u.first)
+		logger.Warn("tables not checked", "sinks", u.sinks, "tables", u.tables, "cause", u.first, "next", "check the target; imports create the tables")
 	}
 }
 

@@ -305,7 +305,7 @@ func TestRenamedColumn(t *testing.T) {
 			t.Fatal(err)
 		}
 		ingestJSON(t, e, fmt.Sprintf(`{"id":%d,"sum":5}`, i))
-		if got := log.String(); strings.Contains(got, "a renamed column") != (step.logged != "") || !strings.Contains(got, step.logged) {
+		if got := log.String(); strings.Contains(got, "renamed column added as a new one") != (step.logged != "") || !strings.Contains(got, step.logged) {
 			t.Errorf("definition %d logs %s, want %s", i, got, step.logged)
 		}
 	}

@@ -345,7 +345,7 @@ func (q SinkQuarantine) ReplayAll(ctx context.Context, f RejectedFilter) (Replay
 func (q SinkQuarantine) Discard(ctx context.Context, ids ...string) (int, error) {
 	n, err := q.e.buf.DiscardRejected(ctx, q.id(), ids...)
 	if n > 0 && q.note != (QuarantineNote{}) {
-		q.e.log.InfoContext(ctx, "rejected records were discarded", "source", q.source, "sink", q.sink, "records", n, "by", q.note.By, "reason", q.note.Reason)
+		q.e.log.InfoContext(ctx, "rejected records discarded by request", "source", q.source, "sink", q.sink, "records", n, "by", q.note.By, "reason", q.note.Reason)
 	}
 	return n, q.err(err)
 }

@@ -48,13 +48,13 @@ func TestQuarantineNotes(t *testing.T) {
 		if c, err := q.Get(t.Context(), all[0].ID); err != nil || c.EditedBy != "ann" || c.Failed != 1 {
 			t.Errorf("%+v, %v", c.RejectedRecord, err)
 		}
-		if strings.Contains(log.String(), "rejected records were discarded") {
+		if strings.Contains(log.String(), "rejected records discarded by request") {
 			t.Errorf("before a discard the log has %s", log.String())
 		}
 		if n, err := q.With(forebay.QuarantineNote{By: "ann", Reason: "test data"}).Discard(t.Context(), all[0].ID); n != 1 || err != nil {
 			t.Fatal(n, err)
 		}
-		if want := `msg="rejected records were discarded" source=web sink=users records=1 by=ann reason="test data"`; !strings.Contains(log.String(), want) {
+		if want := `msg="rejected records discarded by request" source=web sink=users records=1 by=ann reason="test data"`; !strings.Contains(log.String(), want) {
 			t.Errorf("the log has %s, want %s", log.String(), want)
 		}
 	})

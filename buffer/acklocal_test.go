@@ -224,7 +224,7 @@ func TestVoidRowsAreCounted(t *testing.T) {
 	for _, way := range []string{"append", "reopening", "next process"} {
 		t.Run(way, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				const line = "another owner has opened the changelog before it had all rows"
+				const line = "locally acknowledged rows missing in the changelog"
 				mem, log := buffertest.NewMemory(), newFakeLog(t)
 				disk := disktest.New(t)
 				var broken atomic.Bool

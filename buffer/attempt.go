@@ -62,7 +62,7 @@ func (b *Buffer) attemptOf(ctx context.Context, event DriverEvent, target string
 		return call(ctx)
 	}, after)
 	if errors.Is(err, errLeftAlone) {
-		b.log.Error("driver does not return", "sink", sinkID, "step", step, "since", begin)
+		b.log.Error("driver call hangs", "sink", sinkID, "step", step, "since", begin, "next", "find out why the target or the staging hangs; the call is abandoned")
 	}
 	took := time.Since(begin)
 	switch {

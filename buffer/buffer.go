@@ -434,10 +434,10 @@ func (b *Buffer) Define(ctx context.Context, c SinkConfig) (*SinkHandle, error) 
 			t.onDurable(func() {
 				b.warnUnreachable(c)
 				if len(retired) > 0 {
-					b.log.Info("columns are no longer filled, the table keeps them", "sink", c.ID, "table", c.Table.ID, "columns", retired)
+					b.log.Info("columns no longer filled", "sink", c.ID, "table", c.Table.ID, "columns", retired, "next", "drop the columns by hand if no query reads them")
 				}
 				if n := had + len(def.Table.Columns); def.Table.Extend && n >= manyTableColumns {
-					b.log.Warn("a table has many columns", "sink", c.ID, "table", c.Table.ID, "columns", n, "of_earlier_definitions", had)
+					b.log.Warn("table has many columns", "sink", c.ID, "table", c.Table.ID, "columns", n, "of_earlier_definitions", had, "next", "remove columns from its mappings")
 				}
 			})
 			t.touchSink(s)

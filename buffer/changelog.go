@@ -110,7 +110,7 @@ func (b *Buffer) follow(db *pebble.DB) (number uint64, err error) {
 	if b.opts.Changelog == nil {
 		if r.at.Number > 0 {
 			// From now on the store has changes that the log has not.
-			b.log.Warn("the local level had a changelog, and is opened without one", "dir", b.dir, "batch", r.at.Number)
+			b.log.Warn("changelog of the local level not used", "dir", b.dir, "batch", r.at.Number, "next", "open it as a node of its cluster if that was not meant")
 			batch := db.NewBatch()
 			_ = batch.Delete([]byte(format.KeyLog), nil) // a plain batch cannot fail
 			_ = batch.DeleteRange([]byte{format.PrefixTail}, []byte{format.PrefixTail + 1}, nil)
@@ -308,7 +308,7 @@ func (b *Buffer) awaitChangelog(c *commit) error {
 func (b *Buffer) stopFor(instance string, cause error) error {
 	f := &FencedError{Instance: instance, Err: cause}
 	b.fenced.Store(f)
-	b.log.Error("another owner has the instance: this one has stopped for good", "instance", instance, "dir", b.dir, "error", cause)
+	b.log.Error("instance has another owner", "instance", instance, "dir", b.dir, "cause", cause, "next", "none; a node opens again with a new instance")
 	return f
 }
 
@@ -328,7 +328,7 @@ func (b *Buffer) findVoid(db *pebble.DB, instance string) {
 	}
 	rows, err := ackedLocally(db, b.confirm.confirmed.Load())
 	if err != nil {
-		b.log.Error("whether rows were acknowledged on the local disk alone cannot be read", "instance", instance, "dir", b.dir, "error", err)
+		b.log.Error("locally acknowledged rows not counted", "instance", instance, "dir", b.dir, "cause", err, "next", "salvage the folder that is set aside (docs/cluster-failures.md)")
 		return
 	}
 	b.void.Store(rows)
@@ -338,8 +338,7 @@ func (b *Buffer) findVoid(db *pebble.DB, instance string) {
 // tellVoid reports, once, what was counted.
 func (b *Buffer) tellVoid(instance string) {
 	if n := b.void.Swap(0); n > 0 {
-		b.log.Error("another owner has opened the changelog before it had all rows that were acknowledged on the local disk alone: these are "+
-			"not in their tables, unless the other owner found them in the log", "instance", instance, "dir", b.dir, "rows_at_most", n)
+		b.log.Error("locally acknowledged rows missing in the changelog", "instance", instance, "dir", b.dir, "rows_at_most", n, "next", "salvage the folder that is set aside (docs/cluster-failures.md)")
 	}
 }
 

@@ -268,8 +268,8 @@ func (b *Buffer) dropLost(g *group) {
 			g.incomplete = true
 			ch.release()
 			b.receipts.finish(ch.notes, false)
-			b.log.Error("rows in memory were lost, because the damaged disk has lost their sink", "sink", ch.sink.id, "rows", ch.rows,
-				"rejected", len(ch.rejects))
+			b.log.Error("rows in memory lost with their sink", "sink", ch.sink.id, "rows", ch.rows,
+				"rejected", len(ch.rejects), "next", "define the sink again and resend the rows")
 		}
 		return gone
 	})

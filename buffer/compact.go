@@ -45,7 +45,7 @@ func (b *Buffer) queueCompact(s *sinkState) {
 			return // the buffer closes
 		}
 		if _, leased := errors.AsType[*driver.LeasedError](err); err != nil && !leased { // else its holder compacts the table, or the next import does
-			b.log.Warn("compact failed", "sink", s.id, "table", def.Table.ID, "error", err)
+			b.log.Warn("compact failed", "sink", s.id, "table", def.Table.ID, "cause", err, "next", "it is retried; check the target if it repeats")
 		}
 		b.timers.Set(timerKey{timerCompact, uint64(s.num)}, b.now().Add(compactEvery))
 	}})

@@ -189,7 +189,7 @@ func TestDamagedChunksAreSetAside(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					if len(list) != tc.places || strings.Count(log, "damaged and set aside") != tc.places {
+					if len(list) != tc.places || strings.Count(log, "stored rows damaged") != tc.places {
 						t.Errorf("damage %+v, log %s: want %d places", list, log, tc.places)
 					}
 					rows := int64(0)

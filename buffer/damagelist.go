@@ -129,7 +129,7 @@ func (b *Buffer) expireDamage(ctx context.Context) {
 		return
 	}
 	if len(keys) > 0 {
-		b.log.Info("records of damage removed after their retention", "records", len(keys))
+		b.log.Info("damage records expired", "records", len(keys))
 	}
 	if !next.IsZero() {
 		b.timers.Set(timerKey{kind: timerDamage}, next)

@@ -29,7 +29,7 @@ func (b *Buffer) SplitFile(ctx context.Context, sinkID, fileID string) error {
 		split.Imports, split.Took = 0, 0
 		why := f.rec.Retry.Reason
 		t.onDurable(func() {
-			b.log.Warn("held file split on request", "sink", sinkID, "file", fileID, "reason", why)
+			b.log.Warn("held file split", "sink", sinkID, "file", fileID, "reason", why)
 		})
 		return nil
 	})
@@ -60,7 +60,7 @@ func (b *Buffer) QuarantineFile(ctx context.Context, sinkID, fileID string) erro
 		split.Rest = &words
 		rows, why := f.tally().Rows-split.Imported(), f.rec.Retry.Reason
 		t.onDurable(func() {
-			b.log.Warn("rows of a file moved to the quarantine on request", "sink", sinkID, "file", fileID, "rows", rows, "reason", why)
+			b.log.Warn("file moved to the quarantine", "sink", sinkID, "file", fileID, "rows", rows, "reason", why, "next", "replay or discard its records")
 		})
 		return nil
 	})

@@ -1,6 +1,20 @@
 // Package buffer keeps rows on local disk and moves them, in two triggered steps, to a staging store and into a
 // destination table: local → staging → target.
 //
+//	b, err := buffer.Open("data", buffer.Options{Target: target, Staging: staging})
+//	if err != nil {
+//		return err
+//	}
+//	defer b.Close()
+//	sink, err := b.Define(ctx, buffer.SinkConfig{ID: "events", Table: table})
+//	if err != nil {
+//		return err
+//	}
+//	ticket, err := b.Append(ctx, time.Now(), buffer.Rows{Sink: sink, Data: csv, Count: 1})
+//	if err == nil {
+//		err = ticket.Wait(ctx) // nil: the rows are on local disk
+//	}
+//
 // # Promise
 //
 //   - When [Ticket.Wait] returns nil, the rows of that Append are on local disk (fsync) and will be in the target

@@ -124,7 +124,7 @@ func (b *Buffer) beginFormat(disk vfs.FS, dir string) error {
 			if version, err = knownFormat(dir, string(stored), format.Newest); err != nil {
 				return err
 			}
-			b.log.Warn("the format file was lost, it is written again", "dir", dir, "format", version)
+			b.log.Warn("format file written again", "dir", dir, "format", version, "next", "check who deletes files of the data directory")
 		}
 	}
 	return writeFormat(disk, dir, version)
@@ -152,7 +152,7 @@ func (r *recovery) upgradeFormat(b *Buffer, file int) error {
 		if err := r.write(batch); err != nil {
 			return err
 		}
-		b.log.Info("data directory upgraded, earlier releases can no longer open it", "dir", b.dir, "from", r.version, "to", want)
+		b.log.Info("data directory upgraded", "dir", b.dir, "from", r.version, "to", want, "next", "do not return to an earlier release")
 		r.version = want
 	}
 	return nil
@@ -212,7 +212,7 @@ func (t *txn) upgrade(need int) {
 			return
 		}
 		t.onDurable(func() {
-			b.log.Info("data directory upgraded for a definition, earlier releases can no longer open it", "dir", b.dir, "from", from, "to", need)
+			b.log.Info("data directory upgraded for a definition", "dir", b.dir, "from", from, "to", need, "next", "do not return to an earlier release")
 		})
 	}
 }

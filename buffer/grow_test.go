@@ -80,7 +80,7 @@ func TestColumnsOfATableAreBounded(t *testing.T) {
 			}
 		case err != nil:
 			t.Fatalf("definition %d: %v", i, err)
-		case strings.Contains(log.String(), "a table has many columns") != (i >= 2):
+		case strings.Contains(log.String(), "table has many columns") != (i >= 2):
 			t.Errorf("definition %d logs %s", i, &log)
 		}
 	}

@@ -197,8 +197,8 @@ func (t *txn) expire(f *file) {
 	t.ended(f, format.FileExpired)
 	log, rows, retry := t.b.log, f.rec.Rows, f.rec.Retry
 	t.onDurable(func() {
-		log.Error("file expired: its rows are given up", "sink", f.sink.id, "file", t.b.fileID(f), "rows", rows,
-			"first_failed", retry.FirstFailed, "attempts", retry.Attempt, "reason", retry.Reason)
+		log.Error("file expired", "sink", f.sink.id, "file", t.b.fileID(f), "rows", rows,
+			"first_failed", retry.FirstFailed, "attempts", retry.Attempt, "reason", retry.Reason, "next", "repair the target; these rows are lost")
 	})
 }
 

@@ -19,7 +19,7 @@ func (b *Buffer) watchDamage() {
 	select {
 	case err := <-b.found:
 		d := b.storeDamage(err)
-		b.log.Error("the local level is damaged: it must be restored from the changelog, this engine has stopped for good", "dir", b.dir, "error", err)
+		b.log.Error("local level damaged and engine stopped", "dir", b.dir, "cause", err, "next", "the node restores it from the changelog; check the disk")
 		b.opts.OnDamage(d)
 		b.unsound.Store(d)
 		_ = b.fail(d)

@@ -108,8 +108,8 @@ func (t *txn) splitLast(f *file, cause error) bool {
 	t.setSplit(f, last)
 	t.again(b.importErrand(f))
 	t.onDurable(func() {
-		b.log.Warn("retention of a file passed: importing it without the rows that the target refuses", "sink", f.sink.id, "file", b.fileID(f),
-			"error", cause)
+		b.log.Warn("retention passed and refused rows left out", "sink", f.sink.id, "file", b.fileID(f),
+			"cause", cause, "next", "replay the refused rows from the quarantine")
 	})
 	return true
 }
@@ -389,8 +389,8 @@ func (b *Buffer) keepPoison(ctx context.Context, f *file, whole *driver.File, sp
 			t.onDurable(func() {
 				key := queueKey{stepImport, whole.SinkID, refusedRows + whole.Table.ID} // of no queue of errands
 				if files, _, ok := b.probes.speak(key, first.Column+" "+first.Reason, now); ok {
-					b.log.Warn("file imported without the rows that the target refuses: they are in the quarantine", "sink", whole.SinkID, "file", whole.ID,
-						"rows", after.Kept, "of", whole.Rows, "reason", first.Reason, "column", first.Column, "files", files)
+					b.log.Warn("file imported without refused rows", "sink", whole.SinkID, "file", whole.ID,
+						"rows", after.Kept, "of", whole.Rows, "reason", first.Reason, "column", first.Column, "files", files, "next", "replay or discard the refused rows in the quarantine")
 				}
 			})
 		}

@@ -167,7 +167,7 @@ func (b *Buffer) warnUnreachable(c SinkConfig) {
 	upload, imports := b.opts.Unreachable(c)
 	for _, text := range []string{upload, imports} {
 		if text != "" {
-			b.log.Log(b.ctx, level, "condition is never met", "sink", c.ID, "condition", text)
+			b.log.Log(b.ctx, level, "condition never met", "sink", c.ID, "condition", text, "next", "lower the condition or raise the limit that it names")
 		}
 	}
 }

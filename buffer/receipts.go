@@ -401,8 +401,8 @@ func (t *txn) forgetReceipts() {
 		if age := t.now.Sub(s.from); r.warned.IsZero() || t.now.Sub(r.warned) >= time.Hour {
 			r.warned = t.now
 			t.onDurable(func() {
-				b.log.Warn("keys of calls are forgotten before their time: a call that is repeated later is stored again",
-					"kept_for", age, "retention", b.opts.KeyRetention, "max_keys", b.opts.MaxKeys, "max_key_bytes", b.opts.MaxKeyBytes)
+				b.log.Warn("keys of calls forgotten early",
+					"kept_for", age, "retention", b.opts.KeyRetention, "max_keys", b.opts.MaxKeys, "max_key_bytes", b.opts.MaxKeyBytes, "next", "raise MaxKeys or MaxKeyBytes, or send fewer keys")
 			})
 		}
 	}
@@ -472,7 +472,7 @@ func (b *Buffer) findReceipts(c *Claim, segments []uint64) error {
 		case err == nil:
 		case pebblestore.IsDamage(err):
 			// It can never be read. The design that lost: to refuse the call until the key expires, which would lose its rows.
-			b.log.Error("the receipt of a call is damaged: a repeated call is stored again", "error", err)
+			b.log.Error("receipt of a call damaged", "cause", err, "next", "check the disk; a retry of this call is stored again")
 		default:
 			return fmt.Errorf("buffer: look up the key of a call: %w", err)
 		}

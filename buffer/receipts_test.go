@@ -323,7 +323,7 @@ func TestReceiptsAreBounded(t *testing.T) {
 		}
 		closeBuffer(t, b)
 	}
-	if n := strings.Count(log.String(), "before their time"); n != 2 {
+	if n := strings.Count(log.String(), "keys of calls forgotten early"); n != 2 {
 		t.Errorf("logged %d times, want once for each buffer:\n%s", n, &log)
 	}
 }

@@ -139,7 +139,7 @@ func (c *recordCopy) write() {
 		err = c.compact()
 	}
 	if err != nil && (c.failed || !c.refused) {
-		c.log.Warn("the copy of the records could not be written", "dir", c.dir, "retried", !c.failed, "error", err)
+		c.log.Warn("copy of the records not written", "dir", c.dir, "retried", !c.failed, "cause", err, "next", "check the disk of the data directory")
 	}
 	c.refused = err != nil
 }
@@ -230,6 +230,6 @@ func compactCopy(text []byte) []byte {
 
 func (c *recordCopy) remove() {
 	if err := c.fs.Remove(c.fs.PathJoin(c.dir, format.CopyFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		c.log.Warn("an old copy of the records could not be removed", "dir", c.dir, "error", err)
+		c.log.Warn("old copy of the records not removed", "dir", c.dir, "cause", err, "next", "remove the file by hand")
 	}
 }

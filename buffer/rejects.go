@@ -161,8 +161,8 @@ func (t *txn) dropOldest(s *sinkState) {
 		s.warned = t.now
 		size, records := q.MaxBytes, q.MaxRecords
 		t.onDurable(func() {
-			b.log.Warn("the quarantine of a sink is full: its oldest records expire before their time", "sink", s.id, "records", dropped,
-				"max_bytes", size, "max_records", records)
+			b.log.Warn("quarantine full", "sink", s.id, "records", dropped,
+				"max_bytes", size, "max_records", records, "next", "replay or discard records, or raise its limits")
 		})
 	}
 }
@@ -199,7 +199,9 @@ func (t *txn) expireRejects(s *sinkState) {
 		n++
 	}
 	if n > 0 {
-		t.onDurable(func() { t.b.log.Warn("rejected records expired", "sink", s.id, "records", n) })
+		t.onDurable(func() {
+			t.b.log.Warn("rejected records expired", "sink", s.id, "records", n, "next", "replay records before their retention ends")
+		})
 	}
 	if s.held.len() > 0 {
 		t.expireAt(s, s.held.oldest().at)

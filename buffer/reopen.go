@@ -116,7 +116,7 @@ func (b *Buffer) install(o *pebblestore.Opening) {
 	b.mu.Unlock()
 	for _, s := range b.mu.sinks { // written by this goroutine alone
 		if n := s.unstored.Load(); n > s.told.Swap(n) {
-			b.log.Error("rows in memory were lost with the local level", "sink", s.id, "rows_since_open", n)
+			b.log.Error("rows in memory lost with the local level", "sink", s.id, "rows_since_open", n, "next", "check the disk; no caller was told that these rows are stored")
 		}
 	}
 	b.resume()

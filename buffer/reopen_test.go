@@ -158,7 +158,7 @@ func TestRowsInMemoryOfALostSinkAreDropped(t *testing.T) {
 			t.Errorf("Wait for a row of the lost sink: %v, want a FailedError", err)
 		}
 		put(t, b, other, 0, 3)
-		if !strings.Contains(log.String(), "the damaged disk has lost their sink") {
+		if !strings.Contains(log.String(), "rows in memory lost with their sink") {
 			t.Errorf("the lost rows are not logged: %s", log.String())
 		}
 		verify(t, b)

@@ -53,6 +53,7 @@ func (b *Buffer) succeeded(e errand) {
 		return
 	}
 	if end.spoken {
+		// Events: upload works again, import works again, clean-up works again.
 		b.log.Info(string(e.key.step)+" works again", "sink", e.key.sink, "since", end.began, "failures", end.failed, "waiting", end.waiting)
 	}
 	for _, waiting := range end.errands {
@@ -114,11 +115,20 @@ func (b *Buffer) attemptFailed(ctx context.Context, e errand, id string, cause e
 				b.timers.Set(timerKey{timerImport, e.num}, last)
 			}
 			if failures, waiting, ok := b.probes.speak(e.key, cause.Error(), t.now); ok {
+				// Events: upload failed, import failed, clean-up failed.
 				b.log.Warn(string(e.key.step)+" failed", "sink", e.key.sink, "id", id, "attempt", attempt, "permanent", permanent,
-					"retry_after", queue.next, "failures", failures, "waiting", waiting, "error", cause)
+					"retry_after", queue.next, "failures", failures, "waiting", waiting, "cause", cause, "next", nextStep(permanent))
 			}
 		})
 	})
+}
+
+// nextStep is what an operator does about a failure.
+func nextStep(permanent bool) string {
+	if permanent {
+		return "repair what the cause names; the rows wait and are retried"
+	}
+	return "none; the rows wait and are retried"
 }
 
 // delay is the time to wait after the given failed attempt, counted from 1.

@@ -316,10 +316,12 @@ func (b *Buffer) noteFull(over *OverloadError) {
 		"waiting_calls", b.rooms.common.n.Load(),
 	}
 	if over.Volume == "" {
-		b.log.Warn("rows refused: the bound of the disk is reached", attrs...)
+		// Fields: dir, used, limit, refused_calls, waiting_calls.
+		b.log.Warn("rows refused at the disk limit", append(attrs, "next", "repair the target that is behind, or raise MaxDiskBytes")...)
 		return
 	}
-	b.log.Warn("rows refused: the volume is full", append(attrs, "free_bytes", over.Free)...)
+	// Fields: dir, used, limit, refused_calls, waiting_calls, free_bytes.
+	b.log.Warn("rows refused on a full volume", append(attrs, "free_bytes", over.Free, "next", "free space on the volume")...)
 }
 
 // diskBound is the greatest LocalBytes at which rows are still accepted: MaxDiskBytes, or less if the volume has less room.

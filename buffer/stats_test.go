@@ -109,7 +109,7 @@ func TestLostRowsInMemoryAreCounted(t *testing.T) {
 		if lost == 0 || st.Unstored != lost || st.Accepted != 5 {
 			t.Errorf("%d rows were lost: unstored %d, accepted %d", lost, st.Unstored, st.Accepted)
 		}
-		if !strings.Contains(log.String(), "rows in memory were lost") {
+		if !strings.Contains(log.String(), "rows in memory lost") {
 			t.Errorf("it is not logged: %s", log.String())
 		}
 		put(t, b, s, 5, 10)

@@ -65,7 +65,7 @@ func (b *Buffer) newStore() *pebblestore.Store {
 	}
 	c.Closed = func() {
 		if err := pebblestore.NoteClosed(b.fs, b.dir); err != nil {
-			b.log.Warn("clean shutdown of the local level could not be recorded", "error", err) // Open then takes it for a crash
+			b.log.Warn("clean shutdown not recorded", "cause", err, "next", "none; the next opening recovers as after a crash") // Open then takes it for a crash
 		}
 	}
 	return pebblestore.NewStore(c)

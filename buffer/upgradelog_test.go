@@ -24,8 +24,8 @@ func TestUpgradeIsLoggedForOldFoldersOnly(t *testing.T) {
 		{"a new folder, a plain sink", "new", false, func(*buffer.SinkConfig) {}, ""},
 		{"a new folder, a quarantine", "new", false, withQuarantine, ""},
 		{"a new folder, a growing table", "new", false, grown, ""},
-		{"a folder of version 1, a plain sink", "data", true, func(*buffer.SinkConfig) {}, "data directory upgraded, earlier releases can no longer open it"},
-		{"a folder of version 1, a quarantine", "data", true, withQuarantine, "data directory upgraded for a definition, earlier releases can no longer open it"},
+		{"a folder of version 1, a plain sink", "data", true, func(*buffer.SinkConfig) {}, "data directory upgraded"},
+		{"a folder of version 1, a quarantine", "data", true, withQuarantine, "data directory upgraded for a definition"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			mem, disk := buffertest.NewMemory(), disktest.New(t)

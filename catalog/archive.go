@@ -160,7 +160,7 @@ func (c *Catalog) runReplay(ctx context.Context, task Task) {
 		case errors.Is(err, forebay.ErrOtherReplay), errors.Is(err, forebay.ErrNoArchive), errors.Is(err, forebay.ErrUnknownArchive):
 			done.Code = BadRequest
 		}
-		c.log.Warn("the replay of an archive has ended early", "task", task.ID, "error", err)
+		c.log.Warn("archive replay ended early", "task", task.ID, "cause", err, "next", "repair the cause and start the replay again")
 	}
 	end := map[string][]byte{taskKey(task.ID): encode(done)}
 	if err := c.store.Commit(end); err != nil {

@@ -190,7 +190,7 @@ func (c *Catalog) Close() error {
 	c.tasks.work.Wait()
 	if pending := c.repairs.pendingWrites; len(pending) > 0 {
 		if err := c.store.Commit(pending); err != nil {
-			c.log.Warn("results of tasks could not be stored", "tasks", len(pending), "error", err)
+			c.log.Warn("results of tasks not stored", "tasks", len(pending), "cause", err, "next", "check the disk of the data directory")
 		}
 	}
 	return c.store.Close()
@@ -224,6 +224,6 @@ func (c *Catalog) Checkpoint(dir string) error {
 	if err := store.Checkpoint(dir); err != nil {
 		return fmt.Errorf("catalog: checkpoint %s: %w", dir, err)
 	}
-	c.log.Info("checkpoint of the catalog made", "dir", dir)
+	c.log.Info("catalog checkpoint made", "dir", dir)
 	return nil
 }

@@ -65,7 +65,7 @@ func (c *Catalog) beginCreation(ch *change, task string) (*creation, error) {
 // caller begin to use them, or the target or the store failed.
 func (c *Catalog) undoCreation(ctx context.Context, cr *creation, own int) bool {
 	if cr.Hold != "" && !c.held.has(cr.Hold) {
-		c.log.Warn("tables stay that a change has created, which another node has ended", "task", cr.Task, "tables", cr.Tables)
+		c.log.Warn("tables of an ended change left", "task", cr.Task, "tables", cr.Tables, "next", "drop the tables if no sink uses them")
 		return true
 	}
 	defer c.tables.endUndo(cr.ID)
@@ -90,8 +90,8 @@ func (c *Catalog) undoCreation(ctx context.Context, cr *creation, own int) bool 
 		}
 	}
 	if err != nil {
-		c.log.Warn("tables of a failed change could not be removed, will retry",
-			"source", cr.Source, "task", cr.Task, "tables", tables, "error", err)
+		c.log.Warn("tables of a failed change not removed",
+			"source", cr.Source, "task", cr.Task, "tables", tables, "cause", err, "next", "it is retried until it succeeds")
 	}
 	return err == nil
 }

@@ -114,7 +114,7 @@ func (w *damagedStore) play(t *testing.T, rng *rand.Rand, name, way string, dama
 	if err := errors.Join(store.Commit(map[string][]byte{"later": []byte("x")}), store.Close()); err != nil {
 		t.Errorf("%s: %v", what, err)
 	}
-	salvaged, lost := strings.Contains(log.String(), "store of the catalog salvaged"), strings.Contains(log.String(), "records are lost")
+	salvaged, lost := strings.Contains(log.String(), `msg="store salvaged" store="store of the catalog"`), strings.Contains(log.String(), "records lost or outdated")
 	switch {
 	case salvaged && lost:
 		w.lossy++

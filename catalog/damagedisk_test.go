@@ -106,7 +106,7 @@ func checkCatalog(t *testing.T, dir, want string, torn bool) {
 			t.Errorf("close: %v", err)
 		}
 	}()
-	if got := definitionsOf(cat); got != want && !torn && !strings.Contains(log.String(), "records are lost") {
+	if got := definitionsOf(cat); got != want && !torn && !strings.Contains(log.String(), "records lost or outdated") {
 		t.Errorf("the definitions are\n%s\nwant\n%s\nwithout a report; the log has %s", got, want, &log)
 	}
 	must, text := done(t, cat), "changed after the damage"

@@ -14,7 +14,8 @@
 //     has ended as failed. An erasure removes the source in one write and ends its task in another; the next Open continues
 //     what a crash has left between the two, and it continues replays of archives.
 //   - Two changes of one source or sink never run at the same time: the second is refused with [Busy] and the id of the
-//     first. Changes of different sinks of one source wait for each other. No update is lost.
+//     first. Changes of different sinks of one source wait for each other. A change without a task, such as a rotation of a secret, waits
+//     up to 20 s before it is refused. No update is lost.
 //   - No change loses an accepted row. Rows go to the table that they were mapped for, also rows of sinks that are disabled
 //     or deleted meanwhile, so nothing has to be drained first.
 //   - An erasure drops only tables that no live sink uses. It waits for changes that have begun to use one of its tables,
@@ -57,9 +58,4 @@
 // a hold on its source and tables, and another node that wants one of these is refused with [Busy]. The hold of a node that is silent for
 // [Options.Lease] ends: its task has failed, or another node continues its erasure. [Catalog.CatchUp] makes reads show what was changed
 // elsewhere before. Statistics, files and retries concern the own engine alone.
-//
-// # Layout
-//
-// All records are in one [Store], by default a small pebble database in the data directory. What is live is also in memory;
-// the limits of the service keep the number of definitions small. [Catalog.Checkpoint] copies them.
 package catalog

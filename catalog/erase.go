@@ -110,7 +110,7 @@ func (c *Catalog) finishErasure(ctx context.Context, e *erasure, hold string) {
 	}
 	done.Status, done.Result, done.FinishedAt = Succeeded, e.Result, now()
 	if err != nil {
-		c.log.Warn("a source was erased, but some of its data remains", "task", done.ID, "error", err)
+		c.log.Warn("source erased but data remains", "task", done.ID, "cause", err, "next", "the rest is erased later; check the named store if it repeats")
 		done.Status, done.Result, done.Failure, done.Partial = Failed, "", sentence(err), true
 	}
 	end := map[string][]byte{taskKey(done.ID): encode(done), erasureKey(done): nil}

@@ -99,7 +99,7 @@ func (c *Catalog) eraseArchives(ctx context.Context) bool {
 			err = c.store.Commit(map[string][]byte{leftKey(archive): nil})
 		}
 		if err != nil {
-			c.log.Warn("raw records of an erased source are left, they are erased later", "archive", archive, "error", err)
+			c.log.Warn("raw records of an erased source left", "archive", archive, "cause", err, "next", "it is retried until it succeeds")
 		}
 		if err != nil && !cannotErase(err) { // else the next opening tries again
 			done = false

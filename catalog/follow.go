@@ -91,7 +91,7 @@ func (c *Catalog) took(records map[string][]byte, own bool) {
 		end()
 	}
 	if err := errors.Join(problems...); err != nil {
-		c.log.Error("what another node has changed cannot be read", "error", err)
+		c.log.Error("change of another node not readable", "cause", err, "next", "upgrade this node if the other nodes have a newer release")
 	}
 }
 

@@ -287,7 +287,7 @@ func (c *Catalog) watchHolds() {
 		for key, h := range own {
 			err := c.commit(key, map[string][]byte{}) // the next beat is the next attempt
 			if err != nil && c.ctx.Err() == nil && !errors.Is(err, ErrChanged) {
-				c.log.Warn("other nodes cannot be told that a change goes on", "task", h.Task, "error", err)
+				c.log.Warn("other nodes not told of a change", "task", h.Task, "cause", err, "next", "check the connection to the servers")
 			}
 		}
 		for key, o := range others {
@@ -354,13 +354,13 @@ func (c *Catalog) takeOver(key string, o seenHold) {
 	case errors.Is(err, ErrChanged): // another node was faster, or the owner has beaten
 		return
 	case err != nil:
-		c.log.Warn("a change of a node that has stopped could not be taken over, it is tried again", "node", o.hold.Node, "task", o.hold.Task, "error", err)
+		c.log.Warn("change of a stopped node not taken over", "node", o.hold.Node, "task", o.hold.Task, "cause", err, "next", "it is retried until it succeeds")
 		return
 	}
-	c.log.Warn("a node has stopped during a change", "node", o.hold.Node, "task", o.hold.Task, "continued", len(erasures) > 0)
+	c.log.Warn("node stopped during a change", "node", o.hold.Node, "task", o.hold.Task, "continued", len(erasures) > 0, "next", "read the task; repeat the change if it was not continued")
 	if len(tables) > 0 {
 		// Rows that the node has accepted may be on their way to them.
-		c.log.Warn("tables stay that a change has created, which was not made", "node", o.hold.Node, "tables", tables)
+		c.log.Warn("tables of a failed change left", "node", o.hold.Node, "tables", tables, "next", "drop the tables if no sink uses them")
 	}
 	c.held.follow(key, nil)
 	if len(erasures) > 0 {

@@ -74,7 +74,7 @@ func OpenJournal(ctx context.Context, journal changelog.Journal, log *slog.Logge
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	err := s.readInTurn(ctx)
 	if err != nil && ctx.Err() == nil && !final(err) {
-		log.Warn("the journal of definitions cannot be read; trying again until it answers", "error", err)
+		log.Warn("journal of definitions not readable", "cause", err, "next", "it is retried until it succeeds")
 		err = s.catchUp(ctx)
 	}
 	if err != nil {
@@ -134,7 +134,7 @@ func (s *journalStore) follow(took func(records map[string][]byte, own bool)) {
 				continue
 			}
 			if s.ctx.Err() == nil {
-				s.log.Warn("changes of other nodes cannot be read, it is tried again", "error", err)
+				s.log.Warn("changes of other nodes not readable", "cause", err, "next", "it is retried until it succeeds")
 			}
 			s.wait(s.ctx, &pause)
 		}
@@ -366,7 +366,7 @@ func (s *journalStore) append(ctx context.Context, c *journalCommit) error {
 		case s.ctx.Err() != nil:
 			return ErrClosed
 		case ctx.Err() != nil && !unsure:
-			s.log.Warn("the journal does not answer: it is not known whether a change is stored", "error", err)
+			s.log.Warn("journal does not respond", "cause", err, "next", "read the definition before you repeat the change")
 			unsure, reading = true, s.ctx
 			close(c.unsure)
 		}
@@ -403,7 +403,7 @@ func (s *journalStore) snapshot() {
 		err = s.journal.Trim(ctx, begin-1)
 	}
 	if err != nil && s.ctx.Err() == nil {
-		s.log.Warn("the journal was not trimmed, it is tried again", "error", err)
+		s.log.Warn("journal not trimmed", "cause", err, "next", "it is retried until it succeeds")
 	}
 }
 

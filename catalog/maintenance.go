@@ -218,7 +218,7 @@ func (m *Maintenance) start(
 		defer cancel()
 		result, err := move(ctx, q)
 		if err != nil {
-			m.opts.Logger.Warn("task failed", "task", task.ID, "error", err)
+			m.opts.Logger.Warn("task failed", "task", task.ID, "cause", err, "next", "read the task for its error, and repeat it")
 		}
 		done := task.movedRejects(result, discard == nil, m.ctx.Err() != nil, refusal(ref, "", err))
 		done.noteDiscard(m.opts.Logger)

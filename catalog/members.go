@@ -262,7 +262,7 @@ func (c *Catalog) join(ctx context.Context) error {
 			return err
 		}
 		away = journal.Err
-		c.log.Warn("the instance waits for the journal of definitions, to join the other nodes", "instance", c.opts.Instance, "error", away)
+		c.log.Warn("instance waits for the journal of definitions", "instance", c.opts.Instance, "cause", away, "next", "check that a majority of the servers runs")
 		if unsure {
 			select {
 			case <-pending.commit.done: // the next attempt sees whether it is stored

@@ -223,7 +223,7 @@ func (c *Catalog) Answer(ctx context.Context, asked []byte) []byte {
 	}
 	for _, i := range a.Instances {
 		if i.err != nil { // what it says may be nothing for users
-			c.log.Warn("the request of another node has failed", "request", r.Op, "source", r.Source, "file", r.File, "instance", i.Instance, "error", i.err)
+			c.log.Warn("request of another node failed", "request", r.Op, "source", r.Source, "file", r.File, "instance", i.Instance, "cause", i.err)
 		}
 	}
 	return encode(a)
@@ -374,7 +374,7 @@ func (c *Catalog) askUntil(ctx context.Context, timeout time.Duration, r request
 		if err != nil {
 			if ctx.Err() == nil {
 				got.cause = err
-				c.log.Warn("the other nodes cannot be asked", "error", err)
+				c.log.Warn("other nodes not reachable", "cause", err, "next", "check the connection to the servers")
 			}
 			break
 		}

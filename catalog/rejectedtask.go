@@ -158,7 +158,7 @@ func (c *Catalog) runRejects(ctx context.Context, task Task, hold string, r requ
 	}
 	done := task.movedRejects(result, r.Op == opReplayRejects, c.ctx.Err() != nil, err)
 	if err != nil {
-		c.log.Warn("task failed", "task", task.ID, "error", err)
+		c.log.Warn("task failed", "task", task.ID, "cause", err, "next", "read the task for its error, and repeat it")
 	}
 	done.noteDiscard(c.log)
 	end := map[string][]byte{taskKey(task.ID): encode(done)}
@@ -194,7 +194,7 @@ func (t Task) movedRejects(result RejectsResult, replay, stopped bool, err error
 // noteDiscard leaves a line about who has discarded records, and why.
 func (t Task) noteDiscard(log *slog.Logger) {
 	if d := t.Discard; d != nil && t.Rejects.Discarded > 0 {
-		log.Info("rejected records were discarded", "source", t.SourceID, "sink", t.SinkID, "records", t.Rejects.Discarded, "by", d.By, "reason", d.Reason, "task", t.ID)
+		log.Info("rejected records discarded by request", "source", t.SourceID, "sink", t.SinkID, "records", t.Rejects.Discarded, "by", d.By, "reason", d.Reason, "task", t.ID)
 	}
 }
 

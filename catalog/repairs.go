@@ -166,7 +166,7 @@ func (c *Catalog) repair(ctx context.Context) bool {
 	done := true
 	if len(pending) > 0 {
 		if err := c.store.Commit(pending); err != nil {
-			c.log.Warn("results of tasks could not be stored, will retry", "tasks", len(pending), "error", err)
+			c.log.Warn("results of tasks not stored", "tasks", len(pending), "cause", err, "next", "check the disk of the data directory")
 			done = false
 		} else {
 			r.written(pending)
@@ -174,7 +174,7 @@ func (c *Catalog) repair(ctx context.Context) bool {
 	}
 	done = c.syncOutOfSync(ctx) && done
 	if err := c.dropFollowed(ctx); err != nil {
-		c.log.Warn("tables of erased sources may be left, they are dropped later", "error", err)
+		c.log.Warn("tables of erased sources left", "cause", err, "next", "it is retried until it succeeds")
 		done = false
 	}
 	done = c.eraseArchives(ctx) && done
@@ -231,7 +231,7 @@ func (c *Catalog) syncOutOfSync(ctx context.Context) bool {
 		all.Go(func() {
 			defer func() { <-turns }()
 			if err := c.syncAgain(ctx, id); err != nil {
-				c.log.Warn("the engine does not follow a source yet", "source", id, "error", err)
+				c.log.Warn("engine does not follow a source yet", "source", id, "cause", err, "next", "it is retried until it succeeds")
 				failed.Store(true)
 			}
 		})

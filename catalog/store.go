@@ -6,6 +6,9 @@ import "errors"
 //
 // A failed Commit may have reached the disk. After an error that is not [ErrNotCommitted], Get and Scan must return what is
 // durable, or an error until that is known. The catalog reads back what it wrote and continues from what it finds.
+//
+// All records are in one [Store], by default a small pebble database in the data directory. What is live is also in memory;
+// the limits of the service keep the number of definitions small. [Catalog.Checkpoint] copies all.
 type Store interface {
 	// Get returns the record of a key; nil when there is none. The caller owns the bytes.
 	Get(key string) ([]byte, error)

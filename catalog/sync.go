@@ -77,7 +77,7 @@ func (c *Catalog) syncAll() {
 	all.Wait()
 	for i, err := range problems {
 		if err != nil {
-			c.log.Error("a source is out of use until it is changed", "source", trees[i].source.ID, "error", err)
+			c.log.Error("source out of use", "source", trees[i].source.ID, "cause", err, "next", "repair the definition that the cause names")
 		}
 	}
 }
@@ -119,7 +119,7 @@ func (c *Catalog) readBack(ch *change, records map[string][]byte, cause error) (
 		case err == nil:
 			return stored, nil
 		case !onOld:
-			c.log.Warn("outcome of a definition change is unknown: reading it back", "source", source, "error", cause)
+			c.log.Warn("outcome of a definition change unknown", "source", source, "cause", cause, "next", "it is read back")
 			onOld = c.restore(ctx, source, ch.old) == nil
 		}
 		select {

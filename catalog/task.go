@@ -348,7 +348,7 @@ func (c *Catalog) run(ctx context.Context, by By, task Task, hold string, p plan
 	if err != nil {
 		done = task
 		done.Status, done.FinishedAt, done.Failure, done.Code = Failed, now(), c.failure(ctx, err), codeOf(err)
-		c.log.Warn("task failed", "task", task.ID, "error", err)
+		c.log.Warn("task failed", "task", task.ID, "cause", err, "next", "read the task for its error, and repeat it")
 		if _, unknown := errors.AsType[*unknownError](err); !unknown { // else the record in the store is the truth
 			end := map[string][]byte{taskKey(task.ID): encode(done)}
 			c.held.end(hold, end)
@@ -363,7 +363,7 @@ func (c *Catalog) run(ctx context.Context, by By, task Task, hold string, p plan
 
 // disown leaves a task to the catalog that has taken over its hold, and follows it from now on.
 func (c *Catalog) disown(task Task) {
-	c.log.Warn("another node has ended a task, because this one was silent for too long", "task", task.ID)
+	c.log.Warn("task ended by another node", "task", task.ID, "next", "check why this node was silent")
 	c.tasks.disown(task)
 	if record, err := c.store.Get(taskKey(task.ID)); err == nil && record != nil && json.Unmarshal(record, &task) == nil {
 		c.tasks.follow(task, false, false)

@@ -161,11 +161,11 @@ func (c *Catalog) deleteRetired(ctx context.Context, now time.Time) {
 			continue
 		}
 		if err := c.opts.Tokens.DeleteToken(ctx, r.Token.ID); err != nil {
-			c.log.Warn("token of a sink could not be deleted, will retry", "token", r.Token.ID, "error", err)
+			c.log.Warn("token of a sink not deleted", "token", r.Token.ID, "cause", err, "next", "it is retried until it succeeds")
 			continue
 		}
 		if err := c.store.Commit(map[string][]byte{retiredKey(r.Token.ID): nil}); err != nil {
-			c.log.Warn("catalog could not be written", "error", err)
+			c.log.Warn("catalog not written", "cause", err, "next", "check the disk of the data directory")
 			continue
 		}
 		c.retired.remove(r.Token.ID)

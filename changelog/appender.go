@@ -219,6 +219,12 @@ func (p *Pending) Wait(ctx context.Context) error {
 //   - ErrHole: an entry is missing or damaged, for all replicas if the log is an [Elector].
 //   - ErrMissing: there is no log, which is never the same as an empty one.
 //   - Others: the log did not answer, or an error of Local or Apply.
+//
+// Expected positions alone do not fence a writer that has several appends under way. Say that an adopter's marker takes the place that
+// the owner expects for its batch 7. The log refuses 7, but the owner's batch 8 expects the place behind it, which is free: 8 is
+// accepted and answered. Releasing in order saves it: 7 never succeeds, so 8 is never released, and by the rule above it
+// is void. For the same reason nothing is sent again inside a pipeline. A time-out is not a failure: only what stands in front of the
+// next marker says whether the batch was stored.
 func OpenAppender(ctx context.Context, opts AppenderOptions) (*Appender, error) {
 	if err := opts.Validate(); err != nil {
 		return nil, err

@@ -80,7 +80,7 @@ func (c *candidate) watch(ctx context.Context, changes chan<- Versioned) {
 		for v, err := range c.own.owners.Watch(ctx, ownerPrefix) {
 			if err != nil {
 				if !warned && ctx.Err() == nil {
-					c.own.opts.Logger.Warn("the records of owners cannot be watched; watching again until it works", "error", err)
+					c.own.opts.Logger.Warn("records of owners not watched", "cause", err, "next", "it is retried until it succeeds")
 				}
 				warned = true
 				break
@@ -113,7 +113,7 @@ func (c *candidate) see(v Versioned) {
 	}
 	next := &silence{version: v.Version, since: time.Now()}
 	if err := next.owner.UnmarshalJSON(v.Value); err != nil {
-		c.own.opts.Logger.Warn("the record of an instance is unreadable; it is left alone", "instance", instance, "error", err)
+		c.own.opts.Logger.Warn("record of an instance not readable", "instance", instance, "cause", err, "next", "upgrade this node if a newer release wrote it")
 		next.owner = Owner{}
 	}
 	next.unsure = last != nil && last.unsure && next.owner.Session == c.own.session
@@ -193,8 +193,8 @@ func (c *candidate) adopt(ctx context.Context, instance string, s *silence) bool
 	}
 	s.unsure = false
 	c.held[instance] = true
-	c.own.opts.Logger.Warn("the owner of the instance was silent; this node adopts it", "instance", instance, "node", s.owner.Node,
-		"silent", s.lasted, "epoch", k.held.Epoch)
+	c.own.opts.Logger.Warn("instance adopted from a silent node", "instance", instance, "node", s.owner.Node,
+		"silent", s.lasted, "epoch", k.held.Epoch, "next", "find out why that node was silent")
 	k.start()
 	c.background.Go(func() {
 		c.run(ctx, k)

@@ -1,6 +1,15 @@
 // Package changelog keeps a second copy of what the local level of an engine stores, in a replicated log, so that no
 // acknowledged row is lost with a machine.
 //
+//	appender, err := changelog.OpenAppender(ctx, changelog.AppenderOptions{
+//		Log: log, NextEpoch: keeper.NextEpoch, Valid: keeper.Valid, Released: keeper.Owner().Released,
+//	})
+//	if err != nil {
+//		return err
+//	}
+//	pending := appender.Append(batch)
+//	err = pending.Wait(ctx) // nil: the log has the batch for good
+//
 // # What is promised
 //
 // A batch is released when it and all batches before it are in the log for good. Whoever acknowledges rows only then can lose any one
@@ -39,25 +48,14 @@
 //   - Numbers of batches have no gaps, over all epochs, and the chain of each part must fit the one before. Anything else is a
 //     [HoleError]: nobody reads on behind it.
 //
-// Expected positions alone do not fence a writer that has several appends under way. Say that an adopter's marker takes the place that
-// the owner expects for its batch 7. The log refuses 7, but the owner's batch 8 expects the place behind it, which is free: 8 is
-// accepted and answered. Releasing in order saves it: 7 never succeeds, so 8 is never released, and by the rule above it
-// is void. For the same reason nothing is sent again inside a pipeline. A time-out is not a failure: only what stands in front of the
-// next marker says whether the batch was stored.
-//
 // # Who owns an instance
 //
 // One record in [Owners] says who owns an instance: [Owner]. A node that has the instance on its disk gets it with [Take], another one
 // with [Adopt] when the owner has been silent for a lease. Both give a [Keeper], which beats, and from which an appender takes
-// its epochs and its right to release:
-//
-//	AppenderOptions{NextEpoch: keeper.NextEpoch, Valid: keeper.Valid, Released: keeper.Owner().Released, …}
+// its epochs and its right to release.
 //
 // A lease is timing, not safety: two nodes that both believe to be the owner are told apart by the log. Reading a record decides
 // nothing but this: a higher epoch of another process is final. All else is decided by comparing and setting. The record of a retired
 // instance can be deleted nevertheless: see [Forget].
-//
-// # What is left to others
-//
 // Drivers implement [Log] and [Owners], and [Elector] where a stream has several replicas.
 package changelog

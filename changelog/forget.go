@@ -164,6 +164,6 @@ func (k *Keeper) unclaimName(ctx context.Context) {
 		err = e.replace(ctx, k.owners, version)
 	}
 	if err != nil {
-		k.opts.Logger.Debug("the claim of the name stays, and so will its record", "instance", k.instance, "error", err)
+		k.opts.Logger.Debug("claim of a name left", "instance", k.instance, "cause", err)
 	}
 }

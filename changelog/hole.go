@@ -48,7 +48,7 @@ func withAnyLeader(ctx context.Context, log Log, instance string, logger *slog.L
 			unasked = errors.Join(unasked, failed)
 			continue
 		}
-		logger.Warn("the log has a hole; it is read with another leader", "leader", leader, "error", err)
+		logger.Warn("log has a hole", "leader", leader, "cause", err, "next", "it is read with another leader; check the disks of the servers")
 		again := read()
 		switch {
 		case errors.Is(again, ErrHole):

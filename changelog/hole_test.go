@@ -91,7 +91,7 @@ func TestHolesOfReplicas(t *testing.T) {
 				defer a.Close()
 			}
 			check("OpenAppender", got, err)
-			if asked := strings.Contains(said.String(), "read with another leader"); asked != (len(c.holes[0]) > 0) {
+			if asked := strings.Contains(said.String(), "log has a hole"); asked != (len(c.holes[0]) > 0) {
 				t.Errorf("the logger got %q", said.String())
 			}
 		})

@@ -263,7 +263,7 @@ func (k *Keeper) step(ctx context.Context, raise bool, change func(*Owner) error
 	err := k.attempt(ctx, raise, change)
 	if err == nil {
 		if !k.failing.IsZero() {
-			k.opts.Logger.Info("the record of the instance is written again", "instance", k.instance, "after", time.Since(k.failing))
+			k.opts.Logger.Info("record of the instance written again", "instance", k.instance, "after", time.Since(k.failing))
 			k.failing = time.Time{}
 		}
 		return nil
@@ -273,8 +273,8 @@ func (k *Keeper) step(ctx context.Context, raise bool, change func(*Owner) error
 	}
 	if k.failing.IsZero() && !errors.Is(err, ErrLost) && k.ctx.Err() == nil {
 		k.failing = time.Now()
-		k.opts.Logger.Warn("the record of the instance cannot be written; nothing is acknowledged when the lease ends",
-			"instance", k.instance, "left", k.Left(), "error", err)
+		k.opts.Logger.Warn("record of the instance not written",
+			"instance", k.instance, "left", k.Left(), "cause", err, "next", "check that a majority of the servers runs before the lease ends")
 	}
 	if lookErr := k.look(ctx); lookErr != nil {
 		return errors.Join(err, lookErr)
@@ -312,7 +312,7 @@ func (k *Keeper) attempt(ctx context.Context, raise bool, change func(*Owner) er
 		return err
 	}
 	if k.back {
-		k.opts.Logger.Warn("the record of the instance had gone back; the epoch was raised", "instance", k.instance, "epoch", next.Epoch)
+		k.opts.Logger.Warn("record of the instance had gone back", "instance", k.instance, "epoch", next.Epoch, "next", "find out who restored the servers")
 	}
 	k.held, k.at, k.back = next, version, false
 	if next.Released < released {
@@ -378,7 +378,7 @@ func (k *Keeper) fenced(found Owner) error {
 	err := &FencedError{Instance: k.instance, Epoch: k.held.Epoch, Owner: found}
 	k.until.Store(0)
 	k.cancel(err)
-	k.opts.Logger.Error("another process owns the instance", "instance", k.instance, "epoch", err.Epoch, "node", found.Node, "now", found.Epoch)
+	k.opts.Logger.Error("instance owned by another process", "instance", k.instance, "epoch", err.Epoch, "node", found.Node, "now", found.Epoch, "next", "none if a node has adopted it; stop the process if it runs on a copy of the data")
 	return &finalError{err}
 }
 

@@ -26,11 +26,11 @@ func (a *Appender) run(ctx context.Context, w Writer) {
 		for w = nil; w == nil; {
 			if final(err) {
 				a.end(err)
-				a.opts.Logger.Error("nothing is appended to the log any more", "error", err)
+				a.opts.Logger.Error("log closed for appends", "cause", err, "next", "read the cause; a node opens again by itself")
 				return
 			}
 			if ctx.Err() == nil && a.setState(Suspect, err) {
-				a.opts.Logger.Warn("the log failed: nothing is released until it responds", "error", err)
+				a.opts.Logger.Warn("log failed", "cause", err, "next", "check that a majority of the servers runs")
 			}
 			select {
 			case <-time.After(delay):
@@ -44,7 +44,7 @@ func (a *Appender) run(ctx context.Context, w Writer) {
 			}
 		}
 		a.setState(Running, nil)
-		a.opts.Logger.Info("the log works again", "epoch", a.State().Epoch)
+		a.opts.Logger.Info("log works again", "epoch", a.State().Epoch)
 	}
 }
 
@@ -169,7 +169,7 @@ func (a *Appender) session(ctx context.Context, w Writer) error {
 	err := a.collect(ctx, flights)
 	cancel()
 	if closed := w.Close(); closed != nil {
-		a.opts.Logger.Debug("close the writer", "error", closed)
+		a.opts.Logger.Debug("writer not closed", "cause", closed)
 	}
 	for range flights { // until send has ended
 	}

@@ -45,7 +45,7 @@ func (n *Node) connect(ctx context.Context) (err error) {
 	if n.conn.IsConnected() {
 		return nil
 	}
-	n.log.Info("the node waits for a server", "servers", n.conn.Servers())
+	n.log.Info("node waits for a server", "servers", n.conn.Servers())
 	select {
 	case <-connected:
 		return nil
@@ -77,7 +77,7 @@ func (l *connectionLog) options() []nats.Option {
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { l.failed(err) }),
 		nats.DisconnectErrHandler(func(c *nats.Conn, err error) {
 			if !c.IsClosed() {
-				l.log.Warn("the connection to a server is lost; the node connects again", "error", err)
+				l.log.Warn("connection to a server lost", "cause", err, "next", "it is retried until it succeeds")
 			}
 		}),
 		nats.ConnectHandler(l.connected),
@@ -89,7 +89,7 @@ func (l *connectionLog) connected(c *nats.Conn) {
 	l.mu.Lock()
 	l.refusal, l.trouble, l.last = time.Time{}, time.Time{}, nil
 	l.mu.Unlock()
-	l.log.Info("the node is connected to a server", "server", c.ConnectedUrlRedacted())
+	l.log.Info("node connected to a server", "server", c.ConnectedUrlRedacted())
 }
 
 // failed logs an error of the servers, or of the way to them.
@@ -110,9 +110,9 @@ func (l *connectionLog) failed(err error) {
 	switch {
 	case !again:
 	case refused:
-		l.log.Error("a server refuses the user of this node; the node tries again: look at its credentials, or at its account there", "error", err)
+		l.log.Error("server refuses the user of this node", "cause", err, "next", "correct the credentials, or the account on the server")
 	default:
-		l.log.Warn("a server cannot be reached, or reports an error; the node tries again", "error", err)
+		l.log.Warn("server not reachable", "cause", err, "next", "check the server and the network")
 	}
 }
 

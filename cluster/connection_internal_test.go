@@ -25,7 +25,7 @@ func TestLogOfALongOutage(t *testing.T) {
 			}
 			time.Sleep(time.Second)
 		}
-		if other, refused := strings.Count(logs.String(), "cannot be reached"), strings.Count(logs.String(), "refuses the user"); other != 60 || refused != 60 {
+		if other, refused := strings.Count(logs.String(), "server not reachable"), strings.Count(logs.String(), "refuses the user"); other != 60 || refused != 60 {
 			t.Errorf("%d and %d lines in an hour", other, refused)
 		}
 		logs.Reset()

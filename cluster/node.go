@@ -126,7 +126,7 @@ func (n *Node) open(ctx context.Context, dir string) (err error) {
 	n.cancel = cancel
 	n.background.Go(func() { _ = changelog.Adopt(adopting, n.instance.Keeper(), n.adopt) }) // Err returns the same
 	n.background.Go(func() { n.watchRoom(adopting, time.Minute) })
-	n.log.Info("the node is open", "node", n.opts.Node, "instance", n.instance.Keeper().Instance(), "epoch", n.instance.Keeper().Owner().Epoch, "dir", dir)
+	n.log.Info("node open", "node", n.opts.Node, "instance", n.instance.Keeper().Instance(), "epoch", n.instance.Keeper().Owner().Epoch, "dir", dir)
 	return nil
 }
 

@@ -29,7 +29,7 @@ func (n *Node) watchRoom(ctx context.Context, every time.Duration) {
 	defer tick.Stop()
 	for {
 		if text := n.roomWarning(); text != "" {
-			n.log.Warn("room for logs is low", "warning", text)
+			n.log.Warn("room for logs low", "warning", text, "next", "raise MaxStore, or repair the tables that refuse rows")
 		}
 		select {
 		case <-tick.C:

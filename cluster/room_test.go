@@ -18,7 +18,7 @@ func TestRoomEnds(t *testing.T) {
 	c := startNodes(t, false, func(c *nodes) {
 		c.maxStore = 400 << 20 // 256 MiB are for the definitions
 		c.heard = func(line string) {
-			if strings.Contains(line, "room for logs is low") && strings.Contains(line, warning) {
+			if strings.Contains(line, "room for logs low") && strings.Contains(line, warning) {
 				heard.Store(true)
 			}
 		}

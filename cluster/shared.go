@@ -92,7 +92,7 @@ func (n *Node) retry(ctx context.Context, problem string, try func(context.Conte
 		if err == nil {
 			return nil
 		}
-		n.log.Warn(problem+"; trying again until it succeeds", "error", err)
+		n.log.Warn("step retried", "problem", problem, "cause", err, "next", "check that the servers and the staging respond")
 		select {
 		case <-time.After(time.Second):
 		case <-ctx.Done():

@@ -177,7 +177,7 @@ func TestDefinitionsRollback(t *testing.T) {
 	if _, err := eng.Ingest(t.Context(), "web", mapping.JSON([]byte(`{"kind":"a"}`))); err != nil {
 		t.Error(err)
 	}
-	for _, want := range []string{"console: defs.rollback", "user=otto", "ref=web/events", "to=1", "before=2", "after=3"} {
+	for _, want := range []string{"action=defs.rollback", "user=otto", "ref=web/events", "to=1", "before=2", "after=3"} {
 		if !strings.Contains(lines.String(), want) {
 			t.Errorf("the log lacks %s:\n%s", want, lines.String())
 		}

@@ -80,7 +80,7 @@ func (c *Console) render(w http.ResponseWriter, status int, name string, d docum
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.WriteHeader(status)
 	if err := templates().ExecuteTemplate(w, name, d); err != nil {
-		c.opts.Logger.Debug("console: the document was not written", "error", err)
+		c.opts.Logger.Debug("console page not written", "cause", err)
 	}
 }
 

@@ -176,15 +176,17 @@ func (c *Console) serveEndpoint(w http.ResponseWriter, r *http.Request, e endpoi
 	if e.change {
 		in.note("user", who.user, "remote", r.RemoteAddr)
 		if err != nil {
-			c.opts.Logger.Warn("console: "+e.name+" failed", append(in.about, "error", err)...)
+			// Fields: user, remote, action, cause, and those of the action.
+			c.opts.Logger.Warn("console change failed", append(in.about, "action", e.name, "cause", err)...)
 		} else {
-			c.opts.Logger.Info("console: "+e.name, in.about...)
+			// Fields: user, remote, action, and those of the action.
+			c.opts.Logger.Info("console change", append(in.about, "action", e.name)...)
 		}
 	}
 	if err != nil {
 		status, body := statusOf(err)
 		if status == http.StatusInternalServerError && !e.change {
-			c.opts.Logger.Warn("console: "+e.name+" failed", "error", err)
+			c.opts.Logger.Warn("console request failed", "action", e.name, "cause", err)
 		}
 		writeJSON(w, status, body)
 		return

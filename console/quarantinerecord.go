@@ -354,7 +354,7 @@ func (q *quarantine) bulk(c *call, kind bulkKind) (any, error) {
 		tell := func() string {
 			return fmt.Sprintf("%s of %s: %s", grouped(int64(done.steps)), grouped(int64(n)), kind.said(done))
 		}
-		defer func() { log.Info("console: task ended", "task", title, "user", user, "outcome", tell(), "why", why) }()
+		defer func() { log.Info("console task ended", "task", title, "user", user, "outcome", tell(), "why", why) }()
 		for _, set := range sets {
 			in := console.ofSink(set.sink)
 			for ids := range slices.Chunk(set.ids, bulkStep) {

@@ -163,7 +163,7 @@ func (c *Console) signIn(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if k == nil {
-		c.opts.Logger.Warn("console: wrong token", "remote", r.RemoteAddr)
+		c.opts.Logger.Warn("wrong token for the console", "remote", r.RemoteAddr, "next", "check the token; many lines mean that a client guesses it")
 		c.serveSignIn(w, r, http.StatusForbidden, "The server does not know this token.")
 		return
 	}
@@ -178,7 +178,7 @@ func (c *Console) signIn(w http.ResponseWriter, r *http.Request) {
 		cookie.Name = securePrefix + k.name
 	}
 	http.SetCookie(w, cookie)
-	c.opts.Logger.Info("console: signed in", "user", k.token.Name, "remote", r.RemoteAddr)
+	c.opts.Logger.Info("signed in to the console", "user", k.token.Name, "remote", r.RemoteAddr)
 	w.Header().Set("Location", "./")
 	w.WriteHeader(http.StatusSeeOther)
 }

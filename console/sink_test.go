@@ -160,7 +160,7 @@ func TestActsOfSinks(t *testing.T) {
 	if err := c.Close(); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{`msg="console: sink.discard" source=web sink=orders file=`, "rows=3 user=otto", `msg="console: sink.flush" source=web sink=events user=otto`} {
+	for _, want := range []string{`msg="console change" source=web sink=orders file=`, "rows=3 user=otto", "action=sink.discard", `msg="console change" source=web sink=events user=otto`, "action=sink.flush"} {
 		if !strings.Contains(log.String(), want) {
 			t.Errorf("the log lacks %s: %s", want, &log)
 		}

@@ -89,7 +89,7 @@ func (c *call) startTask(kind taskKind, title string, fn func(ctx context.Contex
 			t.State = "cancelled"
 		default:
 			t.State, t.Error = "failed", visible(err.Error())
-			log.Warn("console: task failed", "task", title, "user", user, "error", err)
+			log.Warn("console task failed", "task", title, "user", user, "cause", err)
 		}
 	})
 	return t.ID, nil

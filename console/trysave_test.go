@@ -129,7 +129,7 @@ func TestPlaygroundSaves(t *testing.T) {
 	if got := answer[savedColumns](t, send(t, c, "/try.save", operator, request(2)), 200); got.Version != 2 {
 		t.Errorf("columns that are saved already: %+v", got)
 	}
-	if got := log.String(); !strings.Contains(got, "console: try.save") || !strings.Contains(got, "user=otto") || !strings.Contains(got, "before=1 after=2") {
+	if got := log.String(); !strings.Contains(got, "action=try.save") || !strings.Contains(got, "user=otto") || !strings.Contains(got, "before=1 after=2") {
 		t.Errorf("log:\n%s", got)
 	}
 	draft[2]["template"] = "local"

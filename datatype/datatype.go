@@ -1,6 +1,8 @@
 // Package datatype names the types that a column can have, from the mapping to the target. Package mapping converts values to the
 // texts below, and each driver says how its tables store a type. The functions Parse… and [AppendBytes] read those texts for drivers.
 //
+//	columns := []datatype.Column{{Name: "id", Type: datatype.Int64, Required: true}, {Name: "price", Type: datatype.Decimal(10, 2)}}
+//
 // A value of a type has one text, its canonical text, so equal values are equal bytes:
 //
 //	type           canonical text

@@ -149,6 +149,27 @@ func Path(name, path string, opts ...ColumnOption) Column {
 
 // Template returns a column that stores the value of a jsonnet program. [Default] and [DefaultOnNull] do not apply: the
 // program has its own defaults.
+//
+// A template is a jsonnet program (https://jsonnet.org). It reads the record through these functions. Arguments may be passed
+// by name:
+//
+//	Ip()                     the address of the sender
+//	Now(format)              the arrival time in UTC, by default as a datetime column; format is for strftime, with %f
+//	                         for the milliseconds
+//	Body(path, default)      a field of the body; without arguments the whole body
+//	BodyStr()                the body as text
+//	Header(header, default)  a header by its name in any case; without arguments an object of all headers
+//	HeaderStr()              one "name: value" line for each header value, sorted
+//
+// A missing field or header without a default rejects the record. A default is evaluated only when it is needed.
+//
+// [Compile] compiles the whole language and its standard library to closures; nothing is interpreted. Each evaluation has a
+// [Budget] and starts from nothing, so a template can neither stall the process nor see another record or an earlier failure.
+// import, std.extVar and std.native are not available.
+//
+// A number, string or object that a program passes on without computing with it is stored exactly as a path column stores it.
+// A number that is computed with or compared is a 64-bit float, as everywhere in jsonnet. So is a number written in the
+// program.
 func Template(name, content string, opts ...ColumnOption) Column {
 	return Column{Type: TypeTemplate, Name: name, Template: TemplateSource{Language: "jsonnet", Content: content}}.with(opts)
 }

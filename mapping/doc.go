@@ -8,8 +8,7 @@
 //		mapping.UUID("id"),
 //		mapping.Path("user", "user.id", mapping.Default("unknown"), mapping.RawString()),
 //	}, mapping.Options{})
-//	...
-//	row, err = m.AppendRow(row[:0], mapping.JSON(body))
+//	row, err := m.AppendRow(nil, mapping.JSON(body))
 //
 // # What a column stores
 //
@@ -19,7 +18,7 @@
 //	body      the unaltered bytes of the body
 //	headers   a JSON object of the request headers, compact, sorted by name, repeated ones joined with ", "
 //	path      a field of the body as JSON, see below
-//	template  the value of a jsonnet program as compact JSON, see below
+//	template  the value of a jsonnet program as compact JSON, see func Template
 //
 // # Options of a column
 //
@@ -52,29 +51,6 @@
 //	invalid UTF-8    each such byte becomes U+FFFD; typed columns refuse it
 //	defaults         a JSON value; with RawString a string is stored as plain text
 //	empty path       the whole body
-//
-// # Templates
-//
-// A template is a jsonnet program (https://jsonnet.org). It reads the record through these functions. Arguments may be passed
-// by name:
-//
-//	Ip()                     the address of the sender
-//	Now(format)              the arrival time in UTC, by default as a datetime column; format is for strftime, with %f
-//	                         for the milliseconds
-//	Body(path, default)      a field of the body; without arguments the whole body
-//	BodyStr()                the body as text
-//	Header(header, default)  a header by its name in any case; without arguments an object of all headers
-//	HeaderStr()              one "name: value" line for each header value, sorted
-//
-// A missing field or header without a default rejects the record. A default is evaluated only when it is needed.
-//
-// [Compile] compiles the whole language and its standard library to closures; nothing is interpreted. Each evaluation has a
-// [Budget] and starts from nothing, so a template can neither stall the process nor see another record or an earlier failure.
-// import, std.extVar and std.native are not available.
-//
-// A number, string or object that a program passes on without computing with it is stored exactly as a path column stores it.
-// A number that is computed with or compared is a 64-bit float, as everywhere in jsonnet. So is a number written in the
-// program.
 //
 // docs/internals/compatibility.md lists the differences from the published service, and which of them [Options.Compat] removes.
 package mapping

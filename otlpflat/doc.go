@@ -37,7 +37,6 @@
 //	scope      name, version, attributes?, dropped_attributes_count?, schema_url?
 //
 // duration_ns is the number of nanoseconds from the start to the end of a span that has both, and ends not before it starts.
-//
 // Every record ends with resource_dropped_attributes_count? and resource_schema_url?.
 //
 // # Values

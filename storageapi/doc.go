@@ -5,9 +5,11 @@
 // [Client.Branch] return changed copies that share its connections.
 //
 //	client, err := storageapi.New(storageapi.Options{URL: "https://storage.example.com", Token: token})
-//	...
+//	if err != nil {
+//		return err
+//	}
 //	for config, err := range client.Configurations(ctx, "my.extractor") {
-//		...
+//		fmt.Println(config.Name)
 //	}
 //
 // Lists are sequences. They request the next page when the loop needs it and stop with the loop. [Collect] makes a slice of

@@ -23,16 +23,16 @@ import (
 	"github.com/forebay/forebay/mapping"
 )
 
-// documentedErrors returns the statuses of the errors that the package documentation lists, by name. writeFailed stands
+// documentedErrors returns the statuses of the errors that the comment of Ingest lists, by name. writeFailed stands
 // for every status.
 func documentedErrors(t *testing.T) map[string][]string {
 	t.Helper()
-	text, err := os.ReadFile("doc.go")
+	text, err := os.ReadFile("handler.go")
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, list, _ := strings.Cut(string(text), "# Errors")
-	list, _, _ = strings.Cut(list, "# Differences")
+	list, _, _ = strings.Cut(list, "# Telemetry")
 	errs := map[string][]string{}
 	for _, m := range regexp.MustCompile(`(?m)^//\t(\w+) +(\d{3})  `).FindAllStringSubmatch(list, -1) {
 		errs[m[1]] = append(errs[m[1]], m[2])

@@ -53,8 +53,8 @@ type Options struct {
 	// they must not end in tables. Default: none.
 	HiddenHeaders []string
 
-	// BatchWindow is how long an OTLP batch without an Idempotency-Key whose response may not have arrived is remembered: see "Repeated
-	// batches" in the package documentation. Default: as long as the engine keeps keys, which is 24 h by default. Negative:
+	// BatchWindow is how long an OTLP batch without an Idempotency-Key whose response may not have arrived is remembered: see
+	// [Ingest]. Default: as long as the engine keeps keys, which is 24 h by default. Negative:
 	// batches are not compared, and each is stored.
 	BatchWindow time.Duration
 

@@ -1,6 +1,12 @@
 // Package natsdriver keeps replicated logs and owners' records on NATS JetStream: [Log] implements [changelog.Log] and [Owners]
 // implements [changelog.Owners]. Both work on a connection of the caller, for example to a server of package natsserver.
 //
+//	owners, err := natsdriver.NewOwners(conn, natsdriver.Options{})
+//	if err != nil {
+//		return err
+//	}
+//	log, err := natsdriver.NewLog(conn, natsdriver.Options{})
+//
 // # Names
 //
 //	FB_<cluster>_L_<instance>                             the stream of an instance, with _g1, _g2, … behind it once one was lost

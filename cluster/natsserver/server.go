@@ -96,7 +96,7 @@ func (s *Server) wait(ctx context.Context) error {
 		}
 		if time.Since(said) >= saying {
 			said = time.Now()
-			s.log.Info("the server waits for the cluster", "error", waitsFor)
+			s.log.Info("server waits for the cluster", "cause", waitsFor)
 		}
 		select {
 		case <-ctx.Done():

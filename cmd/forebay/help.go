@@ -169,6 +169,23 @@ For a running server with -admin 127.0.0.1:8082, make a checkpoint and inspect i
   curl -X POST http://127.0.0.1:8082/checkpoint
 `
 
+const sizeHelp = `
+forebay size computes the disk and memory that a server needs. It measures the rows of a data
+directory, their bytes on disk and their rate, and shows how long an outage of the tables may be
+before events are refused. It changes nothing, and says what it cannot know.
+
+  forebay size data                                      measures the directory of a stopped server
+  forebay size -max-disk-bytes 107374182400 data         with the limit of that server
+  forebay size -rate 5000 -outage 24h data               plans a higher rate with rows of this size
+  forebay size -rate 1000 -row-bytes 300 -outage 8h      plans a machine that does not exist yet
+
+For a running server with -admin 127.0.0.1:8082, make a checkpoint and measure it:
+
+  curl -X POST http://127.0.0.1:8082/checkpoint
+
+docs/deploy.md has the formula.
+`
+
 const filesHelp = `
 forebay files lists the files of a sink whose upload or import failed, and acts on them. It calls
 the Stream API of a running server.

@@ -72,6 +72,7 @@ func TestInUse(t *testing.T) {
 		{[]string{"serve", "-dir", data}, []string{filepath.Join(data, "local") + " is in use", "close that one or choose another folder"}},
 		{[]string{"demo", "-n", "1", "-dir", data}, []string{filepath.Join(data, "local") + " is in use", "close that one or choose another folder"}},
 		{[]string{"inspect", data}, []string{data, "checkpoint"}},
+		{[]string{"size", data}, []string{data, "checkpoint"}},
 		{[]string{"demo", "-n", "1", "-dir", filepath.Join(folder, "other"), "-target", "duckdb:" + db}, []string{"-target: ", db, "end that one, or choose another file"}},
 	} {
 		status, out, errs := call(t, "", nil, tt.args...)

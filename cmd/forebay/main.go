@@ -29,6 +29,7 @@ import (
 	"github.com/forebay/forebay/internal/program/inspect"
 	"github.com/forebay/forebay/internal/program/quarantine"
 	"github.com/forebay/forebay/internal/program/quickstart"
+	"github.com/forebay/forebay/internal/program/size"
 	"github.com/forebay/forebay/internal/program/templates"
 )
 
@@ -65,6 +66,7 @@ func verbs() []verb {
 		{"check", "check a configuration file, and show the rows of sample events", checkHelp, process.check},
 		{"extract", "pull records from an HTTP API into tables", extractHelp, process.extract},
 		{"inspect", "show the rows that wait in a data directory, and the reason", inspectHelp, process.inspect},
+		{"size", "compute the disk and memory that a data directory or a rate needs", sizeHelp, process.size},
 		{"files", "list files whose upload or import failed; retry, split or discard them", filesHelp, process.files},
 		{"damage", "list the rows that the disk of a running server has lost", damageHelp, process.damage},
 		{"orphans", "list and remove objects that killed processes left in buckets", orphansHelp, process.orphans},
@@ -163,6 +165,10 @@ func (p process) end(name string, err error, status int) int {
 
 func (p process) inspect(ctx context.Context, args []string) int {
 	return p.end("inspect", inspect.Run(ctx, args, p.stdout, p.stderr, inspect.Options{Staging: openInspected}), failed)
+}
+
+func (p process) size(ctx context.Context, args []string) int {
+	return p.end("size", size.Run(ctx, args, p.stdout, p.stderr), failed)
 }
 
 // environment is what a verb that speaks the Stream API has from this process.

@@ -164,6 +164,7 @@ func TestWrongCalls(t *testing.T) {
 		{[]string{"demo", "-n", "1", "-target", "postgres://me:hunter2@%zz/x", "-dir", t.TempDir()}, "connection string cannot be read"},
 		{[]string{"demo", "-n", "1", "-target", "sqlite:no/such/folder/x.db", "-dir", t.TempDir()}, "no/such/folder must exist"},
 		{[]string{"inspect"}, "name one data directory"},
+		{[]string{"size"}, "name a data directory"},
 		{[]string{"inspect", "-staging", "s4:x", t.TempDir()}, "dir:FOLDER"},
 		{[]string{"extract", "-config", "none.json"}, "none.json"},
 		{[]string{"templates"}, "give a template"},

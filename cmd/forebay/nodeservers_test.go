@@ -132,7 +132,7 @@ func TestServeNodesOfOtherServers(t *testing.T) {
 		}, more...)...)
 	}
 	stranger := node("stranger")
-	stranger.waitLog("a server refuses the user of this node", 1)
+	stranger.waitLog("server refuses the user of this node", 1)
 	nodes := []*serving{node("a", "-nats-credentials", credentials), node("b", "-nats-credentials", credentials)}
 	loseFirst(t, nodes, folder)
 	seed, err := os.ReadFile(credentials)

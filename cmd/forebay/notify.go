@@ -18,6 +18,6 @@ func (p process) notify(state string, logger *slog.Logger) {
 		conn.Close()
 	}
 	if err != nil {
-		logger.Warn("service manager not notified", "socket", socket, "state", state, "error", err)
+		logger.Warn("service manager not notified", "socket", socket, "state", state, "cause", err, "next", "check NOTIFY_SOCKET of the service")
 	}
 }

@@ -124,7 +124,7 @@ func (p process) follow(ctx context.Context, args []string, cfg *serveConfig, d 
 			}
 		}
 		if err != nil {
-			d.logger.Error("configuration not reloaded, the previous one stays in force", "config", cfg.file, "error", err)
+			d.logger.Error("configuration not reloaded", "config", cfg.file, "cause", err, "next", "correct the file and reload again")
 			continue
 		}
 		level.Set(next.LogLevel)
@@ -157,7 +157,7 @@ func (p process) refuse(ctx context.Context, logger *slog.Logger) {
 		case <-ctx.Done():
 			return
 		case <-p.reload:
-			logger.Warn("nothing is reloaded: the sources are not in a configuration file")
+			logger.Warn("nothing to reload", "next", "start the server with sources in -config")
 		}
 	}
 }

@@ -177,7 +177,7 @@ func (cfg *serveConfig) warn(logger *slog.Logger) {
 		return // defining the source reports it
 	}
 	for _, text := range cfg.misfits(tables) {
-		logger.Warn("configuration does not fit the tables", "reason", text)
+		logger.Warn("configuration does not fit the tables", "reason", text, "next", "change the sink or the table that the reason names")
 	}
 }
 

@@ -245,7 +245,7 @@ func TestServeAPI(t *testing.T) {
 		t.Fatalf("answered %d %s", status, text)
 	}
 	s.hangUp()
-	s.waitLog("nothing is reloaded", 1)
+	s.waitLog("nothing to reload", 1)
 	s.stop()
 	if n := rowsOf(t, db, `"in.c-web.events"`); n != 1 {
 		t.Errorf("%d rows, want 1\n%s", n, &s.logs)
@@ -346,12 +346,12 @@ sources:
 			case <-ctx.Done():
 			}
 		}
-		reload(config("- {name: broken, type: pth}", ""), "the previous one stays in force", 2*i+1)
+		reload(config("- {name: broken, type: pth}", ""), "configuration not reloaded", 2*i+1)
 		reload(config(extra(i), "max-connections: 77"), "cannot change while the server runs: max-connections", i+1)
 	}
 	// The table refuses another type: nothing of the file counts, also not the new source before it.
 	other := strings.Replace(config("", ""), "sources:\n", "sources:\n  - {id: first, secret: \"${WEB_SECRET}\", sinks: [{id: s, table: first, columns: [{name: b, type: body}]}]}\n", 1)
-	reload(strings.Replace(other, "path: n, dataType: string", "path: extra, dataType: int64", 1), "the previous one stays in force", 2*good+1)
+	reload(strings.Replace(other, "path: n, dataType: string", "path: extra, dataType: int64", 1), "configuration not reloaded", 2*good+1)
 	if status, _ := s.post("ingest", "/stream/1/first/"+webSecret, `{}`); status != http.StatusNotFound {
 		t.Errorf("the source of a refused file answers %d", status)
 	}

@@ -192,7 +192,7 @@ func (cfg *serveConfig) refreshViews(logger *slog.Logger) {
 	use, err := cfg.writeViews()
 	switch {
 	case err != nil:
-		logger.Warn("views of telemetry not written", "file", filepath.Join(cfg.Dir, viewsFile), "error", err)
+		logger.Warn("views of telemetry not written", "file", filepath.Join(cfg.Dir, viewsFile), "cause", err, "next", "check the target")
 	case use != "":
 		logger.Info("views of telemetry written", "use", use)
 	}

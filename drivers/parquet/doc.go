@@ -1,6 +1,12 @@
 // Package parquet keeps tables in folders of Parquet files: typed, compressed, split by day, merged in the background, exactly once.
 //
 //	target, err := parquet.Tables("lake", parquet.Options{PartitionBy: "at"})
+//	if err != nil {
+//		return err
+//	}
+//	engine, err := forebay.Open(dir, forebay.Options{Target: target})
+//
+// A table is a folder:
 //
 //	lake/
 //	  in.c-web.events                 a link to the newest version

@@ -161,7 +161,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
 	defer cancel()
 	if err := engine.FlushAll(end); err != nil {
-		log.Warn("not all rows are in the tables yet, they go on at the next start", "error", err)
+		log.Warn("rows left for the next start", "cause", err)
 	}
 	return nil
 }

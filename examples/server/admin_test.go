@@ -26,7 +26,7 @@ func TestCheckpointOfARunningServer(t *testing.T) {
 			t.Fatalf("answered %d %s", status, body)
 		}
 	}
-	admin := p.logged(`msg="taking orders" address=(\S+)`)
+	admin := p.logged(`msg="admin port open" address=(\S+)`)
 	var inUse *buffer.InUseError
 	if _, err := forebay.Inspect(data, buffer.InspectOptions{}); !errors.As(err, &inUse) {
 		t.Fatalf("looking into a directory in use: %v", err)

@@ -24,7 +24,7 @@ var questions = []question{
 	{"the database is down for an hour", "docs/database-down.md", "docs/database-down.md", "The table's database is down", []string{"Do nothing"}},
 	{"for how long is nothing safe", "docs/database-down.md", "docs/database-down.md", "How long nothing is safe", []string{"-max-disk-bytes", "7 days"}},
 	{"rotate a secret", "docs/operations.md#rotate-a-secret", "docs/operations.md", "Rotate a secret", []string{"oldSecretUntil", "rotate-secret", "OldSecret"}},
-	{"size the disk", "docs/deploy.md#disk-and-memory", "docs/deploy.md", "Disk and memory", []string{"0.75", "-max-disk-bytes ="}},
+	{"size the disk", "docs/deploy.md#disk-and-memory", "docs/deploy.md", "Disk and memory", []string{"0.75", "-max-disk-bytes  =", "forebay size -rate"}},
 	{"upgrade", "docs/upgrades.md#to-the-next-release", "docs/upgrades.md", "To the next release", []string{"Replace the program"}},
 	{"delete a person's data", "docs/delete-data.md", "docs/delete-data.md", "Delete a person's data", []string{"quarantine", "archive", "tables"}},
 

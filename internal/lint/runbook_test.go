@@ -133,16 +133,6 @@ var (
 	messageSpan = regexp.MustCompile("`([a-z][^`]* [^`]*)`")
 )
 
-// isMessage reports whether the code has a text, or a subject of several messages and the rest of the text.
-func isMessage(code, text string) bool {
-	for _, subject := range []string{"", "upload", "import", "clean-up", "local level", "store of the catalog", "store of the platform"} {
-		if rest, ok := strings.CutPrefix(text, subject); ok && strings.Contains(code, subject) && strings.Contains(code, rest) {
-			return true
-		}
-	}
-	return false
-}
-
 // Each log message on the pages for operators is a text of the code, so that an operator who searches for it finds it.
 func TestLogMessagesOnPagesExist(t *testing.T) {
 	tr := loadTree(t)
@@ -153,7 +143,7 @@ func TestLogMessagesOnPagesExist(t *testing.T) {
 		}
 	}
 	literals, found := code.String(), 0
-	for page, title := range map[string]string{"docs/metrics.md": "Log events", "docs/cluster-failures.md": "Log messages"} {
+	for page, title := range map[string]string{"docs/cluster-failures.md": "Log messages"} { // TestLogEvents writes the page of all events
 		text, ok := section(tr.texts[page], title)
 		if !ok {
 			t.Fatalf("%s has no section %q", page, title)
@@ -162,14 +152,14 @@ func TestLogMessagesOnPagesExist(t *testing.T) {
 			for _, m := range messageSpan.FindAllStringSubmatch(row, -1) {
 				found++
 				for part := range strings.SplitSeq(m[1], "…") {
-					if part = strings.Trim(part, " ,"); !isMessage(literals, part) {
+					if part = strings.Trim(part, " ,"); !strings.Contains(literals, part) {
 						t.Errorf("%s: no code has the text %q", page, part)
 					}
 				}
 			}
 		}
 	}
-	if found < 70 {
+	if found < 18 {
 		t.Errorf("only %d messages were found", found)
 	}
 }

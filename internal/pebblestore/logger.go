@@ -43,7 +43,7 @@ func listener(log *slog.Logger, found func(error), failed func()) *pebble.EventL
 		DataCorruption: func(info pebble.DataCorruptionInfo) {
 			found(fmt.Errorf("%s: %w", info.Path, info.Details))
 			if _, again := files.LoadOrStore(info.Path, true); !again {
-				log.Error("store: damaged file", "path", info.Path, "error", info.Details)
+				log.Error("store file damaged", "path", info.Path, "cause", info.Details, "next", "check the disk")
 			}
 		},
 		BackgroundError: func(err error) {
@@ -58,7 +58,7 @@ func listener(log *slog.Logger, found func(error), failed func()) *pebble.EventL
 			}
 			mu.Unlock()
 			if !again {
-				log.Error("store: a job in the background failed, and is repeated", "error", err)
+				log.Error("background job of the store failed", "cause", err, "next", "it is retried until it succeeds")
 			}
 			failed()
 		},

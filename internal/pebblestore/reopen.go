@@ -50,7 +50,7 @@ func (s *Store) final() bool { return s.conf.Final != nil && s.conf.Final() }
 func (s *Store) beginReopening(start func()) bool {
 	begun := !s.final() && s.life.reopen(start)
 	if begun {
-		s.conf.Log.Error(s.conf.Name+" failed, it is being reopened", "dir", s.conf.Dir, "error", s.Now().Failure)
+		s.conf.Log.Error("store failed", "store", s.conf.Name, "dir", s.conf.Dir, "cause", s.Now().Failure, "next", "check the disk; the store is reopened")
 	}
 	return begun
 }
@@ -80,7 +80,7 @@ func (s *Store) reopen() (time.Duration, error) {
 	s.attempts++
 	wait := s.conf.Delay(s.attempts)
 	s.failure, s.next = err, time.Now().Add(wait)
-	s.conf.Log.Error(s.conf.Name+" cannot be reopened", "dir", s.conf.Dir, "attempt", s.attempts, "retry_after", s.next, "error", err)
+	s.conf.Log.Error("store not reopened", "store", s.conf.Name, "dir", s.conf.Dir, "attempt", s.attempts, "retry_after", s.next, "cause", err, "next", "check the disk; the store is reopened")
 	if IsDamage(err) {
 		return wait, err
 	}
@@ -115,7 +115,7 @@ func (s *Store) Install(o *Opening, start func()) bool {
 		_ = o.Close() // it was never used
 		return false
 	}
-	s.conf.Log.Warn(s.conf.Name+" reopened", "dir", s.conf.Dir)
+	s.conf.Log.Warn("store reopened", "store", s.conf.Name, "dir", s.conf.Dir)
 	s.used(o)
 	return true
 }

@@ -42,7 +42,7 @@ type wipedRange struct {
 // the swap.
 func (s *salvager) run(cause *DamageError) error {
 	c, aside := s.conf, Aside(time.Now())
-	c.Log.Error(s.name+" is damaged: salvaging the records that can be read", "dir", c.Dir, "aside", aside, "error", cause)
+	c.Log.Error("store damaged", "store", s.name, "dir", c.Dir, "aside", aside, "cause", cause, "next", "its readable records are salvaged; check the disk")
 	s.newest = map[string]found{}
 	if err := Scan(c.FS, c.Dir, s.take, func(file, what string) { s.lost = append(s.lost, file+": "+what) }); err != nil {
 		return err
@@ -61,12 +61,12 @@ func (s *salvager) run(cause *DamageError) error {
 		}
 	}
 	for _, lost := range s.lost { // before the swap, which a later opening may complete
-		c.Log.Error("records are lost, or older than they were", "store", s.name, "dir", c.Dir, "aside", aside, "reason", lost)
+		c.Log.Error("records lost or outdated", "store", s.name, "dir", c.Dir, "aside", aside, "reason", lost, "next", "compare the definitions with your own, and correct them")
 	}
 	if err := Swap(c.FS, c.Dir, aside); err != nil {
 		return err
 	}
-	c.Log.Warn(s.name+" salvaged", "dir", c.Dir, "aside", aside, slog.Int("records", len(s.newest)), slog.Int("places", len(s.lost)))
+	c.Log.Warn("store salvaged", "store", s.name, "dir", c.Dir, "aside", aside, slog.Int("records", len(s.newest)), slog.Int("places", len(s.lost)))
 	return nil
 }
 

@@ -128,7 +128,7 @@ func TestSalvageOfAStoreIsCutShort(t *testing.T) {
 			if err := s.Close(); err != nil {
 				t.Error(err)
 			}
-			if text := log.String(); !strings.Contains(text, "salvaging the records that can be read") || strings.Contains(text, "records are lost") {
+			if text := log.String(); !strings.Contains(text, "store damaged") || strings.Contains(text, "records lost or outdated") {
 				t.Errorf("cut short at operation %d: the log has %s", n, text)
 			}
 		}
@@ -159,7 +159,7 @@ func TestSalvageOfAStoreNotesLosses(t *testing.T) {
 		for _, name := range names {
 			if strings.HasPrefix(name, "damaged-") {
 				text, err := d.Read("data/" + name + "/forebay-lost.txt")
-				if err != nil || !strings.Contains(string(text), ".sst: ") || !strings.Contains(log.String(), "records are lost") {
+				if err != nil || !strings.Contains(string(text), ".sst: ") || !strings.Contains(log.String(), "records lost or outdated") {
 					t.Errorf("the note is %q, %v; the log has %s", text, err, log)
 				}
 				return

@@ -444,7 +444,7 @@ func (s *Store) Close() error {
 func (s *Store) closed() {
 	if s.conf.Salvage {
 		if err := NoteClosed(s.conf.FS, s.conf.Dir); err != nil {
-			s.conf.Log.Warn("clean close not recorded", "store", s.conf.Name, "error", err) // Open then takes it for a crash
+			s.conf.Log.Warn("clean close not recorded", "store", s.conf.Name, "cause", err, "next", "none; the next opening recovers as after a crash") // Open then takes it for a crash
 		}
 	}
 	if s.conf.Closed != nil {

@@ -118,7 +118,7 @@ func (h eventHandler) Enabled(context.Context, slog.Level) bool { return true }
 
 func (h eventHandler) Handle(ctx context.Context, rec slog.Record) error {
 	switch {
-	case strings.HasPrefix(rec.Message, "local level failed"):
+	case strings.HasPrefix(rec.Message, "store failed"):
 		h.r.mu.Lock()
 		h.r.failures = append(h.r.failures, time.Now())
 		h.r.mu.Unlock()

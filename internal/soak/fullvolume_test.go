@@ -119,7 +119,7 @@ func testFullVolume(t *testing.T, unready bool) {
 	for range 200 {
 		refuse()
 	}
-	told := log.with(t, "rows refused: the volume is full")
+	told := log.with(t, "rows refused on a full volume")
 	if most := 1 + int(time.Since(began)/time.Minute); len(told) < 1 || len(told) > most {
 		t.Fatalf("%d lines after 200 refusals, want 1 to %d: %v", len(told), most, told)
 	}

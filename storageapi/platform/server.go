@@ -16,6 +16,35 @@ import (
 )
 
 // Server is the platform's APIs over one directory. It is an [http.Handler], and safe for concurrent use.
+//
+// # Tables
+//
+// Cells are UTF-8; an import of other bytes fails. In a table with types each value has one canonical text: 1.0 and 1e0 are
+// the INTEGER 1, and a TIMESTAMP is in UTC with six digits of a second. A value that its type cannot hold exactly fails the
+// import, with row, column and reason; nothing is rounded or guessed. A TIMESTAMP without a zone is UTC, and a BOOLEAN is
+// true or false. An import has one text for null, by default the empty one. It becomes an empty cell: there is no other null.
+//
+// An export is a sliced file without a header, compressed if gzip is true. Its format is CSV ("rfc") or one JSON object
+// a line ("json"). changedSince and changedUntil may be relative to now, such as "-2 days".
+//
+// # Files
+//
+// File bytes are uploaded to an object store with the protocol of Azure's blobs, below /blob of the same server. Azure's
+// credentials carry the address of the store, so unmodified clients of the platform upload there. The manifest of a sliced
+// file names slices with that address: with the scheme azure if clients reach the server by https, and as it is over http. The module
+// storageapi/platform/s3gateway serves clients that know only S3, with [Options.S3].
+//
+// # Variables and encrypted values
+//
+// A configuration has variables if its node variables_id names a configuration of [Options.VariablesComponent]. A run
+// replaces {{ name }} in all texts with the values of the job or of the row variables_values_id. A variable without a value
+// fails the job. Without variables_id and without values {{ }} stays as it is.
+//
+// POST /encrypt encrypts texts, and members of JSON whose names begin with "#", for a component, a project, a component in a
+// project or a configuration. The project may be a different one. Configurations keep the encrypted values. Only the program
+// of a run in that scope gets the clear text; its log and its error show *** instead, unless the value has less than four
+// bytes. The cipher is AES-256-GCM. Its key is made at the first opening and stored in the file encryption.key: a backup
+// without that file cannot read encrypted values. Values that another installation encrypted fail the job.
 type Server struct {
 	opts       Options
 	log        *slog.Logger

@@ -126,7 +126,7 @@ func (s *Server) Serve(l net.Listener) error {
 			return http.ErrServerClosed
 		case temporary(err):
 			pause = min(max(2*pause, 5*time.Millisecond), time.Second)
-			s.opts.Logger.Warn("no connection can be accepted", "error", err, "retry_after", pause)
+			s.opts.Logger.Warn("no connection accepted", "cause", err, "retry_after", pause, "next", "raise the limit of open files")
 			select {
 			case <-time.After(pause):
 			case <-s.handed.closed:
@@ -252,7 +252,7 @@ func (s *Server) logPanic(v any) {
 	if err, ok := v.(runtime.Error); ok {
 		text = err.Error()
 	}
-	s.opts.Logger.Error("handler panicked", "panic", text, "stack", string(debug.Stack()))
+	s.opts.Logger.Error("handler panicked", "panic", text, "stack", string(debug.Stack()), "next", "report the stack to the developers")
 }
 
 // handedOver is the listener of the other server.

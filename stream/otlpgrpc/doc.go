@@ -3,7 +3,9 @@
 //
 //	srv := otlpgrpc.Server(eng, otlpgrpc.Options{})
 //	listener, err := net.Listen("tcp", ":4317")
-//	...
+//	if err != nil {
+//		return err
+//	}
 //	err = srv.Serve(listener)
 //
 // An exporter sends the secret of a source of type OTLP as the header "authorization: Bearer SECRET"; the secret alone

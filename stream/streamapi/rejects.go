@@ -247,7 +247,7 @@ func (c *call) record() string { return c.r.PathValue("recordId") }
 
 // noteChange leaves a line about who has changed a quarantine, without content.
 func (a *api) noteChange(ctx context.Context, c *call, what string) {
-	a.opts.Ingest.Logger.InfoContext(ctx, what, "source", c.source, "sink", c.sink, "record", c.record(), "token", c.by.TokenID)
+	a.opts.Ingest.Logger.InfoContext(ctx, "changed by request", "change", what, "source", c.source, "sink", c.sink, "record", c.record(), "token", c.by.TokenID)
 }
 
 func (a *api) getRejected(c *call) (any, error) {

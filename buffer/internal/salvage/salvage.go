@@ -33,7 +33,7 @@ type Config struct {
 func Run(c Config, cause *pebblestore.DamageError) error {
 	lost := &losses{at: time.Now().UTC()}
 	lost.store = pebblestore.Aside(lost.at)
-	c.Log.Error("local level is damaged: salvaging its intact part", "dir", c.Dir, "aside", lost.store, "error", cause)
+	c.Log.Error("local level damaged", "dir", c.Dir, "aside", lost.store, "cause", cause, "next", "its intact rows are salvaged; check the disk")
 	f := newFound()
 	err := pebblestore.Scan(c.FS, c.Dir, f.take, func(file, what string) {
 		lost.lose(format.Damage{FirstChunk: -1, LastChunk: -1, Uncounted: true, Reason: fmt.Sprintf(
@@ -61,7 +61,7 @@ func Run(c Config, cause *pebblestore.DamageError) error {
 	for _, d := range lost.list {
 		Log(c.Log, d)
 	}
-	c.Log.Warn("local level salvaged", "dir", c.Dir, "aside", lost.store, "places", len(lost.list))
+	c.Log.Warn("local level salvaged", "dir", c.Dir, "aside", lost.store, "places", len(lost.list), "next", "keep the folder aside until the rows are checked")
 	return nil
 }
 
@@ -154,6 +154,6 @@ func (p *plan) wants(e pebblestore.Entry, written map[uint64]map[uint32]bool) bo
 
 // Log logs damage that was set aside.
 func Log(log *slog.Logger, d format.Damage) {
-	log.Error("stored rows are damaged and set aside", "sink", d.SinkID, "file", d.FileID, "slice", d.SliceID,
-		"first_chunk", d.FirstChunk, "last_chunk", d.LastChunk, "rows", d.Rows, "uncounted", d.Uncounted, "reason", d.Reason)
+	log.Error("stored rows damaged", "sink", d.SinkID, "file", d.FileID, "slice", d.SliceID,
+		"first_chunk", d.FirstChunk, "last_chunk", d.LastChunk, "rows", d.Rows, "uncounted", d.Uncounted, "reason", d.Reason, "next", "check the disk; forebay damage list shows the rows")
 }

@@ -128,7 +128,7 @@ const attempts = 4
 func (s *Store) again(ctx context.Context, name string, attempts int, read func(context.Context, io.ReadCloser) error) (err error) {
 	for attempt := range attempts {
 		if attempt > 0 {
-			s.opts.Logger.Warn("reading of a checkpoint is repeated", "object", name, "error", err)
+			s.opts.Logger.Warn("checkpoint read repeated", "object", name, "cause", err, "next", "check the staging if it repeats")
 			if err := ctxio.Sleep(ctx, time.Second<<(attempt-1)); err != nil {
 				return err
 			}

@@ -122,7 +122,7 @@ func (s *Store) note(ctx context.Context, dir string, m, before *Manifest) error
 		}
 		if before.ref != "" {
 			if err := s.tidy(ctx, n, m.Instance, m.Epoch, before, nil); err != nil {
-				s.opts.Logger.Warn("old checkpoints cannot be removed; the next one tries again", "instance", m.Instance, "error", err)
+				s.opts.Logger.Warn("old checkpoints not removed", "instance", m.Instance, "cause", err, "next", "check the right to delete in the staging")
 			}
 		}
 		n.Before = before.ref
@@ -132,7 +132,7 @@ func (s *Store) note(ctx context.Context, dir string, m, before *Manifest) error
 			}
 		}
 		if more := len(n.Refs) - maxRefs; more > 0 {
-			s.opts.Logger.Warn("too many checkpoints have failed: objects of the first ones may stay in the staging", "instance", m.Instance, "prefix", prefixOf(n.Refs[0]))
+			s.opts.Logger.Warn("objects of failed checkpoints left", "instance", m.Instance, "prefix", prefixOf(n.Refs[0]), "next", "delete objects with the prefix once the instance is retired")
 			n.Refs = slices.Delete(n.Refs, 0, more)
 		}
 		written = *n

@@ -140,7 +140,7 @@ func TestTheNoteIsBounded(t *testing.T) {
 	if err != nil || len(v.Value) > 80<<10 || strings.Count(string(v.Value), "ckpt-") != 1024 {
 		t.Errorf("the note has %d bytes and %d checkpoints: %v", len(v.Value), strings.Count(string(v.Value), "ckpt-"), err)
 	}
-	if !strings.Contains(log.String(), "objects of the first ones may stay") {
+	if !strings.Contains(log.String(), "objects of failed checkpoints left") {
 		t.Error("nobody is told")
 	}
 	staging.Before = nil

@@ -63,7 +63,7 @@ func (s *Store) drop(ctx context.Context, instance, ref string, keep *Manifest, 
 			return false, err
 		}
 		if _, changed := errors.AsType[*differError](damage); changed {
-			s.opts.Logger.Warn("the manifest of an old checkpoint is damaged; what it names is left in the staging", "instance", instance, "object", ref)
+			s.opts.Logger.Warn("manifest of an old checkpoint damaged", "instance", instance, "object", ref, "next", "find out who changes objects of the staging")
 		}
 		// Without a manifest nothing else was stored, or everything else is deleted.
 		return true, s.remove(ctx, []string{ref})

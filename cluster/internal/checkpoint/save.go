@@ -108,7 +108,7 @@ func (s *Store) put(ctx context.Context, name string, c driver.Content) (err err
 	began := time.Now()
 	for attempt := range attemptsToPut {
 		if attempt > 0 {
-			s.opts.Logger.Warn("storing of a checkpoint is repeated", "object", name, "error", err)
+			s.opts.Logger.Warn("checkpoint write repeated", "object", name, "cause", err, "next", "check the staging if it repeats")
 			if ctxio.Sleep(ctx, 50*time.Millisecond<<attempt) != nil {
 				return err
 			}

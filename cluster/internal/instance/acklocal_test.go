@@ -92,7 +92,7 @@ func TestAckLocalWhileTheLogIsAway(t *testing.T) {
 				if w.void > void || w.void < void-2*changelog.Window {
 					t.Errorf("%d rows are void, want %d", w.void, void)
 				}
-				told := "unless the log got them in time"
+				told := "folder set aside with acknowledged rows"
 				if log.has(told) != (name == "adopted") || log.has(told) && !log.has(fmt.Sprintf("rows_at_most=%d", rows)) {
 					t.Errorf("the node says that rows are void: %v", log.has(told))
 				}

@@ -26,7 +26,7 @@ func (c *checkpointer) run(ctx context.Context) {
 	defer c.log.room.unbound()                       // nobody else makes room
 	_ = c.folder.disk.RemoveAll(c.folder.snapshot()) // of a process before: its tables keep room that the local level gives back
 	if err := c.tidy(ctx); err != nil && ctx.Err() == nil {
-		c.opts.Logger.Warn("what an earlier owner has left in the staging is removed with the next checkpoint", "error", err)
+		c.opts.Logger.Warn("objects of an earlier owner left", "cause", err, "next", "none; the next checkpoint removes them")
 	}
 	for {
 		select {
@@ -124,9 +124,9 @@ func (c *checkpointer) make(ctx context.Context) error {
 		return err
 	}
 	if err := c.store.Tidy(ctx, name, c.keeper.Owner().Epoch, &m, before); err != nil {
-		c.opts.Logger.Warn("the checkpoint before is removed with the next one", "error", err)
+		c.opts.Logger.Warn("previous checkpoint not removed", "cause", err, "next", "none; the next checkpoint removes it")
 	}
-	c.opts.Logger.Info("checkpoint made, the log is trimmed", "instance", name, "batch", at.Number, "position", m.Trim, "took", time.Since(began))
+	c.opts.Logger.Info("log trimmed after a checkpoint", "instance", name, "batch", at.Number, "position", m.Trim, "took", time.Since(began))
 	return nil
 }
 
@@ -145,7 +145,7 @@ func (c *checkpointer) load(ctx context.Context) error {
 		}
 	case errors.As(err, &damage):
 		// The next one does without it. What is left of it stays in staging.
-		c.opts.Logger.Warn("the last checkpoint is damaged, a whole one is made", "instance", c.keeper.Instance(), "error", err)
+		c.opts.Logger.Warn("last checkpoint damaged", "instance", c.keeper.Instance(), "cause", err, "next", "find out who deletes or changes objects of the staging")
 	default:
 		return err
 	}

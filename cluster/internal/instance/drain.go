@@ -77,10 +77,10 @@ func (d *drainer) drain(ctx context.Context, k *changelog.Keeper) {
 		if errors.Is(k.Err(), changelog.ErrFenced) {
 			withdrawLogs(k, d.opts)
 		}
-		job.log.Warn("this node does not drain the instance any more", "error", err)
+		job.log.Warn("instance no longer drained by this node", "cause", err)
 		return
 	}
-	job.log.Info("the adopted instance is drained; its log and its checkpoint are deleted", "after", time.Since(began))
+	job.log.Info("adopted instance drained", "after", time.Since(began))
 }
 
 // drainage is one call of drain.
@@ -120,8 +120,7 @@ func (d *drainage) run(ctx context.Context) error {
 		case damaged.IsZero():
 			damaged = time.Now()
 		case time.Since(damaged) >= d.opts.Lease: // another replica would have led by now
-			d.log.Error("the log or the checkpoint of the instance has lost data: everything is kept, and no node adopts the instance until an "+
-				"operator has readmitted it", "error", err)
+			d.log.Error("log or checkpoint of the instance lost data", "cause", err, "next", "readmit the instance or give it up (docs/cluster-failures.md)")
 			return backoff.Permanent(errors.Join(err, d.become(ctx, changelog.Damaged)))
 		}
 		return err
@@ -208,10 +207,10 @@ func (d *drainage) move(ctx context.Context) error {
 	stop()
 	if errors.Is(err, errCut) {
 		if failed := (&checkpointer{Instance: i, store: d.opts.checkpoints()}).make(flushing); failed != nil {
-			d.log.Warn("the log of the adopted instance keeps its size for now, because no checkpoint can be made", "error", failed, "again", cutPause)
+			d.log.Warn("log of the adopted instance not cut", "cause", failed, "again", cutPause, "next", "check that the staging responds")
 			d.cut, d.notCut = false, time.Now()
 		} else {
-			d.log.Info("log of the adopted instance cut to what waits")
+			d.log.Info("log of the adopted instance cut")
 		}
 	}
 	d.show(nil)
@@ -220,7 +219,7 @@ func (d *drainage) move(ctx context.Context) error {
 	}
 	// Whoever reads the log alone sees that it has ended. Nothing depends on it: a log that is full cannot say so.
 	if err := log.appender.Finish(ctx); err != nil {
-		d.log.Debug("the log of the drained instance does not say that it has ended", "error", err)
+		d.log.Debug("end of a drained log not noted", "cause", err)
 	}
 	return nil
 }
@@ -275,7 +274,7 @@ func (d *drainage) flush(ctx context.Context, e *forebay.Engine, adoption Adopti
 		case ok && ctx.Err() == nil:
 			d.free()
 			wait = held.NextBackOff()
-			d.log.Warn("a table does not take the rows of the adopted instance", "sink", refused.SinkID, "error", err, "again", wait)
+			d.log.Warn("table refuses rows of the adopted instance", "sink", refused.SinkID, "cause", err, "again", wait, "next", "repair the table; the rows wait in staging")
 		case err != nil:
 			return err
 		case settled(now):
@@ -286,8 +285,8 @@ func (d *drainage) flush(ctx context.Context, e *forebay.Engine, adoption Adopti
 			// Its log is all that has them.
 			d.free()
 			wait = held.NextBackOff()
-			d.log.Warn("rejected records of the adopted instance cannot move to this node; it keeps its log until they can, are replayed or discarded, or expire",
-				"records", rejected(now), "error", err, "again", wait)
+			d.log.Warn("rejected records of the adopted instance not moved",
+				"records", rejected(now), "cause", err, "again", wait, "next", "replay or discard records, or raise the limits of the quarantine")
 		}
 		if wait != settle && d.cuts(ctx) {
 			return errCut
@@ -412,7 +411,7 @@ func (d *drainer) sweep(ctx context.Context) {
 		retired, err := d.sweepOnce(ctx)
 		if retired != nil {
 			if err := d.endArrivals(ctx, d.own.engine, d.own.keeper.Instance(), retired); err != nil && ctx.Err() == nil {
-				d.opts.Logger.Warn("rejected records of other instances arrive, and the move cannot be ended; trying again every minute", "error", err)
+				d.opts.Logger.Warn("move of rejected records not ended", "cause", err, "next", "it is retried until it succeeds")
 			}
 		}
 		if late == nil {
@@ -427,7 +426,7 @@ func (d *drainer) sweep(ctx context.Context) {
 		}
 		if err != nil && !warned && ctx.Err() == nil {
 			warned = true
-			d.opts.Logger.Warn("the log and the checkpoint of a drained instance are left; trying again every minute", "error", err)
+			d.opts.Logger.Warn("log and checkpoint of a drained instance left", "cause", err, "next", "it is retried until it succeeds")
 		}
 		select {
 		case <-time.After(sweepEvery):

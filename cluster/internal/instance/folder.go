@@ -122,10 +122,9 @@ func (f *folder) tellVoid(instance string, log *slog.Logger) {
 	}
 	switch {
 	case err != nil:
-		log.Error("whether rows of the folder that is set aside were acknowledged on its disk alone cannot be read", "instance", instance, "error", err)
+		log.Error("rows of a folder set aside not counted", "instance", instance, "cause", err, "next", "salvage the folder (docs/cluster-failures.md)")
 	case rows > 0:
-		log.Error("rows of the folder that is set aside were acknowledged on its disk alone: they are not in their tables, unless the log got "+
-			"them in time", "instance", instance, "rows_at_most", rows)
+		log.Error("folder set aside with acknowledged rows", "instance", instance, "rows_at_most", rows, "next", "salvage the folder (docs/cluster-failures.md)")
 	}
 }
 

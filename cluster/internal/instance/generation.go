@@ -66,8 +66,8 @@ func (i *Instance) beginLog(ctx context.Context, have found, cause error) (err e
 	if owner.Log, err = i.createLog(ctx, &owner); err != nil {
 		return err
 	}
-	i.opts.Logger.Warn("the log of the instance is lost: a new log begins after the rows on this disk", "instance", i.keeper.Instance(),
-		"generation", owner.Generation, "batch", have.mark.Number, "error", cause)
+	i.opts.Logger.Warn("log of the instance lost", "instance", i.keeper.Instance(),
+		"generation", owner.Generation, "batch", have.mark.Number, "cause", cause, "next", "find out who deletes streams or restores servers")
 	return i.nameLog(ctx, owner, have.mark.Number, cause, false, nil)
 }
 
@@ -145,7 +145,7 @@ func withdrawLogs(k *changelog.Keeper, o Options) {
 		err = deleteLogs(ctx, o.Log, k.Instance(), owner)
 	}
 	if err != nil {
-		o.Logger.Warn("a log that nobody uses may be left on the servers until a node starts", "instance", k.Instance(), "error", err)
+		o.Logger.Warn("unused log left on the servers", "instance", k.Instance(), "cause", err, "next", "none; the next start of a node deletes it")
 	}
 }
 
@@ -154,7 +154,7 @@ func withdraw(instance string, owner changelog.Owner, o Options) {
 	ctx, cancel := context.WithTimeout(context.Background(), o.Lease)
 	defer cancel()
 	if err := deleteLogs(ctx, o.Log, instance, owner); err != nil {
-		o.Logger.Warn("a log of a retired instance may be left on the servers", "instance", instance, "error", err)
+		o.Logger.Warn("log of a retired instance left", "instance", instance, "cause", err, "next", "delete its stream on the servers")
 	}
 }
 
@@ -196,7 +196,7 @@ func (i *Instance) deleteLogBefore(ctx context.Context) {
 	}
 	before.Generation--
 	if err := i.opts.Log.Delete(ctx, before.LogName(i.keeper.Instance())); err != nil && ctx.Err() == nil {
-		i.opts.Logger.Warn("the lost log of the instance cannot be deleted; it is deleted with the instance", "instance", i.keeper.Instance(), "error", err)
+		i.opts.Logger.Warn("lost log of the instance not deleted", "instance", i.keeper.Instance(), "cause", err, "next", "none; it is deleted with the instance")
 	}
 }
 

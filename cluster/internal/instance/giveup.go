@@ -54,8 +54,8 @@ func (d *drainage) giveUp(ctx context.Context, cause error) error {
 	if owner.Log, err = i.createLog(ctx, &owner); err != nil {
 		return err
 	}
-	d.log.Error("the instance is given up: its unreadable part is lost, and the rest continues with a new log", "batch", number,
-		"lost_batches_at_least", lost, "generation", owner.Generation, "error", cause)
+	d.log.Error("instance given up", "batch", number,
+		"lost_batches_at_least", lost, "generation", owner.Generation, "cause", cause, "next", "resend the lost rows if you can")
 	if number > 0 {
 		return i.nameLog(ctx, owner, number, cause, whole, also)
 	}
@@ -90,7 +90,7 @@ func (i *Instance) restoreReadable(ctx context.Context) (number uint64, whole bo
 		defer func() { err = errors.Join(err, disk.RemoveAll(dir+".checkpoint")) }()
 		switch at, i.counts, err = fetch(ctx, from, name, owner, i.opts); {
 		case isDamage(err):
-			i.opts.Logger.Error("the checkpoint of the instance that is given up cannot be read", "instance", name, "error", err)
+			i.opts.Logger.Error("checkpoint of the given up instance not readable", "instance", name, "cause", err, "next", "check the staging")
 			whole, from, at, i.counts, unread = true, "", buffer.LogPosition{}, false, err
 		case err != nil:
 			return 0, false, nil, err

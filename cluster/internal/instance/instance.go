@@ -71,7 +71,7 @@ func Open(ctx context.Context, dir string, o Options) (*Instance, error) {
 		if !ok {
 			return nil, fmt.Errorf("instance: open %s: %w", dir, errors.Join(err, f.close()))
 		}
-		o.Logger.Warn("the instance has another owner, a new one begins", "instance", fenced.instance, "error", err)
+		o.Logger.Warn("new instance begun", "instance", fenced.instance, "cause", err, "next", "none; the other owner drains the former one")
 		f.tellVoid(fenced.instance, o.Logger)
 		if owner, err := readOwner(ctx, o.Owners, fenced.instance); err == nil {
 			f.noteEnd(fenced.instance, owner.Adopted, o.Logger)
@@ -250,9 +250,9 @@ func (i *Instance) openEngine(ctx context.Context, lost bool) error {
 	if err != nil {
 		return err
 	}
-	const aside = "the local level is set aside and restored from its checkpoint and its log"
+	const aside, check = "local level set aside and restored", "check the disk; remove the folder fenced-… later"
 	if found != nil {
-		i.opts.Logger.Warn(aside, "instance", name, "error", found)
+		i.opts.Logger.Warn(aside, "instance", name, "cause", found, "next", check)
 	}
 	again, restored, countable := lost || found != nil, false, found != nil
 	var missing time.Time // since when each attempt found that log or checkpoint lack something
@@ -272,8 +272,7 @@ func (i *Instance) openEngine(ctx context.Context, lost bool) error {
 			case time.Since(missing) < i.opts.Lease: // then another replica would have led
 				return err
 			default:
-				i.opts.Logger.Error("the local level is damaged, and the log or the checkpoint of the instance has lost data: rows that cannot be "+
-					"read are counted as damaged", "instance", name, "error", err)
+				i.opts.Logger.Error("rows lost in local level and log", "instance", name, "cause", err, "next", "check the disk, and who deletes objects of the staging")
 				if err := i.folder.forgetDamage(name); err != nil {
 					return err
 				}
@@ -285,7 +284,7 @@ func (i *Instance) openEngine(ctx context.Context, lost bool) error {
 		case err == nil:
 			return nil
 		case !restored && mustRestore(err):
-			i.opts.Logger.Warn(aside, "instance", name, "error", err)
+			i.opts.Logger.Warn(aside, "instance", name, "cause", err, "next", check)
 			again, countable = true, !i.counts && errors.As(err, new(*buffer.StoreDamageError))
 		case i.log.failure == nil || errors.Is(err, changelog.ErrFenced) || errors.Is(err, changelog.ErrNewer) || isDamage(err):
 			err = backoff.Permanent(err)
@@ -326,7 +325,7 @@ func (i *Instance) restore(ctx context.Context, lost bool) error {
 // damaged ends the instance because its disk has lost something. The next Open restores it.
 func (i *Instance) damaged(found *buffer.StoreDamageError) {
 	if err := i.folder.noteDamage(i.keeper.Instance(), found.Err); err != nil {
-		i.opts.Logger.Error("the damage of the local level cannot be noted, it must be found again", "instance", i.keeper.Instance(), "error", err)
+		i.opts.Logger.Error("damage of the local level not noted", "instance", i.keeper.Instance(), "cause", err, "next", "check the disk")
 	}
 	i.end(found)
 }
@@ -373,7 +372,7 @@ func retryWithin(ctx context.Context, o Options, most time.Duration, text string
 		backoff.WithMaxElapsedTime(0),
 		backoff.WithNotify(func(err error, _ time.Duration) {
 			if !warned {
-				o.Logger.Warn(text+"; trying again until it succeeds", "error", err)
+				o.Logger.Warn("step retried", "problem", text, "cause", err, "next", "check that the servers and the staging respond")
 			}
 			warned = true
 		}))

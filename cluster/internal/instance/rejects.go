@@ -51,7 +51,7 @@ func (d *drainage) moveRejects(ctx context.Context, e *forebay.Engine, adoption 
 	if err := d.k.Update(ctx, func(o *changelog.Owner) { o.MovedTo = to }); err != nil {
 		return false, err // it may have been written: the record decides, see endArrivals
 	}
-	d.log.Info("the rejected records of the adopted instance have moved to the instance of this node", "records", n, "to", to)
+	d.log.Info("rejected records of the adopted instance moved", "records", n, "to", to)
 	return true, d.endMove(ctx, adoption)
 }
 

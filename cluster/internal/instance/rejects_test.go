@@ -185,7 +185,9 @@ func TestRejectedRecordsWaitForRoom(t *testing.T) {
 		a.runs.reject(a.runs.opened(), 3)
 		name := a.instance()
 		a.kill(nil, true)
-		w.await("the log says why the instance stays", func() bool { return strings.Contains(logs.String(), "cannot move to this node") })
+		w.await("the log says why the instance stays", func() bool {
+			return strings.Contains(logs.String(), "rejected records of the adopted instance not moved")
+		})
 		time.Sleep(time.Minute)
 		if o := w.records()[name]; o.State != changelog.Draining || o.MovedTo != "" {
 			t.Errorf("the instance is %s and its records have moved to %q, want that it is kept", o.State, o.MovedTo)

@@ -123,10 +123,10 @@ func (i *Instance) Salvage(ctx context.Context, name string, store bool) (s Salv
 	}
 	for _, to := range stored { // the note says enough
 		if err := i.engine.Sink(to.Source, to.Sink).EndTail(ctx, key); err != nil {
-			i.opts.Logger.Debug("what was stored of a salvage stays noted", "folder", name, "error", err)
+			i.opts.Logger.Debug("note of a salvage left", "folder", name, "cause", err)
 		}
 	}
-	i.opts.Logger.Info("rows of a folder that was set aside are stored as new ones", "folder", name, "rows", rows)
+	i.opts.Logger.Info("rows of a folder salvaged", "folder", name, "rows", rows)
 	return s, nil
 }
 
@@ -277,6 +277,6 @@ func (f *folder) noteEnd(instance string, end *changelog.LogEnd, log *slog.Logge
 		err = pebblestore.WriteNote(f.disk, f.data(instance), endFile, string(text))
 	}
 	if err != nil {
-		log.Warn("where the log ended cannot be noted in the folder that is set aside", "instance", instance, "error", err)
+		log.Warn("end of the log not noted", "instance", instance, "cause", err, "next", "keep the folder; its salvage asks for the end again")
 	}
 }

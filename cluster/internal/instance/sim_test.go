@@ -461,20 +461,21 @@ func (s *simulation) Enabled(_ context.Context, l slog.Level) bool { return l >=
 
 func (s *simulation) Handle(_ context.Context, r slog.Record) error {
 	for text, what := range map[string]string{
-		"this node adopts it":               "adopted",
-		"the adopted instance is drained":   "drained",
-		"checkpoint made":                   "checkpoint",
-		"checkpoint fetched":                "checkpoint fetched",
-		"set aside and restored":            "restored",
-		"a new one begins":                  "fenced",
-		"log or the checkpoint of the inst": "damaged",
-		"cut to what waits":                 "log of held rows cut",
+		"instance adopted from a silent node":         "adopted",
+		"adopted instance drained":                    "drained",
+		"log trimmed after a checkpoint":              "checkpoint",
+		"checkpoint fetched":                          "checkpoint fetched",
+		"set aside and restored":                      "restored",
+		"new instance begun":                          "fenced",
+		"log or checkpoint of the instance lost data": "damaged",
+		"rows lost in local level and log":            "damaged",
+		"log of the adopted instance cut":             "log of held rows cut",
 	} {
 		if strings.Contains(r.Message, text) {
 			s.saw(what)
 		}
 	}
-	if strings.Contains(r.Message, "this node adopts it") {
+	if strings.Contains(r.Message, "instance adopted from a silent node") {
 		r.Attrs(func(a slog.Attr) bool {
 			s.mu.Lock()
 			defer s.mu.Unlock()

@@ -302,7 +302,7 @@ func (s *scope) try() *term {
 	if s.silent >= max(s.length, found.Lease) {
 		t := s.take(found, version)
 		if t != nil {
-			s.log.Warn("the holder of the lease was silent; this node takes it", "name", s.name, "node", found.Node, "silent", s.silent)
+			s.log.Warn("lease taken from a silent node", "name", s.name, "node", found.Node, "silent", s.silent, "next", "find out why that node was silent")
 		}
 		s.silent = 0 // if it was lost, the holder lives
 		return t
@@ -348,7 +348,7 @@ func (s *scope) hold(t *term) {
 		case <-beat.C:
 			s.beat(t)
 		case <-t.lost:
-			s.log.Warn("the lease could not be renewed in time; what uses it ends", "name", s.name)
+			s.log.Warn("lease not renewed in time", "name", s.name, "next", "check the servers and the network")
 			return
 		case <-s.ctx.Done():
 			if t.expiry.Stop() {

@@ -65,13 +65,8 @@ func Run(ctx context.Context, args []string, out, usage io.Writer, o Options) (e
 		}
 	}
 	in, err := forebay.Inspect(data, opts)
-	if inUse, ok := errors.AsType[*buffer.InUseError](err); ok {
-		return fmt.Errorf("%w\nAn engine is running on this directory. Let it make a copy with Engine.Checkpoint(ctx, NEW) and inspect NEW, "+
-			"with -staging %s, or stop it first. With -admin HOST:PORT, a server does so: curl -X POST http://HOST:PORT/checkpoint",
-			err, filepath.Join(filepath.Dir(inUse.Dir), "staging"))
-	}
 	if err != nil {
-		return err
+		return Explain(err, "inspect")
 	}
 	defer func() { err = errors.Join(err, in.Close()) }()
 	if *rows != "" {
@@ -99,6 +94,20 @@ func Run(ctx context.Context, args []string, out, usage io.Writer, o Options) (e
 		err = errors.New("the ledger does not hold")
 	}
 	return err
+}
+
+// Explain adds to the error of a directory that an engine has open how the command verb reads its data. Other errors stay as they are.
+func Explain(err error, verb string) error {
+	inUse, ok := errors.AsType[*buffer.InUseError](err)
+	if !ok {
+		return err
+	}
+	staging := ""
+	if verb == "inspect" {
+		staging = ", with -staging " + filepath.Join(filepath.Dir(inUse.Dir), "staging")
+	}
+	return fmt.Errorf("%w\nAn engine is running on this directory. Let it make a copy with Engine.Checkpoint(ctx, NEW) and %s NEW%s, "+
+		"or stop it first. With -admin HOST:PORT, a server does so: curl -X POST http://HOST:PORT/checkpoint", err, verb, staging)
 }
 
 // hasQuarantine reports whether a sink has a quarantine or had something in one.

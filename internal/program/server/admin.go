@@ -40,7 +40,7 @@ func serveAdmin(m *management, parts Parts) (*web.Server, error) {
 	}
 	srv := stream.Server(m.cfg.Admin, web.Named(adminHandler(m, parts)))
 	srv.WriteTimeout = 0 // a checkpoint takes as long as its disk
-	m.logger.Info("taking orders", "address", listener.Addr().String())
+	m.logger.Info("admin port open", "address", listener.Addr().String())
 	return web.Start(stream.LimitConnections(listener, 8), srv), nil
 }
 
@@ -76,7 +76,7 @@ func adminHandler(m *management, parts Parts) http.Handler {
 		}
 		if err != nil {
 			err = errors.Join(err, os.RemoveAll(folder)) // half a checkpoint is useless
-			m.logger.Error("no checkpoint was made", "error", err)
+			m.logger.Error("checkpoint not made", "cause", err, "next", "free space on the volume, and repeat the request")
 			w.WriteHeader(http.StatusInternalServerError)
 			_ = json.NewEncoder(w).Encode(map[string]string{"error": err.Error()})
 			return

@@ -16,7 +16,7 @@ func eventConnections(wanted int, handles uint64, logger *slog.Logger) int {
 	if handles == 0 || wanted <= most {
 		return wanted
 	}
-	logger.Warn("fewer connections than -max-connections: raise the limit of open files (ulimit -n)",
-		"connections", most, "wanted", wanted, "open_files", handles)
+	logger.Warn("fewer connections than -max-connections",
+		"connections", most, "wanted", wanted, "open_files", handles, "next", "raise the limit of open files (ulimit -n)")
 	return most
 }

@@ -75,7 +75,7 @@ func runNodeOnce(ctx context.Context, cfg Config, parts Parts, opts forebay.Opti
 	waiting()
 	switch {
 	case err != nil && ctx.Err() != nil:
-		logger.Info("stopped while the node was opening", "reason", err)
+		logger.Info("stopped while opening", "reason", err)
 		return nil
 	case err != nil:
 		return err
@@ -86,7 +86,7 @@ func runNodeOnce(ctx context.Context, cfg Config, parts Parts, opts forebay.Opti
 		events: reuse(at.events), api: reuse(at.api), handler: node.Handler(), ready: node.Handler(), lost: node.Done(),
 	}, out)
 	if lost := node.Err(); lost != nil && ctx.Err() == nil {
-		logger.Warn("the node has lost its instance, and opens again", "reason", lost)
+		logger.Warn("instance of the node lost", "reason", lost, "next", "none; the node opens again")
 	}
 	return err
 }
@@ -96,7 +96,7 @@ func runNodeOnce(ctx context.Context, cfg Config, parts Parts, opts forebay.Opti
 func closeNode(node Node, logger *slog.Logger) error {
 	err := node.Close()
 	if _, ok := errors.AsType[*buffer.FailedError](err); ok {
-		logger.Warn("the node was closed before its last rows were stored, which nobody was told; their clients do not know the outcome", "error", err)
+		logger.Warn("node closed before its last rows were stored", "cause", err, "next", "none; their clients got no response and retry")
 		return nil
 	}
 	return err

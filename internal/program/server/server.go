@@ -204,14 +204,14 @@ func (m *management) serve(ctx context.Context, parts Parts, s service, out io.W
 	defer cancel()
 	for _, s := range servers {
 		if cut := s.Stop(end); cut != nil {
-			logger.Warn("requests in progress were cut off", "server", s.Name, "error", cut)
+			logger.Warn("requests cut off at shutdown", "server", s.Name, "cause", cut, "next", "raise -shutdown-timeout")
 		}
 		if failed := s.Err(); failed != nil {
 			err = errors.Join(err, fmt.Errorf("server %s on %s: %w", s.Name, s.Addr, failed))
 		}
 	}
 	if err := eng.FlushAll(end); err != nil {
-		logger.Warn("not all rows are in the tables yet, they go on at the next start", "error", err)
+		logger.Warn("rows left for the next start", "cause", err, "next", "start the server again; the rows wait on disk")
 	}
 	logTotals(logger, eng.Stats())
 	return err
@@ -250,7 +250,7 @@ func (cfg *Config) listen(flag, addr string, logger *slog.Logger) (net.Listener,
 	if other != nil {
 		return nil, errors.Join(err, other)
 	}
-	logger.Warn("port in use, took a free one", "flag", "-"+flag, "address", addr, "taken", free.Addr().String())
+	logger.Warn("port in use and a free one taken", "flag", "-"+flag, "address", addr, "taken", free.Addr().String(), "next", "free the port, or set the flag")
 	return free, nil
 }
 

@@ -3,9 +3,13 @@
 // [platform.Options.S3] is set; this package answers the requests that are signed with them.
 //
 //	server, err := platform.Open("data", platform.Options{Token: token, S3: &platform.S3Options{}})
-//	...
+//	if err != nil {
+//		return err
+//	}
 //	gateway, err := s3gateway.Open(server.Objects())
-//	...
+//	if err != nil {
+//		return err
+//	}
 //	defer gateway.Close()
 //	mux.Handle("/"+platform.ObjectBucket, gateway) // on the host of the server, or on one of its own
 //	mux.Handle("/"+platform.ObjectBucket+"/", gateway)

@@ -113,6 +113,7 @@ func LogFault(r *http.Request, logger *slog.Logger, requestID string, e *Error, 
 		return
 	}
 	attrs = append(attrs, slog.String("requestId", requestID), slog.String("error", e.Name), slog.Any("cause", e.Cause))
+	// Fields: requestId, error, cause, and those of the caller.
 	logger.LogAttrs(r.Context(), slog.LevelError, "request failed", attrs...)
 }
 
