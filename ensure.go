@@ -12,6 +12,7 @@ import (
 
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/driver"
+	"github.com/forebay/forebay/internal/unreachable"
 )
 
 const (
@@ -125,9 +126,9 @@ func (e *Engine) callEnsure(ctx context.Context, checks []*tableCheck, creation 
 		}
 		return e.buf.Alone(ctx, table, func(ctx context.Context) error {
 			if table.Extend {
-				return target.(driver.Extender).Extend(ctx, table)
+				return unreachable.Explain(target.(driver.Extender).Extend(ctx, table))
 			}
-			return table.HintExtend(target, target.Ensure(ctx, table))
+			return table.HintExtend(target, unreachable.Explain(target.Ensure(ctx, table)))
 		})
 	}, func(i int, err error) { checks[i].err = err })
 }

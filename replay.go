@@ -18,7 +18,7 @@ import (
 
 var (
 	// ErrNoArchive is returned by [SinkHandle.Replay] and [Engine.EraseArchive] of an engine without Options.Archive.
-	ErrNoArchive = errors.New("the engine has no Options.Archive")
+	ErrNoArchive = errors.New("the engine keeps no raw records: set Options.Archive")
 	// ErrReplayRuns is returned by [SinkHandle.Replay] for a run that is going on in this process.
 	ErrReplayRuns = errors.New("the run is going on")
 	// ErrOtherReplay is returned by [SinkHandle.Replay] for a run that has begun with another archive or time range. Nothing was stored.

@@ -12,6 +12,7 @@ import (
 	"github.com/forebay/forebay/buffer/internal/format"
 	"github.com/forebay/forebay/buffer/internal/salvage"
 	"github.com/forebay/forebay/driver"
+	"github.com/forebay/forebay/internal/unreachable"
 )
 
 // queueUpload asks for Staging.Put of a sealed slice.
@@ -43,7 +44,7 @@ func (b *Buffer) upload(ctx context.Context, sl *slice) {
 	err := b.attemptOf(ctx, event, sl.file.target, func(ctx context.Context) error {
 		return b.withRoom(b.opts.Staging, stored, obj.RawBytes, func() error {
 			if err := b.opts.Staging.Put(ctx, obj, src); err != nil {
-				return err
+				return unreachable.Explain(err)
 			}
 			return b.confirmKept(ctx, obj, src)
 		})

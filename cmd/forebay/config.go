@@ -144,7 +144,12 @@ func (cfg *serveConfig) readFile(flags *flag.FlagSet, given map[string]bool, get
 	case errors.Is(err, io.EOF):
 		return nil, fmt.Errorf("%s is empty: \"forebay help file\" has an example", cfg.file)
 	case err != nil:
-		return nil, fmt.Errorf("%s is neither YAML nor JSON: %s", cfg.file, strings.TrimPrefix(err.Error(), "yaml: "))
+		for i, line := range strings.Split(string(text), "\n") {
+			if at := strings.IndexByte(line, '\t'); at >= 0 && strings.TrimLeft(line[:at], " -") == "" {
+				return nil, fmt.Errorf("%s:%d:%d: a tab in the indentation: YAML is indented with spaces", cfg.file, i+1, at+1)
+			}
+		}
+		return nil, fmt.Errorf("%s is neither YAML nor JSON: %s: \"forebay help file\" has an example", cfg.file, strings.TrimPrefix(err.Error(), "yaml: "))
 	}
 	if err := parser.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
 		d.report(&doc, "the file has a second document behind ---, which is not read: write one file for each server")

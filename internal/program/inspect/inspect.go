@@ -9,6 +9,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -66,16 +67,22 @@ func Run(ctx context.Context, args []string, out, usage io.Writer, o Options) (e
 	}
 	in, err := forebay.Inspect(data, opts)
 	if inUse, ok := errors.AsType[*buffer.InUseError](err); ok {
-		return fmt.Errorf("%w\nAn engine is running on this directory. Let it make a copy with Engine.Checkpoint(ctx, NEW) and inspect NEW, "+
-			"with -staging %s, or stop it first. With -admin HOST:PORT, a server does so: curl -X POST http://HOST:PORT/checkpoint",
-			err, filepath.Join(filepath.Dir(inUse.Dir), "staging"))
+		return fmt.Errorf("%w. Or inspect a checkpoint of it, with -staging %s. A server with -admin HOST:PORT makes a checkpoint: "+
+			"curl -X POST http://HOST:PORT/checkpoint. A Go program calls Engine.Checkpoint", err, filepath.Join(filepath.Dir(inUse.Dir), "staging"))
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%s is not a data directory of Forebay: name the -dir of a server that has run, or a checkpoint", data)
 	}
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, in.Close()) }()
 	if *rows != "" {
-		return in.WriteRows(ctx, out, *rows)
+		err := in.WriteRows(ctx, out, *rows)
+		if errors.Is(err, buffer.ErrUnknownSlice) {
+			return fmt.Errorf("%s has no slice %q: forebay inspect %[1]s lists the slices", data, *rows)
+		}
+		return err
 	}
 	p := picture{Stats: in.Stats(), Slices: in.Slices()}
 	if p.Damage, err = in.Damaged(ctx); err != nil {

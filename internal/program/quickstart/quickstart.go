@@ -25,6 +25,7 @@ import (
 	"time"
 
 	"github.com/forebay/forebay/internal/program/flagtext"
+	"github.com/forebay/forebay/internal/program/keep"
 	"github.com/forebay/forebay/internal/program/store"
 )
 
@@ -209,7 +210,7 @@ func dataDir(dir string) (string, error) {
 	if dir == "" {
 		return os.MkdirTemp("", "forebay-quickstart-")
 	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+	if err := keep.Folder("dir", dir, 0o755); err != nil {
 		return "", err
 	}
 	return filepath.Abs(dir)
