@@ -1,0 +1,41 @@
+package unreachable_test
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/forebay/forebay/internal/unreachable"
+)
+
+// A refused connection and an unknown host are explained with the address first. Other errors stay as they are.
+func TestExplain(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	closed := l.Addr().String()
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	_, refused := http.Get("http://" + closed + "/x?secret=1")
+	_, unknown := net.Dial("tcp", "no-such-host.invalid:1")
+	for address, err := range map[string]error{closed: refused, "no-such-host.invalid": unknown} {
+		if err == nil {
+			t.Fatalf("%s: dialed", address)
+		}
+		err = fmt.Errorf("driver: %w", err)
+		explained := unreachable.Explain(err)
+		if want := "no server answers at " + address + ", "; !strings.HasPrefix(explained.Error(), want) || !errors.Is(explained, err) {
+			t.Errorf("got %v, want %q first", explained, want)
+		}
+	}
+	for _, err := range []error{nil, errors.New("x"), &net.OpError{Op: "read", Err: errors.New("reset")}} {
+		if explained := unreachable.Explain(err); explained != err {
+			t.Errorf("got %v, want %v", explained, err)
+		}
+	}
+}
