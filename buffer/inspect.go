@@ -52,7 +52,7 @@ type InUseError struct {
 }
 
 func (e *InUseError) Error() string {
-	return fmt.Sprintf("buffer: %s is in use by another engine; close that one or choose another folder", e.Dir)
+	return fmt.Sprintf("%s is in use by another engine; close that one or choose another folder", e.Dir)
 }
 
 func (e *InUseError) Unwrap() error { return e.Err }

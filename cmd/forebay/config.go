@@ -20,6 +20,7 @@ import (
 	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/internal/program/flagtext"
 	"github.com/forebay/forebay/internal/program/server"
 	"github.com/forebay/forebay/mapping"
 	"github.com/forebay/forebay/otlpflat"
@@ -134,7 +135,7 @@ func readBounded(path string) (text []byte, err error) {
 func (cfg *serveConfig) readFile(flags *flag.FlagSet, given map[string]bool, getenv func(string) (string, bool)) (*decoder, error) {
 	text, err := readBounded(cfg.file)
 	if err != nil {
-		return nil, fmt.Errorf("-config: %w", err)
+		return nil, fmt.Errorf("-config: %w: name a file that this user can read", err)
 	}
 	d := &decoder{getenv: getenv, nodes: map[string]*yaml.Node{}, written: map[*yaml.Node]string{}, values: map[string]string{}, budget: maxAliased}
 	var doc yaml.Node
@@ -270,9 +271,8 @@ func (d *decoder) flag(flags *flag.FlagSet, given map[string]bool, name string, 
 		text := err.Error()
 		if d.hasVariable(n) {
 			text = "the value of the variable cannot be read"
-		} else if text == "parse error" {
-			kind, _ := flag.UnquoteUsage(flags.Lookup(name))
-			text = "must be of the kind " + kind + ", such as " + flags.Lookup(name).DefValue
+		} else {
+			text = flagtext.Problem(flags.Lookup(name), err)
 		}
 		d.report(n, "%s is %q: %s", name, d.shown(n), text)
 	}

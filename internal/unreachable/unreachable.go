@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strings"
 )
 
 // Cause returns the address that could not be dialed, and the reason in the words of the system. ok is false for every other error.
@@ -26,11 +27,25 @@ func Cause(err error) (address, reason string, ok bool) {
 	return dial.Addr.String(), last.Error(), true
 }
 
-// Explain returns err. If a server could not be reached, its text begins with that and says what to check.
+// Explain returns err. If a server could not be reached, the text says which and what to check, in place of the words of libraries. The name of
+// the driver, with which err begins, stays.
 func Explain(err error) error {
 	address, reason, ok := Cause(err)
 	if !ok {
 		return err
 	}
-	return fmt.Errorf("no server answers at %s, %s: is it running, and is the address right? %w", address, reason, err)
+	text := fmt.Sprintf("no server answers at %s, %s: is it running, and is the address right?", address, reason)
+	if driver, _, named := strings.Cut(err.Error(), ": "); named && driver != "dial" && !strings.ContainsAny(driver, " \n") {
+		text = driver + ": " + text
+	}
+	return &explained{text, err}
 }
+
+type explained struct {
+	text string
+	err  error
+}
+
+func (e *explained) Error() string { return e.text }
+
+func (e *explained) Unwrap() error { return e.err }

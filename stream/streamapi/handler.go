@@ -183,7 +183,13 @@ func (a *api) unknownPath(w http.ResponseWriter, r *http.Request) {
 	e := names.Errorf(http.StatusNotFound, "endpointNotFound", "Endpoint %q not found. GET /v1/documentation describes all endpoints.", r.URL.Path)
 	if a.cat == nil {
 		e.Message += " The sources of this server are defined elsewhere, such as in its configuration file: change them there and reload it, for example " +
-			"with SIGHUP. A secret rotates with the keys secret, oldSecret and oldSecretUntil. This API serves quarantines, held files and shadows."
+			"with SIGHUP. This API serves quarantines, held files and shadows."
+		switch path.Base(r.URL.Path) {
+		case "rotate-secret":
+			e.Message += " A secret rotates with the keys secret, oldSecret and oldSecretUntil of the source."
+		case "replay":
+			e.Message += " To replay an archive, stop the server and run forebay replay start with -config."
+		}
 	}
 	wire.WriteError(w, r, a.opts.Ingest.Logger, id, e)
 }

@@ -68,7 +68,7 @@ func Parse(flags *flag.FlagSet, args []string) error {
 		return err
 	}
 	if err == nil {
-		err = Misplaced(flags)
+		err = flagtext.Misplaced(flags)
 	}
 	if err == nil {
 		return nil
@@ -76,22 +76,14 @@ func Parse(flags *flag.FlagSet, args []string) error {
 	return &UsageError{err}
 }
 
-// Misplaced refuses a flag after the first argument. Package flag would treat it as an argument, so that -reason would be the id of a
-// record. Every verb with arguments calls Misplaced or Parse.
-func Misplaced(flags *flag.FlagSet) error {
-	for _, arg := range flags.Args() {
-		if len(arg) > 1 && arg[0] == '-' {
-			return fmt.Errorf("%s stands after the argument %q: put the flags before the arguments", arg, flags.Arg(0))
-		}
-	}
-	return nil
-}
-
 // SinkOf reads SOURCE/SINK.
 func SinkOf(text string) (source, sink string, err error) {
 	source, sink, ok := strings.Cut(text, "/")
 	if !ok || source == "" || sink == "" || strings.Contains(sink, "/") {
-		return "", "", Wrong("name a sink as SOURCE/SINK, after the flags")
+		if text == "" {
+			return "", "", Wrong("the sink is missing: name it as SOURCE/SINK, after the flags")
+		}
+		return "", "", Wrong("%q is no sink: name it as SOURCE/SINK, after the flags", text)
 	}
 	return source, sink, nil
 }

@@ -131,7 +131,7 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer, p Options
 	text := toyConfig
 	if o.config != "" {
 		if text, err = os.ReadFile(o.config); err != nil {
-			return usageError{err}
+			return usageError{fmt.Errorf("-config: %w: name a file that this user can read", err)}
 		}
 	} else if o.baseURL == "" {
 		toy, url, err := serveToy()

@@ -64,6 +64,17 @@ func Parse(flags *flag.FlagSet, args []string, main ...string) error {
 	return nil
 }
 
+// Misplaced refuses a flag after the first argument. Package flag would treat it as an argument, so that -reason would be the id of a
+// record. Every command with arguments calls Misplaced.
+func Misplaced(flags *flag.FlagSet) error {
+	for _, arg := range flags.Args() {
+		if len(arg) > 1 && arg[0] == '-' {
+			return fmt.Errorf("%s stands after the argument %q: put the flags before the arguments", arg, flags.Arg(0))
+		}
+	}
+	return nil
+}
+
 // unparsed is the text of package flag for a value that is no number, too large a number, or neither true nor false.
 var unparsed = regexp.MustCompile(`^(invalid (?:boolean )?value .* for (?:flag )?-(\S+)): (parse error|value out of range)$`)
 
@@ -81,7 +92,10 @@ func explain(flags *flag.FlagSet, err error) error {
 	if m := unparsed.FindStringSubmatch(text); m != nil {
 		text = m[1] + ": " + Problem(flags.Lookup(m[2]), errors.New(m[3]))
 	}
-	return fmt.Errorf("%s; -h shows the flags", text)
+	if !strings.HasSuffix(text, "?") {
+		text += ";"
+	}
+	return errors.New(text + " -h shows the flags")
 }
 
 // Problem returns the text of an error of f.Value.Set. In place of the "parse error" of package flag it says which values the flag accepts.

@@ -50,6 +50,9 @@ func Run(ctx context.Context, args []string, out, usage io.Writer, o Options) (e
 	if err := flagtext.Parse(flags, args); err != nil {
 		return err
 	}
+	if err := flagtext.Misplaced(flags); err != nil {
+		return err
+	}
 	if flags.NArg() != 1 {
 		return errors.New("name one data directory, after the flags; -help shows them")
 	}
@@ -68,7 +71,7 @@ func Run(ctx context.Context, args []string, out, usage io.Writer, o Options) (e
 	in, err := forebay.Inspect(data, opts)
 	if inUse, ok := errors.AsType[*buffer.InUseError](err); ok {
 		return fmt.Errorf("%w. Or inspect a checkpoint of it, with -staging %s. A server with -admin HOST:PORT makes a checkpoint: "+
-			"curl -X POST http://HOST:PORT/checkpoint. A Go program calls Engine.Checkpoint", err, filepath.Join(filepath.Dir(inUse.Dir), "staging"))
+			"curl -X POST http://HOST:PORT/checkpoint. A Go program makes one with its engine", err, filepath.Join(filepath.Dir(inUse.Dir), "staging"))
 	}
 	if errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("%s is not a data directory of Forebay: name the -dir of a server that has run, or a checkpoint", data)

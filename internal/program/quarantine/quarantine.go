@@ -106,8 +106,11 @@ func (o *options) check(action string) error {
 	}
 	switch action {
 	case "list":
-		if len(o.ids) > 0 || o.limit < 0 {
-			return api.Wrong("list takes no ids, and a -limit of 0 or more")
+		if len(o.ids) > 0 {
+			return api.Wrong("unexpected argument %q: list takes SOURCE/SINK alone, and get shows one record", o.ids[0])
+		}
+		if o.limit < 0 {
+			return api.Wrong("-limit is %d, must be 0 for all records, or more", o.limit)
 		}
 	case "cancel":
 		if len(o.ids) > 0 || len(o.filter.parameters()) > 0 || o.all {
@@ -436,7 +439,7 @@ func move(ctx context.Context, c *client, o *options) error {
 	case moved.Rejects != nil && moved.Rejects.Rejected > 0:
 		return fmt.Errorf("%d records were rejected again", moved.Rejects.Rejected)
 	case moved.Rejects != nil && moved.Rejects.Gone > 0 && len(o.ids) > 0:
-		return fmt.Errorf("%d of the given ids name no record in the quarantine: the record was replayed or discarded, has expired, or never was", moved.Rejects.Gone)
+		return fmt.Errorf("%d of the given ids name no record in the quarantine: the record was replayed or discarded, has expired, or never was. List the quarantine to see the ids", moved.Rejects.Gone)
 	}
 	return nil
 }
