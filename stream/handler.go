@@ -132,7 +132,7 @@ var (
 	otlpNoProfiles       = names.Errorf(http.StatusNotFound, "routeNotFound", otlp.NoProfiles)
 	methodNotAllowed     = names.Errorf(http.StatusMethodNotAllowed, "methodNotAllowed", "Events are sent with POST.")
 	otlpMethodNotAllowed = names.Errorf(http.StatusMethodNotAllowed, "methodNotAllowed", "Telemetry is sent with POST.")
-	badProjectID         = names.Errorf(http.StatusBadRequest, "badRequest", "The project id must be a positive integer.")
+	badProjectID         = names.Errorf(http.StatusBadRequest, "badRequest", "The project id in the URL is wrong: it must be a positive integer.")
 	badKey               = names.Errorf(http.StatusBadRequest, "badRequest", "The Idempotency-Key must have 1 to 255 characters.")
 	// noSourceFound does not distinguish a wrong secret from an unknown source: that would help in guessing.
 	noSourceFound  = names.Errorf(http.StatusNotFound, "noSourceFound", "Unknown source or wrong secret. Use the URL of the source, which its operator can read in the Stream API or the configuration.")
