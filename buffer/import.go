@@ -10,7 +10,6 @@ import (
 
 	"github.com/forebay/forebay/buffer/internal/format"
 	"github.com/forebay/forebay/driver"
-	"github.com/forebay/forebay/internal/unreachable"
 )
 
 // queueImport asks for Target.Import of a file whose slices are all in staging.
@@ -78,7 +77,7 @@ func (b *Buffer) importFile(ctx context.Context, f *file) {
 				return nil
 			}
 			gone.Store(missing)
-			return arg.Table.HintExtend(target, unreachable.Explain(placed(arg, err)))
+			return arg.Table.HintExtend(target, driver.HintUnreachable(placed(arg, err)))
 		})
 	}, &lateEnd{func() { b.late.add(f.num, 1) }, func(err error) { b.importedLate(f.num, arg, err) }})
 	took := time.Since(begin)

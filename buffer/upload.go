@@ -12,7 +12,6 @@ import (
 	"github.com/forebay/forebay/buffer/internal/format"
 	"github.com/forebay/forebay/buffer/internal/salvage"
 	"github.com/forebay/forebay/driver"
-	"github.com/forebay/forebay/internal/unreachable"
 )
 
 // queueUpload asks for Staging.Put of a sealed slice.
@@ -44,7 +43,7 @@ func (b *Buffer) upload(ctx context.Context, sl *slice) {
 	err := b.attemptOf(ctx, event, sl.file.target, func(ctx context.Context) error {
 		return b.withRoom(b.opts.Staging, stored, obj.RawBytes, func() error {
 			if err := b.opts.Staging.Put(ctx, obj, src); err != nil {
-				return unreachable.Explain(err)
+				return driver.HintUnreachable(err)
 			}
 			return b.confirmKept(ctx, obj, src)
 		})

@@ -17,7 +17,6 @@ import (
 	"github.com/forebay/forebay/datatype"
 	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/internal/program/store"
-	"github.com/forebay/forebay/internal/unreachable"
 )
 
 // sinkTable is the table that a sink of the configuration file needs.
@@ -289,5 +288,5 @@ func oneLine(err error) string {
 	if refused := refusedLogin(err); refused != nil {
 		return refused.Error()
 	}
-	return strings.Join(strings.Fields(unreachable.Explain(err).Error()), " ")
+	return strings.Join(strings.Fields(driver.HintUnreachable(err).Error()), " ")
 }

@@ -10,9 +10,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/internal/program/flagtext"
 	"github.com/forebay/forebay/internal/program/server"
-	"github.com/forebay/forebay/internal/unreachable"
 )
 
 const healthHelp = `
@@ -74,7 +74,7 @@ func ask(ctx context.Context, url string) (string, error) {
 	transport := &http.Transport{DisableKeepAlives: true} // without a proxy: the server is on this machine
 	resp, err := transport.RoundTrip(req)
 	if err != nil {
-		if _, reason, ok := unreachable.Cause(err); ok {
+		if _, reason, ok := driver.DialFailure(err); ok {
 			return "", fmt.Errorf("no server answers at %s, %s: start one with forebay serve, or name its address with -addr", url, reason)
 		}
 		return "", fmt.Errorf("no response from %s: is the server overloaded, or stopping? %w", url, err)

@@ -177,6 +177,6 @@ func TestMessagesOfMistakes(t *testing.T) {
 		}
 		_, errs, _ = strings.Cut("\n"+errs, "\nforebay") // after the log
 		where := places.Replace(strings.TrimPrefix(tt.where, "forebay"))
-		messagetest.Check(t, command, errs, messagetest.Want{What: strings.TrimPrefix(tt.what, "forebay"), Where: where, Next: tt.next}, messagetest.GoNames...)
+		messagetest.Check(t, command, errs, messagetest.Want{What: strings.TrimPrefix(tt.what, "forebay"), Where: where, Next: tt.next}, messagetest.GoNames()...)
 	}
 }

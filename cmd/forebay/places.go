@@ -15,7 +15,6 @@ import (
 	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/internal/program/server"
 	"github.com/forebay/forebay/internal/program/store"
-	"github.com/forebay/forebay/internal/unreachable"
 )
 
 // targetKind is a kind of target that -target can name.
@@ -272,7 +271,7 @@ func (p *places) open(folder string) (*store.Store, error) {
 	open, _ := p.prepare(folder)
 	st, err := open()
 	if err != nil {
-		return nil, fmt.Errorf("-target: %w", unreachable.Explain(err))
+		return nil, fmt.Errorf("-target: %w", driver.HintUnreachable(err))
 	}
 	if p.target == "" {
 		st.Hint = ""
@@ -316,7 +315,7 @@ func (p *places) openNamed(st *store.Store) error {
 		}
 		one, err := open()
 		if err != nil {
-			return fmt.Errorf("target %q: %w", name, unreachable.Explain(err))
+			return fmt.Errorf("target %q: %w", name, driver.HintUnreachable(err))
 		}
 		if st.Targets == nil {
 			st.Targets = map[string]driver.Target{}

@@ -15,8 +15,10 @@ type Want struct {
 // raw are texts of other libraries, which name no place and no next step of the reader.
 var raw = []string{"dial tcp", "strconv.", "json: cannot", "json: unknown", ": parse error", "unexpected end of JSON", "invalid character", "reflect.", "%!", "errno", "map[", "<nil>"}
 
-// GoNames are names that only a Go program knows. Users of the binary and of HTTP never read them.
-var GoNames = []string{"Options.", "Inspection.", "Engine.", "forebay.", "buffer: ", "mapping.JSON", "mapping.Format", "mapping.Record"}
+// GoNames returns names that only a Go program knows. Users of the binary and of HTTP never read them.
+func GoNames() []string {
+	return []string{"Options.", "Inspection.", "Engine.", "forebay.", "buffer: ", "mapping.JSON", "mapping.Format", "mapping.Record"}
+}
 
 // Check fails the test unless the message of a mistake, such as a command or a call, has all parts and none of the forbidden texts. The texts of
 // other libraries are always forbidden.

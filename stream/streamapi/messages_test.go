@@ -111,6 +111,6 @@ func TestMessagesOfMistakes(t *testing.T) {
 		if resp.StatusCode != tt.status {
 			t.Errorf("%s\ngot      %d %s\nwant     %d", tt.request, resp.StatusCode, message, tt.status)
 		}
-		messagetest.Check(t, tt.request, message, messagetest.Want{What: tt.what, Where: tt.where, Next: tt.next}, messagetest.GoNames...)
+		messagetest.Check(t, tt.request, message, messagetest.Want{What: tt.what, Where: tt.where, Next: tt.next}, messagetest.GoNames()...)
 	}
 }

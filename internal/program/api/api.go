@@ -19,8 +19,8 @@ import (
 	"unicode"
 
 	"github.com/forebay/forebay"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/internal/program/flagtext"
-	"github.com/forebay/forebay/internal/unreachable"
 )
 
 // Environment is what a verb has from its process.
@@ -155,7 +155,7 @@ func (c *Client) Call(ctx context.Context, method, address string, body []byte, 
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("User-Agent", "forebay/"+forebay.Version())
 	resp, err := c.http.Do(req)
-	if _, reason, ok := unreachable.Cause(err); ok {
+	if _, reason, ok := driver.DialFailure(err); ok {
 		return fmt.Errorf("no server answers at %s (-api), %s: is it running?", c.api, reason)
 	} else if err != nil {
 		return err

@@ -1,4 +1,4 @@
-package unreachable_test
+package driver_test
 
 import (
 	"errors"
@@ -8,11 +8,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/forebay/forebay/internal/unreachable"
+	"github.com/forebay/forebay/driver"
 )
 
 // A refused connection and an unknown host are explained with the address first. Other errors stay as they are.
-func TestExplain(t *testing.T) {
+func TestHintUnreachable(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -28,14 +28,14 @@ func TestExplain(t *testing.T) {
 			t.Fatalf("%s: dialed", address)
 		}
 		err = fmt.Errorf("driver: %w", err)
-		explained := unreachable.Explain(err)
+		explained := driver.HintUnreachable(err)
 		text := explained.Error()
 		if want := "driver: no server answers at " + address + ", "; !strings.HasPrefix(text, want) || strings.Contains(text, "dial tcp") || !errors.Is(explained, err) {
 			t.Errorf("got %v, want %q first", explained, want)
 		}
 	}
 	for _, err := range []error{nil, errors.New("x"), &net.OpError{Op: "read", Err: errors.New("reset")}} {
-		if explained := unreachable.Explain(err); explained != err {
+		if explained := driver.HintUnreachable(err); explained != err {
 			t.Errorf("got %v, want %v", explained, err)
 		}
 	}

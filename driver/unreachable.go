@@ -1,5 +1,4 @@
-// Package unreachable explains errors of servers that cannot be reached.
-package unreachable
+package driver
 
 import (
 	"errors"
@@ -8,8 +7,9 @@ import (
 	"strings"
 )
 
-// Cause returns the address that could not be dialed, and the reason in the words of the system. ok is false for every other error.
-func Cause(err error) (address, reason string, ok bool) {
+// DialFailure returns the address that could not be dialed, and the reason in the words of the system. ok is false for an error of anything
+// but a dial.
+func DialFailure(err error) (address, reason string, ok bool) {
 	dial, found := errors.AsType[*net.OpError](err)
 	if !found || dial.Op != "dial" {
 		return "", "", false
@@ -27,10 +27,10 @@ func Cause(err error) (address, reason string, ok bool) {
 	return dial.Addr.String(), last.Error(), true
 }
 
-// Explain returns err. If a server could not be reached, the text says which and what to check, in place of the words of libraries. The name of
+// HintUnreachable returns err. If a server could not be reached, the text says which and what to check, in place of the words of libraries. The name of
 // the driver, with which err begins, stays.
-func Explain(err error) error {
-	address, reason, ok := Cause(err)
+func HintUnreachable(err error) error {
+	address, reason, ok := DialFailure(err)
 	if !ok {
 		return err
 	}
@@ -38,14 +38,14 @@ func Explain(err error) error {
 	if driver, _, named := strings.Cut(err.Error(), ": "); named && driver != "dial" && !strings.ContainsAny(driver, " \n") {
 		text = driver + ": " + text
 	}
-	return &explained{text, err}
+	return &unreachableError{text, err}
 }
 
-type explained struct {
+type unreachableError struct {
 	text string
 	err  error
 }
 
-func (e *explained) Error() string { return e.text }
+func (e *unreachableError) Error() string { return e.text }
 
-func (e *explained) Unwrap() error { return e.err }
+func (e *unreachableError) Unwrap() error { return e.err }
