@@ -1,6 +1,7 @@
 package driver
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -11,7 +12,7 @@ import (
 // but a dial.
 func DialFailure(err error) (address, reason string, ok bool) {
 	dial, found := errors.AsType[*net.OpError](err)
-	if !found || dial.Op != "dial" {
+	if !found || dial.Op != "dial" || errors.Is(err, context.Canceled) {
 		return "", "", false
 	}
 	if unknown, isDNS := errors.AsType[*net.DNSError](dial.Err); isDNS {
