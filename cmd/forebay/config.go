@@ -21,6 +21,7 @@ import (
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/datatype"
 	"github.com/forebay/forebay/internal/program/flagtext"
+	"github.com/forebay/forebay/internal/program/keep"
 	"github.com/forebay/forebay/internal/program/server"
 	"github.com/forebay/forebay/mapping"
 	"github.com/forebay/forebay/otlpflat"
@@ -135,7 +136,7 @@ func readBounded(path string) (text []byte, err error) {
 func (cfg *serveConfig) readFile(flags *flag.FlagSet, given map[string]bool, getenv func(string) (string, bool)) (*decoder, error) {
 	text, err := readBounded(cfg.file)
 	if err != nil {
-		return nil, fmt.Errorf("-config: %w: name a file that this user can read", err)
+		return nil, keep.Unreadable("config", err)
 	}
 	d := &decoder{getenv: getenv, nodes: map[string]*yaml.Node{}, written: map[*yaml.Node]string{}, values: map[string]string{}, budget: maxAliased}
 	var doc yaml.Node

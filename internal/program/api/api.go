@@ -76,6 +76,14 @@ func Parse(flags *flag.FlagSet, args []string) error {
 	return &UsageError{err}
 }
 
+// WrongAction is the error for an action that a verb does not have; it has actions.
+func WrongAction(action, actions string) error {
+	if action == "" {
+		return Wrong("the action is missing: write one of %s, before the flags", actions)
+	}
+	return Wrong("the action is %q, must be %s", action, actions)
+}
+
 // SinkOf reads SOURCE/SINK.
 func SinkOf(text string) (source, sink string, err error) {
 	source, sink, ok := strings.Cut(text, "/")

@@ -130,8 +130,8 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer, p Options
 	}
 	text := toyConfig
 	if o.config != "" {
-		if text, err = os.ReadFile(o.config); err != nil {
-			return usageError{fmt.Errorf("-config: %w: name a file that this user can read", err)}
+		if text, err = keep.Read("config", o.config); err != nil {
+			return usageError{err}
 		}
 	} else if o.baseURL == "" {
 		toy, url, err := serveToy()

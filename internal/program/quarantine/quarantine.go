@@ -13,7 +13,6 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -22,6 +21,7 @@ import (
 
 	"github.com/forebay/forebay/internal/program/api"
 	"github.com/forebay/forebay/internal/program/duration"
+	"github.com/forebay/forebay/internal/program/keep"
 )
 
 // options are the flags, and what follows them.
@@ -75,7 +75,7 @@ func Run(ctx context.Context, args []string, env api.Environment) error {
 		"list": list, "get": get, "edit": edit, "test": test, "replay": move, "discard": move, "cancel": cancel,
 	}[action]
 	if do == nil {
-		return api.Wrong("the action is %q, must be %s", action, actions)
+		return api.WrongAction(action, actions)
 	}
 	source, sink, err := api.SinkOf(flags.Arg(0))
 	if err != nil {
@@ -307,10 +307,10 @@ func edit(ctx context.Context, c *client, o *options) error {
 	if o.body == "-" {
 		body, err = io.ReadAll(c.Env.Stdin)
 	} else {
-		body, err = os.ReadFile(o.body)
+		body, err = keep.Read("body", o.body)
 	}
 	if err != nil {
-		return fmt.Errorf("-body: %w", err)
+		return err
 	}
 	if o.revision < 0 {
 		var now struct{ Record record }
