@@ -42,7 +42,7 @@ func Run(ctx context.Context, args []string, env api.Environment) error {
 	}
 	do, known := actions[name]
 	if !known && name != "list" {
-		return api.Wrong("the action is %q, must be list, retry, split, quarantine or discard", name)
+		return api.WrongAction(name, "list, retry, split, quarantine or discard")
 	}
 	source, sink, err := api.SinkOf(flags.Arg(0))
 	switch {
