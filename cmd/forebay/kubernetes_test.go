@@ -337,10 +337,13 @@ func TestKubernetesCluster(t *testing.T) {
 		timer := time.AfterFunc(clusterPatience, func() { _ = node.cmd.Process.Kill() })
 		node.awaitReady()
 		timer.Stop()
-		state, err := node.state()
-		if status := node.probed(c.ReadinessProbe); err != nil || status != http.StatusOK || state.Node != fmt.Sprintf("%s-%d", name, i) {
-			t.Errorf("pod %d: the readinessProbe responds %d, %+v, %v, want 200 and the name of the pod", i, status, state, err)
-		}
+		eventually(t, "the readinessProbe responds", func() error { // a busy node may be away from its log for a moment
+			state, err := node.state()
+			if status := node.probed(c.ReadinessProbe); err != nil || status != http.StatusOK || state.Node != fmt.Sprintf("%s-%d", name, i) {
+				return fmt.Errorf("pod %d: the readinessProbe responds %d, %+v, %v, want 200 and the name of the pod", i, status, state, err)
+			}
+			return nil
+		})
 	}
 	for _, node := range nodes {
 		node.stop()
