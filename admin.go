@@ -69,7 +69,7 @@ func (e *Engine) Forget(ctx context.Context, sourceID string, sinkIDs ...string)
 	if _, defined := e.Source(sourceID); !defined {
 		e.dropped.Delete(sourceID)
 	} else if len(sinkIDs) == 0 {
-		return fmt.Errorf("forget source %q: it is defined: %w", sourceID, buffer.ErrSinkInUse)
+		return fmt.Errorf("forget source %q: it is defined, remove it first: %w", sourceID, buffer.ErrSinkInUse)
 	}
 	return nil
 }
@@ -128,7 +128,7 @@ func Inspect(dir string, opts buffer.InspectOptions) (*buffer.Inspection, error)
 
 func (e *Engine) unknownSink(err error, sourceID, sinkID string) error {
 	if errors.Is(err, buffer.ErrUnknownSink) {
-		return fmt.Errorf("%w: %q of source %q", ErrUnknownSink, sinkID, sourceID)
+		return unknownSink(sourceID, sinkID)
 	}
 	return err
 }

@@ -401,9 +401,9 @@ func (e *Engine) open(ctx context.Context, sourceID string) (*source, error) {
 	src := e.sources.get(sourceID)
 	switch {
 	case src == nil:
-		return nil, fmt.Errorf("%w: %q", ErrUnknownSource, sourceID)
+		return nil, unknownSource(sourceID)
 	case src.def.Disabled:
-		return nil, fmt.Errorf("%w: %q", ErrDisabledSource, sourceID)
+		return nil, fmt.Errorf("%w: %q: define it without Disabled to accept its records", ErrDisabledSource, sourceID)
 	case ctx.Err() != nil:
 		return nil, context.Cause(ctx)
 	}

@@ -48,7 +48,7 @@ func (e *Engine) Compile(def Source) (*Definition, error) { return compile(e, de
 func compile(e *Engine, def Source, opts Options, mappers *mapperCache) (*Definition, error) {
 	sinks, err := compileSource(def, opts, mappers)
 	if err == nil && e != nil && def.Archive != nil && opts.Archive == nil {
-		err = &DefinitionError{Source: def.ID, Problems: []error{errors.New("the source keeps raw records in an archive, and this engine has no archive")}}
+		err = &DefinitionError{Source: def.ID, Problems: []error{errors.New("the source keeps raw records in an archive, and this engine has no archive: open the engine with one, or leave the archive of the source out")}}
 	}
 	if err != nil {
 		return nil, err

@@ -113,7 +113,7 @@ func (e *Engine) admits(sourceID string) error {
 		return ErrClosed
 	}
 	if e.sources.get(sourceID) == nil && e.sources.len() >= e.opts.MaxSources {
-		return fmt.Errorf("define source %q: %w: Options.MaxSources is %d", sourceID, ErrTooManySources, e.opts.MaxSources)
+		return fmt.Errorf("define source %q: %w: Options.MaxSources is %d: remove a source, or raise it", sourceID, ErrTooManySources, e.opts.MaxSources)
 	}
 	return nil
 }

@@ -319,7 +319,7 @@ func TestMaxSources(t *testing.T) {
 		mustDefine(t, e, forebay.Source{ID: id})
 	}
 	err := e.Define(t.Context(), forebay.Source{ID: "c"})
-	if want := `define source "c": the engine has too many sources: Options.MaxSources is 2`; !errors.Is(err, forebay.ErrTooManySources) || err.Error() != want {
+	if want := `define source "c": the engine has too many sources: Options.MaxSources is 2: remove a source, or raise it`; !errors.Is(err, forebay.ErrTooManySources) || err.Error() != want {
 		t.Errorf("Define of a third source = %v, want %q", err, want)
 	}
 	for _, n := range []int{-1, 100_001} {

@@ -197,7 +197,7 @@ func (e *Engine) Remove(ctx context.Context, sourceID string) error {
 	defer func() { <-e.define }()
 	old := e.sources.get(sourceID)
 	if old == nil {
-		return fmt.Errorf("%w: %q", ErrUnknownSource, sourceID)
+		return unknownSource(sourceID)
 	}
 	e.sources.put(sourceID, nil)
 	e.endShadows(old, nil)
@@ -242,7 +242,7 @@ func (e *Engine) Sources() []Source {
 func (e *Engine) Flush(ctx context.Context, sourceID string, sinkIDs ...string) error {
 	src := e.sources.get(sourceID)
 	if src == nil {
-		return fmt.Errorf("%w: %q", ErrUnknownSource, sourceID)
+		return unknownSource(sourceID)
 	}
 	if len(sinkIDs) == 0 {
 		for _, s := range src.def.Sinks {
@@ -256,7 +256,7 @@ func (e *Engine) Flush(ctx context.Context, sourceID string, sinkIDs ...string) 
 	for i, id := range sinkIDs {
 		isArchive := id == ArchiveSink && src.def.Archive != nil
 		if !isArchive && !slices.ContainsFunc(src.def.Sinks, func(s Sink) bool { return s.ID == id }) {
-			return fmt.Errorf("%w: %q of source %q", ErrUnknownSink, id, sourceID)
+			return unknownSink(sourceID, id)
 		}
 		ids[i] = bufferID(sourceID, id)
 	}

@@ -125,9 +125,9 @@ func (e *Engine) callEnsure(ctx context.Context, checks []*tableCheck, creation 
 		}
 		return e.buf.Alone(ctx, table, func(ctx context.Context) error {
 			if table.Extend {
-				return target.(driver.Extender).Extend(ctx, table)
+				return driver.HintUnreachable(target.(driver.Extender).Extend(ctx, table))
 			}
-			return table.HintExtend(target, target.Ensure(ctx, table))
+			return table.HintExtend(target, driver.HintUnreachable(target.Ensure(ctx, table)))
 		})
 	}, func(i int, err error) { checks[i].err = err })
 }

@@ -20,6 +20,14 @@ var (
 	ErrTooManySources = errors.New("the engine has too many sources")
 )
 
+func unknownSource(id string) error {
+	return fmt.Errorf("%w: %q: define it first, or correct the id", ErrUnknownSource, id)
+}
+
+func unknownSink(source, id string) error {
+	return fmt.Errorf("%w: %q of source %q: it is not defined, or it is disabled; change the definition, or correct the id", ErrUnknownSink, id, source)
+}
+
 // RowTooLargeError rejects a record whose row is above Options.MaxRowBytes. Sending it again is useless.
 type RowTooLargeError struct {
 	// Size of the encoded row and Limit are in bytes.
@@ -27,5 +35,5 @@ type RowTooLargeError struct {
 }
 
 func (e *RowTooLargeError) Error() string {
-	return fmt.Sprintf("the row has %d bytes, at most %d are allowed", e.Size, e.Limit)
+	return fmt.Sprintf("the row has %d bytes, at most %d are allowed: send a smaller record, or raise the limit of a row", e.Size, e.Limit)
 }

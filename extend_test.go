@@ -262,7 +262,7 @@ func TestHeldRowsSayThatExtendHelps(t *testing.T) {
 	e := engines[0]
 	ingestJSON(t, e, `{"id":1,"note":"x"}`)
 	err := e.FlushAll(t.Context())
-	if err == nil || !strings.Contains(err.Error(), `the mapping has no "sum"`) || !strings.Contains(err.Error(), "with extend set, the table takes these rows") {
+	if err == nil || !strings.Contains(err.Error(), `the mapping has no "sum"`) || !strings.Contains(err.Error(), "or set extend so that the table accepts them") {
 		t.Fatalf("flush: %v", err)
 	}
 	grown := grows(id, typedPath("note", datatype.String))
@@ -400,7 +400,7 @@ func TestRefusedColumnsSayWhetherExtendHelps(t *testing.T) {
 		second  mapping.Column
 		want    string // "" for no hint
 	}{
-		{"new column", dir.TablesOptions{}, false, typedPath("sum", datatype.Int64), "\"shop/orders\": with extend set, the table takes these rows; without it: table "},
+		{"new column", dir.TablesOptions{}, false, typedPath("sum", datatype.Int64), "or set extend so that the table accepts them"},
 		{"other type", dir.TablesOptions{}, false, typedPath("note", datatype.Int64), ""},
 		{"no header", dir.TablesOptions{NoHeader: true}, true, typedPath("sum", datatype.Int64), "; Extend does not help"},
 	} {

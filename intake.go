@@ -94,7 +94,7 @@ func (in Intake) submit(ctx context.Context, sourceID string, rec *mapping.Recor
 	case err != nil:
 		return err
 	case rec == nil:
-		return errors.New("forebay: the record is nil")
+		return errors.New("forebay: the record is nil: pass one, such as mapping.JSON(body)")
 	case len(src.sinks) == 0:
 		src.dropped.Add(1)
 		p.results[0].Dropped = true
@@ -154,7 +154,7 @@ func (in Intake) ingestAll(ctx context.Context, sourceID string, once *Once, rec
 		return nil, err
 	}
 	if i := slices.Index(recs, nil); i >= 0 {
-		return nil, fmt.Errorf("forebay: record %d is nil", i)
+		return nil, fmt.Errorf("forebay: record %d is nil: pass one, such as mapping.JSON(body)", i)
 	}
 	results := make([]Result, len(recs))
 	if len(src.sinks) == 0 {
@@ -288,7 +288,7 @@ func (in Intake) takeAtomic(ctx context.Context, src *source, attempt *attempt, 
 			err = context.Cause(ctx)
 		}
 		if err == nil && rec == nil {
-			err = fmt.Errorf("forebay: record %d is nil", res.Records)
+			err = fmt.Errorf("forebay: record %d is nil: pass one, such as mapping.JSON(body)", res.Records)
 		}
 		if err == nil {
 			err = res.add(src, c.add(ctx, rec))

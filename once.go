@@ -47,7 +47,7 @@ func (t *Turn) End(arrived bool) {
 }
 
 // ErrOtherContent is returned for a key that an earlier call has used with different content. Nothing was stored.
-var ErrOtherContent = errors.New("the key was used for other content")
+var ErrOtherContent = errors.New("the key was used for other content: use a new key for a new call")
 
 // attempt is a call with a key under way.
 type attempt struct {
@@ -86,7 +86,7 @@ func (e *Engine) attempt(ctx context.Context, src *source, once *Once) (*attempt
 		return nil, nil
 	}
 	if once.Key == "" {
-		return nil, errors.New("forebay: the key of the call is empty")
+		return nil, errors.New("forebay: the key of the call is empty: set Once.Key to a text that is the same when the call is repeated")
 	}
 	claim, err := e.buf.Claim(ctx, keyOf(src.def.ID, once.Key))
 	if err != nil {

@@ -404,7 +404,7 @@ func (q SinkQuarantine) open(ctx context.Context) (*sink, error) {
 			return s, nil
 		}
 	}
-	return nil, fmt.Errorf("%w: %q of source %q is not defined, or disabled", ErrUnknownSink, q.sink, q.source)
+	return nil, unknownSink(q.source, q.sink)
 }
 
 // replayer maps records and gathers their rows for a commit.

@@ -18,9 +18,9 @@ import (
 
 var (
 	// ErrNoArchive is returned by [SinkHandle.Replay] and [Engine.EraseArchive] of an engine without Options.Archive.
-	ErrNoArchive = errors.New("the engine has no Options.Archive")
+	ErrNoArchive = errors.New("the engine keeps no raw records: set Options.Archive")
 	// ErrReplayRuns is returned by [SinkHandle.Replay] for a run that is going on in this process.
-	ErrReplayRuns = errors.New("the run is going on")
+	ErrReplayRuns = errors.New("the run is in progress")
 	// ErrOtherReplay is returned by [SinkHandle.Replay] for a run that has begun with another archive or time range. Nothing was stored.
 	ErrOtherReplay = errors.New("the run has begun with other options")
 	// ErrUnknownArchive is returned by [SinkHandle.Replay] for an archive that has no records if no defined source keeps it. Nothing was stored.
@@ -143,7 +143,7 @@ func (h SinkHandle) Replay(ctx context.Context, opts ReplayOptions) (ReplayProgr
 	}
 	key := r.id() + "/" + opts.Run
 	if _, runs := h.e.runs.LoadOrStore(key, true); runs {
-		return ReplayProgress{}, fmt.Errorf("%w: %q", ErrReplayRuns, opts.Run)
+		return ReplayProgress{}, fmt.Errorf("%w: %q: wait for its end, or use a different name", ErrReplayRuns, opts.Run)
 	}
 	defer h.e.runs.Delete(key)
 	if err := r.begin(ctx); err != nil {
@@ -180,7 +180,7 @@ func (h SinkHandle) Replays(ctx context.Context) ([]ReplayProgress, error) {
 func (h SinkHandle) ForgetReplay(ctx context.Context, name string) error {
 	id := h.id()
 	if _, runs := h.e.runs.LoadOrStore(id+"/"+name, true); runs {
-		return fmt.Errorf("%w: %q", ErrReplayRuns, name)
+		return fmt.Errorf("%w: %q: wait for its end", ErrReplayRuns, name)
 	}
 	defer h.e.runs.Delete(id + "/" + name)
 	return h.known(h.e.buf.SetPosition(ctx, id, buffer.Position{Name: runPosition + name}))
@@ -226,7 +226,7 @@ func (r *run) link(ctx context.Context) error {
 	}
 	at := slices.IndexFunc(src.sinks, func(s *sink) bool { return s.id == r.sinkID && !s.archive })
 	if at < 0 {
-		return fmt.Errorf("%w: %q of source %q is not defined, or disabled", ErrUnknownSink, r.sinkID, r.source)
+		return unknownSink(r.source, r.sinkID)
 	}
 	r.src, r.sink = src, src.sinks[at]
 	def := src.def.Sinks[slices.IndexFunc(src.def.Sinks, func(s Sink) bool { return s.ID == r.sinkID })]
@@ -250,7 +250,7 @@ func (r *run) begin(ctx context.Context) error {
 			return err
 		}
 		if r.stored.Archived != archived || r.stored.Generation != generation || !r.stored.From.Equal(r.opts.From) || !r.opts.To.IsZero() && !r.stored.To.Equal(r.opts.To) {
-			return fmt.Errorf("%w: %q reads the archive %q from %s to %s", ErrOtherReplay, r.opts.Run, r.stored.archive(), r.stored.From, r.stored.To)
+			return fmt.Errorf("%w: %q reads the archive %q from %s to %s: repeat it with these options, or use a different name", ErrOtherReplay, r.opts.Run, r.stored.archive(), r.stored.From, r.stored.To)
 		}
 		r.now = r.stored
 		return nil
@@ -282,7 +282,7 @@ func (r *run) exists(ctx context.Context) error {
 	ever := time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC)
 	objects, err := r.e.opts.Archive.Objects(ctx, r.now.archive(), time.Time{}, ever)
 	if err == nil && len(objects) == 0 {
-		err = fmt.Errorf("%w: no record of source %q is stored, and no source of this name keeps its records", ErrUnknownArchive, r.now.archive())
+		err = fmt.Errorf("%w: no record of source %q is stored, and no source of this name keeps its records: correct the name", ErrUnknownArchive, r.now.archive())
 	}
 	return err
 }

@@ -16,8 +16,8 @@ import (
 
 // ErrShadowed is returned by [SinkHandle.Shadow] for a sink that has a shadow already, and ErrTooManyShadows while the engine has 8.
 var (
-	ErrShadowed       = errors.New("the sink has a shadow already")
-	ErrTooManyShadows = errors.New("an engine may have at most 8 shadows at a time")
+	ErrShadowed       = errors.New("the sink has a shadow already: stop it first")
+	ErrTooManyShadows = errors.New("an engine may have at most 8 shadows at a time: stop one first")
 )
 
 // ShadowOptions bound a shadow. The zero value works.
@@ -132,11 +132,11 @@ func (h SinkHandle) Shadow(ctx context.Context, changed Sink, opts ShadowOptions
 	defer func() { <-h.e.define }()
 	src := h.e.sources.get(h.source)
 	if src == nil {
-		return nil, fmt.Errorf("%w: %q", ErrUnknownSource, h.source)
+		return nil, unknownSource(h.source)
 	}
 	at := slices.IndexFunc(src.sinks, func(s *sink) bool { return s.id == changed.ID && !s.archive })
 	if at < 0 {
-		return nil, fmt.Errorf("%w: %q of source %q is not defined, or disabled", ErrUnknownSink, changed.ID, h.source)
+		return nil, unknownSink(h.source, changed.ID)
 	}
 	live, def := src.sinks[at], src.def
 	def.Sinks = slices.Clone(def.Sinks)

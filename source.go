@@ -232,11 +232,11 @@ func compileSource(s Source, opts Options, mappers *mapperCache) ([]compiledSink
 		if err := validateID(sink.ID); err != nil {
 			report("sink %d: ID: %w", i, err)
 		} else if seen[sink.ID] {
-			report("sink %q: the ID is used twice", sink.ID)
+			report("sink %q: the ID is used twice: give each sink its own", sink.ID)
 		}
 		seen[sink.ID] = true
 		if sink.Table.ID == "" {
-			report("sink %q: Table.ID is empty", sink.ID)
+			report("sink %q: Table.ID is empty: name the table", sink.ID)
 		}
 		if err := opts.unknownTarget(sink.Table.Target); err != nil {
 			report("sink %q: %w", sink.ID, err)
@@ -304,7 +304,7 @@ func each(err error) []error {
 
 func validateID(id string) error {
 	if len(id) == 0 {
-		return errors.New("is empty")
+		return errors.New("is empty: choose a name of a-z, 0-9 and inner '-' and '_'")
 	}
 	if len(id) > MaxIDLength {
 		return fmt.Errorf("%q has %d characters, at most %d are allowed", id, len(id), MaxIDLength)

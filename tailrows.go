@@ -30,7 +30,7 @@ func (h SinkHandle) AppendTail(ctx context.Context, name string, pieces []buffer
 	}
 	at := slices.IndexFunc(src.sinks, func(s *sink) bool { return s.id == h.sink && !s.archive })
 	if at < 0 {
-		return 0, fmt.Errorf("%w: %q of source %q is not defined, or disabled", ErrUnknownSink, h.sink, h.source)
+		return 0, unknownSink(h.source, h.sink)
 	}
 	s := src.sinks[at]
 	if !s.mapped(pieces) {

@@ -28,7 +28,7 @@ func Typed[T any](e *Engine, sourceID string) (*TypedSource[T], error) {
 	}
 	def, ok := e.Source(sourceID)
 	if !ok {
-		return nil, fmt.Errorf("%w: %q", ErrUnknownSource, sourceID)
+		return nil, unknownSource(sourceID)
 	}
 	var problems []error
 	for _, s := range def.Sinks {

@@ -16,7 +16,7 @@ import (
 //	repair  somebody has to change something first          *driver.SchemaError, *driver.RowsError, driver.Permanent, *ChangeError, ErrClosed
 var (
 	// ErrClosed is returned by every call after Close has begun.
-	ErrClosed = errors.New("buffer: the engine is closed")
+	ErrClosed = errors.New("buffer: the engine is closed: open it again")
 
 	// ErrUnknownSink is returned for a sink id that was never defined.
 	ErrUnknownSink = errors.New("buffer: unknown sink")

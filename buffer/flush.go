@@ -38,6 +38,9 @@ func (e *HeldError) Error() string {
 	case e.Attempt > 1:
 		where += fmt.Sprintf(" after %d failed attempts", e.Attempt)
 	}
+	if e.Attempt > 0 && !e.firstFailed.IsZero() {
+		where += " since " + e.firstFailed.UTC().Format(time.RFC3339)
+	}
 	rows := "1 row is"
 	if e.Rows != 1 {
 		rows = fmt.Sprintf("%d rows are", e.Rows)
@@ -118,7 +121,7 @@ func (b *Buffer) Flush(ctx context.Context, sinkID string) error {
 			if held == nil {
 				held = &HeldError{SinkID: sinkID, FileID: first, Rows: rows, Err: cause}
 			} else {
-				held.Err = fmt.Errorf("%w; last failure: %w", cause, held.Err)
+				held.Err = fmt.Errorf("%w; the call did not wait longer: %w", held.Err, cause)
 			}
 			return held
 		}

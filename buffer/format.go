@@ -62,9 +62,29 @@ func checkFormat(disk vfs.FS, dir string, newest int) (version int, err error) {
 		return 0, nil
 	}
 	if err != nil {
+		if file := fileAbove(disk, dir); file != "" {
+			return 0, fmt.Errorf("buffer: open %s: %s is a file, not a folder: choose another folder: %w", dir, file, err)
+		}
 		return 0, fmt.Errorf("buffer: open %s: %w", dir, err)
 	}
 	return knownFormat(dir, strings.TrimSpace(text), newest)
+}
+
+// fileAbove returns the part of a path that is no folder; "" if there is none.
+func fileAbove(disk vfs.FS, path string) string {
+	for {
+		if info, err := disk.Stat(path); err == nil {
+			if info.IsDir() {
+				return ""
+			}
+			return path
+		}
+		above := disk.PathDir(path)
+		if above == path {
+			return ""
+		}
+		path = above
+	}
 }
 
 func knownFormat(dir, text string, newest int) (int, error) {

@@ -89,8 +89,8 @@ func TestOldRowsMeetATypedTable(t *testing.T) {
 	}
 	defer b.Close()
 	var held *buffer.HeldError
-	const want = `the column "id" is untyped in the mapping and int64 in the table, the column "value" is untyped in the mapping and string in the table: give the sink another table, ` +
-		`or these columns the types of the table or another name; a changed definition helps new rows only`
+	const want = `the column "id" is untyped in the mapping and int64 in the table, the column "value" is untyped in the mapping and string in the table. Rows that already wait need the table changed. For new rows, give the sink another table, ` +
+		`or these columns the types of the table or another name`
 	if err := b.Flush(t.Context(), "staged"); !errors.As(err, &held) || held.Rows != 5 || !strings.HasSuffix(err.Error(), want) {
 		t.Fatalf("flush: %v", err)
 	}

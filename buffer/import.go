@@ -77,7 +77,7 @@ func (b *Buffer) importFile(ctx context.Context, f *file) {
 				return nil
 			}
 			gone.Store(missing)
-			return arg.Table.HintExtend(target, placed(arg, err))
+			return arg.Table.HintExtend(target, driver.HintUnreachable(placed(arg, err)))
 		})
 	}, &lateEnd{func() { b.late.add(f.num, 1) }, func(err error) { b.importedLate(f.num, arg, err) }})
 	took := time.Since(begin)

@@ -52,10 +52,19 @@ type InUseError struct {
 }
 
 func (e *InUseError) Error() string {
-	return fmt.Sprintf("buffer: %s is in use by another engine; close that one or choose another folder", e.Dir)
+	return fmt.Sprintf("%s is in use by another engine; close that one or choose another folder", e.Dir)
 }
 
 func (e *InUseError) Unwrap() error { return e.Err }
+
+// noDataError says that a folder holds no local level. It matches fs.ErrNotExist.
+type noDataError string
+
+func (e noDataError) Error() string {
+	return fmt.Sprintf("buffer: %s is not a data directory: it holds no local level; name the folder that an engine has opened", string(e))
+}
+
+func (noDataError) Unwrap() error { return fs.ErrNotExist }
 
 // Inspect opens the local level of a closed engine, or a checkpoint of a running one, for reading. A directory that an
 // engine has open gives an [*InUseError], a damaged store a [*StoreDamageError]. The caller closes the Inspection.
@@ -67,7 +76,7 @@ func Inspect(dir string, opts InspectOptions) (*Inspection, error) {
 		return nil, err
 	}
 	if version == 0 {
-		return nil, fmt.Errorf("buffer: %s is not a data directory: it holds no local level: %w", dir, fs.ErrNotExist)
+		return nil, noDataError(dir)
 	}
 	b := &Buffer{opts: Options{Staging: opts.Staging, Target: opts.Target, Targets: opts.Targets, TargetOf: opts.TargetOf}, log: slog.New(slog.DiscardHandler), fs: disk, dir: dir}
 	i := &Inspection{b: b}
@@ -185,7 +194,7 @@ func (i *Inspection) WriteRows(ctx context.Context, w io.Writer, sliceID string)
 	list := i.slices()
 	at := slices.IndexFunc(list, func(sl *slice) bool { return b.sliceID(sl) == sliceID })
 	if at < 0 {
-		return fmt.Errorf("buffer: there is no slice %q; Inspection.Slices lists the slices", sliceID)
+		return fmt.Errorf("%w %q; Inspection.Slices lists the slices", ErrUnknownSlice, sliceID)
 	}
 	sl := list[at]
 	obj := b.object(sl)

@@ -43,7 +43,7 @@ func (b *Buffer) upload(ctx context.Context, sl *slice) {
 	err := b.attemptOf(ctx, event, sl.file.target, func(ctx context.Context) error {
 		return b.withRoom(b.opts.Staging, stored, obj.RawBytes, func() error {
 			if err := b.opts.Staging.Put(ctx, obj, src); err != nil {
-				return err
+				return driver.HintUnreachable(err)
 			}
 			return b.confirmKept(ctx, obj, src)
 		})

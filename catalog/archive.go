@@ -157,7 +157,9 @@ func (c *Catalog) runReplay(ctx context.Context, task Task) {
 		switch {
 		case errors.Is(context.Cause(ctx), errReplayCancelled):
 			done.Failure, done.Code = cancelledReplay, ""
-		case errors.Is(err, forebay.ErrOtherReplay), errors.Is(err, forebay.ErrNoArchive), errors.Is(err, forebay.ErrUnknownArchive):
+		case errors.Is(err, forebay.ErrNoArchive):
+			done.Failure, done.Code = "The server keeps no raw records, so there is nothing to replay. Start it with -archive dir:FOLDER to keep the records that arrive from then on.", BadRequest
+		case errors.Is(err, forebay.ErrOtherReplay), errors.Is(err, forebay.ErrUnknownArchive):
 			done.Code = BadRequest
 		}
 		c.log.Warn("archive replay ended early", "task", task.ID, "cause", err, "next", "repair the cause and start the replay again")

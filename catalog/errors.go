@@ -86,5 +86,9 @@ func notFound(ref Ref) error {
 		code = SinkNotFound
 	}
 	text := ref.full()
-	return refuse(code, "%s%s not found.", strings.ToUpper(text[:1]), text[1:])
+	list := "sources of the branch"
+	if ref.Sink != "" {
+		list = fmt.Sprintf("sinks of source %q", ref.Source)
+	}
+	return refuse(code, "%s%s not found. List the %s to see their ids.", strings.ToUpper(text[:1]), text[1:], list)
 }

@@ -338,7 +338,7 @@ func recordChanged(recordID string) *Error {
 }
 
 func recordNotFound(ref Ref, recordID string) *Error {
-	return refuse(RecordNotFound, "The quarantine of sink %q of source %q has no record %.80q: it was replayed or discarded, has expired, or never was.",
+	return refuse(RecordNotFound, "The quarantine of sink %q of source %q has no record %.80q: it was replayed or discarded, has expired, or never was. List the quarantine to see the ids.",
 		ref.Sink, ref.Source, recordID)
 }
 

@@ -65,7 +65,7 @@ func (r request) refusal(done outcome, why string) error {
 	sink := r.Sinks[0]
 	switch {
 	case done == outcomeNotFound:
-		return refuse(FileNotFound, "Sink %q of source %q has no file %q that waits.", sink, r.Source, r.File)
+		return refuse(FileNotFound, "Sink %q of source %q has no file %q that waits: its rows are in the table, or it was discarded, or it never was. List the files again.", sink, r.Source, r.File)
 	case done == outcomeImportRuns:
 		return refuse(ImportRuns, "An import of file %q that was left alone still runs; try again when it has ended.", r.File)
 	case done == outcomeNotHeld:

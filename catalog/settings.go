@@ -353,7 +353,7 @@ func (o Overrides) with(all keys, changes []SettingChange, ofSink bool) (Overrid
 		k := all.named(c.Key)
 		switch {
 		case k == nil || ofSink && k.ofSource:
-			wrong = append(wrong, fmt.Sprintf("%q is not a setting", c.Key))
+			wrong = append(wrong, fmt.Sprintf("%q is not a setting: read the settings to see their keys", c.Key))
 			continue
 		case seen[c.Key]:
 			wrong = append(wrong, fmt.Sprintf("%q is given twice", c.Key))

@@ -113,7 +113,7 @@ func refusedShadow(ref Ref, err error) error {
 }
 
 func noShadow(ref Ref) *Error {
-	return refuse(ShadowNotFound, "Sink %q of source %q has had no shadow since the service was started.", ref.Sink, ref.Source)
+	return refuse(ShadowNotFound, "Sink %q of source %q has had no shadow since the service was started. Start one first.", ref.Sink, ref.Source)
 }
 
 // ShadowReport returns what the last shadow of a sink has found so far. Without one since [Open] the error is [ShadowNotFound].

@@ -91,7 +91,7 @@ func (c *Catalog) addSink(ch *change, spec SinkSpec) *Error {
 	source := ch.ref.Source
 	old := ch.next.sinks[id]
 	if old != nil && old.Deleted == nil {
-		return refuse(SinkAlreadyExists, "Sink %q of source %q already exists.", id, source)
+		return refuse(SinkAlreadyExists, "Sink %q of source %q already exists. Choose a different id, or change the one that exists.", id, source)
 	}
 	if e, full := errors.AsType[*Error](ch.checkSinks()); full {
 		return e

@@ -39,7 +39,7 @@ func (c *Catalog) CreateSource(by By, spec SourceSpec) (Task, error) {
 	ref := Ref{Source: id}
 	return c.submit(by, "create.%s", ref, func(ch *change) error {
 		if ch.old.live() {
-			return refuse(SourceAlreadyExists, "Source %q already exists.", id)
+			return refuse(SourceAlreadyExists, "Source %q already exists. Choose a different id, or change the one that exists.", id)
 		}
 		if err := c.checkSources(); err != nil {
 			return err

@@ -225,7 +225,7 @@ func (t *tasks) find(id string) (running, error) {
 	defer t.mu.Unlock()
 	r := t.byID[id]
 	if r == nil {
-		return running{}, refuse(TaskNotFound, "Task %q not found.", id)
+		return running{}, refuse(TaskNotFound, "Task %q not found: it never was, or it ended long ago. Read the source or sink to see the effect of the task.", id)
 	}
 	return *r, nil
 }

@@ -113,5 +113,5 @@ func noVersion(ref Ref, number int) error {
 	if ref.Sink != "" {
 		code = SinkVersionNotFound
 	}
-	return refuse(code, "Version \"%010d\" of %s not found.", number, ref.full())
+	return refuse(code, "Version \"%010d\" of %s not found. List the versions to see their numbers.", number, ref.full())
 }

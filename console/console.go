@@ -100,7 +100,12 @@ func New(eng *forebay.Engine, opts Options) (*Console, error) {
 	}
 	c.ctx, c.end = context.WithCancel(context.Background())
 	c.sampler.init(c)
-	if opts.History {
+	if c.opts.HistoryFile != "" {
+		if err := c.sampler.loadHistory(time.Now()); err != nil {
+			c.opts.Logger.Warn("console: history file not read, plots start empty", "file", c.opts.HistoryFile, "error", err)
+		}
+	}
+	if c.opts.History {
 		c.background.Go(c.sampler.keepHistory)
 	}
 	return c, nil

@@ -123,7 +123,7 @@ func TestWhoSeesWhat(t *testing.T) {
 
 func TestPublicNumbers(t *testing.T) {
 	c := newConsole(t, console.Options{Tokens: tokens, Public: console.Numbers, Hosts: []string{"ops.example.com"}})
-	if w := ask(t, c, "GET", "/snapshot?page=basin", "Host", "OPS.example.com:443"); w.Code != 200 || !strings.Contains(w.Body.String(), "web/events") {
+	if w := ask(t, c, "GET", "/snapshot?page=overview", "Host", "OPS.example.com:443"); w.Code != 200 || !strings.Contains(w.Body.String(), "web/events") {
 		t.Errorf("status %d: %s", w.Code, w.Body)
 	}
 	if w := ask(t, c, "POST", "/task.cancel", "Host", "ops.example.com"); w.Code != 401 {
@@ -253,7 +253,7 @@ func TestPrefixes(t *testing.T) {
 		if resp.StatusCode != 200 || !strings.Contains(string(body), "web/orders") || resp.Request.URL.String() != base {
 			t.Errorf("%s: after signing in, status %d at %s: %s", prefix, resp.StatusCode, resp.Request.URL, body)
 		}
-		if status, body := get(t, client, base+"snapshot?page=basin"); status != 200 || !strings.Contains(body, "web/orders") {
+		if status, body := get(t, client, base+"snapshot?page=overview"); status != 200 || !strings.Contains(body, "web/orders") {
 			t.Errorf("%s: snapshot: status %d: %s", prefix, status, body)
 		}
 		if status, body := get(t, client, base+"console.css"); status != 200 || !strings.Contains(body, ":root") {
@@ -295,7 +295,7 @@ func TestStream(t *testing.T) {
 	server.Start()
 	defer server.Close()
 	open := func() *http.Response {
-		r, _ := http.NewRequestWithContext(t.Context(), "GET", server.URL+"/stream?page=basin", nil)
+		r, _ := http.NewRequestWithContext(t.Context(), "GET", server.URL+"/stream?page=overview", nil)
 		r.Header.Set("Authorization", "Bearer "+reader)
 		resp, err := http.DefaultClient.Do(r)
 		if err != nil {
@@ -341,7 +341,7 @@ func TestStream(t *testing.T) {
 			t.Errorf("bye: %s", data)
 		}
 	}
-	if w := ask(t, c, "GET", "/snapshot?page=basin", "Authorization", "Bearer "+reader); !strings.Contains(w.Body.String(), "4 rows wait") || !strings.Contains(w.Body.String(), "engine is closed") {
+	if w := ask(t, c, "GET", "/snapshot?page=overview", "Authorization", "Bearer "+reader); !strings.Contains(w.Body.String(), "4 rows wait") || !strings.Contains(w.Body.String(), "engine is closed") {
 		t.Errorf("after the engine was closed: %s", w.Body)
 	}
 }

@@ -119,7 +119,7 @@ func benchmarkViewers(b *testing.B, rowsPerSecond int) {
 	look := func() (leave func()) {
 		var responses []*http.Response
 		for range viewers {
-			resp, err := http.Get(server.URL + "/stream?page=basin")
+			resp, err := http.Get(server.URL + "/stream?page=overview")
 			if err != nil {
 				b.Fatal(err)
 			}

@@ -36,7 +36,7 @@ func TestViewersShareASample(t *testing.T) {
 	}
 	s := c.sampler.current()
 	look := func(query string) message {
-		r := httptest.NewRequest("GET", "/stream?page=basin&"+query, nil)
+		r := httptest.NewRequest("GET", "/stream?page=overview&"+query, nil)
 		m, verdict := c.viewer(r, c.caller(r)).next(s)
 		if len(m.Rows) != windowSize || len(m.Order) != windowSize || len(m.Head) == 0 || !verdict {
 			t.Fatalf("%+v", m)

@@ -20,7 +20,7 @@
 //
 // # How a page is added
 //
-// A page is one Go file and one script of the same name, as basin.go and web/basin.js are. For a page NAME:
+// A page is one Go file and one script of the same name, as overview.go and web/overview.js are. For a page NAME:
 //
 //   - NAME.go has a function that returns a page: its title, its key, the right it needs, its endpoints and, if it changes by itself, its
 //     live view. The function is called in pages, in page.go: that is the only line elsewhere.

@@ -9,12 +9,13 @@ import (
 )
 
 // The document has the first numbers in it, so that the page shows them before any script runs, and without one. Its scripts change the
-// same nodes afterwards: what is written here and there must have the same shape, see web/basin.js.
+// same nodes afterwards: what is written here and there must have the same shape, see web/overview.js.
 
 // templates are parsed at the first request.
 var templates = sync.OnceValue(func() *template.Template {
 	return template.Must(template.New("").Funcs(template.FuncMap{
 		"isMoment": func(v any) bool { _, ok := v.(moment); return ok },
+		"isText":   func(v any) bool { _, ok := v.(cell); return !ok },
 		"iso":      func(m moment) string { return time.Time(m).UTC().Format(time.RFC3339) },
 		"clock":    func(m moment) string { return time.Time(m).UTC().Format("15:04") + " UTC" },
 		"grouped":  func(n int) string { return grouped(int64(n)) },
@@ -24,11 +25,11 @@ var templates = sync.OnceValue(func() *template.Template {
 
 // documentData is what the document shows.
 type documentData struct {
-	Nonce string
-	Hello hello
-	Top   top
-	Basin basinHead
-	Rows  []documentRow
+	Nonce    string
+	Hello    hello
+	Top      top
+	Overview overviewHead
+	Rows     []documentRow
 	// Problem of signing in.
 	Problem string
 }
@@ -40,7 +41,7 @@ type documentRow struct {
 }
 
 // Last is the position of the last row that is shown.
-func (d documentData) Last() int { return d.Basin.From + len(d.Rows) }
+func (d documentData) Last() int { return d.Overview.From + len(d.Rows) }
 
 // Since is when the console was made.
 func (d documentData) Since() string { return time.UnixMilli(d.Hello.Since).UTC().Format(time.RFC3339) }
@@ -62,8 +63,8 @@ func (c *Console) serveDocument(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	s = s.forRights(who.rights)
-	shown := basinView(s, r.URL.Query())
-	d := documentData{Nonce: c.nonce(w, r), Hello: c.hello(who, time.Now()), Top: topOf(s), Basin: shown.head.(basinHead)}
+	shown := overviewView(s, r.URL.Query())
+	d := documentData{Nonce: c.nonce(w, r), Hello: c.hello(who, time.Now()), Top: topOf(s), Overview: shown.head.(overviewHead)}
 	for _, row := range shown.rows {
 		k := row.cells
 		d.Rows = append(d.Rows, documentRow{row.key, k[0].(string), k[1], k[2], k[3], k[4], k[5], k[6], k[7], k[8], k[9].(sentence)})

@@ -8,7 +8,7 @@ import (
 // Sampling returns a function that takes a sample and makes what it sends to some viewers of the first page. It returns the bytes.
 func Sampling(c *Console, viewers int) func() int {
 	all := make([]*viewer, viewers)
-	r := httptest.NewRequest("GET", "/stream?page=basin", nil)
+	r := httptest.NewRequest("GET", "/stream?page=overview", nil)
 	for i := range all {
 		all[i] = c.viewer(r, c.caller(r))
 	}

@@ -108,22 +108,6 @@ func duration(d time.Duration) string {
 	return fmt.Sprintf("%d d %02d h", s/86400, s/3600%24)
 }
 
-// ago is a duration until now, "now" below one second.
-func ago(d time.Duration) string {
-	if d < time.Second {
-		return "now"
-	}
-	return duration(d) + " ago"
-}
-
-// waited is the age of a row that waits.
-func waited(d time.Duration) string {
-	if d < time.Second {
-		return "under 1 s"
-	}
-	return duration(d)
-}
-
 // coarse has one unit below an hour, for estimates.
 func coarse(d time.Duration) string {
 	switch {
@@ -191,10 +175,37 @@ func (m moment) MarshalJSON() ([]byte, error) {
 	return strconv.AppendInt(nil, time.Time(m).UnixMilli(), 10), nil
 }
 
-// sentence is a list of strings and moments. Strings of strangers are visible.
+// until is the time left until at. It becomes {"until": milliseconds} in JSON, and the page counts it down, so that a message is sent only when at changes.
+type until struct{ at, now time.Time }
+
+// MarshalJSON writes the time, not what is left.
+func (u until) MarshalJSON() ([]byte, error) {
+	return fmt.Appendf(nil, `{"until":%d}`, u.at.UnixMilli()), nil
+}
+
+// String is the time left, for the document, logs and tests.
+func (u until) String() string { return coarse(u.at.Sub(u.now)) }
+
+// aged is the time since at. It becomes {"age": milliseconds} in JSON, and the page counts it.
+type aged struct{ at, now time.Time }
+
+// MarshalJSON writes the time, not its age.
+func (a aged) MarshalJSON() ([]byte, error) {
+	return fmt.Appendf(nil, `{"age":%d}`, a.at.UnixMilli()), nil
+}
+
+// String is the age, for the document, logs and tests.
+func (a aged) String() string {
+	if d := a.now.Sub(a.at); d >= time.Second {
+		return duration(d)
+	}
+	return "under 1 s"
+}
+
+// sentence is a list of strings and times: [moment], [until] and [aged]. Strings of strangers are visible.
 type sentence []any
 
-// said joins parts: strings, moments and sentences.
+// said joins parts: strings, times and sentences.
 func said(parts ...any) sentence {
 	var s sentence
 	var flat []any

@@ -140,14 +140,14 @@ func (c *Console) healthFacts(s *sample) []fact {
 		return f
 	}
 	facts := []fact{
-		named("Room used by what waits", share(s.used(), st.MaxDiskBytes)),
-		{Name: "Files of the local level", Value: size(st.StoreBytes).Text, Note: "with space that waits to be reclaimed"},
-		{Name: "Room of one sink", Value: size(st.MaxSinkBytes).Text},
-		named("Memory for rows before their commit", share(st.PendingBytes, st.MaxPendingBytes)),
+		named("Disk limit, used by waiting rows", share(s.used(), st.MaxDiskBytes)),
+		{Name: "Disk space of the local store", Value: size(st.StoreBytes).Text, Note: "including space to be reclaimed"},
+		{Name: "Disk limit of one sink", Value: size(st.MaxSinkBytes).Text},
+		named("Memory for rows that are not on disk yet", share(st.PendingBytes, st.MaxPendingBytes)),
 		{Name: "Largest row", Value: size(int64(st.MaxRowBytes)).Text},
-		{Name: "Refused calls", Value: count(st.Overloads).Text, Note: "since the start, because memory or disk was full"},
-		{Name: "A failing file expires after", Value: duration(st.Retention)},
-		{Name: "Keys of calls are kept for", Value: duration(st.KeyRetention)},
+		{Name: "Refused calls", Value: count(st.Overloads).Text, Note: "since the start, at a limit of memory or disk"},
+		{Name: "Failing files expire after", Value: duration(st.Retention)},
+		{Name: "Idempotency keys are kept for", Value: duration(st.KeyRetention)},
 	}
 	if c.opts.Version != "" {
 		facts = append(facts, fact{Name: "Version", Value: visible(c.opts.Version)})
@@ -187,8 +187,8 @@ func (c *call) healthDisk() (any, error) {
 	}
 	list, err := c.eng.Damaged(c.ctx)
 	if err != nil {
-		if out.Problem = "The records of damage cannot be read." + needsRecords; words {
-			out.Problem = "The records of damage cannot be read: " + visible(err.Error())
+		if out.Problem = "The list of damage cannot be read." + needsRecords; words {
+			out.Problem = "The list of damage cannot be read: " + visible(err.Error())
 		}
 		return out, nil
 	}
@@ -271,7 +271,7 @@ func showNode(n catalog.Node, words bool) shownNode {
 	case words:
 		out.Missing = visible(n.Missing)
 	default:
-		out.Missing = "What is missing needs the right to records."
+		out.Missing = "The missing parts need the right to records."
 	}
 	if n.LogMaxBytes > 0 {
 		f := share(n.LogBytes, n.LogMaxBytes)

@@ -95,7 +95,7 @@ func TestHealthVerify(t *testing.T) {
 		facts[f.Name] = f.Value
 	}
 	// The bound is 16 GiB, or less if the volume has less.
-	if !strings.Contains(facts["Room used by what waits"], " B of ") || !strings.HasSuffix(facts["Memory for rows before their commit"], " of 64.0 MiB") || facts["Version"] != "v1.2.3" {
+	if !strings.Contains(facts["Disk limit, used by waiting rows"], " B of ") || !strings.HasSuffix(facts["Memory for rows that are not on disk yet"], " of 64.0 MiB") || facts["Version"] != "v1.2.3" {
 		t.Errorf("facts %v", facts)
 	}
 	begun := answer[started](t, send(t, c, "/health.verify", operator, obj{}), 200)

@@ -55,8 +55,8 @@ func TestErrorsOfDriversNeedRecords(t *testing.T) {
 			t.Errorf("markup is not escaped: %s", words)
 		}
 		act(t, c, "/sink.flush", `{"Source":"web","Sink":"orders"}`, "Authorization", "Bearer "+changer)
-		shows(t, c, "page=basin", "orders_pkey")
-		targets := []string{"/snapshot?" + ordersPage, "/snapshot?page=basin", "/snapshot", "/", "/?filter=fails", "/basin.history"}
+		shows(t, c, "page=overview", "orders_pkey")
+		targets := []string{"/snapshot?" + ordersPage, "/snapshot?page=overview", "/snapshot", "/", "/?filter=fails", "/overview.history"}
 		for _, token := range []string{"", reader, changer} {
 			for _, target := range targets {
 				var headers []string

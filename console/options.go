@@ -65,6 +65,9 @@ type Options struct {
 	// History samples the engine every 10 s also while nobody looks, so that the plots show the last hour to whoever comes. The samples
 	// take a goroutine from New to Close. Default: samples are taken only while somebody looks.
 	History bool
+	// HistoryFile keeps the points of the plots, up to a week at falling resolution, and marks of starts, changed definitions and trouble. It is written
+	// once a minute and has 250 KB at most. A file that cannot be read is replaced. It sets History. Default: the plots end with the process.
+	HistoryFile string
 	// Catalog has the durable definitions, for the pages that show or change them. The engine must be the one of the console. Default:
 	// none, and such pages are missing.
 	Catalog *catalog.Catalog
@@ -110,6 +113,7 @@ func (o Options) Validate() error {
 }
 
 func (o Options) withDefaults() Options {
+	o.History = o.History || o.HistoryFile != ""
 	o.MaxViewers = cmp.Or(o.MaxViewers, 32)
 	o.Logger = warnlog.Or(o.Logger)
 	return o

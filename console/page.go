@@ -34,7 +34,7 @@ type row struct {
 
 // allPages lists the pages in the order of their links. A page that lacks what it is about, such as a catalog, is left out.
 func (c *Console) allPages() []page {
-	pages := []page{c.basinPage(), c.sinkPage(), c.quarantinePage(), c.tryPage(), c.tablesPage(), c.tracePage()}
+	pages := []page{c.overviewPage(), c.sinkPage(), c.quarantinePage(), c.tryPage(), c.tablesPage(), c.tracePage()}
 	if c.opts.Catalog != nil {
 		pages = append(pages, c.defsPage())
 	}

@@ -1,13 +1,12 @@
 package console
 
 import (
-	"math"
 	"strconv"
 	"strings"
 	"time"
 )
 
-// picture is the basin: two levels with water, and the table behind them. The height of the water is time: the age of the oldest row
+// picture is the overview: two levels with water, and the table behind them. The height of the water is time: the age of the oldest row
 // divided by what the triggers promise. Bytes against a bound of gigabytes would be a flat line on every healthy day.
 type picture struct {
 	// Of says which sinks are drawn, in a picture of several.
@@ -17,9 +16,9 @@ type picture struct {
 	Table  cell     `json:"table"`
 	Out    cell     `json:"out"`
 	// Newest says when the newest row of the table was accepted.
-	Newest string `json:"newest,omitempty"`
-	// Room is the used room, of the bound. Percent is for the bar, 0 below 1 %.
-	Room    string `json:"room,omitempty"`
+	Newest sentence `json:"newest,omitempty"`
+	// Disk is the disk space that waiting rows use, of the limit. Percent is for the bar, 0 below 1 %.
+	Disk    string `json:"disk,omitempty"`
 	Percent int    `json:"percent,omitempty"`
 }
 
@@ -28,14 +27,14 @@ type level struct {
 	Name  string `json:"name"`
 	Rows  cell   `json:"rows"`
 	Bytes cell   `json:"bytes"`
-	// Age says how old the oldest row is, empty without rows; Promise is what the triggers promise for it. Times is the one divided by the
-	// other.
-	Age     string  `json:"age,omitempty"`
-	Promise string  `json:"promise,omitempty"`
-	Times   float64 `json:"times"`
+	// Oldest is the age of the oldest row, nil without rows. The triggers promise that it waits no longer than Within, in milliseconds, which is
+	// Promise in words. The height of the water is the one divided by the other.
+	Oldest  *aged  `json:"oldest,omitempty"`
+	Within  int64  `json:"within,omitempty"`
+	Promise string `json:"promise,omitempty"`
 	// At is the sink whose rows wait longest, in a picture of all.
 	At string `json:"at,omitempty"`
-	// State is "held" or "late" or empty.
+	// State is "blocked" or "late" or empty.
 	State string `json:"state,omitempty"`
 }
 
@@ -45,8 +44,8 @@ func (k sinkNow) promises() (local, staging time.Duration) {
 	return s.Upload.Interval, s.Upload.Interval + s.Import.Interval
 }
 
-func (l *level) wait(age, promise time.Duration, times float64, state sinkState) {
-	l.Age, l.Promise, l.Times = waited(age), coarse(promise), math.Round(times*100)/100
+func (l *level) wait(oldest aged, promise time.Duration, state sinkState) {
+	l.Oldest, l.Within, l.Promise = &oldest, promise.Milliseconds(), coarse(promise)
 	if state.trouble() {
 		l.State = state.word()
 	}
@@ -58,16 +57,15 @@ func (k sinkNow) picture() picture {
 	p := k.newPicture(f, s.Target.Rows, s.WaitingBytes, k.stats.MaxSinkBytes)
 	p.Levels[0].Rows, p.Levels[0].Bytes = count(s.Local.Rows), size(s.Local.StoredBytes)
 	p.Levels[1].Rows, p.Levels[1].Bytes = count(s.Staging.Rows), size(s.Staging.StoredBytes)
-	local, staging := k.lateness()
 	firstPromise, secondPromise := k.promises()
 	if s.Local.Rows > 0 {
-		p.Levels[0].wait(k.age(s.Local), firstPromise, local, k.state())
+		p.Levels[0].wait(k.agedOf(s.Local), firstPromise, k.state())
 	}
 	if s.Staging.Rows > 0 {
-		p.Levels[1].wait(k.age(s.Staging), secondPromise, staging, k.state())
+		p.Levels[1].wait(k.agedOf(s.Staging), secondPromise, k.state())
 	}
 	if s.Target.Rows > 0 && !s.Target.LastAt.IsZero() {
-		p.Newest = "newest row accepted " + ago(k.at.Sub(s.Target.LastAt))
+		p.Newest = said("newest row accepted ", aged{s.Target.LastAt, k.at}, " ago")
 	}
 	return p
 }
@@ -131,13 +129,14 @@ func (s *sample) newPictureOf(sinks []int, f flow, used, bound int64) picture {
 			continue
 		}
 		k := s.sink(i)
-		promises, ages := [2]time.Duration{}, [2]time.Duration{k.age(s.stats.Sinks[i].Local), k.age(s.stats.Sinks[i].Staging)}
+		var promises [2]time.Duration
 		promises[0], promises[1] = k.promises()
-		p.Levels[n].wait(ages[n], promises[n], times[n], s.derived.states[i])
+		oldest := [2]aged{s.agedOf(s.stats.Sinks[i].Local), s.agedOf(s.stats.Sinks[i].Staging)}
+		p.Levels[n].wait(oldest[n], promises[n], s.derived.states[i])
 		p.Levels[n].At = s.stats.Sinks[i].ID
 	}
 	if !newest.IsZero() {
-		p.Newest = "newest row accepted " + ago(s.at.Sub(newest))
+		p.Newest = said("newest row accepted ", aged{newest, s.at}, " ago")
 	}
 	return p
 }
@@ -149,12 +148,12 @@ func (s *sample) newPicture(f flow, table, used, bound int64) picture {
 		p.In, p.Out = rate(f.in), rate(f.out)
 	}
 	if bound == 0 && used > 0 {
-		p.Room = size(used).Text
+		p.Disk = "Waiting rows use " + size(used).Text
 	}
 	if bound > 0 {
-		p.Room = size(used).Text + " of " + size(bound).Text
+		p.Disk = "Waiting rows use " + size(used).Text + " of the disk limit of " + size(bound).Text
 		if p.Percent = int(min(100, float64(used)*100/float64(bound))); p.Percent > 0 {
-			p.Room += ", " + strconv.Itoa(p.Percent) + " %"
+			p.Disk += ", " + strconv.Itoa(p.Percent) + " %"
 		}
 	}
 	return p

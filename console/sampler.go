@@ -91,9 +91,10 @@ type sampler struct {
 	// seen is when the last viewer left, or when somebody polled.
 	seen time.Time
 	// past are the counters of the last rateOver, oldest first.
-	past []counters
-	// history are the points of the plots, oldest first.
-	history []point
+	past    []counters
+	history history
+	// unsaved is set while Options.HistoryFile cannot be written. Only keepHistory uses it.
+	unsaved bool
 }
 
 func (s *sampler) init(c *Console) { s.c, s.viewers = c, make(map[chan struct{}]struct{}) }
@@ -222,8 +223,8 @@ func (s *sampler) take() {
 		}
 	}
 	s.past = append(s.past, is)
-	s.remember(next)
 	next.finish()
+	s.history.remember(next)
 	s.newest.Store(next)
 }
 

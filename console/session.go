@@ -159,12 +159,12 @@ func (c *Console) signIn(w http.ResponseWriter, r *http.Request) {
 	if k == nil && !c.tries.take(time.Now()) {
 		c.tries.slow(r.Context(), c.slowly)
 		w.Header().Set("Retry-After", "10")
-		c.serveSignIn(w, r, http.StatusTooManyRequests, "This token is wrong, as many before it. Try again in 10 seconds.")
+		c.serveSignIn(w, r, http.StatusTooManyRequests, "Too many wrong tokens were tried. Try again in 10 seconds.")
 		return
 	}
 	if k == nil {
 		c.opts.Logger.Warn("wrong token for the console", "remote", r.RemoteAddr, "next", "check the token; many lines mean that a client guesses it")
-		c.serveSignIn(w, r, http.StatusForbidden, "This token is wrong.")
+		c.serveSignIn(w, r, http.StatusForbidden, "The server does not know this token.")
 		return
 	}
 	c.forget(w, r)

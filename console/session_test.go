@@ -117,7 +117,7 @@ func TestSessions(t *testing.T) {
 // streamOf opens a stream and reads its hello.
 func streamOf(t *testing.T, server *httptest.Server, headers ...string) *bufio.Reader {
 	t.Helper()
-	r, _ := http.NewRequestWithContext(t.Context(), "GET", server.URL+"/stream?page=basin", nil)
+	r, _ := http.NewRequestWithContext(t.Context(), "GET", server.URL+"/stream?page=overview", nil)
 	for i := 0; i < len(headers); i += 2 {
 		r.Header.Set(headers[i], headers[i+1])
 	}

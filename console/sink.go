@@ -44,7 +44,10 @@ type sinkHead struct {
 	Ledger  sentence `json:"ledger"`
 	Facts   []fact   `json:"facts"`
 	// Failing is set if Retry has something to repeat.
-	Failing bool `json:"failing"`
+	Failing bool     `json:"failing"`
+	List    fileList `json:"list"`
+	// Quarantined is the number of rejected records that are kept.
+	Quarantined cell `json:"quarantined"`
 }
 
 // fact is a setting, with a note such as its default.
@@ -54,7 +57,7 @@ type fact struct {
 	Note  string `json:"note,omitempty"`
 }
 
-// sinkView shows the sink that the query names by "source" and "sink". Its rows are files.
+// sinkView shows the sink that the query names by "source" and "sink". Its rows are files: see listFiles.
 func (c *Console) sinkView(s *sample, q url.Values) view {
 	i, ok := s.find(q.Get("source"), q.Get("sink"))
 	if !ok {
@@ -66,14 +69,13 @@ func (c *Console) sinkView(s *sample, q url.Values) view {
 	head.Picture = &drawn
 	failing, _, _ := k.failing()
 	head.Failing = failing != nil
+	head.Quarantined = count(s.stats.Sinks[i].Quarantine.Records)
 	var sync forebay.SyncMode
 	sync, head.Defined = c.definition(s.stats.Sinks[i].Source, s.stats.Sinks[i].Sink)
 	head.Facts = k.facts(sync, head.Defined)
-	v := view{head: head}
-	for j := range s.stats.Sinks[i].Files {
-		v.rows = append(v.rows, k.fileRow(&s.stats.Sinks[i].Files[j]))
-	}
-	return v
+	list, rows := k.listFiles(q)
+	head.List = list
+	return view{head: head, rows: rows}
 }
 
 // find returns the position of a sink in s.stats.Sinks.
@@ -142,7 +144,7 @@ func (k sinkNow) facts(sync forebay.SyncMode, defined bool) []fact {
 		facts = append(facts, fact{Name: "Acknowledged", Value: "when the row is in memory", Note: "default: when it is on disk"})
 	}
 	if !defined {
-		facts = append(facts, fact{Name: "Definition", Value: "removed", Note: "what waits still goes to the table"})
+		facts = append(facts, fact{Name: "Definition", Value: "removed", Note: "waiting rows still go to the table"})
 	}
 	if s.Unstored > 0 {
 		facts = append(facts, fact{Name: "Not stored", Value: rowsOf(s.Unstored), Note: "since the start, because the disk failed"})
@@ -174,8 +176,16 @@ func (k sinkNow) fileRow(f *buffer.FileStats) row {
 	case f.Permanent:
 		more = "quarantine"
 	}
+	waits := k.whyFile(f)
+	if failed(f) { // the cause is above, with all files that have it
+		waits = said(stepOf(f), " fails, ", attempts(f))
+		if f.RetryAfter.After(k.at) {
+			waits = said(waits, ", the next one in ", until{f.RetryAfter, k.at})
+		}
+		waits = said(waits, ".")
+	}
 	return row{f.ID, []any{
-		string(f.State), count(f.Level.Rows), size(f.Level.StoredBytes), strconv.Itoa(f.Slices), opened, visible(f.Reason), k.whyFile(f), left, more,
+		string(f.State), count(f.Level.Rows), size(f.Level.StoredBytes), strconv.Itoa(f.Slices), opened, visible(f.Reason), waits, left, more,
 	}}
 }
 
@@ -184,7 +194,7 @@ func (k sinkNow) whyFile(f *buffer.FileStats) sentence {
 	switch {
 	case !f.FinishedAt.IsZero():
 		return said("Ended at ", f.FinishedAt, ".")
-	case f.Attempt > 0 && !f.FirstFailed.IsZero():
+	case failed(f):
 		return k.whyFailing(f, 1, f.Level.Rows)
 	case f.RetryReason != "" && !k.words:
 		return said("It has failed.", needsRecords)
@@ -193,9 +203,9 @@ func (k sinkNow) whyFile(f *buffer.FileStats) sentence {
 	case f.Leased:
 		return said("Another node imports into the table.")
 	case !f.UploadAt.IsZero():
-		return said("Next upload in ", coarse(f.UploadAt.Sub(k.at)), ".")
+		return said("Next upload in ", until{f.UploadAt, k.at}, ".")
 	case !f.ImportAt.IsZero():
-		return said("Next import in ", coarse(f.ImportAt.Sub(k.at)), ".")
+		return said("Next import in ", until{f.ImportAt, k.at}, ".")
 	}
 	return nil
 }
@@ -251,7 +261,7 @@ func (c *call) flushSink() (any, error) {
 		return nil, err
 	}
 	if _, ok := c.definition(asked.Source, asked.Sink); !ok {
-		return nil, refuse(http.StatusNotFound, "There is no sink %s. What a removed sink has moves by itself.", asked.name())
+		return nil, refuse(http.StatusNotFound, "There is no sink %s. Waiting rows of a removed sink move by themselves.", asked.name())
 	}
 	eng, sampler := c.eng, &c.sampler
 	id, err := c.startTask(flushTask, "Flush "+asked.name(), func(ctx context.Context, progress func(string)) error {

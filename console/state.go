@@ -19,13 +19,13 @@ const (
 	stateRemoved
 	stateLate
 	stateFails
-	stateHeld
+	stateBlocked
 	stateRefuses
 )
 
 // word is the word of a state; the script and the style sheet choose icon and colour by it.
 func (s sinkState) word() string {
-	return [...]string{"idle", "flows", "removed", "late", "fails", "held", "refuses"}[s]
+	return [...]string{"idle", "flows", "removed", "late", "fails", "blocked", "refuses"}[s]
 }
 
 // trouble reports whether somebody should look.
@@ -70,6 +70,9 @@ func (k sinkNow) oldest() time.Duration {
 	return max(k.age(s.Local), k.age(s.Staging))
 }
 
+// first is oldest as a time that runs.
+func (k sinkNow) first() aged { return aged{k.at.Add(-k.oldest()), k.at} }
+
 func (s *sample) age(l buffer.Level) time.Duration {
 	if l.Rows == 0 || l.FirstAt.IsZero() {
 		return 0
@@ -101,7 +104,7 @@ func (k sinkNow) judge() sinkState {
 	case k.full():
 		return stateRefuses
 	case failing != nil && (failing.Permanent || failing.Attempt >= 3):
-		return stateHeld
+		return stateBlocked
 	case failing != nil:
 		return stateFails
 	case local >= lateFrom || staging >= lateFrom:
@@ -129,7 +132,7 @@ const estimateOver = 1
 func (k sinkNow) why() sentence {
 	s := &k.stats.Sinks[k.i]
 	if k.full() {
-		return said("Refusing new records", since(s.RefusingSince), ": ", size(s.WaitingBytes).Text, " of ", size(k.stats.MaxSinkBytes).Text, " of this sink's room is used.", notTaken(s))
+		return said("Refusing new records", since(s.RefusingSince), ": ", size(s.WaitingBytes).Text, " of ", size(k.stats.MaxSinkBytes).Text, " of this sink's disk limit is used.", notTaken(s))
 	}
 	if failing, files, rows := k.failing(); failing != nil {
 		return k.whyFailing(failing, files, rows)
@@ -141,7 +144,7 @@ func (k sinkNow) why() sentence {
 		return said("The columns of the new definition are refused, so rows keep the earlier ones: ", visible(s.Refused))
 	}
 	if late := k.slowCall(); late > 0 {
-		return said("The driver has not returned from an import for ", duration(late), ".")
+		return said("The driver has not returned from an import for ", aged{k.at.Add(-late), k.at}, ".")
 	}
 	return said(k.whyWaiting(), lostOf(s))
 }
@@ -183,7 +186,6 @@ func lostOf(s *forebay.SinkStats) string {
 func (k sinkNow) whyWaiting() sentence {
 	s, f := &k.stats.Sinks[k.i], k.flows[k.i]
 	waiting := s.Local.Rows + s.Staging.Rows
-	oldest := k.oldest()
 	net, share := f.in-f.out, float64(0)
 	if s.Accepted > 0 && waiting > 0 {
 		share = float64(s.WaitingBytes) / float64(waiting)
@@ -193,17 +195,17 @@ func (k sinkNow) whyWaiting() sentence {
 	switch {
 	case f.known && late && net > estimateOver && share > 0:
 		left := float64(k.stats.MaxSinkBytes-s.WaitingBytes) / (net * share)
-		return said("In ", rate(f.in).Text, ", out ", rate(f.out).Text, " rows/s: the room is full in about ", estimate(left), ".")
+		return said("In ", rate(f.in).Text, ", out ", rate(f.out).Text, " rows/s: the disk limit is reached in about ", estimate(left), ".")
 	case f.known && late && net < -estimateOver:
 		return said("Catching up: ", rowsOf(waiting), " wait, about ", estimate(float64(waiting)/-net), " at this rate.")
 	case waiting > 0:
-		return said(rowsOf(waiting), verb(waiting, " waits", " wait"), ", oldest ", waited(oldest), ".", k.nextStep())
+		return said(rowsOf(waiting), verb(waiting, " waits", " wait"), ", oldest ", k.first(), ".", k.nextStep())
 	case s.Accepted == 0:
 		return said("No row yet.")
 	case f.lastRow.IsZero():
 		return said("Nothing waits.")
 	}
-	return said("Nothing waits. Last row ", ago(k.at.Sub(f.lastRow)), ".")
+	return said("Nothing waits. Last row ", aged{f.lastRow, k.at}, " ago.")
 }
 
 // since is " since HH:MM", or nothing for the zero time: nobody has been refused yet.
@@ -227,57 +229,50 @@ func verb(n int64, one, many string) string {
 }
 
 // nextStep says when the next interval ends.
-func (k sinkNow) nextStep() string {
+func (k sinkNow) nextStep() sentence {
 	s := &k.stats.Sinks[k.i]
 	for i := range s.Files {
 		f := &s.Files[i]
 		switch {
 		case f.Leased:
-			return " Another node imports into the table."
+			return said(" Another node imports into the table.")
 		case !f.UploadAt.IsZero():
-			return fmt.Sprintf(" Next upload in %s (interval %s).", coarse(f.UploadAt.Sub(k.at)), coarse(s.Upload.Interval))
+			return said(" Next upload in ", until{f.UploadAt, k.at}, " (interval ", coarse(s.Upload.Interval), ").")
 		case !f.ImportAt.IsZero():
-			return fmt.Sprintf(" Next import in %s (interval %s).", coarse(f.ImportAt.Sub(k.at)), coarse(s.Import.Interval))
+			return said(" Next import in ", until{f.ImportAt, k.at}, " (interval ", coarse(s.Import.Interval), ").")
 		}
 	}
-	return ""
+	return nil
 }
 
+// whyFailing says what fails since when, with which error, and what happens next.
 func (k sinkNow) whyFailing(f *buffer.FileStats, files int, rows int64) sentence {
-	step := "Upload"
-	if f.State == buffer.FileImporting {
-		step = "Import"
-	}
 	many := "1 file"
 	if files != 1 {
-		many = fmt.Sprintf("%d files", files)
+		many = count(int64(files)).Text + " files"
 	}
-	out := said(step, " of ", many, " (", rowsOf(rows), ") fails")
+	out := said(stepOf(f), " of ", many, " (", rowsOf(rows), ") fails")
 	if !f.FirstFailed.IsZero() {
 		out = said(out, " since ", f.FirstFailed)
 	}
-	attempts := "1 attempt"
-	if f.Attempt != 1 {
-		attempts = fmt.Sprintf("%s attempts", count(int64(f.Attempt)).Text)
-	}
-	switch {
-	case k.words:
-		out = said(out, ", ", attempts, ": ", strings.TrimSuffix(visible(f.RetryReason), "."), ".")
-	case f.State == buffer.FileImporting:
-		out = said(out, ", ", attempts, ": the target returns an error.", needsRecords)
-	default:
-		out = said(out, ", ", attempts, ": the staging returns an error.", needsRecords)
-	}
+	out = said(out, ", ", attempts(f), ": ", k.errorOf(f))
 	if f.Permanent {
-		out = said(out, " It needs somebody to fix the cause.")
+		out = said(out, " An operator must fix the cause.")
 	}
-	if next := f.RetryAfter.Sub(k.at); next > 0 {
-		out = said(out, " Next attempt in ", coarse(next), ".")
+	if f.RetryAfter.After(k.at) {
+		out = said(out, " Next attempt in ", until{f.RetryAfter, k.at}, ".")
 	}
 	if !f.FirstFailed.IsZero() && k.stats.Retention > 0 {
 		out = said(out, " Rows expire ", f.FirstFailed.Add(k.stats.Retention), ".")
 	}
 	return out
+}
+
+func attempts(f *buffer.FileStats) string {
+	if f.Attempt == 1 {
+		return "1 attempt"
+	}
+	return count(int64(f.Attempt)).Text + " attempts"
 }
 
 // needsRecords stands for what a driver has said: databases quote the values that they refuse, which are contents of rows.
@@ -308,6 +303,7 @@ func topOf(s *sample) top {
 	t := top{State: "ok"}
 	sinks, held, refusing, flowing := len(s.stats.Sinks), 0, 0, 0
 	var oldest time.Duration
+	var first aged
 	var expired, damaged, unstored int64
 	for i := range s.stats.Sinks {
 		k := s.sink(i)
@@ -319,7 +315,9 @@ func topOf(s *sample) top {
 		case st == stateFlows:
 			flowing++
 		}
-		oldest = max(oldest, k.oldest())
+		if age := k.oldest(); age > oldest {
+			oldest, first = age, k.first()
+		}
 		expired += s.stats.Sinks[i].Expired.Rows
 		damaged += s.stats.Sinks[i].Damaged.Rows
 		unstored += s.stats.Sinks[i].Unstored
@@ -334,7 +332,7 @@ func topOf(s *sample) top {
 		t.Banner = said("The engine takes no records: ", s.notReady())
 	case !s.stats.RefusingSince.IsZero(), s.stats.MaxDiskBytes > 0 && s.used() >= s.stats.MaxDiskBytes:
 		t.State = "error"
-		t.Verdict = said("Refusing records", since(s.stats.RefusingSince), ": all room is used.", refusedCalls(s.stats.Overloads))
+		t.Verdict = said("Refusing records", since(s.stats.RefusingSince), ": the disk limit is reached.", refusedCalls(s.stats.Overloads))
 	case refusing > 0:
 		t.State = "error"
 		t.Verdict = said("Refusing records of ", ofSinks(refusing, sinks), ".", refusedCalls(s.stats.Overloads))
@@ -354,7 +352,7 @@ func topOf(s *sample) top {
 	case oldest == 0:
 		t.Verdict = said(allSinks(sinks), ". Nothing waits.")
 	default:
-		t.Verdict = said(allSinks(sinks), ". Oldest waiting row: ", waited(oldest), ".")
+		t.Verdict = said(allSinks(sinks), ". Oldest waiting row: ", first, ".")
 	}
 	return t
 }

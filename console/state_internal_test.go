@@ -41,10 +41,10 @@ func TestSentences(t *testing.T) {
 		"a sink without room": {func(all *forebay.Stats, k *forebay.SinkStats) {
 			k.WaitingBytes, k.RefusingSince, all.Overloads = 1000, at.Add(-time.Minute), 4312
 			k.Rejected = map[string]int64{"failed": 1204, "malformed": 7}
-		}, "Refusing new records since 11:59: 1000 B of 1000 B of this sink's room is used. 1,204 records were not taken since the start.", "Refusing records of 1 of 1 sinks. 4,312 calls were refused since the start."},
+		}, "Refusing new records since 11:59: 1000 B of 1000 B of this sink's disk limit is used. 1,204 records were not taken since the start.", "Refusing records of 1 of 1 sinks. 4,312 calls were refused since the start."},
 		"no room": {func(all *forebay.Stats, _ *forebay.SinkStats) {
 			all.RefusingSince, all.Overloads = at.Add(-time.Minute), 1
-		}, "Nothing waits.", "Refusing records since 11:59: all room is used. 1 call was refused since the start."},
+		}, "Nothing waits.", "Refusing records since 11:59: the disk limit is reached. 1 call was refused since the start."},
 	} {
 		s := sampleOf(tc.change)
 		if why := s.sink(0).why().String(); why != tc.why {

@@ -24,7 +24,7 @@ const (
 	// rightsAgain is when a stream asks again what its viewer may see: Options.Authorize may answer differently meanwhile, and sessions end.
 	rightsAgain = 5 * time.Second
 	// schemaVersion is raised when an open page of an earlier release would not understand the messages: it then loads itself again.
-	schemaVersion = 1
+	schemaVersion = 2
 )
 
 // hello says who looks at what.
@@ -184,7 +184,7 @@ func (c *Console) serveStream(w http.ResponseWriter, r *http.Request, who caller
 	woken, leave, err := c.sampler.join()
 	if err != nil {
 		w.Header().Set("Retry-After", "10")
-		fail(w, http.StatusServiceUnavailable, "All "+strconv.Itoa(c.opts.MaxViewers)+" places of viewers are taken.")
+		fail(w, http.StatusServiceUnavailable, strconv.Itoa(c.opts.MaxViewers)+" viewers are connected already, which is the limit.")
 		return
 	}
 	defer leave()

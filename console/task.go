@@ -140,5 +140,5 @@ func (c *call) cancelTask() (any, error) {
 			return nil, nil
 		}
 	}
-	return nil, refuse(http.StatusNotFound, "This task does not run.")
+	return nil, refuse(http.StatusNotFound, "This task is not running.")
 }

@@ -310,9 +310,9 @@ func (k sinkNow) fileSteps(f *buffer.FileStats) []step {
 			end.Text = said(end.Text, " It refused ", rowsOf(f.Poison), " of the file, which went to the quarantine.")
 		}
 	case buffer.FileExpired:
-		end = stepAt("Given up", f.FinishedAt, "The file could not be imported for too long, and has expired.")
+		end = stepAt("Given up", f.FinishedAt, "The file could not be imported within the retention time and has expired.")
 	case buffer.FileDiscarded:
-		end = stepAt("Given up", f.FinishedAt, "Somebody has discarded the file.")
+		end = stepAt("Given up", f.FinishedAt, "The file was discarded.")
 	default:
 		end = stepAt("Table", time.Time{}, "Not in the table ", table, " yet. ", k.whyFile(f))
 	}

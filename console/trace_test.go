@@ -237,7 +237,7 @@ func TestTraceOfACallOfTheProgram(t *testing.T) {
 	if err := eng.Sink("web", "events").Discard(t.Context(), eng.Sink("web", "events").Slices()[0].FileID); err != nil {
 		t.Fatal(err)
 	}
-	if got := find(t, c, "", "mixed").Calls; len(got) != 1 || !strings.HasSuffix(words(got[0].Steps), "Given up @: Somebody has discarded the file.") {
+	if got := find(t, c, "", "mixed").Calls; len(got) != 1 || !strings.HasSuffix(words(got[0].Steps), "Given up @: The file was discarded.") {
 		t.Errorf("%+v", got)
 	}
 }

@@ -194,6 +194,8 @@ type opened struct {
 	Telemetry bool          `json:"telemetry"`
 	Columns   []draftColumn `json:"columns"`
 	Text      string        `json:"text"`
+	// Example is a body that the columns take.
+	Example string `json:"example"`
 	// Version is 0 where definitions are not kept in a catalog.
 	Version int    `json:"version"`
 	Picks   []pick `json:"picks"`
@@ -209,7 +211,7 @@ func (c *call) tryOpen() (any, error) {
 	}
 	o := opened{
 		Source: source.ID, Sink: sink.ID, Table: sink.Table.ID, Telemetry: source.Type == forebay.OTLP, Columns: draftOf(sink.Table.Columns),
-		Text: textOf(sink.Table.Columns), Version: version, Picks: []pick{},
+		Text: textOf(sink.Table.Columns), Example: exampleOf(sink.Table.Columns, source.Type == forebay.OTLP), Version: version, Picks: []pick{},
 	}
 	switch {
 	case c.opts.Catalog == nil:
@@ -221,7 +223,7 @@ func (c *call) tryOpen() (any, error) {
 	case c.who.rights&Changes == 0:
 		o.NoShadow = "Your token has no right to change anything."
 	case sink.Disabled:
-		o.NoShadow = "The sink is disabled: no event would come."
+		o.NoShadow = "The sink is disabled: no event would arrive."
 	}
 	for r, err := range c.eng.Sink(source.ID, sink.ID).Quarantine().List(c.ctx, forebay.RejectedFilter{}) {
 		if errors.Is(err, forebay.ErrUnknownSink) {

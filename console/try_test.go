@@ -392,3 +392,24 @@ func TestPlaygroundTakesRejectedEvents(t *testing.T) {
 		t.Errorf("an unknown sink: status %d: %s", w.Code, w.Body)
 	}
 }
+
+// The playground begins with an event that the columns take, whatever their kinds and types.
+func TestExampleOfColumns(t *testing.T) {
+	for name, columns := range map[string]mapping.Columns{
+		"no path": {mapping.UUID("id"), mapping.Body("body")},
+		"types": {
+			mapping.Path("a", "order.id", mapping.DataType(datatype.Int64)), mapping.Path("b", "order.items[1].price", mapping.DataType("decimal(10,2)")),
+			mapping.Path("c", "order.items[0].at", mapping.DataType(datatype.Timestamp)), mapping.Path("d", "on", mapping.DataType(datatype.Bool)),
+			mapping.Path("e", "day", mapping.DataType(datatype.Date)), mapping.Path("f", "uid", mapping.DataType(datatype.UUID)), mapping.Path("g", "more", mapping.DataType(datatype.JSON)),
+			mapping.Path("h", "raw", mapping.DataType(datatype.Bytes)), mapping.Path("i", "name", mapping.RawString()), mapping.Path("j", "rate", mapping.DataType(datatype.Float64)),
+		},
+		"one inside another": {mapping.Path("a", "order"), mapping.Path("b", "order.id")},
+	} {
+		eng, _ := openTables(t, forebay.Sink{Table: forebay.Table{Columns: columns}})
+		c := consoleOf(t, eng, console.Options{})
+		got := answer[struct{ Example string }](t, send(t, c, "/try.open?source=web&sink=events", readsRecords, nil), 200)
+		if _, err := eng.Ingest(t.Context(), "web", mapping.JSON([]byte(got.Example))); err != nil && name != "one inside another" || !json.Valid([]byte(got.Example)) {
+			t.Errorf("%s: the example is rejected: %v\n%s", name, err, got.Example)
+		}
+	}
+}

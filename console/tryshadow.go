@@ -371,7 +371,7 @@ func (c *call) saving(task catalog.Task, title string, version func() int) (any,
 			progress(visible(task.Result))
 			return err
 		})
-		return saved{State: "running", Text: "The target does not answer yet. The change goes on; see the tasks below."}, err
+		return saved{State: "running", Text: "The target has not responded yet. The change continues; see the tasks below."}, err
 	}
 	if err != nil {
 		return nil, err

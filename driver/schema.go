@@ -21,7 +21,7 @@ type SchemaError struct {
 }
 
 func (e *SchemaError) Error() string {
-	return fmt.Sprintf("table %q: columns differ: %s: %s; a changed definition helps new rows only", e.Table, e.difference(), e.advice())
+	return fmt.Sprintf("table %q: columns differ: %s. Rows that already wait need the table changed. For new rows, %s", e.Table, e.difference(), e.advice())
 }
 
 // schemaErrorNames is how many columns of a kind the text of a SchemaError names. A log line has room for that many.
@@ -142,7 +142,7 @@ func (t Table) CheckNames() error {
 }
 
 // HintExtend returns err, an error that a call of target returned for t. If it is a [*SchemaError] that Extend would avoid, the text of the
-// result begins with that advice.
+// result ends with that advice, after the cause.
 func (t Table) HintExtend(target Target, err error) error {
 	var schema *SchemaError
 	if _, ok := target.(Extender); !ok || t.Extend || !errors.As(err, &schema) {
@@ -152,7 +152,7 @@ func (t Table) HintExtend(target Target, err error) error {
 	if _, conflict := grown.Fit(schema.Got); conflict != nil || grown.CheckNames() != nil {
 		return err
 	}
-	return fmt.Errorf("with extend set, the table takes these rows; without it: %w", err)
+	return fmt.Errorf("%w, or set extend so that the table accepts them", err)
 }
 
 // kindOf describes a column without its name.

@@ -36,14 +36,14 @@ func numbered(n int) string {
 func TestSchemaErrorNamesTheColumns(t *testing.T) {
 	for _, tt := range []struct{ want, got, text string }{
 		{"id,user,body", "id,name,body", `the table has no "user", the mapping has no "name"`},
-		{"id,user,body", "id", `the table has no "user", "body":`},
+		{"id,user,body", "id", `the table has no "user", "body".`},
 		{"id", "id,user", `the mapping has no "user"`},
 		{"id,user,body", "id,body,user", `column 2 is "user" in the mapping and "body" in the table`},
 		{"id", "", `the table has no "id"`},
 		{"id", "id,id", "their number"},
-		{"id,a,b,c,d,e,f,g,h", "id,x", `the table has no "a", "b", "c", "d", "e", "f", "g", "h", the mapping has no "x": give`},
-		{"id," + numbered(52), "id", `"c50", and 2 more: give`},
-		{"a int64,b string,c int64", "a,b string,c json", `the column "a" is int64 in the mapping and untyped in the table, which keeps it as text, the column "c" is int64 in the mapping and json in the table: give`},
+		{"id,a,b,c,d,e,f,g,h", "id,x", `the table has no "a", "b", "c", "d", "e", "f", "g", "h", the mapping has no "x". Rows`},
+		{"id," + numbered(52), "id", `"c50", and 2 more. Rows`},
+		{"a int64,b string,c int64", "a,b string,c json", `the column "a" is int64 in the mapping and untyped in the table, which keeps it as text, the column "c" is int64 in the mapping and json in the table. Rows`},
 		{"a,b,c", "b,c,a", `column 1 is "a" in the mapping and "b" in the table, column 2 is "b" in the mapping and "c" in the table, column 3 is "c"`},
 		{"id,n int64", "id,n", `the column "n" is int64 in the mapping and untyped in the table`},
 		{"id,n int64", "id,n int64!", `the column "n" is int64 in the mapping and required int64 in the table`},
@@ -57,7 +57,7 @@ func TestSchemaErrorNamesTheColumns(t *testing.T) {
 	}
 }
 
-// The text says what to do, and HintExtend puts first that Extend avoids the error, if it does and the target has it.
+// The text begins with the cause and ends with what to do. HintExtend adds that Extend avoids the error, if it does and the target has it.
 func TestSchemaErrorSaysWhatToDo(t *testing.T) {
 	for _, tt := range []struct {
 		want, got, advice string
@@ -65,23 +65,23 @@ func TestSchemaErrorSaysWhatToDo(t *testing.T) {
 	}{
 		{"id,n int64", "id", "give the sink another table, or a mapping whose names", true},
 		{"n int64,id", "id,n int64", "give the sink another table, or a mapping whose names", true},
-		{"id,total int64", "id,sum decimal(20.0)", `the table has no "total", the mapping has no "sum": give a renamed column its former name, or the sink another table`, true},
+		{"id,total int64", "id,sum decimal(20.0)", `the table has no "total", the mapping has no "sum". Rows that already wait need the table changed. For new rows, give a renamed column its former name, or the sink another table`, true},
 		{"id,total int64", "id,sum string", "give the sink another table, or a mapping whose names", true},
 		{"id,total", "sum,id", "give the sink another table, or a mapping whose names", true},
-		{"id,n int64", "id,n", `in the table, which keeps it as text: give the sink another table, or these columns the types of the table or another name`, false},
-		{"id,n", "id,n int64", `is untyped in the mapping and int64 in the table: give the sink another table, or these columns the types`, false},
-		{"id,m,n int64", "id,n string", `the table has no "m", the column "n" is int64 in the mapping and string in the table: give the sink another table, or these columns`, false},
+		{"id,n int64", "id,n", `in the table, which keeps it as text. Rows that already wait need the table changed. For new rows, give the sink another table, or these columns the types of the table or another name`, false},
+		{"id,n", "id,n int64", `is untyped in the mapping and int64 in the table. Rows that already wait need the table changed. For new rows, give the sink another table, or these columns the types`, false},
+		{"id,m,n int64", "id,n string", `the table has no "m", the column "n" is int64 in the mapping and string in the table. Rows that already wait need the table changed. For new rows, give the sink another table, or these columns`, false},
 		{"n int64", "n int64!", "require these columns in the mapping, or give the sink another table", true},
 		{"id,Id", "id", `their number`, false}, // names that Extend cannot tell apart
 	} {
 		err := &driver.SchemaError{Table: "t", Want: parseColumns(tt.want), Got: parseColumns(tt.got)}
-		if text := err.Error(); !strings.Contains(text, tt.advice) || !strings.Contains(text, "; a changed definition helps new rows only") {
+		if text := err.Error(); !strings.Contains(text, tt.advice) || !strings.Contains(text, ". Rows that already wait need the table changed. For new rows, ") {
 			t.Errorf("[%s] and [%s]: %s, want %s in it", tt.want, tt.got, text, tt.advice)
 		}
 		hint := func(target driver.Target, extend bool) bool {
 			hinted := driver.Table{ID: "t", Columns: err.Want, Extend: extend}.HintExtend(target, err)
 			var schema *driver.SchemaError
-			return errors.As(hinted, &schema) && strings.HasPrefix(hinted.Error(), "with extend set, ")
+			return errors.As(hinted, &schema) && strings.HasPrefix(hinted.Error(), `table "t": columns differ: `) && strings.HasSuffix(hinted.Error(), ", or set extend so that the table accepts them")
 		}
 		grows, frozen := buffertest.NewMemory(), struct{ driver.Target }{buffertest.NewMemory()}
 		if hint(grows, false) != tt.extend || hint(grows, true) || hint(frozen, false) {

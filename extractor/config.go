@@ -243,7 +243,14 @@ func parsePlan(p *problems, api, config *section, granted tree.Node, baseURL str
 	pl.userData = timed.userData(config)
 	jobs := config.list("jobs")
 	if n, ok := config.node.Get("jobs"); len(jobs) == 0 && (!ok || n.Len() == 0 && n.Kind() != tree.String) {
-		config.wrong("jobs", "must be a list of at least one job")
+		text := "must be a list of at least one job"
+		for _, m := range config.node.Named().Members() { // any other key is a parameter of the user
+			if m.Value.Kind() == tree.List && m.Value.Len() > 0 && m.Value.Item(0).Kind() == tree.Object && !ok {
+				text += fmt.Sprintf("; rename the key %q if it has the jobs", m.Key)
+				break
+			}
+		}
+		config.wrong("jobs", "%s", text)
 	}
 	timed.format = pl.format
 	pl.jobs = parseJobs(jobs, config.at("jobs"), timed)

@@ -46,7 +46,11 @@ func (s *recordState) missing(p *tape.Path, by seeker, last bool) *Error {
 			length++
 		}
 	}
-	return missingStep(p, by, n, body, kind, length)
+	err := missingStep(p, by, n, body, kind, length)
+	if s.parsedAs == FormatForm {
+		err.Err = fmt.Errorf("%w; if the body is JSON, send Content-Type: application/json", err.Err)
+	}
+	return err
 }
 
 // missingField is missing for a FieldDocument.

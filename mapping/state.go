@@ -76,7 +76,11 @@ func (r *Record) format(compat bool) Format {
 	return FormatOf(contentType)
 }
 
-var errOpaque = errors.New("the body has no fields: its Content-Type is neither JSON nor a form")
+var (
+	errOpaque = errors.New("the body has no fields: its Content-Type is neither JSON nor a form; send Content-Type: application/json if the body is JSON")
+	// errNoFormat is about a record of a program, which has no header.
+	errNoFormat = errors.New("the body has no fields: the record has neither a Content-Type nor a Format; set Format: mapping.FormatJSON, or use mapping.JSON")
+)
 
 // parse makes the tape of the body, once.
 func (r *Record) parse(compat bool) (*tape.Tape, *Error) {
@@ -101,6 +105,9 @@ func (r *Record) parse(compat bool) (*tape.Tape, *Error) {
 		text = s.text
 	case f == FormatOpaque:
 		s.parseErr = &Error{Reason: UnsupportedBody, Err: errOpaque}
+		if r.Header == nil && r.Format == FormatFromHeader {
+			s.parseErr.Err = errNoFormat
+		}
 		return &s.tape, s.parseErr
 	}
 	if err := s.tape.Parse(text); err != nil {

@@ -221,10 +221,10 @@ var (
 	otlpNoProfiles       = names.Errorf(http.StatusNotFound, "routeNotFound", otlp.NoProfiles)
 	methodNotAllowed     = names.Errorf(http.StatusMethodNotAllowed, "methodNotAllowed", "Events are sent with POST.")
 	otlpMethodNotAllowed = names.Errorf(http.StatusMethodNotAllowed, "methodNotAllowed", "Telemetry is sent with POST.")
-	badProjectID         = names.Errorf(http.StatusBadRequest, "badRequest", "The project id must be a positive integer.")
+	badProjectID         = names.Errorf(http.StatusBadRequest, "badRequest", "The project id in the URL is wrong: it must be a positive integer.")
 	badKey               = names.Errorf(http.StatusBadRequest, "badRequest", "The Idempotency-Key must have 1 to 255 characters.")
 	// noSourceFound does not distinguish a wrong secret from an unknown source: that would help in guessing.
-	noSourceFound  = names.Errorf(http.StatusNotFound, "noSourceFound", "Unknown source or wrong secret.")
+	noSourceFound  = names.Errorf(http.StatusNotFound, "noSourceFound", "Unknown source or wrong secret. Use the URL of the source, which its operator can read in the Stream API or the configuration.")
 	disabledSource = names.Errorf(http.StatusNotFound, "disabledSource", "The source is disabled.")
 	// otlpPausedSource is retryable, unlike disabledSource: exporters keep their batches while a source is disabled, and
 	// would drop them after any other answer.

@@ -11,12 +11,12 @@ import (
 	"io"
 	"net/http"
 	"net/netip"
-	"os"
 	"strings"
 	"text/tabwriter"
 	"time"
 
 	"github.com/forebay/forebay"
+	"github.com/forebay/forebay/internal/program/keep"
 	"github.com/forebay/forebay/mapping"
 )
 
@@ -97,10 +97,10 @@ func (p process) events(name string) (events [][]byte, err error) {
 	if name == "-" {
 		text, err = io.ReadAll(p.stdin)
 	} else {
-		text, err = os.ReadFile(name)
+		text, err = keep.Read("sample", name)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("-sample: %w", err)
+		return nil, err
 	}
 	var list []json.RawMessage
 	switch text = bytes.TrimSpace(text); {

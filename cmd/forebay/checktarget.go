@@ -288,5 +288,5 @@ func oneLine(err error) string {
 	if refused := refusedLogin(err); refused != nil {
 		return refused.Error()
 	}
-	return strings.Join(strings.Fields(err.Error()), " ")
+	return strings.Join(strings.Fields(driver.HintUnreachable(err).Error()), " ")
 }

@@ -80,7 +80,7 @@ func TestCheckAsksTheTarget(t *testing.T) {
 	}{
 		{config("sqlite:"+db, "there", n, ""), 0, "the target has 1 table: there"},
 		{config("sqlite:"+db, "there", column("n", "string"), ""), failed, `the column "n" is required string in the mapping and required int64 in the table`},
-		{config("sqlite:"+db, "there", n+", "+column("m", "int64"), ""), failed, `with extend set, the table takes these rows`},
+		{config("sqlite:"+db, "there", n+", "+column("m", "int64"), ""), failed, `or set extend so that the table accepts them`},
 		{config("sqlite:"+db, "there", n+", "+column("m", "int64"), ", extend: true"), 0, "the target has 1 table: there"},
 		{config("sqlite:"+db, "absent", n, ""), 0, "is valid"},
 		{config("sqlite:"+db, "sqlite_x", n, ""), failed, `the table "sqlite_x" has a name that SQLite or this driver keeps for itself`},

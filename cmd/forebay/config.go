@@ -20,6 +20,8 @@ import (
 	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/internal/program/flagtext"
+	"github.com/forebay/forebay/internal/program/keep"
 	"github.com/forebay/forebay/internal/program/server"
 	"github.com/forebay/forebay/mapping"
 	"github.com/forebay/forebay/otlpflat"
@@ -134,7 +136,7 @@ func readBounded(path string) (text []byte, err error) {
 func (cfg *serveConfig) readFile(flags *flag.FlagSet, given map[string]bool, getenv func(string) (string, bool)) (*decoder, error) {
 	text, err := readBounded(cfg.file)
 	if err != nil {
-		return nil, fmt.Errorf("-config: %w", err)
+		return nil, keep.Unreadable("config", err)
 	}
 	d := &decoder{getenv: getenv, nodes: map[string]*yaml.Node{}, written: map[*yaml.Node]string{}, values: map[string]string{}, budget: maxAliased}
 	var doc yaml.Node
@@ -144,7 +146,12 @@ func (cfg *serveConfig) readFile(flags *flag.FlagSet, given map[string]bool, get
 	case errors.Is(err, io.EOF):
 		return nil, fmt.Errorf("%s is empty: \"forebay help file\" has an example", cfg.file)
 	case err != nil:
-		return nil, fmt.Errorf("%s is neither YAML nor JSON: %s", cfg.file, strings.TrimPrefix(err.Error(), "yaml: "))
+		for i, line := range strings.Split(string(text), "\n") {
+			if at := strings.IndexByte(line, '\t'); at >= 0 && strings.TrimLeft(line[:at], " -") == "" {
+				return nil, fmt.Errorf("%s:%d:%d: a tab in the indentation: YAML is indented with spaces", cfg.file, i+1, at+1)
+			}
+		}
+		return nil, fmt.Errorf("%s is neither YAML nor JSON: %s: \"forebay help file\" has an example", cfg.file, strings.TrimPrefix(err.Error(), "yaml: "))
 	}
 	if err := parser.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
 		d.report(&doc, "the file has a second document behind ---, which is not read: write one file for each server")
@@ -265,9 +272,8 @@ func (d *decoder) flag(flags *flag.FlagSet, given map[string]bool, name string, 
 		text := err.Error()
 		if d.hasVariable(n) {
 			text = "the value of the variable cannot be read"
-		} else if text == "parse error" {
-			kind, _ := flag.UnquoteUsage(flags.Lookup(name))
-			text = "must be of the kind " + kind + ", such as " + flags.Lookup(name).DefValue
+		} else {
+			text = flagtext.Problem(flags.Lookup(name), err)
 		}
 		d.report(n, "%s is %q: %s", name, d.shown(n), text)
 	}

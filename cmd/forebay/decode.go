@@ -15,6 +15,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/forebay/forebay/internal/program/duration"
+	"github.com/forebay/forebay/internal/program/flagtext"
 	"github.com/forebay/forebay/trigger"
 )
 
@@ -217,7 +218,7 @@ func (d *decoder) unknownKey(key *yaml.Node, known []string) {
 		d.report(key, "a comma inside { } ends a value: quote it, as in dataType: \"decimal(10,2)\"")
 		return
 	}
-	if near := nearest(key.Value, known); near != "" {
+	if near := flagtext.Nearest(key.Value, known); near != "" {
 		d.report(key, "unknown key %q; do you mean %q?", key.Value, near)
 		return
 	}
@@ -384,40 +385,3 @@ func join(at, key string) string {
 
 // last is the end of a path: interval, or columns[2].
 func last(at string) string { return at[strings.LastIndexByte(at, '.')+1:] }
-
-// nearest returns the name that was probably meant; "" if none is near.
-func nearest(name string, known []string) (best string) {
-	least := 1 + len(name)/3
-	for _, k := range known {
-		if distance := editDistance(plain(name), plain(k)); distance < least || distance == least && best == "" {
-			best, least = k, distance
-		}
-	}
-	return best
-}
-
-// plain removes what people write differently in names.
-func plain(name string) string {
-	return strings.NewReplacer("-", "", "_", "", ".", "").Replace(strings.ToLower(name))
-}
-
-// editDistance counts the characters to insert, delete or replace.
-func editDistance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := diagonal
-			if a[i] != b[j] {
-				cost++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(cost, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
-}

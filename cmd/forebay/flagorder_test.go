@@ -41,21 +41,3 @@ func TestUnknownFlagsAreRefused(t *testing.T) {
 		}
 	}
 }
-
-// The commands that change the quarantine say which flag is misplaced, before they ask a server.
-func TestMisplacedFlagIsNamed(t *testing.T) {
-	for _, args := range [][]string{
-		{"quarantine", "discard", "a/b", "-reason", "x"},
-		{"quarantine", "replay", "a/b", "-reason", "x"},
-		{"quarantine", "list", "a/b", "-reason", "x"},
-		{"files", "discard", "a/b", "-reason", "x"},
-		{"damage", "forget", "a", "-reason", "x"},
-		{"shadow", "start", "a/b", "-reason", "x"},
-	} {
-		var out, errs bytes.Buffer
-		p := process{stdin: strings.NewReader(""), stdout: &out, stderr: &errs, getenv: func(string) (string, bool) { return "", false }}
-		if status := p.run(t.Context(), args); status != wrongUsage || !strings.Contains(errs.String(), "-reason stands after the argument") {
-			t.Errorf("forebay %s: status %d, errors %q, want %d and the misplaced flag", strings.Join(args, " "), status, errs.String(), wrongUsage)
-		}
-	}
-}

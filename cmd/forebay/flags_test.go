@@ -78,7 +78,7 @@ func TestFlagTexts(t *testing.T) {
 				t.Errorf("forebay %q -%s: the example is refused: %s", command, f.name, wrong)
 			}
 			switch refusal := try("?"); {
-			case strings.Contains(refusal, "parse error") && !units.MatchString(f.text):
+			case strings.Contains(refusal, "number without a unit") && !units.MatchString(f.text):
 				t.Errorf("forebay %q -%s: %q names no unit", command, f.name, f.text)
 			case strings.Contains(refusal, "want a duration") && !strings.Contains(f.text, "a duration") && f.name != "for":
 				t.Errorf("forebay %q -%s: %q is not called a duration", command, f.name, f.text)

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/internal/program/flagtext"
 	"github.com/forebay/forebay/internal/program/server"
 )
@@ -73,7 +74,10 @@ func ask(ctx context.Context, url string) (string, error) {
 	transport := &http.Transport{DisableKeepAlives: true} // without a proxy: the server is on this machine
 	resp, err := transport.RoundTrip(req)
 	if err != nil {
-		return "", fmt.Errorf("no server responds at %s: %w", url, err)
+		if _, reason, ok := driver.DialFailure(err); ok {
+			return "", fmt.Errorf("no server answers at %s, %s: start one with forebay serve, or name its address with -addr", url, reason)
+		}
+		return "", fmt.Errorf("no response from %s: is the server overloaded, or stopping? %w", url, err)
 	}
 	defer resp.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(resp.Body, 4096))

@@ -26,6 +26,7 @@ import (
 	"github.com/forebay/forebay/internal/program/damage"
 	"github.com/forebay/forebay/internal/program/extract"
 	"github.com/forebay/forebay/internal/program/files"
+	"github.com/forebay/forebay/internal/program/flagtext"
 	"github.com/forebay/forebay/internal/program/inspect"
 	"github.com/forebay/forebay/internal/program/quarantine"
 	"github.com/forebay/forebay/internal/program/quickstart"
@@ -147,7 +148,7 @@ func (p process) unknown(kind, name string, others []string) int {
 	}
 	names = append(names, others...)
 	fmt.Fprintf(p.stderr, "forebay: there is no %s %q", kind, name)
-	if near := nearest(name, names); near != "" {
+	if near := flagtext.Nearest(name, names); near != "" {
 		fmt.Fprintf(p.stderr, "; do you mean %q?", near)
 	}
 	fmt.Fprintf(p.stderr, " There are %s. \"forebay -h\" shows what they do.\n", strings.Join(names, ", "))

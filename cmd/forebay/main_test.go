@@ -131,54 +131,6 @@ func TestVersionIsPrinted(t *testing.T) {
 	}
 }
 
-func TestWrongCalls(t *testing.T) {
-	for _, tt := range []struct {
-		args []string
-		want string
-	}{
-		{nil, "Start with"},
-		{[]string{"srve"}, `do you mean "serve"?`},
-		{[]string{"serve", "-adr", ":1"}, "-adr; -h shows the flags"},
-		{[]string{"serve", "extra"}, "flags begin with a dash"},
-		{[]string{"serve", "-target", "oracle://me:hunter2@db/x"}, "sqlite:FILE, duckdb:FILE, postgres://"},
-		{[]string{"serve", "-target", "host=db password=hunter2"}, "sqlite:FILE, duckdb:FILE, postgres://"},
-		{[]string{"serve", "-staging", "s4:hunter2"}, "dir:FOLDER"},
-		{[]string{"serve", "-target", "sqlite:"}, `has the kind "sqlite" without a place: write`},
-		{[]string{"serve", "-target", "s3://hunter2"}, `has the kind "s3", which does not exist: write`},
-		{[]string{"serve", "-staging", "s3://"}, `has the kind "s3" without a place: write`},
-		{[]string{"serve", "-target", "sqlite:s3://bucket/hunter2"}, "takes no s3:// address"},
-		{[]string{"demo", "-n", "1", "-target", "iceberg:gs://bucket/x", "-dir", t.TempDir()}, "takes no gs:// address"},
-		{[]string{"demo", "-n", "1", "-target", "iceberg:https://me:hunter2@host", "-dir", t.TempDir()}, "has a password"},
-		{[]string{"demo", "-n", "1", "-target", "iceberg:https://host?token=hunter2", "-dir", t.TempDir()}, "ICEBERG_TOKEN"},
-		{[]string{"demo", "-n", "1", "-target", "iceberg:https://host?warehouse=%hunter2", "-dir", t.TempDir()}, "cannot be read"},
-		{[]string{"demo", "-n", "1", "-target", "iceberg:https://?warehouse=hunter2", "-dir", t.TempDir()}, "cannot be read"},
-		{[]string{"demo", "-n", "1", "-staging", "s3://me:hunter2@bucket/x", "-dir", t.TempDir()}, "set them in the environment"},
-		{[]string{"demo", "-n", "1", "-target", "parquet:s3://me:hunter2@bucket/x", "-dir", t.TempDir()}, "set them in the environment"},
-		{[]string{"demo", "-n", "1", "-target", "parquet:s4://me:hunter2@bucket/x", "-dir", t.TempDir()}, "names no bucket"},
-		{[]string{"demo", "-n", "1", "-target", "parquet:s3://", "-dir", t.TempDir()}, "names no bucket"},
-		{[]string{"serve", "-target", "parquet:s3://bucket/x", "-merge-to", "1000000", "-dir", t.TempDir()}, "neither merged nor removed"},
-		{[]string{"serve", "-target", "sqlite:x.db", "-gzip"}, "for tables in folders"},
-		{[]string{"serve", "-config", "none.yaml"}, "none.yaml"},
-		{[]string{"check"}, "-config"},
-		{[]string{"demo", "-n", "0"}, "-n must be"},
-		{[]string{"demo", "-n", "1", "-target", "postgres://me:hunter2@%zz/x", "-dir", t.TempDir()}, "connection string cannot be read"},
-		{[]string{"demo", "-n", "1", "-target", "sqlite:no/such/folder/x.db", "-dir", t.TempDir()}, "no/such/folder must exist"},
-		{[]string{"inspect"}, "name one data directory"},
-		{[]string{"size"}, "name a data directory"},
-		{[]string{"inspect", "-staging", "s4:x", t.TempDir()}, "dir:FOLDER"},
-		{[]string{"extract", "-config", "none.json"}, "none.json"},
-		{[]string{"templates"}, "give a template"},
-	} {
-		if leftOut(strings.Join(tt.args, " ")) {
-			continue
-		}
-		status, out, errs := call(t, "", nil, tt.args...)
-		if status == 0 || !strings.Contains(errs, tt.want) || strings.Contains(out+errs, "hunter2") {
-			t.Errorf("%q: status %d, want %q in\n%s%s", tt.args, status, tt.want, out, errs)
-		}
-	}
-}
-
 // The demo ends with the last line of the quickstart on every target that needs no server.
 func TestDemo(t *testing.T) {
 	folder := t.TempDir()

@@ -271,7 +271,7 @@ func (p *places) open(folder string) (*store.Store, error) {
 	open, _ := p.prepare(folder)
 	st, err := open()
 	if err != nil {
-		return nil, fmt.Errorf("-target: %w", err)
+		return nil, fmt.Errorf("-target: %w", driver.HintUnreachable(err))
 	}
 	if p.target == "" {
 		st.Hint = ""
@@ -315,7 +315,7 @@ func (p *places) openNamed(st *store.Store) error {
 		}
 		one, err := open()
 		if err != nil {
-			return fmt.Errorf("target %q: %w", name, err)
+			return fmt.Errorf("target %q: %w", name, driver.HintUnreachable(err))
 		}
 		if st.Targets == nil {
 			st.Targets = map[string]driver.Target{}

@@ -56,7 +56,7 @@ func (p process) replayHere(ctx context.Context, args []string) (err error) {
 	}
 	at := indexOf(cfg.sources, source)
 	if at < 0 || !slices.ContainsFunc(cfg.sources[at].Sinks, func(s forebay.Sink) bool { return s.ID == sink }) {
-		return api.Wrong("%s has no sink %q of a source %q", cfg.file, sink, source)
+		return api.Wrong("%s has no sink %q of a source %q: name a sink of the file", cfg.file, sink, source)
 	}
 	if cfg.archive == "" {
 		return api.Wrong("there is no archive: -archive, or the key archive of the file, says where it is")

@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/forebay/forebay"
-	"github.com/forebay/forebay/internal/program/api"
 	"github.com/forebay/forebay/internal/program/duration"
 	"github.com/forebay/forebay/internal/program/flagtext"
 	"github.com/forebay/forebay/internal/program/server"
@@ -90,7 +89,7 @@ func (p process) parse(name string, args []string, verb verbFlags) (*serveConfig
 	cfg.secret, _ = p.getenv(secretVariable)
 	if verb.rest != nil {
 		*verb.rest = flags.Args()
-		if err := api.Misplaced(flags); err != nil {
+		if err := flagtext.Misplaced(flags); err != nil {
 			problems = append(problems, err)
 		}
 	} else if flags.NArg() > 0 {

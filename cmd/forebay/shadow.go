@@ -26,5 +26,5 @@ func (p process) columnsOf(file, source, sink string) (mapping.Columns, error) {
 			return sinks[i].Table.Columns, nil
 		}
 	}
-	return nil, fmt.Errorf("%s has no sink %q of a source %q", file, sink, source)
+	return nil, fmt.Errorf("%s has no sink %q of a source %q: name a sink of the file", file, sink, source)
 }

@@ -46,6 +46,9 @@ func sqliteAdvice(path string) string {
 	if folder := filepath.Dir(path); !isFolder(folder) {
 		return "the folder " + folder + " must exist"
 	}
+	if isFolder(path) {
+		return "it is a folder: name a file in it"
+	}
 	const magic = "SQLite format 3\x00"
 	f, err := os.Open(path)
 	if err != nil {

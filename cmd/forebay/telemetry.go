@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"os"
 	"path/filepath"
 	"strings"
 	"time"
@@ -181,7 +180,7 @@ func (cfg *serveConfig) writeViews() (use string, err error) {
 	if err != nil || sql == "" {
 		return "", err
 	}
-	if err := os.MkdirAll(cfg.Dir, 0o755); err != nil {
+	if err := keep.Folder("dir", cfg.Dir, 0o755); err != nil {
 		return "", err
 	}
 	return use, keep.Write(file, []byte(sql))
@@ -208,7 +207,7 @@ func (p process) otlp(ctx context.Context, args []string) int {
 }
 
 func (p process) serveTelemetry(ctx context.Context, args []string, cfg *serveConfig, f *telemetryFlags) error {
-	if err := os.MkdirAll(cfg.Dir, 0o755); err != nil {
+	if err := keep.Folder("dir", cfg.Dir, 0o755); err != nil {
 		return err
 	}
 	secret := f.secret

@@ -16,8 +16,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/cdproto/network"
 	cdpage "github.com/chromedp/cdproto/page"
+	"github.com/chromedp/cdproto/performance"
 	"github.com/chromedp/chromedp"
 
 	"github.com/forebay/forebay"
@@ -196,6 +198,25 @@ func (b *tab) live(url string) {
 	b.until(`document.documentElement.dataset.seq > 0`)
 }
 
+// taskTime is the time of the processor that the page has taken since it was opened, in seconds.
+func (b *tab) taskTime() float64 {
+	b.t.Helper()
+	if _, err := chromedp.Call(b.ctx, performance.Enable, performance.EnableParams{TimeDomain: performance.EnableTimeDomainThreadTicks}); err != nil {
+		b.t.Fatal(err)
+	}
+	metrics, err := chromedp.Call(b.ctx, performance.GetMetrics, cdp.Empty{})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	for _, m := range metrics.Metrics {
+		if m.Name == "TaskDuration" {
+			return m.Value
+		}
+	}
+	b.t.Fatal("the browser does not tell the time of tasks")
+	return 0
+}
+
 // eval runs an expression in the page and decodes its result, which must be JSON.
 func eval[T any](b *tab, expression string) T {
 	b.t.Helper()
@@ -256,6 +277,15 @@ func (b *tab) click(selector string) {
 	if err := chromedp.Do(b.ctx, chromedp.Click(chromedp.CSS(selector))); err != nil {
 		b.t.Fatalf("click on %s: %v", selector, err)
 	}
+}
+
+// openMenu opens the menu of the console, if it is not open.
+func (b *tab) openMenu() {
+	b.t.Helper()
+	if !eval[bool](b, `document.getElementById("menu").open`) {
+		b.click("#menu summary")
+	}
+	b.until(`document.getElementById("menu").open`)
 }
 
 // press sends keys to whatever has the focus.

@@ -70,7 +70,7 @@ func TestHealthOfReaders(t *testing.T) {
 	b := newTab(t)
 	b.live(url + "#/health")
 	b.text("the servers of the cluster return an error.")
-	b.text("What is missing needs the right to records.")
+	b.text("The missing parts need the right to records.")
 	if eval[bool](b, `document.querySelector("section[data-page=health] button").offsetParent !== null || document.querySelector("section[data-page=health]").textContent.includes("words")`) {
 		t.Error("a reader has a button, or sees words of an error")
 	}

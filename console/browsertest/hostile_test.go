@@ -39,13 +39,13 @@ func TestHostileErrors(t *testing.T) {
 	url := serve(t, newConsole(t, eng, console.Options{Authorize: everything, Name: hostile[:60]}))
 	b := newTab(t)
 	b.live(url)
-	b.text("needs somebody to fix the cause")
+	b.text("An operator must fix the cause")
 	b.text(`<img src=x onerror="window.owned=1">"><svg onload=window.owned=1> javascript:alert(1) {{7*7}} ${window.owned=1} ‹U+202E›gnp.exe‹U+202C›`)
 	if eval[bool](b, `window.owned !== undefined || document.querySelector("img") !== null ||
 		[...document.querySelectorAll("*")].some((n) => n.getAttributeNames().some((name) => name.startsWith("on")))`) {
 		t.Error("a text became markup")
 	}
-	if state := eval[string](b, `document.querySelector("td.state").textContent`); state != "held" {
+	if state := eval[string](b, `document.querySelector("td.state").textContent`); state != "blocked" {
 		t.Errorf("the sink is %q", state)
 	}
 	if title := eval[string](b, `document.title`); !strings.HasPrefix(title, "1 of 1 sinks is held up.") {

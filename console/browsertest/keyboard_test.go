@@ -25,7 +25,7 @@ func full(t *testing.T) (eng *forebay.Engine, cat *catalog.Catalog, addresses []
 	quarantined := newOrders(t, eng)
 	ingest(t, eng, "web", 3)
 	return eng, cat, []string{
-		"basin", "sink/web/events", "quarantine?list=all&record=" + quarantined, "try/web/events", "tables/web/events", "trace", "defs?ref=web/events&from=1&to=2", "health",
+		"overview", "sink/web/events", "quarantine?list=all&record=" + quarantined, "try/web/events", "tables/web/events", "trace", "defs?ref=web/events&from=1&to=2", "health",
 	}
 }
 
@@ -119,7 +119,7 @@ func (b *tab) settle(address string) {
 	name, _, _ := strings.Cut(address, "/")
 	name, _, _ = strings.Cut(name, "?")
 	ready := map[string]string{
-		"basin": `document.querySelectorAll("#plots canvas").length === 6`, "sink": `document.querySelector("section[data-page=sink] .files tbody tr")`,
+		"overview": `document.querySelectorAll("#plots canvas").length === 6`, "sink": `document.querySelector("section[data-page=sink] .files tbody tr")`,
 		"quarantine": `document.querySelector(".record pre")`, "try": `document.querySelectorAll("section[data-page=try] .columns > li").length > 0`,
 		"tables": `document.querySelector("section[data-page=tables]").dataset.loads`, "trace": `document.querySelector("#trace-text")`,
 		"defs": `document.querySelector(".diff ins")`, "health": `document.querySelector("section[data-page=health]").dataset.disk`,
@@ -154,7 +154,7 @@ func TestDialogsReturnFocus(t *testing.T) {
 	b := newTab(t)
 	b.live(url)
 	for _, c := range []struct{ address, opener string }{
-		{"basin", `document.getElementById("keys")`},
+		{"overview", `(document.getElementById("menu").open = true, document.getElementById("keys"))`},
 		{"sink/web/events", button("Discard…")},
 		{"quarantine?list=all", button("Discard 1…")},
 		{"defs?ref=web/events&from=1&to=2", button("Roll back…")},

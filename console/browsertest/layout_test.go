@@ -18,7 +18,7 @@ func (b *tab) wide(width int64) {
 }
 
 // Numbers stand below the heads of their columns, the sentence has most of the width, and no big figure is a word.
-func TestBasinTable(t *testing.T) {
+func TestOverviewTable(t *testing.T) {
 	eng, target := newShop(t)
 	target.on.Store(true)
 	c := newConsole(t, eng, console.Options{})

@@ -32,7 +32,7 @@ func TestLiveUnderLoad(t *testing.T) {
 	b.live(url)
 	var events atomic.Int64
 	for range loadViewers {
-		resp, err := http.Get(url + "stream?page=basin")
+		resp, err := http.Get(url + "stream?page=overview")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -68,11 +68,13 @@ func TestLiveUnderLoad(t *testing.T) {
 	eval[bool](b, `window.tasks = [], window.seen = new Set(), new PerformanceObserver((l) => { for (const e of l.getEntries()) window.tasks.push(e.duration) }).observe({ type: "longtask" }),
 		new MutationObserver(() => window.seen.add(`+waiting+` + "/" + `+inTable+`)).observe(document.querySelector(".tile:nth-child(2) .value span"), { childList: true, characterData: true, subtree: true }), true`)
 	heap := func() int { return eval[int](b, `gc(), performance.memory.usedJSHeapSize`) }
+	task := b.taskTime()
 	from, seq, began := heap(), eval[int](b, `Number(document.documentElement.dataset.seq)`), time.Now()
 	<-time.After(*loadFor)
 	close(stop)
 	feeder.Wait()
 	took := time.Since(began)
+	busy := (b.taskTime() - task) / took.Seconds() * 100
 	messages := eval[int](b, `Number(document.documentElement.dataset.seq)`) - seq
 
 	accepted := int64(0)
@@ -87,14 +89,17 @@ func TestLiveUnderLoad(t *testing.T) {
 		longest, sum = max(longest, ms), sum+ms
 	}
 	different := eval[int](b, `window.seen.size`)
-	t.Logf("%d rows in %.0f s; %d messages, %d different numbers; %d long tasks, the longest %.0f ms, %.1f %% of the time; the heap grew by %d bytes from %d; other viewers got %d messages",
-		accepted, took.Seconds(), messages, different, len(tasks), longest, sum/10/took.Seconds(), grew, from, events.Load())
+	t.Logf("%d rows in %.0f s; %d messages, %d different numbers; %d long tasks, the longest %.0f ms, %.1f %% of the time; %.1f %% of a core; the heap grew by %d bytes from %d; other viewers got %d messages",
+		accepted, took.Seconds(), messages, different, len(tasks), longest, sum/10/took.Seconds(), busy, grew, from, events.Load())
 	least := int(took.Seconds() / 2)
 	if messages < least || different < least/2 || events.Load() < int64(least*loadViewers) {
 		t.Errorf("the page got %d messages and showed %d numbers, others got %d, in %v", messages, different, events.Load(), took)
 	}
 	if longest > float64(longestTask.Milliseconds()) || sum > took.Seconds()*1000/10 {
 		t.Errorf("the longest task took %.0f ms, all long ones %.0f ms", longest, sum)
+	}
+	if busy > 9 { // 3
+		t.Errorf("the page takes %.1f %% of a core", busy)
 	}
 	if grew > heapMayGrowBy {
 		t.Errorf("the heap of the page grew by %d bytes", grew)

@@ -250,7 +250,7 @@ func TestPlaygroundKeepsEdits(t *testing.T) {
 	if path := eval[string](b, `document.querySelector(`+quoted(column(2, "path"))+`).value`); path != "sort" {
 		t.Errorf("the edited path is %q now", path)
 	}
-	b.goTo("basin") // other pages do not touch them
+	b.goTo("overview") // other pages do not touch them
 	b.goTo("try/web/events")
 	b.write("#try-sink", "web/others")
 	b.button("Open")

@@ -96,6 +96,7 @@ func TestRestart(t *testing.T) {
 	b := newTab(t, "ERR_CONNECTION_REFUSED", "ERR_INCOMPLETE_CHUNKED_ENCODING", "ERR_CONNECTION_RESET", "ERR_EMPTY_RESPONSE")
 	b.live("http://" + addr[0] + "/")
 	b.text("9 rows wait")
+	b.until(`document.querySelector(".charts canvas")`) // all scripts are loaded
 	eval[bool](b, `window.notLoadedAgain = true`)
 	gone := time.Now()
 	stop()
@@ -142,7 +143,7 @@ func TestPolling(t *testing.T) {
 	b.text("5 rows wait")
 	b.goTo("sink/web0/sink00")
 	b.text("5 accepted = ")
-	b.goTo("basin")
+	b.goTo("overview")
 	b.until(`document.querySelectorAll("#sinks tbody tr").length === 1`)
 }
 
@@ -185,7 +186,7 @@ func TestSignIn(t *testing.T) {
 	b.open(url)
 	b.until(`document.activeElement.name === "token"`)
 	b.press("this is not the token\r")
-	b.text("This token is wrong.")
+	b.text("The server does not know this token.")
 	b.press(c.Token() + "\r")
 	b.until(`document.documentElement.dataset.seq > 0`)
 	b.text("web0/sink00")
@@ -198,6 +199,7 @@ func TestSignIn(t *testing.T) {
 	defer cancel()
 	other := &tab{t: t, ctx: ctx}
 	other.live(url)
+	b.openMenu()
 	b.click(`form[action="session.end"] button`)
 	b.until(`document.querySelector('input[name="token"]')`)
 	other.text("the session has ended")

@@ -258,7 +258,7 @@ func TestRefusingSince(t *testing.T) {
 	url := serve(t, newConsole(t, eng, public))
 	b := newTab(t)
 	b.live(url + "#/sink/web/orders")
-	b.until(`/^Refusing new records since \d\d:\d\d: .* of this sink's room is used/.test(document.querySelector("section[data-page=sink] > p.why").textContent)`)
-	eval[bool](b, `location.hash = "#/basin", true`)
+	b.until(`/^Refusing new records since \d\d:\d\d: .* of this sink's disk limit is used/.test(document.querySelector("section[data-page=sink] > p.why").textContent)`)
+	eval[bool](b, `location.hash = "#/overview", true`)
 	b.text("Refusing new records since ")
 }

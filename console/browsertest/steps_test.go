@@ -8,7 +8,7 @@ import (
 )
 
 // Sorting, pages and the Retry of a row do what they say.
-func TestBasinSteps(t *testing.T) {
+func TestOverviewSteps(t *testing.T) {
 	eng := newEngine(t, 2, 40)
 	ingest(t, eng, "web1", 2)
 	url := serve(t, newConsole(t, eng, public))
@@ -24,7 +24,7 @@ func TestBasinSteps(t *testing.T) {
 	b.until(`document.querySelector('th[data-sort="name"]').getAttribute("aria-sort") === "ascending"`)
 	b.click(`th[data-sort="name"] button`)
 	first("web1/sink39")
-	b.until(`location.hash === "#/basin?sort=-name" && document.querySelector('th[data-sort="name"]').getAttribute("aria-sort") === "descending"`)
+	b.until(`location.hash === "#/overview?sort=-name" && document.querySelector('th[data-sort="name"]').getAttribute("aria-sort") === "descending"`)
 	b.click("#after")
 	b.text("51–80 of 80")
 	first("web0/sink29")
@@ -34,7 +34,7 @@ func TestBasinSteps(t *testing.T) {
 	first("web1/sink00")
 }
 
-func TestBasinRetry(t *testing.T) {
+func TestOverviewRetry(t *testing.T) {
 	eng, target := newShop(t)
 	target.on.Store(true)
 	c := newConsole(t, eng, console.Options{})
@@ -42,7 +42,7 @@ func TestBasinRetry(t *testing.T) {
 	b := newTab(t)
 	b.signIn(c, url)
 	ingest(t, eng, "web", 4)
-	b.until(`document.querySelector('tr[data-key="web/orders"] .why button')?.getAttribute("aria-label") === "Retry web/orders now"`)
+	b.until(`document.querySelector('tr[data-key="web/orders"] .why button')?.getAttribute("aria-label") === "Retry now: web/orders"`)
 	target.on.Store(false)
 	b.click(`tr[data-key="web/orders"] .why button`)
 	b.until(`document.querySelector('tr[data-key="web/orders"]').cells[6].textContent === "4" && !document.querySelector('tr[data-key="web/orders"] .why button')`)
@@ -137,7 +137,7 @@ func TestPlaygroundColumns(t *testing.T) {
 	eval[bool](b, `document.querySelector(".columns > li:nth-child(3) details").open = true`)
 	b.write(column(3, "default"), `"none"`)
 	eval[bool](b, `document.querySelector(".columns > li:nth-child(3) [aria-label='Move up']").click(), true`)
-	b.until(`document.querySelector(` + quoted(column(2, "name")) + `).value === "sort" && document.querySelector(".columns > li:nth-child(2)").getAttribute("aria-label") === "Column 2"`)
+	b.until(`document.querySelector(` + quoted(column(2, "name")) + `).value === "sort" && document.querySelector(".columns > li:nth-child(2) > [role=group]").getAttribute("aria-label") === "Column 2"`)
 	eval[bool](b, `document.querySelector(".columns > li:nth-child(3) [aria-label='Remove this column']").click(), true`)
 	b.row("id int64, required 0", "sort string none")
 	if n := eng.Stats().Sinks[0].Accepted; n != 0 {

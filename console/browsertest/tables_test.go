@@ -20,7 +20,7 @@ func (b *tab) readAgain(condition string) {
 		if (%s) return true;
 		if (window.loadsSeen === s.dataset.loads) return false;
 		window.loadsSeen = s.dataset.loads;
-		[...s.querySelectorAll("button")].find((n) => n.textContent === "Read again").click();
+		[...s.querySelectorAll("button")].find((n) => n.textContent === "Refresh").click();
 		return false;
 	})()`
 	eval[bool](b, `window.loadsSeen = undefined, true`)

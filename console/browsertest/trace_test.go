@@ -80,8 +80,8 @@ func TestTrace(t *testing.T) {
 	if len(nameless) > 0 {
 		t.Errorf("controls without a name: %q", nameless)
 	}
-	eval[bool](b, `document.activeElement.blur(), location.hash = "#/basin", true`)
-	b.until(`document.documentElement.dataset.page === "basin"`)
+	eval[bool](b, `document.activeElement.blur(), location.hash = "#/overview", true`)
+	b.until(`document.documentElement.dataset.page === "overview"`)
 	b.press("ge")
 	b.until(`location.hash === "#/trace"`)
 }

@@ -10,11 +10,11 @@ import (
 
 // walkable are the addresses of all pages, with what each shows when it is there. The page of a sink has no link of its own.
 var walkable = [][2]string{
-	{"basin", "Not in a table"},
+	{"overview", "Rejected or given up"},
 	{"sink/web/events", "All sinks"},
 	{"quarantine", "Body or header has"},
 	{"try", "Playground"},
-	{"tables", "Read again"},
+	{"tables", "Refresh"},
 	{"trace", "Idempotency-Key"},
 	{"defs", "Sources and sinks"},
 	{"health", "Free on the volume"},
@@ -59,7 +59,7 @@ func TestLeavingWhileTyping(t *testing.T) {
 	url := serve(t, newConsole(t, eng, console.Options{Authorize: everything, Catalog: cat}))
 	b := newTab(t)
 	b.live(url)
-	for page, field := range map[string]string{"basin": "#filter", "quarantine": "#q-text", "defs": "#d-filter"} {
+	for page, field := range map[string]string{"overview": "#filter", "quarantine": "#q-text", "defs": "#d-filter"} {
 		b.goTo(page)
 		other := "trace"
 		eval[bool](b, fmt.Sprintf(`(() => {

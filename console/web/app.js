@@ -2,7 +2,7 @@
 //
 // A page is a module with
 //
-//   export function open(section, app)   called once, with the empty section of the page (that of the basin is filled by the server)
+//   export function open(section, app)   called once, with the empty section of the page (that of the overview is filled by the server)
 //
 // which returns an object of these, all but the first two optional for a page without a live part:
 //
@@ -14,7 +14,7 @@
 //
 // and app offers: get, post, may, say, problem, ask, go, setParams, params, refresh, keys. See below.
 
-import { h, setText, setAttr, setSentence, plain, replace, useUTC, timeNode } from "./dom.js";
+import { h, setText, setAttr, setSentence, setClock, duration, plain, replace, useUTC, timeNode } from "./dom.js";
 import { Live } from "./live.js";
 
 const $ = (id) => document.getElementById(id);
@@ -36,6 +36,8 @@ const app = {
   get: (name, query) => call(name + (query ? "?" + new URLSearchParams(query) : ""), {}),
   post: (name, body) =>
     call(name, { method: "POST", body: JSON.stringify(body || {}), headers: { "Content-Type": "application/json", "Forebay-Page": hello.proof || "" } }),
+  // has says whether there is a page of this name that the user may see.
+  has: (name) => hello.pages.some((p) => p.name === name),
   // may says whether the user has a right: numbers, records, changes.
   may: (right) => hello.may.includes(right),
   // say tells screen readers what happened; problem shows an error until the next one or null.
@@ -55,7 +57,7 @@ const app = {
     if (pageOf(route()) !== current.name) return;
     const kept = Object.fromEntries(Object.entries(params).filter(([, v]) => v !== "" && v !== null && v !== undefined));
     const text = new URLSearchParams(kept).toString();
-    history.replaceState(null, "", "#/" + route().parts.map(encodeURIComponent).join("/") + (text ? "?" + text : ""));
+    history.replaceState(history.state, "", "#/" + route().parts.map(encodeURIComponent).join("/") + (text ? "?" + text : ""));
     app.refresh();
   },
   refresh: () => live.restart(),
@@ -68,11 +70,11 @@ async function call(url, init) {
   try {
     response = await fetch(url, { cache: "no-store", ...init });
   } catch {
-    throw new Error("The server does not answer.");
+    throw new Error("The server does not respond.");
   }
   const body = await response.json().catch(() => ({}));
   if (!response.ok) {
-    throw Object.assign(new Error(body.error || "The server answered " + response.status + "."), { status: response.status, body });
+    throw Object.assign(new Error(body.error || "The server returned " + response.status + "."), { status: response.status, body });
   }
   return body;
 }
@@ -87,18 +89,22 @@ function route() {
   } catch {
     parts = [];
   }
-  return { parts: parts.length ? parts : ["basin"], params: Object.fromEntries(new URLSearchParams(query || "")) };
+  return { parts: parts.length ? parts : ["overview"], params: Object.fromEntries(new URLSearchParams(query || "")) };
 }
 
-// pageOf is the page that is shown at a route: the basin if there is none of that name.
+// pageOf is the page that is shown at a route: the overview if there is none of that name.
 function pageOf({ parts }) {
-  return hello.pages.some((p) => p.name === parts[0]) ? parts[0] : "basin";
+  return hello.pages.some((p) => p.name === parts[0]) ? parts[0] : "overview";
 }
+
+// focused is what had the focus when an address was left: going back gives it back. A new page gets it as a whole.
+const focused = new Map();
+let here = "", steps = 0;
 
 async function follow() {
   const { parts, params } = route();
   const name = pageOf({ parts });
-  app.problem(name === parts[0] || parts[0] === "basin" ? null : "There is no page “" + parts[0] + "”, or your token has no right to see it.");
+  app.problem(name === parts[0] || parts[0] === "overview" ? null : "There is no page “" + parts[0] + "”, or your token has no right to see it.");
   if (!opened.has(name)) {
     let section = document.querySelector('section[data-page="' + name + '"]');
     if (!section) {
@@ -113,9 +119,15 @@ async function follow() {
       return;
     }
     if (!opened.has(name)) opened.set(name, { name, section, page: module.open(section, app) });
-    if (route().parts[0] !== name && name !== "basin") return follow();
+    if (route().parts[0] !== name && name !== "overview") return follow();
   }
   const next = opened.get(name);
+  const left = current;
+  if (left) focused.set(here, document.activeElement);
+  here = location.hash;
+  // A page that the viewer comes back to has no new step in the history.
+  const back = history.state?.step !== undefined;
+  if (!back) history.replaceState({ step: ++steps }, "");
   if (current !== next) {
     try {
       current?.page.leave?.();
@@ -129,6 +141,10 @@ async function follow() {
     for (const a of document.querySelectorAll("#links a")) setAttr(a, "aria-current", a.hash === "#/" + name ? "page" : null);
   }
   next.page.enter?.(parts.slice(1), params);
+  if (left && left !== next) {
+    const before = back ? focused.get(here) : null;
+    (before?.isConnected && before.checkVisibility() && next.section.contains(before) ? before : $("page")).focus({ preventScroll: !back });
+  }
   live.restart();
 }
 
@@ -144,6 +160,7 @@ const live = new Live({
   },
   onMessage(m, whole) {
     state.at = m.at || state.at;
+    if (m.at) setClock(m.at);
     if (m.top) showTop(m.top);
     if (m.tasks) showTasks(m.tasks);
     hadTasks = true;
@@ -182,8 +199,14 @@ function showTop(top) {
   setSentence($("verdict"), top.verdict);
   setSentence($("banner"), top.banner);
   $("banner").hidden = !top.banner;
-  document.title = plain(top.verdict) + (hello.name ? " · " + hello.name : "") + " · forebay";
+  showTitle();
   if (before && before.state !== top.state) announce(plain(top.verdict));
+}
+
+// showTitle writes the verdict as the title of the tab, with times as they are now.
+function showTitle() {
+  const title = plain(state.top.verdict) + (hello.name ? " · " + hello.name : "") + " · forebay";
+  if (document.title !== title) document.title = title;
 }
 
 // Announcements are joined, and made at most once in 10 s.
@@ -202,16 +225,11 @@ const words = {
   connecting: "connecting",
   live: "live",
   poll: "every 2 s",
-  full: "all places of viewers are taken: refreshed every 10 s",
+  full: "too many viewers: refreshed every 10 s",
   paused: "paused",
   closed: "the engine is closed",
   signin: "the session has ended",
 };
-
-function span(ms) {
-  const s = Math.round(ms / 1000);
-  return s < 60 ? s + " s" : s < 3600 ? Math.floor(s / 60) + " min " + (s % 60) + " s" : Math.floor(s / 3600) + " h " + (Math.floor(s / 60) % 60) + " min";
-}
 
 function showStatus() {
   const age = Date.now() - live.lastAt;
@@ -221,14 +239,15 @@ function showStatus() {
   let parts = [words[mode] || mode];
   if (mode === "away") {
     const clock = h("time", { datetime: new Date(modeSince).toISOString(), text: new Date(modeSince).toLocaleTimeString("en-GB") });
-    parts = ["server away since ", clock, ", numbers are " + span(age) + " old"];
+    parts = ["server away since ", clock, ", numbers are " + duration(age) + " old"];
   } else if (mode === "signin") {
     parts = [words.signin + ": ", h("a", { href: "signin", text: "sign in again" })];
   } else if (stale || mode === "paused") {
-    parts = [words[mode] + ", numbers are " + span(age) + " old"];
+    parts = [words[mode] + ", numbers are " + duration(age) + " old"];
   }
   const text = parts.map((p) => p.textContent ?? p).join("");
   if ($("status").textContent !== text) replace($("status"), ...parts);
+  if (state.top) showTitle();
 }
 setInterval(showStatus, 1000);
 
@@ -277,7 +296,7 @@ document.querySelector(".skip").addEventListener("click", (e) => {
 
 function setPaused(on) {
   setAttr($("pause"), "aria-pressed", String(on));
-  setText($("pause"), on ? "Go on" : "Pause");
+  setText($("pause"), on ? "Resume" : "Pause");
   live.pause(on);
 }
 $("pause").addEventListener("click", () => setPaused(!live.paused));
@@ -348,12 +367,22 @@ function showKeys() {
   const off = h("input", { type: "checkbox", id: "keys-off", checked: keysOff, onchange: (e) => { keysOff = e.target.checked; store.set("keysOff", keysOff ? "1" : ""); } });
   const list = [["/", "filter"], ["j, k", "next and previous row"], ["Enter", "open"], ["p", "pause"], ["?", "this list"],
     ...hello.pages.filter((p) => p.key && !p.hidden).map((p) => ["g " + p.key, p.title])];
-  const d = dialog("Keys",
+  const d = dialog("Keyboard shortcuts",
     h("dl", { class: "keys" }, ...list.flatMap(([k, what]) => [h("dt", {}, h("kbd", { text: k })), h("dd", { text: what })])),
-    h("p", {}, off, " ", h("label", { for: "keys-off", text: "No keys" })),
+    h("p", {}, off, " ", h("label", { for: "keys-off", text: "Turn shortcuts off" })),
     h("button", { type: "button", text: "Close", autofocus: true, onclick: () => d.close() }));
 }
 $("keys").addEventListener("click", showKeys);
+
+// The menu closes with Escape, which gives the focus back, and with a press elsewhere.
+$("menu").addEventListener("keydown", (e) => {
+  if (e.key !== "Escape" || !$("menu").open) return;
+  $("menu").open = false;
+  $("menu").firstElementChild.focus();
+});
+document.addEventListener("pointerdown", (e) => {
+  if (!$("menu").contains(e.target)) $("menu").open = false;
+});
 
 function ask({ title, text, action, count, body, why }) {
   return new Promise((resolve) => {
@@ -367,7 +396,7 @@ function ask({ title, text, action, count, body, why }) {
       typed.addEventListener("input", () => { ok.disabled = typed.value.replace(/\D/g, "") !== String(count); });
     }
     const d = dialog(title, h("p", { text }), ...(body ? body((word) => setText(ok, word)) : []),
-      typed && h("p", {}, h("label", { for: "typed-count", text: "Type " + count + " to go on: " }), typed),
+      typed && h("p", {}, h("label", { for: "typed-count", text: "Type " + count + " to confirm: " }), typed),
       reason && h("p", {}, h("label", { for: "why", text: "Reason, for the log: " }), reason),
       h("p", { class: "choices" }, cancel, ok));
     d.addEventListener("close", () => resolve(sure && reason ? { why: reason.value } : sure));
@@ -377,7 +406,7 @@ function ask({ title, text, action, count, body, why }) {
 
 // Start
 
-$("tools").hidden = false;
+$("tools").hidden = $("menu").hidden = $("pause").hidden = false;
 setTheme(store.get("theme") || "auto");
 setZone(!!store.get("utc"));
 window.addEventListener("hashchange", follow);

@@ -1,6 +1,6 @@
 // Definitions: sources and sinks, the versions of one of them, what differs between two, and the way back.
 
-import { h, setText, replace, visible, timeNode } from "./dom.js";
+import { h, head, setText, replace, visible, timeNode } from "./dom.js";
 
 export function open(section, app) {
   let params = {};
@@ -17,7 +17,7 @@ export function open(section, app) {
   filter.addEventListener("keydown", (e) => { if (e.key === "Escape") filter.blur(); });
 
   const table = (caption, heads, body) => h("table", { class: "cards" }, h("caption", { class: "unseen", text: caption }),
-    h("thead", {}, h("tr", {}, ...heads.map((t) => h("th", { scope: "col", text: t, "aria-label": t ? null : "Actions" })))), body);
+    h("thead", {}, h("tr", {}, ...heads.map((t) => head(t)))), body);
   const listBody = h("tbody"), versionBody = h("tbody");
   const note = h("p", { class: "line" });
   const title = h("h2", { tabindex: "-1" }), diffTitle = h("h3", { tabindex: "-1" });
@@ -35,7 +35,7 @@ export function open(section, app) {
     table("Versions, the newest first", ["Version", "When", "Who", "Change", ""], versionBody), more, say, diffPart);
   section.append(
     h("form", { class: "tablebar filters", role: "search", "aria-label": "Filter of definitions", onsubmit: (e) => e.preventDefault() },
-      h("label", {}, "Filter ", filter), h("button", { type: "button", text: "Look again", onclick: () => { load(); if (params.ref) loadVersions(); } })),
+      h("label", {}, "Filter ", filter), h("button", { type: "button", text: "Refresh", onclick: () => { load(); if (params.ref) loadVersions(); } })),
     table("Sources and sinks", ["Source/sink", "Name", "Version", "When", "Who", "Change", ""], listBody), note, versions);
 
   function change(some) {
@@ -122,8 +122,8 @@ export function open(section, app) {
       h("th", { scope: "row", text: v.number + (now ? " now" : "") }), ...who(v),
       h("td", { class: "actions" },
         see("Content", "Content of version " + v.number, v.number, v.number), " ",
-        older ? see("What changed", "What version " + v.number + " changed", older.number, v.number) : null, " ",
-        now ? null : see("Compare with now", "Compare version " + v.number + " with the newest", v.number, shown.current), " ",
+        older ? see("What changed", "What changed in version " + v.number, older.number, v.number) : null, " ",
+        now ? null : see("Compare with now", "Compare with now: version " + v.number, v.number, shown.current), " ",
         now || !may ? null : h("button", { type: "button", text: "Roll back…", "aria-label": "Roll back to version " + v.number, onclick: () => rollback(v) })));
   }
 

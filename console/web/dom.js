@@ -23,6 +23,20 @@ export function svg(tag, props, ...children) {
   return node;
 }
 
+// head is the head of a column. The column of buttons has no text: its name is for screen readers.
+export function head(text, kind) {
+  return h("th", { scope: "col", class: kind }, text || h("span", { class: "unseen", text: "Actions" }));
+}
+
+// choices are links to a page of each sink, for a page that needs one.
+export function choices(page, names) {
+  if (!names?.length) return [noSink];
+  return ["Choose a sink: ", ...names.slice(0, 20).flatMap((name) =>
+    [" · ", h("a", { href: "#/" + page + "/" + name.split("/").map(encodeURIComponent).join("/"), text: visible(name) })]).slice(1), names.length > 20 ? " …" : ""];
+}
+
+export const noSink = "No sink is defined yet. A program, a configuration file or the Stream API defines sources with their sinks.";
+
 // setText changes a text only if it differs, so that selections survive.
 export function setText(node, text) {
   if (node.textContent !== text) node.textContent = text;
@@ -36,8 +50,10 @@ export function setAttr(node, name, value) {
   }
 }
 
-// setCell shows a cell of the server: a text, or a rounded text with its exact value.
+// setCell shows a cell of the server: a text, a rounded text with its exact value, or a time that runs.
 export function setCell(node, cell) {
+  if (cell !== null && typeof cell === "object" && !Array.isArray(cell)) return setSentence(node, [cell]);
+  node.sentence = undefined;
   const [text, exact] = Array.isArray(cell) ? cell : [cell ?? "", null];
   setText(node, text);
   setAttr(node, "title", exact);
@@ -85,15 +101,63 @@ export function timeNode(ms) {
   return node;
 }
 
-// setSentence shows a sentence of the server: strings, and times as numbers.
+// Times that run: {until: ms} is the time left, {age: ms} the time since then. Both are of the clock of the server, and one timer counts them all.
+let ahead = 0; // of this clock
+
+export function setClock(serverMs) {
+  ahead = Date.now() - serverMs;
+}
+
+const two = (n) => String(n).padStart(2, "0");
+
+// duration has two units, as that of format.go.
+export function duration(ms) {
+  const s = Math.floor(ms / 1000);
+  if (s < 1) return "now";
+  if (s < 60) return s + " s";
+  if (s < 3600) return Math.floor(s / 60) + " min " + two(s % 60) + " s";
+  if (s < 86400) return Math.floor(s / 3600) + " h " + two(Math.floor(s / 60) % 60) + " min";
+  return Math.floor(s / 86400) + " d " + two(Math.floor(s / 3600) % 24) + " h";
+}
+
+// coarse has one unit below an hour, as that of format.go.
+function coarse(ms) {
+  if (ms < 60e3) return Math.max(1, Math.floor(ms / 1000)) + " s";
+  return ms < 3600e3 ? Math.floor(ms / 60e3) + " min" : duration(ms);
+}
+
+function count(node, now) {
+  const at = node.running;
+  setText(node, at.until !== undefined ? coarse(at.until - now) : now - at.age < 1000 ? "under 1 s" : duration(now - at.age));
+}
+
+// serverNow is the time of the server, in milliseconds.
+export const serverNow = () => Date.now() - ahead;
+
+function runningNode(at) {
+  const node = h("span", { class: "running" });
+  node.running = at;
+  count(node, serverNow());
+  return node;
+}
+
+setInterval(() => {
+  if (document.hidden) return;
+  const now = serverNow();
+  for (const node of document.getElementsByClassName("running")) count(node, now);
+}, 1000);
+
+const partNode = (p) => (typeof p === "number" ? timeNode(p) : typeof p === "object" ? runningNode(p) : p);
+
+// setSentence shows a sentence of the server: strings and times.
 export function setSentence(node, parts) {
   const key = JSON.stringify(parts || []) + utc;
   if (node.sentence === key) return;
   node.sentence = key;
-  replace(node, ...(parts || []).map((p) => (typeof p === "number" ? timeNode(p) : p)));
+  replace(node, ...(parts || []).map(partNode));
 }
 
 // plain is a sentence as text.
 export function plain(parts) {
-  return (parts || []).map((p) => (typeof p === "number" ? timeNode(p).textContent : p)).join("");
+  return (parts || []).map((p) => partNode(p).textContent ?? p).join("");
 }

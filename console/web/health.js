@@ -18,7 +18,7 @@ export function open(section, app) {
     h("h2", { text: "Engine" }), ready, facts,
     h("section", { class: "records", "aria-label": "Ledger" },
       h("div", { class: "tablebar" }, h("h2", { text: "Ledger" }), verify),
-      h("p", { class: "muted", text: "Verify reads all rows that wait, counts them again, and compares them with the counters. It goes on when the page is closed." }),
+      h("p", { class: "muted", text: "Verify reads all waiting rows, counts them, and compares them with the counters. It continues if you close this page." }),
       verified, differences),
     h("section", { class: "records", "aria-label": "Damage" }, h("h2", { text: "Damage" }), damageNote, damage),
     cluster);
@@ -79,7 +79,7 @@ export function open(section, app) {
     setText(nodesNote, n.problem || (away ? away + " of " + n.nodes.length + " nodes " + (away === 1 ? "is" : "are") + " not ready." : n.nodes.length + " nodes, all ready."));
     show(nodes, n.nodes, "Nodes", ["Node", "State", "Instance", "Epoch", "Log", "Copies behind", "Instances taken over"], (r) => [
       r.name,
-      h("span", {}, h("span", { class: "state", "data-state": r.ready ? "flows" : "held", text: r.ready ? "ready" : "not ready" }), !r.ready && r.missing ? ": " + r.missing : null),
+      h("span", {}, h("span", { class: "state", "data-state": r.ready ? "flows" : "blocked", text: r.ready ? "ready" : "not ready" }), !r.ready && r.missing ? ": " + r.missing : null),
       r.instance || "–", r.epoch, r.log, r.lag,
       [r.adopting.length ? "adopting " + r.adopting.join(", ") : "", r.adopted.length ? "adopted " + r.adopted.join(", ") : "",
         r.damaged.length ? "damaged: " + r.damaged.join(", ") : ""].filter((s) => s).join("; ") || "none",

@@ -1,7 +1,7 @@
-// The picture of the basin: the height of the water is the age of the oldest row, as a multiple of what the triggers promise. One is a
+// The picture of the overview: the height of the water is the age of the oldest row, as a multiple of what the triggers promise. One is a
 // dashed line; normal operation stays below it. Above four the column is cut, and the number tells.
 
-import { h, svg, setText, setAttr, setCell } from "./dom.js";
+import { h, svg, setText, setAttr, setCell, setSentence, serverNow } from "./dom.js";
 
 const top = 4;
 const unit = 90 / top; // of a drawing that is 100 high
@@ -22,39 +22,47 @@ export function newPicture() {
     };
   });
   const flow = () => h("span");
-  const incoming = flow(), out = flow(), table = flow(), newest = h("p", { class: "age" }), room = h("p", { class: "room" });
+  const incoming = flow(), out = flow(), table = flow(), newest = h("p", { class: "age" }), disk = h("p");
   const bar = svg("rect", { class: "water", x: 0, y: 0, width: 0, height: 4 });
   const node = h("div", { class: "picture" },
     h("p", { class: "stream" }, incoming, " rows/s →"), parts[0].node, h("p", { class: "stream", text: "→" }), parts[1].node,
     h("p", { class: "stream" }, out, " rows/s →"),
-    h("div", { class: "level table" }, h("h3", { text: "Table" }), h("p", { class: "rows" }, table, " rows"), newest,
-      room, svg("svg", { class: "bar-of-room", viewBox: "0 0 100 4", preserveAspectRatio: "none", "aria-hidden": "true" }, bar)));
+    h("div", { class: "level table" }, h("h3", { text: "Table" }), h("p", { class: "rows" }, table, " rows"), newest),
+    h("div", { class: "disk" }, disk, svg("svg", { viewBox: "0 0 100 4", preserveAspectRatio: "none", "aria-hidden": "true" }, bar)));
+
+  let shown = null;
+
+  // rise sets the water of a level. It moves by steps of a pixel or so, because each change draws the picture again.
+  function rise(level, part) {
+    const times = level.oldest && level.within ? Math.max(0, serverNow() - level.oldest.age) / level.within : 0;
+    const height = Math.round(2 * (Math.min(times, top) * unit + (times > top ? 10 : 0))) / 2;
+    setAttr(part.water, "y", 100 - height);
+    setAttr(part.water, "height", height);
+    setAttr(part.cut, "visibility", times > top ? "visible" : "hidden");
+    setSentence(part.age, level.oldest ? ["oldest ", level.oldest, " of " + level.promise +
+      (times >= 2 ? ", " + times.toFixed(times < 9.95 ? 1 : 0) + " times the interval" : "") +
+      (level.state ? ", " + level.state : "") + (level.at ? " · " + level.at : "")] : ["empty"]);
+    setAttr(part.age, "data-state", level.state || null);
+    setAttr(part.tank, "aria-valuenow", Math.min(times, top).toFixed(1));
+    setAttr(part.tank, "aria-valuetext", part.name + ": " + part.rows.textContent + " rows, " + part.age.textContent);
+  }
+
+  setInterval(() => {
+    if (shown && node.offsetParent && !document.hidden) shown.levels.forEach((level, i) => rise(level, parts[i]));
+  }, 1000);
 
   function update(p) {
+    shown = p;
     p.levels.forEach((level, i) => {
-      const part = parts[i];
-      const height = Math.min(level.times, top) * unit + (level.times > top ? 10 : 0);
-      setAttr(part.water, "y", 100 - height);
-      setAttr(part.water, "height", height);
-      setAttr(part.cut, "visibility", level.times > top ? "visible" : "hidden");
-      setCell(part.rows, level.rows);
-      setCell(part.bytes, level.bytes);
-      let text = "empty";
-      if (level.age) {
-        const times = level.times.toFixed(level.times < 9.95 ? 1 : 0);
-        text = "oldest " + level.age + " of " + level.promise + (level.times >= 2 ? ", " + times + " times the interval" : "") +
-          (level.state ? ", " + level.state : "") + (level.at ? " · " + level.at : "");
-      }
-      setText(part.age, text);
-      setAttr(part.age, "data-state", level.state || null);
-      setAttr(part.tank, "aria-valuenow", Math.min(level.times, top));
-      setAttr(part.tank, "aria-valuetext", part.name + ": " + part.rows.textContent + " rows, " + text);
+      setCell(parts[i].rows, level.rows);
+      setCell(parts[i].bytes, level.bytes);
+      rise(level, parts[i]);
     });
     setCell(incoming, p.in);
     setCell(out, p.out);
     setCell(table, p.table);
-    setText(newest, p.newest || "");
-    setText(room, p.room ? "Waiting: " + p.room : "");
+    setSentence(newest, p.newest);
+    setText(disk, p.disk || "");
     setAttr(bar, "width", p.percent || 0);
   }
 

@@ -1,18 +1,22 @@
-// The plots of the last hour, of all sinks together. Points come every 10 s; where nobody has looked there is a gap.
+// The plots of an hour, six, a day or a week, of all sinks together. Points of an hour come every 10 s, those of a week every half hour. Where nobody has looked
+// there is a gap. Starts, changed definitions and trouble are marks.
 //
 // The values of one moment stand below each plot: of the last one, of the one under the mouse or a finger, or of the one that the slider of the plot
 // is at. The slider is for keyboards and screen readers, and is seen while it has the focus.
 
-import { h, replace, setAttr, setText, isUTC } from "./dom.js";
+import { h, replace, setAttr, setText, timeNode, visible, isUTC } from "./dom.js";
 
-const hour = 3600;
-const pointEvery = 10;
+const ranges = { "1h": "1 h", "6h": "6 h", "24h": "24 h", "7d": "7 d" };
+const lengths = { "1h": "hour", "6h": "6 hours", "24h": "24 hours", "7d": "7 days" };
+const steps = [1, 2, 5, 10, 15, 30].flatMap((n) => [n, n * 60]).concat([1, 2, 3, 6, 12, 24, 48, 168].map((n) => n * 3600)).sort((a, b) => a - b);
 const blue = "#0072B2", red = "#D55E00"; // both can be seen on light and dark; dashes tell them apart too
 
 function span(s) {
   if (s < 60) return Math.round(s * 10) / 10 + " s";
   return s < 3600 ? Math.round(s / 6) / 10 + " min" : Math.round(s / 360) / 10 + " h";
 }
+
+const markColours = { trouble: red, well: "#009E73", start: "#888888", definition: "#888888" };
 
 const short = (s) => (s < 1 ? Number((s * 1000).toPrecision(2)) + " ms" : span(s));
 
@@ -21,7 +25,7 @@ const plain = (v) => (v >= 99950 ? Number(v.toPrecision(3)).toLocaleString("en")
 // columns are positions in a point. dots are for what does not happen in every point.
 const kinds = [
   { title: "Rows per second", lines: [["in", 1], ["out", 2]], text: plain },
-  { title: "Oldest waiting row", lines: [["local", 3], ["staging", 4]], text: span },
+  { title: "Oldest waiting row", lines: [["local", 3], ["staging", 4]], text: span, steps },
   { title: "Commits", lines: [["median", 7], ["p99", 8]], text: short, dots: true },
   { title: "Uploads", lines: [["median", 9], ["p99", 10]], text: short, dots: true },
   { title: "Imports", lines: [["median", 11], ["p99", 12]], text: short, dots: true },
@@ -29,10 +33,14 @@ const kinds = [
 ];
 
 function clock(seconds, exact) {
+  if (shownSpan > 86400) return new Date(seconds * 1000).toLocaleString("en-GB", { day: "numeric", month: "short", ...(exact ? { hour: "2-digit", minute: "2-digit" } : {}), ...(isUTC() ? { timeZone: "UTC" } : {}) });
   return new Date(seconds * 1000).toLocaleTimeString("en-GB", { hour: "2-digit", minute: "2-digit", ...(exact ? { second: "2-digit" } : {}), ...(isUTC() ? { timeZone: "UTC" } : {}) });
 }
 
+let shownSpan = 3600;
+
 export function newPlots(app) {
+  let range = "1h", every = 10, marks = [];
   let points = [], asked = 0, asking = false, uPlot = null, charts = [];
   const figures = kinds.map((kind) => {
     const box = h("div", { class: "chart", role: "img", "aria-label": kind.title });
@@ -62,8 +70,53 @@ export function newPlots(app) {
     setText(button, values.hidden ? "Show the values" : "Hide the values");
     showValues();
   } });
-  const node = h("div", { class: "plots" }, h("div", { class: "tablebar" }, h("h2", { text: "Last hour" }), button),
-    h("div", { class: "charts" }, ...figures.map((f) => f.node)), values);
+  const title = h("h2", { text: "Last hour" });
+  const choice = h("span", { class: "kinds", role: "group", "aria-label": "Range of the plots" }, ...Object.entries(ranges).map(([name, text]) =>
+    h("button", { type: "button", "data-range": name, "aria-pressed": String(name === range), text, onclick: () => choose(name) })));
+  const events = h("ul", { class: "marks", "aria-label": "Events" });
+
+  function choose(name) {
+    if (name === range) return;
+    range = name;
+    points = [];
+    asked = 0;
+    for (const b of choice.children) setAttr(b, "aria-pressed", String(b.dataset.range === name));
+    setText(title, "Last " + lengths[name]);
+    for (const c of charts) c?.destroy();
+    charts = [];
+    update();
+  }
+
+  // showMarks lists the newest events of the range.
+  function showMarks() {
+    const newest = marks.slice(-5).reverse();
+    const key = JSON.stringify(newest) + isUTC();
+    if (events.dataset.key === key) return;
+    events.dataset.key = key;
+    replace(events, ...newest.map((m) => h("li", { "data-kind": m.kind }, timeNode(m.at), " ", visible(m.text))));
+    events.hidden = !newest.length;
+  }
+
+  // drawMarks draws a line for each event.
+  function drawMarks(u) {
+    const { ctx } = u, { top, height, left, width } = u.bbox;
+    ctx.save();
+    ctx.lineWidth = devicePixelRatio;
+    ctx.setLineDash([2 * devicePixelRatio, 3 * devicePixelRatio]);
+    for (const m of marks) {
+      const x = Math.round(u.valToPos(m.at / 1000, "x", true));
+      if (x < left || x > left + width) continue;
+      ctx.strokeStyle = markColours[m.kind] || "#888888";
+      ctx.beginPath();
+      ctx.moveTo(x, top);
+      ctx.lineTo(x, top + height);
+      ctx.stroke();
+    }
+    ctx.restore();
+  }
+
+  const node = h("div", { class: "plots" }, h("div", { class: "tablebar" }, title, choice, button),
+    h("div", { class: "charts" }, ...figures.map((f) => f.node)), events, values);
 
   // data has a column for each line, with a gap where points are missing.
   function data(kind) {
@@ -71,8 +124,8 @@ export function newPlots(app) {
     let before = null;
     for (const p of points) {
       const at = p[0] / 1000;
-      if (before !== null && at - before > 3 * pointEvery) {
-        columns[0].push(before + pointEvery);
+      if (before !== null && at - before > 3 * every) {
+        columns[0].push(before + every);
         kind.lines.forEach((_, i) => columns[i + 1].push(null));
       }
       columns[0].push(at);
@@ -89,12 +142,14 @@ export function newPlots(app) {
     const colours = [blue, red];
     return new uPlot({
       width: Math.max(200, f.box.clientWidth), height: 150, cursor: { sync: { key: "forebay" }, y: false }, legend: { show: false },
-      scales: { x: { time: false, range: () => { const now = points.length ? points.at(-1)[0] / 1000 : Date.now() / 1000; return [now - hour, now]; } },
-        y: { range: (_, low, high) => [0, high > 0 ? high * 1.1 : 1] } },
-      axes: [{ ...axis, space: 70, incrs: [300, 600, 900, 1800], values: (_, at) => at.map((s) => clock(s)) },
-        { ...axis, size: 64, values: (_, at) => at.map(f.kind.text) }],
+      scales: { x: { time: false, range: () => { const now = points.length ? points.at(-1)[0] / 1000 : Date.now() / 1000; return [now - shownSpan, now]; } },
+        // One spike of a quantile would flatten all others: latencies have a scale of powers of ten.
+        y: f.kind.dots ? { distr: 3, log: 10, range: (_, low, high) => [10 ** Math.floor(Math.log10(low > 0 ? low : 0.001)), 10 ** Math.ceil(Math.log10(high > 0 ? high * 1.001 : 0.1))] }
+          : { range: (_, low, high) => [0, high > 0 ? high * 1.1 : 1] } },
+      axes: [{ ...axis, space: 70, incrs: [300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400], values: (_, at) => at.map((s) => clock(s)) },
+        { ...axis, size: 64, ...(f.kind.steps ? { incrs: f.kind.steps } : {}), values: (_, at) => at.map((v) => (v === null || f.kind.dots && Math.abs(Math.log10(v) % 1) > 1e-6 ? "" : f.kind.text(v))) }],
       series: [{}, ...f.kind.lines.map(([label], i) => ({ label, stroke: colours[i], width: 2, dash: i ? [6, 4] : [], points: { show: Boolean(f.kind.dots), size: 4 } }))],
-      hooks: { setCursor: [(u) => say(f, u.cursor.idx)] },
+      hooks: { setCursor: [(u) => say(f, u.cursor.idx)], draw: [drawMarks] },
     }, data(f.kind), f.box);
   }
 
@@ -117,20 +172,20 @@ export function newPlots(app) {
     const i = idx ?? (known < 0 ? d[0].length - 1 : known);
     const shown = f.kind.lines.map(([label], n) => (n ? "┄ " : "― ") + label + " " + (d[n + 1][i] === null || d[n + 1][i] === undefined ? "–" : f.kind.text(d[n + 1][i])));
     setText(f.line, (d[0].length ? clock(d[0][i], idx !== null && idx !== undefined) + "  " : "") + shown.join("   "));
-    if (idx === null || idx === undefined) setAttr(f.box, "aria-label", f.kind.title + " of the last hour, " + (f.kind.dots ? "last: " : "now: ") + shown.map((s) => s.slice(2)).join(", "));
+    if (idx === null || idx === undefined) setAttr(f.box, "aria-label", f.kind.title + " of the last " + lengths[range] + ", " + (f.kind.dots ? "last: " : "now: ") + shown.map((s) => s.slice(2)).join(", "));
   }
 
   function showValues() {
     if (values.hidden) return;
     const lines = kinds.flatMap((k) => k.lines.map(([label, position]) => ({ label: k.dots ? k.title + " " + label : label, position, text: k.text, dots: k.dots })));
-    const minutes = points.filter((_, i) => (points.length - 1 - i) % 6 === 0).reverse();
+    const minutes = points.filter((_, i) => every >= 60 || (points.length - 1 - i) % 6 === 0).reverse();
     // What does not happen in every point has the greatest value of its minute.
     const value = (p, l) => {
       if (!l.dots) return p[l.position];
-      const all = points.filter((q) => q[0] <= p[0] && q[0] > p[0] - 60000 && q[l.position] !== null).map((q) => q[l.position]);
+      const all = points.filter((q) => q[0] <= p[0] && q[0] > p[0] - Math.max(60, every) * 1000 && q[l.position] !== null).map((q) => q[l.position]);
       return all.length ? Math.max(...all) : null;
     };
-    replace(values, h("caption", { class: "unseen", text: "Values of the plots, one line for each minute, newest first" }),
+    replace(values, h("caption", { class: "unseen", text: "Values of the plots, newest first" }),
       h("thead", {}, h("tr", {}, h("th", { scope: "col", text: "Time" }), ...lines.map((l) => h("th", { scope: "col", class: "n", text: l.label })))),
       h("tbody", {}, ...minutes.map((p) => h("tr", {}, h("th", { scope: "row", text: clock(p[0] / 1000) }),
         ...lines.map((l) => h("td", { class: "n", "data-label": l.label, text: value(p, l) === null ? "–" : l.text(value(p, l)) }))))));
@@ -148,20 +203,27 @@ export function newPlots(app) {
   }
 
   async function update() {
-    if (asking || Date.now() - asked < pointEvery * 1000) return;
+    if (asking || Date.now() - asked < Math.min(every, 60) * 1000) return;
     asking = true;
+    const of = range;
     try {
       uPlot ||= (await import("./uplot.js")).default;
-      const { points: more } = await app.get("basin.history", { after: points.length ? points.at(-1)[0] : 0 });
-      points.push(...more);
-      const from = points.length ? points.at(-1)[0] - hour * 1000 : 0;
+      const got = await app.get("overview.history", { range: of, after: points.length ? points.at(-1)[0] : 0 });
+      if (of !== range) return;
+      every = got.every;
+      shownSpan = got.span;
+      marks = got.marks;
+      points.push(...got.points);
+      const from = points.length ? points.at(-1)[0] - got.span * 1000 : 0;
       points = points.filter((p) => p[0] >= from);
       asked = Date.now();
       draw();
+      showMarks();
     } catch {
       asked = Date.now(); // the status line says that the server is away
     } finally {
       asking = false;
+      if (of !== range) update(); // another range was chosen meanwhile
     }
   }
 

@@ -1,7 +1,7 @@
 // The quarantine: groups of rejected records, the records of a group or filter, and one record with what the definition of now makes of it.
 // The numbers at the top are live. Lists are read when the user asks, and after a change that was made here.
 
-import { h, setText, setAttr, setCell, setSentence, replace, visible, timeNode } from "./dom.js";
+import { h, head, setText, setAttr, setCell, setSentence, replace, visible, timeNode } from "./dom.js";
 
 const times = [["", "any time"], ["1h", "last hour"], ["24h", "last 24 hours"], ["168h", "last 7 days"]];
 const groupFields = ["sink", "reason", "column", "mapping", "version", "target"];
@@ -40,18 +40,18 @@ export function open(section, app) {
   const text = search("text", "Message has"), content = search("content", "Body or header has");
 
   const total = h("p", { class: "line" });
-  const again = h("button", { type: "button", text: "Look again", onclick: () => load() });
+  const again = h("button", { type: "button", text: "Refresh", onclick: () => load() });
   const changed = h("span", { class: "muted", text: "Records have come or gone since.", hidden: true });
   const all = h("p", { class: "tablebar", hidden: true });
   const groupBody = h("tbody"), listBody = h("tbody");
   const groups = h("table", { class: "cards" },
     h("caption", { class: "unseen", text: "Groups of rejected records with one cause" }),
     h("thead", {}, h("tr", {}, ...["Records", "Sink", "Cause", "Columns", "Rejected", ""].map((t, i) =>
-      h("th", { scope: "col", class: i ? null : "n", text: t, "aria-label": t ? null : "Actions" })))), groupBody);
+      head(t, i ? null : "n")))), groupBody);
   const list = h("table", { class: "cards" },
     h("caption", { class: "unseen", text: "Rejected records" }),
     h("thead", {}, h("tr", {}, ...["Rejected", "Record", "Message", "Size", ""].map((t, i) =>
-      h("th", { scope: "col", class: i === 3 ? "n" : null, text: t, "aria-label": t ? null : "Actions" })))), listBody);
+      head(t, i === 3 ? "n" : null)))), listBody);
   const note = h("p", { class: "line" });
   const listTitle = h("h2", { tabindex: "-1" });
   const more = h("button", { type: "button", text: "More records", hidden: true, onclick: () => loadList(more.dataset.next) });
@@ -221,7 +221,7 @@ export function open(section, app) {
     if (key === listShown && !force) return;
     listShown = key;
     const g = params.group ? groupOf(params.group) : null;
-    setText(listTitle, g ? "Records of " + g.sink + ", " + (visible(g.reason) || "unknown reason") + (g.column ? ", column " + visible(g.column) : "") : "Records of the filter");
+    setText(listTitle, g ? "Records of " + g.sink + ", " + (visible(g.reason) || "unknown reason") + (g.column ? ", column " + visible(g.column) : "") : "Matching records");
     listed = [];
     replace(listBody);
     await loadList("");
@@ -330,7 +330,7 @@ export function open(section, app) {
       r.removed.length ? h("p", { text: "Never kept, because they may hold a secret: " + r.removed.join(", ") }) : null) : null;
     replace(view,
       h("div", { class: "tablebar" }, h("h2", { tabindex: "-1", text: "Record " + r.id }), closeButton()),
-      dl, headers, h("div", { class: "panes" }, eventPane(), h("div", { class: "pane" }, h("h3", { text: "Row by the definition of now" }), result)),
+      dl, headers, h("div", { class: "panes" }, eventPane(), h("div", { class: "pane" }, h("h3", { text: "Row with the current definition" }), result)),
       buttons(), say);
     showResult(r);
   }
@@ -399,7 +399,7 @@ export function open(section, app) {
     try {
       await fn(record);
     } catch (e) {
-      setText(say, e.status === 409 && /changed|another/i.test(e.message) ? "Somebody has changed this record meanwhile. Close it and open it again: " + visible(e.message) : visible(e.message));
+      setText(say, e.status === 409 && /changed|another/i.test(e.message) ? "The record was changed meanwhile. Close it and open it again: " + visible(e.message) : visible(e.message));
     } finally {
       for (const b of view.querySelectorAll(".choices button")) b.disabled = false;
     }

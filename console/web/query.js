@@ -14,7 +14,7 @@ export function newQuery(app, id) {
       app.say("Copied.");
     } catch {
       field.select(); // without TLS there is no clipboard
-      app.say("The query is selected. Copy it.");
+      app.say("The query is selected: copy it.");
     }
   }
 

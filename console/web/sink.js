@@ -1,8 +1,10 @@
 // One sink: the picture, why rows wait, files, settings, and what can be done.
 
-import { h, setText, setAttr, setCell, setSentence, replace, visible } from "./dom.js";
+import { h, head, setText, setAttr, setCell, setSentence, replace, visible } from "./dom.js";
 import { newPicture } from "./picture.js";
 import { newQuery } from "./query.js";
+
+const filesShown = 50;
 
 export function open(section, app) {
   let source = "", sink = "";
@@ -20,18 +22,111 @@ export function open(section, app) {
   const table = h("table", { class: "files sinks" },
     h("caption", { class: "unseen", text: "Files of the sink" }),
     h("thead", {}, h("tr", {}, ...heads.map((text, i) =>
-      text ? h("th", { scope: "col", class: i > 0 && i < 4 ? "n" : null, text }) : h("th", { scope: "col" }, h("span", { class: "unseen", text: "Acts" }))))),
+      head(text, i > 0 && i < 4 ? "n" : null)))),
     body);
   const none = h("p", { text: "No file. A file begins with the first row." });
-  const shown = h("div", {}, picture.node, acts, h("h2", { text: "Files" }), table, none, h("h2", { text: "Ledger" }), ledger,
+  let params = {};
+  const causes = h("tbody");
+  const causeTable = h("table", { class: "causes cards" },
+    h("caption", { class: "unseen", text: "Errors, each with the files that wait because of it" }),
+    h("thead", {}, h("tr", {}, ...["Cause", "Files", "Rows", "Since", "Next attempt in", "Rows expire"].map((text, i) =>
+      head(text, i === 1 || i === 2 ? "n" : null)))),
+    causes);
+  const causeHead = h("h2", { text: "What fails" });
+  const kinds = h("span", { class: "kinds", role: "group", "aria-label": "Which files" });
+  const range = h("span");
+  const step = (text, by) => h("button", { type: "button", text, onclick: () => show({ from: String(Math.max(0, (Number(params.from) || 0) + by)) }) });
+  const before = step("Previous", -filesShown), after = step("Next", filesShown);
+  const fileBar = h("div", { class: "tablebar" }, h("h2", { text: "Files" }), kinds, h("span", { class: "pager" }, before, " ", range, " ", after));
+
+  // show asks for other files, which the address keeps.
+  function show(some) {
+    params = { ...params, ...some };
+    if (params.from === "0") params.from = "";
+    app.setParams(params);
+  }
+
+  const choose = (of) => show({ of: params.of === of ? "" : of, from: "" });
+
+  function fillCause(tr, c) {
+    const cells = tr.cells;
+    setSentence(cells[0].firstElementChild, c.text);
+    setCell(cells[1].firstElementChild, c.files);
+    setCell(cells[2].firstElementChild, c.rows);
+    [c.since, c.next, c.expire].forEach((s, i) => setSentence(cells[3 + i], s));
+    setAttr(cells[1].firstElementChild, "aria-pressed", String(params.of === c.key));
+  }
+
+  function newCause(key) {
+    const n = (label) => h("td", { class: "n", "data-label": label }, h("span"));
+    return h("tr", { "data-key": key }, h("th", { scope: "row", class: "why" }, h("span")),
+      h("td", { class: "n", "data-label": "Files" }, h("button", { type: "button", title: "Show these files", onclick: () => choose(key) })),
+      n("Rows"), h("td", { "data-label": "Since" }), h("td", { "data-label": "Next attempt in" }), h("td", { "data-label": "Rows expire" }));
+  }
+
+  function showList(list, shownFiles) {
+    sync(causes, (list.causes || []).map((c) => c.key), newCause, (tr, key) => fillCause(tr, list.causes.find((c) => c.key === key)));
+    causeTable.hidden = causeHead.hidden = !list.causes?.length;
+    const all = [{ state: "", files: "All" }, ...(list.states || [])];
+    const key = JSON.stringify([all, list.of]);
+    if (kinds.dataset.key !== key) {
+      kinds.dataset.key = key;
+      const had = kinds.contains(document.activeElement) ? document.activeElement.dataset.of : null;
+      replace(kinds, ...all.flatMap((k) => [" ", h("button", { type: "button", "data-of": k.state, "aria-pressed": String(list.of === k.state),
+        text: k.state ? k.state + " " + (Array.isArray(k.files) ? k.files[0] : k.files) : k.files, onclick: () => show({ of: k.state, from: "" }) })]).slice(1));
+      if (had !== null) kinds.querySelector(`[data-of="${had}"]`)?.focus();
+    }
+    kinds.hidden = all.length < 3 && !list.of;
+    setText(range, shownFiles ? [list.from + 1, list.from + shownFiles].map((n) => n.toLocaleString("en")).join("–") + " of " + list.matching.toLocaleString("en") : "none");
+    before.hidden = list.from === 0;
+    after.hidden = list.from + shownFiles >= list.matching;
+    range.parentNode.hidden = list.matching <= filesShown;
+    setText(none, list.of ? "No file is left of these." : "No file. A file begins with the first row.");
+  }
+
+  // sync makes the rows of a table those of keys, in their order. Rows that stay keep their nodes, and with them the focus.
+  function sync(rows, keys, make, fill) {
+    const known = new Map([...rows.rows].map((tr) => [tr.dataset.key, tr]));
+    let at = rows.firstElementChild;
+    for (const key of keys) {
+      const tr = known.get(key) || make(key);
+      known.delete(key);
+      fill(tr, key);
+      if (tr === at) at = at.nextElementSibling;
+      else rows.insertBefore(tr, at);
+    }
+    for (const tr of known.values()) tr.remove();
+  }
+
+  const around = h("nav", { class: "around", "aria-label": "More about this sink" });
+  const runbook = "https://github.com/forebay/forebay/blob/main/docs/runbook.md#";
+  const sections = { late: "forebayrowsold", fails: "forebayheld", blocked: "forebayheld", refuses: "forebayrefusing" };
+
+  // showLinks leads from the sink to its rows, rejected records, columns and versions, and from a state that is bad to what an operator does then.
+  function showLinks(head) {
+    const path = [source, sink].map(encodeURIComponent).join("/");
+    const links = [
+      ["quarantine", "#/quarantine?" + new URLSearchParams({ sink: source + "/" + sink }), "Rejected records: " + (Array.isArray(head.quarantined) ? head.quarantined[0] : head.quarantined)],
+      ["tables", "#/tables/" + path, "Last rows"],
+      ["try", "#/try/" + path, "Playground"],
+      ["defs", "#/defs?" + new URLSearchParams({ ref: source + "/" + sink }), "Versions"],
+    ].filter(([page]) => app.has(page)).map(([, href, text]) => [href, text]);
+    if (sections[head.state]) links.push([runbook + sections[head.state], "Runbook"]);
+    const key = JSON.stringify(links);
+    if (around.dataset.key === key) return;
+    around.dataset.key = key;
+    replace(around, ...links.map(([href, text]) => h("a", { href, text, ...(href.startsWith("#") ? {} : { target: "_blank", rel: "noopener noreferrer" }) })));
+  }
+
+  const shown = h("div", {}, around, picture.node, acts, causeHead, causeTable, fileBar, table, none, h("h2", { text: "Ledger" }), ledger,
     h("h2", { text: "Settings" }), facts, query.node);
   const siblings = h("a");
-  section.append(h("p", {}, h("a", { href: "#/basin", text: "← All sinks" }), " · ", siblings), h("div", { class: "tablebar" }, title, state), why, shown);
+  section.append(h("p", {}, h("a", { href: "#/overview", text: "← All sinks" }), " · ", siblings), h("div", { class: "tablebar" }, title, state), why, shown);
 
   const said = {
-    "sink.retry": "It is tried again.",
+    "sink.retry": "A new attempt has started.",
     "sink.split": "The file is imported without the rows that the target refuses.",
-    "sink.quarantine": "What is not in the table goes to the quarantine.",
+    "sink.quarantine": "Rows that are not in the table move to the quarantine.",
   };
 
   async function run(name, more) {
@@ -111,14 +206,17 @@ export function open(section, app) {
   }
 
   return {
-    query: () => ({ source, sink }),
+    query: () => ({ source, sink, of: params.of || "", from: params.from || "" }),
 
-    enter(path) {
+    enter(path, now) {
+      params = { of: now.of, from: now.from };
+      if (source === path[0] && sink === path[1]) return; // the viewer comes back
       [source, sink] = [path[0] || "", path[1] || ""];
       setText(title, visible(source + "/" + sink));
       setText(siblings, "All of source " + visible(source));
-      setAttr(siblings, "href", "#/basin?" + new URLSearchParams({ filter: source + "/" }));
-      body.replaceChildren();
+      setAttr(siblings, "href", "#/overview?" + new URLSearchParams({ filter: source + "/" }));
+      for (const node of [body, causes, around]) node.replaceChildren();
+      around.dataset.key = "";
       asked = "";
       query.show({ language: "", query: "" });
     },
@@ -135,6 +233,7 @@ export function open(section, app) {
       setAttr(state, "data-state", head.state);
       setText(state.firstElementChild, head.state);
       setSentence(why, head.why);
+      showLinks(head);
       picture.update(head.picture);
       acts.hidden = !app.may("changes");
       flush.hidden = !head.defined;
@@ -150,16 +249,8 @@ export function open(section, app) {
         asked = of;
         ask();
       }
-      const known = new Map([...body.rows].map((tr) => [tr.dataset.key, tr]));
-      let at = body.firstElementChild;
-      for (const id of order) {
-        const tr = known.get(id) || newRow(id);
-        known.delete(id);
-        fill(tr, rows.get(id));
-        if (tr === at) at = at.nextElementSibling;
-        else body.insertBefore(tr, at);
-      }
-      for (const tr of known.values()) tr.remove();
+      showList(head.list, order.length);
+      sync(body, order, newRow, (tr, id) => fill(tr, rows.get(id)));
       table.hidden = !order.length;
       none.hidden = order.length > 0;
     },

@@ -1,12 +1,12 @@
 // The end of the table of a sink, and the query to read more of it.
 
-import { h, setText, setCell, replace, visible, timeNode } from "./dom.js";
+import { h, choices, setText, setCell, replace, visible, timeNode } from "./dom.js";
 import { newQuery } from "./query.js";
 
 export function open(section, app) {
   const names = h("datalist", { id: "tables-sinks" });
   const input = h("input", { id: "tables-sink", type: "search", list: "tables-sinks", autocomplete: "off", spellcheck: "false", placeholder: "source/sink" });
-  const reload = h("button", { type: "button", text: "Read again", hidden: true, onclick: () => load() });
+  const reload = h("button", { type: "button", text: "Refresh", hidden: true, onclick: () => load() });
   section.append(h("form", { class: "tablebar", onsubmit: (e) => { e.preventDefault(); choose(); } },
     h("h2", { text: "Tables" }), h("label", { for: "tables-sink", text: "Sink" }), input, names, h("button", { text: "Open" }), reload));
   const about = h("p"), note = h("p", { role: "status" });
@@ -22,7 +22,7 @@ export function open(section, app) {
     try {
       const got = await app.get("tables.list", { filter: input.value.trim() });
       replace(names, ...(got.sinks || []).map((value) => h("option", { value })));
-      if (!of) setText(note, got.sinks?.length ? "" : "No sink is defined yet.");
+      if (!of) replace(note, ...choices("tables", got.sinks));
     } catch (e) { app.problem(e.message); }
   }
 

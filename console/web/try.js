@@ -1,6 +1,6 @@
 // The playground: an event, columns that nobody has saved, and the row that they make of it.
 
-import { h, setText, setAttr, setCell, replace, visible, timeNode } from "./dom.js";
+import { h, choices, setText, setAttr, setCell, replace, visible, timeNode } from "./dom.js";
 
 const runAfter = 250; // milliseconds behind the last key
 const reportEvery = 2000;
@@ -107,7 +107,7 @@ export function open(section, app) {
     try {
       const { sinks: names } = await app.get("try.sinks", { filter: sinkInput.value.trim() });
       replace(sinks, ...(names || []).map((value) => h("option", { value })));
-      if (!base) setText(about, names?.length ? "" : "No sink is defined yet.");
+      if (!base) replace(about, ...choices("try", names));
     } catch (e) { app.problem(e.message); }
   }
 
@@ -131,13 +131,13 @@ export function open(section, app) {
     dirty = false;
     sinkInput.value = name();
     showVersion(base.version);
-    replace(pick, h("option", { value: "", text: "what is pasted below" }), ...base.picks.map((p) =>
+    replace(pick, h("option", { value: "", text: "the event below" }), ...base.picks.map((p) =>
       h("option", { value: p.id, text: "rejected " + timeNode(p.at).textContent + (p.column ? " · " + p.column : "") + " · " + p.message.slice(0, 60) })));
     if (other) {
       headers.value = base.telemetry ? "" : "Content-Type: application/json";
       format.value = base.telemetry ? "json" : "";
-      body.value = "";
-      setText(eventNote, base.telemetry ? "An event of this source is one flat record: see docs/telemetry.md." : "");
+      body.value = base.example;
+      setText(eventNote, "This is an example that fits the columns. Paste your own event over it." + (base.telemetry ? " An event of this source is one flat record." : ""));
       replace(report); replace(changes); setText(saveText, "");
     }
     save.hidden = !!(base.noSave && base.noShadow);
@@ -172,7 +172,7 @@ export function open(section, app) {
       for (const [key, node] of Object.entries(eventFields)) node.value = e[key] || "";
       const notes = [];
       if (e.request) notes.push(visible(e.request) + ".");
-      if (e.changed) notes.push("The body has bytes that are no text; they are replaced here, so the row may differ.");
+      if (e.changed) notes.push("The body has bytes that are not text. They are replaced here, so the row may differ.");
       if (e.removed?.length) notes.push("Headers that were not kept: " + e.removed.map((n) => visible(n)).join(", ") + ".");
       setText(eventNote, notes.join(" "));
       pick.value = id;
@@ -223,7 +223,7 @@ export function open(section, app) {
   }
 
   function renumber() {
-    nodes.forEach((n, i) => setAttr(n.node, "aria-label", "Column " + (i + 1)));
+    nodes.forEach((n, i) => setAttr(n.group, "aria-label", "Column " + (i + 1)));
   }
 
   function changed() {
@@ -304,10 +304,11 @@ export function open(section, app) {
 
     const n = {};
     const button = (text, label, onclick) => h("button", { type: "button", text, "aria-label": label, title: label, onclick });
-    n.node = h("li", { role: "group" },
+    n.group = h("div", { role: "group" },
       h("div", { class: "fields" }, nameField, kindField, typeField, pathField,
         h("span", { class: "moves" }, button("↑", "Move up", () => move(n, -1)), button("↓", "Move down", () => move(n, 1)), button("✕", "Remove this column", () => drop(n)))),
       programField, more, problems);
+    n.node = h("li", {}, n.group);
 
     // The names that the server gives to fields are those of the Stream API.
     const fieldOf = (f) => fields[{ defaultValue: "default" }[f] || f.split(".")[0]];
@@ -357,7 +358,7 @@ export function open(section, app) {
       app.say("Copied.");
     } catch {
       json.select(); // without TLS there is no clipboard
-      app.say("The text is selected. Copy it.");
+      app.say("The text is selected: copy it.");
     }
   }
 
@@ -384,7 +385,7 @@ export function open(section, app) {
       if (e.body?.event) setAttr(eventFields[e.body.event], "aria-invalid", "true");
       setText(eventProblem, e.message);
       eventProblem.hidden = false;
-      noRow("The row is not known.");
+      noRow("The row is unknown.");
     }
     inFlight = false;
     delete section.dataset.busy;
@@ -461,7 +462,7 @@ export function open(section, app) {
   async function startShadow() {
     try {
       showReport(await app.post("try.shadow", { ...ids(), columns: draft, minutes: Number(minutes.value), records: 0, percent: Number(percent.value) }));
-      setText(saveText, "The shadow runs on the records that come from now on, on this node. It goes on if you close this page.");
+      setText(saveText, "The shadow runs on records that arrive from now on, on this node. It continues if you close this page.");
       poll();
     } catch (e) { showProblems(e); }
   }

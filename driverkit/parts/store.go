@@ -66,7 +66,7 @@ func (s *Store) EnsureDir(dir string) error {
 			break
 		}
 		if errors.Is(err, syscall.ENOTDIR) { // a retry does not change it
-			return driver.Permanent(err)
+			return driver.Permanent(fmt.Errorf("%s is a file, not a folder, or lies below one: choose another folder: %w", p, err))
 		}
 		if !errors.Is(err, fs.ErrNotExist) {
 			return err

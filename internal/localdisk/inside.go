@@ -9,7 +9,7 @@ import (
 // Named returns an error for an empty path, which would otherwise stand for the working directory of the process.
 func Named(dir string) error {
 	if dir == "" {
-		return errors.New("the folder has no name")
+		return errors.New("the folder has no name: name a data directory")
 	}
 	return nil
 }

@@ -66,7 +66,7 @@ func (e *UnavailableError) Error() string { return fmt.Sprintf("tokens cannot be
 func (e *UnavailableError) Unwrap() error { return e.Err }
 
 // invalidToken is the platform's answer for a token that it does not know, also for one of another stack.
-var invalidToken = &AuthError{Status: http.StatusUnauthorized, Name: "storage.tokenInvalid", Message: "Invalid Token"}
+var invalidToken = &AuthError{Status: http.StatusUnauthorized, Name: "storage.tokenInvalid", Message: "Invalid Token: send a valid token in the header X-StorageApi-Token."}
 
 // noProgrammaticTokens tells the client which tokens are accepted.
 var noProgrammaticTokens = &AuthError{

@@ -119,7 +119,15 @@ func parseInt(text string) (int, error) {
 func (k *checks) parameters(q url.Values, p *problems) {
 	for _, name := range slices.Sorted(maps.Keys(q)) {
 		if !slices.ContainsFunc(k.op.query, func(known parameter) bool { return known.name == name }) {
-			p.add("badRequest", "the query has the parameter %.100q, which %s does not have", name, k.op.id)
+			var known []string
+			for _, parameter := range k.op.query {
+				known = append(known, parameter.name)
+			}
+			has := "it has no parameters"
+			if len(known) > 0 {
+				has = "it has " + strings.Join(known, ", ")
+			}
+			p.add("badRequest", "the query has the parameter %.100q, which %s does not have: %s", name, k.op.id, has)
 		}
 	}
 	for i, schema := range k.query {
@@ -164,9 +172,10 @@ func (k *checks) readBody(c *call, p *problems, most int64) error {
 		p.add("missingPayload", "missing required payload")
 		return nil
 	}
-	b, v, err := k.decodeBody(b)
+	given := b
+	b, v, err := k.decodeBody(given)
 	if err != nil {
-		p.add("decodePayload", "the body is not JSON: %v", err)
+		p.add("decodePayload", "the body is not JSON: %s", notJSON(given, err))
 		return nil
 	}
 	if !k.validate(k.body, "body", v, p) {
@@ -187,6 +196,18 @@ func unfit(err error) string {
 		return fmt.Sprintf("body.%s: the value is out of range: %s", wrong.Field, wrong.Value)
 	}
 	return "the body cannot be read"
+}
+
+// notJSON says where a body is not JSON, and what to send.
+func notJSON(b []byte, err error) string {
+	syntax, wrong := errors.AsType[*json.SyntaxError](err)
+	switch {
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return fmt.Sprintf("it ends after %d bytes, before its value does; send a whole JSON object", len(b))
+	case wrong:
+		return fmt.Sprintf("byte %d is %q, which JSON does not have there; send a JSON object", syntax.Offset, b[max(syntax.Offset-1, 0)])
+	}
+	return err.Error()
 }
 
 // decodeBody returns a body reduced to the members of its schema, and its decoded form. The checks and the operation see the
@@ -287,7 +308,11 @@ func (k *checks) validate(schema *huma.Schema, location string, v any, p *proble
 			p.add(name, "%s.%s is missing", detail.Location, property)
 			continue
 		}
-		p.add(name, "%s: %s", detail.Location, detail.Message)
+		text := detail.Message
+		if text == validation.MsgUnexpectedProperty {
+			text += ": remove it, or correct its name"
+		}
+		p.add(name, "%s: %s", detail.Location, text)
 	}
 	return len(res.Errors) == 0
 }

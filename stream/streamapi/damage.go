@@ -48,7 +48,7 @@ func (a *api) forgetDamage(c *call) (any, error) {
 	id := c.r.PathValue("damageId")
 	err := a.on.Engine().ForgetDamage(c.ctx, id)
 	if errors.Is(err, buffer.ErrUnknownDamage) {
-		return nil, &catalog.Error{Code: catalog.DamageNotFound, Message: fmt.Sprintf("There is no record of damage %q.", id)}
+		return nil, &catalog.Error{Code: catalog.DamageNotFound, Message: fmt.Sprintf("There is no record of damage %q: an operator removed it, it has expired, or it never was. List the records of damage to see their ids.", id)}
 	}
 	return nil, err
 }

@@ -173,7 +173,7 @@ func TestTableIsFrozen(t *testing.T) {
 	}
 	more := `{"table":{%s` + growColumns("id", "int64", "n", "int64", "note", "string") + `}}`
 	a := s.task("PATCH", growSink, fmt.Sprintf(more, ""))
-	if a.at("errorName") != "stream.api.badRequest" || a.at("errorStatusCode") != 400.0 || !strings.Contains(a.text, `with extend set, the table takes these rows; without it: `) {
+	if a.at("errorName") != "stream.api.badRequest" || a.at("errorStatusCode") != 400.0 || !strings.Contains(a.text, `or set extend so that the table accepts them`) {
 		t.Error(a.text)
 	}
 	s.done("PATCH", growSink, fmt.Sprintf(more, `"extend":true,`))

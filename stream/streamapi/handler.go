@@ -180,9 +180,16 @@ func (a *api) noEndpoint(w http.ResponseWriter, r *http.Request) {
 func (a *api) unknownPath(w http.ResponseWriter, r *http.Request) {
 	id := wire.SetCommonHeaders(w.Header())
 	wire.LeaveBody(w, r)
-	e := names.Errorf(http.StatusNotFound, "endpointNotFound", "Endpoint %q not found.", r.URL.Path)
+	e := names.Errorf(http.StatusNotFound, "endpointNotFound", "Endpoint %q not found. GET /v1/documentation describes all endpoints.", r.URL.Path)
 	if a.cat == nil {
-		e.Message += " The sources of this server are defined elsewhere, as in its configuration file: it serves their quarantines, held files and shadows."
+		e.Message += " The sources of this server are defined elsewhere, such as in its configuration file: change them there and reload it, for example " +
+			"with SIGHUP. This API serves quarantines, held files and shadows."
+		switch path.Base(r.URL.Path) {
+		case "rotate-secret":
+			e.Message += " A secret rotates with the keys secret, oldSecret and oldSecretUntil of the source."
+		case "replay":
+			e.Message += " To replay an archive, stop the server and run forebay replay start with -config."
+		}
 	}
 	wire.WriteError(w, r, a.opts.Ingest.Logger, id, e)
 }

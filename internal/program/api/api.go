@@ -10,7 +10,6 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/url"
 	"os"
@@ -20,6 +19,7 @@ import (
 	"unicode"
 
 	"github.com/forebay/forebay"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/internal/program/flagtext"
 )
 
@@ -68,7 +68,7 @@ func Parse(flags *flag.FlagSet, args []string) error {
 		return err
 	}
 	if err == nil {
-		err = Misplaced(flags)
+		err = flagtext.Misplaced(flags)
 	}
 	if err == nil {
 		return nil
@@ -76,22 +76,22 @@ func Parse(flags *flag.FlagSet, args []string) error {
 	return &UsageError{err}
 }
 
-// Misplaced refuses a flag after the first argument. Package flag would treat it as an argument, so that -reason would be the id of a
-// record. Every verb with arguments calls Misplaced or Parse.
-func Misplaced(flags *flag.FlagSet) error {
-	for _, arg := range flags.Args() {
-		if len(arg) > 1 && arg[0] == '-' {
-			return fmt.Errorf("%s stands after the argument %q: put the flags before the arguments", arg, flags.Arg(0))
-		}
+// WrongAction is the error for an action that a verb does not have; it has actions.
+func WrongAction(action, actions string) error {
+	if action == "" {
+		return Wrong("the action is missing: write one of %s, before the flags", actions)
 	}
-	return nil
+	return Wrong("the action is %q, must be %s", action, actions)
 }
 
 // SinkOf reads SOURCE/SINK.
 func SinkOf(text string) (source, sink string, err error) {
 	source, sink, ok := strings.Cut(text, "/")
 	if !ok || source == "" || sink == "" || strings.Contains(sink, "/") {
-		return "", "", Wrong("name a sink as SOURCE/SINK, after the flags")
+		if text == "" {
+			return "", "", Wrong("the sink is missing: name it as SOURCE/SINK, after the flags")
+		}
+		return "", "", Wrong("%q is no sink: name it as SOURCE/SINK, after the flags", text)
 	}
 	return source, sink, nil
 }
@@ -123,7 +123,7 @@ func (f *Flags) Client(env Environment) (*Client, error) {
 	if token == "" {
 		text, err := os.ReadFile(filepath.Join(f.dir, "token"))
 		if err != nil {
-			return nil, fmt.Errorf("there is no token: give -token, set FOREBAY_TOKEN, or name the data directory with -dir: %w", err)
+			return nil, fmt.Errorf("there is no token: give -token, set FOREBAY_TOKEN, or name the data directory of the server with -dir: %w", err)
 		}
 		token = strings.TrimSpace(string(text))
 	}
@@ -163,8 +163,8 @@ func (c *Client) Call(ctx context.Context, method, address string, body []byte, 
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("User-Agent", "forebay/"+forebay.Version())
 	resp, err := c.http.Do(req)
-	if _, unreachable := errors.AsType[*net.OpError](err); unreachable {
-		return fmt.Errorf("no server answers at %s (-api): is it running? %w", c.api, err)
+	if _, reason, ok := driver.DialFailure(err); ok {
+		return fmt.Errorf("no server answers at %s (-api), %s: is it running?", c.api, reason)
 	} else if err != nil {
 		return err
 	}
@@ -179,8 +179,11 @@ func (c *Client) Call(ctx context.Context, method, address string, body []byte, 
 			refused.Message = strings.TrimSpace(string(text[:min(len(text), 200)]))
 		}
 		err := fmt.Errorf("status %d %s: %s", resp.StatusCode, Plain(refused.Error), Plain(refused.Message))
-		if resp.StatusCode == http.StatusUnauthorized {
-			err = fmt.Errorf("%w: use the token in the file token of the server's data directory: -dir, -token or FOREBAY_TOKEN", err)
+		switch {
+		case resp.StatusCode == http.StatusUnauthorized:
+			err = fmt.Errorf("the server at %s refuses the token: use the one in the file token of its data directory: -dir, -token or FOREBAY_TOKEN (%w)", c.api, err)
+		case refused.Error == "" || strings.HasPrefix(refused.Error, "stream.in."):
+			err = fmt.Errorf("the server at %s is not the Stream API: -api must be the -api-addr of a server (%w)", c.api, err)
 		}
 		return err
 	}
@@ -188,7 +191,7 @@ func (c *Client) Call(ctx context.Context, method, address string, body []byte, 
 		return nil
 	}
 	if err := json.Unmarshal(text, answer); err != nil {
-		return fmt.Errorf("the answer is no JSON of the Stream API: %w", err)
+		return fmt.Errorf("the server at %s does not respond with JSON of the Stream API: -api must be the -api-addr of a server", c.api)
 	}
 	return nil
 }

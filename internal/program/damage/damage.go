@@ -27,9 +27,9 @@ func Run(ctx context.Context, args []string, env api.Environment) error {
 	}
 	switch {
 	case name != "list" && name != "forget":
-		return api.Wrong("the action is %q, must be list or forget", name)
+		return api.WrongAction(name, "list or forget")
 	case name == "list" && flags.NArg() > 0:
-		return api.Wrong("unexpected argument %q", flags.Arg(0))
+		return api.Wrong("unexpected argument %q: list has flags only", flags.Arg(0))
 	case name == "forget" && flags.NArg() == 0:
 		return api.Wrong("forget requires the ids of records, after the flags: list shows the ids")
 	case name == "forget" && *asJSON:

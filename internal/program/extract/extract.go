@@ -16,6 +16,7 @@ import (
 
 	"github.com/forebay/forebay/extractor"
 	"github.com/forebay/forebay/internal/program/flagtext"
+	"github.com/forebay/forebay/internal/program/keep"
 	"github.com/forebay/forebay/internal/program/show"
 	"github.com/forebay/forebay/internal/program/store"
 )
@@ -129,7 +130,7 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer, p Options
 	}
 	text := toyConfig
 	if o.config != "" {
-		if text, err = os.ReadFile(o.config); err != nil {
+		if text, err = keep.Read("config", o.config); err != nil {
 			return usageError{err}
 		}
 	} else if o.baseURL == "" {
@@ -189,7 +190,7 @@ func (o options) run(ctx context.Context, cfg *extractor.Config, logger *slog.Lo
 			p.Pages, p.Records, float64(p.Bytes)/1000, p.BytesPerSecond()/1000, p.Requests, p.Retries)
 	}
 	if o.out != "" {
-		if err := os.MkdirAll(o.out, 0o777); err != nil {
+		if err := keep.Folder("out", o.out, 0o777); err != nil {
 			return usageError{err}
 		}
 		if err := locks.lock("the folder "+o.out, filepath.Join(o.out, "extract.lock")); err != nil {

@@ -20,7 +20,7 @@ func readProposals(path string) (map[string]mapping.Columns, error) {
 	}
 	f, err := os.Open(path)
 	if err != nil {
-		return nil, err
+		return nil, keep.Unreadable("columns", err)
 	}
 	defer f.Close()
 	columns := make(map[string]mapping.Columns)
@@ -30,11 +30,8 @@ func readProposals(path string) (map[string]mapping.Columns, error) {
 		if errors.Is(err, io.EOF) && len(columns) > 0 {
 			return columns, nil
 		}
-		if err == nil && (p.DataType == "" || len(p.Columns) == 0) {
-			err = fmt.Errorf("an object has no dataType or no columns: %q", p.DataType)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("columns %s: %w", path, err)
+		if err != nil || p.DataType == "" || len(p.Columns) == 0 {
+			return nil, fmt.Errorf("-columns: %s is not the output of forebay extract discover: object %d has no dataType or no columns; run discover again to write the file", path, len(columns)+1)
 		}
 		columns[p.DataType] = p.Columns
 	}
@@ -56,10 +53,12 @@ func (f stateFile) load() (state extractor.State, err error) {
 		err = f.probe()
 	}
 	if err == nil {
-		err = json.Unmarshal(text, &state)
+		if json.Unmarshal(text, &state) != nil {
+			err = fmt.Errorf("%s is not the state of a run: name the file that an earlier run wrote, or a new one", string(f))
+		}
 	}
 	if err != nil {
-		return state, usageError{fmt.Errorf("state: %w", err)}
+		return state, usageError{fmt.Errorf("-state: %w", err)}
 	}
 	return state, nil
 }
@@ -68,7 +67,7 @@ func (f stateFile) load() (state extractor.State, err error) {
 func (f stateFile) probe() error {
 	tmp, err := os.OpenFile(string(f)+".tmp", os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {
-		return usageError{fmt.Errorf("state: %w", err)}
+		return usageError{fmt.Errorf("-state: %w", err)}
 	}
 	return errors.Join(tmp.Close(), os.Remove(tmp.Name()))
 }

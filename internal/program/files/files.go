@@ -21,7 +21,7 @@ import (
 type action struct{ method, path, done string }
 
 var actions = map[string]action{
-	"retry":      {http.MethodPost, "/retry", "It is tried again."},
+	"retry":      {http.MethodPost, "/retry", "A new attempt has started."},
 	"split":      {http.MethodPost, "/split", "It is imported without the rows that the target refuses."},
 	"quarantine": {http.MethodPost, "/quarantine", "What is not in the table of it goes to the quarantine."},
 	"discard":    {http.MethodDelete, "", "Its rows are discarded."},
@@ -42,7 +42,7 @@ func Run(ctx context.Context, args []string, env api.Environment) error {
 	}
 	do, known := actions[name]
 	if !known && name != "list" {
-		return api.Wrong("the action is %q, must be list, retry, split, quarantine or discard", name)
+		return api.WrongAction(name, "list, retry, split, quarantine or discard")
 	}
 	source, sink, err := api.SinkOf(flags.Arg(0))
 	switch {

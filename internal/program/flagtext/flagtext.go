@@ -9,8 +9,10 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"regexp"
 	"slices"
 	"strings"
+	"time"
 	"unicode/utf8"
 )
 
@@ -57,9 +59,65 @@ func Parse(flags *flag.FlagSet, args []string, main ...string) error {
 		return err
 	}
 	if err != nil {
-		return fmt.Errorf("%w; -h shows the flags", err)
+		return explain(flags, err)
 	}
 	return nil
+}
+
+// Misplaced refuses a flag after the first argument. Package flag would treat it as an argument, so that -reason would be the id of a
+// record. Every command with arguments calls Misplaced.
+func Misplaced(flags *flag.FlagSet) error {
+	for _, arg := range flags.Args() {
+		if len(arg) > 1 && arg[0] == '-' {
+			return fmt.Errorf("%s stands after the argument %q: put the flags before the arguments", arg, flags.Arg(0))
+		}
+	}
+	return nil
+}
+
+// unparsed is the text of package flag for a value that is no number, too large a number, or neither true nor false.
+var unparsed = regexp.MustCompile(`^(invalid (?:boolean )?value .* for (?:flag )?-(\S+)): (parse error|value out of range)$`)
+
+// explain replaces the texts of package flag that name no next step.
+func explain(flags *flag.FlagSet, err error) error {
+	text := err.Error()
+	if name, unknown := strings.CutPrefix(text, "flag provided but not defined: -"); unknown {
+		var names []string
+		flags.VisitAll(func(f *flag.Flag) { names = append(names, f.Name) })
+		text = fmt.Sprintf("there is no flag -%s", name)
+		if near := Nearest(name, names); near != "" {
+			text += fmt.Sprintf("; do you mean -%s?", near)
+		}
+	}
+	if m := unparsed.FindStringSubmatch(text); m != nil {
+		text = m[1] + ": " + Problem(flags.Lookup(m[2]), errors.New(m[3]))
+	}
+	if !strings.HasSuffix(text, "?") {
+		text += ";"
+	}
+	return errors.New(text + " -h shows the flags")
+}
+
+// Problem returns the text of an error of f.Value.Set. In place of the "parse error" of package flag it says which values the flag accepts.
+func Problem(f *flag.Flag, err error) string {
+	if text := err.Error(); text != "parse error" && text != "value out of range" {
+		return text
+	}
+	kind := "true or false"
+	if getter, ok := f.Value.(flag.Getter); ok {
+		switch getter.Get().(type) {
+		case int, int64, uint, uint64:
+			kind = "a whole number without a unit"
+		case float64:
+			kind = "a number without a unit"
+		case time.Duration:
+			kind = "a duration"
+		}
+	}
+	if example := Of(f).Example; example != "" {
+		kind += ", such as " + example
+	}
+	return "want " + kind
 }
 
 const (

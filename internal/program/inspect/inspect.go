@@ -9,6 +9,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -49,6 +50,9 @@ func Run(ctx context.Context, args []string, out, usage io.Writer, o Options) (e
 	if err := flagtext.Parse(flags, args); err != nil {
 		return err
 	}
+	if err := flagtext.Misplaced(flags); err != nil {
+		return err
+	}
 	if flags.NArg() != 1 {
 		return errors.New("name one data directory, after the flags; -help shows them")
 	}
@@ -66,11 +70,15 @@ func Run(ctx context.Context, args []string, out, usage io.Writer, o Options) (e
 	}
 	in, err := forebay.Inspect(data, opts)
 	if err != nil {
-		return Explain(err, "inspect")
+		return Explain(err, data, "inspect")
 	}
 	defer func() { err = errors.Join(err, in.Close()) }()
 	if *rows != "" {
-		return in.WriteRows(ctx, out, *rows)
+		err := in.WriteRows(ctx, out, *rows)
+		if errors.Is(err, buffer.ErrUnknownSlice) {
+			return fmt.Errorf("%s has no slice %q: forebay inspect %[1]s lists the slices", data, *rows)
+		}
+		return err
 	}
 	p := picture{Stats: in.Stats(), Slices: in.Slices()}
 	if p.Damage, err = in.Damaged(ctx); err != nil {
@@ -96,18 +104,20 @@ func Run(ctx context.Context, args []string, out, usage io.Writer, o Options) (e
 	return err
 }
 
-// Explain adds to the error of a directory that an engine has open how the command verb reads its data. Other errors stay as they are.
-func Explain(err error, verb string) error {
-	inUse, ok := errors.AsType[*buffer.InUseError](err)
-	if !ok {
-		return err
+// Explain adds to the error of a directory what the command verb reads in its place. Other errors stay as they are.
+func Explain(err error, data, verb string) error {
+	if inUse, ok := errors.AsType[*buffer.InUseError](err); ok {
+		staging := ""
+		if verb == "inspect" {
+			staging = ", with -staging " + filepath.Join(filepath.Dir(inUse.Dir), "staging")
+		}
+		return fmt.Errorf("%w. Or %s a checkpoint of it%s. A server with -admin HOST:PORT makes a checkpoint: "+
+			"curl -X POST http://HOST:PORT/checkpoint. A Go program makes one with its engine", err, verb, staging)
 	}
-	staging := ""
-	if verb == "inspect" {
-		staging = ", with -staging " + filepath.Join(filepath.Dir(inUse.Dir), "staging")
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%s is not a data directory of Forebay: name the -dir of a server that has run, or a checkpoint", data)
 	}
-	return fmt.Errorf("%w\nAn engine is running on this directory. Let it make a copy with Engine.Checkpoint(ctx, NEW) and %s NEW%s, "+
-		"or stop it first. With -admin HOST:PORT, a server does so: curl -X POST http://HOST:PORT/checkpoint", err, verb, staging)
+	return err
 }
 
 // hasQuarantine reports whether a sink has a quarantine or had something in one.

@@ -26,6 +26,32 @@ func Secret(path string) (string, error) {
 	return string(text), err
 }
 
+// Read reads the file that a flag names.
+func Read(flag, path string) ([]byte, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, Unreadable(flag, err)
+	}
+	return text, nil
+}
+
+// Unreadable is the error for the file of a flag that cannot be read. err names the file.
+func Unreadable(flag string, err error) error {
+	if _, ok := errors.AsType[*fs.PathError](err); !ok {
+		return fmt.Errorf("-%s: %w", flag, err)
+	}
+	return fmt.Errorf("-%s: %w: name a file that this user can read", flag, err)
+}
+
+// Folder makes a folder with its parents. The error names the flag that has the path.
+func Folder(flag, path string, mode fs.FileMode) error {
+	err := os.MkdirAll(path, mode)
+	if fault, ok := errors.AsType[*fs.PathError](err); ok {
+		return fmt.Errorf("-%s: %s cannot be a folder, %w: choose a path in which this user may make folders", flag, fault.Path, fault.Err)
+	}
+	return err
+}
+
 // Write replaces a file, which only its owner can read. After a power cut it has the old text or the new one.
 func Write(path string, text []byte) error {
 	f, err := os.OpenFile(path+".tmp", os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)

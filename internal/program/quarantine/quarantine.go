@@ -13,7 +13,6 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -22,6 +21,7 @@ import (
 
 	"github.com/forebay/forebay/internal/program/api"
 	"github.com/forebay/forebay/internal/program/duration"
+	"github.com/forebay/forebay/internal/program/keep"
 )
 
 // options are the flags, and what follows them.
@@ -75,7 +75,7 @@ func Run(ctx context.Context, args []string, env api.Environment) error {
 		"list": list, "get": get, "edit": edit, "test": test, "replay": move, "discard": move, "cancel": cancel,
 	}[action]
 	if do == nil {
-		return api.Wrong("the action is %q, must be %s", action, actions)
+		return api.WrongAction(action, actions)
 	}
 	source, sink, err := api.SinkOf(flags.Arg(0))
 	if err != nil {
@@ -106,8 +106,11 @@ func (o *options) check(action string) error {
 	}
 	switch action {
 	case "list":
-		if len(o.ids) > 0 || o.limit < 0 {
-			return api.Wrong("list takes no ids, and a -limit of 0 or more")
+		if len(o.ids) > 0 {
+			return api.Wrong("unexpected argument %q: list takes SOURCE/SINK alone, and get shows one record", o.ids[0])
+		}
+		if o.limit < 0 {
+			return api.Wrong("-limit is %d, must be 0 for all records, or more", o.limit)
 		}
 	case "cancel":
 		if len(o.ids) > 0 || len(o.filter.parameters()) > 0 || o.all {
@@ -304,10 +307,10 @@ func edit(ctx context.Context, c *client, o *options) error {
 	if o.body == "-" {
 		body, err = io.ReadAll(c.Env.Stdin)
 	} else {
-		body, err = os.ReadFile(o.body)
+		body, err = keep.Read("body", o.body)
 	}
 	if err != nil {
-		return fmt.Errorf("-body: %w", err)
+		return err
 	}
 	if o.revision < 0 {
 		var now struct{ Record record }
@@ -436,7 +439,7 @@ func move(ctx context.Context, c *client, o *options) error {
 	case moved.Rejects != nil && moved.Rejects.Rejected > 0:
 		return fmt.Errorf("%d records were rejected again", moved.Rejects.Rejected)
 	case moved.Rejects != nil && moved.Rejects.Gone > 0 && len(o.ids) > 0:
-		return fmt.Errorf("%d of the given ids name no record in the quarantine: the record was replayed or discarded, has expired, or never was", moved.Rejects.Gone)
+		return fmt.Errorf("%d of the given ids name no record in the quarantine: the record was replayed or discarded, has expired, or never was. List the quarantine to see the ids", moved.Rejects.Gone)
 	}
 	return nil
 }

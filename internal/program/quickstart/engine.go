@@ -79,7 +79,7 @@ func define(ctx context.Context, eng *forebay.Engine, src forebay.Source, target
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	for _, s := range src.Sinks {
-		if err := target.Ensure(ctx, driver.Table{ID: s.Table.ID, Columns: compiled.Mapper(s.ID).Columns()}); err != nil {
+		if err := driver.HintUnreachable(target.Ensure(ctx, driver.Table{ID: s.Table.ID, Columns: compiled.Mapper(s.ID).Columns()})); err != nil {
 			return fmt.Errorf("the target cannot have the table %s: %w", s.Table.ID, err)
 		}
 	}

@@ -25,6 +25,7 @@ import (
 	"time"
 
 	"github.com/forebay/forebay/internal/program/flagtext"
+	"github.com/forebay/forebay/internal/program/keep"
 	"github.com/forebay/forebay/internal/program/store"
 )
 
@@ -111,12 +112,12 @@ func parseFlags(args []string, stderr io.Writer, o Options) (config, error) {
 		cfg.child = flags.Arg(1)
 		return cfg, nil
 	}
-	check(flags.NArg() == 0, "there are no arguments, only flags")
-	check(cfg.n >= 1 && cfg.n <= maxEvents, fmt.Sprintf("-n must be between 1 and %d", maxEvents))
-	check(cfg.clients >= 1, "-clients must be at least 1")
-	check(cfg.bad >= 0 && cfg.bad <= 100, "-bad must be between 0 and 100")
-	check(cfg.kills >= 1, "-kills must be at least 1")
-	check(!cfg.ui || !cfg.crash, "-ui and -crash exclude each other: the engine is then in another process")
+	check(flags.NArg() == 0, fmt.Sprintf("unexpected argument %q: flags begin with a dash", flags.Arg(0)))
+	check(cfg.n >= 1 && cfg.n <= maxEvents, fmt.Sprintf("-n is %d, must be 1 to %d", cfg.n, maxEvents))
+	check(cfg.clients >= 1, fmt.Sprintf("-clients is %d, must be at least 1", cfg.clients))
+	check(cfg.bad >= 0 && cfg.bad <= 100, fmt.Sprintf("-bad is %d, must be 0 to 100", cfg.bad))
+	check(cfg.kills >= 1, fmt.Sprintf("-kills is %d, must be at least 1", cfg.kills))
+	check(!cfg.ui || !cfg.crash, "-ui and -crash exclude each other: the engine is then in another process. Leave one out")
 	err := errors.Join(problems...)
 	if err != nil {
 		fmt.Fprintf(stderr, "%s: %s\n", o.Name, strings.ReplaceAll(err.Error(), "\n", "; "))
@@ -209,7 +210,7 @@ func dataDir(dir string) (string, error) {
 	if dir == "" {
 		return os.MkdirTemp("", "forebay-quickstart-")
 	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+	if err := keep.Folder("dir", dir, 0o755); err != nil {
 		return "", err
 	}
 	return filepath.Abs(dir)

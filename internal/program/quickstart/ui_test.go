@@ -57,7 +57,7 @@ func TestUI(t *testing.T) {
 	// Each sentence comes after the one before it. The rows that waited for the table are in it after the outage.
 	for _, want := range []string{"1 of 2 sinks is held up. Nothing is lost.", "All 2 sinks flow.", "1 of 2 sinks is held up. Nothing is lost."} {
 		tick, late := time.NewTicker(20*time.Millisecond), time.After(time.Minute)
-		for got := snapshot("basin"); !strings.Contains(got, want); got = snapshot("basin") {
+		for got := snapshot("overview"); !strings.Contains(got, want); got = snapshot("overview") {
 			select {
 			case <-tick.C:
 			case <-late:

@@ -74,7 +74,7 @@ func Run(ctx context.Context, args []string, env api.Environment) error {
 	}
 	do := map[string]func(*client, context.Context) error{"start": (*client).start, "list": (*client).list, "cancel": (*client).cancel}[action]
 	if do == nil {
-		return api.Wrong("the action is %q, must be start, list or cancel", action)
+		return api.WrongAction(action, "start, list or cancel")
 	}
 	source, sink, err := api.OnlySink(flags)
 	if err != nil {

@@ -16,6 +16,7 @@ import (
 	"github.com/forebay/forebay/buffer/dir"
 	"github.com/forebay/forebay/catalog"
 	"github.com/forebay/forebay/internal/program/duration"
+	"github.com/forebay/forebay/internal/program/flagtext"
 	"github.com/forebay/forebay/stream"
 )
 
@@ -115,7 +116,7 @@ func Environment(flags *flag.FlagSet, getenv func(string) string) (given map[str
 		}
 		given[f.Name] = true
 		if err := f.Value.Set(value); err != nil {
-			problems = append(problems, fmt.Errorf("invalid value %q of %s: %w", value, name, err))
+			problems = append(problems, fmt.Errorf("invalid value %q of %s: %s", value, name, flagtext.Problem(f, err)))
 			_ = f.Value.Set(f.DefValue) // one problem is enough
 		}
 	})

@@ -15,7 +15,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"os"
 	"path/filepath"
 	"sync/atomic"
 	"syscall"
@@ -27,6 +26,7 @@ import (
 	"github.com/forebay/forebay/catalog"
 	"github.com/forebay/forebay/console"
 	"github.com/forebay/forebay/driver"
+	"github.com/forebay/forebay/internal/program/keep"
 	"github.com/forebay/forebay/internal/program/web"
 	"github.com/forebay/forebay/stream"
 	"github.com/forebay/forebay/stream/fastserver"
@@ -74,7 +74,7 @@ type Listener struct {
 // Run serves until ctx ends.
 func Run(ctx context.Context, cfg Config, parts Parts, out io.Writer) (err error) {
 	logger := cmp.Or(parts.Logger, slog.New(slog.DiscardHandler))
-	if err := os.MkdirAll(cfg.Dir, 0o755); err != nil {
+	if err := keep.Folder("dir", cfg.Dir, 0o755); err != nil {
 		return err
 	}
 	if parts.Target == nil {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"net/http"
 	"net/url"
+	"path/filepath"
 	"strings"
 
 	"github.com/forebay/forebay/console"
@@ -11,6 +12,9 @@ import (
 
 // consolePath is where the console is on the address of the API.
 const consolePath = "/console/"
+
+// historyFile has the points of the console's plots. It is in the data directory.
+const historyFile = "console-history.json"
 
 // leastToken is the length that the console asks of a token.
 const leastToken = 16
@@ -25,7 +29,7 @@ func (m *management) withConsole(api http.Handler, apiURL string) (http.Handler,
 	base := cmp.Or(m.cfg.APIURL, apiURL)
 	opts := console.Options{
 		Tokens:  []console.Token{{Name: "token of the API", Secret: token, Rights: console.AllRights}},
-		Catalog: m.cat, Nodes: m.nodes, Logger: m.logger, History: true,
+		Catalog: m.cat, Nodes: m.nodes, Logger: m.logger, HistoryFile: filepath.Join(m.cfg.Dir, historyFile),
 	}
 	opts.Hosts = hostsOf(base)
 	c, err := console.New(m.eng, opts)

@@ -78,7 +78,7 @@ func TestConsoleBesideTheAPI(t *testing.T) {
 			t.Errorf("%s of %q: status %d, want %d", tc.path, tc.host, resp.StatusCode, tc.status)
 		}
 	}
-	stream := bufio.NewScanner(get("/console/stream?page=basin", "", string(token)).Body)
+	stream := bufio.NewScanner(get("/console/stream?page=overview", "", string(token)).Body)
 	for stream.Scan() && !strings.Contains(stream.Text(), "web/events") {
 	}
 	cancel()

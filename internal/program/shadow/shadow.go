@@ -12,7 +12,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"os"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -20,6 +19,7 @@ import (
 
 	"github.com/forebay/forebay/internal/program/api"
 	"github.com/forebay/forebay/internal/program/duration"
+	"github.com/forebay/forebay/internal/program/keep"
 	"github.com/forebay/forebay/mapping"
 )
 
@@ -60,7 +60,7 @@ func Run(ctx context.Context, args []string, env api.Environment, opts Options) 
 		"start": (*client).start, "show": (*client).show, "stop": (*client).stop, "switch": (*client).switchOn,
 	}[action]
 	if do == nil {
-		return api.Wrong("the action is %q, must be start, show, stop or switch", action)
+		return api.WrongAction(action, "start, show, stop or switch")
 	}
 	source, sink, err := api.OnlySink(set)
 	if err != nil {
@@ -96,10 +96,10 @@ func (f *flags) columns(source, sink string, env api.Environment, opts Options) 
 	if f.definition == "-" {
 		text, err = io.ReadAll(env.Stdin)
 	} else {
-		text, err = os.ReadFile(f.definition)
+		text, err = keep.Read("definition", f.definition)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("-definition: %w", err)
+		return nil, err
 	}
 	columns, err := columnsOf(text)
 	if err != nil {
@@ -118,11 +118,11 @@ func columnsOf(text []byte) (json.RawMessage, error) {
 		Columns, Mapping, Table json.RawMessage
 	}
 	if err := json.Unmarshal(text, &d); err != nil {
-		return nil, fmt.Errorf("it is no JSON list of columns, and no definition of a sink: %w", err)
+		return nil, errors.New("the file is neither a JSON list of columns nor a definition of a sink in JSON: read the sink over the Stream API for an example")
 	}
 	inner := cmp.Or(string(d.Columns), string(d.Mapping), string(d.Table))
 	if inner == "" {
-		return nil, errors.New(`it has no columns: give a list of them, or a definition with table.mapping.columns`)
+		return nil, errors.New(`the file has no columns: give a list of them, or a definition with table.mapping.columns`)
 	}
 	return columnsOf([]byte(inner))
 }

@@ -194,9 +194,9 @@ func TestWrongArguments(t *testing.T) {
 		{"", []string{"start", "shop/orders"}, "-config FILE and -definition FILE"},
 		{"", []string{"switch", "-config", "file", "-definition", "-", "shop/orders"}, "-config FILE and -definition FILE"},
 		{"", []string{"start", "-config", "file", "shop/none"}, "no sink none"},
-		{"columns: []", []string{"start", "-definition", "-", "shop/orders"}, "no JSON list of columns"},
+		{"columns: []", []string{"start", "-definition", "-", "shop/orders"}, "neither a JSON list of columns"},
 		{`{"table":{}}`, []string{"start", "-definition", "-", "shop/orders"}, "has no columns"},
-		{`{"table":{"mapping":{"columns":7}}}`, []string{"start", "-definition", "-", "shop/orders"}, "no JSON list of columns"},
+		{`{"table":{"mapping":{"columns":7}}}`, []string{"start", "-definition", "-", "shop/orders"}, "neither a JSON list of columns"},
 		{"", []string{"start", "-for", "long", "shop/orders"}, "invalid value"},
 	} {
 		_, err := s.run(tt.stdin, tt.args...)

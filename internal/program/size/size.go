@@ -274,7 +274,7 @@ func (o *options) report(dir string) (*report, error) {
 	if dir != "" {
 		in, err := forebay.Inspect(dir, buffer.InspectOptions{})
 		if err != nil {
-			return nil, inspect.Explain(err, "size")
+			return nil, inspect.Explain(err, dir, "size")
 		}
 		st := in.Stats()
 		if err := in.Close(); err != nil {

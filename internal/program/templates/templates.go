@@ -9,13 +9,13 @@ import (
 	"io"
 	"net/http"
 	"net/netip"
-	"os"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/internal/program/flagtext"
+	"github.com/forebay/forebay/internal/program/keep"
 	"github.com/forebay/forebay/mapping"
 )
 
@@ -47,7 +47,7 @@ func Run(args []string, stdin io.Reader, stdout, usage io.Writer) error {
 	}
 	content := *expr
 	if *file != "" {
-		b, err := os.ReadFile(*file)
+		b, err := keep.Read("template", *file)
 		if err != nil {
 			return err
 		}
@@ -133,5 +133,5 @@ func readEvent(name string, stdin io.Reader) ([]byte, error) {
 	if name == "-" {
 		return io.ReadAll(stdin)
 	}
-	return os.ReadFile(name)
+	return keep.Read("event", name)
 }

@@ -34,6 +34,10 @@ func TestPlots(t *testing.T) {
 		b.until(fmt.Sprintf(`/^[\d.]+ (ms|s)$/.test(document.querySelector('#plots tbody tr td[data-label="%s median"]').textContent)`, name))
 	}
 	eval[bool](b, `document.getElementById("theme").click(), true`) // draws them again
+	for _, of := range []struct{ text, last string }{{"7 d", "7 days"}, {"24 h", "24 hours"}, {"6 h", "6 hours"}, {"1 h", "hour"}} {
+		b.choose(of.text)
+		b.until(fmt.Sprintf(`document.querySelectorAll("#plots canvas").length === 6 && document.querySelectorAll("#plots [role=img]")[1].getAttribute("aria-label").startsWith("Oldest waiting row of the last %s, now: local ")`, of.last))
+	}
 }
 
 // 1,000 sinks are a page of 50, whose updates take little.
@@ -88,9 +92,9 @@ func TestNamesAndWidths(t *testing.T) {
 	b := newTab(t)
 	b.signIn(c, url)
 	b.text(`columns differ`)
-	for _, hash := range []string{"#/basin", "#/sink/web/orders"} {
+	for _, hash := range []string{"#/overview", "#/sink/web/orders"} {
 		eval[bool](b, `location.hash = `+quoted(hash)+`, true`)
-		b.until(`document.documentElement.dataset.page === ` + quoted(map[string]string{"#/basin": "basin"}[hash]) + ` || document.querySelector("section[data-page=sink] .files tbody tr")`)
+		b.until(`document.documentElement.dataset.page === ` + quoted(map[string]string{"#/overview": "overview"}[hash]) + ` || document.querySelector("section[data-page=sink] .files tbody tr")`)
 		const nameless = `[...document.querySelectorAll("a[href], button, input, select, textarea, [role=meter], [role=img]")].filter((n) => n.offsetParent &&
 			!(n.getAttribute("aria-label") || n.textContent.trim() || n.labels && n.labels.length)).map((n) => n.outerHTML.slice(0, 80))`
 		if bad := eval[[]string](b, nameless); len(bad) > 0 {

@@ -47,7 +47,7 @@ func TestPictureOfASource(t *testing.T) {
 		"web/clicks": {`1 sink with "web/clicks"`, "3"},
 		"none/":      {"source none, 0 sinks", "0"},
 	} {
-		w := ask(t, c, "GET", "/snapshot?page=basin&filter="+url.QueryEscape(filter))
+		w := ask(t, c, "GET", "/snapshot?page=overview&filter="+url.QueryEscape(filter))
 		var got struct {
 			Full struct {
 				Head struct {

@@ -1,6 +1,6 @@
-// The basin: tiles and the table of sinks. The server has written the same nodes: see document.html.
+// The overview: tiles and the table of sinks. The server has written the same nodes: see document.html.
 
-import { h, setText, setAttr, setCell, setSentence } from "./dom.js";
+import { h, noSink, setText, setAttr, setCell, setSentence } from "./dom.js";
 import { newPicture } from "./picture.js";
 import { newPlots } from "./plots.js";
 
@@ -71,17 +71,26 @@ export function open(section, app) {
   }
   for (const th of body.querySelectorAll("th")) th.replaceChildren(link(th.textContent));
 
+  // The number of rejected records leads to them.
+  function showRejected(td, rejected, key) {
+    const wanted = rejected !== "0" && app.has("quarantine") ? "A" : "SPAN";
+    if (td.firstElementChild.tagName !== wanted) {
+      td.replaceChildren(wanted === "A" ? h("a", { href: "#/quarantine?" + new URLSearchParams({ sink: key }) }) : h("span"));
+    }
+    setCell(td.firstElementChild, rejected);
+  }
+
   // The button beside a failure repeats it at once.
   function offerRetry(td, key, state) {
-    const wanted = (state === "held" || state === "fails") && app.may("changes");
+    const wanted = (state === "blocked" || state === "fails") && app.may("changes");
     const there = td.querySelector("button");
     if (wanted && !there) {
       const [source, sink] = key.split("/");
-      td.append(" ", h("button", { type: "button", text: "Retry now", "aria-label": "Retry " + key + " now", onclick: async () => {
+      td.append(" ", h("button", { type: "button", text: "Retry now", "aria-label": "Retry now: " + key, onclick: async () => {
         app.problem(null);
         try {
           await app.post("sink.retry", { source, sink });
-          app.say("It is tried again.");
+          app.say("A new attempt has started.");
         } catch (e) {
           app.problem(e.message);
         }
@@ -97,12 +106,12 @@ export function open(section, app) {
     setText(c[0].firstElementChild, state);
     setCell(c[2].firstElementChild, incoming);
     setCell(c[3].firstElementChild, localRows);
-    setText(c[3].lastElementChild, localAge);
+    setCell(c[3].lastElementChild, localAge);
     setCell(c[4].firstElementChild, stagingRows);
-    setText(c[4].lastElementChild, stagingAge);
+    setCell(c[4].lastElementChild, stagingAge);
     setCell(c[5].firstElementChild, out);
     setCell(c[6].firstElementChild, table);
-    setCell(c[7].firstElementChild, rejected);
+    showRejected(c[7], rejected, tr.dataset.key);
     setSentence(c[8].firstElementChild, why);
     offerRetry(c[8], tr.dataset.key, state);
   }
@@ -147,7 +156,7 @@ export function open(section, app) {
         const node = $("tiles").children[i];
         setAttr(node, "data-state", tile.state || null);
         setCell(node.querySelector(".value span"), tile.value);
-        node.querySelectorAll(".line span").forEach((span, j) => setCell(span, tile.lines[j]));
+        node.querySelectorAll(".line").forEach((line, j) => setSentence(line, tile.lines[j]));
       });
       picture.update(head.picture);
       setText(levels, "Levels of " + head.picture.of);
@@ -177,7 +186,7 @@ export function open(section, app) {
       $("before").hidden = head.from === 0;
       $("after").hidden = head.from + order.length >= head.matching;
       $("empty").hidden = order.length > 0;
-      setText($("empty"), head.sinks ? "No sink matches the filter." : "No sink is defined yet.");
+      setText($("empty"), head.sinks ? "No sink matches the filter." : noSink);
     },
   };
 }

@@ -15,14 +15,14 @@ import (
 // windowSize is the number of sinks that are shown at once.
 const windowSize = 50
 
-func (c *Console) basinPage() page {
-	return page{name: "basin", title: "Basin", key: "b", right: Numbers, live: basinView, endpoints: []endpoint{
-		{name: "basin.history", method: http.MethodGet, right: Numbers, run: (*call).historyOf},
+func (c *Console) overviewPage() page {
+	return page{name: "overview", title: "Overview", key: "o", right: Numbers, live: overviewView, endpoints: []endpoint{
+		{name: "overview.history", method: http.MethodGet, right: Numbers, run: (*call).historyOf},
 	}}
 }
 
-// basinHead is what the page shows beside the table.
-type basinHead struct {
+// overviewHead is what the page shows beside the table.
+type overviewHead struct {
 	Tiles   [4]tile `json:"tiles"`
 	Picture picture `json:"picture"`
 	// Sinks that the filter leaves, of all. From is the position of the first row that is shown.
@@ -33,16 +33,17 @@ type basinHead struct {
 
 // tile is a figure with two lines below it.
 type tile struct {
-	Name  string  `json:"name"`
-	Value cell    `json:"value"`
-	Lines [2]cell `json:"lines"`
+	Name string `json:"name"`
+	// Value is a cell or the age of a row.
+	Value any         `json:"value"`
+	Lines [2]sentence `json:"lines"`
 	// State is a word of sinkState if it is bad, else empty.
 	State string `json:"state,omitempty"`
 }
 
-// basinView shows windowSize sinks, and in the picture the sums of all that the filter leaves. The query has "filter", a part of "source/sink", "source/"
+// overviewView shows windowSize sinks, and in the picture the sums of all that the filter leaves. The query has "filter", a part of "source/sink", "source/"
 // for all sinks of a source, or a state; "sort", a column, descending behind a "-"; and "from", the number of sinks to skip.
-func basinView(s *sample, q url.Values) view {
+func overviewView(s *sample, q url.Values) view {
 	filter := strings.ToLower(strings.TrimSpace(q.Get("filter")))
 	chosen := chooseSinks(s, filter, q.Get("sort"))
 	from, _ := strconv.Atoi(q.Get("from")) // what is no number counts as 0
@@ -51,7 +52,7 @@ func basinView(s *sample, q url.Values) view {
 	if filter != "" {
 		drawn = s.newPictureOfSome(filter, chosen)
 	}
-	head := basinHead{Tiles: s.all().tiles, Picture: drawn, Matching: len(chosen), Sinks: len(s.stats.Sinks), From: from}
+	head := overviewHead{Tiles: s.all().tiles, Picture: drawn, Matching: len(chosen), Sinks: len(s.stats.Sinks), From: from}
 	var rows []row
 	for _, i := range chosen[from:min(len(chosen), from+windowSize)] {
 		rows = append(rows, s.sink(i).row())
@@ -128,16 +129,19 @@ func (k sinkNow) row() row {
 }
 
 // ageOf is the age of the oldest row of a level, empty if it has none.
-func (s *sample) ageOf(l buffer.Level) string {
-	if l.Rows == 0 {
+func (s *sample) ageOf(l buffer.Level) any {
+	if l.Rows == 0 || l.FirstAt.IsZero() {
 		return ""
 	}
-	return duration(s.age(l))
+	return s.agedOf(l)
 }
+
+func (s *sample) agedOf(l buffer.Level) aged { return aged{l.FirstAt, s.at} }
 
 func (s *sample) newTiles() [4]tile {
 	var waiting, quarantined, expired, damaged, discarded, refused int64
 	var oldest time.Duration
+	var first aged
 	at, state := "", stateFlows
 	for i := range s.stats.Sinks {
 		k := &s.stats.Sinks[i]
@@ -149,6 +153,7 @@ func (s *sample) newTiles() [4]tile {
 		refused += rejected(k.Rejected)
 		if age := s.sink(i).oldest(); age > oldest {
 			oldest, at, state = age, k.ID, s.derived.states[i]
+			first = s.sink(i).first()
 		}
 	}
 	in := cell{Text: unknown}
@@ -156,32 +161,31 @@ func (s *sample) newTiles() [4]tile {
 		in = rate(s.total.in)
 		in.Text += " rows/s"
 	}
-	last := cell{Text: "no row yet"}
+	last := said("no row yet")
 	if !s.total.lastRow.IsZero() {
-		last = cell{Text: "last row " + ago(s.at.Sub(s.total.lastRow))}
+		last = said("last row ", aged{s.total.lastRow, s.at}, " ago")
 	}
-	used := size(s.used())
-	share := cell{}
+	share := ""
 	if bound := s.stats.MaxDiskBytes; bound > 0 && s.used()*100 >= bound {
-		share = cell{Text: strconv.FormatFloat(float64(s.used())*100/float64(bound), 'f', 1, 64) + " % of " + size(bound).Text}
+		share = strconv.FormatFloat(float64(s.used())*100/float64(bound), 'f', 1, 64) + " % of the disk limit of " + size(bound).Text
 	} else if bound > 0 {
-		share = cell{Text: "of " + size(bound).Text}
+		share = "of the disk limit of " + size(bound).Text
 	}
 	rows := count(waiting)
 	rows.Text += verb(waiting, " row", " rows")
-	age := cell{Text: "–"}
+	age := any(cell{Text: unknown})
 	if oldest > 0 {
-		age.Text = duration(oldest)
+		age = first
 	}
 	out := [4]tile{
-		{Name: "In", Value: in, Lines: [2]cell{last}},
-		{Name: "Waiting", Value: rows, Lines: [2]cell{used, share}},
-		{Name: "Oldest", Value: age, Lines: [2]cell{{Text: at}}},
+		{Name: "In", Value: in, Lines: [2]sentence{last}},
+		{Name: "Waiting", Value: rows, Lines: [2]sentence{said(size(s.used()).Text), said(share)}},
+		{Name: "Oldest", Value: age, Lines: [2]sentence{said(at)}},
 		{
-			Name: "Not in a table", Value: count(refused + expired + discarded + damaged),
-			Lines: [2]cell{
-				{Text: "rejected " + count(refused).Text + ", in quarantine " + count(quarantined).Text},
-				{Text: "expired " + count(expired).Text + ", discarded " + count(discarded).Text + ", damaged " + count(damaged).Text},
+			Name: "Rejected or given up", Value: count(refused + expired + discarded + damaged),
+			Lines: [2]sentence{
+				said("rejected " + count(refused).Text + ", in quarantine " + count(quarantined).Text),
+				said("expired " + count(expired).Text + ", discarded " + count(discarded).Text + ", damaged " + count(damaged).Text),
 			},
 		},
 	}
@@ -189,7 +193,7 @@ func (s *sample) newTiles() [4]tile {
 		out[2].State = state.word()
 	}
 	if expired+damaged > 0 {
-		out[3].State = stateHeld.word()
+		out[3].State = stateBlocked.word()
 	}
 	return out
 }
