@@ -2,6 +2,7 @@ package forebay_test
 
 import (
 	"os"
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -40,5 +41,49 @@ func TestReadmeIsShortAndShowsTheExample(t *testing.T) {
 	}
 	if words := len(strings.Fields(string(readme))); words > 850 {
 		t.Errorf("README.md has %d words, want at most 850", words)
+	}
+}
+
+// A reader of the README learns in this order: what it is, why, how it looks in code, the flow, what it promises, what an answer means, figures,
+// when not to use it, how to get it, its status, and where to read more.
+func TestReadmeIsInOrder(t *testing.T) {
+	readme, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rest := string(readme)
+	for _, part := range []string{
+		`# Forebay\n\n\*\*[^*]+\.\*\*\n\n`,         // one sentence
+		`[A-Z][^.#]+\.\s[A-Z][^.#]+\.\n\n`,         // two sentences
+		"```go\n(?s:.*?)```\n\n```sh\n.*\n```\n\n", // the sample and its SELECT
+		`[^!|]+?\n\n`, // what it imports
+		`!\[[^\]]+\]\(docs/flow\.svg\)\n\n`,
+		`(?:- \*\*[^*]+\.\*\* .*\n){6}\n`,
+		`## What an answer means\n\n(?:\|.*\n)+\n[^#]+`,
+		`## Figures\n\n[^\[]+\[[^\]]+\]\([^)]+\):\n\n(?:- \*\*[^\[\n]+\n){3}\n`, // one link, three figures
+		`## When not to use it\n\n(?:- .*\n){5}\n\[Alternatives\]\(docs/alternatives\.md\)[^#]+`,
+		`## Install\n\n[^|#]+\|.*\n\|.*\n\| library \|.*\n\| driver \|.*\n\| binary \|.*\n\| container \|.*\n\n`,
+		`## Status\n\n[^#]+`,
+		`## Pages\n\n(?:- \*\*[^*]+:\*\* .*\n){4}\n`,
+		`\[Apache-2\.0\]\(LICENSE\)\n$`,
+	} {
+		found := regexp.MustCompile(`^` + part).FindString(rest)
+		if found == "" {
+			t.Fatalf("README.md has %.300q, want %s", rest, part)
+		}
+		rest = rest[len(found):]
+	}
+}
+
+// The first section of the changelog is what a user of the last version must know, in at most 1,500 words.
+func TestChangelogIsShort(t *testing.T) {
+	changelog, err := os.ReadFile("CHANGELOG.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, ok := strings.Cut(string(changelog), "\n## ")
+	section, _, _ = strings.Cut(section, "\n## ")
+	if words := len(strings.Fields(section)); !ok || words > 1500 {
+		t.Errorf("the first section of CHANGELOG.md has %d words, want one with at most 1,500: remove what a user need not know", words)
 	}
 }

@@ -5,7 +5,6 @@ package main
 import (
 	"context"
 	"errors"
-	"flag"
 	"time"
 
 	"github.com/forebay/forebay/driver"
@@ -29,11 +28,6 @@ func prepareParquetBucket(string, targetFlags) (opener, []error) {
 	return nil, []error{server.WrongFlags(bucketsMissing, "target")}
 }
 
-// leftoverFlags are the flags of the verb orphans. Without buckets it has none.
-type leftoverFlags struct{}
-
-func (*leftoverFlags) register(*flag.FlagSet) {}
-
-func (p process) orphans(context.Context, []string) int {
+func (p process) sweep(context.Context, *serveConfig, leftoverFlags, []string) int {
 	return p.end("orphans", errors.New(bucketsMissing), wrongUsage)
 }

@@ -88,7 +88,7 @@ A file for forebay serve -config. Each flag is also a key. docs/forebay.md lists
           columns:
             - {name: id, type: uuid, dataType: uuid}
             - {name: at, type: datetime, dataType: timestamp}
-            - {name: user, type: path, path: user.id, dataType: int64}
+            - {name: user_id, type: path, path: user.id, dataType: int64}
     - id: telemetry
       type: otlp
       secret: ${OTLP_SECRET}         # OTEL_EXPORTER_OTLP_HEADERS=authorization=Bearer%20SECRET

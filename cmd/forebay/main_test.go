@@ -121,7 +121,6 @@ func TestHelp(t *testing.T) {
 	}
 }
 
-// A wrong call says what to do, and shows no secret.
 func TestVersionIsPrinted(t *testing.T) {
 	for _, name := range []string{"version", "-version", "--version"} {
 		status, stdout, stderr := call(t, "", nil, name)

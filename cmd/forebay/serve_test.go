@@ -252,6 +252,45 @@ func TestServeAPI(t *testing.T) {
 	}
 }
 
+// The commands of docs/cluster.md that create a source do so as they are, and the address that the last one shows accepts an event.
+func TestCommandsOfTheClusterPage(t *testing.T) {
+	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "cluster.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, commands, ok := strings.Cut(string(page), "Any node creates a source, and all nodes accept its events:\n\n```sh\n")
+	commands, _, ok2 := strings.Cut(commands, "```\n")
+	if !ok || !ok2 {
+		t.Fatal("docs/cluster.md does not show how to create a source")
+	}
+	s := serve(t, nil, "-dir", t.TempDir(), "-token", "the-token")
+	commands = strings.ReplaceAll(strings.ReplaceAll(commands, "127.0.0.1:8081", s.addr["api"]), "curl -H", "curl -sSf -H")
+	create, show, ok := strings.Cut(commands, "\ncurl -sSf -H \"$T\" $A/shop")
+	if !ok {
+		t.Fatalf("the commands do not show the source:\n%s", commands)
+	}
+	run := func(commands string) (string, error) {
+		shell := exec.CommandContext(t.Context(), "sh", "-e", "-c", commands)
+		shell.Env = append(os.Environ(), "TOKEN=the-token")
+		out, err := shell.CombinedOutput()
+		return string(out), err
+	}
+	if out, err := run(create); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	setup, _, _ := strings.Cut(create, "\n")
+	var out string
+	eventually(t, "the task creates the source", func() (err error) {
+		out, err = run(setup + "\ncurl -sSf -H \"$T\" $A/shop" + show)
+		return err
+	})
+	address := regexp.MustCompile(`/stream/1/shop/[^"]+`).FindString(out)
+	if status, text := s.post("ingest", address, `{"user":{"id":42}}`); status != http.StatusOK {
+		t.Errorf("an event to %q: got %d %s, want 200\n%s", address, status, text, out)
+	}
+	s.stop()
+}
+
 // sourceAddress asks the Stream API for the path that events of the source web are sent to.
 func sourceAddress(t *testing.T, s *serving, token string) string {
 	t.Helper()

@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"net"
 	"net/http"
@@ -69,6 +70,7 @@ type Target struct {
 
 var (
 	_ driver.Target    = (*Target)(nil)
+	_ io.Closer        = (*Target)(nil)
 	_ driver.Extender  = (*Target)(nil)
 	_ driver.Limiter   = (*Target)(nil)
 	_ driver.Counter   = (*Target)(nil)
@@ -271,8 +273,11 @@ func authorize(user *url.Userinfo, token func(context.Context) (string, error)) 
 	}
 }
 
-// Close closes the connections.
-func (t *Target) Close() { t.client.http.CloseIdleConnections() }
+// Close closes idle connections, and returns nil.
+func (t *Target) Close() error {
+	t.client.http.CloseIdleConnections()
+	return nil
+}
 
 // Limits implements [driver.Limiter]. A DateTime64 with six digits, and a Date32, hold these years.
 func (t *Target) Limits() datatype.Limits { return datatype.Limits{MinYear: 1900, MaxYear: 2299} }

@@ -6,6 +6,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"math"
 	"net"
@@ -76,6 +77,7 @@ type Target struct {
 
 var (
 	_ driver.Target    = (*Target)(nil)
+	_ io.Closer        = (*Target)(nil)
 	_ driver.Extender  = (*Target)(nil)
 	_ driver.Limiter   = (*Target)(nil)
 	_ driver.Counter   = (*Target)(nil)
@@ -271,7 +273,7 @@ func config(address string) (*mysql.Config, error) {
 }
 
 // Close closes the connections. It waits for calls that run.
-func (t *Target) Close() { _ = t.db.Close() }
+func (t *Target) Close() error { return t.db.Close() }
 
 const (
 	// maxDepth is the greatest number of levels that a JSON document in MariaDB 10.11 may have. MySQL accepts 100.

@@ -132,7 +132,7 @@ func TestRights(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(target.Close)
+	t.Cleanup(func() { _ = target.Close() })
 	events := table("events", idColumn)
 	create := `CREATE TABLE "` + owner.options.Schema + `"."events" ("id" bigint)`
 	expectPermanent(t, "Ensure", target.Ensure(t.Context(), events), `CREATE TABLE "`+owner.options.Schema+`"."_forebay_imports" (file_id`, create)

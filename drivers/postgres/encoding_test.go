@@ -20,7 +20,7 @@ func TestEmojiInALatin1Database(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(target.Close)
+	t.Cleanup(func() { _ = target.Close() })
 	engine, err := forebay.Open(t.TempDir(), forebay.Options{Target: target})
 	if err != nil {
 		t.Fatal(err)

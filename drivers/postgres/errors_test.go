@@ -207,7 +207,7 @@ func TestServerInAnotherLanguage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(target.Close)
+	t.Cleanup(func() { _ = target.Close() })
 	exec(t, target, `CREATE TYPE mood AS ENUM ('ok'); CREATE TABLE binary_form (id bigint, v varchar CHECK (v = 'ok')); CREATE TABLE text_form (id bigint, v mood)`)
 	for id, want := range map[string]driver.RowError{"binary_form": {Row: 1, Reason: "23514"}, "text_form": {Row: 1, Column: "v", Reason: "22P02"}} {
 		tbl := table(id, idColumn, col("v", datatype.Untyped))

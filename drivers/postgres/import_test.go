@@ -98,7 +98,7 @@ func TestTypeChangesDuringImport(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(target.Close)
+		t.Cleanup(func() { _ = target.Close() })
 		tbl := table("events", idColumn)
 		mustEnsure(t, target, tbl)
 		other := server.Connect(t)
@@ -276,7 +276,7 @@ func TestPooler(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(target.Close)
+		t.Cleanup(func() { _ = target.Close() })
 		targets = append(targets, target)
 	}
 	events, users := table("events", idColumn, col("v", datatype.Int64)), table("users", required(idColumn))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"os"
 	"slices"
@@ -70,6 +71,7 @@ type Target struct {
 
 var (
 	_ driver.Target    = (*Target)(nil)
+	_ io.Closer        = (*Target)(nil)
 	_ driver.Extender  = (*Target)(nil)
 	_ driver.Limiter   = (*Target)(nil)
 	_ driver.Counter   = (*Target)(nil)
@@ -169,8 +171,11 @@ func parse(connString string, o Options) (*pgxpool.Config, Options, error) {
 	return cfg, o, nil
 }
 
-// Close closes the connections. It waits for calls that run.
-func (t *Target) Close() { t.pool.Close() }
+// Close closes the connections. It waits for calls that run, and returns nil.
+func (t *Target) Close() error {
+	t.pool.Close()
+	return nil
+}
 
 // maxDepth bounds the levels of a JSON document. With the default of max_stack_depth, 2 MB, PostgreSQL accepts between 9,000 and 14,000 levels,
 // depending on its build.

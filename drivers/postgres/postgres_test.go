@@ -34,7 +34,7 @@ func reopen(tb testing.TB, o Options) *Target {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	tb.Cleanup(target.Close)
+	tb.Cleanup(func() { _ = target.Close() })
 	return target
 }
 

@@ -34,7 +34,7 @@ func Example() {
 	engine, err := forebay.Open("data", forebay.Options{Target: target, Logger: slog.Default()})
 	check(err)
 	check(engine.Define(ctx, forebay.Source{ID: "web", Sinks: []forebay.Sink{{ID: "events", Table: forebay.Table{
-		ID: "events", Columns: mapping.Columns{mapping.UUID("id"), mapping.Datetime("at"), mapping.Path("user", "user.id")},
+		ID: "events", Columns: mapping.Columns{mapping.UUID("id"), mapping.Datetime("at"), mapping.Path("user_id", "user.id")},
 	}}}}))
 	_, err = engine.Ingest(ctx, "web", mapping.JSON([]byte(`{"user":{"id":42}}`)))
 	check(err)                      // nil: the row is on local disk
@@ -46,7 +46,7 @@ func Example() {
 	check(err)
 	defer db.Close()
 	var user string
-	check(db.QueryRowContext(ctx, `SELECT user FROM events`).Scan(&user))
+	check(db.QueryRowContext(ctx, `SELECT user_id FROM events`).Scan(&user))
 	fmt.Println(user)
 	// Output:
 	// 42

@@ -50,7 +50,7 @@ func run(ctx context.Context, dir string, listener net.Listener) (err error) {
 		Sinks: []forebay.Sink{{
 			ID: "signups",
 			Table: forebay.Table{ID: "in.c-web.signups", Columns: mapping.Columns{
-				mapping.UUID("id"), mapping.Datetime("at"), mapping.Path("user", "user.id"), mapping.Body("event"),
+				mapping.UUID("id"), mapping.Datetime("at"), mapping.Path("user_id", "user.id"), mapping.Body("event"),
 			}},
 		}},
 	})

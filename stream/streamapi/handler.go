@@ -32,7 +32,8 @@ type Options struct {
 	// URL is the address of the API and IngestURL the address of ingestion, both without a trailing path. Addresses in answers
 	// begin with them. Default of URL: the host of the request. IngestURL is required.
 	URL, IngestURL string
-	// TableType is the value of table.type for tables of the platform. Default: [DefaultTableType].
+	// TableType is the value of table.type for tables of the platform, in requests and responses. Requests may have the word table in its place.
+	// Default: [DefaultTableType].
 	TableType string
 }
 

@@ -24,7 +24,7 @@ func (a *api) sinkSpec(b sinkCreate, at string, p *problems) catalog.SinkSpec {
 }
 
 func (a *api) checkTableType(given, at string, p *problems) {
-	if given != a.opts.TableType {
+	if given != a.opts.TableType && given != plainTableType {
 		p.add("invalidEnumValue", "body.%stable.type must be %q but got %q", at, a.opts.TableType, given)
 	}
 }

@@ -30,7 +30,7 @@ func (w ways) database(server *pgtest.Server) pipebench.Database {
 			if err != nil {
 				return nil, nil, err
 			}
-			return target, func() error { target.Close(); return nil }, nil
+			return target, target.Close, nil
 		},
 		Own:     w.own,
 		Count:   func(context.Context) (int64, error) { return w.count() },

@@ -200,10 +200,13 @@ func report(cfg config, dir string, ledger *ledger, out io.Writer) error {
 		return err
 	}
 	if audit.unconfirmed > 0 {
-		fmt.Fprintf(out, "%d rows are of requests whose answer was lost in a kill. Their clients sent them again, as another attempt:\nevery confirmed attempt is in the tables once. An id of the event in a column tells such rows apart.\n\n", audit.unconfirmed)
+		fmt.Fprintf(out, unconfirmedText, audit.unconfirmed)
 	}
 	return audit.verdict(out, cfg)
 }
+
+// unconfirmedText explains rows that are there once more than events were sent, after their number.
+const unconfirmedText = "%d rows are of requests whose answer was lost in a kill. Their clients sent them again.\nEvery confirmed attempt is in the tables once. An id of the event in a column tells such rows apart.\n\n"
 
 // dataDir returns an absolute path, so that the printed commands work everywhere.
 func dataDir(dir string) (string, error) {

@@ -73,19 +73,28 @@ func TestQuickstart(t *testing.T) {
 	}
 }
 
-// The last screen, from the figures on, fits a terminal of 24 lines with 100 characters.
+// The last screen, from the figures on, fits a terminal of 24 lines with 100 characters, after kills too.
 func TestLastScreenFits(t *testing.T) {
-	status, stdout, stderr := quickstart(t, "-n", "50", "-seed", "1")
-	if status != 0 {
-		t.Fatalf("status %d\n%s%s", status, stdout, stderr)
-	}
-	lines := strings.Split(strings.TrimSuffix(stdout[strings.Index(stdout, "\n50 events sent"):], "\n"), "\n")
-	if len(lines) > 24 {
-		t.Errorf("%d lines, want at most 24:\n%s", len(lines), strings.Join(lines, "\n"))
-	}
-	for _, line := range lines {
-		if n := utf8.RuneCountInString(line); n > 100 {
-			t.Errorf("%d characters, want at most 100: %s", n, line)
+	for _, args := range [][]string{{"-n", "50"}, {"-n", "400", "-clients", "16", "-crash", "-kills", "3"}} {
+		status, stdout, stderr := quickstart(t, append(args, "-seed", "1")...)
+		if status != 0 {
+			t.Fatalf("status %d\n%s%s", status, stdout, stderr)
+		}
+		_, screen, ok := strings.Cut(stdout, "\n\n")
+		if !ok || !strings.HasPrefix(screen, args[1]+" events sent") {
+			t.Fatalf("the figures are not after the first empty line:\n%s", stdout)
+		}
+		if slices.Contains(args, "-crash") && !strings.Contains(screen, "lost in a kill") { // then no response was lost
+			screen += "\n" + fmt.Sprintf(unconfirmedText, 10000)
+		}
+		lines := strings.Split(strings.TrimSuffix(screen, "\n"), "\n")
+		if len(lines) > 24 {
+			t.Errorf("%q: %d lines, want at most 24:\n%s", args, len(lines), screen)
+		}
+		for _, line := range lines {
+			if n := utf8.RuneCountInString(line); n > 100 {
+				t.Errorf("%q: %d characters, want at most 100: %s", args, n, line)
+			}
 		}
 	}
 }

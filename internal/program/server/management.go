@@ -128,7 +128,7 @@ func (m *management) tryOut(ctx context.Context, out io.Writer, ready string) er
 		token = fmt.Sprintf("$(cat '%s')", filepath.Join(m.cfg.Dir, tokenFile))
 	}
 	if events == "" {
-		fmt.Fprintf(out, useAPI, m.opts.URL, token, streamapi.DefaultTableType)
+		fmt.Fprintf(out, useAPI, m.opts.URL, token)
 		return nil
 	}
 	fmt.Fprintf(out, useSource, events, m.opts.URL, token, m.cfg.Source)
@@ -139,9 +139,9 @@ const useAPI = `Create a source with a table; the answer is a task, whose output
 
   curl -H "X-StorageApi-Token: %[2]s" -H 'Content-Type: application/json' %[1]s/v1/branches/default/sources -d '{
     "type": "http", "name": "Web", "sinks": [{"type": "table", "name": "Events", "table": {
-      "type": "%[3]s", "tableId": "in.c-web.events", "mapping": {"columns": [
+      "type": "table", "tableId": "in.c-web.events", "mapping": {"columns": [
         {"type": "uuid", "name": "id", "dataType": "uuid"}, {"type": "datetime", "name": "at", "dataType": "timestamp"},
-        {"type": "path", "name": "user", "path": "user.id", "dataType": "int64"}, {"type": "body", "name": "body"}]}}}]}'
+        {"type": "path", "name": "user_id", "path": "user.id", "dataType": "int64"}, {"type": "body", "name": "body"}]}}}]}'
   curl -H "X-StorageApi-Token: %[2]s" %[1]s/v1/branches/default/sources/web
 
 Post an event to the url in the second answer. A minute later, or when the server is stopped, it is a row of its table:
@@ -185,7 +185,7 @@ func exampleSource(ctx context.Context, cat *catalog.Catalog, id string) (secret
 		{Name: "events", TableID: table("events"), Columns: mapping.Columns{
 			mapping.UUID("id", mapping.DataType(datatype.UUID)),
 			mapping.Datetime("received_at", mapping.DataType(datatype.Timestamp)),
-			mapping.Path("user", "user.id", mapping.DataType(datatype.String), mapping.Required()),
+			mapping.Path("user_id", "user.id", mapping.DataType(datatype.String), mapping.Required()),
 			mapping.Path("kind", "kind", mapping.DataType(datatype.String), mapping.Default("unknown")),
 			mapping.Template("agent", `std.asciiLower(Header("User-Agent", "none"))`, mapping.DataType(datatype.String)),
 		}},

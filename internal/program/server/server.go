@@ -230,8 +230,16 @@ func listenBoth(cfg Config, logger *slog.Logger) (l listeners, err error) {
 	return l, err
 }
 
-func (l listeners) apiURL() string    { return "http://" + l.api.Addr().String() }
-func (l listeners) eventsURL() string { return "http://" + l.events.Addr().String() }
+func (l listeners) apiURL() string    { return urlOf(l.api.Addr()) }
+func (l listeners) eventsURL() string { return urlOf(l.events.Addr()) }
+
+// urlOf returns the URL of a listener. A listener on all interfaces has no host that a client could use, so its URL names this machine.
+func urlOf(addr net.Addr) string {
+	if tcp, ok := addr.(*net.TCPAddr); ok && tcp.IP.IsUnspecified() {
+		return fmt.Sprintf("http://localhost:%d", tcp.Port)
+	}
+	return "http://" + addr.String()
+}
 
 // close closes what no server has closed.
 func (l listeners) close() {

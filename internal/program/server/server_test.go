@@ -2,6 +2,7 @@ package server
 
 import (
 	"fmt"
+	"net"
 	"strings"
 	"testing"
 
@@ -17,6 +18,21 @@ func TestAdminListensToThisMachineAlone(t *testing.T) {
 		if err := checkAdmin(addr); (err == nil) != ok {
 			t.Errorf("%q: %v", addr, err)
 		}
+	}
+}
+
+// An address that stands for all interfaces is nothing that a client can use in a URL.
+func TestURLsOfAllInterfaces(t *testing.T) {
+	for addr, host := range map[string]string{":0": "localhost", "0.0.0.0:0": "localhost", "[::]:0": "localhost", "127.0.0.1:0": "127.0.0.1"} {
+		l, err := net.Listen("tcp", addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		at := listeners{events: l, api: l}
+		if want := fmt.Sprintf("http://%s:%d", host, l.Addr().(*net.TCPAddr).Port); at.eventsURL() != want || at.apiURL() != want {
+			t.Errorf("a server at %s has the URLs %s and %s, want %s", addr, at.eventsURL(), at.apiURL(), want)
+		}
+		at.close()
 	}
 }
 
