@@ -106,7 +106,7 @@ func (s *sampler) saveHistory() {
 		err = os.Rename(path+".new", path)
 	}
 	if err != nil && !s.unsaved {
-		s.c.opts.Logger.Warn("console: history file not written", "file", path, "error", err)
+		s.c.opts.Logger.Warn("console history not written", "file", path, "cause", err, "next", "check the folder of the file; the write is repeated")
 	}
 	s.unsaved = err != nil
 }
