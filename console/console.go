@@ -102,7 +102,7 @@ func New(eng *forebay.Engine, opts Options) (*Console, error) {
 	c.sampler.init(c)
 	if c.opts.HistoryFile != "" {
 		if err := c.sampler.loadHistory(time.Now()); err != nil {
-			c.opts.Logger.Warn("console history not read", "file", c.opts.HistoryFile, "cause", err, "next", "remove the file; the plots start empty")
+			c.opts.Logger.Warn("history of the console not read", "file", c.opts.HistoryFile, "cause", err, "next", "nothing; the plots start empty")
 		}
 	}
 	if c.opts.History {

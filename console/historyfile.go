@@ -106,7 +106,7 @@ func (s *sampler) saveHistory() {
 		err = os.Rename(path+".new", path)
 	}
 	if err != nil && !s.unsaved {
-		s.c.opts.Logger.Warn("console history not written", "file", path, "cause", err, "next", "check the folder of the file; the write is repeated")
+		s.c.opts.Logger.Warn("history of the console not written", "file", path, "cause", err, "next", "check the disk and the folder")
 	}
 	s.unsaved = err != nil
 }
