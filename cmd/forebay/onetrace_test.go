@@ -67,7 +67,7 @@ func BenchmarkOneTrace(b *testing.B) {
 				}
 				defer db.Close()
 				if from == "" {
-					from = "read_parquet('" + filepath.Join(folder, "tables", "**", "*.parquet") + "', union_by_name = true)" // a file that a merge has replaced would show as spans too many
+					from = "read_parquet('" + filepath.Join(folder, "tables", "traces", "**", "*.parquet") + "', union_by_name = true)"
 				}
 				i := 0
 				for b.Loop() {
@@ -154,7 +154,16 @@ func fillTraces(b *testing.B, args []string) (from string) {
 	if err := engine.FlushAll(b.Context()); err != nil {
 		b.Fatal(err)
 	}
-	if strings.HasPrefix(cfg.target, "parquet:") || strings.HasPrefix(cfg.target, "iceberg:") {
+	if iceberg, ok := st.Tables.(interface {
+		liveFiles(name string) ([]string, error)
+	}); ok {
+		files, err := iceberg.liveFiles("traces")
+		if err != nil {
+			b.Fatal(err)
+		}
+		return "read_parquet(['" + strings.Join(files, "', '") + "'], union_by_name = true)"
+	}
+	if strings.HasPrefix(cfg.target, "parquet:") {
 		return ""
 	}
 	return `"traces"`

@@ -106,7 +106,7 @@ func TestFiles(t *testing.T) {
 		if out, err := s.run("list", "-json", "-all", "shop/orders"); err != nil || strings.Count(out, "\n") != i+1 || !strings.Contains(out, `"fileId":"`+file) {
 			t.Errorf("list of all: %q, %v", out, err)
 		}
-		if out, err := s.run("retry", "shop/orders", file); err != nil || out != "It is tried again.\n" {
+		if out, err := s.run("retry", "shop/orders", file); err != nil || out != "A new attempt has started.\n" {
 			t.Errorf("retry: %q, %v", out, err)
 		}
 		var held *buffer.HeldError
