@@ -119,7 +119,7 @@ func TestMessagesOfMistakes(t *testing.T) {
 		{`inspect`, failed, `data directory`, `forebay inspect`, `-help shows them`},
 		{`inspect nope`, failed, `is not a data directory`, `nope`, `name the -dir of a server`},
 		{`inspect old/local`, failed, `is not a data directory`, `old/local`, `name the -dir of a server`},
-		{`inspect data`, failed, `in use by another engine`, `data`, `inspect a checkpoint of it, with -staging`},
+		{`inspect data`, failed, `in use by another engine`, `data`, `forebay inspect on a checkpoint of it, with -staging`},
 		{`inspect -rows xyz old`, failed, `no slice "xyz"`, `old`, `forebay inspect old lists the slices`},
 		{`inspect -staging s4:x old`, failed, `"s4", which does not exist`, `-staging`, `dir:FOLDER`},
 		{`inspect old -json`, failed, `stands after the argument "old"`, `-json`, `put the flags before`},

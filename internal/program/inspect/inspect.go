@@ -104,14 +104,14 @@ func Run(ctx context.Context, args []string, out, usage io.Writer, o Options) (e
 	return err
 }
 
-// Explain adds to the error of a directory what the command verb reads in its place. Other errors stay as they are.
+// Explain adds to the error of a directory which one the command of the name verb reads in its place. Other errors stay as they are.
 func Explain(err error, data, verb string) error {
 	if inUse, ok := errors.AsType[*buffer.InUseError](err); ok {
 		staging := ""
 		if verb == "inspect" {
 			staging = ", with -staging " + filepath.Join(filepath.Dir(inUse.Dir), "staging")
 		}
-		return fmt.Errorf("%w. Or %s a checkpoint of it%s. A server with -admin HOST:PORT makes a checkpoint: "+
+		return fmt.Errorf("%w. Or run forebay %s on a checkpoint of it%s. A server with -admin HOST:PORT makes a checkpoint: "+
 			"curl -X POST http://HOST:PORT/checkpoint. A Go program makes one with its engine", err, verb, staging)
 	}
 	if errors.Is(err, fs.ErrNotExist) {

@@ -78,7 +78,8 @@ type Disk struct {
 	// Lasts is the outage that the bounds hold without refusing a row, Limit the flag that ends it. Zero: the load is unknown.
 	Lasts time.Duration `json:",omitempty"`
 	Limit string        `json:",omitempty"`
-	// ForOutage is the MaxDiskBytes that the outage of the flags needs, with the default of MaxSinkBytes. Zero: no outage was given.
+	// ForOutage is the MaxDiskBytes that the outage of the flags needs, with the default of MaxSinkBytes, and at least 128 MiB. Zero: no
+	// outage was given.
 	ForOutage int64 `json:",omitempty"`
 	// Volume is the size of the volume for MaxDiskBytes, or for ForOutage.
 	Volume int64
@@ -175,7 +176,7 @@ func Compute(l Load, outage time.Duration, maxDisk, maxSink int64) Disk {
 	}
 	d.Lasts = time.Duration(seconds * float64(time.Second))
 	if outage > 0 {
-		d.ForOutage = int64(math.Ceil(l.BytesPerSecond * outage.Seconds() * max(1/rowPart, 2*l.LargestSink)))
+		d.ForOutage = max(leastDisk, int64(math.Ceil(l.BytesPerSecond*outage.Seconds()*max(1/rowPart, 2*l.LargestSink))))
 		d.Volume = int64(volumePart * float64(d.ForOutage))
 	}
 	return d

@@ -35,7 +35,7 @@ func TestCompute(t *testing.T) {
 		{"one busy sink takes half", 1000, 300, 1, 8 * time.Hour, 16 * gib, 0, 7*time.Hour + 57*time.Minute, "-max-sink-bytes", 17.28, 25_920_000_000},
 		{"many sinks take three quarters", 1000, 300, 0.1, 8 * time.Hour, 16 * gib, 0, 11*time.Hour + 56*time.Minute, "-max-disk-bytes", 11.52, 17_280_000_000},
 		{"a wide limit of a sink", 1000, 300, 1, 0, 16 * gib, 15 * gib, 11*time.Hour + 56*time.Minute, "-max-disk-bytes", 0, 24 * gib},
-		{"slow rows expire first", 1, 300, 1, time.Hour, 16 * gib, 0, 168 * time.Hour, "buffer.Tuning.Retention", 0.00216, 3_240_000},
+		{"slow rows expire first", 1, 300, 1, time.Hour, 16 * gib, 0, 168 * time.Hour, "buffer.Tuning.Retention", 0.134217728, 192 << 20},
 		{"100 events a second", 100, 300, 1, 24 * time.Hour, 16 * gib, 0, 79*time.Hour + 32*time.Minute, "-max-sink-bytes", 5.184, 7_776_000_000},
 		{"10,000 events a second", 10_000, 300, 1, time.Hour, 16 * gib, 0, 48 * time.Minute, "-max-sink-bytes", 21.6, 32_400_000_000},
 		{"no rate", 0, 300, 1, time.Hour, 16 * gib, 0, 0, "", 0, 24 * gib},
@@ -101,7 +101,7 @@ func TestMeasure(t *testing.T) {
 		}
 		var inUse *buffer.InUseError
 		err = Run(t.Context(), []string{data}, new(bytes.Buffer), new(bytes.Buffer))
-		if !errors.As(err, &inUse) || !strings.Contains(err.Error(), "size a checkpoint of it") || !strings.Contains(err.Error(), "/checkpoint") {
+		if !errors.As(err, &inUse) || !strings.Contains(err.Error(), "forebay size on a checkpoint") || !strings.Contains(err.Error(), "/checkpoint") {
 			t.Errorf("a directory in use: %v", err)
 		}
 		if err := eng.Close(); err != nil {
