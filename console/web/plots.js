@@ -16,6 +16,9 @@ function span(s) {
   return s < 3600 ? Math.round(s / 6) / 10 + " min" : Math.round(s / 360) / 10 + " h";
 }
 
+// tens keeps the powers of ten of a scale.
+const tens = (_, at) => at.map((v) => (Math.abs(Math.log10(v) - Math.round(Math.log10(v))) < 1e-6 ? v : null));
+
 const markColours = { trouble: red, well: "#009E73", start: "#888888", definition: "#888888" };
 
 const short = (s) => (s < 1 ? Number((s * 1000).toPrecision(2)) + " ms" : span(s));
@@ -147,7 +150,8 @@ export function newPlots(app) {
         y: f.kind.dots ? { distr: 3, log: 10, range: (_, low, high) => [10 ** Math.floor(Math.log10(low > 0 ? low : 0.001)), 10 ** Math.ceil(Math.log10(high > 0 ? high * 1.001 : 0.1))] }
           : { range: (_, low, high) => [0, high > 0 ? high * 1.1 : 1] } },
       axes: [{ ...axis, space: 70, incrs: [300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400], values: (_, at) => at.map((s) => clock(s)) },
-        { ...axis, size: 64, ...(f.kind.steps ? { incrs: f.kind.steps } : {}), values: (_, at) => at.map((v) => (v === null || f.kind.dots && Math.abs(Math.log10(v) % 1) > 1e-6 ? "" : f.kind.text(v))) }],
+        { ...axis, size: 64, ...(f.kind.steps ? { incrs: f.kind.steps } : {}), ...(f.kind.dots ? { filter: tens, grid: { ...axis.grid, filter: tens }, ticks: { ...axis.ticks, filter: tens } } : {}),
+          values: (_, at) => at.map((v) => (v === null ? "" : f.kind.text(v))) }],
       series: [{}, ...f.kind.lines.map(([label], i) => ({ label, stroke: colours[i], width: 2, dash: i ? [6, 4] : [], points: { show: Boolean(f.kind.dots), size: 4 } }))],
       hooks: { setCursor: [(u) => say(f, u.cursor.idx)], draw: [drawMarks] },
     }, data(f.kind), f.box);
