@@ -118,7 +118,7 @@ func (e *FailedError) Error() string {
 	if _, damage := errors.AsType[*StoreDamageError](e.Err); log || damage {
 		return fmt.Sprintf("buffer: it is not known whether this was stored: %v", e.Err)
 	}
-	return fmt.Sprintf("buffer: local level failed, it is being reopened; check the disk: %v", e.Err)
+	return fmt.Sprintf("buffer: local level failed: %v; it is being reopened, check the disk", e.Err)
 }
 
 func (e *FailedError) Unwrap() error { return e.Err }
@@ -132,7 +132,7 @@ type UnknownError struct {
 }
 
 func (e *UnknownError) Error() string {
-	return fmt.Sprintf("buffer: it is not known whether this was stored, send it again with the same key: %v", e.Err)
+	return fmt.Sprintf("buffer: it is not known whether this was stored: %v; send it again with the same key", e.Err)
 }
 
 func (e *UnknownError) Unwrap() error { return e.Err }
@@ -186,9 +186,9 @@ type StoreDamageError struct {
 
 func (e *StoreDamageError) Error() string {
 	if e.replicated {
-		return fmt.Sprintf("buffer: the store in %s is damaged: restore it from its checkpoint and its changelog: %v", e.Dir, e.Err)
+		return fmt.Sprintf("buffer: the store in %s is damaged: %v; restore it from its checkpoint and its changelog", e.Dir, e.Err)
 	}
-	return fmt.Sprintf("buffer: the store in %s is damaged: an engine that opens it sets it aside and salvages what is whole: %v",
+	return fmt.Sprintf("buffer: the store in %s is damaged: %v; an engine that opens it sets it aside and salvages its intact part",
 		e.Dir, e.Err)
 }
 

@@ -17,7 +17,7 @@ type FailedError struct {
 }
 
 func (e *FailedError) Error() string {
-	return fmt.Sprintf("catalog: the store in %s failed, a later call reopens it; check the disk: %v", e.Dir, e.Err)
+	return fmt.Sprintf("catalog: the store in %s failed: %v; a later call reopens it, check the disk", e.Dir, e.Err)
 }
 
 func (e *FailedError) Unwrap() error { return e.Err }

@@ -172,7 +172,7 @@ func TestGiveUpFails(t *testing.T) {
 		"fault of the service": {"fault", decider{loss: damagedInstance}, "status 503 unavailable", "[]"},
 		"its owner lives":      {"good", decider{loss: owned}, "is owned: there is nothing to give up", "[look at a-1]"},
 		"no such instance":     {"good", decider{lossErr: changelog.ErrNothingToDecide}, "status 409 nothingToDecide", "[look at a-1]"},
-		"log away":             {"good", decider{lossErr: changelog.ErrUnknown}, "nothing was changed: status 503", "[look at a-1]"},
+		"log away":             {"good", decider{lossErr: changelog.ErrUnknown}, "(status 503 unavailable); nothing was changed", "[look at a-1]"},
 		"another was first": {
 			"good", decider{loss: damagedInstance, err: changelog.ErrLost}, "status 409 changed", "[look at a-1 give up a-1]",
 		},

@@ -247,7 +247,7 @@ func (t *Tables) definitionAt(dir, table string) (d Definition, err error) {
 		Format  string `json:"format"`
 	}
 	if err := json.Unmarshal(data, &v); err != nil {
-		return d, driver.Permanent(fmt.Errorf("%s is damaged, restore it or delete the table: %w", path, err))
+		return d, driver.Permanent(fmt.Errorf("%s is damaged: %w; restore it or delete the table", path, err))
 	}
 	if v.Format != t.Format.Name() {
 		return d, driver.Permanent(fmt.Errorf("%s is of a table with another kind of parts: keep the tables of two drivers in two folders", path))
@@ -256,7 +256,7 @@ func (t *Tables) definitionAt(dir, table string) (d Definition, err error) {
 		return d, driver.Permanent(fmt.Errorf("%s has version %d, this release knows versions 1 to %d", path, v.Version, importsVersion))
 	}
 	if err := json.Unmarshal(data, &d); err != nil {
-		return d, driver.Permanent(fmt.Errorf("%s is damaged, restore it or delete the table: %w", path, err))
+		return d, driver.Permanent(fmt.Errorf("%s is damaged: %w; restore it or delete the table", path, err))
 	}
 	if d.ID != table {
 		return d, driver.Permanent(fmt.Errorf("%s belongs to table %q, whose id shares a folder with %q: rename one of them", path, d.ID, table))

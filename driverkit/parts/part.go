@@ -185,7 +185,7 @@ func (s *Store) Contents(dir string, p Part) ([]Content, error) {
 	}
 	var c contents
 	if err := json.Unmarshal(data, &c); err != nil {
-		return nil, driver.Permanent(fmt.Errorf("%s is damaged: restore it: %w", path, err))
+		return nil, driver.Permanent(fmt.Errorf("%s is damaged: %w; restore it", path, err))
 	}
 	return c.Files, nil
 }

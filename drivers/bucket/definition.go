@@ -89,7 +89,7 @@ func (t *Tables) definition(ctx context.Context, table string) (d definition, er
 		return none, err
 	}
 	if err := json.Unmarshal(data, &d); err != nil {
-		return none, driver.Permanent(fmt.Errorf("%s is damaged: restore it: %w", key, err))
+		return none, driver.Permanent(fmt.Errorf("%s is damaged: %w; restore it", key, err))
 	}
 	if d.Version > definitionVersion {
 		return none, driver.Permanent(fmt.Errorf("%s has version %d, known is %d: use a newer release", key, d.Version, definitionVersion))

@@ -178,7 +178,7 @@ func (c *Client) Call(ctx context.Context, method, address string, body []byte, 
 		if json.Unmarshal(text, &refused) != nil || refused.Message == "" {
 			refused.Message = strings.TrimSpace(string(text[:min(len(text), 200)]))
 		}
-		err := fmt.Errorf("status %d %s: %s", resp.StatusCode, Plain(refused.Error), Plain(refused.Message))
+		err := fmt.Errorf("%s (%s)", Plain(refused.Message), strings.TrimSpace(fmt.Sprintf("status %d %s", resp.StatusCode, Plain(refused.Error))))
 		switch {
 		case resp.StatusCode == http.StatusUnauthorized:
 			err = fmt.Errorf("the server at %s refuses the token: use the one in the file token of its data directory: -dir, -token or FOREBAY_TOKEN (%w)", c.api, err)

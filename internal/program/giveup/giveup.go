@@ -38,7 +38,7 @@ func Run(ctx context.Context, args []string, env api.Environment) error {
 	at := c.Instance(flags.Arg(0))
 	var l loss
 	if err := c.Call(ctx, http.MethodGet, at, nil, &l); err != nil {
-		return fmt.Errorf("what would be lost cannot be told, nothing was changed: %w", err)
+		return fmt.Errorf("%w; nothing was changed, because it is unknown what would be lost", err)
 	}
 	if !l.CanGiveUp {
 		return fmt.Errorf("instance %s of node %s is %s: there is nothing to give up", api.Line(l.Instance), api.Line(l.Node), api.Line(l.State))
