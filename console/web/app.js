@@ -25,6 +25,8 @@ const store = {
 };
 
 let hello = { pages: [...document.querySelectorAll("#links a")].map((a) => ({ name: a.hash.slice(2), title: a.textContent, hidden: a.hidden })), may: [] };
+let greet;
+const greeted = new Promise((resolve) => { greet = resolve; }); // with the first message of the server
 let state = { rows: new Map(), order: [], head: null, top: null, tasks: [] };
 let current = null; // {name, section, page}
 let sequence = 0;
@@ -34,8 +36,10 @@ let mode = "connecting", modeSince = 0;
 const app = {
   // get and post answer with JSON, or throw an Error with the server's sentence as its message, its status, and its answer as body.
   get: (name, query) => call(name + (query ? "?" + new URLSearchParams(query) : ""), {}),
-  post: (name, body) =>
-    call(name, { method: "POST", body: JSON.stringify(body || {}), headers: { "Content-Type": "application/json", "Forebay-Page": hello.proof || "" } }),
+  post: async (name, body) => {
+    await greeted; // the proof comes with it
+    return call(name, { method: "POST", body: JSON.stringify(body || {}), headers: { "Content-Type": "application/json", "Forebay-Page": hello.proof || "" } });
+  },
   // has says whether there is a page of this name that the user may see.
   has: (name) => hello.pages.some((p) => p.name === name),
   // may says whether the user has a right: numbers, records, changes.
@@ -156,6 +160,7 @@ const live = new Live({
     if (hello.schema && hello.schema !== m.schema) location.reload();
     const before = hello.pages.map((p) => p.name).join();
     hello = m;
+    greet();
     if (before !== m.pages.map((p) => p.name).join() || !$("links").children.length) showLinks();
   },
   onMessage(m, whole) {
