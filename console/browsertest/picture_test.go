@@ -19,7 +19,7 @@ import (
 	"github.com/forebay/forebay/trigger"
 )
 
-// The pictures of README and docs are made here, light and dark: two sinks that flow, and one whose target refuses. FOREBAY_SHOTS names the folder, for
+// The pictures of README and docs are made here, light and dark: two sinks that flow and one whose target refuses, and the same after it has recovered. FOREBAY_SHOTS names the folder, for
 // those that are committed ../../docs/img. Without it they are made too, so that what they show cannot go.
 func TestScreenshots(t *testing.T) {
 	folder := os.Getenv("FOREBAY_SHOTS")
@@ -92,14 +92,31 @@ func TestScreenshots(t *testing.T) {
 	height := eval[float64](b, `document.getElementById("plots").getBoundingClientRect().top + document.querySelector("footer").offsetHeight`)
 	size(int64(height))
 	b.until(fmt.Sprintf("innerHeight === %d", int64(height)))
-	for _, theme := range []string{"light", "dark"} {
-		eval[bool](b, `(() => { const t = document.getElementById("theme"); while (document.documentElement.dataset.theme !== `+quoted(theme)+`) t.click(); return true })()`)
-		png, err := chromedp.Run(b.ctx, chromedp.CaptureScreenshot())
-		if err == nil {
-			err = os.WriteFile(filepath.Join(folder, "console-"+theme+".png"), png, 0o644)
-		}
-		if err != nil {
-			t.Fatal(err)
+	shoot := func(name string) {
+		t.Helper()
+		for _, theme := range []string{"light", "dark"} {
+			eval[bool](b, `(() => { const t = document.getElementById("theme"); while (document.documentElement.dataset.theme !== `+quoted(theme)+`) t.click(); return true })()`)
+			png, err := chromedp.Run(b.ctx, chromedp.CaptureScreenshot())
+			if err == nil {
+				err = os.WriteFile(filepath.Join(folder, name+"-"+theme+".png"), png, 0o644)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
 		}
 	}
+	shoot("console")
+
+	// The sink recovers.
+	target.on.Store(false)
+	if err := eng.Sink("shop", "orders").Retry(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	b.until(`document.getElementById("verdict").dataset.state === "ok" && document.querySelector('.marks [data-kind="well"]')`)
+	size(1000)
+	b.until(`innerHeight === 1000`)
+	height = eval[float64](b, `document.querySelector("#plots").getBoundingClientRect().bottom + document.querySelector("footer").offsetHeight + 12`)
+	size(int64(height))
+	b.until(fmt.Sprintf("innerHeight === %d", int64(height)))
+	shoot("console-recovered")
 }

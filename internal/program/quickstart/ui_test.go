@@ -54,6 +54,14 @@ func TestUI(t *testing.T) {
 		}
 		return string(body)
 	}
+	// A person who opens the page at once sees events that flow within two seconds.
+	opened := time.Now()
+	for flowing := regexp.MustCompile(`"name":"In","value":"[1-9]`); !flowing.MatchString(snapshot("overview")); {
+		if time.Since(opened) > 10*time.Second {
+			t.Fatalf("no event flows:\n%s", snapshot("overview"))
+		}
+	}
+	t.Logf("the first events flow %v after the address was printed", time.Since(opened))
 	// Each sentence comes after the one before it. The rows that waited for the table are in it after the outage.
 	for _, want := range []string{"1 of 2 sinks is held up. Nothing is lost.", "All 2 sinks flow.", "1 of 2 sinks is held up. Nothing is lost."} {
 		tick, late := time.NewTicker(20*time.Millisecond), time.After(time.Minute)
