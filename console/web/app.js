@@ -128,6 +128,7 @@ async function follow() {
   const next = opened.get(name);
   const left = current;
   if (left) focused.set(here, document.activeElement);
+  if (focused.size > 50) focused.delete(focused.keys().next().value);
   here = location.hash;
   // A page that the viewer comes back to has no new step in the history.
   const back = history.state?.step !== undefined;
