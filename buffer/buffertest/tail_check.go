@@ -107,6 +107,8 @@ func tailBesideImports(t tb, b *bench) {
 			}
 		}
 	})
+	defer wg.Wait()
+	defer close(stop)
 	for i := range uint64(5) {
 		f := newFile(fmt.Sprintf("file-%d", i+1), table, makeRows(31+30*i, 30, 3))
 		b.mustImport(f)
@@ -117,8 +119,6 @@ func tailBesideImports(t tb, b *bench) {
 			}
 		}
 	}
-	close(stop)
-	wg.Wait()
 	b.expectFiles(table.ID, files...)
 }
 

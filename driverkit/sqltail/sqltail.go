@@ -28,8 +28,8 @@ type Column struct {
 }
 
 // Query returns a statement that returns the newest n rows of a table, the newest row first. from is what stands after FROM. Rows are newest if they
-// are greatest by the expressions of order. The first column of the result is the number of bytes of this and all newer rows. Then come the texts
-// of the columns, which are NULL if the number is greater than limit.
+// are greatest by the expressions of order. The first column of the result is the text of the number of bytes of this and all newer rows. The texts of
+// the columns follow. They are NULL if the number is greater than limit.
 func Query(columns []Column, from string, order []string, n int, limit int64) string {
 	var inner, outer, sizes, places []string
 	for i, c := range columns {
@@ -44,7 +44,7 @@ func Query(columns []Column, from string, order []string, n int, limit int64) st
 		places = append(places, name+" DESC")
 	}
 	by := " ORDER BY " + strings.Join(places, ", ")
-	return "SELECT total, " + strings.Join(outer, ", ") +
+	return "SELECT CAST(total AS VARCHAR), " + strings.Join(outer, ", ") +
 		" FROM (SELECT newest.*, sum(" + strings.Join(sizes, " + ") + ") OVER (" + by[1:] + " ROWS UNBOUNDED PRECEDING) AS total" +
 		" FROM (SELECT " + strings.Join(inner, ", ") + " FROM " + from + by + " LIMIT " + strconv.Itoa(n) + ") AS newest) AS summed" + by
 }
@@ -66,12 +66,16 @@ func New(columns []Column, limit int64) *Tail {
 	return t
 }
 
-// Add adds the next row of the result, and keeps the cells. NULL is nil. total is the first column of the result. Rows that follow a row beyond the
-// limit are ignored.
-func (t *Tail) Add(total int64, cells [][]byte) {
-	if t.cut = t.cut || total > t.limit; t.cut {
-		return
+// Add adds the next row of the result, and keeps its cells. NULL is nil. Rows that follow a row beyond the limit are ignored.
+func (t *Tail) Add(row [][]byte) error {
+	total, err := strconv.ParseInt(string(row[0]), 10, 64)
+	if err != nil {
+		return fmt.Errorf("the size of a row: %w", err)
 	}
+	if t.cut = t.cut || total > t.limit; t.cut {
+		return nil
+	}
+	cells := row[1:]
 	for i, c := range t.columns {
 		if c.Type != datatype.Float64 || cells[i] == nil {
 			continue
@@ -81,6 +85,7 @@ func (t *Tail) Add(total int64, cells [][]byte) {
 		}
 	}
 	t.rows = append(t.rows, cells)
+	return nil
 }
 
 // Len returns how many rows the tail has.
