@@ -3,6 +3,7 @@ package duckdb
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"slices"
 	"strconv"
@@ -94,20 +95,45 @@ func readTail(ctx context.Context, c *conn, table string, n int) (none driver.Ta
 	if micros, err := strconv.ParseInt(at[0][0], 10, 64); err == nil && micros > 0 {
 		imported = time.UnixMicro(micros)
 	}
-	tail := sqltail.New(columns, sqltail.MaxBytes)
+	last, err := c.query(ctx, "SELECT coalesce(max(rowid), -1)::VARCHAR FROM %s", sqlfile.Quote(table))
+	if err != nil {
+		return none, err
+	}
+	to, err := strconv.ParseInt(last[0][0], 10, 64)
+	if err != nil {
+		return none, err
+	}
+	for reach := int64(tailReach); ; reach *= tailReach {
+		from := max(0, to-reach)
+		tail, found, err := readFrom(ctx, c, columns, table, from, n)
+		if err != nil {
+			return none, err
+		}
+		if found >= n || from == 0 {
+			return tail.End(imported)
+		}
+	}
+}
+
+// tailReach is the number of row ids among which the newest rows are looked for first. DuckDB sorts all rows that a query has not excluded, and
+// deleted rows leave gaps.
+const tailReach = 4096
+
+// readFrom reads the newest n rows of those from a row id on, and returns how many it has found.
+func readFrom(ctx context.Context, c *conn, columns []sqltail.Column, table string, from int64, n int) (tail *sqltail.Tail, found int, err error) {
+	tail = sqltail.New(columns, sqltail.MaxBytes)
 	var added error
-	err = c.run(ctx, sqltail.Query(columns, sqlfile.Quote(table), []string{"rowid"}, n, sqltail.MaxBytes), func(res mapping.Result) {
+	relation := fmt.Sprintf("%s WHERE rowid >= %d", sqlfile.Quote(table), from)
+	err = c.run(ctx, sqltail.Query(columns, relation, []string{"rowid"}, n, sqltail.MaxBytes), func(res mapping.Result) {
 		for chunk := mapping.FetchChunk(res); chunk.Ptr != nil; chunk = mapping.FetchChunk(res) {
 			for _, row := range cellsOf(chunk) {
 				added = errors.Join(added, tail.Add(row))
+				found++
 			}
 			mapping.DestroyDataChunk(&chunk)
 		}
 	})
-	if err := errors.Join(err, added); err != nil {
-		return none, err
-	}
-	return tail.End(imported)
+	return tail, found, errors.Join(err, added)
 }
 
 // tailColumn returns how a column is read.
