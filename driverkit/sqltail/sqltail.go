@@ -88,9 +88,6 @@ func (t *Tail) Add(row [][]byte) error {
 	return nil
 }
 
-// Len returns how many rows the tail has.
-func (t *Tail) Len() int { return len(t.rows) }
-
 // End returns the tail after the last row. The error is [driver.ErrTailTooLarge] if the newest row is beyond the limit. imported is when the newest
 // row was imported, zero if the driver does not know it.
 func (t *Tail) End(imported time.Time) (driver.Tail, error) {
