@@ -9,7 +9,9 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -30,6 +32,8 @@ func (t *Target) Query(table driver.Table) (language, query string) {
 }
 
 const (
+	// maxTail bounds the rows, because the query names the place of each.
+	maxTail = 2000
 	// tailParts bounds the parts of the table in which rows are looked for.
 	tailParts = 50
 	// tailAttempts is how often rows are looked for, because the server may merge the parts meanwhile.
@@ -40,7 +44,7 @@ const (
 
 // Tail implements [driver.Tailer]. It reads the parts of the table with the newest rows. Within a part, the rows are in the order of the ids of their
 // files, which ascend with the imports of an engine. The order of rows of a file is that of the sorting key. Rows of several engines in a merged part
-// are in the order of the engines, because ClickHouse does not keep the time of an insert.
+// are in the order of the engines, because ClickHouse does not keep the time of an insert. Tail returns 2,000 rows at most.
 func (t *Target) Tail(ctx context.Context, table string, n int) (tail driver.Tail, err error) {
 	if err := t.check(driver.Table{ID: table}); err != nil {
 		return tail, err
@@ -56,6 +60,7 @@ func (t *Target) Tail(ctx context.Context, table string, n int) (tail driver.Tai
 }
 
 func (t *Target) tail(ctx context.Context, table string, n int) (none driver.Tail, err error) {
+	n = min(n, maxTail)
 	r, err := t.relation(ctx, table)
 	if err != nil {
 		return none, err
@@ -74,11 +79,27 @@ func (t *Target) tail(ctx context.Context, table string, n int) (none driver.Tai
 		}
 	}
 	for attempt := 1; ; attempt++ {
-		from, order, expected, imported, err := t.newestParts(ctx, table, r, n)
+		parts, imported, err := t.newestParts(ctx, table, r)
+		if err != nil {
+			return none, err
+		}
+		places, err := t.places(ctx, table, r, parts, n, settings)
 		if err != nil {
 			return none, err
 		}
 		tail := sqltail.New(columns, sqltail.MaxBytes)
+		if len(places) == 0 {
+			return tail.End(imported)
+		}
+		var tuples, names []string
+		for _, p := range places {
+			tuples = append(tuples, "("+literal(p.part)+", "+p.offset+")")
+			if name := literal(p.part); !slices.Contains(names, name) {
+				names = append([]string{name}, names...)
+			}
+		}
+		from := t.table(table) + " WHERE (_part, _part_offset) IN (" + strings.Join(tuples, ", ") + ")"
+		order := append([]string{"indexOf([" + strings.Join(names, ", ") + "], _part)"}, r.tailOrder()...)
 		rows, err := t.client.cells(ctx, sqltail.Query(columns, from, order, n, sqltail.MaxBytes), settings)
 		if err != nil {
 			return none, err
@@ -88,52 +109,71 @@ func (t *Target) tail(ctx context.Context, table string, n int) (none driver.Tai
 				return none, err
 			}
 		}
-		if len(rows) >= expected || attempt == tailAttempts {
+		if len(rows) == len(places) || attempt == tailAttempts {
 			return tail.End(imported)
 		}
 	}
 }
 
-// newestParts returns the parts of a table that have its newest n rows as SQL for FROM, the order of the rows, and how many rows are expected, at most
-// n. imported is zero unless the newest part has the rows of one INSERT.
-func (t *Target) newestParts(ctx context.Context, table string, r *relation, n int) (from string, order []string, expected int, imported time.Time, err error) {
-	from = t.table(table)
+// tailOrder is the order of the rows of a part.
+func (r *relation) tailOrder() (order []string) {
 	if r.marked {
 		order = append(order, quote(marker))
 	}
+	return append(order, "_part_offset")
+}
+
+// newestParts returns the names of the parts of a table with the newest rows, the newest part first. imported is zero unless the newest part has the
+// rows of one INSERT. The name "" stands for all parts if the account may not read their list.
+func (t *Target) newestParts(ctx context.Context, table string, r *relation) (names []string, imported time.Time, err error) {
 	by := "max_block_number" // it counts the INSERTs of the table
 	if replicated(r.engine) {
 		by = "modification_time" // the numbers count within a partition
 	}
-	parts, err := t.client.rows(ctx, fmt.Sprintf("SELECT name, rows, level, toUnixTimestamp(modification_time) FROM system.parts WHERE database = %s AND table = %s AND active AND rows > 0 ORDER BY %s DESC, name DESC LIMIT %d",
+	parts, err := t.client.rows(ctx, fmt.Sprintf("SELECT name, level, toUnixTimestamp(modification_time) FROM system.parts WHERE database = %s AND table = %s AND active AND rows > 0 ORDER BY %s DESC, name DESC LIMIT %d",
 		literal(t.client.database), literal(table), by, tailParts))
-	if code(err) == accessDenied { // the ids of the files are all that is left
-		return from, append(order, "_part", "_part_offset"), 0, imported, nil
+	if code(err) == accessDenied {
+		return []string{""}, imported, nil
 	}
 	if err != nil {
-		return "", nil, 0, imported, err
+		return nil, imported, err
 	}
-	var names []string
 	for i, part := range parts {
-		var numbers [3]int64
-		for j := range numbers {
-			if numbers[j], err = strconv.ParseInt(part[j+1], 10, 64); err != nil {
-				return "", nil, 0, imported, err
-			}
+		names = append(names, part[0])
+		if i > 0 || part[1] != "0" {
+			continue
 		}
-		if i == 0 && numbers[1] == 0 {
-			imported = time.Unix(numbers[2], 0)
+		seconds, err := strconv.ParseInt(part[2], 10, 64)
+		if err != nil {
+			return nil, imported, err
 		}
-		names = append([]string{literal(part[0])}, names...)
-		if expected = min(n, expected+int(min(numbers[0], math.MaxInt32))); expected == n {
+		imported = time.Unix(seconds, 0)
+	}
+	return names, imported, nil
+}
+
+// place is where a row is.
+type place struct{ part, offset string }
+
+// places returns the places of the newest n rows. ClickHouse reads one column for them, and few rows by their places.
+func (t *Target) places(ctx context.Context, table string, r *relation, parts []string, n int, settings map[string]string) (places []place, err error) {
+	for _, part := range parts {
+		if len(places) >= n {
 			break
 		}
+		sql := "SELECT _part, _part_offset FROM " + t.table(table)
+		if part != "" {
+			sql += " WHERE _part = " + literal(part)
+		}
+		rows, err := t.client.rows(ctx, sql+" ORDER BY "+strings.Join(r.tailOrder(), " DESC, ")+" DESC LIMIT "+strconv.Itoa(n-len(places)), settings)
+		if err != nil {
+			return nil, err
+		}
+		for _, row := range rows {
+			places = append(places, place{row[0], row[1]})
+		}
 	}
-	list := strings.Join(names, ", ")
-	if list == "" {
-		return from + " WHERE false", append(order, "_part"), 0, imported, nil
-	}
-	return from + " WHERE _part IN (" + list + ")", append(append([]string{"indexOf([" + list + "], _part)"}, order...), "_part_offset"), expected, imported, nil
+	return places, nil
 }
 
 // tailSettings are the settings of the query: it changes nothing, and the server ends it with the request, or in time.
@@ -171,6 +211,7 @@ func (c column) tailColumn() sqltail.Column {
 
 // cells runs a query of [sqltail.Query] and decodes its texts. NULL is nil.
 func (c *client) cells(ctx context.Context, sql string, settings map[string]string) (rows [][][]byte, err error) {
+	settings = maps.Clone(settings)
 	settings["default_format"] = "JSONCompactEachRow"
 	answer, _, err := c.send(ctx, statement{settings: settings, body: text(sql)})
 	if err != nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -38,33 +39,56 @@ func tailIDs(t *testing.T, target *Target, table string, n int) string {
 	return strings.Join(ids, " ")
 }
 
-// A tail ends with its context, and an import does not wait for it.
+// hanging is a proxy that does not forward read-only requests.
+type hanging struct{ requests chan struct{} }
+
+func (h hanging) RoundTrip(req *http.Request) (*http.Response, error) {
+	if req.URL.Query().Get("readonly") == "" {
+		return http.DefaultTransport.RoundTrip(req)
+	}
+	h.requests <- struct{}{}
+	<-req.Context().Done()
+	return nil, req.Context().Err()
+}
+
+// A tail ends with its context even if the server hangs, and an import does not wait for it.
 func TestTailEndsWithItsContext(t *testing.T) {
-	target := open(t, Options{})
-	const rows = 3_000_000
-	manyRows(t, target, "many", rows)
+	proxy := hanging{make(chan struct{})}
+	target := open(t, Options{Transport: proxy})
+	tbl := table("events", idColumn)
+	mustImport(t, target, newFile("file-1", tbl, []string{"1"}))
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	ended := make(chan error, 1)
 	go func() {
-		_, err := target.Tail(ctx, "many", rows) // it takes seconds
+		_, err := target.Tail(ctx, "events", 5)
 		ended <- err
 	}()
-	mustImport(t, target, newFile("file-1", table("other", idColumn), []string{"1"}))
-	select {
-	case err := <-ended:
-		t.Fatalf("the tail has ended before the import beside it: %v", err)
-	default:
-	}
+	<-proxy.requests
+	mustImport(t, target, newFile("file-2", tbl, []string{"2"}))
 	cancel()
 	if err := <-ended; !errors.Is(err, context.Canceled) {
 		t.Errorf("after the end of the context: %v", err)
 	}
-	ctx, cancel = context.WithTimeout(t.Context(), time.Minute)
+	expectRows(t, target, "events", []string{"1"}, []string{"2"})
+}
+
+// The server itself ends a query that takes too long, and refuses to change a table.
+func TestTailSettings(t *testing.T) {
+	target := open(t, Options{})
+	ctx, cancel := context.WithTimeout(t.Context(), 900*time.Millisecond)
 	defer cancel()
 	settings, err := target.tailSettings(ctx)
-	if err != nil || settings["readonly"] != "1" || settings["max_execution_time"] != "5" {
-		t.Errorf("settings %v, %v", settings, err)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const timeout = 159
+	if _, err := target.client.cells(t.Context(), "SELECT toString(sum(sipHash64(number))) FROM numbers(1000000000000)", settings); code(err) != timeout {
+		t.Errorf("a query of a minute: %v, want code %d", err, timeout)
+	}
+	mustImport(t, target, newFile("file-1", table("events", idColumn), []string{"1"}))
+	if err := target.client.exec(t.Context(), "INSERT INTO "+target.table("events")+" (id) SELECT 2", settings); code(err) != readOnly {
+		t.Errorf("a statement that writes: %v, want code %d", err, readOnly)
 	}
 }
 
