@@ -57,7 +57,7 @@ type Tail struct {
 	cut     bool
 }
 
-// New returns a tail without rows. limit is that of the query.
+// New returns a tail without rows. limit is the limit of the query.
 func New(columns []Column, limit int64) *Tail {
 	t := &Tail{limit: limit}
 	for _, c := range columns {

@@ -43,7 +43,7 @@ const (
 )
 
 // Tail implements [driver.Tailer]. It reads the parts of the table with the newest rows. Within a part, the rows are in the order of the ids of their
-// files, which ascend with the imports of an engine. The order of rows of a file is that of the sorting key. Rows of several engines in a merged part
+// files, which ascend with the imports of an engine. The rows of a file are in the order of the sorting key. Rows of several engines in a merged part
 // are in the order of the engines, because ClickHouse does not keep the time of an insert. Tail returns 2,000 rows at most.
 func (t *Target) Tail(ctx context.Context, table string, n int) (tail driver.Tail, err error) {
 	if err := t.check(driver.Table{ID: table}); err != nil {
