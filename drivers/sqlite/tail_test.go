@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/forebay/forebay/buffer/buffertest"
 	"github.com/forebay/forebay/datatype"
@@ -32,13 +33,18 @@ func manyRows(tb testing.TB, target *sqlite.Target, path, table string, n int) {
 func TestTailEndsWithItsContext(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "events.db")
 	target := open(t, path, sqlite.Options{})
-	const rows = 500_000
+	const rows = 300_000
 	manyRows(t, target, path, "many", rows)
+	begin := time.Now()
+	if _, err := target.Tail(t.Context(), "many", rows); err != nil {
+		t.Fatal(err)
+	}
+	whole := time.Since(begin)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	ended := make(chan error, 1)
 	go func() {
-		_, err := target.Tail(ctx, "many", rows) // it takes seconds
+		_, err := target.Tail(ctx, "many", rows)
 		ended <- err
 	}()
 	other := driver.Table{ID: "other", Columns: datatype.UntypedColumns("a")}
@@ -51,8 +57,9 @@ func TestTailEndsWithItsContext(t *testing.T) {
 	default:
 	}
 	cancel()
-	if err := <-ended; !errors.Is(err, context.Canceled) {
-		t.Errorf("after the end of the context: %v", err)
+	begin = time.Now()
+	if err := <-ended; !errors.Is(err, context.Canceled) || time.Since(begin) > whole/2 {
+		t.Errorf("after the end of the context: %v, %v later, and all rows take %v", err, time.Since(begin), whole)
 	}
 	if tail, err := target.Tail(t.Context(), "other", 5); err != nil || len(tail.Rows) != 1 || tail.Imported.IsZero() {
 		t.Errorf("the next tail: %d rows, %v", len(tail.Rows), err)
