@@ -1,9 +1,11 @@
 package clickhouse
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"net/http"
 	"strings"
@@ -120,6 +122,33 @@ func TestTailOrder(t *testing.T) {
 		if len(row[0]) != 5 || row[0][0] != '9' {
 			t.Errorf("a row of an earlier file: %q", row)
 		}
+	}
+}
+
+// withoutParts is a proxy to a server whose account may not read the list of the parts.
+type withoutParts struct{}
+
+func (withoutParts) RoundTrip(req *http.Request) (*http.Response, error) {
+	sql, err := io.ReadAll(req.Body)
+	if err != nil {
+		return nil, err
+	}
+	if bytes.Contains(sql, []byte("system.parts")) {
+		return &http.Response{StatusCode: http.StatusForbidden, Header: http.Header{"X-Clickhouse-Exception-Code": {fmt.Sprint(accessDenied)}}, Body: http.NoBody}, nil
+	}
+	forward := req.Clone(req.Context())
+	forward.Body = io.NopCloser(bytes.NewReader(sql))
+	return http.DefaultTransport.RoundTrip(forward)
+}
+
+// Without the list of the parts, the ids of the files alone tell the order.
+func TestTailWithoutParts(t *testing.T) {
+	target := open(t, Options{Transport: withoutParts{}})
+	for i := range 3 {
+		mustImport(t, target, newFile(fmt.Sprintf("engine-f%012d", i), table("events", idColumn), []string{fmt.Sprint(i)}))
+	}
+	if got := tailIDs(t, target, "events", 2); got != "1 2" {
+		t.Errorf("%q", got)
 	}
 }
 
