@@ -18,7 +18,8 @@ type Querier interface {
 // Tailer is an optional interface of a [Target] whose newest rows can be read at once, for people to look at.
 type Tailer interface {
 	// Tail returns the last rows of a table, n at most. It returns fewer if it would have to read much for the others, and
-	// [ErrTailTooLarge] if that is so for the last one. The error of a missing table matches [io/fs.ErrNotExist].
+	// [ErrTailTooLarge] if that is so for the last one. The error of a missing table matches [io/fs.ErrNotExist]. Tail changes nothing, no import
+	// waits for it, and it returns soon after the end of ctx.
 	Tail(ctx context.Context, table string, n int) (Tail, error)
 }
 
@@ -29,8 +30,9 @@ var ErrTailTooLarge = errors.New("the newest rows are too large to read them at 
 type Tail struct {
 	// Columns of the table.
 	Columns []datatype.Column
-	// Rows are in the order of the table, the newest at the end. NULL is nil.
+	// Rows are in the order of the table, the newest at the end. A cell is the canonical text of its type, as in package datatype. A column of a
+	// type that package datatype lacks has texts of the database. NULL is nil.
 	Rows [][][]byte
-	// Imported is when the part with the last row was written, zero if there is no row or the target does not know it.
+	// Imported is when the last row was imported, or its part written, zero if there is no row or the target does not know it.
 	Imported time.Time
 }

@@ -136,6 +136,9 @@ var targetChecks = []targetCheck{
 	{"Extend", extend},
 	{"ExtendConcurrently", extendConcurrently},
 	{"ImportExtends", importExtends},
+	{"Tail", tailRows},
+	{"TailOfTypes", tailOfTypes},
+	{"TailBesideImports", tailBesideImports},
 	{"Engines", engines},
 }
 

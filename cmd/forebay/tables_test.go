@@ -9,13 +9,21 @@ import (
 	"time"
 )
 
-// The console of a server shows the last rows of a table of Parquet, with their types and NULL.
-func TestConsoleShowsRowsOfParquet(t *testing.T) {
+// The console of a server shows the last rows of a table of each of these targets, with their types and NULL, and a query that has an order if the target
+// knows one.
+func TestConsoleShowsRows(t *testing.T) {
+	for target, order := range map[string]string{"parquet:lake": "", "sqlite:events.db": "ORDER BY rowid DESC LIMIT 20"} {
+		t.Run(target, func(t *testing.T) { consoleShowsRows(t, target, order) })
+	}
+}
+
+func consoleShowsRows(t *testing.T, target, order string) {
 	folder := t.TempDir()
 	file := filepath.Join(folder, "forebay.yaml")
+	kind, name, _ := strings.Cut(target, ":")
 	const token = "t0ken-t0ken-t0ken"
 	write(t, file, `
-target: parquet:`+filepath.Join(folder, "lake")+`
+target: `+kind+":"+filepath.Join(folder, name)+`
 dir: `+filepath.Join(folder, "data")+`
 min-import-interval: 1s
 ui: true
@@ -52,7 +60,7 @@ sources:
 		if err != nil {
 			t.Fatal(err)
 		}
-		if strings.Contains(string(got), want) {
+		if strings.Contains(string(got), want) && strings.Contains(string(got), order) {
 			break
 		}
 		select {

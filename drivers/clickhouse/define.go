@@ -196,22 +196,9 @@ func (t *Target) create(table driver.Table, columns []datatype.Column) string {
 // orderBy returns the ordering key of a new table as SQL, and reports whether one of its columns may be NULL.
 func (t *Target) orderBy(columns []datatype.Column) (key string, nullable bool) {
 	var names []string
-	add := func(c datatype.Column) {
+	for _, c := range t.orderColumns(columns) {
 		names = append(names, quote(c.Name))
 		nullable = nullable || !c.Required
-	}
-	for _, name := range t.options.OrderBy {
-		if i := slices.IndexFunc(columns, func(c datatype.Column) bool { return c.Name == name }); i >= 0 {
-			add(columns[i])
-		}
-	}
-	for _, required := range []bool{true, false} {
-		i := slices.IndexFunc(columns, func(c datatype.Column) bool {
-			return c.Required == required && (c.Type == datatype.Timestamp || c.Type == datatype.Date)
-		})
-		if i >= 0 && names == nil && t.options.OrderBy == nil {
-			add(columns[i])
-		}
 	}
 	switch key = strings.Join(names, ", "); len(names) {
 	case 0:
@@ -221,6 +208,24 @@ func (t *Target) orderBy(columns []datatype.Column) (key string, nullable bool) 
 		key = "(" + key + ")"
 	}
 	return key, nullable
+}
+
+// orderColumns returns the columns of the ordering key of a new table.
+func (t *Target) orderColumns(columns []datatype.Column) (key []datatype.Column) {
+	for _, name := range t.options.OrderBy {
+		if i := slices.IndexFunc(columns, func(c datatype.Column) bool { return c.Name == name }); i >= 0 {
+			key = append(key, columns[i])
+		}
+	}
+	for _, required := range []bool{true, false} {
+		i := slices.IndexFunc(columns, func(c datatype.Column) bool {
+			return c.Required == required && (c.Type == datatype.Timestamp || c.Type == datatype.Date)
+		})
+		if i >= 0 && key == nil && t.options.OrderBy == nil {
+			key = append(key, columns[i])
+		}
+	}
+	return key
 }
 
 // creationComment marks a table as created by a definition that may still fail.

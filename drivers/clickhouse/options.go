@@ -78,6 +78,7 @@ var (
 	_ driver.Voider    = (*Target)(nil)
 	_ driver.Uncreator = (*Target)(nil)
 	_ driver.Querier   = (*Target)(nil)
+	_ driver.Tailer    = (*Target)(nil)
 )
 
 // Open returns a target for the database of a URL:
@@ -281,11 +282,6 @@ func (t *Target) Close() error {
 
 // Limits implements [driver.Limiter]. A DateTime64 with six digits, and a Date32, hold these years.
 func (t *Target) Limits() datatype.Limits { return datatype.Limits{MinYear: 1900, MaxYear: 2299} }
-
-// Query implements [driver.Querier].
-func (t *Target) Query(table driver.Table) (language, query string) {
-	return "ClickHouse", "SELECT * EXCEPT " + quote(marker) + " FROM " + t.table(table.ID) + " LIMIT 20"
-}
 
 const (
 	// reserved begins the names of the tables and columns of the driver.

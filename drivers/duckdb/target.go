@@ -78,6 +78,7 @@ var (
 	_ driver.Uncreator   = (*Target)(nil)
 	_ driver.Compactor   = (*Target)(nil)
 	_ driver.Querier     = (*Target)(nil)
+	_ driver.Tailer      = (*Target)(nil)
 	_ driver.Exclusive   = (*Target)(nil)
 	_ driver.Voider      = (*Target)(nil)
 )
@@ -243,11 +244,6 @@ const maxCell = 1 << 30
 
 // Limits implements [driver.Limiter]. DuckDB stores only UTF-8.
 func (t *Target) Limits() datatype.Limits { return datatype.Limits{UTF8: true, MaxCell: maxCell} }
-
-// Query implements [driver.Querier]: the rows that were stored last.
-func (t *Target) Query(table driver.Table) (language, query string) {
-	return "DuckDB", "SELECT * FROM " + sqlfile.Quote(table.ID) + " ORDER BY rowid DESC LIMIT 20"
-}
 
 // Needs implements [driver.LocalDriver]: rows go to the log or the file, and a checkpoint writes the rows of the log again.
 func (t *Target) Needs(_, raw int64) (path string, bytes int64) {

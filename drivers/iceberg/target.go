@@ -9,7 +9,6 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 	"time"
 
@@ -23,6 +22,7 @@ import (
 	"github.com/forebay/forebay/datatype"
 	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/driverkit/sqlfile"
+	"github.com/forebay/forebay/driverkit/sqltail"
 )
 
 // Options are the choices of [Open] and [New]. A zero field means its default.
@@ -185,10 +185,14 @@ func (l *Local) Needs(_, raw int64) (folder string, bytes int64) {
 	return l.folder, metadata + raw
 }
 
-// Query implements [driver.Querier]. A query engine may know the catalog by a name, which stands in front.
+// Query implements [driver.Querier]: the rows with the latest times, if the table has a time. A query engine may know the catalog by a name, which
+// stands in front.
 func (t *Target) Query(table driver.Table) (language, query string) {
-	quote := func(name string) string { return `"` + strings.ReplaceAll(name, `"`, `""`) + `"` }
-	return "SQL", "SELECT * FROM " + quote(t.opts.Namespace) + "." + quote(table.ID) + " LIMIT 20"
+	query = "SELECT * FROM " + sqlfile.Quote(t.opts.Namespace) + "." + sqlfile.Quote(table.ID)
+	if by := sqltail.TimeColumn(table.Columns); by != "" {
+		query += " ORDER BY " + sqlfile.Quote(by) + " DESC NULLS LAST"
+	}
+	return "SQL", query + " LIMIT 20"
 }
 
 // Limits implements [driver.Limiter]. The size of a page has 31 bits.

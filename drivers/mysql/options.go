@@ -24,6 +24,7 @@ import (
 	"github.com/forebay/forebay/datatype"
 	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/driverkit/retention"
+	"github.com/forebay/forebay/driverkit/sqltail"
 )
 
 // Options are the options of a [Target]. The zero value has a default for each.
@@ -287,9 +288,13 @@ func (t *Target) Limits() datatype.Limits {
 	return datatype.Limits{UTF8: true, NoNaN: true, MaxDepth: maxDepth, MaxCell: maxCell}
 }
 
-// Query implements [driver.Querier].
+// Query implements [driver.Querier]: the rows with the latest times, if the table has a time. MySQL does not tell the order of the imports.
 func (t *Target) Query(table driver.Table) (language, query string) {
-	return "MySQL", "SELECT * FROM " + t.table(table.ID) + " LIMIT 20"
+	query = "SELECT * FROM " + t.table(table.ID)
+	if by := sqltail.TimeColumn(table.Columns, t.options.KeepBy...); by != "" {
+		query += " ORDER BY " + quote(by) + " DESC"
+	}
+	return "MySQL", query + " LIMIT 20"
 }
 
 // reserved begins the names of our own tables.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/go-sql-driver/mysql"
 
+	"github.com/forebay/forebay/datatype"
 	"github.com/forebay/forebay/driver"
 )
 
@@ -58,6 +59,10 @@ func TestQueryHasNoPassword(t *testing.T) {
 	language, query := target.Query(driver.Table{ID: "in.c-web.events"})
 	if language != "MySQL" || query != "SELECT * FROM `d``b`.`in.c-web.events` LIMIT 20" || strings.Contains(query, "hunter2") {
 		t.Errorf("%s: %s", language, query)
+	}
+	at := driver.Table{ID: "t", Columns: []datatype.Column{{Name: "n", Type: datatype.Int64}, {Name: "received`at", Type: datatype.Timestamp}}}
+	if _, query := target.Query(at); query != "SELECT * FROM `d``b`.`t` ORDER BY `received``at` DESC LIMIT 20" {
+		t.Errorf("of a table with a time: %s", query)
 	}
 }
 

@@ -42,10 +42,29 @@ func (t *Target) forgetIDs(ctx context.Context) error {
 // removeBlocks bounds the part of a table through which one transaction looks, in blocks of 8 KiB.
 const removeBlocks = 2048
 
-// leaves are the tables that have the rows of a table: itself, or its partitions, and the number of blocks of each.
+// leaves are the tables that have the rows of a table: itself, or its partitions, and the number of blocks of each. A table that was created
+// later is after the others.
 const leaves = `SELECT format('%I.%I', n.nspname, c.relname), (pg_catalog.pg_relation_size(c.oid) / current_setting('block_size')::bigint)::bigint
 FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
-WHERE c.relkind = 'r' AND (c.oid = pg_catalog.to_regclass($1) OR c.oid IN (SELECT relid FROM pg_catalog.pg_partition_tree(pg_catalog.to_regclass($1))))`
+WHERE c.relkind = 'r' AND (c.oid = pg_catalog.to_regclass($1) OR c.oid IN (SELECT relid FROM pg_catalog.pg_partition_tree(pg_catalog.to_regclass($1))))
+ORDER BY c.oid`
+
+// leaf is a row of leaves. Its name is SQL.
+type leaf struct {
+	Name   string
+	Blocks int64
+}
+
+// readLeaves returns the tables that have the rows of a table, none if it is absent. The name of the table is SQL.
+func readLeaves(ctx context.Context, q interface {
+	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
+}, table string) ([]leaf, error) {
+	rows, err := q.Query(ctx, leaves, table)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, pgx.RowToStructByPos[leaf])
+}
 
 // removeOld removes the rows whose time has passed. It goes through the blocks of the table once, some in each transaction, so it needs no
 // index, and locks nothing that an import needs. A search by the time for some rows at a time would pass the removed ones each time, until a
@@ -55,15 +74,7 @@ func (t *Target) removeOld(ctx context.Context, table driver.Table) error {
 		return err
 	}
 	return t.keep.Sweep(table, func(name string) string { return quote(name) }, func(condition string) error {
-		rows, err := t.pool.Query(ctx, leaves, t.table(table.ID))
-		if err != nil {
-			return classify(err)
-		}
-		type leaf struct {
-			Name   string
-			Blocks int64
-		}
-		all, err := pgx.CollectRows(rows, pgx.RowToStructByPos[leaf])
+		all, err := readLeaves(ctx, t.pool, t.table(table.ID))
 		if err != nil {
 			return classify(err)
 		}

@@ -78,6 +78,7 @@ var (
 	_ driver.Uncreator = (*Target)(nil)
 	_ driver.Compactor = (*Target)(nil)
 	_ driver.Querier   = (*Target)(nil)
+	_ driver.Tailer    = (*Target)(nil)
 )
 
 // Open returns a target for the database of a connection string: a URL, or words like host=… dbname=…, as libpq reads them, with
@@ -190,20 +191,12 @@ func (t *Target) Limits() datatype.Limits {
 	return l
 }
 
-// Query implements [driver.Querier].
-func (t *Target) Query(table driver.Table) (language, query string) {
-	return "PostgreSQL", "SELECT * FROM " + t.table(table.ID) + " LIMIT 20"
-}
-
 // reserved begins the names of our own tables.
 const reserved = "_forebay_"
 
 // check refuses a table whose names PostgreSQL would cut, or that has no column of its key.
 func (t *Target) check(table driver.Table) error {
-	err := checkName("table", table.ID)
-	if err == nil && strings.HasPrefix(table.ID, reserved) {
-		err = fmt.Errorf("the name of the table %q begins with %s, like those of our own tables", table.ID, reserved)
-	}
+	err := checkID(table.ID)
 	names := table.Names()
 	for _, name := range names {
 		if err == nil {
@@ -219,6 +212,15 @@ func (t *Target) check(table driver.Table) error {
 		return driver.Permanent(fmt.Errorf("postgres: %w", err))
 	}
 	return nil
+}
+
+// checkID refuses a name of a table that PostgreSQL would cut, or that is one of our own.
+func checkID(id string) error {
+	err := checkName("table", id)
+	if err == nil && strings.HasPrefix(id, reserved) {
+		err = fmt.Errorf("the name of the table %q begins with %s, like those of our own tables", id, reserved)
+	}
+	return err
 }
 
 // maxName is the longest name in bytes. PostgreSQL cuts longer ones without an error, so that two may become one.

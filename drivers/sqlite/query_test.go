@@ -2,6 +2,7 @@ package sqlite_test
 
 import (
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/forebay/forebay/datatype"
@@ -23,6 +24,9 @@ func TestQueryRuns(t *testing.T) {
 		t.Fatalf("%s: %s: %v", language, query, err)
 	}
 	defer found.Close()
+	if _, shadowed := target.Query(driver.Table{ID: "t", Columns: datatype.UntypedColumns("RowID")}); !strings.HasSuffix(shadowed, " ORDER BY _rowid_ DESC LIMIT 20") {
+		t.Errorf("beside a column rowid: %s", shadowed)
+	}
 	if found.Next() || found.Err() != nil {
 		t.Errorf("the table has rows, or %v", found.Err())
 	}

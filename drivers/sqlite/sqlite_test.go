@@ -33,7 +33,7 @@ func open(t *testing.T, path string, opts sqlite.Options) *sqlite.Target {
 }
 
 // database opens the file as any other program would.
-func database(t *testing.T, path string) *sql.DB {
+func database(t testing.TB, path string) *sql.DB {
 	t.Helper()
 	db, err := sql.Open("sqlite", path+"?_pragma=busy_timeout(60000)")
 	if err != nil {
@@ -44,7 +44,7 @@ func database(t *testing.T, path string) *sql.DB {
 }
 
 // execute runs statements.
-func execute(t *testing.T, path, statements string) {
+func execute(t testing.TB, path, statements string) {
 	t.Helper()
 	if _, err := database(t, path).Exec(statements); err != nil {
 		t.Fatalf("%v\n%s", err, statements)

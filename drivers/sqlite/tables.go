@@ -98,10 +98,16 @@ func createIndexes(table string, columns []datatype.Column, indexes [][]string) 
 	return statements
 }
 
+// querier is a transaction.
+type querier interface {
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+}
+
 // columnsOf returns the columns of a table, none if it is absent. Names, order and NOT NULL come from the table as it is now, because it may
 // have been altered. SQLite does not know the types: they come from the driver's own table. A column that is not listed there has the type
 // that t wants, if its declaration can hold that.
-func columnsOf(ctx context.Context, c tx, t driver.Table) ([]datatype.Column, error) {
+func columnsOf(ctx context.Context, c querier, t driver.Table) ([]datatype.Column, error) {
 	rows, err := c.QueryContext(ctx, `SELECT s.name, s.type, i.name, i.type, i."notnull" FROM sqlite_schema s, pragma_table_info(s.name) i
 		WHERE s.type IN ('table', 'view') AND s.name = ? COLLATE NOCASE ORDER BY i.cid`, t.ID)
 	if err != nil {

@@ -91,6 +91,7 @@ var (
 	_ driver.Uncreator   = (*Target)(nil)
 	_ driver.Compactor   = (*Target)(nil)
 	_ driver.Querier     = (*Target)(nil)
+	_ driver.Tailer      = (*Target)(nil)
 	_ driver.Voider      = (*Target)(nil)
 )
 
@@ -153,11 +154,6 @@ func (t *Target) Close() error { return errors.Join(t.read.Close(), t.write.Clos
 // Limits implements [driver.Limiter]: SQLite stores NaN as NULL, and no cell above 1,000,000,000 bytes.
 func (t *Target) Limits() datatype.Limits {
 	return datatype.Limits{NoNaN: true, MaxCell: 1_000_000_000}
-}
-
-// Query implements [driver.Querier]: the rows that were stored last.
-func (t *Target) Query(table driver.Table) (language, query string) {
-	return "SQLite", "SELECT * FROM " + sqlfile.Quote(table.ID) + " ORDER BY rowid DESC LIMIT 20"
 }
 
 // Needs implements [driver.LocalDriver]: pages go to the write-ahead log, and from there to the file.
