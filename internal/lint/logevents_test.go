@@ -265,7 +265,8 @@ func eventTable(calls []logCall) string {
 		part := slices.IndexFunc(eventParts, func(p struct {
 			title string
 			dirs  []string
-		}) bool {
+		},
+		) bool {
 			return slices.ContainsFunc(p.dirs, func(dir string) bool { return dir == "" || c.dir == dir || strings.HasPrefix(c.dir, dir+"/") })
 		})
 		rows := parts[part]
