@@ -58,7 +58,8 @@ type leaf struct {
 // readLeaves returns the tables that have the rows of a table, none if it is absent. The name of the table is SQL.
 func readLeaves(ctx context.Context, q interface {
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
-}, table string) ([]leaf, error) {
+}, table string,
+) ([]leaf, error) {
 	rows, err := q.Query(ctx, leaves, table)
 	if err != nil {
 		return nil, err
