@@ -28,6 +28,11 @@ export function head(text, kind) {
   return h("th", { scope: "col", class: kind }, text || h("span", { class: "unseen", text: "Actions" }));
 }
 
+// shortId shows both ends of a long id, and all of it as its title.
+export function shortId(id, tag = "span") {
+  return id.length > 24 ? h(tag, { title: id, text: id.slice(0, 12) + "…" + id.slice(-8) }) : h(tag, { text: id });
+}
+
 // choices are links to a page of each sink, for a page that needs one.
 export function choices(page, names) {
   if (!names?.length) return [noSink];

@@ -1,6 +1,6 @@
 // Health: readiness, room and memory, the recount of the ledger, damage on the disk, and the nodes of a cluster.
 
-import { h, setSentence, setText, setAttr, setCell, replace, timeNode } from "./dom.js";
+import { h, shortId, setSentence, setText, setAttr, setCell, replace, timeNode } from "./dom.js";
 
 const every = 5000; // disk and nodes are asked so often while the page is open
 
@@ -67,7 +67,7 @@ export function open(section, app) {
     show(damage, d.damage, "Damage", ["Found", "Sink", "Rows", "Bytes", "File", "Reason", "Action"], (r) => {
       const bytes = h("span");
       setCell(bytes, r.size);
-      return [timeNode(r.at), r.sink || "all sinks", r.rows, bytes, r.file || "–",
+      return [timeNode(r.at), r.sink || "all sinks", r.rows, bytes, r.file ? shortId(r.file) : "–",
         (r.reason || (app.may("records") ? "–" : "needs the right to records")) + (r.store ? " Set aside in " + r.store + "." : ""),
         app.may("changes") ? h("button", { type: "button", text: "Remove", onclick: () => forget(r.id) }) : "–"];
     });
@@ -80,7 +80,7 @@ export function open(section, app) {
     show(nodes, n.nodes, "Nodes", ["Node", "State", "Instance", "Epoch", "Log", "Copies behind", "Instances taken over"], (r) => [
       r.name,
       h("span", {}, h("span", { class: "state", "data-state": r.ready ? "flows" : "blocked", text: r.ready ? "ready" : "not ready" }), !r.ready && r.missing ? ": " + r.missing : null),
-      r.instance || "–", r.epoch, r.log, r.lag,
+      r.instance ? shortId(r.instance) : "–", r.epoch, r.log, r.lag,
       [r.adopting.length ? "adopting " + r.adopting.join(", ") : "", r.adopted.length ? "adopted " + r.adopted.join(", ") : "",
         r.damaged.length ? "damaged: " + r.damaged.join(", ") : ""].filter((s) => s).join("; ") || "none",
     ]);

@@ -1,7 +1,7 @@
 // The quarantine: groups of rejected records, the records of a group or filter, and one record with what the definition of now makes of it.
 // The numbers at the top are live. Lists are read when the user asks, and after a change that was made here.
 
-import { h, head, setText, setAttr, setCell, setSentence, replace, visible, timeNode } from "./dom.js";
+import { h, shortId, head, setText, setAttr, setCell, setSentence, replace, visible, timeNode } from "./dom.js";
 
 const times = [["", "any time"], ["1h", "last hour"], ["24h", "last 24 hours"], ["168h", "last 7 days"]];
 const groupFields = ["sink", "reason", "column", "mapping", "version", "target"];
@@ -259,7 +259,7 @@ export function open(section, app) {
     } });
     return h("tr", { "data-key": key },
       h("td", { "data-label": "Rejected" }, timeNode(r.at)),
-      h("th", { scope: "row" }, h("code", { text: r.id }), h("small", { text: " " + r.sink + (r.edited ? ", edited" + (r.editedBy ? " by " + r.editedBy : "") : "") + (r.failed ? ", replayed in vain " + grouped(r.failed) + " times" : "") })),
+      h("th", { scope: "row" }, shortId(r.id, "code"), h("small", { text: " " + r.sink + (r.edited ? ", edited" + (r.editedBy ? " by " + r.editedBy : "") : "") + (r.failed ? ", replayed in vain " + grouped(r.failed) + " times" : "") })),
       h("td", { class: "message", "data-label": "Message", text: r.message }),
       h("td", { class: "n", "data-label": "Size" }, sizeOf(r.size)),
       h("td", { class: "actions" }, button));
