@@ -6,7 +6,7 @@ go 1.26.0
 require (
 	github.com/chromedp/cdproto v0.159.0
 	github.com/chromedp/chromedp v0.23.0
-	github.com/forebay/forebay v0.0.0-20261129164556-79410c8398d2
+	github.com/forebay/forebay v0.0.0-20261129165105-cd7ebd388e64
 )
 
 require (

@@ -5,7 +5,7 @@ go 1.26.0
 
 require (
 	github.com/ebitengine/purego v0.11.2
-	github.com/forebay/forebay v0.0.0-20261129164556-79410c8398d2
+	github.com/forebay/forebay v0.0.0-20261129165105-cd7ebd388e64
 	github.com/klauspost/compress v1.20.3
 )
 

@@ -5,7 +5,7 @@ go 1.26.0
 
 require (
 	github.com/duckdb/duckdb-go/v2 v2.5.6
-	github.com/forebay/forebay v0.0.0-20261129164556-79410c8398d2
+	github.com/forebay/forebay v0.0.0-20261129165105-cd7ebd388e64
 	golang.org/x/sync v0.23.0
 )
 

@@ -3,8 +3,8 @@ module github.com/forebay/forebay/examples/analytics
 go 1.26.0
 
 require (
-	github.com/forebay/forebay v0.0.0-20261129164556-79410c8398d2
-	github.com/forebay/forebay/drivers/sqlite v0.0.0-20261129164556-79410c8398d2
+	github.com/forebay/forebay v0.0.0-20261129165105-cd7ebd388e64
+	github.com/forebay/forebay/drivers/sqlite v0.0.0-20261129165105-cd7ebd388e64
 )
 
 require (
