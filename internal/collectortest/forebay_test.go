@@ -44,12 +44,14 @@ func (discard) Import(ctx context.Context, f *driver.File) error {
 	return rows.Err()
 }
 
+func noEnd() error { return nil }
+
 // openTarget returns the target of Forebay for a place. The caller ends it after the engine.
-func openTarget(kind, where string) (target driver.Target, end func(), err error) {
+func openTarget(kind, where string) (target driver.Target, end func() error, err error) {
 	switch kind {
 	case toParquet:
 		target, err = parquet.Tables(where, parquet.Options{MergeTo: -1})
-		return target, func() {}, err
+		return target, noEnd, err
 	case toPostgres:
 		t, err := postgres.Open(where, postgres.Options{})
 		if err != nil {
@@ -57,7 +59,7 @@ func openTarget(kind, where string) (target driver.Target, end func(), err error
 		}
 		return t, t.Close, nil
 	}
-	return discard{}, func() {}, nil
+	return discard{}, noEnd, nil
 }
 
 // serveForebay runs until a signal. Its first line is its address, the last one the number of rows in the table.
