@@ -187,6 +187,7 @@ func TestSignIn(t *testing.T) {
 	b.until(`document.activeElement.name === "token"`)
 	b.press("this is not the token\r")
 	b.text("The server does not know this token.")
+	b.until(`document.readyState === "complete" && document.activeElement.name === "token"`)
 	b.press(c.Token() + "\r")
 	b.until(`document.documentElement.dataset.seq > 0`)
 	b.text("web0/sink00")
