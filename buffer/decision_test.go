@@ -372,7 +372,7 @@ func (n *noting) Import(ctx context.Context, f *driver.File) error {
 	return n.Memory.Import(ctx, f)
 }
 
-// A driver gets the note of an id with each later attempt, also when somebody decides to split the file, or its retention passes: it may have stored
+// A driver gets the note of an id with each later attempt, even after an operator splits the file or its retention ends: it may have stored
 // a part of the rows, and would store them again.
 func TestNoteOfAnIdThatIsSplit(t *testing.T) {
 	for name, c := range heldFiles {

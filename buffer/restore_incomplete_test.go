@@ -136,7 +136,7 @@ func TestRestoredFileThatIsHalfImported(t *testing.T) {
 		n := log.len()
 		closeBuffer(t, b)
 		if n, _ := target.CountFile(t.Context(), driver.Table{}, ""); n != 2 {
-			t.Fatalf("the target has %d rows, want those of the first slice", n)
+			t.Fatalf("the target has %d rows, want the rows of the first slice", n)
 		}
 		target.fails = false
 		if err := buffer.RestoreIncomplete("restored", "", log.batches(0, n), opts.Tuning); err != nil {

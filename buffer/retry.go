@@ -126,7 +126,7 @@ func (b *Buffer) attemptFailed(ctx context.Context, e errand, id string, cause e
 // nextStep is what an operator does about a failure.
 func nextStep(permanent bool) string {
 	if permanent {
-		return "repair what the cause names; the rows wait and are retried"
+		return "repair the cause; the rows wait and are retried"
 	}
 	return "none; the rows wait and are retried"
 }

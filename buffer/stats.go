@@ -110,7 +110,7 @@ type FileStats struct {
 	RetryReason string
 	RetryAfter  time.Time
 	// FirstFailed is the time of the first of these attempts, from which Tuning.Retention counts. It is zero without an attempt, and while the options
-	// have no target for the file. Permanent says that retrying alone is useless: somebody must fix the cause. Both are false and zero for a file that waits behind the failure of another one.
+	// have no target for the file. Permanent says that retrying alone is useless: an operator must fix the cause. Both are false and zero for a file that waits behind the failure of another one.
 	FirstFailed time.Time
 	Permanent   bool
 	// UploadAt is when the interval of step 1 ends for the slice that takes rows, ImportAt when the interval of step 2 ends for the file

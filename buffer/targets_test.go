@@ -211,7 +211,7 @@ func TestRowsWhoseTargetIsMissingDoNotExpire(t *testing.T) {
 					}
 					time.Sleep(50 * time.Minute)
 				}
-				for range 2 { // also after a restart without the target
+				for range 2 { // the second time after a restart without the target
 					b = reopen(b, nil)
 					if err := b.Flush(t.Context(), "a"); err == nil || !strings.Contains(err.Error(), `there is no target "lake"`) {
 						t.Errorf("flush without the target: %v", err)

@@ -8,7 +8,7 @@
 //		return err
 //	}
 //	pending := appender.Append(batch)
-//	err = pending.Wait(ctx) // nil: the log has the batch for good
+//	err = pending.Wait(ctx) // nil: the log has stored the batch
 //
 // # What is promised
 //

@@ -88,7 +88,7 @@ func (k sinkNow) listFiles(q url.Values) (list fileList, rows []row) {
 	slices.Reverse(ended)
 	chosen := append(waiting, ended...)
 	list.Matching = len(chosen)
-	from, _ := strconv.Atoi(q.Get("from")) // what is no number counts as 0
+	from, _ := strconv.Atoi(q.Get("from")) // a text that is not a number counts as 0
 	list.From = max(0, min(from, (len(chosen)-1)/filesShown*filesShown))
 	for _, i := range chosen[list.From:min(len(chosen), list.From+filesShown)] {
 		rows = append(rows, k.fileRow(&files[i]))
@@ -115,7 +115,7 @@ func (k sinkNow) causesOf(files []buffer.FileStats) (causes []*cause, keys []str
 			continue
 		}
 		text := string(f.State) + strconv.FormatBool(f.Permanent) + ": "
-		if k.words { // the number of different errors would tell others what they may not read
+		if k.words { // without the right to records a viewer must not learn the number of different errors
 			text += strings.ReplaceAll(f.RetryReason, f.ID, "")
 		}
 		key, ok := known[text]

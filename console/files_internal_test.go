@@ -67,7 +67,7 @@ func TestCausesOfFiles(t *testing.T) {
 		return ids
 	}
 	if ids := order(rows); ids != "abcdefgih" {
-		t.Errorf("the files are %s, want those that wait, the oldest one first, and then those that have ended, the last one first: abcdefgih", ids)
+		t.Errorf("the files are %s, want the waiting files, oldest first, and then the ended files, newest first: abcdefgih", ids)
 	}
 	for of, want := range map[string]string{list.Causes[0].Key: "ab", list.Causes[1].Key: "e", list.Causes[3].Key: "cd", "writing": "g", "imported": "ih", "cause-none": "", "importing": "abcdef"} {
 		of, rows := sampleOfFiles(files).sink(0).listFiles(url.Values{"of": {of}})

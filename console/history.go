@@ -145,7 +145,7 @@ func (h *history) remember(s *sample) {
 				continue
 			}
 			if s.at.Sub(last.at) > 3*every {
-				last, r.local, r.staging = nil, local, staging // nobody has looked: what came since then has no time
+				last, r.local, r.staging = nil, local, staging // no sample was taken for a while, so later counts have no time
 			}
 		}
 		if is == nil {
@@ -202,7 +202,7 @@ func (h *history) mark(at time.Time, kind, text string) {
 	h.marks = append(h.marks, mark{moment(at), kind, text})
 }
 
-// keepHistory takes samples while nobody looks, and writes Options.HistoryFile, until the console is closed.
+// keepHistory takes samples without viewers, and writes Options.HistoryFile, until the console is closed.
 func (s *sampler) keepHistory() {
 	tick := time.NewTicker(pointEvery)
 	defer tick.Stop()
@@ -259,7 +259,7 @@ type plots struct {
 
 // historyOf answers with the points of a "range" after the time "after", in milliseconds, oldest first, and all marks of the range.
 func (c *call) historyOf() (any, error) {
-	after, _ := strconv.ParseInt(c.query.Get("after"), 10, 64) // what is no number counts as 0
+	after, _ := strconv.ParseInt(c.query.Get("after"), 10, 64) // a text that is not a number counts as 0
 	name := c.query.Get("range")
 	i := 0
 	if name != "" {

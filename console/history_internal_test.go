@@ -39,7 +39,7 @@ func TestHistory(t *testing.T) {
 	at(time.Second, 1000, 5, 7) // too early
 	at(10*time.Second, 13340, 6, 7)
 	at(20*time.Second-time.Millisecond, 13340, 6, 10) // ticks are not exact
-	at(5*time.Minute, 99999, 100, 100)                // nobody has looked
+	at(5*time.Minute, 99999, 100, 100)                // no viewer for a while
 	at(5*time.Minute+10*time.Second, 0, 0, 0)         // a new engine would begin at 0
 	got, err := json.Marshal(h.series[0].points)
 	const none = `,null,null,null,null,null,null]`

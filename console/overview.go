@@ -21,7 +21,7 @@ func (c *Console) overviewPage() page {
 	}}
 }
 
-// overviewHead is what the page shows beside the table.
+// overviewHead is the part of the page above the table.
 type overviewHead struct {
 	Tiles   [4]tile `json:"tiles"`
 	Picture picture `json:"picture"`
@@ -46,7 +46,7 @@ type tile struct {
 func overviewView(s *sample, q url.Values) view {
 	filter := strings.ToLower(strings.TrimSpace(q.Get("filter")))
 	chosen := chooseSinks(s, filter, q.Get("sort"))
-	from, _ := strconv.Atoi(q.Get("from")) // what is no number counts as 0
+	from, _ := strconv.Atoi(q.Get("from")) // a text that is not a number counts as 0
 	from = max(0, min(from, (len(chosen)-1)/windowSize*windowSize))
 	drawn := s.all().picture
 	if filter != "" {

@@ -33,7 +33,7 @@ func (c *Console) sinkPage() page {
 	}
 }
 
-// sinkHead is what the page shows beside the files.
+// sinkHead is the part of the page above the files.
 type sinkHead struct {
 	ID      string   `json:"id"`
 	Found   bool     `json:"found"`

@@ -91,7 +91,7 @@ func TestBrokenTailIsCaught(t *testing.T) {
 		"columns have no type": {"TailOfTypes", changed(func(t *driver.Tail, _ [][][]byte, _ int) {
 			t.Columns = datatype.UntypedColumns(datatype.Names(t.Columns)...)
 		})},
-		"it fails beside an import": {"TailBesideImports", changed(func(t *driver.Tail, all [][][]byte, _ int) {
+		"it fails during an import": {"TailBesideImports", changed(func(t *driver.Tail, all [][][]byte, _ int) {
 			if len(all) > 30 {
 				t.Rows = nil
 			}

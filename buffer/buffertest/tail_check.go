@@ -47,7 +47,7 @@ func tailRows(t tb, b *bench) {
 	close(release)
 	wg.Wait()
 	if importErr != nil {
-		t.Fatalf("Import beside Tail = %v", importErr)
+		t.Fatalf("Import during Tail = %v, want nil", importErr)
 	}
 	b.expectTail(tailer, table, 70, begin, running, second)
 
@@ -115,7 +115,7 @@ func tailBesideImports(t tb, b *bench) {
 		files = append(files, f)
 		for range 2 { // the first call may have begun before the import
 			if err := <-calls; err != nil {
-				t.Errorf("Tail beside imports = %v", err)
+				t.Errorf("Tail during imports = %v, want nil", err)
 			}
 		}
 	}

@@ -172,7 +172,7 @@ For a running server with -admin 127.0.0.1:8082, make a checkpoint and inspect i
 const sizeHelp = `
 forebay size computes the disk and memory that a server needs. It measures the rows of a data
 directory, their bytes on disk and their rate, and shows how long an outage of the tables may be
-before events are refused. It changes nothing, and says what it cannot know.
+before events are refused. It changes nothing, and lists the values that it cannot know.
 
   forebay size data                                      measures the directory of a stopped server
   forebay size -max-disk-bytes 107374182400 data         with the limit of that server

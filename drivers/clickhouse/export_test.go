@@ -1,4 +1,4 @@
 package clickhouse
 
-// Server is the server of the tests, for those of package clickhouse_test.
+// Server is the server of the tests, for the tests of package clickhouse_test.
 var Server = &server

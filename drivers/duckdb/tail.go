@@ -34,7 +34,7 @@ func hidesRowID(columns []datatype.Column) bool {
 }
 
 // Tail implements [driver.Tailer]. The rows are in the order of their row ids, which ascend with the imports. It reads in a transaction that cannot
-// write, beside imports. With Options.Shared the file is open meanwhile, so an import of another process fails and is repeated.
+// write, during imports. With Options.Shared the file is open meanwhile, so an import of another process fails and is repeated.
 func (t *Target) Tail(ctx context.Context, table string, n int) (tail driver.Tail, err error) {
 	if err := checkTable(driver.Table{ID: table}); err != nil {
 		return tail, err

@@ -71,7 +71,7 @@ func TestTailEndsWithItsContext(t *testing.T) {
 	}
 	select {
 	case err := <-ended:
-		t.Fatalf("the tail has ended before the import beside it: %v", err)
+		t.Fatalf("the tail ended before the import that runs at the same time: %v", err)
 	default:
 	}
 	cancel()
@@ -137,7 +137,7 @@ func TestTailOfOtherTables(t *testing.T) {
 		t.Errorf("absent: %v", err)
 	}
 	if _, query := target.Query(driver.Table{ID: "named", Columns: datatype.UntypedColumns("RowID")}); strings.Contains(query, "ORDER") {
-		t.Errorf("beside a column rowid: %s", query)
+		t.Errorf("with a column rowid: %s", query)
 	}
 }
 

@@ -1,4 +1,4 @@
 package postgres
 
-// Server is the server of the tests, for those of package postgres_test.
+// Server is the server of the tests, for the tests of package postgres_test.
 var Server = &server

@@ -218,7 +218,7 @@ func (t *Target) check(table driver.Table) error {
 func checkID(id string) error {
 	err := checkName("table", id)
 	if err == nil && strings.HasPrefix(id, reserved) {
-		err = fmt.Errorf("the name of the table %q begins with %s, like those of our own tables", id, reserved)
+		err = fmt.Errorf("the name of the table %q begins with %s, as the names of the tables of the driver do", id, reserved)
 	}
 	return err
 }

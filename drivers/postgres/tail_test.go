@@ -40,7 +40,7 @@ func TestTailEndsWithItsContext(t *testing.T) {
 	if _, err := tx.Exec(t.Context(), "LOCK TABLE "+target.table("events")); err != nil {
 		t.Fatal(err)
 	}
-	expectRetryable(t, "a tail beside a change of the table", func() error { _, err := target.Tail(t.Context(), "events", 5); return err }())
+	expectRetryable(t, "a tail during a change of the table", func() error { _, err := target.Tail(t.Context(), "events", 5); return err }())
 	watch := server.Connect(t)
 	for waits := false; !waits; {
 		ctx, cancel := context.WithCancel(t.Context())

@@ -25,7 +25,7 @@ func TestQueryRuns(t *testing.T) {
 	}
 	defer found.Close()
 	if _, shadowed := target.Query(driver.Table{ID: "t", Columns: datatype.UntypedColumns("RowID")}); !strings.HasSuffix(shadowed, " ORDER BY _rowid_ DESC LIMIT 20") {
-		t.Errorf("beside a column rowid: %s", shadowed)
+		t.Errorf("with a column rowid: %s", shadowed)
 	}
 	if found.Next() || found.Err() != nil {
 		t.Errorf("the table has rows, or %v", found.Err())

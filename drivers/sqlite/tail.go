@@ -37,7 +37,7 @@ func rowID(columns []datatype.Column) string {
 	return ""
 }
 
-// Tail implements [driver.Tailer]. The rows are in the order of their row ids, which ascend with the imports. It reads beside imports, on a
+// Tail implements [driver.Tailer]. The rows are in the order of their row ids, which ascend with the imports. It reads during imports, on a
 // connection that cannot write, and does not read cells beyond 4 MiB.
 func (t *Target) Tail(ctx context.Context, table string, n int) (driver.Tail, error) {
 	if err := checkTable(driver.Table{ID: table}); err != nil {

@@ -53,7 +53,7 @@ func TestTailEndsWithItsContext(t *testing.T) {
 	}
 	select {
 	case err := <-ended:
-		t.Fatalf("the tail has ended before the import beside it: %v", err)
+		t.Fatalf("the tail ended before the import that runs at the same time: %v", err)
 	default:
 	}
 	cancel()

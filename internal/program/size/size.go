@@ -94,7 +94,7 @@ type part struct {
 // report is everything that is shown.
 type report struct {
 	Sinks []Sink `json:",omitempty"`
-	// InUse are the bytes of the data directory that count towards MaxDiskBytes, QuarantineBytes those of rejected records.
+	// InUse are the bytes of the data directory that count towards MaxDiskBytes, QuarantineBytes the bytes of rejected records.
 	InUse, QuarantineBytes int64
 	Disk                   Disk
 	// Busy is the disk at the busiest rates that the directory shows; nil if they are unknown.
