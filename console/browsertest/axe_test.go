@@ -9,8 +9,6 @@ import (
 
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/chromedp"
-
-	"github.com/forebay/forebay/console"
 )
 
 // axeScript checks a page for what people with a screen reader, a keyboard or weak sight cannot use.
@@ -24,43 +22,25 @@ func TestAxe(t *testing.T) {
 	} else if err != nil {
 		t.Fatal(err)
 	}
-	eng, cat, addresses := full(t)
-	shop, target := newShop(t)
-	target.on.Store(true)
-	ingest(t, shop, "web", 2)
-	for _, c := range []struct {
-		url       string
-		addresses []string
-	}{
-		{serve(t, newConsole(t, eng, console.Options{Authorize: everything, Catalog: cat})), addresses},
-		{serve(t, newConsole(t, shop, console.Options{Authorize: everything})), []string{"overview", "sink/web/orders"}},
-	} {
-		b := newTab(t)
-		b.live(c.url)
-		for _, address := range c.addresses {
-			b.settle(address)
-			if address == "sink/web/orders" {
-				b.text("Import fails: ")
-			}
-			eval[bool](b, string(script)+`; true`)
-			for _, width := range []int64{1280, 390} {
-				b.wide(width)
-				for _, theme := range []string{"light", "dark"} {
-					if _, err := chromedp.Call(b.ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
-						Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: theme}},
-					}); err != nil {
-						t.Fatal(err)
-					}
-					for _, menu := range []bool{false, true} {
-						eval[bool](b, fmt.Sprintf(`document.getElementById("menu").open = %t, true`, menu))
-						for _, found := range b.axe(!menu) {
-							t.Errorf("%s at %d px, %s, menu open %t: %s", address, width, theme, menu, found)
-						}
+	eachPage(t, func(b *tab, address string) {
+		eval[bool](b, string(script)+`; true`)
+		for _, width := range []int64{1280, 390} {
+			b.wide(width)
+			for _, theme := range []string{"light", "dark"} {
+				if _, err := chromedp.Call(b.ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
+					Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: theme}},
+				}); err != nil {
+					t.Fatal(err)
+				}
+				for _, menu := range []bool{false, true} {
+					eval[bool](b, fmt.Sprintf(`document.getElementById("menu").open = %t, true`, menu))
+					for _, found := range b.axe(!menu) {
+						t.Errorf("%s at %d px, %s, menu open %t: %s", address, width, theme, menu, found)
 					}
 				}
 			}
 		}
-	}
+	})
 }
 
 // axe returns the violations of the page as it is. An open menu covers links in part, whose size is then not of interest.

@@ -29,6 +29,32 @@ func full(t *testing.T) (eng *forebay.Engine, cat *catalog.Catalog, addresses []
 	}
 }
 
+// eachPage visits every page of an engine with a catalog, and two pages of an engine whose target fails, each when it is complete.
+func eachPage(t *testing.T, visit func(b *tab, address string)) {
+	t.Helper()
+	eng, cat, addresses := full(t)
+	shop, target := newShop(t)
+	target.on.Store(true)
+	ingest(t, shop, "web", 2)
+	for _, c := range []struct {
+		url       string
+		addresses []string
+	}{
+		{serve(t, newConsole(t, eng, console.Options{Authorize: everything, Catalog: cat})), addresses},
+		{serve(t, newConsole(t, shop, console.Options{Authorize: everything})), []string{"overview", "sink/web/orders"}},
+	} {
+		b := newTab(t)
+		b.live(c.url)
+		for _, address := range c.addresses {
+			b.settle(address)
+			if address == "sink/web/orders" {
+				b.text("Import fails: ")
+			}
+			visit(b, address)
+		}
+	}
+}
+
 // focusable are the places of the page that Tab must stop at, in the order of the document.
 const focusable = `window.places = () => [...document.querySelectorAll("a[href], button, input, select, textarea, summary, [tabindex]")]
 	.filter((n) => n.tabIndex >= 0 && !n.disabled && n.checkVisibility({ visibilityProperty: true }) && !(n.type === "radio" && !n.checked && document.querySelector("[name=" + n.name + "]:checked")))`

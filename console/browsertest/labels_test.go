@@ -6,8 +6,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-
-	"github.com/forebay/forebay/console"
 )
 
 const glossary = "../../docs/internals/glossary.md"
@@ -20,41 +18,23 @@ var notShown = map[string]bool{"late": true, "refuses": true, "removed": true, "
 
 // Each label of the console is in the glossary, in its list of labels, and the list has no other one.
 func TestLabelsAreInTheGlossary(t *testing.T) {
-	eng, cat, addresses := full(t)
-	shop, target := newShop(t)
-	target.on.Store(true)
-	ingest(t, shop, "web", 2)
 	seen := make(map[string]string)
-	for _, c := range []struct {
-		url       string
-		addresses []string
-	}{
-		{serve(t, newConsole(t, eng, console.Options{Authorize: everything, Catalog: cat})), addresses},
-		{serve(t, newConsole(t, shop, console.Options{Authorize: everything})), []string{"overview", "sink/web/orders"}},
-	} {
-		b := newTab(t)
-		b.live(c.url)
-		for _, address := range c.addresses {
-			b.settle(address)
-			if address == "sink/web/orders" {
-				b.text("Import fails: ")
-			}
-			for _, label := range eval[[]string](b, `[...document.querySelectorAll("nav a, h2, h3, th[scope=col], button, dt, summary, label, td.state, .menu button")]
+	eachPage(t, func(b *tab, address string) {
+		for _, label := range eval[[]string](b, `[...document.querySelectorAll("nav a, h2, h3, th[scope=col], button, dt, summary, label, td.state, .menu button")]
 				.filter((n) => !n.closest("tbody th, .columns li:nth-child(n+2)") && (n.closest(".menu") || n.checkVisibility()) && !n.closest(".title, .marks"))
 				.map((n) => [...n.childNodes].filter((c) => c.nodeType === 3 || ["SPAN", "CODE"].includes(c.tagName)).map((c) => c.textContent).join("").trim()).filter(Boolean)`) {
-				label = strings.TrimRight(numbersInLabels.ReplaceAllString(label, "N"), "…: ")
-				for _, name := range []string{"web/events", "web/orders", "shop/orders"} {
-					label = strings.ReplaceAll(label, name, "SINK")
-				}
-				if len([]rune(label)) < 2 || strings.HasPrefix(label, "Record ") { // a sign, or the id of a record
-					continue
-				}
-				if seen[label] == "" {
-					seen[label] = address
-				}
+			label = strings.TrimRight(numbersInLabels.ReplaceAllString(label, "N"), "…: ")
+			for _, name := range []string{"web/events", "web/orders", "shop/orders"} {
+				label = strings.ReplaceAll(label, name, "SINK")
+			}
+			if len([]rune(label)) < 2 || strings.HasPrefix(label, "Record ") { // a sign, or the id of a record
+				continue
+			}
+			if seen[label] == "" {
+				seen[label] = address
 			}
 		}
-	}
+	})
 	doc, err := os.ReadFile(glossary)
 	if err != nil {
 		t.Fatal(err)
