@@ -37,7 +37,7 @@ const (
 	// tailParts bounds the parts of the table in which rows are looked for.
 	tailParts = 50
 	// tailAttempts is how often rows are looked for, because the server may merge the parts meanwhile.
-	tailAttempts = 3
+	tailAttempts = 10
 	// tailTime bounds a query if the context has no deadline.
 	tailTime = 5 * time.Second
 )
@@ -79,13 +79,16 @@ func (t *Target) tail(ctx context.Context, table string, n int) (none driver.Tai
 		}
 	}
 	for attempt := 1; ; attempt++ {
-		parts, imported, err := t.newestParts(ctx, table, r)
+		parts, listed, imported, err := t.newestParts(ctx, table, r)
 		if err != nil {
 			return none, err
 		}
 		places, err := t.places(ctx, table, r, parts, n, settings)
 		if err != nil {
 			return none, err
+		}
+		if int64(len(places)) < min(int64(n), listed) && attempt < tailAttempts {
+			continue // a merge has replaced a part since it was listed
 		}
 		tail := sqltail.New(columns, sqltail.MaxBytes)
 		if len(places) == 0 {
@@ -123,33 +126,39 @@ func (r *relation) tailOrder() (order []string) {
 	return append(order, "_part_offset")
 }
 
-// newestParts returns the names of the parts of a table with the newest rows, the newest part first. imported is zero unless the newest part has the
+// newestParts returns the names of the parts of a table with the newest rows, the newest part first, and the number of their rows with deleted ones.
+// imported is zero unless the newest part has the
 // rows of one INSERT. The name "" stands for all parts if the account may not read their list.
-func (t *Target) newestParts(ctx context.Context, table string, r *relation) (names []string, imported time.Time, err error) {
+func (t *Target) newestParts(ctx context.Context, table string, r *relation) (names []string, listed int64, imported time.Time, err error) {
 	by := "max_block_number" // it counts the INSERTs of the table
 	if replicated(r.engine) {
 		by = "modification_time" // the numbers count within a partition
 	}
-	parts, err := t.client.rows(ctx, fmt.Sprintf("SELECT name, level, toUnixTimestamp(modification_time) FROM system.parts WHERE database = %s AND table = %s AND active AND rows > 0 ORDER BY %s DESC, name DESC LIMIT %d",
+	parts, err := t.client.rows(ctx, fmt.Sprintf("SELECT name, level, toUnixTimestamp(modification_time), rows FROM system.parts WHERE database = %s AND table = %s AND active AND rows > 0 ORDER BY %s DESC, name DESC LIMIT %d",
 		literal(t.client.database), literal(table), by, tailParts))
 	if code(err) == accessDenied {
-		return []string{""}, imported, nil
+		return []string{""}, 0, imported, nil
 	}
 	if err != nil {
-		return nil, imported, err
+		return nil, 0, imported, err
 	}
 	for i, part := range parts {
 		names = append(names, part[0])
+		rows, err := strconv.ParseInt(part[3], 10, 64)
+		if err != nil {
+			return nil, 0, imported, err
+		}
+		listed += rows
 		if i > 0 || part[1] != "0" {
 			continue
 		}
 		seconds, err := strconv.ParseInt(part[2], 10, 64)
 		if err != nil {
-			return nil, imported, err
+			return nil, 0, imported, err
 		}
 		imported = time.Unix(seconds, 0)
 	}
-	return names, imported, nil
+	return names, listed, imported, nil
 }
 
 // place is where a row is.
