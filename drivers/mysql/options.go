@@ -304,7 +304,7 @@ const reserved = "_forebay_"
 func (t *Target) check(table driver.Table) error {
 	err := checkName("table", table.ID)
 	if err == nil && strings.HasPrefix(table.ID, reserved) {
-		err = fmt.Errorf("the name of the table %q begins with %s, as the names of the tables of the driver do", table.ID, reserved)
+		err = fmt.Errorf("the name of the table %q begins with %s, which is reserved for our own tables", table.ID, reserved)
 	}
 	names := table.Names()
 	for _, name := range names {

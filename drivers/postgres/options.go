@@ -218,7 +218,7 @@ func (t *Target) check(table driver.Table) error {
 func checkID(id string) error {
 	err := checkName("table", id)
 	if err == nil && strings.HasPrefix(id, reserved) {
-		err = fmt.Errorf("the name of the table %q begins with %s, as the names of the tables of the driver do", id, reserved)
+		err = fmt.Errorf("the name of the table %q begins with %s, which is reserved for our own tables", id, reserved)
 	}
 	return err
 }
