@@ -15,7 +15,7 @@ import (
 // heldLog confirms nothing while it is held.
 type heldLog struct {
 	*logOwner
-	held chan struct{} // closed: it is not held
+	held chan struct{} // closed when it is not held
 }
 
 func (l *heldLog) Append(number uint64, batch []byte) func(context.Context) error {

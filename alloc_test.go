@@ -12,9 +12,9 @@ import (
 	"github.com/forebay/forebay/mapping"
 )
 
-// Mapping and appending a row must not allocate. The sink is SyncUnsafe and the commit far away, so that what is
-// counted is the path of a row alone; a commit's own few allocations are shared by all its rows. The race detector
-// makes pools forget at random, so this test does not run under it.
+// Mapping and appending a row must not allocate. The sink is SyncUnsafe and the commit far away, so that only the
+// path of a row is counted. A commit's few allocations are shared by all its rows. The race detector makes pools
+// forget at random, so this test does not run under it.
 func TestSteadyStateAllocatesNothing(t *testing.T) {
 	for name, local := range map[string]bool{"one disk": false, "a changelog that is not waited for": true} {
 		t.Run(name, func(t *testing.T) { steadyState(t, local) })

@@ -42,7 +42,7 @@ func openArchive(t *testing.T, archive forebay.Archive, change ...func(*forebay.
 	return openMemory(t, append([]func(*forebay.Options){func(o *forebay.Options) { o.Archive = archive }}, change...)...)
 }
 
-// ingestN stores events with n from a number on and before another one.
+// ingestN stores events with n from one number up to, but not including, a second number.
 func ingestN(t *testing.T, e *forebay.Engine, from, to int) {
 	t.Helper()
 	var recs []*mapping.Record
@@ -54,7 +54,7 @@ func ingestN(t *testing.T, e *forebay.Engine, from, to int) {
 	}
 }
 
-// wantN checks that a table has each n from a number on and before another one once, in their order.
+// wantN checks that a table has each n from one number up to, but not including, a second number once, in their order.
 func wantN(t *testing.T, mem *buffertest.Memory, from, to int) {
 	t.Helper()
 	rows := mem.Rows("in.c-again.rows")

@@ -8,9 +8,9 @@ import (
 
 // Batch is records that are stored together, see [Engine.IngestAtomic].
 type Batch struct {
-	// Signal leaves out the sinks whose AllowedSignals do not have it. Empty: every enabled sink takes the batch.
+	// Signal leaves out the sinks whose AllowedSignals do not have it. Empty means that every enabled sink takes the batch.
 	Signal Signal
-	// Records is iterated once. A record is read before the next one is requested, so one record may be reused for all of them. Nil: no records.
+	// Records is iterated once. A record is read before the next one is requested, so one record may be reused for all of them. Nil means no records.
 	Records iter.Seq[*mapping.Record]
 	// Once makes the batch one that can be repeated, as [Engine.IngestOnce] does. Default: it has no key.
 	Once Once
@@ -25,7 +25,7 @@ type BatchResult struct {
 	// Rejected is the number of records that at least one sink can never store as they are. The other sinks have them.
 	Rejected int
 	// Quarantined is the number of records that at least one sink has put into its quarantine. The other sinks have them. A record
-	// may be rejected by one sink and kept by another: then both count it.
+	// may be rejected by one sink and kept by another. Then both count it.
 	Quarantined int
 	// First is the first rejection, nil if there is none, and FirstRecord the place of its record, from 0.
 	First       *SinkError

@@ -21,8 +21,8 @@ import (
 	"github.com/forebay/forebay/mapping"
 )
 
-// A batch that is larger than the buffer ever takes at once goes in portions. Refused as too large, it would be lost: those who
-// send batches do not make them smaller.
+// A batch that is larger than the buffer ever takes at once goes in portions. Refused as too large, it would be lost because senders
+// do not make their batches smaller.
 func TestBatchAboveMaxPendingBytes(t *testing.T) {
 	mem := buffertest.NewMemory()
 	e, err := forebay.Open("data", forebay.Options{
@@ -153,7 +153,7 @@ func TestIngestAtomicWithoutSink(t *testing.T) {
 	}
 }
 
-// While one sink takes nothing the whole batch is refused: a caller that repeats it doubles no row of the other sinks.
+// While one sink takes nothing the whole batch is refused, so that a caller that repeats it doubles no row of the other sinks.
 func TestIngestAtomicIsAllOrNone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e, mem := openMemory(t, func(o *forebay.Options) { o.Buffer.MaxSinkBytes = 64 << 10 })
@@ -224,7 +224,7 @@ func TestIngestAtomicInPortions(t *testing.T) {
 	}
 }
 
-// A batch is given up when its time is over, also while no record of it reaches the buffer.
+// A batch is abandoned when its time is over, even if no record of it reaches the buffer.
 func TestIngestAtomicEndsWithItsContext(t *testing.T) {
 	e, _ := openMemory(t)
 	src := telemetry()

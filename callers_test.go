@@ -81,8 +81,8 @@ type verdict struct {
 	err    error
 }
 
-// together lets all callers ingest one record each and returns what they were told. While, unless nil, is called when the
-// disk is held up and callers wait for it.
+// together lets all callers ingest one record each and returns their verdicts. While, unless nil, is called when the disk
+// is held up and callers wait for it.
 func together(e *forebay.Engine, b *brake, ingest func(caller int) (forebay.Result, error), while func()) []verdict {
 	reached := b.hold()
 	verdicts := make([]verdict, callers)
@@ -141,7 +141,7 @@ func rowsOf(t *testing.T, e *forebay.Engine, mem *buffertest.Memory) map[int]int
 	return rows
 }
 
-// Many callers at once: each has the verdict of its own record, and each row that is stored is there once.
+// Each of many concurrent callers gets the verdict of its record, and each row that is stored is there once.
 func TestManyCallersHaveTheirOwnVerdicts(t *testing.T) {
 	const rounds = 5
 	e, mem, b := openBraked(t)
@@ -213,7 +213,7 @@ func TestCallersLeaveAlone(t *testing.T) {
 	}
 }
 
-// A caller whose context ends leaves also while there is no room in memory, however long those who wait for it may.
+// A caller whose context ends leaves even while there is no room in memory, however long other callers may wait for it.
 func TestCallersLeaveWithoutRoom(t *testing.T) {
 	e, mem, b := openBraked(t, func(o *forebay.Options) { o.Buffer.MaxPendingBytes, o.Buffer.AdmissionWait = 1<<20, time.Hour })
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond)
@@ -233,7 +233,7 @@ func TestCallersLeaveWithoutRoom(t *testing.T) {
 	}
 }
 
-// When there is no room for the rows of many, each is told so, and what was acknowledged is stored.
+// When there is no room for the rows of many, each gets that error, and acknowledged rows are stored.
 func TestManyCallersAreRefused(t *testing.T) {
 	e, mem, b := openBraked(t, func(o *forebay.Options) { o.Buffer.MaxPendingBytes, o.Buffer.AdmissionWait = 1<<20, -1 })
 	long := strings.Repeat("x", 1900)
@@ -246,7 +246,7 @@ func TestManyCallersAreRefused(t *testing.T) {
 			once.Do(func() { close(refused) })
 		}
 		return res, err
-	}, func() { <-refused }) { // as the disk stands still, somebody must be
+	}, func() { <-refused }) { // as the disk stands still, one caller must be
 		var over *buffer.OverloadError
 		switch {
 		case v.err == nil:
@@ -266,7 +266,7 @@ func TestManyCallersAreRefused(t *testing.T) {
 	}
 }
 
-// When the disk fails, each caller is told so for its own record; what was acknowledged is stored once, and nothing twice.
+// When the disk fails, each caller gets that error for its own record. Acknowledged rows are stored once, and nothing twice.
 func TestManyCallersOnAFailingDisk(t *testing.T) {
 	e, mem, b := openBraked(t, func(o *forebay.Options) { o.Buffer.Retry.Initial = time.Millisecond })
 	verdicts := together(e, b, func(i int) (forebay.Result, error) {
@@ -295,7 +295,7 @@ func TestManyCallersOnAFailingDisk(t *testing.T) {
 	}
 }
 
-// Close beside many callers: what was acknowledged is there at the next opening, and the others are told.
+// After a Close during many calls acknowledged rows are there at the next opening, and the other callers get an error.
 func TestManyCallersAndClose(t *testing.T) {
 	e, mem, b := openBraked(t)
 	var closed sync.WaitGroup

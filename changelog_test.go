@@ -42,7 +42,7 @@ func (o *logOwner) Begin(_ context.Context, at buffer.LogPosition) iter.Seq2[buf
 	return l.behind(at.Number)
 }
 
-// behind yields the batches behind a number.
+// behind yields the batches after a number.
 func (l *memoryLog) behind(number uint64) iter.Seq2[buffer.LogBatch, error] {
 	l.mu.Lock()
 	batches := l.batches[number:len(l.batches):len(l.batches)]
@@ -70,7 +70,7 @@ func (o *logOwner) Append(number uint64, batch []byte) func(context.Context) err
 	}
 }
 
-// replicatedOptions makes an engine the owner of the log, on a disk of its own.
+// replicatedOptions makes an engine the owner of the log, on a separate disk.
 func replicatedOptions(mem *buffertest.Memory, log *memoryLog) forebay.Options {
 	return forebay.Options{
 		Staging: mem, Target: mem, Changelog: &logOwner{log}, Buffer: localdisk.On(buffer.Tuning{MemTableBytes: 1 << 20}, vfs.NewMem()),
@@ -86,7 +86,7 @@ func mustOpen(t *testing.T, opts forebay.Options) *forebay.Engine {
 	return e
 }
 
-// Whatever is asked of an engine whose changelog has another owner, the answer is a FencedError, and nothing of it is taken.
+// Every call of an engine whose changelog has another owner returns a FencedError, and nothing of it is taken.
 func TestFencedEngine(t *testing.T) {
 	rec := func() *mapping.Record { return mapping.JSON([]byte(`{"id":1,"user":{"name":"Ada"}}`)) }
 	batch := func(o forebay.Once) forebay.Batch {
@@ -161,7 +161,7 @@ func TestFencedEngine(t *testing.T) {
 }
 
 // An engine that was lost with rows on their way, on each level, and with sinks that were removed, is restored from a snapshot and
-// the batches behind it. Without definitions it brings all rows to their tables, once, and leaves nothing in staging: it is drained.
+// the batches after it. Without definitions it brings all rows to their tables, once, and leaves nothing in staging, so it is drained.
 func TestDrainRestoredEngine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mem, log := buffertest.NewMemory(), &memoryLog{}

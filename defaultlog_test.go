@@ -32,7 +32,7 @@ func (b *lockedBuffer) Write(p []byte) (int, error) {
 	return b.out.Write(p)
 }
 
-// TestDefaultLogger: an engine without a Logger warns on slog.Default of a target that fails, and one with a silent Logger does not.
+// TestDefaultLogger checks that an engine without a Logger warns on slog.Default of a target that fails, and one with a silent Logger does not.
 func TestDefaultLogger(t *testing.T) {
 	before := slog.Default()
 	t.Cleanup(func() { slog.SetDefault(before) })

@@ -14,25 +14,25 @@
 //	}
 //	_, err = engine.Ingest(ctx, "web", mapping.JSON(body)) // nil: the row is on local disk
 //
-// The way of a row:
+// The path of a row:
 //
 //	record ─▶ mapping ─▶ CSV row ─▶ local disk ─(step 1)─▶ staging ─(step 2)─▶ table
 //
-// An [Engine] is opened on a data directory. [Engine.Define] gives it sources; the sinks of a source say how an event
+// An [Engine] is opened on a data directory. [Engine.Define] gives it sources. The sinks of a source say how an event
 // becomes a row (package mapping), which table takes it, and under which conditions rows move on (package trigger).
 // [Engine.Ingest] returns when the rows of a record are on disk. [Engine.Flush] waits until they are in the table.
-// Package stream serves ingestion over HTTP; in-process callers need only this package and mapping.
+// Package stream serves ingestion over HTTP. In-process callers need only this package and mapping.
 //
 // # Promise
 //
 // A row that Ingest acknowledged with [Stored] is in its table exactly once, or on its way there, after any crash,
 // power cut, I/O error, or outage of staging or target. This holds for targets that import a file once per id, as the
-// directory driver does. Package driver has the contract, and package buffer says what is assumed of the disk. A row acknowledged with
-// [Queued] (a sink set to [SyncUnsafe]) can be lost by a crash in the first 50 ms or so. The sinks of a source are
-// independent: after a crash during Ingest one of them may have kept the record and another not.
+// directory driver does. Package driver has the contract, and package buffer lists the assumptions about the disk. A row acknowledged
+// with [Queued] (a sink set to [SyncUnsafe]) can be lost by a crash in the first 50 ms or so. The sinks of a source are independent.
+// After a crash during Ingest one of them may have kept the record and another not.
 //
-// Nothing is dropped silently: a record that cannot be mapped is rejected with an error that names sink, column and
-// cause, and counted; memory and disk are bounded, and at a bound Ingest fails before it has taken anything.
+// Nothing is dropped silently. A record that cannot be mapped is rejected with an error that names sink, column and
+// cause, and counted. Memory and disk are bounded, and at a bound Ingest fails before it has taken anything.
 //
 // # Errors
 //

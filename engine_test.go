@@ -245,7 +245,7 @@ func TestEndedContextStoresNothing(t *testing.T) {
 	}
 }
 
-// The disk hangs while a caller waits: what the caller gets says that the outcome is unknown, and the row is kept.
+// The disk hangs while a caller waits. The caller's error says that the outcome is unknown, and the row is kept.
 func TestCancelledWaitReportsUnknownOutcome(t *testing.T) {
 	var hang atomic.Bool
 	hung, release := make(chan struct{}, 1), make(chan struct{})
@@ -278,7 +278,7 @@ func TestCancelledWaitReportsUnknownOutcome(t *testing.T) {
 	}
 }
 
-// A target that takes nothing holds up its own sink alone: at its bound the sink refuses, the other goes on.
+// A target that takes nothing holds up its own sink alone. At its bound the sink refuses records, and the other sink continues.
 func TestHeldSinkRefusesAtItsBoundAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e, mem := openMemory(t, func(o *forebay.Options) { o.Buffer.MaxSinkBytes = 64 << 10 })
@@ -334,7 +334,7 @@ func TestSecretIsNotPrinted(t *testing.T) {
 	}
 }
 
-// A large body for many sinks is more than the memory bound of the buffer: it goes in portions.
+// A large body for many sinks is more than the memory bound of the buffer, so it goes in portions.
 func TestLargeBodyForManySinks(t *testing.T) {
 	e, _ := openMemory(t, func(o *forebay.Options) { o.Buffer.MaxPendingBytes, o.Buffer.AdmissionWait = 8<<20, time.Minute })
 	src := forebay.Source{ID: "web"}

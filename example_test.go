@@ -43,7 +43,7 @@ func Example() {
 	// <nil>
 }
 
-// Events that are values of the program need no marshalling by the caller: one by one, many with one wait, or submitted and
+// Events that are values of the program need no marshalling by the caller. They are ingested one by one, many with one wait, or submitted and
 // waited for later.
 func Example_goValues() {
 	ctx := context.Background()
@@ -94,7 +94,7 @@ func Example_goValues() {
 	// stored <nil>
 }
 
-// A changed mapping runs beside the current one before it is switched on.
+// A changed mapping runs alongside the current one before it is switched on.
 func ExampleSinkHandle_Shadow() {
 	ctx := context.Background()
 	data, _ := os.MkdirTemp("", "forebay")
@@ -134,7 +134,7 @@ func ExampleSinkHandle_Shadow() {
 	// column "total": decimal(10,2): tooPrecise: "9.999" has more digits after the point than the type holds
 }
 
-// A sink that comes later gets the records of the past.
+// A sink that is added later gets the records of the past.
 func ExampleSinkHandle_Replay() {
 	ctx := context.Background()
 	data, _ := os.MkdirTemp("", "forebay")

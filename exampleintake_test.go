@@ -96,7 +96,7 @@ func ExampleEngine_IngestOnce() {
 	defer end()
 
 	records := []*mapping.Record{mapping.JSON([]byte(`{"id":1}`)), mapping.JSON([]byte(`{"id":2}`))}
-	for range 2 { // the second call is a retry: the sender did not get the response of the first one
+	for range 2 { // the second call is a retry because the sender did not get the response of the first one
 		results, err := eng.IngestOnce(ctx, "shop", forebay.Once{Key: "delivery-17", Content: []byte("1,2")}, records)
 		fmt.Println(results[0].Sinks[0].Status, "again:", results[0].Sinks[0].Replayed, err)
 	}
@@ -149,7 +149,7 @@ func ExampleEngine_IngestAtomic() {
 		Once: forebay.Once{Key: "batch-1"}, // a retry with this key stores nothing twice
 	})
 	if err != nil {
-		log.Fatal(err) // nothing was stored: send the batch again
+		log.Fatal(err) // nothing was stored, so send the batch again
 	}
 	fmt.Println(res.Records, "records,", res.Rejected, "rejected")
 	fmt.Println(res.FirstRecord, res.First)

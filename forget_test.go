@@ -14,8 +14,8 @@ import (
 	"github.com/forebay/forebay/internal/synctest"
 )
 
-// A source is forgotten while it is being defined again: whichever of the two comes first, what the new definition drops
-// is counted.
+// A source is forgotten while it is being defined again. Whichever of the two comes first, the records that the new
+// definition drops are counted.
 func TestForgetBesideDefine(t *testing.T) {
 	logsAlone := telemetry()
 	logsAlone.Sinks = logsAlone.Sinks[1:2]

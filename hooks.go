@@ -35,7 +35,7 @@ type DeliverHook interface {
 
 // RejectHook is for [Options.Hooks], see [CommitHook].
 type RejectHook interface {
-	// OnReject gets a record that a sink does not map, also if it goes into a quarantine. The goroutine is the caller's.
+	// OnReject gets a record that a sink does not map, even if it goes into a quarantine. It runs on the caller's goroutine.
 	OnReject(RejectEvent)
 }
 
@@ -51,7 +51,7 @@ type DriverEvent struct {
 	Source, Sink string
 	// Took is how long the call ran.
 	Took time.Duration
-	// Err is its error; nil if it succeeded.
+	// Err is its error, or nil if it succeeded.
 	Err error
 }
 
@@ -71,7 +71,7 @@ type DeliverEvent struct {
 type RejectEvent struct {
 	// Source and Sink are ids.
 	Source, Sink string
-	// Err says why: a [*mapping.Error] or a [*RowTooLargeError].
+	// Err says why. It is a [*mapping.Error] or a [*RowTooLargeError].
 	Err error
 }
 
@@ -122,7 +122,7 @@ func hooksOf(v any, traces *tracing) (h buffer.Hooks) {
 	return h
 }
 
-// rejectHook returns what a sink calls for a record that it does not map; nil without a hook.
+// rejectHook returns the function that a sink calls for a record that it does not map, or nil without a hook.
 func (e *Engine) rejectHook(sourceID, sinkID string) func(error) {
 	hook, ok := e.opts.Hooks.(RejectHook)
 	if !ok {

@@ -115,7 +115,7 @@ func TestIntakeWaitsForRoom(t *testing.T) {
 	}
 }
 
-// With the end of its context a call says what was full, and has stored nothing at any sink.
+// At the end of its context a call says which resource was full, and has stored nothing at any sink.
 func TestIntakeEndsWithItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e, mem := tight(t)
@@ -176,7 +176,7 @@ func TestBatchErrorNamesEachCauseOnce(t *testing.T) {
 	})
 }
 
-// A source without an enabled sink says in the result that nobody keeps the record.
+// A source without an enabled sink says in the result that no sink keeps the record.
 func TestDroppedRecordsAreNamed(t *testing.T) {
 	e, _ := openMemory(t)
 	mustDefine(t, e, events(func(s *forebay.Source) { s.Sinks[0].Disabled, s.Sinks[1].Disabled = true, true }))

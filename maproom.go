@@ -11,18 +11,19 @@ import (
 	"github.com/forebay/forebay/buffer"
 )
 
-// mapRoom bounds the memory in which all calls together map records. A call reserves what it may need before it maps a record, and gives
-// everything back once its rows are in the buffer. So the number of clients does not decide how much the engine uses.
+// mapRoom bounds the memory in which all calls together map records. A call reserves the memory that it may need before it maps a
+// record, and gives everything back once its rows are in the buffer. So the number of clients does not decide how much the engine uses.
 //
-// A call that finds no room stands in a line. It is refused if it has waited for AdmissionWait and the buffer has refused other calls meanwhile. One call at a time may pass the limit by what it needs, until it has given everything back. So a call
-// that needs more while it maps, or more than the limit, gets it in the end, and two such calls cannot wait for each other. A call that fits does not
-// stand behind a larger one: a slow template must not hold up the events of other sources.
+// A call that finds no room joins a line. It is refused if it has waited for AdmissionWait and the buffer has refused other calls meanwhile. One call
+// at a time may pass the limit by the memory that it needs, until it has given everything back. So a call that needs more while it maps, or more than
+// the limit, gets it in the end, and two such calls cannot wait for each other. A call that fits does not queue after a larger one, because a slow
+// template must not hold up the events of other sources.
 type mapRoom struct {
 	limit int64
 	used  atomic.Int64
-	line  chan struct{} // capacity 1: held by the head of the line
-	extra chan struct{} // capacity 1: held by the call that may pass the limit
-	freed chan struct{} // capacity 1: the head of the line should look again
+	line  chan struct{} // capacity 1, held by the head of the line
+	extra chan struct{} // capacity 1, held by the call that may pass the limit
+	freed chan struct{} // capacity 1, says that the head of the line should look again
 	wait  time.Duration // how long a call waits that is not patient, while the buffer refuses calls
 	// refusal points to a channel that is closed when the buffer next refuses a call for its memory. Until then the calls in the line wait for the
 	// processor alone.
@@ -47,7 +48,7 @@ func newMapRoom(t buffer.Tuning) *mapRoom {
 	return m
 }
 
-// mapReserve is what a call holds while it maps rows. Its zero value holds nothing.
+// mapReserve is the memory that a call holds while it maps rows. Its zero value holds nothing.
 type mapReserve struct {
 	held  int64
 	extra bool // it may pass the limit

@@ -73,7 +73,7 @@ func TestWaitForRoomToMap(t *testing.T) {
 	})
 }
 
-// Calls that need more while they map do not wait for each other: each gets it in the end.
+// Calls that need more while they map do not wait for each other. Each gets it in the end.
 func TestGrowingCallsEnd(t *testing.T) {
 	const limit, calls = 1 << 20, 50
 	m := testRoom(limit)
@@ -111,7 +111,7 @@ func TestParkedBatches(t *testing.T) {
 	}
 }
 
-// A call that waits continues as soon as calls within the limit end, although another one has passed the limit.
+// A call that waits continues as soon as calls within the limit end, although a different call has passed the limit.
 func TestRoomThatIsFreedServesTheLine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := testRoom(1 << 20)

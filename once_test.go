@@ -45,7 +45,7 @@ func number(format string, args ...any) *mapping.Record {
 	return mapping.JSON(fmt.Appendf(nil, format, args...))
 }
 
-// A call with a key is the same whenever and however often it is made: its rows are stored once, its rejections stand.
+// A call with a key is the same whenever and however often it is made. Its rows are stored once, and its rejections stand.
 func TestOneCallIsStoredOnce(t *testing.T) {
 	e, mem := openMemory(t)
 	mustDefine(t, e, numbered())
@@ -78,7 +78,7 @@ func TestOneCallIsStoredOnce(t *testing.T) {
 	uniqueRows(t, mem, "in.c-web.b", 2)
 }
 
-// A call adds what an earlier one could not store: at a sink that was full, or that there was not.
+// A call adds what an earlier one could not store, at a sink that was full, or that there was not.
 func TestRepeatedCallAddsWhatIsMissing(t *testing.T) {
 	e, mem := openMemory(t)
 	def := numbered()
@@ -120,8 +120,8 @@ func TestOnceWithin(t *testing.T) {
 	})
 }
 
-// Large calls go to the disk in portions. After a power cut at any moment, repeating each stores what is missing of it and
-// nothing twice: at either sink, alone or together, with records that are rejected between the others.
+// Large calls go to the disk in portions. After a power cut at any moment, repeating each stores the missing records and
+// nothing twice, at either sink, alone or together, with records that are rejected between the others.
 func TestLargeCallsSurviveAPowerCut(t *testing.T) {
 	seed := seedtest.Of(t)
 	rng := rand.New(rand.NewPCG(seed, 0))
@@ -159,7 +159,7 @@ func TestLargeCallsSurviveAPowerCut(t *testing.T) {
 		store := func(e *forebay.Engine, call int) {
 			once := forebay.Once{Key: fmt.Sprint(call)}
 			var err error
-			// Six calls of 2 MB share 8 MB of memory: with a slow processor some have to wait.
+			// Six calls of 2 MB share 8 MB of memory. With a slow processor some have to wait.
 			if call%2 == 0 {
 				_, err = e.WaitForRoom().IngestOnce(t.Context(), "web", once, batch(call))
 			} else {

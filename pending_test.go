@@ -12,8 +12,8 @@ import (
 	"github.com/forebay/forebay/mapping"
 )
 
-// One goroutine has many records under way. Each row is stored once, in the order of the calls, with the bytes that the
-// record had at the call.
+// One goroutine has many records in progress. Each row is stored once, in the order of the calls, with the bytes that
+// the record had at the call.
 func TestSubmittedRecordsAreStoredInOrder(t *testing.T) {
 	const records, window = 3000, 100
 	e, mem := openMemory(t)

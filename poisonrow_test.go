@@ -15,7 +15,7 @@ import (
 	"github.com/forebay/forebay/mapping"
 )
 
-// A row that the target refuses is listed with the target's words, edited cell by cell, and replayed once, also with other columns.
+// A row that the target refuses is listed with the target's words, edited cell by cell, and replayed once, even with other columns.
 func TestRefusedRowIsEditedAndReplayed(t *testing.T) {
 	e, mem := openMemory(t)
 	var accepts atomic.Bool
@@ -86,7 +86,7 @@ func TestRefusedRowIsEditedAndReplayed(t *testing.T) {
 	if res, err := q.Replay(t.Context(), all[0].ID, all[0].ID); err != nil || res != (forebay.ReplayResult{Replayed: 1, Gone: 1}) {
 		t.Errorf("%+v, %v", res, err)
 	}
-	// Other columns: what does not fit stays, with the reason of the mapping.
+	// With other columns, what does not fit stays, with the reason of the mapping.
 	mustDefine(t, e, events(keeping, column(datatype.Date)))
 	if res, err := q.Replay(t.Context(), all[1].ID); err != nil || res.Rejected != 1 {
 		t.Errorf("%+v, %v", res, err)
@@ -116,7 +116,7 @@ func TestRefusedRowIsEditedAndReplayed(t *testing.T) {
 	}
 }
 
-// A definition may change the case of a name; a table that grows takes both for one column. The row keeps its value then.
+// A definition may change the case of a name. A table that grows treats both as one column. The row keeps its value then.
 func TestRefusedRowMeetsANameInAnotherCase(t *testing.T) {
 	e, mem := openMemory(t)
 	var accepts atomic.Bool

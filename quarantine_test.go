@@ -29,7 +29,7 @@ import (
 // keeping gives the first sink of events, which needs a field id, a quarantine.
 func keeping(s *forebay.Source) { s.Sinks[0].OnReject = forebay.Quarantine }
 
-// lenient replaces its columns by those that take every event.
+// lenient replaces its columns by columns that take every event.
 func lenient(s *forebay.Source) {
 	s.Sinks[0].Table.Columns = mapping.Columns{
 		mapping.Path("id", "id", mapping.Default("none")), mapping.Path("user", "user.name", mapping.RawString(), mapping.Default("")),
@@ -93,12 +93,12 @@ func TestQuarantinedRecord(t *testing.T) {
 	})
 }
 
-// No byte of a secret header or parameter reaches the disk, whatever the case of its name, also if the source keeps all headers.
+// No byte of a secret header or parameter reaches the disk, whatever the case of its name, even if the source keeps all headers.
 func TestQuarantineStoresNoSecrets(t *testing.T) {
 	disk := vfs.NewMem()
 	e, _ := openMemory(t, func(o *forebay.Options) { o.Buffer = localdisk.On(o.Buffer, disk) })
 	mustDefine(t, e, events(keeping, func(s *forebay.Source) { s.KeepHeaders = []string{"*"} }))
-	// As short bodies and headers are: what is compressed would not be found.
+	// As short as bodies and headers are. Compressed bytes would not be found.
 	_, err := e.Ingest(t.Context(), "web", &mapping.Record{Body: []byte(`{"visible":1}`), Format: mapping.FormatJSON, Header: http.Header{
 		"authorization": {"canary"}, "Cookie": {"canary"}, "X-ACCESS-TOKEN": {"canary"}, "X-Seen": {"visible"},
 	}, Request: mapping.RequestLine{Query: "Api_KEY=canary&seen=visible"}})
@@ -136,7 +136,7 @@ func TestQuarantineStoresNoSecrets(t *testing.T) {
 	}
 }
 
-// After the cause is fixed, records become rows: each once, with the time of their arrival, of this sink alone.
+// After the cause is fixed, records become rows, each once, with the time of their arrival, of this sink alone.
 func TestReplay(t *testing.T) {
 	e, mem := openMemory(t)
 	mustDefine(t, e, events(keeping))
@@ -255,7 +255,7 @@ func TestQuarantineOnce(t *testing.T) {
 				t.Errorf("call %d, record %d: %+v", i, r, s)
 			}
 		}
-		if i == 1 { // also when the record has left the quarantine
+		if i == 1 { // even when the record has left the quarantine
 			mustDefine(t, e, events(keeping, lenient))
 			if res, err := e.Sink("web", "users").Quarantine().ReplayAll(t.Context(), forebay.RejectedFilter{}); err != nil || res.Replayed != 1 {
 				t.Errorf("%+v, %v", res, err)
@@ -269,7 +269,7 @@ func TestQuarantineOnce(t *testing.T) {
 	}
 }
 
-// The answer comes when the record is on disk, also where rows are acknowledged in memory.
+// The call returns when the record is on disk, even where rows are acknowledged in memory.
 func TestQuarantineIsDurableWithSyncUnsafe(t *testing.T) {
 	for name, call := range map[string]func(t *testing.T, e *forebay.Engine) error{
 		"Ingest": func(t *testing.T, e *forebay.Engine) error {
@@ -321,7 +321,7 @@ func TestQuarantineIsDurableWithSyncUnsafe(t *testing.T) {
 func TestQuarantineOfALargeBatch(t *testing.T) {
 	e, _ := openMemory(t)
 	mustDefine(t, e, events(keeping, func(s *forebay.Source) {
-		s.Sinks[0].Quarantine = buffer.QuarantineBounds{MaxRecords: 60, MaxBytes: 60 * 51_000} // what was handed over counts once
+		s.Sinks[0].Quarantine = buffer.QuarantineBounds{MaxRecords: 60, MaxBytes: 60 * 51_000} // handed-over records count once
 	}))
 	var recs []*mapping.Record
 	for i := range 60 {
@@ -364,7 +364,7 @@ func TestQuarantineOnAFailingDisk(t *testing.T) {
 	})
 }
 
-// A full quarantine refuses its record and not the rows beside it. What never fits is rejected.
+// A full quarantine refuses its record and not the rows next to it. A record that never fits is rejected.
 func TestFullQuarantine(t *testing.T) {
 	e, _ := openMemory(t)
 	mustDefine(t, e, events(keeping, func(s *forebay.Source) {
@@ -419,8 +419,8 @@ func TestQuarantineOfDocuments(t *testing.T) {
 	}
 }
 
-// A record carries the version of the definition that has rejected it, also after a restart, and of the one that rejects it again. Another version
-// is another file, so that rows which the target refuses tell theirs.
+// A record carries the version of the definition that has rejected it, even after a restart, and of the definition that rejects it again. Another
+// version starts another file, so that refused rows show their version.
 func TestQuarantineKeepsVersions(t *testing.T) {
 	e, mem := openMemory(t)
 	mem.Refuse = func(_ string, row []string) driver.RowError {

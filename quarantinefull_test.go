@@ -97,7 +97,7 @@ func TestReplayOfAFullQuarantine(t *testing.T) {
 	}
 }
 
-// silent is a logger of a store for what a test does to it.
+// silent is a logger of a store for a test's changes to it.
 type silent struct{}
 
 func (silent) Infof(string, ...any)  {}

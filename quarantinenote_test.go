@@ -11,7 +11,7 @@ import (
 	"github.com/forebay/forebay/mapping"
 )
 
-// An edit keeps who has made it and when, also behind a replay that fails, and a discard leaves a line with who and why.
+// An edit keeps its author and time, even after a replay that fails, and a discard leaves a line with its author and reason.
 func TestQuarantineNotes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log strings.Builder

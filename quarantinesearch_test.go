@@ -10,7 +10,8 @@ import (
 	"github.com/forebay/forebay/mapping"
 )
 
-// A list can be searched by what its records contain: body, headers, host, path and query, in any case, before an edit and behind it.
+// A list can be searched by the contents of its records: body, headers, host, path and query, in any case, before an edit and after
+// it.
 func TestQuarantineContent(t *testing.T) {
 	e, _ := openMemory(t)
 	mustDefine(t, e, events(keeping, func(s *forebay.Source) { s.KeepHeaders = []string{"X-Shop"} }))
@@ -48,7 +49,7 @@ func TestQuarantineContent(t *testing.T) {
 	}
 }
 
-// A page reads a bounded part of the content, goes on where it stopped when it found nothing, and ends.
+// A page reads a bounded part of the content, continues where it stopped when it found nothing, and ends.
 func TestQuarantinePages(t *testing.T) {
 	e, _ := openMemory(t)
 	mustDefine(t, e, events(keeping))
@@ -103,7 +104,7 @@ func TestQuarantinePages(t *testing.T) {
 	}
 }
 
-// Who reads a record while others edit it gets one of its states: an edit is no reason to fail.
+// Who reads a record while others edit it gets one of its states. An edit is no reason to fail.
 func TestQuarantineReadsBesideEdits(t *testing.T) {
 	e, _ := openMemory(t)
 	mustDefine(t, e, events(keeping))

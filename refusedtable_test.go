@@ -68,7 +68,7 @@ func TestRefusedDefinitionLetsNoTableBeginToGrow(t *testing.T) {
 	}
 }
 
-// Columns that were accepted while the source was disabled are the ones that go on when a later change is refused.
+// Columns that were accepted while the source was disabled stay in use when a later change is refused.
 func TestColumnsOfADisabledSourceGoOn(t *testing.T) {
 	root := t.TempDir()
 	tables := dir.Tables(filepath.Join(root, "tables"))

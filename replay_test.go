@@ -153,7 +153,7 @@ func TestReplayOfWhatDoesNotFit(t *testing.T) {
 	}
 }
 
-// A run keeps to its pace, and goes on behind its last commit when it was cancelled.
+// A run keeps to its pace, and continues after its last commit when it was cancelled.
 func TestReplayPaceAndCancel(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e, mem := openArchive(t, dir.Archive(t.TempDir(), dir.ArchiveOptions{}))
@@ -183,12 +183,12 @@ func TestReplayPaceAndCancel(t *testing.T) {
 	})
 }
 
-// The machine stops in the middle of runs, with a part of what was not synced. Each record becomes one row.
+// The machine stops in the middle of runs, with a part of the unsynced data. Each record becomes one row.
 func TestReplaySurvivesCrashes(t *testing.T) {
 	rng := seedtest.Rand(t)
 	archive := dir.Archive(t.TempDir(), dir.ArchiveOptions{})
 	disk := vfs.NewCrashableMem()
-	staging := buffertest.NewMemory() // tables that a crash leaves as they are: none is filled before the last opening
+	staging := buffertest.NewMemory() // tables that a crash leaves as they are, and none is filled before the last opening
 	on := func(o *forebay.Options) {
 		o.Buffer, o.Staging = localdisk.On(buffer.Tuning{MemTableBytes: 1 << 20}, disk), staging
 	}
@@ -232,7 +232,7 @@ func TestReplaySurvivesCrashes(t *testing.T) {
 			break
 		}
 		next := <-after
-		if err := e.Close(); err != nil { // what it did after the crash is not on the disk that goes on
+		if err := e.Close(); err != nil { // its work after the crash is not on the disk that continues
 			t.Fatal(err)
 		}
 		disk = next
@@ -267,7 +267,7 @@ func (n noisy) Objects(context.Context, string, time.Time, time.Time) ([]string,
 	return []string{"1", "2", "3"}, nil
 }
 
-// A record that cannot be read stops the run in front of it. What the retention has removed is counted.
+// A record that cannot be read stops the run before it. What the retention has removed is counted.
 func TestReplayOfABrokenArchive(t *testing.T) {
 	row := func(n int, version int) string {
 		return fmt.Sprintf("\"2026-01-02T03:04:05.000000Z\",\"{\"\"v\"\":%d,\"\"format\"\":1,\"\"received\"\":\"\"2026-01-02T03:04:05Z\"\"}\",\"{\"\"n\"\":%d}\"\n", version, n)
@@ -297,7 +297,8 @@ func TestReplayOfABrokenArchive(t *testing.T) {
 	wantN(t, mem, 0, 4)
 }
 
-// A commit that fails takes the position back: what it had is mapped again, and what it had rejected is counted once, when it is on disk.
+// A commit that fails takes the position back. Its records are mapped again, and its rejected records are counted once, when the commit
+// is on disk.
 func TestReplayBehindAFailedCommit(t *testing.T) {
 	body := strings.Repeat(" ", 2<<20)
 	archive := noisy{dir.Archive(t.TempDir(), dir.ArchiveOptions{}), func(object string) (io.ReadCloser, error) {

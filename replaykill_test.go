@@ -44,7 +44,7 @@ func openReplayed(t *testing.T, archive, data string) *forebay.Engine {
 	return e
 }
 
-// replayUntilKilled prints how many records of the run are on disk: after each commit, and at the end for those who wait for more lines.
+// replayUntilKilled prints how many records of the run are on disk, after each commit, and at the end for readers that wait for more lines.
 func replayUntilKilled(t *testing.T, place string) {
 	var p struct{ Archive, Data, Run string }
 	if err := json.Unmarshal([]byte(place), &p); err != nil {
@@ -78,7 +78,7 @@ func TestKillsDuringReplay(t *testing.T) {
 	rng := seedtest.Rand(t)
 	archive, data := filepath.Join(t.TempDir(), "archive"), filepath.Join(t.TempDir(), "data")
 	fillArchive(t, archive)
-	var within int // kills behind the first commit of a run and before its end
+	var within int // kills after the first commit of a run and before its end
 	for i := range runs {
 		run := fmt.Sprintf("run-%d", i)
 		place, err := json.Marshal(map[string]string{"archive": archive, "data": data, "run": run})

@@ -13,7 +13,7 @@ import (
 	"github.com/forebay/forebay/mapping"
 )
 
-// Pieces are stored once under a name, also when a call ends in the middle, until the name is forgotten.
+// Pieces are stored once under a name, even when a call ends in the middle, until the name is forgotten.
 func TestAppendTail(t *testing.T) {
 	mem := buffertest.NewMemory()
 	e, err := forebay.Open(t.TempDir(), forebay.Options{Staging: mem, Target: mem})

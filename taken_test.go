@@ -10,7 +10,7 @@ import (
 	"github.com/forebay/forebay/driver"
 )
 
-// A loader that deletes the parts that it has loaded leaves a ledger that holds; a part that is cut short does not.
+// A loader that deletes the parts that it has loaded leaves a ledger that holds. A part that is cut short does not.
 func TestPartsThatWereTakenAwayAreNoDifference(t *testing.T) {
 	dir := t.TempDir()
 	e, err := forebay.Open(dir, forebay.Options{})

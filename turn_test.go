@@ -51,7 +51,7 @@ func TestKeyOfATurn(t *testing.T) {
 		{arrived: false, repeated: true},
 		{arrived: true, repeated: true},
 		{arrived: true},
-		{arrived: true, restart: true}, // the response to the previous call has arrived: the restart does not bring its key back
+		{arrived: true, restart: true}, // the response to the previous call has arrived, and the restart does not bring its key back
 		{arrived: false},
 		{arrived: false, restart: true, repeated: true},
 		{arrived: true, repeated: true},

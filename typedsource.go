@@ -8,12 +8,12 @@ import (
 	"github.com/forebay/forebay/mapping"
 )
 
-// TypedSource accepts values of a Go type for a source: see [Typed]. It is safe for concurrent use.
+// TypedSource accepts values of a Go type for a source. See [Typed]. It is safe for concurrent use.
 type TypedSource[T any] struct {
 	engine  *Engine
 	source  string
 	encoder *mapping.Encoder[T]
-	pool    sync.Pool // of *[]*mapping.Record: the records of one call, which returns them
+	pool    sync.Pool // of *[]*mapping.Record, the records of one call, which returns them
 }
 
 // Typed returns the intake of a source for values of T, which is a struct or a pointer to a struct. [mapping.ColumnsOf] makes the columns of such a source. Encoding
@@ -50,7 +50,7 @@ func (s *TypedSource[T]) Ingest(ctx context.Context, values ...T) ([]Result, err
 	return s.ingest(ctx, nil, values)
 }
 
-// IngestOnce is Ingest for a call that may be repeated with the same values: see [Engine.IngestOnce].
+// IngestOnce is Ingest for a call that may be repeated with the same values. See [Engine.IngestOnce].
 func (s *TypedSource[T]) IngestOnce(ctx context.Context, once Once, values ...T) ([]Result, error) {
 	return s.ingest(ctx, &once, values)
 }

@@ -258,7 +258,7 @@ func BenchmarkTyped(b *testing.B) {
 	}
 }
 
-// Orders are values of a struct: its fields are the columns of the table.
+// Orders are values of a struct. Its fields are the columns of the table.
 func ExampleTyped() {
 	ctx, e, closeEngine := exampleEngine()
 	defer closeEngine()

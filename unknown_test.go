@@ -118,7 +118,7 @@ func TestErrorOfABatchThatIsStoredInPart(t *testing.T) {
 	mustDefine(t, e, numbered())
 	ctx, end := context.WithCancelCause(t.Context())
 	records := func(yield func(*mapping.Record) bool) {
-		for i := range 2000 { // of about 1 KB: more than a portion of 256 KB
+		for i := range 2000 { // of about 1 KB, more than a portion of 256 KB
 			if i == 1999 {
 				end(errGaveUp)
 			}

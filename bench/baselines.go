@@ -13,8 +13,8 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 )
 
-// A committer makes rows durable in groups: while one group is written and synced, the next one gathers. It is the
-// smallest honest form of group commit, with nothing around it: no mapping, no framing, no index.
+// A committer makes rows durable in groups. While one group is written and synced, the next one gathers. It is the
+// smallest honest form of group commit, with no mapping, framing or index around it.
 type committer struct {
 	sink func(group []byte) error
 
@@ -128,7 +128,7 @@ func commitRows(ctx context.Context, e *env, w workload, callers int, sink func(
 	return s, nil
 }
 
-// pebbleSet stores every row with a synced Set of its own; the store groups the syncs. It is what one gets without
+// pebbleSet stores every row with a separate synced Set. The store groups the syncs. It is the obvious way without
 // chunks. The memtable is as large as a log segment of the ring, and automatic compactions are off, so that the
 // figure is for the log and the memtable alone.
 func pebbleSet(w workload, callers int) scenarioFunc {
@@ -181,11 +181,11 @@ func countKeys(db *pebble.DB, want int64) (err error) {
 	return it.Error()
 }
 
-// silent drops what the store reports of its own work.
+// silent drops the store's reports about its own work.
 type silent struct{}
 
 func (silent) Infof(string, ...any)  {}
 func (silent) Errorf(string, ...any) {}
 
-// Fatalf is called for errors after which the store cannot go on.
+// Fatalf is called for errors after which the store cannot continue.
 func (silent) Fatalf(format string, args ...any) { panic(fmt.Sprintf(format, args...)) }

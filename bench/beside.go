@@ -11,7 +11,7 @@ import (
 	"github.com/forebay/forebay/mapping"
 )
 
-// A beside is ingestion with something that gets each record too: the archive of the source, or a shadow of its sink.
+// A beside is ingestion with a second receiver of each record, the archive of the source, or a shadow of its sink.
 type beside struct {
 	ingestion
 	archive bool

@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// A job runs in a process of its own, because its memory is measured or because it is killed. It may write lines while
-// it works. What it returns is its report.
+// A job runs in a separate process, because its memory is measured or because it is killed. It may write lines while
+// it works. The value that it returns is its report.
 type job func(ctx context.Context, args json.RawMessage, lines io.Writer) (any, error)
 
 // jobs are known by name, since a child is this program with other arguments.
@@ -151,7 +151,7 @@ type scenarioArgs struct {
 	Size              size
 }
 
-// apart measures a scenario in a process of its own, which has that many cores; 0 is all.
+// apart measures a scenario in a separate process with the given number of cores; 0 means all.
 func (s scenario) apart(ctx context.Context, e *env, cores int) (*sample, error) {
 	var m sample
 	c, err := newChild(ctx, "scenario", scenarioArgs{s.name, e.dir, e.volume.String(), e.duration, e.size})

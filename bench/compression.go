@@ -11,8 +11,8 @@ import (
 )
 
 // compressing stores events whose fields differ as in real services: random ids, amounts and addresses, and a
-// text of words. (The text of the other scenarios repeats itself; any compression halves it many times.) It compares
-// what the compressions cost at ingestion and what is left.
+// text of words. (The text of the other scenarios repeats itself, so any compression halves it many times.) It compares
+// the cost of the compressions at ingestion and the size of their output.
 func compressing(c forebay.Compression) scenarioFunc {
 	return func(ctx context.Context, e *env) (*sample, error) {
 		const callers, batch = 16, 100
@@ -37,7 +37,7 @@ func compressing(c forebay.Compression) scenarioFunc {
 				return nil, err
 			}
 			stats := eng.Stats().Sinks[0].Local
-			// All rows have passed through the same sink: the mean is exact over the run.
+			// All rows have passed through the same sink, so the mean is exact over the run.
 			s.Bytes = s.Rows * stats.RawBytes / max(1, stats.Rows)
 			s.Figures = map[string]float64{
 				"stored_per_byte": float64(stats.StoredBytes) / float64(stats.RawBytes),
@@ -49,7 +49,7 @@ func compressing(c forebay.Compression) scenarioFunc {
 	}
 }
 
-// variedBody is a JSON event of about one kilobyte, another one for each number.
+// variedBody is a JSON event of about one kilobyte, different for each number.
 func variedBody(n uint64) []byte {
 	rng := rand.New(rand.NewPCG(n, 1))
 	var b strings.Builder

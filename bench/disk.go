@@ -12,7 +12,7 @@ import (
 )
 
 // A ring is a set of files whose blocks have all been written once. Writing goes through them in turn and starts again
-// at the first, as a log does that recycles its segments: the file system has nothing to allocate and no size to
+// at the first, as a log does that recycles its segments, so the file system has nothing to allocate and no size to
 // record, so a sync is the flush of the data alone.
 type ring struct {
 	volume   *volume
@@ -56,7 +56,7 @@ func (r *ring) open(v *volume, dir string, fileSize int64) error {
 	return nil
 }
 
-// append makes b durable behind what was written last. b must not be longer than a file.
+// append makes b durable after the bytes of the previous call. b must not be longer than a file.
 func (r *ring) append(b []byte) error {
 	if r.offset+int64(len(b)) > r.fileSize {
 		r.file, r.offset = (r.file+1)%len(r.files), 0
@@ -106,7 +106,7 @@ func (s *sharedRing) get(e *env) (*ring, error) {
 	return &s.ring, s.err
 }
 
-// seqwrite writes groups of one size, each with its own sync, into blocks already written: the most that any log on
+// seqwrite writes groups of one size, each with its own sync, into blocks already written. This is the most that any log on
 // this disk can do that syncs as often.
 func seqwrite(groupBytes int) scenarioFunc {
 	return func(ctx context.Context, e *env) (*sample, error) {

@@ -26,8 +26,8 @@ type setup struct {
 	options forebay.Options
 	// source gets an id, a secret and, unless it has sinks, one sink for webhook events.
 	source forebay.Source
-	// flow lets rows go on through staging to the table while they come in. Otherwise the staging takes nothing, unless the
-	// options have one, and every row stays in the local level.
+	// flow lets rows continue through staging to the table while more arrive. Otherwise the staging accepts nothing, unless the
+	// options set one, and every row stays in the local level.
 	flow bool
 }
 
@@ -87,13 +87,13 @@ func verify(ctx context.Context, eng *forebay.Engine, acknowledged int64, flow b
 	return err
 }
 
-// A storage counts what it stores: an engine or a buffer.
+// A storage is an engine or a buffer. It counts its stored rows.
 type storage interface {
 	Verify(ctx context.Context) (buffer.Report, error)
 	Close() error
 }
 
-// countStored reads what is stored, and fails unless the ledger holds and the rows of all sinks lie within the span.
+// countStored counts the stored rows, and fails unless the ledger holds and the rows of all sinks lie within the span.
 func countStored(ctx context.Context, db storage, sinks int, want span) (buffer.Report, error) {
 	ctx, cancel := context.WithTimeout(ctx, verifyTimeout)
 	defer cancel()
@@ -104,7 +104,7 @@ func countStored(ctx context.Context, db storage, sinks int, want span) (buffer.
 	return report, checkStored(report, sinks, want)
 }
 
-// span is a number that is known within bounds: of the calls that a killed process did not see answered, any may be
+// span is a number that is known within bounds because any call whose response a killed process did not see may be
 // stored.
 type span struct{ least, most int64 }
 

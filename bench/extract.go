@@ -54,7 +54,7 @@ func pagesOfFields() []string {
 	return texts
 }
 
-// pages are answers that differ, because a page that equals the one before ends a job.
+// pages are responses that differ, because a page that equals the previous one ends a job.
 func pages() []string {
 	texts := make([]string, 8)
 	for i := range texts {
@@ -130,7 +130,7 @@ func pulled(ctx context.Context, e *env, texts []string) (*sample, error) {
 			return nil, err
 		}
 		ending.Store(true)
-		for { // what was on its way when the measurement ended
+		for { // pages in transit when the measurement ended
 			select {
 			case n := <-stored:
 				s.Total += int64(n)

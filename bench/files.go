@@ -6,10 +6,10 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// A watchedFS tells of every file that is opened to be written, and of what is written to it.
+// A watchedFS reports every file that is opened for writing, and every write to it.
 type watchedFS struct {
 	vfs.FS
-	// open is told the name of a file, how it came to be, and its size, and returns who is told the rest.
+	// open receives the name of a file, how it was opened, and its size, and returns the watcher of the file.
 	open func(name string, how opening, size int64) watcher
 }
 
@@ -22,7 +22,7 @@ const (
 	reused // an old file, written over
 )
 
-// A watcher is told of one file. Its writer is one goroutine, its syncer may be another.
+// A watcher observes one file. Its writer is one goroutine, its syncer may be another.
 type watcher interface {
 	wrote(from, to int64)
 	// sync runs a sync of the file.

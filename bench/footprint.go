@@ -14,7 +14,7 @@ import (
 	"github.com/forebay/forebay/mapping"
 )
 
-// ofFootprint returns the scenarios of what an engine costs that has nothing to do.
+// ofFootprint returns the scenarios of an idle engine's cost.
 func ofFootprint() []scenario {
 	return []scenario{
 		{name: "footprint/open", group: "footprint", run: openIdle, goals: []goal{atMost("open_ms", 30)}},
@@ -40,7 +40,7 @@ func (a idleArgs) open(ctx context.Context) (*forebay.Engine, error) {
 	return eng, err
 }
 
-// openIdle measures how long an engine with nothing waiting takes to open. Each time is of a process of its own, and the folder was used
+// openIdle measures how long an engine with nothing waiting takes to open. Each opening is in a separate process, and the folder was used
 // and closed before.
 func openIdle(ctx context.Context, e *env) (*sample, error) {
 	args := idleArgs{Dir: filepath.Join(e.dir, "data")}
@@ -77,7 +77,7 @@ func openEmpty(ctx context.Context, a idleArgs, _ io.Writer) (took time.Duration
 	return took, err
 }
 
-// idleReport is what a process costs whose engine has nothing to do.
+// idleReport is the cost of a process whose engine is idle.
 type idleReport struct {
 	Elapsed, CPU            time.Duration
 	Private, Resident, Heap int64

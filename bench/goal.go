@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// A goal is a bound that a figure of a report is held against. A missed goal is reported and is no failure: on another
+// A goal is a bound that a figure of a report is held against. A missed goal is reported and is no failure, because on another
 // machine another figure is right.
 type goal struct {
 	// figure is a field of the JSON form.
@@ -18,7 +18,7 @@ type goal struct {
 func atLeast(figure string, bound float64) goal { return goal{figure: figure, bound: bound} }
 func atMost(figure string, bound float64) goal  { return goal{figure: figure, bound: bound, most: true} }
 
-// reached is a goal beside what was measured.
+// reached is a goal and the measured value.
 type reached struct {
 	Figure string  `json:"figure"`
 	Value  float64 `json:"value"`

@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// protocols compares OTLP over gRPC with OTLP over HTTP, with the columns of the preset for logs. The servers of gRPC are in a module of their
-// own, so the measurement is a benchmark of the module internal/otlptest, which this scenario runs: it needs a clone.
+// protocols compares OTLP over gRPC with OTLP over HTTP, with the columns of the preset for logs. The servers of gRPC are in a separate
+// module, so the measurement is a benchmark of the module internal/otlptest, which this scenario runs. It needs a clone.
 func protocols(ctx context.Context, e *env) (*sample, error) {
 	const records = 400 * 100 // that each of the four ways sends in a round
 	out, err := exec.CommandContext(ctx, "go", "env", "GOMOD").Output()
@@ -54,7 +54,7 @@ func protocols(ctx context.Context, e *env) (*sample, error) {
 	return s, nil
 }
 
-// benchmarkFigures reads the figures of the only line of a benchmark: pairs of a value and its unit.
+// benchmarkFigures reads the figures of the only line of a benchmark, pairs of a value and its unit.
 func benchmarkFigures(out string) (map[string]float64, error) {
 	for line := range strings.Lines(out) {
 		fields := strings.Fields(line)

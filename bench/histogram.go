@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// A histogram counts durations in log-linear buckets: every power of two is cut into 32 equal parts, so that a quantile
+// A histogram counts durations in log-linear buckets. Every power of two is cut into 32 equal parts, so that a quantile
 // is at most 1/32 (about 3 %) above the true value, from a nanosecond to hours, in a fixed 10 KB. The zero value is
-// empty and ready. It is not safe for concurrent use: every caller has its own, merged at the end.
+// empty and ready. It is not safe for concurrent use. Every caller has its own, merged at the end.
 type histogram struct {
 	Counts [(histogramBits - subBits + 1) << subBits]uint64
 	Total  uint64
@@ -16,7 +16,7 @@ type histogram struct {
 const (
 	// subBits is the logarithm of the parts of one power of two.
 	subBits = 5
-	// histogramBits bounds the values: 2^44 ns are 4.9 hours; longer ones count as that.
+	// histogramBits bounds the values: 2^44 ns are 4.9 hours, and longer ones count as that.
 	histogramBits = 44
 )
 

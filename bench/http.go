@@ -38,7 +38,7 @@ type newServer func(http.Handler) (httpServer, error)
 // netHTTP is the server of the standard library, with the limits of package stream.
 func netHTTP(h http.Handler) (httpServer, error) { return stream.Server("", h), nil }
 
-// fast is the server that examples/server takes events with.
+// fast is the server that examples/server accepts events with.
 func fast(h http.Handler) (httpServer, error) { return fastserver.New(h, fastserver.Options{}) }
 
 // httpSingle posts one event a request over loopback to the ingestion handler of an engine.
@@ -49,10 +49,10 @@ func httpSingle(t traffic, server newServer) scenarioFunc {
 // lineEvents is the number of events of a request with lines.
 const lineEvents = 500
 
-// lineCallers are few: together they have more events under way than any scenario with single ones.
+// lineCallers are few, because together they have more events in progress than any scenario with single events.
 const lineCallers = 8
 
-// httpLines posts newline-delimited events, many in one request, to a source that takes them apart.
+// httpLines posts newline-delimited events, many in one request, to a source that splits them.
 func httpLines(w workload) scenarioFunc {
 	return overHTTP(forebay.Source{Split: forebay.SplitLines}, w.lines(), netHTTP, stream.Options{MaxBodyBytes: stream.MaxBodyBytesLimit})
 }
@@ -80,7 +80,7 @@ func (w workload) lines() traffic {
 	return t
 }
 
-// httpDiscard answers the same requests without looking at them: the most that a server and the load generator can do on
+// httpDiscard responds to the same requests without looking at them. This is the most that a server and the load generator can do on
 // this machine.
 func httpDiscard(t traffic, server newServer) scenarioFunc {
 	return func(ctx context.Context, e *env) (*sample, error) {
@@ -96,15 +96,15 @@ func discardRequest(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.WriteString(w, "OK")
 }
 
-// traffic is what the load generator sends.
+// traffic is the input of the load generator.
 type traffic struct {
 	// name is how the load generator finds it.
 	name string
-	// rows is what one request makes; requests is how many different ones a connection sends in turn.
+	// rows is what one request makes, and requests is how many different ones a connection sends in turn.
 	rows, requests int
 	// connections is the number of kept connections with one request in flight each. Default: httpCallers.
 	connections int
-	// mark is in each request once; a number takes its place that no other request has. nil for requests that may be repeated.
+	// mark is in each request once. A number that no other request has takes its place. nil for requests that may be repeated.
 	mark []byte
 	// rowBytes is the size of one row.
 	rowBytes func() int
@@ -206,7 +206,7 @@ func runClient(ctx context.Context, e *env, t traffic, addr string) (*sample, er
 	return s, nil
 }
 
-// generate is the load generator: kept connections, each with one request in flight. It speaks HTTP by itself, with
+// generate is the load generator. It keeps connections, each with one request in flight. It speaks HTTP by itself, with
 // requests that are encoded once, to leave the CPU to the server.
 func generate(ctx context.Context, a trafficArgs, lines io.Writer) (*sample, error) {
 	all := traffics()
@@ -242,13 +242,13 @@ type connection struct {
 	conn      net.Conn
 	in        *bufio.Reader
 	requests  [][]byte
-	places    []int // of the mark in each request; nil without one
+	places    []int // of the mark in each request, nil without one
 	rows      int   // of one request
 	n         int
 	overloads int64
 }
 
-// connect dials the connections of traffic. Their requests are encoded before the first one is dialed: a server closes a connection
+// connect dials the connections of traffic. Their requests are encoded before the first one is dialed because a server closes a connection
 // without a request after a while, and a busy machine may take longer to encode megabytes.
 func connect(
 	ctx context.Context, dial func(ctx context.Context, network, addr string) (net.Conn, error), addr string, t traffic,
@@ -276,7 +276,7 @@ func connect(
 	return all, nil
 }
 
-// post sends the next event and reads the answer.
+// post sends the next event and reads the response.
 func (c *connection) post() (int, error) {
 	c.n++
 	which := c.n % len(c.requests)
@@ -300,7 +300,7 @@ func (c *connection) post() (int, error) {
 	return 0, fmt.Errorf("status %d", status)
 }
 
-// answer reads one answer of a known length and returns its status.
+// answer reads one response of a known length and returns its status.
 func (c *connection) answer() (status int, err error) {
 	line, err := c.in.ReadSlice('\n')
 	if err != nil {

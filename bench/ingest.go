@@ -15,12 +15,12 @@ import (
 // An ingestion is a variant of in-process ingestion.
 type ingestion struct {
 	workload workload
-	// callers wait for each other's syncs; batch is the number of records of one call.
+	// callers wait for each other's syncs, and batch is the number of records of one call.
 	callers, batch int
 	// submit is the number of records that a caller submits one by one before it waits for them.
 	submit   int
 	settings forebay.Settings
-	// flow lets rows go on through staging to the table while they come in; otherwise they stay in the local level.
+	// flow lets rows continue through staging to the table while more arrive. Otherwise they stay in the local level.
 	flow bool
 }
 

@@ -184,7 +184,7 @@ func TestConnectionReadsAnswers(t *testing.T) {
 	}
 }
 
-// However long it takes to encode the requests, no connection waits meanwhile: the server would close it.
+// However long it takes to encode the requests, no connection waits meanwhile. The server would close an idle one.
 func TestRequestsAreEncodedBeforeConnections(t *testing.T) {
 	encoded := 0
 	tr := traffic{requests: 3, connections: 2, request: func(string, int) []byte {

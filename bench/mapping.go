@@ -30,7 +30,7 @@ const events = 64
 // templateText is the program of map/template and of its baseline.
 const templateText = `Body('a.b') + '-' + Header('X','n')`
 
-// ofMapping returns the scenarios of single kinds of columns, each beside a well-known library that does the same part.
+// ofMapping returns the scenarios of single kinds of columns, each compared with a well-known library that does the same part.
 func ofMapping() []scenario {
 	paths := task{body: paddedBody}
 	var queries []string
@@ -130,7 +130,7 @@ func (t task) rows() (bodies, rows [][]byte) {
 	return bodies, rows
 }
 
-// mapTask maps bodies to rows on one core. One reused record takes each body, which is part of what is measured.
+// mapTask maps bodies to rows on one core. Setting each body in one reused record is part of the measurement.
 func mapTask(t task) scenarioFunc {
 	return func(ctx context.Context, e *env) (*sample, error) {
 		mapper := must(mapping.Compile(t.columns, mapping.Options{}))

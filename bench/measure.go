@@ -24,9 +24,9 @@ type sample struct {
 	Client time.Duration
 	// Allocs is the number of heap objects allocated in the window.
 	Allocs uint64
-	// Written is what was written to the device under test in the window, -1 where the system does not tell.
+	// Written is the number of bytes written to the device under test in the window, -1 if the system does not report it.
 	Written int64
-	// Total is the number of rows over warm-up, window and tail: what must be found stored afterwards.
+	// Total is the number of rows over warm-up, window and tail, all of which must be stored afterwards.
 	Total int64
 	// Overloads is the number of operations that were refused for lack of room and repeated.
 	Overloads int64
@@ -37,13 +37,13 @@ type sample struct {
 func (s *sample) rowsPerSecond() float64  { return float64(s.Rows) / s.Elapsed.Seconds() }
 func (s *sample) bytesPerSecond() float64 { return float64(s.Bytes) / s.Elapsed.Seconds() }
 
-// A load is what the callers of a scenario do.
+// A load is the work of a scenario's callers.
 type load struct {
-	// callers run operations in a closed loop: each starts its next one when the last has returned.
+	// callers run operations in a closed loop. Each starts its next one when the last has returned.
 	callers  int
 	rowBytes int
 	// every is the distance between two operations whose latency is taken: 1 is each of them. Operations of less than
-	// a few microseconds are sampled, so that the clock does not cost a visible part of what it measures.
+	// a few microseconds are sampled, so that the clock does not add a visible part to the measurement.
 	every int
 	// start returns the operation of one caller, which returns the rows that it completed.
 	start func(caller int) operation
@@ -79,7 +79,7 @@ func warmUpTime(d time.Duration) time.Duration { return d / 4 }
 // patience bounds how long a measured window waits for its first operation.
 const patience = time.Minute
 
-// measure runs l for a warm-up and then for e.duration, and counts what ended in that window. It returns when all callers have returned.
+// measure runs l for a warm-up and then for e.duration, and counts operations that ended in that window. It returns when all callers have returned.
 // When a disk stalls for all of it, the window lasts until the first operation has ended.
 func measure(ctx context.Context, e *env, l load) (*sample, error) {
 	type account struct {
@@ -174,7 +174,7 @@ func wait(ctx context.Context, d time.Duration, done <-chan struct{}) {
 	}
 }
 
-// until returns when the condition holds. Conditions on statistics of an engine look at every file of its store: where
+// until returns when the condition holds. Conditions on statistics of an engine look at every file of its store. Where
 // allocations count, ask seldom.
 func until(ctx context.Context, every time.Duration, holds func() bool) error {
 	for !holds() {
@@ -185,7 +185,7 @@ func until(ctx context.Context, every time.Duration, holds func() bool) error {
 	return nil
 }
 
-// usage is what the process and the device have done until one moment.
+// usage is the resources that the process and the device have used until one moment.
 type usage struct {
 	at      time.Time
 	cpu     time.Duration
@@ -210,7 +210,7 @@ func (u usage) since(before usage) *sample {
 	return s
 }
 
-// cleanUp ends what the last measurement left behind: garbage and pages not yet written.
+// cleanUp removes the leftovers of the last measurement: garbage and pages not yet written.
 func cleanUp() {
 	runtime.GC()
 	syncDisks()

@@ -21,7 +21,7 @@ func TestMeasureCountsTheWindowAlone(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// 100 operations of each caller in a second; one more or less at either edge.
+		// 100 operations of each caller in a second, one more or less at either edge.
 		if want := int64(3 * 100 * 2); s.Rows < want-12 || s.Rows > want+12 {
 			t.Errorf("%d rows in the window, want about %d", s.Rows, want)
 		}

@@ -14,7 +14,7 @@ import (
 	"github.com/forebay/forebay/driver"
 )
 
-// arrivalShare is how much of the normal load goes on while the backlog drains: a service that used more of its machine
+// arrivalShare is the part of the normal load that continues while the backlog drains. A service that used more of its machine
 // than this would have no room to catch up.
 const arrivalShare = 0.25
 
@@ -23,7 +23,7 @@ const outageCallers = 64
 // seldom is the distance of looks at the backlog.
 const seldom = 50 * time.Millisecond
 
-// outage measures what a staging out of reach costs: ingestion before it, ingestion while the backlog grows from three
+// outage measures the cost of an unreachable staging: ingestion before the outage, ingestion while the backlog grows from three
 // quarters of its size to all of it, and how fast it leaves the local level when the staging is back while rows keep
 // arriving.
 func outage(w workload) scenarioFunc {
@@ -38,7 +38,7 @@ func outage(w workload) scenarioFunc {
 func outlast(ctx context.Context, e *env, w workload, eng *forebay.Engine, staging *outageStaging) (*sample, error) {
 	row := w.row()
 	load := startLoad(ctx, outageCallers, func(caller int, overloads *atomic.Int64) operation {
-		// The calls get the outer context: an acknowledgement that is on its way counts when the load ends.
+		// The calls get the outer context, because an acknowledgement that is on its way counts when the load ends.
 		return ingestion{workload: w, callers: outageCallers}.singles(ctx, eng, caller, overloads)
 	})
 	defer load.stop()
@@ -66,7 +66,7 @@ func outlast(ctx context.Context, e *env, w workload, eng *forebay.Engine, stagi
 
 	load.pace(normal * arrivalShare)
 	staging.down.Store(false)
-	if err := eng.Sink(sourceID, sinkID).Retry(ctx); err != nil { // what an operator calls; else the backoff decides
+	if err := eng.Sink(sourceID, sinkID).Retry(ctx); err != nil { // what an operator calls, else the backoff decides
 		return nil, err
 	}
 	begin, before = time.Now(), load.rows.Load()
@@ -116,7 +116,7 @@ func (s *outageStaging) Put(ctx context.Context, obj driver.Object, src driver.C
 	return s.Staging.Put(ctx, obj, src)
 }
 
-// A background is a load that goes on while other things are measured.
+// A background is a load that continues while other things are measured.
 type background struct {
 	rows, overloads atomic.Int64
 	// ctx ends when a caller has met an error, or at the end.
@@ -127,7 +127,7 @@ type background struct {
 	gap atomic.Int64
 }
 
-// startLoad starts callers that repeat what start returns for each of them.
+// startLoad starts callers that repeat the operation that start returns for each of them.
 func startLoad(ctx context.Context, callers int, start func(caller int, overloads *atomic.Int64) operation) *background {
 	b := new(background)
 	b.ctx, b.cancel = context.WithCancelCause(ctx)

@@ -14,7 +14,7 @@ import (
 
 var pagePicture = regexp.MustCompile(`!\[[^\]]*\]\(([^)]+)\)`)
 
-// The page shows each result once beside its limit, names the machine and what was missed, and each of its pictures is there and well-formed.
+// The page shows each result once next to its limit, names the machine and the missed goals, and each of its pictures exists and is well-formed.
 func TestReportIsWhole(t *testing.T) {
 	p := page{
 		machine: machine{Processor: "Abacus | 3", Cores: 2, Memory: 8 << 30, System: "linux/amd64", Go: "go1.26", FileSystem: "ext4", LoadBefore: "1.10", LoadAfter: "2.00", Date: "2026-11-23", Command: "go run ./bench report"},
@@ -64,7 +64,7 @@ func TestReportIsWhole(t *testing.T) {
 	}
 }
 
-// Bars and marks have one scale: the longest one has all of the width.
+// Bars and marks have one scale. The longest one has all of the width.
 func TestBarsHaveOneScale(t *testing.T) {
 	svg := string(chart{"A & B", "rows/s", []bar{{label: "<a>", value: 50, mark: some(100)}, {label: "b", value: 25, other: some(75)}, {label: "zero"}}, ofLimit}.draw())
 	for _, part := range []string{
@@ -75,7 +75,7 @@ func TestBarsHaveOneScale(t *testing.T) {
 			t.Errorf("%q is not in\n%s", part, svg)
 		}
 	}
-	// One caller beside a thousand: decades, so that the small one can be seen.
+	// One caller next to a thousand needs a logarithmic scale, so that the small bar is visible.
 	svg = string(chart{"", "ms", []bar{{label: "a", value: 0.5}, {label: "b", value: 400}}, ofLimit}.draw())
 	for _, part := range []string{"ms, logarithmic", `width="90.9"`, ">0.1<", ">1,000<"} {
 		if !strings.Contains(svg, part) {
@@ -87,7 +87,7 @@ func TestBarsHaveOneScale(t *testing.T) {
 	}
 }
 
-// A report is measured beside another one, and the other one is read before the measurements begin.
+// A report is compared with an earlier one, which is read before the measurements begin.
 func TestReportIsCompared(t *testing.T) {
 	dir := t.TempDir()
 	first, second := filepath.Join(dir, "first"), filepath.Join(dir, "second")

@@ -11,7 +11,7 @@ import (
 type bar struct {
 	label string
 	value float64
-	// mark is drawn as a line across: a limit, or a p99. other is the value of another report. nil for none.
+	// mark is drawn as a line across for a limit, or a p99. other is the value of another report. nil for none.
 	mark, other *float64
 }
 
@@ -19,7 +19,7 @@ type bar struct {
 type chart struct {
 	title, unit string
 	bars        []bar
-	// text says what the bar and its mark are, for example "2 (p99 5)"; other values follow it.
+	// text describes the bar and its mark, for example "2 (p99 5)", and other values follow it.
 	text func(b bar) string
 }
 
@@ -54,7 +54,7 @@ type scale struct {
 // wide is the ratio of the largest to the smallest value above which a linear scale would hide the smallest.
 const wide = 40
 
-// scaleOf returns a scale for values: a linear one that begins at 0, or decades if the values differ too much for that.
+// scaleOf returns a scale for values, a linear one that begins at 0, or decades if the values differ too much for that.
 func scaleOf(values []float64) scale {
 	least, most := math.Inf(1), 0.0
 	for _, v := range values {

@@ -13,15 +13,15 @@ import (
 )
 
 const (
-	// mutexFraction is the part of the waits for locks that the profile samples: one in so many.
+	// mutexFraction is the part of the waits for locks that the profile samples, one in so many.
 	mutexFraction = 5
-	// blockRate is from how long on a wait of any kind is in the profile; shorter ones are sampled.
+	// blockRate is from how long on a wait of any kind is in the profile. Shorter ones are sampled.
 	blockRate = 10 * time.Microsecond
 )
 
 // profiled measures in this process and writes SCENARIO.cpu, .mutex and .block to the folder of profiles, for
-// "go tool pprof". They end with the measured window, before the rows are counted. Those of locks and waits add up over the
-// process: choose one scenario with -run and one round.
+// "go tool pprof". They end with the measured window, before the rows are counted. Profiles of locks and waits add up over the
+// process, so choose one scenario with -run and one round.
 func (s scenario) profiled(ctx context.Context, e *env) (_ *sample, err error) {
 	file := func(kind string) (*os.File, error) {
 		return os.Create(filepath.Join(e.profiles, strings.ReplaceAll(s.name, "/", "-")+"."+kind))

@@ -5,7 +5,7 @@ import (
 	"os"
 )
 
-// progress keeps one line on a terminal that says what is being measured. Elsewhere it writes nothing.
+// progress keeps one line on a terminal that names the scenario being measured. Elsewhere it writes nothing.
 type progress struct {
 	w                   *os.File
 	done, total, rounds int
@@ -15,7 +15,7 @@ func newProgress(w *os.File, plans []plan, rounds int) *progress {
 	p := &progress{w: w, rounds: rounds}
 	info, err := w.Stat()
 	if err != nil || info.Mode()&os.ModeCharDevice == 0 || os.Getenv("TERM") == "dumb" || os.Getenv("CI") != "" {
-		p.w = nil // nobody would see it
+		p.w = nil // there is no terminal to show it
 	}
 	for _, plan := range plans {
 		p.total += rounds * len(plan.measured)

@@ -19,7 +19,7 @@ import (
 
 // reopen measures how soon an engine is ready after its process was killed with a backlog in the local level, and the
 // memory it takes, for a tenth of the backlog and for all of it. Filling and opening
-// are processes of their own. The first is killed while it ingests.
+// are separate processes. The first is killed while it ingests.
 func reopen(w workload) scenarioFunc {
 	return func(ctx context.Context, e *env) (_ *sample, err error) {
 		row := w.row()
@@ -103,7 +103,7 @@ func fillAndKill(ctx context.Context, args backlogArgs, rows int64) (span, error
 	if err := c.kill(read); err != nil {
 		return span{}, err
 	}
-	// Each caller may have one answer that it has not reported yet, and one call in progress.
+	// Each caller may have one response that it has not reported yet, and one call in progress.
 	return span{acknowledged, acknowledged + 2*fillCallers*fillBatch}, nil
 }
 
@@ -169,7 +169,7 @@ func countBacklog(ctx context.Context, e *env, want span) (int64, error) {
 	return stored(report), errors.Join(err, eng.Close())
 }
 
-// workloadNamed returns a workload by its name; the caller knows that it exists.
+// workloadNamed returns a workload by its name. The caller knows that it exists.
 func workloadNamed(name string) workload {
 	all := workloads()
 	return all[slices.IndexFunc(all, func(w workload) bool { return w.name == name })]

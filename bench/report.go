@@ -11,11 +11,11 @@ import (
 	"text/tabwriter"
 )
 
-// A result is the report of one scenario. A nil pointer is null in JSON: the figure does not exist for this scenario
+// A result is the report of one scenario. A nil pointer is null in JSON and means that the figure does not exist for this scenario
 // or this system. docs/internals/benchmarks.md explains the fields.
 type result struct {
 	Scenario string `json:"scenario"`
-	// Volume is set when syncs took as long as on that volume.
+	// Volume is set when syncs took as long as on a modelled volume.
 	Volume    string   `json:"volume,omitempty"`
 	RowsPerS  float64  `json:"rows_per_s"`
 	BytesPerS float64  `json:"bytes_per_s"`
@@ -29,29 +29,29 @@ type result struct {
 	Limit   *float64 `json:"limit"`
 	OfLimit *float64 `json:"of_limit"`
 
-	// Rounds is the number of measurements, Rows what all of them stored and counted, Spread the distance of the best
+	// Rounds is the number of measurements, Rows the sum of their stored and counted rows, Spread the distance of the best
 	// and the worst throughput relative to the median.
 	Rounds int     `json:"rounds"`
 	Rows   int64   `json:"rows"`
 	Spread float64 `json:"spread"`
-	// WrittenPerByte is what went to the device, by whomever, for each byte of the rows before compression.
+	// WrittenPerByte is the number of bytes that reached the device, from any program, for each byte of the rows before compression.
 	WrittenPerByte *float64 `json:"written_per_byte,omitempty"`
 	P50OfFsync     *float64 `json:"p50_of_fsync,omitempty"`
 	P99OfFsync     *float64 `json:"p99_of_fsync,omitempty"`
-	// ClientCPUPerRow and ClientCPUShare are of a load generator in a process of its own, which CPUPerRow leaves out.
+	// ClientCPUPerRow and ClientCPUShare are of a load generator in a separate process, which CPUPerRow leaves out.
 	ClientCPUPerRow *float64 `json:"client_cpu_ns_per_row,omitempty"`
 	ClientCPUShare  *float64 `json:"client_cpu_share,omitempty"`
 	Overloads       int64    `json:"overloads,omitempty"`
 
-	// Figures become fields of their own.
+	// Figures become separate fields.
 	Figures map[string]float64 `json:"-"`
-	// Goals are what was reached of what is aimed at.
+	// Goals compare measured values with the goals.
 	Goals []reached `json:"goals,omitempty"`
 	// Baselines become the fields NAME_rows_per_s and of_NAME each, and NAME_p50_ms and p50_of_NAME where rows are synced.
 	Baselines []comparison `json:"-"`
 }
 
-// A comparison is the median throughput of a baseline and the median ratio to it; for rows that are synced the same of
+// A comparison is the median throughput of a baseline and the median ratio to it, and for rows that are synced the same of
 // the median latency, in ms, else 0.
 type comparison struct {
 	field, scenario string

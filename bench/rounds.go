@@ -31,7 +31,7 @@ func measurePlan(ctx context.Context, e *env, p plan, rounds int, before func(na
 	return samples, nil
 }
 
-// once measures a scenario in a folder of its own.
+// once measures a scenario in a separate folder.
 func (s scenario) once(ctx context.Context, e *env) (_ *sample, err error) {
 	own := *e
 	if own.dir, err = os.MkdirTemp(e.dir, "measured-"); err != nil {
@@ -47,7 +47,7 @@ func (s scenario) once(ctx context.Context, e *env) (_ *sample, err error) {
 	return s.run(ctx, &own)
 }
 
-// summarize reduces the samples of all rounds to the report of s: medians over the rounds. A ratio is the median of
+// summarize reduces the samples of all rounds to the report of s, as medians over the rounds. A ratio is the median of
 // the ratios within each round, not the ratio of two medians.
 func summarize(s scenario, samples map[string][]*sample) result {
 	own := samples[s.name]

@@ -9,7 +9,7 @@ import (
 
 // size is how large the scenarios are whose size matters more than their duration.
 type size struct {
-	// Backlog is what waits in the local level while the staging is out of reach.
+	// Backlog is the rows in the local level while the staging is out of reach.
 	Backlog byteSize
 	// Sinks is the number of open sinks.
 	Sinks int
@@ -42,12 +42,12 @@ func (b *byteSize) Set(text string) error {
 		*b = byteSize(n * unit.size)
 		return nil
 	}
-	return nil // not reached: the last unit is always a suffix
+	return nil // not reached, because the last unit is always a suffix
 }
 
 func (b *byteSize) String() string { return strconv.FormatInt(int64(*b), 10) + "B" }
 
-// ofScale returns the scenarios of backlogs, many sinks, and what reaches the disk.
+// ofScale returns the scenarios of backlogs, many sinks, and the bytes that reach the disk.
 func ofScale() []scenario {
 	w := workload{"1KB", 1024, 1269}
 	all := []scenario{

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// Every scenario of size counts its rows by itself; here each of them runs once, small.
+// Every scenario of size counts its rows by itself. Here each of them runs once, small.
 func TestScaleScenarios(t *testing.T) {
 	if testing.Short() {
 		t.Skip("the stage bench of CI runs each scenario")
@@ -40,7 +40,7 @@ func TestScaleScenarios(t *testing.T) {
 			r := summarize(s, names)
 			want := len(s.goals)
 			if now, _ := residentMemory(); now < 0 {
-				want-- // the goals about memory need a system that tells
+				want-- // the goals about memory need a system that reports it
 			}
 			if len(r.Goals) < want {
 				t.Errorf("%d verdicts on %d goals: %v", len(r.Goals), len(s.goals), r.Goals)
@@ -114,7 +114,7 @@ func TestFillEndsEarly(t *testing.T) {
 	}
 }
 
-// A scenario runs in a process of its own, with fewer cores, and its sample comes back whole.
+// A scenario runs in a separate process with fewer cores, and its sample is returned whole.
 func TestScenarioOnOneCore(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("-cpu needs Linux")

@@ -11,25 +11,25 @@ import (
 	"github.com/forebay/forebay"
 )
 
-// A scenario is one line of the report: something that can be measured again and again.
+// A scenario is one line of the report, something that can be measured again and again.
 type scenario struct {
 	// name is what -run matches.
 	name string
 	// group names the scenarios that are measured together, round by round, so that a disturbance of the machine
-	// meets a scenario and what it is compared with alike.
+	// affects a scenario and its comparisons alike.
 	group string
-	// limit is the scenario that measures what the hardware allows for the same bytes; empty if there is none.
+	// limit is the scenario that measures the limit of the hardware for the same bytes, or empty if there is none.
 	// Throughputs are compared in bytes.
 	limit string
-	// against are the baselines: simpler ways to do a part of the same work. Throughputs are compared in rows.
+	// against are the baselines, simpler ways to do a part of the same work. Throughputs are compared in rows.
 	against []baseline
 	// fsync compares the latencies with the time of one sync.
 	fsync bool
-	// goals are what the figures are held against.
+	// goals are the targets for the figures.
 	goals []goal
 	// unlisted scenarios exist only to be compared with.
 	unlisted bool
-	// alone scenarios are measured in a process of their own, because its memory counts.
+	// alone scenarios are measured in a separate process, because its memory counts.
 	alone bool
 	// run measures once.
 	run scenarioFunc
@@ -45,7 +45,7 @@ type baseline struct {
 	scenario string
 }
 
-// env is what a measurement is given.
+// env is the environment of a measurement.
 type env struct {
 	// dir is a folder on the disk under test. Each measurement has its own, which is empty at first and removed after it.
 	dir string
@@ -53,11 +53,11 @@ type env struct {
 	duration time.Duration
 	// size is how large the scenarios about backlogs and many sinks are.
 	size size
-	// volume is what syncs go to; nil is the real one.
+	// volume is the target of syncs. Nil means the real one.
 	volume *volume
 	// ring holds the preallocated files that baselines write to. All measurements share it.
 	ring *sharedRing
-	// profiles is the folder for the profiles of each scenario; empty for none.
+	// profiles is the folder for the profiles of each scenario, or empty for none.
 	profiles string
 	// ended, if set, is called at the end of the measured window.
 	ended func()
@@ -65,7 +65,7 @@ type env struct {
 
 const fsyncName = "limit/fsync"
 
-// scenarios returns everything that can be measured: limits first, then baselines, then Forebay itself.
+// scenarios returns everything that can be measured, limits first, then baselines, then Forebay itself.
 func scenarios() []scenario {
 	all := []scenario{{name: fsyncName, group: "disk", run: seqwrite(4 << 10)}}
 	for _, size := range []int{4 << 10, 64 << 10, 256 << 10, 1 << 20} {
@@ -88,7 +88,7 @@ type compression struct {
 
 var compressions = []compression{{"gzip", forebay.CompressionGzip}, {"none", forebay.CompressionNone}, {"zstd", forebay.CompressionZstd}}
 
-// suffix is a part of a name; the default is not mentioned.
+// suffix is a part of a name. The default is not mentioned.
 func (c compression) suffix() string {
 	if c.value == forebay.CompressionGzip {
 		return ""
@@ -192,7 +192,7 @@ func ofWorkload(w workload) []scenario {
 	return append(all, ofBeside(w)...)
 }
 
-// maxGroup bounds the groups of a limit: beyond it a disk gets no faster.
+// maxGroup bounds the groups of a limit because beyond it a disk gets no faster.
 const maxGroup = 4 << 20
 
 // callersSuffix is a part of a name; 64 callers are not mentioned.
@@ -214,16 +214,16 @@ func seqwriteName(n int) string {
 	return fmt.Sprintf("limit/seqwrite/%dB", n)
 }
 
-// A plan is what is measured together: the selected scenarios of one group and all they are compared with.
+// A plan lists scenarios that are measured together, the selected scenarios of one group and all their comparisons.
 type plan struct {
 	group string
 	// selected are to be reported.
 	selected []scenario
-	// measured are the selected ones and those they are compared with, each once, in the order of scenarios.
+	// measured are the selected scenarios and their comparisons, each once, in the order of scenarios.
 	measured []scenario
 }
 
-// choose returns what must be measured to report the scenarios whose names match re.
+// choose returns the scenarios that must be measured to report the scenarios whose names match re.
 func choose(all []scenario, re *regexp.Regexp) ([]plan, error) {
 	var plans []plan
 	index := make(map[string]int)
@@ -260,13 +260,13 @@ func choose(all []scenario, re *regexp.Regexp) ([]plan, error) {
 	return plans, nil
 }
 
-// bare returns s without what it is compared with.
+// bare returns s without its comparisons.
 func (s scenario) bare() scenario {
 	s.limit, s.against, s.fsync, s.goals = "", nil, false, nil
 	return s
 }
 
-// coresSuffix is a part of a name; the number of cores follows.
+// coresSuffix is a part of a name, and the number of cores follows.
 const coresSuffix = "/cpu="
 
 // onCores returns each scenario that matches once for each number of cores. All but the first are compared with it, and
@@ -294,7 +294,7 @@ func onCores(all []scenario, re *regexp.Regexp, cores []int) []scenario {
 	return list
 }
 
-// modelled reports whether the syncs of s go to the volume of its env. The other scenarios sync in processes of their own, or
+// modelled reports whether the syncs of s go to the volume of its env. The other scenarios sync in separate processes, or
 // measure something else.
 func (s scenario) modelled() bool {
 	sized := slices.ContainsFunc(workloads(), func(w workload) bool { return s.group == w.name })

@@ -70,8 +70,8 @@ func openSinksOfEngine(ctx context.Context, e *env) (*sample, error) {
 	})
 }
 
-// sourcesTimesSinks ingests from 1024 callers into sources with as many sinks each: a record is a row in each sink of its
-// source. It shows what callers of different sources share.
+// sourcesTimesSinks ingests from 1024 callers into sources with as many sinks each. A record is a row in each sink of its
+// source. It shows how much callers of different sources share.
 func sourcesTimesSinks(w workload, sources, sinks int) scenarioFunc {
 	return func(ctx context.Context, e *env) (*sample, error) {
 		row := w.row()
@@ -92,8 +92,8 @@ func sourcesTimesSinks(w workload, sources, sinks int) scenarioFunc {
 	}
 }
 
-// openSinksOfBuffer appends each row by itself, and waits for it, except with noWait. With flow each row goes on to its
-// table at once; otherwise it waits, as under conditions of hours.
+// openSinksOfBuffer appends each row separately and waits for it, except with noWait. With flow each row continues to its
+// table at once. Otherwise it waits, as under conditions of hours.
 func openSinksOfBuffer(flow, noWait bool) scenarioFunc {
 	return func(ctx context.Context, e *env) (*sample, error) {
 		opts := buffer.Options{Staging: closedStaging{}, Target: closedTarget{}}
@@ -115,7 +115,7 @@ func openSinksOfBuffer(flow, noWait bool) scenarioFunc {
 		add := func() (int, error) {
 			ticket, err := db.Append(ctx, time.Now(), buffer.Rows{Sink: db.sinks[n%sinks], Data: row, Count: 1})
 			n++
-			filled := n == sinks // every sink has its row: they are on disk before the quiet load begins
+			filled := n == sinks // every sink has its row, and they are on disk before the quiet load begins
 			if err != nil || noWait && !filled {
 				return 1, err
 			}
@@ -136,21 +136,21 @@ func openSinksOfBuffer(flow, noWait bool) scenarioFunc {
 	}
 }
 
-// quiet is the quiet load: after as many calls as fill every sink once, 100 rows a second.
+// quiet is the quiet load, 100 rows a second after as many calls as fill every sink once.
 type quiet struct {
 	calls                 int
 	rowsPerCall, rowBytes int
 	add                   func() (rows int, err error)
-	// drained, if set, reports whether all rows have left the buffer: the load begins then.
+	// drained, if set, reports whether all rows have left the buffer. The load begins then.
 	drained func() bool
 	// lead is how long the load lasts before it is measured.
 	lead time.Duration
-	// alone is set when nothing goes on after a call. Then the limits are measured as well, in turns with the rows and in
-	// the same process: what it costs to sleep, to be woken and to sync changes threefold from one minute to the next.
+	// alone is set when no work continues after a call. Then the limits are measured too, in turns with the rows and in
+	// the same process because the cost of sleeping, waking and syncing varies threefold from one minute to the next.
 	alone bool
 }
 
-// turn is how long rows and limits are measured in turns. The CPU of the rest after it counts as well: the last rows are
+// turn is how long rows and limits are measured in turns. The CPU of the rest after it counts as well, because the last rows are
 // committed then.
 const (
 	turn = 500 * time.Millisecond
@@ -178,7 +178,7 @@ func (q quiet) measure(ctx context.Context, e *env, sinks int) (_ *sample, err e
 			return nil, err
 		}
 	}
-	// loads are the rows and, behind them, the limits: each with its CPU and time.
+	// loads are the rows and then the limits, each with its CPU and time.
 	type cost struct{ cpu, elapsed time.Duration }
 	loads, costs := []func() error{one}, make([]cost, 3)
 	if q.alone {
@@ -264,7 +264,7 @@ type sinkBuffer struct {
 	moving bool
 }
 
-// Verify takes the local rows from the ledger when rows move: what moves while it is read is not in the count.
+// Verify takes the local rows from the ledger when rows move, because rows that move during the read are not in the count.
 func (b *sinkBuffer) Verify(ctx context.Context) (buffer.Report, error) {
 	report, err := b.Buffer.Verify(ctx)
 	for i, s := range report.Sinks {
@@ -307,7 +307,7 @@ func openBuffer(ctx context.Context, path string, opts buffer.Options, sinks int
 }
 
 // spreadOver ingests from 1024 callers into a number of sinks, each row into the next one, mapping included. It uses the
-// buffer itself: the record of an engine goes to all sinks of its source, which would be another load.
+// buffer itself, because the record of an engine goes to all sinks of its source, which would be another load.
 func spreadOver(w workload, sinks int) scenarioFunc {
 	return func(ctx context.Context, e *env) (*sample, error) {
 		db, err := openBuffer(ctx, e.dir, buffer.Options{Staging: closedStaging{}, Target: closedTarget{}},
@@ -330,7 +330,7 @@ func spreadOver(w workload, sinks int) scenarioFunc {
 						return 0, err
 					}
 					ticket, err := db.Append(ctx, record.Received, buffer.Rows{Sink: db.sinks[n%sinks], Data: data, Count: 1})
-					n += manyCallers + 1 // callers go through the sinks one behind the other
+					n += manyCallers + 1 // callers use the sinks in turn
 					if err != nil {
 						return 0, err
 					}

@@ -93,7 +93,7 @@ func withCores(n int, start func() error) error {
 	if err := unix.SchedSetaffinity(0, &some); err != nil {
 		return err
 	}
-	defer func() { _ = unix.SchedSetaffinity(0, &all) }() // what was allowed before still is
+	defer func() { _ = unix.SchedSetaffinity(0, &all) }() // the previous mask is still allowed
 	return start()
 }
 
@@ -150,7 +150,7 @@ func dropCache(dir string) {
 	})
 }
 
-// processorName returns what the system calls the processor, or its architecture.
+// processorName returns the system's name of the processor, or its architecture.
 func processorName() string {
 	text, err := os.ReadFile("/proc/cpuinfo")
 	if err != nil {

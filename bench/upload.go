@@ -11,8 +11,8 @@ import (
 	"github.com/forebay/forebay/driver"
 )
 
-// upload measures the way of sealed slices into a staging directory, and nothing else: first rows are ingested while the
-// staging takes nothing, then it takes all of them while nothing is ingested and nothing is imported.
+// upload measures the way of sealed slices into a staging directory, and nothing else. First rows are ingested while the
+// staging accepts nothing, then it accepts all of them while nothing is ingested and nothing is imported.
 func upload(w workload, c forebay.Compression) scenarioFunc {
 	return func(ctx context.Context, e *env) (*sample, error) {
 		staging := &gatedStaging{Staging: dir.Staging(filepath.Join(e.dir, "staging")), open: make(chan struct{})}
@@ -28,7 +28,7 @@ func upload(w workload, c forebay.Compression) scenarioFunc {
 			}
 			ingestCPU := processCPU() - cpu
 
-			// A flush seals what is open. It cannot end, as nothing is imported.
+			// A flush seals the open slices. It cannot end, as nothing is imported.
 			cleanUp()
 			flush, cancel := context.WithCancel(ctx)
 			var flushing sync.WaitGroup

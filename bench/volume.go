@@ -10,23 +10,23 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// A volume is the disk that syncs go to: the real one, or the real one held back to the pace of a known slower one. The
+// A volume is the disk that syncs go to, either the real one, or the real one held back to the pace of a known slower one. The
 // second has the same figures on every machine whose own disk is faster, where the ratio of a program to its limit
 // otherwise says more about the disk than about the program.
 //
-// What is modelled is the sync alone, by the bytes that were written to the file since the last: first everything is
+// The model covers the sync alone, by the bytes written to the file since the last sync. First everything is
 // really written and synced, then the caller sleeps until the modelled time is over, in the kernel, as it would in the
-// sync. Syncs of different files stand in line, as they do for one device. Writing, reading and what the kernel flushes
-// by itself cost what they really cost; nothing is modelled that a cache or a second queue of a device could gain.
+// sync. Syncs of different files queue, as they do for one device. Writes, reads and the kernel's own flushes
+// cost their real time. No gain of a device's cache or second queue is modelled.
 type volume struct {
 	name string
-	// over and grow are the costs of a sync of so many bytes into blocks that were written before, and what it costs in
-	// addition where the file grows.
+	// over and grow are the costs of a sync of so many bytes into blocks that were written before, and the additional cost
+	// where the file grows.
 	over, grow []cost
 	mu         sync.Mutex
 }
 
-// cost is what the sync of that many bytes takes.
+// cost is the duration of a sync of that many bytes.
 type cost struct {
 	bytes int64
 	time  time.Duration
@@ -39,9 +39,9 @@ func volumes() []*volume {
 	return []*volume{
 		{name: realVolume},
 		{
-			// A network volume behind two virtual cores with ext4, as it was measured: 26 MB/s with groups of 4 KB, 0.36 GB/s
-			// with 64 KB, 0.63 with 256 KB and 1.7 with 1 MB; where the file grows 0.14, 0.23 and 0.39 GB/s with the last three.
-			// What a growing file costs with 4 KB was not measured and is in line with 64 and 256 KB.
+			// A network volume attached to two virtual cores with ext4, as measured: 26 MB/s with groups of 4 KB, 0.36 GB/s
+			// with 64 KB, 0.63 with 256 KB and 1.7 with 1 MB. Where the file grows 0.14, 0.23 and 0.39 GB/s with the last three.
+			// The cost of a growing file with 4 KB was not measured and is in line with 64 and 256 KB.
 			name: "network",
 			over: []cost{
 				{4 << 10, 157 * time.Microsecond},
@@ -72,7 +72,7 @@ func chooseVolume(name string) (*volume, error) {
 
 func (v *volume) modelled() bool { return v != nil && len(v.over) > 0 }
 
-// pace returns what a sync takes of so many bytes written over old ones, and so many that the file has grown by.
+// pace returns the duration of a sync of so many bytes written over old ones, and so many that the file has grown by.
 func (v *volume) pace(over, grown int64) time.Duration {
 	d := interpolate(v.over, over+grown)
 	if grown > 0 {
@@ -137,7 +137,7 @@ func (v *volume) fs() vfs.FS {
 	}}
 }
 
-// volumeFile counts what is written to a file between two syncs.
+// volumeFile counts the bytes written to a file between two syncs.
 type volumeFile struct {
 	volume *volume
 	size   atomic.Int64 // how far the file was written

@@ -34,7 +34,7 @@ func TestPaceOfTheNetworkVolume(t *testing.T) {
 	}
 }
 
-// A file is charged for what was written since the last sync, by whether blocks were there before.
+// A file is charged for the bytes written since the last sync, by whether their blocks existed before.
 func TestVolumeCountsWhatASyncCovers(t *testing.T) {
 	const kb = 1 << 10
 	v := &volume{over: []cost{{1, 0}, {2, 0}}, grow: []cost{{1, 0}, {2, 0}}}

@@ -34,7 +34,7 @@ func (w workload) body(n int) []byte {
 	return b.Bytes()
 }
 
-// header is what a webhook sender sends along. It must not be changed.
+// header is the header that a webhook sender sends. It must not be changed.
 func header() http.Header {
 	return http.Header{
 		"Content-Type": {"application/json"},
@@ -48,7 +48,7 @@ var (
 	received = time.Date(2026, 1, 2, 3, 4, 5, 678_000_000, time.UTC)
 )
 
-// columns is the mapping of all scenarios: one column of every kind but a template, with two paths.
+// columns is the mapping of all scenarios, one column of every kind but a template, with two paths.
 func columns() mapping.Columns {
 	return mapping.Columns{
 		mapping.UUID("id"), mapping.Datetime("at"), mapping.IP("ip"), mapping.Headers("headers"), mapping.Body("body"),
@@ -63,7 +63,7 @@ func typedColumns() mapping.Columns {
 	return typed.Typed()
 }
 
-// records returns n events of one caller. The records belong to that caller; their headers are shared.
+// records returns n events of one caller. The records belong to that caller, but their headers are shared.
 func (w workload) records(caller, n int) []*mapping.Record {
 	shared := header()
 	records := make([]*mapping.Record, n)
@@ -75,7 +75,7 @@ func (w workload) records(caller, n int) []*mapping.Record {
 	return records
 }
 
-// again makes a record fit to be ingested once more, as if it had just been received: nothing that was parsed of it
+// again makes a record fit to be ingested once more, as if it had just been received. Nothing that was parsed of it
 // before is kept.
 func again(r *mapping.Record) *mapping.Record {
 	body, header := r.Body, r.Header

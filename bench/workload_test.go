@@ -23,7 +23,7 @@ func TestEventsHaveTheirSize(t *testing.T) {
 	}
 }
 
-// The baselines write rows of one size: every row of a workload must have nearly that.
+// The baselines write rows of one size, so every row of a workload must have nearly that.
 func TestRowsHaveOneSize(t *testing.T) {
 	for _, w := range workloads() {
 		row := w.row()

@@ -21,7 +21,7 @@ import (
 )
 
 // written measures how many bytes the local level writes for each byte it stores. It counts the calls that write to a
-// file, so other programs do not matter; not counted are blocks that the file system adds by itself, and staging and
+// file, so other programs do not matter. Not counted are blocks that the file system adds by itself, and staging and
 // tables, which write each byte once. With held, slices wait so long for their upload that the store writes them from its log
 // to tables.
 //
@@ -150,7 +150,7 @@ func (s *delayedStaging) Put(ctx context.Context, obj driver.Object, src driver.
 	return s.Staging.Put(ctx, obj, src)
 }
 
-// writes counts what is written, by the kind of file, and how log files come to be.
+// writes counts written bytes by the kind of file, and how log files are created.
 type writes struct {
 	log, tables, all atomic.Int64
 	created, reused  atomic.Int64

@@ -14,7 +14,7 @@ import (
 	"github.com/forebay/forebay/internal/synctest"
 )
 
-// unsyncedDisk syncs nothing, so that a commit takes no longer than the processor needs.
+// unsyncedDisk syncs nothing, so that a commit lasts only as long as the processor needs.
 type unsyncedDisk struct{ vfs.FS }
 
 func (d unsyncedDisk) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
@@ -43,8 +43,8 @@ func heap() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// One row in each batch, while the log is away: what is held for them is within MaxPendingBytes, which counts what a batch takes besides
-// its data. Then the caller is told, and when the log is back nothing is lost.
+// One row arrives in each batch while the log is away. The memory held for them is within MaxPendingBytes, which counts a batch's overhead in
+// addition to its data. Then the caller gets an error, and when the log is back nothing is lost.
 func TestMemoryOfSmallBatches(t *testing.T) {
 	if testing.Short() {
 		t.Skip("the race detector, which runs with -short, needs memory of its own")
@@ -55,7 +55,7 @@ func TestMemoryOfSmallBatches(t *testing.T) {
 	b := openAt(t, t.TempDir(), opts)
 	defer closeBuffer(t, b)
 	s := define(t, b, "a", ackLocal)
-	for id := range 500 { // what is kept for reuse is there
+	for id := range 500 { // fills the pools
 		put1(t, b, s, id, "v")
 	}
 	before := heap()
@@ -73,7 +73,7 @@ func TestMemoryOfSmallBatches(t *testing.T) {
 		t.Errorf("%d bytes are held, and %d may be", held, opts.MaxPendingBytes)
 	}
 	t.Logf("%d batches take %d bytes each, and count with %d", rows, held/rows, pending/rows)
-	for over.Silent.IsZero() { // it says since when the log does not answer, once that has lasted
+	for over.Silent.IsZero() { // it says since when the log has been silent, once that has lasted
 		if err := tryRow(t, b, s, id); !errors.As(err, &over) || over.Resource != "memory" {
 			t.Fatalf("the error is %v", err)
 		}

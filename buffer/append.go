@@ -17,16 +17,16 @@ const chunkBytes = 256 << 10
 type Rows struct {
 	// Sink is a handle of [Buffer.Define].
 	Sink *SinkHandle
-	// Data is CSV: each row ends with "\n". Append copies it.
+	// Data is CSV. Each row ends with "\n". Append copies it.
 	Data []byte
 	// Count is the number of rows in Data.
 	Count int
-	// Rejects are records that the sink cannot map, for its quarantine: see [SinkConfig.Quarantine]. They are stored in one batch with the
+	// Rejects are records that the sink cannot map, for its quarantine (see [SinkConfig.Quarantine]). They are stored in one batch with the
 	// rows. There may be no rows then. Append copies them. Default: none.
 	Rejects []Reject
 
-	// Claim is the turn of the call that the rows belong to, and Receipt what a later call with its key shall find: they are
-	// stored in one batch with the rows. Append copies Receipt. Default: the rows have no key.
+	// Claim is the turn of the call that the rows belong to, and Receipt is the data that a later call with its key finds.
+	// They are stored in one batch with the rows. Append copies Receipt. Default: the rows have no key.
 	Claim   *Claim
 	Receipt []byte
 
@@ -34,8 +34,8 @@ type Rows struct {
 	Position *Position
 }
 
-// Append accepts rows for one or more sinks, all or none of them. It returns as soon as they are in memory; at is the
-// time of acceptance. Rows that nobody waits for are on disk after Tuning.SyncInterval and one commit.
+// Append accepts rows for one or more sinks, all or none of them. It returns as soon as they are in memory. at is the
+// time of acceptance. Rows that no caller waits for are on disk after Tuning.SyncInterval and one commit.
 //
 // With an error nothing was taken: [*OverloadError] (retry later), [*TooLargeError] (more than can ever be admitted),
 // [ErrClosed], [*FailedError], or the error of ctx.
@@ -43,12 +43,12 @@ func (b *Buffer) Append(ctx context.Context, at time.Time, rows ...Rows) (Ticket
 	return b.append(ctx, at, rows, false)
 }
 
-// AppendWhenRoom is Append that waits where a bound is reached, also at the bound of one sink, until there is room or
-// ctx ends. Callers get room in the order in which they came: calls for one sink among each other, and all calls where the
-// memory or the disk is full. Calls of Append that come meanwhile stand behind them or are refused.
+// AppendWhenRoom is Append that waits at a bound, including the bound of one sink, until there is room or ctx ends.
+// Callers get room in order of arrival, calls for one sink among each other, and all calls where the memory or the disk is
+// full. Calls of Append that arrive meanwhile queue after them or are refused.
 //
-// When ctx ends nothing was taken, and the error wraps its cause and the [*OverloadError] that says what was full. Errors
-// other than a full bound are returned at once.
+// When ctx ends nothing was taken, and the error wraps its cause and the [*OverloadError] that names the full resource.
+// Errors other than a full bound are returned at once.
 func (b *Buffer) AppendWhenRoom(ctx context.Context, at time.Time, rows ...Rows) (Ticket, error) {
 	return b.append(ctx, at, rows, true)
 }
@@ -57,7 +57,7 @@ func (b *Buffer) append(ctx context.Context, at time.Time, rows []Rows, patient 
 	if err := ctx.Err(); err != nil {
 		return Ticket{}, context.Cause(ctx)
 	}
-	ticket := Ticket{b: b, epoch: b.store.Now().Epoch, local: true} // before it looks for what a reopening changes
+	ticket := Ticket{b: b, epoch: b.store.Now().Epoch, local: true} // read before looking at state that a reopening changes
 	var size int64
 	for i := range rows {
 		if rows[i].Sink == nil {
@@ -82,7 +82,7 @@ func (b *Buffer) append(ctx context.Context, at time.Time, rows []Rows, patient 
 	if err := b.admit(ctx, rows, size, patient, ticket.local); err != nil {
 		return Ticket{}, err
 	}
-	// Close waits for those who are inside, so it finds the rows of all sinks or of none.
+	// Close waits for the callers that are inside, so it finds the rows of all sinks or of none.
 	b.gate.intake.RLock()
 	defer b.gate.intake.RUnlock()
 	if b.store.Now().Phase >= pebblestore.PhaseClosing {
@@ -149,7 +149,7 @@ type chunk struct {
 	def   *format.Definition
 	group *group
 	data  []byte
-	// precompressed is set when data holds one gzip member for each Append: see SinkHandle.precompress.
+	// precompressed is set when data holds one gzip member for each Append. See SinkHandle.precompress.
 	precompressed bool
 	local         bool // its callers do not wait for the changelog
 	appends       int  // how many have put rows into it
@@ -192,7 +192,7 @@ func (c *chunk) addRejects(rejects []Reject, at int64) (size int64) {
 }
 
 // append puts rows into the sink's open chunk and returns the group that will commit them. reserved is set when the rows
-// have their share of the sink already. Otherwise it is counted under the lock: two cores would fight for the counter.
+// have their share of the sink already. Otherwise it is counted under the lock, because two cores would fight for the counter.
 func (s *SinkHandle) append(r *Rows, at int64, reserved bool) *group {
 	st, data := s.state, r.Data
 	size := int64(len(data))

@@ -113,7 +113,7 @@ func TestCloseKeepsWhatNobodyWaitedFor(t *testing.T) {
 	wantIDs(t, mem, "in.c-test.a", 0, 1000)
 }
 
-// Rows for two sinks that come while the buffer closes are in both or in none, and the answer says which.
+// Rows for two sinks that arrive while the buffer closes are in both or in none, and the result says which.
 func TestAppendAtCloseIsAllOrNone(t *testing.T) {
 	for round := range 20 {
 		mem := buffertest.NewMemory()
@@ -157,7 +157,7 @@ func TestAppendAtCloseIsAllOrNone(t *testing.T) {
 }
 
 // Many callers append a row at a time to many sinks, so that callers compress them. Every row goes to its table once and
-// in the order of its sink, whatever rows come together in a commit.
+// in the order of its sink, whichever rows share a commit.
 func TestRowsOfManySinksGoToTheirTables(t *testing.T) {
 	const (
 		sinks  = 200

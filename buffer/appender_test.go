@@ -85,8 +85,8 @@ func (a *appended) close() {
 	}
 }
 
-// A buffer on an appender of package changelog: its leader changes while rows come, the process restarts, and then another node opens
-// the log with an empty disk and has every row.
+// A buffer writes to an appender of package changelog. Its leader changes while rows arrive, the process restarts, and then another node
+// opens the log with an empty disk and has every row.
 func TestChangelogOfAppender(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mem, log := buffertest.NewMemory(), changelogtest.NewLog(1, changelogtest.Faults{})

@@ -20,7 +20,7 @@ import (
 	"github.com/forebay/forebay/internal/synctest"
 )
 
-// openEmpty opens a buffer on a disk of its own.
+// openEmpty opens a buffer on a separate disk.
 func openEmpty(t *testing.T) *buffer.Buffer {
 	return openAt(t, "data", localdisk.On(memoryOptions(t, buffertest.NewMemory()), disktest.New(t)))
 }
@@ -48,7 +48,7 @@ func described(t *testing.T, b *buffer.Buffer, sink string) (all []string) {
 }
 
 // A record that moves keeps its id, time, reason, revision, edit and bytes, over two engines. It can be listed after any record, edited,
-// replayed and discarded, also after a restart.
+// replayed and discarded, even after a restart.
 func TestRejectedRecordsMove(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		first, second := openEmpty(t), openEmpty(t)
@@ -173,7 +173,7 @@ func TestRejectedRecordsThatDoNotMove(t *testing.T) {
 	verify(t, second)
 }
 
-// Whatever the moment of a power cut, each record is in one quarantine: in the first engine's before the decision, in the second's after it.
+// Whatever the moment of a power cut, each record is in one quarantine, the first engine's before the decision and the second's after it.
 func TestMoveSurvivesAPowerCut(t *testing.T) {
 	seed := seedtest.Of(t)
 	rng := rand.New(rand.NewPCG(seed, 0))

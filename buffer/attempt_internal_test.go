@@ -10,14 +10,14 @@ import (
 	"github.com/forebay/forebay/internal/synctest"
 )
 
-// However long a call takes, it ends once: in time, after its time, or late. left and late come in pairs.
+// However long a call takes, it ends once, in time, after its time, or late. left and late come in pairs.
 func TestAttemptEndsOnce(t *testing.T) {
 	const timeout = time.Minute
 	away := errors.New("away")
 	for name, c := range map[string]struct {
 		takes      time.Duration
 		err        error
-		want       error // nil: the error of the call
+		want       error // nil stands for the error of the call
 		left, late int
 	}{
 		"in time":                      {takes: time.Second},

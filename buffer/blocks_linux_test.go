@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// blocks returns the bytes that the files of a folder take, as du counts them. It counts until two counts in a row agree: during
+// blocks returns the bytes that the files of a folder take, as du counts them. It counts until two counts in a row agree, because during
 // one count a file may take the blocks that another gives back.
 func blocks(t *testing.T, dir string) (total int64, known bool) {
 	t.Helper()

@@ -11,7 +11,7 @@ import (
 	"github.com/forebay/forebay/driver"
 )
 
-// Rows that were mapped for earlier columns go to a file with those columns, also when they come late.
+// Rows that were mapped for earlier columns go to a file with those columns, even if they arrive late.
 func TestRowsOfAnEarlierDefinitionKeepTheirColumns(t *testing.T) {
 	mem := buffertest.NewMemory()
 	b := open(t, memoryOptions(t, mem))

@@ -18,14 +18,14 @@ import (
 // both folders are on one file system most bytes are shared by links.
 //
 // All writing files are closed for it, with the reason [trigger.Copied], in the same commit, and no other commit is made
-// until the copy is complete: rows that are appended meanwhile wait, and are not in it. So everything in a checkpoint
+// until the copy is complete. Rows that are appended meanwhile wait, and are not in it. So everything in a checkpoint
 // is sealed, and one id means the same rows in the copy and in the original.
 //
-// Open takes the copy up as an engine of its own: it finishes what it found under the old ids, and gives new ids to what
-// it takes. A file that the original has imported meanwhile is not doubled, since the [driver.Target] knows its id. The staged
-// objects of such a file are gone: the target must look at the id before it opens them, or be a [driver.Counter], which is
-// then asked. Staging and the tables are not in the copy: it needs the ones of the original, or copies of them that were
-// made later than the checkpoint.
+// Open opens the copy as a separate engine. It finishes the files and slices that it found under the old ids, and gives new
+// ids to new ones. A file that the original has imported meanwhile is not doubled, since the [driver.Target] knows its id. The
+// staged objects of such a file are gone, so the target must look at the id before it opens them, or be a [driver.Counter], which
+// is then asked. Staging and the tables are not in the copy. It needs the originals, or copies of them that were made later
+// than the checkpoint.
 //
 // The folder must not exist, and must not be inside of the local level, or of a folder of a Staging or Target that is a [driver.LocalDriver]. With an error there is no copy. With the error of ctx the copy may appear later. The copy is
 // complete and durable when Checkpoint returns nil.
@@ -59,8 +59,8 @@ func (b *Buffer) Checkpoint(ctx context.Context, dir string) error {
 	return nil
 }
 
-// mayCopyTo refuses a folder inside of a folder of a driver, even if the data directory is there too: a table that gets the name of the copy would
-// take it over, and a drop of the table would delete it. A driver with a single file has no folder. The store refuses its own folder.
+// mayCopyTo refuses a folder inside of a folder of a driver, even if the data directory is there too, because a table that gets the name of the
+// copy would take it over, and a drop of the table would delete it. A driver with a single file has no folder. The store refuses its own folder.
 func (b *Buffer) mayCopyTo(dir string) error {
 	if err := localdisk.Named(dir); err != nil {
 		return err

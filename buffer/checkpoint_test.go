@@ -25,8 +25,8 @@ import (
 	"github.com/forebay/forebay/trigger"
 )
 
-// A checkpoint is made while rows are on every level. Then the original goes on, both finish, and the copy takes rows of
-// its own: every row is in the table once, and no id was given twice.
+// A checkpoint is made while rows are on every level. Then the original continues, both finish, and the copy takes
+// separate rows. Every row is in the table once, and no id was given twice.
 func TestCheckpointIsRestored(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mem := buffertest.NewMemory()
@@ -160,7 +160,7 @@ func TestCheckpointUnderLoad(t *testing.T) {
 	}
 	stop.Store(true)
 	wg.Wait()
-	if err := b.Close(); err != nil { // the original dies; its rows of after the checkpoint are lost
+	if err := b.Close(); err != nil { // the original dies, and its rows of after the checkpoint are lost
 		t.Fatal(err)
 	}
 	check := func(want map[string]bool) {
@@ -261,7 +261,7 @@ func TestCheckpointIntoAPathWithASlash(t *testing.T) {
 	}
 }
 
-// A driver is told that a checkpoint contains a file: the other engine may have imported it without a note that this one has.
+// A driver learns that a checkpoint contains a file, because the other engine may have imported it without a note that this one has.
 func TestDriverKnowsCopiedFiles(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mem := buffertest.NewMemory()

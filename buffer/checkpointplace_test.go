@@ -12,7 +12,7 @@ import (
 	"github.com/forebay/forebay/driver"
 )
 
-// TestCheckpointPlace: a checkpoint is not written into the folders of the buffer and its drivers, however the path is spelled.
+// TestCheckpointPlace checks that a checkpoint is not written into the folders of the buffer and its drivers, however the path is spelled.
 func TestCheckpointPlace(t *testing.T) {
 	root := t.TempDir()
 	t.Chdir(root)
@@ -46,7 +46,7 @@ func TestCheckpointPlace(t *testing.T) {
 	}
 }
 
-// TestCheckpointNextToADatabase: the data directory, a checkpoint and the file of a database may be in one folder.
+// TestCheckpointNextToADatabase checks that the data directory, a checkpoint and the file of a database may be in one folder.
 func TestCheckpointNextToADatabase(t *testing.T) {
 	root := t.TempDir()
 	b := openAt(t, filepath.Join(root, "data", "local"), buffer.Options{Staging: dir.Staging(filepath.Join(root, "data", "staging")), Target: inFile{buffertest.NewMemory(), filepath.Join(root, "events.db")}})
@@ -66,8 +66,8 @@ type inFile struct {
 
 func (b inFile) Needs(int64, int64) (string, int64) { return b.file, 0 }
 
-// A folder of tables that holds the data directory is refused too, also for a target with a name: a table may get the name of the copy. So is the
-// folder of an archive.
+// A folder of tables that holds the data directory is refused too, even for a target with a name, because a table may get the name of the copy.
+// So is the folder of an archive.
 func TestNoCheckpointAmongTables(t *testing.T) {
 	root := t.TempDir()
 	named := filepath.Join(root, "named")

@@ -10,7 +10,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 )
 
-// The way of a group, from the first row to the acknowledgement:
+// The path of a group, from the first row to the acknowledgement:
 //
 //	caller                     committer                              syncer                      store
 //	Append: row into a chunk
@@ -24,8 +24,8 @@ import (
 //	                                                                  wait for the changelog, if there is one
 //	                                                                  finish: counters, what follows
 //
-// Where some sinks do not wait for the changelog (SinkConfig.AckLocal), a third goroutine waits for it and finishes, and the syncer goes
-// on: its commits end the wait of the callers of those sinks.
+// Where some sinks do not wait for the changelog (SinkConfig.AckLocal), a third goroutine waits for it and finishes, and the syncer
+// continues: its commits end the wait of the callers of those sinks.
 //
 //	Wait returns ◀─────────────────────────────────────────────────── group.end
 //	                           (kick) ◀────────────────────────────── finished
@@ -34,13 +34,13 @@ import (
 //
 //	kick wakes the committer     the first rows of a group, its first waiter, an operation, a size that was reached, probe, a commit
 //	                             that is finished, a failure of the store, Close, callers that wait for room
-//	timer wakes the committer    the end of Tuning.SyncInterval, for rows that nobody waits for
+//	timer wakes the committer    the end of Tuning.SyncInterval, for rows without a waiter
 //	wake wakes the syncer        a sync of the log; see syncQueue
 //	done wakes the callers       the end of their group; see grace
 //
-// A group is due (gate.take) when somebody waits for it, when it holds commitBytes, or when SyncInterval has passed. It may be
-// taken when no commit is underway, or when it is so heavy that preparing it takes the time of a sync. One with rows that do not wait for
-// the changelog may be taken when all commits are on disk. gate.gathered holds a group back for callers that are about to come.
+// A group is due (gate.take) when a caller waits for it, when it holds commitBytes, or when SyncInterval has passed. It may be taken when
+// no commit is underway, or when it is so heavy that preparing it takes the time of a sync. A group with rows that do not wait for the
+// changelog may be taken when all commits are on disk. gate.gathered holds a group back for callers that are about to come.
 
 // commitLoop is the committer. It ends after the group that gathered when the buffer was drained.
 func (b *Buffer) commitLoop() {
@@ -80,14 +80,14 @@ func (b *Buffer) mayCommit() bool {
 	if !b.early.Load() {
 		return b.gate.heavy()
 	}
-	// The committer must not wait behind commits that the changelog lacks.
+	// The committer must not wait for commits that the changelog lacks.
 	return underway < mostUnderway && b.gate.heavy() || b.syncs.unsynced.Load() == 0 && b.gate.hasLocal()
 }
 
-// mostUnderway is how many commits without rows of SinkConfig.AckLocal are under way at most.
+// mostUnderway is how many commits without rows of SinkConfig.AckLocal run at most.
 const mostUnderway = 3
 
-// syncLoop is the syncer: it waits for the disk and lets the callers go. It is apart from the committer so that the next
+// syncLoop is the syncer. It waits for the disk and lets the callers go. It is apart from the committer so that the next
 // group is compressed and encoded while this one is being written.
 func (b *Buffer) syncLoop() {
 	defer b.confirms.close()
@@ -133,14 +133,14 @@ type commit struct {
 	group *group
 	stage atomic.Int32
 	batch *pebble.Batch // nil when there is nothing to write
-	// closed is set when the store has the memory of the batch back: nothing reads it any more.
+	// closed is set when the store has the memory of the batch back, which is then no longer read.
 	closed bool
-	// confirmed waits until the changelog has the batch; nil without a changelog. The memory of the batch is its as long, unless it has a
-	// copy: see early.copied.
+	// confirmed waits until the changelog has the batch. It is nil without a changelog. The memory of the batch is its as long, unless it has a
+	// copy (see early.copied).
 	confirmed func(context.Context) error
 	err       error  // nothing was written
 	raw       int64  // bytes that leave memory
-	local     int64  // payload bytes that come to the local level, less those that leave it
+	local     int64  // payload bytes added to the local level, less the bytes that leave it
 	staged    int64  // likewise of staging
 	changed   bool   // a file has changed
 	copied    []byte // lines of the copy of the records
@@ -150,12 +150,12 @@ type commit struct {
 	began     time.Time
 }
 
-// early is what a commit has for callers that do not wait for the changelog.
+// early is the part of a commit for callers that do not wait for the changelog.
 type early struct {
 	notes []note // the receipts of their rows
 	rows  int64
-	size  int64 // what the batch takes in memory until the changelog has it
-	// copied is the first of the batches up to this one that all have a copy in the store; 0: this one has none.
+	size  int64 // memory of the batch until the changelog has it
+	// copied is the first of the batches up to this one that all have a copy in the store. 0 means that this one has none.
 	copied uint64
 	acked  bool // the callers were told that the rows are stored
 }
@@ -166,7 +166,7 @@ const recordBytes = 512
 // prepare makes one batch of a group and hands it to the store, without waiting for the disk.
 func (b *Buffer) prepare(g *group) {
 	c := &commit{group: g, began: time.Now()}
-	// From here on no chunk of the group takes rows any more.
+	// From here on no chunk of the group takes more rows.
 	for _, ch := range g.chunks {
 		ch.sink.mu.Lock()
 		if ch.sink.open == ch {
@@ -260,7 +260,7 @@ func (b *Buffer) prepare(g *group) {
 	b.hand(c)
 }
 
-// dropLost removes the rows of sinks that are gone: other sinks may have their numbers now.
+// dropLost removes the rows of sinks that are gone, because other sinks may have their numbers now.
 func (b *Buffer) dropLost(g *group) {
 	g.chunks = slices.DeleteFunc(g.chunks, func(ch *chunk) bool {
 		gone := ch.sink.gone.Load()
@@ -275,7 +275,7 @@ func (b *Buffer) dropLost(g *group) {
 	})
 }
 
-// synced waits until the commit is on disk, and tells those who wait for nothing else.
+// synced waits until the commit is on disk, and notifies the callers that wait for nothing else.
 func (b *Buffer) synced(c *commit) {
 	if c.err == nil && c.batch != nil {
 		if err := c.batch.SyncWait(); err != nil {
@@ -285,7 +285,7 @@ func (b *Buffer) synced(c *commit) {
 	// After a failure the store may have lost the batch or one before. Without a copy of all batches that the changelog lacks, the next
 	// opening could not append this one.
 	e := &c.early
-	if e.copied != 0 && b.failure() == nil { // the changelog has bytes of its own, and may be behind for long
+	if e.copied != 0 && b.failure() == nil { // the changelog has a copy of the bytes, and may lag for a long time
 		c.close()
 	}
 	if c.err != nil || b.failure() != nil || e.copied == 0 || e.copied > b.confirm.confirmed.Load()+1 {
@@ -307,7 +307,7 @@ func (c *commit) close() {
 	}
 }
 
-// finish waits until a commit that is on disk is in the changelog as well, if there is one, and tells everybody.
+// finish waits until a commit that is on disk is in the changelog as well, if there is one, and notifies all waiters.
 func (b *Buffer) finish(c *commit) {
 	if c.err == nil && c.batch != nil {
 		if c.confirmed != nil && b.fenced.Load() == nil {
@@ -323,7 +323,7 @@ func (b *Buffer) finish(c *commit) {
 	if f := b.failure(); c.err == nil && f != nil {
 		c.err = f
 	}
-	// What goes from one level to another is added there first: see reserve.
+	// What goes from one level to another is added there first (see reserve).
 	if c.err == nil {
 		b.staged.Add(c.staged)
 		b.local.Add(c.local)

@@ -14,9 +14,9 @@ import (
 	"github.com/forebay/forebay/internal/localdisk"
 )
 
-// An operation holds what it found in the state when it was asked for. When the store fails before its commit and is
-// opened again, it must not act on the state that was read since: the end of an import would be counted twice. Rows that
-// wait beside it are stored all the same.
+// An operation holds the state that it found when it was requested. When the store fails before its commit and is opened
+// again, it must not act on the state that was read since, or the end of an import would be counted twice. Rows that wait
+// in the same group are stored all the same.
 func TestOperationsEndWithTheStateTheyWereMadeFor(t *testing.T) {
 	b, err := Open("data", localdisk.On(Options{Staging: nothing{}, Target: nothing{}, Tuning: Tuning{SyncInterval: time.Hour}}, disktest.New(t)))
 	if err != nil {

@@ -32,7 +32,7 @@ func (c *compacting) Compact(_ context.Context, t driver.Table) error {
 	return c.fail
 }
 
-// Tables are compacted after an import, and every hour without one, whatever the call returns and also after the store was reopened.
+// Tables are compacted after an import, and every hour without one, whatever the call returns and even after the store was reopened.
 func TestCompactor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mem := buffertest.NewMemory()
@@ -92,7 +92,7 @@ func TestCompactor(t *testing.T) {
 	})
 }
 
-// The table of a sink with a target of its own is compacted until the sink is forgotten, whether it is defined or not.
+// The table of a sink with its own target is compacted until the sink is forgotten, whether it is defined or not.
 func TestCompactorOfADroppedSink(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mem := buffertest.NewMemory()

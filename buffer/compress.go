@@ -18,10 +18,11 @@ import (
 
 const (
 	// compressMin is the chunk size below which compression is left to the upload, where small chunks are packed
-	// together: codes for one row take long, and to describe them takes nearly what they spare.
+	// together, because computing codes for one row takes long, and describing them takes nearly the bytes that they
+	// spare.
 	compressMin = 4 << 10
 	// quickFrom is how many bytes of such chunks in one group are worth a quick member each. Many small chunks at once
-	// come from many busy sinks, and then the bytes cost more than to halve them: each is written to the log, inserted
+	// come from many busy sinks, and then the bytes cost more than to halve them, because each is written to the log, inserted
 	// into the write buffer and written to a table. With fewer there is time, and the upload packs them better. Hysteresis:
 	// enter above quickFrom, leave below quickFrom/4, because groups are smaller while their chunks take less time.
 	quickFrom = 128 << 10
@@ -67,13 +68,13 @@ func (c *chunk) bestPacking(gzipLevel int) packing {
 type payloads struct {
 	list []payload
 	size int // upper bound of the batch
-	// spread is set while many sinks have a few rows each: see quickFrom.
+	// spread is set while many sinks have a few rows each (see quickFrom).
 	spread bool
 }
 
 func (p payloads) at(i int) payload { return p.list[i] }
 
-// packer compresses the chunks of a group, on up to four cores. Its zero value is ready; it is the committer's.
+// packer compresses the chunks of a group, on up to four cores. Its zero value is ready. It is the committer's.
 type packer struct {
 	gzipLevel int // Tuning.GzipLevel
 	lanes     [4]compressor
@@ -173,9 +174,9 @@ const (
 )
 
 // compressor turns rows into independent gzip members or zstd frames. It keeps its encoders and a block of memory from one
-// group to the next. It is not safe for concurrent use; its zero value is ready.
+// group to the next. It is not safe for concurrent use. Its zero value is ready.
 type compressor struct {
-	gzipLevel int // 0: quickgzip, otherwise the level of the library
+	gzipLevel int // 0 for quickgzip, otherwise the level of the library
 	gz        *quickgzip.LongEncoder
 	library   *gzip.Writer
 	zs        *zstd.Encoder
@@ -201,7 +202,7 @@ func (c *compressor) keep(member []byte) []byte {
 	return member
 }
 
-// quickMember is member for gzip and chunks below compressMin, without codes of its own. It returns nil when that is not
+// quickMember is member for gzip and chunks below compressMin, without custom codes. It returns nil when that is not
 // worth it.
 func (c *compressor) quickMember(data []byte) []byte {
 	out := c.quick.Append(c.room(quickgzip.Room(len(data))), data)

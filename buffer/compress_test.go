@@ -100,7 +100,7 @@ func TestLargeChunksAreCompressed(t *testing.T) {
 	}
 }
 
-// With a level of the library all members are its own: small chunks wait for the upload, and a higher level makes fewer bytes.
+// With a level of the library all members are its own. Small chunks wait for the upload, and a higher level makes fewer bytes.
 func TestGzipLevel(t *testing.T) {
 	sizes := make(map[int]int)
 	for _, level := range []int{1, 9} {
@@ -146,7 +146,7 @@ func TestSinksOfNoiseAreLeftAlone(t *testing.T) {
 }
 
 // While many sinks have the rows of one call each, callers compress them. Whatever they append instead, nothing is lost,
-// doubled or out of order, and the way is left when it does not suit any more.
+// doubled or out of order, and this path is left when it no longer suits.
 func TestCallersCompressRowsOfManySinks(t *testing.T) {
 	const size = 1 << 10
 	text := func(sink, n int) []byte {
@@ -170,7 +170,7 @@ func TestCallersCompressRowsOfManySinks(t *testing.T) {
 	}
 	var p packer
 	for i, c := range []struct {
-		rows          func(sink int) [][]byte // of one sink, each by an Append of its own
+		rows          func(sink int) [][]byte // of one sink, each in a separate Append
 		sinks         int                     // how many have rows
 		precompressed int                     // chunks with members of callers for each sink
 		chunks        int                     // all chunks of a sink

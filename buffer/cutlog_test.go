@@ -24,12 +24,12 @@ import (
 	"github.com/forebay/forebay/internal/localdisk"
 )
 
-// killedWorld is a data directory as a killed process leaves it: rows are imported, in staging and open, and nothing tells
-// how long the log of the store was but what the process noted before it called its drivers.
+// killedWorld is a data directory as a killed process leaves it. Rows are imported, in staging and open, and only the
+// process's notes from before its driver calls tell how long the log of the store was.
 type killedWorld struct {
 	fs   *disktest.Disk
 	opts buffer.Options
-	// left is how many rows had left the local level, all how many were acknowledged: ids 0, 1, …
+	// left is how many rows had left the local level, all how many were acknowledged, with the ids 0, 1, …
 	left, all int
 	// table returns the ids of the rows in the table.
 	table func() []string
@@ -88,7 +88,7 @@ func inDirs(t *testing.T, d *down) (buffer.Options, func() []string) {
 				return err
 			}
 			rows, err := csv.NewReader(bytes.NewReader(data)).ReadAll()
-			for _, row := range rows[1:] { // behind the header
+			for _, row := range rows[1:] { // after the header
 				out = append(out, row[0])
 			}
 			return err
@@ -122,7 +122,7 @@ func newKilledWorld(t *testing.T, dirs bool) *killedWorld {
 		t.Fatal(err)
 	}
 	s := define(t, b, "a", cutSink)
-	// rows appends n rows one a commit, so that the log has a place to cut behind each.
+	// rows appends n rows, one per commit, so that the log has a place to cut after each.
 	rows := func(n int) {
 		for range n {
 			put(t, b, s, w.all, w.all+1)
@@ -149,7 +149,7 @@ func newKilledWorld(t *testing.T, dirs bool) *killedWorld {
 	staged(28)
 	w.left = w.all
 	rows(3)
-	d.staging.Store(true) // what the killed process still wants to do, it does no more
+	d.staging.Store(true) // the killed process does nothing from here on
 	w.fs = disk.Cut(vfs.CrashCloneCfg{})
 	if err := b.Close(); err != nil {
 		t.Fatal(err)
@@ -229,7 +229,7 @@ func (w *killedWorld) check(t *testing.T) (missing int, list []buffer.Damage) {
 }
 
 // The end of the log of a killed process may be cut, or rot, so that it looks like a write that was never acknowledged. The
-// records are then older than what the drivers were asked to do. That is found at the opening, nothing hangs, nothing is
+// records are then older than the requests that the drivers got. That is found at the opening, nothing hangs, nothing is
 // doubled, and no id is given to other rows.
 func TestCutLogOfAKilledProcess(t *testing.T) {
 	places := casetest.Of(60, 15, 5)

@@ -216,7 +216,7 @@ func TestDamagedStoreFilesLoseOnlyTheirRows(t *testing.T) {
 			damaged := 0
 			got, b, _ := damagedRun(t, sealed, driver.None, func(fs *disktest.Disk) {
 				editChunks(t, fs, func(_ int, v []byte) []byte { return v })
-				// Opening the store has written the rows to a table; compact, so that there is one copy.
+				// Opening the store has written the rows to a table. Compact, so that there is one copy.
 				db, err := pebble.Open("data", &pebble.Options{FS: fs, FormatMajorVersion: pebble.FormatNewest, Logger: quiet{}})
 				if err != nil {
 					t.Fatal(err)
@@ -243,7 +243,7 @@ func TestDamagedStoreFilesLoseOnlyTheirRows(t *testing.T) {
 				t.Fatalf("%d tables were damaged, want 1", damaged)
 			}
 			st, _ := b.SinkStats("a")
-			// How many rows the end of an open slice had stood in the block that is damaged: at least one.
+			// The row count of the end of an open slice was in the damaged block, so at least one row counts as damaged.
 			all := int64(len(got))+st.Damaged.Rows == 100 || !sealed && len(got) == 90 && st.Damaged.Rows == 1
 			if len(got) < 50 || len(got) == 100 || !all {
 				t.Errorf("%d rows in the table, %d damaged", len(got), st.Damaged.Rows)
@@ -253,7 +253,7 @@ func TestDamagedStoreFilesLoseOnlyTheirRows(t *testing.T) {
 }
 
 // A sector that the disk does not give back is tried for Tuning.UnreadableAfter. If it comes back by then nothing is
-// lost; else its rows are damage, and the others go on.
+// lost. Else its rows are damage, and the other rows continue.
 func TestUnreadableSector(t *testing.T) {
 	for _, comesBack := range []bool{true, false} {
 		t.Run(fmt.Sprintf("comes back=%v", comesBack), func(t *testing.T) {

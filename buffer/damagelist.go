@@ -13,8 +13,8 @@ import (
 	"github.com/forebay/forebay/internal/pebblestore"
 )
 
-// Damaged lists the damage that was found and neither forgotten nor older than Tuning.DamageRetention: first the
-// store as a whole, then in the order of the slices. The ledger counts its rows forever.
+// Damaged lists the damage that was found and neither forgotten nor older than Tuning.DamageRetention, the store
+// as a whole first, then in the order of the slices. The ledger counts its rows forever.
 func (b *Buffer) Damaged(ctx context.Context) ([]Damage, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -51,7 +51,7 @@ var ErrUnknownDamage = errors.New("no such record of damage")
 // [Buffer.Damaged]. The ledger stays as it is. If some ids are not listed, ForgetDamage removes the other records and returns an
 // error that matches [ErrUnknownDamage].
 //
-// A store that was set aside as a whole ([Damage.Store]) is a folder of the data directory: delete it by hand.
+// A store that was set aside as a whole ([Damage.Store]) is a folder of the data directory. Delete it by hand.
 func (b *Buffer) ForgetDamage(ctx context.Context, ids ...string) error {
 	list, err := b.Damaged(ctx)
 	if err != nil {

@@ -47,7 +47,7 @@ func TestDiscardErrors(t *testing.T) {
 	})
 }
 
-// The staged objects of a discarded file are deleted also when the process ends before it came to that.
+// The staged objects of a discarded file are deleted even if the process ends first.
 func TestDiscardedFileIsCleanedUpAfterARestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mem := buffertest.NewMemory()
@@ -100,7 +100,7 @@ func waitingFile(t *testing.T, b *buffer.Buffer) string {
 	return ""
 }
 
-// An import that runs while its file is to be discarded decides: its rows are in the table.
+// An import that runs while its file is to be discarded wins, and its rows are in the table.
 func TestDiscardWaitsForARunningImport(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mem := buffertest.NewMemory()
@@ -129,7 +129,7 @@ func TestDiscardWaitsForARunningImport(t *testing.T) {
 	})
 }
 
-// Rows that came while a call waited for its turn are not lost with those that somebody has agreed to lose.
+// Rows that arrived while a call waited for its turn are not lost with the rows that the caller has agreed to lose.
 func TestDiscardUpToKeepsAFileThatGrew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mem := buffertest.NewMemory()

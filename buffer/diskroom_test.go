@@ -35,8 +35,8 @@ func onDisk(t *testing.T, mem *buffertest.Memory) (opts buffer.Options, dir stri
 	return opts, filepath.Join(t.TempDir(), "local")
 }
 
-// What the files of the local level take, in blocks as du counts them, stays within MaxDiskBytes, whatever is sent; the
-// statistics say the same number; and when rows leave there is room again.
+// What the files of the local level take, in blocks as du counts them, stays within MaxDiskBytes, whatever is sent. The
+// statistics say the same number, and when rows leave there is room again.
 func TestDiskBoundHoldsForAllocatedBlocks(t *testing.T) {
 	const bound = 6 << 20
 	mem := buffertest.NewMemory()
@@ -80,7 +80,7 @@ func TestDiskBoundHoldsForAllocatedBlocks(t *testing.T) {
 					var full *buffer.OverloadError
 					switch {
 					case errors.As(err, &full) && full.Resource == "disk":
-						// What was deleted may still take the room: it is given back without rows that come.
+						// Deleted data may still occupy the disk. The store frees its space even if no rows arrive.
 						if b.Stats().LocalBytes > bound/6 || time.Now().After(deadline) {
 							refused++
 						}
@@ -133,7 +133,7 @@ func TestDiskBoundHoldsForAllocatedBlocks(t *testing.T) {
 	}
 }
 
-// A closed buffer gives back what it had for the rows to come, with default options and after much went through it.
+// A closed buffer releases the space it reserved for future rows, with default options and after much data went through it.
 func TestClosedBufferGivesRoomBack(t *testing.T) {
 	mem := buffertest.NewMemory()
 	opts, dir := onDisk(t, mem)
@@ -189,7 +189,7 @@ func TestIdleBufferGivesRoomBack(t *testing.T) {
 	})
 }
 
-// Too small a volume is said at the opening, with what the room is for; nothing was made on it but the folder.
+// If the volume is too small, opening fails and names the purpose of the room. Only the folder was made on it.
 func TestTooSmallVolumeIsNamed(t *testing.T) {
 	disk := disktest.New(t)
 	disk.SetUsage(vfs.DiskUsage{AvailBytes: 3 << 20, TotalBytes: 4 << 20, UsedBytes: 1 << 20})
@@ -216,7 +216,7 @@ func TestTooSmallVolumeIsNamed(t *testing.T) {
 	}
 }
 
-// Rows are for their owner: others can read no file of the local level, whatever the umask, nor of a checkpoint.
+// Rows are for their owner. Others can read no file of the local level, whatever the umask, nor of a checkpoint.
 func TestFilesAreForTheirOwner(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("no permissions")
@@ -260,8 +260,8 @@ func TestFilesAreForTheirOwner(t *testing.T) {
 	}
 }
 
-// Whoever waits for room on the disk gets it as soon as there is some, also when nobody else calls: rows that leave take
-// their blocks with them only some time later.
+// A caller that waits for room on the disk gets it as soon as there is some, even without other calls, because rows that leave
+// take their blocks with them only some time later.
 func TestWaitingForBlocksEndsByItself(t *testing.T) {
 	mem := buffertest.NewMemory()
 	var down atomic.Bool

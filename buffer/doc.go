@@ -21,19 +21,19 @@
 //     exactly once, whatever crashes, power cuts or outages come in between, provided that the drivers keep their
 //     contracts ([driver.Staging], [driver.Target]).
 //   - With a [Changelog] they are also in a log on other machines then, and [Restore] brings them back when this one is lost.
-//   - Rows whose Append nobody waited for are on disk after at most Tuning.SyncInterval and one commit.
+//   - Rows whose Append no caller waited for are on disk after at most Tuning.SyncInterval and one commit.
 //   - Nothing is dropped silently. Rows leave only by import, by expiry, by [Buffer.Discard] or by damage of the disk. All are
 //     counted, and all but imports are logged as warnings or errors.
 //   - Memory and disk are bounded. At a bound Append fails with an [*OverloadError] before it has taken anything.
 //   - Rows of one sink that one goroutine appends keep their order inside an import.
 //
-// The cost of a durable Append is a copy of the rows and one shared wait: all appends of all sinks that come while a
-// commit is being written are one batch of the next commit, with one fsync.
+// The cost of a durable Append is a copy of the rows and one shared wait. All appends of all sinks that arrive while
+// a commit is being written are one batch of the next commit, with one fsync.
 //
 // # Levels and states
 //
 // Rows gather in memory chunks. A commit writes every open chunk. The chunks of one sink between two step-1 triggers
-// are a slice; the slices of one sink between two step-2 triggers are a file.
+// are a slice. The slices of one sink between two step-2 triggers are a file.
 //
 //	slice   writing ──(step-1 trigger or its file closes)──▶ uploading ──(Staging.Put)──▶ uploaded ──▶ imported
 //	file    writing ──(step-2 trigger)──▶ closing ──(all slices uploaded)──▶ importing ──(Target.Import)──▶ imported

@@ -23,7 +23,7 @@ func (b *Buffer) Alone(ctx context.Context, table driver.Table, call func(contex
 	return b.alone(ctx, table, 0, call)
 }
 
-// alone is Alone with a bound of the wait; 0: there is none.
+// alone is Alone with a bound of the wait, 0 for none.
 func (b *Buffer) alone(ctx context.Context, table driver.Table, patience time.Duration, call func(context.Context) error) error {
 	exclusive, ok := b.targetNamed(table.Target).(driver.Exclusive)
 	if !ok || b.opts.Leases == nil {
@@ -41,11 +41,11 @@ func (b *Buffer) alone(ctx context.Context, table driver.Table, patience time.Du
 	lost, release, err := b.opts.Leases.Take(waiting, name)
 	if err != nil {
 		if _, leased := errors.AsType[*driver.LeasedError](err); leased {
-			<-waiting.Done() // so that nobody asks without a pause
+			<-waiting.Done() // so that the lease is not requested in a busy loop
 		}
 		return err
 	}
-	// If this process gives up waiting for the call, the lease stays until the call returns: it may still write.
+	// If this process gives up waiting for the call, the lease stays until the call returns, because it may still write.
 	defer release()
 	held, end := context.WithCancelCause(ctx)
 	defer end(nil)

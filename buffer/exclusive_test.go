@@ -19,7 +19,7 @@ import (
 
 const leaseName = "the file of all tables"
 
-// exclusive is a target whose tables only one process may use. It counts the calls of processes beside each other.
+// exclusive is a target whose tables only one process may use. It counts calls of processes that overlap.
 type exclusive struct {
 	*buffertest.Memory
 	leases  *buffertest.Leases
@@ -57,7 +57,7 @@ func (e *exclusive) Compact(context.Context, driver.Table) error {
 	return nil
 }
 
-// exclusiveOptions are the options of a process with a local level of its own.
+// exclusiveOptions are the options of a process with its own local level.
 func exclusiveOptions(t testing.TB, e *exclusive) buffer.Options {
 	opts := memoryOptions(t, e.Memory)
 	opts.Target, opts.Leases = e, e.leases.Process(e.process)
@@ -220,7 +220,8 @@ func (l brokenLeases) Take(context.Context, string) (<-chan struct{}, func(), er
 	return nil, nil, l.err
 }
 
-// A store of leases that fails counts as a failed attempt. One that answers at once that another process has the lease is not asked without a pause.
+// A store of leases that fails counts as a failed attempt. A store that reports at once that another process has the lease is not asked without a
+// pause.
 func TestLeasesThatFail(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newExclusive("a")

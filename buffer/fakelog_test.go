@@ -18,7 +18,7 @@ import (
 
 var errLogDown = errors.New("the log is down")
 
-// fakeLog is a changelog whose log is outside of the machine. It checks what a buffer owes to it.
+// fakeLog is a changelog whose log is outside of the machine. It checks the buffer's side of the contract.
 type fakeLog struct {
 	t *testing.T
 	// delay of the next confirmation. Optional.
@@ -27,11 +27,11 @@ type fakeLog struct {
 	mu      sync.Mutex
 	changed chan struct{} // closed and replaced at each change of what follows
 	stored  [][]byte      // the batches 1, 2, …
-	away    bool          // appends get no answer
-	stopAt  int           // batches above get no answer; 0: all get one
+	away    bool          // appends get no reply
+	stopAt  int           // batches above get no reply; 0 if all get one
 	err     error         // of Begin and of appends
 	begun   int           // calls of Begin
-	pending [][]byte      // appended by the last session behind stored
+	pending [][]byte      // appended by the last session after stored
 }
 
 func newFakeLog(t *testing.T) *fakeLog { return &fakeLog{t: t, changed: make(chan struct{})} }
@@ -48,7 +48,7 @@ func (l *fakeLog) set(change func()) {
 func (l *fakeLog) setAway(away bool)  { l.set(func() { l.away = away }) }
 func (l *fakeLog) setError(err error) { l.set(func() { l.err = err }) }
 
-// silent reports whether some appends get no answer.
+// silent reports whether some appends get no reply.
 func (l *fakeLog) silent() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -67,7 +67,7 @@ func (l *fakeLog) len() int {
 	return len(l.stored)
 }
 
-// batches yields the batches behind a number, up to another one.
+// batches yields the batches after one number, up to a second number.
 func (l *fakeLog) batches(after, to int) iter.Seq2[buffer.LogBatch, error] {
 	l.mu.Lock()
 	stored := slices.Clone(l.stored[:to])

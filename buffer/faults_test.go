@@ -24,7 +24,7 @@ type outage struct {
 	away  atomic.Bool
 	err   error
 	calls atomic.Int64
-	only  string // the sink that it is away for; empty: all
+	only  string // the sink that it is away for, empty for all
 }
 
 func (o *outage) fails(sink string) error {

@@ -14,7 +14,7 @@ import (
 	"github.com/forebay/forebay/internal/synctest"
 )
 
-// A sink that is forgotten begins again, also after a restart, and the ledger does not miss the table that went with it.
+// A sink that is forgotten begins again, even after a restart, and the ledger does not miss the table that was forgotten with it.
 func TestForget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mem := buffertest.NewMemory()

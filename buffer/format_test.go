@@ -24,12 +24,12 @@ import (
 	"github.com/forebay/forebay/internal/seedtest"
 )
 
-// writeFormat makes the test write the fixture of the current format first. A fixture is written once: a released format
-// never changes, and a new version gets a folder of its own.
+// writeFormat makes the test write the fixture of the current format first. A fixture is written once, because a released format
+// never changes, and a new version gets a new folder.
 var writeFormat = flag.Bool("write-format", false, "write buffer/testdata/format of the current version")
 
 // The fixtures are data directories of released formats, with their staging and tables, in a state where each kind of
-// record is there. Whatever later releases do, they open them, find what is in them, and bring every row to its table once.
+// record is there. Later releases must open them, find their contents, and bring every row to its table once.
 func TestFormatsOfAllReleases(t *testing.T) {
 	current := fmt.Sprintf("testdata/format/v%d", format.Newest)
 	if *writeFormat {
@@ -70,7 +70,7 @@ func TestFormatsOfAllReleases(t *testing.T) {
 }
 
 // Rows that a release without types has left are untyped. A table with the same id and typed columns does not get them, and
-// says so; they wait until it has its text columns again.
+// says so. They wait until it has its text columns again.
 func TestOldRowsMeetATypedTable(t *testing.T) {
 	root := t.TempDir()
 	if err := os.CopyFS(root, os.DirFS("testdata/format/v1")); err != nil {

@@ -11,10 +11,10 @@ import (
 )
 
 const (
-	// commitBytes is the size at which a commit begins although nobody waits and SyncInterval has not passed.
+	// commitBytes is the size at which a commit begins although no caller waits and SyncInterval has not passed.
 	commitBytes = 2 << 20
 	// heavyBytes is the size from which a group takes so long to compress and encode that it is prepared while the disk
-	// writes another. A lighter group gathers on: fewer and larger writes are cheaper.
+	// writes another. A lighter group gathers on, because fewer and larger writes are cheaper.
 	heavyBytes = 200 << 10
 	// gatherTurns is how often probe yields without a new waiter before it gives up.
 	gatherTurns = 16
@@ -24,8 +24,8 @@ const (
 type group struct {
 	seq uint64
 	outcome
-	// local is the outcome for those who do not wait for the changelog; nil while no such rows are in the group. Guarded by gate.mu until
-	// the group is taken.
+	// local is the outcome for callers that do not wait for the changelog, nil while no such rows are in the group. Guarded by gate.mu
+	// until the group is taken.
 	local *outcome
 	// incomplete is set before done is closed when rows from before a reopening were dropped.
 	incomplete bool
@@ -35,13 +35,13 @@ type group struct {
 	ops      []*operation
 	noticed  atomic.Bool // the committer knows of it
 	complete atomic.Bool // no more callers are expected
-	probed   bool        // probe runs or has run; guarded by gate.mu
+	probed   bool        // probe runs or has run, guarded by gate.mu
 	bytes    atomic.Int64
 }
 
 // gate hands groups to the committer.
 type gate struct {
-	// intake is held for reading by those who append.
+	// intake is held for reading by the callers that append.
 	intake sync.RWMutex
 	store  *pebblestore.Store
 
@@ -51,7 +51,7 @@ type gate struct {
 	spare  spareChunks
 	expect int64 // how many waited for the last group
 
-	// spread is set while many sinks have a few rows each, as in the last group; see SinkHandle.precompress.
+	// spread is set while many sinks have a few rows each, as in the last group. See SinkHandle.precompress.
 	spread atomic.Bool
 
 	signal chan struct{} // capacity 1
@@ -103,7 +103,7 @@ func (g *gate) joinLocal(s *sinkState, def *format.Definition) *chunk {
 	if g.cur.local == nil {
 		o := newOutcome()
 		g.cur.local = &o
-		g.kick() // the committer may have left the group alone until the changelog answers
+		g.kick() // the committer may have left the group alone until the changelog responds
 	}
 	return c
 }
@@ -136,7 +136,7 @@ func (g *gate) grow(cur *group, size int64) {
 	}
 }
 
-// due is the size from which a group is committed although nobody waits.
+// due is the size at which a group is committed even without a waiter.
 func (g *gate) due() int64 { return min(commitBytes, g.bound/4) }
 
 // post adds an operation to the group that gathers now.
@@ -152,8 +152,8 @@ func (g *gate) post(op *operation) (*group, error) {
 	return g.cur, nil
 }
 
-// dropOperations keeps those in the gathering group from being run: the state that they were made for is replaced. The
-// rows beside them stay. New ones come only when the store is in use again.
+// dropOperations keeps those in the gathering group from being run, because the state that they were made for is replaced. The
+// rows in the same group stay. New operations arrive only when the store is in use again.
 func (g *gate) dropOperations() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -168,12 +168,12 @@ func (g *gate) waitForAppends() {
 	defer g.intake.Unlock()
 }
 
-// gathered reports whether the gathering group need not wait for more callers: as many wait as for the last group, it is
-// heavy, or no more come. After a commit all its callers come back within microseconds; without this the first of them
+// gathered reports whether the gathering group need not wait for more callers, because as many wait as for the last group, it is
+// heavy, or no more arrive. After a commit all its callers come back within microseconds. Without this the first of them
 // would have a commit alone and the others would wait for two.
 //
-// While it is false the committer sleeps. The caller that makes the group heavy wakes it, or probe does. If it yielded instead, it
-// would stand behind all callers that can run, and the disk would be idle until the last of a thousand has mapped its row.
+// While it is false the committer sleeps. The caller that makes the group heavy wakes it, or probe does. Yielding would queue the
+// committer after every runnable caller and leave the disk idle until the last of a thousand has mapped its row.
 func (g *gate) gathered() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -190,7 +190,7 @@ func (g *gate) gathered() bool {
 }
 
 // probe gives the processor to callers that are about to wait for a group, and wakes the committer when no more come. It
-// counts turns and not time: a lone caller must not wait, and a fake clock stands still meanwhile.
+// counts turns and not time, because a lone caller must not wait, and a fake clock stands still meanwhile.
 func (g *gate) probe(cur *group, expect int64) {
 	n := cur.waiters.Load()
 	for idle := 0; n < expect && idle < gatherTurns && cur.bytes.Load() < heavyBytes; idle++ {
@@ -210,7 +210,7 @@ func (g *gate) heavy() bool {
 	return g.cur.bytes.Load() >= heavyBytes
 }
 
-// take swaps the gathering group when it is due. Otherwise it says how long it may still gather; negative: it is empty.
+// take swaps the gathering group when it is due. Otherwise it says how long it may still gather, which is negative if it is empty.
 func (g *gate) take(interval time.Duration) (*group, time.Duration) {
 	due := g.due()
 	g.mu.Lock()
@@ -255,10 +255,10 @@ func (g *gate) endedLocal(done *group, err error) {
 	g.mu.Unlock()
 }
 
-// stopping reports whether no new rows come: what gathers is due at once.
+// stopping reports whether no new rows arrive, so the gathered rows are due at once.
 func (g *gate) stopping() bool { return g.store.Now().Phase >= pebblestore.PhaseClosing }
 
-// drained reports whether nothing can come any more.
+// drained reports whether nothing more can arrive.
 func (g *gate) drained() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -29,7 +29,7 @@ func TestGroupIsTakenWhenItIsDue(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		fill func(g *gate)
-		rest time.Duration // how long it may still gather; 0: it is due
+		rest time.Duration // how long it may still gather; 0 if it is due
 	}{
 		{"empty", func(*gate) {}, -1},
 		{"rows that nobody waits for", func(g *gate) { g.join(nil, nil); time.Sleep(interval / 5) }, interval * 4 / 5},
@@ -56,7 +56,7 @@ func TestGroupIsTakenWhenItIsDue(t *testing.T) {
 	}
 }
 
-// The callers of a commit come back together: the next group waits for as many, but not for callers that never come.
+// The callers of a commit come back together. The next group waits for as many, but not for callers that never come.
 func TestGroupWaitsForTheCallersOfTheLastOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newTestGate()
@@ -104,7 +104,7 @@ func TestHeavyGroupWakesTheCommitter(t *testing.T) {
 	}
 }
 
-// The state that operations were made for is replaced by a reopening. The rows beside them stay.
+// The state that operations were made for is replaced by a reopening. The rows in the same group stay.
 func TestOperationsOfAReplacedStateAreDropped(t *testing.T) {
 	g := newTestGate()
 	g.join(nil, nil)

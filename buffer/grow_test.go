@@ -86,7 +86,8 @@ func TestColumnsOfATableAreBounded(t *testing.T) {
 	}
 }
 
-// Rows that waited when their table began to grow reach it also when the sink has another table since, or a fixed one again.
+// Rows that waited when their table began to grow reach it even if the sink has switched to another table, or back to a fixed
+// one.
 func TestRowsReachAGrownTableThatTheSinkHasLeft(t *testing.T) {
 	grown := driver.Table{ID: "in.c-test.a", Columns: append(columns[:2:2], datatype.Column{Name: "n", Type: datatype.Int64}), Extend: true}
 	fixed := grown
@@ -111,7 +112,7 @@ func TestRowsReachAGrownTableThatTheSinkHasLeft(t *testing.T) {
 			define(t, b, "a", func(c *buffer.SinkConfig) { c.Table = grown })
 			away.Store(false)
 			define(t, b, "a", func(c *buffer.SinkConfig) { c.Table = next })
-			put(t, b, first, 5, 8) // of a caller who has mapped them before
+			put(t, b, first, 5, 8) // of a caller that mapped them before
 			flush(t, b, "a")
 			wantIDs(t, mem, "in.c-test.a", 0, 8)
 			verify(t, b)

@@ -117,7 +117,7 @@ func verify(t *testing.T, b *buffer.Buffer) {
 	}
 }
 
-// state renders what a story can see of a sink.
+// state renders the state of a sink that a story can see.
 func state(b *buffer.Buffer, id string) string {
 	st, _ := b.SinkStats(id)
 	var files []string

@@ -7,7 +7,7 @@ import (
 )
 
 // Hooks are functions that a buffer calls at events, for owners that count them by other means than [Options.Meter]. Each is optional. They run on
-// the goroutine of the event, with no lock held, several at once: a slow one delays rows, and none may call the buffer.
+// the goroutine of the event, with no lock held, several at once. A slow one delays rows, and none may call the buffer.
 type Hooks struct {
 	// Commit is called when a commit has ended, before its callers learn so.
 	Commit func(CommitEvent)
@@ -25,7 +25,7 @@ type CommitEvent struct {
 	Took time.Duration
 	// Bytes is the size of its rows before compression. It is 0 if the commit only contains states of slices and files.
 	Bytes int64
-	// Err is why it failed; nil if it was stored.
+	// Err is why it failed, or nil if it was stored.
 	Err error
 }
 
@@ -37,7 +37,7 @@ type DriverEvent struct {
 	Step string
 	// Took is how long the call ran.
 	Took time.Duration
-	// Err is its error; nil if it succeeded.
+	// Err is its error, or nil if it succeeded.
 	Err error
 	// FileID is the file of an upload or import. SliceID is the slice of an upload. Both are empty for other steps.
 	FileID, SliceID string

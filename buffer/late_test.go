@@ -19,7 +19,7 @@ import (
 	"github.com/forebay/forebay/internal/synctest"
 )
 
-// lateTarget is a target whose imports do not return, whatever their context says, until they are released; then they
+// lateTarget is a target whose imports do not return, whatever their context says, until they are released. Then they
 // store the rows after all.
 type lateTarget struct {
 	*buffertest.Memory
@@ -33,7 +33,7 @@ func (l *lateTarget) Import(ctx context.Context, f *driver.File) error {
 	return l.Memory.Import(context.WithoutCancel(ctx), f)
 }
 
-// A file whose import was left alone and still runs is not given up: its rows may appear in the table at any time. When
+// A file whose import was left alone and still runs is not given up, because its rows may appear in the table at any time. When
 // the call ends well, the file is imported.
 func TestLateImportIsNoRowGivenUp(t *testing.T) {
 	for _, how := range []string{"discard", "expiry"} {
@@ -78,7 +78,7 @@ func TestLateImportIsNoRowGivenUp(t *testing.T) {
 	}
 }
 
-// slowImport is a target whose first import does not return, whatever its context says, until it is released; then it
+// slowImport is a target whose first import does not return, whatever its context says, until it is released. Then it
 // stores the rows after all. Every further one fails.
 type slowImport struct {
 	*buffertest.Memory
@@ -94,8 +94,8 @@ func (s *slowImport) Import(ctx context.Context, f *driver.File) error {
 	return s.Memory.Import(context.WithoutCancel(ctx), f)
 }
 
-// An import that was left alone ends well while the local level is out of reach, or after it has been opened again: its
-// outcome is kept until it can be written, so that the file is imported, once, and nobody can give its rows up.
+// An import that was abandoned ends well while the local level is out of reach, or after it has been opened again. Its
+// outcome is kept until it can be written, so that the file is imported, once, and its rows cannot be discarded.
 func TestLateImportOutlivesAReopening(t *testing.T) {
 	for name, tt := range map[string]struct{ lateBefore, endsBefore bool }{
 		"ends during the failure":                            {lateBefore: true, endsBefore: true},
@@ -196,7 +196,7 @@ func (l *lateDelete) Put(ctx context.Context, obj driver.Object, src driver.Cont
 }
 
 // Setting damage aside was left alone, a later attempt has done it, and the first ends after all while the rest is being
-// uploaded: it must not set aside once more, or the object would have another id than the slice.
+// uploaded. It must not set aside once more, or the object would have another id than the slice.
 func TestLateSettingAsideIsIgnored(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var down atomic.Bool

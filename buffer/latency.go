@@ -7,7 +7,7 @@ import (
 )
 
 const (
-	// latencyFrom is the bound of the first class; each of the others is larger by the square root of 2, up to 14 min. The last class has none.
+	// latencyFrom is the bound of the first class. Each of the others is larger by the square root of 2, up to 14 min. The last class has none.
 	latencyFrom    = 50 * time.Microsecond
 	latencyClasses = 50
 )

@@ -12,7 +12,7 @@ import (
 	"github.com/forebay/forebay/trigger"
 )
 
-// Uploads and imports that have succeeded are measured, with quantiles that are off by a fifth at most; commits too.
+// Uploads and imports that have succeeded are measured, with quantiles that are off by a fifth at most, and so are commits.
 func TestLatencies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mem := buffertest.NewMemory()
@@ -65,7 +65,7 @@ func TestLatencies(t *testing.T) {
 		near("median of imports", imports.Quantile(0.5), 700*time.Millisecond)
 		near("p99 of imports", imports.Quantile(0.99), 40*time.Second)
 
-		// A call that fails is none of them, and what was before is not counted again.
+		// A call that fails is none of them, and earlier calls are not counted again.
 		before = st
 		fails.Store(true)
 		put(t, b, s, 0, 1)

@@ -43,8 +43,8 @@ func TestRoomThatComesWithTheTimeoutIsGivenBack(t *testing.T) {
 	}
 }
 
-// A caller in the line may have been refused because another one took room for a moment, tried and gave it back. The other
-// comes to the line next, and the first goes on then: there may be nobody else who would wake it.
+// A caller in the line may have been refused because a second caller took room for a moment, tried and gave it back. The
+// second caller joins the line next, and then the first one continues, because there may be no other caller to wake it.
 func TestRoomThatWasTakenForAMoment(t *testing.T) {
 	for name, timeout := range map[string]time.Duration{"the other waits": time.Hour, "the other is refused": 0} {
 		t.Run(name, func(t *testing.T) {

@@ -7,13 +7,13 @@ package buffer
 //	syncer      syncLoop: waits for the disk and lets the callers go. It runs what follows from a commit.
 //	probe       gives the processor to callers that are about to wait; at most one for each group.
 //	scheduler   calls fire when a timer is due. It only posts operations.
-//	workers     uploads, imports, clean-ups; each makes its calls of drivers on goroutines of their own (runAttempt).
+//	workers     uploads, imports, clean-ups; each makes its calls of drivers on separate goroutines (runAttempt).
 //	reopen      of pebblestore.Store: closes and opens a store that has failed; at most one. It hands the store to the committer.
 //
 // # Lock order
 //
 // A lock may be taken while those before it on its line are held, never the other way round. No lock of the buffer is held
-// during I/O, while a driver runs, or while a logger or meter is called; only the intake is held for the length of an Append.
+// during I/O, while a driver runs, or while a logger or meter is called. Only the intake is held for the length of an Append.
 //
 //	gate.intake ─▶ sinkState.mu ─▶ gate.mu
 //	Buffer.mu ─▶ gate.mu
@@ -22,7 +22,7 @@ package buffer
 //	locks of the store ─▶ the lock of its phase, receipts.mu
 //
 // The locks at the end of a line, and the locks of lateImports, relief and sliceSource, are held for a few instructions. The store
-// reports its failure with its own locks held, so what it calls then (StoreConfig.Failed, neededBytes) must not enter the store.
+// reports its failure with its own locks held, so its callbacks (StoreConfig.Failed, neededBytes) must not enter the store.
 //
-// Buffer.mu is special: the committer alone writes what it guards. So the committer reads without it, and locks only to write;
-// everybody else locks for reading.
+// Buffer.mu is special, because only the committer writes the state that it guards. So the committer reads without it, and locks only
+// to write. All other goroutines lock for reading.

@@ -13,7 +13,8 @@ func (b *Buffer) reportDamage(err error) bool {
 	return true
 }
 
-// watchDamage ends the buffer for good when damage is found. Whoever has found it cannot do that: it may be the database, with locks held.
+// watchDamage ends the buffer permanently when damage is found. The goroutine that has found it cannot do that, because it may be in the database,
+// with locks held.
 func (b *Buffer) watchDamage() {
 	defer close(b.unwatched)
 	select {

@@ -43,8 +43,8 @@ func rotTables(t *testing.T, disk *disktest.Disk, percent int) {
 	}
 }
 
-// However damage is found, the owner of a changelog is told once, the buffer stops, and nothing of the damage is written. What is restored
-// from the log has every row.
+// However damage is found, the owner of a changelog is notified once, the buffer stops, and nothing of the damage is written. A level
+// restored from the log has every row.
 func TestOnDamage(t *testing.T) {
 	for name, c := range map[string]struct {
 		closed func(disk *disktest.Disk)                               // while the buffer is closed
@@ -209,7 +209,7 @@ func TestOpenOnDamage(t *testing.T) {
 	})
 }
 
-// Without a changelog nobody has what would be restored.
+// Without a changelog there is no copy to restore from.
 func TestOnDamageNeedsAChangelog(t *testing.T) {
 	opts := memoryOptions(t, buffertest.NewMemory())
 	opts.OnDamage = func(*buffer.StoreDamageError) {}
@@ -218,7 +218,7 @@ func TestOnDamageNeedsAChangelog(t *testing.T) {
 	}
 }
 
-// Damage that an opening finds after a failure of the disk is reported too, once, and the buffer stops in place of trying again for good.
+// Damage that an opening finds after a failure of the disk is reported too, once, and the buffer stops instead of retrying forever.
 func TestOnDamageOfAReopening(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var down, broken atomic.Bool

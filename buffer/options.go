@@ -25,23 +25,23 @@ type Options struct {
 	// imports of one target never wait for the imports of a different target. A name must refer to the same target as long as rows or sinks use it.
 	// Files that wait for a missing name are held and never expire. Default: all sinks use Target.
 	Targets map[string]driver.Target
-	// Leases lets one process at a time use the tables of an [driver.Exclusive] target. Default: none; such a target has one process.
+	// Leases lets one process at a time use the tables of an [driver.Exclusive] target. Default: none. Such a target has one process.
 	Leases driver.Leases
-	// TargetOf gives some sinks another target, by their ids; nil stands for Target. It must give the same target whenever it is asked. If it is a
-	// [driver.Compactor], the table of such a sink is compacted until [Buffer.Forget], also after [Buffer.Drop] and without a definition in this process.
-	// Default: all sinks have Target.
+	// TargetOf gives some sinks another target, by their ids. nil stands for Target. It must give the same target whenever it is asked. If it is a
+	// [driver.Compactor], the table of such a sink is compacted until [Buffer.Forget], even after [Buffer.Drop] and without a definition in this
+	// process. Default: all sinks have Target.
 	TargetOf func(sinkID string) driver.Target
-	// Changelog gets all batches of the local level, so that another machine can go on when this one is lost. A folder that was open
-	// without it has changes that the log lacks: make a [Buffer.Checkpoint] after Open, which [Restore] begins with. Default: none; rows
+	// Changelog gets all batches of the local level, so that another machine can continue when this one is lost. A folder that was open
+	// without it has changes that the log lacks, so make a [Buffer.Checkpoint] after Open, which [Restore] begins with. Default: none. Rows
 	// are on the local disk alone.
 	Changelog Changelog
-	// OnDamage is for an owner with a Changelog, which has what this disk has lost. When rows or records of the local level cannot be read
-	// back, or have been unreadable for Tuning.UnreadableAfter, OnDamage is called once, on a goroutine of its own. Then the buffer
-	// stops for good: every call gets a [*FailedError] with the [*StoreDamageError]. Of the damage nothing is written, neither here
-	// nor to the Changelog. Make the local level again with [Restore]: the owner must remember to do that, because the next Open finds only
-	// such damage as is in its way, and then fails with the [*StoreDamageError]. OnDamage must not call the buffer. Close waits for it.
+	// OnDamage is for an owner with a Changelog, which has the data that this disk has lost. When rows or records of the local level cannot
+	// be read back, or have been unreadable for Tuning.UnreadableAfter, OnDamage is called once, on a separate goroutine. Then the buffer
+	// stops permanently. Every call gets a [*FailedError] with the [*StoreDamageError]. Nothing of the damage is written, neither here nor
+	// to the Changelog. Rebuild the local level with [Restore]. The owner must remember to do that, because the next Open finds only damage
+	// in its way, and then fails with the [*StoreDamageError]. OnDamage must not call the buffer. Close waits for it.
 	//
-	// Default: rows that cannot be read back are counted and listed as damaged, and the others go on, see [Damage].
+	// Default: rows that cannot be read back are counted and listed as damaged, and the other rows continue, see [Damage].
 	OnDamage func(*StoreDamageError)
 	// Logger gets state changes and imports at Debug, failures of drivers at Warn, at a rising pace, losses and damage at Error. Default: warnings and errors go to [slog.Default]; [slog.DiscardHandler] silences them.
 	Logger *slog.Logger
@@ -62,28 +62,28 @@ const DefaultMeasuredSinks = 1000
 
 // Tuning of the local level: bounds of memory and disk, intervals, retries, retention. A zero field means its default.
 type Tuning struct {
-	// MaxPendingBytes bounds the row bytes that are accepted but not yet committed, over all sinks, and what is held of batches that the
-	// [Changelog] lacks, each with 1.5 KiB besides its bytes. Default: 64 MiB.
-	// At the bound Append waits for AdmissionWait and then fails with an [*OverloadError]. Calls of an engine map records in another eighth.
+	// MaxPendingBytes bounds the row bytes that are accepted but not yet committed, over all sinks, and the memory held for batches that the
+	// [Changelog] lacks, each with 1.5 KiB in addition to its bytes. Default: 64 MiB. At the bound Append waits for AdmissionWait and then
+	// fails with an [*OverloadError]. Calls of an engine map records in another eighth.
 	MaxPendingBytes int64
-	// AdmissionWait is how long Append waits for room in memory. Default: 250 ms; negative: not at all. [Buffer.AppendWhenRoom]
+	// AdmissionWait is how long Append waits for room in memory. Default: 250 ms. Negative means not at all. [Buffer.AppendWhenRoom]
 	// waits for all bounds, as long as its context.
 	AdmissionWait time.Duration
-	// MaxDiskBytes bounds the bytes that wait in local and staging, over all sinks, and what the files of the local level
-	// take, in allocated blocks, together with what waits in staging. Default: 16 GiB. A part of it is kept for the work of
-	// the store, so rows take three quarters of it at most. At the bound, and when the volume has no more room, Append fails
-	// at once with an [*OverloadError].
+	// MaxDiskBytes bounds the bytes that wait in local and staging, over all sinks, and the size of the local level's files,
+	// in allocated blocks, together with the bytes that wait in staging. Default: 16 GiB. A part of it is kept for the work
+	// of the store, so rows take three quarters of it at most. At the bound, and when the volume has no more room, Append
+	// fails at once with an [*OverloadError].
 	MaxDiskBytes int64
 	// UnreadyWhenFull makes [Buffer.Ready] return an [*OverloadError] while rows are refused because of MaxDiskBytes or a full volume,
 	// so that a balancer sends requests to other nodes. Default: a full disk does not change Ready, because a single node has no other
 	// node that could take its requests.
 	UnreadyWhenFull bool
-	// MaxSinkBytes bounds what waits of one sink, so that a sink whose table cannot take its rows does not use up the
+	// MaxSinkBytes bounds the waiting rows of one sink, so that a sink whose table cannot take its rows does not use up the
 	// room of all. See [SinkHandle.Full]. From half of it on, and of MaxDiskBytes, what gathers is imported at once, with the
-	// reason [trigger.Pressure]: see [Tuning.Unreachable]. Default: half of MaxDiskBytes.
+	// reason [trigger.Pressure]. See [Tuning.Unreachable]. Default: half of MaxDiskBytes.
 	MaxSinkBytes int64
-	// SyncInterval is how long rows that nobody waits for may gather before a commit begins. Default: 25 ms, so that
-	// they are on disk within 50 ms while a commit takes less than 25 ms.
+	// SyncInterval is how long rows without a waiting caller may gather before a commit begins. Default: 25 ms, so
+	// that they are on disk within 50 ms while a commit takes less than 25 ms.
 	SyncInterval time.Duration
 
 	// GzipLevel chooses the encoder of gzip chunks. The members are standard in both cases. 1 to 9: klauspost/compress at
@@ -92,7 +92,8 @@ type Tuning struct {
 	GzipLevel int
 
 	// Uploads is the number of calls of Staging.Put that may run at once, over all sinks. Imports is the number of calls of Target.Import that may run
-	// at once for each target. A sink has at most one upload and one import at a time. Default: 4 each.
+	// at once for each target. A sink has at most one upload and one import at a time. Up to 16 uploads of slices of at most 128 KiB count as
+	// one call, and so does an import of up to 100 files of at most 128 KiB by a [driver.ManyImporter]. Default: 4 each.
 	Uploads, Imports int
 	// MinImportInterval is the least Interval that the conditions of an import may have. Default: 30 s, the limit of the
 	// published service. Whoever embeds the buffer, with a target that takes many small imports well, may lower it to 1 s.
@@ -101,8 +102,8 @@ type Tuning struct {
 	AttemptTimeout time.Duration
 	// Retry says when a failed call is repeated.
 	Retry Retry
-	// MaxMeasuredSinks is the largest number of sinks whose measurements have attributes of their own. While there are more, each measurement is
-	// a sum over all sinks, or the age of the oldest row of any, so that metrics stay small. Default: 1,000.
+	// MaxMeasuredSinks is the largest number of sinks whose measurements have separate attributes. While there are more, each measurement is a
+	// sum over all sinks, or the age of the oldest row of any, so that metrics stay small. Default: 1,000.
 	MaxMeasuredSinks int
 	// Retention is how long a file that cannot be imported is kept, from its first failure on. Afterwards its rows
 	// expire. The time without the target of the file in the options does not count. Default: 7 days, as in the published service.
@@ -116,12 +117,12 @@ type Tuning struct {
 	// Default: 90 days.
 	DamageRetention time.Duration
 
-	// KeyRetention is how long the key of a call is kept, from its rows on: see [Buffer.Claim]. A key may be kept up to a
+	// KeyRetention is how long the key of a call is kept, from its rows on. See [Buffer.Claim]. A key may be kept up to a
 	// sixteenth longer. Default: 24 h.
 	KeyRetention time.Duration
 	// MaxKeys and MaxKeyBytes bound the keys that are kept and the bytes that their receipts take on disk, which
-	// MaxDiskBytes does not count. At a bound the oldest sixteenth is forgotten at once, with a warning: calls go on, and those keys are kept
-	// for less than KeyRetention. A key takes 20 to 40 bytes of memory. Defaults: 1,000,000 and 256 MiB.
+	// MaxDiskBytes does not count. At a bound the oldest sixteenth is forgotten at once, with a warning. Calls continue, and those keys are
+	// kept for less than KeyRetention. A key takes 20 to 40 bytes of memory. Defaults: 1,000,000 and 256 MiB.
 	MaxKeys     int
 	MaxKeyBytes int64
 
@@ -146,16 +147,16 @@ type disk = localdisk.Disk
 type Retry struct {
 	// Initial is the delay after the first failure. Default: 1 s.
 	Initial time.Duration
-	// Probe bounds the delay while a retry alone may help, so that work goes on soon after the end of an outage, however
-	// long it was. One call of each sink is made to see whether it is over; when that succeeds all others follow.
-	// Default: 10 s, or Max if that is less.
+	// Probe bounds the delay while a retry alone may help, so that work resumes soon after the end of an outage, however
+	// long it was. One call of each sink is made to see whether the outage is over. When that succeeds all others
+	// follow. Default: 10 s, or Max if that is less.
 	Probe time.Duration
 	// Max bounds the delay after failures that need someone to fix the cause, and the one between attempts to reopen the local
 	// level. Default: 5 min.
 	Max time.Duration
 	// Multiplier is the growth from one delay to the next. Default: 2.
 	Multiplier float64
-	// Jitter is the random part of a delay, in both directions, as a fraction. Default: 0.2; negative: none.
+	// Jitter is the random part of a delay, in both directions, as a fraction. Default: 0.2. Negative means none.
 	Jitter float64
 }
 
@@ -211,7 +212,7 @@ func setDefault[T comparable](field *T, value T) {
 	}
 }
 
-// Validate reports every breach at once; zero fields count as their defaults.
+// Validate reports every breach at once. Zero fields count as their defaults.
 func (o Options) Validate() error {
 	problems := []error{o.Tuning.Validate()}
 	if o.Staging == nil {
@@ -226,7 +227,7 @@ func (o Options) Validate() error {
 	return errors.Join(problems...)
 }
 
-// Validate reports every breach at once; zero fields count as their defaults.
+// Validate reports every breach at once. Zero fields count as their defaults.
 func (t Tuning) Validate() error {
 	t = t.withDefaults()
 	var problems []error

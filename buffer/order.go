@@ -6,17 +6,17 @@ import (
 	"slices"
 )
 
-// chunkOrder sorts the chunks of a group by the keys that they will have, so that the store inserts them one behind the
-// other. It keeps its memory from one group to the next. Its zero value is ready; it is the committer's.
+// chunkOrder sorts the chunks of a group by their future keys, so that the store inserts them in sequence. It keeps its
+// memory from one group to the next. Its zero value is ready. It is the committer's.
 type chunkOrder struct{ list []placedChunk }
 
 type placedChunk struct {
-	slice uint64 // the slice that is open now; new slices come last
+	slice uint64 // the slice that is open now. New slices come last
 	at    int    // the place in the group
 	chunk *chunk
 }
 
-// sort keeps the order of the chunks of each sink. Called by the committer, which alone changes what it reads.
+// sort keeps the order of the chunks of each sink. Called by the committer, which alone changes the state that it reads.
 func (o *chunkOrder) sort(chunks []*chunk) {
 	if len(chunks) < 2 {
 		return

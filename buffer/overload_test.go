@@ -43,7 +43,7 @@ func TestBoundsHoldUnderLoadAndAllRecovers(t *testing.T) {
 	b := open(t, opts)
 	s := define(t, b, "a", func(c *buffer.SinkConfig) { c.Encoding = driver.None })
 
-	// The disk holds still until the memory is full: what waits is then known.
+	// The disk holds still until the memory is full. The waiting rows are then known.
 	fs.hold()
 	value := strings.Repeat("x", 64<<10)
 	var (
@@ -74,7 +74,7 @@ func TestBoundsHoldUnderLoadAndAllRecovers(t *testing.T) {
 					memory.Add(1)
 					refused.Do(full.Done)
 					<-released
-					_ = last.Wait(t.Context()) // room comes with a commit; its outcome is looked at below
+					_ = last.Wait(t.Context()) // room comes with a commit. Its outcome is looked at below
 					continue
 				case err != nil:
 					t.Error(err)
@@ -84,7 +84,7 @@ func TestBoundsHoldUnderLoadAndAllRecovers(t *testing.T) {
 					t.Errorf("%d bytes are pending, the bound is %d", st.PendingBytes, maxBytes)
 				}
 				last = ticket
-				// Waiting is for another goroutine: a caller that waits cannot fill the memory.
+				// Waiting is for another goroutine, because a caller that waits cannot fill the memory.
 				load.Go(func() {
 					if err := ticket.Wait(t.Context()); err != nil {
 						t.Error(err)
@@ -172,7 +172,7 @@ func TestRefusingSince(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		refusing(never, never) // it is full, and nobody was refused
+		refusing(never, never) // it is full, and no caller was refused
 		time.Sleep(time.Minute)
 		first := time.Now().UTC()
 		for range 2 {

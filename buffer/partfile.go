@@ -46,7 +46,7 @@ func partOf(f *driver.File, p *format.Part) *driver.File {
 	return out
 }
 
-// rowsOf returns rows of a file, by their ascending numbers: at least one, and no further ones once they have most bytes.
+// rowsOf returns rows of a file, by their ascending numbers, at least one, and no further ones once they have most bytes.
 func rowsOf(ctx context.Context, f *driver.File, numbers []int64, most int) (rows [][]byte, err error) {
 	size := 0
 	begin := int64(0)
@@ -138,7 +138,7 @@ type viewReader struct {
 	err  error
 }
 
-// next returns a row with its end, which is valid until the next call, and its number in the slice. The error behind the last one is io.EOF.
+// next returns a row with its end, which is valid until the next call, and its number in the slice. The error after the last row is io.EOF.
 func (r *viewReader) next() (at int64, row []byte, err error) {
 	for r.at < r.v.to {
 		row, ok := r.in.NextStored()

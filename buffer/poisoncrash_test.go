@@ -34,7 +34,7 @@ func (w world) sink() func(*buffer.SinkConfig) {
 	return quarantined()
 }
 
-// smallWorlds are files of up to four rows with refused ones, and a few larger ones: all of them, or a sample.
+// smallWorlds are files of up to four rows with refused ones, and a few larger ones, either all of them or a sample.
 func smallWorlds(t *testing.T) []world {
 	t.Helper()
 	var all []world
@@ -61,7 +61,7 @@ func TestPowerCutsWhileAFileIsSplit(t *testing.T) {
 	}
 }
 
-// The same at any write to the disk: what was not synced is lost.
+// The same at any write to the disk. Unsynced data is lost.
 func TestPowerCutsAtWritesWhileAFileIsSplit(t *testing.T) {
 	for _, w := range smallWorlds(t) {
 		if w.rows > 3 {

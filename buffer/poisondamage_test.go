@@ -14,7 +14,7 @@ import (
 	"github.com/forebay/forebay/internal/synctest"
 )
 
-// The disk damages the store while a file is imported in parts. Whatever is lost with it: no row is in the table or the quarantine twice, or in
+// The disk damages the store while a file is imported in parts. Whatever is lost with it, no row is in the table or the quarantine twice, or in
 // both, and no refused row is in the table. A file of which slices or the parts are lost is held, because its own id is ruled out.
 func TestDamageWhileAFileIsSplit(t *testing.T) {
 	const rows, places = 8, 12

@@ -55,7 +55,7 @@ func TestHeldFileHoldsNoLaterFile(t *testing.T) {
 	}
 }
 
-// The target refuses 30,000 rows of a file, and the quarantine has no room for them. All good rows arrive once, wherever they are, and also if the
+// The target refuses 30,000 rows of a file, and the quarantine has no room for them. All good rows arrive once, wherever they are, even if the
 // power is cut at calls of staging and the target. The refused rows wait, and are in the quarantine once there is room.
 func TestGoodRowsOfAFileWhoseRefusedRowsHaveNoRoom(t *testing.T) {
 	skipManyRows(t)
@@ -75,7 +75,7 @@ func TestGoodRowsOfAFileWhoseRefusedRowsHaveNoRoom(t *testing.T) {
 				full := quarantined(func(q *buffer.QuarantineBounds) { q.MaxRecords = 50 })
 				var mu sync.Mutex // guards the next three
 				var left *disktest.Disk
-				disk, calls := disktest.New(t), 0 // calls until the power is cut, 0: it is not
+				disk, calls := disktest.New(t), 0 // calls until the power is cut, 0 if it is not
 				off := make(chan struct{}, 1)
 				power := func(context.Context, buffertest.Call) error {
 					mu.Lock()

@@ -12,12 +12,12 @@ import (
 	"github.com/forebay/forebay/internal/missing"
 )
 
-// Position says how far a caller has come who makes rows for a sink from something that it reads in order, for [Rows.Position]. The rows and
-// the position behind them are one batch, so a caller that begins again at [Buffer.Position] makes each row once.
+// Position is the progress of a caller that makes rows for a sink from an ordered source, for [Rows.Position]. The rows and the position
+// after them are one batch, so a caller that begins again at [Buffer.Position] makes each row once.
 type Position struct {
 	// Name tells the positions of one sink apart. [Buffer.SetPosition] has begun it.
 	Name string
-	// Value is the caller's, up to 4 KiB. Append keeps it: do not change it.
+	// Value is the caller's, up to 4 KiB. Append keeps it. Do not change it.
 	Value []byte
 }
 
@@ -62,10 +62,10 @@ func (b *Buffer) Positions(ctx context.Context, sinkID string) (map[string][]byt
 	return found, nil
 }
 
-// SetPosition begins a position or sets it without rows, durably; a nil value ends it. The first position upgrades the data directory to a
+// SetPosition begins a position or sets it without rows, durably. A nil value ends it. The first position upgrades the data directory to a
 // format that earlier releases cannot open.
 //
-// Errors: [ErrTooManyPositions], and those of [Buffer.Position].
+// Errors: [ErrTooManyPositions], and the errors of [Buffer.Position].
 func (b *Buffer) SetPosition(ctx context.Context, sinkID string, p Position) error {
 	if len(p.Name) == 0 || len(p.Name) > maxPositionName || len(p.Value) > maxPositionValue {
 		return fmt.Errorf("buffer: position %.80q with %d bytes: a name has 1 to %d bytes, a value up to %d", p.Name, len(p.Value), maxPositionName, maxPositionValue)
@@ -154,7 +154,7 @@ func errNoTarget(name string) error {
 	return fmt.Errorf("there is no target %q: add it to the targets to import its waiting rows", name)
 }
 
-// ownTarget returns the target that Options.TargetOf gives to a sink, nil if it has none of its own.
+// ownTarget returns the target that Options.TargetOf gives to a sink, nil if it uses the common one.
 func (b *Buffer) ownTarget(sinkID string) driver.Target {
 	if b.opts.TargetOf == nil {
 		return nil

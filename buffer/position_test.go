@@ -29,7 +29,7 @@ func at(name, value string) *buffer.Position {
 	return &buffer.Position{Name: name, Value: []byte(value)}
 }
 
-// A position moves with its rows, is kept by an opening, and ends for good.
+// A position moves with its rows, is kept by an opening, and ends permanently.
 func TestPosition(t *testing.T) {
 	opts := memoryOptions(t, buffertest.NewMemory())
 	b, err := buffer.Open("data", opts)

@@ -11,7 +11,7 @@ import (
 type precompressed struct {
 	encoder quickgzip.Encoder
 	memory  []byte
-	out     []byte // in memory; nil when compression did not pay
+	out     []byte // in memory, nil when compression did not pay
 }
 
 var precompressedPool = sync.Pool{New: func() any { return new(precompressed) }}
@@ -20,7 +20,7 @@ var precompressedPool = sync.Pool{New: func() any { return new(precompressed) }}
 // as the sink's rows were in the last commit. The committer would otherwise do it, alone, while many callers wait for it,
 // and would first fetch the rows from the cache of the processor that has just written them.
 //
-// If other rows join the chunk after all, it holds one member for each Append. That is longer than one member for all; the
+// If other rows join the chunk after all, it holds one member for each Append. That is longer than one member for all. The
 // committer sees it in chunk.appends and stops the callers with sinkState.single.
 func (s *SinkHandle) precompress(data []byte) *precompressed {
 	if !s.b.gate.spread.Load() || !s.state.single.Load() || len(data) >= compressMin || s.def.Encoding != format.Gzip {

@@ -49,7 +49,8 @@ func feed(t *testing.T, b *buffer.Buffer, s *buffer.SinkHandle, from, to int) (r
 	return refused
 }
 
-// A healthy target takes what fills a sink, though no condition is met before the bound: nobody waits for the interval.
+// A healthy target imports the rows that fill a sink, though no condition is met before the bound. No caller waits for the
+// interval.
 func TestFullSinkImportsWhatFillsIt(t *testing.T) {
 	for name, set := range map[string]func(*buffer.Options){
 		"bound of the sink": func(o *buffer.Options) { o.MaxSinkBytes = 2 << 20 },
@@ -87,7 +88,7 @@ func TestFullSinkImportsWhatFillsIt(t *testing.T) {
 	}
 }
 
-// While the target is away a sink fills its share in few files: closing small ones would bring no room.
+// While the target is away a sink fills its share in few files, because closing small ones would bring no room.
 func TestPressureDuringAnOutageMakesFewFiles(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		drv := &twist{Memory: buffertest.NewMemory(), importer: func(context.Context, *driver.File) error { return errors.New("away") }}
@@ -158,7 +159,7 @@ func TestPressureOfALargeCallAndOfALowerBound(t *testing.T) {
 	})
 }
 
-// A condition that cannot be met below a bound is named: by the options to whoever asks, and in the log of Define.
+// A condition that cannot be met below a bound is named, by the options to whoever asks, and in the log of Define.
 func TestConditionsThatCanNeverBeMetAreNamed(t *testing.T) {
 	mem := buffertest.NewMemory()
 	opts := memoryOptions(t, mem)

@@ -29,7 +29,7 @@ const (
 type queueKey struct {
 	step  step
 	sink  string // its id
-	table string // of imports: another table may have another cause
+	table string // of imports, because another table may have another cause
 }
 
 // errand is one piece of work that waits in a queue.
@@ -54,7 +54,7 @@ type probeQueue struct {
 	spoken bool      // the log has a line of this failure
 }
 
-// probeQueues are the queues of a buffer. They are safe for concurrent use; reset makes them ready.
+// probeQueues are the queues of a buffer. They are safe for concurrent use. reset makes them ready.
 type probeQueues struct {
 	// mu is held for a few instructions, never while run is called.
 	mu     sync.Mutex
@@ -120,7 +120,7 @@ func (q *probeQueue) pop() (errand, bool) {
 	return e, true
 }
 
-// refusal is what a failed attempt means for its queue.
+// refusal is the effect of a failed attempt on its queue.
 type refusal struct {
 	id   uint64    // of the queue
 	next time.Time // the next probe
@@ -149,15 +149,15 @@ func (l *probeQueues) refused(e errand, now time.Time, delay func(streak int) ti
 
 // queueEnd is what remains of a queue whose cause has passed.
 type queueEnd struct {
-	errands []errand // to run now: the work of the queue and the probes of other queues
+	errands []errand // to run now, the work of the queue and the probes of other queues
 	waiting int      // how many of the queue still have to succeed
 	failed  int
 	began   time.Time
 	spoken  bool
 }
 
-// succeeded notes a successful attempt and returns what it releases; nil when nothing had failed. Other queues of the step
-// are probed too, unless their last attempt is younger than recent.
+// succeeded notes a successful attempt and returns the work that it releases, or nil when nothing had failed. Other queues of
+// the step are probed too, unless their last attempt is younger than recent.
 func (l *probeQueues) succeeded(e errand, now time.Time, recent time.Duration) *queueEnd {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -185,8 +185,8 @@ func (l *probeQueues) remove(q *probeQueue) {
 	delete(l.byID, q.id)
 }
 
-// left notes that an errand ended without an attempt that counts, for example because it was not due any more. If it was
-// the probe, left returns the next one.
+// left records that a job ended without a real attempt, for example because it was no longer due. If it was the probe,
+// left returns the next one.
 func (l *probeQueues) left(e errand) (errand, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -201,7 +201,7 @@ func (l *probeQueues) left(e errand) (errand, bool) {
 	return q.pop()
 }
 
-// due returns the probe of a queue whose time has come; false when it is out already, or the queue is gone.
+// due returns the probe of a queue whose time has come, or false when it is out already, or the queue is gone.
 func (l *probeQueues) due(id uint64) (errand, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -211,7 +211,7 @@ func (l *probeQueues) due(id uint64) (errand, bool) {
 	return errand{}, false
 }
 
-// next returns the time of the next probe; zero when there is no such queue.
+// next returns the time of the next probe, or zero when there is no such queue.
 func (l *probeQueues) next(key queueKey) time.Time {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -226,7 +226,7 @@ func (l *probeQueues) next(key queueKey) time.Time {
 const (
 	paceFirst  = 10 * time.Second
 	paceMost   = time.Hour
-	paceCauses = 8 // of a queue; further ones share a pace
+	paceCauses = 8 // of a queue. Further causes share a pace
 )
 
 type paceKey struct {
@@ -240,7 +240,7 @@ type pace struct {
 	silent int
 }
 
-// causeOf reduces the text of an error to what is the same at every attempt.
+// causeOf reduces the text of an error to the part that is the same at every attempt.
 func causeOf(text string) string {
 	const most = 400
 	if len(text) > most {

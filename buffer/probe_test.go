@@ -15,7 +15,7 @@ import (
 	"github.com/forebay/forebay/internal/synctest"
 )
 
-// putSlices puts rows into slices of their own.
+// putSlices puts rows into separate slices.
 func putSlices(t *testing.T, b *buffer.Buffer, s *buffer.SinkHandle, n int) {
 	t.Helper()
 	for i := range n {
@@ -201,7 +201,7 @@ func TestMendedTableIsNoticed(t *testing.T) {
 	}
 }
 
-// What fails for its own sake does not hold up what waits behind it.
+// A slice that fails for its own reasons does not hold up the slices after it.
 func TestOneBrokenSliceDoesNotHoldUpTheOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		drv := &twist{Memory: buffertest.NewMemory()}

@@ -19,7 +19,7 @@ import (
 
 // QuarantineBounds say how much the quarantine of a sink holds. A zero field means its default.
 type QuarantineBounds struct {
-	// MaxBytes bounds the bytes of the records. A record counts its Info, its Data, the Data of its last edit, and 256 bytes; compression
+	// MaxBytes bounds the bytes of the records. A record counts its Info, its Data, the Data of its last edit, and 256 bytes. Compression
 	// is not counted. All of it counts toward Tuning.MaxDiskBytes too. Default: a 256th of MaxDiskBytes, 64 MiB.
 	MaxBytes int64
 	// MaxRecords bounds their number. Each takes 48 bytes of memory. Default: 100,000.
@@ -41,7 +41,7 @@ func (q QuarantineBounds) withDefaults(t Tuning) QuarantineBounds {
 	return q
 }
 
-// Validate reports every breach at once; zero fields count as their defaults.
+// Validate reports every breach at once. Zero fields count as their defaults.
 func (q QuarantineBounds) Validate() error {
 	q = q.withDefaults(Tuning{MaxDiskBytes: 16 << 30})
 	var problems []error
@@ -58,7 +58,7 @@ func (q QuarantineBounds) Validate() error {
 
 // Reject is a record that its sink could not map, for [Rows.Rejects].
 type Reject struct {
-	// Info says why, as the caller likes to know it when it lists records. It is read with every listing: keep it small.
+	// Info says why, as the caller likes to know it when it lists records. It is read with every listing, so keep it small.
 	Info []byte
 	// Data is the record.
 	Data []byte
@@ -72,7 +72,8 @@ func (r Reject) size() int64 {
 type Rejected struct {
 	// ID is unique over all sinks and engines. Ids of one engine ascend in the order of the rejections.
 	ID string
-	// Place is the position after which a list continues. It is the ID, unless another engine has rejected the record: see [Buffer.ReceiveRejected].
+	// Place is the position after which a list continues. It is the ID, unless another engine has rejected the record. See
+	// [Buffer.ReceiveRejected].
 	Place string
 	// SinkID is the sink.
 	SinkID string
@@ -83,14 +84,14 @@ type Rejected struct {
 	// Revision counts the updates. Edited is set when an update has replaced the record.
 	Revision int
 	Edited   bool
-	// Size is what the record counts in bounds.
+	// Size is the size of the record in bounds.
 	Size int64
-	// Poison is set for a row that the target has refused: the record is the row as CSV, and Info is nil until the first
+	// Poison is set for a row that the target has refused. The record is the row as CSV, and Info is nil until the first
 	// [Buffer.UpdateRejected].
 	Poison *Poison
 }
 
-// Poison is where a refused row comes from and what the target says about it.
+// Poison says where a refused row comes from and why the target refuses it.
 type Poison struct {
 	// FileID is the file that had the row, and RowError its number there and the words of the target.
 	FileID string
@@ -102,19 +103,20 @@ type Poison struct {
 }
 
 var (
-	// ErrUnknownRejected is returned for a record that is not in the quarantine: it was replayed, discarded, has expired, or never was.
+	// ErrUnknownRejected is returned for a record that is not in the quarantine, because it was replayed, discarded, has expired, or never was.
 	ErrUnknownRejected = errors.New("buffer: the record is not in the quarantine")
 
-	// ErrRejectedChanged is returned for a revision that is not the last one: somebody has updated the record. Read it again.
+	// ErrRejectedChanged is returned for a revision that is not the last one, because the record was updated meanwhile. Read it again.
 	ErrRejectedChanged = errors.New("buffer: the rejected record was changed meanwhile")
 
 	// ErrNoQuarantine is returned for rejected records of a sink that is defined without a quarantine.
 	ErrNoQuarantine = errors.New("buffer: the sink has no quarantine")
 )
 
-// QuarantineFull returns nil if the sink's quarantine takes a record of size bytes, Info and Data, beside those that the caller has asked for
-// and not appended yet: so many records with so many bytes. Append does not ask, so that one full quarantine does not refuse the rows
-// beside the record: whoever rejects a record asks before. Concurrent callers may each pass the bounds by what they have not appended yet.
+// QuarantineFull returns nil if the sink's quarantine takes a record of size bytes, Info and Data, in addition to the records that the caller
+// has asked for and not appended yet, so many records with so many bytes. Append does not ask, so that one full quarantine does not refuse
+// the rows next to the record. A caller that rejects a record asks before. Concurrent callers may each pass the bounds by the records that
+// they have not appended yet.
 //
 // Errors: an [*OverloadError] of the resource "quarantine", a [*TooLargeError] for a record that never fits, [ErrNoQuarantine].
 func (s *SinkHandle) QuarantineFull(size, records, bytes int) error {
@@ -147,7 +149,7 @@ func boundQuarantine(q *format.Quarantine, v QuarantineBounds) {
 	q.MaxBytes, q.MaxRecords, q.MaxAge, q.DropOldest, q.HoldFiles = v.MaxBytes, v.MaxRecords, v.MaxAge, v.DropOldest, v.HoldFiles
 }
 
-// defineQuarantine notes the bounds of a definition. Those of an earlier one go on for what is there.
+// defineQuarantine notes the bounds of a definition. The bounds of an earlier one stay in force for the existing records.
 func (t *txn) defineQuarantine(s *sinkState, bounds *QuarantineBounds) {
 	q := s.rec.Quarantine
 	q.On = bounds != nil
@@ -164,9 +166,9 @@ func (t *txn) defineQuarantine(s *sinkState, bounds *QuarantineBounds) {
 // quarantinePage is how many heads are read at once.
 const quarantinePage = 256
 
-// Rejected iterates over the quarantine of a sink in the order of the rejections, from the first record behind the id after; empty:
-// from the oldest. It reads a few hundred heads at once, and no records. What comes or goes meanwhile may be seen or not. The
-// last pair has the error, if there is one: [ErrUnknownSink], a [*FailedError], [ErrClosed], the error of ctx.
+// Rejected iterates over the quarantine of a sink in the order of the rejections, from the first record after the id after, or from the oldest if
+// it is empty. It reads a few hundred heads at once, and no records. Records that are added or removed meanwhile may be seen or
+// not. The last pair has the error, if there is one: [ErrUnknownSink], a [*FailedError], [ErrClosed], the error of ctx.
 func (b *Buffer) Rejected(ctx context.Context, sinkID, after string) iter.Seq2[Rejected, error] {
 	return func(yield func(Rejected, error) bool) {
 		from := uint64(0)
@@ -213,7 +215,7 @@ func (b *Buffer) rejectedPlace(sinkID, id string) (seq uint64, ok bool) {
 	return seq, ok
 }
 
-// rejectedPage returns the next records of a list, and where the one after them begins. more: there may be some.
+// rejectedPage returns the next records of a list, and where the one after them begins. more means that there may be some.
 func (b *Buffer) rejectedPage(sinkID string, from uint64) (page []Rejected, next uint64, more bool, err error) {
 	b.mu.RLock()
 	s := b.mu.sinks[sinkID]
@@ -280,9 +282,9 @@ func (b *Buffer) rejectedOf(r *format.Reject, seq uint64) Rejected {
 	return out
 }
 
-// RejectedRecord returns a record of the quarantine: as it was edited last, and as it came. The two are equal if nobody has edited it.
-// Errors: [ErrUnknownSink], [ErrUnknownRejected], [ErrRejectedChanged] if it was edited during the call, a [*FailedError], [ErrClosed].
-// Any other error is damage: the record is there and its bytes are not.
+// RejectedRecord returns a record of the quarantine, as it was edited last, and as it arrived. The two are equal if the record was not
+// edited. Errors: [ErrUnknownSink], [ErrUnknownRejected], [ErrRejectedChanged] if it was edited during the call, a [*FailedError],
+// [ErrClosed]. Any other error is damage. The record is there and its bytes are not.
 func (b *Buffer) RejectedRecord(ctx context.Context, sinkID, id string) (r Rejected, record, came []byte, err error) {
 	if ctx.Err() != nil {
 		return r, nil, nil, context.Cause(ctx)
@@ -371,7 +373,7 @@ func unknownRejected(sinkID, id string) error {
 }
 
 // UpdateRejected replaces the Info of a record, and with data also the record. revision is the [Rejected.Revision] that the caller
-// has read; the next one is one above. The record keeps its id, its age and the bytes with which it came, until it leaves. An
+// has read. The next one is one above. The record keeps its id, its age and the bytes with which it arrived, until it leaves. An
 // earlier edit is deleted. An Info alone may pass the bounds of the quarantine.
 //
 // Errors: [ErrRejectedChanged], [ErrUnknownRejected], [ErrUnknownSink], an [*OverloadError] when the quarantine, memory or the disk
@@ -440,8 +442,8 @@ func (b *Buffer) giveBack(size int64) {
 	b.serveRoom()
 }
 
-// DiscardRejected deletes records of the quarantine for good, and returns how many there were. Ids that are not there are passed over, so a
-// call may be repeated. Their bytes may stay in files of the store until it compacts them. Errors: [ErrUnknownSink], a [*FailedError],
+// DiscardRejected permanently deletes records of the quarantine, and returns how many there were. Ids that are not there are passed over,
+// so a call may be repeated. Their bytes may stay in files of the store until it compacts them. Errors: [ErrUnknownSink], a [*FailedError],
 // [ErrClosed], the error of ctx.
 func (b *Buffer) DiscardRejected(ctx context.Context, sinkID string, ids ...string) (discarded int, err error) {
 	n := 0
@@ -453,7 +455,10 @@ func (b *Buffer) DiscardRejected(ctx context.Context, sinkID string, ids ...stri
 			}
 		}
 		if n > 0 {
-			t.onDurable(func() { b.log.Warn("rejected records discarded", "sink", s.id, "records", n) })
+			t.onDurable(func() {
+				// No next: the caller asked for it, and the records are gone.
+				b.log.Warn("rejected records discarded", "sink", s.id, "records", n)
+			})
 		}
 	})
 	if err != nil {
@@ -462,7 +467,7 @@ func (b *Buffer) DiscardRejected(ctx context.Context, sinkID string, ids ...stri
 	return n, nil
 }
 
-// ReplayRow is a rejected record that was mapped: see [Buffer.ReplayRejected].
+// ReplayRow is a rejected record that was mapped. See [Buffer.ReplayRejected].
 type ReplayRow struct {
 	// ID is the record, Revision the [Rejected.Revision] of which the row was made.
 	ID       string
@@ -471,13 +476,13 @@ type ReplayRow struct {
 	Row []byte
 }
 
-// ReplayRejected moves records from the quarantine of a sink to its rows. Each row and the removal of its record are one batch: after a
-// crash there is one of the two. at is the time of acceptance of the rows. Its call is durable when it returns.
+// ReplayRejected moves records from the quarantine of a sink to its rows. Each row and the removal of its record are one batch, so after a
+// crash there is one of the two. at is the time of acceptance of the rows. The move is durable when the call returns.
 //
 // outcomes has an entry for each row: nil; [ErrUnknownRejected], as when another call has replayed the record; or
 // [ErrRejectedChanged]. A record that is named twice is replayed once. With err nothing was moved, and outcomes is nil: an
-// [*OverloadError] also when the sink is full, a [*TooLargeError], [ErrClosed]; with a [*FailedError] or when ctx ends during the wait
-// the outcome is unknown, and the call may be repeated.
+// [*OverloadError], including when the sink is full, a [*TooLargeError], [ErrClosed]; with a [*FailedError] or when ctx ends during
+// the wait the outcome is unknown, and the call may be repeated.
 func (b *Buffer) ReplayRejected(ctx context.Context, sink *SinkHandle, at time.Time, rows ...ReplayRow) (outcomes []error, err error) {
 	var size int64
 	for i := range rows {
@@ -534,10 +539,10 @@ type QuarantineStats struct {
 	// are zero until the target refuses a row, and then the defaults.
 	On     bool
 	Bounds QuarantineBounds
-	// Records is how many there are now, Bytes what they count in the bounds, OldestAt when the oldest was rejected.
+	// Records is how many there are now, Bytes their size in the bounds, OldestAt when the oldest was rejected.
 	Records, Bytes int64
 	OldestAt       time.Time
-	// Added counts the records of all time. Lost are those that the disk did not give back.
+	// Added counts the records of all time. Lost are the records that the disk did not give back.
 	Added, Replayed, Discarded, Expired, Lost int64
 }
 

@@ -85,7 +85,7 @@ func wantRecords(t *testing.T, b *buffer.Buffer, sink, want string) {
 	}
 }
 
-// replay moves records to the table; the row of a record has its place and value.
+// replay moves records to the table. The row of a record has its place and value.
 func replay(t *testing.T, b *buffer.Buffer, s *buffer.SinkHandle, first int, records ...buffer.Rejected) []error {
 	t.Helper()
 	var rows []buffer.ReplayRow
@@ -184,7 +184,7 @@ func TestQuarantine(t *testing.T) {
 	})
 }
 
-// An edit keeps the record as it came. What rests on an earlier revision is refused, so that no edit is lost in a replay.
+// An edit keeps the original record. What rests on an earlier revision is refused, so that no edit is lost in a replay.
 func TestEditsOfRejectedRecords(t *testing.T) {
 	mem := buffertest.NewMemory()
 	opts := memoryOptions(t, mem)

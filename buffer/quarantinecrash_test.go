@@ -35,11 +35,11 @@ const (
 	discarded
 )
 
-// fate is what the caller of a record knows.
+// fate is the caller's knowledge of a record.
 type fate struct{ begun, acked stage }
 
-// Whatever the moment of a power cut: a record is in the quarantine, or its row is in the table, or it was discarded; never two of
-// them, and what was acknowledged stays.
+// Whatever the moment of a power cut, a record is in the quarantine, or its row is in the table, or it was discarded. No two of these
+// are true, and acknowledged changes stay.
 func TestQuarantineSurvivesAPowerCut(t *testing.T) {
 	seed := seedtest.Of(t)
 	rng := rand.New(rand.NewPCG(seed, 0))
@@ -223,7 +223,7 @@ func TestReplayMeetsAFailingDisk(t *testing.T) {
 	}
 }
 
-// The changelog has the quarantine too: what was acknowledged is there on another machine.
+// The changelog has the quarantine too. Acknowledged records are there on another machine.
 func TestChangelogHasTheQuarantine(t *testing.T) {
 	mem, log := buffertest.NewMemory(), newFakeLog(t)
 	opts := replicated(t, mem, log)
@@ -355,7 +355,7 @@ func TestSalvageKeepsTheQuarantine(t *testing.T) {
 	wantFormat(t, disk, "3/3")
 }
 
-// Verify sees a record that is not in the store any more, and one that is shorter.
+// Verify sees a record that is no longer in the store, and one that is shorter.
 func TestVerifyReadsTheQuarantine(t *testing.T) {
 	for name, damage := range map[string]func(db *pebble.DB, key []byte) error{
 		"gone":    func(db *pebble.DB, key []byte) error { return db.Delete(key, pebble.Sync) },

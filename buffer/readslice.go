@@ -15,8 +15,8 @@ import (
 	"github.com/forebay/forebay/internal/pebblestore"
 )
 
-// Slices returns the slices of a sink that still exist, oldest first: those whose rows wait, and for a moment those whose file has ended. It
-// reads memory alone.
+// Slices returns the slices of a sink that still exist, oldest first. They are the slices whose rows wait, and for a moment the slices whose file
+// has ended. It reads memory alone.
 func (b *Buffer) Slices(sinkID string) []SliceStats {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
@@ -48,11 +48,12 @@ func (b *Buffer) sliceStats(sl *slice) SliceStats {
 
 // ReadSlice calls fn with the cells of each row of a slice of [Buffer.Slices], in the order of the rows, from the local level or from staging.
 // nil stands for NULL. FileStats.Table of its file has the columns. fn must not keep the cells, may modify them, and ends the reading
-// with an error, which ReadSlice returns. Rows that come meanwhile may be missing. The slice may move on meanwhile: its rows are still given once.
+// with an error, which ReadSlice returns. Rows that arrive meanwhile may be missing. The slice may change its level meanwhile, but its rows are
+// still given once.
 //
 // The local level cannot be closed or opened again while fn runs, so fn must not wait.
 //
-// Errors: [ErrUnknownSlice] if its file has ended, also while it was read; [*DamageError], [*FailedError], [ErrClosed], the error of ctx or of
+// Errors: [ErrUnknownSlice] if its file has ended, even while it was read; [*DamageError], [*FailedError], [ErrClosed], the error of ctx or of
 // Staging.
 func (b *Buffer) ReadSlice(ctx context.Context, sliceID string, fn func(cells [][]byte) error) error {
 	read := sliceReading{ctx: ctx, fn: fn}
@@ -102,7 +103,7 @@ func (b *Buffer) waitingSlice(id string) (sl *slice, state format.SliceState, ex
 type sliceReading struct {
 	ctx context.Context
 	fn  func([][]byte) error
-	// rows are read from the place of now; the first skip of them were given before.
+	// rows are read from the place of now. The first skip of them were given before.
 	rows, skip int64
 	// stopped is set when fn or the context has ended it.
 	stopped bool

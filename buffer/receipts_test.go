@@ -105,7 +105,7 @@ func TestReceiptsSurviveAPowerCut(t *testing.T) {
 		wg.Wait()
 		closeBuffer(t, b)
 
-		mem = buffertest.NewMemory() // what the old process uploaded after the cut is not of this world
+		mem = buffertest.NewMemory() // uploads of the old process after the cut are not of this world
 		opts = localdisk.On(opts, <-cut)
 		opts.Staging, opts.Target = mem, mem
 		b = openAt(t, "data", opts)
@@ -128,7 +128,7 @@ func TestReceiptsSurviveAPowerCut(t *testing.T) {
 	}
 }
 
-// Calls at once with one key take turns, also when the caller of the first has gone before its row is on disk.
+// Concurrent calls with one key take turns, even when the caller of the first has gone before its row is on disk.
 func TestOneCallAKeyAtATime(t *testing.T) {
 	mem := buffertest.NewMemory()
 	gate := &slowLog{FS: disktest.New(t), gate: make(chan struct{}, 1)}
@@ -168,7 +168,7 @@ func TestOneCallAKeyAtATime(t *testing.T) {
 	}
 }
 
-// mustOnceHeld stores a row under another key once the log goes on.
+// mustOnceHeld stores a row under another key once the log resumes.
 func mustOnceHeld(t *testing.T, b *buffer.Buffer, gate *slowLog, s *buffer.SinkHandle) int {
 	t.Helper()
 	gate.release()
@@ -225,7 +225,7 @@ func TestReceiptOfAFailedCommit(t *testing.T) {
 	}
 }
 
-// Keys are known for their retention, through restarts, and then leave the disk and the memory, also when nothing happens.
+// Keys are known for their retention, through restarts, and then leave the disk and the memory, even without traffic.
 func TestReceiptsExpire(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mem := buffertest.NewMemory()
@@ -267,7 +267,7 @@ func TestReceiptsExpire(t *testing.T) {
 	})
 }
 
-// At the bound the oldest keys are forgotten, never the last, and calls go on.
+// At the bound the oldest keys are forgotten, never the last, and calls continue.
 func TestReceiptsAreBounded(t *testing.T) {
 	var log bytes.Buffer
 	for _, bound := range []string{"keys", "bytes"} {
@@ -376,7 +376,7 @@ func TestReceiptsInCopiesAndAfterDamage(t *testing.T) {
 	closeBuffer(t, b)
 }
 
-// What a forgotten sink had is not taken for stored: its table is gone, too.
+// What a forgotten sink had is not taken for stored, because its table is gone, too.
 func TestReceiptOfAForgottenSink(t *testing.T) {
 	mem := buffertest.NewMemory()
 	b := open(t, memoryOptions(t, mem))
@@ -397,7 +397,7 @@ func TestReceiptOfAForgottenSink(t *testing.T) {
 	}
 }
 
-// A caller that does not wait for its turn to come leaves nothing behind.
+// A caller that does not wait for its turn to come leaves no state.
 func TestGivenUpTurn(t *testing.T) {
 	b := open(t, memoryOptions(t, buffertest.NewMemory()))
 	s := define(t, b, "a")

@@ -16,7 +16,7 @@ import (
 	"github.com/forebay/forebay/internal/pebblestore"
 )
 
-// The copy stays small: lines that later lines have replaced are dropped, and the last line of each record stays.
+// The copy stays small. Lines that later lines have replaced are dropped, and the last line of each record stays.
 func TestCopyOfTheRecordsStaysSmall(t *testing.T) {
 	dir := t.TempDir()
 	c := &recordCopy{fs: vfs.Default, dir: dir, log: slog.New(slog.DiscardHandler), wake: make(chan struct{}, 1), done: make(chan struct{})}

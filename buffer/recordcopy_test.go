@@ -18,8 +18,8 @@ import (
 	"github.com/forebay/forebay/internal/pebblestore"
 )
 
-// tablesApart moves everything from the log of a store into tables, as the buffer does it: chunks have tables of their own. It returns the records
-// of files and slices, and the names of the tables that hold them.
+// tablesApart moves everything from the log of a store into tables, as the buffer does it. Chunks have separate tables. It returns the records of
+// files and slices, and the names of the tables that hold them.
 func (w *damageWorld) tablesApart(t *testing.T) (records map[string]string, tables []string) {
 	t.Helper()
 	opts := &pebble.Options{FS: w.fs, FormatMajorVersion: pebble.FormatNewest, Logger: quiet{}}
@@ -76,7 +76,7 @@ func (w *damageWorld) tablesApart(t *testing.T) (records map[string]string, tabl
 	return records, tables
 }
 
-// The records of files and slices lie in small tables. If they are lost, all rows arrive: those that lie in staging, and those whose chunks lie in
+// The records of files and slices lie in small tables. If they are lost, all rows arrive, the rows in staging, and the rows whose chunks are in
 // other tables.
 func TestLostRecordsLoseNoRows(t *testing.T) {
 	disktest.Each(t, func(t *testing.T, disk func(testing.TB) *disktest.Disk) {
@@ -118,7 +118,7 @@ func TestLostRecordsLoseNoRows(t *testing.T) {
 	})
 }
 
-// After Close the copy of the records says what the store says.
+// After Close the copy of the records is equal to the records of the store.
 func TestCopyOfTheRecords(t *testing.T) {
 	disktest.Each(t, func(t *testing.T, disk func(testing.TB) *disktest.Disk) {
 		w := newDamageWorldOn(t, disk(t), false, false)

@@ -9,7 +9,8 @@ import (
 	"github.com/forebay/forebay/internal/seedtest"
 )
 
-// A list of rejected records has, after any removals and additions, what a plain slice would have, and its first is the oldest.
+// A list of rejected records has, after any removals and additions, the same records as a plain slice, and its first is the
+// oldest.
 func TestHeldList(t *testing.T) {
 	r := seedtest.Rand(t)
 	var l heldList

@@ -22,8 +22,8 @@ import (
 	"github.com/forebay/forebay/internal/synctest"
 )
 
-// The folder of the local level goes away under a running engine. Going on in a new folder would give ids a second time,
-// and the target would take rows that were acknowledged for rows that it has already: so nothing is acknowledged then.
+// The folder of the local level goes away under a running engine. Continuing in a new folder would assign ids a second
+// time, and the target would mistake acknowledged rows for rows that it has already. So nothing is acknowledged then.
 func TestVanishedFolderIsNotReplaced(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "local")
 	mem := buffertest.NewMemory()
@@ -65,7 +65,7 @@ func TestVanishedFolderIsNotReplaced(t *testing.T) {
 	if err := b.Close(); err == nil {
 		t.Error("Close does not say that the local level has failed")
 	}
-	// The folder is back: everything that was acknowledged in it is.
+	// The folder is back. Everything that was acknowledged in it is.
 	_ = os.RemoveAll(dir)
 	if err := os.Rename(dir+".away", dir); err != nil {
 		t.Fatal(err)
@@ -96,7 +96,7 @@ func TestVanishedFolderIsNotReplaced(t *testing.T) {
 }
 
 // Rows may still be in memory when a damaged store has been replaced by one that does not know their sink. Its number may
-// belong to another sink by then, so the rows are dropped, and who waits for them is told.
+// belong to another sink by then, so the rows are dropped, and the callers that wait for them get an error.
 func TestRowsInMemoryOfALostSinkAreDropped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mem, disk := buffertest.NewMemory(), disktest.New(t)
@@ -110,7 +110,7 @@ func TestRowsInMemoryOfALostSinkAreDropped(t *testing.T) {
 			}
 			return nil
 		})))
-		opts.SyncInterval = 10 * time.Minute // rows that nobody waits for outlast the reopening
+		opts.SyncInterval = 10 * time.Minute // rows without a waiting caller outlast the reopening
 		var log strings.Builder
 		opts.Logger = textLogger(&log)
 		b := open(t, opts)
@@ -153,7 +153,7 @@ func TestRowsInMemoryOfALostSinkAreDropped(t *testing.T) {
 			t.Errorf("append to the lost sink: %v", err)
 		}
 		var failed *buffer.FailedError
-		other := define(t, b, "b") // commits what is in memory
+		other := define(t, b, "b") // commits the rows in memory
 		if err := ticket.Wait(t.Context()); !errors.As(err, &failed) {
 			t.Errorf("Wait for a row of the lost sink: %v, want a FailedError", err)
 		}

@@ -21,8 +21,8 @@ import (
 	"github.com/forebay/forebay/trigger"
 )
 
-// Any life of a machine, whose log has lost all batches behind any one of them, after the machine has uploaded and imported because of those.
-// Rows that were acknowledged up to that batch come to their table, none comes twice, and the ledger holds.
+// Any life of a machine, whose log has lost all batches after any one of them, after the machine has uploaded and imported because of the
+// lost ones. Rows that were acknowledged up to that batch arrive in their table, none arrives twice, and the ledger holds.
 func TestRestoredLifeWithoutItsEnd(t *testing.T) {
 	for seed := range uint64(casetest.Of(60, 6, 2)) {
 		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
@@ -70,7 +70,7 @@ func TestRestoredLifeWithoutItsEnd(t *testing.T) {
 					t.Fatal(err)
 				}
 				for _, s := range report.Sinks {
-					if s.ID != "c" && len(s.Differences) != 0 { // what was discarded from c is not in staging any more
+					if s.ID != "c" && len(s.Differences) != 0 { // the rows discarded from c are no longer in staging
 						t.Errorf("the ledger does not hold: %+v", s)
 					}
 				}
@@ -81,7 +81,7 @@ func TestRestoredLifeWithoutItsEnd(t *testing.T) {
 	}
 }
 
-// stepwise is a target that stores a file slice by slice, as one that sends blocks. fails makes Import end behind the first slice.
+// stepwise is a target that stores a file slice by slice, as one that sends blocks. fails makes Import end after the first slice.
 type stepwise struct {
 	*buffertest.Memory
 	mu    sync.Mutex
@@ -117,7 +117,7 @@ func (s *stepwise) CountFile(context.Context, driver.Table, string) (n int64, er
 	return n, nil
 }
 
-// A file of which the target has some rows is not taken for imported: the rest of its rows are imported from staging.
+// A file of which the target has some rows is not taken for imported. The rest of its rows are imported from staging.
 func TestRestoredFileThatIsHalfImported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mem, log := buffertest.NewMemory(), newFakeLog(t)

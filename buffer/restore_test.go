@@ -60,13 +60,13 @@ type replicatedLife struct {
 	disk *disktest.Disk
 	opts buffer.Options
 	b    *buffer.Buffer
-	// local: the rows of sink a are acknowledged before the log has them.
+	// local means that the rows of sink a are acknowledged before the log has them.
 	local, lost bool
 
 	sinks map[string]*buffer.SinkHandle
 	next  int
 	acked map[string][]string // ids of rows by sink
-	// moments are what the store held when the log had so many batches.
+	// moments are the contents of the store when the log had so many batches.
 	moments map[int]moment
 	// copies are the disks with a checkpoint in the folder copy, by the same number.
 	copies map[int]*disktest.Disk
@@ -150,7 +150,7 @@ func pass(d time.Duration) {
 	synctest.Wait()
 }
 
-// step does something, and notes what the store holds when everything has come to rest.
+// step does something, and notes the contents of the store when all work has come to rest.
 func (l *replicatedLife) step() {
 	id := string(rune('a' + l.rng.IntN(3)))
 	switch op := l.rng.IntN(20); {
@@ -188,7 +188,7 @@ func (l *replicatedLife) step() {
 		crashed := l.disk.Cut(vfs.CrashCloneCfg{})
 		l.log.set(func() {
 			l.log.away = false
-			if l.rng.IntN(2) == 0 { // what has no answer was not stored either
+			if l.rng.IntN(2) == 0 { // an append without a reply was not stored either
 				l.log.begun++
 				if l.local && l.sinks["a"] != nil { // it was in the memory of the process that has ended
 					l.log.pending = nil
@@ -208,7 +208,7 @@ func (l *replicatedLife) step() {
 	}
 }
 
-// snapshot makes a snapshot while rows come and slices are uploaded, imported and deleted.
+// snapshot makes a snapshot while rows arrive and slices are uploaded, imported and deleted.
 func (l *replicatedLife) snapshot() {
 	if err := l.disk.RemoveAll("copy"); err != nil {
 		l.t.Fatal(err)
@@ -273,7 +273,7 @@ func (f *slowCopy) Write(p []byte) (int, error) {
 	return f.File.Write(p)
 }
 
-// replace goes on with another disk, while the process before has not ended.
+// replace continues with another disk, while the process before has not ended.
 func (l *replicatedLife) replace(disk *disktest.Disk) {
 	before := l.b
 	l.disk = disk
@@ -281,7 +281,7 @@ func (l *replicatedLife) replace(disk *disktest.Disk) {
 	_ = before.Close() // it may be fenced
 }
 
-// lose ends the machine: from some batch on the log gets nothing from it.
+// lose ends the machine. From some batch on the log gets nothing from it.
 func (l *replicatedLife) lose() {
 	for _, id := range []string{"a", "b", "c"} {
 		l.sink(id)
@@ -310,7 +310,7 @@ func (l *replicatedLife) restore(number int) *disktest.Disk {
 	if base > 0 {
 		disk, checkpoint = l.copies[base].Cut(vfs.CrashCloneCfg{}), "copy"
 	}
-	from := l.rng.IntN(base + 1) // what the checkpoint has is passed over
+	from := l.rng.IntN(base + 1) // batches in the checkpoint are skipped
 	tuning := localdisk.On(buffer.Tuning{MemTableBytes: 1 << 20}, vfs.FS(disk))
 	if err := buffer.Restore("restored", checkpoint, l.log.batches(from, number), tuning); err != nil {
 		l.t.Fatalf("restore batch %d from %d: %v", number, base, err)
@@ -331,8 +331,8 @@ func positionOf(t *testing.T, disk vfs.FS, dir string) int {
 	return int(at.Number)
 }
 
-// Any life of a machine, cut after any batch: what is restored is what the machine had. When it is lost, another one brings each
-// acknowledged row into its table, and none twice.
+// Any life of a machine, cut after any batch. The restored state is the state of the machine. When it is lost, a new
+// machine brings each acknowledged row into its table, and none twice.
 func TestRestoredLife(t *testing.T) {
 	for seed := range uint64(casetest.Of(60, 4, 2)) {
 		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
@@ -388,7 +388,7 @@ func TestRestoredLife(t *testing.T) {
 	}
 }
 
-// Restore refuses what is no whole history, and leaves no folder then.
+// Restore refuses an incomplete history, and leaves no folder then.
 func TestRestoreRefuses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mem, log := buffertest.NewMemory(), newFakeLog(t)

@@ -10,7 +10,7 @@ import (
 	"github.com/forebay/forebay/driver"
 )
 
-// Attempts of calls to drivers, and what is done when they fail: see [probeQueue].
+// Attempts of calls to drivers, and the handling of their failures. See [probeQueue].
 
 func (b *Buffer) uploadErrand(sl *slice) errand {
 	return errand{queueKey{step: stepUpload, sink: sl.file.sink.id}, sl.num, func() { b.queueUpload(sl) }}
@@ -65,7 +65,7 @@ func (b *Buffer) succeeded(e errand) {
 // no longer due.
 func (b *Buffer) attemptFailed(ctx context.Context, e errand, id string, cause error, record func(*txn) *format.Retry) {
 	if ctx.Err() != nil {
-		return // the buffer closes; the next Open repeats the attempt
+		return // the buffer closes, and the next Open repeats the attempt
 	}
 	permanent := driver.IsPermanent(cause)
 	_ = b.do(ctx, func(t *txn) {
@@ -86,7 +86,7 @@ func (b *Buffer) attemptFailed(ctx context.Context, e errand, id string, cause e
 		case r.FirstFailed.IsZero():
 			r.FirstFailed = t.now
 		}
-		// Not before a failed attempt: a table may have been fixed while no process ran.
+		// Not before a failed attempt, because a table may have been fixed while no process ran.
 		age := t.now.Sub(r.FirstFailed)
 		over := imports && !away && (age >= b.opts.Retention || b.mu.files[e.num].endsWith(cause))
 		late := over && b.late.runs(e.num)

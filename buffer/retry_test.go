@@ -15,7 +15,7 @@ import (
 	"github.com/forebay/forebay/internal/synctest"
 )
 
-// The process was down longer than the retention, and the table was fixed meanwhile: the rows are imported. They were
+// The process was down longer than the retention, and the table was fixed meanwhile. The rows are imported. They were
 // given up without an attempt once.
 func TestRowsExpireOnlyAfterAnAttempt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -57,7 +57,7 @@ func mustEnsure(t *testing.T, mem *buffertest.Memory) {
 	}
 }
 
-// A repaired table is found without anybody's asking.
+// A repaired table is found without a request.
 func TestMendedTableIsFoundByItself(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mem := buffertest.NewMemory()

@@ -117,7 +117,7 @@ func TestRoomIsGivenInTheOrderOfTheCalls(t *testing.T) {
 		var order []int
 		for i := range 50 {
 			go func() {
-				// Each takes the whole share, so no two have room at once: what those do first is up to Go's scheduler.
+				// Each takes the whole share, so no two have room at once. What those do first is up to Go's scheduler.
 				data := row(1000+i, strings.Repeat("x", 70_000))
 				if _, err := b.AppendWhenRoom(t.Context(), time.Now(), buffer.Rows{Sink: a, Data: data, Count: 1}); err != nil {
 					t.Error(err)
@@ -155,7 +155,7 @@ func TestRoomIsGivenInTheOrderOfTheCalls(t *testing.T) {
 	})
 }
 
-// A full sink holds up nobody but those who have rows for it.
+// A full sink holds up only callers who have rows for it.
 func TestAFullSinkHoldsUpItsOwnCallersAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, a, o := stuck(t, small)
@@ -184,7 +184,7 @@ func TestAFullSinkHoldsUpItsOwnCallersAlone(t *testing.T) {
 	})
 }
 
-// When its context ends a caller that waits learns that nothing was taken, and why; those behind it go on.
+// When its context ends a waiting caller learns that nothing was taken, and why. The callers after it continue.
 func TestWaitingEndsWithTheContext(t *testing.T) {
 	for name, set := range map[string]func(*buffer.Options){
 		"sink": small,
@@ -268,7 +268,7 @@ func TestOverloadByMemory(t *testing.T) {
 		if !errors.As(err, &never) || never.Limit != 1<<20 {
 			t.Fatalf("got %v, want a TooLargeError", err)
 		}
-		// What nobody waits for fills the memory while the committer has no turn.
+		// Rows without a waiting caller fill the memory while the committer has no turn.
 		var over *buffer.OverloadError
 		for err = nil; err == nil; {
 			_, err = b.Append(t.Context(), time.Now(), buffer.Rows{Sink: s, Data: big[:100<<10], Count: 1})

@@ -39,7 +39,7 @@ func rot(t *testing.T, fs vfs.FS, path string, at func(size int) int) {
 	}
 }
 
-// A salvage that is cut short at any operation, with the power, is taken up by the next opening: nothing is lost by it, and
+// A salvage that is cut short at any operation, with the power, is taken up by the next opening. Nothing is lost by it, and
 // nothing is doubled.
 func TestSalvageIsCutShort(t *testing.T) {
 	disktest.Each(t, func(t *testing.T, disk func(testing.TB) *disktest.Disk) {
@@ -51,7 +51,7 @@ func TestSalvageIsCutShort(t *testing.T) {
 			w := newDamageWorldOn(t, disk(t), true, false)
 			for name := range w.files(t) {
 				if strings.HasPrefix(name, "MANIFEST-") {
-					// The start of a list of tables: every table has to be found without it.
+					// The start of a list of tables. Every table has to be found without it.
 					rot(t, w.fs, "data/"+name, func(int) int { return 10 })
 				}
 			}

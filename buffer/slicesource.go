@@ -19,7 +19,7 @@ type sliceSource struct {
 	slice uint64
 	obj   driver.Object
 	ext   format.Extent
-	// damage is what a reader met, nil if it met none.
+	// damage is the damage that a reader met, nil if it met none.
 	damage atomic.Pointer[DamageError]
 	// complete is the checksum of all bytes. It is set when the source was read to its end.
 	complete atomic.Pointer[format.Checksum]
@@ -143,8 +143,8 @@ func (s *sliceSource) WriteTo(w io.Writer) (n int64, err error) {
 	return n, err
 }
 
-// eachChunk calls fn with the chunks of a slice in order, except those that were set aside. The payload is valid during the
-// call. Damage is a [*DamageError]; other errors of the disk may pass.
+// eachChunk calls fn with the chunks of a slice in order, except the chunks that were set aside. The payload is valid
+// during the call. Damage is a [*DamageError]. Other errors of the disk may pass.
 func (b *Buffer) eachChunk(slice uint64, ext format.Extent, fn func(seq int, h format.ChunkHeader, payload []byte) error) error {
 	st := b.store.Opening()
 	if err := st.Read(); err != nil {

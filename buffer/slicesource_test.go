@@ -48,7 +48,7 @@ func (w stuckWriter) Write([]byte) (int, error) {
 }
 
 // A Put that never returns and holds the rows: Close says so after a while, and the folder can be reopened, because
-// nothing of the old opening reaches it any more.
+// nothing of the old opening reaches it any longer.
 func TestCloseUnderAStuckReader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		plain := func(c *buffer.SinkConfig) { c.Encoding = driver.None } // is written as it is read

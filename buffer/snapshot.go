@@ -16,7 +16,7 @@ import (
 // Snapshot writes a copy of the local level into a new folder, for [Restore] to begin with instead of batch 1 of the [Changelog].
 // Unlike [Buffer.Checkpoint] it closes no file and holds up no commit. It returns which batches are in the copy. The copy has the
 // batches whose rows were acknowledged before the call, and may have later ones. All of them are on the local disk, but the changelog may
-// not have confirmed the last ones: use the copy when it has, and remove it if the process ends before.
+// not have confirmed the last ones. Use the copy when it has, and remove it if the process ends before.
 //
 // Only Restore takes the copy, since rows of one id are still to come in the original: Open refuses it, [Inspect] does not. On one
 // file system its tables are links. They keep room that the local level gives back, and that MaxDiskBytes does not count, until the
@@ -49,7 +49,7 @@ func (b *Buffer) snapshot(ctx context.Context, dir string) (at LogPosition, err 
 	}
 	defer o.Release()
 	err = o.Checkpoint(dir, func(partial string) error {
-		// The copy may have batches whose sync is under way. If that failed, other batches would get their numbers.
+		// The copy may have batches whose sync is still running. If that failed, other batches would get their numbers.
 		if err := cmp.Or(o.DB.LogData(nil, pebble.Sync), o.Failure()); err != nil {
 			return err
 		}
@@ -75,8 +75,8 @@ func (b *Buffer) snapshot(ctx context.Context, dir string) (at LogPosition, err 
 	return at, err
 }
 
-// copied opens the copy of a store, and returns its position and the version of its format. While commits go on, only the copy says
-// which of them are in it.
+// copied opens the copy of a store, and returns its position and the version of its format. While commits continue, only the copy
+// says which of them are in it.
 func (b *Buffer) copied(dir string) (at LogPosition, version int, err error) {
 	o, err := pebblestore.OpenReadOnly(pebblestore.Config{Dir: dir, FS: b.fs, Log: b.log})
 	if err != nil {

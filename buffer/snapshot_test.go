@@ -163,7 +163,7 @@ func (f *stalledSync) SyncData() error {
 	return f.File.SyncData()
 }
 
-// A batch that is copied before its sync has failed is in no snapshot: its number may become another batch's.
+// A batch that is copied before its sync has failed is in no snapshot, because its number may become another batch's.
 func TestSnapshotIsOnDisk(t *testing.T) {
 	for name, failure := range map[string]error{"the sync succeeds": nil, "the sync fails": syscall.EIO} {
 		t.Run(name, func(t *testing.T) {
@@ -207,7 +207,7 @@ func TestSnapshotIsOnDisk(t *testing.T) {
 	}
 }
 
-// Close waits for a snapshot under way.
+// Close waits for a running snapshot.
 func TestCloseDuringSnapshot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mem, log := buffertest.NewMemory(), newFakeLog(t)
@@ -233,7 +233,7 @@ func TestCloseDuringSnapshot(t *testing.T) {
 	})
 }
 
-// Whatever fails while the copy is written, there is none then, and the original goes on.
+// Whatever fails while the copy is written, there is none then, and the original continues.
 func TestSnapshotOntoFailingDisk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mem, log := buffertest.NewMemory(), newFakeLog(t)

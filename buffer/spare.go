@@ -5,7 +5,7 @@ const spareBytes = 8 << 20
 
 // spareChunks keeps the chunks of written groups for the next ones. Its zero value is empty. Guarded by gate.mu.
 //
-// A sync.Pool lost: chunks are taken on the processors of the callers and come back on the committer's, many at once,
+// A sync.Pool lost, because chunks are taken on the processors of the callers and come back on the committer's, many at once,
 // and each garbage collection throws them away.
 type spareChunks struct {
 	chunks []*chunk
@@ -26,7 +26,7 @@ func (s *spareChunks) take() *chunk {
 	return c
 }
 
-// put takes the chunks of a group, empty, and their list. Nobody may use them any more.
+// put takes the chunks of a group, empty, and their list. They must no longer be in use.
 func (s *spareChunks) put(list []*chunk) {
 	for _, c := range list {
 		if size := cap(c.data); size > 0 && size <= 2*chunkBytes && s.bytes+size <= s.bound { // else it has no memory, a huge row, or there are many

@@ -75,8 +75,8 @@ func TestFirstAndLastRecordOfEveryLevel(t *testing.T) {
 	})
 }
 
-// Rows that nobody waited for and that were only in memory when the disk failed are gone. They are counted, and never were
-// among those accepted.
+// Rows that no caller waited for and that were only in memory when the disk failed are gone. They are counted, and never
+// were among the accepted rows.
 func TestLostRowsInMemoryAreCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var broken atomic.Bool

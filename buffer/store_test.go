@@ -17,7 +17,7 @@ import (
 	"github.com/forebay/forebay/internal/localdisk"
 )
 
-// A sync is much cheaper where the blocks of the file exist already. So the log must not grow new files forever: after
+// A sync is much cheaper where the blocks of the file exist already. So the log must not grow new files forever. After
 // the first few it writes over those whose rows are in tables of the store or gone.
 func TestLogFilesAreRecycled(t *testing.T) {
 	if testing.Short() {
@@ -67,7 +67,7 @@ func TestRowsThatWaitAreWrittenToTablesOnce(t *testing.T) {
 		}
 		put1(t, b, s, i, strings.ReplaceAll(string(value), `"`, "-"))
 	}
-	// What is still merged in the background is not in the count: the bound would be missed all the more.
+	// Merges that have not finished are not in the count. They could only raise it.
 	if per := float64(fs.bytes.Load()) / (rows * size); per > 1.2 {
 		t.Errorf("%.2f bytes of tables are written for each byte that waits", per)
 	} else {
@@ -75,14 +75,14 @@ func TestRowsThatWaitAreWrittenToTablesOnce(t *testing.T) {
 	}
 }
 
-// Slices that come and go leave what they deleted, and the records of slices and files, among the tables of those that
-// live. Only these leavings may be merged, whatever waits: a table with records and rows would lie across all that is
-// written later.
+// Short-lived slices leave their deletions, and the records of slices and files, among the tables of the live
+// slices. Only these leavings may be merged, however much waits, because a table with records and rows would span all later
+// writes.
 func TestSlicesThatComeAndGoAreWrittenToTablesOnce(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it counts bytes")
 	}
-	const slices, perSlice, size, live = 100, 20, 20 << 10, 40 // 16 MB wait behind a write buffer of 1 MB
+	const slices, perSlice, size, live = 100, 20, 20 << 10, 40 // 16 MB wait for a write buffer of 1 MB
 	may := make(chan struct{}, slices)
 	mem := buffertest.NewMemory()
 	mem.Before = func(ctx context.Context, c buffertest.Call) error {

@@ -29,8 +29,8 @@ import (
 	"github.com/forebay/forebay/trigger"
 )
 
-// TestStories plays the scripts of testdata/stories. Each is one buffer with its drivers in memory, on a fake clock:
-// nothing happens between two commands but what the earlier ones have set off. README.md there explains the commands.
+// TestStories plays the scripts of testdata/stories. Each is one buffer with its drivers in memory, on a fake clock.
+// Between two commands, only the effects of the earlier ones happen. README.md there explains the commands.
 //
 //	go test ./buffer -run TestStories -rewrite
 func TestStories(t *testing.T) {
@@ -133,7 +133,7 @@ func (s *story) play(t *testing.T, d *datadriven.TestData) string {
 		return failure(s.b.Close())
 	case "power-cut":
 		s.disk = s.disk.Cut(vfs.CrashCloneCfg{})
-		return failure(s.b.Close()) // of a process that the disk has not seen any more
+		return failure(s.b.Close()) // of a process that the disk no longer sees
 	case "define":
 		return s.define(t, d, id)
 	case "drop":
@@ -427,7 +427,7 @@ func (s *story) verify(t *testing.T) string {
 // offsets are numbers of bytes and files, and checksums.
 var offsets = regexp.MustCompile(`\b[0-9a-f]*\d[0-9a-f]*\b`)
 
-// damaged prints the list of what the disk has lost. With forget the list ends.
+// damaged prints the list of the disk's losses. With forget the list ends.
 func (s *story) damaged(t *testing.T, forget bool) string {
 	t.Helper()
 	list, err := s.b.Damaged(t.Context())
@@ -457,7 +457,7 @@ func (s *story) damaged(t *testing.T, forget bool) string {
 	return out.String()
 }
 
-// rot changes what is on the disk of a closed buffer: the first "chunk", the "list" of tables, or a row wherever it stands.
+// rot changes bytes on the disk of a closed buffer, in the first "chunk", the "list" of tables, or a row wherever it is.
 func (s *story) rot(t *testing.T, what string) string {
 	t.Helper()
 	each := func(at func(name string, data []byte) int) {

@@ -13,15 +13,15 @@ import (
 //	batch to the store    │      └─▶ awaited   ◀─── comes too early, waits for wake
 //	hand                  └▶ handed ◀──┘       ───▶ takes it, waits for the sync of its batch
 //
-// The committer does not wake the syncer; the store does, after each sync of its log. A goroutine that is woken last runs
-// first: if the committer woke the syncer, the store's writer of the log would run after all callers that can run, and the
-// disk would be idle for as long. hand wakes it only where no sync will come any more, or where the one that was to wake it
-// came too early and found the commit preparing (awaited).
+// The committer does not wake the syncer. The store does, after each sync of its log. A goroutine that is woken last runs
+// first. If the committer woke the syncer, the store's writer of the log would run after all callers that can run, and the
+// disk would be idle for as long. hand wakes it only if no more syncs will follow, or if the sync that was to wake it
+// arrived too early and found the commit preparing (awaited).
 type syncQueue struct {
-	commits chan *commit  // in order; closed after the last
-	token   chan struct{} // capacity 1: the syncer should look at its commits
-	first   *commit       // of the syncer: the next one, which is not handed yet
-	// underway counts the commits that were added and not finished, unsynced those that are not on disk either.
+	commits chan *commit  // in order, closed after the last
+	token   chan struct{} // capacity 1, tells the syncer to look at its commits
+	first   *commit       // of the syncer, the next one, which is not handed yet
+	// underway counts the commits that were added and not finished, unsynced the commits that are not on disk either.
 	underway, unsynced atomic.Int64
 }
 
@@ -65,7 +65,7 @@ func (q *syncQueue) close() {
 	q.wake()
 }
 
-// next returns the next commit once it was handed; false after the last. The syncer calls synced when it has waited for the disk;
+// next returns the next commit once it was handed, or false after the last. The syncer calls synced when it has waited for the disk.
 // finished is called when all is done with it.
 func (q *syncQueue) next() (*commit, bool) {
 	for {
@@ -109,7 +109,7 @@ func (q *confirmQueue) push(c *commit) {
 	q.changed.Signal()
 }
 
-// next waits for the next commit; false after the last.
+// next waits for the next commit, or false after the last.
 func (q *confirmQueue) next() (*commit, bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

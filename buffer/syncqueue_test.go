@@ -6,8 +6,8 @@ import (
 	"github.com/forebay/forebay/internal/synctest"
 )
 
-// Commits come out in the order in which they were added, each when it was handed, and nobody waits forever: whether the sync
-// of the log comes before the commit is handed, after it, or not at all.
+// Commits come out in the order in which they were added, each when it was handed, and no goroutine waits forever, whether
+// the sync of the log comes before the commit is handed, after it, or not at all.
 func TestSyncQueue(t *testing.T) {
 	for name, syncs := range map[string]struct{ before, after, none bool }{
 		"the sync comes before the commit is handed": {before: true},

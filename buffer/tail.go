@@ -18,14 +18,14 @@ import (
 
 // TailBatch is one of the last batches of a local level, of which it has a copy because a [Changelog] may lack it.
 type TailBatch struct {
-	// Number is the one that Changelog.Append got, and Mark what Changelog.Mark returned before it.
+	// Number is the number that Changelog.Append got, and Mark what Changelog.Mark returned before it.
 	Number uint64
 	Mark   []byte
-	// Rows are the rows that came with the batch, of all sinks. Rows of slices that were given up since are not among them.
+	// Rows are the rows of the batch, of all sinks. Rows of slices that were given up since are not among them.
 	Rows []TailRows
 }
 
-// TailRows are rows of one sink that came with a batch.
+// TailRows are the rows of one sink in a batch.
 type TailRows struct {
 	// SinkID names the sink. Columns are the columns of its table when the rows were mapped.
 	SinkID  string
@@ -37,7 +37,7 @@ type TailRows struct {
 	Count int
 }
 
-// Tail yields the batches that the local level keeps copies of, in order: see LogPosition.Tail. They are the last ones, up to LogPosition.Number,
+// Tail yields the batches that the local level keeps copies of, in order. See LogPosition.Tail. They are the last ones, up to LogPosition.Number,
 // unless no copy was needed for that.
 func (i *Inspection) Tail() iter.Seq2[TailBatch, error] {
 	return func(yield func(TailBatch, error) bool) {

@@ -15,7 +15,7 @@ import (
 	"github.com/forebay/forebay/internal/synctest"
 )
 
-// The copies that a local level keeps of its last batches have their rows, with what a caller needs to store them again.
+// The copies that a local level keeps of its last batches have their rows, with the data that a caller needs to store them again.
 func TestTail(t *testing.T) {
 	for _, encoding := range []driver.Encoding{driver.None, driver.Gzip} {
 		t.Run(encoding.String(), func(t *testing.T) {

@@ -11,7 +11,7 @@ import (
 type Ticket struct {
 	b *Buffer
 	g *group // the last that holds rows of the Append
-	// many is set when earlier groups hold rows, too; epoch is from the Append. Groups are written in order, so an
+	// many is set when earlier groups hold rows, too. epoch is from the Append. Groups are written in order, so an
 	// earlier one can have failed, and this one have dropped rows, only if the store has failed since.
 	many  bool
 	epoch uint64
@@ -20,7 +20,7 @@ type Ticket struct {
 }
 
 // Wait returns nil when the rows are on disk, and with a [Changelog] in that too, unless all of them are for sinks with
-// SinkConfig.AckLocal. When ctx ends first the error is an [*UnknownError]: the rows may be stored.
+// SinkConfig.AckLocal. When ctx ends first the error is an [*UnknownError], because the rows may be stored.
 // Other errors are [*FailedError], [*FencedError] and [ErrClosed]. That ctx has ended is noticed within 10 ms.
 func (t Ticket) Wait(ctx context.Context) error {
 	if t.g == nil {
@@ -61,7 +61,7 @@ func (t Ticket) Wait(ctx context.Context) error {
 	}
 }
 
-// outcome is how a group ended for those who wait for it.
+// outcome is how a group ended for the callers that wait for it.
 type outcome struct {
 	done    chan struct{} // closed after err is set
 	err     error
@@ -77,7 +77,7 @@ func newOutcome() outcome {
 //
 // Waiting for two channels means entering and leaving both queues, each under its lock, and the context's channel is often
 // shared by all callers. A commit is shorter than gracePeriod unless the disk stalls. The first graceWaiters of a group skip
-// it: so few would gain less than the timer costs.
+// it, because so few would gain less than the timer costs.
 type grace struct {
 	over       chan struct{} // closed when the group or the period has ended
 	start, end sync.Once

@@ -13,8 +13,8 @@ import (
 	"github.com/forebay/forebay/internal/localdisk"
 )
 
-// While the disk holds still, each caller whose context ends goes away, however many wait; those who stay are
-// acknowledged when the disk moves again.
+// While the disk holds still, each caller whose context ends goes away, however many wait. The remaining
+// callers are acknowledged when the disk moves again.
 func TestWaitEndsWithItsContext(t *testing.T) {
 	const callers = 100
 	fs := &slowLog{FS: disktest.New(t), gate: make(chan struct{}, 1)}

@@ -12,14 +12,14 @@ import (
 	"github.com/forebay/forebay/trigger"
 )
 
-// txn is one atomic change of the local level: chunks and the state changes that follow from them or were asked for.
+// txn is one atomic change of the local level, made of chunks and the state changes that follow from them or were asked for.
 // Its operations run in memory, under Buffer.mu, on the committer's goroutine.
 type txn struct {
 	b     *Buffer
 	now   time.Time
 	batch *pebble.Batch
 
-	// Records to write at the end; a record may be touched many times. Most commits touch none, so the maps are made late.
+	// Records to write at the end. A record may be touched many times. Most commits touch none, so the maps are made late.
 	sinks    map[*sinkState]bool
 	files    map[*file]bool
 	slices   map[*slice]bool
@@ -32,7 +32,7 @@ type txn struct {
 	rejected bool   // a number was given to a rejected record
 	changed  bool
 	freed    int64 // payload bytes that leave the local level
-	staged   int64 // payload bytes that come to staging, less those that leave it
+	staged   int64 // payload bytes added to staging, less the bytes that leave it
 
 	durable []func() // runs when the batch is on disk
 	// afterApply runs on the committer, after the batch was applied and before the next one can start.
@@ -55,7 +55,7 @@ func touch[T comparable](set *map[T]bool, element T) {
 	(*set)[element] = true
 }
 
-// addToBatch adds to the batch what is not a record of a sink, file or slice.
+// addToBatch adds data other than a record of a sink, file or slice to the batch.
 func (t *txn) addToBatch(fn func(*pebble.Batch)) { t.extra = append(t.extra, fn) }
 
 // onDurable runs fn when this change is on disk. Effects outside the store start here and nowhere else.
@@ -89,8 +89,8 @@ func (b *Buffer) post(o *operation) (*group, error) {
 	return b.gate.post(o)
 }
 
-// operation is a change of state that waits for its commit. It may hold what it found in the state when it was asked
-// for, so it must not outlive that state.
+// operation is a change of state that waits for its commit. It may hold the state that it found when it was
+// requested, so it must not outlive that state.
 type operation struct {
 	run func(*txn)
 	// dropped is set when the store was reopened before the operation could run. It counts when the group has ended.
@@ -179,13 +179,13 @@ func (t *txn) encode(batch *pebble.Batch) {
 // wipeOneByOne is up to how many chunks of a slice are deleted by their keys.
 const wipeOneByOne = 64
 
-// wipeChunks deletes the chunks of a slice; sl is nil when it is forgotten.
+// wipeChunks deletes the chunks of a slice. sl is nil when it is forgotten.
 //
 // A deleted range is one key, whatever lies in it, but the first reading after it puts all ranges in the write buffer in
 // order once more. Where each of thousands of sinks has a slice of a few rows, every upload did that: 10,000 of them took
 // 30 s of CPU. A slice with many chunks takes so much of the write buffer that few such ranges fit into it.
 func wipeChunks(batch *pebble.Batch, num uint64, sl *slice) {
-	// Of what was damaged once, the number of the last chunk is not sure.
+	// In a slice that was ever damaged, the number of the last chunk is unreliable.
 	if sl != nil && sl.rec.Chunks > 0 && sl.rec.Chunks <= wipeOneByOne && sl.rec.Reason != format.ReasonSalvaged &&
 		!sl.rec.Salvaged && !sl.rec.Uncounted && sl.rec.Revision == 0 {
 		var key [format.ChunkKeySize]byte

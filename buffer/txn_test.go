@@ -10,7 +10,7 @@ import (
 	"github.com/forebay/forebay/internal/disktest"
 )
 
-// Slices of few chunks leave no deleted ranges in the store, for each reading would order them again; and however a slice
+// Slices of few chunks leave no deleted ranges in the store, for each reading would order them again, and however a slice
 // is deleted, all of it goes and nothing of its neighbours.
 func TestWipeChunks(t *testing.T) {
 	const num = 7

@@ -149,7 +149,7 @@ func TestUpgradeNeedsRoom(t *testing.T) {
 					t.Fatal(err)
 				case enough:
 					wantFormat(t, disk, "2/2")
-				// Open first frees what the files of a real disk take beyond their content.
+				// Open first frees the space that the files of a real disk take beyond their content.
 				case !errors.As(err, &small) || small.Free < 100<<10 || small.Needed <= small.Free || !strings.Contains(err.Error(), "the volume of "+disk.Path("data")+" is too small"):
 					t.Fatalf("%v, want a RoomError", err)
 				default:
@@ -279,7 +279,7 @@ func TestFormatFileIsLost(t *testing.T) {
 	}
 }
 
-// A file of an earlier version beside a store of a later one was put there by somebody.
+// A file of an earlier version next to a store of a later one was put there by hand.
 func TestFormatFileOfAnotherFolder(t *testing.T) {
 	mem, disk := buffertest.NewMemory(), disktest.New(t)
 	b, err := buffer.Open("data", upgradeOptions(t, disk, mem, false))

@@ -10,15 +10,15 @@ import (
 	"github.com/forebay/forebay"
 )
 
-// Adoption is the engine of an instance that this node has taken over from another one, and drains.
+// Adoption is the engine of an instance that this node has taken over from another node, and drains.
 type Adoption struct {
 	adopted
 	c *Catalog
 }
 
-// Adopt has the statistics, waiting files and rejected records of an instance answered by this catalog, which must be on a shared store: see
-// [Options.Instance]. The engine takes no rows but those of records that are replayed. epoch is higher than the one of every node that has had the instance before. The caller calls
-// Follow and Finish while it drains the engine, and Close before it closes the engine.
+// Adopt makes this catalog, which must be on a shared store, serve the statistics, waiting files and rejected records of an instance. See
+// [Options.Instance]. The engine takes only the rows of replayed records. epoch is higher than that of every node that has had the instance
+// before. The caller calls Follow and Finish while it drains the engine, and Close before it closes the engine.
 func (c *Catalog) Adopt(instance string, epoch uint64, eng *forebay.Engine) (*Adoption, error) {
 	if c.shared == nil {
 		return nil, fmt.Errorf("catalog: adopt instance %s: the store is not shared", instance)
@@ -41,9 +41,10 @@ func (a *Adoption) Follow(ctx context.Context) error {
 	return nil
 }
 
-// Finish ends the instance: all its rows are in their tables. Tables and raw records of erased sources, which an import of the instance may have made again,
+// Finish ends the instance when all its rows are in their tables.
+// Tables and raw records of erased sources, which an import of the instance may have made again,
 // are dropped. Its counters stay in the statistics. It does nothing if the instance has ended
-// before. After an error it may be repeated, also by another node that has adopted the instance since.
+// before. After an error it may be repeated, including by another node that has adopted the instance since.
 func (a *Adoption) Finish(ctx context.Context) error {
 	if err := a.c.CatchUp(ctx); err != nil {
 		return err
@@ -91,7 +92,7 @@ func (a *Adoption) PauseRejects() (resume func()) {
 	return func() { a.setMove(false, false) }
 }
 
-// RejectsMoved says that the rejected records have moved to another engine, which answers for them from now on.
+// RejectsMoved says that the rejected records have moved to another engine, which serves them from now on.
 func (a *Adoption) RejectsMoved() { a.setMove(true, true) }
 
 func (a *Adoption) setMove(paused, moved bool) {
@@ -109,7 +110,7 @@ func (a *Adoption) Owes(ctx context.Context) (bool, error) {
 	return len(a.c.members.view().owedSources(a.instance)) > 0, nil
 }
 
-// Close has nobody ask the engine any more.
+// Close ends the adoption. No request reaches the engine after it.
 func (a *Adoption) Close() {
 	a.c.adopted.mu.Lock()
 	defer a.c.adopted.mu.Unlock()

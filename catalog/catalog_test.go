@@ -68,7 +68,7 @@ func (m *memory) Commit(records map[string][]byte) error {
 
 func (m *memory) Close() error { return nil }
 
-// clone returns what a crash at this moment leaves.
+// clone returns the state that a crash at this moment leaves.
 func (m *memory) clone() *memory {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -193,7 +193,7 @@ func TestReopen(t *testing.T) {
 	}
 }
 
-// TestReviveContinuesVersions checks what a create does with the id of a deleted source or sink.
+// TestReviveContinuesVersions checks the effect of a create on the id of a deleted source or sink.
 func TestReviveContinuesVersions(t *testing.T) {
 	cat := openCatalog(t, openEngine(t, forebay.Options{}), catalog.Options{Store: newMemory()})
 	must := done(t, cat)
@@ -276,7 +276,7 @@ func TestOldVersionsAreForgotten(t *testing.T) {
 	}
 }
 
-// TestFailedWriteIsUndone lets the write of a change fail: neither the catalog nor the engine has any of it.
+// TestFailedWriteIsUndone lets the write of a change fail. Neither the catalog nor the engine has any of it.
 func TestFailedWriteIsUndone(t *testing.T) {
 	store := newMemory()
 	eng := openEngine(t, forebay.Options{})
@@ -318,7 +318,7 @@ func (s *slowTarget) Ensure(ctx context.Context, t driver.Table) error {
 	return s.Memory.Ensure(ctx, t)
 }
 
-// TestBusyAndInterrupted checks that a second change is refused while the first runs, and what a stop does with the first.
+// TestBusyAndInterrupted checks that a second change is refused while the first runs, and the effect of a stop on the first.
 func TestBusyAndInterrupted(t *testing.T) {
 	store := newMemory()
 	target := &slowTarget{Memory: buffertest.NewMemory(), entered: make(chan struct{})}

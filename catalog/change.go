@@ -11,34 +11,34 @@ import (
 	"github.com/forebay/forebay"
 )
 
-// plan makes a change of one source and its sinks: it changes ch.next. It is called twice, to answer the caller and again
+// plan makes a change of one source and its sinks by changing ch.next. It is called twice, for the response to the caller and again
 // when the change is made, so it must depend on nothing but the change and the store.
 type plan func(ch *change) error
 
 // change is a change in the making.
 type change struct {
-	// ref is what the caller wants to change.
+	// ref is the source or sink that the caller wants to change.
 	ref Ref
 	by  By
 	at  time.Time
-	// old is what the catalog has; nil for nothing. next replaces it; nil erases the source.
+	// old is the tree in the catalog, or nil for none. next replaces it. A nil next erases the source.
 	old, next *tree
-	// records are the versions that the change adds, by key; nil ones are removed.
+	// records are the versions that the change adds, by key. A nil version is removed.
 	records map[string][]byte
 	// result is the sentence of the task.
 	result string
-	// erasure is what remains to be done after the change was stored; nil for nothing.
+	// erasure is what remains to be done after the change was stored, or nil for nothing.
 	erasure *erasure
-	// created are the sinks that are new or come back: their tables must be right, even where a deleted sink of the id had
+	// created are the sinks that are new or come back. Their tables must be right, even where a deleted sink of the id had
 	// the table before.
 	created map[string]bool
 	// hold is the key of the change's hold in a store that catalogs share, else empty.
 	hold string
-	// warnings are what the user should know although the change was made.
+	// warnings are for the user, although the change was made.
 	warnings []Warning
 }
 
-// plan asks p for the change of what is there now.
+// plan applies p to the current tree.
 func (c *Catalog) plan(by By, ref Ref, p plan, at time.Time) (*change, error) {
 	old := c.defs.get(ref.Source)
 	ch := &change{ref: ref, by: by, at: at, old: old, next: old.clone(), records: map[string][]byte{}, created: map[string]bool{}}
@@ -100,8 +100,8 @@ func (c *Catalog) compile(t *tree) (*forebay.Definition, error) {
 	return nil, refuse(BadRequest, "%s", sentence(errors.New(strings.Join(texts, "; "))))
 }
 
-// apply makes a change: tokens first, then the engine, then the store, whose write decides. What fails before that write is
-// undone; a write that failed is read back. record adds the end of the task to the write, or what remains to be done; nil
+// apply changes the tokens first, then the engine, then the store, whose write decides. What fails before that write is
+// undone. A write that failed is read back. record adds the end of the task to the write, or what remains to be done. record is nil
 // for a change without a task. The caller has the lock of the source and, in a store that catalogs share, a hold.
 func (c *Catalog) apply(ctx context.Context, by By, ref Ref, task, hold string, p plan, record func(*change) (key string, value []byte)) error {
 	outOfSync := c.repairs.outOfSyncSince(ref.Source)
@@ -159,7 +159,7 @@ func (c *Catalog) apply(ctx context.Context, by By, ref Ref, task, hold string, 
 		stored, unknown := c.readBack(ch, records, err)
 		switch {
 		case unknown != nil:
-			return unknown // the tokens stay: the store may have them
+			return unknown // the tokens stay because the store may have them
 		case !stored:
 			return errors.Join(fmt.Errorf("the change could not be stored: %w", err), c.undo(ch, made, intent))
 		}
@@ -177,7 +177,7 @@ func (c *Catalog) apply(ctx context.Context, by By, ref Ref, task, hold string, 
 	return nil
 }
 
-// treeRecords returns what the change writes: the versions, and what differs between the two trees.
+// treeRecords returns the records that the change writes. These are the versions and the differences between the two trees.
 func (ch *change) treeRecords() map[string][]byte {
 	records, source := ch.records, ch.ref.Source
 	if ch.next == nil {
@@ -199,11 +199,11 @@ func (ch *change) treeRecords() map[string][]byte {
 }
 
 // waitForOthers bounds how long a change without a task waits for others of the same source, and how long a task waits for a change of another node
-// that has no task. It leaves time for the answer within what callers wait.
+// that has no task. It leaves time for the response within the time that callers wait.
 const waitForOthers = 20 * time.Second
 
 // direct makes a change without a task. It waits for other changes of the same source, with a task or without one. If it has waited for
-// waitForOthers, it is refused with [Busy]. If ctx ends after the change has begun, the change continues: the caller learns its outcome by
+// waitForOthers, it is refused with [Busy]. If ctx ends after the change has begun, the change continues, and the caller learns its outcome by
 // reading.
 func (c *Catalog) direct(ctx context.Context, by By, ref Ref, entity string, p plan) error {
 	leave, err := c.tasks.join()
@@ -277,7 +277,7 @@ func (c *Catalog) turn(ctx context.Context, by By, ref Ref, entity string, p pla
 }
 
 // beginTask makes the first write of the change of a task. It waits while another node makes a change without a task, for waitForOthers at most. A
-// change with a task is refused at once: the caller gets the id of the other task.
+// change with a task is refused at once, and the caller gets the id of the other task.
 func (c *Catalog) beginTask(ref Ref, task Task, planned func() (*change, error)) (hold string, err error) {
 	wait, cancel := context.WithTimeout(c.ctx, waitForOthers)
 	defer cancel()

@@ -25,7 +25,7 @@ import (
 
 var kills = flag.Int("kills", 20, "how often TestKill kills the process")
 
-// Environment variables of the processes that TestKill kills: the folder of the catalog, and the seed of the changes.
+// Environment variables of the processes that TestKill kills. They hold the folder of the catalog and the seed of the changes.
 const (
 	childEnv     = "FOREBAY_CATALOG_CHILD"
 	childSeedEnv = "FOREBAY_CATALOG_CHILD_SEED"
@@ -49,7 +49,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// ack is a change that was acknowledged: the task has succeeded, and the source or sink has this version with this
+// ack is a change that was acknowledged. The task has succeeded, and the source or sink has this version with this
 // description, or the source is deleted.
 type ack struct {
 	Task, Source, Sink string
@@ -61,7 +61,7 @@ type ack struct {
 const churners = 4
 
 // churn changes definitions until the process is killed, and writes a line for every change that was acknowledged. Each
-// of its goroutines has a source of its own, so that the last line of a source says what it is.
+// of its goroutines has its own source, so that the last line of a source describes its state.
 func churn(dir string) error {
 	eng, err := forebay.Open(filepath.Join(dir, "data"), forebay.Options{Target: buffertest.NewMemory()})
 	if err != nil {
@@ -176,7 +176,7 @@ func TestKill(t *testing.T) {
 	t.Logf("%d kills, %d acknowledged changes", *kills, acks)
 }
 
-// runChild starts a process, kills it after some acknowledged changes, and returns those that it has written.
+// runChild starts a process, kills it after some acknowledged changes, and returns the changes that it has written.
 func runChild(t *testing.T, dir string, seed uint64, after int) (acks []ack) {
 	t.Helper()
 	cmd := exec.Command(os.Args[0], "-test.run=^$")
@@ -198,7 +198,7 @@ func runChild(t *testing.T, dir string, seed uint64, after int) (acks []ack) {
 	for {
 		line, err := lines.ReadBytes('\n')
 		if err == io.EOF {
-			break // what a kill has cut off was not acknowledged
+			break // a line that a kill has cut off was not acknowledged
 		}
 		var a ack
 		if err == nil {
@@ -283,7 +283,7 @@ func checkKilled(t *testing.T, dir string, last map[string]ack) {
 	}
 }
 
-// checkVersions checks that the versions are those from 1, or from the oldest that is kept, to the last one.
+// checkVersions checks that the versions run from 1, or from the oldest that is kept, to the last one.
 func checkVersions(t *testing.T, what string, versions []catalog.Version, err error, last catalog.Version) {
 	t.Helper()
 	if err != nil || len(versions) == 0 || versions[len(versions)-1] != last {

@@ -62,7 +62,7 @@ func sinksOfKill() (names []string) {
 }
 
 // TestKillDuringCreate kills a process while it creates the tables of a source. Either the source is there with all of
-// them, or the corrected request is not refused by what was left.
+// them, or the corrected request is not refused because of the tables that were left.
 func TestKillDuringCreate(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts processes")

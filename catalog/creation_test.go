@@ -40,7 +40,7 @@ func corrected(sinks ...string) catalog.SourceSpec {
 	return s
 }
 
-// TestFailedCreateTakesItsTablesBack: those that the task has created go, those that were there stay, and the corrected
+// TestFailedCreateTakesItsTablesBack checks that tables that the task has created go, earlier tables stay, and the corrected
 // request succeeds.
 func TestFailedCreateTakesItsTablesBack(t *testing.T) {
 	mem := buffertest.NewMemory()
@@ -66,7 +66,7 @@ func TestFailedCreateTakesItsTablesBack(t *testing.T) {
 	done(t, cat)(cat.CreateSource(user, corrected("a", "b")))
 }
 
-// TestSuccessfulCreateKeepsItsTables: nothing of the intent is left, also after the next start.
+// TestSuccessfulCreateKeepsItsTables checks that nothing of the intent is left, even after the next start.
 func TestSuccessfulCreateKeepsItsTables(t *testing.T) {
 	mem := buffertest.NewMemory()
 	store := newMemory()
@@ -107,7 +107,7 @@ func TestCrashDuringCreateTakesItsTablesBack(t *testing.T) {
 		}
 		tables := mem
 		for i, left := range crashes {
-			for _, sink := range []string{"a", "b", "c"} { // the first crash has left all of them, the next ones what is there
+			for _, sink := range []string{"a", "b", "c"} { // the first crash has left all of them, the next ones the existing ones
 				if i > 0 {
 					break
 				}
@@ -116,7 +116,7 @@ func TestCrashDuringCreateTakesItsTablesBack(t *testing.T) {
 				}
 			}
 			again := openCatalog(t, openEngine(t, forebay.Options{Target: tables}), catalog.Options{Store: left})
-			// The retry comes at once: it waits until the tables are gone.
+			// The retry comes at once. It waits until the tables are gone.
 			task, err := again.CreateSource(user, corrected("a", "b", "c"))
 			if err == nil {
 				task, err = again.Wait(t.Context(), task.ID)
@@ -139,7 +139,7 @@ func TestCrashDuringCreateTakesItsTablesBack(t *testing.T) {
 	})
 }
 
-// TestTablesAreTakenBackLater: a target that is away when a change has failed is asked again until it answers.
+// TestTablesAreTakenBackLater checks that a target that is away when a change has failed is asked again until it responds.
 func TestTablesAreTakenBackLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mem := buffertest.NewMemory()
@@ -172,7 +172,7 @@ func TestTablesAreTakenBackLater(t *testing.T) {
 	})
 }
 
-// TestTableOfAnotherSinkStays: a sink that has begun to use the table of a failed change keeps it.
+// TestTableOfAnotherSinkStays checks that a sink that has begun to use the table of a failed change keeps it.
 func TestTableOfAnotherSinkStays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mem := buffertest.NewMemory()
@@ -206,7 +206,7 @@ func TestTableOfAnotherSinkStays(t *testing.T) {
 	})
 }
 
-// TestFailedWriteTakesTablesBack: the change could not be stored.
+// TestFailedWriteTakesTablesBack is the case of a change that could not be stored.
 func TestFailedWriteTakesTablesBack(t *testing.T) {
 	mem := buffertest.NewMemory()
 	store := &doubtful{memory: newMemory()}
@@ -222,7 +222,7 @@ func TestFailedWriteTakesTablesBack(t *testing.T) {
 	done(t, cat)(cat.CreateSource(user, corrected("a")))
 }
 
-// TestSinksOfOneTableAgree: what the task could only find after it has created the table is refused before.
+// TestSinksOfOneTableAgree checks that a fault that the task could only find after it has created the table is refused at once.
 func TestSinksOfOneTableAgree(t *testing.T) {
 	mem := buffertest.NewMemory()
 	cat := openCatalog(t, openEngine(t, forebay.Options{Target: mem}), catalog.Options{Store: newMemory()})
@@ -243,7 +243,7 @@ func TestSinksOfOneTableAgree(t *testing.T) {
 	done(t, cat)(cat.CreateSource(user, both))
 }
 
-// TestTypesOfColumnsPersist: a catalog that is opened again has the types and options of its columns.
+// TestTypesOfColumnsPersist checks that a catalog that is opened again has the types and options of its columns.
 func TestTypesOfColumnsPersist(t *testing.T) {
 	store := newMemory()
 	typed := mapping.Columns{
@@ -277,7 +277,7 @@ func TestTypesOfColumnsPersist(t *testing.T) {
 	}
 }
 
-// TestBrokenTableDoesNotBlockItsSource: a table that was changed from outside concerns its sink alone, and the task says so.
+// TestBrokenTableDoesNotBlockItsSource checks that a table that was changed from outside concerns its sink alone, and the task says so.
 func TestBrokenTableDoesNotBlockItsSource(t *testing.T) {
 	mem := buffertest.NewMemory()
 	eng := openEngine(t, forebay.Options{Target: mem})
@@ -321,7 +321,7 @@ func TestBrokenTableDoesNotBlockItsSource(t *testing.T) {
 	failed(t, cat, task, err)
 }
 
-// TestMappingsAreThoseOfTheEngine: what the engine accepts is accepted, and the payload test shows what it will store.
+// TestMappingsAreThoseOfTheEngine checks that the catalog accepts the mappings that the engine accepts, and the payload test shows the stored row.
 func TestMappingsAreThoseOfTheEngine(t *testing.T) {
 	for _, compat := range []bool{false, true} {
 		eng := openEngine(t, forebay.Options{Mapping: mapping.Options{Compat: compat}})

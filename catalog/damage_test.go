@@ -19,7 +19,7 @@ import (
 )
 
 // TestDamagedStore damages every file of a store in several ways. The store opens. It has all records, as they were, or reports a loss.
-// The end of the log of a store that was not closed is an exception: it looks like a write that the crash has torn.
+// The end of the log of a store that was not closed is an exception because it looks like a write that the crash has torn.
 func TestDamagedStore(t *testing.T) {
 	disktest.Each(t, func(t *testing.T, disk func(testing.TB) *disktest.Disk) {
 		rng := seedtest.Rand(t)
@@ -121,7 +121,7 @@ func (w *damagedStore) play(t *testing.T, rng *rand.Rand, name, way string, dama
 	case salvaged:
 		w.whole++
 	}
-	// What is missing behind the last bytes of a log, or at their place, has no witness.
+	// Records missing after the last bytes of a log, or at their place, have no witness.
 	torn := !w.closed && strings.HasSuffix(name, ".log") && (cutsLog(way) || changed <= 12)
 	if changed > 0 && !lost && !torn {
 		t.Errorf("%s: %d records are not what they were, without a report; the log has %s", what, changed, &log)
@@ -139,12 +139,12 @@ func (w *damagedStore) play(t *testing.T, rng *rand.Rand, name, way string, dama
 	}
 }
 
-// cutsLog tells whether a damage leaves nothing of a log behind it.
+// cutsLog reports whether a damage leaves nothing of a log after it.
 func cutsLog(way string) bool { return way == "is cut" || way == "is gone" }
 
 type damageOf = func(t *testing.T, disk vfs.FS, path string, rng *rand.Rand) bool
 
-// damages change a file; they return false when there is nothing to change.
+// damages change a file. They return false when there is nothing to change.
 var damages = map[string]damageOf{
 	"has a flipped byte": func(t *testing.T, disk vfs.FS, path string, rng *rand.Rand) bool {
 		return rewrite(t, disk, path, func(data []byte) []byte {

@@ -71,7 +71,7 @@ func TestRandomDamageOnDisk(t *testing.T) {
 	}
 }
 
-// damageCatalog damages some files, the note of Close aside: of a catalog that was not closed, few files say what is missing of others.
+// damageCatalog damages some files, except the note of Close. In a catalog that was not closed, few files say which parts of others are missing.
 func damageCatalog(t *testing.T, rng *rand.Rand, dir string, files int) string {
 	t.Helper()
 	var what []string

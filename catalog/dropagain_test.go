@@ -42,7 +42,7 @@ func newBlockedImports(t *testing.T) *blockedImports {
 // exists reports whether there is a table.
 func (b *blockedImports) exists(table string) bool { return b.target.Columns(table) != nil }
 
-// An import that runs at one node while another one erases its source makes the table again. When it has ended the table is dropped, by the
+// An import that runs at one node while another node erases its source makes the table again. When it has ended the table is dropped, by the
 // node or by the adopter of its instance, unless a sink uses the table by then.
 func TestImportDuringErasure(t *testing.T) {
 	const table = "in.c-web.a"
@@ -96,7 +96,7 @@ func TestImportDuringErasure(t *testing.T) {
 				if way != "adopter" {
 					same(t, a, b)
 				}
-				done(t, a.Catalog)(a.CreateSource(user, spec("Next", "a"))) // nothing is held for good
+				done(t, a.Catalog)(a.CreateSource(user, spec("Next", "a"))) // nothing is held permanently
 			})
 		})
 	}

@@ -20,12 +20,12 @@ import (
 //	id      16 random bytes, the same in all parts
 //	part    4 bytes, from 1
 //	parts   4 bytes
-//	data    the rest; that of all parts together is compressed with gzip
+//	data    the rest; the data of all parts together is compressed with gzip
 //
-// What was compressed is a JSON object with the records by key. Null removes a record.
+// The compressed data is a JSON object with the records by key. Null removes a record.
 //
-// A commit counts if its parts stand in the journal one directly behind the other. Parts that another entry follows too early are void.
-// A snapshot has all records of the state in front of it. The journal begins with its first commit, or was trimmed up to a snapshot.
+// A commit counts if its parts stand in the journal one directly after the other. Parts that another entry follows too early are void.
+// A snapshot has all records of the state before it. The journal begins with its first commit, or was trimmed up to a snapshot.
 
 const (
 	journalFormat  = 1

@@ -14,8 +14,8 @@ import (
 	"github.com/forebay/forebay/internal/synctest"
 )
 
-// TestNewSinkDuringErasure makes sinks for a table while it is erased: those that have begun before keep the table, those
-// that are asked for later are refused, also after a restart, and those in between wait and get a table of their own.
+// TestNewSinkDuringErasure makes sinks for a table while it is erased. Sinks begun before keep the table, sinks
+// requested later are refused, even after a restart, and those in between wait and get their own table.
 func TestNewSinkDuringErasure(t *testing.T) {
 	shared := func(name string) catalog.SourceSpec {
 		s := spec(name, "a")
@@ -130,7 +130,7 @@ func TestNewSinkDuringErasure(t *testing.T) {
 						t.Errorf("%s: %v, want the task of the erasure", what, err)
 					}
 				}
-				done(t, cat)(cat.Disable(user, catalog.Ref{Source: "other", Sink: "c"})) // what does not use the tables goes on
+				done(t, cat)(cat.Disable(user, catalog.Ref{Source: "other", Sink: "c"})) // a change that does not use the tables continues
 				done(t, cat)(cat.Enable(user, catalog.Ref{Source: "other", Sink: "c"}))
 			}
 			refused(s.cat)
@@ -202,8 +202,8 @@ func TestNewSinkDuringErasure(t *testing.T) {
 	})
 }
 
-// TestErasedSourceIsNotCounted erases sources with and without sinks: no counter of them is left, and one that comes
-// again begins at zero.
+// TestErasedSourceIsNotCounted erases sources with and without sinks. No counter of them is left, and a source that is
+// created again begins at zero.
 func TestErasedSourceIsNotCounted(t *testing.T) {
 	eng := openEngine(t, forebay.Options{})
 	cat := openCatalog(t, eng, catalog.Options{Store: newMemory(), DropTable: func(context.Context, string) error { return nil }})

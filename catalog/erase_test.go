@@ -79,7 +79,7 @@ func TestErasedCountersBeginAnew(t *testing.T) {
 	}
 }
 
-// TestErasureOfAQuarantine erases a source that holds rejected records, which nobody may read afterwards.
+// TestErasureOfAQuarantine erases a source that holds rejected records, which no caller may read afterwards.
 func TestErasureOfAQuarantine(t *testing.T) {
 	mem := buffertest.NewMemory()
 	eng := openEngine(t, forebay.Options{Target: mem})
@@ -106,7 +106,7 @@ func TestErasureOfAQuarantine(t *testing.T) {
 	noTrace(t, eng, cat, "a", "b")
 }
 
-// TestCrashDuringErasure takes the disk as it is while the tables are dropped, and opens it again: the task goes on, and
+// TestCrashDuringErasure takes the disk as it is while the tables are dropped, and opens it again. The task continues, and
 // until it has ended no source takes the place of the erased one.
 func TestCrashDuringErasure(t *testing.T) {
 	mem := buffertest.NewMemory()
@@ -180,7 +180,7 @@ func TestCrashDuringErasure(t *testing.T) {
 	}
 }
 
-// TestErasureSparesTablesOfOthers checks that erasing a source does not take the rows of another one.
+// TestErasureSparesTablesOfOthers checks that erasing a source does not delete the rows of another source.
 func TestErasureSparesTablesOfOthers(t *testing.T) {
 	mem := buffertest.NewMemory()
 	eng := openEngine(t, forebay.Options{Target: mem})
@@ -207,7 +207,7 @@ func TestErasureSparesTablesOfOthers(t *testing.T) {
 	}
 }
 
-// lateEnds is a store that refuses, while down is set, what the sweep writes later.
+// lateEnds is a store that refuses, while down is set, the later writes of the sweep.
 type lateEnds struct {
 	*memory
 	down atomic.Bool
@@ -224,8 +224,8 @@ func (l *lateEnds) Commit(records map[string][]byte) error {
 	return l.memory.Commit(records)
 }
 
-// TestLateEndOfErasure has the end of an erasure written after a second one of the same id has begun: the second one is
-// gone on with all the same.
+// TestLateEndOfErasure has the end of an erasure written after a second one of the same id has begun. The second one
+// continues all the same.
 func TestLateEndOfErasure(t *testing.T) {
 	mem := buffertest.NewMemory()
 	eng := openEngine(t, forebay.Options{Target: mem})
@@ -271,7 +271,7 @@ func TestLateEndOfErasure(t *testing.T) {
 	}
 }
 
-// TestUnwrittenEndOfErasure loses the end of an erasure with a crash, after a new source took the id: it is not erased.
+// TestUnwrittenEndOfErasure loses the end of an erasure with a crash, after a new source took the id. It is not erased.
 func TestUnwrittenEndOfErasure(t *testing.T) {
 	mem := buffertest.NewMemory()
 	eng := openEngine(t, forebay.Options{Target: mem})
@@ -294,7 +294,7 @@ func TestUnwrittenEndOfErasure(t *testing.T) {
 }
 
 // TestUnfinishedErasuresAreResumedTogether opens a store that was left with erasures of which all but the last have nothing
-// left to do: the first may end before the next is begun. The race detector sees what they share.
+// left to do. The first may end before the next is begun. The race detector sees their shared memory.
 func TestUnfinishedErasuresAreResumedTogether(t *testing.T) {
 	mem := buffertest.NewMemory()
 	eng := openEngine(t, forebay.Options{Target: mem})

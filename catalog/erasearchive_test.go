@@ -96,7 +96,7 @@ func wantReplayed(t *testing.T, cat *catalog.Catalog, run string, records int64)
 	}
 }
 
-// An erasure takes the raw records too, also those from before the archive was switched off, and a new source with the id reads its own only.
+// An erasure deletes the raw records too, including records from before the archive was switched off, and a new source with the id reads its own only.
 func TestErasureOfAnArchive(t *testing.T) {
 	for _, off := range []bool{false, true} {
 		archive := newRawArchive(t)
@@ -138,7 +138,7 @@ func TestArchiveOfADeletedSource(t *testing.T) {
 	}
 }
 
-// A source that was made before there were generations goes on with the archive that is named by its id alone, and a later one does not.
+// A source that was made before there were generations continues with the archive that is named by its id alone, and a later one does not.
 func TestArchiveOfAnOldSource(t *testing.T) {
 	archive, store := newRawArchive(t), newMemory()
 	eng := openEngine(t, forebay.Options{Archive: archive})
@@ -173,7 +173,7 @@ func TestArchiveOfAnOldSource(t *testing.T) {
 	wantReplayed(t, cat, "r", 1)
 }
 
-// The process stops behind any commit of an erasure, with the raw records still there: the next opening deletes them.
+// The process stops after any commit of an erasure, with the raw records still there. The next opening deletes them.
 func TestCrashDuringErasureOfAnArchive(t *testing.T) {
 	archive := newRawArchive(t)
 	eng := openEngine(t, forebay.Options{Archive: archive})
@@ -204,11 +204,11 @@ func TestCrashDuringErasureOfAnArchive(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, err = again.Source("web")
-		_ = eng.Remove(t.Context(), "web") // for the next catalog; it may have none
+		_ = eng.Remove(t.Context(), "web") // for the next catalog, if it has one
 		switch list := archive.objects(t); {
 		case err == nil && len(list) == 0:
 			t.Errorf("commit %d: the source is there, and its raw records are gone", i)
-		case err != nil && len(list) > 0 && i < len(store.clones)-1: // behind the last commit nobody looks for what the test has put there
+		case err != nil && len(list) > 0 && i < len(store.clones)-1: // no opening after the last commit looks for records put there by the test
 			t.Errorf("commit %d: the source is erased, and there are %q", i, list)
 		case err != nil && len(list) == 0:
 			erased++
@@ -219,7 +219,7 @@ func TestCrashDuringErasureOfAnArchive(t *testing.T) {
 	}
 }
 
-// cloning keeps what a crash behind each commit leaves, once clones is not nil.
+// cloning keeps the state that a crash after each commit leaves, once clones is not nil.
 type cloning struct {
 	*memory
 	clones []*memory
@@ -245,8 +245,8 @@ func refill(t *testing.T, archive *rawArchive, name string) {
 	ingest(t, eng, id, true)
 }
 
-// While the archive is away the erasure ends, says what is left, and a new source can take the id. The raw records are deleted when the archive
-// is there again, in this opening or a later one.
+// While the archive is away the erasure ends, says which records are left, and a new source can take the id. The raw records are deleted when
+// the archive is there again, in this opening or a later one.
 func TestErasureWhileTheArchiveIsAway(t *testing.T) {
 	for name, tc := range map[string]struct {
 		away func(a *rawArchive, on *atomic.Bool) forebay.Archive
@@ -329,7 +329,7 @@ func TestErasureWhileTheArchiveIsAway(t *testing.T) {
 	}
 }
 
-// An erasure at one node takes the raw records that another one is about to bring, by the node or by the adopter of its instance.
+// An erasure at one node takes the raw records that another node is about to bring, by the node or by the adopter of its instance.
 func TestSharedErasureOfAnArchive(t *testing.T) {
 	for _, way := range []string{"node", "adopter", "away"} {
 		t.Run(way, func(t *testing.T) {
@@ -394,7 +394,7 @@ func TestSharedErasureOfAnArchive(t *testing.T) {
 					}
 					adopted.Close()
 				}
-				done(t, a.Catalog)(a.CreateSource(user, spec("Web", "a"))) // also while the disk of another node is away
+				done(t, a.Catalog)(a.CreateSource(user, spec("Web", "a"))) // even while the disk of another node is away
 				setArchive(t, a.Catalog, true)
 				ingest(t, a.eng, "web", true)
 				time.Sleep(time.Minute)

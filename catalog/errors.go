@@ -6,67 +6,69 @@ import (
 	"strings"
 )
 
-// Code names what is wrong with a call. The values are the names of the Stream API, without their prefix.
+// Code names the fault of a call. The values are the names of the Stream API, without their prefix.
 type Code string
 
 // The codes of [Error].
 const (
-	// BadRequest is a definition, id or setting that breaks a rule: correct it.
+	// BadRequest is a definition, id or setting that breaks a rule. Correct it.
 	BadRequest Code = "badRequest"
 	// Forbidden is a setting that only the operator may change.
 	Forbidden Code = "forbidden"
-	// SourceNotFound, SinkNotFound: there is none, or it is deleted.
+	// SourceNotFound and SinkNotFound mean that there is no such source or sink, or it is deleted.
 	SourceNotFound Code = "sourceNotFound"
 	SinkNotFound   Code = "sinkNotFound"
-	// DeletedSourceNotFound, DeletedSinkNotFound: there is none that is deleted.
+	// DeletedSourceNotFound and DeletedSinkNotFound mean that there is no such deleted source or sink.
 	DeletedSourceNotFound Code = "deletedSourceNotFound"
 	DeletedSinkNotFound   Code = "deletedSinkNotFound"
-	// SourceVersionNotFound, SinkVersionNotFound: the number was never given, or its record has been pruned.
+	// SourceVersionNotFound and SinkVersionNotFound mean that the number was never given, or its record has been pruned.
 	SourceVersionNotFound Code = "sourceVersionNotFound"
 	SinkVersionNotFound   Code = "sinkVersionNotFound"
-	// VersionChanged: somebody has changed the source or sink since the version that the caller has seen. Look at the newest one.
+	// VersionChanged means that the source or sink has changed since the version that the caller has seen. Look at the newest one.
 	VersionChanged Code = "versionChanged"
-	// TaskNotFound: there is none, or its time of retention is over.
+	// TaskNotFound means that there is no such task, or its time of retention is over.
 	TaskNotFound Code = "taskNotFound"
-	// SourceAlreadyExists, SinkAlreadyExists: choose another id, or change the one that exists.
+	// SourceAlreadyExists, SinkAlreadyExists: choose another id, or change the existing one.
 	SourceAlreadyExists Code = "sourceAlreadyExists"
 	SinkAlreadyExists   Code = "sinkAlreadyExists"
-	// SourceLimit, SinkLimit: delete one before another is made.
+	// SourceLimit and SinkLimit mean that there are as many as there may be. Delete one before another is made.
 	SourceLimit Code = "sourceCountLimitReached"
 	SinkLimit   Code = "sinkCountLimitReached"
-	// FileNotFound: the sink has no such file that waits.
+	// FileNotFound means that the sink has no such file that waits.
 	FileNotFound Code = "fileNotFound"
-	// ImportRuns: an import of the file that was left alone may still store its rows. Try again when it has ended.
+	// ImportRuns means that an import of the file that was left alone may still store its rows. Try again when it has ended.
 	ImportRuns Code = "importIsRunning"
-	// FileNotHeld: the file cannot be split, or go to the quarantine, as asked. The message says why.
+	// FileNotHeld means that the file cannot be split, or go to the quarantine, as asked. The message says why.
 	FileNotHeld Code = "fileIsNotHeld"
-	// QuarantineFull: the quarantine has no room for the rest of a file. Replay or discard records of it, or raise its bounds.
+	// QuarantineFull means that the quarantine has no room for the rest of a file. Replay or discard records of it, or raise its bounds.
 	QuarantineFull Code = "quarantineIsFull"
-	// DamageNotFound: the engine lists no such record of damage: an operator has removed it, or its time of retention is over.
+	// DamageNotFound means that the engine lists no such record of damage because an operator has removed it, or its time of retention is over.
 	DamageNotFound Code = "damageNotFound"
-	// RecordNotFound: the record is not in the quarantine of the sink: it was replayed or discarded, has expired, or never was.
+	// RecordNotFound means that the record is not in the quarantine of the sink because it was replayed or discarded, has expired, or never was.
 	RecordNotFound Code = "recordNotFound"
-	// RecordChanged: somebody has edited or tried the record since it was read. Read it again.
+	// RecordChanged means that the record was edited or tried since it was read. Read it again.
 	RecordChanged Code = "recordChanged"
-	// SinkDisabled: a sink that is disabled, or whose source is, maps nothing. Enable it.
+	// SinkDisabled means that a sink that is disabled, or whose source is, maps nothing. Enable it.
 	SinkDisabled Code = "sinkDisabled"
-	// ShadowNotFound: the sink has had no shadow since the catalog was opened.
+	// ShadowNotFound means that the sink has had no shadow since the catalog was opened.
 	ShadowNotFound Code = "shadowNotFound"
-	// ShadowRuns: the sink has a shadow that has not ended.
+	// ShadowRuns means that the sink has a shadow that has not ended.
 	ShadowRuns Code = "shadowIsRunning"
-	// ShadowLimit: the engine has as many shadows as it may have. End one before another is started.
+	// ShadowLimit means that the engine has as many shadows as it may have. End one before another is started.
 	ShadowLimit Code = "shadowCountLimitReached"
-	// Busy: another task changes the same source or sink. Wait for it and ask again.
+	// Busy means that another task changes the same source or sink. Wait for it and ask again.
 	Busy Code = "taskIsRunning"
 )
 
-// Error is a call that was refused. Nothing was changed.
+// Error is a call that was refused, so nothing was changed. Or it is the failure of a task, from Task.Wait. Then nothing was changed
+// either, unless the task is
+// Partial or has Rejects or a Replay, which say how much was done.
 type Error struct {
 	// Code says which rule was broken.
 	Code Code
-	// Message is for the user: it names the source, sink or field and contains no secret.
+	// Message is for the user. It names the source, sink or field and contains no secret.
 	Message string
-	// Task is the id of the running task when Code is Busy.
+	// Task is the id of the running task when Code is Busy, and of the failed task in an error of Task.Wait.
 	Task string
 }
 

@@ -72,7 +72,7 @@ func ofChange(records map[string][]byte) bool {
 }
 
 // TestOutcomeIsReadBack lets the write of a change fail whose outcome is not known. The task, the catalog and the engine
-// follow what the store has.
+// follow the store.
 func TestOutcomeIsReadBack(t *testing.T) {
 	for _, made := range []bool{true, false} {
 		for _, unread := range []int{0, 1, 30} {
@@ -158,7 +158,7 @@ func (c *countingTokens) has(id string) bool {
 	return c.live[id]
 }
 
-// TestCloseInDoubt closes a catalog while the outcome of a change is not known: the next Open follows what the store has.
+// TestCloseInDoubt closes a catalog while the outcome of a change is not known. The next Open follows the store.
 func TestCloseInDoubt(t *testing.T) {
 	for _, made := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
@@ -199,7 +199,7 @@ func TestCloseInDoubt(t *testing.T) {
 	}
 }
 
-// TestRotationInDoubt gives a call without a task up before its outcome is known; the change goes on.
+// TestRotationInDoubt gives a call without a task up before its outcome is known. The change continues.
 func TestRotationInDoubt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		eng := openEngine(t, forebay.Options{})
@@ -241,7 +241,7 @@ func TestNoTokens(t *testing.T) {
 	})
 }
 
-// TestEndOfTaskIsWrittenLater has the store fail the end of a task that did not succeed: it is stored when that works
+// TestEndOfTaskIsWrittenLater has the store fail the end of a task that did not succeed. It is stored when that works
 // again.
 func TestEndOfTaskIsWrittenLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -360,7 +360,7 @@ func playCatalog(t *testing.T, f *faults, rng *rand.Rand) (untouched bool) {
 	return !f.hit()
 }
 
-// stored is what a catalog says that was opened from a disk after a cut of the power.
+// stored is the state of a catalog that was opened from a disk after a cut of the power.
 type stored struct {
 	sources map[bool][]catalog.Source
 	sinks   []catalog.Sink

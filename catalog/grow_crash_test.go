@@ -199,7 +199,7 @@ func (g *growing) check(n int64) {
 	if def, _ := g.eng.Source("web"); len(def.Sinks) != 1 || !slices.EqualFunc(def.Sinks[0].Table.Columns, s.Columns, func(a, b mapping.Column) bool { return a.Name == b.Name }) {
 		t.Errorf("crash at write %d: the sink has the columns %v, the engine %+v", n, names, def.Sinks)
 	}
-	// Everything goes on.
+	// Everything continues.
 	const last = 100
 	if err := g.apply(g.cat.UpdateSink(user, "web", "a", catalog.SinkPatch{Columns: growColumns("id", "n", "more", "end")})); err != nil {
 		t.Errorf("crash at write %d: a change after it: %v", n, err)

@@ -9,7 +9,7 @@ import (
 	"github.com/forebay/forebay/catalog"
 )
 
-// TestExtendIsADefault: the option decides for sinks that do not set extend, and two sinks with different columns share a table only if it
+// TestExtendIsADefault checks that the option decides for sinks that do not set extend, and two sinks with different columns share a table only if it
 // grows for both.
 func TestExtendIsADefault(t *testing.T) {
 	mem := buffertest.NewMemory()

@@ -10,12 +10,12 @@ import (
 	"github.com/forebay/forebay"
 )
 
-// reservedID is a word of the API's paths: a source or sink with this id could not be read.
+// reservedID is a word of the API's paths. A source or sink with this id could not be read.
 const reservedID = "deleted"
 
-// NormalizeID makes the id of a source or sink from an id or name that a user has given: lower-case ASCII letters and
+// NormalizeID makes the id of a source or sink from an id or name that a user has given. The id has lower-case ASCII letters and
 // digits, with '-' between words and before capitals. Accents are dropped ("Žluťoučký Kůň" becomes "zlutoucky-kun"),
-// letters that have none are written out ("ß" becomes "ss"), what is left over separates words, and the id is cut to
+// letters that have none are written out ("ß" becomes "ss"), all other characters separate words, and the id is cut to
 // [forebay.MaxIDLength]. The result is empty when the text has neither letter nor digit that can be kept.
 func NormalizeID(text string) string {
 	var b strings.Builder
@@ -65,7 +65,7 @@ var writtenOut = map[rune]string{
 	'ß': "ss", 'æ': "ae", 'œ': "oe", 'ø': "o", 'đ': "d", 'ð': "d", 'þ': "th", 'ħ': "h", 'ı': "i", 'ł': "l", 'ŧ': "t", 'ŋ': "n", 'ĸ': "k",
 }
 
-// newID checks and normalizes what a create request gives: an id, or else a name.
+// newID checks and normalizes the id of a create request, or else its name.
 func newID(given, name, field string) (string, *Error) {
 	text := given
 	if text == "" {

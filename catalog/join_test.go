@@ -13,7 +13,7 @@ import (
 	"github.com/forebay/forebay/internal/synctest"
 )
 
-// join opens a node whose wire to the journal is cut, or loses an answer, when the node wants to join.
+// join opens a node whose wire to the journal is cut, or loses a response, when the node wants to join.
 func join(t *testing.T, ctx context.Context, n *nodes, prepare func(*wire)) (*catalog.Catalog, error) {
 	t.Helper()
 	w := &wire{Journal: n.journal}
@@ -41,7 +41,7 @@ func cutFor(w *wire, d time.Duration) {
 	time.AfterFunc(d, func() { w.cut.Store(false) })
 }
 
-// loseAnswer has the first append stored without an answer, and cuts the wire behind it for a time.
+// loseAnswer has the first append stored without a response, and then cuts the wire for a time.
 func loseAnswer(w *wire, d time.Duration) {
 	w.after = func(n int64) error {
 		if n > 1 {
@@ -52,7 +52,7 @@ func loseAnswer(w *wire, d time.Duration) {
 	}
 }
 
-// TestJoinWaits: the outage of the journal is much longer than the time of a commit, and the caller has more patience. The node is open
+// TestJoinWaits makes the outage of the journal much longer than the time of a commit, and the caller has more patience. The node is open
 // when it is over, and the others know it.
 func TestJoinWaits(t *testing.T) {
 	for name, prepare := range map[string]func(*wire){
@@ -75,7 +75,7 @@ func TestJoinWaits(t *testing.T) {
 				if _, err := late.Source("web"); err != nil {
 					t.Error(err)
 				}
-				// The new node is not among those that answer.
+				// The new node is not among the nodes that respond.
 				if _, _, missing := counts(t, first); len(missing) != 1 || missing[0] != "late-1" {
 					t.Errorf("of all members %q do not answer", missing)
 				}
@@ -84,7 +84,7 @@ func TestJoinWaits(t *testing.T) {
 	}
 }
 
-// TestJoinEndsWithItsContext: the error says who waits, and for what.
+// TestJoinEndsWithItsContext checks that the error says who waits, and for what.
 func TestJoinEndsWithItsContext(t *testing.T) {
 	for name, prepare := range map[string]func(*wire){
 		"cut":         func(w *wire) { cutFor(w, time.Hour) },

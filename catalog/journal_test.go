@@ -44,8 +44,8 @@ func number(s Store, key string) (n int) {
 	return n
 }
 
-// TestJournalCounts has several stores add to the same counters, each by a commit on the condition that nobody else was faster. No addition is
-// lost or made twice, whatever happens to requests and answers, and with entries that were trimmed.
+// TestJournalCounts has several stores add to the same counters, each by a commit on the condition that no other store was faster. No addition is
+// lost or made twice, whatever happens to requests and responses, and with entries that were trimmed.
 func TestJournalCounts(t *testing.T) {
 	for seed := range uint64(casetest.Of(6, 6, 2)) {
 		synctest.Test(t, func(t *testing.T) {
@@ -131,7 +131,7 @@ func TestJournalCounts(t *testing.T) {
 	}
 }
 
-// TestJournalTrimmed cuts a store off until what it has not read is trimmed. It is told the difference.
+// TestJournalTrimmed cuts a store off until its unread entries are trimmed. It receives the difference.
 func TestJournalTrimmed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j := changelogtest.NewJournal(1, changelogtest.Faults{})
@@ -205,7 +205,7 @@ func TestJournalOfALaterRelease(t *testing.T) {
 	})
 }
 
-// TestJournalAway: what was not sent is refused, what may have been stored is unknown until the journal answers.
+// TestJournalAway checks that a commit that was not sent is refused, and one that may have been stored is unknown until the journal responds.
 func TestJournalAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j := changelogtest.NewJournal(1, changelogtest.Faults{})

@@ -32,7 +32,7 @@ func (g *gatedTarget) Ensure(ctx context.Context, t driver.Table) error {
 	return g.Memory.Ensure(ctx, t)
 }
 
-// TestGivenUpChangeIsNotMadeLater lets the callers of changes go away while a task has the source: who was told that
+// TestGivenUpChangeIsNotMadeLater lets the callers of changes go away while a task has the source. Who was told that
 // a change took too long must not find it done later.
 func TestGivenUpChangeIsNotMadeLater(t *testing.T) {
 	target := &gatedTarget{Memory: buffertest.NewMemory(), entered: make(chan struct{}), gate: make(chan struct{})}
@@ -63,7 +63,7 @@ func TestGivenUpChangeIsNotMadeLater(t *testing.T) {
 		t.Errorf("clearing: %v", err)
 	}
 	pass(task, err)
-	// They had the source reserved: others of their kind can begin when they have come to their end.
+	// They had the source reserved. Others of their kind can begin when they have come to their end.
 	for _, begin := range []func() error{
 		func() error {
 			task, err := cat.Disable(user, catalog.Ref{Source: "web"})

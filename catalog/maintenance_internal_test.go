@@ -70,7 +70,7 @@ func TestMaintenanceTasks(t *testing.T) {
 	}
 }
 
-// A file that is held is seen, and goes where somebody decides.
+// A file that is held is seen, and goes where the caller decides.
 func TestMaintenanceOfHeldFiles(t *testing.T) {
 	mem := buffertest.NewMemory()
 	mem.Refuse = func(_ string, row []string) driver.RowError {

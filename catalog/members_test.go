@@ -45,7 +45,7 @@ func wantCounts(t *testing.T, what string, local, target int64, missing []string
 	}
 }
 
-// Statistics are sums over all nodes, and so is what was cleared. A node that does not answer is named, and nothing is cleared without it.
+// Statistics are sums over all nodes, and so are clearings. A node that does not respond is named, and nothing is cleared without it.
 func TestSharedStatistics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		all := newNodes(t, catalog.Options{}).three()
@@ -75,7 +75,7 @@ func TestSharedStatistics(t *testing.T) {
 		all[1].deaf.Store(true)
 		began := time.Now()
 		wantCounts(t, "without the second node", 2, 0, []string{"b"}, all[0], all[2])
-		if took := time.Since(began); took > 9*time.Second { // twice the wait for answers, and for the journal
+		if took := time.Since(began); took > 9*time.Second { // twice the wait for responses, and for the journal
 			t.Errorf("that took %v", took)
 		}
 		var missing *catalog.MissingError
@@ -87,8 +87,8 @@ func TestSharedStatistics(t *testing.T) {
 	})
 }
 
-// Each row is counted once while another node takes over: by the instance, then by its adopter, then as ended. A clearing before counts
-// for what the ended instance had.
+// Each row is counted once while another node takes over, first by the instance, then by its adopter, then as ended. An earlier clearing counts
+// for the rows of the ended instance.
 func TestAdoptedRowsAreCountedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cluster := newNodes(t, catalog.Options{DropTable: func(context.Context, string) error { return nil }})
@@ -148,8 +148,8 @@ func TestAdoptedRowsAreCountedOnce(t *testing.T) {
 	})
 }
 
-// A file is retried and given up through any node, also one of an adopted instance. A file that nobody has is not found only if
-// everybody has said so.
+// A file is retried and given up through any node, even a file of an adopted instance. A file that no node has is not found only if
+// every node has said so.
 func TestFilesThroughAnyNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		all := newNodes(t, catalog.Options{}).three()

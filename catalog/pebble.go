@@ -14,7 +14,7 @@ import (
 	"github.com/forebay/forebay/internal/warnlog"
 )
 
-// storeMemory bounds the memory of the default store: definitions are small.
+// storeMemory bounds the memory of the default store, because definitions are small.
 const storeMemory = 1 << 20
 
 // instanceKey holds the random id of the store. No prefix of the catalog covers it.
@@ -25,11 +25,11 @@ type pebbleStore struct {
 	db  *pebblestore.Store
 }
 
-// OpenStore opens the default store, a pebble database in a folder that it creates if it is missing. One process can have it open;
-// others get an [*InUseError].
+// OpenStore opens the default store, a pebble database in a folder that it creates if it is missing. One process can have it open.
+// Others get an [*InUseError].
 //
 // If its files are damaged, it is replaced by a new store with the newest version of each record that can still be read, and log gets
-// what is lost: see [DamageError]. With a nil log, warnings and errors go to [slog.Default]. The damaged files are kept in the folder
+// a report of the loss. See [DamageError]. With a nil log, warnings and errors go to [slog.Default]. The damaged files are kept in the folder
 // DIR/damaged-TIME.
 //
 // When the disk fails or is full, calls return a [*FailedError] until the store has reopened itself.
@@ -109,7 +109,7 @@ func (s *pebbleStore) Scan(prefix string, visit func(key string, record []byte) 
 	}))
 }
 
-// after returns the first key after those with the prefix; nil when there is none.
+// after returns the first key after those with the prefix, or nil when there is none.
 func after(prefix string) []byte {
 	b := []byte(prefix)
 	for i := len(b) - 1; i >= 0; i-- {

@@ -30,10 +30,10 @@ func retiredKey(id string) string      { return retiredPrefix + id }
 func creationKey(id string) string     { return creationPrefix + id }
 func erasuresOf(source string) string  { return erasurePrefix + source + "/" }
 
-// erasureKey differs for each erasure: a pending write of an earlier one of the source must not meet it.
+// erasureKey differs for each erasure. A pending write of an earlier one of the source must not meet it.
 func erasureKey(t Task) string { return erasuresOf(t.SourceID) + path.Base(t.ID) }
 
-// now is the time that records carry: in milliseconds, as users see it.
+// now is the time that records carry, in milliseconds, as users see it.
 func now() time.Time { return time.Now().UTC().Truncate(time.Millisecond) }
 
 // encode returns the stored form of a record.
@@ -70,7 +70,7 @@ func (c *Catalog) load() (erasures []*erasure, creations []*creation, err error)
 	return erasures, creations, errors.Join(err, c.loadArchives(erasures), c.loadTasks(erasures))
 }
 
-// loadArchives reads which raw records of erased sources are left. A task that goes on sees to its own.
+// loadArchives reads which raw records of erased sources are left. A resumed task deletes its own.
 func (c *Catalog) loadArchives(erasures []*erasure) error {
 	return c.store.Scan(archivePrefix, func(key string, _ []byte) error {
 		archive := key[len(archivePrefix):]
@@ -99,7 +99,7 @@ func (c *Catalog) loadMembers() error {
 	return c.members.apply(records)
 }
 
-// readTree reads a source with its sinks; nil when there is none.
+// readTree reads a source with its sinks, or nil when there is none.
 func readTree(store Store, source string) (*tree, error) {
 	record, err := store.Get(sourceKey(source))
 	if err != nil || record == nil {

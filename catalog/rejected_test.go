@@ -32,7 +32,7 @@ func priced(field string) mapping.Columns {
 	return mapping.Columns{mapping.Path("price", field, mapping.DataType(datatype.Int64), mapping.Required())}
 }
 
-// shop is a source whose sink keeps what it cannot map.
+// shop is a source whose sink keeps records that it cannot map.
 func shop() catalog.SourceSpec {
 	return catalog.SourceSpec{ID: "shop", Name: "shop", Type: forebay.HTTP, Sinks: []catalog.SinkSpec{
 		{ID: "orders", Name: "orders", TableID: "in.c-shop.orders", Columns: priced("price"), OnReject: forebay.Quarantine},
@@ -97,7 +97,7 @@ func numbers(n int) (list []string) {
 	return list
 }
 
-// OnReject and the bounds are kept with the versions of a sink; a patch changes them, and one without them leaves them as they are.
+// OnReject and the bounds are kept with the versions of a sink. A patch changes them, and one without them leaves them as they are.
 func TestQuarantineIsPartOfASink(t *testing.T) {
 	eng, store := openEngine(t, forebay.Options{}), newMemory()
 	cat := openCatalog(t, eng, catalog.Options{Store: store})
@@ -136,8 +136,8 @@ func TestQuarantineIsPartOfASink(t *testing.T) {
 	}
 }
 
-// Any node lists the records of all, and reads, edits, tests, replays and discards each. A node that does not answer is named, and nothing
-// is said to be gone that it may have.
+// Any node lists the records of all, and reads, edits, tests, replays and discards each. A node that does not respond is named, and no
+// record that it may have is said to be gone.
 func TestQuarantineThroughAnyNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cluster := newNodes(t, catalog.Options{})

@@ -21,7 +21,7 @@ import (
 	"github.com/forebay/forebay/internal/synctest"
 )
 
-// A replay that is cancelled through another node ends behind the step that runs: what that has moved is counted, each record is a row or still
+// A replay that is cancelled through another node ends after the step that runs. The records it has moved are counted, each record is a row or still
 // in the quarantine, and the next replay has the rest.
 func TestCancelledReplayOfAQuarantine(t *testing.T) {
 	for _, byIDs := range []bool{false, true} {
@@ -86,7 +86,7 @@ func TestCancelledReplayOfAQuarantine(t *testing.T) {
 	}
 }
 
-// A replay that is cancelled while the rows of a step are being written ends when they are written: they are counted.
+// A replay that is cancelled while the rows of a step are being written ends when they are written, and they are counted.
 func TestReplayCancelledDuringAWrite(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var cat *catalog.Catalog

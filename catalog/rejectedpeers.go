@@ -16,9 +16,9 @@ import (
 
 // rejectsRequest is the part of a [request] about the quarantine of a sink.
 type rejectsRequest struct {
-	// Instance is the only one to answer; empty: all.
+	// Instance is the only one to respond. Empty means all.
 	Instance string `json:"instance,omitempty"`
-	// IDs are the records; of a replay or discard those that the instance has, if there is no Filter.
+	// IDs are record ids. Without a Filter, a replay or discard applies to the records that the instance has.
 	IDs    []string      `json:"ids,omitempty"`
 	Filter *filterRecord `json:"filter,omitempty"`
 	// After is the last record before, by instance, and Limit the length of a page.
@@ -32,12 +32,12 @@ type rejectsRequest struct {
 	Reason string `json:"reason,omitempty"`
 }
 
-// rejectsAnswer answers it.
+// rejectsAnswer is the result of a rejectsRequest.
 type rejectsAnswer struct {
 	Total   int64            `json:"total,omitempty"`
 	Records []rejectedRecord `json:"records,omitempty"`
-	// More is set if there is more behind the page or the step. Last is then the last record that it has looked at, and LastAt when that was
-	// rejected. A step has looked at those before Until.
+	// More is set if there are more records after the page or the step. Last is then the last record that it has examined, and LastAt when that
+	// was rejected. A step has examined the records before Until.
 	More    bool           `json:"more,omitempty"`
 	Last    string         `json:"last,omitempty"`
 	LastAt  time.Time      `json:"lastAt,omitzero"`
@@ -75,7 +75,7 @@ func (f *filterRecord) filter() forebay.RejectedFilter {
 // rejectedRecord is a [forebay.RejectedRecord] without its sink.
 type rejectedRecord struct {
 	ID       string    `json:"id"`
-	Place    string    `json:"place,omitempty"` // empty: the ID
+	Place    string    `json:"place,omitempty"` // if empty, the ID
 	At       time.Time `json:"at"`
 	Reason   string    `json:"reason,omitempty"`
 	Column   string    `json:"column,omitempty"`

@@ -13,8 +13,8 @@ import (
 	"github.com/forebay/forebay/mapping"
 )
 
-// A search through the content of large records comes to its end in pages that may be empty, in the order of the rejections of all nodes; a
-// task takes exactly what it selects.
+// A search through the content of large records ends after pages that may be empty, in the order of the rejections of all nodes. A
+// task takes exactly the records that it selects.
 func TestSearchThroughAnyNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cluster := newNodes(t, catalog.Options{})

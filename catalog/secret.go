@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// MaxSecretOverlap is the longest time for which an old secret may stay valid beside the new one.
+// MaxSecretOverlap is the longest time for which an old secret may stay valid in addition to the new one.
 const MaxSecretOverlap = 7 * 24 * time.Hour
 
 // newSecret returns 48 random letters and digits.
@@ -34,9 +34,9 @@ func (s *Source) setSecret(secret string, at time.Time, overlap time.Duration) {
 // endOldSecret forgets the old secret. What it was is kept nowhere, so nothing can bring it back.
 func (s *Source) endOldSecret() { s.OldSecret, s.OldSecretUntil = "", time.Time{} }
 
-// RotateSecret gives a source a new secret and returns the source. The old one is accepted beside it for the overlap, 0 to
-// [MaxSecretOverlap], and one that is older ends at once: without an overlap, which is what to do after a leak, the new
-// secret is the only one from now on. When ctx ends before the outcome is known, the secret may be rotated or not;
+// RotateSecret gives a source a new secret and returns the source. The old one is also accepted for the overlap, 0 to
+// [MaxSecretOverlap], and an older one ends at once. Without an overlap, which is right after a leak, the new
+// secret is the only one from now on. When ctx ends before the outcome is known, the secret may be rotated or not.
 // [Catalog.Source] tells.
 func (c *Catalog) RotateSecret(ctx context.Context, by By, id string, overlap time.Duration) (Source, error) {
 	if overlap < 0 || overlap > MaxSecretOverlap {

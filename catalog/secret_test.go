@@ -26,7 +26,7 @@ func accepts(eng *forebay.Engine, secrets ...string) string {
 	return out.String()
 }
 
-// Rotations that come at once wait for each other, and so does the task of another change of the source.
+// Concurrent rotations wait for each other, and so does the task of another change of the source.
 func TestRotationsAtOnce(t *testing.T) {
 	cat := openCatalog(t, openEngine(t, forebay.Options{}), catalog.Options{Store: newMemory()})
 	done(t, cat)(cat.CreateSource(user, spec("Web", "a")))
@@ -123,7 +123,7 @@ func TestRotationWithOverlap(t *testing.T) {
 		if v, content, err := cat.Version(catalog.Ref{Source: "web"}, source.Version.Number); err != nil || strings.Contains(string(store.records["version/source/web/0000000002"]), first) {
 			t.Errorf("the version has a secret: %+v %+v %v", v, content, err)
 		}
-		open() // on what a crash would leave
+		open() // on the state that a crash would leave
 		want("after a restart", "++", first, second)
 		must(cat.Disable(user, catalog.Ref{Source: "web"}))
 		must(cat.Enable(user, catalog.Ref{Source: "web"}))
@@ -204,7 +204,7 @@ func (g *gatedTokens) CreateToken(ctx context.Context, _, _ string) (catalog.Tok
 
 func (g *gatedTokens) DeleteToken(context.Context, string) error { return nil }
 
-// TestChangeWaitsForAnother has changes without a task wait for the task of a sink: for a while, and then they are
+// TestChangeWaitsForAnother has changes without a task wait for the task of a sink. They wait for a while, and then are
 // refused with its id, when it is sure that they are not made.
 func TestChangeWaitsForAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -10,7 +10,7 @@ import (
 	"github.com/forebay/forebay/catalog"
 )
 
-// A change that was made for an old version is refused, and leaves nothing behind.
+// A change that was made for an old version is refused, and leaves no trace.
 func TestChangeOfAnOldVersion(t *testing.T) {
 	cat := openCatalog(t, openEngine(t, forebay.Options{}), catalog.Options{Store: newMemory()})
 	must := done(t, cat)
@@ -42,7 +42,7 @@ func TestChangeOfAnOldVersion(t *testing.T) {
 	}
 }
 
-// Of many who change the same version at once, one succeeds; the others are told.
+// Of many callers who change the same version at once, one succeeds. The others get an error.
 func TestChangesOfOneVersionAtOnce(t *testing.T) {
 	cat := openCatalog(t, openEngine(t, forebay.Options{}), catalog.Options{Store: newMemory()})
 	done(t, cat)(cat.CreateSource(user, spec("Web", "a")))

@@ -17,7 +17,7 @@ import (
 	"github.com/forebay/forebay/mapping"
 )
 
-// TestSettingsSayTheirRules: also those that only the operator may change.
+// TestSettingsSayTheirRules checks all settings, even settings that only the operator may change.
 func TestSettingsSayTheirRules(t *testing.T) {
 	cat := openCatalog(t, openEngine(t, forebay.Options{}), catalog.Options{Store: newMemory()})
 	done(t, cat)(cat.CreateSource(user, spec("Web")))
@@ -90,9 +90,9 @@ func TestRotationHasTheTextOfTheService(t *testing.T) {
 	}
 }
 
-// TestLimitInTheTaskHasAName: two requests for the last place are both accepted; the task of the slower one says why.
+// TestLimitInTheTaskHasAName has two requests for the last place accepted. The task of the slower one says why.
 func TestLimitInTheTaskHasAName(t *testing.T) {
-	// Both wait for the target, and nothing of them is in the catalog before it answers.
+	// Both wait for the target, and nothing of them is in the catalog before it responds.
 	var met sync.WaitGroup
 	met.Add(2)
 	mem := buffertest.NewMemory()
@@ -133,7 +133,7 @@ func TestLimitInTheTaskHasAName(t *testing.T) {
 	}
 }
 
-// TestTimesSurviveAClearing: the first record stays the first one.
+// TestTimesSurviveAClearing checks that the first record stays the first one.
 func TestTimesSurviveAClearing(t *testing.T) {
 	eng := openEngine(t, forebay.Options{})
 	cat := openCatalog(t, eng, catalog.Options{Store: newMemory()})
@@ -173,12 +173,12 @@ func TestTimesSurviveAClearing(t *testing.T) {
 	}
 }
 
-// TestImportIntervalOfTheEngine: the least import interval of the engine is the limit of the setting, and its rule says so.
+// TestImportIntervalOfTheEngine checks that the least import interval of the engine is the limit of the setting, and its rule says so.
 func TestImportIntervalOfTheEngine(t *testing.T) {
 	const key = "storage.level.target.import.trigger.interval"
 	source := catalog.Ref{Source: "web"}
 	for _, test := range []struct {
-		least          time.Duration // 0: the default
+		least          time.Duration // 0 means the default
 		rule           string
 		refused, taken string
 	}{
@@ -205,7 +205,7 @@ func TestImportIntervalOfTheEngine(t *testing.T) {
 	}
 }
 
-// TestImportIntervalBelowALaterLimit: after a restart with a greater least interval, the source keeps taking events. The least interval
+// TestImportIntervalBelowALaterLimit checks that after a restart with a greater least interval, the source keeps taking events. The least interval
 // is in force, and the setting says so.
 func TestImportIntervalBelowALaterLimit(t *testing.T) {
 	const key = "storage.level.target.import.trigger.interval"
@@ -228,7 +228,7 @@ func TestImportIntervalBelowALaterLimit(t *testing.T) {
 	}
 }
 
-// TestArchiveSettingWithoutArchive: an engine without an archive refuses the setting before a task begins.
+// TestArchiveSettingWithoutArchive checks that an engine without an archive refuses the setting before a task begins.
 func TestArchiveSettingWithoutArchive(t *testing.T) {
 	cat := openCatalog(t, openEngine(t, forebay.Options{}), catalog.Options{Store: newMemory()})
 	done(t, cat)(cat.CreateSource(user, spec("Web")))

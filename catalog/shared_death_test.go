@@ -19,7 +19,7 @@ func TestSharedPause(t *testing.T) {
 		a, b := cluster.open("a"), cluster.open("b")
 		done(t, a.Catalog)(a.CreateSource(user, spec("Web", "a")))
 		same(t, a, b)
-		// The third append of a change with a new table is the one that decides: hold and task, creation, definitions.
+		// The third append of a change with a new table decides. The three are hold and task, creation, definitions.
 		asleep, wake := make(chan struct{}), make(chan struct{})
 		a.wire.appends.Store(0)
 		var once sync.Once
@@ -53,7 +53,7 @@ func TestSharedPause(t *testing.T) {
 	})
 }
 
-// TestSharedDeath stops a node for good at each append of a change, before and after it is stored. Another node ends what it has left.
+// TestSharedDeath stops a node permanently at each append of a change, before and after it is stored. Another node ends the remaining change.
 func TestSharedDeath(t *testing.T) {
 	changes := map[string]func(n *node) (catalog.Task, error){
 		"create": func(n *node) (catalog.Task, error) { return n.CreateSource(user, spec("New", "x")) },
@@ -97,7 +97,7 @@ func dieAt(t *testing.T, change func(n *node) (catalog.Task, error), step int64,
 	if a.wire.before = die; stored {
 		a.wire.before, a.wire.after = nil, die
 	}
-	task, _ := change(a) // it may fail: b tells what became of it
+	task, _ := change(a) // it may fail. b tells what became of it
 	time.Sleep(2 * time.Minute)
 	if !a.wire.cut.Load() {
 		t.Fatalf("the change has fewer than %d appends", step)

@@ -68,13 +68,13 @@ type node struct {
 	*catalog.Catalog
 	eng  *forebay.Engine
 	wire *wire
-	// deaf: requests of other nodes do not arrive.
+	// deaf means that requests of other nodes do not arrive.
 	deaf atomic.Bool
-	// answer, if not nil, makes what the node answers.
+	// answer, if not nil, changes the response of the node.
 	answer func(request, answer []byte) []byte
 }
 
-// Ask implements [catalog.Peers] for all nodes: each ignores its own requests.
+// Ask implements [catalog.Peers] for all nodes. Each ignores its own requests.
 func (n *nodes) Ask(ctx context.Context, request []byte) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
 		n.mu.Lock()
@@ -291,7 +291,7 @@ func TestSharedRace(t *testing.T) {
 			for {
 				task, err := change()
 				var away *catalog.JournalError
-				if code(err) == catalog.Busy || errors.As(err, &away) { // also if the outcome is unknown: the change was not begun then
+				if code(err) == catalog.Busy || errors.As(err, &away) { // even if the outcome is unknown, because the change was not begun then
 					time.Sleep(50 * time.Millisecond)
 					continue
 				}
@@ -397,7 +397,7 @@ func TestSharedCatchUp(t *testing.T) {
 	})
 }
 
-// TestSharedTables: of two nodes that begin to use one table at once, one waits.
+// TestSharedTables checks that of two nodes that begin to use one table at once, one waits.
 func TestSharedTables(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tokens := &gatedTokens{entered: make(chan struct{}), gate: make(chan struct{})}
@@ -430,7 +430,7 @@ func TestSharedTables(t *testing.T) {
 	})
 }
 
-// TestSharedBusy: while a node changes a sink, no other node changes its source, or another sink of it.
+// TestSharedBusy checks that while a node changes a sink, no other node changes its source, or another sink of it.
 func TestSharedBusy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cluster := newNodes(t, catalog.Options{})
@@ -444,7 +444,7 @@ func TestSharedBusy(t *testing.T) {
 			t.Fatal(err)
 		}
 		<-tokens.entered
-		time.Sleep(5 * time.Minute / 2) // the node beats, so that nobody ends its task
+		time.Sleep(5 * time.Minute / 2) // the node beats, so that no other node ends its task
 		_, deleted := b.Delete(user, catalog.Ref{Source: "web"})
 		_, disabled := b.Disable(user, catalog.Ref{Source: "web", Sink: "a"})
 		_, rotated := b.RotateSecret(t.Context(), user, "web", 0)

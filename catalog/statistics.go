@@ -11,9 +11,9 @@ import (
 	"github.com/forebay/forebay/datatype"
 )
 
-// Cleared is the state of a sink's table when its statistics were cleared: what is subtracted from then on.
+// Cleared is the state of a sink's table when its statistics were cleared. It is subtracted from then on.
 type Cleared struct {
-	// At is when; files opened before are not shown any more.
+	// At is the time of the clearing. Files opened before it are no longer shown.
 	At time.Time `json:"at"`
 	// Rows, StoredBytes and RawBytes are of [buffer.Level].
 	Rows        int64 `json:"rows"`
@@ -23,16 +23,16 @@ type Cleared struct {
 
 // Statistics are the counters of one sink since they were cleared last.
 type Statistics struct {
-	// Total is the sum of the levels. Its times span all rows that were ever counted: they do not begin again with a
+	// Total is the sum of the levels. Its times span all rows that were ever counted. They do not begin again with a
 	// clearing.
 	Total, Local, Staging, Target buffer.Level
-	// Expired, Damaged and Discarded are rows that are in no level any more and not in the table.
+	// Expired, Damaged and Discarded are rows that are no longer in any level and not in the table.
 	Expired, Damaged, Discarded buffer.Level
 	// Quarantine counts the rejected records that were kept. Clearing leaves it as it is.
 	Quarantine QuarantineStatistics
 	// Rejected counts by reason the records that were not stored, since the engine was opened.
 	Rejected map[string]int64
-	// Files are those that wait, and the last that ended, oldest first. Those opened before the clearing are left out. The Table of a file
+	// Files are the waiting files, and the last that ended, oldest first. Files opened before the clearing are left out. The Table of a file
 	// of another node is empty.
 	Files []buffer.FileStats
 	// Columns are the columns of new rows. While Refused is set, they are older than the definition, whose columns were refused.
@@ -41,11 +41,11 @@ type Statistics struct {
 	Version int
 	Retired []datatype.Column
 	Refused string
-	// Missing are the instances whose rows are not in these counters, because no node has answered for them.
+	// Missing are the instances whose rows are not in these counters, because no node has responded for them.
 	Missing []Missing
 }
 
-// SinkStatistics returns the counters of a sink: see [Catalog.Statistics].
+// SinkStatistics returns the counters of a sink. See [Catalog.Statistics].
 func (c *Catalog) SinkStatistics(ctx context.Context, sourceID, id string) (Statistics, error) {
 	if _, _, err := c.Sink(sourceID, id); err != nil {
 		return Statistics{}, err
@@ -57,8 +57,8 @@ func (c *Catalog) SinkStatistics(ctx context.Context, sourceID, id string) (Stat
 // Statistics returns the counters of all live sinks of some sources, by source and sink id. Sources that are deleted, or that there are none
 // of, are left out.
 //
-// On a store that several catalogs share they are sums over all nodes: each row is counted once, also while another node takes over, and
-// counts stay when an instance has ended. Statistics waits 2 s at most for the other nodes. What it does not know then is in
+// On a store that several catalogs share they are sums over all nodes. Each row is counted once, even while another node takes over, and
+// counts stay when an instance has ended. Statistics waits 2 s at most for the other nodes. The instances that did not respond by then are in
 // Statistics.Missing. It fails only when ctx ends.
 func (c *Catalog) Statistics(ctx context.Context, sourceIDs []string) (map[string]map[string]Statistics, error) {
 	var live []string
@@ -82,7 +82,7 @@ func (c *Catalog) Statistics(ctx context.Context, sourceIDs []string) (map[strin
 	return all, context.Cause(ctx)
 }
 
-// counted is what is known of the counters of some sources at one moment.
+// counted has the known counters of some sources at one moment.
 type counted struct {
 	// own are the counters of this catalog's engine, under the name instance, which is empty where the store is not shared.
 	own      map[[2]string]forebay.SinkStats
@@ -117,7 +117,7 @@ func (c *Catalog) count(ctx context.Context, sources []string) counted {
 		k.missing = c.missing(k.view, has, answers)
 	}
 	k.own = map[[2]string]forebay.SinkStats{}
-	for _, st := range c.eng.Stats().Sinks { // last, since the answer to the caller is newest for what it has just sent here
+	for _, st := range c.eng.Stats().Sinks { // last, so that the caller sees the events that it has just sent here
 		if slices.Contains(sources, st.Source) {
 			k.own[[2]string{st.Source, st.Sink}] = st
 		}
@@ -128,8 +128,8 @@ func (c *Catalog) count(ctx context.Context, sources []string) counted {
 // statisticsTimeout bounds how long statistics wait for other nodes.
 const statisticsTimeout = 2 * time.Second
 
-// ownCounts reports whether the rows of this catalog's engine count. An engine that another node has adopted may not know it yet: then
-// its rows count there, or among those of ended instances.
+// ownCounts reports whether the rows of this catalog's engine count. An engine that another node has adopted may not know it yet. Then
+// its rows count there, or in the sums of ended instances.
 func (k counted) ownCounts() bool {
 	_, lives := k.view.instances[k.instance]
 	return k.instance == "" || lives && k.others[k.instance] == nil
@@ -208,8 +208,8 @@ func (k counted) of(source string, s Sink) Statistics {
 	return out
 }
 
-// ClearStatistics sets the counters of a sink's table to zero, or the counters of all live sinks of a source. Rows that wait are
-// still counted. On a store that several catalogs share it needs the counters of all nodes: if one does not answer within 2 s, the error is
+// ClearStatistics sets the counters of a sink's table to zero, or the counters of all live sinks of a source. Waiting rows are
+// still counted. On a store that several catalogs share it needs the counters of all nodes. If one does not respond within 2 s, the error is
 // a [*MissingError] and nothing was changed.
 func (c *Catalog) ClearStatistics(ctx context.Context, ref Ref) error {
 	if _, _, err := c.find(ref); err != nil {
@@ -219,7 +219,7 @@ func (c *Catalog) ClearStatistics(ctx context.Context, ref Ref) error {
 	if len(k.missing) > 0 {
 		return &MissingError{Missing: k.missing}
 	}
-	entity := ref.Source + " statistics" // not a valid id: it does not exclude the tasks of the source
+	entity := ref.Source + " statistics" // not a valid id, so it does not exclude the tasks of the source
 	return c.direct(ctx, By{}, ref, entity, live(func(ch *change) error {
 		for _, s := range ch.next.sinks {
 			if s.Deleted == nil && (ref.Sink == "" || ref.Sink == s.ID) {
@@ -230,7 +230,7 @@ func (c *Catalog) ClearStatistics(ctx context.Context, ref Ref) error {
 	}))
 }
 
-// clear has what was counted subtracted from then on.
+// clear records the counters to subtract from then on.
 func (k counted) clear(at time.Time, source string, s *Sink) {
 	key := [2]string{source, s.ID}
 	cleared := func(l buffer.Level) Cleared {

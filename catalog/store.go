@@ -4,13 +4,13 @@ import "errors"
 
 // Store keeps records in the order of their keys. Implementations must be safe for concurrent use.
 //
-// A failed Commit may have reached the disk. After an error that is not [ErrNotCommitted], Get and Scan must return what is
-// durable, or an error until that is known. The catalog reads back what it wrote and continues from what it finds.
+// A failed Commit may have reached the disk. After an error that is not [ErrNotCommitted], Get and Scan must return durable
+// records, or an error until the outcome is known. The catalog reads the records back and continues from there.
 //
-// All records are in one [Store], by default a small pebble database in the data directory. What is live is also in memory;
-// the limits of the service keep the number of definitions small. [Catalog.Checkpoint] copies all.
+// All records are in one [Store], by default a small pebble database in the data directory. What is live is also in memory.
+// The limits of the service keep the number of definitions small. [Catalog.Checkpoint] copies all.
 type Store interface {
-	// Get returns the record of a key; nil when there is none. The caller owns the bytes.
+	// Get returns the record of a key, or nil when there is none. The caller owns the bytes.
 	Get(key string) ([]byte, error)
 	// Scan calls visit for each record whose key begins with prefix, in ascending order, until visit fails, and returns that
 	// error. The bytes are valid during the call only. It may show a commit that has not ended yet.
@@ -28,5 +28,5 @@ type Checkpointer interface {
 	Checkpoint(dir string) error
 }
 
-// ErrNotCommitted is an error of [Store.Commit]: nothing was written.
+// ErrNotCommitted is an error of [Store.Commit] that says that nothing was written.
 var ErrNotCommitted = errors.New("nothing was written")

@@ -23,7 +23,7 @@ import (
 
 var errDisk = errors.New("the disk failed")
 
-// faults lets operations of a disk fail: those from number first on, as many as length says.
+// faults lets operations of a disk fail, length operations from number first on.
 type faults struct {
 	first, length int64
 	reads         bool // fail too
@@ -45,7 +45,7 @@ func (f *faults) on(disk vfs.FS) vfs.FS {
 // hit tells whether an operation has failed.
 func (f *faults) hit() bool { return f.ops.Load() >= f.first }
 
-// read returns the record of a key as soon as the store can say what it is. It runs in a bubble.
+// read returns the record of a key as soon as the store knows it. It runs in a bubble.
 func read(t *testing.T, store catalog.Store, key string) string {
 	t.Helper()
 	for range 1000 {
@@ -66,7 +66,7 @@ func read(t *testing.T, store catalog.Store, key string) string {
 // ownProcessEnv names the test that a process is there for.
 const ownProcessEnv = "CATALOG_TEST_ALONE"
 
-// inOwnProcess runs a test in a process of its own and reports true when it has. The database keeps goroutines of earlier
+// inOwnProcess runs a test in a separate process and reports true when it has. The database keeps goroutines of earlier
 // tests for a while, and a bubble of synctest in which these take part stands still.
 func inOwnProcess(t *testing.T) bool {
 	t.Helper()
@@ -83,7 +83,7 @@ func inOwnProcess(t *testing.T) bool {
 }
 
 // TestStoreOnFailingDisk lets every operation of the disk fail, one after the other, alone and as the first of several.
-// What a commit has acknowledged is there after a cut of the power; what failed is there as a whole or not at all, and
+// What a commit has acknowledged is there after a cut of the power. What failed is there as a whole or not at all, and
 // stays as the first read after the failure has found it.
 func TestStoreOnFailingDisk(t *testing.T) {
 	if inOwnProcess(t) {
@@ -111,7 +111,7 @@ func playStore(t *testing.T, f *faults, rng *rand.Rand) (untouched bool) {
 		if !errors.Is(err, errDisk) {
 			t.Fatalf("operation %d: open: %v", f.first, err)
 		}
-		// What a failed Open leaves behind can be opened.
+		// The files that a failed Open leaves can be opened.
 		store, err = catalog.OpenStoreOn(disk.Cut(vfs.CrashCloneCfg{UnsyncedDataPercent: 50, RNG: rng}), "catalog")
 		if err != nil {
 			t.Fatalf("operation %d: open after a failed open: %v", f.first, err)

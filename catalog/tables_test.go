@@ -53,7 +53,7 @@ func TestTableClaims(t *testing.T) {
 		claims.endErasure("task")
 		release := <-third
 
-		// A creation is undone unless somebody else has its tables.
+		// A creation is undone unless another change has its tables.
 		if claims.undo("creation", []string{"b"}, 0) || !claims.undo("creation", []string{"b"}, 1) {
 			t.Error("the wrong claims count")
 		}

@@ -6,7 +6,7 @@ import (
 	"github.com/forebay/forebay/trigger"
 )
 
-// TestValidationTexts checks the texts that differ from the texts of the published service: see docs/internals/compatibility.md.
+// TestValidationTexts checks the texts that differ from the texts of the published service. See docs/internals/compatibility.md.
 func TestValidationTexts(t *testing.T) {
 	all := newKeys(trigger.Import())
 	for name, want := range map[string]string{

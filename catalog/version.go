@@ -7,16 +7,16 @@ import (
 	"time"
 )
 
-// MaxVersions is how many versions of each source and sink are kept; older ones are deleted.
+// MaxVersions is how many versions of each source and sink are kept. Older ones are deleted.
 const MaxVersions = 1000
 
 // Version describes one version of a source or sink.
 type Version struct {
-	// Number counts from 1, also through deletion and undeletion.
+	// Number counts from 1 and continues across deletion and undeletion.
 	Number int `json:"number"`
-	// Hash has 16 hex digits; versions with the same content have the same.
+	// Hash has 16 hex digits. Versions with the same content have the same.
 	Hash string `json:"hash"`
-	// Description says what was changed.
+	// Description describes the change.
 	Description string `json:"description"`
 	// At and By say when and by whom it was made.
 	At time.Time `json:"at"`
@@ -30,7 +30,7 @@ func versionKey(ref Ref, number int) string {
 	return fmt.Sprintf("%s%010d", versionPrefix(ref), number)
 }
 
-// addVersion gives the present content of a sink, or of the source if sink is empty, the next number, also when the
+// addVersion gives the present content of a sink, or of the source if sink is empty, the next number, even if the
 // content is the same. It deletes the oldest version beyond MaxVersions.
 func (ch *change) addVersion(sink, description string) {
 	ref := Ref{ch.ref.Source, sink}
@@ -66,7 +66,7 @@ func (c *Catalog) Versions(ref Ref) ([]Version, error) {
 	return list, err
 }
 
-// Version returns a version of a source or sink with its content: a [SourceContent] or [SinkContent] as JSON.
+// Version returns a version of a source or sink with its content, a [SourceContent] or [SinkContent] as JSON.
 func (c *Catalog) Version(ref Ref, number int) (Version, json.RawMessage, error) {
 	last, err := c.lastVersion(ref)
 	switch {

@@ -44,7 +44,7 @@ func (r *register) has(id string) bool {
 	return r.live[id]
 }
 
-// TestWaitingRowsFlow ends a sink in every way while its rows wait for a table that is away: they reach it when it is
+// TestWaitingRowsFlow ends a sink in every way while its rows wait for a table that is away. They reach it when it is
 // back, and the token that they need lives until then and no longer.
 func TestWaitingRowsFlow(t *testing.T) {
 	for name, end := range map[string]func(*catalog.Catalog) (catalog.Task, error){

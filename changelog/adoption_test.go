@@ -13,8 +13,8 @@ import (
 	"github.com/forebay/forebay/internal/synctest"
 )
 
-// An owner stands still past its lease while the log works. It acknowledges nothing more, its adopter reads all that it has acknowledged,
-// and when it goes on it learns that it was fenced.
+// An owner stalls past its lease while the log works. It acknowledges nothing more, its adopter reads everything it has acknowledged,
+// and when it resumes it learns that it was fenced.
 func TestAdopterReadsWhatTheOwnerAcknowledged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		owners, log := changelogtest.NewOwners(1, changelogtest.Faults{}), changelogtest.NewLog(1, changelogtest.Faults{})

@@ -14,7 +14,7 @@ import (
 	"github.com/forebay/forebay/internal/warnlog"
 )
 
-// AppenderOptions of an [Appender]. A zero field means its default; the fields without one are required.
+// AppenderOptions of an [Appender]. A zero field means its default. The fields without one are required.
 type AppenderOptions struct {
 	// Log has a stream for Instance.
 	Log      Log
@@ -25,13 +25,13 @@ type AppenderOptions struct {
 	// Store is the mark of the last batch that the local store has, or that its checkpoint has. The log is read from Store.Released
 	// on, so it may be trimmed up to there and no further. Default: the store is empty.
 	Store Mark
-	// Local yields the batches of the store behind Store.Released, up to Store.Number. There are no more of them than
+	// Local yields the batches of the store after Store.Released, up to Store.Number. There are no more of them than
 	// Append accepts before it blocks. They must not change until the log has them. Without Local a store that has batches which the
 	// log lacks cannot be opened (ErrAhead), and its last batch is not compared with the log's.
 	Local iter.Seq2[[]byte, error]
 	// Apply stores a batch that the log has and the store lacks. It is called by OpenAppender alone, in order.
 	Apply func(context.Context, StoredBatch) error
-	// Released is the highest number of a batch that any durable place names as released. A log that ends in front of it went back.
+	// Released is the highest number of a batch that any durable place names as released. A log that ends before it went back.
 	// Default: none is known.
 	Released uint64
 
@@ -45,12 +45,12 @@ type AppenderOptions struct {
 	MaxBytes int
 	// RetryMin and RetryMax bound the wait between two attempts to open a log again that failed. Default: 100 ms and 1 s.
 	RetryMin, RetryMax time.Duration
-	// Logger gets at Warn that the log failed, at Info that it works again, and at Error that the appender cannot go on. Default:
+	// Logger gets at Warn that the log failed, at Info that it works again, and at Error that the appender cannot continue. Default:
 	// warnings and errors go to [slog.Default]; [slog.DiscardHandler] silences them.
 	Logger *slog.Logger
 }
 
-// BatchOverhead is more than an [Appender] holds for a batch that is not released, besides the data.
+// BatchOverhead is more than an [Appender] holds for a batch that is not released, in addition to the data.
 const BatchOverhead = 512
 
 func (o AppenderOptions) withDefaults() AppenderOptions {
@@ -81,8 +81,8 @@ func (o AppenderOptions) Validate() error {
 	return errors.Join(errs...)
 }
 
-// Appender appends the batches of an owner to the log of its instance and releases them in order. When the log fails it opens it
-// again by itself, until the log answers or another owner has fenced it. A log that is full it opens again when Stat shows room, after a
+// Appender appends the batches of an owner to the log of its instance and releases them in order. When the log fails, the appender
+// reopens it until the log responds or another owner has fenced the appender. It reopens a full log when Stat shows room, after a
 // Trim. Its methods may be called concurrently.
 type Appender struct {
 	opts  AppenderOptions
@@ -91,7 +91,7 @@ type Appender struct {
 	done  chan struct{} // closed when run has ended
 
 	mu sync.Mutex // not held while the log or a function of the options is called
-	// changed: the queue or sent has changed, the writer has ended, or the appender has.
+	// changed is signaled when the queue or sent has changed, the writer has ended, or the appender has.
 	changed sync.Cond
 	// queue has the batches that are not released, in order, and while the appender is running the other records between them.
 	// The first sent of them were handed to the writer.
@@ -99,7 +99,7 @@ type Appender struct {
 	sent  int
 	// batches counts the ones in the queue, and bytes their data.
 	batches, bytes int
-	// last is the number of the last batch, and chain the one behind it.
+	// last is the number of the last batch, and chain the chain after it.
 	last, chain uint64
 	state       State
 }
@@ -108,11 +108,11 @@ type Appender struct {
 type Status int
 
 const (
-	// Running: batches are appended and released.
+	// Running means that batches are appended and released.
 	Running Status = iota
-	// Suspect: an append failed, or the lease has run out. Nothing is released until the log was opened again.
+	// Suspect means that an append failed, or the lease has run out. Nothing is released until the log was opened again.
 	Suspect
-	// Ended: the appender was closed, or it cannot go on. What is not released has failed.
+	// Ended means that the appender was closed, or it cannot continue. Unreleased batches have failed.
 	Ended
 )
 
@@ -132,9 +132,9 @@ type State struct {
 	WaitingSince          time.Time
 }
 
-// Mark is what a store writes into each batch, so that it knows what it holds: the batch and how to find it in the log.
+// Mark is written by a store into each batch, so that it knows its contents: the batch and how to find it in the log.
 type Mark struct {
-	// Number of the batch, and the chain in front of it.
+	// Number of the batch, and the chain before it.
 	Number, Before uint64
 	// Released is the last batch that was released when this one was made.
 	Released Point
@@ -150,7 +150,7 @@ type Pending struct {
 	err   error // set before done is closed
 }
 
-// fifo is a queue. Behind an outage it may be long, so that nothing is moved each time that the first one is taken.
+// fifo is a queue. After an outage it may be long, so nothing is moved when its first element is removed.
 type fifo struct {
 	from  []*Pending
 	taken int // of from
@@ -187,12 +187,12 @@ func (p *Pending) Number() uint64 {
 // batch reports whether p is a batch, and not another record.
 func (p *Pending) batch() bool { return p.parts[0].Kind == Batch }
 
-// chain is the one behind the batch.
+// chain returns the chain after the batch.
 func (p *Pending) chain() uint64 { return p.parts[len(p.parts)-1].Chain }
 
-// Wait returns nil once the batch and all batches before it are in the log for good. With any other error than that of ctx the
-// batch has failed for good: it is unknown whether the log has it ([ErrUnknown]), or another owner decides that ([ErrFenced]), or the
-// log went back ([ErrWentBack]). With the error of ctx the batch is still under way.
+// Wait returns nil once the batch and all batches before it are permanently in the log. With any other error than that of ctx the
+// batch has failed permanently. It is unknown whether the log has it ([ErrUnknown]), or another owner decides that ([ErrFenced]), or the
+// log went back ([ErrWentBack]). With the error of ctx the batch is still in progress.
 func (p *Pending) Wait(ctx context.Context) error {
 	select {
 	case <-p.done:
@@ -208,22 +208,22 @@ func (p *Pending) Wait(ctx context.Context) error {
 }
 
 // OpenAppender makes one attempt to open the log under a new epoch. It fences every writer before, reads from the point of the store
-// up to its own marker, applies what the store lacks, and begins to append what the log lacks.
+// up to its own marker, applies the batches that the store lacks, and begins to append those missing from the log.
 //
-// After an error the store may have some of the missing batches: take Store and Local from it again for the next attempt.
-//   - ErrFenced: another node, or a copy of this one, has gone on with the log. The store must not be used any more.
-//   - ErrWentBack: the log must not be used any more.
-//   - ErrAhead: the store has batches that the log lacks, and Local does not yield them. Nobody was told that they are released. Restore the
+// After an error the store may have some of the missing batches, so take Store and Local from it again for the next attempt.
+//   - ErrFenced: another node, or a copy of this one, has continued the log. The store must no longer be used.
+//   - ErrWentBack: the log must no longer be used.
+//   - ErrAhead: the store has batches that the log lacks, and Local does not yield them. They were never reported as released. Restore the
 //     store without them, from a checkpoint and the log.
 //   - ErrTrimmed: the store is too old. Restore a checkpoint.
 //   - ErrHole: an entry is missing or damaged, for all replicas if the log is an [Elector].
 //   - ErrMissing: there is no log, which is never the same as an empty one.
-//   - Others: the log did not answer, or an error of Local or Apply.
+//   - Others: the log did not respond, or an error of Local or Apply.
 //
-// Expected positions alone do not fence a writer that has several appends under way. Say that an adopter's marker takes the place that
-// the owner expects for its batch 7. The log refuses 7, but the owner's batch 8 expects the place behind it, which is free: 8 is
-// accepted and answered. Releasing in order saves it: 7 never succeeds, so 8 is never released, and by the rule above it
-// is void. For the same reason nothing is sent again inside a pipeline. A time-out is not a failure: only what stands in front of the
+// Expected positions alone do not fence a writer that has several appends in flight. Say that an adopter's marker takes the position that
+// the owner expects for its batch 7. The log refuses 7, but the owner's batch 8 expects the next position, which is free: 8 is
+// accepted and acknowledged. Releasing in order saves it: 7 never succeeds, so 8 is never released, and by the rule above it
+// is void. For the same reason nothing is sent again inside a pipeline. A time-out is not a failure. Only the records before the
 // next marker says whether the batch was stored.
 func OpenAppender(ctx context.Context, opts AppenderOptions) (*Appender, error) {
 	if err := opts.Validate(); err != nil {
@@ -252,7 +252,7 @@ func OpenAppender(ctx context.Context, opts AppenderOptions) (*Appender, error) 
 	return a, nil
 }
 
-// Append gives a batch the next number and begins to append it. It waits while MaxBytes are not released, also while the log is
+// Append gives a batch the next number and begins to append it. It waits while MaxBytes are unreleased, even if the log is
 // away. The data must not change until the Pending has ended. The calls decide the order of the batches.
 func (a *Appender) Append(data []byte) *Pending {
 	a.order.Lock()
@@ -273,7 +273,7 @@ func (a *Appender) Append(data []byte) *Pending {
 	return p
 }
 
-// cut makes the next batch. Nobody else may push one meanwhile.
+// cut makes the next batch. No other goroutine may push one meanwhile.
 func (a *Appender) cut(data []byte) *Pending {
 	mark := a.Mark()
 	p := &Pending{bytes: len(data), since: time.Now(), done: make(chan struct{})}
@@ -281,8 +281,8 @@ func (a *Appender) cut(data []byte) *Pending {
 	return p
 }
 
-// Checkpointed appends a record of the kind [Checkpoint] behind all batches so far, and waits until it is in the log: number is the
-// last batch that the checkpoint has. No other owner had opened the log in front of that record. It fails if ctx ends, which does not
+// Checkpointed appends a record of the kind [Checkpoint] after all batches so far, and waits until it is in the log. Number is the
+// last batch that the checkpoint has. No other owner had opened the log before that record. It fails if ctx ends, which does not
 // take the record back, and with State.Cause while the appender is not Running, for example with [ErrFull]. The appender does not
 // repeat it.
 func (a *Appender) Checkpointed(ctx context.Context, number uint64) error {
@@ -294,12 +294,12 @@ func (a *Appender) Checkpointed(ctx context.Context, number uint64) error {
 	})
 }
 
-// Finish appends a record of the kind [Closed], as Checkpointed does. Nothing may be appended behind it.
+// Finish appends a record of the kind [Closed], as Checkpointed does. Nothing may be appended after it.
 func (a *Appender) Finish(ctx context.Context) error {
 	return a.note(ctx, func(last uint64) (Record, error) { return Record{Kind: Closed, Number: last}, nil })
 }
 
-// note appends a record that is not a batch. record gets the number of the last batch in front of it.
+// note appends a record that is not a batch. record gets the number of the last batch before it.
 func (a *Appender) note(ctx context.Context, record func(last uint64) (Record, error)) error {
 	p, err := a.pushNote(record)
 	if err != nil {
@@ -341,7 +341,7 @@ func (a *Appender) Mark() Mark {
 	return Mark{Number: a.last + 1, Before: a.chain, Released: a.state.Released}
 }
 
-// next returns the next batch for the writer, once there is one; nil when ctx has ended.
+// next returns the next batch for the writer, once there is one, or nil when ctx has ended.
 func (a *Appender) next(ctx context.Context) *Pending {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -355,7 +355,7 @@ func (a *Appender) next(ctx context.Context) *Pending {
 	return a.queue.all()[a.sent-1]
 }
 
-// wake makes those who wait look again.
+// wake makes the waiters look again.
 func (a *Appender) wake() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -398,7 +398,7 @@ func (a *Appender) State() State {
 	return s
 }
 
-// setState changes the status and reports whether it was another one before.
+// setState changes the status and reports whether it was different before.
 func (a *Appender) setState(status Status, cause error) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -413,7 +413,7 @@ func (a *Appender) setState(status Status, cause error) bool {
 	return changed
 }
 
-// dropNotes fails what is queued besides batches. Those were appended, if at all, before the log failed.
+// dropNotes fails the queued records other than batches. They were appended, if at all, before the log failed.
 func (a *Appender) dropNotes(cause error) {
 	a.queue = fifo{from: slices.DeleteFunc(a.queue.all(), func(p *Pending) bool {
 		if p.batch() {
@@ -424,7 +424,7 @@ func (a *Appender) dropNotes(cause error) {
 	})}
 }
 
-// end fails what is not released and all later appends.
+// end fails unreleased batches and all later appends.
 func (a *Appender) end(cause error) {
 	a.setState(Ended, cause)
 	a.mu.Lock()
@@ -437,7 +437,7 @@ func (a *Appender) end(cause error) {
 	}
 }
 
-// Close ends the appender. What is not released fails with [ErrUnknown]: wait for it first. The log stays as it is.
+// Close ends the appender. What is not released fails with [ErrUnknown], so wait for it first. The log stays as it is.
 func (a *Appender) Close() {
 	a.stop()
 	<-a.done

@@ -144,7 +144,7 @@ func TestAppendConcurrently(t *testing.T) {
 	}
 }
 
-// lagging is a log whose first reads are answered by a replica that has nothing yet.
+// lagging is a log whose first reads are served by a replica that has nothing yet.
 type lagging struct {
 	changelog.Log
 	reads int
@@ -158,7 +158,7 @@ func (l *lagging) Read(ctx context.Context, instance string, from changelog.Posi
 	return l.Log.Read(ctx, instance, from)
 }
 
-// A log that has taken a marker behind the last batch has not gone back, even if a read ends in front of that batch.
+// A log that has accepted a marker after the last batch has not gone back, even if a read ends before that batch.
 func TestShortReadIsNotALogThatWentBack(t *testing.T) {
 	log := &lagging{Log: changelogtest.NewLog(1, changelogtest.Faults{})}
 	opts := appenderOptions(t, log)
@@ -197,7 +197,7 @@ func TestPendingOutlivesAContext(t *testing.T) {
 	})
 }
 
-// Close ends an appender also while the log does not answer, and while it opens the log again.
+// Close ends an appender even if the log does not respond, and while the appender reopens the log.
 func TestCloseWhileTheLogIsAway(t *testing.T) {
 	for _, wait := range []time.Duration{0, time.Minute} {
 		synctest.Test(t, func(t *testing.T) {
@@ -280,7 +280,7 @@ func TestMissingLog(t *testing.T) {
 	}
 }
 
-// instantLog answers at once and keeps nothing. It allocates nothing, so that only the appender is measured.
+// instantLog responds at once and stores nothing. It allocates nothing, so that only the appender is measured.
 type instantLog struct{ entries }
 
 type instantWriter struct{}
@@ -299,7 +299,7 @@ func (instantWriter) Close() error { return nil }
 
 func (instantWriter) Wait(context.Context) (changelog.Position, error) { return 2, nil }
 
-// A batch costs what it is waited for with: the Pending and its channel, and a list of its parts if it has several.
+// A batch costs only its Pending, the channel to wait on, and a list of its parts if it has several.
 func TestAppendAllocatesLittle(t *testing.T) {
 	a := openAppender(t, appenderOptions(t, instantLog{entries{list: parseEntries("o1a")}}))
 	ctx := t.Context()

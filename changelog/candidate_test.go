@@ -14,7 +14,7 @@ import (
 	"github.com/forebay/forebay/internal/synctest"
 )
 
-// process is a node that holds an instance of its own, named for it, and is a candidate for all others.
+// process is a node that holds its own instance, named for it, and is a candidate for all others.
 type process struct {
 	*link
 	own     *changelog.Keeper
@@ -111,7 +111,7 @@ func TestSilentOwnerIsAdopted(t *testing.T) {
 		if err := winner.end(); err != nil || k.Valid() {
 			t.Errorf("Adopt returned %v", err)
 		}
-		for range 2 { // the instance of the adopter, and the one that it adopted
+		for range 2 { // the instance of the adopter, and the adopted instance
 			switch k := loser.next(t); k.Instance() {
 			case "ia":
 				if k.Owner().Epoch != 3 || k.Owner().State != changelog.Adopting {
@@ -125,7 +125,7 @@ func TestSilentOwnerIsAdopted(t *testing.T) {
 	})
 }
 
-// While the store of owners is away nobody can beat, and silence means nothing.
+// While the store of owners is away no owner can beat, and silence means nothing.
 func TestNobodyAdoptsWhileTheStoreIsAway(t *testing.T) {
 	for _, away := range []time.Duration{5 * time.Second, lease, 3 * lease} {
 		for _, hangs := range []bool{false, true} {
@@ -199,7 +199,7 @@ func TestCandidateWithABrokenConnection(t *testing.T) {
 	})
 }
 
-// blind is a store of owners whose watch shows nothing any more after a while, and does not end.
+// blind is a store of owners whose watch shows nothing after a while, and does not end.
 type blind struct {
 	changelog.Owners
 	ended chan struct{}
@@ -230,7 +230,7 @@ func (b *blind) CompareAndSet(ctx context.Context, key string, old changelog.Ver
 	return version, err
 }
 
-// A watch that begins again shows what was there before, which is no sign of life.
+// A restarted watch shows the existing records, which is no sign of life.
 func TestWatchBeginsAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		owners := changelogtest.NewOwners(1, changelogtest.Faults{})
@@ -259,13 +259,13 @@ func (s shortWatches) Watch(ctx context.Context, prefix string) iter.Seq2[change
 	}
 }
 
-// The host of all processes was suspended: they go on at nearly the same moment, after a time in which nobody could beat.
+// The host of all processes was suspended. They resume at nearly the same moment, after a time in which none could beat.
 func TestHostStoodStill(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		owners := changelogtest.NewOwners(1, changelogtest.Faults{})
 		a, b := newLink(owners), newLink(owners)
 		pa, pb := startProcess(t, a, "a", "ia", 0), startProcess(t, b, "b", "ib", 0)
-		// The beat of a is held up before it is sent, and that of b after it took effect: nothing shows b that time has passed.
+		// The beat of a is held up before it is sent, and that of b after it took effect, so nothing shows b that time has passed.
 		for range 5 {
 			time.Sleep(lease * 8 / 7)
 			until := time.Now().Add(3 * lease)
@@ -277,7 +277,7 @@ func TestHostStoodStill(t *testing.T) {
 	})
 }
 
-// A node that comes back with its disk takes its instance before others adopt it.
+// A node that returns with its disk takes its instance before others adopt it.
 func TestNodeComesBackInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		owners := changelogtest.NewOwners(1, changelogtest.Faults{})
@@ -298,7 +298,7 @@ func TestNodeComesBackInTime(t *testing.T) {
 }
 
 // A node whose disk was lost starts with a new instance and adopts its old one like any other. The process that had the name before
-// was not dead: it is fenced although it has the same name.
+// was not dead. It is fenced although it has the same name.
 func TestNodeComesBackWithoutItsDisk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		owners := changelogtest.NewOwners(1, changelogtest.Faults{})
@@ -317,7 +317,7 @@ func TestNodeComesBackWithoutItsDisk(t *testing.T) {
 	})
 }
 
-// The adoption succeeded and its answer was lost.
+// The adoption succeeded and its response was lost.
 func TestAdoptionWithoutAnAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		owners := changelogtest.NewOwners(1, changelogtest.Faults{})
@@ -367,7 +367,7 @@ func TestAdopterIsAdopted(t *testing.T) {
 	})
 }
 
-// What an adopter restores ends when another one has its instance, and it is a candidate again.
+// What an adopter restores ends when another node has its instance, and the instance is a candidate again.
 func TestAdoptionEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		owners := changelogtest.NewOwners(1, changelogtest.Faults{})
@@ -388,7 +388,7 @@ func TestAdoptionEnds(t *testing.T) {
 	})
 }
 
-// A process does not adopt what it holds, also when its beats for that instance alone fail.
+// A process does not adopt an instance that it holds, even if its beats for that instance alone fail.
 func TestHeldInstanceIsNotAdoptedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		owners := changelogtest.NewOwners(1, changelogtest.Faults{})
@@ -420,7 +420,7 @@ func (o *oneEpochFails) CompareAndSet(ctx context.Context, key string, old chang
 	return o.Owners.CompareAndSet(ctx, key, old, value)
 }
 
-// The clock of the owner loses time: the leases overlap by what it loses during one lease.
+// The clock of the owner loses time, so the leases overlap by the time it loses during one lease.
 func TestSlowClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		owners := changelogtest.NewOwners(1, changelogtest.Faults{})
@@ -445,7 +445,7 @@ func TestSlowClock(t *testing.T) {
 func TestWhatIsNotAdopted(t *testing.T) {
 	for name, tt := range map[string]struct {
 		o     changelog.Owner
-		after time.Duration // 0: never
+		after time.Duration // 0 means never
 	}{
 		"drained": {changelog.Owner{State: changelog.Drained, Lease: lease}, 0},
 		"retired": {changelog.Owner{State: changelog.Retired, Lease: lease}, 0},

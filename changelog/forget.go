@@ -12,20 +12,20 @@ import (
 	"strings"
 )
 
-// The record of a retired instance tells owners that come back late that their time is over. It can be deleted nevertheless, because what
-// it says about all of them together fits into one record, of the key eraKey:
+// The record of a retired instance tells owners that return late that their time is over. It can be deleted nevertheless, because the
+// facts about all of them together fit into one record, of the key eraKey:
 //
-//   - The name of an instance has the era in which it was drawn: see [NewInstance].
+//   - The name of an instance has the era in which it was drawn. See [NewInstance].
 //   - [Forget] deletes records of retired instances of earlier eras alone. To delete younger ones it begins another era first.
-//   - An owner that finds no record of its instance, and the name is of an earlier era, is fenced: the record was deleted.
-//   - If the name is of the present era, nobody has deleted the record: there was none yet, or the store of owners went back. The owner may
+//   - An owner that finds no record of its instance, whose name is of an earlier era, is fenced because the record was deleted.
+//   - If the name is of the present era, the record was not deleted. There was none yet, or the store of owners went back. The owner may
 //     write one. It claims the name first, by replacing the record of eras that it has read, and Forget passes over claimed names. So
-//     nobody begins an era, and deletes the record, between what the owner has read and what it writes.
+//     no node begins an era, and deletes the record, between the owner's read and its write.
 //
-// Both sides replace a version of the record of eras, so that none of them goes by what is old: not the owner that reads that there is no
-// record, and not Forget, which might not know of a claim.
+// Both sides replace a version of the record of eras, so that neither relies on old state, neither the owner that reads that there is no
+// record, nor Forget, which might not know of a claim.
 //
-// The designs that lost: a record that is deleted after a time fences nobody who comes back later, and a list of all retired instances
+// Two designs lost. A record that is deleted after a time fences no owner that returns later, and a list of all retired instances
 // grows forever.
 const eraKey = "era"
 
@@ -83,7 +83,7 @@ func NewInstance(ctx context.Context, owners Owners, node string) (string, error
 
 var eraOfName = regexp.MustCompile(`-([0-9]{1,18})_[a-z2-7]{8}$`)
 
-// eraOf returns the era of a name. Other names have none: their records are never deleted.
+// eraOf returns the era of a name. Other names have none, so their records are never deleted.
 func eraOf(instance string) (era uint64, ok bool) {
 	m := eraOfName.FindStringSubmatch(instance)
 	if m == nil {
@@ -94,8 +94,8 @@ func eraOf(instance string) (era uint64, ok bool) {
 }
 
 // Forget deletes records of instances that are [Retired], as they were read. It begins another era where it must. It passes over records that
-// have changed, that are not of a retired instance, that somebody claims, or whose names have no era. An owner that comes back later is
-// fenced all the same. Forget may be called by several nodes at once; ErrLost says that another one was first, and that a later call goes on.
+// have changed, that are not of a retired instance, that a process claims, or whose names have no era. An owner that returns later is
+// fenced all the same. Forget may be called by several nodes at once; ErrLost says that another call was first, and that a later call continues.
 func Forget(ctx context.Context, owners Owners, retired ...Versioned) error {
 	e, version, err := readEras(ctx, owners)
 	if err != nil {
@@ -145,7 +145,7 @@ func (k *Keeper) claimName(ctx context.Context) error {
 	case !slices.Contains(e.Claims, k.claim()):
 		e.Claims = append(e.Claims, k.claim())
 	}
-	if err := e.replace(ctx, k.owners, version); err != nil { // also if it has the claim: what was read may be old
+	if err := e.replace(ctx, k.owners, version); err != nil { // even if it has the claim, because the read may be old
 		return fmt.Errorf("claim the name %s: %w", k.instance, err)
 	}
 	k.claimed = true

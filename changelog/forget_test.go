@@ -43,7 +43,7 @@ func wantForgotten(t *testing.T, who string, err error) {
 }
 
 // The records of retired instances are deleted. Owners of such an instance are fenced nevertheless: one that stood still since before it was
-// adopted, one that comes back with its disk, and one that had not written anything to its disk.
+// adopted, one that returns with its disk, and one that had not written anything to its disk.
 func TestForget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		owners := changelogtest.NewOwners(1, changelogtest.Faults{})
@@ -89,21 +89,21 @@ func TestForget(t *testing.T) {
 	})
 }
 
-// An owner whose record is missing, although nobody has deleted it, goes on: the store of owners went back.
+// An owner whose record is missing, although it was not deleted, continues. The store of owners went back.
 func TestRecordIsMissingInItsEra(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		owners := changelogtest.NewOwners(1, changelogtest.Faults{})
 		if k := take(t, newLink(owners), "a", oldName, 5); k.Owner().Epoch != 6 {
 			t.Errorf("the epoch is %d", k.Owner().Epoch)
 		}
-		// Its claim has ended: the record can be deleted when it is retired.
+		// Its claim has ended, so the record can be deleted when it is retired.
 		if err := changelog.Forget(t.Context(), owners, retire(t, owners, oldName)); err != nil || hasRecord(t, owners, oldName) {
 			t.Errorf("the record stays: %v", err)
 		}
 	})
 }
 
-// readsNone is a store of owners that answers the first reads of a record from before there was one.
+// readsNone is a store of owners whose first reads of a record return a state without it.
 type readsNone struct {
 	changelog.Owners
 	times int

@@ -12,8 +12,8 @@ import (
 	"github.com/forebay/forebay/internal/synctest"
 )
 
-// An instance that its adopter cannot read on is given up: the adopter is fenced, and the next one knows what the operator has decided. It
-// takes that back, and may lower what was released.
+// An instance that its adopter cannot read to the end is given up. The adopter is fenced, and the next adopter learns the operator's decision. It
+// clears the decision, and may lower the released number.
 func TestGivenUpInstanceIsAdopted(t *testing.T) {
 	for _, state := range []changelog.OwnerState{changelog.Adopting, changelog.Draining, changelog.Damaged} {
 		synctest.Test(t, func(t *testing.T) {
@@ -77,7 +77,7 @@ func TestGiveUpRefusesWhatHasEnded(t *testing.T) {
 	}
 }
 
-// A record of an instance that was never given up is the one of older releases.
+// An instance that was never given up has the same record as in older releases.
 func TestRecordWithoutGiveUp(t *testing.T) {
 	o := changelog.Owner{Node: "n", Session: "s", Epoch: 1, State: changelog.Damaged, Lease: lease}
 	value, err := o.MarshalJSON()
@@ -94,7 +94,7 @@ func TestRecordWithoutGiveUp(t *testing.T) {
 	}
 }
 
-// The write that lowers what was released has no answer.
+// The write that lowers the released number gets no response.
 func TestReleasedIsLoweredWithoutAnAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		owners := changelogtest.NewOwners(1, changelogtest.Faults{})

@@ -32,7 +32,7 @@ func (e electing) Leaders(_ context.Context, _ string) iter.Seq2[string, error] 
 
 var errAway = errors.New("its server is away")
 
-// A hole is one only if all replicas have been read. One that leads and does not answer is like one that cannot be asked, and those behind
+// A hole is one only if all replicas have been read. A leader that does not respond is like a replica that cannot be asked, and the replicas after
 // it are asked all the same.
 func TestWithAnyLeader(t *testing.T) {
 	silent := fmt.Errorf("read: %w", context.DeadlineExceeded)
@@ -40,7 +40,7 @@ func TestWithAnyLeader(t *testing.T) {
 		name   string
 		others []string
 		reads  []error // of the leader at first, then of the others that can be asked
-		want   []error // which the error is; none: it is nil
+		want   []error // which the error is. None means nil
 	}{
 		{"no hole", []string{"b", "c"}, []error{nil}, nil},
 		{"the first replica is silent", []string{"b", "c"}, []error{silent}, []error{silent}},
@@ -76,7 +76,7 @@ func TestWithAnyLeader(t *testing.T) {
 	}
 }
 
-// Nobody else is asked when the caller has no more time.
+// No other replica is asked when the caller has no more time.
 func TestWithAnyLeaderEnds(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	err := ErrHole

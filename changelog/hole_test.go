@@ -20,7 +20,7 @@ func TestHolesOfReplicas(t *testing.T) {
 		holes [3][]uint64 // the batches that a replica lacks
 		away  []int
 		want  error
-		first int // so many batches are read in front of the error
+		first int // so many batches are read before the error
 	}{
 		{name: "none"},
 		{name: "the leader", holes: [3][]uint64{{2, 3}}},

@@ -148,7 +148,7 @@ func TestTakeEndsWithItsContext(t *testing.T) {
 	})
 }
 
-// The right to acknowledge begins when the request was sent, not when its answer came.
+// The right to acknowledge begins when the request was sent, not when its response arrived.
 func TestLeaseCountsFromTheRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLink(changelogtest.NewOwners(1, changelogtest.Faults{}))
@@ -202,7 +202,7 @@ func TestPauseBeyondTheLease(t *testing.T) {
 	})
 }
 
-// replace writes a record behind the back of whoever holds it.
+// replace writes a record without the knowledge of its holder.
 func replace(t *testing.T, owners changelog.Owners, instance string, o changelog.Owner) {
 	t.Helper()
 	text, err := json.Marshal(o)
@@ -218,7 +218,7 @@ func replace(t *testing.T, owners changelog.Owners, instance string, o changelog
 	}
 }
 
-// A request that is never answered costs a part of the lease.
+// A request without a response costs a part of the lease.
 func TestLostRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLink(changelogtest.NewOwners(1, changelogtest.Faults{}))
@@ -251,7 +251,7 @@ func TestPauseWithoutAnAdopter(t *testing.T) {
 	})
 }
 
-// The write took effect and its answer was lost: the process finds its own record and goes on.
+// The write took effect and its response was lost. The process finds its own record and continues.
 func TestLostAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		owners := changelogtest.NewOwners(1, changelogtest.Faults{})
@@ -278,13 +278,13 @@ func TestLostAnswers(t *testing.T) {
 	})
 }
 
-// Another process has the same name: the first one was thought to be gone, and its instance was adopted.
+// Another process has the same name. The first one was thought to be gone, and its instance was adopted.
 func TestProcessOfTheSameName(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		owners := changelogtest.NewOwners(1, changelogtest.Faults{})
 		l := newLink(owners)
 		k := take(t, l, "a", "i", 0)
-		// The first process asks for the epoch that the second one gets, and is told nothing.
+		// The first process asks for the epoch that the second one gets, and gets no response.
 		l.hook(func() error {
 			twin := record(t, owners, "i")
 			twin.Session, twin.Epoch, twin.State = "other", twin.Epoch+1, changelog.Adopting
@@ -316,7 +316,7 @@ func TestStaleReads(t *testing.T) {
 				t.Fatalf("epoch %d: %v", epoch, err)
 			}
 		}
-		// The next process of the node finds the newest epoch in spite of old answers.
+		// The next process of the node finds the newest epoch in spite of old reads.
 		last := k.Owner().Epoch
 		k.Close()
 		l.hook(nil, nil)
@@ -326,7 +326,7 @@ func TestStaleReads(t *testing.T) {
 	})
 }
 
-// The store of owners went back behind records that this process wrote: it writes what it holds again. The checkpoint that the old
+// The store of owners lost records that this process wrote. It writes its held record again. The checkpoint that the old
 // record names may be deleted.
 func TestRecordWentBack(t *testing.T) {
 	for name, before := range map[string]func(t *testing.T, k *changelog.Keeper){

@@ -6,12 +6,12 @@ import (
 	"github.com/forebay/forebay/changelog"
 )
 
-// lateLog accepts records of fenced writers behind the marker that fences them, which the contract of a log allows: they are void
+// lateLog accepts records of fenced writers after the marker that fences them, which the contract of a log allows. They are void
 // by their epoch.
 type lateLog struct {
 	changelog.Log
 	s    *simulation
-	sent []changelog.Record // the newest of all writers; guarded by the lock of s
+	sent []changelog.Record // the newest of all writers, guarded by the lock of s
 }
 
 func (l *lateLog) Open(ctx context.Context, instance string, marker changelog.Record) (changelog.Writer, error) {

@@ -12,17 +12,17 @@ import (
 
 // LeaseOptions configure how a node holds its instances.
 type LeaseOptions struct {
-	// Node is the name of this node. It stays the same after a restart, also with an empty disk. Required.
+	// Node is the name of this node. It stays the same after a restart, even with an empty disk. Required.
 	Node string
 	// Lease is how long the node may acknowledge rows after it began its last successful beat, and how long it has to be silent
-	// before another node adopts its instances, also when it only restarts. It beats three times in that time. A lease shorter than
+	// before another node adopts its instances, even if it only restarts. It beats three times in that time. A lease shorter than
 	// an election of the store of owners stops all nodes during each election. Default: 12 s, the least is 3 s.
 	Lease time.Duration
 	// Logger gets what an operator should see. Default: warnings and errors go to [slog.Default]; [slog.DiscardHandler] silences them.
 	Logger *slog.Logger
 }
 
-// Validate reports every breach at once; zero fields count as their defaults.
+// Validate reports every breach at once. Zero fields count as their defaults.
 func (o LeaseOptions) Validate() error {
 	o = o.withDefaults()
 	var problems []error
@@ -41,14 +41,14 @@ func (o LeaseOptions) withDefaults() LeaseOptions {
 	return o
 }
 
-// FencedError says that another process owns the instance, or that the instance has ended. It is final: close the local store, set
+// FencedError says that another process owns the instance, or that the instance has ended. It is final. Close the local store, set
 // its directory aside and start as a new instance. It wraps [ErrFenced].
 type FencedError struct {
 	// Instance is its name.
 	Instance string
 	// Epoch is the last one of this node.
 	Epoch uint64
-	// Owner is the record that was found. It has no Node if the record was deleted after the instance was retired: see [Forget].
+	// Owner is the record that was found. It has no Node if the record was deleted after the instance was retired. See [Forget].
 	Owner Owner
 }
 

@@ -18,7 +18,7 @@ func heap() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// Batches of one byte, while the log is away: what the appender holds for them is within MaxBytes. When the log is back it gets all of
+// Batches of one byte, while the log is away. The appender's memory for them is within MaxBytes. When the log is back it gets all of
 // them.
 func TestMemoryOfSmallBatches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

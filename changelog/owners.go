@@ -7,7 +7,7 @@ import (
 	"regexp"
 )
 
-// Version is what a stored value had when it was read or written. A version of a key never returns. Zero: there is no value.
+// Version identifies a stored value as it was read or written. A version of a key never returns. Zero means that there is no value.
 type Version uint64
 
 // Versioned is a value of Owners.
@@ -15,24 +15,24 @@ type Versioned struct {
 	// Key of the value. Value is the receiver's.
 	Key   string
 	Value []byte
-	// Version is the one that CompareAndSet takes as old.
+	// CompareAndSet takes Version as old.
 	Version Version
 }
 
 // Owners is a small replicated store of values that change by comparing and setting. It says who owns an instance. Drivers
-// implement it; all methods may be called concurrently. Get and CompareAndSet refuse what [CheckKey] does at once, and nothing is unknown
+// implement it. All methods may be called concurrently. Get and CompareAndSet refuse what [CheckKey] does at once, and nothing is unknown
 // then.
 type Owners interface {
-	// Get may return an older value than the newest: nothing is decided by it. A zero Version says that there is none.
+	// Get may return an older value than the newest. Nothing is decided by it. A zero Version says that there is none.
 	Get(ctx context.Context, key string) (Versioned, error)
-	// CompareAndSet writes a value if the key still has this version, and returns the new version. ErrLost: it has another one.
-	// Any other error: it is not known whether the value was written, or will be.
+	// CompareAndSet writes a value if the key still has this version, and returns the new version. ErrLost means that its version differs.
+	// After any other error it is not known whether the value was written, or will be.
 	CompareAndSet(ctx context.Context, key string, old Version, value []byte) (Version, error)
-	// Delete removes the value of a key if it still has this version. ErrLost: it has another one, or none. Any other error: it is not known
-	// whether the value was removed, or will be. The key can be set again from the version 0.
+	// Delete removes the value of a key if it still has this version. ErrLost means that its version differs, or it has no value. After
+	// any other error it is not known whether the value was removed, or will be. The key can be set again from the version 0.
 	Delete(ctx context.Context, key string, old Version) error
 	// Watch yields the values of all keys with a prefix, then a zero Versioned, then each change until ctx ends. It may skip
-	// versions between two changes, and ends with an error when it cannot go on. It does not yield that a value was removed.
+	// versions between two changes, and ends with an error when it cannot continue. It does not yield that a value was removed.
 	Watch(ctx context.Context, prefix string) iter.Seq2[Versioned, error]
 }
 

@@ -18,16 +18,16 @@ import (
 )
 
 // TestOwnershipSimulation lets nodes crash, stand still, lose their disks and their connections, with a store of owners that loses and
-// delays messages and answers with old values, and goes back in every fourth seed. Then it heals everything. It checks:
+// delays messages and returns old values, and goes back in every fourth seed. Then it heals everything. It checks:
 //
-//   - An epoch of an instance is given once. If the store goes back, the log judges: it opens for the first who comes with a higher
+//   - An epoch of an instance is given once. If the store goes back, the log judges. It opens for the first node with a higher
 //     epoch than before.
 //   - When an instance is adopted, and at any time after that, the leases of its earlier owners last no longer than their clocks are slower
 //     than the adopter's.
-//   - The adopter has reached the store of owners for a lease since the last beat of an owner that still runs: while the store is away,
-//     nobody counts as silent.
+//   - The adopter has reached the store of owners for a lease since the last beat of an owner that still runs. While the store is away,
+//     no owner counts as silent.
 //   - A checkpoint that an owner has named is not forgotten by the next one, and a drained instance never has an owner again, although the
-//     records of retired ones are deleted at once.
+//     records of retired instances are deleted at once.
 //   - In the end each instance has one valid owner, and the log is open for it.
 //
 // Goroutines of the same moment run in any order, so a seed may need several runs to fail again (-count 20). One seed alone prints its story.
@@ -63,7 +63,7 @@ type ownership struct {
 	mu        sync.Mutex
 	processes []*ownerProcess // all that were started
 	given     map[string]*ownerProcess
-	opened    map[string]heldBy // by instance: whom the log knows
+	opened    map[string]heldBy // whom the log knows, by instance
 	named     map[string]changelog.Position
 	drained   map[string]bool
 	era       uint64 // as the last who looked has read it
@@ -81,7 +81,7 @@ type ownerNode struct {
 	life  int           // how many disks it has lost
 	era   uint64        // in which the name of its instance was drawn
 	local uint64        // the epoch that its disk knows
-	runs  *ownerProcess // nil: none
+	runs  *ownerProcess // nil if none
 }
 
 func (n *ownerNode) instance() string {
@@ -108,7 +108,7 @@ type ownerProcess struct {
 // cut is a time without the store of owners. It lasts as long as it has no end.
 type cut struct{ from, to time.Time }
 
-// setAway shadows the one of link.
+// setAway shadows the method of link.
 func (p *ownerProcess) setAway(away bool) {
 	p.w.mu.Lock()
 	defer p.w.mu.Unlock()
@@ -233,7 +233,7 @@ func (w *ownership) setAway(away bool) {
 	}
 }
 
-// checkLeases demands that the lease of an owner has ended where another one has a higher epoch.
+// checkLeases demands that the lease of an owner has ended where another owner has a higher epoch.
 func (w *ownership) checkLeases() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -342,7 +342,7 @@ func (p *ownerProcess) crash() {
 	<-p.done
 }
 
-// live is what a process does until it is fenced or ends.
+// live runs a process until it is fenced or ends.
 func (p *ownerProcess) live(ctx context.Context) {
 	w, n := p.w, p.node
 	w.mu.Lock()

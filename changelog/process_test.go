@@ -23,7 +23,7 @@ var errAway = errors.New("the store of owners is away")
 type link struct {
 	changelog.Owners
 	// slow is how much longer a second of the process is. Every duration of ownership comes from the lease, so a process whose
-	// clock runs slow is one with a longer lease that does not know it: link translates the leases of records.
+	// clock runs slow is one with a longer lease that does not know it, and link translates the leases of records.
 	slow float64
 
 	mu      sync.Mutex
@@ -55,7 +55,7 @@ func (l *link) stop() (resume func()) {
 	}
 }
 
-// lose lets further calls through. Those that were held up are never answered.
+// lose lets further calls through. Calls that were held up never get a response.
 func (l *link) lose() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -19,7 +19,7 @@ type entries struct {
 	changelog.Log
 	list    []changelog.Entry
 	trimmed changelog.Position // the last one that is gone
-	err     error              // behind the entries
+	err     error              // after the entries
 }
 
 func (l entries) Read(_ context.Context, _ string, from changelog.Position) iter.Seq2[changelog.Entry, error] {
@@ -42,7 +42,7 @@ func (l entries) Read(_ context.Context, _ string, from changelog.Position) iter
 var entryPattern = regexp.MustCompile(`^([obcz?])(\d+)([a-z])(?:(\d+)(?:\.(\d)/(\d))?)?(!)?$`)
 
 // parseEntries reads a log from words such as o1a (a marks epoch 1), b1a7 (batch 7 of epoch 1 and node a), b1a7.2/3 (a part of it),
-// c1a7 and z1a7. Each part has the chain that its writer gives it; ! behind it changes a byte afterwards.
+// c1a7 and z1a7. Each part has the chain that its writer gives it. A trailing ! changes a byte afterwards.
 func parseEntries(text string) []changelog.Entry {
 	var list []changelog.Entry
 	type batch struct {
@@ -90,7 +90,7 @@ func parseEntries(text string) []changelog.Entry {
 	return list
 }
 
-// readAll returns the words of the batches behind a point, and the last point.
+// readAll returns the words of the batches after a point, and the last point.
 func readAll(log changelog.Log, from changelog.Point) (words []string, at changelog.Point, err error) {
 	at = from
 	for b, err := range changelog.Batches(context.Background(), log, "i", from) {
@@ -159,8 +159,8 @@ func TestReadingRule(t *testing.T) {
 	}
 }
 
-// readFromEverywhere reads from each batch that counts, and again from a log that was trimmed up to there. What follows must be what a
-// reading from the start finds.
+// readFromEverywhere reads from each batch that counts, and again from a log that was trimmed up to there. Later batches must equal the batches a
+// read from the start finds.
 func readFromEverywhere(t *testing.T, log entries) {
 	t.Helper()
 	all, _, end := readAll(log, changelog.Point{})

@@ -7,15 +7,15 @@ import (
 	"fmt"
 )
 
-// ErrNothingToDecide says that an operator has nothing to decide: there is no such instance, or its state is another one.
+// ErrNothingToDecide says that an operator has nothing to decide. There is no such instance, or its state is different.
 var ErrNothingToDecide = errors.New("there is nothing to decide")
 
 // Readmit lets nodes adopt a [Damaged] instance again, after an operator has brought back what its log or its checkpoint lacked. The
-// instance counts as [Owned] by the node that gave it up, which is silent: after a lease one of the candidates adopts it, or that node
+// instance counts as [Owned] by the node that gave it up, which is silent. After a lease one of the candidates adopts it, or that node
 // takes it if it has the local store. If the damage is still there, the instance becomes Damaged again. An instance whose rejected records have
 // moved becomes [Adopting].
 //
-// change, if it is not nil, may correct what the next owner goes by. Released 0 accepts that a log ends in front of batches
+// change, if it is not nil, may correct the values that the next owner relies on. Released 0 accepts that a log ends before batches
 // that were acknowledged, whose rows are lost then; Checkpoint and CheckpointPosition may name an older checkpoint that is whole.
 //
 // Readmit makes one attempt. It fails with [ErrNothingToDecide] for an instance in another state, with [ErrLost] if the record changes meanwhile,
@@ -36,9 +36,9 @@ func Readmit(ctx context.Context, owners Owners, instance string, change func(*O
 	})
 }
 
-// GiveUp says, for an operator, that nothing can bring back what nodes cannot read of a [Damaged] instance, or of one that is [Adopting] or [Draining]
+// GiveUp says, for an operator, that nothing can restore the unreadable part of a [Damaged] instance, or of one that is [Adopting] or [Draining]
 // because a replica of its log cannot be asked. After a lease one of the candidates adopts it. If log and checkpoint can be read by then, nothing is
-// lost. Else it goes on with what can be read up to the damage, in a log of its own: see [Owner.LogName]. Owner.Lost has the number of
+// lost. Otherwise it continues with everything before the damage, in a new log. See [Owner.LogName]. Owner.Lost has the number of
 // the batches that were acknowledged and are missing.
 //
 // GiveUp makes one attempt. It fails with [ErrNothingToDecide] for an instance in another state, with [ErrLost] if the record changes meanwhile,

@@ -11,7 +11,7 @@ import (
 	"github.com/forebay/forebay/internal/synctest"
 )
 
-// A damaged instance is left alone until an operator readmits it. Then it is adopted as any other, by what the record says.
+// A damaged instance is left alone until an operator readmits it. Then it is adopted as any other, as the record says.
 func TestReadmittedInstanceIsAdopted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		owners := changelogtest.NewOwners(1, changelogtest.Faults{})
@@ -25,7 +25,7 @@ func TestReadmittedInstanceIsAdopted(t *testing.T) {
 		}
 		damaged, winner, _ := first(t, b, c)
 		if err := damaged.Update(t.Context(), func(o *changelog.Owner) {
-			o.State, o.GivenUp = changelog.Damaged, true // by a release that does not know what it means
+			o.State, o.GivenUp = changelog.Damaged, true // by a release that does not know its meaning
 		}); err != nil {
 			t.Fatal(err)
 		}

@@ -9,12 +9,12 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// Chain returns the chain of a part of a batch: a hash over the chain before it, its number, its part and its data. The first
+// Chain returns the chain of a part of a batch, a hash over the chain before it, its number, its part and its data. The first
 // record of a log follows on 0, a part on the part before, and the first part on the last batch that counts. So a reader
 // sees a changed, missing or foreign record even where positions and numbers fit.
 //
-// The epoch does not matter: a batch that is appended again under the next epoch keeps its chain. So a store can write the chain
-// into its next batch before the log has answered, and two histories with equal chains are equal.
+// The epoch does not matter. A batch that is appended again under the next epoch keeps its chain. So a store can write the chain
+// into its next batch before the log has responded, and two histories with equal chains are equal.
 func Chain(before uint64, r Record) uint64 {
 	var head [32]byte
 	binary.LittleEndian.PutUint64(head[0:], before)
@@ -28,7 +28,7 @@ func Chain(before uint64, r Record) uint64 {
 	return d.Sum64()
 }
 
-// cut appends the parts of a batch to dst, with their chains. before is the chain in front of it.
+// cut appends the parts of a batch to dst, with their chains. before is the chain up to it.
 func cut(dst []Record, number uint64, data []byte, before uint64) []Record {
 	parts := max(1, (len(data)+PartBytes-1)/PartBytes)
 	for part := 1; part <= parts; part++ {
@@ -41,7 +41,7 @@ func cut(dst []Record, number uint64, data []byte, before uint64) []Record {
 	return dst
 }
 
-// The fields of a record as text. A driver may keep them as the headers of a message; the data is its body.
+// The fields of a record as text. A driver may keep them as the headers of a message. The data is its body.
 const (
 	fieldKind   = "Fb-K"
 	fieldEpoch  = "Fb-E"
@@ -66,8 +66,8 @@ func (r Record) Fields(set func(key, value string)) {
 	}
 }
 
-// ParseFields is the inverse of [Record.Fields]. It accepts only what Fields writes: get returns "" for a field that is missing. Of a record
-// of a later format it reads nothing else, and the error is [ErrNewer].
+// ParseFields is the inverse of [Record.Fields]. It accepts only what Fields writes. The function get returns "" for a field that is missing.
+// Of a record of a later format it reads nothing else, and the error is [ErrNewer].
 func ParseFields(get func(key string) string) (Record, error) {
 	var r Record
 	var err error

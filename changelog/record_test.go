@@ -128,7 +128,7 @@ func FuzzFields(f *testing.F) {
 	})
 }
 
-// Whatever differs between two records gives another chain, also where bytes move between fields.
+// Whatever differs between two records gives another chain, even if bytes move between fields.
 func TestChain(t *testing.T) {
 	r := changelog.Record{Kind: changelog.Batch, Epoch: 1, Number: 2, Part: 3, Parts: 4, Data: []byte("row")}
 	seen := map[uint64]string{}
@@ -166,7 +166,7 @@ func TestChain(t *testing.T) {
 
 const frozenChain = 0x6cf2bb88dfb8df62
 
-// A record of a later format is told from a damaged one: nobody may take the log for damaged because of it.
+// A record of a later format differs from a damaged one. No reader may report the log as damaged because of it.
 func TestRecordOfALaterFormat(t *testing.T) {
 	for text, newer := range map[string]bool{"2": true, "18446744073709551615": true, "1": false, "0": false, "02": false, "x": false} {
 		for _, fields := range []map[string]string{{"Fb-F": text}, {"Fb-F": text, "Fb-K": "q", "Fb-E": "none"}} {

@@ -6,8 +6,8 @@ import (
 	"github.com/forebay/forebay/changelog"
 )
 
-// goBack gives the instance to a node that had it before, with an epoch that others may have had. Its store can yield its batches:
-// otherwise the last one would not be compared.
+// goBack gives the instance to a node that had it before, with an epoch that others may have had. Its store can yield its batches.
+// Otherwise the last one would not be compared.
 func (s *simulation) goBack(n *simNode) {
 	s.saw("went back")
 	s.mu.Lock()
@@ -24,7 +24,7 @@ func (s *simulation) repeatEpoch() {
 	s.epoch -= min(s.epoch, 1)
 }
 
-// damage takes an entry from one of two replicas; the third is whole. Half of the time it is the last entry, behind which nothing shows that it
+// damage takes an entry from one of two replicas. The third is whole. Half of the time it is the last entry, and no later entry shows that it
 // is missing, and that replica leads the next adopter to believe so.
 func (s *simulation) damage() {
 	stat, err := s.log.Stat(s.t.Context(), simInstance)
@@ -35,7 +35,7 @@ func (s *simulation) damage() {
 	if !last {
 		at = stat.First + changelog.Position(s.rng.Uint64N(uint64(stat.Last-stat.First+1)))
 	}
-	// An entry is lost once: a replica that lags may need the other copy.
+	// An entry is lost once, because a replica that lags may need the other copy.
 	replica := (s.whole + 1 + int(at%2)) % 3
 	s.saw(fmt.Sprint("hole of replica ", replica))
 	s.log.Hole(simInstance, replica, at)

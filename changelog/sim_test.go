@@ -80,10 +80,10 @@ type simulation struct {
 type simNode struct {
 	s        *simulation
 	name     string
-	disk     []string            // the batches of its store; their marks are a part of the data of real ones
+	disk     []string            // the batches of its store. Their marks are a part of the data of real ones
 	yields   bool                // the store can yield its batches
 	keep     int                 // so many batches of the disk are safe, because the log was trimmed for them
-	appender *changelog.Appender // nil: crashed or fenced
+	appender *changelog.Appender // nil if crashed or fenced
 	valid    atomic.Bool         // its lease, as it believes
 }
 
@@ -186,7 +186,7 @@ func (s *simulation) step() {
 	}
 }
 
-// next makes the data of a batch, each another one, and some of several parts.
+// next makes the data of a batch, different each time, and some of several parts.
 func (s *simulation) next() []byte {
 	s.payload++
 	data := fmt.Appendf(nil, "batch %d ", s.payload)
@@ -211,7 +211,7 @@ func (s *simulation) adopt() {
 	n.open()
 }
 
-// open opens the log with what the disk has, as often as it takes unless the node is fenced.
+// open opens the log with the contents of the disk, as often as it takes unless the node is fenced.
 func (n *simNode) open() {
 	n.yields = n.s.rng.IntN(2) == 0 || n.s.goesBack
 	n.valid.Store(true)
@@ -278,7 +278,7 @@ func (n *simNode) options() changelog.AppenderOptions {
 }
 
 // nextEpoch may fail, with or without an effect. A store of owners that goes back may give a node the epoch that it had, under whose IDs the log
-// has batches of it already. Nobody is fenced by it alone: some nodes learn of another owner only from the log.
+// has batches of it already. No node is fenced by it alone. Some nodes learn of another owner only from the log.
 func (s *simulation) nextEpoch(n *simNode) (uint64, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -332,7 +332,7 @@ func (s *simulation) release(n *simNode, number uint64, data string) {
 	s.released[number] = data
 }
 
-// crash ends a node. Its disk loses what was written last, and keeps what a checkpoint has forced to it.
+// crash ends a node. Its disk loses the last writes, and keeps the data that a checkpoint has synced.
 func (n *simNode) crash() {
 	if n.appender == nil {
 		return
@@ -377,7 +377,7 @@ func (n *simNode) note(a *changelog.Appender, what string, call func() error) {
 	}
 }
 
-// mark is the one of the newest batch of the store.
+// mark is the mark of the newest batch of the store.
 func (n *simNode) mark() changelog.Mark {
 	if len(n.disk) == 0 {
 		return changelog.Mark{}
@@ -459,7 +459,7 @@ func (s *simulation) finish() {
 		if n != last && state.Status != changelog.Ended {
 			s.t.Errorf("%s was fenced and has state %+v", n.name, state)
 		}
-		// What a store holds of released batches is what the last one holds.
+		// A store has the same released batches as the last store.
 		if have := n.disk[:state.Released.Number]; !slices.Equal(have, stored[:len(have)]) {
 			s.t.Errorf("%s and %s have different batches up to %d", n.name, last.name, len(have))
 		}

@@ -22,21 +22,21 @@ import (
 	"github.com/forebay/forebay/internal/synctest"
 )
 
-// TestStories plays the scripts of testdata/stories on a fake clock: nodes with their stores, and a log that does what it is told.
+// TestStories plays the scripts of testdata/stories on a fake clock, with nodes, their stores, and a log that obeys the script.
 //
 //	open NODE [forgetful] open the log with the store of the node, or with one that cannot yield its batches
 //	append NODE [DATA]... append batches; 600kB is a batch of that size
 //	checkpoint NODE N     append that a checkpoint has the batches up to N
-//	finish NODE           append that the instance has no rows any more
+//	finish NODE           append that the instance no longer has rows
 //	close NODE [lose=N]   end the appender, and lose the last batches of its store
-//	mode MODE             of appends: ok, hold (until answered), lose (store, no answer), drop (no answer), full; of the log: down,
+//	mode MODE             of appends: ok, hold (until "answer"), lose (store, no response), drop (no response), full; of the log: down,
 //	                      stale (reads lack the last entry)
 //	answer N MODE         end the Nth append that is held, in one of these modes
 //	lease NODE ok|out     what its lease says
 //	owner NODE [EPOCH]    who owns the instance
 //	released NODE N       the number that the node knows to be released
 //	put ENTRY...          entries of other writers, as in TestReadingRule
-//	cut N, trim N         remove the entries behind, or up to, a position
+//	cut N, trim N         remove the entries after, or up to, a position
 //	damage N              change a byte of an entry
 //	wait DURATION, log, store NODE, state NODE
 //
@@ -111,7 +111,7 @@ func (n *storyNode) close() {
 	}
 }
 
-// news are lines that come from anywhere. Those of one moment are shown in the order of the alphabet.
+// news are lines from anywhere. Lines of one moment are shown in the order of the alphabet.
 type news struct {
 	mu    sync.Mutex
 	lines []string
@@ -314,8 +314,8 @@ func (s *story) note(name, what string, call func(*changelog.Appender) error) {
 	synctest.Wait()
 }
 
-// scriptedLog is a log that fences as a sequence of expected positions does, without a gap: an append is stored if the log ends where its
-// writer expects. Appends behind one that failed are not refused for that, so what is released depends on the appender alone.
+// scriptedLog is a log that fences as a sequence of expected positions does, without a gap. An append is stored if the log ends where its
+// writer expects. Appends after a failed one are not refused for that, so releasing depends on the appender alone.
 type scriptedLog struct {
 	changelog.Log // the other methods are not called
 	mu            sync.Mutex

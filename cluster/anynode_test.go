@@ -13,7 +13,7 @@ import (
 	"github.com/forebay/forebay/cluster/internal/clustertest"
 )
 
-// do sends a request of the Stream API to a node and returns the status and the body of the answer.
+// do sends a request of the Stream API to a node and returns the status and the body of the response.
 func do(t testing.TB, n *cluster.Node, method, path string) (status int, body string) {
 	t.Helper()
 	r := httptest.NewRequestWithContext(t.Context(), method, path, nil)
@@ -46,7 +46,7 @@ func TestStatisticsThroughAnyNode(t *testing.T) {
 		s.Files = get[statistics](t, n, sinkPath+"/statistics/files").Files
 		return s
 	}
-	// eventually waits until a node shows what it should: the engines have just begun to ask each other.
+	// eventually waits until a node shows the expected statistics. The engines have just begun to ask each other.
 	eventually := func(what string, ok func(statistics) bool, nodes ...*cluster.Node) {
 		t.Helper()
 		for _, n := range nodes {
@@ -95,7 +95,7 @@ func TestStatisticsThroughAnyNode(t *testing.T) {
 	eventually("10 rows in the table", func(s statistics) bool {
 		return s.Levels.Target.RecordsCount == 10 && s.Lost.Discarded == 5 && s.Total.RecordsCount == 10
 	}, c.list[:]...)
-	if err := clustertest.Eventually(func() error { // 503 when a node is too busy to answer in time
+	if err := clustertest.Eventually(func() error { // 503 when a node is too busy to respond in time
 		if status, body := do(t, c.list[1], http.MethodDelete, sinkPath+"/statistics/clear"); status != http.StatusOK {
 			return fmt.Errorf("clear: %d %s", status, body)
 		}
@@ -143,7 +143,7 @@ func adoptedBy(t *testing.T, nodes []*cluster.Node) (lists [][]string) {
 // A request that needs a node which is away says so, and nothing else happens.
 func TestMissingNodeIsNamed(t *testing.T) {
 	t.Parallel()
-	c := startNodes(t, false, func(c *nodes) { c.lease = 2 * time.Minute }) // nobody takes over before that
+	c := startNodes(t, false, func(c *nodes) { c.lease = 2 * time.Minute }) // no node takes over before that
 	c.define()
 	if status := c.post(0, "1"); status != http.StatusOK {
 		t.Fatalf("status %d", status)

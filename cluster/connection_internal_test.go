@@ -13,7 +13,8 @@ import (
 	"github.com/forebay/forebay/internal/synctest"
 )
 
-// Servers that are away for an hour fill no log: each kind of trouble is said once a minute, whatever ports the errors name, and at once after a connection.
+// Servers that are away for an hour fill no log. Each kind of trouble is said once a minute, whatever ports the errors name, and at once
+// after a connection.
 func TestLogOfALongOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var logs strings.Builder

@@ -19,7 +19,7 @@ import (
 )
 
 // The servers refuse the user of a node, before it is open and afterwards, more often than the client of NATS would try. The node says why it
-// waits, and goes on when the user may come in again.
+// waits, and continues when the user is accepted again.
 func TestServersRefuseTheUser(t *testing.T) {
 	t.Parallel()
 	store := t.TempDir()

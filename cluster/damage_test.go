@@ -29,13 +29,13 @@ func (c *nodes) copyOf(i int, instance string) string {
 	return paths[0]
 }
 
-// giveUp gives an instance up with the command forebay, and returns which of its rows came to the table.
+// giveUp gives an instance up with the command forebay, and returns which of its rows arrived in the table.
 func (c *nodes) giveUp(instance string, acknowledged []string) (rows []string) {
 	c.t.Helper()
 	server := httptest.NewServer(c.list[2].Handler())
 	defer server.Close()
 	run := func(args ...string) (out string) {
-		if err := clustertest.Eventually(func() error { // a lost answer is an error
+		if err := clustertest.Eventually(func() error { // a lost response is an error
 			var printed bytes.Buffer
 			err := giveup.Run(c.t.Context(), append([]string{"-api", server.URL, "-token", "token"}, append(args, instance)...), api.Environment{
 				Out: &printed, Errors: &printed, Getenv: func(string) string { return "" },
@@ -85,7 +85,7 @@ func TestOwnerIsLostWithCopiesOfItsLog(t *testing.T) {
 	for what, test := range map[string]struct {
 		copies []int
 		damage func([]byte) []byte
-		said   []string // what the adopter may log in place of moving the rows
+		said   []string // messages that the adopter may log in place of moving the rows
 		may    bool     // move the rows nevertheless
 	}{
 		"a bit of one copy":    {[]int{1}, flip, nil, true},
@@ -166,15 +166,15 @@ func TestOwnerIsLostWithCopiesOfItsLog(t *testing.T) {
 				t.Errorf("the table has %q, want %q", got, want)
 			}
 			if lost {
-				for _, i := range test.copies { // what is left stays
+				for _, i := range test.copies { // the remaining copies stay
 					c.copyOf(i, instance)
 				}
 			}
-			// The node whose machine was lost comes back, and all take events.
+			// The node whose machine was lost comes back, and all nodes accept events.
 			if err := c.open(0); err != nil {
 				t.Fatal(err)
 			}
-			if lost { // and an operator gives up what is missing
+			if lost { // and an operator gives up the missing rows
 				want = c.giveUp(instance, want)
 			}
 			for i := range c.list {

@@ -19,21 +19,21 @@
 // # What is promised
 //
 // A row that was acknowledged with sync.wait=true is synced on the disk of its node and stored by a majority of the log's servers. It
-// comes to its table exactly once (at least once where the driver of the table says so), also if any one machine is lost for good,
+// reaches its table exactly once (at least once where the driver of the table says so), even if any one machine is lost permanently,
 // with its disk, at any moment. The same holds for a node that stands still, is cut off, or comes back after others have given it up.
-// Two losses at once are not covered, such as the disk of a node together with a damaged replica of its log: then nothing is dropped
+// Two losses at once are not covered, such as the disk of a node together with a damaged replica of its log. Then nothing is dropped
 // silently, the instance is marked as damaged, and all that is left of it stays for an operator.
 //
-// The price is one answer of a majority for each batch of rows, side by side with the fsync of the local disk. While the majority is
-// away, nothing is acknowledged: clients wait, and get a retryable error when memory is full. The loss of a server that leads a log
+// The price is one response of a majority for each batch of rows, in parallel with the fsync of the local disk. While the majority is
+// away, nothing is acknowledged. Clients wait, and get a retryable error when memory is full. The loss of a server that leads a log
 // stops that log for 4 to 9 seconds.
 //
 // # Nodes and instances
 //
 // A node is a machine with a name that stays. What it keeps in its folder is an instance: an engine, its log and its record of ownership.
-// Any node takes any event into its own instance, so no request crosses nodes, and throughput grows with their number.
+// Any node accepts any event into its own instance, so no request crosses nodes, and throughput grows with their number.
 //
-// A node that falls silent for Options.Lease loses its instance to another one, which restores it from checkpoint and log and moves its
-// rows to their tables. When the first node comes back, it finds that it was fenced: it sets its data aside and goes on with a new instance.
-// A node that comes back before that goes on with its own.
+// A node that falls silent for Options.Lease loses its instance to another node, which restores it from checkpoint and log and moves its
+// rows to their tables. When the first node comes back, it finds that it was fenced. It sets its data aside and continues with a new instance.
+// A node that is back before that continues with its own instance.
 package cluster

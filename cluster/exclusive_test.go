@@ -14,7 +14,7 @@ import (
 	"github.com/forebay/forebay/driver"
 )
 
-// sole are tables that one node at a time may use. A call beside those of another node fails, and so does the test.
+// sole are tables that one node at a time may use. A call that overlaps with a call of another node fails, and so does the test.
 type sole struct {
 	t testing.TB
 
@@ -65,7 +65,7 @@ func (s *soleTables) Import(ctx context.Context, f *driver.File) error {
 	return err
 }
 
-// Tables that one node at a time may use are fed by three nodes, and by the one that takes over from a lost node.
+// Tables that one node at a time may use are fed by three nodes, and by the node that takes over from a lost one.
 func TestOneImporterAtATime(t *testing.T) {
 	t.Parallel()
 	s := &sole{t: t, inside: map[string]int{}, imports: map[string]int{}}

@@ -103,8 +103,8 @@ func (s *servers) server(r *traffic, node int) int {
 	return 0
 }
 
-// Three nodes use three servers that run on their own. One server is lost, and comes back; the way from a node to the server that it uses is
-// cut; a node reaches no server until another one has adopted its rows. Acknowledged rows come to the table, once.
+// Three nodes use three servers that run on their own. One server is lost, and comes back. The way from a node to the server that it uses is
+// cut. A node reaches no server until another node has adopted its rows. Acknowledged rows arrive in the table once.
 func TestExternalServers(t *testing.T) {
 	t.Parallel()
 	s := startServers(t)

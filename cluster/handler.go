@@ -19,12 +19,12 @@ import (
 //
 //	/stream/…, /otlp/…, /v1/logs, /v1/metrics, /v1/traces   events and telemetry, see package stream
 //	/health-check       200 while the process works
-//	/readiness-check    200 when Ready returns nil, else 503; the JSON body names the node, its instance, what is missing, and whose rows
+//	/readiness-check    200 when Ready returns nil, else 503; the JSON body names the node, its instance, the missing part, and the instances whose rows
 //	                    it moves to their tables
-//	/v1/…               the Stream API, if Options.API has an Auth, and with it what operators ask, for tokens that may change something:
+//	/v1/…               the Stream API, if Options.API has an Auth, and with it the requests of operators, for tokens that may change something:
 //	GET  /v1/cluster/instances/INSTANCE           what giving an instance up would lose, see Loss
 //	POST /v1/cluster/instances/INSTANCE/give-up   gives it up, see GiveUp
-//	GET  /v1/cluster/folders/FOLDER               what a folder of this node has that was set aside, see Salvage
+//	GET  /v1/cluster/folders/FOLDER               the rows of a folder of this node that was set aside, see Salvage
 //	POST /v1/cluster/folders/FOLDER/salvage       stores it
 //
 // To serve events and the API on different addresses, or events through package fastserver, build them from Engine and Catalog.
@@ -40,7 +40,7 @@ func (n *Node) handlers() error {
 		}
 		operators = operations(n, n.opts.API)
 	}
-	// It is no ServeMux: see stream.Ingest.
+	// It is no ServeMux. See stream.Ingest.
 	n.handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
 		case isEvents(r.URL.Path):
@@ -72,17 +72,17 @@ func isEvents(path string) bool {
 	return false
 }
 
-// status is the answer of /readiness-check.
+// status is the response of /readiness-check.
 type status struct {
 	Node     string `json:"node"`
 	Instance string `json:"instance"`
 	Epoch    uint64 `json:"epoch"`
 	Ready    bool   `json:"ready"`
-	// Missing says what is missing, for people.
+	// Missing describes the missing part, for people.
 	Missing string `json:"missing,omitempty"`
 	// Warning names a resource that a ready node is about to exhaust, and tells the operator what to do.
 	Warning string `json:"warning,omitempty"`
-	// Adopting are the instances whose rows this node moves to their tables, and Adopted those of which it has done that since Open.
+	// Adopting are the instances whose rows this node moves to their tables, and Adopted the instances whose rows it has moved since Open.
 	Adopting []string `json:"adopting,omitempty"`
 	Adopted  []string `json:"adopted,omitempty"`
 

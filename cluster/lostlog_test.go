@@ -57,7 +57,7 @@ func (s *sender) expect() {
 	}
 }
 
-// The stream of a node's log is deleted while the node is away, and again while it runs. It goes on with another stream and all its rows,
+// The stream of a node's log is deleted while the node is away, and again while it runs. It continues with another stream and all its rows,
 // and the next node that takes over reads that.
 func TestStreamIsDeleted(t *testing.T) {
 	t.Parallel()
@@ -129,7 +129,7 @@ func TestStreamIsDeleted(t *testing.T) {
 	if err := c.open(0); err != nil {
 		t.Fatal(err)
 	}
-	// The event without an answer was on the disk of its node.
+	// The event without a response was on the disk of its node.
 	if got := slices.DeleteFunc(c.ids(), func(id string) bool { return id == "unknown" }); !slices.Equal(got, s.want) {
 		t.Errorf("the table has %q, want %q", got, s.want)
 	}
@@ -192,7 +192,7 @@ func TestServersAreRestored(t *testing.T) {
 }
 
 // The disks of all servers are lost. Definitions and the records of lost nodes are gone with them, so the nodes do not open before an
-// operator has removed what they know of the servers. Then they go on with their instances, and no row is lost.
+// operator has removed their notes about the servers. Then they continue with their instances, and no row is lost.
 func TestServersAreWiped(t *testing.T) {
 	t.Parallel()
 	c := start(t)

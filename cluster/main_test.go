@@ -10,14 +10,14 @@ import (
 func TestMain(m *testing.M) {
 	waits()
 	goleak.VerifyTestMain(m,
-		// Proxies between servers leave what was on its way through a connection that broke.
+		// Proxies between servers leave data in transit on a connection that broke.
 		goleak.IgnoreAnyFunction("github.com/Shopify/toxiproxy/v2.(*ToxicLink).read"),
 		goleak.IgnoreAnyFunction("github.com/Shopify/toxiproxy/v2/toxics.(*ToxicStub).Run"),
 	)
 }
 
-// waits lets six tests run beside each other, whatever the number of processors is, if no flag says otherwise. Mostly they wait, for
-// elections and for leases: one after the other they take three times as long.
+// waits lets six tests run in parallel, whatever the number of processors is, if no flag says otherwise. Mostly they wait, for
+// elections and for leases. One after the other they take three times as long.
 func waits() {
 	flag.Parse()
 	given := false

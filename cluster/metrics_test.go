@@ -19,7 +19,7 @@ import (
 	"github.com/forebay/forebay/internal/metertest"
 )
 
-// refusing are tables that take no rows for as long as they are told to.
+// refusing are tables that refuse rows while refuses is set.
 type refusing struct {
 	*dir.TableDir
 	refuses *atomic.Bool
@@ -32,7 +32,7 @@ func (r refusing) Import(ctx context.Context, f *driver.File) error {
 	return r.TableDir.Import(ctx, f)
 }
 
-// clusterMetrics returns what the meter of a node has of the cluster.
+// clusterMetrics returns the cluster metrics in the meter of a node.
 func clusterMetrics(m *metertest.Meter) map[string]float64 {
 	got := m.Collect()
 	maps.DeleteFunc(got, func(name string, _ float64) bool { return !strings.HasPrefix(name, "forebay.cluster.") })

@@ -35,7 +35,7 @@ type Node struct {
 	catalog  *catalog.Catalog
 	peers    *natsdriver.Peers
 	handler  http.Handler
-	// stopAnswers ends the answers to other nodes, and stopMetrics what is reported of this one.
+	// stopAnswers ends the responses to other nodes, and stopMetrics the metrics of this one.
 	stopAnswers, stopMetrics func()
 
 	adoption   adoption
@@ -45,8 +45,8 @@ type Node struct {
 	closed     error
 }
 
-// Open opens the node whose folder is dir, which it creates if it is missing. It returns when events can be taken. Until then it waits for
-// what is away and logs what that is: the other servers of a new cluster, all of which must run once, or a majority of those of a known one.
+// Open opens the node whose folder is dir, which it creates if it is missing. It returns when events can be accepted. Until then it waits for
+// unavailable servers and logs which they are: the other servers of a new cluster, all of which must run once, or a majority of the servers of a known one.
 // When ctx ends before, everything is closed again. Only one node can have the folder open.
 //
 // Then the node also takes over from nodes that fall silent, in the background.
@@ -130,33 +130,33 @@ func (n *Node) open(ctx context.Context, dir string) (err error) {
 	return nil
 }
 
-// Engine returns the engine of the node. Its rows are in the log, too. After Done, what it is given fails with a [*buffer.FencedError].
+// Engine returns the engine of the node. Its rows are in the log, too. After Done, new rows fail with a [*buffer.FencedError].
 func (n *Node) Engine() *forebay.Engine { return n.instance.Engine() }
 
 // Catalog returns the definitions.
 func (n *Node) Catalog() *catalog.Catalog { return n.catalog }
 
-// Done is closed when this node has lost its instance to another one, when its disk has lost rows that the log has, when the log cannot go
-// on, or with Close. It takes no events any more.
-// What to do is to call Close, and to open the node again, in this process or in a new one.
+// Done is closed when this node has lost its instance to another node, when its disk has lost rows that the log has, when the log cannot
+// continue, or with Close. It no longer accepts events.
+// Call Close then, and open the node again, in this process or in a new one.
 func (n *Node) Done() <-chan struct{} { return n.instance.Done() }
 
-// Err returns nil until Done is closed. After that it is [forebay.ErrClosed] or why this node stopped: an error that is
-// [changelog.ErrFenced] if another one has its instance.
+// Err returns nil until Done is closed. After that it is [forebay.ErrClosed] or why this node stopped. The error is
+// [changelog.ErrFenced] if another node has its instance.
 func (n *Node) Err() error { return n.instance.Err() }
 
-// Ready returns nil if this node takes events and no other one would be missed: its engine and its catalog take what comes, its lease
+// Ready returns nil if this node accepts events and no other one would be missed. Its engine and its catalog accept requests, its lease
 // lasts, and the server inside has everything that it should have a copy of. While one node is not ready, no other one may be stopped.
 func (n *Node) Ready() error { return n.status().err }
 
-// GiveUp says that nothing can bring back what nodes cannot read of an instance: what its log and its checkpoint lack is lost, and the rest
-// goes on. It is an operator's decision, for any node to pass on: see [changelog.GiveUp]. The instance is the one that the log lines name.
+// GiveUp says that nothing can restore the unreadable part of an instance. The rows missing from its log and its checkpoint are lost, and the rest
+// continues. It is an operator's decision, for any node to pass on. See [changelog.GiveUp]. The log lines name the instance.
 func (n *Node) GiveUp(ctx context.Context, instance string) error {
 	return changelog.GiveUp(ctx, n.owners, instance)
 }
 
-// Close answers nothing any more and closes what Open opened, in order. Stop the server of Handler before. Rows that wait stay, and go on
-// with the next Open; if that does not come within the lease, another node takes over. Call FlushAll of the engine before to leave none.
+// Close stops responding and closes everything that Open opened, in order. Stop the server of Handler before. Waiting rows stay, and continue
+// with the next Open. If that does not come within the lease, another node takes over. Call FlushAll of the engine before to leave none.
 // A second call does nothing.
 func (n *Node) Close() error {
 	n.closeOnce.Do(func() {

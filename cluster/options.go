@@ -24,7 +24,7 @@ import (
 
 // Options of [Open]. Node, Engine.Staging and Engine.Target are required, and Server or URL.
 type Options struct {
-	// Node is the name of this node: unique in the cluster, the same after each start, also on a new disk. 1 to 100 letters, digits,
+	// Node is the name of this node. It is unique in the cluster and the same after each start, even on a new disk. 1 to 100 letters, digits,
 	// hyphens or underscores.
 	Node string
 
@@ -33,26 +33,26 @@ type Options struct {
 	Server *natsserver.Options
 	// URL has the addresses of servers that run already, separated by commas. Not together with Server.
 	URL string
-	// Connect are options of the connection to URL, for example of TLS. The connection is always made again when it was lost, and by default also
-	// when its server has not answered for half of the Lease. What becomes of it is logged, unless handlers of Connect take that.
+	// Connect are options of the connection to URL, for example of TLS. The connection is restored whenever it was lost and, by default,
+	// when its server has not responded for half of the Lease. What becomes of it is logged, unless handlers of Connect take that.
 	Connect []nats.Option
 	// NATS are the options of streams and records. They must be the same for all nodes.
 	NATS natsdriver.Options
 
-	// Lease is how long this node may be silent before another one takes over. A lease shorter than an election of the servers, 4 to 9
+	// Lease is how long this node may be silent before another node takes over. A lease shorter than an election of the servers, 4 to 9
 	// seconds, stops all nodes during each of them. Default: 12 s.
 	Lease time.Duration
 	// CheckpointBytes is how much the log of the node's instance grows between two checkpoints. Adoption reads at most this much. Default: 256 MiB.
 	CheckpointBytes int64
-	// Checkpoints keeps the checkpoints. All nodes must reach it, and it must keep an object until it is deleted: the files of the
+	// Checkpoints keeps the checkpoints. All nodes must reach it, and it must keep an object until it is deleted. The files of the
 	// platform, of storageapi/drivers, end by themselves after two weeks. Default: Engine.Staging.
 	Checkpoints driver.Staging
 
-	// Engine are the options of the engine. All nodes must reach its Staging and its Target, and give them the same options. Leases are the cluster's: one node
-	// at a time imports into the tables of a Target that is [driver.Exclusive].
+	// Engine are the options of the engine. All nodes must reach its Staging and its Target, and give them the same options. Leases are the
+	// cluster's. One node at a time imports into the tables of a Target that is [driver.Exclusive].
 	Engine forebay.Options
-	// Catalog are the options of the definitions, which all nodes share. Store, Node, Instance and Peers are the cluster's. BranchID is the one of
-	// API.Ingest by default.
+	// Catalog are the options of the definitions, which all nodes share. Store, Node, Instance and Peers are the cluster's. BranchID defaults to
+	// the branch of API.Ingest.
 	Catalog catalog.Options
 	// API are the options of the Stream API and, with its field Ingest, of ingestion. Without API.Auth there is no Stream API.
 	API streamapi.Options

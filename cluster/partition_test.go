@@ -27,7 +27,7 @@ type traffic struct {
 
 	mu    sync.Mutex
 	acked []string
-	// since counts for each node what it has acknowledged of the events that were sent to it since mark.
+	// since counts for each node the acknowledged events among those sent to it since mark.
 	since [clustertest.Size]int
 	marks int
 	// fastest is the shortest time in which one of them was acknowledged.
@@ -102,7 +102,7 @@ func (r *traffic) reopen(ctx context.Context, i int) {
 	}
 }
 
-// post sends events to a node. Each has an id of its own, whether it is acknowledged or not.
+// post sends events to a node. Each has its own id, whether it is acknowledged or not.
 func (r *traffic) post(ctx context.Context, i, client int) {
 	for event := 0; ctx.Err() == nil; event++ {
 		id := fmt.Sprintf("%d-%d-%05d", i, client, event)
@@ -230,8 +230,8 @@ func (r *traffic) verify() {
 	r.t.Logf("%d events were acknowledged, the table has %d", len(r.acked), len(rows))
 }
 
-// A node that is cut off from the two others acknowledges nothing. They take over its rows and go on. When the network is whole again, it
-// has another instance, without anybody's help.
+// A node that is cut off from the two others acknowledges nothing. They take over its rows and continue. When the network is whole again, it
+// has another instance, without an operator's help.
 func TestPartition(t *testing.T) {
 	t.Parallel()
 	r := send(t)
@@ -281,7 +281,7 @@ func TestOneWayCut(t *testing.T) {
 	}
 }
 
-// Two nodes that cannot talk to each other, only to the third, lose nothing, and the third goes on. Whether they do depends on who leads.
+// Two nodes that cannot talk to each other, only to the third, lose nothing, and the third continues. Whether they do depends on who leads.
 func TestBrokenLink(t *testing.T) {
 	t.Parallel()
 	r := send(t)

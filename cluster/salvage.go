@@ -13,18 +13,18 @@ import (
 // stored. That call stored nothing.
 var ErrCannotSalvage = instance.ErrCannotSalvage
 
-// Salvage is what a folder that was set aside has of rows that were acknowledged on its disk alone.
+// Salvage describes the rows of a folder set aside that were acknowledged on its disk alone.
 type Salvage struct {
-	// Folder is the folder, and Instance the one that it belonged to.
+	// Folder is the folder, and Instance the instance that it belonged to.
 	Folder   string `json:"folder"`
 	Instance string `json:"instance"`
 	// LogEnd is the last batch that the log had of it. Last is the last one of the folder.
 	LogEnd uint64 `json:"logEnd"`
 	Last   uint64 `json:"last"`
-	// Into is the instance that has taken rows, empty if none has. Done: all that are not left out are stored.
+	// Into is the instance that has taken rows, empty if none has. Done says that all that are not left out are stored.
 	Into string `json:"into,omitempty"`
 	Done bool   `json:"done"`
-	// Sinks have the rows of the batches behind LogEnd.
+	// Sinks have the rows of the batches after LogEnd.
 	Sinks []SalvagedSink `json:"sinks"`
 }
 
@@ -33,17 +33,17 @@ type SalvagedSink struct {
 	// Source and Sink name the sink.
 	Source string `json:"source"`
 	Sink   string `json:"sink"`
-	// Rows is their number. LeftOut says why they are not stored; empty: they are, or will be.
+	// Rows is their number. LeftOut says why they are not stored. Empty means that they are, or will be.
 	Rows    int64  `json:"rows"`
 	LeftOut string `json:"leftOut,omitempty"`
 }
 
-// Salvage looks which rows of a folder fenced-INSTANCE-EPOCH of this node were acknowledged on its disk alone, for sinks with AckLocal. With store it
-// gives them to the engine as new rows; without, nothing is changed. Rows that the log had are left out, since the node that took the instance over
-// has them. Rows of sinks that wait for the log are left out as well: nobody was told that they are stored.
+// Salvage finds the rows of a folder fenced-INSTANCE-EPOCH of this node that were acknowledged on its disk alone, for sinks with AckLocal. With store it
+// gives them to the engine as new rows. Without it, nothing is changed. Rows that the log had are left out, since the node that took the instance over
+// has them. Rows of sinks that wait for the log are left out as well, because they were never acknowledged.
 //
-// A call may be repeated: each row is stored once, also after a crash. The error is [ErrCannotSalvage] where that cannot be kept: the node has lost the
-// instance that an earlier call, which did not end, has given rows to; nothing says any more where the log ended; or the folder does not go on
+// A call may be repeated. Each row is stored once, even after a crash. The error is [ErrCannotSalvage] where that is impossible, because the node has
+// lost the instance that an earlier call, which did not end, has given rows to, the end of the log is no longer known, or the folder does not continue
 // from there. It is [changelog.ErrNothingToDecide] if there is no such folder. After any other error the call may be repeated.
 func (n *Node) Salvage(ctx context.Context, folder string, store bool) (Salvage, error) {
 	found, err := n.instance.Salvage(ctx, folder, store)

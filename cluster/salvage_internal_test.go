@@ -14,7 +14,7 @@ import (
 	"github.com/forebay/forebay/stream/streamapi"
 )
 
-// The command says what a folder has, stores it with -yes only, and says why not where that cannot be.
+// The command lists the rows of a folder, stores them with -yes only, and explains why if it cannot.
 func TestSalvageCommand(t *testing.T) {
 	const folder = "fenced-a-1-4"
 	found := Salvage{Folder: folder, Instance: "a-1", LogEnd: 14, Last: 52, Sinks: []SalvagedSink{

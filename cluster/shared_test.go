@@ -37,7 +37,7 @@ func startServer(t *testing.T) string {
 	return s.ClientURL()
 }
 
-// A node does not take an empty journal or store of owners for the one that it has used.
+// A node does not take an empty journal or store of owners for the journal or store that it has used.
 func TestLostJournalIsNotMadeAgain(t *testing.T) {
 	t.Parallel()
 	url := startServer(t)
@@ -78,7 +78,7 @@ func TestLostJournalIsNotMadeAgain(t *testing.T) {
 		if _, err := js.Stream(t.Context(), lost.stream); !errors.Is(err, jetstream.ErrStreamNotFound) {
 			t.Errorf("%s is there again: %v", lost.what, err)
 		}
-		if err := open(1); err != nil { // with an empty disk: it cannot know
+		if err := open(1); err != nil { // with an empty disk, so it cannot know
 			t.Fatal(err)
 		}
 		if err := open(0); !errors.Is(err, changelog.ErrMissing) || !strings.Contains(err.Error(), lost.what+" was made again") {

@@ -13,7 +13,7 @@ import (
 //go:embed web
 var web embed.FS
 
-// asset is a file of the page. It is sent without a right: it has nothing but code.
+// asset is a file of the page. It is sent without a right because it has nothing but code.
 type asset struct {
 	contentType, etag string
 	data              []byte

@@ -203,7 +203,7 @@ func get(t *testing.T, client *http.Client, target string) (status int, body str
 	return resp.StatusCode, string(b)
 }
 
-// One handler, mounted in different ways: the address without its slash leads to the page, whose relative URLs lead to the console.
+// One handler, mounted in different ways. The address without its slash leads to the page, whose relative URLs lead to the console.
 func TestPrefixes(t *testing.T) {
 	c := newConsole(t, console.Options{Tokens: tokens})
 	mux := http.NewServeMux()
@@ -282,7 +282,7 @@ func event(t *testing.T, r *bufio.Reader) (name, data string) {
 	}
 }
 
-// A stream begins with hello and full, goes on with what has changed, and ends with bye.
+// A stream begins with hello and full, continues with deltas, and ends with bye.
 func TestStream(t *testing.T) {
 	eng := newEngine(t)
 	c, err := console.New(eng, console.Options{Tokens: tokens, MaxViewers: 1})

@@ -5,7 +5,7 @@ import (
 	"sync"
 )
 
-// derived is what is computed of a sample once for all its viewers: with 1,000 sinks that takes longer than all else.
+// derived is computed from a sample once for all its viewers because with 1,000 sinks that takes longer than all else.
 type derived struct {
 	once    sync.Once
 	states  []sinkState
@@ -28,14 +28,14 @@ func (s *sample) all() *derived {
 	return s.derived
 }
 
-// shownViews are the views of a sample that viewers have asked for: most look at the same page.
+// shownViews are the views of a sample that viewers have asked for. Most look at the same page.
 type shownViews struct {
 	mu    sync.Mutex
 	views map[string]*shownView
 	top   *shownTop
 }
 
-// maxShownViews bounds them: a client that polls may ask for any query.
+// maxShownViews bounds them, because a client that polls may ask for any query.
 const maxShownViews = 64
 
 // shownView is a view as it is sent. It is immutable.
@@ -52,7 +52,7 @@ type shownTop struct {
 	json []byte
 }
 
-// view returns what a page shows of the sample. key names page and query.
+// view returns a page's view of the sample. key names page and query.
 func (s *sample) view(p page, query url.Values, key string) *shownView {
 	s.shown.mu.Lock()
 	v := s.shown.views[key]

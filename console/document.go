@@ -9,7 +9,7 @@ import (
 )
 
 // The document has the first numbers in it, so that the page shows them before any script runs, and without one. Its scripts change the
-// same nodes afterwards: what is written here and there must have the same shape, see web/overview.js.
+// same nodes afterwards, so the markup here and there must have the same shape, see web/overview.js.
 
 // templates are parsed at the first request.
 var templates = sync.OnceValue(func() *template.Template {
@@ -23,7 +23,7 @@ var templates = sync.OnceValue(func() *template.Template {
 	}).ParseFS(web, "web/*.html"))
 })
 
-// documentData is what the document shows.
+// documentData is the data of the document.
 type documentData struct {
 	Nonce    string
 	Hello    hello

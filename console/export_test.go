@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Sampling returns a function that takes a sample and makes what it sends to some viewers of the first page. It returns the bytes.
+// Sampling returns a function that takes a sample and makes the messages to some viewers of the first page. It returns the bytes.
 func Sampling(c *Console, viewers int) func() int {
 	all := make([]*viewer, viewers)
 	r := httptest.NewRequest("GET", "/stream?page=overview", nil)
@@ -40,10 +40,10 @@ func TakeTrySlots(c *Console) func() {
 	}
 }
 
-// SetSlowAnswer replaces the time that answers to many wrong tokens are held back.
+// SetSlowAnswer replaces the delay of the responses to many wrong tokens.
 func SetSlowAnswer(c *Console, d time.Duration) { c.slowly = d }
 
-// SetRightsEvery replaces the time after which a stream asks again what its viewer may see.
+// SetRightsEvery replaces the time after which a stream checks its viewer's rights again.
 func SetRightsEvery(c *Console, d time.Duration) { c.rightsEvery = d }
 
 // SetTailTime replaces the time limit of the rows of tables.
@@ -76,7 +76,7 @@ func TakeTraceSlots(c *Console) func() {
 	}
 }
 
-// StopSampling ends the samples that go on behind the last viewer, at the next one.
+// StopSampling ends the samples that continue after the last viewer, at the next one.
 func StopSampling(c *Console) {
 	c.sampler.mu.Lock()
 	defer c.sampler.mu.Unlock()

@@ -10,7 +10,7 @@ import (
 	"unicode/utf8"
 )
 
-// Numbers are formatted here and nowhere else: the document and the messages carry the same texts.
+// Numbers are formatted here and nowhere else, so the document and the messages carry the same texts.
 
 // cell is a text, and the exact value if the text is rounded.
 type cell struct{ Text, Exact string }
@@ -23,7 +23,7 @@ func (c cell) MarshalJSON() ([]byte, error) {
 	return json.Marshal([]string{c.Text, c.Exact})
 }
 
-// unknown is shown for what nobody knows, and never 0.
+// unknown is shown for an unknown value, and never 0.
 const unknown = "–"
 
 // grouped writes an integer with a separator between thousands.
@@ -130,7 +130,7 @@ func rowsOf(n int64) string {
 // maxShown bounds a name or an error in a sentence, in bytes.
 const maxShown = 600
 
-// visible returns a text of a stranger with marks for what cannot be seen or changes the direction of what follows, cut to maxShown bytes.
+// visible returns a text of a stranger with marks for characters that are invisible or change the direction of the text after them, cut to maxShown bytes.
 func visible(s string) string {
 	cut := len(s) > maxShown
 	if cut {
@@ -164,7 +164,7 @@ func visible(s string) string {
 	return s
 }
 
-// shown reports whether a character has a glyph of its own and leaves the direction of its neighbours alone.
+// shown reports whether a character has a visible glyph and leaves the direction of its neighbours alone.
 func shown(r rune) bool { return unicode.IsGraphic(r) && (r == ' ' || !unicode.IsSpace(r)) }
 
 // moment is a time in a sentence. It becomes a number of milliseconds in JSON, and the page writes it in the zone of its viewer.
@@ -178,7 +178,7 @@ func (m moment) MarshalJSON() ([]byte, error) {
 // until is the time left until at. It becomes {"until": milliseconds} in JSON, and the page counts it down, so that a message is sent only when at changes.
 type until struct{ at, now time.Time }
 
-// MarshalJSON writes the time, not what is left.
+// MarshalJSON writes the time, not the time left.
 func (u until) MarshalJSON() ([]byte, error) {
 	return fmt.Appendf(nil, `{"until":%d}`, u.at.UnixMilli()), nil
 }
@@ -205,7 +205,7 @@ func (a aged) String() string {
 // sentence is a list of strings and times: [moment], [until] and [aged]. Strings of strangers are visible.
 type sentence []any
 
-// said joins parts: strings, times and sentences.
+// said joins parts, which are strings, times and sentences.
 func said(parts ...any) sentence {
 	var s sentence
 	var flat []any

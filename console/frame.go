@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// frame sets the headers of every answer. Assets replace Cache-Control.
+// frame sets the headers of every response. Assets replace Cache-Control.
 func frame(h http.Header) {
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Referrer-Policy", "no-referrer")
@@ -19,13 +19,13 @@ func frame(h http.Header) {
 }
 
 // policy is the content security policy of the document. Scripts and styles need the nonce, because 'self' is the whole origin of the
-// embedding program, which may serve what its users have uploaded.
+// embedding program, which may serve files that its users have uploaded.
 func policy(nonce string) string {
 	return "default-src 'none'; script-src 'nonce-" + nonce + "'; style-src 'nonce-" + nonce + "'; img-src 'self'; connect-src 'self'; " +
 		"form-action 'self'; base-uri 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
 }
 
-// nonce sets the policy of an answer and returns its nonce.
+// nonce sets the policy of a response and returns its nonce.
 func (c *Console) nonce(w http.ResponseWriter, r *http.Request) string {
 	if c.opts.Nonce != nil {
 		return c.opts.Nonce(r)
@@ -35,7 +35,7 @@ func (c *Console) nonce(w http.ResponseWriter, r *http.Request) string {
 	return nonce
 }
 
-// foreignRead reports whether a page of another origin asks for data. Clients that are no browsers do not say where they come from.
+// foreignRead reports whether a page of another origin asks for data. Clients that are no browsers do not state their origin.
 func (c *Console) foreignRead(r *http.Request) bool {
 	switch r.Header.Get("Sec-Fetch-Site") {
 	case "", "same-origin", "none":
@@ -45,7 +45,7 @@ func (c *Console) foreignRead(r *http.Request) bool {
 }
 
 // foreignWrite reports whether a request with an effect may come from a page of another origin. [http.CrossOriginProtection] decides
-// first; the second check holds also where that lets a request pass: for an Origin with a user name, or with another port.
+// first. The second check also covers requests that it lets pass, with an Origin that has a user name or another port.
 func (c *Console) foreignWrite(r *http.Request) bool {
 	if c.origins.Check(r) != nil {
 		return true
@@ -58,7 +58,7 @@ func (c *Console) foreignWrite(r *http.Request) bool {
 	if err != nil || u.User != nil {
 		return true
 	}
-	// A proxy may rewrite Host; then only the browser's own word counts, which CrossOriginProtection has checked.
+	// A proxy may rewrite Host. Then only the browser's own word counts, which CrossOriginProtection has checked.
 	return !strings.EqualFold(u.Host, r.Host) && r.Header.Get("Sec-Fetch-Site") != "same-origin"
 }
 

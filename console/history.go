@@ -16,7 +16,7 @@ import (
 // pointEvery is the time between two points of the finest plots.
 const pointEvery = 10 * time.Second
 
-// ranges are the plots that can be chosen. The longer one is, the further apart are its points: at most 360.
+// ranges are the plots that can be chosen. The longer one is, the further apart are its points, at most 360.
 var ranges = [...]plotRange{
 	{"1h", pointEvery, time.Hour},
 	{"6h", time.Minute, 6 * time.Hour},
@@ -29,7 +29,7 @@ type plotRange struct {
 	every, span time.Duration
 }
 
-// history is what the plots show of all sinks together.
+// history is the data of the plots, over all sinks together.
 type history struct {
 	series [len(ranges)]series
 	// marks are the latest events, oldest first.
@@ -114,7 +114,7 @@ func newPoint(at time.Time, is *pointCounters, last *point) point {
 	}
 	seconds := at.Sub(last.at).Seconds()
 	per := func(now, before int64, every float64) float64 {
-		if now < before { // a sink was forgotten, or the engine is another one
+		if now < before { // a sink was forgotten, or the engine was replaced
 			return none
 		}
 		return float64(now-before) / seconds * every
@@ -167,7 +167,7 @@ func (h *history) remember(s *sample) {
 	}
 }
 
-// notice marks what has changed since the last sample.
+// notice marks the changes since the last sample.
 func (h *history) notice(s *sample) {
 	versions := make(map[string]int64, len(s.stats.Sinks))
 	var changed []string
@@ -248,7 +248,7 @@ func (p point) MarshalJSON() ([]byte, error) {
 	return append(b, ']'), nil
 }
 
-// plots is the answer with points.
+// plots is the response with points.
 type plots struct {
 	// Every is the time between two points in seconds, Span the length of the plots.
 	Every  float64 `json:"every"`
@@ -257,7 +257,7 @@ type plots struct {
 	Marks  []mark  `json:"marks"`
 }
 
-// historyOf answers with the points of a "range" after the time "after", in milliseconds, oldest first, and all marks of the range.
+// historyOf returns the points of a "range" after the time "after", in milliseconds, oldest first, and all marks of the range.
 func (c *call) historyOf() (any, error) {
 	after, _ := strconv.ParseInt(c.query.Get("after"), 10, 64) // a text that is not a number counts as 0
 	name := c.query.Get("range")

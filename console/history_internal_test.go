@@ -28,7 +28,7 @@ func historySample(began time.Time, after time.Duration, accepted, overloads, re
 	return s
 }
 
-// Points come every 10 s, for an hour; what was counted while nobody looked belongs to no minute.
+// Points come every 10 s, for an hour. Rows counted without a viewer belong to no minute.
 func TestHistory(t *testing.T) {
 	began := time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
 	var h history
@@ -121,7 +121,7 @@ func TestMarks(t *testing.T) {
 	}
 }
 
-// The file brings the points and marks back, without what is too old, and one that cannot be read is replaced.
+// The file restores the points and marks, except old ones, and an unreadable file is replaced.
 func TestHistoryFile(t *testing.T) {
 	began := time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
 	path := filepath.Join(t.TempDir(), "history")
@@ -196,7 +196,7 @@ func readFile(t *testing.T, path string) []byte {
 	return b
 }
 
-// A point has the latencies of what was measured since the point before, and none of what was not.
+// A point has the latencies measured since the previous point, and none if nothing was measured.
 func TestLatenciesOfAPoint(t *testing.T) {
 	eng, err := forebay.Open(t.TempDir(), forebay.Options{})
 	if err != nil {

@@ -28,10 +28,10 @@ type savedMark struct {
 // savedPoint is the JSON of a point.
 type savedPoint []*float64
 
-// maxHistoryFile bounds what is read: a file that this package wrote has 250 KB at most.
+// maxHistoryFile bounds the read. A file that this package wrote is 250 KB at most.
 const maxHistoryFile = 5 << 20
 
-// loadHistory reads a file that saveHistory wrote, without what is too old, and marks the start. A file that cannot be read is ignored.
+// loadHistory reads a file that saveHistory wrote, except entries that are too old, and marks the start. An unreadable file is ignored.
 func (s *sampler) loadHistory(now time.Time) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

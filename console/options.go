@@ -15,11 +15,11 @@ import (
 	"github.com/forebay/forebay/internal/warnlog"
 )
 
-// Rights say what somebody may do. Any right includes Numbers.
+// Rights say what a user may do. Any right includes Numbers.
 type Rights uint8
 
 const (
-	// Numbers are the names of sources and sinks, counters, ages and rates, and that a driver fails, without its words: those quote values.
+	// Numbers are the names of sources and sinks, counters, ages and rates, and that a driver fails, without its words, which quote values.
 	Numbers Rights = 1 << iota
 	// Records are the contents of records and rows, and messages that quote them, such as errors of drivers, which may be personal data.
 	Records
@@ -40,16 +40,16 @@ type Token struct {
 	Rights Rights
 }
 
-// Options of a [Console]. The zero value works: who has [Console.Token] may do everything, and nobody else sees anything.
+// Options of a [Console]. The zero value works. A client with [Console.Token] may do everything, and no other client sees anything.
 type Options struct {
-	// Name is shown beside the name of the product, so that several consoles can be told apart. Version is shown in the footer.
+	// Name is shown next to the product's name, so that several consoles can be told apart. Version is shown in the footer.
 	// Default: neither.
 	Name, Version string
 	// Tokens give rights. Default: if Authorize is nil too, a token that New draws.
 	Tokens []Token
 	// Public are the rights without a token. Only Numbers can be public. Default: none.
 	Public Rights
-	// Authorize returns the rights of a request by what the embedding program knows about it, and the name of the user for logs and for the
+	// Authorize returns the rights of a request by the embedding program's knowledge of it, and the name of the user for logs and for the
 	// history of definitions. It adds to Tokens and Public, and must be safe for concurrent use. Default: none.
 	Authorize func(r *http.Request) (rights Rights, user string)
 	// Hosts are the names under which the console is reached, without a port. Loopback names and IP addresses need not be listed; "*" stands
@@ -57,24 +57,24 @@ type Options struct {
 	Hosts []string
 	// TrustedOrigins are more origins whose pages may make changes, such as "https://ops.example.com". Default: none.
 	TrustedOrigins []string
-	// Nonce returns the nonce of the content security policy that the embedding program sends itself; the console then sends no policy of
-	// its own. Default: the console makes both.
+	// Nonce returns the nonce of the content security policy that the embedding program sends itself. The console then sends no policy
+	// itself. Default: the console makes both.
 	Nonce func(r *http.Request) string
-	// MaxViewers bounds the open streams; further viewers see the page refreshed every 10 s. Default: 32.
+	// MaxViewers bounds the open streams. Further viewers see the page refreshed every 10 s. Default: 32.
 	MaxViewers int
-	// History samples the engine every 10 s also while nobody looks, so that the plots show the last hour to whoever comes. The samples
-	// take a goroutine from New to Close. Default: samples are taken only while somebody looks.
+	// History samples the engine every 10 s even without a viewer, so that the plots show the last hour to every new viewer. The samples
+	// take a goroutine from New to Close. Default: samples are taken only while there is a viewer.
 	History bool
 	// HistoryFile keeps the points of the plots, up to a week at falling resolution, and marks of starts, changed definitions and trouble. It is written
-	// once a minute and has 250 KB at most. A file that cannot be read is replaced. It sets History. Default: the plots end with the process.
+	// once a minute and is 250 KB at most. A file that cannot be read is replaced. It sets History. Default: the plots end with the process.
 	HistoryFile string
-	// Catalog has the durable definitions, for the pages that show or change them. The engine must be the one of the console. Default:
+	// Catalog has the durable definitions, for the pages that show or change them. Its engine must be the console's engine. Default:
 	// none, and such pages are missing.
 	Catalog *catalog.Catalog
-	// Nodes lists the nodes of the cluster for the page Health: Node.Nodes of the module cluster fits. A list that comes with an error is
-	// shown with it. It is asked at most every 2 s while somebody looks, once for all viewers, with a context of 5 s. Default: no nodes are shown.
+	// Nodes lists the nodes of the cluster for the page Health: Node.Nodes of the module cluster fits. A list returned with an error is shown with
+	// it. It is asked at most every 2 s while there is a viewer, once for all viewers, with a context of 5 s. Default: no nodes are shown.
 	Nodes func(ctx context.Context) ([]catalog.Node, error)
-	// Logger gets a line for every change, and what fails. Default: warnings and errors go to [slog.Default]; [slog.DiscardHandler] silences them.
+	// Logger gets a line for every change, and for failures. Default: warnings and errors go to [slog.Default]; [slog.DiscardHandler] silences them.
 	Logger *slog.Logger
 }
 

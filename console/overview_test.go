@@ -10,7 +10,7 @@ import (
 	"github.com/forebay/forebay/mapping"
 )
 
-// The picture has the sums of what the filter leaves: of one source, and of nothing that only begins or ends like it.
+// The picture has the sums of the filtered sinks, of one source, and of no source whose name only begins or ends like it.
 func TestPictureOfASource(t *testing.T) {
 	eng, err := forebay.Open(t.TempDir(), forebay.Options{})
 	if err != nil {

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// picture is the overview: two levels with water, and the table behind them. The height of the water is time: the age of the oldest row
-// divided by what the triggers promise. Bytes against a bound of gigabytes would be a flat line on every healthy day.
+// picture is the overview, with two levels with water, and the table after them. The height of the water is time, the age of the oldest row
+// divided by the interval of the triggers. Bytes against a bound of gigabytes would be a flat line on every healthy day.
 type picture struct {
 	// Of says which sinks are drawn, in a picture of several.
 	Of     string   `json:"of,omitempty"`
@@ -28,7 +28,7 @@ type level struct {
 	Rows  cell   `json:"rows"`
 	Bytes cell   `json:"bytes"`
 	// Oldest is the age of the oldest row, nil without rows. The triggers promise that it waits no longer than Within, in milliseconds, which is
-	// Promise in words. The height of the water is the one divided by the other.
+	// Promise in words. The height of the water is Oldest divided by Within.
 	Oldest  *aged  `json:"oldest,omitempty"`
 	Within  int64  `json:"within,omitempty"`
 	Promise string `json:"promise,omitempty"`
@@ -81,7 +81,7 @@ func (s *sample) newPictureOfAll() picture {
 	return p
 }
 
-// newPictureOfSome shows the sums of the sinks that a filter leaves. Their room has no bound of its own.
+// newPictureOfSome shows the sums of the sinks that a filter leaves. Their room has no separate bound.
 func (s *sample) newPictureOfSome(filter string, chosen []int) picture {
 	sum, used := flow{known: len(chosen) > 0}, int64(0)
 	for _, i := range chosen {
@@ -98,7 +98,7 @@ func (s *sample) newPictureOfSome(filter string, chosen []int) picture {
 	return p
 }
 
-// newPictureOf shows the sums of some sinks, with the water of the one that is latest.
+// newPictureOf shows the sums of some sinks, with the water of the latest sink.
 func (s *sample) newPictureOf(sinks []int, f flow, used, bound int64) picture {
 	var table, localRows, stagingRows, localBytes, stagingBytes int64
 	var newest time.Time

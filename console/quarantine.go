@@ -16,25 +16,25 @@ import (
 	"github.com/forebay/forebay/buffer"
 )
 
-// The quarantine: groups of rejected records, then the records of one group or filter, then one record. Messages may quote values, so all of
-// it needs Records. The counts are read from the store when somebody asks, and never once a second.
+// The quarantine shows groups of rejected records, then the records of one group or filter, then one record. Messages may quote values, so all of
+// it needs Records. The counts are read from the store on request, and never once a second.
 
 const (
-	// A listing reads scanRecords heads, and the content of some if it looks for a part of that. It takes scanWithin at most, and what the last
-	// record takes; it then says how far it came. scanSlots run at once.
+	// A listing reads scanRecords heads, and the content of some if it looks for a part of that. It takes scanWithin at most, plus the time of
+	// the last record. It then says how far it got. scanSlots run at once.
 	scanRecords = 200_000
 	scanWithin  = 3 * time.Second
 	scanSlots   = 2
-	// maxGroups are told apart; records of further groups are only counted. maxChoices bounds the values that a filter offers.
+	// maxGroups are distinguished. Records of further groups are only counted. maxChoices bounds the values that a filter offers.
 	maxGroups  = 200
 	maxChoices = 100
 	// listSize records are listed at once, maxListSize if the caller asks.
 	listSize, maxListSize = 50, 200
-	// maxQuarantines is how many sinks the page offers, those with most records first.
+	// maxQuarantines is how many sinks the page offers, the sinks with most records first.
 	maxQuarantines = 200
 )
 
-// quarantine is the page with what bounds its reading.
+// quarantine is the page with the bounds of its reading.
 type quarantine struct {
 	slots chan struct{}
 }
@@ -58,17 +58,17 @@ func (c *Console) quarantinePage() page {
 	}
 }
 
-// quarantineHead is what the page says of all quarantines.
+// quarantineHead is the summary of all quarantines.
 type quarantineHead struct {
 	Records cell `json:"records"`
 	Bytes   cell `json:"bytes"`
-	// Sinks have records; those without a row are the ones with fewest.
+	// Sinks have records. The sinks without a row have the fewest.
 	Sinks int `json:"sinks"`
-	// Changes grows with each record that comes or goes.
+	// Changes grows with each record that is added or removed.
 	Changes int64 `json:"changes"`
 }
 
-// quarantineView has a row for each sink with records, those with most first: records, bytes, its bound, when the oldest was rejected and when
+// quarantineView has a row for each sink with records, the sinks with most first: records, bytes, its bound, when the oldest was rejected and when
 // it expires.
 func quarantineView(s *sample, _ url.Values) view {
 	var with []int
@@ -113,7 +113,7 @@ type rejectFilter struct {
 	// Since and Until bound the time of the rejection: RFC 3339, or in a query also a time ago such as "24h".
 	Since string `json:"since"`
 	Until string `json:"until"`
-	// Text is a part of the message, Content a part of the record: see [forebay.SinkQuarantine.Contains].
+	// Text is a part of the message, Content a part of the record. See [forebay.SinkQuarantine.Contains].
 	Text    string `json:"text"`
 	Content string `json:"content"`
 
@@ -121,7 +121,7 @@ type rejectFilter struct {
 	Reason  string `json:"reason"`
 	Column  string `json:"column"`
 	Mapping string `json:"mapping"`
-	// Version is the number of the definition; empty for one without.
+	// Version is the number of the definition, or empty for one without.
 	Version string `json:"version"`
 	// Target is "1" for rows that the target has refused, "0" for records that were not mapped.
 	Target string `json:"target"`
@@ -134,10 +134,10 @@ func filterOf(q url.Values) rejectFilter {
 	}
 }
 
-// clean makes a text as JSON carries it, so that a filter that came back is equal to what it was made of.
+// clean makes a text as JSON carries it, so that a filter that came back is equal to its source.
 func clean(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
 
-// target tells rows that the target has refused from records that were not mapped. A row whose replay has failed has the reason of the mapping.
+// target distinguishes rows that the target has refused from records that were not mapped. A row whose replay has failed has the reason of the mapping.
 func target(r *forebay.RejectedRecord) string {
 	if r.Poison != nil && r.Failed == 0 {
 		return "1"
@@ -153,7 +153,7 @@ func version(r *forebay.RejectedRecord) string {
 	return strconv.Itoa(r.Version)
 }
 
-// selects compares what the engine's filter does not.
+// selects compares the fields that the engine's filter does not.
 func (f *rejectFilter) selects(r *forebay.RejectedRecord) bool {
 	for _, pair := range [][2]string{{f.Reason, r.Reason}, {f.Column, r.Column}, {f.Mapping, r.Mapping}, {f.Version, version(r)}, {f.Target, target(r)}} {
 		if (f.Group || pair[0] != "") && pair[0] != clean(pair[1]) {
@@ -182,7 +182,7 @@ func (f *rejectFilter) engine(now time.Time) (e forebay.RejectedFilter, err erro
 	return e, nil
 }
 
-// rejectPlace is where a listing has stopped: behind a record of a sink.
+// rejectPlace is where a listing has stopped, after a record of a sink.
 type rejectPlace struct{ sink, id string }
 
 func (p rejectPlace) String() string {
@@ -203,7 +203,7 @@ func (c *Console) ofSink(id string) forebay.SinkQuarantine {
 	return c.eng.Sink(source, sink).Quarantine()
 }
 
-// scanStep says how a scan goes on behind a record.
+// scanStep says how a scan continues after a record.
 type scanStep uint8
 
 const (
@@ -212,8 +212,8 @@ const (
 	scanStop
 )
 
-// scan visits the heads of the records that the times and the texts of a filter select: sink by sink, in the order of their rejections, from
-// after on. end is where it came to a bound of its own; it is empty if it was not cut off.
+// scan visits the heads of the records that the times and the texts of a filter select, sink by sink, in the order of their rejections, from
+// after on. end is where it reached a bound of the scan, or empty if it was not cut off.
 func (q *quarantine) scan(c *call, stats *forebay.Stats, f *rejectFilter, now time.Time, after rejectPlace, visit func(r *forebay.RejectedRecord) scanStep) (end rejectPlace, err error) {
 	filter, err := f.engine(now)
 	if err != nil {
@@ -285,7 +285,7 @@ type rejectGroup struct {
 	Mapping string `json:"mapping"`
 	Version string `json:"version"`
 	Target  string `json:"target"`
-	// Current is set if the definition of now has the same columns: only an edit can make these records pass.
+	// Current is set if the definition of now has the same columns, so only an edit can make these records pass.
 	Current bool `json:"current"`
 	Count   int  `json:"count"`
 	// First and Last are the times of rejections. Example is the message of the newest record.
@@ -294,17 +294,17 @@ type rejectGroup struct {
 	Example string `json:"example"`
 }
 
-// rejectGroups is what a filter selects.
+// rejectGroups are the records that a filter selects.
 type rejectGroups struct {
 	Groups []*rejectGroup `json:"groups"`
-	// Records are all of them, Others those of groups that are not listed. Complete is not set if there may be more.
+	// Records counts all of them, Others the records of unlisted groups. Complete is not set if there may be more.
 	Records  int  `json:"records"`
 	Others   int  `json:"others"`
 	Complete bool `json:"complete"`
-	// Since and Until bound what was counted: the filter of a change that is made of it.
+	// Since and Until bound the counted records, the filter of a change that is made of it.
 	Since string `json:"since"`
 	Until string `json:"until"`
-	// Reasons and Columns are what the rest of the filter leaves to choose from.
+	// Reasons and Columns are the choices that the rest of the filter leaves.
 	Reasons []string `json:"reasons"`
 	Columns []string `json:"columns"`
 	// Versions are numbers, the newest first.
@@ -370,7 +370,7 @@ func (q *quarantine) groups(c *call) (any, error) {
 		g.Example = visible(g.Example)
 		name, known := current[g.Sink]
 		if !known {
-			name, _ = c.ofSink(g.Sink).Mapping(c.ctx) // "" for a sink that takes no events
+			name, _ = c.ofSink(g.Sink).Mapping(c.ctx) // "" for a sink that accepts no events
 			current[g.Sink] = name
 		}
 		g.Current = g.Mapping != "" && g.Mapping == name
@@ -407,7 +407,7 @@ type rejectLine struct {
 	Failed  int     `json:"failed"`
 	TriedAt *moment `json:"triedAt"`
 	Edited  bool    `json:"edited"`
-	// EditedBy and EditedAt are of the last edit, empty if nobody has noted them.
+	// EditedBy and EditedAt are of the last edit, empty if they were not noted.
 	EditedBy string  `json:"editedBy"`
 	EditedAt *moment `json:"editedAt"`
 	Revision int     `json:"revision"`
@@ -430,7 +430,7 @@ func lineOf(r *forebay.RejectedRecord) rejectLine {
 	return l
 }
 
-// list returns records in the order of sinks and rejections. The next page is "after" the place in "next"; a page may be short of records
+// list returns records in the order of sinks and rejections. The next page is "after" the place in "next". A page may be short of records
 // and have a next one, when the filter selects few of many.
 func (q *quarantine) list(c *call) (any, error) {
 	f := filterOf(c.query)
@@ -474,7 +474,7 @@ func (q *quarantine) matching(c *call, f *rejectFilter, most int) (sets []bulkSe
 				return scanOn
 			}
 			if oldest.Len() == most && !r.At.Before(oldest[0].at) {
-				return scanNextSink // those behind it are newer
+				return scanNextSink // the records after it are newer
 			}
 			heap.Push(&oldest, datedRecord{r.At, r.Source + "/" + r.Sink, r.ID})
 			if oldest.Len() > most {

@@ -16,7 +16,7 @@ import (
 	"github.com/forebay/forebay/mapping"
 )
 
-// shop has the source "web" with the sinks "orders" and "visits", which keep what they cannot map, and "all", which takes everything.
+// shop has the source "web" with the sinks "orders" and "visits", which keep the records that they cannot map, and "all", which takes everything.
 func shop(t *testing.T) (*forebay.Engine, *buffertest.Memory) {
 	t.Helper()
 	memory := buffertest.NewMemory()
@@ -188,7 +188,7 @@ func recordsIn(eng *forebay.Engine) (n int64) {
 	return n
 }
 
-// Records with one cause are one group; filters and groups select what they say.
+// Records with one cause are one group. Filters and groups select the right records.
 func TestQuarantineGroups(t *testing.T) {
 	c, eng, _ := newShop(t, console.Options{})
 	var recs []*mapping.Record
@@ -245,7 +245,7 @@ func TestQuarantineGroups(t *testing.T) {
 			t.Errorf("%q: status %d: %s", bad, w.Code, w.Body)
 		}
 	}
-	// Other columns: what was rejected before may pass now.
+	// With other columns, records that were rejected before may pass now.
 	defineShop(t, eng, "cents")
 	for _, g := range answer[groupsAnswer](t, fetch(t, c, "quarantine.groups", "sink", "web/orders"), 200).Groups {
 		if g.Current {

@@ -16,7 +16,7 @@ import (
 	"github.com/forebay/forebay/mapping"
 )
 
-// A record is shown as it came: never parsed and printed, without secrets, and nothing of it is markup.
+// A record is shown unchanged. It is never parsed and printed, has no secrets, and nothing of it is markup.
 func TestQuarantineRecord(t *testing.T) {
 	c, eng, _ := newShop(t, console.Options{})
 	src, _ := eng.Source("web")
@@ -54,7 +54,7 @@ func TestQuarantineRecord(t *testing.T) {
 	}
 }
 
-// Long bodies are shown in part; bytes that are no text are marked, and the boundary cuts no character.
+// Long bodies are shown in part. Bytes that are no text are marked, and the boundary cuts no character.
 func TestQuarantineBodies(t *testing.T) {
 	c, eng, _ := newShop(t, console.Options{})
 	long := `{"page":"p","texts":"` + strings.Repeat("é", 1<<20) + `"}`
@@ -75,7 +75,7 @@ func TestQuarantineBodies(t *testing.T) {
 	}
 }
 
-// Edit, test, replay, discard: a test stores nothing, and an edit of what somebody else has changed is refused.
+// Edit, test, replay, discard. A test stores nothing, and an edit of a record that another user has changed is refused.
 func TestQuarantineEdit(t *testing.T) {
 	var lines logged
 	c, eng, memory := newShop(t, console.Options{Logger: slog.New(slog.NewTextHandler(&lines, nil))})
@@ -172,7 +172,7 @@ func TestQuarantineRefusals(t *testing.T) {
 		t.Errorf("%d records are left", n)
 	}
 
-	// A row that the target has refused is edited by its cells; one that does not fit is refused.
+	// A row that the target has refused is edited by its cells. A row that does not fit is refused.
 	memory.Refuse = func(table string, row []string) driver.RowError {
 		if table == "web.orders" && row[0] == "6" {
 			return driver.RowError{Reason: "22003", Message: "a cause that names no column"}
@@ -203,7 +203,7 @@ func TestQuarantineRefusals(t *testing.T) {
 		t.Errorf("%+v", tested)
 	}
 
-	// A sink that takes no events: its records are shown, and what cannot be tested says why.
+	// The records of a sink that accepts no events are shown, and a record that cannot be tested says why.
 	if err := eng.Define(t.Context(), forebay.Source{ID: "web", Sinks: []forebay.Sink{{ID: "all", Table: forebay.Table{ID: "web.all", Columns: mapping.Columns{mapping.UUID("id")}}}}}); err != nil {
 		t.Fatal(err)
 	}
@@ -240,7 +240,7 @@ func taskOf(t *testing.T, c *console.Console, id int) (state, progress string) {
 
 type started struct{ Task, Count int }
 
-// A change of a filter is about what was there when it was counted, never about more than the user has agreed to, and goes on when the page
+// A change of a filter is about the records that were counted, never about more than the user has agreed to, and continues when the page
 // is closed.
 func TestQuarantineBulk(t *testing.T) {
 	var lines logged
@@ -268,7 +268,7 @@ func TestQuarantineBulk(t *testing.T) {
 	filter := func(until string, count int) map[string]any {
 		return map[string]any{"sink": "web/orders", "column": "price", "until": until, "count": count}
 	}
-	// Less than what matches: the oldest. The filter is not the page: nothing was listed.
+	// Fewer than all matching records: the oldest. The filter is not the page. Nothing was listed.
 	begun := answer[started](t, send(t, c, "/x/quarantine.replayall", operator, filter(seen.Until, 10)), 200)
 	if state, progress := taskOf(t, c, begun.Task); begun.Count != 10 || state != "done" || progress != "10 of 10: 10 replayed, 0 rejected again, 0 gone before" {
 		t.Fatalf("%+v: %s, %s", begun, state, progress)
@@ -311,7 +311,7 @@ func TestQuarantineBulk(t *testing.T) {
 	}
 }
 
-// A task that cannot go on says how far it came. Close ends it.
+// A task that cannot continue says how far it got. Close ends it.
 func TestQuarantineBulkFails(t *testing.T) {
 	c, eng, _ := newShop(t, console.Options{})
 	ingest(t, eng, mapping.JSON([]byte(`{"price":3}`)))
@@ -327,7 +327,7 @@ func TestQuarantineBulkFails(t *testing.T) {
 	}
 }
 
-// The oldest records are taken from all sinks together: a sink whose name comes first has no precedence.
+// The oldest records are taken from all sinks together. A sink whose name comes first has no precedence.
 func TestQuarantineBulkTakesTheOldestOfAllSinks(t *testing.T) {
 	c, eng, _ := newShop(t, console.Options{})
 	ingest(t, eng, mapping.JSON([]byte(`{"id":1}`))) // web/visits rejects it

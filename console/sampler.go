@@ -13,28 +13,28 @@ import (
 
 const (
 	sampleEvery = time.Second
-	// lingering is how long samples go on behind the last viewer, so that a page that is loaded again has rates at once.
+	// lingering is how long samples continue after the last viewer, so that a page that is loaded again has rates at once.
 	lingering = 30 * time.Second
 	// rateOver is the time that rates are averaged over.
 	rateOver = 10 * time.Second
 )
 
-// sample is what the engine said at one moment. It is immutable and shared by all viewers.
+// sample is the state of the engine at one moment. It is immutable and shared by all viewers.
 type sample struct {
 	at    time.Time
 	stats forebay.Stats
-	// ready is why the engine takes no records, nil if it does. closed is set once it is closed for good; stats are then the last ones.
+	// ready is why the engine accepts no records, nil if it does. closed is set once it is closed permanently, and stats are then the last ones.
 	ready  error
 	closed bool
-	// flows are the rates of stats.Sinks, in the same order. total is their sum; its known is set if there is an earlier sample.
+	// flows are the rates of stats.Sinks, in the same order. total is their sum. Its known is set if there is an earlier sample.
 	flows []flow
 	total flow
 
-	// words is set if errors of drivers may be quoted: they may have values of rows in them. See forRights.
+	// words is set if errors of drivers may be quoted. They may have values of rows in them. See forRights.
 	words bool
 	// unquoted is the same sample without words.
 	unquoted *sample
-	// derived is what all viewers share, shown what those share that see the same.
+	// derived is shared by all viewers, shown by the viewers with the same page and query.
 	derived *derived
 	shown   *shownViews
 }
@@ -47,7 +47,7 @@ func (s *sample) forRights(rights Rights) *sample {
 	return s.unquoted
 }
 
-// finish makes the sample ready for viewers. It computes nothing: the first viewer does.
+// finish makes the sample ready for viewers. It computes nothing. The first viewer does.
 func (s *sample) finish() {
 	s.words, s.derived, s.shown = true, &derived{}, &shownViews{}
 	quiet := *s
@@ -85,10 +85,10 @@ type sampler struct {
 	newest atomic.Pointer[sample]
 
 	mu sync.Mutex
-	// viewers have a channel of capacity 1 that is filled by each sample. A slow viewer finds the newest sample and misses those before.
+	// viewers have a channel of capacity 1 that is filled by each sample. A slow viewer finds the newest sample and misses earlier ones.
 	viewers map[chan struct{}]struct{}
 	running bool
-	// seen is when the last viewer left, or when somebody polled.
+	// seen is when the last viewer left, or when a client polled.
 	seen time.Time
 	// past are the counters of the last rateOver, oldest first.
 	past    []counters
@@ -128,7 +128,7 @@ func (s *sampler) current() *sample {
 	return s.newest.Load()
 }
 
-// start takes a sample and goes on in the background, unless that runs already. Called with mu held.
+// start takes a sample and continues in the background, unless that runs already. Called with mu held.
 func (s *sampler) start() {
 	if s.running || s.c.closing.Load() {
 		return
@@ -156,7 +156,7 @@ func (s *sampler) run() {
 	}
 }
 
-// over takes a sample, or reports that nobody has looked for a while.
+// over takes a sample, or reports that there was no viewer for a while.
 func (s *sampler) over() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

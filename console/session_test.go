@@ -90,7 +90,7 @@ func TestSessions(t *testing.T) {
 	if len(secure) != 1 || !secure[0].Secure || !strings.HasPrefix(secure[0].Name, "__Host-") || secure[0].Path != "/" {
 		t.Errorf("over TLS: cookies %v", secure)
 	}
-	// Many wrong tokens are answered late. The right one passes meanwhile.
+	// Many wrong tokens get late responses. The right one passes meanwhile.
 	const held = 50 * time.Millisecond
 	console.SetSlowAnswer(again, held)
 	limited := false
@@ -143,7 +143,7 @@ func bye(t *testing.T, body *bufio.Reader) string {
 	}
 }
 
-// A stream ends soon when its user has lost a right, and when its session is signed out; other sessions go on.
+// A stream ends soon after its user loses a right, and after its session is signed out. Other sessions continue.
 func TestStreamsEndWithTheirRights(t *testing.T) {
 	var rights atomic.Uint32
 	rights.Store(uint32(console.AllRights))
@@ -160,7 +160,7 @@ func TestStreamsEndWithTheirRights(t *testing.T) {
 	if name, _ := event(t, body); name != "full" {
 		t.Fatal(name)
 	}
-	if name, data := event(t, body); name == "bye" { // asked again, with the same answer
+	if name, data := event(t, body); name == "bye" { // checked again, with the same rights
 		t.Fatal(data)
 	}
 	rights.Store(uint32(console.Numbers))

@@ -20,7 +20,7 @@ import (
 	"github.com/forebay/forebay/mapping"
 )
 
-// act sends a change of a user, by default of one who may make it.
+// act sends a change of a user, by default of a user who may make it.
 func act(t *testing.T, c *console.Console, target, body string, headers ...string) *httptest.ResponseRecorder {
 	t.Helper()
 	r := httptest.NewRequest("POST", target, strings.NewReader(body))
@@ -129,7 +129,7 @@ func TestActsAreRefused(t *testing.T) {
 	}
 }
 
-// Flush and Discard are tasks, which are listed for those who may make changes, and logged with their user.
+// Flush and Discard are tasks, which are listed for users who may make changes, and logged with their user.
 func TestActsOfSinks(t *testing.T) {
 	eng := newEngine(t)
 	var log bytes.Buffer
@@ -167,7 +167,7 @@ func TestActsOfSinks(t *testing.T) {
 	}
 }
 
-// The page of a sink has the query of its table, for those who may see records.
+// The page of a sink has the query of its table, for users who may see records.
 func TestQueryOfASink(t *testing.T) {
 	eng, _ := openTables(t, forebay.Sink{Table: forebay.Table{Columns: mapping.Columns{mapping.Path("n", "n")}}})
 	c := consoleOf(t, eng, console.Options{})

@@ -21,9 +21,9 @@ const (
 	keepAliveEvery = 15 * time.Second
 	// writeWithin is the time that one event may take to a slow viewer.
 	writeWithin = 10 * time.Second
-	// rightsAgain is when a stream asks again what its viewer may see: Options.Authorize may answer differently meanwhile, and sessions end.
+	// rightsAgain is when a stream checks its viewer's rights again: Options.Authorize may return other rights meanwhile, and sessions end.
 	rightsAgain = 5 * time.Second
-	// schemaVersion is raised when an open page of an earlier release would not understand the messages: it then loads itself again.
+	// schemaVersion is raised when an open page of an earlier release would not understand the messages. It then loads itself again.
 	schemaVersion = 2
 )
 
@@ -70,7 +70,7 @@ func (c *Console) hello(who caller, now time.Time) hello {
 	return h
 }
 
-// message is a full or a delta. A delta leaves out what has not changed.
+// message is a full or a delta. A delta has only changes.
 type message struct {
 	At    int64             `json:"at"`
 	Top   json.RawMessage   `json:"top,omitempty"`
@@ -80,7 +80,7 @@ type message struct {
 	Order []string          `json:"order,omitempty"`
 }
 
-// viewer remembers what a stream has sent.
+// viewer remembers the last content that a stream has sent.
 type viewer struct {
 	c     *Console
 	who   caller
@@ -93,7 +93,7 @@ type viewer struct {
 	last       *shownView
 }
 
-// viewer returns what a request asks to see: its page, or only the verdict if the page has no live part.
+// viewer returns the viewer that a request asks for, its page, or only the verdict if the page has no live part.
 func (c *Console) viewer(r *http.Request, who caller) *viewer {
 	v := &viewer{c: c, who: who, query: r.URL.Query()}
 	v.page, _ = c.page(v.query.Get("page"), who.rights)
@@ -101,7 +101,7 @@ func (c *Console) viewer(r *http.Request, who caller) *viewer {
 	return v
 }
 
-// next returns what has changed since the last call. The first call returns everything. verdict is set if the verdict is among it.
+// next returns the changes since the last call. The first call returns everything. verdict is set if the verdict is among them.
 func (v *viewer) next(s *sample) (m message, verdict bool) {
 	s = s.forRights(v.who.rights)
 	m.At = s.at.UnixMilli()
@@ -149,7 +149,7 @@ func encode(v any) []byte {
 	return b
 }
 
-// serveSnapshot is hello and full as one answer, for pages that poll.
+// serveSnapshot is hello and full as one response, for pages that poll.
 func (c *Console) serveSnapshot(w http.ResponseWriter, r *http.Request, who caller) {
 	s := c.sampler.current()
 	if s == nil {
@@ -178,7 +178,7 @@ func (c *Console) serveStream(w http.ResponseWriter, r *http.Request, who caller
 	to := http.NewResponseController(w)
 	deadline := func() error { return to.SetWriteDeadline(time.Now().Add(writeWithin)) }
 	if err := deadline(); errors.Is(err, http.ErrNotSupported) {
-		w.WriteHeader(http.StatusNoContent) // a time limit of the server would cut the stream again and again: the page polls instead
+		w.WriteHeader(http.StatusNoContent) // a time limit of the server would cut the stream again and again, so the page polls instead
 		return
 	}
 	woken, leave, err := c.sampler.join()
@@ -244,7 +244,7 @@ func (c *Console) serveStream(w http.ResponseWriter, r *http.Request, who caller
 		if n := c.ended.count.Load(); n != signedOut || time.Since(asked) >= c.rightsEvery {
 			asked, signedOut = time.Now(), n
 			if is := c.caller(r); is.rights != who.rights || is.user != who.user || is.session != who.session {
-				bye("session") // the next request shows what is left
+				bye("session") // the next request shows the remaining parts
 				return
 			}
 		}

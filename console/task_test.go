@@ -57,7 +57,7 @@ func TestTasksOfOneKindLeaveRoomForOthers(t *testing.T) {
 	}
 }
 
-// Rows that come while a discard waits for its turn are not lost: the user has not agreed to that.
+// Rows that arrive while a discard waits for its turn are not lost, because the user has not agreed to that.
 func TestDiscardOfAFileThatGrows(t *testing.T) {
 	memory, proceed := buffertest.NewMemory(), make(chan struct{})
 	memory.Before = func(_ context.Context, call buffertest.Call) error {

@@ -18,9 +18,9 @@ type tried struct {
 	Headers string `json:"headers"`
 	Body    string `json:"body"`
 	IP      string `json:"ip"`
-	// Received is in RFC 3339; empty for now.
+	// Received is in RFC 3339. Empty means now.
 	Received string `json:"received"`
-	// Format is json, form or opaque; empty goes by the Content-Type.
+	// Format is json, form or opaque. Empty goes by the Content-Type.
 	Format string `json:"format"`
 }
 

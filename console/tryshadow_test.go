@@ -102,7 +102,7 @@ func TestPlaygroundShadow(t *testing.T) {
 		t.Errorf("columns with errors: status %d: %s", w.Code, w.Body)
 	}
 
-	// The end of the console is the end of its shadows: the sink is free for another one.
+	// The end of the console is the end of its shadows, so the sink is free for a new one.
 	answer[shadowReport](t, send(t, c, "/try.shadow", operator, request), 200)
 	if err := c.Close(); err != nil {
 		t.Fatal(err)

@@ -120,7 +120,7 @@ func parsePlain(cell []byte) (f float64, ok bool) {
 		return 0, false
 	}
 	if negative {
-		if mantissa == 0 { // -0 is a double of its own
+		if mantissa == 0 { // -0 is a distinct double
 			return 0, false
 		}
 		mantissa = -mantissa

@@ -17,7 +17,7 @@
 //	json           a JSON document without white space between its tokens
 //	bytes          standard base64 with padding
 //
-// Besides its values, every type but [Untyped] has NULL, which is no text at all.
+// In addition to its values, every type but [Untyped] has NULL, which is no text at all.
 package datatype
 
 import (
@@ -26,8 +26,8 @@ import (
 	"strings"
 )
 
-// Type is the type of a column's values. The zero value is [Untyped]. Types are compared with ==. Its text is what the Stream
-// API, table.json and the store contain.
+// Type is the type of a column's values. The zero value is [Untyped]. Types are compared with ==. The Stream API, table.json
+// and the store contain its text.
 type Type string
 
 // The types without parameters. [Decimal] makes the others.

@@ -6,14 +6,14 @@ import (
 	"io"
 )
 
-// aheadReader decodes a slice in a goroutine of its own: a driver then uses the rows on one core while another decodes the next ones, which takes
+// aheadReader decodes a slice in a separate goroutine. A driver then uses the rows on one core while another decodes the next ones, which takes
 // about as long. Reading a plain slice ahead gains nothing.
 type aheadReader struct {
 	src        io.ReadCloser
 	cancel     context.CancelFunc // ends a read of src
 	full, free chan []byte        // each has room for all blocks
 	err        error              // of src, once full is closed
-	block      []byte             // the one that is read
+	block      []byte             // the block that is being read
 	rest       []byte             // of block
 }
 
@@ -79,7 +79,7 @@ func (r *aheadReader) Read(p []byte) (n int, err error) {
 	return n, nil
 }
 
-// Close waits for the goroutine. If it is called before the end, it drops what the decoder says about the read that it ends.
+// Close waits for the goroutine. If it is called before the end, it drops the decoder's error for the read that it ends.
 func (r *aheadReader) Close() error {
 	r.cancel()
 	for range r.full {

@@ -44,8 +44,8 @@
 // The id of the file is in the same transaction as the rows. The engine repeats Import with this id after a crash and after every error with
 // an unknown outcome, so the table gets each row exactly once. The comment of [Target] is the whole contract.
 //
-// The other interfaces are optional. A target implements those whose promise it can keep: [Extender] adds columns, [Limiter] names values that
-// it cannot store, [Counter], [Taker] and [Voider] answer questions about a file, and [Exclusive] is for a store of one process.
+// The other interfaces are optional. A target implements the interfaces whose promise it can keep: [Extender] adds columns, [Limiter] names
+// values that it cannot store, [Counter], [Taker] and [Voider] report about a file, and [Exclusive] is for a store of one process.
 //
 // The engine reacts to the kind of an error. It retries a plain error with a growing pause. It holds the file and retries slowly after a
 // [*SchemaError], a [*RowsError] and an error that is marked by [Permanent].

@@ -15,7 +15,7 @@ type Encoding uint8
 const (
 	// None is plain CSV.
 	None Encoding = iota
-	// Gzip is a sequence of gzip members; every gzip reader gives the rows of all of them.
+	// Gzip is a sequence of gzip members. Every gzip reader gives the rows of all of them.
 	Gzip
 	// Zstd is a sequence of Zstandard frames.
 	Zstd
@@ -45,7 +45,7 @@ func (e Encoding) Extension() string {
 	return ""
 }
 
-// Decode returns the plain bytes of src, which it owns from then on: closing the result closes src, and an error of
+// Decode returns the plain bytes of src, which it owns from then on. Closing the result closes src, and an error of
 // Decode itself has closed it.
 func Decode(e Encoding, src io.ReadCloser) (io.ReadCloser, error) {
 	switch e {

@@ -7,22 +7,22 @@ import (
 	"runtime"
 )
 
-// FileRows reads all rows of a file for a driver, in the order of its slices, and checks them: each slice has as many rows as its
+// FileRows reads all rows of a file for a driver, in the order of its slices, and checks that each slice has as many rows as its
 // Object says, and each row as many cells as the table has columns. See [File.ReadRows].
 type FileRows struct {
 	ctx   context.Context
 	file  *File
 	in    *RowReader
-	src   io.ReadCloser // of the slice that is read; nil before and after
+	src   io.ReadCloser // of the slice that is read, nil before and after
 	slice int           // the next one
 	row   int64
 	err   error
 
-	memory *[aheadBlocks][aheadBytes]byte // of an [aheadReader]; nil before the first
+	memory *[aheadBlocks][aheadBytes]byte // of an [aheadReader], nil before the first
 }
 
 // ReadRows returns a reader of the rows of f. It allocates per slice, not per row, and ends soon after ctx. Where there are
-// two processors, it decodes a large compressed slice in a goroutine of its own, with a context that ends at Close. It is not safe for concurrent use.
+// two processors, it decodes a large compressed slice in a separate goroutine, with a context that ends at Close. It is not safe for concurrent use.
 //
 //	rows := f.ReadRows(ctx)
 //	defer rows.Close()
@@ -54,7 +54,7 @@ func (r *FileRows) Next() bool {
 	return false
 }
 
-// open opens the next slice; false if there is none or it fails.
+// open opens the next slice. It returns false if there is none or it fails.
 func (r *FileRows) open() bool {
 	if r.err = r.ctx.Err(); r.err != nil || r.slice == len(r.file.Slices) {
 		return false
@@ -106,13 +106,13 @@ func (r *pacedReader) Read(p []byte) (int, error) {
 	return r.src.Read(p)
 }
 
-// Cells returns the cells of the row; nil stands for NULL. They are valid until the next call of Next, and the caller may modify
+// Cells returns the cells of the row. A nil cell stands for NULL. They are valid until the next call of Next, and the caller may modify
 // them.
 func (r *FileRows) Cells() [][]byte { return r.in.cells }
 
-// Buffered returns rows behind the last one as they are stored, as far as they are in memory: CSV as [File.OpenRows] gives it, which may end
+// Buffered returns rows after the last one as they are stored, as far as they are in memory: CSV as [File.OpenRows] gives it, which may end
 // within a row. A driver that can parse rows itself, at less cost than all cells, tells [FileRows.Skip] which ones it has taken. It leaves the
-// rest to Next: a row that is cut, and whatever it does not expect. There may be no bytes, also before the end of the file. They are valid
+// rest to Next, for example a row that is cut or whatever it does not expect. There may be no bytes, even before the end of the file. They are valid
 // until the next call of Next or Close, and the caller must not modify them.
 func (r *FileRows) Buffered() []byte {
 	if r.src == nil || r.err != nil {
@@ -131,10 +131,10 @@ func (r *FileRows) Skip(bytes int, rows int64) {
 // Row returns the index of the row in the file, from 0, as a [RowError] names it.
 func (r *FileRows) Row() int64 { return r.row }
 
-// Err returns why Next has returned false; nil at the end of the file.
+// Err returns why Next has returned false, or nil at the end of the file.
 func (r *FileRows) Err() error { return r.err }
 
-// Close closes the slice that is being read. A driver that stops before the end must call it; it may be repeated.
+// Close closes the slice that is being read. A driver that stops before the end must call it. It may be repeated.
 func (r *FileRows) Close() error {
 	if r.src == nil {
 		return nil

@@ -108,7 +108,7 @@ type readerFunc func(p []byte) (int, error)
 
 func (r readerFunc) Read(p []byte) (int, error) { return r(p) }
 
-// large returns a file with one slice of each encoding, which is large enough for a goroutine of its own, and its rows.
+// large returns a file with one slice of each encoding, which is large enough for a separate goroutine, and its rows.
 func large(t *testing.T) (f *driver.File, rows int) {
 	t.Helper()
 	const each = 5000
@@ -173,7 +173,7 @@ func TestFileRowsDecodesLargeSlicesAhead(t *testing.T) {
 		if !rows.Next() || rows.Close() != nil || !closed || opened.Err() == nil {
 			t.Errorf("%v: closed early: %v, the slice is closed: %v", obj.Encoding, rows.Err(), closed)
 		}
-		// A slice that breaks off fails behind its last row, as one that is not decoded ahead.
+		// A slice that breaks off fails after its last row, like one that is not decoded ahead.
 		f.OpenSlice = func(ctx context.Context, obj driver.Object) (io.ReadCloser, error) {
 			stored, err := open(ctx, obj)
 			return io.NopCloser(io.LimitReader(stored, 300<<10)), err

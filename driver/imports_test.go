@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// A driver compiles the contract without the engine and its store. In addition to the standard library, the contract needs package datatype, readers of
-// its own for compressed rows, and the decoder of Zstandard.
+// A driver compiles the contract without the engine and its store. In addition to the standard library, the contract needs package datatype, its own
+// readers for compressed rows, and the decoder of Zstandard.
 func TestContractImportsNoEngine(t *testing.T) {
 	list := exec.Command("go", "list", "-deps", "-f", "{{if not .Standard}}{{.ImportPath}}{{end}}", ".")
 	list.Env = append(os.Environ(), "GOWORK=off")

@@ -7,17 +7,17 @@ import (
 
 // Exclusive is an optional interface of a [Target] for tables that only one process at a time may use, for example because a database lets
 // one process open its file. An engine with Options.Leases takes a lease before each call about such a table and gives it back after the
-// call. Without Leases nothing is taken: then only one process may use the tables.
+// call. Without Leases no lease is taken, so only one process may use the tables.
 //
 // Between two calls the driver keeps nothing that would keep another process out.
 //
-// A lease is timing, not safety. A process that stands still in the middle of a call may go on after its lease has ended, beside the next
-// holder. What keeps rows from being lost or doubled is what the contract of [Target] asks for anyway: the id of a file in the same transaction
-// as its rows. A store that two processes would damage must refuse the second one itself, for example by a lock of its file.
+// A lease is timing, not safety. A process that stalls in the middle of a call may continue after its lease has ended, alongside the next
+// holder. The contract of [Target] keeps rows from being lost or doubled, with the id of a file in the same transaction as its rows. A store that
+// two processes would damage must refuse the second one itself, for example by a lock of its file.
 type Exclusive interface {
-	// Alone names what calls about a table need for this process alone: the same name in all processes, for example the path of the
+	// Alone names what calls about a table need for this process alone. It is the same name in all processes, for example the path of the
 	// database. "" stands for nothing, and may turn into a name or back between two calls. The engine asks before each call of
-	// Ensure, Extend, Import, Void, CountFile, TakenAway, Uncreate and Compact. Calls of one process run beside each other under one lease.
+	// Ensure, Extend, Import, Void, CountFile, TakenAway, Uncreate and Compact. Calls of one process run concurrently under one lease.
 	Alone(tableID string) (name string)
 }
 
@@ -28,13 +28,13 @@ type Leases interface {
 	// them has called release. If another process still has it at the end of ctx, the error is a [*LeasedError]. Every other
 	// error counts as a failed attempt.
 	//
-	// lost is closed when the lease cannot be kept any more: the caller ends what it does. release may be called several times.
+	// lost is closed when the lease can no longer be kept. Then the caller ends its work. release may be called several times.
 	Take(ctx context.Context, name string) (lost <-chan struct{}, release func(), err error)
 }
 
-// LeasedError says that another process has a lease. It is no failure: rows wait, and no retention begins.
+// LeasedError says that another process has a lease. It is no failure. The rows wait, and no retention begins.
 type LeasedError struct {
-	// Name is what the lease is for.
+	// Name is the name of the lease.
 	Name string
 	// Holder is the process that has it, "" if that is not known.
 	Holder string

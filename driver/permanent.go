@@ -2,7 +2,7 @@ package driver
 
 import "errors"
 
-// ErrVoid is matched by the error of Target.Import for a file that [Voider.Void] has ruled out: other files have its rows.
+// ErrVoid is matched by the error of Target.Import for a file that [Voider.Void] has ruled out because other files have its rows.
 var ErrVoid = errors.New("driver: the file is ruled out, others have its rows")
 
 // Permanent marks err as non-retryable until someone fixes the cause. A nil err gives nil.
@@ -18,7 +18,7 @@ type permanentError struct{ err error }
 func (e *permanentError) Error() string { return e.err.Error() }
 func (e *permanentError) Unwrap() error { return e.err }
 
-// IsPermanent reports whether err is non-retryable until someone fixes the cause: it is marked by [Permanent] or is a
+// IsPermanent reports whether err is non-retryable until someone fixes the cause, that is, err is marked by [Permanent] or is a
 // [*SchemaError] or [*RowsError].
 func IsPermanent(err error) bool {
 	var p *permanentError

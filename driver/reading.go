@@ -11,7 +11,7 @@ import (
 // Querier is an optional interface of a [Target] that knows how people read its tables.
 type Querier interface {
 	// Query returns a query that shows rows of a table, for people to copy, and the program or language that it is for, such as "DuckDB". It
-	// asks nobody, and has neither a password nor a token in it.
+	// makes no request, and contains neither a password nor a token.
 	Query(t Table) (language, query string)
 }
 

@@ -8,8 +8,8 @@ import (
 	"io"
 )
 
-// RowReader reads the rows that a driver gets from [File.OpenRows], cell by cell and byte for byte. encoding/csv does not:
-// it turns "\r\n" inside a cell into "\n". It is not safe for concurrent use. [File.ReadRows] reads all slices and makes the
+// RowReader reads the rows that a driver gets from [File.OpenRows], cell by cell and byte for byte. encoding/csv does not,
+// because it turns "\r\n" inside a cell into "\n". It is not safe for concurrent use. [File.ReadRows] reads all slices and makes the
 // checks.
 //
 //	for rows.Next() {
@@ -23,10 +23,10 @@ import (
 //	}
 //
 // A row ends with "\n". A cell is quoted, with "" for a quote inside, and may hold any bytes. A cell without quotes is read as
-// it stands, up to the next comma or row end; an empty one is nil in [RowReader.Cells], apart from the empty text.
+// it stands, up to the next comma or row end. An empty one is nil in [RowReader.Cells], apart from the empty text.
 type RowReader struct {
 	in    *bufio.Reader
-	line  []byte // the row: in the buffer of in, or all of long
+	line  []byte // the row, in the buffer of in, or all of long
 	long  []byte // a row of several pieces
 	cells [][]byte
 	rows  int64
@@ -68,7 +68,7 @@ func (r *RowReader) Next() bool {
 	return true
 }
 
-// buffered returns what is read and not used yet. It begins with a row.
+// buffered returns the bytes that are read and not used yet. They begin with a row.
 func (r *RowReader) buffered() []byte {
 	if r.err != nil {
 		return nil
@@ -77,7 +77,7 @@ func (r *RowReader) buffered() []byte {
 	return all
 }
 
-// skip takes rows of buffered.
+// skip consumes buffered rows.
 func (r *RowReader) skip(n int, rows int64) {
 	r.cells = r.cells[:0]
 	if n > r.in.Buffered() {
@@ -189,7 +189,7 @@ func (r *RowReader) Cells() [][]byte { return r.cells }
 // Rows returns the number of rows that were read.
 func (r *RowReader) Rows() int64 { return r.rows }
 
-// Err returns why Next has returned false; nil at the end of the rows.
+// Err returns why Next has returned false, or nil at the end of the rows.
 func (r *RowReader) Err() error {
 	if errors.Is(r.err, io.EOF) {
 		return nil

@@ -90,7 +90,7 @@ func (r *RowReader) scan(buffered []byte) int {
 	}
 }
 
-// keep copies the first n bytes of in to cellBytes[to:] and returns the place behind them.
+// keep copies the first n bytes of in to cellBytes[to:] and returns the place after them.
 func (r *RowReader) keep(to int, in []byte, n int) int {
 	if r.cellBytes == nil {
 		r.cellBytes = make([]byte, readerBytes+copyBytes)
@@ -98,6 +98,6 @@ func (r *RowReader) keep(to int, in []byte, n int) int {
 	if len(in) < copyBytes || n > copyBytes {
 		return to + copy(r.cellBytes[to:], in[:n])
 	}
-	*(*[copyBytes]byte)(r.cellBytes[to:]) = *(*[copyBytes]byte)(in) // what is too much is overwritten later
+	*(*[copyBytes]byte)(r.cellBytes[to:]) = *(*[copyBytes]byte)(in) // excess bytes are overwritten later
 	return to + n
 }

@@ -10,22 +10,23 @@ import (
 const MaxRowErrors = 1000
 
 // RowsError says which rows of a file a target refuses and why, for example a violated constraint. The target stores nothing of the
-// file then. Only a definite answer about the values of rows is one, never a time-out, a lock or a full disk: the rows may leave the file for it.
+// file then. Return it only for a definite verdict on the values of rows, never for a time-out, a lock or a full disk. The rows may leave the
+// file for it.
 //
 // If the target is a [Voider], the buffer imports the file without these rows and keeps them in the quarantine of the sink, unless
-// HoldFiles of its buffer.QuarantineBounds is set. Otherwise it holds the file like one with a [Permanent] error: it repeats the import slowly, and shows the first row in buffer.FileStats, the log
-// and the metrics until the table takes all rows, or the operator discards the file.
+// HoldFiles of its buffer.QuarantineBounds is set. Otherwise it holds the file like one with a [Permanent] error. It repeats the import slowly, and
+// shows the first row in buffer.FileStats, the log and the metrics until the table accepts all rows, or the operator discards the file.
 type RowsError struct {
 	// Rows are the refused rows in ascending order: at least one, at most [MaxRowErrors]. One alone with the number -1 says that the target does
-	// not tell which row it is; a [Voider] then gets parts of the file, until it is found.
+	// not tell which row it is. A [Voider] then gets parts of the file, until it is found.
 	Rows []RowError
-	// Complete says that the target has tried every row, so it takes all others.
+	// Complete says that the target has tried every row, so it accepts all others.
 	Complete bool
 	// Unsure says that the cause may be elsewhere, for example because a trigger has raised the error, which can say anything. The file is held,
 	// until the operator decides with SinkHandle.SplitFile that it is the rows.
 	Unsure bool
-	// Patience is how long the file is held and tried again before rows leave it, because the cause may pass by itself: what a foreign key refers to
-	// may come with another file. It counts from the first such answer about the file. SinkHandle.SplitFile ends it.
+	// Patience is how long the file is held and tried again before rows leave it, because the cause may pass by itself. For example, the row that a
+	// foreign key refers to may come with another file. It counts from the first such error about the file. SinkHandle.SplitFile ends it.
 	Patience time.Duration
 	// Err is the error of the target, nil if there is none.
 	Err error
@@ -33,22 +34,22 @@ type RowsError struct {
 
 // RowError is one refused row. It has no value of a cell, because a column may be secret. The row itself is in staging.
 type RowError struct {
-	// Row is the index of the row in the file, from 0 over all slices: see [FileRows.Row]. -1: the target does not tell.
+	// Row is the index of the row in the file, from 0 over all slices, see [FileRows.Row]. -1 means that the target does not tell.
 	Row int64
 	// Column is the name of the column, "" if the target does not tell.
 	Column string
-	// Reason is a word that is the same for the same cause: the target's code, for example SQLSTATE 22003, or one of the
+	// Reason is a word that is the same for the same cause, such as the target's code, for example SQLSTATE 22003, or one of the
 	// driver. Rows are grouped by it.
 	Reason string
-	// Message is what the target says, "" for nothing. Its first 256 bytes are shown. Leave out what repeats the value, for
-	// example the DETAIL of PostgreSQL.
+	// Message is the target's message, "" for none. Its first 256 bytes are shown. Leave out text that repeats the value,
+	// for example the DETAIL of PostgreSQL.
 	Message string
 }
 
-// maxRowMessage bounds what is shown of each text of a RowError in bytes.
+// maxRowMessage bounds the shown part of each text of a RowError in bytes.
 const maxRowMessage = 256
 
-// Add appends a row and reports whether there is room for another one. A driver that stops for lack of room leaves Complete unset.
+// Add appends a row and reports whether there is room for one more. A driver that stops for lack of room leaves Complete unset.
 func (e *RowsError) Add(r RowError) (more bool) {
 	e.Rows = append(e.Rows, r)
 	return len(e.Rows) < MaxRowErrors
@@ -86,7 +87,7 @@ func (r RowError) String() string {
 	return s
 }
 
-// Shown returns r with its texts as people see them: each as UTF-8, and cut after 256 bytes.
+// Shown returns r with its texts as people see them, each as UTF-8, and cut after 256 bytes.
 func (r RowError) Shown() RowError {
 	r.Column, r.Reason, r.Message = cutText(r.Column), cutText(r.Reason), cutText(r.Message)
 	return r

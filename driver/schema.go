@@ -16,7 +16,7 @@ type SchemaError struct {
 	// Table is the table's id.
 	Table string
 	// Want has the columns of the definition and Got the columns of the table, with the types that the target knows. For a table with
-	// Extend they are those that conflict.
+	// Extend they are the conflicting columns.
 	Want, Got []datatype.Column
 }
 
@@ -27,8 +27,8 @@ func (e *SchemaError) Error() string {
 // schemaErrorNames is how many columns of a kind the text of a SchemaError names. A log line has room for that many.
 const schemaErrorNames = 50
 
-// difference names the columns that only one of the two has and those that the table cannot take, or else those that stand
-// elsewhere.
+// difference names the columns that only one of the two has and the columns that the table cannot take, or else the
+// columns at another position.
 func (e *SchemaError) difference() string {
 	var parts []string
 	missing := func(who string, of, in []datatype.Column) {
@@ -92,7 +92,7 @@ func (e *SchemaError) conflicts() (list []columnConflict) {
 	return list
 }
 
-// advice says what makes new rows fit. It is about the definition alone: not every target has tables whose columns can be changed.
+// advice says what makes new rows fit. It is about the definition alone, because not every target has tables whose columns can be changed.
 func (e *SchemaError) advice() string {
 	switch conflicts := e.conflicts(); {
 	case len(conflicts) == 0 && e.renamed():
@@ -167,14 +167,14 @@ func kindOf(c datatype.Column) string {
 	return kind
 }
 
-// Fit compares t with the columns that its table has, in their order; none for an absent table. It returns the columns that the
-// table must have for the rows of t. They begin with those that it has.
+// Fit compares t with the columns that its table has, in their order, or none for an absent table. It returns the columns that the
+// table must have for the rows of t. They begin with its existing columns.
 //
 // Without t.Extend they are the same. Names and order must agree, the types of the table must hold every value of the types of t,
 // and a column that the table requires must be required by t.
 //
-// With t.Extend columns are matched by name without case, in any order, and new ones come behind. A column that is required, and
-// that t lacks or may leave NULL, becomes nullable; so is every column that a table gets.
+// With t.Extend columns are matched by name without case, in any order, and new ones are added at the end. A column that is
+// required, and that t lacks or may leave NULL, becomes nullable. So is every column that a table gets.
 //
 // The error is a [*SchemaError].
 func (t Table) Fit(have []datatype.Column) ([]datatype.Column, error) {

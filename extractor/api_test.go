@@ -18,7 +18,7 @@ import (
 	"github.com/forebay/forebay/extractor"
 )
 
-// An api is an HTTP server that stands for all hosts. It answers from a list, and keeps what it was asked.
+// An api is an HTTP server that stands for all hosts. It responds from a list, and keeps the requests.
 type api struct {
 	mu       sync.Mutex
 	answers  []string
@@ -28,7 +28,7 @@ type api struct {
 	server  *httptest.Server
 }
 
-// newAPI serves answers in order: "[status] [Header: value\n]... body". The last one is repeated, without it 404 is.
+// newAPI serves answers in order: "[status] [Header: value\n]... body". The last one is repeated. If there is none, the status is 404.
 func newAPI(t testing.TB, answers ...string) *api {
 	a := &api{answers: answers}
 	a.server = httptest.NewServer(a)
@@ -99,7 +99,7 @@ func (a *api) asked() []string {
 	return out
 }
 
-// A run is what came of a configuration.
+// A run is the outcome of a configuration.
 type run struct {
 	records []string // "type: json"
 	log     string

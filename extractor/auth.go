@@ -97,7 +97,7 @@ func called(path, name string, args ...*expression) *expression {
 // literal returns a text as an expression.
 func literal(text string) *expression { return &expression{literal: tree.OfString(text)} }
 
-// parseBasic reads username and password. By default they are the attributes #username and #password, or those without '#'.
+// parseBasic reads username and password. By default they are the attributes #username and #password, or the attributes without '#'.
 func parseBasic(auth *section, at place, pl *plan) *fixedAuth {
 	of := func(key string) *expression {
 		n, ok := auth.get(key)
@@ -151,7 +151,7 @@ func (e *expression) partly() bool {
 	return e.form == objectForm || e.form == literalForm && e.literal.IsCollection() || slices.ContainsFunc(e.members, func(m member) bool { return m.value.partly() })
 }
 
-// fixedAuth sends the same credentials with every request: basic, bearer and apiKey.
+// fixedAuth sends the same credentials with every request, for basic, bearer and apiKey.
 type fixedAuth struct {
 	headers, query expressionMap
 	// secrets are parts of the values that are secret by themselves.
@@ -197,7 +197,7 @@ func (fs fixedSigner) sign(_ context.Context, r *request) error {
 
 func (fixedSigner) forget(*request) bool { return false }
 
-// signer returns what signs the requests of a client.
+// signer returns the signer of a client's requests.
 func (c *client) signer(keep tokenKeeper) (signer, error) {
 	pl := c.plan
 	switch ac := pl.auth; {

@@ -24,7 +24,7 @@ func benchPage() string {
 	return b.String()
 }
 
-// BenchmarkRun takes pages without a network: what the extractor itself costs. "emit" only makes the JSON of records,
+// BenchmarkRun takes pages without a network. It measures the cost of the extractor itself. "emit" only makes the JSON of records,
 // "tables" writes them as CSV.
 func BenchmarkRun(b *testing.B) {
 	text := benchPage()

@@ -8,14 +8,14 @@ import (
 	"github.com/forebay/forebay/extractor/internal/tree"
 )
 
-// certificates are what TLS connections of a plan use beside the roots of the system.
+// certificates are used by TLS connections of a plan in addition to the roots of the system.
 type certificates struct {
 	roots *x509.CertPool
 	own   []tls.Certificate
 }
 
-// parseCertificates reads caCertificate, clientCertificate and clientKey, each also with '#'. They are texts in PEM form; the
-// certificate may have its key with it. Nil: there are none.
+// parseCertificates reads caCertificate, clientCertificate and clientKey, with or without '#'. They are texts in PEM form. The
+// certificate may have its key with it. Nil means that there are none.
 func parseCertificates(api *section, at place, pl *plan) *certificates {
 	text := func(key string) (string, string) {
 		found, path := "", key
@@ -64,7 +64,7 @@ func parseCertificates(api *section, at place, pl *plan) *certificates {
 		}
 		pl.secrets.add(key)
 		own, err := tls.X509KeyPair([]byte(cert), []byte(key))
-		if err != nil { // its text is not shown: it may quote the key
+		if err != nil { // its text is not shown, because it may quote the key
 			api.wrong(certPath, "must be a certificate in PEM form, with its key here or in clientKey")
 			break
 		}
@@ -75,7 +75,7 @@ func parseCertificates(api *section, at place, pl *plan) *certificates {
 
 var errTransportAndCertificates = errors.New("the configuration has certificates, which the Transport of the options would not use")
 
-// tls returns the settings of connections. Only those to trusted origins show the certificate of the client.
+// tls returns the settings of connections. Only connections to trusted origins show the certificate of the client.
 func (c *certificates) tls(trusted bool) *tls.Config {
 	if c == nil {
 		return nil

@@ -139,5 +139,5 @@ func invalidAt(body string) int {
 	return len(body)
 }
 
-// asIs is the CharsetReader of XML: the text is UTF-8 already, whatever its declaration says.
+// asIs is the CharsetReader of XML. The text is UTF-8 already, whatever its declaration says.
 func asIs(_ string, in io.Reader) (io.Reader, error) { return in, nil }

@@ -35,7 +35,7 @@ func checkLog(t testing.TB, log, want string) {
 	}
 }
 
-// link returns a link value: the path, and the checksum of a serialised object.
+// link returns a link value, the path, and the checksum of a serialised object.
 func link(path, serialized string) string {
 	sum := md5.Sum([]byte(serialized))
 	return path + "_" + hex.EncodeToString(sum[:])
@@ -59,7 +59,7 @@ func sha1Text(s string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// newRoutedAPI answers by the URI of a request, followed by a space and the body if it has one. It keeps them as what it was asked.
+// newRoutedAPI responds by the URI of a request, followed by a space and the body if it has one. It keeps both as the request.
 func newRoutedAPI(t testing.TB, answers ...map[string]string) *api {
 	a := &api{}
 	a.server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

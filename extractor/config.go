@@ -20,19 +20,19 @@ import (
 // The URL of a job is its endpoint resolved against the base URL (RFC 3986). GET sends parameters in the query, POST,
 // PUT and PATCH as a JSON body, FORM as a form. A parameter comes from, in rising priority, the query of the endpoint, the defaults
 // of the API, the job, and the pagination. Headers of a login replace headers of the same name. A query parameter that
-// request and login both have is sent twice: name[0] is the request's value, name[1] the login's.
+// request and login both have is sent twice, where name[0] is the request's value, name[1] the login's.
 //
-// A failed request is repeated after 1, 2, 4 and so on seconds, or after the server's Retry-After; see retryConfig. There
+// A failed request is repeated after 1, 2, 4 and so on seconds, or after the server's Retry-After. See retryConfig. There
 // is no jitter unless it is asked for, because configurations rely on these delays. At most 5 redirects are followed.
 //
 // Credentials stay with the origins that the configuration names. A redirect, a link or a child's endpoint that leads
-// to another origin is followed without login, configured headers, default parameters and secrets; http.trustedOrigins
+// to another origin is followed without login, configured headers, default parameters and secrets. The setting http.trustedOrigins
 // lists origins that get them too.
 //
 // # Login
 //
-// One login serves all requests until it expires: never, after a number of seconds, or at a time that its answer
-// names; with expires 0 there is one before every request. A login that fails ends the run with a [*RequestError], and
+// One login serves all requests until it expires: never, after a number of seconds, or at a time that its response
+// names. With expires 0 there is one before every request. A login that fails ends the run with a [*RequestError], and
 // no other request is sent.
 //
 // Instead of a login there may be basic or bearer credentials, an API key, an OAuth 2 grant or an HMAC signature.
@@ -40,22 +40,23 @@ import (
 // # Values
 //
 // Where parameters and headers are computed, an object is an expression: {"attr": "#token"} is an attribute of config,
-// {"response": "auth.token"} a value of the login's answer, {"time": "previousStart"} the start of the last run that
+// {"response": "auth.token"} a value of the login's response, {"time": "previousStart"} the start of the last run that
 // succeeded, and {"function": "md5", "args": [...]} the result of a function, whose arguments may be expressions.
 //
 // # Pages
 //
-// The methods are response.url (a link in the answer), response.link (a link in a header), response.param (a value of the
-// answer), response.header (the value of a header), offset, pagenum, cursor (the greatest id so far), and multiple (by job). A job ends when its method finds no next page, when limitStop,
-// forceStop or nextPageFlag says so, or when a page equals the one before, which is then not emitted.
+// The methods are response.url (a link in the response), response.link (a link in a header), response.param (a value of the
+// response), response.header (the value of a header), offset, pagenum, cursor (the greatest id so far), and multiple (by
+// job). A job ends when its method finds no next page, when limitStop, forceStop or nextPageFlag says so, or when a page
+// equals the previous one, which is then not emitted.
 type Config struct {
 	plans    []*plan
 	warnings []Problem
-	// identity tells configurations apart whose checkpoints do not fit each other.
+	// identity distinguishes configurations whose checkpoints do not fit each other.
 	identity string
 }
 
-// Parse reads a configuration: a JSON object with the sections api and config, at the root or below "parameters". What
+// Parse reads a configuration, a JSON object with the sections api and config, at the root or below "parameters". What
 // is wrong with it is a *ConfigError with everything at once. Functions, attributes and settings are checked here, so
 // that nothing is requested by a configuration that cannot work.
 func Parse(data []byte) (*Config, error) { return ParseAt(data, "") }
@@ -123,7 +124,7 @@ func (c *Config) Debug() bool {
 	return slices.ContainsFunc(c.plans, func(pl *plan) bool { return pl.debug })
 }
 
-// unique drops repeated problems: every iteration finds the same ones.
+// unique drops repeated problems, because every iteration finds the same ones.
 func unique(list []Problem) []Problem {
 	seen := make(map[Problem]bool)
 	return slices.DeleteFunc(list, func(p Problem) bool {
@@ -133,10 +134,10 @@ func unique(list []Problem) []Problem {
 	})
 }
 
-// A plan is one run over the jobs: there is one for each iteration.
+// A plan is one run over the jobs. There is one for each iteration.
 type plan struct {
 	baseURL *url.URL
-	// clientHeaders are headers for every request that does not set them, in levels: later ones override earlier ones. headers
+	// clientHeaders are headers for every request that does not set them, in levels. Later ones override earlier ones. headers
 	// are their values in a run.
 	clientHeaders []expressionMap
 	headers       []header
@@ -145,13 +146,13 @@ type plan struct {
 	connectTimeout, requestTimeout time.Duration
 	ignoreErrors                   []int
 	answerRules                    []answerRule
-	certificates                   *certificates // nil: the system's
+	certificates                   *certificates // nil means the system's
 	format                         answerFormat  // of jobs without one
 	trusted                        []origin      // in addition to baseURL's
 	retry                          retryConfig
 	pace                           paceConfig
 	parallel                       int         // jobs that run at the same time
-	auth                           *authConfig // nil: no authentication
+	auth                           *authConfig // nil means no authentication
 	pagination                     *paginationConfig
 	jobs                           []*jobConfig
 
@@ -395,7 +396,7 @@ func (pl *plan) attrScope() *scope {
 	return &scope{now: time.Now(), values: map[string]map[string]tree.Node{familyAttr: pl.attrs}, found: pl.secrets}
 }
 
-// evalHeaders computes the headers of the client: when the configuration is read, to find errors, and for every run.
+// evalHeaders computes the headers of the client, when the configuration is read, to find errors, and for every run.
 func (pl *plan) evalHeaders() error {
 	s := pl.attrScope()
 	pl.headers = nil
@@ -448,7 +449,7 @@ func parseMethod(s *section, byDefault string) string {
 	return methodGet
 }
 
-// parseHeaders reads literal headers; a list sends a header several times.
+// parseHeaders reads literal headers. A list sends a header several times.
 func parseHeaders(s *section) []header {
 	var out []header
 	for _, m := range s.object("headers").Members() {

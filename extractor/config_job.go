@@ -45,12 +45,12 @@ func (j *jobConfig) position() string {
 	return ""
 }
 
-// A placeholder takes a value for the endpoint out of an item of an ancestor: level 1 is the parent.
+// A placeholder takes a value for the endpoint out of an item of an ancestor. Level 1 is the parent.
 type placeholder struct {
 	key   string // as it stands in braces, with the level
 	level int
 	path  string
-	value *expression // nil: the value itself
+	value *expression // nil means the value itself
 }
 
 // column returns the name of the column that holds the value in the rows of the child.

@@ -24,10 +24,10 @@ const (
 // incrementalConfig lets a job ask only for records from the highest value on that a field had in earlier runs.
 type incrementalConfig struct {
 	name, path string
-	// parse makes the value of a field comparable; less orders two of them.
+	// parse makes the value of a field comparable, and less orders two of them.
 	kind     cursorKind
 	initial  cursorValue
-	lookback cursorValue // to subtract; of numbers and times
+	lookback cursorValue // to subtract, of numbers and times
 	missing  missingAction
 }
 
@@ -48,7 +48,7 @@ const (
 	cursorTime
 )
 
-// A cursorValue is text, or an integer: the number, or Unix seconds.
+// A cursorValue is text, or an integer, which is the number, or Unix seconds.
 type cursorValue struct {
 	text   string
 	number *big.Int // nil of a text
@@ -193,8 +193,8 @@ type follower struct {
 	bottom cursorValue
 	high   cursorValue
 	seen   map[string]cursorValue
-	// before are the records that earlier runs delivered, none of them above beforeHigh. Unlike seen they stay while high moves: an API
-	// that answers newest first gives them last.
+	// before are the records that earlier runs delivered, none of them above beforeHigh. Unlike seen they stay while high moves, because an API
+	// that sends the newest records first gives them last.
 	before     map[string]cursorValue
 	beforeHigh cursorValue
 	// onPage counts equal records on one page, so that each of them is delivered.
@@ -276,7 +276,7 @@ func (f *follower) deliver(item tree.Node, v cursorValue) bool {
 	if v.compare(f.high) > 0 {
 		f.high = v
 	}
-	// The next run does not ask for what is old.
+	// The next run does not ask for old records.
 	old, mayBeKnown := v.compare(f.high.less(f.config.lookback)) < 0, len(f.before) > 0 && v.compare(f.beforeHigh) <= 0
 	if old && !mayBeKnown {
 		return true
@@ -378,7 +378,7 @@ func parseWindows(s *section, job string) *windowConfig {
 // A window is a time from its first second to the second before its last.
 type window struct{ from, to time.Time }
 
-// next returns the window that begins at from; ok is false when there is none before the end.
+// next returns the window that begins at from, and ok is false when there is none before the end.
 func (wc *windowConfig) next(from, end time.Time) (w window, ok bool) {
 	to, ok := wc.after(from)
 	if !ok || !to.After(from) || !from.Before(end) {
@@ -393,7 +393,7 @@ func (wc *windowConfig) next(from, end time.Time) (w window, ok bool) {
 	return window{from, to}, true
 }
 
-// after returns the time one step after another. Steps of whole months from a day that a month lacks end on its last day: the windows from January 31
+// after returns the time one step after another. Steps of whole months from a day that a month lacks end on its last day. The windows from January 31
 // begin on February 29 and March 31.
 func (wc *windowConfig) after(from time.Time) (time.Time, bool) {
 	to, ok := datetext.Parse(wc.step, from)
@@ -442,7 +442,7 @@ func (wc *windowConfig) begin(done int64) time.Time {
 	return at
 }
 
-// values are what {"window": name} refers to.
+// values are the values that {"window": name} refers to.
 func (w window) values() map[string]tree.Node {
 	return map[string]tree.Node{
 		"from": tree.OfInt(w.from.Unix()), "to": tree.OfInt(w.to.Unix()), "last": tree.OfInt(w.to.Unix() - 1),

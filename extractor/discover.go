@@ -20,17 +20,17 @@ type ProposedTable struct {
 
 // A ProposedColumn is a field of records with the type that all its values have.
 type ProposedColumn struct {
-	// Name is unique in the table: letters, digits, '-' and '_'. Path leads to the field in the record, its steps joined by dots.
+	// Name is unique in the table and consists of letters, digits, '-' and '_'. Path leads to the field in the record, its steps joined by dots.
 	Name, Path string
-	// Type is a type of package datatype: bool, int64, float64, string, timestamp, date, uuid or json.
+	// Type is a type of package datatype, one of bool, int64, float64, string, timestamp, date, uuid or json.
 	Type string
 	// Nullable is true when a record does not have the field, or has null there.
 	Nullable bool
 }
 
 // Discover proposes typed columns for the records of samples, a table for each data type in order. Fields of objects have their own
-// columns; lists, and fields that are objects in some records only, are json. Fields of records whose names have dots or brackets have no
-// column, because no path leads to them. All values fit the types, those that come later may not.
+// columns. Lists, and fields that are objects in some records only, are json. Fields of records whose names have dots or brackets have no
+// column, because no path leads to them. All values fit the types. Later values may not.
 func Discover(samples []Sample) []ProposedTable {
 	var tables []ProposedTable
 	byType := make(map[string]*Sample)
@@ -150,7 +150,7 @@ func fieldsBelow(steps []string, objects []tree.Node) []*field {
 	return out
 }
 
-// valueKind is what all values of a field are.
+// valueKind is the common kind of all values of a field.
 type valueKind uint8
 
 const (
@@ -203,7 +203,7 @@ func kindOf(n tree.Node) valueKind {
 		return kindInt
 	case tree.Float:
 		if i, ok := n.Integer(); ok && !i.IsInt64() || math.IsInf(n.Real(), 0) {
-			return kindString // as sent: a double has not all its digits
+			return kindString // as sent, because a double has not all its digits
 		}
 		return kindFloat
 	case tree.String:

@@ -7,7 +7,7 @@ import (
 	"github.com/forebay/forebay/extractor"
 )
 
-// TestTypesOfNumbers mixes numbers in both orders: no proposed type loses digits of an integer.
+// TestTypesOfNumbers mixes numbers in both orders. No proposed type loses digits of an integer.
 func TestTypesOfNumbers(t *testing.T) {
 	t.Parallel()
 	const wide = "9007199254740993" // no double holds it

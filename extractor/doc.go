@@ -33,17 +33,17 @@
 //
 // # Secrets
 //
-// Attributes whose names begin with '#', answers of logins, and values computed from them appear neither in logs nor in
+// Attributes whose names begin with '#', responses of logins, and values computed from them appear neither in logs nor in
 // errors. They are in requests, and may be in a [Checkpoint] when an API repeats them in links.
 //
 // # Positions
 //
-// An incremental job asks for records from the highest value on that a field had in earlier runs, and drops those that were
-// delivered. A job with windows runs once for each day, or other time, since the last run. The [State] has their positions.
+// An incremental job asks for records from the highest value on that a field had in earlier runs, and drops delivered
+// records. A job with windows runs once for each day, or other time, since the last run. The [State] has their positions.
 //
 // # Failure
 //
-// The first error ends a run. Errors that the user can correct ([*ConfigError], [*ValueError], [*RequestError],
-// [*DataError]) are told from others by [ExitStatus]. A run that is given the checkpoint of one that did not succeed
-// goes on with the page after the last one that was emitted: a page is emitted at least once, and has the same [Page.ID] then.
+// The first error ends a run. [ExitStatus] distinguishes errors that the user can correct ([*ConfigError], [*ValueError], [*RequestError],
+// [*DataError]) from others. A run that gets the checkpoint of a failed run
+// continues with the page after the last one that was emitted. A page is emitted at least once, and has the same [Page.ID] then.
 package extractor

@@ -70,7 +70,7 @@ func (jr *jobRun) warn(ctx context.Context, page int, text string) error {
 }
 
 // signOfMore returns the part of a page that says that there are more items than the job read; "" without. Fields of the configuration count on every
-// page. Only the first page is searched for other signs: later, the pagination has found its way already.
+// page. Only the first page is searched for other signs. Later, the pagination has found its way already.
 func (p *page) signOfMore(st *stopper) string {
 	for _, c := range st.configs {
 		if n, ok := p.response.At(c.countField, "."); ok && c.countField != "" && n.Cut() > st.Items {

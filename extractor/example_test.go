@@ -64,7 +64,7 @@ func ExampleRun() {
 	// error: <nil>
 }
 
-// Pull records into CSV tables. The list of tags is a table of its own, linked to the orders.
+// Pull records into CSV tables. The list of tags is a separate table, linked to the orders.
 func ExampleRunTables() {
 	server := httptest.NewServer(http.HandlerFunc(shop))
 	defer server.Close()
@@ -107,7 +107,7 @@ func ExampleRunTables() {
 	// a second run knows the first: true
 }
 
-// Everything that is wrong with a configuration is told at once, with the path of the value.
+// All problems of a configuration are reported at once, each with the path of the value.
 func ExampleParse() {
 	_, err := extractor.Parse([]byte(`{
 	  "api": {"baseUrl": "shop.example.com", "pagination": {"method": "offset", "limit": "all"}},

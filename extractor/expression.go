@@ -11,7 +11,7 @@ import (
 	"github.com/forebay/forebay/extractor/internal/tree"
 )
 
-// Families of references. Each place of a configuration knows some of them; an object that names another family is
+// Families of references. Each place of a configuration knows some of them. An object that names another family is
 // plain data there.
 const (
 	familyAttr        = "attr"
@@ -22,7 +22,7 @@ const (
 	familyConsumer    = "consumer"
 )
 
-// An expression is a value of the configuration, compiled: unknown functions, wrong numbers of arguments and attributes
+// An expression is a value of the configuration, compiled. Unknown functions, wrong numbers of arguments and attributes
 // that do not exist were refused when the configuration was read.
 type expression struct {
 	path string
@@ -61,7 +61,7 @@ type place struct {
 	placeholders bool
 	// signed places come after the signature of a request, and may refer to it.
 	signed bool
-	// format is what jobs without a format of their own have.
+	// format is the format of jobs without their own.
 	format answerFormat
 }
 
@@ -292,7 +292,7 @@ func (em expressionMap) headers(s *scope) ([]header, error) {
 		if m.Value.IsCollection() {
 			return nil, &ValueError{em[i].value.path, fmt.Errorf("the value of a header became %s", m.Value.Kind().Phrase())}
 		}
-		// A login that answers with a line of text leaves its end in the value.
+		// A login whose response is a line of text leaves the line's end in the value.
 		text := strings.TrimRight(m.Value.Text(), "\r\n")
 		if strings.ContainsAny(text, "\r\n\x00") {
 			return nil, &ValueError{em[i].value.path, errors.New("the value of a header contains a line break")}

@@ -21,7 +21,7 @@ func (a *answers) RoundTrip(*http.Request) (*http.Response, error) {
 	return w.Result(), nil
 }
 
-// FuzzAnswers gives any text as the answer of a login and of two pages, to every method of pagination. Whatever it is,
+// FuzzAnswers gives any text as the response of a login and of two pages, to every method of pagination. Whatever it is,
 // the run ends, and an error is one that the user can look into.
 func FuzzAnswers(tf *testing.F) {
 	f := fuzztest.New(tf)

@@ -21,7 +21,7 @@ var notPublic = []netip.Prefix{
 	netip.MustParsePrefix("203.0.113.0/24"), netip.MustParsePrefix("240.0.0.0/4"), netip.MustParsePrefix("192.88.99.0/24"),
 	netip.MustParsePrefix("2001:db8::/32"), netip.MustParsePrefix("3fff::/20"), netip.MustParsePrefix("100::/64"),
 	netip.MustParsePrefix("fec0::/10"), netip.MustParsePrefix("2001::/23"),
-	// Translations, whose last bytes are an IPv4 address of the network behind.
+	// Translations, whose last bytes are an IPv4 address of the translated network.
 	netip.MustParsePrefix("::/96"), netip.MustParsePrefix("64:ff9b::/96"), netip.MustParsePrefix("64:ff9b:1::/48"), netip.MustParsePrefix("2002::/16"),
 }
 

@@ -25,7 +25,7 @@ import (
 // familyRequest are the values of the request that is being signed.
 const familyRequest = "request"
 
-// hmacConfig is an authentication of type hmac: each request carries a signature over parts of it.
+// hmacConfig is an authentication of type hmac. Each request carries a signature over parts of it.
 type hmacConfig struct {
 	algorithm      func() hash.Hash
 	key, message   *expression
@@ -78,7 +78,7 @@ var requestValues = []string{
 	"body", "date", "host", "method", "nonce", "path", "query", "target", "timestamp", "timestampMs", "url",
 }
 
-// An hmacSigner signs each request, and each attempt and redirect of it, with a signature of its own.
+// An hmacSigner signs each request, and each attempt and redirect of it, with a separate signature.
 type hmacSigner struct {
 	config *hmacConfig
 	plan   *plan

@@ -11,7 +11,7 @@ import (
 	"github.com/forebay/forebay/extractor"
 )
 
-// TestIncremental asserts what is asked for, and delivered, from run to run.
+// TestIncremental asserts the requests, and the delivered records, from run to run.
 func TestIncremental(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -87,7 +87,7 @@ func TestIncremental(t *testing.T) {
 				answers[len(answers)-1] = strings.Replace(answers[len(answers)-1], `"next"`, `"last"`, 1)
 				a := newAPI(t, answers...)
 				cfg := config(`"pagination": {"method": "response.param", "responseParam": "next", "queryParam": "n", "includeParams": true}`, `"jobs": [{"endpoint": "u", "id": "j", "params": {"since": {"incremental": "start"}}, "incremental": {`+test.incremental+`}}]`)
-				// The state is written and read back after each page, as in a run that goes on.
+				// The state is written and read back after each page, as in a resumed run.
 				killed, limit := 0, len(answers)-1
 				r := run{}
 				for try := 0; ; try++ {
@@ -146,7 +146,7 @@ func TestPositionsAreChecked(t *testing.T) {
 	checkError(t, r.err, `the cursor "j" of the state cannot be read`)
 }
 
-// TestMoreRecordsThanAreRemembered has three records more within lookback than a state remembers: the lowest are delivered again, with a warning.
+// TestMoreRecordsThanAreRemembered has three records more within lookback than a state remembers. The lowest are delivered again, with a warning.
 func TestMoreRecordsThanAreRemembered(t *testing.T) {
 	if testing.Short() {
 		t.Skip("checksums of 200,000 records")

@@ -27,7 +27,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// A handlerTransport answers within the bubble of a test.
+// A handlerTransport responds within the bubble of a test.
 type handlerTransport func(w http.ResponseWriter, r *http.Request)
 
 func (h handlerTransport) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -88,7 +88,7 @@ func TestConcurrentRequestsShareALogin(t *testing.T) {
 	})
 }
 
-// TestConcurrentRequestsShareAFailure lets a login fail: everybody who waits gets its error, nobody logs in again.
+// TestConcurrentRequestsShareAFailure lets a login fail. Every waiting request gets its error, none logs in again.
 func TestConcurrentRequestsShareAFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var logins atomic.Int64
@@ -199,11 +199,11 @@ func TestRedactorDecodes(t *testing.T) {
 func base64Std(s string) string { return base64.StdEncoding.EncodeToString([]byte(s)) }
 func base64URL(s string) string { return base64.URLEncoding.EncodeToString([]byte(s)) }
 
-// FuzzRedactor wraps a secret in escapes, and looks whether it can be read in what is left.
+// FuzzRedactor wraps a secret in escapes, and looks whether it can be read in the redacted text.
 func FuzzRedactor(tf *testing.F) {
 	f := fuzztest.New(tf)
 	f.Add("pass&word", "x", uint8(1), uint8(2))
-	f.Add("pass&word\\ud800", "x", uint8(3), uint8(2)) // what looks like an escape in the value is decoded with those around it
+	f.Add("pass&word\\ud800", "x", uint8(3), uint8(2)) // an apparent escape in the value is decoded with the escapes around it
 	f.Add("as%2F\u0085&word", "x", uint8(3), uint8(2))
 	f.Fuzz(func(t *testing.T, value, around string, first, second uint8) {
 		value = strings.TrimSpace(value)

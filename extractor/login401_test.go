@@ -14,7 +14,7 @@ import (
 	"github.com/forebay/forebay/internal/synctest"
 )
 
-// TestParallelRequestsShareANewLogin lets the login end while four requests are under way: all get 401, one logs in, and each is sent once more.
+// TestParallelRequestsShareANewLogin lets the login end while four requests are in progress. All get 401, one logs in, and each is sent once more.
 func TestParallelRequestsShareANewLogin(t *testing.T) {
 	for name, auth := range map[string]string{
 		"login":  `"type": "login", "loginOn": [401], "loginRequest": {"endpoint": "in"}, "apiRequest": {"headers": {"Authorization": {"function": "concat", "args": ["Bearer ", {"response": "access_token"}]}}}`,

@@ -7,7 +7,7 @@ import (
 	"github.com/forebay/forebay/extractor/internal/tree"
 )
 
-// parseMapping reads the manual layout of a table: for each path of an item a column, or a table of the items there.
+// parseMapping reads the manual layout of a table, for each path of an item a column, or a table of the items there.
 func parseMapping(s *section) *flatten.Layout {
 	l := new(flatten.Layout)
 	for _, m := range s.node.Named().Members() {

@@ -14,7 +14,7 @@ import (
 	"github.com/forebay/forebay/internal/casetest"
 )
 
-// A heapContext looks at the heap when somebody asks whether it has ended, which every long work does now and then.
+// A heapContext looks at the heap when its caller asks whether it has ended, which every long work does now and then.
 type heapContext struct {
 	context.Context
 	asked int
@@ -31,7 +31,7 @@ func (c *heapContext) Err() error {
 func (c *heapContext) look() {
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
-	if m.HeapAlloc > c.most+1<<20 { // of it, what is garbage does not count, which a busy processor may leave for long
+	if m.HeapAlloc > c.most+1<<20 { // garbage does not count, and a busy processor may leave it for long
 		runtime.GC()
 		runtime.ReadMemStats(&m)
 	}
@@ -40,7 +40,7 @@ func (c *heapContext) look() {
 
 // TestMemoryOfPages reads large pages of every shape. While one is at work, at most three times its size is held.
 func TestMemoryOfPages(t *testing.T) {
-	defer debug.SetGCPercent(debug.SetGCPercent(25)) // so that the heap is little more than what is held
+	defer debug.SetGCPercent(debug.SetGCPercent(25)) // so that the heap is little more than the live memory
 	if raceEnabled {
 		t.Skip("the race detector has memory of its own")
 	}

@@ -65,7 +65,7 @@ func TestLargeNumbers(t *testing.T) {
 	}
 }
 
-// TestLargeNumbersInTables has cells as the service writes them, and links that tell rows apart.
+// TestLargeNumbersInTables has cells as the service writes them, and links that distinguish rows.
 func TestLargeNumbersInTables(t *testing.T) {
 	t.Parallel()
 	files, _, err := saveTables(t, newAPI(t, `[{"id": 18446744073709551000, "l": [1]}, {"id": 18446744073709551001, "l": [2]}]`), config("", `"jobs": [{"endpoint": "t"}]`), extractor.State{})

@@ -79,8 +79,8 @@ func trimOne(s string, c byte) (string, bool) {
 	return s[1:], true
 }
 
-// An oldReader translates the columns of the published extractor. Newer versions wrote a tree: an object for each value with its kind in "nodeType", its
-// fields as "_name", and the items of a list as "[]". Older versions wrote one object of names and kinds for each path.
+// An oldReader translates the columns of the published extractor. Newer versions wrote a tree, with an object for each value with its kind in
+// "nodeType", its fields as "_name", and the items of a list as "[]". Older versions wrote one object of names and kinds for each path.
 type oldReader struct {
 	flat    tree.Node
 	unknown []string

@@ -15,7 +15,7 @@ import (
 //
 // Credentials stay with the origins that the configuration names: api.baseUrl, http.trustedOrigins and, for the requests
 // of one job, the origin that its endpoint spells out before any placeholder. A request to any other origin, which an
-// answer named in a redirect, a link or a placeholder, carries no login, no configured header but harmlessHeaders, no
+// API named in a redirect, a link or a placeholder, carries no login, no configured header but harmlessHeaders, no
 // default parameter, and no parameter that holds a secret.
 type origin struct {
 	scheme, host, port string
@@ -40,7 +40,7 @@ func (o origin) String() string {
 	return o.scheme + "://" + host
 }
 
-// covers reports whether credentials of o may go to other: the same origin, or the same host behind TLS, each at its
+// covers reports whether credentials of o may go to other, which must be the same origin, or the same host with TLS, each at its
 // default port. A host "*.example.com" covers all names below example.com.
 func (o origin) covers(other origin) bool {
 	sameHost := o.host == other.host
@@ -58,7 +58,7 @@ func (pl *plan) trusts(u *url.URL, home origin) bool {
 		slices.ContainsFunc(pl.trusted, func(t origin) bool { return t.covers(o) })
 }
 
-// spelledOut matches an endpoint whose scheme and host are written in the configuration, in front of any placeholder.
+// spelledOut matches an endpoint whose scheme and host are written in the configuration, before any placeholder.
 var spelledOut = regexp.MustCompile(`^([A-Za-z][A-Za-z0-9+.-]*:)?//[^/?#{}\\]+([/?#]|$)`)
 
 // home returns the origin that an endpoint of the configuration names. The default is the base URL's.

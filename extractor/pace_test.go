@@ -14,7 +14,7 @@ import (
 	"github.com/forebay/forebay/internal/synctest"
 )
 
-// TestRateOfParallelRequests lets the server say that nothing remains while other requests wait for their turn: they wait for the reset too, and
+// TestRateOfParallelRequests lets the server say that nothing remains while other requests wait for their turn. They wait for the reset too, and
 // the rate holds after it. A login counts.
 func TestRateOfParallelRequests(t *testing.T) {
 	const login = `"authentication": {"type": "login", "loginRequest": {"endpoint": "in"}}, `
@@ -23,7 +23,7 @@ func TestRateOfParallelRequests(t *testing.T) {
 		want []string
 	}{
 		"a rate, and headers": {`"rateLimit": {"requests": 1, "remaining": "Left", "reset": "Reset"}`, []string{"0", "30", "31", "32", "33"}},
-		"headers only":        {`"rateLimit": {"remaining": "Left", "reset": "Reset"}`, []string{"0", "0", "0", "0", "30"}}, // four are under way
+		"headers only":        {`"rateLimit": {"remaining": "Left", "reset": "Reset"}`, []string{"0", "0", "0", "0", "30"}}, // four are in progress
 		"a burst":             {`"rateLimit": {"requests": 1, "burst": 2, "remaining": "Left", "reset": "Reset"}`, []string{"0", "0", "30", "30", "31"}},
 		"a login":             {login + `"rateLimit": {"requests": 1, "remaining": "Left", "reset": "Reset"}`, []string{"0 /in", "30", "31", "32", "33", "34"}},
 	} {
@@ -59,7 +59,7 @@ func TestRateOfParallelRequests(t *testing.T) {
 	}
 }
 
-// TestJitterIsBounded has a bound of pauses that jitter would exceed: neither own pauses nor those of the server do, and no request fails for it.
+// TestJitterIsBounded has a bound of pauses that jitter would exceed. Neither own pauses nor the server's do, and no request fails for it.
 func TestJitterIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for range 20 {

@@ -10,7 +10,7 @@ import (
 	"github.com/forebay/forebay/internal/seedtest"
 )
 
-// pageOf is a page with an answer, as a job with the only list of the answer reads it.
+// pageOf is a page with a response, as a job with the only list of the response reads it.
 func pageOf(t *testing.T, text string) *page {
 	t.Helper()
 	n, err := tree.Parse([]byte(text))
@@ -22,8 +22,8 @@ func pageOf(t *testing.T, text string) *page {
 	return p
 }
 
-// TestFingerprintOfPages compares answers that differ in one place. Two fingerprints are equal if, and only if, types and order of everything in
-// the answers are: among the items as well as around them.
+// TestFingerprintOfPages compares responses that differ in one place. Two fingerprints are equal if, and only if, types and order of everything in
+// the responses are, among the items as well as around them.
 func TestFingerprintOfPages(t *testing.T) {
 	answers := []string{
 		`{"n":1,"l":[{"id":1,"b":[2]},{"id":2}]}`, `{"n":2,"l":[{"id":1,"b":[2]},{"id":2}]}`, `{"n":1,"m":[{"id":1,"b":[2]},{"id":2}]}`,
@@ -40,7 +40,7 @@ func TestFingerprintOfPages(t *testing.T) {
 			}
 		}
 	}
-	// Any answer whose data is one list is the same as itself only.
+	// Any response whose data is one list is the same as itself only.
 	rnd := seedtest.Rand(t)
 	seen := make(map[string]string)
 	for range 2000 {

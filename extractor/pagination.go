@@ -13,13 +13,13 @@ import (
 // paginationConfig says how a job gets from page to page, and when it ends.
 type paginationConfig struct {
 	method string
-	// scroller makes a scroller at its first page; nil for the method multiple.
+	// scroller makes a scroller at its first page, or nil for the method multiple.
 	scroller func() scroller
 	stops    stopConfig
 	// delimiter makes paths of the names of parameters.
 	delimiter string
 
-	// Of the method multiple: the scrollers by name, and the name that jobs without one use.
+	// Of the method multiple, the scrollers by name, and the name that jobs without one use.
 	scrollers map[string]*paginationConfig
 	fallback  string
 	path      string
@@ -29,20 +29,20 @@ type page struct {
 	response tree.Node
 	header   http.Header
 	items    tree.Node // a list
-	// warning or problem say why there are no items although the answer has content.
+	// warning or problem say why there are no items although the response has content.
 	warning string
 	problem error
 	// blank is true for a response without a body, which is a page without items. single is true if the item is not in a list.
 	blank, single bool
-	// sum is the checksum of the items as the answer has them, once it is known.
+	// sum is the checksum of the items as the response has them, once it is known.
 	sum []byte
 }
 
-// fingerprint identifies the answer by types and order of everything in it, and by the next page that its headers name to a scroller. What
-// the items contribute is their checksum, which the page has then: they are read once for both.
+// fingerprint identifies the response by types and order of everything in it, and by the next page that its headers name to a scroller. The
+// items contribute their checksum, which the page has then. They are read once for both.
 func (p *page) fingerprint(sc scroller) string {
 	p.sum = sumOf(p.items, nil)
-	// No text of an answer begins like this one.
+	// No text of a response begins like this one.
 	outline, _ := p.response.Replace(p.items, tree.OfString("\xff"+string(p.sum)))
 	if next := sc.inHeader(p.header); next != "" {
 		outline = tree.OfList(outline, tree.OfString(next))
@@ -52,7 +52,7 @@ func (p *page) fingerprint(sc scroller) string {
 
 // A scroller knows at which page a job is. It is used by one job run only.
 type scroller interface {
-	// call returns the request of the page at the position; base is the job as it is configured.
+	// call returns the request of the page at the position, where base is the job as it is configured.
 	call(base apiCall, pl *plan) (apiCall, error)
 	// advance moves to the next page after one was read, and reports whether there is one.
 	advance(base apiCall, p *page) (bool, error)
@@ -62,7 +62,7 @@ type scroller interface {
 	resume(tree.Node)
 	// inHeader returns the part of the response headers that names the next page. It is empty for a scroller that does not read headers.
 	inHeader(http.Header) string
-	// ending says when the job ends by the rule of the scroller. told is true if the page itself says that there is no next page.
+	// ending describes the rule of the scroller that ends the job. told is true if the page itself says that there is no next page.
 	ending(base apiCall, p *page) (rule string, told bool)
 	// source names, for messages, the part of the response that determines the next request. It is empty for a scroller that counts.
 	source() string
@@ -88,7 +88,7 @@ func parsePagination(s *section, nested bool) *paginationConfig {
 		return pc
 	}
 	if _, given := s.get("method"); !given && !nested {
-		return nil // conditions without a method: there is one page anyway
+		return nil // conditions without a method, because there is one page anyway
 	}
 	parse, ok := methods[pc.method]
 	if !ok {
@@ -144,7 +144,7 @@ func (pc *paginationConfig) check(p *problems, jobs []*jobConfig) {
 	walk(jobs)
 }
 
-// choose returns what a job uses: a scroller, or nil for one page, the conditions that hold for it, and the delimiter of the
+// choose returns the pagination of a job: a scroller, or nil for one page, its stop conditions, and the delimiter of the
 // names of parameters.
 func (pc *paginationConfig) choose(j *jobConfig) (sc scroller, stops []stopConfig, delimiter string) {
 	switch {

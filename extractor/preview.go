@@ -11,16 +11,17 @@ import (
 
 // A Sample is the first records of a job.
 type Sample struct {
-	// Job is the id of the job, Endpoint what the configuration says there without a password, DataType the name of its table.
+	// Job is the id of the job, Endpoint its endpoint in the configuration without a password, DataType the name of its table.
 	Job, Endpoint, DataType string
 	// Depth is 0 for the jobs of the configuration, 1 for their children and so on.
 	Depth int
-	// Records are the first ones. A child has those of the first records of its parent.
+	// Records are the first ones. A child has the records for the first records of its parent.
 	Records []Record
 	// End says when the job ends, such as: there is no link at "next_page" in the response. Ended is true if that is the case already.
 	End   string
 	Ended bool
-	// Doubts say that the job may miss records: it ends although the response says that there is more, or a field of the configuration is missing.
+	// Doubts say that the job may miss records because it ends although the response says that there is more, or a field of the configuration is
+	// missing.
 	Doubts []string
 	// Err is why the job ended early, nil when it did not.
 	Err error
@@ -35,7 +36,7 @@ func (s *Sample) Columns() []string {
 	return names
 }
 
-// Rows returns a row of texts for each record: the fields of [Sample.Columns], lists as JSON. A missing field is empty.
+// Rows returns a row of texts for each record, with the fields of [Sample.Columns], lists as JSON. A missing field is empty.
 func (s *Sample) Rows() [][]string {
 	fields := s.fields()
 	rows := make([][]string, len(s.Records))
@@ -55,9 +56,9 @@ func (s *Sample) Rows() [][]string {
 // before its children. It takes one page of a job, and as many more as it needs. A job that fails has its error in its sample, and the
 // others are asked all the same.
 //
-// The state says where incremental jobs begin; it does not change. Options.Emit and Progress are not called. Checkpoint is called with the
-// given state when an OAuth server has replaced a refresh token, and only then. Without Checkpoint, a configuration with a refresh token is refused: the
-// server may replace the token, and the new one would be lost. The error is about that, the options or ctx.
+// The state says where incremental jobs begin. It does not change. Options.Emit and Progress are not called. Checkpoint is called with the
+// given state when an OAuth server has replaced a refresh token, and only then. Without Checkpoint, a configuration with a refresh token is refused,
+// because the server may replace the token, and the new one would be lost. The error is about that, the options or ctx.
 func Preview(ctx context.Context, cfg *Config, state State, records int, opts Options) ([]Sample, error) {
 	if err := opts.Validate(); err != nil {
 		return nil, err
@@ -110,7 +111,7 @@ func sameTokens(a, b map[string]string) bool {
 	return true
 }
 
-// Check logs in and asks for the first page of each job. The error joins what is wrong with each of them; [ExitStatus] knows it. [Preview] also says
+// Check logs in and asks for the first page of each job. The error joins the errors of the jobs; [ExitStatus] knows it. [Preview] also says
 // what ends each job, and whether records may be missing.
 func Check(ctx context.Context, cfg *Config, state State, opts Options) error {
 	samples, err := Preview(ctx, cfg, state, 1, opts)
@@ -120,7 +121,7 @@ func Check(ctx context.Context, cfg *Config, state State, opts Options) error {
 	return Failures(samples)
 }
 
-// Failures joins what is wrong with the jobs of a preview, each error once.
+// Failures joins the errors of a preview's jobs, each error once.
 func Failures(samples []Sample) error {
 	var errs []error
 	for _, s := range samples {
@@ -132,7 +133,7 @@ func Failures(samples []Sample) error {
 	return errors.Join(errs...)
 }
 
-// A preview is what a run for samples does otherwise; nil in other runs.
+// A preview is the special behaviour of a run for samples, or nil in other runs.
 type preview struct {
 	most int
 
@@ -209,7 +210,7 @@ func (pv *preview) enough(j *jobConfig) bool {
 	return pv.counts[j] >= pv.most
 }
 
-// failed keeps the error of a job, so that others go on. Errors of ctx and of what is not a user's are returned.
+// failed keeps the error of a job, so that other jobs continue. Errors of ctx and errors that are not the user's are returned.
 func (pv *preview) failed(ctx context.Context, j *jobConfig, err error) error {
 	if pv == nil || err == nil || ctx.Err() != nil || ExitStatus(err) != 1 {
 		return err

@@ -49,10 +49,10 @@ func formatPairs(pairs []pair, encode func(string) string) string {
 	return b.String()
 }
 
-// encodeQuery encodes all but letters, digits and "-_.~"; a space is "%20".
+// encodeQuery encodes all but letters, digits and "-_.~". A space is "%20".
 func encodeQuery(s string) string { return strings.ReplaceAll(url.QueryEscape(s), "+", "%20") }
 
-// pairsOf flattens parameters: members of lists and objects get their names in brackets, null and empty collections
+// pairsOf flattens parameters. Members of lists and objects get their names in brackets, null and empty collections
 // are left out.
 func pairsOf(params tree.Node) []pair {
 	var pairs []pair
@@ -84,14 +84,14 @@ func appendPairs(pairs []pair, name string, n tree.Node) []pair {
 }
 
 // mergeQuery lays parameters over the query of an endpoint and returns the text. Without parameters the query stays
-// as it was written; else equal names get the new value in their place, and other parameters follow.
+// as it was written. Otherwise equal names get the new value in their place, and other parameters follow.
 func mergeQuery(raw string, params tree.Node) string {
 	if params.Len() == 0 {
 		return raw
 	}
 	over := params.Named().Members()
 	byName := make(map[string][]pair, len(over))
-	parameter := make(map[string]string) // by full name: the parameter of a[b] is a
+	parameter := make(map[string]string) // by full name. The parameter of a[b] is a
 	for _, m := range over {
 		byName[m.Key] = appendPairs(nil, m.Key, m.Value)
 		for _, p := range byName[m.Key] {
@@ -121,7 +121,7 @@ func mergeQuery(raw string, params tree.Node) string {
 	return formatPairs(pairs, function.EncodeForm)
 }
 
-// signQuery adds the parameters of a login to a query. A name that both have is sent twice at the end: name[0] has the
+// signQuery adds the parameters of a login to a query. A name that both have is sent twice at the end, where name[0] has the
 // request's value, name[1] the login's.
 func signQuery(raw string, login []pair) string {
 	inLogin := make(map[string]bool, len(login))
@@ -162,13 +162,13 @@ func withoutParams(raw string, drop []pair) string {
 	}), "&")
 }
 
-// Bytes that stand for themselves in a path and in a query, beside letters, digits and "-_.~".
+// Bytes that stand for themselves in a path and in a query, in addition to letters, digits and "-_.~".
 const (
 	pathBytes  = "!$&'()*+,;=:@/"
 	queryBytes = pathBytes + "?"
 )
 
-// normalize encodes the bytes that may not stand in a part of a URL, and keeps what is encoded already.
+// normalize encodes the bytes that may not stand in a part of a URL, and keeps encoded bytes.
 func normalize(s, allowed string) string {
 	const upper = "0123456789ABCDEF"
 	var b strings.Builder
@@ -187,7 +187,7 @@ func normalize(s, allowed string) string {
 
 func isHex(c byte) bool { return c >= '0' && c <= '9' || c >= 'a' && c <= 'f' || c >= 'A' && c <= 'F' }
 
-// normalizeURL encodes what may not stand in a URL reference, and drops the fragment.
+// normalizeURL encodes the bytes that may not stand in a URL reference, and drops the fragment.
 func normalizeURL(raw string) string {
 	raw, _, _ = strings.Cut(raw, "#")
 	rest, query, hasQuery := strings.Cut(raw, "?")

@@ -308,7 +308,7 @@ func runRecipe(t *testing.T, text string, state extractor.State, script []exchan
 	return next, records
 }
 
-// describe is a request as a line: method, URL, headers in order of their names, and body.
+// describe is a request as a line, with method, URL, headers in order of their names, and body.
 func describe(t *testing.T, r *http.Request) string {
 	t.Helper()
 	line := r.Method + " " + r.URL.String()

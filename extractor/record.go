@@ -22,7 +22,7 @@ type Page struct {
 
 	items tree.Node // a list
 	skip  map[int]bool
-	// sum is the checksum of the items; nil when it is not known.
+	// sum is the checksum of the items, or nil when it is not known.
 	sum   []byte
 	extra []tree.Member
 	// endpoint names the job in messages, without a password.
@@ -35,7 +35,7 @@ type Page struct {
 func (p *Page) Len() int { return p.items.Len() - len(p.skip) }
 
 // ID identifies the page and its records among all pages of all runs. A page that is emitted again, because the run ended before
-// its checkpoint was saved and goes on after the last one that was, has the same ID as long as the API answers the same. Receivers use it
+// its checkpoint was saved and resumes after the last saved one, has the same ID as long as the API responds the same. Receivers use it
 // to store a page once. It may take a pass over the records.
 func (p *Page) ID() string {
 	h := sha256.New()
@@ -62,7 +62,7 @@ func sumOf(items tree.Node, skip map[int]bool) []byte {
 	return h.Sum(nil)
 }
 
-// Records yields the items in the order of the answer. It can be called again, and yields the same. The records of a
+// Records yields the items in the order of the response. It can be called again, and yields the same. The records of a
 // large page are read from its text one by one, so that they need not be in memory together.
 func (p *Page) Records() iter.Seq[Record] {
 	return func(yield func(Record) bool) {
@@ -78,13 +78,13 @@ func (p *Page) Records() iter.Seq[Record] {
 	}
 }
 
-// Record is one item of an answer: an object, or whatever else a list of the API holds. It is immutable.
+// Record is one item of a response, an object, or whatever else a list of the API holds. It is immutable.
 type Record struct {
 	item  tree.Node
 	extra []tree.Member
 }
 
-// Field is an extra column of a record: user data, or a value of an item of a parent job.
+// Field is an extra column of a record, user data, or a value of an item of a parent job.
 type Field struct {
 	Name, Value string
 }
@@ -98,7 +98,7 @@ func (r Record) Extra() []Field {
 	return fields
 }
 
-// JSON returns the record as a JSON object that the caller owns: the item with the extra columns as further members. An
+// JSON returns the record as a JSON object that the caller owns, the item with the extra columns as further members. An
 // item that is no object is the member "data".
 func (r Record) JSON() []byte { return r.AppendJSON(nil) }
 

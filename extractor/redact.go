@@ -11,8 +11,8 @@ import (
 	"github.com/forebay/forebay/extractor/internal/tree"
 )
 
-// A redactor knows the secret values of a run and takes them out of texts for logs and errors: attributes whose names
-// begin with '#', what a login answered, and everything that was computed from them. It is safe for concurrent use.
+// A redactor knows the secret values of a run and removes them from texts for logs and errors. Secrets are attributes whose names
+// begin with '#', the responses of logins, and everything that was computed from them. It is safe for concurrent use.
 //
 // Of the values that are computed during a run it knows the latest only, so memory is bounded although a run may log in
 // before every request.
@@ -20,7 +20,7 @@ type redactor struct {
 	mu sync.Mutex
 	// lasting and recent hold the values. The oldest of recent are dropped.
 	lasting, recent []secret
-	// dynamic is true during a run: what is added then is recent.
+	// dynamic is true during a run, and values added then are recent.
 	dynamic bool
 }
 
@@ -31,10 +31,10 @@ type secret struct {
 	base64    []core
 }
 
-// maxRecent is how many values of a run are known at once: enough for many logins.
+// maxRecent is how many values of a run are known at once, enough for many logins.
 const maxRecent = 64
 
-// fork returns a redactor for one run, which knows what r knows.
+// fork returns a redactor for one run, which knows the secrets of r.
 func (r *redactor) fork() *redactor {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -161,7 +161,7 @@ func (r *redactor) clean(text string) string {
 
 func (r *redactor) holds(text string) bool { return len(r.find(text)) > 0 }
 
-// cleanError returns an error without secrets in its text; the one that it wraps is as it was.
+// cleanError returns an error without secrets in its text. The wrapped error is unchanged.
 func (r *redactor) cleanError(err error) error {
 	if err == nil {
 		return nil
@@ -189,7 +189,7 @@ func (r *redactor) excerpt(body string) string {
 	const look, most = 8192, 500
 	text := strings.ToValidUTF8(body[:min(len(body), look)], "")
 	if len(body) > look {
-		// A secret may be cut at the end of what is looked at.
+		// A secret may be cut at the end of the examined text.
 		text = text[:strings.LastIndexAny(text, " \t\r\n,;\"'&<>")+1]
 	}
 	text = strings.Join(strings.Fields(r.clean(text)), " ")

@@ -29,8 +29,8 @@ func (e *repeatError) Error() string {
 		"If the API marks its last page so, add a stopping condition such as limitStop or nextPageFlag", e.page, e.method, e.url, e.source)
 }
 
-// add takes the request for a page into account. source names what it was made of. The first repeat of a request directly
-// after it is made nevertheless: the same page again, or an empty page, is how some APIs end.
+// add takes the request for a page into account. source names the value that the request was made from. The first repeat of a request directly
+// after it is made nevertheless, because the same page again, or an empty page, is how some APIs end.
 func (m *requestsMade) add(r *request, shown, source string, number int) error {
 	h := sha256.New()
 	_, _ = io.WriteString(h, r.method+"\x00"+r.url.String()+"\x00")

@@ -40,14 +40,14 @@ func setHeader(list []header, h header, equal func(a, b string) bool) []header {
 
 func exactly(a, b string) bool { return a == b }
 
-// An apiCall is a request as jobs and scrollers see it: the endpoint may be relative to the base URL, the parameters
+// An apiCall is a request as jobs and scrollers see it. The endpoint may be relative to the base URL, the parameters
 // belong into the query or the body according to the method.
 type apiCall struct {
 	endpoint string
 	method   string // "" means the default method, or GET
 	params   tree.Node
 	headers  []header
-	// home is the origin that the configuration names for the call, whatever endpoint an answer put in its place.
+	// home is the origin that the configuration names for the call, whatever endpoint a response put in its place.
 	home origin
 	// delimiter separates the steps of the names that the pagination sets; "" when they are plain names.
 	delimiter string
@@ -84,7 +84,7 @@ func withPath(n tree.Node, steps []string, value tree.Node) tree.Node {
 	return n.With(steps[0], value)
 }
 
-// A request is ready to be sent, except for what the login adds to it.
+// A request is ready to be sent, except for the login's additions.
 type request struct {
 	method  string // of HTTP
 	url     *url.URL
@@ -92,7 +92,7 @@ type request struct {
 	body    []byte
 	login   bool
 	home    origin
-	// foreign requests carry no credentials: their origin is not one of the configuration.
+	// foreign requests carry no credentials because their origin is not one of the configuration.
 	foreign bool
 	// charset is how the body of the response is read.
 	charset charset
@@ -113,13 +113,13 @@ func resolve(base *url.URL, endpoint string) (*url.URL, error) {
 	return u, nil
 }
 
-// shown returns a URL for logs and errors: without a user, a password and what is secret.
+// shown returns a URL for logs and errors, without a user, a password and secrets.
 func (pl *plan) shown(u *url.URL) string {
 	copied := *u
 	if copied.User != nil {
 		copied.User = url.User(redacted)
 	}
-	const most = 2000 // a link of an API may be as long as its answer
+	const most = 2000 // a link of an API may be as long as its response
 	text := pl.secrets.clean(strings.Replace(copied.String(), url.QueryEscape(redacted)+"@", redacted+"@", 1))
 	if len(text) > most {
 		text = strings.ToValidUTF8(text[:most], "") + "…"
@@ -135,7 +135,7 @@ func (pl *plan) shownEndpoint(endpoint string) string {
 	return pl.endpointName(endpoint)
 }
 
-// endpointName is an endpoint of the configuration as it is written there, without a user, a password and what is secret.
+// endpointName is an endpoint of the configuration as it is written there, without a user, a password and secrets.
 func (pl *plan) endpointName(endpoint string) string {
 	if before, after, ok := strings.Cut(endpoint, "//"); ok {
 		host, _, _ := strings.Cut(after, "/")
@@ -146,7 +146,7 @@ func (pl *plan) endpointName(endpoint string) string {
 	return pl.secrets.clean(endpoint)
 }
 
-// apiRequest builds a request of a job: the defaults of the API lie under everything that the call sets.
+// apiRequest builds a request of a job. The defaults of the API lie under everything that the call sets.
 func (pl *plan) apiRequest(call apiCall) (*request, error) {
 	call.method = cmp.Or(call.method, pl.defaults.method)
 	u, err := pl.resolve(call)

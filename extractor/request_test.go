@@ -4,14 +4,14 @@ import (
 	"testing"
 )
 
-// A story is a configuration, what the API answers, and what it must be asked.
+// A story is a configuration, the API's responses, and the requests that it must receive.
 type story struct {
 	name        string
 	api, config string
 	answers     []string
 	requests    []string
 	headers     []string // names of headers that are part of the requests
-	records     []string // nil: not looked at
+	records     []string // nil means not looked at
 	err         string
 	log         string
 }

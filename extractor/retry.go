@@ -75,9 +75,9 @@ func parseRetry(api *section) retryConfig {
 	return rc
 }
 
-// delay returns the time before a retry: what the server asks for, and a part of it more by chance, else ours, which is 1, 2, 4
+// delay returns the time before a retry, the server's delay plus a random part of it, else ours, which is 1, 2, 4
 // and so on seconds by the number of the retry, with its jitter. Configurations rely on these delays, so there is no jitter by default.
-// asked is what the server asks for, 0 when it does not.
+// asked is the server's delay, 0 when it asks for none.
 func (rc retryConfig) delay(ours time.Duration, h http.Header, now time.Time) (delay, asked time.Duration) {
 	asked, ok := rc.asked(h, now)
 	if !ok {
@@ -113,7 +113,7 @@ func pauseIn(value string, now time.Time) (pause time.Duration, ok bool) {
 	return max(at.Sub(now), 0), true
 }
 
-// limited reports whether a response with status 403 is a rate limit, and no refusal: the server asks for a pause, or nothing remains.
+// limited reports whether a response with status 403 is a rate limit, and no refusal, which is when the server asks for a pause, or nothing remains.
 func (c *client) limited(resp *response) bool {
 	if resp == nil || resp.status != http.StatusForbidden {
 		return false
@@ -122,8 +122,8 @@ func (c *client) limited(resp *response) bool {
 	return asked || c.pace.exhausted(resp.header)
 }
 
-// again reports whether a failure is tried again; status is 0 when there was no answer. The failure of a login, which
-// has had its own attempts and wraps what went wrong in them, is not.
+// again reports whether a failure is tried again, where status is 0 when there was no response. The failure of a login, which
+// has had its own attempts and wraps their error, is not.
 func (rc retryConfig) again(status int, err error) bool {
 	if err != nil {
 		network, ok := err.(*networkError)

@@ -10,9 +10,9 @@ import (
 	"github.com/forebay/forebay/extractor/internal/tree"
 )
 
-// numbered is what the methods that count have in common.
+// numbered has the common fields of the methods that count.
 type numbered struct {
-	limit           tree.Node // the page size; null: unknown
+	limit           tree.Node // the page size, null if unknown
 	limitParam      string
 	firstPageParams bool
 
@@ -31,7 +31,7 @@ func parseNumbered(s *section) numbered {
 // bare reports whether the next request is the job's as it is.
 func (sc *numbered) bare() bool { return !sc.started && !sc.firstPageParams }
 
-// size returns the page size in force: the job's own parameter of that name, else the configured one, null when there is
+// size returns the page size in force, the job's own parameter of that name, else the configured one, null when there is
 // neither.
 func (sc *numbered) size(base apiCall) tree.Node {
 	if own := base.param(sc.limitParam); !own.Empty() && own.IsScalar() {
@@ -48,7 +48,7 @@ func (*numbered) source() string { return "" }
 
 func (sc *numbered) resume(n tree.Node) { sc.started, sc.number = true, n.Int() }
 
-// offsetScroller asks for items from a number on: method offset. It ends with a page of fewer items than the limit.
+// offsetScroller asks for items from a number on, for the method offset. It ends with a page of fewer items than the limit.
 type offsetScroller struct {
 	numbered
 	offsetParam string
@@ -113,7 +113,7 @@ func (sc *offsetScroller) ending(base apiCall, _ *page) (rule string, told bool)
 	return fmt.Sprintf("a page has fewer items than the limit of %s", sc.size(base).Text()), false
 }
 
-// pageScroller counts pages: method pagenum. It ends with an empty page.
+// pageScroller counts pages for the method pagenum. It ends with an empty page.
 type pageScroller struct {
 	numbered
 	pageParam string
@@ -151,7 +151,7 @@ func (sc *pageScroller) advance(_ apiCall, p *page) (bool, error) {
 
 func (*pageScroller) ending(apiCall, *page) (rule string, told bool) { return "a page is empty", false }
 
-// cursorScroller asks for items after the greatest, or before the smallest, id so far: method cursor. It ends with an
+// cursorScroller asks for items after the greatest, or before the smallest, id so far, for the method cursor. It ends with an
 // empty page.
 type cursorScroller struct {
 	idKey, param string
@@ -212,7 +212,7 @@ func (sc *cursorScroller) advance(_ apiCall, p *page) (bool, error) {
 	return p.items.Len() > 0, nil
 }
 
-// farther reports whether an id that compares so with the one that is known lies further on the way.
+// farther reports whether an id that compares so with the known id lies further on the way.
 func (sc *cursorScroller) farther(order int) bool {
 	if sc.reverse {
 		return order < 0
@@ -232,7 +232,7 @@ func (sc *cursorScroller) source() string { return fmt.Sprintf("the field %q of 
 
 func (sc *cursorScroller) resume(n tree.Node) { sc.id, _ = n.Integer() }
 
-// lastScroller asks for items after the last one, whose value may be text or a list: method cursor with last. It ends with an empty page.
+// lastScroller asks for items after the last one, whose value may be text or a list, for the method cursor with last. It ends with an empty page.
 type lastScroller struct {
 	idKey, param string
 

@@ -9,7 +9,7 @@ import (
 	"github.com/forebay/forebay/extractor/internal/tree"
 )
 
-// problems gathers what the parser of a configuration finds.
+// problems gathers the findings of the parser of a configuration.
 type problems struct {
 	wrong, unused []Problem
 }
@@ -39,7 +39,7 @@ func join(path, key string) string {
 
 func index(path string, i int) string { return fmt.Sprintf("%s[%d]", path, i) }
 
-// asSection reads a value as an object; it reports another kind and returns nil.
+// asSection reads a value as an object. It reports another kind and returns nil.
 func asSection(p *problems, n tree.Node, path string) *section {
 	if n.Kind() == tree.Object || n.Kind() == tree.List && n.Len() == 0 {
 		return &section{p: p, node: n, path: path}
@@ -75,7 +75,7 @@ func (s *section) object(key string) tree.Node {
 	return tree.OfObject()
 }
 
-// text returns a string; a number is taken as its text.
+// text returns a string. A number is taken as its text.
 func (s *section) text(key, byDefault string) string {
 	n, ok := s.get(key)
 	switch {
@@ -170,7 +170,7 @@ func (s *section) integers(key string, byDefault []int) []int {
 	return out
 }
 
-// unsupported refuses settings of connections and certificates that do not exist here: a run that ignored them would send
+// unsupported refuses settings of connections and certificates that do not exist here, because a run that ignored them would send
 // its requests in another way than the configuration asks for. It looks for the keys with '#' too.
 func (s *section) unsupported(keys ...string) {
 	for _, key := range keys {

@@ -9,7 +9,7 @@ import (
 	"unicode/utf8"
 )
 
-// maxDecoding is how many nested encodings are undone to find a secret: a URL in a JSON text in HTML has three.
+// maxDecoding is how many nested encodings are undone to find a secret. A URL in a JSON text in HTML has three.
 const maxDecoding = 3
 
 // A view is a text with its escapes decoded. Its byte i stands for the bytes from[i] to from[i+1] of the original.
@@ -42,7 +42,7 @@ func (v view) decoded() (_ view, changed bool) {
 	return view{string(out), append(from, v.source(len(v.text)))}, changed
 }
 
-// spellingsOf returns a value and what becomes of it when a text that has it is decoded more often than it was encoded: what looks
+// spellingsOf returns a value and what becomes of it when a text that has it is decoded more often than it was encoded. What looks
 // like an escape in it is decoded too, and a '\' at its end with what follows. A form has '+' for a space.
 func spellingsOf(value string) []string {
 	spellings := []string{value}
@@ -115,7 +115,7 @@ func unicodeEscape(s string) (rune, bool) {
 	return rune(r), err == nil
 }
 
-// minBase64 is the length of the shortest core: shorter ones occur by chance.
+// minBase64 is the length of the shortest core because shorter ones occur by chance.
 const minBase64 = 5
 
 // A core is the part of a base64 text that depends on a secret in it alone. before and after report whether the characters

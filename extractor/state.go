@@ -15,16 +15,16 @@ import (
 //	{"time":{"previousStart":1490000000},"columns":{...},"checkpoint":{...}}
 //
 // and a text that lacks members, or has others, is read as well. So is a state of the published extractor, with its columns. A checkpoint can contain links and tokens for the next
-// page as the API gave them: keep the state as private as the configuration.
+// page as the API gave them, so keep the state as private as the configuration.
 type State struct {
 	// Time has the start of the last run that succeeded.
 	Time StateTime `json:"time"`
 	// Columns are the columns and the names that tables had, in the form of [Tables]. The columns come first in the tables
 	// of the next run, and the names stay.
 	Columns json.RawMessage `json:"columns,omitempty"`
-	// Names belong to the receiver of pages: the names of its tables, or sources, by data type. A run passes them on
+	// Names belong to the receiver of pages. They are the names of its tables, or sources, by data type. A run passes them on
 	// unchanged. A receiver that makes names unique in the order in which data types come must keep them here. Otherwise a
-	// run that goes on in the middle writes rows to the table of another data type.
+	// resumed run writes rows to the table of another data type.
 	Names map[string]string `json:"names,omitempty"`
 	// Tokens are refresh tokens that a server gave in place of the configured ones, by a checksum of these. Only the newest
 	// works. They are credentials, and durable before they are used.
@@ -36,7 +36,7 @@ type State struct {
 	// Spooled is the length of the file of Options.Spool at the checkpoint. When it is not 0 the pages before the checkpoint are there
 	// only: [Run] begins from the start.
 	Spooled int64 `json:"spooled,omitempty"`
-	// Checkpoint is where a run that did not succeed goes on; nil after a success.
+	// Checkpoint is where a run that did not succeed resumes, or nil after a success.
 	Checkpoint *Checkpoint `json:"checkpoint,omitempty"`
 }
 
@@ -49,7 +49,7 @@ type StateTime struct {
 // Checkpoint is the position after the last page of a top-level job whose records, and the records of its children, were
 // emitted. A run that is given it begins with the page after, at the time of the first run, and with the counters of
 // the stopping conditions as they were. A run with another configuration ignores it with a warning. Attributes whose
-// names begin with '#', debug, retryConfig, timeouts and trusted origins may differ: people change these to get a failed
+// names begin with '#', debug, retryConfig, timeouts and trusted origins may differ because people change these to get a failed
 // run through.
 type Checkpoint struct {
 	// Config identifies the configuration.
@@ -64,21 +64,21 @@ type Checkpoint struct {
 	// Pages is the number of pages of the job that are done; 0 when it has not begun.
 	Pages int64 `json:"pages"`
 	// Items, Volume and Elapsed are the counters of the stopping conditions. Elapsed is the time, in nanoseconds, that the
-	// job was at work; the time between two runs is not in it.
+	// job was at work. The time between two runs is not in it.
 	Items   int64         `json:"items"`
 	Volume  int64         `json:"volume"`
 	Elapsed time.Duration `json:"elapsed"`
-	// Last is a checksum of the last page, Position what the scroller needs for the next one.
+	// Last is a checksum of the last page, Position the scroller's data for the next one.
 	Last string `json:"last,omitempty"`
 	// Cursor is how far an incremental job has come in this run, Window the start of the window at work in Unix seconds.
 	Cursor *Cursor `json:"cursor,omitempty"`
 	Window int64   `json:"window,omitempty"`
-	// Cursors and Windows are, of a run of [RunTables], what takes the place of these members of the state when the tables are written.
+	// Cursors and Windows are, of a run of [RunTables], the replacements of these members of the state when the tables are written.
 	Cursors map[string]Cursor `json:"cursors,omitempty"`
 	Windows map[string]int64  `json:"windows,omitempty"`
 	// Void are, of a run with Options.Spool, the places of pages in that file that were emitted again later.
 	Void []int `json:"void,omitempty"`
-	// Others are the positions of later jobs that run in parallel. Done is true for those that have ended.
+	// Others are the positions of later jobs that run in parallel. Done is true for jobs that have ended.
 	Others   []Checkpoint    `json:"others,omitempty"`
 	Done     bool            `json:"done,omitempty"`
 	Position json.RawMessage `json:"position,omitempty"`
@@ -94,7 +94,7 @@ func fingerprint(n tree.Node) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// identifying returns the parts of a configuration that a checkpoint depends on: all but secrets, and how requests are sent
+// identifying returns the parts of a configuration that a checkpoint depends on, all but secrets, and how requests are sent
 // and logged.
 func identifying(root tree.Node) tree.Node {
 	root = withoutSecrets(root)

@@ -13,8 +13,8 @@ import (
 	"github.com/forebay/forebay/extractor"
 )
 
-// TestPositionsOfStreams has three incremental jobs, one with windows, and two iterations. Each has a position of its own, also when a run ends between two
-// of them, or at any of its checkpoints: the next run asks for each from there.
+// TestPositionsOfStreams has three incremental jobs, one with windows, and two iterations. Each has its own position, even if a run ends between two
+// of them, or at any of its checkpoints. The next run asks for each from there.
 func TestPositionsOfStreams(t *testing.T) {
 	t.Parallel()
 	const jobs = `"jobs": [
@@ -24,7 +24,7 @@ func TestPositionsOfStreams(t *testing.T) {
 		{"endpoint": "{1}/w", "params": {"from": {"window": "from"}, "to": {"window": "to"}}, "windows": {"from": "1970-01-02", "to": "1970-01-03 12:00", "step": "1 day"}}]`
 	for name, test := range map[string]struct {
 		config        string
-		streams       []string // in front of the endpoints
+		streams       []string // before the endpoints
 		cursors       map[string]string
 		windows       map[string]int64
 		first, second []string
@@ -89,7 +89,7 @@ func TestPositionsOfStreams(t *testing.T) {
 					r = pull()
 				}
 				checkError(t, r.err, "")
-				// One page is asked for again: that whose position was not saved.
+				// One page is asked for again, the page whose position was not saved.
 				got := a.asked()
 				if again := slices.Compact(slices.Clone(got)); !slices.Equal(again, prefixed("GET ", test.first)) || len(got) > len(again)+1 {
 					t.Errorf("killed at checkpoint %d: requests %q, want %q", killAt, got, test.first)

@@ -24,7 +24,7 @@ import (
 	"github.com/forebay/forebay/internal/warnlog"
 )
 
-// Tables makes CSV tables of records. Fields of objects become columns, lists become tables of their own, linked by the
+// Tables makes CSV tables of records. Fields of objects become columns, lists become separate tables, linked by the
 // column JSON_parentId. The columns of a table are the union over all its rows, so nothing can be written before all
 // pages are there: Tables keeps them in a temporary file, and its memory does not grow with the number of records.
 //
@@ -39,14 +39,14 @@ type Tables struct {
 	w     *bufio.Writer
 	frame []byte
 	pages int
-	// size is the length of the file with what is in w. spool is true when the file stays until the tables are written.
+	// size is the length of the file including the bytes in w. spool is true when the file stays until the tables are written.
 	size  int64
 	spool bool
 	// void has the places of pages in the file that count as never emitted.
 	void map[int]bool
-	// unnamed is true when the temporary file has no name any more.
+	// unnamed is true when the temporary file no longer has a name.
 	unnamed bool
-	err     error // of the temporary file: nothing can be saved any more
+	err     error // of the temporary file, after which nothing more can be saved
 }
 
 // workPattern is the name of the folders in which tables are written before they get their names.
@@ -60,8 +60,8 @@ type bucketSet struct {
 	warned map[string]bool
 }
 
-// NewTables returns empty tables for the outputs of a configuration. The columns of the state come first in them, also
-// when no row has them, and their tables keep the names that it has. logger gets warnings about lists in lists; for nil, [slog.Default] gets them. Close must be called.
+// NewTables returns empty tables for the outputs of a configuration. The columns of the state come first in them, even if no row has them, and
+// their tables keep the names that it has. logger gets warnings about lists in lists. For nil, [slog.Default] gets them. Close must be called.
 func NewTables(cfg *Config, state State, logger *slog.Logger) (*Tables, error) {
 	t, err := emptyTables(cfg, state, logger)
 	if err != nil {
@@ -96,12 +96,12 @@ func spooledTables(ctx context.Context, cfg *Config, state State, path string, l
 	return t, nil
 }
 
-// errSpoolShort is a spool that does not have what the state says.
+// errSpoolShort is a spool that has fewer pages than the state says.
 var errSpoolShort = errors.New("the spool has fewer pages than the checkpoint")
 
 // takeUp learns the pages in the first bytes of the file, and drops the rest. These bytes may have pages that the checkpoint does not
-// cover, because it was saved between a page and the checkpoint after it: for another job, or for a new token. The run emits them again, so
-// they are void here. Later checkpoints cover their numbers; therefore these keep the list.
+// cover, because it was saved between a page and the checkpoint after it, for another job, or for a new token. The run emits them again, so
+// they are void here. Later checkpoints cover their numbers. Therefore these keep the list.
 func (t *Tables) takeUp(ctx context.Context, size int64, cp *Checkpoint) error {
 	info, err := t.file.Stat()
 	if err != nil {
@@ -162,8 +162,8 @@ func (t *Tables) takeUp(ctx context.Context, size int64, cp *Checkpoint) error {
 	return err
 }
 
-// covers reports whether a page was emitted before the checkpoint. A page of a child is emitted before it with the page of the top-level
-// job that it comes from.
+// covers reports whether a page was emitted before the checkpoint. A page of a child is emitted before it with the page of its top-level
+// job.
 func (cp *Checkpoint) covers(origin string, number int64) (bool, error) {
 	way := strings.SplitN(origin, "/", 4) // run, iteration, job or job@window, and of a child the page of the job and more
 	if cp == nil || len(way) < 3 || way[0] == "" || way[0] != cp.Run {
@@ -273,7 +273,7 @@ func (t *Tables) addSet(out *output, known tree.Node) error {
 	for _, path := range unknown {
 		t.log.Warn("a column of the state is not understood and is left out", "column", path)
 	}
-	for _, name := range out.mappedTypes() { // what a mapping says comes first
+	for _, name := range out.mappedTypes() { // the types of mappings come first
 		types = types.Without(name)
 	}
 	if err := bs.Restore(types); err != nil {
@@ -332,7 +332,7 @@ func (t *Tables) Add(ctx context.Context, p *Page) error {
 	return t.err
 }
 
-// keep appends a value to the temporary file: its length, then its text.
+// keep appends a value to the temporary file, first its length, then its text.
 func (t *Tables) keep(n tree.Node) {
 	t.frame = n.AppendJSON(t.frame[:0], tree.Exact)
 	var length [binary.MaxVarintLen64]byte
@@ -359,7 +359,7 @@ func (t *Tables) take(r *spoolReader) (tree.Node, error) {
 	return tree.Parse(t.frame)
 }
 
-// Columns returns what State.Columns should be for the next run: after Save, with the names of all tables.
+// Columns returns the value of State.Columns for the next run: after Save, with the names of all tables.
 func (t *Tables) Columns() json.RawMessage {
 	var members []tree.Member
 	for _, bucket := range t.order {
@@ -368,9 +368,9 @@ func (t *Tables) Columns() json.RawMessage {
 	return tree.OfObject(members...).AppendJSON(nil, tree.Plain)
 }
 
-// Save writes the tables into a folder, which it creates: for each table a CSV file, named bucket.table or table, and
-// beside it a manifest with the name and ".manifest". A table that nothing was found for has no file, unless it is
-// mapped; the file that the run before wrote for it, by the state, is removed. Other files in the folder stay. An error
+// Save writes the tables into a folder, which it creates. For each table it writes a CSV file, named bucket.table or table, and
+// next to it a manifest with the name and ".manifest". A table that nothing was found for has no file, unless it is
+// mapped. The file that the run before wrote for it, by the state, is removed. Other files in the folder stay. An error
 // leaves no table half written, but may leave only some of them.
 //
 // Every field is in quotes, quotes in it are doubled, lines end with a newline, and the first has the column names.
@@ -514,12 +514,12 @@ func (t *Tables) write(ctx context.Context, bucket string, bs *bucketSet, work s
 	return nil
 }
 
-// RunTables runs a configuration and writes its tables into a folder, as [Tables.Save] does; when the run fails, none
+// RunTables runs a configuration and writes its tables into a folder, as [Tables.Save] does. When the run fails, none
 // is written. Options.Emit is called too.
 //
-// With Options.Spool a run that is given the checkpoint of one that did not succeed goes on there, if the spool has its pages. Without it, a
+// With Options.Spool a run that gets the checkpoint of a failed run resumes there, if the spool has its pages. Without it, a
 // checkpoint in the state is ignored, because tables need all pages, and states that are saved have none. The state that is returned with an
-// error has the last checkpoint, and new refresh tokens also when no state with them could be saved: save it.
+// error has the last checkpoint, and new refresh tokens even if no state with them could be saved, so save it.
 func RunTables(ctx context.Context, cfg *Config, state State, dir string, opts Options) (State, error) {
 	if opts.Spool != "" {
 		return runSpooled(ctx, cfg, state, dir, opts)
@@ -535,7 +535,7 @@ func RunTables(ctx context.Context, cfg *Config, state State, dir string, opts O
 	if save := opts.Checkpoint; save != nil {
 		opts.Checkpoint = func(ctx context.Context, s State) error {
 			s = heldBack(s, before)
-			s.Checkpoint = nil // no run can go on there: its pages are nowhere
+			s.Checkpoint = nil // no run can resume there, because its pages are nowhere
 			return save(ctx, s)
 		}
 	}
@@ -561,7 +561,7 @@ func (t *Tables) emit(next func(context.Context, *Page) error) func(context.Cont
 	}
 }
 
-// heldBack returns a state of a run whose tables are not written: its positions move only when they are, because a run that cannot
+// heldBack returns a state of a run whose tables are not written. Its positions move only when they are, because a run that cannot
 // take up the spool must ask for all of it again.
 func heldBack(s, before State) State {
 	cp := *s.Checkpoint
@@ -606,7 +606,7 @@ func runSpooled(ctx context.Context, cfg *Config, state State, dir string, opts 
 		last = s
 		return nil
 	}
-	state.Spooled = 0 // the pages are taken up: Run goes on after them
+	state.Spooled = 0 // the pages are taken up: Run resumes after them
 	state, err = Run(ctx, cfg, state, opts)
 	last.Tokens = state.Tokens
 	if err != nil {
@@ -615,7 +615,7 @@ func runSpooled(ctx context.Context, cfg *Config, state State, dir string, opts 
 	if err := tables.Save(ctx, dir); err != nil {
 		return last, err
 	}
-	// The spool stays until the next run, which begins at its start: this state may not be saved.
+	// The spool stays until the next run, which begins at its start, because this state may not be saved.
 	state.Columns, state.Spooled = tables.Columns(), 0
 	return state, nil
 }

@@ -54,7 +54,7 @@ func checkFiles(t *testing.T, got, want map[string]string) {
 	}
 }
 
-// lines joins lines of a file; a quote is written as an apostrophe.
+// lines joins lines of a file, in which a quote is written as an apostrophe.
 func lines(s ...string) string {
 	return strings.ReplaceAll(strings.Join(s, "\n")+"\n", "'", `"`)
 }
@@ -351,7 +351,7 @@ func TestTablesOfAnotherConfiguration(t *testing.T) {
 	checkError(t, tables.Add(context.Background(), &extractor.Page{Bucket: "other"}), "another configuration")
 }
 
-// TestTemporaryFile leaves nothing behind that a process that is killed would leave.
+// TestTemporaryFile leaves nothing that a killed process would leave.
 func TestTemporaryFile(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("TMPDIR", dir)

@@ -53,7 +53,7 @@ func TestOrdersSurviveEverything(t *testing.T) {
 		kit := forebaytest.New(t, forebay.Options{}, orders())
 
 		ingest(t, kit, 0, 10)
-		kit.Crash() // the power is cut after the answers
+		kit.Crash() // the power is cut after the responses
 		kit.StepUpload()
 		wantOrders(t, kit, 0)
 
@@ -81,7 +81,7 @@ func TestOrdersSurviveEverything(t *testing.T) {
 	})
 }
 
-// A power cut may take rows that were not acknowledged: the kit shows it.
+// A power cut may lose rows that were not acknowledged: the kit shows it.
 func TestCrashTakesWhatWasNotSynced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src := orders()

@@ -1,5 +1,5 @@
 // Package forebaytest tests pipelines that use forebay under faults: an engine with disk, staging and tables in memory,
-// whose drivers fail, hang and lose answers on demand, and whose power can be cut.
+// whose drivers fail, hang and lose responses on demand, and whose power can be cut.
 //
 // In testing/synctest the clock is fake: hours of triggers and backoff pass at once, and [Kit.Advance] returns when
 // everything due has happened.
@@ -7,11 +7,14 @@
 //	synctest.Test(t, func(t *testing.T) {
 //		kit := forebaytest.New(t, forebay.Options{}, source)
 //		kit.Engine().Ingest(...)
-//		kit.Lose(buffertest.OpImport, 1)  // the import is made, its answer is lost
+//		kit.Lose(buffertest.OpImport, 1)  // the import succeeds, its response is lost
 //		kit.Crash()                       // a power cut
 //		kit.Advance(time.Hour)
 //		rows := kit.Rows("in.c-web.events")
 //	})
+//
+// [Kit.Define] changes the definition of a source, [Kit.RefuseRows] lets tables refuse rows, and [Kit.Beside] opens a second engine on the same tables.
+// [Null] is NULL in [Kit.Rows].
 package forebaytest
 
 import (
@@ -33,7 +36,7 @@ import (
 	"github.com/forebay/forebay/internal/localdisk"
 )
 
-// ErrInjected is the error of driver calls that were told to fail or to lose their answer.
+// ErrInjected is the error of driver calls that were made to fail or to lose their response.
 var ErrInjected = errors.New("forebaytest: injected failure")
 
 // Kit is an engine in memory with its faults. Its methods are safe for concurrent use, except Crash, Restart, Define and Advance,
@@ -151,7 +154,7 @@ func (k *Kit) open() {
 	}
 }
 
-// Crash cuts the power and opens the engine again, with the sources of New. Unsynced data is lost, driver calls in progress
+// Crash cuts the power and opens the engine again, with the sources of New and Define. Unsynced data is lost, driver calls in progress
 // have an unknown outcome, and running calls of the old engine end with an error.
 func (k *Kit) Crash() {
 	k.tb.Helper()
@@ -162,7 +165,7 @@ func (k *Kit) Crash() {
 	k.open()
 }
 
-// Restart closes the engine and opens it again, with the sources of New.
+// Restart closes the engine and opens it again, with the sources of New and Define.
 func (k *Kit) Restart() {
 	k.tb.Helper()
 	if err := k.process.engine.Close(); err != nil {

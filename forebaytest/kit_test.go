@@ -18,7 +18,7 @@ import (
 	"go.opentelemetry.io/otel/metric/noop"
 )
 
-// A table grows by a column although the target has failed to add it, and has lost an answer.
+// A table grows by a column although the target failed to add it and lost a response.
 func TestTableGrowsUnderFaults(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src := orders()

@@ -15,8 +15,8 @@ import (
 	"github.com/forebay/forebay/mapping"
 )
 
-// The power is cut while clients send records that one sink stores and another one puts into its quarantine. A record that was answered has
-// both: its row and its place in quarantine, each once. One that was not answered may have any of them, once.
+// The power is cut while clients send records that one sink stores and another sink quarantines. An acknowledged record has both its row
+// and its place in quarantine, each once. An unacknowledged record may have either, once.
 func TestAnsweredRecordIsInEverySinkAfterAPowerCut(t *testing.T) {
 	rng := seedtest.Rand(t)
 	for range 20 {
@@ -76,7 +76,7 @@ func TestAnsweredRecordIsInEverySinkAfterAPowerCut(t *testing.T) {
 			}
 			mu.Lock()
 			known := make(map[string]bool)
-			for name := range answered { // more may be answered in the moment of the cut
+			for name := range answered { // more may be acknowledged at the moment of the cut
 				known[name] = true
 			}
 			mu.Unlock()

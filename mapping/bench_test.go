@@ -19,7 +19,7 @@ import (
 //
 //	go test ./mapping -run '^$' -bench . -benchmem -count 6
 //
-// On a noisy machine compare the ratios within one run: map/template to its engine=reference, map/paths to its
+// On a noisy machine compare the ratios within one run, map/template to its engine=reference, map/paths to its
 // engine=gjson.
 
 const smallBody = `{"id":12345,"user":{"id":"u-77","name":"Ann"},"kind":"click","ok":true}`
@@ -179,7 +179,7 @@ func BenchmarkUUID(b *testing.B) {
 
 func BenchmarkUUIDRow(b *testing.B) { benchRow(b, mustCompile(b, UUID("id")), nil) }
 
-// webhook is an event as the benchmarks of the project store it: few fields and one long text.
+// webhook is an event as the benchmarks of the project store it, with few fields and one long text.
 func webhook(size int) []byte {
 	var b bytes.Buffer
 	b.WriteString(`{"id":"evt_00001234","type":"order.created","user":{"id":1234,"plan":"team"},"amount":234.34,"note":"`)
@@ -220,8 +220,8 @@ func BenchmarkHeaders(b *testing.B) {
 	}
 }
 
-// BenchmarkRowsOfManyRecords maps records in turn, as many as callers wait for the disk. Each comes with a body of its own,
-// as one that was just received.
+// BenchmarkRowsOfManyRecords maps records in turn, as many as callers wait for the disk. Each has its own body, like a
+// record that was just received.
 func BenchmarkRowsOfManyRecords(b *testing.B) {
 	m := mustCompile(b, UUID("id"), Body("body"), Path("name", "field_02.name"), Path("number", "field_01"))
 	for _, release := range []bool{false, true} {

@@ -10,7 +10,7 @@ import (
 	"github.com/forebay/forebay/mapping/internal/template"
 )
 
-// Type is the kind of a column: where its value comes from. The words come from the Stream API, which calls it type.
+// Type is the kind of a column. It says where its value comes from. The words come from the Stream API, which calls it type.
 type Type string
 
 // The kinds of columns of the published service.
@@ -30,21 +30,21 @@ const MaxColumns = 100
 // MaxTemplateLength is the highest number of characters of a template, 4096.
 const MaxTemplateLength = template.MaxLength
 
-// Column is the definition of one column. Its JSON form is what the Stream API reads and writes. The constructors set only the fields that
-// the kind uses. Every field is a plain value and none is a pointer, because an engine recognises columns that it has compiled
-// by their values.
+// Column is the definition of one column. The Stream API reads and writes its JSON form. The constructors set only the fields that the
+// kind uses. Every field is a plain value and none is a pointer, because an engine recognises columns that it has compiled by their
+// values.
 type Column struct {
-	// Type is the kind of the column; it decides which of the other fields apply.
+	// Type is the kind of the column. It decides which of the other fields apply.
 	Type Type
 	// Name is the column's name in the table, unique in the mapping and not empty.
 	Name string
 
 	// Path is the field that a path column stores. See [ParsePath]. The empty path is the whole body.
 	Path string
-	// Default is the JSON value that a path column stores when the field is missing or unreadable: the body has no such field,
-	// or is malformed, or is neither JSON nor a form. Nil means no default: the record is then rejected.
+	// Default is the JSON value that a path column stores when the field is missing or unreadable, because the body has no such field,
+	// or is malformed, or is neither JSON nor a form. Nil means no default, and the record is then rejected.
 	Default json.RawMessage
-	// DefaultOnNull makes a path column store Default also for a field that is present but null.
+	// DefaultOnNull makes a path column store Default even for a field that is present but null.
 	DefaultOnNull bool
 	// RawString makes a path or template column store a JSON string as its plain text, without quotes and escapes.
 	// It changes nothing for other values.
@@ -53,13 +53,13 @@ type Column struct {
 	// Template is the program of a template column.
 	Template TemplateSource
 
-	// DataType is the type of the values. The zero value is untyped: the cells have the bytes that the kind of the column says,
+	// DataType is the type of the values. The zero value is untyped. The cells have the bytes that the kind of the column says,
 	// and no NULL. docs/types.md says which values each type takes. Body columns take string, json and bytes, headers json and
 	// string, ip string, uuid uuid and string, datetime timestamp, date and string.
 	DataType datatype.Type
 	TypeOptions
 
-	// Secret keeps the values of the column out of errors and of [Mapper.Cells], which show *** instead; of the error of a template
+	// Secret keeps the values of the column out of errors and of [Mapper.Cells], which show *** instead. Of the error of a template
 	// they keep only the place. The table has the values. A value that other columns hold too, such as the body, needs the mark there.
 	Secret bool
 }
@@ -70,8 +70,8 @@ type TypeOptions struct {
 	Required bool `json:"required,omitempty"`
 	// EmptyIsNull takes the empty text as null, as a form needs it. Without it only string, bytes and json take the empty text.
 	EmptyIsNull bool `json:"emptyIsNull,omitempty"`
-	// Epoch makes a timestamp take numbers: units since 1970-01-01T00:00:00Z. So does a date with FromTimestamp. An int64 with an Epoch takes
-	// times with a zone, and stores how many whole units they are after 1970; numbers it stores as they are. An int64 of nanoseconds
+	// Epoch makes a timestamp take numbers of units since 1970-01-01T00:00:00Z. So does a date with FromTimestamp. An int64 with an Epoch takes
+	// times with a zone, and stores how many whole units they are after 1970. It stores numbers as they are. An int64 of nanoseconds
 	// reaches from 1677-09-21T00:12:43.145224192Z to 2262-04-11T23:47:16.854775807Z.
 	Epoch EpochUnit `json:"epoch,omitempty"`
 	// AssumeUTC makes a timestamp, or a date with FromTimestamp, take times without a zone.
@@ -79,9 +79,9 @@ type TypeOptions struct {
 	// ClampLeapSecond makes a timestamp, or a date with FromTimestamp, take a leap second as the last microsecond before it.
 	// It is a second 60 at the end of a month in UTC.
 	ClampLeapSecond bool `json:"clampLeapSecond,omitempty"`
-	// FromTimestamp makes a date take what a timestamp takes: the date of the moment in UTC.
+	// FromTimestamp makes a date accept all values that a timestamp accepts. It stores the date of the moment in UTC.
 	FromTimestamp bool `json:"fromTimestamp,omitempty"`
-	// NotBefore and NotAfter bound timestamps and dates, in their own syntax: a time in a wrong unit is rejected.
+	// NotBefore and NotAfter bound timestamps and dates, in their own syntax, so that a time in a wrong unit is rejected.
 	NotBefore string `json:"notBefore,omitempty"`
 	NotAfter  string `json:"notAfter,omitempty"`
 	// Round makes a decimal take more digits after the point than it has. It rounds to the nearest, halves to the even digit.
@@ -147,7 +147,7 @@ func Path(name, path string, opts ...ColumnOption) Column {
 	return Column{Type: TypePath, Name: name, Path: path}.with(opts)
 }
 
-// Template returns a column that stores the value of a jsonnet program. [Default] and [DefaultOnNull] do not apply: the
+// Template returns a column that stores the value of a jsonnet program. [Default] and [DefaultOnNull] do not apply, because the
 // program has its own defaults.
 //
 // A template is a jsonnet program (https://jsonnet.org). It reads the record through these functions. Arguments may be passed
@@ -163,7 +163,7 @@ func Path(name, path string, opts ...ColumnOption) Column {
 //
 // A missing field or header without a default rejects the record. A default is evaluated only when it is needed.
 //
-// [Compile] compiles the whole language and its standard library to closures; nothing is interpreted. Each evaluation has a
+// [Compile] compiles the whole language and its standard library to closures. Nothing is interpreted. Each evaluation has a
 // [Budget] and starts from nothing, so a template can neither stall the process nor see another record or an earlier failure.
 // import, std.extVar and std.native are not available.
 //
@@ -188,8 +188,8 @@ func (c Column) InTable() datatype.Column {
 	return datatype.Column{Name: c.Name, Type: c.DataType, Required: typed && (c.TypeOptions.Required || c.Type == TypeUUID || c.Type == TypeHeaders)}
 }
 
-// Typed returns the columns with a data type for each that has none, the one that fits its kind: uuid for uuid, timestamp for
-// datetime, string for ip and for texts with RawString, and json for all others.
+// Typed returns the columns with a data type for each that has none, the type that fits its kind: uuid for uuid, timestamp
+// for datetime, string for ip and for texts with RawString, and json for all others.
 func (c Columns) Typed() Columns {
 	typed := slices.Clone(c)
 	for i := range typed {
@@ -223,7 +223,7 @@ func With(o TypeOptions) ColumnOption { return func(c *Column) { c.TypeOptions =
 // Required rejects records whose value is null or missing.
 func Required() ColumnOption { return func(c *Column) { c.TypeOptions.Required = true } }
 
-// Secret keeps the values of the column out of errors and payload tests: see [Column.Secret].
+// Secret keeps the values of the column out of errors and payload tests. See [Column.Secret].
 func Secret() ColumnOption { return func(c *Column) { c.Secret = true } }
 
 // Epoch makes a timestamp take numbers in a unit.

@@ -10,8 +10,8 @@ import (
 	"github.com/forebay/forebay/datatype"
 )
 
-// columnJSON has the names of the Stream API, and omits what it omits. A member that the published service does not have is
-// omitted when it is zero. Definitions that do not use it then keep their text, and earlier releases can read them.
+// columnJSON has the names of the Stream API, and omits the same members. A member that the published service does not have
+// is omitted when it is zero. Definitions that do not use it then keep their text, and earlier releases can read them.
 type columnJSON struct {
 	Type          Type            `json:"type"`
 	Name          string          `json:"name"`
@@ -25,7 +25,7 @@ type columnJSON struct {
 	Secret bool `json:"secret,omitempty"`
 }
 
-// MarshalJSON writes the column as the Stream API does: only the fields of its type, rawString always for path and
+// MarshalJSON writes the column as the Stream API does. It writes only the fields of its type, rawString always for path and
 // template columns, defaultValue only when it is set.
 func (c Column) MarshalJSON() ([]byte, error) {
 	j := columnJSON{Type: c.Type, Name: c.Name, DataType: c.DataType, TypeOptions: c.TypeOptions, Secret: c.Secret}
@@ -40,7 +40,7 @@ func (c Column) MarshalJSON() ([]byte, error) {
 
 // UnmarshalJSON reads the form that MarshalJSON writes. It refuses unknown members, a path column without a path, and a template
 // column without a template. The empty path must be written, because it means the whole body. Members that belong to another
-// type are kept, and [Compile] refuses them with the other faults. A defaultValue of null is a default: the value null.
+// type are kept, and [Compile] refuses them with the other faults. A defaultValue of null is a default, the value null.
 func (c *Column) UnmarshalJSON(b []byte) error {
 	var j columnJSON
 	dec := json.NewDecoder(bytes.NewReader(b))

@@ -26,9 +26,9 @@ import (
 //		Debug string          `json:"debug" forebay:"-"`
 //	}
 //
-// A column has the name of its field in JSON, unless a tag forebay gives another one. After the name follow the type and options
-// of [TypeOptions] by their names in JSON, such as required=false or epoch=ms, or secret for a [Column.Secret]. Without a type in
-// its tag a column has the type that fits the field:
+// A column has the name of its field in JSON, unless a tag forebay gives a different name. After the name follow the type and
+// options of [TypeOptions] by their names in JSON, such as required=false or epoch=ms, or secret for a [Column.Secret]. Without a
+// type in its tag a column has the type that fits the field:
 //
 //	bool, string, float32, float64     bool, string, float64
 //	signed and small unsigned integers int64
@@ -39,12 +39,12 @@ import (
 //	json.Number, and what writes text  string
 //	all others                         json
 //
-// A column is Required unless its value can be null or left out: pointers, interfaces, maps, slices, sql.Null and types like it, types that
-// write their own JSON, and fields with omitempty or omitzero. A sql.Null is NULL when it is not valid; it becomes a template
+// A column is Required unless its value can be null or left out. That holds for pointers, interfaces, maps, slices, sql.Null and types like it, types
+// that write their own JSON, and fields with omitempty or omitzero. A sql.Null is NULL when it is not valid. It becomes a template
 // column, so a pointer costs less.
 //
-// encoding/json calls a MarshalJSON or MarshalText with a pointer receiver only for values that it can address: give From a
-// pointer to T if the type of a field has such a method. It refuses NaN and infinities, also in a sql.Null: the record is rejected with
+// encoding/json calls a MarshalJSON or MarshalText with a pointer receiver only for values that it can address, so give From a
+// pointer to T if the type of a field has such a method. It refuses NaN and infinities, also in a sql.Null, and the record is rejected with
 // [InvalidBody].
 func ColumnsOf[T any]() (Columns, error) { return columnsOf(reflect.TypeFor[T]()) }
 
@@ -98,7 +98,7 @@ type hop struct {
 	pointer bool
 }
 
-// jsonFields returns the fields that encoding/json writes: of several with one name the one that is embedded least, and of
+// jsonFields returns the fields that encoding/json writes. Of several with one name it returns the one that is embedded least, and of
 // those the one with a tag. If still several are left, none.
 func jsonFields(t reflect.Type) []jsonField {
 	var all []jsonField
@@ -201,7 +201,7 @@ func (f jsonField) column() (Column, error) {
 	return c, err
 }
 
-// parseTag applies a tag forebay: a name, and options.
+// parseTag applies a tag forebay, which has a name and options.
 func (c *Column) parseTag(tag string) error {
 	name, rest, _ := strings.Cut(tag, ",")
 	if name != "" {
@@ -260,7 +260,7 @@ func writesText(t reflect.Type) bool {
 	return t.Implements(textWriter) || reflect.PointerTo(t).Implements(textWriter)
 }
 
-// isNull reports whether t is a sql.Null or one of the types like it: a value, and whether it is valid. It is known by its name,
+// isNull reports whether t is a sql.Null or one of the types like it, which hold a value, and whether it is valid. It is known by its name,
 // because this package needs nothing else of a driver for databases.
 func isNull(t reflect.Type) bool {
 	return t.PkgPath() == "database/sql" && strings.HasPrefix(t.Name(), "Null") && t.Kind() == reflect.Struct && t.NumField() == 2 && t.Field(1).Name == "Valid"

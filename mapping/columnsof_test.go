@@ -232,7 +232,7 @@ type byPointer struct{ n int }
 
 func (p *byPointer) MarshalText() ([]byte, error) { return []byte(strings.Repeat("x", p.n)), nil }
 
-// encoding/json calls a method with a pointer receiver only for what it can address.
+// encoding/json calls a method with a pointer receiver only for addressable values.
 func TestColumnsOfPointerReceivers(t *testing.T) {
 	type row struct {
 		ID int       `json:"id"`

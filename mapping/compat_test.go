@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// compatCase shows one row of docs/internals/compatibility.md: what a column stores without and with Options.Compat. An error is
+// compatCase shows one row of docs/internals/compatibility.md, the cell of a column without and with Options.Compat. An error is
 // written as its reason in angle brackets.
 type compatCase struct {
 	id       string
@@ -222,7 +222,7 @@ func TestCompat(t *testing.T) {
 		return c.Value
 	}
 	for _, tc := range compatCases {
-		// The same record goes through both: what one has cached must not show in the other.
+		// The same record goes through both. What one has cached must not show in the other.
 		for range 2 {
 			if got := cell(tc.col, tc.record, false); got != tc.ours {
 				t.Errorf("%s: %s, want %s", tc.id, got, tc.ours)

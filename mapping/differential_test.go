@@ -35,7 +35,7 @@ func newPair(content string) *pair {
 	return p
 }
 
-// sameOrFail demands the same bytes of both engines, or two failures. Ours goes first: what breaks our bounds must not reach
+// sameOrFail demands the same bytes of both engines, or two failures. Ours goes first because what breaks our bounds must not reach
 // the reference, which has none and cannot be stopped.
 func (p *pair) sameOrFail(t *testing.T, r *Record) {
 	t.Helper()
@@ -62,7 +62,7 @@ func (p *pair) sameOrFail(t *testing.T, r *Record) {
 	case refErr != nil:
 		t.Fatalf("%s\nthe reference refuses it (%v), we do not", content, refErr)
 	case err != nil:
-		// We check more before the program runs. What we refuse must fail there when it is reached; whether it is
+		// We check more before the program runs. What we refuse must fail there when it is reached. Whether it is
 		// reached is not known, so only programs without branches and unused parts are held to it.
 		if strings.Contains(content, "range") || strings.Contains(content, "repeat") || strings.Contains(content, "makeArray") {
 			return
@@ -105,7 +105,7 @@ func sampleRecord() *Record {
 	}
 }
 
-// corpus reads the hand-written cases: one template a line, or several lines between lines of "---".
+// corpus reads the hand-written cases, one template a line, or several lines between lines of "---".
 func corpus(t testing.TB) []string {
 	t.Helper()
 	f, err := os.Open("testdata/templates.txt")
@@ -155,7 +155,7 @@ func TestDifferentialCorpus(t *testing.T) {
 	}
 }
 
-// Without Compat a template gives the same JSON value as with it: what differs is how numbers are written and, in what
+// Without Compat a template gives the same JSON value as with it. The difference is how numbers are written and, in what
 // is passed on unchanged, the order of keys and the escapes. Where a number becomes text, its digits show.
 func TestDefaultModeGivesTheSameValues(t *testing.T) {
 	differ := []string{

@@ -1,4 +1,4 @@
-// Package mapping turns events into table rows: a [Record] goes through the compiled [Mapper] of each sink and becomes
+// Package mapping turns events into table rows. A [Record] goes through the compiled [Mapper] of each sink and becomes
 // one CSV row.
 //
 // A mapping is a list of [Columns]. [Compile] reports every fault of a definition at once. A compiled mapper fails only on a
@@ -32,11 +32,11 @@
 // A column with a [DataType] takes the values of that type only. It stores them in one form, and null and missing values as NULL,
 // which is nothing between the commas of a row. A value that does not fit rejects the record, with a [Reason]. [TypeOptions] are
 // its options, and [Columns.Typed] and [ColumnsOf] choose types. docs/types.md has the rules. What follows is about untyped
-// columns; typed ones find their values in the same way.
+// columns. Typed columns find their values in the same way.
 //
 // # Fields of the body
 //
-// A body has fields when it is JSON (RFC 8259), a form or a [Document]; the [Format] decides which. A form is read as an
+// A body has fields when it is JSON (RFC 8259), a form or a [Document]. The [Format] decides which. A form is read as an
 // object of strings, so the same rules apply. [ParsePath] has the syntax of paths. Path columns and Body(path) in templates
 // follow the same rules:
 //

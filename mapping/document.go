@@ -21,8 +21,8 @@ type Document interface {
 type FieldDocument interface {
 	Document
 	// AppendField appends the value at path to dst, in the form that the kind names, and returns the extended slice. With
-	// NoField it returns dst as it was. The value must be the one that path finds in the bytes of AppendJSON: of several
-	// members with the same key the first, also with Options.Compat. The path is never empty. dst must not be kept.
+	// NoField it returns dst as it was. The value must be the one that path finds in the bytes of AppendJSON. Of several
+	// members with the same key it is the first, also with Options.Compat. The path is never empty. dst must not be kept.
 	AppendField(dst []byte, path FieldPath) ([]byte, FieldKind)
 }
 
@@ -30,14 +30,14 @@ type FieldDocument interface {
 type FieldKind uint8
 
 const (
-	// NoField: the document has no such field.
+	// NoField means that the document has no such field.
 	NoField FieldKind = iota
-	// FieldNull: the value is null; nothing is appended.
+	// FieldNull means that the value is null. Nothing is appended.
 	FieldNull
-	// FieldText: the value is a string, appended as plain text without quotes and escapes. Bytes that are not UTF-8 become
+	// FieldText means that the value is a string, appended as plain text without quotes and escapes. Bytes that are not UTF-8 become
 	// U+FFFD in cells, and so does NUL if the target cannot store it.
 	FieldText
-	// FieldJSON: the value is a number, true, false, an array or an object, appended as compact JSON.
+	// FieldJSON means that the value is a number, true, false, an array or an object, appended as compact JSON.
 	FieldJSON
 )
 

@@ -38,7 +38,7 @@ func (d *jsonDocument) AppendField(dst []byte, path FieldPath) ([]byte, FieldKin
 	case t.Nodes[at].Kind == tape.String:
 		n := t.Nodes[at]
 		if n.Flags&tape.Escaped == 0 {
-			return append(dst, t.Text[n.Start+1:n.End-1]...), FieldText // also what is not UTF-8
+			return append(dst, t.Text[n.Start+1:n.End-1]...), FieldText // even if it is not UTF-8
 		}
 		return t.AppendText(dst, at), FieldText
 	}

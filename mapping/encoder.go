@@ -130,7 +130,7 @@ func (f jsonField) fits(c Column) error {
 type encoded[T any] struct {
 	by *Encoder[T]
 	v  *T
-	at unsafe.Pointer // the struct; nil if there is none
+	at unsafe.Pointer // the struct, or nil if there is none
 }
 
 // AppendJSON implements [Document].

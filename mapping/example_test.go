@@ -96,7 +96,7 @@ func ExampleParsePath() {
 	// Output:
 	// attributes["user.id"] 2 <nil>
 	// items[0].name 3 <nil>
-	//  0 expected an index or a quoted key, like [0] or ["a.b"] at position 7
+	//  0 no index or quoted key at position 7; write an index or a quoted key, like [0] or ["a.b"]; a bracket in a name is \[
 }
 
 func ExampleCompile() {
@@ -148,6 +148,6 @@ func ExampleTemplate() {
 	cell, err := m.AppendCell(nil, 0, mapping.JSON([]byte(`{"id": 9007199254740993, "tags": ["a", "b"]}`)))
 	fmt.Println(string(cell), err)
 	// Output:
-	// mapping: column 1 ("key"): template.content:2:9: unknown variable: ident
+	// mapping: column 1 ("key"): template.content:2:9: unknown variable: ident; declare it with local, quote it if it is a text, or write Body("ident") for a field of the event
 	// {"id":9007199254740993,"tags":["A","B"]} <nil>
 }

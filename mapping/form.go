@@ -11,7 +11,7 @@ import (
 	"github.com/forebay/forebay/mapping/internal/tape"
 )
 
-// Bounds of a form. A small body can ask for much: a[99999999]=x means an array with gaps.
+// Bounds of a form. A small body can ask for much. For example, a[99999999]=x means an array with gaps.
 const (
 	maxFormNodes = 100_000 // values, gaps of arrays included
 	maxFormDepth = 32      // brackets after one name
@@ -32,11 +32,10 @@ type formParser struct {
 }
 
 // appendForm appends a form (application/x-www-form-urlencoded) as a JSON object. a[]=1 appends to an array, a[2]=1
-// sets an element (gaps are null), a[k]=1 sets a member; a name that comes again replaces what was there before. All
-// values are texts and keep the order in which their names first appeared. Bytes that are not UTF-8 stay as they are, for the
-// columns to judge. With compat, texts have the escapes of the published service, and what it refuses is an error: a pair
-// without a name, a semicolon, a bracket that is not closed, and members of a name that has a text. Without compat a semicolon is data, as the
-// URL standard requires.
+// sets an element (gaps are null), a[k]=1 sets a member. A name that comes again replaces the earlier value. All values are texts and keep the
+// order in which their names first appeared. Bytes that are not UTF-8 stay as they are, for the columns to judge. With compat, texts have the
+// escapes of the published service, and input that it refuses is an error: a pair without a name, a semicolon, a bracket that is not closed,
+// and members of a name that has a text. Without compat a semicolon is data, as the URL standard requires.
 func appendForm(dst, body []byte, compat bool) ([]byte, error) {
 	p := formParser{strict: compat}
 	root := &formNode{kind: tape.Object}

@@ -12,7 +12,7 @@ const (
 	FormatJSON
 	// FormatForm is application/x-www-form-urlencoded, read as an object of texts.
 	FormatForm
-	// FormatOpaque is everything else: body columns store it and BodyStr() reads it, but it has no fields.
+	// FormatOpaque is everything else. Body columns store it and BodyStr() reads it, but it has no fields.
 	FormatOpaque
 )
 
@@ -29,7 +29,7 @@ func (f Format) String() string {
 	return "opaque"
 }
 
-// FormatOf returns the format of a body by its Content-Type (RFC 9110, section 8.3.1): the media type is compared
+// FormatOf returns the format of a body by its Content-Type (RFC 9110, section 8.3.1). The media type is compared
 // without regard to case and its parameters are ignored. JSON is application/json, text/json, and every type with the
 // structured syntax suffix +json (RFC 6839). The result is never [FormatFromHeader].
 func FormatOf(contentType string) Format {
@@ -51,7 +51,7 @@ func FormatOf(contentType string) Format {
 	return FormatOpaque
 }
 
-// compatFormatOf is the published service's reading of a Content-Type: exact, in lower case, without parameters.
+// compatFormatOf is the published service's reading of a Content-Type, exact, in lower case, without parameters.
 func compatFormatOf(contentType string) Format {
 	sub, app := strings.CutPrefix(contentType, "application/")
 	switch {

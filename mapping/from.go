@@ -5,17 +5,17 @@ import (
 	"encoding/json"
 )
 
-// From returns a record whose body is the JSON of a Go value: a struct, a map, or anything else that [encoding/json] takes. The
+// From returns a record whose body is the JSON of a Go value, which may be a struct, a map, or anything else that [encoding/json] takes. The
 // other fields of the record may be set too.
 //
 //	p, err := engine.Submit(ctx, "orders", mapping.From(order))
 //
 // The first mapper that needs the value encodes it, once for all mappers of the record. The rules are the rules of encoding/json
 // without its HTML escapes. Keys of maps are sorted, so equal values give equal rows. The encoding costs what encoding/json
-// costs, before the body is mapped as JSON: pass bytes that exist already to [JSON].
+// costs, before the body is mapped as JSON, so pass bytes that exist already to [JSON].
 //
-// The record holds v itself. v, and what it points to, must not change before Ingest, IngestBatch or Submit has returned: all
-// rows of the record are made by then.
+// The record holds v itself. v, and the values it points to, must not change before Ingest, IngestBatch or Submit has
+// returned. All rows of the record are made by then.
 //
 // A value that cannot be encoded, such as a channel, NaN or one whose MarshalJSON fails, is rejected with [InvalidBody] by every
 // column that reads the body and has no default. errors.As finds the cause. Other columns take the record.

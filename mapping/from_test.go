@@ -26,7 +26,7 @@ func TestFromGivesTheRowsOfTheJSON(t *testing.T) {
 	}
 	for _, v := range []any{value, &value, json.RawMessage(text)} {
 		r := From(v)
-		for range 2 { // the second mapper of a record reads what the first has encoded
+		for range 2 { // the second mapper of a record reads the encoding of the first
 			if got, err := m.AppendRow(nil, r); err != nil || string(got) != string(want) {
 				t.Errorf("%T: %v\ngot  %s\nwant %s", v, err, got, want)
 			}

@@ -8,7 +8,7 @@ import (
 	"github.com/forebay/forebay/internal/fuzztest"
 )
 
-// FuzzTemplateText mutates the text of templates. Most mutants are no programs: this finds what a parser lets through.
+// FuzzTemplateText mutates the text of templates. Most mutants are no programs, so this finds faults that a parser lets through.
 func FuzzTemplateText(tf *testing.F) {
 	f := fuzztest.New(tf)
 	for _, c := range corpus(f) {
@@ -24,7 +24,7 @@ func FuzzTemplateText(tf *testing.F) {
 	})
 }
 
-// FuzzTemplateGenerated makes programs and bodies out of the input: this finds what programs do.
+// FuzzTemplateGenerated makes programs and bodies out of the input. This finds faults in what programs do.
 func FuzzTemplateGenerated(tf *testing.F) {
 	f := fuzztest.New(tf)
 	rng := rand.New(rand.NewPCG(1, 2))

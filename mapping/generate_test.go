@@ -12,7 +12,7 @@ const (
 	longASCII = `"0123456789 0123456789 0123456789 0123456789 0123456789 0123456789 0123456789 ends so"`
 )
 
-// generator makes templates and bodies out of the bytes of a fuzz input: each byte is one choice, so that a small
+// generator makes templates and bodies out of the bytes of a fuzz input. Each byte is one choice, so that a small
 // change of the input is a small change of the program. When the bytes end every choice is the first, which is a leaf.
 type generator struct {
 	data  []byte

@@ -30,7 +30,7 @@ func prefixOf(name string) (prefix uint64) {
 	return prefix
 }
 
-// headerStyle says how the headers cell was written: styleWritten, alone or with the others.
+// headerStyle says how the headers cell was written. It is styleWritten, alone or with the others.
 type headerStyle uint8
 
 const (
@@ -39,7 +39,7 @@ const (
 	styleCSV                 // with quotes doubled
 )
 
-// hostName is the header that has a field of its own in a record.
+// hostName is the header that has its own field in a record.
 const hostName = "Host"
 
 // hasHost reports whether the field Host holds the header name.
@@ -76,7 +76,7 @@ func (r *Record) headerFields(compat bool) []headerField {
 	return fields
 }
 
-// headerValue returns the value of one header: the values of a repeated one are joined, as RFC 9110 section 5.3 allows.
+// headerValue returns the value of one header. The values of a repeated one are joined, as RFC 9110 section 5.3 allows.
 func headerValue(name string, values []string, compat bool) string {
 	switch {
 	case len(values) == 1 || compat && name != "Cookie":
@@ -102,7 +102,7 @@ func (r *Record) header(name string, compat bool) (string, bool) {
 // headersCell returns the headers as a compact JSON object with sorted names, written as style says. The slice is valid
 // until the record is released.
 //
-// The design that lost: keep the cell for the next record with equal headers. Only tests send equal headers; real ones differ
+// The design that lost keeps the cell for the next record with equal headers. Only tests send equal headers. Real ones differ
 // in a length, a date or an id.
 func (r *Record) headersCell(style headerStyle) []byte {
 	s := r.parsed()

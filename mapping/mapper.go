@@ -48,7 +48,7 @@ func (m *Mapper) Columns() []datatype.Column {
 	return columns
 }
 
-// Headers returns which request headers the mapper may read: their canonical names, sorted, or all of them. The Content-Type, which may say how a
+// Headers returns which request headers the mapper may read, by their canonical names, sorted, or all of them. The Content-Type, which may say how a
 // body is parsed, is not among them unless a column reads it.
 func (m *Mapper) Headers() (names []string, all bool) {
 	for i := range m.cells {
@@ -168,7 +168,7 @@ type rowWriter struct {
 	unread *Error     // or why it cannot be read
 }
 
-// append appends the text of a cell of any type: as it is if plain, else with its quotes doubled, without those around it. After
+// append appends the text of a cell of any type, as it is if plain, else with its quotes doubled, without those around it. After
 // a failure the result is of no use.
 func (w *rowWriter) append(dst []byte, c *cell) ([]byte, *Error) {
 	if c.typed != nil {

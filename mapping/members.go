@@ -36,7 +36,7 @@ type memberStep struct {
 	time     bool
 }
 
-// memberPlans has a plan for each layout that was met: one for each signal.
+// memberPlans has a plan for each layout that was met, that is, one for each signal.
 type memberPlans struct {
 	known atomic.Pointer[[]*memberPlan]
 }

@@ -9,7 +9,7 @@ import (
 )
 
 // operands are numbers at which arithmetic may go wrong: zeros of both signs, integers that a shortcut may take, and values at
-// the ends of what a 64-bit float holds.
+// the ends of the range of a 64-bit float.
 var operands = strings.Fields(`0 -0 1 -1 2 -3 64 0.5 -0.5 2.5 5e-324 -5e-324 1e-7
 	9007199254740991 -9007199254740991 9007199254740993 1e17 1e308 -1e308`)
 

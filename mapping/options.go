@@ -21,23 +21,23 @@ type Options struct {
 	slots template.Slots
 }
 
-// Shared returns options whose mappers share one bound on memory: of all evaluations over bodies of 64 KiB and more, at most
-// GOMAXPROCS run at the same time, and the others wait for the processor. Without it each mapper has such a bound of its own.
-// An engine shares one among all its mappers.
+// Shared returns options whose mappers share one bound on memory. Of all evaluations over bodies of 64 KiB and more, at most
+// GOMAXPROCS run at the same time, and the others wait for the processor. Without it each mapper has its own bound. An engine
+// shares one among all its mappers.
 func (o Options) Shared() Options {
 	o.slots = template.NewSlots()
 	return o
 }
 
-// Budget bounds one evaluation of a template; zero fields have their default. A template that needs more fails with
+// Budget bounds one evaluation of a template. Zero fields have their default. A template that needs more fails with
 // [BudgetExceeded]. Negative values are refused.
 //
-// A program that goes through a text or list once costs steps and memory in proportion to its length, also when it asks for
-// the characters, elements or members one after the other. The defaults grow with the body, up to 1 MiB, so that a program
-// which makes one list with an element for each character can process every body that ingestion accepts. docs/internals/compatibility.md has
-// the cost of each kind of program.
+// A program that goes through a text or list once costs steps and memory in proportion to its length, even if it asks for the characters,
+// elements or members one after the other. The defaults grow with the body, up to 1 MiB, so that a program which makes one list with an
+// element for each character can process every body that ingestion accepts. docs/internals/compatibility.md has the cost of each kind of
+// program.
 type Budget struct {
-	// Steps bounds the work: evaluated expressions, and elements and characters that library functions go through.
+	// Steps bounds the work. It counts evaluated expressions, and elements and characters that library functions go through.
 	// Default: 200 000, and 2 for each byte of the body.
 	Steps int
 	// Depth bounds nested calls and nested values. Default: 500.

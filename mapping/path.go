@@ -13,8 +13,8 @@ type FieldPath struct{ path tape.Path }
 //	a\.b         a backslash takes the next character as it is: the key "a.b"
 //
 // A name of digits also means an element of an array (a.0 is a[0]), and an index also means the member with these
-// digits of an object; a quoted key only means a member. The empty path is the whole body.
-// The error of a malformed path says what is wrong and where.
+// digits of an object. A quoted key only means a member. The empty path is the whole body.
+// The error of a malformed path describes the fault and its place.
 func ParsePath(s string) (FieldPath, error) {
 	p, err := tape.ParsePath(s, false)
 	return FieldPath{p}, err
@@ -26,7 +26,7 @@ func (p FieldPath) String() string { return p.path.Text }
 // Len returns the number of steps: 0 means the whole body.
 func (p FieldPath) Len() int { return len(p.path.Steps) }
 
-// Step returns step i: from an object it goes to the member key, from an array to the element index; index is -1 when
+// Step returns step i. From an object it goes to the member key, from an array to the element index, and index is -1 when
 // the step never means an element.
 func (p FieldPath) Step(i int) (key string, index int) {
 	return p.path.Steps[i].Key, p.path.Steps[i].Index

@@ -13,8 +13,8 @@ import (
 	"github.com/forebay/forebay/mapping/internal/tape"
 )
 
-// TestPathSemantics is the one rule for what a path finds: in JSON, in documents and in Body(path). TestPathSemanticsOfForms
-// has the same for forms.
+// TestPathSemantics has the one rule for the values that a path finds, in JSON, in documents and in Body(path).
+// TestPathSemanticsOfForms has the same for forms.
 func TestPathSemantics(t *testing.T) {
 	const body = `{"a": {"b": [10, {"c": "x"}], "0": "zero", "a.b": "dotted", "é": 1, "x\"y": 2}, "dup": "first", "dup": {"in": 1}, "n": null,
 		"": "empty", "o": {"k": 1}, "o": {"later": 2}}`
@@ -80,7 +80,7 @@ func TestPathSemanticsOfForms(t *testing.T) {
 	}
 }
 
-// samePaths demands the JSON text want, or a missing field where it is empty, of path in each of the records: with and
+// samePaths demands the JSON text want, or a missing field where it is empty, of path in each of the records, with and
 // without rawString and default, in a column and in a template.
 func samePaths(t *testing.T, path, want string, records ...*Record) {
 	t.Helper()
@@ -119,8 +119,8 @@ type plainDocument string
 
 func (d plainDocument) AppendJSON(dst []byte) ([]byte, error) { return append(dst, d...), nil }
 
-// TestPathAgreesWithBody: a path column and the template Body(path) give the same bytes or the same kind of failure for
-// every body, also when both read strings as plain text, and whether a mapper has one path or many.
+// TestPathAgreesWithBody checks that a path column and the template Body(path) give the same bytes or the same kind of failure for
+// every body, even if both read strings as plain text, and whether a mapper has one path or many.
 func TestPathAgreesWithBody(t *testing.T) {
 	skipUnderRace(t)
 	rng := seedtest.Rand(t)
@@ -220,7 +220,7 @@ func FuzzPath(tf *testing.F) {
 			}
 			cells := m.Cells(JSON(body))
 			same := cells[0].Value == cells[1].Value && reasonOf(cells[0].Err) == reasonOf(cells[1].Err)
-			// The service rewrites what comes out of a template, and Body() is an object there.
+			// The service rewrites the output of a template, and Body() is an object there.
 			if !same && !compat || (cells[0].Err == nil) != (cells[1].Err == nil) && reasonOf(cells[1].Err) != TemplateFailed {
 				t.Fatalf("%q of %s\ncompat %t\ncolumn:   %s %v\ntemplate: %s %v", path, body, compat, cells[0].Value, cells[0].Err, cells[1].Value, cells[1].Err)
 			}

@@ -6,24 +6,24 @@ import (
 	"time"
 )
 
-// Record is one event on its way to the rows of the sinks of a source. The caller fills the exported fields; mappers
-// read them and keep what they have parsed, so that the second mapper of the same record parses nothing.
+// Record is one event on its way to the rows of the sinks of a source. The caller fills the exported fields. Mappers
+// read them and keep the parsed body, so that the second mapper of the same record parses nothing.
 //
-// A record is used by one goroutine at a time. It may be reused: call [Record.Reset] before the fields are set again.
+// A record is used by one goroutine at a time. It may be reused. Call [Record.Reset] before the fields are set again.
 // Once a mapper has read the record its fields must not be changed, and the bytes of Body must not change, until the
 // next Reset or [Record.Release].
 type Record struct {
 	// Body is the event as it was received. It is not copied and never modified.
 	Body []byte
-	// Document, when set, replaces Body: the event is structured data.
+	// Document, when set, replaces Body. The event is then structured data.
 	Document Document
 	// Format says how Body is parsed. The zero value uses the Content-Type of Header.
 	Format Format
 	// Header holds the request headers under their canonical names. The map is only read, the values are not copied.
 	Header http.Header
-	// Host, when set, replaces the Host header of Header: net/http keeps it apart from the others.
+	// Host, when set, replaces the Host header of Header because net/http keeps it apart from the others.
 	Host string
-	// Request is the request that brought the event. No column reads it: the quarantine of an engine keeps it, so that people find the sender.
+	// Request is the request that brought the event. No column reads it, but the quarantine of an engine keeps it, so that people find the sender.
 	Request RequestLine
 	// ClientIP is the address of the sender. The zero value means unknown and gives an empty cell.
 	ClientIP netip.Addr
@@ -33,7 +33,7 @@ type Record struct {
 	state *recordState // nil until a mapper needs it, and after a release
 }
 
-// RequestLine is the first line of an HTTP request; empty for an event that came another way.
+// RequestLine is the first line of an HTTP request, or empty for an event that came another way.
 type RequestLine struct {
 	// Method is for example "POST".
 	Method string
@@ -57,8 +57,8 @@ func (r *Record) Reset() {
 }
 
 // Release returns the memory of what mappers have parsed to a pool and leaves the fields as they are. The record can be mapped
-// again; it is then parsed again. Call it when many records are kept after their rows were made, for example while they wait
-// for the disk: the next records are then mapped in memory that is still in the processor's caches.
+// again, and it is then parsed again. Call it when many records are kept after their rows were made, for example while they wait
+// for the disk. The next records are then mapped in memory that is still in the processor's caches.
 func (r *Record) Release() {
 	s := r.state
 	r.state = nil

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// A released record keeps its fields: it gives the same row when it is mapped again.
+// A released record keeps its fields, so it gives the same row when it is mapped again.
 func TestReleasedRecordIsMappedAgain(t *testing.T) {
 	m := mustCompile(t, Body("b"), Headers("h"), Path("p", "id"), Path("o", "o"), Template("t", `Body("id") + Header("X-Id")`))
 	records := map[string]*Record{

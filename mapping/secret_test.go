@@ -55,7 +55,7 @@ func reflectError(err error) []any {
 	return []any{*e, e.Err}
 }
 
-// TestSecretTag: a field of a Go struct is marked in its tag.
+// TestSecretTag checks that a field of a Go struct can be marked in its tag.
 func TestSecretTag(t *testing.T) {
 	columns, err := ColumnsOf[struct {
 		Card string `forebay:"card,secret,required=false"`
@@ -66,7 +66,7 @@ func TestSecretTag(t *testing.T) {
 	}
 }
 
-// TestSecretCell holds that a payload test does not show what the row has.
+// TestSecretCell checks that a payload test masks the secret cells of the row.
 func TestSecretCell(t *testing.T) {
 	m := mustCompile(t, Path("a", "v", Secret()), Path("b", "v", DataType(datatype.String), Secret()), Path("c", "none", DataType(datatype.Int64), Secret()), Path("d", "v"))
 	r := JSON([]byte(`{"v":"hunter2"}`))

@@ -33,7 +33,7 @@ type recordState struct {
 	inner   tape.Tape // of a text that is a document, for typed columns
 }
 
-// states is a pool of its own because many records wait while few are mapped: with a state in each record, a thousand callers
+// states is a separate pool because many records wait while few are mapped. With a state in each record, a thousand callers
 // would never find theirs in the processor's caches.
 var states = sync.Pool{New: func() any { return new(recordState) }}
 

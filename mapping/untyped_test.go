@@ -12,14 +12,14 @@ import (
 
 var update = flag.Bool("update", false, "write testdata/untyped.golden")
 
-// untypedValues are fields of a body: each kind of JSON in its usual and its odd forms.
+// untypedValues are fields of a body, each kind of JSON in its usual and its odd forms.
 var untypedValues = []string{
 	`null`, `true`, `false`, `0`, `-0`, `1.50`, `1e5`, `1E+400`, `9007199254740993`, `123456789012345678901234567890`, `""`, `"text"`, `"null"`, `"1"`,
 	`"a\"b\\c\/d"`, `"\u00e9\ud83d\ude00"`, `"\ud800"`, `"\u0000"`, `"é"`, "\"\xff\"", `"a,b` + `\n` + `c"`, `"<&>"`, `[]`, `[1, 2 ,"x"]`, `{}`, `{ "a" : null }`,
 	`{"a":"\u0041","a":2}`, "[\"\xff\"]", `{"q":"\""}`,
 }
 
-// TestUntypedBytes holds rows of untyped columns against the ones of the release before columns had types.
+// TestUntypedBytes holds rows of untyped columns against the rows of the release before columns had types.
 func TestUntypedBytes(t *testing.T) {
 	const file = "testdata/untyped.golden"
 	var got bytes.Buffer

@@ -9,7 +9,7 @@ import (
 	"github.com/forebay/forebay/datatype"
 )
 
-// With Limits.UTF8 an untyped column rejects bytes that are not UTF-8, in rows, cells and tests of cells. Without it they are stored as they came.
+// With Limits.UTF8 an untyped column rejects bytes that are not UTF-8, in rows, cells and tests of cells. Without it they are stored unchanged.
 func TestUntypedTextIsUTF8(t *testing.T) {
 	const body = "{\"a\":\"é\xff\",\"b\":1}"
 	cols := func(c Column) Columns { return Columns{UUID("id"), c} }
@@ -63,7 +63,7 @@ func TestUntypedCellsThatATargetCannotStore(t *testing.T) {
 		limits datatype.Limits
 		body   string
 		format Format
-		want   Reason // 0: stored
+		want   Reason // 0 means stored
 	}{
 		{Path("c", "a", RawString()), datatype.Limits{NoNUL: true}, `{"a":"x\u0000"}`, FormatJSON, HasNUL},
 		{Path("c", "a", RawString()), datatype.Limits{}, `{"a":"x\u0000"}`, FormatJSON, 0},

@@ -9,14 +9,14 @@ import (
 	"time"
 )
 
-// uuidSource makes UUIDs of version 7 (RFC 9562) that ascend: the 12 bits after the milliseconds hold the fraction of
+// uuidSource makes UUIDs of version 7 (RFC 9562) that ascend. The 12 bits after the milliseconds hold the fraction of
 // the millisecond (section 6.2, method 3), and a value that would not be above the last one takes the last one plus one.
 // The other 62 bits are random. Safe for concurrent use after begin.
 type uuidSource struct {
 	last  atomic.Uint64 // milliseconds since 1970 in 52 bits, then the fraction in 12
 	start time.Time
-	// wall is what the wall clock showed at start. It is computed again when checked, a time since start, is long ago, so
-	// that it follows a wall clock that was set. To read only the monotonic clock takes half the time of reading both.
+	// wall is the wall clock's time at start. It is computed again when checked, a time since start, is long ago, so that
+	// it follows a wall clock that was set. To read only the monotonic clock takes half the time of reading both.
 	wall, checked atomic.Int64
 }
 

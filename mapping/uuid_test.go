@@ -37,7 +37,7 @@ func TestUUIDsOfManyGoroutines(t *testing.T) {
 			if i > 0 && id <= ids[i-1] {
 				t.Fatalf("%s after %s", id, ids[i-1])
 			}
-			// What others read in it: the version, the variant and the time.
+			// What others read in it is the version, the variant and the time.
 			u, err := uuid.Parse(id)
 			if err != nil || u.Version() != 7 || u.Variant() != uuid.RFC4122 || u.String() != id {
 				t.Fatalf("%s: version %d, variant %s, %v", id, u.Version(), u.Variant(), err)
@@ -53,12 +53,12 @@ func TestUUIDsOfManyGoroutines(t *testing.T) {
 	}
 }
 
-// A wall clock that was set shows in the UUIDs after wallCheck; one that was set back does not make them descend.
+// A wall clock that was set shows in the UUIDs after wallCheck. One that was set back does not make them descend.
 func TestUUIDFollowsTheWallClock(t *testing.T) {
 	for _, off := range []time.Duration{-time.Hour, time.Hour} {
 		var s uuidSource
 		s.begin()
-		s.wall.Add(int64(off)) // what a source holds whose clock was right before it was set by -off
+		s.wall.Add(int64(off)) // the value of a source whose clock was right before it was set by -off
 		first := string(s.appendText(nil))
 		if ahead := time.Until(time.Unix(0, int64(s.now()))); (ahead - off).Abs() > time.Minute {
 			t.Errorf("%v before the check, want %v", ahead, off)

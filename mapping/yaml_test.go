@@ -2,7 +2,7 @@ package mapping
 
 import "testing"
 
-// TestParseYAMLOfNothing: a document without a value is null, as in the reference.
+// TestParseYAMLOfNothing checks that a document without a value is null, as in the reference.
 func TestParseYAMLOfNothing(t *testing.T) {
 	for text, want := range map[string]string{
 		`~`: `null`, `null`: `null`, `# a comment`: `null`, ``: `null`, `---`: `[null]`, `a: 1\n---\n`: `[{"a":1},null]`, `a: 1\n---\n# more\n---\nb`: `[{"a":1},null,"b"]`,

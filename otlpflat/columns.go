@@ -7,7 +7,7 @@ import (
 	"github.com/forebay/forebay/mapping"
 )
 
-// LogColumns returns typed columns for the records of [Logs]: a uuid id, and each member that a log record has, under its name.
+// LogColumns returns typed columns for the records of [Logs]. They are a uuid id, and each member that a log record has, under its name.
 //
 // The types here, and in [PointColumns] and [SpanColumns], are timestamp for times, string for ids of traces and spans, names and
 // texts, int64 for integers and counts, float64 for values and json for attributes, lists and the body. A time or id that is not
@@ -20,7 +20,7 @@ func LogColumns() mapping.Columns {
 	)
 }
 
-// PointColumns returns typed columns for the records of [Metrics], of all types of metrics: see [LogColumns].
+// PointColumns returns typed columns for the records of [Metrics], of all types of metrics. See [LogColumns].
 func PointColumns() mapping.Columns {
 	return columns(
 		of{datatype.Timestamp, "timestamp start_timestamp"},
@@ -30,7 +30,7 @@ func PointColumns() mapping.Columns {
 	)
 }
 
-// SpanColumns returns typed columns for the records of [Traces]: see [LogColumns].
+// SpanColumns returns typed columns for the records of [Traces]. See [LogColumns].
 func SpanColumns() mapping.Columns {
 	return columns(
 		of{datatype.Timestamp, "timestamp end_timestamp"}, of{datatype.String, "trace_id span_id parent_span_id trace_state"},

@@ -18,7 +18,7 @@ import (
 	"github.com/forebay/forebay/otlpflat"
 )
 
-// withoutColumn are the members that have no column: few senders set them, or other members say the same.
+// withoutColumn are the members that have no column because few senders set them, or other members say the same.
 var withoutColumn = []string{
 	"duration_ns",
 	"dropped_attributes_count", "dropped_events_count", "dropped_links_count", "resource_dropped_attributes_count", "resource_schema_url", "metric_metadata",

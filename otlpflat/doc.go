@@ -5,15 +5,15 @@
 //		row, err := mapper.AppendRow(row[:0], &mapping.Record{Document: doc, Received: now})
 //	}
 //
-// [EncodedLogs] does the same for logs that are not decoded. A record is a [mapping.FieldDocument] over the data. A column that
-// wants one field reads that field; the record is written as JSON only for a column that wants all of it. Records of one resource
+// [EncodedLogs], [EncodedMetrics] and [EncodedTraces] do the same for requests that are not decoded, in less time. A record is a [mapping.FieldDocument] over the data. A column that
+// wants one field reads that field. The record is written as JSON only for a column that wants all of it. Records of one resource
 // and scope share their JSON, and the cells made of it.
 //
 // # Records
 //
 // A record is one compact JSON object with the members below, in this order. A member with a question mark is present only
-// if the sender has set it; all others are always present. Resource and attributes are objects whose keys keep their dots,
-// so a path to one needs quotes: attributes["http.route"].
+// if the sender has set it. All others are always present. Resource and attributes are objects whose keys keep their dots,
+// so a path to one needs quotes, as in attributes["http.route"].
 //
 //	log        timestamp, observed_timestamp, severity_number, severity_text, body, flags, trace_id?, span_id?,
 //	           attributes, resource, scope, event_name?, dropped_attributes_count?
@@ -57,5 +57,5 @@
 // columns with the names of the ClickHouse exporter of the OpenTelemetry Collector, and [Views] writes SQL on top of them. For other types or
 // names write columns with paths.
 //
-// If a sender has set an attribute twice, the last value counts: it alone is written, and paths find it.
+// If a sender has set an attribute twice, the last value counts. It alone is written, and paths find it.
 package otlpflat

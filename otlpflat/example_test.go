@@ -10,7 +10,7 @@ import (
 	"github.com/forebay/forebay/otlpflat"
 )
 
-// One row for each log record of a batch; no column needs the record as JSON, so none is written.
+// One row for each log record of a batch. No column needs the record as JSON, so none is written.
 func Example() {
 	batch := plog.NewLogs()
 	resource := batch.ResourceLogs().AppendEmpty()

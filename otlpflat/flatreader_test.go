@@ -60,7 +60,7 @@ func (r *reader) take(key string) json.RawMessage {
 	return nil
 }
 
-// end fails if something was written that nobody read.
+// end fails if written output is left unread.
 func (r *reader) end() {
 	r.t.Helper()
 	for _, m := range r.members {

@@ -120,7 +120,7 @@ func splitMetrics(batch pmetric.Metrics) (singles []pmetric.Metrics) {
 	return singles
 }
 
-// copyGroup copies what the records of a resource and a scope share.
+// copyGroup copies the shared fields of the records of a resource and a scope.
 func copyGroup(toResource, resource resourceOf, toScope, scope scopeOf) {
 	resource.Resource().CopyTo(toResource.Resource())
 	toResource.SetSchemaUrl(resource.SchemaUrl())

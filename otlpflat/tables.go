@@ -7,8 +7,8 @@ import (
 	"github.com/forebay/forebay/mapping"
 )
 
-// LogsTable returns columns for the records of [Logs]. Their names are the ones that the ClickHouse exporter of the OpenTelemetry Collector
-// gives its columns, so that queries for those tables find them.
+// LogsTable returns columns for the records of [Logs]. Their names are the names that the ClickHouse exporter of the OpenTelemetry
+// Collector gives its columns, so that queries for those tables find them.
 //
 //	Timestamp, ObservedTimestamp                        timestamp, without the digits below a microsecond
 //	TimeUnixNano, ObservedTimeUnixNano                  int64: the same times in nanoseconds since 1970
@@ -42,7 +42,7 @@ func LogsTable() mapping.Columns {
 	)
 }
 
-// TracesTable returns columns for the records of [Traces]; see [LogsTable].
+// TracesTable returns columns for the records of [Traces]. See [LogsTable].
 //
 //	Timestamp, TimeUnixNano                             the start; without one the time of receipt
 //	Duration                                            int64 of nanoseconds; NULL without an end, or with an end before the start
@@ -70,7 +70,7 @@ func TracesTable() mapping.Columns {
 	)
 }
 
-// MetricsTable returns columns for the records of [Metrics], of all kinds of metrics; see [LogsTable]. [Views] makes a view of each kind, with
+// MetricsTable returns columns for the records of [Metrics], of all kinds of metrics. See [LogsTable]. [Views] makes a view of each kind, with
 // the columns that it has.
 //
 //	MetricType                                          string: gauge, sum, histogram, exponential_histogram or summary
@@ -120,13 +120,13 @@ func typed(name, path string, t datatype.Type) mapping.Column {
 	return mapping.Path(name, path, mapping.DataType(t), mapping.With(mapping.TypeOptions{EmptyIsNull: empty}))
 }
 
-// times are two columns with one time: as timestamp, and as nanoseconds since 1970.
+// times are two columns with one time, as timestamp, and as nanoseconds since 1970.
 func times(moment, nanos, path string) mapping.Columns {
 	return timesOf(moment, nanos, path, mapping.TypeOptions{})
 }
 
 // recordTimes are the times of a record. A record without the member path has the time of the member other, if other is not empty, and
-// without both the time of receipt: queries by time and rules of retention find each row.
+// without both the time of receipt, so that queries by time and rules of retention find each row.
 func recordTimes(moment, nanos, path, other string) mapping.Columns {
 	return timesOf(moment, nanos, path, mapping.TypeOptions{ElsePath: other, ElseArrival: true})
 }

@@ -23,7 +23,7 @@ import (
 	"github.com/forebay/forebay/otlpflat"
 )
 
-// expected are the cells of one record, read from pdata without package otlpflat: nil is NULL, a string a text, and document JSON.
+// expected are the cells of one record, read from pdata without package otlpflat. Nil is NULL, a string a text, and document JSON.
 type expected map[string]any
 
 // document is compared as a JSON value.

@@ -22,20 +22,20 @@ type Bucket struct {
 	Description string `json:"description"`
 	// Tables is set by [Client.Bucket] only.
 	Tables []Table `json:"-"`
-	// Created and LastChangeDate are times; the second is zero until the first change.
+	// Created and LastChangeDate are times. The second is zero until the first change.
 	Created        Time `json:"created"`
 	LastChangeDate Time `json:"lastChangeDate"`
 	Updated        Time `json:"updated"`
-	// IsReadOnly, IsMaintenance and IsLinkedBucket restrict what can be done.
+	// IsReadOnly, IsMaintenance and IsLinkedBucket restrict the allowed operations.
 	IsReadOnly     bool `json:"isReadOnly"`
 	IsMaintenance  bool `json:"isMaintenance"`
 	IsLinkedBucket bool `json:"isLinkedBucket"`
 	// DataSizeBytes and RowsCount are totals of the tables.
 	DataSizeBytes int64 `json:"dataSizeBytes"`
 	RowsCount     int64 `json:"rowsCount"`
-	// Backend is the kind of database behind the tables.
+	// Backend is the kind of database that stores the tables.
 	Backend string `json:"backend"`
-	// Sharing says how the bucket is shared with other projects. Nil: it is not.
+	// Sharing says how the bucket is shared with other projects. Nil means that it is not.
 	Sharing *string `json:"sharing"`
 	// HasExternalSchema, DatabaseName, Path, Color and IDBranch are details of some backends and of the user interface.
 	HasExternalSchema bool    `json:"hasExternalSchema"`

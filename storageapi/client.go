@@ -42,7 +42,7 @@ type Options struct {
 	RunID string
 	// Retry bounds the repetition of failed calls.
 	Retry RetryOptions
-	// Logger gets repeated calls at level debug. Default: warnings and errors go to [slog.Default]; [slog.DiscardHandler] silences them.
+	// Logger gets repeated calls at level debug. Default: warnings and errors go to [slog.Default], and [slog.DiscardHandler] silences them.
 	Logger *slog.Logger
 	// S3Endpoint and GCSEndpoint replace the public addresses of these object stores. Files of the providers aws and gcp do not
 	// name an address. The bucket is the first element of the path.
@@ -130,7 +130,7 @@ func New(o Options) (*Client, error) {
 	return c, nil
 }
 
-// keepToken wraps a rule for redirects so that no other host gets the token: net/http removes only the standard headers with
+// keepToken wraps a rule for redirects so that no other host gets the token, because net/http removes only the standard headers with
 // credentials.
 func keepToken(rule func(*http.Request, []*http.Request) error) func(*http.Request, []*http.Request) error {
 	return func(req *http.Request, via []*http.Request) error {
@@ -165,7 +165,7 @@ func (c *Client) WithRunID(runID string) *Client {
 	return &out
 }
 
-// WithProject returns a client whose calls name a project; 0 names none. A programmatic token needs it: it stands for a token
+// WithProject returns a client whose calls name a project. 0 names none. A programmatic token needs it, because it stands for a token
 // of that project. Set such a token as "Bearer " and the token.
 func (c *Client) WithProject(id int64) *Client {
 	out := *c
@@ -173,7 +173,7 @@ func (c *Client) WithProject(id int64) *Client {
 	return &out
 }
 
-// Branch returns a client for a development branch: its number, or "default". The empty id means the default branch, by paths
+// Branch returns a client for a development branch, by its number, or "default". The empty id means the default branch, by paths
 // without a branch. Calls without a branch (jobs, the list of branches, the queue) do not change, except that queue jobs run in
 // the branch.
 func (c *Client) Branch(id string) *Client {

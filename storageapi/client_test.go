@@ -19,7 +19,7 @@ import (
 
 const secretToken = "123-456-verysecret"
 
-// fakeTransport answers requests from a list, without a network; the last answer is repeated.
+// fakeTransport responds to requests from a list, without a network. The last response is repeated.
 type fakeTransport struct {
 	answers []func(*http.Request) (*http.Response, error)
 	calls   atomic.Int64
@@ -123,7 +123,7 @@ func TestRetries(t *testing.T) {
 	}
 }
 
-// The server says when to come again; the client does not come before, and gives up when that is beyond its bound.
+// The server says when to come again. The client does not come before, and gives up when that is beyond its bound.
 func TestRetryAfter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fakeTransport{answers: []func(*http.Request) (*http.Response, error){
@@ -209,7 +209,7 @@ func TestSecretsStayInside(t *testing.T) {
 	})
 }
 
-// A token is for one host: a redirect to another one does not take it along.
+// A token is for one host. A redirect to a different host does not take it along.
 func TestRedirectKeepsToken(t *testing.T) {
 	var leaked atomic.Value
 	leaked.Store("")

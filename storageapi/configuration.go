@@ -26,7 +26,7 @@ type Configuration struct {
 	Configuration json.RawMessage `json:"configuration"`
 	// RowsSortOrder are the ids of the rows in the order of their execution. Empty means the order of the ids.
 	RowsSortOrder []string `json:"rowsSortOrder"`
-	// Rows are in the order of their execution. Answers to a change do not have them: Rows is nil there.
+	// Rows are in the order of their execution. Responses to a change do not have them: Rows is nil there.
 	Rows []ConfigurationRow `json:"rows,omitzero"`
 	// State is a JSON object that the component has stored for its next run. It belongs to no version.
 	State json.RawMessage `json:"state"`
@@ -45,7 +45,7 @@ type ConfigurationChange struct {
 	VersionIdentifier string `json:"versionIdentifier,omitempty"`
 }
 
-// ConfigurationRow is one iteration of a configuration: its content is laid over the configuration's.
+// ConfigurationRow is one iteration of a configuration. Its content is laid over the configuration's.
 type ConfigurationRow struct {
 	// ID is unique in the configuration.
 	ID string `json:"id"`
@@ -61,7 +61,7 @@ type ConfigurationRow struct {
 	// Created and CreatorToken describe the first version.
 	Created      Time     `json:"created"`
 	CreatorToken TokenRef `json:"creatorToken"`
-	// ChangeDescription says what the last change of the row was.
+	// ChangeDescription describes the last change of the row.
 	ChangeDescription string `json:"changeDescription"`
 	// State is a JSON object that the component has stored for the next run of this row. It belongs to no version.
 	State json.RawMessage `json:"state"`
@@ -117,16 +117,16 @@ type ConfigurationCreate struct {
 	// Name is required.
 	Name        string `json:"name"`
 	Description string `json:"description,omitempty"`
-	// Configuration and State are JSON objects; nil means an empty one.
+	// Configuration and State are JSON objects, where nil means an empty one.
 	Configuration json.RawMessage `json:"configuration,omitempty"`
 	State         json.RawMessage `json:"state,omitempty"`
 	// IsDisabled keeps the configuration from being run.
 	IsDisabled bool `json:"isDisabled,omitempty"`
-	// ChangeDescription says what was done; the server has a default.
+	// ChangeDescription describes the change. The server has a default.
 	ChangeDescription string `json:"changeDescription,omitempty"`
 }
 
-// ConfigurationUpdate says what to change. A nil field stays as it is. Any other field replaces the old value as a whole: a
+// ConfigurationUpdate says what to change. A nil field stays as it is. Any other field replaces the old value as a whole. A
 // part of Configuration cannot be changed alone.
 type ConfigurationUpdate struct {
 	// Name and Description are for people.
@@ -140,7 +140,7 @@ type ConfigurationUpdate struct {
 	IsDisabled *bool `json:"isDisabled,omitempty"`
 	// RowsSortOrder must have the ids of all rows. An empty list that is not nil removes the order.
 	RowsSortOrder []string `json:"rowsSortOrder,omitzero"`
-	// ChangeDescription says what was done; the server has a default.
+	// ChangeDescription describes the change. The server has a default.
 	ChangeDescription string `json:"changeDescription,omitempty"`
 }
 
@@ -151,12 +151,12 @@ type RowCreate struct {
 	// Name and Description are for people.
 	Name        string `json:"name,omitempty"`
 	Description string `json:"description,omitempty"`
-	// Configuration and State are JSON objects; nil means an empty one.
+	// Configuration and State are JSON objects, where nil means an empty one.
 	Configuration json.RawMessage `json:"configuration,omitempty"`
 	State         json.RawMessage `json:"state,omitempty"`
 	// IsDisabled makes runs skip the row.
 	IsDisabled bool `json:"isDisabled,omitempty"`
-	// ChangeDescription says what was done; the server has a default.
+	// ChangeDescription describes the change. The server has a default.
 	ChangeDescription string `json:"changeDescription,omitempty"`
 }
 
@@ -170,7 +170,7 @@ type RowUpdate struct {
 	State         json.RawMessage `json:"state,omitempty"`
 	// IsDisabled makes runs skip the row.
 	IsDisabled *bool `json:"isDisabled,omitempty"`
-	// ChangeDescription says what was done; the server has a default.
+	// ChangeDescription describes the change. The server has a default.
 	ChangeDescription string `json:"changeDescription,omitempty"`
 }
 

@@ -74,7 +74,7 @@ func (c *Client) UpdateConfiguration(ctx context.Context, component, id string, 
 }
 
 // UpdateConfigurationByForm is [Client.UpdateConfiguration] with a form as the body, whose objects and arrays are
-// URL-encoded JSON, for a server or proxy that takes no other.
+// URL-encoded JSON, for a server or proxy that accepts no other.
 func (c *Client) UpdateConfigurationByForm(ctx context.Context, component, id string, in ConfigurationUpdate) (*Configuration, error) {
 	form, err := formOf(in)
 	if err != nil {
@@ -83,7 +83,7 @@ func (c *Client) UpdateConfigurationByForm(ctx context.Context, component, id st
 	return fetch[Configuration](ctx, c, put(c.configs(component, id), form))
 }
 
-// formOf writes the fields of v, as they are in JSON, to a form: text as it is, everything else as JSON.
+// formOf writes the fields of v, as they are in JSON, to a form, text as it is, everything else as JSON.
 func formOf(v any) (url.Values, error) {
 	data, err := jsontext.Marshal(v)
 	if err != nil {
@@ -114,7 +114,7 @@ func (c *Client) UpdateConfigurationState(ctx context.Context, component, id str
 	return fetch[Configuration](ctx, c, put(c.configs(component, id, "state"), stateBody{state}))
 }
 
-// delete makes a deletion. If a retry does not find the object, an earlier attempt has deleted it: that is a success.
+// delete makes a deletion. If a retry does not find the object, an earlier attempt has deleted it, which is a success.
 func (c *Client) delete(ctx context.Context, r request) error {
 	r.method = http.MethodDelete
 	retried, err := c.do(ctx, r, nil)
@@ -131,7 +131,7 @@ func (c *Client) DeleteConfiguration(ctx context.Context, component, id string) 
 }
 
 // PurgeConfiguration deletes a configuration permanently. It fails with a [*Error] of status 400 unless the configuration is in
-// the trash. The client checks that, not the server: a concurrent restore is not detected.
+// the trash. The client checks that, not the server, so a concurrent restore is not detected.
 func (c *Client) PurgeConfiguration(ctx context.Context, component, id string) error {
 	if _, err := c.Configuration(ctx, component, id); err == nil {
 		return &Error{
@@ -183,7 +183,7 @@ type ConfigurationCopy struct {
 	Name string `json:"name"`
 	// Description is copied from the origin if nil.
 	Description *string `json:"description,omitempty"`
-	// ChangeDescription says what was done; the server has a default.
+	// ChangeDescription describes the change. The server has a default.
 	ChangeDescription string `json:"changeDescription,omitempty"`
 }
 
@@ -193,7 +193,7 @@ func (c *Client) CopyConfiguration(ctx context.Context, component, id string, ve
 	return string(out), err
 }
 
-// newID makes a call whose answer is the id of a new object.
+// newID makes a call that returns the id of a new object.
 func (c *Client) newID(ctx context.Context, r request) (ID, error) {
 	var out struct {
 		ID ID `json:"id"`
@@ -230,7 +230,7 @@ func (c *Client) inBranch() *Client {
 	return c
 }
 
-// ConfigurationSearch selects configurations; empty fields select all.
+// ConfigurationSearch selects configurations. Empty fields select all.
 type ConfigurationSearch struct {
 	// ComponentID and ConfigurationID are compared as a whole.
 	ComponentID, ConfigurationID string

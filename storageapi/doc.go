@@ -12,14 +12,14 @@
 //		fmt.Println(config.Name)
 //	}
 //
-// Lists are sequences. They request the next page when the loop needs it and stop with the loop. [Collect] makes a slice of
-// one.
+// Lists are sequences. They request the next page when the loop needs it and stop with the loop. [Collect] reads a list into a
+// slice.
 //
 // # Errors
 //
-// An answer that is not a success is an [*Error] with the HTTP status, the platform's code and the exception id for support.
+// A response that is not a success is an [*Error] with the HTTP status, the platform's code and the exception id for support.
 // [IsNotFound], [IsAlreadyExists] and [IsUnauthorized] detect the usual cases. A failed storage job is a [*JobError], a
-// failed queue job a [*QueueJobError]. Without an answer the error is the network's. No error and no log contains a token or
+// failed queue job a [*QueueJobError]. Without a response the error is the network's. No error and no log contains a token or
 // the signature of an upload address.
 //
 // # Retries
@@ -27,12 +27,12 @@
 // A call is repeated, with exponential backoff and jitter, when the repetition is safe:
 //
 //   - reads, replacements and deletions, after network errors and the statuses 408, 409, 423, 429 and 5xx but 501;
-//   - creations only if the server cannot have begun them: no connection was made, or it answered 409 (version conflict),
+//   - creations only if the server cannot have begun them, because no connection was made, or it responded with 409 (version conflict),
 //     423, 429 or 503. A creation with an id that the caller chose is repeated like a read. If the repetition finds the id
 //     taken, the existing object is read and returned.
 //
-// Retry-After is the minimum delay before the next attempt. Retries end with the context or with [RetryOptions.MaxElapsed];
-// the last error is returned.
+// Retry-After is the minimum delay before the next attempt. Retries end with the context or with [RetryOptions.MaxElapsed].
+// The last error is returned.
 //
 // # Server
 //

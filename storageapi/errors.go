@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// Error is an answer of the server that is not a success.
+// Error is a response of the server that is not a success.
 type Error struct {
 	// Method and Path say which call was refused. The path has no query and no host.
 	Method, Path string
@@ -33,7 +33,7 @@ type Error struct {
 type Violation struct {
 	// Key is the field or parameter.
 	Key string `json:"key"`
-	// Message says what is wrong with it.
+	// Message describes the fault.
 	Message string `json:"message"`
 }
 
@@ -50,19 +50,19 @@ func (e *Error) Error() string {
 	return b.String()
 }
 
-// IsNotFound reports whether err is an answer that the object does not exist.
+// IsNotFound reports whether err is a response that the object does not exist.
 func IsNotFound(err error) bool { return hasStatus(err, http.StatusNotFound) }
 
-// IsAlreadyExists reports whether err is an answer, or the end of a job, that says that the chosen id or name is taken.
+// IsAlreadyExists reports whether err is a response, or the end of a job, that says that the chosen id or name is taken.
 func IsAlreadyExists(err error) bool {
 	var e *Error
 	return (!errors.As(err, &e) || e.Status == http.StatusBadRequest) && hasSuffixFold(errorCode(err), "AlreadyExists")
 }
 
-// IsUnauthorized reports whether err is an answer that the token is missing, unknown, expired, or of another stack.
+// IsUnauthorized reports whether err is a response that the token is missing, unknown, expired, or of another stack.
 func IsUnauthorized(err error) bool { return hasStatus(err, http.StatusUnauthorized) }
 
-// HasCode reports whether err is an answer, or the end of a job, with the platform's code, without regard to case.
+// HasCode reports whether err is a response, or the end of a job, with the platform's code, without regard to case.
 func HasCode(err error, code string) bool {
 	return code != "" && strings.EqualFold(errorCode(err), code)
 }
@@ -72,8 +72,8 @@ func hasStatus(err error, status int) bool {
 	return errors.As(err, &e) && e.Status == status
 }
 
-// errorCode is the platform's code of an answer or of the end of a job, or "". Codes are compared without regard to case, because
-// the platform is not of one mind about it.
+// errorCode is the platform's code of a response or of the end of a job, or "". Codes are compared without regard to case, because
+// the platform is not consistent.
 func errorCode(err error) string {
 	var e *Error
 	var failed *JobError
@@ -90,7 +90,7 @@ func hasSuffixFold(s, suffix string) bool {
 	return len(s) >= len(suffix) && strings.EqualFold(s[len(s)-len(suffix):], suffix)
 }
 
-// ErrorBody is the body of an error answer of the Storage API. Code is a string there, and a number (the status) in the
+// ErrorBody is the body of an error response of the Storage API. Code is a string there, and a number (the status) in the
 // queue.
 type ErrorBody struct {
 	// Error is the text for people.
@@ -107,7 +107,7 @@ type ErrorBody struct {
 	Errors []Violation `json:"errors,omitempty"`
 }
 
-// newError reads the body of an answer that is not a success. It ignores any other body: that may come from a proxy.
+// newError reads the body of a response that is not a success. It ignores a body of another form, which may come from a proxy.
 func newError(method, path string, resp *http.Response, body []byte) *Error {
 	e := &Error{
 		Method: method, Path: path, Status: resp.StatusCode,
@@ -123,7 +123,7 @@ func newError(method, path string, resp *http.Response, body []byte) *Error {
 	return e
 }
 
-// retryAfter reads the header of that name: seconds, or a date.
+// retryAfter reads the header of that name, which is seconds, or a date.
 func retryAfter(header string, now time.Time) time.Duration {
 	if header == "" {
 		return 0

@@ -13,7 +13,7 @@ type EventCreate struct {
 	Message   string `json:"message"`
 	// Type is "info", the default, "success", "warn" or "error".
 	Type string `json:"type,omitempty"`
-	// ConfigurationID and RunID say what it is about.
+	// ConfigurationID and RunID name the subject of the event.
 	ConfigurationID string `json:"configurationId,omitempty"`
 	RunID           string `json:"runId,omitempty"`
 	// Duration is in seconds.
@@ -42,8 +42,8 @@ type Event struct {
 	Duration float64 `json:"duration"`
 	// Token made the event.
 	Token TokenRef `json:"token"`
-	// Event, ObjectType and ObjectID are given when the platform itself made the event: its name, such as
-	// "storage.tableImportDone", and what it is about, such as "table" and the id of the table.
+	// Event, ObjectType and ObjectID are set when the platform itself made the event. They are its name, such as
+	// "storage.tableImportDone", and its subject, such as "table" and the id of the table.
 	Event      string `json:"event,omitempty"`
 	ObjectType string `json:"objectType,omitempty"`
 	ObjectID   string `json:"objectId,omitempty"`
@@ -54,7 +54,7 @@ func (c *Client) CreateEvent(ctx context.Context, in EventCreate) (ID, error) {
 	return c.newID(ctx, post(c.scoped("events"), in))
 }
 
-// EventQuery selects events; empty fields select all.
+// EventQuery selects events. Empty fields select all.
 type EventQuery struct {
 	// RunID and Component are compared as a whole.
 	RunID, Component string

@@ -18,11 +18,11 @@ const (
 // ManifestName follows the name of a sliced file in the name of its manifest.
 const ManifestName = "manifest"
 
-// File is a file of the project: a record in the Storage API, and bytes in an object store.
+// File is a file of the project, a record in the Storage API, and bytes in an object store.
 type File struct {
 	// ID is unique in the stack.
 	ID IntID `json:"id"`
-	// Created is the time of the record; the bytes may come later.
+	// Created is the time of the record, and the bytes may come later.
 	Created Time `json:"created"`
 	// Name was chosen by the creator. It need not be unique.
 	Name string `json:"name"`
@@ -33,7 +33,7 @@ type File struct {
 	Region   string `json:"region"`
 	// SizeBytes is the declared size.
 	SizeBytes int64 `json:"sizeBytes"`
-	// Tags are in the order in which they came.
+	// Tags are in the order of the response.
 	Tags []string `json:"tags"`
 	// MaxAgeDays is the life of the file, nil forever.
 	MaxAgeDays *int `json:"maxAgeDays"`
@@ -63,7 +63,7 @@ type File struct {
 
 // S3UploadParams say how to upload to a store of the kind S3.
 type S3UploadParams struct {
-	// Key and Bucket name the object; the keys of slices begin with Key.
+	// Key and Bucket name the object. The keys of slices begin with Key.
 	Key    string `json:"key"`
 	Bucket string `json:"bucket"`
 	// ACL and Encryption, if not empty, are sent with the upload.
@@ -91,7 +91,7 @@ type S3Path struct {
 
 // AzureUploadParams say how to upload to a store of the kind Azure.
 type AzureUploadParams struct {
-	// BlobName names the object in the Container; the names of slices begin with it.
+	// BlobName names the object in the Container. The names of slices begin with it.
 	BlobName    string `json:"blobName"`
 	AccountName string `json:"accountName"`
 	Container   string `json:"container"`
@@ -117,7 +117,7 @@ type AzurePath struct {
 // GCSUploadParams say how to upload to a store of the kind Google.
 type GCSUploadParams struct {
 	GCSCredentials
-	// Key and Bucket name the object; the keys of slices begin with Key.
+	// Key and Bucket name the object. The keys of slices begin with Key.
 	Key    string `json:"key"`
 	Bucket string `json:"bucket"`
 }
@@ -166,7 +166,7 @@ func (c *Client) PrepareFile(ctx context.Context, in FilePrepare) (*File, error)
 	return fetch[File](ctx, c, post(c.scoped("files", "prepare"), body))
 }
 
-// FileQuery selects files; empty fields select all.
+// FileQuery selects files. Empty fields select all.
 type FileQuery struct {
 	// Tags selects files that have one of them.
 	Tags []string
@@ -180,7 +180,7 @@ type FileQuery struct {
 	ShowExpired bool
 }
 
-// Files lists files, the newest first. The list may be a second behind.
+// Files lists files, the newest first. The list may lag by a second.
 func (c *Client) Files(ctx context.Context, q FileQuery) iter.Seq2[File, error] {
 	query := params("q", q.Search, "runId", q.RunID, "showExpired", flag(q.ShowExpired))
 	query["tags[]"] = q.Tags
@@ -209,7 +209,7 @@ func (c *Client) DeleteFile(ctx context.Context, id IntID) error {
 	return err
 }
 
-// AddFileTag adds a tag to a file; one that is there already is a success.
+// AddFileTag adds a tag to a file. It succeeds even if the file already has the tag.
 func (c *Client) AddFileTag(ctx context.Context, id IntID, tag string) error {
 	return c.call(ctx, request{method: http.MethodPost, path: c.scoped("files", id.String(), "tags"), body: map[string]string{"tag": tag}}, nil)
 }

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Index describes a stack: its services and its components.
+// Index describes a stack, its services and its components.
 type Index struct {
 	// Host is the name of the stack's host, API "storage", Version "v2", Revision the release of the server.
 	Host     string `json:"host"`
@@ -28,7 +28,7 @@ type Index struct {
 }
 
 // FeatureNoBucketPrefix is the feature of stacks that give a new bucket just the name that was asked for. Others put
-// "c-" in front of it.
+// "c-" before it.
 const FeatureNoBucketPrefix = "disable-legacy-bucket-prefix"
 
 // Service is one service of a stack.
@@ -91,10 +91,10 @@ type ComponentData struct {
 	Vendor ComponentVendor `json:"vendor"`
 	// ConfigurationFormat is the format of the configuration file, such as "json".
 	ConfigurationFormat string `json:"configuration_format"`
-	// Network and Memory are what the program may use, such as "bridge" and "256m".
+	// Network and Memory are the resources that the program may use, such as "bridge" and "256m".
 	Network string `json:"network"`
 	Memory  string `json:"memory"`
-	// ForwardToken and ForwardTokenDetails say what the program learns about the token of its job.
+	// ForwardToken and ForwardTokenDetails say whether the program receives the token of its job, and its details.
 	ForwardToken        bool `json:"forward_token"`
 	ForwardTokenDetails bool `json:"forward_token_details"`
 	// DefaultBucket says that tables without a mapping go to a bucket made for the configuration, in the stage
@@ -156,7 +156,7 @@ func (c *Client) Component(ctx context.Context, id string) (*Component, error) {
 type Portal struct {
 	// Stack is the name of the stack.
 	Stack string `json:"stack"`
-	// Services are those that the stack has.
+	// Services are the services of the stack.
 	Services []PortalService `json:"services"`
 }
 
@@ -165,9 +165,9 @@ type PortalService struct {
 	// ID and Name are the service's id and its label.
 	ID   string `json:"id"`
 	Name string `json:"name"`
-	// APIURL is the address to use. It wins over what the description says.
+	// APIURL is the address to use. It takes precedence over the description.
 	APIURL string `json:"apiUrl"`
-	// OpenAPISpecURL is the exact address of the description; it ends in .json or .yaml.
+	// OpenAPISpecURL is the exact address of the description. It ends in .json or .yaml.
 	OpenAPISpecURL string `json:"openApiSpecUrl"`
 }
 

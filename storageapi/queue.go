@@ -42,7 +42,7 @@ type QueueJobCreate struct {
 	// VariableValuesID and VariableValuesData are for configurations with variables.
 	VariableValuesID   string          `json:"variableValuesId,omitempty"`
 	VariableValuesData json.RawMessage `json:"variableValuesData,omitempty"`
-	// Parallelism is how many rows run at once: a number, or "infinity".
+	// Parallelism is how many rows run at once, a number, or "infinity".
 	Parallelism string `json:"parallelism,omitempty"`
 }
 
@@ -190,7 +190,7 @@ const (
 	queuePollMax   = 5 * time.Second
 )
 
-// WaitForQueueJob polls a job until it has ended. Any end but success is a [*QueueJobError]. ctx bounds the wait; the job
+// WaitForQueueJob polls a job until it has ended. Any end but success is a [*QueueJobError]. ctx bounds the wait. The job
 // continues after its end.
 func (c *Client) WaitForQueueJob(ctx context.Context, id ID) (*QueueJob, error) {
 	job, err := poll(ctx, queuePollFirst, queuePollMax, func() (*QueueJob, bool, error) {
@@ -206,13 +206,13 @@ func (c *Client) WaitForQueueJob(ctx context.Context, id ID) (*QueueJob, error) 
 	return job, err
 }
 
-// QueueQuery selects jobs; empty fields select all.
+// QueueQuery selects jobs. Empty fields select all.
 type QueueQuery struct {
 	// Component, Config and Status are compared as a whole.
 	Component, Config, Status string
 }
 
-// QueueJobs lists jobs, the newest first. The list may be a little behind.
+// QueueJobs lists jobs, the newest first. The list may lag a little.
 func (c *Client) QueueJobs(ctx context.Context, q QueueQuery) iter.Seq2[QueueJob, error] {
 	base, err := c.queueURL(ctx)
 	if err != nil {

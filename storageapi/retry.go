@@ -12,7 +12,7 @@ import (
 	"github.com/forebay/forebay/driverkit/ctxio"
 )
 
-// statusFault classifies an answer, with the statuses of the package comment.
+// statusFault classifies a response, with the statuses of the package comment.
 func statusFault(e *Error) fault {
 	switch e.Status {
 	case http.StatusTooManyRequests, http.StatusServiceUnavailable, http.StatusLocked:
@@ -33,8 +33,8 @@ func statusFault(e *Error) fault {
 	return faultFinal
 }
 
-// networkFault classifies an error without an answer. An unknown host and the end of the context stay what they are;
-// without a connection the server has not seen the call.
+// networkFault classifies an error without a response. An unknown host and the end of the context are final.
+// Without a connection the server has not seen the call.
 func networkFault(err error) fault {
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return faultFinal

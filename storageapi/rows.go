@@ -63,7 +63,7 @@ func (c *Client) RollbackRow(ctx context.Context, component, config, id string, 
 type RowCopy struct {
 	// TargetConfigID is the configuration that gets the row, "" for the same one.
 	TargetConfigID string `json:"targetConfigId,omitempty"`
-	// ChangeDescription says what was done; the server has a default.
+	// ChangeDescription describes the change. The server has a default.
 	ChangeDescription string `json:"changeDescription,omitempty"`
 }
 

@@ -33,10 +33,10 @@ type Table struct {
 	DataSizeBytes int64 `json:"dataSizeBytes"`
 	// Columns are the names in order.
 	Columns []string `json:"columns"`
-	// IsAlias says that the table shows another one, IsAliasable that another one can show it.
+	// IsAlias says that the table shows another table, IsAliasable that another table can show it.
 	IsAlias     bool `json:"isAlias"`
 	IsAliasable bool `json:"isAliasable"`
-	// IsTyped says that columns have types; otherwise every cell is text.
+	// IsTyped says that columns have types. Otherwise every cell is text.
 	IsTyped bool `json:"isTyped"`
 	// TableType is "table" unless the backend has others.
 	TableType string `json:"tableType"`
@@ -57,7 +57,7 @@ type Table struct {
 type TableDefinition struct {
 	// PrimaryKeysNames are the columns of the key.
 	PrimaryKeysNames []string `json:"primaryKeysNames"`
-	// Columns have types, unless the table has none. Those of the key may come first.
+	// Columns have types, unless the table has none. Columns of the key may come first.
 	Columns []Column `json:"columns"`
 }
 
@@ -115,7 +115,7 @@ func TextColumns(names ...string) []Column {
 	return columns
 }
 
-// CreateTable makes a table from a definition and waits for it; ctx bounds the wait. A table of the name that is there
+// CreateTable makes a table from a definition and waits for it. ctx bounds the wait. A table of the name that is there
 // already is a [*JobError] or an [*Error], see [IsAlreadyExists].
 func (c *Client) CreateTable(ctx context.Context, bucket string, in TableCreate) (*Table, error) {
 	if in.PrimaryKey == nil {
@@ -136,7 +136,7 @@ type TableFromFile struct {
 	Delimiter, Enclosure string
 }
 
-// CreateTableFromFile makes a table with the columns and rows of a file and waits for it; ctx bounds the wait.
+// CreateTableFromFile makes a table with the columns and rows of a file and waits for it. ctx bounds the wait.
 func (c *Client) CreateTableFromFile(ctx context.Context, bucket string, in TableFromFile) (*Table, error) {
 	body := struct {
 		Name       string `json:"name"`
@@ -153,7 +153,7 @@ func (c *Client) UpdateTable(ctx context.Context, id, displayName string) (*Tabl
 	return fetch[Table](ctx, c, put(c.scoped("tables", id), map[string]string{"displayName": displayName}))
 }
 
-// DeleteTable deletes a table, with force also the ones that show it, and waits for that.
+// DeleteTable deletes a table and waits for that. With force it deletes the tables that show it, too.
 func (c *Client) DeleteTable(ctx context.Context, id string, force bool) error {
 	return c.deleteByJob(ctx, request{path: c.scoped("tables", id)}, force)
 }
@@ -193,10 +193,10 @@ func (c *Client) DeleteRows(ctx context.Context, table string, filters ...Filter
 type Import struct {
 	// FileID is the file.
 	FileID IntID `json:"dataFileId"`
-	// Incremental adds to the rows that are there; otherwise they are replaced. With a primary key a row of the same
+	// Incremental adds to the rows that are there. Otherwise they are replaced. With a primary key a row of the same
 	// key is replaced.
 	Incremental bool `json:"incremental"`
-	// WithoutHeaders says that the file has no header; its columns are then Columns, or the table's.
+	// WithoutHeaders says that the file has no header. Its columns are then Columns, or the table's.
 	WithoutHeaders bool     `json:"withoutHeaders,omitempty"`
 	Columns        []string `json:"columns,omitempty"`
 	// IgnoredLines are skipped at the beginning.
@@ -222,12 +222,12 @@ type ImportResult struct {
 }
 
 // StartImport begins an import and returns its job without waiting. Nothing keeps a second call from importing the same
-// file again: store the job's id.
+// file again, so store the job's id.
 func (c *Client) StartImport(ctx context.Context, table string, in Import) (*Job, error) {
 	return fetch[Job](ctx, c, post(c.scoped("tables", table, "import-async"), in))
 }
 
-// ImportFile imports a file into a table and waits for it; ctx bounds the wait.
+// ImportFile imports a file into a table and waits for it. ctx bounds the wait.
 func (c *Client) ImportFile(ctx context.Context, table string, in Import) (*ImportResult, error) {
 	return fetchResults[ImportResult](ctx, c, post(c.scoped("tables", table, "import-async"), in))
 }
@@ -257,15 +257,15 @@ type Order struct {
 // RowQuery selects rows for a preview or an export. The zero value selects all columns and rows, within the limit of
 // the call.
 type RowQuery struct {
-	// Limit is the greatest number of rows; the default of a preview is 100, its maximum 1000.
+	// Limit is the greatest number of rows. The default of a preview is 100, its maximum 1000.
 	Limit int
 	// Columns are all by default.
 	Columns []string
 	// Filters must all match.
 	Filters []Filter
-	// OrderBy sorts; the first has most weight.
+	// OrderBy sorts. The first has most weight.
 	OrderBy []Order
-	// ChangedSince and ChangedUntil select rows by the time of their import: seconds since 1970, the text of a time, or a
+	// ChangedSince and ChangedUntil select rows by the time of their import, as seconds since 1970, the text of a time, or a
 	// distance from now such as "-2 days".
 	ChangedSince, ChangedUntil string
 }
@@ -344,12 +344,12 @@ type Export struct {
 // Formats of an export.
 const (
 	FormatCSV  = "rfc"  // comma-separated values without a header
-	FormatJSON = "json" // an object for each row, on a line of its own
+	FormatJSON = "json" // an object for each row, on a separate line
 )
 
-// ExportTable writes rows of a table to a sliced file of the project and waits for it; ctx bounds the wait. The slices have
+// ExportTable writes rows of a table to a sliced file of the project and waits for it. ctx bounds the wait. The slices have
 // no header, [StoredFile.OpenSlices] reads them one after the other. The file lives two days. Some servers write files that are
-// not sliced, with a header: look at [File.IsSliced].
+// not sliced, with a header, so look at [File.IsSliced].
 func (c *Client) ExportTable(ctx context.Context, table string, in Export) (IntID, error) {
 	body := struct {
 		Gzip         bool     `json:"gzip"`

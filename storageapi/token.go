@@ -15,7 +15,7 @@ type Token struct {
 	Token Secret `json:"token,omitempty"`
 	// Description is for people.
 	Description string `json:"description"`
-	// Created, Refreshed and Expires are times; zero for Expires means never.
+	// Created, Refreshed and Expires are times. Zero for Expires means never.
 	Created   Time `json:"created"`
 	Refreshed Time `json:"refreshed"`
 	Expires   Time `json:"expires"`
@@ -82,7 +82,7 @@ type Project struct {
 	// DataSizeBytes and RowsCount are totals of all tables.
 	DataSizeBytes int64 `json:"dataSizeBytes"`
 	RowsCount     int64 `json:"rowsCount"`
-	// DefaultBackend is the kind of database behind the tables, FileStorageProvider the one of the object store.
+	// DefaultBackend is the kind of database that stores the tables, FileStorageProvider the kind of the object store.
 	DefaultBackend      string `json:"defaultBackend"`
 	FileStorageProvider string `json:"fileStorageProvider"`
 	// Limits and Metrics are quantities by name.
@@ -104,7 +104,7 @@ type Quantity struct {
 
 // TokenCreate describes a new token.
 type TokenCreate struct {
-	// Description has at most 255 characters; the server has a default.
+	// Description has at most 255 characters. The server has a default.
 	Description string `json:"description,omitempty"`
 	// BucketPermissions are "read" or "write" by bucket. The buckets must exist.
 	BucketPermissions map[string]string `json:"bucketPermissions,omitempty"`
@@ -147,7 +147,7 @@ func (c *Client) TokenDetail(ctx context.Context, id ID) (*Token, error) {
 	return fetch[Token](ctx, c, get(c.scoped("tokens", string(id))))
 }
 
-// CreateToken makes a token; the answer is the only one that has its secret.
+// CreateToken makes a token. Only this response has its secret.
 func (c *Client) CreateToken(ctx context.Context, in TokenCreate) (*Token, error) {
 	return fetch[Token](ctx, c, post(c.scoped("tokens"), in))
 }
@@ -162,7 +162,7 @@ func (c *Client) DeleteToken(ctx context.Context, id ID) error {
 	return c.delete(ctx, request{path: c.scoped("tokens", string(id))})
 }
 
-// RefreshToken gives a token a new secret, which the answer has. The old one stops at once.
+// RefreshToken gives a token a new secret, which the response has. The old secret stops working at once.
 func (c *Client) RefreshToken(ctx context.Context, id ID) (*Token, error) {
 	return fetch[Token](ctx, c, post(c.scoped("tokens", string(id), "refresh"), struct{}{}))
 }

@@ -29,8 +29,8 @@ func BytesSource(data []byte) Source {
 	return Source{Size: int64(len(data)), Open: func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(data)), nil }}
 }
 
-// watchedReader remembers why reading failed: net/http does not always return it. The transport may still read after it has
-// returned the answer, so stop waits for a read in progress, closes the source, and no read reaches it afterwards.
+// watchedReader remembers why reading failed, because net/http does not always return it. The transport may still read after it has
+// returned the response, so stop waits for a read in progress, closes the source, and no read reaches it afterwards.
 type watchedReader struct {
 	r io.ReadCloser
 
@@ -54,7 +54,7 @@ func (w *watchedReader) Read(p []byte) (int, error) {
 
 var errStopped = errors.New("the upload has ended")
 
-// stop closes the source. It waits for a reading that is under way.
+// stop closes the source. It waits for a read in progress.
 func (w *watchedReader) stop() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -110,8 +110,8 @@ func (c *Client) Upload(ctx context.Context, in FilePrepare, src Source) (*File,
 	return f, nil
 }
 
-// SlicedFile is a file that is uploaded in slices. Slices may be uploaded concurrently; only those that the last call of
-// Commit names are a part of the file.
+// SlicedFile is a file that is uploaded in slices. Slices may be uploaded concurrently. Only the slices that the last call of
+// Commit names are part of the file.
 type SlicedFile struct {
 	client *Client
 	store  *objectStore
@@ -155,7 +155,7 @@ type manifestEntry struct {
 	URL string `json:"url"`
 }
 
-// Commit writes the manifest: the file then has these slices in this order. It may be called again.
+// Commit writes the manifest. The file then has these slices in this order. It may be called again.
 func (s *SlicedFile) Commit(ctx context.Context, names ...string) error {
 	m := manifest{Entries: []manifestEntry{}}
 	for _, name := range names {
@@ -192,7 +192,7 @@ func (c *Client) Download(ctx context.Context, id IntID) (*StoredFile, error) {
 func (s *StoredFile) File() *File { return s.file }
 
 // Open returns the bytes of a file that is not sliced. The caller closes the reader. Bytes that were never uploaded
-// are an error that matches [io/fs.ErrNotExist]. A sliced file, which every export of a table is, has no such bytes: read it
+// are an error that matches [io/fs.ErrNotExist]. A sliced file, which every export of a table is, has no such bytes, so read it
 // with [StoredFile.OpenSlices].
 func (s *StoredFile) Open(ctx context.Context) (io.ReadCloser, error) {
 	if s.file.IsSliced {
@@ -255,7 +255,7 @@ func (r *sliceReader) Close() error {
 	return slice.Close()
 }
 
-// maxManifest bounds what is read of a manifest.
+// maxManifest bounds the bytes read of a manifest.
 const maxManifest = 64 << 20
 
 // Slices reads the names of the slices from the manifest. A file without a manifest is an error that matches
@@ -286,8 +286,8 @@ func (s *StoredFile) Slices(ctx context.Context) ([]string, error) {
 }
 
 // sliceName returns the name of a slice from its address and the address of its file. Hosts are not compared. For Azure
-// the path before the container is not compared either, because it belongs to the endpoint, and the address may be the one of
-// the endpoint.
+// the path before the container is not compared either, because it belongs to the endpoint, and the address may be the
+// endpoint's.
 func sliceName(slice, file string) (string, bool) {
 	scheme, slicePath, ok := strings.Cut(slice, "://")
 	fileScheme, filePath, _ := strings.Cut(file, "://")

@@ -36,8 +36,8 @@ func (e *endless) Close() error {
 	return nil
 }
 
-// A store may answer before it has read the body, and the transport then goes on reading for a while. The source is not
-// read any more when the upload has returned.
+// A store may respond before it has read the body, and the transport then continues to read for a while. The source is no
+// longer read when the upload has returned.
 func TestSourceIsNotReadAfterUpload(t *testing.T) {
 	h := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
@@ -72,7 +72,7 @@ func TestSourceIsNotReadAfterUpload(t *testing.T) {
 	}
 }
 
-// A failed job answers as a failed call does: both say with their code what was wrong.
+// A failed job reports errors as a failed call does. Both name the fault with their code.
 func TestCodesOfJobs(t *testing.T) {
 	taken := &JobError{Job{Error: &JobFailure{Code: "storage.buckets.tableAlreadyExists"}}}
 	if !IsAlreadyExists(taken) || !HasCode(taken, "storage.buckets.tablealreadyexists") || IsNotFound(taken) {

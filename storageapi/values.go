@@ -71,10 +71,10 @@ func (id *IntID) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// TimeFormat is how the Storage API writes a time: the offset has no colon.
+// TimeFormat is how the Storage API writes a time. The offset has no colon.
 const TimeFormat = "2006-01-02T15:04:05-0700"
 
-// Time is a time of the API, in seconds. It reads each of the forms in use and writes [TimeFormat]; the zero value is
+// Time is a time of the API, in seconds. It reads each of the forms in use and writes [TimeFormat]. The zero value is
 // null.
 type Time struct{ time.Time }
 
@@ -137,7 +137,7 @@ func isEmpty(data []byte) bool {
 	return data[0] == '[' && data[len(data)-1] == ']' && len(bytes.TrimSpace(data[1:len(data)-1])) == 0
 }
 
-// Optional is a part of an answer that may be missing. Missing, null and [] mean the same: Value is nil. It writes a missing
+// Optional is a part of a response that may be missing. Missing, null and [] mean the same: Value is nil. It writes a missing
 // value as [].
 type Optional[V any] struct{ Value *V }
 

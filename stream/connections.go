@@ -17,9 +17,9 @@ import (
 // reservedConnections is how many connections above the bound are accepted for health checks.
 const reservedConnections = 32
 
-// LimitConnections returns a listener with at most n open connections; n must be positive. At the bound a new connection
-// replaces one without a request: the least recently used one, or one that never sent anything. If all have a request,
-// those whose headers are incomplete give way in the same order. So silent clients keep nobody out.
+// LimitConnections returns a listener with at most n open connections. n must be positive. At the bound a new connection
+// replaces one without a request, either the least recently used one, or one that never sent anything. If all have a request,
+// those whose headers are incomplete give way in the same order. So silent clients keep no other client out.
 //
 // A request whose head net/http refuses itself gets JSON in place of plain text, except over TLS.
 //
@@ -27,14 +27,14 @@ const reservedConnections = 32
 // without a byte in either direction.
 //
 // When all n connections have a complete request, a few more are accepted for the paths in checks. GET and HEAD of these
-// paths are served; everything else on these connections gets 503 with Retry-After. Without checks there is no such
+// paths are served. Everything else on these connections gets 503 with Retry-After. Without checks there is no such
 // reserve, and new connections wait in the queue of the operating system.
 //
 // Give the listener to [net/http.Server.Serve] or ServeTLS. Around a listener of [crypto/tls.NewListener] it bounds the
 // connections and HTTP/2 works, but none gives way and there is no reserve, because requests cannot be seen from there.
 // Closing it closes l.
 //
-// An open connection costs a file handle and memory: see docs/deploy.md. A process without free handles cannot open the
+// An open connection costs a file handle and memory. See docs/deploy.md. A process without free handles cannot open the
 // files of its store.
 func LimitConnections(l net.Listener, n int, checks ...string) net.Listener {
 	ll := &limitedListener{
@@ -235,7 +235,7 @@ func (l *limitedListener) Close() error {
 	return l.Listener.Close()
 }
 
-// limitedConn follows what is read and written to know whether it has a request. A request costs one clock reading and no
+// limitedConn follows reads and writes to know whether the connection has a request. A request costs one clock reading and no
 // lock.
 //
 // Read and Write may run at once, and each sets the state that it saw. The last one counts. Only a shed connection keeps its state.
@@ -246,7 +246,7 @@ type limitedConn struct {
 	reserve bool
 	begin   []byte      // the first bytes, until the protocol is known. Only Read uses it.
 	known   bool        // the protocol is known. Only Read uses it.
-	opaque  atomic.Bool // HTTP/2 or TLS: the bytes do not tell where a request begins and ends
+	opaque  atomic.Bool // HTTP/2 or TLS, where the bytes do not tell where a request begins and ends
 	state   atomic.Int32
 	stamp   atomic.Int64 // when it was last used, Unix nanoseconds
 	once    sync.Once
@@ -304,7 +304,7 @@ func (c *limitedConn) Read(p []byte) (int, error) {
 		next = connPartial
 	}
 	if !c.become(next) {
-		return 0, net.ErrClosed // it gave way: its request is not served
+		return 0, net.ErrClosed // it gave way, so its request is not served
 	}
 	return n, err
 }
@@ -351,7 +351,7 @@ func (c *limitedConn) Close() error {
 	return err
 }
 
-// CloseWrite closes the sending side only; the server uses it while a client still sends.
+// CloseWrite closes the sending side only. The server uses it while a client still sends.
 func (c *limitedConn) CloseWrite() error {
 	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
 		return half.CloseWrite()

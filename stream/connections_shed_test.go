@@ -17,7 +17,7 @@ import (
 	"time"
 )
 
-// serveLimited serves behind n connections until the test ends.
+// serveLimited serves with at most n connections until the test ends.
 func serveLimited(t *testing.T, inner net.Listener, srv *http.Server, n int, checks ...string) (address string) {
 	served := make(chan error, 1)
 	go func() { served <- srv.Serve(LimitConnections(inner, n, checks...)) }()
@@ -30,7 +30,7 @@ func serveLimited(t *testing.T, inner net.Listener, srv *http.Server, n int, che
 	return inner.Addr().String()
 }
 
-// readings reports each connection that is read a second time: what came first has been seen by then.
+// readings reports each connection that is read a second time. What came first has been seen by then.
 type readings struct {
 	net.Listener
 	again chan struct{}
@@ -54,7 +54,7 @@ func (c *readConn) Read(p []byte) (int, error) {
 	return c.Conn.Read(p)
 }
 
-// client is a connection whose answers are read.
+// client is a connection whose responses are read.
 type client struct {
 	t *testing.T
 	net.Conn
@@ -79,7 +79,7 @@ func (c *client) say(text string) {
 	}
 }
 
-// status returns the status of the next answer, 0 if the connection is closed.
+// status returns the status of the next response, 0 if the connection is closed.
 func (c *client) status() int {
 	c.t.Helper()
 	resp, err := http.ReadResponse(c.in, nil)
@@ -100,13 +100,13 @@ const simpleGet = "GET / HTTP/1.1\r\nHost: x\r\n\r\n"
 
 var sayOK = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "OK") })
 
-// The connection that was used longest ago gives way, with a kept one among them, and nobody waits for a time-out.
+// The least recently used connection gives way, with a kept one among them, and no client waits for a time-out.
 func TestIdleConnectionGivesWay(t *testing.T) {
 	inner, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	idle := make(chan struct{}, 10) // a client has its answer some moments before its connection is idle
+	idle := make(chan struct{}, 10) // a client has its response some moments before its connection is idle
 	address := serveLimited(t, inner, &http.Server{Handler: sayOK, ConnState: func(_ net.Conn, s http.ConnState) {
 		if s == http.StateIdle {
 			idle <- struct{}{}
@@ -135,7 +135,7 @@ func TestIdleConnectionGivesWay(t *testing.T) {
 	}
 }
 
-// Silent connections give way before those that have begun a request, and these before none: a complete request stays.
+// Silent connections give way before connections that have begun a request, and these before none. A complete request stays.
 func TestSilentConnectionsGiveWayFirst(t *testing.T) {
 	release := make(chan struct{})
 	reached := make(chan struct{}, 10)
@@ -187,7 +187,7 @@ func TestSilentConnectionsGiveWayFirst(t *testing.T) {
 	}
 }
 
-// While every connection has a request, checks are answered, others are told to come back, and a place that gets free is
+// While every connection has a request, checks get a response, other requests get a 503, and a place that becomes free is
 // taken.
 func TestChecksHaveAReserve(t *testing.T) {
 	release := make(chan struct{})
@@ -196,7 +196,7 @@ func TestChecksHaveAReserve(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	idle := make(chan string, 1000) // the clients, some moments after they have their answers
+	idle := make(chan string, 1000) // the clients, some moments after they have their responses
 	address := serveLimited(t, inner, &http.Server{
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if strings.HasPrefix(r.URL.Path, "/slow") {
@@ -286,7 +286,7 @@ func TestLimitConnectionsWithTLS(t *testing.T) {
 	}
 }
 
-// useHTTP2 makes requests over connections of their own and returns the version of HTTP that they had.
+// useHTTP2 makes requests over its own connections and returns the version of HTTP that they had.
 func useHTTP2(t *testing.T, address string) int {
 	t.Helper()
 	version := 0

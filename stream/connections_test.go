@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// Clients that open connections and say nothing hold no more than the bound, and not for longer than the time-outs: those
-// who have something to say get their turn.
+// Clients that open connections and say nothing hold no more than the bound, and not for longer than the time-outs. Clients
+// that have something to say get their turn.
 func TestLimitConnections(t *testing.T) {
 	const bound, idle = 4, 40
 	inner, err := net.Listen("tcp", "127.0.0.1:0")

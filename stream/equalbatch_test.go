@@ -37,7 +37,7 @@ func (s *service) exportLogs(batch []byte, header ...string) (status int, replay
 	return status, h.Get("Idempotent-Replayed")
 }
 
-// Batches whose responses have arrived are different batches, equal or not: a loop logs one line many times within a millisecond, and hosts send
+// Batches whose responses have arrived are different batches, equal or not. A loop logs one line many times within a millisecond, and hosts send
 // one body.
 func TestEqualBatchesAreStoredEach(t *testing.T) {
 	s := newService(t, nil, telemetry())
@@ -166,7 +166,7 @@ func TestBatchWhoseSenderHasGone(t *testing.T) {
 	}
 }
 
-// A batch that some sinks refuse as a whole gets a response like any other batch: the other sinks store the next equal batch.
+// A batch that some sinks refuse as a whole gets a response like any other batch. The other sinks store the next equal batch.
 func TestEqualBatchesOfWhichASinkRejectsAll(t *testing.T) {
 	src := telemetry()
 	for i := range src.Sinks {

@@ -14,7 +14,7 @@ import (
 	"github.com/forebay/forebay/mapping"
 )
 
-// reply is what a request got.
+// reply is the response to a request.
 type reply struct {
 	status int
 	header http.Header
@@ -66,7 +66,7 @@ func newSplitService(t *testing.T, split forebay.Split) *service {
 		forebay.Source{ID: "kafka", Secret: webSecret, Split: split, Sinks: []forebay.Sink{sink("a"), sink("b")}})
 }
 
-// TestBrokerConnector sends what an HTTP sink connector of a message broker does: one record, or a batch of them.
+// TestBrokerConnector sends what an HTTP sink connector of a message broker sends, which is one record, or a batch of them.
 func TestBrokerConnector(t *testing.T) {
 	s := newSplitService(t, forebay.SplitArray)
 	jsonHeader := http.Header{"Content-Type": {"application/json"}}
@@ -111,7 +111,7 @@ func TestBrokerConnector(t *testing.T) {
 	s.t = t
 }
 
-// TestRetryWithKey lets requests fail at one of two sinks: sent again with the same key they add only what is missing.
+// TestRetryWithKey lets requests fail at one of two sinks. Sent again with the same key they add only the missing rows.
 func TestRetryWithKey(t *testing.T) {
 	s := newSplitService(t, forebay.SplitArray)
 	key := func(k string) http.Header {
@@ -188,7 +188,7 @@ func TestKeyOfOneEvent(t *testing.T) {
 	}
 }
 
-// TestNoSinkIsSaid checks that an event which nobody takes is answered as such, without breaking clients that look for OK.
+// TestNoSinkIsSaid checks that the response names an event that no sink takes, without breaking clients that look for OK.
 func TestNoSinkIsSaid(t *testing.T) {
 	s := newService(t, nil, forebay.Source{ID: "empty", Secret: webSecret})
 	a := s.send("empty", "{}", nil)

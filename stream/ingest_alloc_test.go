@@ -21,7 +21,7 @@ func (d *discard) Write(b []byte) (int, error)       { return len(b), nil }
 func (d *discard) WriteString(s string) (int, error) { return len(s), nil }
 func (d *discard) WriteHeader(int)                   {}
 
-// The handler itself allocates the request id, the list that holds it in the header, and the loan of its memory: nothing
+// The handler itself allocates the request id, the list that holds it in the header, and the loan of its memory. Nothing
 // that grows with the request, and no context.
 func TestIngestAllocs(t *testing.T) {
 	if raceEnabled {

@@ -361,7 +361,7 @@ func TestVerbose(t *testing.T) {
 }
 
 func TestPreflight(t *testing.T) {
-	// A preflight request is answered alike for every source: it must not tell which ones exist.
+	// A preflight request gets the same response for every source because it must not tell which ones exist.
 	for _, path := range []string{"/stream/1/web/" + secret, "/stream/1/nobody/x"} {
 		w := serve(newHandler(newFake(), Options{}), httptest.NewRequest(http.MethodOptions, path, nil))
 		checkAnswer(t, w)

@@ -10,8 +10,8 @@ import (
 	"github.com/forebay/forebay/mapping"
 )
 
-// The body of a request is in the memory of the next ones before its answer is written. Nothing that the answer or the
-// table says of it is of another request.
+// The body of a request is in the memory of the next requests before its response is written. The response and the table
+// contain nothing of another request.
 func TestAnswersQuoteTheirOwnRequest(t *testing.T) {
 	const clients, events = 16, 25
 	def := source("web", mapping.Path("id", "id"), mapping.Headers("headers"))

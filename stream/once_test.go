@@ -46,7 +46,7 @@ func (s *service) restarted(fs vfs.FS, opts stream.Options, sources ...forebay.S
 	return &service{s.t, eng, s.mem, srv.URL}
 }
 
-// A request with a key is known after a restart, gets the answer of the first, and adds nothing.
+// A request with a key is known after a restart, gets the response of the first, and adds nothing.
 func TestKeySurvivesARestart(t *testing.T) {
 	fs := vfs.NewMem()
 	src := source("web", mapping.Path("n", "n"))
@@ -77,7 +77,7 @@ func TestKeySurvivesARestart(t *testing.T) {
 	}
 }
 
-// An answer that says that the outcome is unknown can be followed up with the key.
+// A response that says that the outcome is unknown can be followed up with the key.
 func TestKeyOfAnUnknownOutcome(t *testing.T) {
 	var fail atomic.Bool
 	disk := disktest.Wrap(vfs.NewMem(), errorfs.InjectorFunc(func(op errorfs.Op) error {
@@ -266,7 +266,7 @@ func TestDifferentBatchesAreNotMerged(t *testing.T) {
 	}
 }
 
-// A full sink refuses what is new, and not what it has.
+// A full sink refuses new batches, and not batches that it has.
 func TestKeyAtAFullSink(t *testing.T) {
 	s := newService(t, func(o *forebay.Options) { o.Buffer.MaxSinkBytes = 1 << 10 }, telemetry())
 	s.mem.Before = nil

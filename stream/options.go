@@ -27,7 +27,7 @@ const (
 
 // Options of the handlers. The zero value is ready to use.
 type Options struct {
-	// ProjectID and BranchID stand in URLs and answers: an engine has the sources of one branch of one project. A request
+	// ProjectID and BranchID stand in URLs and responses. An engine has the sources of one branch of one project. A request
 	// for another project finds no source. Default: 1.
 	ProjectID, BranchID int
 
@@ -38,28 +38,28 @@ type Options struct {
 	// size. Exporters drop a batch that is refused for its size, so the defaults are above what SDKs and Collectors send: 20 MB
 	// and 64 MB or, if that is less, a quarter and half of MaxBufferedBytes.
 	MaxExportWireBytes, MaxExportBytes int
-	// MaxHeaderBytes bounds the header lines of one request, counted as "Name: value" with the line end: 1 KB to 1 MB. The
-	// server must accept them, too: see [Server]. Default: 16 KB.
+	// MaxHeaderBytes bounds the header lines of one request, counted as "Name: value" with the line end. It is 1 KB to 1 MB. The
+	// server must accept them, too. See [Server]. Default: 16 KB.
 	MaxHeaderBytes int
-	// MaxBufferedBytes bounds the memory of all requests in progress, bodies and decoded telemetry: at least MaxBodyBytes.
-	// Above it requests are answered 503 with Retry-After. Default: DefaultMaxBufferedBytes.
+	// MaxBufferedBytes bounds the memory of all requests in progress, bodies and decoded telemetry. It is at least MaxBodyBytes.
+	// Above it requests get 503 with Retry-After. Default: DefaultMaxBufferedBytes.
 	MaxBufferedBytes int
 
-	// TrustedProxies are the networks of proxies whose X-Forwarded-For header is believed. Default: none; the sender is the
+	// TrustedProxies are the networks of proxies whose X-Forwarded-For header is believed. Default: none. The sender is the
 	// TCP peer and the header is ignored.
 	TrustedProxies []netip.Prefix
 
-	// HiddenHeaders are names of headers, in any case, that mappings do not see: for example Authorization and Cookie if
+	// HiddenHeaders are names of headers, in any case, that mappings do not see, for example Authorization and Cookie if
 	// they must not end in tables. Default: none.
 	HiddenHeaders []string
 
-	// BatchWindow is how long an OTLP batch without an Idempotency-Key whose response may not have arrived is remembered: see
-	// [Ingest]. Default: as long as the engine keeps keys, which is 24 h by default. Negative:
+	// BatchWindow is how long an OTLP batch without an Idempotency-Key whose response may not have arrived is remembered. See
+	// [Ingest]. Default: as long as the engine keeps keys, which is 24 h by default. If it is negative,
 	// batches are not compared, and each is stored.
 	BatchWindow time.Duration
 
-	// Logger gets the failures of the service itself, with the request id of the answer, but no secrets and no events.
-	// Default: warnings and errors go to [slog.Default]; [slog.DiscardHandler] silences them.
+	// Logger gets the failures of the service itself, with the request id of the response, but no secrets and no events.
+	// Default: warnings and errors go to [slog.Default]. [slog.DiscardHandler] silences them.
 	Logger *slog.Logger
 
 	// hiddenFromTelemetry is HiddenHeaders and Authorization, which may have the secret.

@@ -14,7 +14,7 @@ import (
 	"github.com/forebay/forebay/stream"
 )
 
-// A client that goes away in the middle of a request leaves nothing: no record of it is stored and its memory is free for
+// A client that goes away in the middle of a request leaves nothing. No record of it is stored and its memory is free for
 // others. One that goes away after its request has all of its records stored, or none.
 func TestOTLPDisconnect(t *testing.T) {
 	s := newService(t, nil, telemetry())
@@ -34,7 +34,7 @@ func TestOTLPDisconnect(t *testing.T) {
 		}
 		return data
 	}
-	// send writes a request up to the cut and closes the connection, without a look at the answer unless wait is set.
+	// send writes a request up to the cut and closes the connection, without a look at the response unless wait is set.
 	send := func(data []byte, framing string, cut int, wait bool) (status int) {
 		conn, err := net.Dial("tcp", address)
 		if err != nil {

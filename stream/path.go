@@ -18,7 +18,7 @@ type endpoint struct {
 	telemetry bool
 	// signal is empty when the path does not name it.
 	signal forebay.Signal
-	// bearerOnly says that the path names a signal and nothing else: the bearer token alone identifies the source.
+	// bearerOnly says that the path names a signal and nothing else. The bearer token alone identifies the source.
 	bearerOnly bool
 }
 
@@ -32,7 +32,7 @@ var otlpSignals = map[string]forebay.Signal{
 }
 
 // parseEvent splits an escaped URL path of the form /stream/{projectId}/{sourceId}/{secret}. It reports false for every
-// other path, also for one with an empty part, a trailing slash or a broken escape. A slash inside a part must be escaped.
+// other path, including paths with an empty part, a trailing slash or a broken escape. A slash inside a part must be escaped.
 func parseEvent(path string) (endpoint, bool) {
 	rest, ok := strings.CutPrefix(path, eventPrefix)
 	if !ok {
@@ -114,7 +114,7 @@ func isProfiles(path string) bool {
 	return strings.HasSuffix(path, "/v1development/profiles") || strings.HasSuffix(path, "/v1/profiles")
 }
 
-// projectID reads a project id: a positive decimal number, without sign or leading zero.
+// projectID reads a project id, a positive decimal number, without sign or leading zero.
 func projectID(s string) (int, bool) {
 	n, err := strconv.Atoi(s)
 	if err != nil || n <= 0 || s[0] < '1' || s[0] > '9' {

@@ -16,7 +16,7 @@ import (
 	"github.com/forebay/forebay/mapping"
 )
 
-// An event in a quarantine is accepted, and the answer says so without being asked.
+// An event in a quarantine is accepted, and the response says so even without verbose.
 func TestQuarantinedEvents(t *testing.T) {
 	aside := forebay.SinkResult{Sink: "a", Status: forebay.Quarantined, Err: &mapping.Error{
 		Column: "user", Reason: mapping.MissingValue, Err: errors.New("the body has no field"),
@@ -80,8 +80,8 @@ func TestQuarantinedEvents(t *testing.T) {
 	}
 }
 
-// A quarantine has the line of the request and its headers, and no secret: not the secret of the source, wherever a proxy has copied it to,
-// and no parameter or header with the name of a secret.
+// A quarantine has the line of the request and its headers, and no secret, neither the secret of the source, wherever a proxy has copied it to,
+// nor a parameter or header with the name of a secret.
 func TestQuarantineKeepsTheRequestWithoutSecrets(t *testing.T) {
 	const old, leak = "0ld-secret-of-web", "canary"
 	eng, err := forebay.Open(filepath.Join(t.TempDir(), "data"), forebay.Options{})

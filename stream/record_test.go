@@ -63,7 +63,7 @@ func TestRecord(t *testing.T) {
 	}
 }
 
-// Mappings see the headers of the request and its Host, also where they cannot be shared with it.
+// Mappings see the headers of the request and its Host, even if they cannot be shared with it.
 func TestRecordHost(t *testing.T) {
 	for name, tt := range map[string]struct {
 		host   string

@@ -17,8 +17,8 @@ import (
 	"github.com/forebay/forebay/stream/internal/wire"
 )
 
-// ingestError returns the answer for err, which the engine returned for a record or for one sink. contentType is the
-// request's. The package documentation lists the answers; those that gRPC shares are in [wire.Prefix.Failure].
+// ingestError returns the response for err, which the engine returned for a record or for one sink. contentType is the
+// request's. The package documentation lists the responses. Those shared with gRPC are in [wire.Prefix.Failure].
 func ingestError(err error, contentType string) *wire.Error {
 	var (
 		mapped   *mapping.Error
@@ -49,7 +49,7 @@ func ingestError(err error, contentType string) *wire.Error {
 	return names.Failure(err, "event")
 }
 
-// outcome is what became of a part of a request, in the answer.
+// outcome is the result of a part of a request, in the response.
 type outcome struct {
 	StatusCode int    `json:"statusCode"`
 	Error      string `json:"error,omitempty"`
@@ -69,7 +69,7 @@ type sourceResult struct {
 	Sinks []sinkResult `json:"sinks,omitempty"`
 }
 
-// resultBody is the body of an answer that has the outcome per sink.
+// resultBody is the body of a response that has the outcome per sink.
 type resultBody struct {
 	outcome
 	ExceptionID string         `json:"exceptionId,omitempty"`
@@ -83,7 +83,7 @@ type eventResult struct {
 	Sinks []sinkResult `json:"sinks"`
 }
 
-// eventsBody is the answer to a request with several events.
+// eventsBody is the response to a request with several events.
 type eventsBody struct {
 	outcome
 	ExceptionID string `json:"exceptionId,omitempty"`
@@ -97,14 +97,14 @@ type eventsBody struct {
 	Quarantined []eventResult `json:"quarantined,omitempty"`
 }
 
-// maxFailed bounds the events that an answer names.
+// maxFailed bounds the events that a response names.
 const maxFailed = 100
 
 const (
 	writeFailed = "stream.in.writeFailed"
-	// warningField says what is wrong although the request was accepted.
+	// warningField describes a problem although the request was accepted.
 	warningField = "X-Stream-Warning"
-	// replayedField marks the answer to a request whose rows an earlier one with the same key had stored already.
+	// replayedField marks the response to a request whose rows an earlier one with the same key had stored already.
 	replayedField = "Idempotent-Replayed"
 )
 
@@ -115,7 +115,7 @@ var (
 	replayedValue = []string{"true"}
 )
 
-// answer writes what became of the events of one request.
+// answer writes the outcome of the events of one request.
 type answer struct {
 	h                 *handler
 	w                 http.ResponseWriter
@@ -125,7 +125,7 @@ type answer struct {
 	// retryAfter and exceptionID cover all sinks that were added.
 	retryAfter  time.Duration
 	exceptionID string
-	logged      map[string]bool // by sink and error: one line each, not one per event
+	logged      map[string]bool // by sink and error, one line each, not one per event
 }
 
 func (a *answer) contentType() string { return a.r.Header.Get("Content-Type") }
@@ -134,7 +134,7 @@ func (a *answer) verbose() bool {
 	return a.r.URL.RawQuery != "" && a.r.URL.Query().Get("verbose") == "true"
 }
 
-// mark sets the headers that need no verbose answer.
+// mark sets the headers that do not depend on verbose.
 func (a *answer) mark(dropped bool, results ...forebay.Result) {
 	if dropped {
 		a.w.Header()[warningField] = noSinkWarning
@@ -190,7 +190,7 @@ func (a *answer) add(res forebay.Result) (sinks []sinkResult, status int, summar
 	return sinks, status, summary
 }
 
-// writeOne answers a request with one event.
+// writeOne responds to a request with one event.
 func (a *answer) writeOne(res forebay.Result) {
 	dropped := len(res.Sinks) == 0
 	a.mark(dropped, res)
@@ -211,7 +211,7 @@ func (a *answer) writeOne(res forebay.Result) {
 	wire.WriteJSON(a.w, out.StatusCode, resultBody{out.outcome, a.exceptionID, []sourceResult{out}})
 }
 
-// writeMany answers a request with several events. Its status is the highest of all events and sinks.
+// writeMany responds to a request with several events. Its status is the highest of all events and sinks.
 func (a *answer) writeMany(results []forebay.Result) {
 	out := eventsBody{ProjectID: a.h.opts.ProjectID, BranchID: a.h.opts.BranchID, SourceID: a.source, Events: len(results)}
 	out.StatusCode = http.StatusOK
@@ -257,13 +257,13 @@ func (a *answer) writeMany(results []forebay.Result) {
 	wire.WriteJSON(a.w, out.StatusCode, out)
 }
 
-// writeOK answers events that every sink has taken.
+// writeOK responds for events that every sink has taken.
 func (a *answer) writeOK(status int) {
 	header := a.w.Header()
 	header["Content-Type"] = textType
 	header["Content-Length"] = okLength
 	a.w.WriteHeader(status)
-	_, _ = io.WriteString(a.w, "OK") // if the client is gone, nobody needs the error
+	_, _ = io.WriteString(a.w, "OK") // if the client is gone, the error is of no use
 }
 
 // accepted returns the status of a result without a failure: 200, or 202 if some sink has the row in memory only. It

@@ -74,7 +74,7 @@ func (c *rawConn) send(text string) {
 	}
 }
 
-// expect reads one answer and checks its status and a part of its body.
+// expect reads one response and checks its status and a part of its body.
 func (c *rawConn) expect(status int, part string) *http.Response {
 	c.t.Helper()
 	resp, err := http.ReadResponse(c.r, nil)
@@ -138,7 +138,7 @@ func TestRawRequests(t *testing.T) {
 		c.expect(413, "stream.in.bodyTooLarge")
 	})
 	t.Run("announced body too large", func(t *testing.T) {
-		c := dial() // the answer comes before a byte of the body
+		c := dial() // the response arrives before a byte of the body
 		c.send("POST " + rawTarget + " HTTP/1.1\nHost: x\nContent-Length: 1001\n\n")
 		c.expect(413, "stream.in.bodyTooLarge")
 	})
@@ -170,7 +170,7 @@ func TestHugeHeaders(t *testing.T) {
 		{15 << 10, 200, "OK"},
 		{17 << 10, 413, "stream.in.headerTooLarge"},
 		{60 << 10, 413, "stream.in.headerTooLarge"},
-		{80 << 10, 431, ""}, // above the limit of the server, which answers by itself
+		{80 << 10, 431, ""}, // above the limit of the server, which responds by itself
 	} {
 		for name, header := range map[string]string{
 			"one":  "X: " + strings.Repeat("x", tt.size),
@@ -214,8 +214,8 @@ func TestSlowClients(t *testing.T) {
 	})
 }
 
-// Once the request is complete the event is stored, whatever the client does: the durable wait goes on when the client
-// has closed its sending side, and that client gets the answer.
+// Once the request is complete the event is stored, whatever the client does. The durable wait continues when the client
+// has closed its sending side, and that client gets the response.
 func TestHalfClosingClientIsAnswered(t *testing.T) {
 	for name, text := range map[string]string{
 		"length":           "POST " + rawTarget + " HTTP/1.1\nHost: x\nContent-Length: 2\n\n{}",
@@ -285,8 +285,8 @@ func TestDurableWaitIsBounded(t *testing.T) {
 	})
 }
 
-// An answer that does not depend on the body does not wait for it. The ReadTimeout is far behind the deadline of the
-// connection, so that an answer which waits is not read at all.
+// A response that does not depend on the body does not wait for it. The ReadTimeout is far after the deadline of the
+// connection, so that a response which waits is not read at all.
 func TestErrorKnownBeforeTheBodyIsAnsweredBeforeIt(t *testing.T) {
 	dial := serveRaw(t, newFake(stored("a")), Options{}, func(s *http.Server) { s.ReadTimeout = time.Hour })
 	for _, tt := range []struct {

@@ -129,7 +129,7 @@ func compress(t *testing.T, coding string, data []byte) []byte {
 	return b.Bytes()
 }
 
-// export sends a request; header has names and values in turn.
+// export sends a request. header has names and values in turn.
 func (s *service) export(path string, body []byte, header ...string) (int, http.Header, string) {
 	s.t.Helper()
 	req, err := http.NewRequest(http.MethodPost, s.url+path, bytes.NewReader(body))

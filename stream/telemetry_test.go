@@ -195,7 +195,7 @@ func TestOTLPRefusals(t *testing.T) {
 func TestOTLPDefaultBatches(t *testing.T) {
 	s := newService(t, nil, telemetry())
 	records := 8192
-	if testing.Short() { // the race detector makes records slow; the body stays above a megabyte
+	if testing.Short() { // the race detector makes records slow. The body stays above a megabyte.
 		records = 1024
 	}
 	bodies := make([]string, records)
@@ -263,8 +263,8 @@ func TestOTLPMethods(t *testing.T) {
 	}
 }
 
-// Records that a sink can never store are counted, with the first reason; the others are stored. When none is left the
-// request fails for good.
+// Records that a sink can never store are counted, with the first reason. The others are stored. When none is left the
+// request fails permanently.
 func TestOTLPPartialSuccess(t *testing.T) {
 	src := telemetry()
 	src.Sinks = append(src.Sinks, forebay.Sink{
@@ -296,7 +296,7 @@ func TestOTLPPartialSuccess(t *testing.T) {
 	}
 }
 
-// A signal that nobody wants is a partial success that says how many records were dropped.
+// A signal that no sink takes is a partial success that says how many records were dropped.
 func TestOTLPWithoutSink(t *testing.T) {
 	src := telemetry()
 	src.Sinks = src.Sinks[:1]
@@ -308,7 +308,7 @@ func TestOTLPWithoutSink(t *testing.T) {
 	}
 }
 
-// Overload is a 503 with Retry-After, whatever is full, and no sink has stored anything: the exporter's retry doubles no row.
+// Overload is a 503 with Retry-After, whatever is full, and no sink has stored anything. The exporter's retry doubles no row.
 func TestOTLPOverload(t *testing.T) {
 	s := newService(t, func(o *forebay.Options) { o.Buffer.MaxSinkBytes = 64 << 10 }, telemetry())
 	s.mem.Alter("in.c-app.logs", datatype.UntypedColumns("other")...) // holds up the imports of this sink
@@ -350,7 +350,7 @@ func TestOTLPOverload(t *testing.T) {
 	}
 }
 
-// A batch that could never have room beside its own bytes is refused for good: 503 would be repeated forever.
+// A batch that could never have room in addition to its own bytes is refused permanently: 503 would be repeated forever.
 func TestOTLPSmallMemory(t *testing.T) {
 	s := newService(t, nil, telemetry())
 	srv := httptest.NewServer(stream.Ingest(s.eng, stream.Options{MaxBodyBytes: 64 << 10, MaxBufferedBytes: 64 << 10}))

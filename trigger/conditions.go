@@ -14,7 +14,7 @@ type Conditions struct {
 	Count int64
 }
 
-// Load is what waits for a step.
+// Load describes the rows that wait for a step.
 type Load struct {
 	// Since is when the oldest row began to wait. It is ignored if Count is 0.
 	Since time.Time

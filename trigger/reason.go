@@ -17,7 +17,7 @@ const (
 	ByInterval
 	// Changed means that the conditions or the definition of the sink have changed.
 	Changed
-	// Requested means that somebody asked for a flush.
+	// Requested means that a caller asked for a flush.
 	Requested
 	// Stopped means that the sink was disabled or removed.
 	Stopped
@@ -25,7 +25,7 @@ const (
 	Full
 	// Copied means that a checkpoint was made, which must not contain open files.
 	Copied
-	// Pressure means that what waits takes most of the room that a bound leaves.
+	// Pressure means that waiting rows take most of the space that a bound leaves.
 	Pressure
 
 	reasons // the number of reasons

@@ -2,7 +2,7 @@ package buffertest
 
 import "github.com/forebay/forebay/driver"
 
-// alone checks a target that implements [driver.Exclusive]: all processes ask for the same lease, and none is in the way of another between
+// alone checks a target that implements [driver.Exclusive]. All processes ask for the same lease, and none is in the way of another between
 // two calls.
 func alone(t tb, b *bench) {
 	first, ok := b.Target.(driver.Exclusive)

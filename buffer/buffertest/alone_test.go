@@ -14,7 +14,7 @@ type lonely struct {
 	*Memory
 	process string
 	name    func(process string) string
-	open    *string // nil: it is closed after each call
+	open    *string // nil means that it is closed after each call
 }
 
 func (l *lonely) Alone(string) string { return l.name(l.process) }

@@ -32,7 +32,7 @@ func archiveErase(t tb, b *archiveBench) {
 	for i := range 40 {
 		times = append(times, archiveHour.Add(time.Duration(i)*time.Hour))
 	}
-	// Names that begin like the one that is erased, one of them the next generation of its source.
+	// Names that begin like the erased archive, one of them the next generation of its source.
 	others := []string{archivedSource + ".2", archivedSource + "-2", archivedSource + "2"}
 	for _, other := range others {
 		f := rawFile("file-1", archiveHour)

@@ -13,7 +13,7 @@ import (
 
 var refusal = &Refusal{Columns: datatype.UntypedColumns("id", "sum"), Good: []string{"a", "1"}, Bad: []string{"a", "many"}, Column: "sum"}
 
-// refusing returns a driver that refuses the row of refusal, and then does what a test wants.
+// refusing returns a driver that refuses the row of refusal, and then does as a test wants.
 func refusing(answer func(ctx context.Context, m *Memory, f *driver.File, refused *driver.RowsError) error) brokenTarget {
 	return brokenTarget{imp: func(ctx context.Context, m *Memory, f *driver.File) error {
 		rows, err := readRows(ctx, f)

@@ -417,7 +417,7 @@ func TestBrokenTargetIsCaught(t *testing.T) {
 			return m.Import(ctx, f)
 		}}},
 		"a note is not read": {"ImportAgain", brokenTarget{imp: func(ctx context.Context, m *Memory, f *driver.File) error {
-			// The job of an earlier attempt has already imported the rows; a new one imports them again.
+			// The job of an earlier attempt has already imported the rows, and a new one imports them again.
 			if err := f.SaveProgress(ctx, []byte("job 1")); err != nil {
 				return err
 			}

@@ -1,6 +1,6 @@
 // Package buffertest checks drivers of the buffer and has a driver in memory for tests of everything above them.
 //
-// [Staging] and [Target] run the conformance suites: one subtest for each promise of [driver.Staging] and [driver.Target].
+// [Staging] and [Target] run the conformance suites, with one subtest for each promise of [driver.Staging] and [driver.Target].
 // One call tests a driver:
 //
 //	func TestStagingConformance(t *testing.T) {
@@ -20,7 +20,7 @@
 //
 // [Kills] kills a process that imports, again and again.
 //
-// The suites inject faults through the arguments of the driver: a source that breaks off, a slice that cannot be opened, a
+// The suites inject faults through the arguments of the driver, such as a source that breaks off, a slice that cannot be opened, a
 // context that is cancelled. They need no access to its internals. Test failures of the driver's own disk or network
 // yourself.
 //

@@ -22,7 +22,7 @@ const (
 	defineTries  = 20               // a definition may give up on a table that others use
 )
 
-// engines lets several buffers, each with a target of its own, feed one table at once. They know nothing of each other, as in several
+// engines lets several buffers, each with its own target, feed one table at once. They know nothing of each other, as in several
 // processes. Where a table can grow, they have different columns, and one defines its table while others import.
 func engines(t tb, b *bench) {
 	if b.reopen == nil {

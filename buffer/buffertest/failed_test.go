@@ -7,7 +7,7 @@ import (
 	"github.com/forebay/forebay/internal/suitetest"
 )
 
-// failedStaging runs the checks of that name, or all if it is empty, and returns those that fail.
+// failedStaging runs the checks of that name, or all if it is empty, and returns the names of the failed checks.
 func failedStaging(t *testing.T, name string, open func() driver.Staging) (failed []string) {
 	for _, c := range stagingChecks {
 		if name != "" && c.name != name {

@@ -79,11 +79,11 @@ func importInterrupted(t tb, b *bench) {
 	b.expectFiles(table.ID, stored...)
 }
 
-// besideWait is how long an attempt is held for the one beside it, which may be waiting for the first one's lock.
+// besideWait is how long an attempt is held for a concurrent one, which may be waiting for the first one's lock.
 const besideWait = 200 * time.Millisecond
 
-// importBesideAbandoned runs the next attempt while one that the buffer has left alone is reading its second slice, with a driver of
-// its own for each, as after a restart: what they share is the target alone.
+// importBesideAbandoned runs the next attempt while one that the buffer has abandoned is reading its second slice. Each has its own
+// driver, as after a restart, and they share only the target.
 func importBesideAbandoned(t tb, b *bench) {
 	switch {
 	case b.atLeastOnce:

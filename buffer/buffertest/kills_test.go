@@ -58,7 +58,7 @@ func (s *steps) rows() [][]string {
 	return rows
 }
 
-// What else a kill finds is shown by the drivers that pass: see TestKills of buffer/dir.
+// What else a kill finds is shown by the drivers that pass. See TestKills of buffer/dir.
 func TestKillsCatchBrokenTargets(t *testing.T) {
 	for name, tc := range map[string]struct {
 		kill    int

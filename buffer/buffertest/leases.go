@@ -7,8 +7,8 @@ import (
 	"github.com/forebay/forebay/driver"
 )
 
-// Leases are the leases of several processes, in memory, for tests of what is done with [driver.Exclusive] targets. A lease never ends by
-// itself. It is safe for concurrent use.
+// Leases are the leases of several processes, in memory, for tests of work with [driver.Exclusive] targets. A lease never ends by itself.
+// It is safe for concurrent use.
 type Leases struct {
 	mu      sync.Mutex
 	held    map[string]*heldLease
@@ -21,7 +21,7 @@ type heldLease struct {
 	lost    chan struct{}
 }
 
-// NewLeases returns leases that nobody has.
+// NewLeases returns leases that no process holds.
 func NewLeases() *Leases {
 	return &Leases{held: make(map[string]*heldLease), changed: make(chan struct{})}
 }

@@ -36,29 +36,29 @@ type Call struct {
 	Op Op
 	// ID is the id of the object (put, open, delete), of the table (ensure, extend, uncreate) or of the file (import, void).
 	ID string
-	// Err is what the operation returned; nil in a hook.
+	// Err is the result of the operation, or nil in a hook.
 	Err error
 }
 
-// Memory is a [driver.Staging] and a [driver.Target] in memory, for tests: it records each call, and two hooks can fail or
+// Memory is a [driver.Staging] and a [driver.Target] in memory, for tests. It records each call, and two hooks can fail or
 // delay it. It imports a file exactly once. It is safe for concurrent use.
 //
 // Hooks run without a lock held and may run concurrently. They must be set before the first use. The operation returns the
 // error of a hook unchanged.
 type Memory struct {
-	// Before runs before an operation takes effect: an error means that nothing was done. A hook that waits for ctx.Done()
+	// Before runs before an operation takes effect. An error means that nothing was done. A hook that waits for ctx.Done()
 	// simulates a server that hangs.
 	Before func(ctx context.Context, call Call) error
-	// After runs after an operation took effect: an error simulates a lost answer, whose caller does not know the outcome.
+	// After runs after an operation took effect. An error simulates a lost response, whose caller does not know the outcome.
 	After func(ctx context.Context, call Call) error
-	// Refuse, if not nil, looks at each row of an import. A row for which it returns a Reason is refused; Row of what it returns is ignored.
+	// Refuse, if not nil, looks at each row of an import. A row for which it returns a Reason is refused. The Row of the result is ignored.
 	Refuse func(table string, row []string) driver.RowError
 	// Names is how many refused rows an error names: 0 all of them, -1 none.
 	Names int
 	// Alters, if not nil, changes the error before it is returned.
 	Alters func(*driver.RowsError)
 
-	mu      sync.Mutex // guards the fields below; never held while a source, a reader or a hook runs
+	mu      sync.Mutex // guards the fields below, never held while a source, a reader or a hook runs
 	objects map[string]object
 	tables  map[string]*memoryTable
 	calls   []*Call
@@ -207,7 +207,7 @@ func (m *Memory) ensure(t driver.Table) (*memoryTable, error) {
 		return nil, err
 	}
 	if more := len(columns) - len(table.columns); more > 0 && len(table.rows) > 0 {
-		rows := make([][]string, len(table.rows)) // those that readers have stay as they are
+		rows := make([][]string, len(table.rows)) // the rows that readers hold stay as they are
 		for i, row := range table.rows {
 			rows[i] = append(slices.Clone(row), slices.Repeat([]string{Null}, more)...)
 		}
@@ -328,7 +328,7 @@ func readRows(ctx context.Context, f *driver.File) (all [][]string, err error) {
 	return all, nil
 }
 
-// ofTable returns what read gives for a table; the zero value if there is no such table.
+// ofTable returns what read gives for a table, or the zero value if there is no such table.
 func ofTable[R any](m *Memory, id string, read func(*memoryTable) R) (none R) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -343,8 +343,8 @@ func (m *Memory) CountFile(_ context.Context, t driver.Table, fileID string) (in
 	return ofTable(m, t.ID, func(t *memoryTable) int64 { return max(0, t.files[fileID]) }), nil
 }
 
-// TakeAway removes an imported file from the count of its table, like a loader that deletes what it has loaded. Rows still
-// returns its rows.
+// TakeAway removes an imported file from the count of its table, like a loader that deletes the files it has loaded. Rows
+// still returns its rows.
 func (m *Memory) TakeAway(table, fileID string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -394,8 +394,8 @@ func (m *Memory) Columns(table string) []datatype.Column {
 	return ofTable(m, table, func(t *memoryTable) []datatype.Column { return slices.Clone(t.columns) })
 }
 
-// Alter changes the columns of a table, as somebody outside the buffer might, and creates a missing table. Its rows stay
-// unchanged.
+// Alter changes the columns of a table, as a program outside the buffer might, and creates a missing table. Its rows
+// stay unchanged.
 func (m *Memory) Alter(table string, columns ...datatype.Column) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

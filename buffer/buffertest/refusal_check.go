@@ -36,7 +36,7 @@ func refusedRows(t tb, b *bench) {
 		b.expectRows(table.ID, before)
 		b.expectCount(table, "file-2", 0)
 	}
-	// The target goes on, also with what is left of the file. An id never stands for other rows, so the rest has its own.
+	// The target continues, even with the rest of the file. An id never stands for other rows, so the rest has its own.
 	b.mustStore(newFile("file-3", table, slices.DeleteFunc(rows, func(row []string) bool { return slices.Equal(row, r.Bad) })), before)
 }
 

@@ -10,7 +10,7 @@ import (
 	"github.com/forebay/forebay/driver"
 )
 
-// A job that runs elsewhere is correct if its note is used: the options of the harness must not fail a correct driver.
+// A job that runs elsewhere is correct if its note is used, so the options of the harness must not fail a correct driver.
 func TestSoundTargetsPass(t *testing.T) {
 	t.Run("text only", func(t *testing.T) {
 		if failed := failedTarget(t, "", func() *bench {

@@ -7,7 +7,7 @@ import (
 	"github.com/forebay/forebay/internal/suitetest"
 )
 
-// tb is what the checks use of a testing.T.
+// tb is the part of a testing.T that the checks use.
 type tb = suitetest.T
 
 // mustTogether reports the errors of n concurrent calls.

@@ -135,7 +135,7 @@ func nullCells(_ tb, b *bench) {
 	}
 	b.mustStore(f)
 
-	// A row may be NULL alone: then it is nothing but commas.
+	// A row may be NULL alone. Then it is nothing but commas.
 	nulls := newFile("file-2", driver.Table{ID: "in.c-buffertest.nulls", Columns: table.Columns[:2]}, [][]string{{Null, Null}, {"", ""}, {Null, Null}, {Null, ""}})
 	b.mustStore(nulls)
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/forebay/forebay/driver"
 )
 
-// voidFiles rules out files before, after and beside their import.
+// voidFiles rules out files before, after and during their import.
 func voidFiles(t tb, b *bench) {
 	voider, ok := b.Target.(driver.Voider)
 	switch {

@@ -118,7 +118,7 @@ func TestArchiveOfManyHours(t *testing.T) {
 	}
 }
 
-// A file is imported once, also after an attempt that was interrupted at any operation of the disk.
+// A file is imported once, even after an attempt that was interrupted at any operation of the disk.
 func TestArchiveSurvivesEveryFault(t *testing.T) {
 	times := []time.Time{someHour, someHour.Add(time.Hour), someHour, someHour.Add(2 * time.Hour), someHour.Add(time.Hour)}
 	root := t.TempDir()

@@ -129,7 +129,7 @@ func TestMergeOfAPlainTable(t *testing.T) {
 	if got := readIDs(t, merging, dayTable.ID); !slices.Equal(got, want) {
 		t.Errorf("rows %q, want %q", got, want)
 	}
-	// Without the option the table stays what it is.
+	// Without the option the table stays unchanged.
 	if err := Tables(root).Import(t.Context(), newFile("file-x", dayTable, dayRows(99, 1))); err != nil {
 		t.Fatal(err)
 	}
@@ -229,7 +229,7 @@ func TestOldPartsAreRemoved(t *testing.T) {
 		if err := tables.Compact(t.Context(), dayTable); err != nil {
 			t.Fatal(err)
 		}
-		// Versions of two days ago are gone. Versions of today do not keep the ones of yesterday longer.
+		// Versions of two days ago are gone. Versions of today do not keep the versions of yesterday longer.
 		want := []string{"file-00~file-07~8.csv", "file-08~file-15~8.csv"}
 		if got := partNames(t, tables, dayTable.ID); !slices.Equal(got, want) {
 			t.Errorf("parts %q, want %q", got, want)
@@ -245,7 +245,7 @@ func TestOldPartsAreRemoved(t *testing.T) {
 		if got := partNames(t, tables, dayTable.ID); !slices.Equal(got, want[:1]) {
 			t.Errorf("a day later: parts %q, want %q", got, want[:1])
 		}
-		for i, name := range want { // a reader that has resolved the link goes on for an hour
+		for i, name := range want { // a reader that has resolved the link continues for an hour
 			if _, err := os.Stat(filepath.Join(resolved, name)); err != nil {
 				t.Errorf("part %d of the version before: %v", i, err)
 			}
@@ -333,7 +333,7 @@ func walkWith(t *testing.T, folder string, listed func([]os.DirEntry)) (paths []
 }
 
 // A reader lists the folders of a table through its link, in any order, and a merge switches the version in the middle. It finds every row
-// once, or that a part is gone: rows never disappear without an error.
+// once, or that a part is gone. Rows never disappear without an error.
 func TestMergeWhileAReaderListsThroughTheLink(t *testing.T) {
 	orders := map[string]func([]os.DirEntry){"up": func([]os.DirEntry) {}, "down": slices.Reverse[[]os.DirEntry]}
 	for _, oneDay := range []int{0, 1} { // files of one day, whose part is in the folder of the day
@@ -390,8 +390,9 @@ func TestMergeWhileAReaderListsThroughTheLink(t *testing.T) {
 	}
 }
 
-// Readers that resolve the table once see every file whole and every row once, beside several drivers that import and
-// compact. A reader that opens what it has listed through the link may miss a file, and never reads a row twice.
+// Readers that resolve the table once see every file whole and every row once, while several drivers import and
+// compact. A reader that opens files which it has listed through the link may miss a file, and never reads a row
+// twice.
 func TestReadersBesideMerges(t *testing.T) {
 	root := t.TempDir()
 	options := TablesOptions{PartitionBy: "at", MergeTo: 1 << 20}

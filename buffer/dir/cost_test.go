@@ -88,8 +88,8 @@ func daysFile(id string, day, count int) *driver.File {
 	return newFile(id, dayTable, rows)
 }
 
-// An import costs what it writes, however many days the table has: at most twice the names and disk operations a day of the first import
-// of one day. Compact, which the engine calls after imports, is part of the cost.
+// The cost of an import depends on its rows, however many days the table has. It is at most twice the names and disk operations a day of the
+// first import of one day. Compact, which the engine calls after imports, is part of the cost.
 func TestCostOfAnImportOfManyDays(t *testing.T) {
 	const days, imports = 10, 10
 	all := map[string]TablesOptions{

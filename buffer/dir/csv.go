@@ -13,10 +13,10 @@ import (
 
 var errCutRow = errors.New("the data ends within a row")
 
-// rowChecker is an [io.Writer] that checks and counts CSV rows as they pass: every cell is quoted or, for NULL, empty, and
+// rowChecker is an [io.Writer] that checks and counts CSV rows as they pass. Every cell is quoted or, for NULL, empty, and
 // rows end with "\n".
 type rowChecker struct {
-	columns int // cells per row; 0: any number
+	columns int // cells per row, 0 for any number
 	rows    int64
 	cells   int // complete cells of the current row
 	state   rowState
@@ -27,7 +27,7 @@ type rowState uint8
 const (
 	beforeCell rowState = iota
 	inCell
-	afterQuote // a quote in a cell: its end, or the first half of a doubled one
+	afterQuote // a quote in a cell, which is its end or the first half of a doubled one
 )
 
 func (c *rowChecker) Write(p []byte) (int, error) {
@@ -138,10 +138,10 @@ func readRow(in *bufio.Reader, row []byte) ([]byte, error) {
 	}
 }
 
-// rawCell returns cell k of a row that a [rowChecker] has passed, without its outer quotes; nil for NULL.
+// rawCell returns cell k of a row that a [rowChecker] has passed, without its outer quotes, or nil for NULL.
 func rawCell(row []byte, k int) []byte {
 	for ; ; k-- {
-		end := 0 // behind the cell
+		end := 0 // after the cell
 		for end < len(row) && row[end] == '"' {
 			end++
 			end += bytes.IndexByte(row[end:], '"') + 1

@@ -63,7 +63,7 @@ func TestKillsDuringImports(t *testing.T) {
 	})
 }
 
-// rows reads a table; an absent one gives nil.
+// rows reads a table. An absent one gives nil.
 func rows(t *testing.T, path, table string) (all [][]string) {
 	t.Helper()
 	for cells, err := range dir.Tables(path).Cells(table) {

@@ -1,5 +1,5 @@
 // Package dir keeps staging and tables in directories on the local disk. It is the default of both levels and the reference
-// for other drivers: files only, exactly once.
+// for other drivers, with files only, exactly once.
 //
 //	tables := dir.TablesWith("tables", dir.TablesOptions{PartitionBy: "at"})
 //	engine, err := forebay.Open("data", forebay.Options{Target: tables, Staging: dir.Staging("staging")})
@@ -17,17 +17,17 @@
 //	    table.json                    names, types and NULL of the columns
 //	    0197c5a1-….csv                a part: a header line and the rows of one imported file
 //	    0197c5a2-….csv
-//	  .tmp/                           files in progress; safe to delete while nobody writes
+//	  .tmp/                           files in progress; safe to delete while no program writes
 //	  .versions/                      versions of tables whose parts are merged or split by day
 //
 // A part is named by the id of the imported file, so repeating an import after a crash is a no-op. No second place remembers
-// the id, so none can disagree with the rows. The no-op counts the rows of the part: a part with another number of rows is
+// the id, so none can disagree with the rows. The no-op counts the rows of the part. A part with another number of rows is
 // an error.
 //
-// Parts are plain CSV by default, because everything reads it. This costs one pass of decompression, which is cheap beside
-// the write. [TablesOptions.Gzip] keeps parts compressed: gzip slices are then copied, at the price of readers that must know
-// gzip. A part begins with a line of column names, which in a .csv.gz is a gzip member of its own. Tables of earlier releases have
-// no such line: they have version 1 in table.json, stay as they are and cannot grow. [TablesOptions.NoHeader] makes new ones like
+// Parts are plain CSV by default, because everything reads it. This costs one pass of decompression, which is cheap compared with
+// the write. [TablesOptions.Gzip] keeps parts compressed. Gzip slices are then copied, at the price of readers that must know
+// gzip. A part begins with a line of column names, which in a .csv.gz is a separate gzip member. Tables of earlier releases have
+// no such line. They have version 1 in table.json, stay as they are and cannot grow. [TablesOptions.NoHeader] makes new ones like
 // them.
 //
 // # Durability
@@ -36,7 +36,7 @@
 // synced. A crash or a full disk at any point leaves the old state or the new one, and perhaps a file in .tmp. The repeated
 // call removes that file, or else a later write when the file is an hour old. Directories have mode 0700, files 0600.
 //
-// Windows cannot sync a directory: a new name is durable there when the file system says so. Tables can neither be split nor merged
+// Windows cannot sync a directory. A new name is durable there when the file system says so. Tables can neither be split nor merged
 // there. The tests run on Linux; for macOS and Windows the code is vetted and no more.
 //
 // The folder of a table must be on the same disk as .tmp. To keep tables on another disk, move or link all of them.

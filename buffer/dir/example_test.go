@@ -13,7 +13,7 @@ import (
 	"github.com/forebay/forebay/driver"
 )
 
-// The buffer calls Import; a program only reads the table back.
+// The buffer calls Import. A program only reads the table back.
 func ExampleTableDir_Rows() {
 	root, err := os.MkdirTemp("", "example-")
 	if err != nil {

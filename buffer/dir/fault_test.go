@@ -206,8 +206,8 @@ func TestDeleteReportsEveryFault(t *testing.T) {
 	}
 }
 
-// A power cut loses unsynced changes in any combination. The order of the operations is therefore the proof of durability:
-// the bytes before the name, the name before the answer, and a directory before its content.
+// A power cut loses unsynced changes in any combination. The order of the operations is therefore the proof of durability, with
+// the bytes before the name, the name before the return, and a directory before its content.
 func TestOrderOfOperations(t *testing.T) {
 	d := &faultyDisk{root: t.TempDir(), fail: -1}
 	tables := Tables(filepath.Join(d.root, "tables"))

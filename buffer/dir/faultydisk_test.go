@@ -11,13 +11,13 @@ import (
 	"github.com/forebay/forebay/driverkit/parts"
 )
 
-// faultyDisk is the real file system that fails one operation or all from one operation on, and records what was done. It
-// serves one goroutine.
+// faultyDisk is the real file system that fails one operation or all from one operation on, and records the operations.
+// It serves one goroutine.
 type faultyDisk struct {
 	parts.Disk
 	root  string
 	trace []string
-	fail  int  // the operation that fails, counted from 0; negative: none
+	fail  int  // the operation that fails, counted from 0, negative for none
 	crash bool // all later operations fail too, as if the process had died
 }
 

@@ -72,7 +72,7 @@ func copySlice(ctx context.Context, w io.Writer, f *driver.File, obj driver.Obje
 	return copyRows(ctx, w, rc, f, obj)
 }
 
-// copyGzip writes all slices as gzip members: gzip slices unchanged, others compressed.
+// copyGzip writes all slices as gzip members, gzip slices unchanged, others compressed.
 func copyGzip(ctx context.Context, w io.Writer, f *driver.File) error {
 	for _, obj := range f.Slices {
 		if obj.Encoding != driver.Gzip {

@@ -56,7 +56,7 @@ func TestImportChecksTheRows(t *testing.T) {
 	}
 }
 
-// Nothing is compressed twice: the part contains the stored members byte for byte.
+// Nothing is compressed twice. The part contains the stored members byte for byte.
 func TestGzipSlicesAreCopied(t *testing.T) {
 	f := newFile("file-1", faultTable, faultRows)
 	var stored [][]byte

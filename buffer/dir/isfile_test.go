@@ -27,8 +27,8 @@ func TestEmptyPathIsNoFolder(t *testing.T) {
 	}
 }
 
-// TestPathIsAFile: where the path of the tables or of the staging is a file, or leads through one, the error is permanent: a definition is
-// refused at once.
+// TestPathIsAFile checks that where the path of the tables or of the staging is a file, or leads through one, the error is permanent and a
+// definition is refused at once.
 func TestPathIsAFile(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, []byte("x"), 0o600); err != nil {

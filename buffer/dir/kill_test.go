@@ -24,7 +24,7 @@ import (
 	"github.com/forebay/forebay/internal/seedtest"
 )
 
-// killed says what the killed process does, and what readers may find meanwhile.
+// killed describes the work of the killed process, and the states that readers may find meanwhile.
 type killed struct {
 	options TablesOptions
 	// plain, if not 0, is the number of files that a table gets as a plain folder. One more file follows, then the next table begins.
@@ -178,8 +178,8 @@ func (k killed) check(rows map[string]int, table string, end int, clean bool) er
 	return nil
 }
 
-// A process that imports files is killed again and again at any moment: it splits them by day, merges their parts, removes old ones,
-// or replaces plain folders by links. Readers beside it see every file whole and every row once, always.
+// A process that imports files is killed again and again at any moment, while it splits them by day, merges their parts, removes old ones,
+// or replaces plain folders by links. Concurrent readers see every file whole and every row once, always.
 func TestKillsBesideReaders(t *testing.T) {
 	for name, k := range killedBy {
 		t.Run(name, func(t *testing.T) {
@@ -223,7 +223,7 @@ func TestKillsBesideReaders(t *testing.T) {
 				})
 			}
 			for range kills {
-				// The last file may be there although the process did not say so: the next one imports it again.
+				// The last file may be there although the process did not say so. The next one imports it again.
 				p := killtest.Start(t, t.Name(), fmt.Sprint(imported.Load(), " ", root))
 				p.Lines(1+rng.IntN(20), time.Duration(rng.IntN(20_000))*time.Microsecond, func(line string) {
 					n, err := strconv.Atoi(line)
@@ -241,7 +241,7 @@ func TestKillsBesideReaders(t *testing.T) {
 	}
 }
 
-// drain imports the first files again and checks what is left.
+// drain imports the first files again and checks the result.
 func (k killed) drain(t *testing.T, root string, end int) {
 	ids := map[string]bool{}
 	for n := range end {

@@ -12,7 +12,7 @@ import (
 	"github.com/forebay/forebay/driverkit/parts"
 )
 
-// Merge implements [parts.Format]. It leaves out parts with another header than the newest one: the table had other columns.
+// Merge implements [parts.Format]. It leaves out parts with another header than the newest one, because the table had other columns.
 func (csvFormat) Merge(ctx context.Context, store *parts.Store, d parts.Definition, dir string, sources []parts.Part) (parts.Merged, error) {
 	newest := sources[len(sources)-1]
 	p, err := openPart(store, d, filepath.Join(dir, newest.Path()))

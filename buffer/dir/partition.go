@@ -27,7 +27,7 @@ type splitter struct {
 	ctx      context.Context
 	f        *driver.File
 	header   []byte
-	column   int // of the day; negative: the file does not have it
+	column   int // of the day, negative if the file does not have it
 	days     map[string]*day
 	buffered int
 	row      int64 // in the file
@@ -182,7 +182,7 @@ func (s *splitter) flush(d *day, last bool) error {
 	})
 }
 
-// pack writes rows as they stand in a part: as a gzip member of their own, or plain.
+// pack writes rows as they are stored in a part, as a separate gzip member, or plain.
 func pack(w io.Writer, rows []byte, compress bool) error {
 	if len(rows) == 0 {
 		return nil

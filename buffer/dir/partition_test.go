@@ -38,7 +38,7 @@ func TestRowsAreSplitByDay(t *testing.T) {
 		if n, err := tables.CountFile(t.Context(), dayTable, "file-1"); err != nil || n != 12 {
 			t.Errorf("CountFile = %d, %v", n, err)
 		}
-		// A whole day that is gone was taken away; a part that was cut was not.
+		// A whole day that is gone was taken away, but a part that was cut was not.
 		day := filepath.Join(tables.Path(dayTable.ID), "imports/file-1/dt=2026-11-22")
 		if err := os.RemoveAll(day); err != nil {
 			t.Fatal(err)

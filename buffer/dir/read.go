@@ -14,7 +14,7 @@ import (
 
 // Rows yields the rows of a table, part by part in the order of their names, which is roughly the order of the imports. The
 // caller owns each row; NULL is the empty text, see [TableDir.Cells]. An error ends the sequence and comes with a nil row. A
-// missing table is an error that matches [fs.ErrNotExist]. The call reads the table as of one moment: parts imported during the call
+// missing table is an error that matches [fs.ErrNotExist]. The call reads the table as of one moment. Parts imported during the call
 // may be missing.
 func (t *TableDir) Rows(table string) iter.Seq2[[]string, error] {
 	return func(yield func([]string, error) bool) {

@@ -23,7 +23,7 @@ import (
 	"github.com/forebay/forebay/driver"
 )
 
-// A slice is many concatenated members (gzip) or frames (zstd): chunks are compressed when they are committed, small ones
+// A slice is many concatenated members (gzip) or frames (zstd). Chunks are compressed when they are committed, small ones
 // when they are uploaded, and nothing is compressed twice. Readers of the system, of Python and of the libraries read it.
 func TestSlicesAreReadByEverybody(t *testing.T) {
 	for _, encoding := range []driver.Encoding{driver.Gzip, driver.Zstd} {
@@ -45,7 +45,7 @@ func TestSlicesAreReadByEverybody(t *testing.T) {
 			}
 			var want []byte
 			id := 0
-			// One commit each: a large one becomes a member at once, commits of one row wait and are packed together.
+			// One commit each. A large one becomes a member at once, commits of one row wait and are packed together.
 			for _, rows := range []int{300, 1, 1, 1, 300, 1, 4000} {
 				var data []byte
 				for range rows {

@@ -13,7 +13,7 @@ import (
 	"github.com/forebay/forebay/driverkit/parts"
 )
 
-// olderTable makes a table of an earlier release, with the rows of file-0: parts of several days are in the folders of the days.
+// olderTable makes a table of an earlier release, with the rows of file-0. Parts of several days are in the folders of the days.
 func olderTable(t *testing.T, root string, rows [][]string) {
 	t.Helper()
 	tables := lazyTables(root, TablesOptions{PartitionBy: "at"})
@@ -101,7 +101,7 @@ func TestSeveralDaysInATableOfAnEarlierRelease(t *testing.T) {
 	}
 }
 
-// A process that knows the parts of a version finds what other processes add to it: it does not store the rows of a file twice.
+// A process that knows the parts of a version finds what other processes add to it, and does not store the rows of a file twice.
 func TestImportsOfOtherProcessesAreFound(t *testing.T) {
 	root := t.TempDir()
 	options := TablesOptions{PartitionBy: "at", MergeTo: 1 << 20}
@@ -181,7 +181,8 @@ func TestSeveralDaysThatAReaderDeletes(t *testing.T) {
 	}
 }
 
-// An attempt that the buffer has left alone runs beside the next one: the rows are stored once, and both succeed or are repeated.
+// An attempt that the buffer has abandoned runs alongside the next one. The rows are stored once, and both succeed or are
+// repeated.
 func TestAttemptsOfSeveralDaysBesideEachOther(t *testing.T) {
 	root := t.TempDir()
 	options := TablesOptions{PartitionBy: "at"}

@@ -13,7 +13,7 @@ import (
 	"github.com/forebay/forebay/driverkit/parts"
 )
 
-// StagingDir is a [driver.Staging] in a directory. It is safe for concurrent use, also by several processes.
+// StagingDir is a [driver.Staging] in a directory. It is safe for concurrent use, even by several processes.
 type StagingDir struct{ files parts.Store }
 
 var (
@@ -85,8 +85,8 @@ func (s *StagingDir) Delete(ctx context.Context, objs ...driver.Object) error {
 			return fmt.Errorf("staging directory: delete %s: %w", obj.ID, err)
 		}
 	}
-	// Without the sync a power cut could bring back files that nobody asks for again. It runs even if all files were
-	// missing: an earlier call may have removed them and failed here.
+	// Without the sync a power cut could bring back files that no caller deletes again. It runs even if all files
+	// were missing, because an earlier call may have removed them and failed here.
 	if len(objs) > 0 {
 		if err := s.files.FS.SyncDir(s.files.Root); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("staging directory: delete: %w", err)

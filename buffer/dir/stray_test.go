@@ -10,8 +10,8 @@ import (
 	"github.com/forebay/forebay/driverkit/parts"
 )
 
-// Somebody has put folders where files belong. They are not read as parts, and a definition that cannot be read needs a
-// person.
+// An operator has put folders where files belong. They are not read as parts, and a definition that cannot be read
+// needs a person.
 func TestStrayFolders(t *testing.T) {
 	tables := Tables(t.TempDir())
 	if err := tables.Import(t.Context(), newFile("file-1", faultTable, faultRows)); err != nil {

@@ -26,11 +26,11 @@ import (
 //	  imports/<id>/dt=2026-11-23/<id>.95.csv
 //
 // Read a table with **/*.csv and one day with **/dt=2026-11-22/*.csv. A reader of dt=2026-11-22/*.csv alone misses late rows that were imported
-// with rows of other days. A program that wants all folders of days at one depth has to be told to walk the tree.
+// with rows of other days. A program that wants all folders of days at one depth has to be configured to walk the tree.
 //
 // The directory of a table that is split or merged is a link to its newest version. An import adds to this version, with one rename. Merges
 // and the removal of old parts make a new version. A version stays for an hour after it was replaced, or until there are 1,000 newer ones. A
-// reader that resolves the link first reads one moment of the table: each imported file is there whole or not at all, each row once.
+// reader that resolves the link first reads one moment of the table, in which each imported file is there whole or not at all, each row once.
 //
 //	dir=$(readlink -f tables/in.c-web.events)     # the parts of this moment: $dir/**/*.csv
 //
@@ -38,18 +38,18 @@ import (
 // replaced. Without this error it has each imported row once, and each file whole unless its rows were too old and were removed. A reader that opens
 // parts while it still lists folders must resolve the link.
 //
-// A merged part is named <first>~<last>~<files>.csv after the ids of its files. The hidden .json beside it has all of them, with
-// their places in the part, so a repeated import of each is still a no-op, and rows are still counted by file.
+// A merged part is named <first>~<last>~<files>.csv after the ids of its files. The hidden .json next to it lists all of them,
+// with their places in the part, so a repeated import of each is still a no-op, and rows are still counted by file.
 //
 // Splitting and merging need symbolic links, hard links and flock: POSIX, and a file system that has them. A plain directory
 // becomes a link when its parts are first merged, which needs Linux and a file system that can exchange names (ext4, XFS, Btrfs,
-// tmpfs); elsewhere the option must be set before the table is created.
+// tmpfs). Elsewhere the option must be set before the table is created.
 //
 // A new version links every part of the table, about 10 to 50 µs a part. So [TableDir.Compact] makes one only if it concerns a quarter of the parts,
 // or on the first call of a process, or after an hour. The cost of an import depends on its own rows and days, however many parts the table has:
 // 10 more days take 79 ms in a table of 1,000 days and 90 ms in a table of one, and make 21 names. See the measurements in docs/internals/performance.md.
 type TablesOptions struct {
-	// Gzip stores parts as .csv.gz: gzip slices are copied, others are compressed at the fastest level. Default: plain .csv.
+	// Gzip stores parts as .csv.gz. Gzip slices are copied, others are compressed at the fastest level. Default: plain .csv.
 	// One table can have parts of both kinds, so the option may change between two runs.
 	Gzip bool
 	// NoHeader creates tables whose parts have no line with the column names, as all tables of earlier releases. Such a table
@@ -57,18 +57,18 @@ type TablesOptions struct {
 	NoHeader bool
 	// PartitionBy names a column of type date or timestamp. A new table that has it keeps the rows of each day (UTC) in a
 	// folder dt=2026-11-22, and rows whose value is NULL in dt=__HIVE_DEFAULT_PARTITION__. Files of several days have such folders in a
-	// folder of their own. Other tables, and tables that exist, are not split. Needs POSIX.
+	// separate folder. Other tables, and tables that exist, are not split. Needs POSIX.
 	PartitionBy string
 	// MergeTo, if not 0, is the size in stored bytes up to which small parts are merged. Needs POSIX, and up to twice the
-	// space for an hour. Do not combine it with readers that delete parts: a part that is deleted while the table switches to its
+	// space for an hour. Do not combine it with readers that delete parts, because a part that is deleted while the table switches to its
 	// next version comes back.
 	MergeTo int64
-	// KeepFor, if not 0, is the age at which parts are removed: in a partitioned table the time since the end of their day,
-	// in others since their import. Rows of a day that has passed its time are removed within an hour after their import. It applies to the
-	// tables of defined sinks; once the sink of a table is gone, its parts stay until [TableDir.Compact] is called or they are deleted.
+	// KeepFor, if not 0, is the age at which parts are removed. It counts from the end of their day in a partitioned table, and
+	// from their import in others. Rows of a day that has passed its time are removed within an hour after their import. It applies to the
+	// tables of defined sinks. Once the sink of a table is gone, its parts stay until [TableDir.Compact] is called or they are deleted.
 	KeepFor time.Duration
 	// OnImported, if not nil, is called after the rows of a file are durable and visible, with the paths of their parts. The
-	// import counts as failed, and is repeated, until OnImported returns nil. It is called at least once a file: a crash
+	// import counts as failed, and is repeated, until OnImported returns nil. It is called at least once a file, because a crash
 	// after it repeats the call, and a part that it had deleted is imported again first. Whoever loads parts elsewhere must
 	// therefore record f.ID with the rows, in one transaction.
 	OnImported func(ctx context.Context, f *driver.File, parts []string) error
@@ -79,20 +79,20 @@ type TablesOptions struct {
 //
 // # Reading
 //
-// Every value is quoted, and NULL is an unquoted empty cell. The header tells which columns a part has: a table that was
+// Every value is quoted, and NULL is an unquoted empty cell. The header tells which columns a part has. A table that was
 // extended has older parts without the new columns, so columns are matched by name. In DuckDB:
 //
 //	SELECT * FROM read_csv('tables/in.c-web.events/**/*.csv', header = true, all_varchar = true, union_by_name = true,
 //	  delim = ',', quote = '"', escape = '"', allow_quoted_nulls = false, hive_partitioning = true)
 //
 // Without allow_quoted_nulls = false DuckDB takes the empty text for NULL. types = {'id': 'BIGINT', …} instead of all_varchar
-// gives a column its type; without both DuckDB guesses. In sqlite3,
+// gives a column its type. Without both DuckDB guesses. In sqlite3,
 //
 //	.mode csv
 //	.import tables/in.c-web.events/0197c5a1-….csv events
 //	.import --skip 1 tables/in.c-web.events/0197c5a2-….csv events
 //
-// makes text columns from the header line of the first part, and skips the other header lines. Begin with the newest part: an older one
+// makes text columns from the header line of the first part, and skips the other header lines. Begin with the newest part, because an older one
 // may lack the last columns. This import knows no NULL: NULL and the empty text both become the empty text. The command that
 // examples/quickstart prints keeps them apart.
 //
@@ -130,8 +130,8 @@ func TablesWith(path string, o TablesOptions) *TableDir {
 }
 
 // Path returns the directory of a table, whether it exists or not. A part is complete when it has its name, and never
-// changes. If parts are merged or split by day, the directory is a link: resolve it once, for example with
-// [filepath.EvalSymlinks], and read what it gives within the hour.
+// changes. If parts are merged or split by day, the directory is a link. Resolve it once, for example with
+// [filepath.EvalSymlinks], and read the resolved directory within the hour.
 func (t *TableDir) Path(table string) string { return t.folder.Path(table) }
 
 // Columns returns the columns of a table. A missing table is an error that matches [fs.ErrNotExist].
@@ -150,7 +150,7 @@ func (t *TableDir) Extend(ctx context.Context, table driver.Table) error {
 
 // Import implements [driver.Target], exactly once. It checks the form and the number of the rows, so a slice that was cut
 // off in staging is found before its rows count as imported. An existing part with another number of rows than f is a
-// [driver.Permanent] error: the id was used for something else, or the part was changed. If the table is split by day, rows whose day
+// [driver.Permanent] error, because the id was used for something else, or the part was changed. If the table is split by day, rows whose day
 // is neither a date nor a timestamp are refused with a [*driver.RowsError].
 func (t *TableDir) Import(ctx context.Context, f *driver.File) error { return t.folder.Import(ctx, f) }
 
@@ -165,10 +165,10 @@ func (t *TableDir) TakenAway(ctx context.Context, table driver.Table, fileID str
 	return t.folder.TakenAway(ctx, table, fileID)
 }
 
-// Compact implements [driver.Compactor]: it merges small parts and removes old ones, as the options say. It is safe beside
-// imports and readers, and after a crash at any point: what it leaves half done is not visible and is removed later. While
-// another process compacts the table it does nothing. The first call of a process, and one call an hour, does all that there is to do. The others
-// wait until a quarter of the parts of the table can be merged or removed.
+// Compact implements [driver.Compactor]. It merges small parts and removes old ones, as the options say. It is safe during imports and reads, and
+// after a crash at any point. A half-done change is not visible and is removed later. While another process compacts the table it does nothing.
+// The first call of a process, and one call an hour, does all that there is to do. Other calls do nothing until a quarter of the parts of the
+// table can be merged or removed.
 func (t *TableDir) Compact(ctx context.Context, table driver.Table) error {
 	return t.folder.Compact(ctx, table)
 }
@@ -181,8 +181,8 @@ func (t *TableDir) Uncreate(ctx context.Context, table, creation string) error {
 	return t.folder.Uncreate(ctx, table, creation)
 }
 
-// Alone implements [driver.Exclusive]: of several processes only one may create a table that is neither split by day nor merged. Everything
-// else they do beside each other.
+// Alone implements [driver.Exclusive]. Of several processes only one may create a table that is neither split by day nor merged. They do
+// everything else concurrently.
 func (t *TableDir) Alone(table string) string { return t.folder.Alone(table) }
 
 // Needs implements [driver.LocalDriver].

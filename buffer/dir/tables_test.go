@@ -258,7 +258,7 @@ func gzipped(t *testing.T, data []byte) []byte {
 	return b.Bytes()
 }
 
-// Several processes share a directory; no driver knows of the others.
+// Several processes share a directory, and no driver knows of the others.
 func TestDriversThatShareADirectory(t *testing.T) {
 	root := t.TempDir()
 	if err := Tables(root).Ensure(t.Context(), faultTable); err != nil {

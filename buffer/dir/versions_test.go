@@ -23,7 +23,7 @@ var dayTable = driver.Table{ID: "in.c-test.days", Columns: []datatype.Column{
 	{Name: "at", Type: datatype.Timestamp}, {Name: "id", Type: datatype.Int64},
 }}
 
-// dayRows returns rows n to n+count-1: of four days and of none.
+// dayRows returns rows n to n+count-1, of four days and of none.
 func dayRows(n, count int) (rows [][]string) {
 	for i := n; i < n+count; i++ {
 		at := null
@@ -157,7 +157,7 @@ func TestTableGrowsWhileItIsListed(t *testing.T) {
 	}
 }
 
-// The clock can be set back behind the newest version, and a switch then be cut short: the next one does not run into what it left.
+// The clock can be set back before the newest version, and a switch then be cut short. The next switch works despite the leftovers.
 func TestSwitchAfterTheClockWasSetBack(t *testing.T) {
 	tables := lazyTables(t.TempDir(), TablesOptions{PartitionBy: "at"})
 	tables.folder.Now = func() time.Time { return time.UnixMicro(5_000_000) }
@@ -188,7 +188,7 @@ func TestSwitchAfterTheClockWasSetBack(t *testing.T) {
 	}
 }
 
-// A version is kept for the time of grace after it was replaced, also when the first versions have numbers with fewer digits,
+// A version is kept for the time of grace after it was replaced, even if the first versions have numbers with fewer digits,
 // because the clock began in 1970.
 func TestVersionsOfAClockThatWasSetForward(t *testing.T) {
 	tables := lazyTables(t.TempDir(), TablesOptions{PartitionBy: "at"})
@@ -214,7 +214,7 @@ func TestVersionsOfAClockThatWasSetForward(t *testing.T) {
 	}
 }
 
-// The files for locks of one table and the versions of another one do not have the same name.
+// The lock files of one table and the versions of a different table do not have the same name.
 func TestTablesNamedAsLocks(t *testing.T) {
 	for _, ids := range [][]string{{"a", "a.lock", "a.compact"}, {"a.compact", "a.lock", "a"}} {
 		tables := lazyTables(t.TempDir(), TablesOptions{PartitionBy: "at"})

@@ -151,7 +151,7 @@ func openWith(markers int, before, after bool) brokenLog {
 	}}
 }
 
-// readWith replaces entries on their way; none leaves one out.
+// readWith replaces entries on their way. None leaves one out.
 func readWith(change func(e changelog.Entry, err error) (_ changelog.Entry, _ error, none bool)) brokenLog {
 	return brokenLog{read: func(ctx context.Context, l *Log, instance string, from changelog.Position) iter.Seq2[changelog.Entry, error] {
 		return func(yield func(changelog.Entry, error) bool) {

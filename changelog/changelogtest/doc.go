@@ -1,6 +1,6 @@
 // Package changelogtest checks drivers of a replicated log and has one in memory for tests of everything above them.
 //
-// [TestLog] and [TestOwners] run the conformance suites: one subtest for each promise of [changelog.Log] and
+// [TestLog] and [TestOwners] run the conformance suites, one subtest for each promise of [changelog.Log] and
 // [changelog.Owners]. One call tests a driver:
 //
 //	func TestConformance(t *testing.T) {
@@ -10,10 +10,10 @@
 //		})
 //	}
 //
-// The suites need a healthy cluster, of any speed. They cannot stop its servers: test yourself what the driver does when
-// a server dies or an answer is lost.
+// The suites need a healthy cluster, of any speed. They cannot stop its servers, so write your own tests for the driver when
+// a server dies or a response is lost.
 //
-// [Log] and [Owners] keep what three replicas hold in memory. They draw [Faults] from a seed: lost, late and repeated messages,
-// leaders that fail, stale reads. Methods of their own bring about the faults of a whole cluster, such as a replica with a hole.
+// [Log] and [Owners] keep the contents of three replicas in memory. They draw [Faults] from a seed: lost, late and repeated messages,
+// leaders that fail, stale reads. Separate methods bring about the faults of a whole cluster, such as a replica with a hole.
 // Time comes from package time alone, so that both work in a bubble of testing/synctest too.
 package changelogtest

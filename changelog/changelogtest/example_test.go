@@ -10,7 +10,7 @@ import (
 	"github.com/forebay/forebay/changelog/changelogtest"
 )
 
-// The leader fails before anybody else has the last record. Its writer learns only that the outcome is unknown.
+// The leader fails before another replica has the last record. Its writer learns only that the outcome is unknown.
 func ExampleLog_Elect() {
 	ctx := context.Background()
 	log := changelogtest.NewLog(1, changelogtest.Faults{Timeout: 10 * time.Millisecond})

@@ -12,32 +12,32 @@ import (
 )
 
 // Faults says how long messages take, and how often something goes wrong, as probabilities from 0 to 1. The zero value is a
-// healthy cluster that answers at once.
+// healthy cluster that responds at once.
 type Faults struct {
-	// Delay is the longest time that a message takes; each draws its own. Messages from one end to another stay in order.
+	// Delay is the longest time that a message takes. Each draws its own. Messages from one end to another stay in order.
 	Delay time.Duration
-	// Timeout is how long a call waits for its answer; 0 means 5 s. Then it fails with changelog.ErrUnknown.
+	// Timeout is how long a call waits for its response; 0 means 5 s. Then it fails with changelog.ErrUnknown.
 	Timeout time.Duration
 	// LostRequests never arrive.
 	LostRequests float64
-	// LateRequests arrive when their call has timed out: the append is stored then, the trim removes entries then.
+	// LateRequests arrive when their call has timed out. The append is stored then, or the trim removes entries.
 	LateRequests float64
-	// RepeatedRequests arrive a second time, out of order, within another Timeout. The second copy of a batch is answered with the position of
-	// the first, if that is stored and not forgotten. Any other is refused, and that may be the first answer.
+	// RepeatedRequests arrive a second time, out of order, within another Timeout. The second copy of a batch gets the position of
+	// the first, if that is stored and not forgotten. Any other is refused, and the refusal may arrive first.
 	RepeatedRequests float64
-	// DuplicateWindow is how long a stream remembers the ids of batches; 0 means 2 minutes. A new leader has forgotten those of
-	// trimmed ones.
+	// DuplicateWindow is how long a stream remembers the ids of batches; 0 means 2 minutes. A new leader has forgotten the ids of
+	// trimmed batches.
 	DuplicateWindow time.Duration
 	// LostAnswers belong to requests that took effect.
 	LostAnswers float64
 	// NewLeaders is how often the leader of a stream fails when a request arrives. Proposals that the next leader does not have
-	// are dropped. It commits the others, and nobody gets an answer to them.
+	// are dropped. It commits the rest, and their callers get no response.
 	NewLeaders float64
-	// StaleReads is how often Stat and Get answer with an older state.
+	// StaleReads is how often Stat and Get return an older state.
 	StaleReads float64
 	// SkippedVersions is how often a watch leaves out a version of a key that has a newer one.
 	SkippedVersions float64
-	// BrokenWatches is how often a watch ends with an error instead of going on with changes.
+	// BrokenWatches is how often a watch ends with an error instead of continuing with changes.
 	BrokenWatches float64
 }
 
@@ -80,7 +80,7 @@ type link struct {
 	last  time.Time // when the last one of queue arrives
 }
 
-// send runs arrive after d, with the lock held, and behind what the link carries already. The caller holds the lock.
+// send runs arrive after d, with the lock held, and after the messages already on the link. The caller holds the lock.
 func (n *network) send(l *link, d time.Duration, arrive func()) {
 	if d == 0 && len(l.queue) == 0 {
 		arrive()
@@ -99,7 +99,7 @@ func (n *network) send(l *link, d time.Duration, arrive func()) {
 	})
 }
 
-// request sends what a caller asks for. The caller holds the lock.
+// request sends the request of a caller. The caller holds the lock.
 func (n *network) request(l *link, arrive func()) {
 	if n.chance(n.faults.RepeatedRequests) {
 		n.send(&link{}, n.upTo(n.timeout()), arrive)
@@ -114,14 +114,14 @@ func (n *network) request(l *link, arrive func()) {
 	n.send(l, d, arrive)
 }
 
-// answer sends what a caller waits for. The caller holds the lock.
+// answer sends the response to a waiting caller. The caller holds the lock.
 func (n *network) answer(l *link, arrive func()) {
 	if !n.chance(n.faults.LostAnswers) {
 		n.send(l, n.upTo(n.faults.Delay), arrive)
 	}
 }
 
-// call sends a request and waits for its answer. When the request arrives do runs with the lock held. It may answer later.
+// call sends a request and waits for its response. When the request arrives do runs with the lock held. It may respond later.
 func call[A any](ctx context.Context, n *network, do func(answer func(A, error))) (value A, err error) {
 	if err := ctx.Err(); err != nil {
 		return value, err

@@ -6,7 +6,7 @@ import (
 	"github.com/forebay/forebay/changelog"
 )
 
-// A refused owner must not disturb the one that it lost against.
+// A refused owner must not disturb the winning owner.
 func refusedOwners(b *logBench) {
 	b.create()
 	o := owner{3, "node-1"}
@@ -28,8 +28,8 @@ func refusedOwners(b *logBench) {
 	b.expectRead(p[0], records...)
 }
 
-// fencePipeline lets one owner after the other open the stream while the one before appends as fast as it can. One comes
-// twice with the same epoch: its first writer's records are not void by their epoch, and so none may be behind the second marker.
+// fencePipeline lets one owner after the other open the stream while the one before appends as fast as it can. One opens it
+// twice with the same epoch. Its first writer's records are not void by their epoch, and so none may follow the second marker.
 func fencePipeline(b *logBench) {
 	b.create()
 	var old *pipeline

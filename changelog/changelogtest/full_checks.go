@@ -71,7 +71,7 @@ func trimInTime(b *logBench) {
 	}
 }
 
-// fill appends records until the stream is full, and returns those that were stored.
+// fill appends records until the stream is full, and returns the stored records.
 func (b *logBench) fill(w changelog.Writer, o owner, number, size int) (records []changelog.Record) {
 	b.t.Helper()
 	data := strings.Repeat("x", size)

@@ -13,19 +13,19 @@ import (
 type Journal struct {
 	net     network
 	trimmed changelog.Position // guarded by the lock of net, like the fields below
-	entries [][]byte           // behind trimmed
+	entries [][]byte           // after trimmed
 	changed chan struct{}      // closed and replaced at each append
 }
 
 var _ changelog.Journal = (*Journal)(nil)
 
-// NewJournal returns a journal without entries. Equal seeds draw equal faults, if the calls come in the same order. LostRequests,
+// NewJournal returns a journal without entries. Equal seeds draw equal faults, if the calls happen in the same order. LostRequests,
 // LateRequests, RepeatedRequests, LostAnswers, Delay, Timeout and StaleReads apply to it.
 func NewJournal(seed uint64, f Faults) *Journal {
 	return &Journal{net: newNetwork(seed, f), changed: make(chan struct{})}
 }
 
-// SetFaults replaces the faults. Messages that are under way keep what was drawn for them.
+// SetFaults replaces the faults. Messages in flight keep the faults drawn for them.
 func (j *Journal) SetFaults(f Faults) { j.net.setFaults(f) }
 
 // last is the position of the last entry. The caller holds the lock.

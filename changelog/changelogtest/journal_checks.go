@@ -72,7 +72,7 @@ func checkJournalAppend(t *testing.T, j changelog.Journal) {
 	}
 }
 
-// checkJournalRace has several callers append behind the end that each of them knows.
+// checkJournalRace has several callers append after the end that each of them knows.
 func checkJournalRace(t *testing.T, j changelog.Journal) {
 	const callers, each = 4, 5
 	var work sync.WaitGroup

@@ -24,7 +24,7 @@ func createTwice(b *logBench) {
 	b.expectRead(w.Marker()+1, records...)
 }
 
-// Nobody may take a stream that was lost for one without records.
+// No caller may take a lost stream for a stream without records.
 func missingStream(b *logBench) {
 	const advice = "a stream that is not there was lost or never made. Do not make it, and do not take it for an empty one"
 	entries, err := b.tryRead(b.log, 1)
@@ -107,7 +107,7 @@ func ticketsInOrder(b *logBench) {
 	b.expectRead(w.Marker()+1+changelog.Position(len(records)), more...)
 }
 
-// Append goes on without anybody who waits for a ticket, and never has more than a window under way.
+// Append continues even if no caller waits for a ticket, and never has more than a window in flight.
 func windowBlocks(b *logBench) {
 	w := b.created()
 	done := make(chan int, 1)
@@ -176,13 +176,13 @@ func readFromMiddle(b *logBench) {
 	for i := range p {
 		b.expectRead(p[i], records[i:]...)
 		for range b.log.Read(b.ctx, b.instance, p[i]) {
-			break // who has enough
+			break // the reader has enough
 		}
 	}
 	b.expectRead(p[11] + 1)
 }
 
-// Each read has what was acknowledged before it began.
+// Each read has the records acknowledged before it began.
 func readWhileAppending(b *logBench) {
 	w := b.created()
 	records := first.batches(1, 40*changelog.Window)
@@ -326,7 +326,7 @@ func leadersFollow(b *logBench) {
 		b.t.Fatalf("Leaders = %v after %q, want nil: nothing is wrong with the cluster", err, names)
 	}
 	for range elector.Leaders(b.ctx, b.instance) {
-		break // who has found it
+		break // it is found
 	}
 	again := owner{2, "node-2"}
 	b.append(b.open(again), again.batches(6, 2)...)
@@ -373,7 +373,7 @@ func closeWriter(b *logBench) {
 	p.judge(next, b.open(next))
 }
 
-// rounds is how often a check of goroutines repeats what may leave one behind.
+// rounds is how often a check of goroutines repeats calls that may leak one.
 const rounds = 20
 
 func logGoroutines(b *logBench) {
@@ -394,7 +394,7 @@ func logGoroutines(b *logBench) {
 		cancel()
 		_ = w.Close()
 	}
-	round() // what the driver makes once
+	round() // goroutines that the driver starts once
 	before, n := runtime.NumGoroutine(), 0
 	for range rounds {
 		round()

@@ -11,15 +11,15 @@ import (
 	"github.com/forebay/forebay/changelog"
 )
 
-// Log is a [changelog.Log] in memory, for tests: a model of three replicas with a leader, proposals, commit by majority and followers
+// Log is a [changelog.Log] in memory, for tests. It models three replicas with a leader, proposals, commit by majority and followers
 // that lag. It is safe for concurrent use.
 //
 // It fences as JetStream does. Each append names the position that it expects at the end of the log, and is refused if the log
-// ends elsewhere. That alone does not stop a writer that pipelines: when an adopter's record has taken its next position,
-// it loses one append, and the one behind that expects exactly the end that there is now. So Open appends its marker changelog.Window + 1 times, as
-// one proposal: whatever the writers before it have under way expects a position in front of the last one, and is refused.
+// ends elsewhere. That alone does not stop a writer that pipelines. When an adopter's record has taken its next position,
+// it loses one append, and its next append expects exactly the present end. So Open appends its marker changelog.Window + 1 times, as
+// one proposal. Every append that earlier writers have in flight expects a position before the last marker, and is refused.
 //
-// Its messages have ids as those of natsdriver do, EPOCH.NUMBER.PART of each part of a batch: a copy that arrives again is answered
+// Its messages have ids like natsdriver's, EPOCH.NUMBER.PART for each part of a batch. A repeated copy is acknowledged
 // with the position of the first one, which need not be where its writer expects it.
 type Log struct {
 	// MaxBytes is the bound of each stream that is created from now on; 0 means 1 GiB. A record takes 128 bytes more than its
@@ -35,12 +35,12 @@ var _ interface {
 	changelog.Elector
 } = (*Log)(nil)
 
-// NewLog returns a log without streams. Equal seeds draw equal faults, if the calls come in the same order.
+// NewLog returns a log without streams. Equal seeds draw equal faults, if the calls happen in the same order.
 func NewLog(seed uint64, f Faults) *Log {
 	return &Log{net: newNetwork(seed, f), streams: make(map[string]*stream)}
 }
 
-// SetFaults replaces the faults. Messages that are under way keep what was drawn for them.
+// SetFaults replaces the faults. Messages in flight keep the faults drawn for them.
 func (l *Log) SetFaults(f Faults) { l.net.setFaults(f) }
 
 // Create implements [changelog.Log].
@@ -146,7 +146,7 @@ func (l *Log) with(instance string, do func(s *stream)) {
 	do(s)
 }
 
-// Elect makes a replica, counted from 0, the leader of a stream; the first leader is 0. Proposals that it does not have are dropped. It
+// Elect makes a replica, counted from 0, the leader of a stream. The first leader is 0. Proposals that it does not have are dropped. It
 // returns false, and does nothing, if the replica lacks committed entries.
 func (l *Log) Elect(instance string, replica int) (done bool) {
 	l.with(instance, func(s *stream) { done = s.elect(replica) })
@@ -181,7 +181,7 @@ func (l *Log) Leaders(ctx context.Context, instance string) iter.Seq2[string, er
 	}
 }
 
-// Cut keeps replicas from getting what the leader has, until heal is called. Without two of three nothing is
+// Cut keeps replicas from getting the leader's entries, until heal is called. Without two of three nothing is
 // committed, but appends are still refused.
 func (l *Log) Cut(instance string, replicas ...int) (heal func()) {
 	set := func(s *stream, away bool) {
@@ -213,7 +213,7 @@ func (l *Log) Hole(instance string, replica int, at changelog.Position) {
 	})
 }
 
-// Rollback removes the entries behind a position from all replicas, committed ones too, as when the files of an older backup are put
+// Rollback removes the entries after a position from all replicas, committed ones too, as when the files of an older backup are put
 // back. The ID stays.
 func (l *Log) Rollback(instance string, through changelog.Position) {
 	l.with(instance, func(s *stream) {

@@ -70,7 +70,7 @@ func wait(t *testing.T, ticket changelog.Ticket, want error) {
 	}
 }
 
-// A leader without a majority takes proposals. The next leader drops those that it does not have.
+// A leader without a majority accepts proposals. The next leader drops the proposals that it lacks.
 func TestNewLeaderDropsProposals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := changelogtest.NewLog(1, changelogtest.Faults{})
@@ -144,7 +144,7 @@ func TestRefusalNeedsNoMajority(t *testing.T) {
 	})
 }
 
-// The second copy of a request is answered with the position of the first one, until its ID is forgotten.
+// The second copy of a request gets the position of the first, until its ID is forgotten.
 func TestDuplicates(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -181,7 +181,7 @@ func TestDuplicates(t *testing.T) {
 	}
 }
 
-// A writer that begins again with its epoch gets no success for the copy in front of its marker.
+// A writer that begins again with its epoch gets no success for the copy before its marker.
 func TestDuplicateElsewhere(t *testing.T) {
 	log := changelogtest.NewLog(1, changelogtest.Faults{})
 	wait(t, opened(t, log, 1).Append(batch(1)), nil)
@@ -190,7 +190,7 @@ func TestDuplicateElsewhere(t *testing.T) {
 	wait(t, opened(t, log, 1).Append(batch(2)), nil)
 }
 
-// A follower gets nothing behind what its leader has lost, until another one leads.
+// A follower gets nothing after the hole of its leader, until another replica leads.
 func TestFollowersStopInFrontOfAHole(t *testing.T) {
 	log := changelogtest.NewLog(1, changelogtest.Faults{})
 	w := opened(t, log, 1)
@@ -236,7 +236,7 @@ func TestRollback(t *testing.T) {
 	expectNumbers(t, log, 1)
 }
 
-// Whatever is drawn, an acknowledged record is in the log, in order and once, and behind no higher epoch.
+// With any faults, an acknowledged record is in the log, in order and once, and not after a higher epoch.
 func TestFaultsKeepAcknowledgedRecords(t *testing.T) {
 	for seed := range uint64(40) {
 		synctest.Test(t, func(t *testing.T) {

@@ -14,7 +14,7 @@ import (
 )
 
 // TestOwners checks a driver against the contract of [changelog.Owners]. Each check is a subtest. It calls open twice, for two nodes, and uses
-// keys of its own, so that one cluster can serve all. open registers cleanup with t.Cleanup. One check counts goroutines, so that no
+// its own keys, so that one cluster can serve all. open registers cleanup with t.Cleanup. One check counts goroutines, so that no
 // test should run in parallel.
 func TestOwners(t *testing.T, open func(t *testing.T) changelog.Owners) {
 	t.Helper()
@@ -172,7 +172,7 @@ func deleteKey(b *ownerBench) {
 	b.expectValue("stays", "x", stays)
 }
 
-// Whoever repeats what is unknown would do so forever.
+// A caller that repeats unknown outcomes would do so forever.
 func keysAreChecked(b *ownerBench) {
 	for _, key := range []string{"", ".", "a.", ".a", "a..b", "a b", "a*", ">", "a/b", "ä", "a\x00", strings.Repeat("a", 257)} {
 		_, err := b.owners.Get(b.ctx, key)
@@ -215,7 +215,7 @@ func raceForVersion(b *ownerBench) {
 	}
 }
 
-// A number that everybody raises by one loses none.
+// A number that all nodes raise by one loses no increment.
 func countTogether(b *ownerBench) {
 	const nodes, times = 8, 5
 	errs := suitetest.Together(nodes, func(i int) error {
@@ -265,7 +265,7 @@ func endedOwnerContexts(b *ownerBench) {
 // watched is what one watch yields. The channel is closed when it ends.
 type watched chan changelog.Versioned
 
-// watch begins to watch the keys with a prefix, and yields what comes before the zero value.
+// watch begins to watch the keys with a prefix, and yields the values before the zero value.
 func (b *ownerBench) watch(ctx context.Context, prefix string) (values map[string]changelog.Versioned, changes watched) {
 	b.t.Helper()
 	changes = make(watched)
@@ -381,7 +381,7 @@ func watchNothing(b *ownerBench) {
 	b.expectChange(changes, "a", "one", b.set("a", 0, "one"))
 }
 
-// A watch that nobody takes from for a while holds up nobody, and goes on with the newest.
+// A watch that is not read for a while blocks no other call, and continues with the newest values.
 func slowWatch(b *ownerBench) {
 	ctx, cancel := context.WithCancel(b.ctx)
 	defer cancel()
@@ -406,7 +406,7 @@ func ownerGoroutines(b *ownerBench) {
 		}
 		cancel()
 	}
-	round() // what the driver makes once
+	round() // goroutines that the driver starts once
 	before, n := runtime.NumGoroutine(), 0
 	for range rounds {
 		round()

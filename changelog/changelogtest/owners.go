@@ -16,7 +16,7 @@ import (
 // Owners is a [changelog.Owners] in memory, for tests. It is safe for concurrent use.
 type Owners struct {
 	net       network
-	history   []changelog.Versioned // all changes, in order, with a nil Value where a key was deleted; guarded by the lock of net, like the fields below
+	history   []changelog.Versioned // all changes, in order, with a nil Value for a deletion, guarded by the lock of net, like the fields below
 	version   changelog.Version     // of the last change to any key
 	changed   chan struct{}         // closed and replaced at each change
 	rollbacks int
@@ -26,12 +26,12 @@ var _ changelog.Owners = (*Owners)(nil)
 
 var errWatch = errors.New("the watch cannot go on")
 
-// NewOwners returns a store without values. Equal seeds draw equal faults, if the calls come in the same order.
+// NewOwners returns a store without values. Equal seeds draw equal faults, if the calls happen in the same order.
 func NewOwners(seed uint64, f Faults) *Owners {
 	return &Owners{net: newNetwork(seed, f), changed: make(chan struct{})}
 }
 
-// SetFaults replaces the faults. Messages that are under way keep what was drawn for them.
+// SetFaults replaces the faults. Messages in flight keep the faults drawn for them.
 func (o *Owners) SetFaults(f Faults) { o.net.setFaults(f) }
 
 // latest returns the value of a key that is skip changes older than the newest.
@@ -131,7 +131,7 @@ func (o *Owners) Watch(ctx context.Context, prefix string) iter.Seq2[changelog.V
 }
 
 // Save remembers the values of now. The function that it returns puts them back, as when the files of an older backup are put
-// back: versions return then, and watches end with an error.
+// back. Versions return then, and watches end with an error.
 func (o *Owners) Save() (restore func()) {
 	o.net.mu.Lock()
 	defer o.net.mu.Unlock()
@@ -151,7 +151,7 @@ func (o *Owners) announce() {
 	o.changed = make(chan struct{})
 }
 
-// watch is one that is under way.
+// watch is a running watch.
 type watch struct {
 	o         *Owners
 	prefix    string

@@ -33,7 +33,7 @@ func expectValue(t *testing.T, o *changelogtest.Owners, want string) {
 	}
 }
 
-// A change whose answer is lost was made, and one that is late will be, unless another comes first.
+// A change whose response is lost was made, and a late change will be made, unless another arrives first.
 func TestUnknownChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for what, tc := range map[string]struct {

@@ -13,17 +13,17 @@ import (
 // replicas is how many hold each stream.
 const replicas = 3
 
-// overhead is what a record takes besides its data.
+// overhead is the size of a record without its data.
 const overhead = 128
 
-// stream is what the replicas hold of one instance.
+// stream is the log of one instance on all replicas.
 //
 //	first         commit         last
 //	  | committed    | proposed    |     the leader has it all
 //	  |------------------------|         a follower has a beginning of it
 //
-// A proposal is committed when a majority has it. A new leader is one that has everything committed; the others drop what
-// it does not have. A leader gives its followers nothing behind a hole of its own. The lock of the network guards all of it.
+// A proposal is committed when a majority has it. A new leader is one that has everything committed. The others drop entries that
+// it does not have. A leader gives its followers nothing after a hole in its own copy. The lock of the network guards all of it.
 type stream struct {
 	net      *network
 	id       string
@@ -31,7 +31,7 @@ type stream struct {
 	deleted  bool
 
 	first   changelog.Position // of entries[0]
-	entries []changelog.Entry  // those of the leader; never modified, since readers keep parts of it
+	entries []changelog.Entry  // of the leader, never modified, since readers keep parts of it
 	bytes   int64              // of entries
 	commit  changelog.Position
 	term    uint64
@@ -41,7 +41,7 @@ type stream struct {
 	ids     map[messageID]copyOf
 }
 
-// messageID is what a stream knows a part of a batch by, as drivers name it. Other records have none.
+// messageID identifies a part of a batch in a stream, as drivers name it. Other records have none.
 type messageID struct {
 	epoch, number uint64
 	part          int
@@ -71,11 +71,11 @@ func newStream(n *network, maxBytes int64) *stream {
 
 func (s *stream) last() changelog.Position { return s.first + changelog.Position(len(s.entries)) - 1 }
 
-// through returns the entries up to a position that is not in front of the trimmed ones.
+// through returns the entries up to a position that is not before the trimmed ones.
 func (s *stream) through(p changelog.Position) []changelog.Entry { return s.entries[:p+1-s.first] }
 
-// fenced reports whether the entries up to a position shut out the writer of a marker: they hold a higher epoch, or its epoch belongs
-// to the node that used it first, which is another one.
+// fenced reports whether the entries up to a position shut out the writer of a marker. They do if they hold a higher epoch, or if its epoch belongs
+// to a different node, which used it first.
 func (s *stream) fenced(marker changelog.Record, through changelog.Position) bool {
 	owner := marker.Node
 	for i := len(s.through(through)) - 1; i >= 0; i-- {
@@ -89,7 +89,7 @@ func (s *stream) fenced(marker changelog.Record, through changelog.Position) boo
 	return owner != marker.Node
 }
 
-// propose appends records behind the last proposal. All become committed together, or none. A full stream takes nothing but markers.
+// propose appends records after the last proposal. All become committed together, or none. A full stream takes nothing but markers.
 func (s *stream) propose(committed func(), records ...changelog.Record) error {
 	size := int64(0)
 	for _, r := range records {
@@ -110,10 +110,10 @@ func (s *stream) propose(committed func(), records ...changelog.Record) error {
 	return nil
 }
 
-// append proposes a record if its writer expects the log to end where it does. A refusal is based on what is proposed, which may never
-// be committed. It needs no majority, and so it proves nothing: only a committed entry of another owner does.
+// append proposes a record if its writer expects the log to end at its position. A refusal is based on proposed records, which may never
+// be committed. It needs no majority, and so it proves nothing. Only a committed entry of another owner does.
 //
-// A batch whose ID the stream knows is answered before anything else is looked at, with the position of the first copy, wherever that is.
+// For a batch whose ID the stream knows it reports the position of the first copy, wherever that is, before it checks anything else.
 func (s *stream) append(marker changelog.Record, expected changelog.Position, r changelog.Record, answer func(changelog.Position, error)) {
 	s.mayChangeLeader()
 	var err error
@@ -145,7 +145,7 @@ func (s *stream) copyOf(r changelog.Record) (changelog.Position, bool) {
 
 func idOf(r changelog.Record) messageID { return messageID{r.Epoch, r.Number, r.Part} }
 
-// replicate sends the followers what they do not have.
+// replicate sends the followers the entries that they lack.
 func (s *stream) replicate() {
 	term, end := s.term, s.last()
 	for i := range s.replica {
@@ -166,7 +166,7 @@ func (s *stream) replicate() {
 	s.advance()
 }
 
-// advance commits what a majority has.
+// advance commits the entries that a majority has.
 func (s *stream) advance() {
 	var lasts []changelog.Position
 	for i := range s.replica {
@@ -181,8 +181,8 @@ func (s *stream) advance() {
 	}
 }
 
-// elect makes a replica the leader, unless it lacks committed entries. Nobody gets answers from the old one. The new one knows the IDs of
-// what it stores.
+// elect makes a replica the leader, unless it lacks committed entries. The old leader sends no more responses. The new one knows the IDs of
+// the batches it stores.
 func (s *stream) elect(i int) bool {
 	if s.replica[i].last < s.commit {
 		return false
@@ -202,7 +202,7 @@ func (s *stream) mayChangeLeader() {
 	}
 }
 
-// cut begins a term in which no replica has anything behind a position.
+// cut begins a term in which no replica has anything after a position.
 func (s *stream) cut(end changelog.Position) {
 	s.term++
 	s.pending = nil
@@ -244,7 +244,7 @@ func (s *stream) trim(through changelog.Position) {
 	}
 }
 
-// stat describes what the leader holds, or a follower that lags.
+// stat describes the state of the leader, or a follower that lags.
 func (s *stream) stat() changelog.Stat {
 	last := s.commit
 	if s.net.chance(s.net.faults.StaleReads) {

@@ -20,7 +20,7 @@ const patience = 2 * time.Minute
 
 // LogHarness is what [TestLog] needs to know about a driver.
 type LogHarness struct {
-	// Open connects to the log as one node does. Each check calls it twice, for two nodes, and makes streams of its own, so that one cluster can
+	// Open connects to the log as one node does. Each check calls it twice, for two nodes, and creates its own streams, so that one cluster can
 	// serve all. Connect to another server each time if there are several. Open registers cleanup with t.Cleanup.
 	Open func(t *testing.T) changelog.Log
 	// MaxBytes is the bound of a stream that the log makes, at least 16 MB. Two checks append as much or more; 0 leaves them out.
@@ -174,7 +174,7 @@ func (b *logBench) created() changelog.Writer {
 	return b.open(first)
 }
 
-// append appends records one behind the other and returns their positions.
+// append appends records one after the other and returns their positions.
 func (b *logBench) append(w changelog.Writer, records ...changelog.Record) []changelog.Position {
 	b.t.Helper()
 	tickets := make([]changelog.Ticket, len(records))

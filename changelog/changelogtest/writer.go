@@ -9,18 +9,18 @@ import (
 	"github.com/forebay/forebay/changelog"
 )
 
-// writer appends behind its marker. The lock of the network guards it, except for the fields of the one goroutine that appends.
+// writer appends after its marker. The lock of the network guards it, except for the fields of the one goroutine that appends.
 type writer struct {
 	net    *network
 	stream *stream
 	record changelog.Record // the marker
 	marker changelog.Position
-	window chan struct{} // has one element for each record that is under way
+	window chan struct{} // has one element for each record in flight
 	out    link
 	back   link
 
-	next    changelog.Position // what the log ends with, if all that is under way is stored
-	tickets []*ticket          // under way, in order
+	next    changelog.Position // the end of the log, if everything in flight is stored
+	tickets []*ticket          // in flight, in order
 	err     error              // why the writer is dead
 }
 
@@ -72,7 +72,7 @@ func (w *writer) Append(r changelog.Record) changelog.Ticket {
 	return t
 }
 
-// answered takes the first answer to a ticket, and ends those whose turn it is. The caller holds the lock.
+// answered handles the first response to a ticket, and ends the tickets whose turn it is. The caller holds the lock.
 func (w *writer) answered(t *ticket, err error) {
 	if t.answered {
 		return
@@ -107,7 +107,7 @@ func (w *writer) end() {
 	<-w.window
 }
 
-// Close implements [changelog.Writer]. Requests that are under way arrive nevertheless.
+// Close implements [changelog.Writer]. Requests in flight arrive nevertheless.
 func (w *writer) Close() error {
 	w.net.mu.Lock()
 	defer w.net.mu.Unlock()

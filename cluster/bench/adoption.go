@@ -16,7 +16,7 @@ import (
 )
 
 // adoption fills a node whose staging takes nothing, kills it and removes its disk, and follows the record of its instance until another
-// node has moved all rows to the table. The servers are processes of their own, so none of them is lost too.
+// node has moved all rows to the table. The servers are separate processes, so none of them is lost too.
 func (b *bench) adoption(ctx context.Context, folder string) (figures map[string]float64, err error) {
 	servers, natsURL, err := startServers(ctx, folder)
 	if err != nil {

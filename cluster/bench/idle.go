@@ -14,7 +14,7 @@ import (
 // size is the number of servers and of nodes.
 const size = 3
 
-// freePorts returns ports on which nobody listens now, below those that systems give to outgoing connections.
+// freePorts returns ports on which no process listens now, below the range that systems use for outgoing connections.
 func freePorts(n int) (ports []int, err error) {
 	for attempts := 0; len(ports) < n; attempts++ {
 		l, err := net.Listen("tcp", address(20000+rand.IntN(12000)))
@@ -32,7 +32,7 @@ func freePorts(n int) (ports []int, err error) {
 
 func address(port int) string { return fmt.Sprintf("127.0.0.1:%d", port) }
 
-// startServers starts servers in processes of their own, and returns the URL for nodes.
+// startServers starts servers in separate processes, and returns the URL for nodes.
 func startServers(ctx context.Context, dir string) (all processes, natsURL string, err error) {
 	ports, err := freePorts(2 * size)
 	if err != nil {
@@ -50,7 +50,7 @@ func startServers(ctx context.Context, dir string) (all processes, natsURL strin
 	return all, strings.Join(urls, ","), err
 }
 
-// startNodes starts nodes: with their servers inside, or connected to a URL.
+// startNodes starts nodes, with their servers inside, or connected to a URL.
 func startNodes(ctx context.Context, dir, natsURL string) (processes, error) {
 	configs := make([]jobConfig, size)
 	var peers []string
@@ -85,7 +85,7 @@ func (b *bench) idle(ctx context.Context, dir string, inside bool, sinks int) (f
 		if groups["server"], natsURL, err = startServers(ctx, dir); err != nil {
 			return nil, err
 		}
-		// Servers that nobody uses: what they cost is not the nodes'.
+		// Servers without clients. Their cost is not the nodes'.
 		if alone, err = b.quiet(ctx, groups); err != nil {
 			return nil, err
 		}
@@ -116,7 +116,7 @@ func (b *bench) idle(ctx context.Context, dir string, inside bool, sinks int) (f
 	return figures, b.profile(ctx, groups, fmt.Sprintf("idle-%d", sinks))
 }
 
-// quiet returns what processes use for a while in which nothing is asked of them: the mean of each group.
+// quiet returns what processes use for a while in which nothing is asked of them, as the mean of each group.
 func (b *bench) quiet(ctx context.Context, groups map[string]processes) (map[string]float64, error) {
 	if err := sleep(ctx, b.settle); err != nil {
 		return nil, err

@@ -5,10 +5,10 @@
 // The scenarios, from which -run chooses:
 //
 //	cluster/acknowledged             rows of 200 B, each acknowledged before its caller has the next one, 1,024 callers: three nodes in one
-//	                                 process beside one engine without a log, and beside publishing each event to a stream with three copies
-//	cluster/adoption                 a node whose rows wait is lost with its disk: the time until another one has restored its instance from
+//	                                 process, compared with one engine without a log, and with publishing each event to a stream with three copies
+//	cluster/adoption                 a node whose rows wait is lost with its disk: the time until another node has restored its instance from
 //	                                 the last checkpoint and the log (goal: 10 s for each GB), and until all rows are in their table
-//	cluster/idle/PLACE/sinks=N       processor and memory of nodes that do nothing, with their servers inside, or beside in processes of their own
+//	cluster/idle/PLACE/sinks=N       processor and memory of nodes that do nothing, with their servers inside, or in separate processes
 //
 // Every measurement that stores rows counts them afterwards, and fails if one is missing or there twice.
 package main
@@ -46,7 +46,7 @@ func exitCode(err error) int {
 	return 1
 }
 
-// bench is what the flags say.
+// bench holds the flags.
 type bench struct {
 	duration time.Duration
 	settle   time.Duration
@@ -82,7 +82,7 @@ func (b *bench) scenarios() []scenario {
 	return all
 }
 
-// run does what the command with these arguments does.
+// run runs the command with these arguments.
 func run(ctx context.Context, args []string, stdout io.Writer) error {
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	var b bench
@@ -121,7 +121,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	return nil
 }
 
-// report measures a scenario in a folder of its own each round.
+// report measures a scenario in a separate folder each round.
 func (b *bench) report(ctx context.Context, s scenario) (report, error) {
 	rounds := map[string][]float64{}
 	for range b.rounds {
@@ -152,7 +152,7 @@ func median(values []float64) float64 {
 	return (values[(len(values)-1)/2] + values[len(values)/2]) / 2
 }
 
-// goal is a bound of a figure: the least value, or with most the greatest one.
+// goal is a bound of a figure, the least value, or with most the greatest one.
 type goal struct {
 	figure string
 	bound  float64

@@ -16,7 +16,7 @@ import (
 // jobEnv is the variable that makes a process a node, a server or an engine. It has a jobConfig as JSON.
 const jobEnv = "FOREBAY_CLUSTER_BENCH"
 
-// process is another process of this program, which answers one question after the other. One goroutine uses it.
+// process is another process of this program, which handles one request after the other. One goroutine uses it.
 type process struct {
 	name    string
 	cmd     *exec.Cmd
@@ -26,7 +26,7 @@ type process struct {
 	end     sync.Once
 }
 
-// question is one line to the process, and the answer is one line of JSON.
+// question is one line to the process, and the response is one line of JSON.
 type question struct {
 	// Do is the name of a job's method.
 	Do string `json:"do"`
@@ -35,13 +35,13 @@ type question struct {
 	Path   string `json:"path,omitempty"`
 }
 
-// answer says why a question failed, or what came of it.
+// answer is the error or the result of a question.
 type answer struct {
 	Error  string          `json:"error,omitempty"`
 	Result json.RawMessage `json:"result,omitempty"`
 }
 
-// startProcess starts a process. Its first answer, which await reads, says that it works.
+// startProcess starts a process. Its first response, which await reads, says that it works.
 func startProcess(cfg jobConfig) (*process, error) {
 	exe, err := os.Executable()
 	if err != nil {
@@ -66,11 +66,11 @@ func startProcess(cfg jobConfig) (*process, error) {
 	return p, p.cmd.Start()
 }
 
-// await reads an answer into result, if that is not nil. A context that ends kills the process.
+// await reads a response into result, if that is not nil. A context that ends kills the process.
 func (p *process) await(ctx context.Context, result any) error {
 	defer context.AfterFunc(ctx, func() { _ = p.cmd.Process.Kill() })()
 	if !p.answers.Scan() {
-		p.kill() // waits for what it wrote to standard error
+		p.kill() // waits for its output on standard error
 		return fmt.Errorf("%s ended: %w: %s", p.name, errors.Join(p.answers.Err(), context.Cause(ctx)), p.stderr.String())
 	}
 	var a answer
@@ -86,7 +86,7 @@ func (p *process) await(ctx context.Context, result any) error {
 	return json.Unmarshal(a.Result, result)
 }
 
-// ask sends a question and awaits its answer.
+// ask sends a question and awaits its response.
 func (p *process) ask(ctx context.Context, q question, result any) error {
 	line, err := json.Marshal(q)
 	if err != nil {
@@ -137,7 +137,7 @@ func startAll(ctx context.Context, configs ...jobConfig) (all processes, err err
 	return all, nil
 }
 
-// ask asks all of them the same and returns what each answers.
+// ask asks all processes the same question and returns the response of each.
 func ask[T any](ctx context.Context, all processes, q func(i int) question) ([]T, error) {
 	results := make([]T, len(all))
 	for i, p := range all {

@@ -9,7 +9,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Records as the local level makes them, beside the way without a local level: a message for each event, 1,024 under way.
+// Records as the local level makes them, compared with the way without a local level, a message for each event, 1,024 in flight.
 // Three servers in this process, each write synced.
 func BenchmarkAppend(b *testing.B) {
 	for _, size := range []int{10_000, 100_000, changelog.PartBytes} {
@@ -31,7 +31,7 @@ func BenchmarkAppend(b *testing.B) {
 			n := uint64(0)
 			for b.Loop() {
 				n++
-				if last = w.Append(batch(1, n, data)); n%1000 == 0 { // the bound is not what is measured
+				if last = w.Append(batch(1, n, data)); n%1000 == 0 { // the bound is not measured
 					if p, err := last.Wait(b.Context()); err != nil {
 						b.Fatal(err)
 					} else if err := l.Trim(b.Context(), instance, p); err != nil {

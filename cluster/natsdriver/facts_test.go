@@ -14,7 +14,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// These tests hold what the driver relies on and the documents of JetStream do not promise in so many words. A version of the
+// These tests check behavior that the driver relies on and the documents of JetStream do not explicitly promise. A version of the
 // server that breaks one of them must not be used.
 
 // stream makes the stream of an instance as the driver does, and returns its subject.
@@ -28,7 +28,7 @@ func rawStream(t *testing.T) (l *Log, s jetstream.Stream, subject string) {
 	return l, s, owner{1, "node-1"}.subject(info)
 }
 
-// publish appends behind a sequence. It repeats nothing but the wait for a new stream to be known.
+// publish appends after a sequence. It repeats nothing but the wait for a new stream to be known.
 func publish(t *testing.T, l *Log, subject string, last uint64, options ...jetstream.PublishOpt) (*jetstream.PubAck, error) {
 	t.Helper()
 	options = append(options, jetstream.WithRetryAttempts(0), jetstream.WithExpectLastSequence(last))
@@ -64,7 +64,7 @@ func TestFactRefusalNamesTheLastSequence(t *testing.T) {
 	}
 }
 
-// A duplicate is answered before its condition is looked at, with the sequence of the first copy.
+// A duplicate is acknowledged before its condition is checked, with the sequence of the first copy.
 func TestFactDuplicateIsAnsweredWithTheFirstSequence(t *testing.T) {
 	l, _, subject := rawStream(t)
 	for last := range uint64(3) {
@@ -80,7 +80,7 @@ func TestFactDuplicateIsAnsweredWithTheFirstSequence(t *testing.T) {
 	}
 }
 
-// This is why Open appends a gap: the second append of an old writer is accepted behind another writer's single record.
+// This is why Open appends a gap. The second append of an old writer is accepted after another writer's single record.
 func TestFactExpectedSequenceAloneDoesNotFence(t *testing.T) {
 	l, _, subject := rawStream(t)
 	if _, err := publish(t, l, subject, 0); err != nil { // of the adopter
@@ -127,7 +127,7 @@ func TestFactBatchIsStoredWholeOrNotAtAll(t *testing.T) {
 	}
 }
 
-// Several appends in one pipeline are accepted one behind the other, without waiting for an answer.
+// Several appends in one pipeline are accepted one after the other, without waiting for a response.
 func TestFactPipelineIsTakenInOrder(t *testing.T) {
 	l, _, subject := rawStream(t)
 	if _, err := publish(t, l, subject, 0); err != nil {
@@ -158,7 +158,7 @@ func TestFactPipelineIsTakenInOrder(t *testing.T) {
 	}
 }
 
-// After everything was purged, and after a purge that comes late, sequences go on.
+// After everything was purged, and after a late purge, sequences continue.
 func TestFactPurgeKeepsTheEnd(t *testing.T) {
 	l, s, subject := rawStream(t)
 	for last := range uint64(5) {
@@ -188,7 +188,7 @@ func TestFactComparisonThatLost(t *testing.T) {
 	}
 	if err := clustertest.Eventually(func() error {
 		_, err := o.CompareAndSet(t.Context(), "i.a", 0, []byte("1"))
-		if errors.Is(err, changelog.ErrLost) { // by an attempt whose answer was lost
+		if errors.Is(err, changelog.ErrLost) { // by an attempt whose response was lost
 			err = nil
 		}
 		return err

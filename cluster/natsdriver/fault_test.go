@@ -104,7 +104,7 @@ func startNode(t *testing.T, l *Log, instance string) *node {
 	return n
 }
 
-// append appends so many batches. It returns when half of them are released, so that some are under way.
+// append appends so many batches. It returns when half of them are released, so that some are in flight.
 func (n *node) append(count int) {
 	n.t.Helper()
 	for range count {
@@ -124,7 +124,7 @@ func (n *node) released(count int) {
 	}
 }
 
-// check reads what an adopter reads: each batch once, in order.
+// check reads what an adopter reads, each batch once, in order.
 func (n *node) check(l *Log) {
 	n.t.Helper()
 	count := 0
@@ -146,7 +146,7 @@ func others(server int) (a, b int) {
 	return (server + 1) % clustertest.Size, (server + 2) % clustertest.Size
 }
 
-// A full log takes no more records from an owner, and needs nothing but a trim.
+// A full log accepts no more records from an owner, and needs nothing but a trim.
 func TestFullLogGoesOnAfterTrim(t *testing.T) {
 	l := newLog(t, 0, Options{MaxBytes: minBytes})
 	n := startNode(t, l, created(t, l))
@@ -263,7 +263,7 @@ func TestWipedFollowerComesBack(t *testing.T) {
 	n.check(newLog(t, wiped, Options{}))
 }
 
-// Answers do not arrive: the outcome is unknown, until the log is opened again.
+// Responses do not arrive, so the outcome is unknown, until the log is opened again.
 func TestLostAnswers(t *testing.T) {
 	l := newLog(t, 0, Options{})
 	instance := created(t, l)
@@ -274,7 +274,7 @@ func TestLostAnswers(t *testing.T) {
 		for i := range changelog.Window {
 			tickets = append(tickets, w.Append(batch(epoch, uint64(before+i+1), "x")))
 		}
-		w.(*writer).js.CleanupPublisher() // closes the subscription of the answers
+		w.(*writer).js.CleanupPublisher() // closes the subscription to the acknowledgements
 		acknowledged := 0
 		for i, ticket := range tickets {
 			_, err := ticket.Wait(within(t))

@@ -37,7 +37,7 @@ func used(t *testing.T, l *Log, w changelog.Writer, instance string, number *uin
 	return stat, err
 }
 
-// Servers with room for ten small reservations keep nine logs, each of which may have 1 GiB. Logs that grow reserve more for as long as
+// Servers with room for ten small reservations keep nine logs, each of which may grow to 1 GiB. Logs that grow reserve more for as long as
 // there is room. When it ends, the error says what to do, and a log that is deleted gives its room to another.
 func TestReservationsFollowTheLogs(t *testing.T) {
 	t.Parallel()
@@ -80,7 +80,7 @@ func TestReservationsFollowTheLogs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The leader of the servers knows what another one has reserved only after some seconds, and allows a log too many until then.
+	// The leader of the servers knows what another server has reserved only after some seconds, and allows a log too many until then.
 	if err := clustertest.Eventually(func() error {
 		err := hasty.Create(t.Context(), "i9")
 		if err != nil && strings.Contains(err.Error(), "MaxStore") {

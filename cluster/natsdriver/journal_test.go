@@ -38,7 +38,7 @@ func TestJournalConformance(t *testing.T) {
 	})
 }
 
-// TestJournalMissing: a journal that is not there is not an empty one, neither before Create nor when the stream was made again.
+// TestJournalMissing shows that a journal that is not there is not an empty one, neither before Create nor when the stream was made again.
 func TestJournalMissing(t *testing.T) {
 	j := newJournal(t, 0, nats.NewInbox()[len(nats.InboxPrefix):])
 	end := func() (err error) {
@@ -67,14 +67,14 @@ func TestJournalMissing(t *testing.T) {
 	}
 }
 
-// TestLeads: a leader is believed while a majority, it included, has answered it a moment ago.
+// TestLeads shows that a leader is believed while a majority, it included, has responded to it a moment ago.
 func TestLeads(t *testing.T) {
 	if !leads(nil) {
 		t.Error("a server that is alone does not lead")
 	}
 	const now, late = 1500 * time.Millisecond, silentFor
 	for _, c := range []struct {
-		heard []time.Duration // from each of the others; 0: never
+		heard []time.Duration // from each of the others, 0 for never
 		want  bool
 	}{
 		{nil, true},
@@ -97,7 +97,7 @@ func TestLeads(t *testing.T) {
 	}
 }
 
-// waits lets a journal wait behind its end, for an entry that does not come, and returns where the consumer of that is.
+// waits lets a journal wait after its end, for an entry that never arrives, and returns the server of its consumer.
 func waits(t *testing.T, j *Journal) (server int, cancel func(), ended <-chan error) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -124,7 +124,7 @@ func waits(t *testing.T, j *Journal) (server int, cancel func(), ended <-chan er
 	return server, cancel, result
 }
 
-// TestJournalWaitNoticesALostReplica: a wait at a server that is stopped ends long before the time that one wait may take.
+// TestJournalWaitNoticesALostReplica shows that a wait at a server that is stopped ends long before the time that one wait may take.
 func TestJournalWaitNoticesALostReplica(t *testing.T) {
 	j := newJournal(t, 0, nats.NewInbox()[len(nats.InboxPrefix):])
 	if err := j.Create(t.Context()); err != nil {

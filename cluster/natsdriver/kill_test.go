@@ -17,7 +17,7 @@ import (
 	"github.com/forebay/forebay/internal/killtest"
 )
 
-// process is what a server in a process of its own is told.
+// process is the configuration of a server in a separate process.
 type process struct {
 	Name, Dir, Listen, Secret string
 	Peers                     []string
@@ -27,7 +27,7 @@ func (p process) options() natsserver.Options {
 	return natsserver.Options{Name: p.Name, Dir: p.Dir, Listen: p.Listen, Secret: p.Secret, Peers: p.Peers}
 }
 
-// serve runs a server of the cluster in a process of its own.
+// serve runs a server of the cluster in a separate process.
 func serve(arg string) error {
 	var p process
 	if err := json.Unmarshal([]byte(arg), &p); err != nil {
@@ -60,7 +60,7 @@ func lead(t *testing.T, l *Log, stream string, server int) {
 	}
 }
 
-// candidate is a node with an instance of its own, named for it, that adopts what falls silent.
+// candidate is a node with its own instance, named for it, that adopts silent instances.
 type candidate struct {
 	own     *changelog.Keeper
 	adopted chan *changelog.Keeper
@@ -68,7 +68,7 @@ type candidate struct {
 
 func startCandidate(t *testing.T, owners changelog.Owners, node string) *candidate {
 	t.Helper()
-	// Twice as long as an election takes here, so that the leases of those who beat outlast it as a rule.
+	// Twice as long as an election takes here, so that the leases of beating nodes outlast it as a rule.
 	own, err := changelog.Take(within(t), owners, rand.Text(), 0, changelog.LeaseOptions{Node: node, Lease: 9 * time.Second})
 	if err != nil {
 		t.Fatal(err)
@@ -90,7 +90,7 @@ func startCandidate(t *testing.T, owners changelog.Owners, node string) *candida
 	return c
 }
 
-// A stop in good order hands over the leadership. After a kill the others must elect a leader, while appends are under way.
+// A stop in good order hands over the leadership. After a kill the others must elect a leader, while appends are in flight.
 func TestLeaderIsKilledWhileAppending(t *testing.T) {
 	if arg, ok := killtest.Child(); ok {
 		t.Fatal(serve(arg))
@@ -139,7 +139,7 @@ func TestLeaderIsKilledWhileAppending(t *testing.T) {
 	n.append(100)
 	n.released(len(n.pending))
 	n.check(l)
-	moveLeader(t, l, instance, killed) // what it has on its disk is as good as what the others have
+	moveLeader(t, l, instance, killed) // its disk is as good as the disks of the others
 	n.check(newLog(t, killed, Options{}))
 
 	select {

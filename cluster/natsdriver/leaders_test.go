@@ -13,7 +13,7 @@ import (
 	"github.com/forebay/forebay/cluster/internal/clustertest"
 )
 
-// damage changes a byte in the middle of what a server, which is stopped, keeps of an instance.
+// damage changes a byte in the middle of an instance's stream on the disk of a stopped server.
 func damage(t *testing.T, server int, l *Log, instance string) {
 	t.Helper()
 	name, err := l.name(instance)
@@ -36,7 +36,7 @@ func damage(t *testing.T, server int, l *Log, instance string) {
 	if err := os.WriteFile(paths[0], blocks, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { // else a server that loses its disk in another test is never filled: its leader may be this replica
+	t.Cleanup(func() { // else a server that loses its disk in another test is never filled, because its leader may be this replica
 		ctx, cancel := context.WithTimeout(context.Background(), clustertest.Patience)
 		defer cancel()
 		if err := l.Delete(ctx, instance); err != nil {
@@ -45,7 +45,7 @@ func damage(t *testing.T, server int, l *Log, instance string) {
 	})
 }
 
-// A replica with a damaged file says nothing, serves what is in front of the damage and behind it, and may lead. The others have the record.
+// A replica with a damaged file reports nothing, serves the records before the damage and after it, and may lead. The others have the record.
 func TestHoleOfOneReplica(t *testing.T) {
 	const damaged = 2
 	l := newLog(t, 0, Options{})
@@ -71,7 +71,7 @@ func TestHoleOfOneReplica(t *testing.T) {
 	}
 	n.check(l)
 
-	// Another leader has what the damaged replica lacks.
+	// Another leader has the record that the damaged replica lacks.
 	moveLeader(t, l, instance, 0)
 	for range 10 {
 		read(t, l, instance)
@@ -87,7 +87,7 @@ func TestHoleOfOneReplica(t *testing.T) {
 		t.Errorf("Leaders yields %q, want the two others", names)
 	}
 
-	// It is asked also while the server of the third replica is away, whichever comes first.
+	// It is asked even while the server of the third replica is away, whichever comes first.
 	restart := stop(t, 1)
 	moveLeader(t, l, instance, damaged)
 	n.check(newLog(t, 0, Options{Timeout: 10 * time.Second}))

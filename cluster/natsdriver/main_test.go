@@ -51,7 +51,7 @@ func connect(tb testing.TB, server int) *nats.Conn {
 	return conn
 }
 
-// patient lets a loaded machine take its time, except where a test sets a time-out of its own.
+// patient lets a loaded machine take its time, except where a test sets its own time-out.
 func patient(o Options) Options {
 	o.MaxBytes = cmp.Or(o.MaxBytes, 64<<20)
 	o.AppendTimeout = cmp.Or(o.AppendTimeout, clustertest.Patience)

@@ -9,7 +9,7 @@ import (
 
 // Options are the options of [NewLog] and [NewOwners]. The zero value has a default for each.
 type Options struct {
-	// Cluster tells the streams of several clusters on the same servers apart: letters, digits and hyphens. Default: main.
+	// Cluster tells the streams of several clusters on the same servers apart. It consists of letters, digits and hyphens. Default: main.
 	Cluster string
 	// Replicas is how many servers keep each stream that is created: 3 survive the loss of one, 5 of two. 1 survives none. Default: 3.
 	Replicas int
@@ -17,14 +17,14 @@ type Options struct {
 	// markers, so that a full stream can be opened. MaxBytes should be four times the bytes that are written between two checkpoints.
 	// Default: 1 GiB. Minimum: 16 MiB.
 	MaxBytes int64
-	// AppendTimeout is how long an append or a CompareAndSet waits for its answer. Its outcome is unknown after that. Default: 5 s.
+	// AppendTimeout is how long an append or a CompareAndSet waits for its response. Its outcome is unknown after that. Default: 5 s.
 	AppendTimeout time.Duration
-	// Timeout is how long all other calls repeat their request while nobody answers, and how long Read waits for the next
+	// Timeout is how long all other calls repeat their request while no server responds, and how long Read waits for the next
 	// record. A lost leader is replaced after 4 to 9 seconds. Default: 20 s.
 	Timeout time.Duration
 }
 
-// Validate returns what is wrong with the options, all of it at once.
+// Validate returns all errors of the options, joined.
 func (o Options) Validate() error {
 	o = o.withDefaults()
 	var errs []error
@@ -50,7 +50,7 @@ var (
 
 const minBytes = 16 << 20
 
-// markerBytes of a stream are left for the markers of Open. A full stream is opened once by each process that comes to own it, with some 4 KB.
+// markerBytes of a stream are left for the markers of Open. A full stream is opened once by each process that becomes its owner, with some 4 KB.
 const markerBytes = 4 << 20
 
 func (o Options) withDefaults() Options {

@@ -72,7 +72,7 @@ func TestTrimBeyondTheEndIsRefused(t *testing.T) {
 	}
 }
 
-// An owner may come back again and again while nobody can trim. When the room for markers is used up, an operator raises the bound.
+// An owner may return again and again while no node can trim. When the room for markers is used up, an operator raises the bound.
 func TestFullStreamWithoutRoomForMarkers(t *testing.T) {
 	l := newLog(t, 0, Options{MaxBytes: minBytes})
 	instance := created(t, l)

@@ -23,8 +23,8 @@ func TestSubjectTellsTheOwner(t *testing.T) {
 	}
 }
 
-// An owner that is fenced while it opens leaves markers of a lower epoch at the end. Nobody may take the last record for the highest
-// epoch then: the records of the next writer would be acknowledged and void.
+// An owner that is fenced while it opens leaves markers of a lower epoch at the end. No writer may take the last record for the highest
+// epoch then, because the records of the next writer would be acknowledged and void.
 func TestOpenSeesHigherEpochsBehindVoidMarkers(t *testing.T) {
 	l := newLog(t, 0, Options{})
 	instance := created(t, l)
@@ -33,7 +33,7 @@ func TestOpenSeesHigherEpochsBehindVoidMarkers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// What the late owner has sent, and the answer was lost.
+	// The late owner's append, whose response was lost.
 	if _, err := l.appendGap(within(t), owner{4, "node-2"}.subject(info), 0, marker(4, "node-2")); err != nil {
 		t.Fatal(err)
 	}
@@ -51,7 +51,7 @@ func TestOpenSeesHigherEpochsBehindVoidMarkers(t *testing.T) {
 	}
 }
 
-// A writer is told that it was fenced if a higher epoch is in the log, and not otherwise.
+// A writer learns that it was fenced if a higher epoch is in the log, and not otherwise.
 func TestRefusedAppendLooksForTheEpoch(t *testing.T) {
 	l := newLog(t, 0, Options{})
 	instance := created(t, l)

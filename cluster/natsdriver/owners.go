@@ -16,7 +16,7 @@ import (
 )
 
 // Owners keeps the owners' records in a key-value bucket. It is safe for concurrent use. A version is the sequence of the write in
-// the stream of the bucket. If the bucket is deleted and made again, versions begin again: an epoch must be in the value.
+// the stream of the bucket. If the bucket is deleted and made again, versions begin again, so an epoch must be in the value.
 type Owners struct {
 	js      jetstream.JetStream
 	options Options
@@ -82,7 +82,7 @@ func (o *Owners) kv(ctx context.Context) (jetstream.KeyValue, error) {
 	return kv, nil
 }
 
-// Get implements [changelog.Owners]. Any replica may answer.
+// Get implements [changelog.Owners]. Any replica may respond.
 func (o *Owners) Get(ctx context.Context, key string) (changelog.Versioned, error) {
 	if err := changelog.CheckKey(key); err != nil {
 		return changelog.Versioned{}, fmt.Errorf("natsdriver: get: %w", err)
@@ -168,8 +168,8 @@ func (o *Owners) Delete(ctx context.Context, key string, old changelog.Version) 
 	return fmt.Errorf("natsdriver: delete %s: %w: %w", key, changelog.ErrUnknown, err)
 }
 
-// compared repeats a change that the leader has refused without comparing it, because another one of the key is under way. It answers a change
-// a moment before it stops counting it as under way, so that the next one of the same caller may be refused.
+// compared repeats a change that the leader has refused without comparing it, because another change of the key is in progress. It acknowledges a change
+// a moment before it stops counting it as in progress, so that the next one of the same caller may be refused.
 func compared(ctx context.Context, change func() error) (err error) {
 	for pause := time.Millisecond; pause < 100*time.Millisecond; pause *= 2 {
 		if err = change(); code(err) != jetstream.JSErrCodeStreamWrongLastSequenceConstant {
@@ -184,7 +184,7 @@ func compared(ctx context.Context, change func() error) (err error) {
 	return err
 }
 
-// Watch implements [changelog.Owners]. It goes on by itself after a server was away.
+// Watch implements [changelog.Owners]. It resumes by itself after a server was away.
 func (o *Owners) Watch(ctx context.Context, prefix string) iter.Seq2[changelog.Versioned, error] {
 	return func(yield func(changelog.Versioned, error) bool) {
 		if err := o.watch(ctx, prefix, func(v changelog.Versioned) bool { return yield(v, nil) }); err != nil {
@@ -193,8 +193,8 @@ func (o *Owners) Watch(ctx context.Context, prefix string) iter.Seq2[changelog.V
 	}
 }
 
-// watch returns nil if yield has had enough. It watches all keys: only so it sees when the replica that it reads, which may lag, has
-// come to what the leader had when watch began.
+// watch returns nil if yield has had enough. It watches all keys, because only then does it see when the replica that it reads, which may lag, has
+// reached the leader's state at the start of watch.
 func (o *Owners) watch(ctx context.Context, prefix string, yield func(changelog.Versioned) bool) error {
 	kv, err := o.kv(ctx)
 	if err != nil {
@@ -211,7 +211,7 @@ func (o *Owners) watch(ctx context.Context, prefix string, yield func(changelog.
 	if err != nil {
 		return err
 	}
-	defer func() { // the client ends only after it has handed over what it has
+	defer func() { // the client ends only after it has delivered its pending updates
 		stop()
 		for range watcher.Updates() {
 		}
@@ -221,7 +221,7 @@ func (o *Owners) watch(ctx context.Context, prefix string, yield func(changelog.
 		return nil
 	}
 	for e := range watcher.Updates() {
-		if e == nil { // the end of what the replica had
+		if e == nil { // the end of the replica's values
 			continue
 		}
 		if e.Operation() == jetstream.KeyValuePut && strings.HasPrefix(e.Key(), prefix) && !yield(versioned(e)) {

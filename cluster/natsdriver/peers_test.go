@@ -21,7 +21,7 @@ func newPeers(tb testing.TB, server int, o Options) *Peers {
 	return p
 }
 
-// A request reaches every node of its cluster, through different servers, and large answers come whole. A node that gives no answer, or
+// A request reaches every node of its cluster, through different servers, and large responses arrive whole. A node that does not respond, or
 // has stopped, is left out.
 func TestAskAllNodes(t *testing.T) {
 	mine := Options{Cluster: "peers"}
@@ -79,7 +79,7 @@ func TestAskAllNodes(t *testing.T) {
 	}
 }
 
-// A request that nobody serves ends at once with an error, and one that waits with its context.
+// A request that no node serves ends at once with an error, and one that waits with its context.
 func TestAskNobody(t *testing.T) {
 	alone := newPeers(t, 0, Options{Cluster: "alone"})
 	ctx, cancel := context.WithTimeout(t.Context(), clustertest.Patience)
@@ -117,7 +117,7 @@ func TestAskNobody(t *testing.T) {
 	}
 }
 
-// The servers send each part of an answer once, also over a connection that has made requests of other kinds.
+// The servers send each part of a response once, even over a connection that has made requests of other kinds.
 func TestAnswersComeOnce(t *testing.T) {
 	o := Options{Cluster: "peers-once"}
 	answerer, asker := newPeers(t, 1, o), newPeers(t, 0, o)

@@ -29,7 +29,7 @@ func (l *Log) Read(ctx context.Context, instance string, from changelog.Position
 	}
 }
 
-// read yields entries until the end or until yield has had enough, and returns the position behind the last one.
+// read yields entries until the end or until yield has had enough, and returns the position after the last one.
 func (l *Log) read(ctx context.Context, instance string, next changelog.Position, yield func(changelog.Entry, error) bool) (changelog.Position, error) {
 	stream, info, err := l.stream(ctx, instance)
 	if err != nil {
@@ -82,7 +82,7 @@ func (l *Log) read(ctx context.Context, instance string, next changelog.Position
 	return next, nil
 }
 
-// fetch returns the first of n messages, at least one, without one that was lost on the way. It makes a consumer for just this: one that
+// fetch returns the first of n messages, at least one, without one that was lost on the way. It makes a consumer for just this, because one that
 // is used again may be gone, and the client's ordered consumer waits for ten seconds when its first request comes before the
 // servers know it.
 func fetch(ctx context.Context, stream jetstream.Stream, from uint64, n int) (chunk []jetstream.Msg, err error) {

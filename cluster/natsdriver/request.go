@@ -12,15 +12,15 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// The codes of answers that decide something here and that the client does not name.
+// The error codes that this driver acts on and that the client does not name.
 const (
 	codeStore   jetstream.ErrorCode = 10077 // maximum bytes exceeded, or any other reason not to store a message
 	codeStorage jetstream.ErrorCode = 10047 // the server has no room for a larger reservation
 	codePartial jetstream.ErrorCode = 10176 // a message of a batch has not arrived
-	codeNoPlace jetstream.ErrorCode = 10005 // no suitable peers; also while the servers of a new cluster meet
+	codeNoPlace jetstream.ErrorCode = 10005 // no suitable peers, for example while the servers of a new cluster meet
 )
 
-// code is the code of a server's answer, or 0.
+// code is the code of a server's error response, or 0.
 func code(err error) jetstream.ErrorCode {
 	var api *jetstream.APIError
 	if errors.As(err, &api) {
@@ -30,7 +30,7 @@ func code(err error) jetstream.ErrorCode {
 }
 
 // wrongLast reports whether a server refused a write because something else was written before. A replicated stream has the second
-// code for a comparison with a write that is under way.
+// code for a comparison with a write that is in progress.
 func wrongLast(err error) bool {
 	c := code(err)
 	return c == jetstream.JSErrCodeStreamWrongLastSequence || c == jetstream.JSErrCodeStreamWrongLastSequenceConstant
@@ -58,7 +58,7 @@ func (l *Log) full(ctx context.Context, stream jetstream.Stream) bool {
 	return err == nil && bound(info) < int64(info.State.Bytes)+changelog.PartBytes+maxHeaders
 }
 
-// missing adds [changelog.ErrMissing] to the answer that there is no such stream.
+// missing adds [changelog.ErrMissing] to an error that there is no such stream.
 func missing(err error) error {
 	if errors.Is(err, jetstream.ErrStreamNotFound) || errors.Is(err, jetstream.ErrBucketNotFound) {
 		return fmt.Errorf("%w: %w", changelog.ErrMissing, err)
@@ -66,11 +66,11 @@ func missing(err error) error {
 	return err
 }
 
-// attempt is how long one of several requests waits for its answer.
+// attempt is how long one of several requests waits for its response.
 const attempt = 5 * time.Second
 
-// answered repeats a request until a server answers it. While a leader is elected, or right after a stream was created, there may
-// be nobody to answer. Only requests that may be carried out twice are repeated.
+// answered repeats a request until a server responds. While a leader is elected, or right after a stream was created, there may
+// be no server to respond. Only requests that may be carried out twice are repeated.
 func answered[T any](ctx context.Context, o Options, request func(context.Context) (T, error)) (T, error) {
 	ctx, cancel := context.WithTimeout(ctx, o.Timeout)
 	defer cancel()
@@ -93,7 +93,7 @@ func answered[T any](ctx context.Context, o Options, request func(context.Contex
 	return result, err
 }
 
-// refused reports whether a server has said no, so that the same request would get the same answer.
+// refused reports whether a server has refused, so that the same request would be refused again.
 func refused(err error) bool {
 	if errors.Is(err, jetstream.ErrBucketNotFound) || errors.Is(err, nats.ErrConnectionClosed) || code(err) == codeStore || code(err) == codeStorage { // with the status 503
 		return true

@@ -78,7 +78,7 @@ func claims(t *testing.T, to, version string) (url string) {
 
 const version0 = `"version":"` + server.VERSION + `"`
 
-// A server of an older version is refused when logs, owners or the journal are made, and when a log is opened on a connection that came to an
+// A server of an older version is refused when logs, owners or the journal are made, and when a log is opened on a connection that moved to an
 // older server later.
 func TestOldServerIsRefused(t *testing.T) {
 	s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, NoSigs: true, NoLog: true})

@@ -10,24 +10,24 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// writer appends with up to Window messages under way. Each expects to stand directly behind the one before, so one that is lost or
-// refused takes along all that follow it.
+// writer appends with up to Window messages in flight. Each expects to stand directly after the previous one, so a message that is lost or
+// refused takes along all later messages.
 type writer struct {
 	log     *Log
 	stream  jetstream.Stream
 	owner   owner
 	subject string
 	marker  changelog.Position
-	js      jetstream.JetStream // of its own: its acknowledgements end with the writer
+	js      jetstream.JetStream // not shared, because its acknowledgements end with the writer
 
-	last   uint64        // the sequence that the next append expects in front of it; only Append uses it, and left
+	last   uint64        // the sequence that the next append expects before it. Only Append uses it, and left
 	left   int64         // how many bytes still fit into the stream, if nothing was trimmed
-	window chan struct{} // holds one element for each append under way
-	queue  chan *ticket  // the appends under way, in order
+	window chan struct{} // holds one element for each append in flight
+	queue  chan *ticket  // the appends in flight, in order
 
 	ctx     context.Context // ends with Close
 	cancel  context.CancelFunc
-	stopped chan struct{} // closed when no other ticket will succeed; err is set before
+	stopped chan struct{} // closed when no other ticket will succeed, and err is set before
 	err     error
 }
 
@@ -47,7 +47,7 @@ func newWriter(l *Log, stream jetstream.Stream, me owner, end uint64, left int64
 
 func (w *writer) Marker() changelog.Position { return w.marker }
 
-// Append may ask the leader whether there is room: see fit.
+// Append may ask the leader whether there is room. See fit.
 func (w *writer) Append(r changelog.Record) changelog.Ticket {
 	t := &ticket{writer: w, position: changelog.Position(w.last + 1)}
 	select {
@@ -70,18 +70,19 @@ func (w *writer) Append(r changelog.Record) changelog.Ticket {
 	return t
 }
 
-// publish sends without retries: a repeated message would come behind later ones.
+// publish sends without retries, because a repeated message would arrive after later ones.
 func (w *writer) publish(r changelog.Record) (jetstream.PubAckFuture, error) {
 	options := []jetstream.PublishOpt{jetstream.WithRetryAttempts(0), jetstream.WithExpectLastSequence(w.last)}
-	if r.Kind == changelog.Batch { // other kinds have no number of their own
+	if r.Kind == changelog.Batch { // other kinds have no unique number
 		id := strconv.FormatUint(r.Epoch, 10) + "." + strconv.FormatUint(r.Number, 10) + "." + strconv.Itoa(r.Part)
 		options = append(options, jetstream.WithMsgID(id))
 	}
 	return w.js.PublishMsgAsync(message(w.subject, r), options...)
 }
 
-// fit takes room for a record of at most so many bytes. When what it knows of is used up, it waits until nothing is under way and asks the
-// leader: with trims that happens once in some dozen MB. It also reserves more. The servers' own bound includes the room for markers, so it would be too late.
+// fit takes room for a record of at most so many bytes. When the known room is used up, it waits until nothing is in flight and asks the
+// leader. With trims that happens once in some dozen MB. It also reserves more. The servers' own bound includes the room for markers,
+// so it would be too late.
 func (w *writer) fit(size int64) error {
 	if w.left -= size; w.left >= 0 {
 		return nil
@@ -135,8 +136,8 @@ func (w *writer) settle() {
 
 var errClosed = errors.New("the writer was closed")
 
-// await returns nil if an append has got the position that it must have. A duplicate is answered with the position of the first
-// copy, which may be a void one behind another writer's record.
+// await returns nil if an append has got its expected position. A duplicate is acknowledged with the position of the first
+// copy, which may be a void one after another writer's record.
 func (w *writer) await(t *ticket) error {
 	if t.err != nil {
 		return t.err
@@ -154,7 +155,7 @@ func (w *writer) await(t *ticket) error {
 	}
 }
 
-// reason finds out what the error of an append means. After a refusal it looks for a higher epoch.
+// reason finds the meaning of an append's error. After a refusal it looks for a higher epoch.
 func (w *writer) reason(err error) error {
 	ctx, cancel := context.WithTimeout(w.ctx, w.log.options.AppendTimeout)
 	defer cancel()
@@ -167,7 +168,7 @@ func (w *writer) reason(err error) error {
 	return failure(err, func() bool { return w.log.full(ctx, w.stream) })
 }
 
-// Close gives up what is under way. It must be called after a failure too.
+// Close gives up the appends in flight. It must be called after a failure too.
 func (w *writer) Close() error {
 	w.cancel()
 	<-w.stopped
@@ -175,13 +176,13 @@ func (w *writer) Close() error {
 	return nil
 }
 
-// ticket is an append that is under way.
+// ticket is an append in flight.
 type ticket struct {
 	writer   *writer
 	position changelog.Position
 	answer   jetstream.PubAckFuture
 	err      error         // of publishing
-	done     chan struct{} // closed when the append has succeeded; nil if it was not sent
+	done     chan struct{} // closed when the append has succeeded, or nil if it was not sent
 }
 
 // Wait gives an outcome that is known also to a context that has ended.

@@ -8,7 +8,7 @@ import (
 	"github.com/forebay/forebay/changelog"
 )
 
-// A duplicate is answered with the position of its first copy. That may be a void one in front of another owner's marker, so it says nothing
+// A duplicate is acknowledged with the position of its first copy. That may be a void one before another owner's marker, so it says nothing
 // about the place where the writer has just appended.
 func TestDuplicateElsewhereIsNoSuccess(t *testing.T) {
 	l := newLog(t, 0, Options{})

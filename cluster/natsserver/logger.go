@@ -15,7 +15,7 @@ import (
 	"github.com/forebay/forebay/internal/warnlog"
 )
 
-// sayAgain is how long the logger drops further warnings and errors of the same cause: a server retries each route every second.
+// sayAgain is how long the logger drops further warnings and errors of the same cause, because a server retries each route every second.
 const sayAgain = time.Minute
 
 // mostCauses is how many causes the logger keeps before it forgets the causes without a line for a minute.
@@ -121,12 +121,12 @@ func (l *logger) cause(format, text string) string {
 	return cause
 }
 
-// levelOf corrects the level of a line. An error is for an operator to act on, and a warning is worth to look at.
+// levelOf corrects the level of a line. An error is for an operator to act on, and a warning is worth a look.
 func levelOf(level slog.Level, text string) slog.Level {
 	has := func(part string) bool { return strings.Contains(text, part) }
 	switch {
 	case has("Plaintext passwords detected"):
-		return slog.LevelDebug // that of the connection inside the process: it is random and never leaves the process
+		return slog.LevelDebug // the password of the connection inside the process is random and never leaves the process
 	case strings.HasPrefix(text, "Filestore [") && (has("] Stream state ") || has(" from index errored") || has(" state is outdated")):
 		return slog.LevelInfo // after a kill the index is older than the blocks, and the server makes it again from them
 	case has("Error trying to connect to route"), has("Stale Connection"), has("Error flushing"):

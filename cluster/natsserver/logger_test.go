@@ -54,7 +54,7 @@ func TestLinesOfALongOutage(t *testing.T) {
 	})
 }
 
-// The logger forgets the causes of a quiet minute, so that a server with ever new words takes no more memory.
+// The logger forgets the causes of a quiet minute, so that a server with ever new words needs no more memory.
 func TestCausesAreForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLogger(slog.New(slog.DiscardHandler), "s3cret", nil)

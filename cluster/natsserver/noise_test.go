@@ -28,7 +28,7 @@ func serversAreAway(t *testing.T) (tries bool) {
 	t.Helper()
 	var out, all logs
 	c, err := clustertest.Start(func(o *natsserver.Options) {
-		// The other servers do not know the address of the first one, which therefore is mostly the one that connects.
+		// The other servers do not know the address of the first one, which therefore mostly opens the connections.
 		if o.Name != "a" {
 			o.Peers = append([]string{"127.0.0.1:1"}, o.Peers[1:]...)
 		} else {

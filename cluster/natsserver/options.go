@@ -14,14 +14,14 @@ import (
 
 // Options are the options of [Start].
 type Options struct {
-	// Name is the identity of the server in its cluster: unique, the same after each start, without spaces. Never reuse the name of
-	// a server for a machine with another one's data. Required.
+	// Name is the identity of the server in its cluster. It is unique, the same after each start, and without spaces. Never reuse the name of
+	// a server for a machine with another server's data. Required.
 	Name string
 	// Dir is the folder of the data, on a local disk and not shared with another server. Required.
 	Dir string
 	// Listen is the address, host:port, at which the other servers connect. Required.
 	Listen string
-	// Advertise is the address, host:port, at which the other servers reach this one if that is not Listen: in a container, or behind
+	// Advertise is the address, host:port, at which the other servers reach this one if that is not Listen, as in a container, or with
 	// translated addresses. Listen may have the host 0.0.0.0 then. Default: Listen.
 	Advertise string
 	// Peers are the addresses at which this server reaches all servers of the cluster, with its own Advertise among them: 3, 5 or 7. Required.
@@ -29,22 +29,22 @@ type Options struct {
 	// Secret is the password of servers to each other, the same for all. Whoever has it can read and write everything.
 	// Required.
 	Secret string
-	// TLS encrypts the connections between servers. It should demand certificates of both sides. nil: they are in clear text.
+	// TLS encrypts the connections between servers. It should demand certificates of both sides. If it is nil, they are in clear text.
 	TLS *tls.Config
 	// Cluster is the name of the cluster. Default: forebay.
 	Cluster string
 	// LazySync lets writes stay in the page cache for up to two minutes. By default a write is on the disk of a majority
 	// before it is acknowledged. With LazySync, power cuts at two of three servers within that time lose acknowledged writes.
 	LazySync bool
-	// MaxStore bounds the disk that streams may reserve: see [Server.Reserved]. It must be less than the size of the disk. Default: 16 GiB.
+	// MaxStore bounds the disk that streams may reserve. See [Server.Reserved]. It must be less than the size of the disk. Default: 16 GiB.
 	MaxStore int64
 	// MaxMemory bounds the memory of streams and consumers that are kept there. Default: 256 MiB.
 	MaxMemory int64
-	// Logger gets what the server reports. Default: warnings and errors go to [slog.Default]; [slog.DiscardHandler] silences them.
+	// Logger gets the messages of the server. Default: warnings and errors go to [slog.Default]; [slog.DiscardHandler] silences them.
 	Logger *slog.Logger
 }
 
-// Validate returns what is wrong with the options, all of it at once.
+// Validate returns all errors of the options, joined.
 func (o Options) Validate() error {
 	o = o.withDefaults()
 	var errs []error
@@ -81,7 +81,7 @@ func (o Options) Validate() error {
 	return errors.Join(errs...)
 }
 
-// withoutUser hides what stands in front of the host of an address, where a URL has a password.
+// withoutUser hides the part before the host of an address, where a URL has a password.
 func withoutUser(address string) string {
 	if at := strings.LastIndexByte(address, '@'); at >= 0 {
 		return "***" + address[at:]

@@ -26,8 +26,8 @@ type Server struct {
 // user is the name of servers and clients where a password needs one.
 const user = "forebay"
 
-// Start starts a server and waits until it knows the leader of the cluster. Every five seconds it logs what it waits for. When ctx ends
-// before, the server is stopped and the error says what it waited for. The recovery of the data on its disk is not interrupted.
+// Start starts a server and waits until it knows the leader of the cluster. Every five seconds it logs the reason why it waits. When ctx ends
+// before, the server is stopped and the error has the reason. The recovery of the data on its disk is not interrupted.
 func Start(ctx context.Context, o Options) (*Server, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
@@ -51,8 +51,8 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 	return s, nil
 }
 
-// nats returns the options of the server. It listens for clients on a port of the loopback interface, with a password that nobody
-// else has: without any listener it would not connect to other servers, nor hand over its leaderships in Close.
+// nats returns the options of the server. It listens for clients on a port of the loopback interface, with a password that no other process
+// has. Without any listener it would not connect to other servers, nor hand over its leaderships in Close.
 func (o Options) nats() *server.Options {
 	host, port, _ := net.SplitHostPort(o.Listen)
 	number, _ := strconv.Atoi(port)
@@ -68,7 +68,7 @@ func (o Options) nats() *server.Options {
 		JetStream: true, StoreDir: o.Dir, SyncAlways: !o.LazySync,
 		JetStreamMaxStore: o.MaxStore, JetStreamMaxMemory: o.MaxMemory, DisableJetStreamBanner: true,
 		NoSigs: true,
-		// Clients are of this process, so nobody needs time to leave.
+		// Clients are of this process, so no client needs time to leave.
 		LameDuckDuration: 2 * time.Millisecond, LameDuckGracePeriod: time.Millisecond,
 	}
 	for _, peer := range o.Peers {
@@ -77,7 +77,7 @@ func (o Options) nats() *server.Options {
 	return options
 }
 
-// saying is how often wait says what it waits for.
+// saying is how often wait logs the reason why it waits.
 const saying = 5 * time.Second
 
 // wait waits until the server knows a leader, has failed to start, or ctx has ended.
@@ -109,7 +109,7 @@ func (s *Server) wait(ctx context.Context) error {
 }
 
 // Ready returns nil if the server knows the leader of the cluster and has everything that it should have a copy of. Otherwise the
-// error says what is missing. While one server is not ready, no other one may be stopped. A server notices after some 20 seconds
+// error names the missing part. While one server is not ready, no other one may be stopped. A server notices after some 20 seconds
 // that a majority is gone.
 func (s *Server) Ready() error {
 	if err := s.health(server.HealthzOptions{}); err != nil {
@@ -135,8 +135,8 @@ func (s *Server) health(o server.HealthzOptions) error {
 	return fmt.Errorf("%s (%d of %d other servers are connected)", h.Error, s.nats.NumRemotes(), s.peers-1)
 }
 
-// silence is how long a server waits for a sign of life of another one before it breaks their connection. A server that hears nothing but
-// is heard stands for election again and again, and each time the leader of each stream steps down: as long as its connections last,
+// silence is how long a server waits for a sign of life of another server before it breaks their connection. A server that hears nothing but
+// is heard stands for election again and again, and each time the leader of each stream steps down. As long as its connections last,
 // the others mostly cannot write either. The default of a server is 60 to 90 s.
 const silence = 15 * time.Second
 

@@ -90,7 +90,7 @@ func TestClusterForms(t *testing.T) {
 	}
 }
 
-// Servers that listen at all addresses meet at those that they advertise.
+// Servers that listen at all addresses meet at the addresses that they advertise.
 func TestServersAdvertise(t *testing.T) {
 	c, err := clustertest.Start(func(o *natsserver.Options) {
 		_, port, _ := net.SplitHostPort(o.Listen)
@@ -109,7 +109,7 @@ func TestServersAdvertise(t *testing.T) {
 	}
 }
 
-// A server that the others hear, but that does not hear them, breaks its connections soon: until then it disturbs every election.
+// A server that the others hear, but that does not hear them, breaks its connections soon. Until then it disturbs every election.
 func TestDeafServerBreaksItsConnections(t *testing.T) {
 	var links *clustertest.Links
 	c, err := clustertest.Start(func(o *natsserver.Options) {
@@ -161,7 +161,7 @@ func alone(t *testing.T) natsserver.Options {
 	return natsserver.Options{Name: "a", Dir: t.TempDir(), Listen: peers[0], Peers: peers, Secret: secret}
 }
 
-// A new cluster needs all its servers once. Start ends with ctx and says what it waited for.
+// A new cluster needs all its servers once. Start ends with ctx and gives the reason why it waited.
 func TestStartSaysWhatItWaitsFor(t *testing.T) {
 	start := func() error {
 		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)

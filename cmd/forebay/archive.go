@@ -16,7 +16,7 @@ type bucketArchive interface {
 	Close() error
 }
 
-// checkArchive returns what is wrong with the flags of the archive, without opening it. Each problem is a [*server.FlagError].
+// checkArchive returns the problems of the archive's flags, without opening it. Each problem is a [*server.FlagError].
 func (cfg *serveConfig) checkArchive() (problems []error) {
 	if cfg.archive != "" {
 		if err := checkStaging("archive", cfg.archive); err != nil {
@@ -31,7 +31,7 @@ func (cfg *serveConfig) checkArchive() (problems []error) {
 	return problems
 }
 
-// openArchive opens the archive; nil if there is none. The caller closes it after the engine.
+// openArchive opens the archive, or returns nil if there is none. The caller closes it after the engine.
 func (cfg *serveConfig) openArchive(ctx context.Context) (forebay.Archive, func() error, error) {
 	nothing := func() error { return nil }
 	if cfg.archive == "" {

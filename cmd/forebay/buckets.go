@@ -21,7 +21,7 @@ import (
 	"github.com/forebay/forebay/internal/program/store"
 )
 
-// bucketsMissing says that the program was built without buckets; empty: it has them.
+// bucketsMissing says that the program was built without buckets. Empty means that it has them.
 const bucketsMissing = ""
 
 // openBucketArchive opens the raw records in the bucket of a URL.
@@ -42,7 +42,7 @@ func openBucketStaging(url string) (driver.Staging, func() error, error) {
 	return staging, staging.Close, nil
 }
 
-// checkBucket returns what is wrong with the URL of a bucket.
+// checkBucket returns the fault of a bucket's URL.
 func checkBucket(url string) error { return bucket.ValidateURL(context.Background(), url) }
 
 // prepareParquetBucket checks tables of Parquet in the bucket of a URL.

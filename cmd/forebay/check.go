@@ -59,7 +59,7 @@ func (p process) check(ctx context.Context, args []string) int {
 	return p.end("check", err, failed)
 }
 
-// checkTables returns everything that does not fit: options, sinks and tables of the target.
+// checkTables returns everything that does not fit among the options, sinks and tables of the target.
 func (cfg *serveConfig) checkTables(ctx context.Context, out io.Writer, offline bool) error {
 	tables, err := cfg.sinkTables()
 	if err != nil || len(tables) == 0 {
@@ -91,7 +91,7 @@ func count(n int, noun string) string {
 	return fmt.Sprintf("%d %s", n, noun)
 }
 
-// events reads a sample: one JSON document, the elements of an array, or one event a line.
+// events reads a sample, which is one JSON document, the elements of an array, or one event a line.
 func (p process) events(name string) (events [][]byte, err error) {
 	var text []byte
 	if name == "-" {

@@ -159,7 +159,7 @@ func sharedTables(tables []sinkTable) (texts []string) {
 const askingTime = 15 * time.Second
 
 // askTarget asks the target whether it can have the tables of the sinks. It creates and changes nothing. exist are the tables that are there
-// and fit. unreachable is the one error of a target that gives no answer.
+// and fit. unreachable is the only error of a target that does not respond.
 func (cfg *serveConfig) askTarget(ctx context.Context, tables []sinkTable) (exist []string, problems []error, unreachable error) {
 	ctx, cancel := context.WithTimeout(ctx, askingTime)
 	defer cancel()
@@ -200,7 +200,7 @@ func (cfg *serveConfig) askTarget(ctx context.Context, tables []sinkTable) (exis
 	return exist, problems, nil
 }
 
-// openToAsk opens the target. absent says that it is a database of this machine whose file does not exist: then the target is a database in
+// openToAsk opens the target. absent says that it is a database of this machine whose file does not exist. Then the target is a database in
 // a temporary folder, which knows the names that the database takes.
 func (cfg *serveConfig) openToAsk() (st *store.Store, absent bool, err error) {
 	asked := cfg.places

@@ -157,7 +157,7 @@ func TestCheckChangesNoTableOfClickHouse(t *testing.T) {
 	}
 }
 
-// serve warns of what check reports.
+// serve warns of the problems that check reports.
 func TestServeWarnsOfMisfits(t *testing.T) {
 	folder := t.TempDir()
 	file := filepath.Join(folder, "forebay.yaml")

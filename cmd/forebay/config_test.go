@@ -18,7 +18,7 @@ func checkFile(t *testing.T, text string, env map[string]string, more ...string)
 	return status, stdout, strings.ReplaceAll(stderr, file, "FILE")
 }
 
-// What is wrong with a key of the top level is found without opening anything, also behind the kind of an address, and has the place of the
+// Mistakes in a top-level key are found without opening anything, including mistakes after the kind of an address, and have the place of the
 // key. No message shows a secret.
 func TestMistakesOfFlagsHaveTheirPlace(t *testing.T) {
 	env := map[string]string{"URL": "postgres://me:hunter2@%zz/x", "BUCKET": "s3://me:hunter2@bucket", "PASSWORD": "hunter2"}
@@ -112,7 +112,7 @@ func TestValidFlags(t *testing.T) {
 	}
 }
 
-// A mistake is in the file only if the value is from there: a flag wins.
+// A mistake is in the file only if the value is from there, because a flag wins.
 func TestMistakeOfAFlagBesideAFile(t *testing.T) {
 	status, _, errs := checkFile(t, "log-format: json\nadr: x", nil, "-log-format", "xml", "-merge-to", "-1")
 	if status != wrongUsage || !strings.Contains(errs, "FILE has a mistake:\n  FILE:2:1: unknown key") || !strings.Contains(errs, "\n-log-format is \"xml\"") || !strings.Contains(errs, "\n-merge-to is -1") {
@@ -121,7 +121,7 @@ func TestMistakeOfAFlagBesideAFile(t *testing.T) {
 	if status, _, errs := checkFile(t, "log-format: xml\ntarget: sqlit:x", nil, "-log-format", "json", "-target", "sqlite:x"); status != 0 {
 		t.Errorf("status %d\n%s", status, errs)
 	}
-	// Of two that do not fit together, the one of the file has a place.
+	// If two options do not fit together, the option of the file has a place.
 	if _, _, errs := checkFile(t, "extend: true", nil, "-no-header"); !strings.Contains(errs, "FILE:1:9: -no-header excludes -extend") {
 		t.Errorf("%s", errs)
 	}

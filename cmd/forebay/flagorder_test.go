@@ -23,7 +23,7 @@ func TestFlagsAfterArgumentsAreRefused(t *testing.T) {
 	}
 }
 
-// TestUnknownFlagsAreRefused: every command, and every command below it that its help shows, refuses an unknown flag. The error
+// TestUnknownFlagsAreRefused checks that every command, and every command below it that its help shows, refuses an unknown flag. The error
 // names the flag, unless the help shows an argument in place of a command.
 func TestUnknownFlagsAreRefused(t *testing.T) {
 	for _, v := range verbs() {

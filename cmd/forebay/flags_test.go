@@ -23,7 +23,7 @@ func flagCommands() (commands [][]string) {
 	return append(commands, []string{"replay", "start", "-config", "forebay.yaml"})
 }
 
-// flagLine is a flag in the output of -h: its name, its example, and the rest of its text.
+// flagLine is a flag in the output of -h, with its name, its example, and the rest of its text.
 type flagLine struct{ name, example, text string }
 
 func flagLines(out string) (lines []flagLine) {
@@ -42,8 +42,8 @@ func flagLines(out string) (lines []flagLine) {
 // units are the words of which the text of a flag with a number has one.
 var units = regexp.MustCompile(`\b(bytes|connections|events|clients|kills|percent|records|rows per second|share|number|most records)\b`)
 
-// TestFlagTexts: the text of every flag of every command ends with its default, unless the flag is off by default. The left column shows an
-// example that the command accepts. The text of a number names its unit, and durations are called durations.
+// TestFlagTexts checks that the text of every flag of every command ends with its default, unless the flag is off by default. The left column shows
+// an example that the command accepts. The text of a number names its unit, and durations are called durations.
 func TestFlagTexts(t *testing.T) {
 	t.Parallel()
 	seen := map[string]bool{}

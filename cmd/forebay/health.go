@@ -71,7 +71,7 @@ func ask(ctx context.Context, url string) (string, error) {
 		return "", err
 	}
 	req.Host = "localhost"
-	transport := &http.Transport{DisableKeepAlives: true} // without a proxy: the server is on this machine
+	transport := &http.Transport{DisableKeepAlives: true} // without a proxy because the server is on this machine
 	resp, err := transport.RoundTrip(req)
 	if err != nil {
 		if _, reason, ok := driver.DialFailure(err); ok {

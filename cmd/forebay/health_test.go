@@ -45,8 +45,8 @@ func TestHealth(t *testing.T) {
 	}
 }
 
-// A variable that is not set has the content of the file that NAME_FILE names: for flags, for values of the configuration file, and for the
-// commands that speak to a server. A file that cannot be read is a mistake.
+// A variable that is not set has the content of the file that NAME_FILE names. This holds for flags, for values of the configuration file, and for
+// the commands that speak to a server. A file that cannot be read is a mistake.
 func TestSecretsInFiles(t *testing.T) {
 	folder := t.TempDir()
 	secret, empty, token := filepath.Join(folder, "secret"), filepath.Join(folder, "empty"), filepath.Join(folder, "token")

@@ -16,7 +16,7 @@ import (
 	"github.com/forebay/forebay/internal/casetest"
 )
 
-// contained is a command of the image: the first process of a PID namespace, in a root that contains nothing but the image, as its user.
+// contained is a command of the image, run as the first process of a PID namespace, in a root that contains nothing but the image, as its user.
 func (img image) contained(t *testing.T, root string, env, args []string) *exec.Cmd {
 	cmd := exec.CommandContext(t.Context(), args[0], args[1:]...)
 	cmd.Dir = img.workdir
@@ -73,7 +73,7 @@ func TestImage(t *testing.T) {
 	}
 	data := filepath.Join(root, img.volume)
 	t.Run("new volume", func(t *testing.T) { lifetime(t, syscall.SIGTERM) })
-	// As Kubernetes leaves a volume with fsGroup: it belongs to root, the group may write, and the file system has its folder lost+found.
+	// As Kubernetes leaves a volume with fsGroup. It belongs to root, the group may write, and the file system has its folder lost+found.
 	t.Run("volume of a group", func(t *testing.T) {
 		if err := os.Chown(data, 0, img.gid); err != nil {
 			t.Fatal(err)

@@ -139,7 +139,7 @@ func checkSecrets(t *testing.T, file string, secrets map[string]string) {
 	}
 }
 
-// pod is the container of a StatefulSet as a process of this machine: it has the variables of the image and of the manifest, and its volumes are
+// pod is the container of a StatefulSet as a process of this machine. It has the variables of the image and of the manifest, and its volumes are
 // folders.
 type pod struct {
 	set    manifest

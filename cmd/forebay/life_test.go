@@ -29,7 +29,7 @@ func TestUnreadableFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	files := map[string]string{huge: "larger than 16 MiB", folder: "is a directory", filepath.Join(folder, "none"): "no such file", binary: "neither YAML nor JSON"}
-	if os.Geteuid() != 0 { // who reads every file
+	if os.Geteuid() != 0 { // root reads every file
 		files[hidden] = "permission denied"
 	}
 	for path, want := range files {
@@ -59,7 +59,7 @@ func TestTakenPorts(t *testing.T) {
 	}
 }
 
-// What another program has open is named, and what to do.
+// The message names the file that another program has open, and the next step.
 func TestInUse(t *testing.T) {
 	needs(t, "duckdb:")
 	folder := t.TempDir()
@@ -85,7 +85,7 @@ func TestInUse(t *testing.T) {
 	s.stop()
 }
 
-// A demo that is told to end ends, and the next one goes on in its folder.
+// A terminated demo ends, and the next one resumes in its folder.
 func TestTerminatedDemo(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()

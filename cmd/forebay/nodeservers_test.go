@@ -18,7 +18,7 @@ import (
 	"github.com/forebay/forebay/internal/certtest"
 )
 
-// operator makes what nsc makes: an operator, its account for the servers themselves, an account for the nodes, and the file of a user there.
+// operator makes the same as nsc: an operator, its account for the servers themselves, an account for the nodes, and the file of a user there.
 func operator(t *testing.T, credentials string) (trusted *jwt.OperatorClaims, accounts *server.MemAccResolver) {
 	t.Helper()
 	pair := func(create func() (nkeys.KeyPair, error)) (nkeys.KeyPair, string) {

@@ -5,8 +5,8 @@ import (
 	"net"
 )
 
-// notify tells the service manager the state of this process, if the manager wants to know: systemd does for units of Type=notify. The
-// protocol is sd_notify(3): one datagram with lines NAME=VALUE.
+// notify tells the service manager the state of this process, if the manager wants to know, as systemd does for units of Type=notify. The
+// protocol is sd_notify(3), one datagram with lines NAME=VALUE.
 func (p process) notify(state string, logger *slog.Logger) {
 	socket, _ := p.getenv("NOTIFY_SOCKET")
 	if socket == "" {

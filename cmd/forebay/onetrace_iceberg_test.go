@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// liveFiles are the data files of the current snapshot. The folder of a table also has those that a merge has replaced.
+// liveFiles are the data files of the current snapshot. The folder of a table also contains files that a merge has replaced.
 func (r icebergReader) liveFiles(name string) (paths []string, err error) {
 	t, err := r.load(name)
 	if err != nil {

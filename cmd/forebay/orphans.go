@@ -9,7 +9,7 @@ import (
 	"github.com/forebay/forebay/internal/program/duration"
 )
 
-// leftoverFlags are the flags of the verb orphans beside those of serve.
+// leftoverFlags are the flags of the verb orphans in addition to the flags of serve.
 type leftoverFlags struct {
 	remove          bool
 	uploads, slices time.Duration

@@ -40,7 +40,7 @@ func withPrefix(t *testing.T, address, prefix string) string {
 	return u.String()
 }
 
-// Open uploads of all places, and slices of one engine, are listed and then removed; those of others stay.
+// Open uploads of all places, and slices of one engine, are listed and then removed. Slices of other engines stay.
 func TestOrphans(t *testing.T) {
 	address := bucketURL(t, "orphans")
 	client := s3.New(s3.Options{
@@ -129,7 +129,7 @@ func TestOrphansRefuses(t *testing.T) {
 			t.Errorf("%q: status %d, want %q\n%s%s", args, status, want, out, errs)
 		}
 	}
-	// A server that runs keeps its directory; its checkpoint can be read.
+	// A server that runs keeps its directory, but its checkpoint can be read.
 	data := t.TempDir()
 	s := serve(t, secrets(), "-dir", data, "-staging", address)
 	status, _, errs := call(t, "", nil, "orphans", "-staging", address, data)

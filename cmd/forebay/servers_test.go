@@ -88,7 +88,7 @@ func TestDemoOnServers(t *testing.T) {
 	}
 }
 
-// expectDemoRows counts the rows of PostgreSQL over a connection of its own.
+// expectDemoRows counts the rows of PostgreSQL over a separate connection.
 func expectDemoRows(t *testing.T, want int) {
 	t.Helper()
 	var rows int
@@ -119,7 +119,7 @@ func bucketURL(t *testing.T, name string) string {
 	return buckettest.S3URL(server.Address, name)
 }
 
-// stopServers ends what tests have started.
+// stopServers ends the servers that tests have started.
 func stopServers() {
 	postgresServer.Close()
 	mysqlServer.Close()

@@ -18,7 +18,7 @@ import (
 // sqlReader reads the tables of a database. Its columns have no types.
 type sqlReader struct {
 	db *sql.DB
-	// exists asks whether there is a table: its name is the parameter.
+	// exists asks whether there is a table. Its name is the parameter.
 	exists string
 }
 
@@ -28,7 +28,7 @@ func (r sqlReader) Exists(ctx context.Context, table string) (found bool, err er
 	return found, err
 }
 
-// query reads a table; limit is a clause.
+// query reads a table, and limit is a clause.
 func (r sqlReader) query(table, limit string) (*sql.Rows, []string, error) {
 	rows, err := r.db.Query(`SELECT * FROM "` + strings.ReplaceAll(table, `"`, `""`) + `"` + limit)
 	if err != nil {

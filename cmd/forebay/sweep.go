@@ -25,7 +25,7 @@ type swept struct {
 	}
 }
 
-// sweep lists, and removes if it should, what is left in the buckets of the flags. data has the data directory, if the user names one.
+// sweep lists, and removes on request, the leftovers in the buckets of the flags. data has the data directory, if the user names one.
 func (p process) sweep(ctx context.Context, cfg *serveConfig, f leftoverFlags, data []string) int {
 	places, staging, err := cfg.inBuckets(ctx)
 	defer func() {
@@ -71,7 +71,7 @@ func (p process) sweep(ctx context.Context, cfg *serveConfig, f leftoverFlags, d
 	return p.end("orphans", errors.Join(problems...), failed)
 }
 
-// inBuckets opens the places of the flags that are in a bucket. staging is one of them; nil: it is not in a bucket.
+// inBuckets opens the places of the flags that are in a bucket. staging is one of them. Nil means that it is not in a bucket.
 func (cfg *serveConfig) inBuckets(ctx context.Context) (places []swept, staging *bucket.Staging, err error) {
 	isURL := func(text string) bool {
 		_, ok := cutPrefix(text, bucketSchemes())

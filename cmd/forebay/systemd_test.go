@@ -133,7 +133,7 @@ func TestSystemdUnitIsPlayed(t *testing.T) {
 	}
 }
 
-// closePatience is how long Close may take after a shutdown: a node waits 20 s for a log that does not respond.
+// closePatience is how long Close may take after a shutdown. A node waits 20 s for a log that does not respond.
 const closePatience = 30 * time.Second
 
 // A server that cannot reach its service manager logs that and serves.

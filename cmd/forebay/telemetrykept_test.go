@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// asked is what DuckDB answers to a query on the views of a server, from a copy of its database while it runs; "" if that cannot be read now.
+// asked is DuckDB's result of a query on the views of a server, from a copy of its database while it runs; "" if it cannot be read now.
 func asked(t *testing.T, data, database, query string) string {
 	t.Helper()
 	open := ""
@@ -80,7 +80,7 @@ func TestTelemetryIsKept(t *testing.T) {
 			if got := asked(t, data, database, "SELECT "+each); got != "0 0 0" && database == "" {
 				t.Errorf("views before the first row: %q", got)
 			}
-			// The times that the sender gives are far away: they do not count.
+			// The times that the sender gives are far away and do not count.
 			const count = `SELECT (count(*) FILTER (WHERE SpanName = 'old') = 1) || ' ' || (count(*) FILTER (WHERE SpanName = 'new') > 0) || ' ' || ` + each + ` FROM otel_traces`
 			send("old", 8_000_000_000_000_000_000)
 			waitUntil(t, func() bool { return asked(t, data, database, count) == "true false 0 0 0" })

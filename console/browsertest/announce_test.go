@@ -7,7 +7,7 @@ import (
 	"github.com/forebay/forebay/console"
 )
 
-// hear records what screen readers announce: each new text of a live region that is shown.
+// hear records what screen readers announce, each new text of a live region that is shown.
 const hear = `window.heard = [], new MutationObserver((all) => {
 	const regions = new Set();
 	for (const m of all) {

@@ -11,7 +11,7 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// axeScript checks a page for what people with a screen reader, a keyboard or weak sight cannot use.
+// axeScript checks a page for barriers to people with a screen reader, a keyboard or weak sight.
 const axeScript = "testdata/axe/node_modules/axe-core/axe.min.js"
 
 // No page has a violation of any severity, in both themes, on a desktop and on a phone, with the menu open and with a file that fails.

@@ -1,3 +1,3 @@
-// Package browsertest has no code: its tests drive the page of package console in a browser. It is a module of its own, so that nobody who
-// uses the console downloads the driver of the browser.
+// Package browsertest has no code. Its tests drive the page of package console in a browser. It is a separate module, so that users of the
+// console do not download the driver of the browser.
 package browsertest

@@ -16,11 +16,11 @@ import (
 	"github.com/forebay/forebay/trigger"
 )
 
-// hostile is what a database or a stranger may say in an error: markup, code of template engines, characters that turn the text around.
+// hostile is a text that a database or a stranger may put into an error: markup, code of template engines, characters that turn the text around.
 const hostile = `<img src=x onerror="window.owned=1">"><svg onload=window.owned=1> javascript:alert(1) {{7*7}} ${window.owned=1} ` +
 	"\u202Egnp.exe\u202C \x00 \xff\xfe __proto__ ../../etc =cmd() 9007199254740993"
 
-// A text of a stranger is shown as text, with marks for what cannot be seen.
+// A text of a stranger is shown as text, with marks for invisible characters.
 func TestHostileErrors(t *testing.T) {
 	memory := buffertest.NewMemory()
 	eng, err := forebay.Open(t.TempDir(), forebay.Options{Staging: memory, Target: refusing{memory}, Buffer: buffer.Tuning{MinImportInterval: time.Second}})
@@ -53,7 +53,7 @@ func TestHostileErrors(t *testing.T) {
 	}
 }
 
-// refusing is a target whose imports fail for good, with a text that a stranger has chosen.
+// refusing is a target whose imports fail permanently, with a text that a stranger has chosen.
 type refusing struct{ *buffertest.Memory }
 
 func (refusing) Import(ctx context.Context, _ *driver.File) error {

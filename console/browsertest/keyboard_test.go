@@ -59,7 +59,7 @@ func eachPage(t *testing.T, visit func(b *tab, address string)) {
 const focusable = `window.places = () => [...document.querySelectorAll("a[href], button, input, select, textarea, summary, [tabindex]")]
 	.filter((n) => n.tabIndex >= 0 && !n.disabled && n.checkVisibility({ visibilityProperty: true }) && !(n.type === "radio" && !n.checked && document.querySelector("[name=" + n.name + "]:checked")))`
 
-// focused says what is wrong with how the focus is seen: nothing if it has an outline, and nothing lies above it.
+// focused returns the fault in how the focus is shown, or nothing if it has an outline, and nothing lies above it.
 const focused = `(() => {
 	const n = document.activeElement, style = getComputedStyle(n), box = n.getBoundingClientRect();
 	if (style.outlineStyle === "none" || parseFloat(style.outlineWidth) < 2) return "no outline";
@@ -72,7 +72,7 @@ const focused = `(() => {
 // named is a place in words.
 const named = `((n) => n.tagName + " " + (n.id || n.getAttribute("aria-label") || n.textContent.trim().slice(0, 40)))`
 
-// Tab goes through all that can be used, in the order of the document, and out again; what has the focus is seen.
+// Tab visits every usable element, in the order of the document, and leaves again. The focused element is visible.
 func TestTabOrder(t *testing.T) {
 	eng, cat, addresses := full(t)
 	url := serve(t, newConsole(t, eng, console.Options{Authorize: everything, Catalog: cat}))
@@ -90,7 +90,7 @@ func TestTabOrder(t *testing.T) {
 }
 
 // tabThrough goes through a page with Tab, and compares where it stops with the places at the start. It says nothing about a page that has
-// other places afterwards: changed.
+// other places afterwards, for which changed is true.
 func (b *tab) tabThrough(address string) (changed bool) {
 	b.t.Helper()
 	eval[bool](b, focusable+`, window.order = window.places(), window.scrollTo(0, 0), document.activeElement.blur(), document.body.focus(), true`)
@@ -120,7 +120,7 @@ func (b *tab) tabThrough(address string) (changed bool) {
 	return false
 }
 
-// Where the row of the playground stands beside the event, above the columns, Tab goes there first.
+// Where the row of the playground is next to the event, above the columns, Tab visits the row first.
 func TestTabOrderFollowsTheGrid(t *testing.T) {
 	eng, cat := newCatalog(t)
 	url := serve(t, newConsole(t, eng, console.Options{Authorize: everything, Catalog: cat}))
@@ -138,7 +138,7 @@ func TestTabOrderFollowsTheGrid(t *testing.T) {
 	}
 }
 
-// settle opens an address and waits until the page shows what it has been sent.
+// settle opens an address and waits until the page shows the data that it received.
 func (b *tab) settle(address string) {
 	b.t.Helper()
 	eval[bool](b, `location.hash = `+quoted("#/"+address)+`, true`)
@@ -218,7 +218,7 @@ func axText(v *accessibility.Value) string {
 	return strings.Trim(string(v.Value), `"`)
 }
 
-// containers can have the focus without a name: the page as a whole.
+// containers can have the focus without a name. They are the page as a whole.
 var containers = []string{"RootWebArea", "main"}
 
 // Each control of each page has a role and a name in the tree that screen readers read, and headings have no level left out.

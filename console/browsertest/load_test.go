@@ -13,18 +13,18 @@ import (
 	"github.com/forebay/forebay/mapping"
 )
 
-// loadFor is how long TestLiveUnderLoad feeds: the figures of docs/console.md are from a long run.
+// loadFor is how long TestLiveUnderLoad feeds. The figures of docs/console.md are from a long run.
 var loadFor = flag.Duration("load", 15*time.Second, "how long TestLiveUnderLoad feeds rows")
 
 const (
-	loadViewers   = 4           // beside the page
+	loadViewers   = 4           // in addition to the page
 	loadEvents    = 30          // a second, each a row in 100 sinks
-	longestTask   = time.Second // of the page; a machine that also compiles makes all tasks long
+	longestTask   = time.Second // of the page. A machine that also compiles makes all tasks long
 	heapMayGrowBy = 4 << 20     // bytes, after a collection
 	feedEvery     = time.Second / loadEvents
 )
 
-// Under load the numbers of the page move, end equal to those of the engine, and cost the page neither long tasks nor memory.
+// Under load the numbers of the page move, end equal to the engine's numbers, and cost the page neither long tasks nor memory.
 func TestLiveUnderLoad(t *testing.T) {
 	eng := newEngine(t, 10, 100)
 	url := serve(t, newConsole(t, eng, public))

@@ -46,7 +46,7 @@ func TestThemesAndContrast(t *testing.T) {
 	b.until(`!document.documentElement.hasAttribute("data-theme")`)
 }
 
-// Nothing on the page moves, and forced colours leave states to be told by their signs and words.
+// Nothing on the page moves, and with forced colours signs and words distinguish the states.
 func TestStillAndForcedColours(t *testing.T) {
 	eng := newEngine(t, 1, 1)
 	ingest(t, eng, "web0", 2)

@@ -15,7 +15,7 @@ import (
 	"github.com/forebay/forebay/trigger"
 )
 
-// outageFiles is the number of files that fail in TestOutage: the figures of docs/console.md are of 20,000.
+// outageFiles is the number of files that fail in TestOutage. The figures of docs/console.md are of 20,000.
 var outageFiles = flag.Int("files", 1000, "how many files fail in TestOutage")
 
 // While thousands of files fail, the page of their sink names the cause once, is small, and costs next to nothing while it counts down.
@@ -70,7 +70,7 @@ func TestOutage(t *testing.T) {
 	if page > 200<<10 || high > 6000 {
 		t.Errorf("the page has %d bytes and is %d px high, want at most 204800 and 6000", page, high)
 	}
-	if busy > 6 { // 1.3; a water that moved between two samples took 10
+	if busy > 6 { // 1.3. A water that moved between two samples took 10
 		t.Errorf("the page takes %.1f %% of a core", busy)
 	}
 	if n := eval[int](b, `document.querySelectorAll("table.causes tbody tr").length`); n != 1 {

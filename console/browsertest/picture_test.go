@@ -19,8 +19,9 @@ import (
 	"github.com/forebay/forebay/trigger"
 )
 
-// The pictures of README and docs are made here, light and dark: two sinks that flow and one whose target refuses, and the same after it has recovered. FOREBAY_SHOTS names the folder, for
-// those that are committed ../../docs/img. Without it they are made too, so that what they show cannot go.
+// The pictures of README and docs are made here, light and dark, with two sinks that flow and one whose target refuses, and the same after it has
+// recovered. FOREBAY_SHOTS names the folder, for the committed ones ../../docs/img. Without it they are made too, so that none of their content can
+// disappear unnoticed.
 func TestScreenshots(t *testing.T) {
 	folder := os.Getenv("FOREBAY_SHOTS")
 	if folder == "" {

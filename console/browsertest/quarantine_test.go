@@ -174,8 +174,8 @@ func TestQuarantineToLookAt(t *testing.T) {
 	b.text("Try another body")
 }
 
-// The reason of a discard is asked for and goes to the log, of one record and of many. It may be empty, keys in its field are text, and a dialog that
-// was cancelled leaves nothing behind.
+// The reason of a discard is asked for and logged, for one record and for many. It may be empty, keys in its field are text, and a cancelled
+// dialog leaves no trace.
 func TestReasonsOfDiscards(t *testing.T) {
 	var mu sync.Mutex
 	var log bytes.Buffer

@@ -9,7 +9,7 @@ import (
 	"github.com/forebay/forebay/mapping"
 )
 
-// Who chooses a version of the definition sees, replays and discards what that version has rejected, and nothing else.
+// A user who chooses a version of the definition sees, replays and discards only the records that this version has rejected.
 func TestQuarantineByVersion(t *testing.T) {
 	eng, err := forebay.Open(t.TempDir(), forebay.Options{})
 	if err != nil {

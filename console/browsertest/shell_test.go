@@ -15,7 +15,7 @@ import (
 
 var public = console.Options{Public: console.Numbers, Name: "node-a"}
 
-// Numbers follow what the engine takes, without a reload.
+// Numbers follow the engine's intake, without a reload.
 func TestLive(t *testing.T) {
 	eng := newEngine(t, 1, 2)
 	url := serve(t, newConsole(t, eng, public))
@@ -34,11 +34,11 @@ func TestLive(t *testing.T) {
 	}
 }
 
-// The page shows within seconds that its numbers are old, and goes on by itself when the server is back.
+// The page shows within seconds that its numbers are old, and continues by itself when the server is back.
 func TestServerAwayAndBack(t *testing.T) {
 	eng := newEngine(t, 1, 1)
 	c := newConsole(t, eng, public)
-	addr, err := porttest.Addresses(1) // which no connection gets while nobody listens
+	addr, err := porttest.Addresses(1) // which no connection gets while there is no listener
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -122,7 +122,7 @@ func TestRestart(t *testing.T) {
 	b.text("2 accepted = 2 in table")
 }
 
-// Where streams are held back the page polls. Numbers that stay are not sent again, and those that change are.
+// Where streams are held back the page polls. Unchanged numbers are not sent again, and changed numbers are.
 func TestPolling(t *testing.T) {
 	eng := newEngine(t, 1, 1)
 	c := newConsole(t, eng, public)
@@ -147,7 +147,7 @@ func TestPolling(t *testing.T) {
 	b.until(`document.querySelectorAll("#sinks tbody tr").length === 1`)
 }
 
-// statusWriter counts answers 304.
+// statusWriter counts 304 responses.
 type statusWriter struct {
 	http.ResponseWriter
 	unchanged *atomic.Int64

@@ -7,7 +7,7 @@ import (
 	"github.com/forebay/forebay/console"
 )
 
-// Sorting, pages and the Retry of a row do what they say.
+// Sorting, pages and the Retry of a row work.
 func TestOverviewSteps(t *testing.T) {
 	eng := newEngine(t, 2, 40)
 	ingest(t, eng, "web1", 2)
@@ -48,7 +48,7 @@ func TestOverviewRetry(t *testing.T) {
 	b.until(`document.querySelector('tr[data-key="web/orders"]').cells[6].textContent === "4" && !document.querySelector('tr[data-key="web/orders"] .why button')`)
 }
 
-// A task is waited for no longer, and what it has begun goes on.
+// The page stops waiting for a task, and the work that the task has begun continues.
 func TestStopWaiting(t *testing.T) {
 	eng, target := newShop(t)
 	target.on.Store(true)
@@ -67,7 +67,7 @@ func TestStopWaiting(t *testing.T) {
 	b.text("4 accepted = 4 in table")
 }
 
-// The filters of the quarantine select, and one record is saved, replayed and discarded by itself; lists go on where they end.
+// The filters of the quarantine select, and one record is saved, replayed and discarded by itself. Lists continue where they end.
 func TestQuarantineSteps(t *testing.T) {
 	eng := newQuarantine(t, 60)
 	url := serve(t, newConsole(t, eng, console.Options{Authorize: everything}))

@@ -12,7 +12,8 @@ import (
 	"github.com/forebay/forebay/mapping"
 )
 
-// readAgain reads the table until the page is as it should be: the numbers come from a sample, and a slow disk may take too long to show rows.
+// readAgain reads the table until the page is as it should be, because the numbers come from a sample, and a slow disk may take too long to show
+// rows.
 func (b *tab) readAgain(condition string) {
 	b.t.Helper()
 	const read = `(() => {

@@ -8,7 +8,7 @@ import (
 	"github.com/forebay/forebay/console"
 )
 
-// walkable are the addresses of all pages, with what each shows when it is there. The page of a sink has no link of its own.
+// walkable are the addresses of all pages, with a text that each shows when it is there. The page of a sink has no separate link.
 var walkable = [][2]string{
 	{"overview", "Rejected or given up"},
 	{"sink/web/events", "All sinks"},
@@ -20,7 +20,7 @@ var walkable = [][2]string{
 	{"health", "Free on the volume"},
 }
 
-// goTo opens a page as a user does: by its link, or by its address if it has none.
+// goTo opens a page as a user does, by its link, or by its address if it has none.
 func (b *tab) goTo(address string) {
 	b.t.Helper()
 	name, _, _ := strings.Cut(address, "/")
@@ -33,7 +33,7 @@ func (b *tab) goTo(address string) {
 	b.until(fmt.Sprintf(`document.documentElement.dataset.page === %[1]q && [...document.querySelectorAll("#page > section")].filter((s) => !s.hidden).map((s) => s.dataset.page).join() === %[1]q`, name))
 }
 
-// Every page can be left for every other one, without a complaint: newTab fails the test for any uncaught error.
+// Every page can be left for every other one, without a complaint, and newTab fails the test for any uncaught error.
 func TestWalk(t *testing.T) {
 	eng, cat := newCatalog(t)
 	ingest(t, eng, "web", 3)

@@ -231,7 +231,7 @@ func checkExact(t *testing.T, name, text, got string, reason celltype.Reason) {
 func rounded(r *big.Rat, places int64) *big.Rat {
 	scale := new(big.Rat).SetInt(new(big.Int).Exp(big.NewInt(10), big.NewInt(places), nil))
 	shifted := new(big.Rat).Mul(r, scale)
-	below := new(big.Int).Div(shifted.Num(), shifted.Denom()) // Euclidean: floor, the denominator is positive
+	below := new(big.Int).Div(shifted.Num(), shifted.Denom()) // Euclidean is floor, because the denominator is positive
 	twice := new(big.Rat).Sub(shifted, new(big.Rat).SetInt(below))
 	switch twice.Mul(twice, big.NewRat(2, 1)).Cmp(big.NewRat(1, 1)) {
 	case 1:
@@ -312,7 +312,7 @@ func checkTimestamp(t *testing.T, text string) {
 	}
 }
 
-// checkUnits compares the numbers of a time with those of package time.
+// checkUnits compares the numbers of a time with the numbers of package time.
 func checkUnits(t *testing.T, text string, at time.Time) {
 	t.Helper()
 	for unit, want := range map[celltype.Epoch]int64{"s": at.Unix(), "ms": at.UnixMilli(), "us": at.UnixMicro(), "ns": at.UnixNano()} {
@@ -327,7 +327,7 @@ func checkUnits(t *testing.T, text string, at time.Time) {
 	}
 }
 
-// checkLeapSecond compares with the second before, as package time reads it: a leap second is the last of a month in UTC.
+// checkLeapSecond compares with the second before, as package time reads it. A leap second is the last of a month in UTC.
 func checkLeapSecond(t *testing.T, text string) {
 	t.Helper()
 	got, reason := celltype.AppendLeapSecond([]byte("x"), []byte(text), false)

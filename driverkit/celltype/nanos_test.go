@@ -10,7 +10,7 @@ import (
 	"github.com/forebay/forebay/internal/seedtest"
 )
 
-// TestEndsOfNanos: an int64 of nanoseconds holds every time between its ends, which are within a second.
+// TestEndsOfNanos checks that an int64 of nanoseconds holds every time between its ends, which are within a second.
 func TestEndsOfNanos(t *testing.T) {
 	for text, want := range map[string]string{
 		"2262-04-11T23:47:15.999999999Z": "9223372035999999999", "2262-04-11T23:47:16Z": "9223372036000000000",

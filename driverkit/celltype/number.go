@@ -15,7 +15,7 @@ const MaxPrecision = datatype.MaxPrecision
 // AnyScale is the scale of decimals with as many fraction digits as the value needs.
 const AnyScale = -1
 
-// number is a parsed JSON number: digits before and after the point, and the exponent.
+// number is a parsed JSON number, with the digits before and after the point, and the exponent.
 type number struct {
 	negative    bool
 	whole, frac []byte
@@ -110,9 +110,9 @@ func (n *number) fractionDigits() int64 { return max(0, n.last-n.point()) }
 // zeros pad decimals.
 const zeros = "00000000000000000000000000000000000000"
 
-// plain recognises the usual number: digits without a leading zero, and perhaps a point and more digits; no exponent. whole and
-// frac count the digits. Its cells are its own text, so it needs no [number]. Negative ones are among them except for those
-// that may be zero.
+// plain recognises the usual number: digits without a leading zero, and perhaps a point and more digits, but no exponent. whole and
+// frac count the digits. Its cells are its own text, so it needs no [number]. Negative numbers are included, unless they may be
+// zero.
 func plain(text []byte) (whole, frac int, ok bool) {
 	i := 0
 	if len(text) > 0 && text[0] == '-' {
@@ -292,8 +292,8 @@ func appendRounded(dst, text []byte, precision, scale int) ([]byte, Reason) {
 }
 
 // AppendFloat64 appends the nearest double in the shortest form that reads back as the same double, with an exponent from
-// 1e21 on and below 1e-6. NaN, Infinity and -Infinity are accepted in exactly this spelling. Values too small become 0;
-// values too large do not fit. Negative zero keeps its sign.
+// 1e21 on and below 1e-6. NaN, Infinity and -Infinity are accepted in exactly this spelling. Values too small become 0.
+// Values too large do not fit. Negative zero keeps its sign.
 func AppendFloat64(dst, text []byte) ([]byte, Reason) {
 	switch string(text) {
 	case "NaN", "Infinity", "-Infinity":
@@ -307,7 +307,7 @@ func AppendFloat64(dst, text []byte) ([]byte, Reason) {
 	if _, reason := parseNumber(text); reason != OK {
 		return dst, reason
 	}
-	// The string does not outlive the call: ParseFloat copies what it puts into an error.
+	// The string does not outlive the call: ParseFloat copies the text into its error.
 	f, err := strconv.ParseFloat(unsafe.String(&text[0], len(text)), 64)
 	if err != nil {
 		return dst, OutOfRange

@@ -97,7 +97,7 @@ const (
 	base64Invalid  = base64Standard | base64URL
 )
 
-// base64Values has the value of each character of base64, with a mark at those that only one alphabet has.
+// base64Values has the value of each character of base64, with a mark at the characters that only one alphabet has.
 var base64Values = func() (table [256]byte) {
 	for i := range table {
 		table[i] = base64Invalid

@@ -48,7 +48,7 @@ func checkUUID(t *testing.T, text string) {
 	}
 }
 
-// checkJSON compares with encoding/json, which replaces what cannot be decoded by U+FFFD.
+// checkJSON compares with encoding/json, which replaces undecodable text with U+FFFD.
 func checkJSON(t *testing.T, text string) {
 	t.Helper()
 	for _, s := range []string{text, `"` + text + `"`} {

@@ -65,7 +65,7 @@ func AppendTimestamp(dst, text []byte, assumeUTC bool) ([]byte, Reason) {
 		return dst, OK
 	}
 	days := dayNumber(year, month, day)
-	ofDay := hour*60 + minute - offset // minutes of the day in UTC; may be in the day before or after
+	ofDay := hour*60 + minute - offset // minutes of the day in UTC, perhaps in the day before or after
 	if ofDay < 0 {
 		days, ofDay = days-1, ofDay+24*60
 	} else if ofDay >= 24*60 {
@@ -78,7 +78,7 @@ func AppendTimestamp(dst, text []byte, assumeUTC bool) ([]byte, Reason) {
 	return append(append(append(dst, '.'), micros[:]...), 'Z'), OK
 }
 
-// AppendLeapSecond is AppendTimestamp for a text that it refuses as a [LeapSecond]: the second 60 becomes the last microsecond of
+// AppendLeapSecond is AppendTimestamp for a text that it refuses as a [LeapSecond]. The second 60 becomes the last microsecond of
 // second 59. Leap seconds are at the end of a month in UTC, and any other second 60 is refused still.
 func AppendLeapSecond(dst, text []byte, assumeUTC bool) ([]byte, Reason) {
 	rest := text[len("2006-01-02T15:04:05"):]
@@ -213,7 +213,7 @@ func AppendEpoch(dst, text []byte, unit Epoch) ([]byte, Reason) {
 }
 
 // AppendNanos is [Converter.Append] for the text of a time that is known as a number of nanoseconds since 1970. If ok is false, nothing was appended,
-// and the text must be converted: the number is 0, or the type, the bounds or the limits of the column are special.
+// and the text must be converted because the number is 0, or the type, the bounds or the limits of the column are special.
 func (c *Converter) AppendNanos(dst []byte, nanos uint64) (_ []byte, ok bool) {
 	switch {
 	case nanos == 0 || c.limits.MaxCell > 0 && c.limits.MaxCell < len("2006-01-02T15:04:05.000000Z"):
@@ -232,7 +232,7 @@ func (c *Converter) AppendNanos(dst []byte, nanos uint64) (_ []byte, ok bool) {
 
 // AppendUnits appends how many whole units lie between 1970-01-01T00:00:00Z and a time that [AppendTimestamp] takes, as an int64 of
 // decimal digits. Digits below the unit are dropped towards the past. Nanoseconds reach from
-// 1677-09-21T00:12:43.145224192Z to 2262-04-11T23:47:16.854775807Z; a time beyond is [OutOfRange].
+// 1677-09-21T00:12:43.145224192Z to 2262-04-11T23:47:16.854775807Z. A time beyond is [OutOfRange].
 func AppendUnits(dst, text []byte, unit Epoch) ([]byte, Reason) {
 	var buf [len("2006-01-02T15:04:05.999999Z")]byte
 	cell, reason := AppendTimestamp(buf[:0], text, false)
@@ -330,10 +330,10 @@ func monthLength(year, month int) int {
 const (
 	daysIn400 = 146097
 	minDay    = 306                               // 0001-01-01
-	maxDay    = 10000/400*daysIn400 - 1 - 31 - 29 // 9999-12-31; the year 10000 is a leap year
+	maxDay    = 10000/400*daysIn400 - 1 - 31 - 29 // 9999-12-31, as the year 10000 is a leap year
 )
 
-// parseDate reads YYYY-MM-DD at the start of text, also of the year 0, because an offset can move it into the year 1.
+// parseDate reads YYYY-MM-DD at the start of text, including the year 0, because an offset can move it into the year 1.
 func parseDate(text []byte) (year, month, day int, reason Reason) {
 	if len(text) == 0 {
 		return 0, 0, 0, EmptyText

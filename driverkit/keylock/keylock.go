@@ -6,20 +6,20 @@ import (
 	"sync"
 )
 
-// Locks are locks by name; different names never wait for each other. The zero value is ready. It is safe for concurrent
-// use, and stores nothing for a name that nobody holds or waits for.
+// Locks are locks by name. Different names never wait for each other. The zero value is ready. It is safe for concurrent
+// use, and stores nothing for a name that no goroutine holds or waits for.
 type Locks struct {
 	mu     sync.Mutex
 	byName map[string]*lock
 }
 
 type lock struct {
-	free   chan struct{} // buffered; the holder occupies it
+	free   chan struct{} // buffered, and the holder occupies it
 	users  int           // holder and waiting callers
 	holder string
 }
 
-// Lock waits until nobody else holds the lock of name. [Locks.Holder] returns holder until unlock is called. The error is
+// Lock waits until no other goroutine holds the lock of name. [Locks.Holder] returns holder until unlock is called. The error is
 // the cause of ctx. ctx wins a tie, so a caller that gave up never holds the lock.
 func (l *Locks) Lock(ctx context.Context, name, holder string) (unlock func(), err error) {
 	l.mu.Lock()
@@ -79,7 +79,7 @@ func (l *Locks) Users(name string) int {
 	return 0
 }
 
-// Holder returns the holder of a lock; empty if nobody holds it.
+// Holder returns the holder of a lock, or the empty string if the lock is free.
 func (l *Locks) Holder(name string) string {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -20,8 +20,8 @@ import (
 // MergeFrom is how many parts of about one size are merged. A row is rewritten at most log8(MergeTo / size of a part) times.
 const MergeFrom = 8
 
-// Compact implements [driver.Compactor]: it merges small parts and removes old ones, as the options say. It is safe beside
-// imports and readers, and after a crash at any point: what it leaves half done is not visible and is removed later. While
+// Compact implements [driver.Compactor]. It merges small parts and removes old ones, as the options say. It is safe alongside
+// imports and readers, and after a crash at any point. Unfinished work is not visible and is removed later. While
 // another process compacts the table it does nothing.
 func (t *Tables) Compact(ctx context.Context, table driver.Table) error {
 	if err := t.compact(ctx, table.ID); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -64,8 +64,8 @@ func (t *Tables) compact(ctx context.Context, table string) error {
 // pays for four times its own parts at most, in a table of any size.
 const share = 4
 
-// due reports whether Compact looks at the parts of a table: the first time, each hour, and once this process has added a share of them. With all
-// it does whatever there is to do, the first time and each hour, else only what removes a share of the parts.
+// due reports whether Compact looks at the parts of a table. It does so the first time, each hour, and once this process has added a share of them.
+// With all it does whatever there is to do, the first time and each hour, else only what removes a share of the parts.
 func (t *Tables) due(table string) (due, all bool) {
 	t.knownMu.Lock()
 	defer t.knownMu.Unlock()
@@ -95,7 +95,7 @@ func (t *Tables) counted(table string, parts int) {
 	t.knownOf(table).parts = parts
 }
 
-// removeAndMerge removes old parts and merges small ones. Unless all is set it leaves what is not a share of all parts for later.
+// removeAndMerge removes old parts and merges small ones. Unless all is set, it does so only if they are a sufficient share of all parts.
 func (t *Tables) removeAndMerge(ctx context.Context, table string, all bool) error {
 	if t.KeepFor > 0 {
 		if err := t.removeOld(ctx, table, all); err != nil {
@@ -111,8 +111,8 @@ func (t *Tables) removeAndMerge(ctx context.Context, table string, all bool) err
 	return nil
 }
 
-// removeOld removes the parts that are older than KeepFor. From a table with versions they go with a switch, so that a reader that has
-// resolved the link keeps what it has listed.
+// removeOld removes the parts that are older than KeepFor. In a table with versions a switch removes them, so that a reader that has
+// resolved the link keeps the parts that it has listed.
 func (t *Tables) removeOld(ctx context.Context, table string, all bool) error {
 	linked, err := t.IsLink(table)
 	if err != nil {
@@ -183,7 +183,7 @@ func (t *Tables) removeParts(ctx context.Context, table string, old []Part) erro
 		if err := t.FS.Remove(filepath.Join(dir, p.Path())); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
-		if p.Merged() { // second: alone it names no rows
+		if p.Merged() { // second, because alone it names no rows
 			if err := t.FS.Remove(filepath.Join(dir, p.contentsPath())); err != nil && !errors.Is(err, fs.ErrNotExist) {
 				return err
 			}
@@ -281,7 +281,7 @@ func (t *Tables) mergeSome(ctx context.Context, table string, all bool) (bool, e
 		if strings.HasPrefix(filepath.Base(path), ".") {
 			continue
 		}
-		// Somebody has deleted a part that was merged: its rows must not come back.
+		// A user has deleted a part that was merged. Its rows must not come back.
 		if _, err := t.FS.Stat(filepath.Join(t.Path(table), path)); err != nil {
 			return false, err
 		}
@@ -360,7 +360,7 @@ func (t *Tables) merge(ctx context.Context, dir string, d Definition, sources []
 	return err
 }
 
-// folderOf returns the folder of a part that is merged from others: the folder of one of them, so that a reader that has listed it before the
+// folderOf returns the folder of a part that is merged from others. It is the folder of one of them, so that a reader that has listed it before the
 // switch, and other folders after it, finds that a part is gone.
 func folderOf(taken []Part) string {
 	folder := taken[0].Folder

@@ -18,7 +18,7 @@ func (t *Tables) Described(dir, table string) (parts []Part, d Definition, err e
 	return parts, d, err
 }
 
-// Newest returns the directory of a table with its link resolved, so that what is listed stays.
+// Newest returns the directory of a table with its link resolved, so that the listed parts stay.
 func (t *Tables) Newest(table string) (string, error) {
 	target, err := t.FS.Readlink(t.Path(table))
 	if target == "" || err != nil {
@@ -39,7 +39,7 @@ func (t *Tables) countFile(ctx context.Context, table driver.Table, fileID strin
 		return 0, false, err
 	}
 	rows, whole, err = t.count(ctx, table.ID, fileID)
-	if errors.Is(err, fs.ErrNotExist) { // a merge has just replaced the part, which happens to a part once, or somebody has removed it
+	if errors.Is(err, fs.ErrNotExist) { // a merge has just replaced the part, which happens to a part once, or the part was removed
 		rows, whole, err = t.count(ctx, table.ID, fileID)
 	}
 	if err != nil {

@@ -102,8 +102,8 @@ func (t *Tables) ensureDefinition(ctx context.Context, table driver.Table) (d De
 // [Tables.lockCreation].
 func (t *Tables) locksCreation() bool { return t.MergeTo > 0 || t.PartitionBy != "" }
 
-// lockCreation keeps other targets from creating plain tables in the folder, whatever the path of the folder is spelled like: the lock belongs to
-// the folder of temporary files. A file system of a network may refuse to lock folders. Then [Tables.Alone] is the only lock.
+// lockCreation keeps other targets from creating plain tables in the folder, whatever the path of the folder is spelled like, because the lock
+// belongs to the folder of temporary files. A file system of a network may refuse to lock folders. Then [Tables.Alone] is the only lock.
 func (t *Tables) lockCreation(ctx context.Context) (unlock io.Closer, err error) {
 	temp := filepath.Join(t.Root, TempDir)
 	if err := t.EnsureDir(temp); err != nil {

@@ -59,7 +59,7 @@ func (t *Tables) drop(ctx context.Context, path string) error {
 	case err != nil:
 		return err
 	}
-	// Readers see the whole table or none of it: it is moved away before its files are removed.
+	// Readers see the whole table or none of it, because it is moved away before its files are removed.
 	aside := filepath.Join(t.Root, TempDir, fmt.Sprintf("dropped.%016x", rand.Uint64()))
 	if err := t.EnsureDir(filepath.Dir(aside)); err != nil {
 		return err
@@ -76,7 +76,7 @@ func (t *Tables) drop(ctx context.Context, path string) error {
 	t.mu.Unlock()
 	t.creating.Unlock()
 	switch {
-	case errors.Is(err, fs.ErrNotExist): // somebody else was first
+	case errors.Is(err, fs.ErrNotExist): // another process was first
 		return nil
 	case err != nil:
 		return err

@@ -26,8 +26,8 @@ const (
 	emptyDay = DayPrefix + "1970-01-01"
 )
 
-// emptyPath is the path in its table of the part without rows. It has the number of columns, which only grows, in place of a second rule about
-// what a crash leaves between the definition and the part.
+// emptyPath is the path in its table of the part without rows. It has the number of columns, which only grows. That avoids a second rule about
+// a crash between the definition and the part.
 func (t *Tables) emptyPath(d Definition) string {
 	name := fmt.Sprintf("%s%d%s", emptyPrefix, len(d.Columns), t.Format.Extensions()[0])
 	if d.Partition != "" {
@@ -57,7 +57,7 @@ func (t *Tables) ensureEmpty(ctx context.Context, d Definition) error {
 	if err != nil {
 		return err
 	}
-	if linked || t.versioned(d) { // else a switch could leave the part behind
+	if linked || t.versioned(d) { // else a switch could omit the part
 		unlock, err := t.lock(ctx, d.ID, false)
 		if err != nil {
 			return err
@@ -80,7 +80,7 @@ func (t *Tables) ensureEmpty(ctx context.Context, d Definition) error {
 	return t.Write(ctx, path, temp, func(w io.Writer) error { return format.Empty(w, d) })
 }
 
-// isEmpty reports whether an entry of the folder of a table has no rows: it belongs to the part without rows, or is an empty folder for imports.
+// isEmpty reports whether an entry of the folder of a table has no rows because it belongs to the part without rows, or is an empty folder for imports.
 func (t *Tables) isEmpty(dir string, e fs.DirEntry) bool {
 	if !e.IsDir() {
 		return strings.HasPrefix(e.Name(), emptyPrefix)

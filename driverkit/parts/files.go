@@ -31,7 +31,7 @@ type FileSystem interface {
 	// Exchange swaps two names in one step.
 	Exchange(a, b string) error
 	// Lock locks a file or a folder until the closer is closed or the process ends. It creates a file if the path is missing. ok is false
-	// when a lock of this process or of another one is in the way.
+	// when this or another process holds a conflicting lock.
 	Lock(path string, exclusive bool) (unlock io.Closer, ok bool, err error)
 	// SyncDir makes the entries of a directory durable.
 	SyncDir(path string) error
@@ -40,7 +40,7 @@ type FileSystem interface {
 // File is a file that is written.
 type File interface {
 	io.Writer
-	// Sync makes what was written durable.
+	// Sync makes all writes durable.
 	Sync() error
 	// Close closes the file.
 	Close() error

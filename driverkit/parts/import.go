@@ -14,7 +14,7 @@ import (
 
 // Import implements [driver.Target], exactly once. It checks the form and the number of the rows, so a slice that was cut
 // off in staging is found before its rows count as imported. An existing part with another number of rows than f is a
-// [driver.Permanent] error: the id was used for something else, or the part was changed.
+// [driver.Permanent] error, because the id was used for something else, or the part was changed.
 func (t *Tables) Import(ctx context.Context, f *driver.File) error {
 	if err := CheckID("file", f.ID); err != nil {
 		return err
@@ -42,7 +42,7 @@ func (t *Tables) importFile(ctx context.Context, f *driver.File) (paths []string
 		return nil, err
 	}
 	paths, err = t.imported(ctx, d, f, nil)
-	if t.versioned(d) && errors.Is(err, fs.ErrNotExist) { // a merge has just replaced the part: it is looked for again, under the lock
+	if t.versioned(d) && errors.Is(err, fs.ErrNotExist) { // a merge has just replaced the part. It is looked for again, under the lock
 		err = nil
 	}
 	if paths != nil || err != nil {
@@ -53,7 +53,7 @@ func (t *Tables) importFile(ctx context.Context, f *driver.File) (paths []string
 		return nil, err
 	}
 	defer func() {
-		if err != nil { // each attempt writes files of its own
+		if err != nil { // each attempt writes its own files
 			for _, temp := range staged {
 				_ = t.FS.Remove(temp) // if it stays, the sweep removes it
 			}
@@ -125,7 +125,7 @@ func (t *Tables) publishAll(f *driver.File, d Definition, staged map[string]stri
 	return paths, err
 }
 
-// publishDays gives the parts of a file with several days their names: it moves them to one folder, and renames that.
+// publishDays gives the parts of a file with several days their names. It moves them to one folder, and renames that.
 func (t *Tables) publishDays(dir, id string, staged map[string]string) (err error) {
 	temp := t.tempPath(id)
 	defer func() {
@@ -194,7 +194,7 @@ func (t *Tables) publishPart(temp, path string, d Definition) error {
 }
 
 // imported returns the paths of the parts with the rows of a file, nil if it was not imported. If parts with other rows let
-// the file count as imported, its rows would be lost: all of them are read, because repeated imports are rare.
+// the file count as imported, its rows would be lost. So all of them are read, because repeated imports are rare.
 // staged is as in [Tables.sectionsFor].
 func (t *Tables) imported(ctx context.Context, d Definition, f *driver.File, staged map[string]string) (paths []string, err error) {
 	found, err := t.sectionsFor(f.Table.ID, f.ID, staged)

@@ -12,9 +12,9 @@ import (
 
 // known is what an import and Compact remember of a linked table, so that neither lists all of its parts. It belongs to one process.
 type known struct {
-	// target is the version that was listed: the text of the link of the table.
+	// target is the version that was listed, the text of the link of the table.
 	target string
-	// files are hashes of the files with a part of their own in that version, sorted, and of those that this process added.
+	// files are hashes of the files with an unmerged part in that version, sorted. added has the files that this process added.
 	files []uint64
 	added map[uint64]bool
 	// merged are the merged parts of the version. Only a switch makes merged parts.
@@ -32,7 +32,7 @@ func hashOf(id string) uint64 { return maphash.String(fileSeed, id) }
 // compactAfter is the time after which Compact looks at all parts of a table, however few were added.
 const compactAfter = time.Hour
 
-// knownOf returns what is known of a table. Called with knownMu held.
+// knownOf returns the known state of a table. Called with knownMu held.
 func (t *Tables) knownOf(table string) *known {
 	if t.known == nil {
 		t.known = make(map[string]*known)
@@ -45,7 +45,7 @@ func (t *Tables) knownOf(table string) *known {
 	return k
 }
 
-// maxAdded bounds the files in known.added: more of them let the next import list the version again.
+// maxAdded bounds the files in known.added. More of them make the next import list the version again.
 const maxAdded = 10_000
 
 // note remembers that this process added the parts of a file.
@@ -65,7 +65,7 @@ func (t *Tables) note(table, id string, parts int) {
 	}
 }
 
-// forget drops what is known of a table that is deleted.
+// forget drops the known state of a deleted table.
 func (t *Tables) forget(table string) {
 	t.knownMu.Lock()
 	defer t.knownMu.Unlock()
@@ -121,7 +121,7 @@ func (t *Tables) learn(table, target string) error {
 
 // sectionsFor is [Tables.sections] for an import. For a file that was not imported its cost does not depend on the size of the table. staged
 // are the paths of the parts that the import is about to add, nil if they are not known yet. An import that holds the lock and knows its
-// parts finds every earlier import of the file: it knows the parts of the version, and looks for parts that were added later by their paths.
+// parts finds every earlier import of the file. It knows the parts of the version, and looks for parts that were added later by their paths.
 func (t *Tables) sectionsFor(table, id string, staged map[string]string) ([]Section, error) {
 	if s, err := t.wholePart(table, id); s != nil || err != nil {
 		return s, err

@@ -23,7 +23,7 @@ func CheckID(kind, id string) error {
 	return nil
 }
 
-// CheckArchive refuses a name that no archive of raw records has: see forebay.Source.ArchiveID. It keeps objects inside of their folder.
+// CheckArchive refuses a name that no archive of raw records has, see forebay.Source.ArchiveID. It keeps objects inside of their folder.
 func CheckArchive(name string) error {
 	source, generation, more := strings.Cut(name, ".")
 	plain := func(s string) bool { return s != "" && strings.Trim(s, "abcdefghijklmnopqrstuvwxyz0123456789-_") == "" }
@@ -53,7 +53,7 @@ func checkTable(t driver.Table) error {
 const maxFolder = 200
 
 // folder returns the name of a table's directory. ASCII letters, digits, '_', '-' and inner dots stay, so usual ids are
-// readable; every other byte becomes %XX. A long name is cut and ends with "~" and a hash. The result of a non-empty id is
+// readable. Every other byte becomes %XX. A long name is cut and ends with "~" and a hash. The result of a non-empty id is
 // not empty, not "." or "..", has no separator, and does not start with a dot.
 //
 // Ids that differ only in case share a folder on some file systems. The id in table.json tells them apart.

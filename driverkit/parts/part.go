@@ -21,7 +21,7 @@ import (
 //	<id>.<rows>.csv              the rows of one file that belong to one day
 //	<first>~<last>~<files>.csv   several files, merged; "contents" below lists them
 //
-// No name is ever used for other rows: the files that are merged with a given first one only become more.
+// No name is ever used for other rows. The files that are merged with a given first one only become more.
 type Part struct {
 	// Folder is "" or the folder of a day in the table, Name the name in it and Extension what ends it.
 	Folder, Name, Extension string
@@ -47,7 +47,7 @@ func (p Part) Path() string { return filepath.Join(p.Folder, p.Name) }
 // Merged reports whether the part has the rows of several files.
 func (p Part) Merged() bool { return p.Files > 1 }
 
-// contentsPath is the file that lists what a merged part has. Its name starts with a dot, so readers ignore it.
+// contentsPath is the file that lists the contents of a merged part. Its name starts with a dot, so readers ignore it.
 func (p Part) contentsPath() string {
 	return filepath.Join(p.Folder, "."+strings.TrimSuffix(p.Name, p.Extension)+".json")
 }
@@ -167,12 +167,12 @@ type Content struct {
 	// ID is the id of the file and Rows the number of its rows.
 	ID   string `json:"id"`
 	Rows int64  `json:"rows"`
-	// Offset and Length say where the rows are, in a unit of the format: bytes or rows.
+	// Offset and Length say where the rows are, in a unit of the format, bytes or rows.
 	Offset int64 `json:"offset"`
 	Length int64 `json:"length"`
 }
 
-// Contents reads what a merged part of the folder dir has.
+// Contents reads the contents of a merged part of the folder dir.
 func (s *Store) Contents(dir string, p Part) ([]Content, error) {
 	path := filepath.Join(dir, p.contentsPath())
 	rc, err := s.FS.Open(path)
@@ -190,7 +190,7 @@ func (s *Store) Contents(dir string, p Part) ([]Content, error) {
 	return c.Files, nil
 }
 
-// Section is where the rows of one imported file are: a part, or a range in a merged one.
+// Section is where the rows of one imported file are, in a part, or a range in a merged one.
 type Section struct {
 	// Path is the path of the part.
 	Path string
@@ -265,7 +265,7 @@ func (t *Tables) countSections(ctx context.Context, d Definition, all []Section)
 	return rows, whole, nil
 }
 
-// Damaged is the error for a part that is not what the format writes.
+// Damaged is the error for a part that the format does not write.
 func Damaged(path string, err error) error {
 	return driver.Permanent(fmt.Errorf("%s is damaged: move it away or mend it: %w", path, err))
 }

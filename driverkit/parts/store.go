@@ -24,11 +24,11 @@ const (
 	// TempDir holds files in progress. No table or object has this name.
 	TempDir = ".tmp"
 	// StaleAfter is the age at which a temporary file counts as left over. If that is wrong, its writer fails at the rename
-	// and the buffer repeats the call: the guess costs work, never rows.
+	// and the buffer repeats the call. The guess costs work, never rows.
 	StaleAfter = time.Hour
 )
 
-// Store writes whole files: after a crash a file exists completely or not at all.
+// Store writes whole files. After a crash a file exists completely or not at all.
 type Store struct {
 	// FS is the disk. Tests replace it, and Now, before the first call.
 	FS FileSystem
@@ -37,7 +37,7 @@ type Store struct {
 	// Now is the clock.
 	Now func() time.Time
 
-	mu        sync.Mutex      // guards the fields below; not held during I/O
+	mu        sync.Mutex      // guards the fields below, and is not held during I/O
 	durable   map[string]bool // directories whose own entry this process has synced
 	lastSweep time.Time
 }
@@ -118,7 +118,7 @@ func (s *Store) Find(path string) (fs.FileInfo, error) {
 }
 
 // Write creates the file path durably with what fill writes. The directory of path must exist. Concurrent writers of one
-// path must write equivalent files: one of them remains. id names the temporary files of the path.
+// path must write equivalent files. One of them remains. id names the temporary files of the path.
 func (s *Store) Write(ctx context.Context, path, id string, fill func(w io.Writer) error) error {
 	temp, err := s.StageFile(ctx, id, fill)
 	if err != nil {
@@ -144,7 +144,7 @@ func (s *Store) StageFile(ctx context.Context, id string, fill func(w io.Writer)
 	return temp, nil
 }
 
-// CreateTemp makes a temporary file. If nobody publishes or removes it, the sweep removes it later.
+// CreateTemp makes a temporary file. If it is neither published nor removed, the sweep removes it later.
 func (s *Store) CreateTemp(id string) (temp string, f File, err error) {
 	if err := s.EnsureDir(filepath.Join(s.Root, TempDir)); err != nil {
 		return "", nil, err
@@ -181,7 +181,7 @@ func otherDisk(path, root string, err error) error {
 		"other: move the folder back, or move or link the whole of %s: %w", filepath.Dir(path), root, root, err))
 }
 
-// FillAndClose writes a file and closes it; durable syncs it first.
+// FillAndClose writes a file and closes it. With durable, it syncs the file first.
 func FillAndClose(ctx context.Context, f File, durable bool, fill func(w io.Writer) error) error {
 	err := fill(ctxio.Writer(ctx, f))
 	if err == nil && durable {
@@ -218,7 +218,7 @@ func (s *Store) Sweep() {
 	}
 }
 
-// removeTemp removes the matching temporary files. It ignores errors: the files only take space, and the next sweep tries
+// removeTemp removes the matching temporary files. It ignores errors because the files only take space, and the next sweep tries
 // again.
 func (s *Store) removeTemp(match func(e fs.DirEntry) bool) {
 	entries, _ := s.FS.ReadDir(filepath.Join(s.Root, TempDir))
@@ -236,7 +236,7 @@ func (s *Store) removeTree(ctx context.Context, path string) error {
 		return nil
 	}
 	entries, rerr := s.FS.ReadDir(path)
-	if errors.Is(rerr, fs.ErrNotExist) { // somebody else was faster
+	if errors.Is(rerr, fs.ErrNotExist) { // another process was faster
 		return nil
 	}
 	if rerr != nil {

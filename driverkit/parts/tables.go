@@ -35,8 +35,8 @@ type Format interface {
 	Name() string
 	// Extensions end the names of parts, each before one that it ends with. New parts have any of them.
 	Extensions() []string
-	// Stage writes the rows of f to temporary files, at most one a folder of the table, and returns them by their path in the table: see
-	// [Definition.PartPath]. It fails when f has other rows than it says. With an error it removes what it has written.
+	// Stage writes the rows of f to temporary files, at most one a folder of the table, and returns them by their path in the table, see
+	// [Definition.PartPath]. It fails when f has other rows than it says. On an error it removes the files it has written.
 	Stage(ctx context.Context, s *Store, d Definition, f *driver.File) (map[string]string, error)
 	// Count reads the rows of a section and returns their number. Anything but rows is a [driver.Permanent] error.
 	Count(ctx context.Context, s *Store, d Definition, section Section) (int64, error)
@@ -68,7 +68,7 @@ type Tables struct {
 	// creating is held while a table is created, so that one of two definitions with different columns fails.
 	creating sync.Mutex
 
-	knownMu sync.Mutex // guards known; not held during I/O
+	knownMu sync.Mutex // guards known, and is not held during I/O
 	known   map[string]*known
 }
 
@@ -97,7 +97,7 @@ func (t *Tables) Ensure(ctx context.Context, table driver.Table) error {
 	return nil
 }
 
-// Alone implements [driver.Exclusive]: it names a table that has to be created without files for locks. The name has the absolute path without
+// Alone implements [driver.Exclusive]. It names a table that has to be created without files for locks. The name has the absolute path without
 // symbolic links.
 func (t *Tables) Alone(table string) string {
 	if t.locksCreation() {

@@ -13,12 +13,12 @@ import (
 )
 
 // LastRows reads the last rows of the part at a path, n at most, in the order of the columns of d. It returns fewer if it would have to read more than
-// limit bytes for the others, and [driver.ErrTailTooLarge] if that is so for the last one. read is how much of the limit it has used: about
+// limit bytes for the others, and [driver.ErrTailTooLarge] if that is so for the last one. read is how much of the limit it has used, which is about
 // all of it if there are fewer rows for that reason, so that no row of an earlier part comes in their place.
 type LastRows func(ctx context.Context, d Definition, path string, n int, limit int64) (rows [][][]byte, read int64, err error)
 
 // Tail returns the last rows of a table, n at most and limit bytes of them. It reads the parts that are last by name, which is roughly the order of
-// the imports: a day of a table that is split says nothing about the time of an import.
+// the imports. The day of a part of a split table says nothing about the time of an import.
 func (t *Tables) Tail(ctx context.Context, table string, n int, limit int64, last LastRows) (tail driver.Tail, err error) {
 	dir, err := t.Newest(table)
 	if err != nil {
@@ -47,7 +47,7 @@ func (t *Tables) Tail(ctx context.Context, table string, n int, limit int64, las
 }
 
 // AppendLast fills a tail from parts, the newest first, until it has n rows or has read limit bytes. last has the contract of [LastRows], and
-// imported returns when a part was stored. A part whose last row is beyond the limit ends the tail; the first part fails.
+// imported returns when a part was stored. A part whose last row is beyond the limit ends the tail, or is an error if it is the first part.
 func AppendLast[P any](tail *driver.Tail, newest []P, n int, limit int64, last func(p P, n int, limit int64) ([][][]byte, int64, error), imported func(P) time.Time) error {
 	for _, p := range newest {
 		if len(tail.Rows) >= n {

@@ -26,12 +26,12 @@ import (
 //	tables/.versions/.in.c-web.events.lock
 //
 // A version is named by the time at which it was made. It shares the files of the previous version by hard links. One rename of
-// the link makes a switch: all new parts appear and all replaced ones disappear at once, in the listing of a reader that
-// resolves the link once. A reader that resolves it for every file may miss a file that it has listed, which is an error; it
+// the link makes a switch. All new parts appear and all replaced ones disappear at once, in the listing of a reader that
+// resolves the link once. A reader that resolves it for every file may miss a file that it has listed, which is an error. It
 // never reads a row twice, because no name is used for other rows.
 //
 // A switch copies all names of the table, so only merges and the removal of old parts switch, and only once there is enough to
-// do: see [Tables.due]. An import renames one file or one folder into the newest version: the part of its only day into the
+// do, see [Tables.due]. An import renames one file or one folder into the newest version. It renames the part of its only day into the
 // folder of the day, or the parts of several days, in one folder, into [ImportsDir]. So one rename makes all its rows visible,
 // and its cost depends on its own rows alone. The import holds the lock of the table shared, so that no switch copies the version
 // meanwhile. A switch holds the lock alone.
@@ -40,15 +40,15 @@ import (
 // that folder before a switch and other folders after it has listed the source, and finds that it is gone. If parts moved to
 // other folders, such a reader could miss rows without an error.
 //
-// Designs that lost: Renaming directories instead of a link (RENAME_EXCHANGE) is Linux only, and a reader could not hold on to what
-// it has resolved. Links to shared folders of days inside of a version are not followed by readers that walk a tree, such as the
-// glob ** of DuckDB.
+// Designs that lost: Renaming directories instead of a link (RENAME_EXCHANGE) is Linux only, and a reader could not hold on to the
+// directory that it has resolved. Links to shared folders of days inside of a version are not followed by readers that walk a tree,
+// such as the glob ** of DuckDB.
 const VersionsDir = ".versions"
 
-// versionGrace is how long a version stays after it was replaced, for those who read it.
+// versionGrace is how long a version stays after it was replaced, for its readers.
 const versionGrace = time.Hour
 
-// maxVersions bounds the versions of a table that are replaced within versionGrace: file systems bound the links of a file (ext4:
+// maxVersions bounds the versions of a table that are replaced within versionGrace, because file systems bound the links of a file (ext4:
 // 65,000).
 const maxVersions = 1000
 
@@ -57,7 +57,7 @@ func (t *Tables) VersionsPath(table string) string {
 	return filepath.Join(t.Root, VersionsDir, folder(table))
 }
 
-// lockPath returns a file of a table beside its versions. The dot at the start keeps it apart from the versions of a table whose
+// lockPath returns a file of a table next to its versions. The dot at the start keeps it apart from the versions of a table whose
 // id ends with that extension.
 func (t *Tables) lockPath(table, extension string) string {
 	return filepath.Join(t.Root, VersionsDir, "."+folder(table)+"."+extension)
@@ -132,7 +132,7 @@ func (t *Tables) switchVersion(table string, c change) error {
 		err = t.FS.Symlink(filepath.Join(VersionsDir, folder(table), filepath.Base(next)), link)
 	}
 	if err != nil {
-		_ = t.removeTree(context.Background(), next) // nothing refers to it, and a plain table has nobody who removes it later
+		_ = t.removeTree(context.Background(), next) // nothing refers to it, and no sweep of a plain table would remove it later
 		return err
 	}
 	if plain {
@@ -198,7 +198,7 @@ func (t *Tables) nextVersion(versions string, atLeast int64) (string, error) {
 	return filepath.Join(versions, fmt.Sprintf("%016d", atLeast)), nil // 16 digits until 2286, so names sort as numbers
 }
 
-// linkFiles links the files of a folder, and of those in it, into another one. It notes the folders that it makes.
+// linkFiles links the files of a folder, and of its subfolders, into a different folder. It notes the folders that it makes.
 func (t *Tables) linkFiles(from, to, rel string, without, folders map[string]bool) error {
 	entries, err := t.FS.ReadDir(filepath.Join(from, rel))
 	if err != nil {
@@ -253,8 +253,8 @@ func (t *Tables) removeVersions(ctx context.Context, table string) error {
 	return err
 }
 
-// doomedVersions returns the entries in the folder of versions that nobody needs. Called with the lock held alone, because
-// what a switch in progress makes looks like that.
+// doomedVersions returns the entries in the folder of versions that are no longer needed. Called with the exclusive lock held,
+// because a switch in progress creates entries that look the same.
 func (t *Tables) doomedVersions(table string) (doomed []string, err error) {
 	target, err := t.FS.Readlink(t.Path(table))
 	if target == "" || err != nil {

@@ -30,7 +30,7 @@ type Rule struct {
 	next map[string]time.Time // when the rows of a table are looked through again
 }
 
-// New returns the rule of a target: rows are kept for a time since the first of the columns by that they have. A keepFor of 0 keeps all rows.
+// New returns the rule of a target. Rows are kept for a time since the first of the columns by that they have. A keepFor of 0 keeps all rows.
 func New(keepFor time.Duration, by []string) (*Rule, error) {
 	switch {
 	case keepFor < 0:

@@ -102,8 +102,8 @@ func (t *Tail) End(imported time.Time) (driver.Tail, error) {
 	return tail, nil
 }
 
-// TimeColumn returns the name of the column that tells the time of a row: the first of the names that is a column of type timestamp, else the first
-// required timestamp, else the first timestamp. It returns "" if there is none.
+// TimeColumn returns the name of the column that tells the time of a row. It is the first of the names that is a column of type timestamp, else the
+// first required timestamp, else the first timestamp. It returns "" if there is none.
 func TimeColumn(columns []datatype.Column, names ...string) string {
 	for _, name := range names {
 		if i := slices.IndexFunc(columns, func(c datatype.Column) bool { return strings.EqualFold(c.Name, name) && c.Type == datatype.Timestamp }); i >= 0 {

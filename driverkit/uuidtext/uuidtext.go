@@ -6,7 +6,7 @@ import "encoding/binary"
 // Len is the length of the text.
 const Len = len("00000000-0000-0000-0000-000000000000")
 
-// Parse returns both halves of an id as numbers; the first byte of the id is the highest one of hi. ok is false for any text but 32 digits in lower
+// Parse returns both halves of an id as numbers. The first byte of the id is the highest one of hi. ok is false for any text but 32 digits in lower
 // case with their four hyphens. It takes half the time of a table with the value of each digit.
 func Parse(text []byte) (hi, lo uint64, ok bool) {
 	if len(text) != Len || text[8] != '-' || text[13] != '-' || text[18] != '-' || text[23] != '-' {

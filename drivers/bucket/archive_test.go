@@ -128,8 +128,8 @@ func TestArchiveObjects(t *testing.T) {
 	}
 }
 
-// A file counts as stored only if its objects are there: a store that says so of an object that is not, and then does not answer whether it is, makes
-// the import fail.
+// A file counts as stored only if its objects are there. If a store says so of a missing object, and then does not respond to a check,
+// the import fails.
 func TestArchiveOfATakenKeyThatIsFree(t *testing.T) {
 	w := newWorld(t)
 	a := openArchive(t, buckettest.S3URL(w.proxy.Address, w.name), bucket.ArchiveOptions{Scratch: t.TempDir()})
@@ -178,7 +178,7 @@ func TestArchiveListsLittle(t *testing.T) {
 func TestArchiveReadFaults(t *testing.T) {
 	w := newWorld(t)
 	a := openArchive(t, buckettest.S3URL(w.proxy.Address, w.name), bucket.ArchiveOptions{Scratch: t.TempDir(), PartSize: partSize})
-	rng, noise := rand.New(rand.NewPCG(1, 2)), make([]byte, 2*partSize) // 6 of 8 bits: gzip leaves more than a piece
+	rng, noise := rand.New(rand.NewPCG(1, 2)), make([]byte, 2*partSize) // 6 of 8 bits, so gzip leaves more than a piece
 	for i := range noise {
 		noise[i] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"[rng.IntN(64)]
 	}
@@ -215,7 +215,7 @@ func TestArchiveReadFaults(t *testing.T) {
 	}
 }
 
-// Raw records of an engine go through a bucket that fails now and then, and are mapped again into another sink, each once. A run goes on where
+// Raw records of an engine go through a bucket that fails now and then, and are mapped again into another sink, each once. A run resumes where
 // it was interrupted.
 func TestEngineReplaysFromBucket(t *testing.T) {
 	w := newWorld(t)

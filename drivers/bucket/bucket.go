@@ -18,7 +18,7 @@ type Options struct {
 	PartSize int64
 }
 
-// Staging is a [driver.Staging] in a bucket. It is safe for concurrent use, also by several processes.
+// Staging is a [driver.Staging] in a bucket. It is safe for concurrent use, even by several processes.
 type Staging struct{ objects *store }
 
 var _ driver.Staging = (*Staging)(nil)
@@ -30,8 +30,8 @@ var _ driver.Staging = (*Staging)(nil)
 //	azblob://CONTAINER/PREFIX                Azure Blob Storage
 //	mem://                                   memory, for tests
 //
-// Any other scheme that the program has registered with gocloud.dev/blob works too. Local folders do not: use buffer/dir, which syncs
-// what it writes. gocloud.dev/blob names the parameters; docs/drivers/bucket.md lists the ones for S3. Open sends nothing to the bucket.
+// Any other scheme that the program has registered with gocloud.dev/blob works too. Local folders do not. Use buffer/dir, which syncs its
+// writes. gocloud.dev/blob names the parameters, and docs/drivers/bucket.md lists the parameters for S3. Open sends nothing to the bucket.
 //
 // Several engines may share a prefix.
 func Open(ctx context.Context, url string, o Options) (*Staging, error) {
@@ -52,7 +52,7 @@ const (
 )
 
 // Put implements [driver.Staging]. An object that is already stored is kept if it has the same rows. Otherwise the error is a
-// [driver.Permanent] one: somebody has put another object there, or another engine runs on a copy of the data directory.
+// [driver.Permanent] one, because another program has put an object there, or another engine runs on a copy of the data directory.
 func (s *Staging) Put(ctx context.Context, obj driver.Object, src driver.Content) error {
 	if err := parts.CheckID("object", obj.ID); err != nil {
 		return err
@@ -64,7 +64,7 @@ func (s *Staging) Put(ctx context.Context, obj driver.Object, src driver.Content
 	return s.objects.explain("put", obj.ID, err)
 }
 
-// compare reads the object that has the key of obj: once Put returns nil, its rows are nowhere else. Attempts may have encoded the same
+// compare reads the object that has the key of obj, because once Put returns nil, its rows are nowhere else. Attempts may have encoded the same
 // rows in other bytes.
 func (s *Staging) compare(ctx context.Context, obj driver.Object, src driver.Content) error {
 	seed, key := maphash.MakeSeed(), obj.ID+sliceExtension

@@ -16,7 +16,7 @@ import (
 	"github.com/forebay/forebay/driver"
 )
 
-// comparePart compares a part of a file with the object that has its key: once Import returns nil, the rows of the file are nowhere else. The
+// comparePart compares a part of a file with the object that has its key, because once Import returns nil, the rows of the file are nowhere else. The
 // same rows give the same bytes, unless the attempts differ in their release or options, or the table has grown between them. Then the rows are
 // compared.
 func (t *Tables) comparePart(ctx context.Context, key, path string) (err error) {
@@ -43,7 +43,8 @@ func (t *Tables) comparePart(ctx context.Context, key, path string) (err error) 
 }
 
 const (
-	// An object is read up to this size, which no part with the rows of a file has, whatever its options: for each byte of the part, and at least.
+	// An object is read up to this size, which no part with the rows of a file has, whatever its options.
+	// It is copiedForByte for each byte of the part, and copiedAtLeast at least.
 	copiedForByte = 32
 	copiedAtLeast = 1 << 20
 )
@@ -94,7 +95,7 @@ func (t *Tables) copyPart(ctx context.Context, key, path, to string) (same, whol
 }
 
 // sameRows reports whether two files of Parquet have the same rows in the same order. A column that one of them lacks is NULL there. own is
-// a part of this driver; stored may be anything.
+// a part of this driver, while stored may be anything.
 func sameRows(own, stored string) (bool, error) {
 	seed := maphash.MakeSeed()
 	want, rows, err := sumColumns(seed, own)

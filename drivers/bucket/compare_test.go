@@ -14,8 +14,8 @@ import (
 	"github.com/forebay/forebay/internal/buckettest"
 )
 
-// An object that has the name of a part, and other rows, is not taken for the part, also if it has as many. The rows of a file may have other
-// bytes: those of another release, of other options, or of a table that has grown since.
+// An object that has the name of a part but different rows is not taken for the part, even if it has as many. The rows of a file may have
+// different bytes, if they come from another release, from other options, or from a table that has grown since.
 func TestPartIsComparedWithItsFile(t *testing.T) {
 	w := newWorld(t)
 	url := buckettest.S3URL(w.server, w.name)
@@ -72,7 +72,7 @@ func TestPartIsComparedWithItsFile(t *testing.T) {
 	}
 }
 
-// The same for the parts of a table that is split: each day is compared.
+// The same for the parts of a table that is split. Each day is compared.
 func TestPartOfADayIsCompared(t *testing.T) {
 	w := newWorld(t)
 	o := bucket.TablesOptions{PartitionBy: "day", Scratch: t.TempDir()}

@@ -18,7 +18,7 @@ import (
 	"github.com/forebay/forebay/drivers/parquet"
 )
 
-// definition says what a table has. The object with the highest number counts. A number is put on the condition that it is free, so of two
+// definition describes a table. The object with the highest number counts. A number is put on the condition that it is free, so of two
 // engines that change a table at once, one reads the other's change and begins again.
 type definition struct {
 	// Version is the version of this form.

@@ -11,11 +11,11 @@
 //
 // # Staging
 //
-// A slice is one object, named by the slice's id. It is put on the condition that the key is free, so a repeated Put, also beside an
-// abandoned one, neither tears nor replaces an object: the store answers that the key is taken, and the slice is stored. A store shows
-// an object when it is complete and durable. A slice larger than Options.PartSize goes in parts; the object appears with the last
-// step. An upload that fails is aborted. [Staging.RemoveUploads] and [Staging.RemoveOrphans] remove what a killed process or an
-// abandoned attempt leaves.
+// A slice is one object, named by the slice's id. It is put on the condition that the key is free, so a repeated Put, even during an
+// abandoned one, neither tears nor replaces an object. The store responds that the key is taken, and the slice is stored. A store shows
+// an object when it is complete and durable. A slice larger than Options.PartSize is uploaded in parts. The object appears with the last
+// step. An upload that fails is aborted. [Staging.RemoveUploads] and [Staging.RemoveOrphans] remove the leftovers of a killed process or an
+// abandoned attempt.
 //
 // # Cost
 //
@@ -25,7 +25,7 @@
 // # Tables
 //
 // [Tables] is a target. Each imported file becomes one Parquet object, put on the same condition, so it is imported exactly once. With
-// TablesOptions.PartitionBy it becomes one for each day; see there. Parts are not merged in a bucket.
+// TablesOptions.PartitionBy it becomes one for each day, see there. Parts are not merged in a bucket.
 //
 // # Raw records
 //
@@ -34,9 +34,9 @@
 // # Failures
 //
 //	what                                      reaction
-//	throttling, 5xx, time-out, lost answer    the SDK tries again, then the buffer; the condition keeps one object
+//	throttling, 5xx, time-out, lost response  the SDK tries again, then the buffer; the condition keeps one object
 //	409 of puts that race                     the put is repeated
-//	rights, unknown access key, no bucket     permanent: tried again slowly, until somebody changes it
+//	rights, unknown access key, no bucket     permanent: tried again slowly, until an operator fixes it
 //	expired token                             tried again
 //	an object that is missing                 matches fs.ErrNotExist, if the bucket itself is there
 package bucket

@@ -64,7 +64,7 @@ func ExampleOpen() {
 	defer staging.Close() // after the engine
 	_, err = bucket.Open(context.Background(), "file:///var/staging", bucket.Options{})
 	fmt.Println(err)
-	// Output: bucket: file:///var/staging is a local folder: use dir.Staging or dir.Tables of buffer/dir, which sync what they write
+	// Output: bucket: file:///var/staging is a local folder: use dir.Staging or dir.Tables of buffer/dir, which sync their files
 }
 
 func TestTextIsUTF8(t *testing.T) {

@@ -28,7 +28,7 @@ func code(err error) string {
 	return ""
 }
 
-// status is the HTTP status of the answer that an error is about, 0 if there was none.
+// status is the HTTP status of the response that an error is about, 0 if there was none.
 func status(err error) int {
 	if e, ok := errors.AsType[*awshttp.ResponseError](err); ok {
 		return e.HTTPStatusCode()
@@ -62,7 +62,7 @@ func isRefused(err error) bool {
 	return s == http.StatusUnauthorized || s == http.StatusForbidden || gcerrors.Code(err) == gcerrors.PermissionDenied
 }
 
-// isPermanent reports whether the same call fails until somebody changes a right or the bucket.
+// isPermanent reports whether the same call fails until an operator changes a right or the bucket.
 func isPermanent(err error) bool {
 	switch code(err) {
 	case "ExpiredToken", "ExpiredTokenException", "RequestExpired", "RequestTimeTooSkewed": // new ones come by themselves

@@ -63,7 +63,7 @@ func TestPutSurvives(t *testing.T) {
 	}
 }
 
-// A put that fails leaves nothing: neither an object nor an open upload.
+// A put that fails leaves nothing, neither an object nor an open upload.
 func TestFailedPutLeavesNothing(t *testing.T) {
 	for name, put := range map[string]func(ctx context.Context, w *world, s *bucket.Staging) error{
 		"source": func(ctx context.Context, w *world, s *bucket.Staging) error {
@@ -112,7 +112,7 @@ func TestFailedPutLeavesNothing(t *testing.T) {
 	}
 }
 
-// brokenContent breaks off behind its bytes.
+// brokenContent breaks off after its bytes.
 type brokenContent struct{ content }
 
 func (c brokenContent) Open() (io.ReadCloser, error) {
@@ -195,7 +195,7 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// No server: an outage, of names too, is not an absent object.
+// An outage of a server, or of its name, is not an absent object.
 func TestUnreachable(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
@@ -257,7 +257,7 @@ func TestParametersOfURLs(t *testing.T) {
 			check(t, bucket.ValidateURL(t.Context(), url))
 		}
 	})
-	// With credentials: the library reads those of Azure once, at its first use in a process.
+	// These have credentials. The library reads Azure credentials once, at its first use in a process.
 	for _, url := range with {
 		s, err := bucket.Open(t.Context(), url, bucket.Options{})
 		check(t, err)

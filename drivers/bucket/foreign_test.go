@@ -43,7 +43,7 @@ func compressed(t *testing.T, level int, text string) []byte {
 	return b.Bytes()
 }
 
-// A slice counts as stored only if the object under its key has its rows: the local ones are deleted then.
+// A slice counts as stored only if the object under its key has its rows. Then the local rows are deleted.
 func TestForeignSlice(t *testing.T) {
 	w := newWorld(t)
 	s := w.staging(t)
@@ -117,12 +117,12 @@ func TestTwoImporters(t *testing.T) {
 	}
 }
 
-// Orphans are found behind the first page of a list, which has 1,000 objects.
+// Orphans are found after the first page of a list, which has 1,000 objects.
 func TestOrphansBehindThousandObjects(t *testing.T) {
 	w := newWorld(t)
 	s := w.staging(t)
 	check(t, s.Put(t.Context(), object("a0-s000003"), content("\"a\"\n")))
-	for i := range 1001 { // of nobody, and before the slices
+	for i := range 1001 { // of no engine, and before the slices
 		check(t, os.WriteFile(w.file(fmt.Sprintf("a0-s-%04d", i)), nil, 0o600))
 	}
 	check(t, s.Put(t.Context(), object("a0-s000001"), content("\"a\"\n")))

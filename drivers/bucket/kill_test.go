@@ -48,7 +48,7 @@ func TestKillsDuringUploads(t *testing.T) {
 				t.Fatalf("kill %d: Put of %s had returned nil, and the object is not there", i, id)
 			}
 		}
-		for id := range done { // nobody has recorded that
+		for id := range done { // no process has recorded that
 			check(t, s.Put(t.Context(), object(id), large))
 			expectObject(t, s, id, large)
 			break
@@ -82,7 +82,7 @@ func putUntilKilled(t *testing.T, place string) {
 	}
 }
 
-// killed is what a process imports, one file after the other, until it is killed. A file is several objects.
+// killed describes the files that a process imports, one after the other, until it is killed. A file is several objects.
 type killed struct {
 	file  func(id string) *driver.File
 	open  func(ctx context.Context, url string) (driver.Target, error)
@@ -115,7 +115,7 @@ func (k killed) run(t *testing.T, url string, target driver.Target) (files int) 
 		p.Lines(1+rng.IntN(3), time.Duration(rng.Int64N(int64(20*time.Millisecond))), func(string) { done++ })
 		for n := range done {
 			id := fmt.Sprintf("kill-%d-%d", i, n)
-			if n == done-1 { // it was killed in this one, or behind it
+			if n == done-1 { // the process was killed in this import, or after it
 				if got := k.count(id); got > 0 && got < k.whole {
 					torn++
 				}

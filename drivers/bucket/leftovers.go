@@ -12,7 +12,7 @@ import (
 	"github.com/forebay/forebay/driverkit/parts"
 )
 
-// Leftover is an object, or an upload in parts that is not complete, that nobody needs any more.
+// Leftover is an object, or an incomplete upload in parts, that is no longer needed.
 type Leftover struct {
 	// Key is the key below the prefix, At when the object was stored or the upload was begun.
 	Key string
@@ -21,10 +21,10 @@ type Leftover struct {
 	upload string // its id
 }
 
-// Orphans lists slices of one engine that nobody asks for any more. An attempt that the buffer has abandoned can leave one. oldest is the lowest
+// Orphans lists slices of one engine that it no longer needs. An attempt that the buffer has abandoned can leave one. oldest is the lowest
 // id of a slice that the engine knows, or the id of its next slice if it knows none (buffer.Inspection.NextSlice). The call finds slices of
 // this engine with a lower id that were stored longer ago than age. buffer.Inspect lists the slices of a closed engine, or of a checkpoint of a
-// running one. An engine whose store was damaged may have forgotten slices that somebody still wants: choose an age that leaves time to find
+// running one. An engine whose store was damaged may have forgotten slices that an operator still wants. Choose an age that leaves time to find
 // out.
 func (s *Staging) Orphans(ctx context.Context, oldest string, age time.Duration) (found []Leftover, err error) {
 	if err := parts.CheckID("object", oldest); err != nil {
@@ -37,7 +37,7 @@ func (s *Staging) Orphans(ctx context.Context, oldest string, age time.Duration)
 	before := time.Now().Add(-age)
 	err = s.objects.list(ctx, engine+slicesOfEngine[1:], func(key string, at time.Time) error {
 		id, ok := strings.CutSuffix(key, sliceExtension)
-		number, _, _ := strings.Cut(id[len(engine):], "-r") // behind which is the revision of a slice that was uploaded with other rows
+		number, _, _ := strings.Cut(id[len(engine):], "-r") // -r precedes the revision of a slice that was uploaded with other rows
 		id = engine + number
 		ours := ok && len(id) == len(oldest) && strings.LastIndexByte(id, '-') == len(engine)-1 // an engine may be named a-s
 		if ours && id < oldest && at.Before(before) {
@@ -71,8 +71,8 @@ func (s *Staging) Uploads(ctx context.Context, age time.Duration) ([]Leftover, e
 	return s.objects.uploads(ctx, age, isSlice)
 }
 
-// RemoveUploads aborts what [Staging.Uploads] lists, and returns the number. A put that is still under way fails and is repeated. A lifecycle rule
-// of the bucket (AbortIncompleteMultipartUpload) does the same without this call.
+// RemoveUploads aborts what [Staging.Uploads] lists, and returns the number. A put that is still in progress fails and is repeated. A lifecycle
+// rule of the bucket (AbortIncompleteMultipartUpload) does the same without this call.
 func (s *Staging) RemoveUploads(ctx context.Context, age time.Duration) (removed int, err error) {
 	return s.objects.removeUploads(ctx, age, isSlice)
 }
@@ -82,8 +82,8 @@ func isSlice(key string) bool {
 	return ok && parts.CheckID("object", id) == nil
 }
 
-// Uploads lists the uploads in parts of large parts of tables, as [Staging.Uploads] does. Tables have no orphans: an object that has the name of a
-// part holds rows of its table.
+// Uploads lists the uploads in parts of large parts of tables, as [Staging.Uploads] does. Tables have no orphans, because an object that has the
+// name of a part holds rows of its table.
 func (t *Tables) Uploads(ctx context.Context, age time.Duration) ([]Leftover, error) {
 	return t.objects.uploads(ctx, age, isPart)
 }
@@ -109,7 +109,7 @@ func cutPartName(name string) (file string, rows int64, ok bool) {
 	return fields[0], rows, err == nil
 }
 
-// Uploads lists the uploads in parts of large objects of archives, as [Staging.Uploads] does. Archives have no orphans: an object that is named
+// Uploads lists the uploads in parts of large objects of archives, as [Staging.Uploads] does. Archives have no orphans, because an object that is named
 // like theirs holds records.
 func (a *Archive) Uploads(ctx context.Context, age time.Duration) ([]Leftover, error) {
 	return a.objects.uploads(ctx, age, isRaw)
@@ -126,8 +126,8 @@ func isRaw(key string) bool {
 	return ok && checkArchive(name) == nil
 }
 
-// uploads lists the uploads in parts below the prefix that were begun longer ago than age. Only keys that the driver gives count: other programs
-// may use the bucket.
+// uploads lists the uploads in parts below the prefix that were begun longer ago than age. Only keys that the driver gives count, because other
+// programs may use the bucket.
 func (s *store) uploads(ctx context.Context, age time.Duration, ours func(key string) bool) (found []Leftover, err error) {
 	if s.client == nil {
 		return nil, nil

@@ -75,7 +75,7 @@ func TestRemoveUploads(t *testing.T) {
 	}
 }
 
-// Tables and archives list and abort their own uploads alone: other engines may use the prefix for other things, and other programs the bucket.
+// Tables and archives list and abort their own uploads alone. Other engines may use the prefix for other things, and other programs the bucket.
 func TestRemoveUploadsOfTablesAndArchives(t *testing.T) {
 	w := newWorld(t)
 	keys := []string{

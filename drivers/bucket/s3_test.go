@@ -80,7 +80,7 @@ func TestEarlyErrorKeepsItsCode(t *testing.T) {
 	}
 }
 
-// Requests to S3 name Forebay and its version, beside the SDK.
+// Requests to S3 name Forebay and its version, in addition to the SDK.
 func TestUserAgent(t *testing.T) {
 	t.Setenv("AWS_ACCESS_KEY_ID", "key")
 	t.Setenv("AWS_SECRET_ACCESS_KEY", "secret")
@@ -98,7 +98,7 @@ func TestUserAgent(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer staging.Close()
-	_, _ = staging.Uploads(t.Context(), time.Hour) // what it answers does not matter
+	_, _ = staging.Uploads(t.Context(), time.Hour) // the result does not matter
 	select {
 	case got := <-agents:
 		if !strings.Contains(got, driver.Product()) {

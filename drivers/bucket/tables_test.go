@@ -78,7 +78,7 @@ func (w *world) get(t *testing.T, key string) []byte {
 	return data
 }
 
-// harness keeps each target below a prefix of its own.
+// harness keeps each target below a separate prefix.
 func harness(w func() *world, o bucket.TablesOptions) buffertest.TargetHarness {
 	var prefix string
 	url := func() string {
@@ -132,7 +132,7 @@ func TestKills(t *testing.T) {
 // keepScratch lets processes that are killed leave their scratch in a folder of the test.
 func keepScratch(t *testing.T) { t.Setenv("TMPDIR", t.TempDir()) }
 
-// file has a row for each cell of its only column besides the id.
+// file has a row for each cell of its only column in addition to the id.
 func file(id string, table driver.Table, cells ...string) *driver.File {
 	var data strings.Builder
 	for i, c := range cells {
@@ -147,7 +147,7 @@ func file(id string, table driver.Table, cells ...string) *driver.File {
 	}
 }
 
-// A file of several days is not there at once; the next attempt puts what is missing, and nothing twice.
+// A file of several days is not there at once. The next attempt puts the missing parts, and nothing twice.
 func TestImportOfDaysIsCompleted(t *testing.T) {
 	w := newWorld(t)
 	tables := openTables(t, buckettest.S3URL(w.proxy.Address, w.name), bucket.TablesOptions{PartitionBy: "day", Scratch: t.TempDir()})
@@ -187,7 +187,7 @@ func TestImportOfDaysIsCompleted(t *testing.T) {
 	}
 }
 
-// A lost answer, and options that change, do not change what a table is.
+// Neither a lost response nor changed options change a table.
 func TestTableStaysSplit(t *testing.T) {
 	w := newWorld(t)
 	url := buckettest.S3URL(w.proxy.Address, w.name)
@@ -201,7 +201,7 @@ func TestTableStaysSplit(t *testing.T) {
 	}
 }
 
-// Objects that a console or somebody puts beside the definitions are not taken for definitions.
+// Objects that a console or a user puts next to the definitions are not taken for definitions.
 func TestObjectsBesideDefinitions(t *testing.T) {
 	w := newWorld(t)
 	tables := openTables(t, buckettest.S3URL(w.server, w.name), bucket.TablesOptions{Scratch: t.TempDir()})
@@ -232,7 +232,7 @@ func TestObjectsBesideDefinitions(t *testing.T) {
 	}
 }
 
-// Many engines create and extend one table at once: no column is lost.
+// Many engines create and extend one table at once, and no column is lost.
 func TestTableIsChangedByMany(t *testing.T) {
 	w := newWorld(t)
 	tables := openTables(t, buckettest.S3URL(w.server, w.name), bucket.TablesOptions{})

@@ -14,8 +14,9 @@ import (
 	"github.com/forebay/forebay/drivers/parquet"
 )
 
-// Tail implements [driver.Tailer]. It reads the parts of the files that are last by id, which is roughly the order of the imports: small objects at once,
-// and of larger ones what the last rows need, up to 16 MiB in all. It lists the whole table, because a store lists names in ascending order only.
+// Tail implements [driver.Tailer]. It reads the parts of the files that are last by id, which is roughly the order of the imports. It reads small
+// objects at once, and of larger objects the bytes for the last rows, up to 16 MiB in all. It lists the whole table, because a store lists names in
+// ascending order only.
 func (t *Tables) Tail(ctx context.Context, table string, n int) (driver.Tail, error) {
 	tail, err := t.tail(ctx, table, n)
 	if err != nil {
@@ -62,7 +63,7 @@ type object struct {
 	left   *int64 // the bytes that may still be read, of all objects
 }
 
-// open reads the first block, whose answer has the size.
+// open reads the first block, whose response has the size.
 func (o *object) open() (err error) {
 	o.blocks[0], o.size, err = o.store.readRange(o.ctx, o.key, 0, blockBytes, nil)
 	*o.left -= int64(len(o.blocks[0]))

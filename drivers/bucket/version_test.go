@@ -39,7 +39,7 @@ func TestRequestsNameTheVersion(t *testing.T) {
 		header, methods = name, nil
 		mu.Unlock()
 		staging := open(t, url, bucket.Options{})
-		// The answers do not matter.
+		// The results do not matter.
 		_ = staging.Put(t.Context(), object("id"), content("row"))
 		_, _ = staging.Open(t.Context(), object("id"))
 		_ = staging.Delete(t.Context(), object("id"))

@@ -37,7 +37,7 @@ func (t *Target) Ensure(ctx context.Context, table driver.Table) error {
 }
 
 // Check compares the table with its columns, as Ensure or, with table.Extend, Extend does, and changes nothing. An absent table fits. It also returns
-// errors for which Import would hold a file: the engine of the table, and names that the server would not keep.
+// errors for which Import would hold a file, which are about the engine of the table, and names that the server would not keep.
 func (t *Target) Check(ctx context.Context, table driver.Table) error {
 	err := t.check(table)
 	if err == nil {

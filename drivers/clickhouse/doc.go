@@ -1,4 +1,4 @@
-// Package clickhouse stores tables in ClickHouse, over its HTTP interface. It stores each row exactly once: a token makes the server ignore a block
+// Package clickhouse stores tables in ClickHouse, over its HTTP interface. It stores each row exactly once. A token makes the server ignore a block
 // that it already has, and each row contains the id of its file, which a retry looks for.
 //
 //	target, err := clickhouse.Open("clickhouse://forebay:password@db.example:8123/analytics", clickhouse.Options{})
@@ -45,6 +45,6 @@
 //
 // # Errors
 //
-// A [driver.RowsError] names rows that violate a constraint. The buffer then imports the file without them: see [driver.Voider]. Messages
+// A [driver.RowsError] names rows that violate a constraint. The buffer then imports the file without them, see [driver.Voider]. Messages
 // contain no values of cells and no password.
 package clickhouse

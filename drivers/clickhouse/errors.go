@@ -30,7 +30,7 @@ const (
 	tableNotEmpty    = 705
 )
 
-// held are the codes of errors that an operator must fix: in the statement or the schema, the account and its rights, or the database.
+// held are the codes of errors that an operator must fix, in the statement or the schema, the account and its rights, or the database.
 var held = []int{
 	noSuchColumn, badArguments, 42, 43, 44, 46, 47, 48, 50, unknownTable, 62, 80, 81, unknownSetting, 122, 131, readOnly, 192, 193, 194, 291, 344, 392, 450, accessDenied, 514, 516, 524,
 	534,
@@ -149,7 +149,7 @@ func refusedRows(err error, first int64) error {
 			row.Row, row.Message = first+n-1, "violates the constraint "+m[1]
 		}
 	case atRow.MatchString(e.text) || !slices.Contains(refusals, e.Code):
-		return nil // the parser reads what the driver has declared: staging is damaged
+		return nil // the parser reads the types that the driver has declared, so staging is damaged
 	}
 	refused := &driver.RowsError{Err: err}
 	refused.Add(row)

@@ -24,7 +24,7 @@ import (
 type note struct {
 	// BlockBytes was Options.BlockBytes. All attempts divide the file alike.
 	BlockBytes int64 `json:"blockBytes"`
-	// At is the time of the first attempt; zero if it is unknown.
+	// At is the time of the first attempt, or zero if it is unknown.
 	At time.Time `json:"at"`
 }
 
@@ -64,8 +64,8 @@ func blocksOf(f *driver.File, bytes int64) (blocks []block) {
 	return blocks
 }
 
-// markerOf returns the content of the marker column of a block: the id of its file, the number of its rows, and its position if the file has several
-// blocks.
+// markerOf returns the content of the marker column of a block, which is the id of its file, the number of its rows, and its position if the file
+// has several blocks.
 func markerOf(fileID string, rows int64, i, n int) string {
 	m := fmt.Sprintf("%s %d", fileID, rows)
 	if n > 1 {

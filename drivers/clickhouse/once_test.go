@@ -95,7 +95,7 @@ func forget(tb testing.TB, target *Target, tbl driver.Table) {
 	set(target.options.Window)
 }
 
-// A retry after the window stores nothing twice, even if the server remembers only the previous file. Without the marker it would store rows twice: the
+// A retry after the window stores nothing twice, even if the server remembers only the previous file. Without the marker it would store rows twice. The
 // same INSERT with a forgotten token doubles the rows.
 func TestRetryBeyondTheWindow(t *testing.T) {
 	target := manyBlocks(open(t, Options{Window: 1}))
@@ -116,21 +116,21 @@ func TestRetryBeyondTheWindow(t *testing.T) {
 	}
 	target.options.BlockBytes = 1 << 20
 	first.Progress = nil
-	for range 2 { // also with its own note
+	for range 2 { // even with its own note
 		if err := target.Import(t.Context(), first); !driver.IsPermanent(err) || !strings.Contains(err.Error(), "BlockBytes") {
 			t.Errorf("the copy divides the file in another way: %v", err)
 		}
 	}
 	manyBlocks(target)
 
-	first.Progress, first.Copied = nil, false // as in a first attempt: only the token protects the file, and the server has forgotten it
+	first.Progress, first.Copied = nil, false // as in a first attempt. Only the token protects the file, and the server has forgotten it
 	mustImport(t, target, first)
 	if n, err := target.CountFile(t.Context(), tbl, first.ID); err != nil || n != 120 {
 		t.Errorf("without the note and the token the file counts %d rows, %v, want 120: else this test proves nothing", n, err)
 	}
 }
 
-// Within the window the token alone is enough: a repeated attempt without a note stores nothing. With a window of 0 it would store the rows.
+// Within the window the token alone is enough. A repeated attempt without a note stores nothing. With a window of 0 it would store the rows.
 func TestTokenRefusesASecondFirstAttempt(t *testing.T) {
 	target := manyBlocks(open(t, Options{}))
 	tbl := events("events")

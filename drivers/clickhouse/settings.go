@@ -21,7 +21,7 @@ var fixed = map[string]string{
 	// The token is used, even for INSERT … SELECT and for views.
 	"insert_deduplicate": "1", "deduplicate_insert": "enable", "deduplicate_insert_select": "force_enable", "insert_select_deduplicate": "1",
 	"deduplicate_blocks_in_dependent_materialized_views": "1", "async_insert": "0",
-	// The block is the same in every attempt: one thread reads it, and only the number of its rows limits it.
+	// The block is the same in every attempt, because one thread reads it, and only the number of its rows limits it.
 	"max_threads": "1", "max_insert_threads": "1", "input_format_parallel_parsing": "0", "min_insert_block_size_rows": "0", "min_insert_block_size_bytes": "0",
 	"max_insert_block_size_bytes": "0", "input_format_max_block_size_bytes": "0", "input_format_max_block_wait_ms": "0", "optimize_on_insert": "0",
 	"max_partitions_per_insert_block": "0",

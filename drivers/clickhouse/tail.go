@@ -21,8 +21,8 @@ import (
 	"github.com/forebay/forebay/driverkit/sqltail"
 )
 
-// Query implements [driver.Querier]: the rows with the latest times if the sorting key of a new table begins with a time, which costs little, and
-// otherwise the rows of the last files of an engine.
+// Query implements [driver.Querier]. The query returns the rows with the latest times if the sorting key of a new table begins with a time, which costs
+// little, and otherwise the rows of the last files of an engine.
 func (t *Target) Query(table driver.Table) (language, query string) {
 	by := quote(marker)
 	if first := t.orderColumns(table.Columns); len(first) > 0 && first[0].Type == datatype.Timestamp {
@@ -185,7 +185,7 @@ func (t *Target) places(ctx context.Context, table string, r *relation, parts []
 	return places, nil
 }
 
-// tailSettings are the settings of the query: it changes nothing, and the server ends it with the request, or in time.
+// tailSettings are the settings of the query. It changes nothing, and the server ends it with the request, or in time.
 func (t *Target) tailSettings(ctx context.Context) (map[string]string, error) {
 	limit := tailTime
 	if deadline, ok := ctx.Deadline(); ok {

@@ -152,7 +152,7 @@ func TestTailWithoutParts(t *testing.T) {
 	}
 }
 
-// Large cells are not returned: there are fewer rows, or none.
+// Large cells are not returned. Fewer rows are returned, or none.
 func TestTailIsBounded(t *testing.T) {
 	target := open(t, Options{})
 	tbl := table("it's `odd`", idColumn, col("text", datatype.String))
@@ -168,7 +168,7 @@ func TestTailIsBounded(t *testing.T) {
 	}
 }
 
-// Tables of others show what they have, and missing ones are told apart from those that cannot be read.
+// Foreign tables show their rows, and missing tables are distinguished from unreadable tables.
 func TestTailOfOtherTables(t *testing.T) {
 	target := open(t, Options{})
 	server.Exec(t, "CREATE TABLE "+target.table("plain")+" (id Int32, tags Array(String), size Float64, raw String, twice Int32 ALIAS id * 2, note LowCardinality(Nullable(String)), m Map(String, UInt8)) ENGINE = MergeTree ORDER BY id")

@@ -13,7 +13,7 @@ import (
 
 var values = []struct {
 	typ    datatype.Type
-	column string // the type of the column; empty: the type that Ensure creates
+	column string // the type of the column. Empty means the type that Ensure creates
 	cells  []string
 }{
 	{datatype.Untyped, "", []string{"", " ", "null", "a\r\nb", `\N`, `\.`, `"`, "'", "\x00", "\xff\xfe", "日本語", "🙂", "ᴺᵁᴸᴸ", strings.Repeat("long", 50_000)}},

@@ -10,7 +10,7 @@ import (
 	"github.com/forebay/forebay/driver"
 )
 
-// appender appends batches to a table. One goroutine reads rows into a batch while another one hands the batch before it to DuckDB.
+// appender appends batches to a table. One goroutine reads rows into a batch while another hands the previous batch to DuckDB.
 type appender struct {
 	raw     mapping.Appender
 	fields  []field
@@ -75,7 +75,7 @@ func (a *appender) close() {
 	for i := range a.types {
 		mapping.DestroyLogicalType(&a.types[i])
 	}
-	// This flushes, which does no harm: the transaction of a failed import is rolled back.
+	// This flushes, which does no harm, because the transaction of a failed import is rolled back.
 	mapping.AppenderDestroy(&a.raw)
 }
 
@@ -99,7 +99,7 @@ func (e *appendError) Unwrap() error { return e.err }
 // after each 204,800 rows.
 const flushBytes = 16 << 20
 
-// probe looks for the row that the table refuses: from row from on, step rows at a time go to the table.
+// probe looks for the row that the table refuses. From row from on, step rows at a time go to the table.
 type probe struct{ from, step int64 }
 
 var noProbe = probe{from: math.MaxInt64}

@@ -45,7 +45,7 @@ type vector struct {
 	valid *[batchRows / 64]uint64
 }
 
-// text is DuckDB's string_t: a text of at most 12 bytes, or the length of a longer one, its first bytes and a pointer to it.
+// text is DuckDB's string_t, which is a text of at most 12 bytes, or the length of a longer one, its first bytes and a pointer to it.
 type text struct {
 	length uint32
 	prefix [4]byte

@@ -14,7 +14,7 @@ import (
 	"github.com/forebay/forebay/drivers/duckdb"
 )
 
-// Close waits for a running import, also if its caller has given up. Later calls fail because the target is closed.
+// Close waits for a running import, even if its caller has given up. Later calls fail because the target is closed.
 func TestCloseWaits(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a.duckdb")
 	target, err := duckdb.Open(path, duckdb.Options{Threads: 1})

@@ -45,7 +45,7 @@ func (t *Target) connect() (*conn, error) {
 	return t.dial(end)
 }
 
-// dial opens a connection of an open database. It calls end if that fails; otherwise the caller closes the connection.
+// dial opens a connection of an open database. It calls end if that fails. Otherwise the caller closes the connection.
 func (t *Target) dial(end func()) (*conn, error) {
 	c := &conn{end: end}
 	if mapping.Connect(t.raw, &c.raw) == mapping.StateError {

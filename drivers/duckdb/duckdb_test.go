@@ -42,7 +42,7 @@ func execute(t *testing.T, db *sql.DB, statements string) {
 
 func quote(name string) string { return `"` + strings.ReplaceAll(name, `"`, `""`) + `"` }
 
-// rows reads a table as canonical texts, with what DuckDB makes of its own types.
+// rows reads a table as canonical texts, with DuckDB's texts for its types.
 func rows(t *testing.T, db *sql.DB, table string) (all [][]string) {
 	t.Helper()
 	columns, err := db.Query("SELECT column_name, data_type FROM duckdb_columns() WHERE table_name = ? ORDER BY column_index", table)
@@ -108,7 +108,7 @@ func rows(t *testing.T, db *sql.DB, table string) (all [][]string) {
 	return all
 }
 
-// harness returns the harness for the suite. Each database has a folder of its own.
+// harness returns the harness for the suite. Each database has its own folder.
 func harness() buffertest.TargetHarness {
 	var path string
 	var db *sql.DB

@@ -43,7 +43,7 @@ type lateError struct{ error }
 
 func (e *lateError) Unwrap() error { return e.error }
 
-// conflicts reports whether another transaction was faster, so that a new attempt sees what it did.
+// conflicts reports whether another transaction was faster, so that a new attempt sees its changes.
 func conflicts(err error) bool {
 	switch kindOf(err) {
 	case mapping.ErrorTypeTransaction:
@@ -54,7 +54,7 @@ func conflicts(err error) bool {
 	return false
 }
 
-// classify marks an error as permanent if the same call fails until somebody changes the database or its file.
+// classify marks an error as permanent if the same call fails until an operator changes the database or its file.
 func classify(err error) error {
 	if conflicts(err) {
 		return err
@@ -84,7 +84,7 @@ func withoutValues(text string) string {
 	return strings.TrimSpace(text)
 }
 
-// wrap says what a call was about.
+// wrap adds the subject of a call to its error.
 func wrap(err error, format string, args ...any) error {
 	if err == nil {
 		return nil

@@ -28,8 +28,8 @@ func fullDiskRows() (rows [][]string) {
 	return rows
 }
 
-// The log cannot grow while an import commits. The import fails for now. Once there is room, the next attempt stores the rows once,
-// and what was there before stays, also for the next process.
+// The log cannot grow while an import commits. The import fails. Once there is room, the next attempt stores the rows once,
+// and the earlier rows stay, for the next process too.
 func TestCommitOnFullDisk(t *testing.T) {
 	if path, ok := killtest.Child(); ok {
 		importOnFullDisk(t, path)
@@ -49,7 +49,7 @@ func TestCommitOnFullDisk(t *testing.T) {
 	expectRows(t, target, "t", append([][]string{{"-1", "before"}}, fullDiskRows()...)...)
 }
 
-// importOnFullDisk runs in a process whose files must not grow any more.
+// importOnFullDisk runs in a process whose files must no longer grow.
 func importOnFullDisk(t *testing.T, path string) {
 	signal.Ignore(syscall.SIGXFSZ) // a write gives EFBIG then
 	target := open(t, path, duckdb.Options{Threads: 1})

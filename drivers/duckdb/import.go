@@ -13,11 +13,11 @@ import (
 	"github.com/forebay/forebay/driver"
 )
 
-// errDefine ends an attempt for which the table must be changed first. The change is a transaction of its own, because until its end no
+// errDefine ends an attempt for which the table must be changed first. The change is a separate transaction, because until its end no
 // other transaction can change or fill the table.
 var errDefine = errors.New("the table must be created or extended first")
 
-// Import implements [driver.Target], exactly once: the rows and the id of the file are one transaction, which begins with the id.
+// Import implements [driver.Target], exactly once. The rows and the id of the file are one transaction, which begins with the id.
 func (t *Target) Import(ctx context.Context, f *driver.File) error {
 	if err := checkTable(f.Table); err != nil {
 		return err
@@ -112,7 +112,7 @@ func (t *Target) Void(ctx context.Context, table driver.Table, fileID string) (i
 			})
 		})
 	}
-	if err = call(); errors.Is(err, errDefine) { // somebody has dropped the table of the ids
+	if err = call(); errors.Is(err, errDefine) { // the table of the ids was dropped
 		if err = t.Ensure(ctx, table); err == nil {
 			err = call()
 		}
@@ -129,7 +129,7 @@ func voidID(ctx context.Context, c *conn, table, id string) (imported bool, err 
 		return false, errDefine
 	case err != nil:
 		return false, err
-	case len(known) > 0: // it may not be synced: see recordID
+	case len(known) > 0: // it may not be synced, see recordID
 		return known[0][0] != void, c.exec(ctx, "UPDATE _forebay_imports SET imported_at = %s WHERE file_id = %s", now, literal(id))
 	}
 	err = c.exec(ctx, "INSERT INTO _forebay_imports VALUES (%s, %s, %s, %s)", literal(id), literal(table), void, now)
@@ -150,7 +150,7 @@ func (t *Target) findRefused(ctx context.Context, f *driver.File, failed *append
 		})
 		failed = nil
 		if errors.Is(err, errFound) || !errors.As(err, &failed) || !refusesRow(err) {
-			return err // another transaction has changed what the row conflicts with, so a retry helps
+			return err // another transaction has changed the conflicting row, so a retry helps
 		}
 	}
 	refused := &driver.RowsError{}

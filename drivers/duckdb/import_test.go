@@ -93,7 +93,7 @@ func TestTypes(t *testing.T) {
 	}
 }
 
-// DuckDB stores decimals in numbers of four sizes, and its appender takes a number for another one if the scale is wrong.
+// DuckDB stores decimals in numbers of four sizes, and its appender mistakes a number for a different number if the scale is wrong.
 func TestDecimals(t *testing.T) {
 	var types []datatype.Type
 	all := make([][]string, 3)
@@ -250,7 +250,7 @@ func TestTableGrowsDuringImports(t *testing.T) {
 	}
 }
 
-// A call for a file that another call imports, or rules out, waits for that one's end: the other's id cannot be seen, and cannot be
+// A call for a file that another call imports, or rules out, waits for the end of the other call, whose id cannot be seen, and cannot be
 // inserted.
 func TestCallsOfOneFile(t *testing.T) {
 	for what, second := range map[string]func(*duckdb.Target, *driver.File) error{

@@ -46,7 +46,7 @@ func TestKeepFor(t *testing.T) {
 	}
 }
 
-// Rows are removed beside imports, and what is in the table afterwards is there after a restart too.
+// Rows are removed during imports, and the rows that remain are there after a restart too.
 func TestKeepForBesideImports(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a.duckdb")
 	target, err := duckdb.Open(path, duckdb.Options{Threads: 2, KeepFor: time.Nanosecond, KeepBy: []string{"at"}})

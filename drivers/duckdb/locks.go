@@ -23,7 +23,7 @@ func (t *Target) lock(ctx context.Context, table string, alone bool) (unlock fun
 }
 
 // lockFile waits until no other call imports the file or rules it out. The primary key of the ids alone would keep it exactly once, but
-// DuckDB refuses an id from the moment in which another transaction inserts it, and shows it only after that one's commit: the attempts of
+// DuckDB refuses an id from the moment in which another transaction inserts it, and shows it only after the commit of that transaction. The attempts of
 // the later call would all fail while the earlier one syncs. Callers take it before the lock of the table.
 func (t *Target) lockFile(ctx context.Context, id string) (unlock func(), err error) {
 	return t.place.files.Lock(ctx, id, "")

@@ -24,8 +24,8 @@ const (
 // removeRows bounds the rows that one transaction removes.
 const removeRows = 100_000
 
-// Compact implements [driver.Compactor]: it deletes ids that are older than Options.KeepIDs, removes rows as Options.KeepFor says, and moves the
-// rows of the log into the file when there are many, unless somebody writes.
+// Compact implements [driver.Compactor]. It deletes ids that are older than Options.KeepIDs, removes rows as Options.KeepFor says, and moves the
+// rows of the log into the file when there are many, unless another transaction is writing.
 func (t *Target) Compact(ctx context.Context, table driver.Table) error {
 	now := time.Now()
 	last := t.cleaned.Load()
@@ -54,13 +54,13 @@ func (t *Target) Compact(ctx context.Context, table driver.Table) error {
 	}
 	defer c.close()
 	err = t.write(c, "CHECKPOINT")
-	if kindOf(err) == mapping.ErrorTypeTransaction { // somebody writes: the next call tries again
+	if kindOf(err) == mapping.ErrorTypeTransaction { // another transaction writes, so the next call tries again
 		err = nil
 	}
 	return wrap(classify(err), "checkpoint")
 }
 
-// removeOld removes the rows whose time has passed, some in each transaction. Imports run beside it.
+// removeOld removes the rows whose time has passed, some in each transaction. Imports run meanwhile.
 func (t *Target) removeOld(ctx context.Context, table driver.Table) error {
 	if err := checkTable(table); err != nil {
 		return err
@@ -77,7 +77,7 @@ func (t *Target) removeOld(ctx context.Context, table driver.Table) error {
 	})
 }
 
-// remove runs a statement that removes rows, and returns their number. A table that somebody has dropped has none.
+// remove runs a statement that removes rows, and returns their number. A dropped table has none.
 func (t *Target) remove(ctx context.Context, table, statement string) (removed int64, err error) {
 	unlock, err := t.lock(ctx, table, false)
 	if err != nil {

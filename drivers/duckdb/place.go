@@ -16,8 +16,8 @@ import (
 
 // place is a database file. All targets of a process on one file share its place, however they spell the path.
 //
-// Without the place, DuckDB would open the file once for each spelling: its cache of open databases compares the texts of paths, and its lock of the
-// file only keeps other processes out. Each instance would then overwrite the rows of the other instance.
+// Without the place, DuckDB would open the file once for each spelling, because its cache of open databases compares the texts of paths, and its lock
+// of the file only keeps other processes out. Each instance would then overwrite the rows of the other instance.
 type place struct {
 	path  string   // the spelling that DuckDB gets
 	locks sync.Map // from the id of a table to its *semaphore.Weighted

@@ -9,7 +9,7 @@ import (
 	"github.com/forebay/forebay/drivers/duckdb"
 )
 
-// The query that people copy runs, also for a table whose name needs quotes.
+// The query that users copy runs, even for a table whose name needs quotes.
 func TestQueryRuns(t *testing.T) {
 	target, err := duckdb.Open(filepath.Join(t.TempDir(), "events.duckdb"), duckdb.Options{})
 	if err != nil {

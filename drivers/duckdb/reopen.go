@@ -49,7 +49,7 @@ func suspect(err error) bool {
 	return true
 }
 
-// ready opens the file if it is not open or if its database must not be used any more. Called with mu held.
+// ready opens the file if it is not open or if its database must no longer be used. Called with mu held.
 func (t *Target) ready() error {
 	switch {
 	case t.life == nil:

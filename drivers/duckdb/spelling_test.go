@@ -25,7 +25,7 @@ func spellings(t *testing.T) []string {
 	return []string{filepath.Join(base, "data", "a.duckdb"), "data/a.duckdb", filepath.Join(base, "link", "a.duckdb"), "./link/../data/a.duckdb", "link/a.duckdb"}
 }
 
-// Targets of one process that spell the path of a file differently add columns and rows at once: no row is lost.
+// Targets of one process that spell the path of a file differently add columns and rows at once, and no row is lost.
 func TestOneDatabaseForEachSpelling(t *testing.T) {
 	for _, shared := range []bool{false, true} {
 		t.Run(fmt.Sprint("shared ", shared), func(t *testing.T) {
@@ -55,7 +55,7 @@ func TestOneDatabaseForEachSpelling(t *testing.T) {
 	}
 }
 
-// A symbolic link and a bind mount are spellings of the path too: the target finds an open file by its identity.
+// A symbolic link and a bind mount are spellings of the path too. The target finds an open file by its identity.
 func TestLinkToTheFile(t *testing.T) {
 	path := spellings(t)[0]
 	first := open(t, path, duckdb.Options{})

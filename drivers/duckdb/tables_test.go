@@ -32,7 +32,7 @@ func TestTableNames(t *testing.T) {
 	}
 }
 
-// A table of somebody else may be used if its columns hold the types. DuckDB fills columns that the file lacks.
+// A table of another program may be used if its columns hold the types. DuckDB fills columns that the file lacks.
 func TestTableOfSomebodyElse(t *testing.T) {
 	target := newTarget(t)
 	execute(t, target.DB(), `CREATE TABLE t ("at" TIMESTAMP WITH TIME ZONE, n DECIMAL(21,2), price DECIMAL(30,2), tag VARCHAR DEFAULT 'new')`)
@@ -121,7 +121,7 @@ func TestCompact(t *testing.T) {
 	}
 }
 
-// DuckDB goes on writing to a file that has no name any more.
+// DuckDB continues to write to a file that no longer has a name.
 func TestLostDatabase(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("files that are open cannot be moved")
@@ -148,7 +148,7 @@ func TestLostDatabase(t *testing.T) {
 	expectRows(t, target, "t", []string{"a"}, []string{"b"})
 }
 
-// The tables of the driver that somebody drops come back with the next import.
+// If the driver's own tables are dropped, the next import creates them again.
 func TestOwnTablesAreDropped(t *testing.T) {
 	target := newTarget(t)
 	table := driver.Table{ID: "t", Columns: columns(datatype.Timestamp)}

@@ -15,7 +15,7 @@ import (
 	"github.com/forebay/forebay/internal/buckettest"
 )
 
-// Tables in a bucket, with a REST catalog: files are stored once, also when another tool compacts and expires.
+// Tables in a bucket, with a REST catalog. Files are stored once, even if another tool compacts and expires.
 func TestBucket(t *testing.T) {
 	if testing.Short() {
 		t.Skip("compiles an S3 server")

@@ -41,8 +41,8 @@ type pending struct {
 	data  []iceberglib.DataFile
 
 	// Guarded by committer.mu. They do not change after left is set or done is closed.
-	tried bool // a commit was begun with the data files: they must stay
-	left  bool // the call has returned, so nobody may commit the file any more
+	tried bool // a commit was begun with the data files, so they must stay
+	left  bool // the call has returned, so the file must no longer be committed
 
 	done chan struct{}
 	err  error // valid when done is closed
@@ -91,7 +91,7 @@ func (c *committer) commit(t *Target, id table.Identifier, p *pending) error {
 	}()
 	err = c.commitAll(p.ctx, t, id, group)
 	if err != nil && p.ctx.Err() != nil {
-		// The others still have their own contexts: one of them takes the turn.
+		// The others still have their own contexts, and one of them takes the turn.
 		group = slices.DeleteFunc(group, func(other *pending) bool { return other == p || other.finished() })
 		c.mu.Lock()
 		c.waiting = append(group, c.waiting...)
@@ -119,10 +119,10 @@ func (p *pending) finish(err error) {
 	}
 }
 
-// maxRefusals bounds the commits that the catalog refuses although nobody has changed the table.
+// maxRefusals bounds the commits that the catalog refuses although the table did not change.
 const maxRefusals = 10
 
-// commitAll commits files in one snapshot. It finishes those whose outcome is known; its error is the outcome of the others.
+// commitAll commits files in one snapshot. It finishes the files whose outcome is known. Its error is the outcome of the other files.
 func (c *committer) commitAll(ctx context.Context, t *Target, id table.Identifier, group []*pending) error {
 	var failed error // the error of the last commit
 	var base string  // the metadata that it was based on
@@ -160,7 +160,7 @@ func (c *committer) commitAll(ctx context.Context, t *Target, id table.Identifie
 }
 
 // toCommit returns the files that the table does not have and whose calls still wait, and finishes the others. A file that an earlier
-// round has finished stays out: its call may have removed the data files. A second attempt of one file is left out too: it shares the
+// round has finished stays out, because its call may have removed the data files. A second attempt of one file is left out too, because it shares the
 // outcome of the first one.
 func (c *committer) toCommit(ctx context.Context, t *Target, tbl *table.Table, group []*pending) (live []*pending, err error) {
 	seen := make(map[string]bool)

@@ -21,7 +21,7 @@ import (
 	"github.com/forebay/forebay/drivers/iceberg/icebergtest"
 )
 
-// A commit whose answer is lost is found, and no other one is made.
+// A commit whose response is lost is found, and no other commit is made.
 func TestLostAnswers(t *testing.T) {
 	hangUp := func(http.ResponseWriter) { panic(http.ErrAbortHandler) }
 	status := func(code int) func(w http.ResponseWriter) {
@@ -112,7 +112,7 @@ func TestOtherAttemptIsFaster(t *testing.T) {
 	expectIDs(t, local.Catalog(), "events", 20)
 }
 
-// A table of somebody else lets the library repeat commits, which would register the data files twice.
+// A table of another program lets the library repeat commits, which would register the data files twice.
 func TestLibraryDoesNotRepeatCommits(t *testing.T) {
 	local := open(t, t.TempDir(), iceberg.Options{})
 	mustImport(t, local, makeFile("engine-f1", 0, 10))
@@ -189,7 +189,7 @@ func TestWaitingFilesShareACommit(t *testing.T) {
 	expectIDs(t, local.Catalog(), "events", 10*(files+1))
 }
 
-// A call that gave up is not committed by another one afterwards.
+// A call that gave up is not committed by a later call.
 func TestCallThatGaveUpIsNotCommitted(t *testing.T) {
 	local := open(t, t.TempDir(), iceberg.Options{})
 	mustImport(t, local, makeFile("engine-f1", 0, 10))
@@ -261,7 +261,7 @@ func TestFailedFileIsNotCommittedByItsGroup(t *testing.T) {
 			good = startImport(t.Context(), target, makeFile("engine-f3", 20, 10))
 			bad = startImport(t.Context(), target, failing)
 			setProperty(t, local.Catalog(), "forebay.imported.damaged", "yesterday 0")
-		case 1: // for engine-f3 alone: a conflict, before which the property is repaired
+		case 1: // for engine-f3 alone, a conflict, before which the property is repaired
 			if c.leader != failing.ID {
 				badErr = <-bad
 			}
@@ -324,7 +324,7 @@ func TestGroupOutlivesItsLeader(t *testing.T) {
 	expectIDs(t, local.Catalog(), "events", 60)
 }
 
-// loadingCatalog calls after behind each load of a table, with the number of earlier loads.
+// loadingCatalog calls after at the end of each load of a table, with the number of earlier loads.
 type loadingCatalog struct {
 	catalog.Catalog
 	after func(n int)

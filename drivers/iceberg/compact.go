@@ -97,7 +97,7 @@ func (x *compaction) expire() error {
 		}
 		if err != nil {
 			if now, loadErr := x.t.load(x.ctx, x.id); loadErr == nil && now != nil && now.MetadataLocation() != tbl.MetadataLocation() {
-				return nil // another commit was faster, or this one succeeded and its response was lost: the next call continues
+				return nil // another commit was faster, or this one succeeded and its response was lost. The next call continues
 			}
 		}
 		return err

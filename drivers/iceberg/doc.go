@@ -7,7 +7,7 @@
 //	defer target.Close() // after the engine
 //	engine, err := forebay.Open(dir, forebay.Options{Target: target})
 //
-// [Open] keeps catalog, metadata and Parquet files in one folder: a SQLite database is the catalog. [New] takes every other catalog of
+// [Open] keeps catalog, metadata and Parquet files in one folder. A SQLite database is the catalog. [New] takes every other catalog of
 // iceberg-go, such as REST.
 //
 // # Exactly once
@@ -17,11 +17,11 @@
 //	forebay.imported.<engine>    the last commit, how many ids were dropped, and the newest 500 ids with their rows
 //
 // Expiry of snapshots and compaction keep properties. A commit replaces one version of the table by the next one, so an attempt that
-// read the version before another attempt's commit fails, reads again, and finds the id. After a lost answer the driver looks for the id in
+// read the version before another attempt's commit fails, reads again, and finds the id. After a lost response the driver looks for the id in
 // the same way before it commits anything else. The retries of iceberg-go are turned off, because they commit the same data files again.
-// The files of an attempt have names of their own, which no other attempt overwrites. Files that may have been committed are never deleted.
+// The files of an attempt have unique names, which no other attempt overwrites. Files that may have been committed are never deleted.
 //
-// When Import returns nil the rows are visible. On a local disk they are durable: every data file, manifest and metadata file is
+// When Import returns nil the rows are visible. On a local disk they are durable, because every data file, manifest and metadata file is
 // synced, with its folder, before the catalog refers to it.
 //
 // # Merging

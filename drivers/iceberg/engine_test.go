@@ -12,7 +12,7 @@ import (
 	"github.com/forebay/forebay/mapping"
 )
 
-// Engines with other versions of a definition feed one table. Verify agrees after each, also when the data files were compacted.
+// Engines with other versions of a definition feed one table. Verify agrees after each, even if the data files were compacted.
 func TestEngines(t *testing.T) {
 	target := open(t, t.TempDir(), iceberg.Options{PartitionBy: "at"})
 	columns := mapping.Columns{

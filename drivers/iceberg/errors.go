@@ -10,7 +10,7 @@ import (
 	"github.com/forebay/forebay/driver"
 )
 
-// wrap says what a call was about, and marks errors that stay until somebody changes something.
+// wrap adds the subject of a call, and marks errors that stay until an operator changes something.
 func wrap(err error, format string, args ...any) error {
 	if err == nil {
 		return nil
@@ -24,7 +24,7 @@ func wrap(err error, format string, args ...any) error {
 	return fmt.Errorf("iceberg: %s: %w", fmt.Sprintf(format, args...), err)
 }
 
-// catch turns a panic of the library into an error: the same call would panic again.
+// catch turns a panic of the library into an error, because the same call would panic again.
 func catch(err *error) {
 	if r := recover(); r != nil {
 		*err = driver.Permanent(fmt.Errorf("iceberg: the library panicked: %v: %.2000s", r, debug.Stack()))

@@ -19,7 +19,7 @@ import (
 	"github.com/forebay/forebay/drivers/iceberg"
 )
 
-// A writer syncs when it is closed: a device that cannot be synced makes it fail.
+// A writer syncs when it is closed. A device that cannot be synced makes it fail.
 func TestFilesAreSynced(t *testing.T) {
 	target := open(t, t.TempDir(), iceberg.Options{})
 	mustImport(t, target, makeFile("engine-f1", 0, 1))
@@ -65,7 +65,7 @@ func dataFiles(t *testing.T, folder string) (paths []string) {
 	return paths
 }
 
-// An import that fails leaves no data files behind.
+// An import that fails leaves no data files.
 func TestFailedImportLeavesNoFiles(t *testing.T) {
 	folder := t.TempDir()
 	target := open(t, folder, iceberg.Options{})

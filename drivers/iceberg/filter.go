@@ -12,7 +12,7 @@ import (
 const (
 	// filteredKey, with the name of a column, is the property of tables whose data files get Bloom filters of the column.
 	filteredKey = table.ParquetBloomFilterColumnEnabledKeyPrefix + "."
-	// filterBytes is the size of a filter. The library makes each as large as it may be: it does not know the number of values. A row group of
+	// filterBytes is the size of a filter. The library makes each as large as it may be, because it does not know the number of values. A row group of
 	// 131,072 rows with as many different values has 8 bits for each value.
 	filterBytes = 128 << 10
 )

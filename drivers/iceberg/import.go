@@ -10,7 +10,7 @@ import (
 	"github.com/forebay/forebay/driver"
 )
 
-// Import implements [driver.Target], exactly once: see the package comment. A row with a cell that is not a canonical text of its type, or with
+// Import implements [driver.Target], exactly once, see the package comment. A row with a cell that is not a canonical text of its type, or with
 // text that is not UTF-8, is refused with a [*driver.RowsError].
 func (t *Target) Import(ctx context.Context, f *driver.File) (err error) {
 	defer catch(&err)
@@ -53,7 +53,7 @@ func (t *Target) importFile(ctx context.Context, id table.Identifier, f *driver.
 	return err
 }
 
-// parseNote reads the note of a file, which the engine has kept since before the first commit: the table, and the number of ids of this engine
+// parseNote reads the note of a file, which the engine has kept since before the first commit. It is the table, and the number of ids of this engine
 // that the table had seen then. The id of the file can only come after these.
 func parseNote(progress []byte) (tableUUID string, ids int64, ok bool) {
 	_, err := fmt.Sscanf(string(progress), "%s %d", &tableUUID, &ids)

@@ -27,7 +27,7 @@ import (
 //     same merged file if all sources are still in the table, without deletes, and the table has the same schema, partitioning and sort
 //     order. Else it gives up, and the next Compact plans again. A column that is added in the moment of the commit is harmless, because
 //     readers match columns by their ids.
-//   - A commit with an unknown outcome is looked up: the merged file is in the table, or its sources are.
+//   - A commit with an unknown outcome is looked up. Either the merged file is in the table or its sources are.
 //   - The driver merges only data files that it has written itself. Files of other programs, files with deletes, files of an older
 //     partitioning, sorted files, and tables with columns that the driver cannot write stay as they are, and so do tables of format version 3,
 //     whose rows have identities.
@@ -42,7 +42,7 @@ const (
 	mergeEvery = time.Hour
 	// maxSources bounds the files that one commit replaces.
 	maxSources = 4096
-	// mergedKey is in the summary of a snapshot, for people: the number of replaced files.
+	// mergedKey is in the summary of a snapshot, for people. It is the number of replaced files.
 	mergedKey = "forebay.merged"
 )
 
@@ -53,7 +53,7 @@ type mergePlan struct {
 	live    int // data files of the table
 	sources []iceberglib.DataFile
 	merged  []iceberglib.DataFile
-	tried   bool // a commit was begun: the merged files must stay
+	tried   bool // a commit was begun, so the merged files must stay
 }
 
 // mergeFiles merges small files until no more can be merged.
@@ -306,7 +306,7 @@ func (x *compaction) commitMerge(plan *mergePlan) (committed bool, err error) {
 	return false, fmt.Errorf("others keep changing the table: %w", failed)
 }
 
-// outcome compares a plan with the table. committed: the merged files are in the table. done: no further attempt helps.
+// outcome compares a plan with the table. committed means that the merged files are in the table, and done that no further attempt helps.
 func (p *mergePlan) outcome(ctx context.Context, tbl *table.Table) (committed, done bool, err error) {
 	if tbl == nil || tbl.Metadata().TableUUID() != p.base.Metadata().TableUUID() || tbl.CurrentSnapshot() == nil {
 		return false, true, nil

@@ -42,7 +42,7 @@ func importAndMerge(t *testing.T, folder string, n int) error {
 	}
 }
 
-// A process that imports and merges is killed again and again: while it writes merged files, and around the commit of a merge. No row is
+// A process that imports and merges is killed again and again, while it writes merged files, and around the commit of a merge. No row is
 // lost or doubled. The data files that it leaves are removed once they are old.
 func TestKillsOfMerges(t *testing.T) {
 	if arg, ok := killtest.Child(); ok {

@@ -17,7 +17,7 @@ import (
 const sweepEvery = 24 * time.Hour
 
 // removeOrphans removes old data files to which no snapshot refers. A process that was killed, or a merge that met a faster commit, leaves
-// them. It looks only below the data folder of the table, and removes only files whose names this driver gives: see ownFile. It compares
+// them. It looks only below the data folder of the table, and removes only files whose names this driver gives, see ownFile. It compares
 // the names of files, not their addresses, because an address can be spelled in several ways.
 func (x *compaction) removeOrphans() error {
 	age, now := x.t.opts.KeepOrphans, time.Now()

@@ -30,7 +30,7 @@ func alter(t *testing.T, c catalog.Catalog, change func(*table.UpdateSchema)) {
 	}
 }
 
-// An import into a table whose columns another program has changed says what is different, and changes nothing. The file goes in when
+// An import into a table whose columns another program has changed reports the difference, and changes nothing. The file goes in when
 // the table has its columns again.
 func TestColumnsChangedByOthers(t *testing.T) {
 	for name, tt := range map[string]struct {
@@ -77,7 +77,7 @@ func TestColumnsChangedByOthers(t *testing.T) {
 	}
 }
 
-// A table that grows gets a column back that another program has dropped or renamed; the other rows and columns stay.
+// A table that grows gets a column back that another program has dropped or renamed. The other rows and columns stay.
 func TestGrowingTableGetsColumnsBack(t *testing.T) {
 	for name, tt := range map[string]struct {
 		change func(*table.UpdateSchema)
@@ -100,7 +100,7 @@ func TestGrowingTableGetsColumnsBack(t *testing.T) {
 					t.Fatalf("the table has the columns %v, want %q", fields, tt.want)
 				}
 			}
-			values := 0 // of the column that came back
+			values := 0 // of the column that was added again
 			for _, row := range rowsOf(t, target.Catalog(), "events") {
 				if row[len(row)-1] != buffertest.Null {
 					values++
@@ -197,7 +197,7 @@ func (c *lostCatalog) LoadTable(ctx context.Context, id table.Identifier) (*tabl
 	return c.Catalog.LoadTable(ctx, id)
 }
 
-// A commit whose outcome nobody knows is found by the next attempt, of whatever target, although another tool has rewritten its data files
+// A commit whose outcome is unknown is found by the next attempt, of whatever target, although another tool has rewritten its data files
 // and removed its snapshot meanwhile.
 func TestUnknownCommitIsFoundAfterExpiry(t *testing.T) {
 	local := open(t, t.TempDir(), iceberg.Options{})

@@ -12,7 +12,7 @@ import (
 	"github.com/forebay/forebay/trigger"
 )
 
-// clicks is the source of the recipe in docs/recipes.md. One import is one commit and at least one data file for each day in it: a file of ten
+// clicks is the source of the recipe in docs/recipes.md. One import is one commit and at least one data file for each day in it. A file of ten
 // minutes or 256 MB is neither small nor late. Rows that wait are on local disk and in staging.
 func clicks() forebay.Source {
 	return forebay.Source{ID: "site", Settings: forebay.Settings{

@@ -65,7 +65,7 @@ func parseRecord(text string) (r record, err error) {
 	return r, nil
 }
 
-// recordOf returns what the table remembers of the engine of a file.
+// recordOf returns the table's record of the engine of a file.
 func recordOf(props iceberglib.Properties, fileID string) (r record, err error) {
 	engine, _ := splitID(fileID)
 	if r, err = parseRecord(props[recordPrefix+engine]); err != nil {
@@ -125,7 +125,7 @@ var ownName = regexp.MustCompile(`^\d+-\d+-[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-9
 // ownFile reports whether this driver has written a data file.
 func ownFile(path string) bool { return ownName.MatchString(path[strings.LastIndexAny(path, `/\`)+1:]) }
 
-// attemptUUID is in the names of the data files of an attempt: its first 8 bytes stand for the file, the last 5 for the attempt.
+// attemptUUID is in the names of the data files of an attempt. Its first 8 bytes stand for the file, the last 5 for the attempt.
 func attemptUUID(fileID string) uuid.UUID {
 	id := mergeUUID()
 	sum := sha256.Sum256([]byte(fileID))

@@ -118,7 +118,7 @@ func TestDroppedIDs(t *testing.T) {
 	expectIDs(t, c, "events", 20)
 }
 
-// Verify must show the rows of a table that was dropped, also when later imports have created it again.
+// Verify must show the rows of a table that was dropped, even if later imports have created it again.
 func TestDroppedTableIsNotTakenAway(t *testing.T) {
 	target := open(t, t.TempDir(), iceberg.Options{})
 	f := makeFile("engine-f1", 0, 10)

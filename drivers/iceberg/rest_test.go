@@ -11,7 +11,7 @@ import (
 	"github.com/forebay/forebay/drivers/iceberg/icebergtest"
 )
 
-// overHTTP returns a catalog that reaches the one of a server.
+// overHTTP returns a catalog that reaches the catalog of a server.
 func overHTTP(t *testing.T, s *icebergtest.Server) catalog.Catalog {
 	t.Helper()
 	web := httptest.NewServer(s)

@@ -27,7 +27,7 @@ const (
 	writeWorkers          = 2
 )
 
-// writeFiles writes the rows of a file to data files of the table, which nothing refers to yet. The caller removes what was created if
+// writeFiles writes the rows of a file to data files of the table, which nothing refers to yet. The caller removes the created files if
 // it commits nothing.
 func writeFiles(ctx context.Context, tbl *table.Table, f *driver.File) (data []iceberglib.DataFile, created *recordedFiles, err error) {
 	recorded, created, err := recordCreated(ctx, tbl)
@@ -151,7 +151,7 @@ func (s *rowSource) read(yield func(arrow.RecordBatch, error) bool) error {
 		}
 		waiting, bytes = 0, 0
 		if batch := s.builder.NewRecordBatch(); len(refused.Rows) > 0 {
-			batch.Release() // the file is refused: the other rows are only checked
+			batch.Release() // the file is refused, and the other rows are only checked
 		} else if !yield(batch, nil) {
 			return nil // the library has failed
 		}

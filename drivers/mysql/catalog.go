@@ -20,7 +20,7 @@ type querier interface {
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 }
 
-// session is what the server says about itself.
+// session describes the server, as the server reports it.
 type session struct {
 	mariaDB     bool
 	localInfile bool
@@ -48,7 +48,7 @@ func (s session) check(t *Target, id string) error {
 	return nil
 }
 
-// collation returns the collation of our texts: byte by byte, with spaces at the end.
+// collation returns the collation of our texts, which compares byte by byte, with spaces at the end.
 func (s session) collation() string {
 	if s.mariaDB {
 		return "utf8mb4_nopad_bin"
@@ -67,7 +67,7 @@ type column struct {
 	comment   string
 	json      bool // a text that is checked to be JSON
 	required  bool
-	filled    bool // by the database, if a row has no value for it: default, auto_increment, generated
+	filled    bool // by the database, if a row has no value for it (default, auto_increment, generated)
 	auto      bool // auto_increment: NULL is replaced too
 	key       bool // a column of Options.Keys
 }
@@ -140,7 +140,7 @@ func (t *Target) columns(ctx context.Context, q querier, id, create string) (col
 
 var sized = regexp.MustCompile(`^(\w+)\((\d+)(?:,(\d+))?\)$`)
 
-// size returns a type without its size, and the size; zeros if it has none.
+// size returns a type without its size, and the size, or zeros if it has none.
 func (c column) size() (name string, n, scale int) {
 	m := sized.FindStringSubmatch(c.typeName)
 	if m == nil {
@@ -174,7 +174,7 @@ func (c column) dataType() datatype.Type {
 		if n == 1 {
 			return datatype.Bool
 		}
-	case "bigint": // with a size in MariaDB; unsigned is a part of the name
+	case "bigint": // with a size in MariaDB, where unsigned is a part of the name
 		return datatype.Int64
 	case "double":
 		if n == 0 { // with a size it rounds
@@ -217,7 +217,7 @@ func (c column) takes(t datatype.Type) bool {
 	return false
 }
 
-// limit returns how long a value of the column may be: in characters or in bytes, 0 for no bound below that of a message.
+// limit returns how long a value of the column may be, in characters or in bytes, or 0 for no bound below that of a message.
 func (c column) limit() (characters, bytes int) {
 	switch name, n, _ := c.size(); name {
 	case "varchar":
@@ -234,7 +234,7 @@ func (c column) limit() (characters, bytes int) {
 	return 0, 0
 }
 
-// fit compares a table with its columns by [driver.Table.Fit]. have are the columns of the table that it counts, want what they must be. A
+// fit compares a table with its columns by [driver.Table.Fit]. have are the columns of the table that it counts, want the required columns. A
 // column that the database fills is not counted if the mapping lacks it.
 func fit(t driver.Table, columns []column) (counted []column, have, want []datatype.Column, err error) {
 	for _, c := range columns {
@@ -250,7 +250,7 @@ func fit(t driver.Table, columns []column) (counted []column, have, want []datat
 			if c.takes(t.Columns[i].Type) {
 				h.Type = t.Columns[i].Type
 			}
-			if (c.key || c.filled) && !c.auto { // a NULL is a refused row; auto_increment would replace it
+			if (c.key || c.filled) && !c.auto { // a NULL is a refused row, but auto_increment would replace it
 				h.Required = h.Required && t.Columns[i].Required
 			}
 		}

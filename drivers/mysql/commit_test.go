@@ -31,7 +31,7 @@ type proxy struct {
 	listener net.Listener
 	server   string
 	mode     int
-	reached  chan net.Conn  // a client that waits for the answer of its COMMIT
+	reached  chan net.Conn  // a client that waits for the response to its COMMIT
 	conns    sync.WaitGroup // of clients
 }
 
@@ -74,7 +74,7 @@ func (p *proxy) serve(client net.Conn) {
 		return
 	}
 	defer upstream.Close()
-	var mu sync.Mutex // answers are passed on until it is taken for good
+	var mu sync.Mutex // held while a response is passed on, and never unlocked once a response is lost
 	answered := make(chan struct{})
 	var lost bool
 	go func() {
@@ -126,8 +126,8 @@ func (p *proxy) serve(client net.Conn) {
 	}
 }
 
-// The connection breaks at the COMMIT: the server gets it and its answer is lost, or it does not get it. The error says that a retry is safe, and
-// the next attempt stores the rows exactly once.
+// The connection breaks at the COMMIT. Either the server receives it and its response is lost, or it does not receive it. The error says
+// that a retry is safe, and the next attempt stores the rows exactly once.
 func TestCommitWithoutAnswer(t *testing.T) {
 	for _, o := range []Options{{}, {InsertOnly: true}, {Keys: map[string][]string{"events": {"id"}}}} {
 		for _, mode := range []int{dropCommit, loseAnswer} {

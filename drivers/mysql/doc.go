@@ -1,4 +1,4 @@
-// Package mysql stores tables in a database of MySQL or MariaDB. It promises exactly once: the rows of a file and its id are written in one
+// Package mysql stores tables in a database of MySQL or MariaDB. It promises exactly once. The rows of a file and its id are written in one
 // transaction, and the primary key of the ids refuses a second import.
 //
 //	target, err := mysql.Open("mysql://forebay:password@db.example:3306/analytics", mysql.Options{})
@@ -9,8 +9,9 @@
 //	engine, err := forebay.Open(dir, forebay.Options{Target: target})
 //
 // Rows are sent by LOAD DATA LOCAL if the server allows it (local_infile), and by INSERT with many rows otherwise. An import takes one
-// transaction: the id, a lock that keeps the columns, the rows, the commit. When the connection breaks during the commit, the outcome is unknown.
-// The next attempt waits for the transaction, and finds the id or imports. The server ends the connection of a client that hangs for two minutes.
+// transaction, which stores the id, locks the columns, stores the rows and commits. When the connection breaks during the commit, the outcome is
+// unknown. The next attempt waits for the transaction, and finds the id or imports. The server ends the connection of a client that hangs for two
+// minutes.
 //
 // # Tables
 //
@@ -32,7 +33,7 @@
 //	bytes           LONGBLOB                          VARBINARY(n), TINYBLOB, BLOB, MEDIUMBLOB
 //
 // A text or bytes in Options.Keys is VARCHAR(255) or VARBINARY(255). Texts of new tables are UTF-8 and are compared byte by byte. An existing table
-// may have more columns if the database fills them: a default, AUTO_INCREMENT, a generated column. It must be of the engine InnoDB.
+// may have more columns if the database fills them, by a default, AUTO_INCREMENT or a generated column. It must be of the engine InnoDB.
 //
 // Cells are stored without a change, with two exceptions: -0 becomes 0, and a column of the type JSON in MySQL changes documents. Records with
 // text that is not UTF-8, with NaN or an infinity, with a JSON document of more than 31 levels or with a value above 16 MiB are rejected when
@@ -42,6 +43,6 @@
 //
 // # Errors
 //
-// Rows that the server refuses are named in a [driver.RowsError]. The buffer then imports the file without them: see [driver.Voider]. A foreign
+// Rows that the server refuses are named in a [driver.RowsError]. The buffer then imports the file without them, see [driver.Voider]. A foreign
 // key without its parent, and a trigger that raises an error, hold the file. Messages contain no values of cells and no password.
 package mysql

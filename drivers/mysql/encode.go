@@ -62,7 +62,7 @@ func (r *refusal) at(row int64) driver.RowError {
 	return driver.RowError{Row: row, Column: r.column, Reason: r.reason, Message: r.message}
 }
 
-// malformed is the reason for a cell that is no text of its type: the row was damaged, or comes from another mapping.
+// malformed is the reason for a cell that is no text of its type. The row was damaged, or comes from another mapping.
 const malformed = "malformed"
 
 // form is how a row is written.
@@ -193,7 +193,7 @@ func (f *field) tooLong() *refusal {
 	return &refusal{column: f.name, reason: "1406", message: "the value is longer than the column allows"}
 }
 
-// check refuses what the server would change or report late: it cuts spaces that do not fit.
+// check refuses cells that the server would change or report late. It cuts spaces that do not fit.
 func (f *field) check(cell []byte) *refusal {
 	switch {
 	case !utf8.Valid(cell):

@@ -64,7 +64,7 @@ func TestEngines(t *testing.T) {
 	expectRows(t, target, "shop.orders", want...)
 }
 
-// Events are accepted while the database is away, also by an engine that opens meanwhile, and reach the table when it is back.
+// Events are accepted while the database is away, even by an engine that opens meanwhile, and reach the table when it is back.
 func TestOutage(t *testing.T) {
 	target := open(t, Options{})
 	source := forebay.Source{ID: "shop", Sinks: []forebay.Sink{{

@@ -76,7 +76,7 @@ func classify(err error) error {
 		return driver.Permanent(wrap(err))
 	}
 	switch state(e)[:2] {
-	case "28", "42", "0A": // the account, a right, the schema: the operator must change it
+	case "28", "42", "0A": // the account, a right, the schema. The operator must change it
 		return driver.Permanent(wrap(err))
 	}
 	return wrap(err)
@@ -117,7 +117,7 @@ var (
 	inColumn = regexp.MustCompile("(?:[Cc]olumn|CONSTRAINT) ['`](?:[^'`]*['`]\\.['`])*([^'`]+)['`]")
 )
 
-// messages are what is said of an error whose text quotes a value.
+// messages are the messages for errors whose text quotes a value.
 var messages = map[uint16]string{
 	dupEntry:             "duplicate entry for a key",
 	dataTruncated:        "the value does not fit the column",
@@ -125,8 +125,8 @@ var messages = map[uint16]string{
 	incorrectStringValue: "incorrect value for the column",
 }
 
-// message returns the message of an error about a row, without values. The texts of the numbers in messages quote the value; of a violated key
-// and of a text, the name behind the value is kept.
+// message returns the message of an error about a row, without values. The texts of the numbers in messages quote the value. Of a violated key
+// and of a text, the name after the value is kept.
 func message(e *mysql.MySQLError) string {
 	if raised(e) {
 		return "raised by a trigger or a function; run the INSERT by hand to see its message"
@@ -144,7 +144,7 @@ func message(e *mysql.MySQLError) string {
 	return text
 }
 
-// refusedRow returns the error about a row. A trigger can say anything, and what a foreign key refers to may arrive later.
+// refusedRow returns the error about a row. A trigger can say anything, and the parent of a foreign key may arrive later.
 func refusedRow(e *mysql.MySQLError, row int64) *driver.RowsError {
 	refused := &driver.RowsError{Err: withoutValues(e), Unsure: raised(e)}
 	if e.Number == noReferencedRow || e.Number == noReferencedRow2 {

@@ -74,7 +74,7 @@ func TestRefusedRows(t *testing.T) {
 	}
 }
 
-// The settings of the server, or of its other users, do not change what is stored.
+// The settings of the server, or of its other users, do not change the stored values.
 func TestLaxServer(t *testing.T) {
 	defer server.Exec(t, "", "SET GLOBAL sql_mode = DEFAULT, time_zone = DEFAULT, autocommit = DEFAULT, local_infile = DEFAULT, lc_messages = DEFAULT, innodb_flush_log_at_trx_commit = DEFAULT")
 	for _, infile := range []int{0, 1} {
@@ -186,7 +186,7 @@ func TestClassify(t *testing.T) {
 	}
 }
 
-// Texts of the server that quote a value are cut, and a column is the one behind the value.
+// Texts of the server that quote a value are cut, and a column is the name after the value.
 func TestMessages(t *testing.T) {
 	for text, want := range map[*mysql.MySQLError][2]string{
 		{Number: dupEntry, Message: "Duplicate entry 'a' for key 'b' for key 'events.once'"}:                                          {"duplicate entry for key 'events.once'", ""},

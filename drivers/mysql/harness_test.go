@@ -51,7 +51,7 @@ func expectRetryable(tb testing.TB, what string, err error) {
 	}
 }
 
-// expectPermanent checks that an error waits for somebody, and what it says.
+// expectPermanent checks that an error requires an operator, and checks its text.
 func expectPermanent(tb testing.TB, what string, err error, words ...string) {
 	tb.Helper()
 	var refused *driver.RowsError

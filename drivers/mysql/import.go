@@ -21,7 +21,7 @@ var (
 	errImported = errors.New("imported already")
 )
 
-// attempts bounds the attempts of one Import: a person may drop a column or the table after each Ensure, and transactions may block each other.
+// attempts bounds the attempts of one Import. A person may drop a column or the table after each Ensure, and transactions may block each other.
 const attempts = 5
 
 // Import implements [driver.Target].
@@ -84,7 +84,7 @@ func (t *Target) prepare(ctx context.Context, tx *sql.Tx, f *driver.File) (*inta
 	if err != nil {
 		return nil, err
 	}
-	// The id comes first: while an older attempt is open, this waits for its end.
+	// The id comes first. While an older attempt is open, this waits for its end.
 	fresh, err := t.record(ctx, tx, f.ID, f.Table.ID, f.Rows)
 	if err == nil && !fresh {
 		if rows, err := t.recorded(ctx, tx, f.ID); err != nil || rows >= 0 {
@@ -93,8 +93,8 @@ func (t *Target) prepare(ctx context.Context, tx *sql.Tx, f *driver.File) (*inta
 		return nil, driver.Permanent(fmt.Errorf("file %s: %w", f.ID, driver.ErrVoid))
 	}
 	if err == nil {
-		// Until the end of the transaction nobody changes the columns that are read next. A lock for reading alone would have to be
-		// exchanged later, behind a change that waits.
+		// Until the end of the transaction no other session changes the columns that are read next. A lock for reading alone would have to be
+		// exchanged later, after a waiting change.
 		_, err = tx.ExecContext(ctx, "SELECT 1 FROM "+t.table(f.Table.ID)+" LIMIT 0 FOR UPDATE")
 	}
 	if number(err) == noSuchTable {
@@ -191,7 +191,7 @@ func (t *Target) Void(ctx context.Context, table driver.Table, fileID string) (i
 
 // transaction runs do in a transaction and commits it.
 func (t *Target) transaction(ctx context.Context, do func(*sql.Tx) error) error {
-	// Each statement must see what was committed while the one before waited for a lock.
+	// Each statement must see rows committed while the previous statement waited for a lock.
 	tx, err := t.db.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
 	if err != nil {
 		return classify(err)

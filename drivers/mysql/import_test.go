@@ -16,7 +16,7 @@ import (
 
 var idColumn = col("id", datatype.Int64)
 
-// importPatiently repeats what a retry fixes, as the buffer does.
+// importPatiently retries errors that a retry fixes, as the buffer does.
 func importPatiently(t *testing.T, target *Target, f *driver.File) (err error) {
 	for range 20 {
 		if err = target.Import(t.Context(), f); err == nil || driver.IsPermanent(err) {
@@ -200,10 +200,10 @@ func TestUpsert(t *testing.T) {
 	one := newFile("file-1", users, []string{"a", "1", "glad"}, []string{"a", "2", null}, []string{"a", "1", null}, []string{"A", "1", "glad"},
 		[]string{"a ", "1", "space"}, []string{"a", "1", `so "so"`})
 	mustImport(t, target, one)
-	expect("A1glad", `a1so "so"`, "a 1space", "a2"+null) // in the order of the key: names that differ in case or in spaces are different keys
+	expect("A1glad", `a1so "so"`, "a 1space", "a2"+null) // in the order of the key. Names that differ in case or in spaces are different keys
 	two := newFile("file-2", users, []string{"A", "1", null}, []string{"a", "2", "glad"}, []string{"c", "3", "glad"})
 	mustImport(t, target, two)
-	mustImport(t, target, one) // imported already: what is newer stays
+	mustImport(t, target, one) // imported already, so newer rows stay
 	expect("A1"+null, `a1so "so"`, "a 1space", "a2glad", "c3glad")
 	if n, err := target.CountFile(t.Context(), users, "file-1"); err != nil || n != 6 {
 		t.Errorf("CountFile = %d, %v, want the 6 rows that were written", n, err)

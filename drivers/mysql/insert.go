@@ -14,7 +14,7 @@ import (
 const (
 	// insertBytes is about what one INSERT sends. Larger ones are not faster.
 	insertBytes = 512 << 10
-	// packetReserve is what a message contains besides the rows of a statement.
+	// packetReserve bounds the bytes of a message other than the rows of a statement.
 	packetReserve = 1 << 10
 )
 
@@ -97,7 +97,7 @@ func (w *inserter) refuse(row driver.RowError) error {
 	return nil
 }
 
-// try sends rows, and notes those that are refused. Rows before a refused one stay, so that later ones can conflict with them.
+// try sends rows, and notes the refused rows. Rows before a refused row stay, so that later rows can conflict with them.
 func (w *inserter) try(ctx context.Context, from, to int) error {
 	for from < to {
 		begin := 0

@@ -38,7 +38,7 @@ func (in *intake) loadSQL(reader string) string {
 
 // loadData sends the rows of a file by LOAD DATA LOCAL, and reports whether the table has taken them as they are.
 //
-// With LOCAL the server turns errors about rows into warnings, in strict mode too: it stores a changed value, or leaves the row out. So one
+// With LOCAL the server turns errors about rows into warnings, in strict mode too. It stores a changed value, or leaves the row out. So one
 // warning, or a missing row, makes the result worthless. The caller then rolls back to before the statement and inserts, which finds the rows.
 func (in *intake) loadData(ctx context.Context, tx *sql.Tx, f *driver.File) (done bool, err error) {
 	r := &rowStream{rows: f.ReadRows(ctx), fields: in.fields}
@@ -73,17 +73,17 @@ func (in *intake) loadData(ctx context.Context, tx *sql.Tx, f *driver.File) (don
 	return warnings == 0 && affected == f.Rows, nil
 }
 
-// rowStream is what LOAD DATA reads: the rows of a file as lines.
+// rowStream is what LOAD DATA reads, the rows of a file as lines.
 type rowStream struct {
 	rows    *driver.FileRows
 	fields  fields
-	buf     []byte // what is not read yet is buf[next:]
+	buf     []byte // buf[next:] is unread
 	next    int
 	refused bool  // a row cannot be sent
 	err     error // io.EOF at the end
 }
 
-// streamBlock is about what is encoded at once.
+// streamBlock is about the number of bytes encoded at once.
 const streamBlock = 64 << 10
 
 func (r *rowStream) Read(p []byte) (int, error) {

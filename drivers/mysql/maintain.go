@@ -10,7 +10,7 @@ import (
 	"github.com/forebay/forebay/driver"
 )
 
-// Compact implements [driver.Compactor]: it forgets the ids of files that were imported before Options.KeepIDs, and removes rows as
+// Compact implements [driver.Compactor]. It forgets the ids of files that were imported before Options.KeepIDs, and removes rows as
 // Options.KeepFor says.
 func (t *Target) Compact(ctx context.Context, table driver.Table) error {
 	if err := t.forgetIDs(ctx); err != nil {

@@ -13,7 +13,7 @@ import (
 
 var values = []struct {
 	typ    datatype.Type
-	column string // the type of the column; empty: that of Ensure
+	column string // the type of the column. Empty means the type of Ensure
 	cells  []string
 }{
 	{datatype.Untyped, "", []string{"", " ", "null", "a\r\nb", `\N`, `\.`, `"`, "'", "\x00", "\x1a", "日本語", "🙂", strings.Repeat("long", 50_000)}},
@@ -39,7 +39,7 @@ var values = []struct {
 	}},
 	{datatype.Bytes, "", []string{"", "AA==", "/+8=", "aGVsbG8=", "XG4J"}},
 
-	// Tables that somebody else has made.
+	// Tables made by another program.
 	{datatype.Int64, "decimal(19,0)", []string{"0", "-1", "10000", "-9223372036854775808"}},
 	{datatype.Decimal(9, 2), "decimal(20,2)", []string{"0.00", "-1234567.80"}},
 	{datatype.String, "varchar(6) CHARACTER SET utf8mb4", []string{"", "žluťou", "  ", "a     "}},

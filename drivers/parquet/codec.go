@@ -8,7 +8,7 @@ import (
 	"github.com/parquet-go/parquet-go/compress/zstd"
 )
 
-// zstdCodec makes what the library's codec makes at its fastest level. Its encoders have a window of a page, not 4 MiB, and so an eighth of the memory.
+// zstdCodec writes the output of the library's codec at its fastest level. Its encoders have a window of a page, not 4 MiB, and so an eighth of the memory.
 type zstdCodec struct {
 	zstd.Codec
 	encoders sync.Pool // of *kzstd.Encoder
@@ -21,13 +21,13 @@ func (c *zstdCodec) encoder() (*kzstd.Encoder, error) {
 		return e, nil
 	}
 	return kzstd.NewWriter(nil, kzstd.WithEncoderConcurrency(1), kzstd.WithEncoderLevel(kzstd.SpeedFastest), kzstd.WithZeroFrames(true),
-		kzstd.WithEncoderCRC(false), kzstd.WithWindowSize(pageBytes)) // a page has a checksum of its own
+		kzstd.WithEncoderCRC(false), kzstd.WithWindowSize(pageBytes)) // a page has its own checksum
 }
 
 // scratch is memory that is reused. Parts that are written by one goroutine share it.
 type scratch struct {
 	codec                 compress.Codec
-	zstd                  *kzstd.Encoder // of a zstdCodec; nil before the first use
+	zstd                  *kzstd.Encoder // of a zstdCodec, or nil before the first use
 	levels, plain, packed []byte
 }
 
@@ -40,7 +40,7 @@ func (s *scratch) compress(plain []byte) (err error) {
 		s.packed, err = s.codec.Encode(s.packed[:0], plain)
 		return err
 	}
-	// A pool for each page loses encoders: what one thread gives back another one may not find.
+	// A pool for each page loses encoders. One thread may not find the encoder that another gave back.
 	if s.zstd == nil {
 		if s.zstd, err = c.encoder(); err != nil {
 			return err

@@ -22,7 +22,7 @@ import (
 	"github.com/forebay/forebay/internal/seedtest"
 )
 
-// unsyncedDisk saves the time of syncs: nothing crashes here.
+// unsyncedDisk saves the time of syncs, because nothing crashes here.
 type unsyncedDisk struct{ parts.Disk }
 
 type unsyncedFile struct{ parts.File }
@@ -115,7 +115,7 @@ func (d *damagedParts) at(rng *rand.Rand) int64 {
 	return rng.Int64N(size)
 }
 
-// damage returns a damaged part, and what was done to it.
+// damage returns a damaged part, and a description of the damage.
 func (d *damagedParts) damage(rng *rand.Rand) (data []byte, what string) {
 	data = bytes.Clone(d.whole[1])
 	at := d.at(rng)
@@ -142,7 +142,7 @@ func (d *damagedParts) damage(rng *rand.Rand) (data []byte, what string) {
 	return data, fmt.Sprintf("bit %d at %d", bit, at)
 }
 
-// check reads the end of the part and merges it with the other one: each gives the right rows, or an error that names the part.
+// check reads the end of the part and merges it with the other one. Each gives the right rows, or an error that names the part.
 func (d *damagedParts) check(t *testing.T, data []byte, what string) (tailed, merged bool) {
 	t.Helper()
 	if err := os.WriteFile(d.paths[1], data, 0o600); err != nil {
@@ -193,7 +193,7 @@ func (d *damagedParts) check(t *testing.T, data []byte, what string) (tailed, me
 	return tailed, merged
 }
 
-// damagedTables are the tables of the tests: of all types with NULL and several row groups, compressed and not, with a dictionary that became too large
+// damagedTables are the tables of the tests, of all types with NULL and several row groups, compressed and not, with a dictionary that became too large
 // in the middle of a chunk, and with one that several pages use.
 func damagedTables(t *testing.T, rng *rand.Rand) map[string]*damagedParts {
 	stored := func(n int) (rows []string) {
@@ -347,7 +347,7 @@ func TestMergesKeepDamagedParts(t *testing.T) {
 		if merr != nil && len(left) != len(files) {
 			t.Errorf("%s: %d parts are left after %v", what, len(left), merr)
 		}
-		if stays, err := os.ReadFile(path); err == nil { // as it was: repair it
+		if stays, err := os.ReadFile(path); err == nil { // as it was, so repair it
 			if !bytes.Equal(stays, data) {
 				t.Errorf("%s: the part was changed", what)
 			}
@@ -385,8 +385,8 @@ func TestMergesKeepDamagedParts(t *testing.T) {
 	}
 }
 
-// The library takes the codec of a column's first chunk for all of them. Parts have one for each column, so that programs which are built on it can
-// read them, and parts that have several, as those of earlier releases, are read right.
+// The library takes the codec of a column's first chunk for all of them. Parts have one for each column, so that programs built on it can
+// read them, and parts that have several, as parts of earlier releases do, are read correctly.
 func TestCodecsOfOneColumn(t *testing.T) {
 	columns := []datatype.Column{{Name: "text", Type: datatype.String, Required: true}, {Name: "f", Type: datatype.Float64}}
 	rng := rand.New(rand.NewPCG(3, 4))

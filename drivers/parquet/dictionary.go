@@ -9,7 +9,7 @@ type dictionary struct {
 	places map[string]int32
 	data   []byte     // the texts as PLAIN has them
 	texts  []string   // by place
-	used   []bool     // by place: the page has it
+	used   []bool     // by place, whether the page has it
 	recent [256]int32 // 1 + a place, by slot
 	page   []int32    // the places of a page's texts
 }

@@ -23,6 +23,6 @@
 // Each part has the columns that its table had at its import. Without union_by_name DuckDB takes the columns of the first part and hides
 // newer ones.
 //
-// Folders, names, versions, durability and the limits of reading beside merges are as in package buffer/dir. docs/drivers/parquet.md has
+// Folders, names, versions, durability and the limits of reading during merges are as in package buffer/dir. docs/drivers/parquet.md has
 // types, tuning and failures.
 package parquet

@@ -7,7 +7,7 @@ import (
 	pqformat "github.com/parquet-go/parquet-go/format"
 )
 
-// filterBits are the bits of a Bloom filter for each different value: about one of a hundred values that are not there seems to be there.
+// filterBits are the bits of a Bloom filter for each different value. About one of a hundred values that are not there seems to be there.
 const filterBits = 10
 
 // filters reports whether the row groups of a column get Bloom filters.
@@ -20,7 +20,7 @@ func (k *chunk) hash(in *page) {
 	}
 }
 
-// endFilter makes the filter of the noted values. A chunk without any has none: its statistics say so.
+// endFilter makes the filter of the noted values. A chunk without any has none, because its statistics say so.
 func (k *chunk) endFilter() {
 	if len(k.hashes) == 0 {
 		return

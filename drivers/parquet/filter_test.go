@@ -13,7 +13,7 @@ import (
 	"github.com/forebay/forebay/drivers/parquet"
 )
 
-// The row groups of new and of merged parts have filters of the named columns: each value is in the filter of its group, few others are.
+// The row groups of new and of merged parts have filters of the named columns. Each value is in the filter of its group, and few others are.
 // Other columns have none, and the rows are the same.
 func TestBloomFilters(t *testing.T) {
 	target := mustTables(t, t.TempDir(), parquet.Options{Bloom: []string{"trace", "at", "absent"}, RowGroup: 500})

@@ -109,7 +109,7 @@ func TestPartsDependOnTheRowsAlone(t *testing.T) {
 	}
 }
 
-// Engines skip row groups by what the footer says of them: the bounds of each column, and how many values are NULL.
+// Engines skip row groups by their statistics in the footer, the bounds of each column, and how many values are NULL.
 func TestRowGroupsHaveStatistics(t *testing.T) {
 	table := driver.Table{ID: "events", Columns: []datatype.Column{idColumn, atColumn, textColumn, {Name: "f", Type: datatype.Float64}}}
 	var rows [][]string

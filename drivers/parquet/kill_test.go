@@ -101,8 +101,8 @@ func checkIDs(rows map[string]int, imported [importers]int) error {
 	return nil
 }
 
-// Two processes import into one table and merge its parts, and are killed again and again, half of the times while parts are merged.
-// Readers beside them see each file whole and each row once, always.
+// Two processes import into one table and merge its parts, and are killed again and again, half of the time while parts are merged.
+// Concurrent readers see each file whole and each row once, always.
 func TestKillsBesideReaders(t *testing.T) {
 	for name, options := range map[string]parquet.Options{"days": {PartitionBy: "at"}, "flat": {}} {
 		t.Run(name, func(t *testing.T) {
@@ -167,7 +167,7 @@ func TestKillsBesideReaders(t *testing.T) {
 						if i%2 == 0 { // the next Compact merges eight parts, unless the other process did
 							lines = 8 - from%8 + 8*rng.IntN(2)
 						}
-						// The last file may be there although the process did not say so: the next one imports it again.
+						// The last file may be there although the process did not say so. The next one imports it again.
 						p := killtest.Start(t, t.Name(), fmt.Sprint(importer, from, root))
 						p.Lines(lines, time.Duration(rng.IntN(10_000))*time.Microsecond, func(line string) {
 							n, err := strconv.Atoi(line)

@@ -125,7 +125,7 @@ func libraryDecimal(precision, scale int) libraryType {
 	case precision <= 18:
 		physical = pq.Int64Type
 	}
-	// number writes an integer as a cell, so that the last digits are those behind the point.
+	// number writes an integer as a cell, so that the last digits follow the decimal point.
 	number := func(n *big.Int) string {
 		digits := new(big.Int).Abs(n).String()
 		digits = strings.Repeat("0", max(0, scale+1-len(digits))) + digits
@@ -208,7 +208,7 @@ func writeWithLibrary(path string, types []libraryType, columns []datatype.Colum
 
 func nullable(c datatype.Column) bool { return c.Type != datatype.Untyped && !c.Required }
 
-// The library reads the rows of a part as they came, and has the same schema and rows in a file that its own writer wrote: of all types,
+// The library reads the rows of a part unchanged, and has the same schema and rows in a file that its own writer wrote, of all types,
 // with extreme values, with no, some and only NULL, with no row, with one and with several row groups.
 func TestPartsAreAsTheLibraryWrites(t *testing.T) {
 	rng := seedtest.Rand(t)

@@ -88,8 +88,8 @@ func TestMemoryOfAnImport(t *testing.T) {
 				t.Fatal(err)
 			}
 			t.Logf("%d MiB more while %d MiB were imported", (in.most-before)>>20, file>>20)
-			// The open pages, which have up to half of their length to spare while they grow, what the encoder has of row groups that end,
-			// with their bounds and indexes, and pages that wait. A file takes more than twice as much.
+			// The open pages, which have up to half of their length to spare while they grow, the encoder's memory for ending row groups,
+			// with their bounds and indexes, and waiting pages. A file takes more than twice as much.
 			if most := uint64(3*groups + inFlight); in.most > before+most {
 				t.Errorf("the import takes %d MiB of memory, want at most %d", (in.most-before)>>20, most>>20)
 			}

@@ -16,7 +16,7 @@ import (
 	"github.com/forebay/forebay/drivers/parquet"
 )
 
-// Parts of three versions of a table are merged, beside files that are none of its parts.
+// Parts of three versions of a table are merged, next to files that are not its parts.
 func TestMergeOfThreeSchemas(t *testing.T) {
 	for _, by := range []string{"", "at"} {
 		t.Run("by="+by, func(t *testing.T) {
@@ -82,7 +82,7 @@ func TestMergeOfThreeSchemas(t *testing.T) {
 	}
 }
 
-// A reader that resolves the link of a table once sees each imported file whole, and each row once, beside imports and merges.
+// A reader that resolves the link of a table once sees each imported file whole, and each row once, during imports and merges.
 func TestReadersBesideMerges(t *testing.T) {
 	target := mustTables(t, t.TempDir(), parquet.Options{PartitionBy: "at"})
 	table := driver.Table{ID: "events", Columns: []datatype.Column{idColumn, atColumn, textColumn}}

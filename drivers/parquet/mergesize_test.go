@@ -238,7 +238,7 @@ func TestMergesAtSize(t *testing.T) {
 	if files >= 64 && largest < defaultMergeTo*7/8 {
 		t.Errorf("the largest part has %d bytes, which is not near %d", largest, defaultMergeTo)
 	}
-	// The page of the driver: 260 MiB for an import and a merge, beside what the process has.
+	// The page of the driver: 260 MiB for an import and a merge, on top of the process's memory.
 	if most := int64(260<<20) + before; known && (mergePeak > most || importPeak > most) {
 		t.Errorf("a merge took %d MB of memory, an import %d MB, want at most %d MB", mergePeak/1e6, importPeak/1e6, most/1e6)
 	}

@@ -17,17 +17,17 @@ import (
 // createdBy begins the name that the footers of this package's parts have.
 const createdBy = "forebay version "
 
-// partFile is a part that is read. The library believes what a part says about itself: for one flipped bit it may allocate gigabytes, or take the
-// values of one column for those of another. So it gets row groups one by one, each after everything that footer, page headers and indexes say
-// about it has been compared with each other and with the size of the file, and with a footer that was made of what was compared.
+// partFile is a part that is read. The library trusts the metadata of a part. After one flipped bit it may allocate gigabytes, or take the
+// values of one column for values of another. So it gets row groups one by one, each after all that the footer, page headers and indexes say
+// about it has been compared with each other and with the size of the file, and with a footer rebuilt from the compared data.
 //
-// One group at a time is also what parts need whose chunks of one column have different codecs: the library takes the codec of the first chunk for all.
+// One group at a time is also what parts need whose chunks of one column have different codecs. The library takes the codec of the first chunk for all.
 type partFile struct {
 	in     io.ReaderAt
-	end    int64 // of the data: where the footer begins
+	end    int64 // of the data, where the footer begins
 	meta   pqformat.FileMetaData
 	schema *pq.Schema
-	ours   bool // this package has written it, so there is no doubt about what the format leaves open
+	ours   bool // this package has written it, so details that the format leaves open are certain
 	flat   bool // the columns are not nested
 }
 
@@ -72,7 +72,8 @@ func readAt(in io.ReaderAt, b []byte, off int64) error {
 	return nil
 }
 
-// decode decodes the beginning of data, and returns its length. It walks through data before: lengths in it would be allocated, whatever they are.
+// decode decodes the beginning of data, and returns its length. It walks through data before, because lengths in it would be allocated
+// whatever they are.
 func decode(data []byte, v any) (int, error) {
 	protocol := new(thrift.CompactProtocol)
 	walk := protocol.NewReaderFromBytes(data)
@@ -82,7 +83,7 @@ func decode(data []byte, v any) (int, error) {
 	return walk.BytesRead(), thrift.NewDecoder(protocol.NewReaderFromBytes(slices.Clone(data))).Decode(v)
 }
 
-// writes reports whether this package writes a codec. The library's decoder of another one may take all memory for a damaged page.
+// writes reports whether this package writes a codec. The library's decoder of a different codec may use all memory for a damaged page.
 func writes(c pqformat.CompressionCodec) bool {
 	return c == pqformat.Uncompressed || c == pqformat.Snappy || c == pqformat.Zstd
 }
@@ -373,7 +374,7 @@ func (w *chunkWalk) header() (*pqformat.PageHeader, int64, error) {
 	return header, int64(n), nil
 }
 
-// dictionary checks the dictionary, which comes first, and goes behind it. The library does not compare its checksum if it comes back for it.
+// dictionary checks the dictionary, which is the first page, and moves past it. The library does not compare its checksum if it reads it again later.
 func (w *chunkWalk) dictionary() error {
 	header, size, err := w.header()
 	if err != nil {
@@ -471,7 +472,8 @@ func (w *chunkWalk) encodes(e pqformat.Encoding) bool {
 	return w.number < places+others && (e == pqformat.RLEDictionary) == (w.number < places)
 }
 
-// nullsIn counts the NULL in the definition levels of a page: runs, and groups of eight bits. ok is false if they are of another number of values.
+// nullsIn counts the NULL in the definition levels of a page, which are runs and groups of eight bits. ok is false if they are of
+// another number of values.
 func nullsIn(levels []byte, values int64) (nulls int64, ok bool) {
 	for values > 0 {
 		head, n := endian.Uvarint(levels)

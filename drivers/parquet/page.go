@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	// pageRows and pageBytes end a page: readers skip by pages, and one fits the cache of a core while it is made.
+	// pageRows and pageBytes end a page. Readers skip by pages, and one fits the cache of a core while it is made.
 	pageRows, pageBytes = 16 << 10, 512 << 10
 	// boundBytes is the greatest length of a text as a bound. Longer texts are cut.
 	boundBytes = 64
@@ -20,7 +20,7 @@ const (
 // page has the values of one column in some rows, before encoding. A NULL takes a level and no value.
 type page struct {
 	rows, nulls int
-	levels      []byte  // 1 for a value, 0 for NULL; empty while there is no NULL
+	levels      []byte  // 1 for a value, 0 for NULL. It is empty while there is no NULL
 	data        []byte  // values as PLAIN has them, of columns that are not stored as integers
 	longs       []int64 // values of columns that are
 	ints        []int32
@@ -95,7 +95,7 @@ func (b *bounds) add(c *column, v []byte) {
 	}
 }
 
-// boundsOf returns the bounds of a page, in memory of their own.
+// boundsOf returns the bounds of a page, in separate memory.
 func (c *column) boundsOf(p *page) (b bounds) {
 	switch c.store {
 	case longs:
@@ -141,7 +141,7 @@ func (c *column) fixedBounds(data []byte) (b bounds) {
 	if c.kind == decimal {
 		sign = 1 << 63
 	}
-	low, high := uint64(1), uint64(0) // the halves of b; nothing is between these
+	low, high := uint64(1), uint64(0) // the halves of b. Nothing is between these
 	for at := 0; at < len(data); at += 16 {
 		v := data[at : at+16]
 		if half := endian.BigEndian.Uint64(v) ^ sign; low < half && half < high {
@@ -153,7 +153,7 @@ func (c *column) fixedBounds(data []byte) (b bounds) {
 	return b
 }
 
-// textBounds compares eight bytes behind the ones that the bounds have in common, which nearly always tell that a text is between them. The
+// textBounds compares the eight bytes after the common prefix of the bounds, which nearly always show that a text is between them. The
 // design that lost compares each text with both bounds, which takes three times as long.
 func (c *column) textBounds(data []byte) (b bounds) {
 	same, low, high := 0, uint64(1), uint64(0)
@@ -178,7 +178,7 @@ func (c *column) textBounds(data []byte) (b bounds) {
 	return b
 }
 
-// doubleBounds leaves out NaN, which cannot be a bound, and takes both zeros for equal, as the format demands.
+// doubleBounds leaves out NaN, which cannot be a bound, and treats both zeros as equal, as the format demands.
 func doubleBounds(data []byte) (b bounds) {
 	least, most := math.Inf(1), math.Inf(-1)
 	for at := 0; at < len(data); at += 8 {
@@ -204,7 +204,7 @@ func doubleBounds(data []byte) (b bounds) {
 	return b
 }
 
-// cut returns bounds in memory of their own, of at most boundBytes.
+// cut returns bounds in separate memory, of at most boundBytes.
 func (b bounds) cut(c *column) bounds {
 	if b.least == nil || c.store != texts {
 		return bounds{bytes.Clone(b.least), bytes.Clone(b.most)}
@@ -232,7 +232,7 @@ func following(text []byte) []byte {
 			if last < 0xff {
 				return append(text, last+1)
 			}
-		case r == 0xd7ff: // the code points behind are no runes
+		case r == 0xd7ff: // the next code points are not runes
 			return utf8.AppendRune(text, 0xe000)
 		case r < utf8.MaxRune:
 			return utf8.AppendRune(text, r+1)

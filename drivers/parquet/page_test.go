@@ -14,7 +14,7 @@ import (
 	"github.com/forebay/forebay/internal/synctest"
 )
 
-// The bounds of a page are those that a comparison of all values gives.
+// The bounds of a page equal the result of comparing all values.
 func TestBoundsOfAPage(t *testing.T) {
 	rng := seedtest.Rand(t)
 	alphabets := []string{"a", "ab", "ab\x00\xff", "0123456789"}
@@ -91,7 +91,7 @@ func TestDictionaryHasEachText(t *testing.T) {
 	}
 }
 
-// Pages that wait for the encoder have at most inFlight bytes, whatever their size. After an error nobody waits.
+// Pages that wait for the encoder have at most inFlight bytes, whatever their size. After an error no caller waits.
 func TestEncoderBoundsWhatWaits(t *testing.T) {
 	for _, size := range []int{0, 100, unitBytes, pageBytes, inFlight, 1 << 30} {
 		for _, failure := range []error{nil, errors.New("the disk is full")} {

@@ -53,14 +53,14 @@ func (w *pages) finish() error {
 	return w.encoder.do(w.part.close)
 }
 
-// encoder does the work of one import in the background, in order: pages are encoded beside the reading of rows. The design that lost has two
-// goroutines for different columns: on two cores it takes as long, and more CPU.
+// encoder does the work of one import in the background, in order. Pages are encoded while rows are read. The design that lost has two
+// goroutines for different columns. On two cores it takes as long, and more CPU.
 type encoder struct {
 	jobs  chan job
 	units chan struct{} // one for each unit of the jobs that are not done
 	spare *sparePages
 	done  chan struct{}
-	err   error // the first one; after done
+	err   error // the first one, valid after done
 }
 
 type job struct {
@@ -69,7 +69,7 @@ type job struct {
 }
 
 const (
-	// inFlight bounds the bytes of the pages that wait for the encoder. The design that lost bounds their number: the pages of all columns end
+	// inFlight bounds the bytes of the pages that wait for the encoder. The design that lost bounds their number. The pages of all columns end
 	// at nearly the same row, so with eight pages the reader waited for the encoder, and then the encoder for the reader.
 	inFlight = 4 << 20
 	// unitBytes are counted together.
@@ -105,7 +105,7 @@ func (e *encoder) doPage(bytes int, f func() error) error {
 			return e.err
 		}
 	}
-	e.jobs <- j // has room: each job has a unit
+	e.jobs <- j // has room, because each job has a unit
 	return nil
 }
 
@@ -116,10 +116,10 @@ func (e *encoder) wait() error {
 	return e.err
 }
 
-// sparePages has pages by the store of their column, which says in what they have memory.
+// sparePages has pages by the store of their column, which determines the kind of their memory.
 type sparePages [fixed + 1]sync.Pool
 
-// newPage returns an empty page. If no page is spare, it has room for as much as before, the last page of the column; nil if there is none.
+// newPage returns an empty page. If no page is spare, the new page has the capacity of before, the last page of the column (nil if there is none).
 func (e *encoder) newPage(s store, before *page) *page {
 	if p, ok := e.spare[s].Get().(*page); ok {
 		return p

@@ -13,7 +13,7 @@ import (
 	pqformat "github.com/parquet-go/parquet-go/format"
 )
 
-// part encodes the pages of a part and writes it by row groups. The design that lost: the library's writer, which takes values one by one.
+// part encodes the pages of a part and writes it by row groups. The design that lost is the library's writer, which takes values one by one.
 // That costs more than parsing them.
 type part struct {
 	*scratch
@@ -51,8 +51,8 @@ func newPart(out io.Writer, columns []column, s *scratch) *part {
 	return p
 }
 
-// begin makes an empty chunk. All chunks of a column have the codec of the first one: parquet-go, and what is built on it, reads them so, and a later
-// one in another codec as garbage.
+// begin makes an empty chunk. All chunks of a column have the codec of the first one, because parquet-go and programs built on it read them so, and a
+// later chunk in another codec as garbage.
 func (p *part) begin(i int) {
 	c, codec := &p.columns[i], p.codec.CompressionCodec()
 	if len(p.meta.RowGroups) > 0 {

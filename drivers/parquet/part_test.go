@@ -20,7 +20,7 @@ import (
 	"github.com/forebay/forebay/internal/seedtest"
 )
 
-// Engines leave out the row groups and pages whose bounds say that no value fits: each value must be within them. The columns have
+// Engines leave out the row groups and pages whose bounds say that no value fits, so each value must be within them. The columns have
 // pages without a value, negative decimals, NaN, texts that are longer than a bound, and a dictionary that becomes too large.
 func TestValuesAreWithinBounds(t *testing.T) {
 	rng := seedtest.Rand(t)

@@ -17,7 +17,7 @@ import (
 	"github.com/forebay/forebay/driverkit/parts"
 )
 
-// lyingDisk changes one byte of what is written to merged parts.
+// lyingDisk changes one byte of the writes to merged parts.
 type lyingDisk struct {
 	parts.Disk
 	at int // the byte
@@ -46,7 +46,7 @@ func (f lyingFile) Write(p []byte) (int, error) {
 	return f.File.Write(p)
 }
 
-// A disk or a library that stores other rows than the parts have must not lose any: the parts are dropped only when the merged part, read
+// A disk or a library that stores other rows than the parts have must not lose any. The parts are dropped only when the merged part, read
 // again, has the same values.
 func TestMergedPartsAreReadBack(t *testing.T) {
 	table := driver.Table{ID: "events", Columns: []datatype.Column{{Name: "id", Type: datatype.Int64}, {Name: "text", Type: datatype.String}}}

@@ -16,7 +16,7 @@ import (
 	"github.com/forebay/forebay/drivers/parquet"
 )
 
-// Other programs read the parts of a table, each of them: imported and merged parts, of several pages, with and without NULL and a
+// Each of several programs reads the parts of a table, imported and merged parts, of several pages, with and without NULL and a
 // dictionary. internal/sqltest does the same with DuckDB.
 func TestOtherReaders(t *testing.T) {
 	columns := []datatype.Column{
@@ -126,7 +126,7 @@ func node(reader string) script {
 	}
 }
 
-// unseen stands for a cell that a reader shows in a form of its own.
+// unseen stands for a cell that a reader shows in its own form.
 const unseen = "\x00unseen"
 
 // shown returns the text of a value as the readers print it.

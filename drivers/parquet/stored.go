@@ -15,8 +15,8 @@ import (
 )
 
 // addStored adds rows in the form in which they are stored, straight to the pages. That takes half of the CPU of finding all cells first. It ends
-// before a row that is cut, that belongs to another part, or that has a cell in another form than the engine writes: add takes that row, and
-// says what is wrong with it. Both ways lead to the same pages.
+// before a row that is cut, that belongs to another part, or that has a cell in another form than the engine writes. Then add takes that row, and
+// reports its fault. Both ways lead to the same pages.
 func (w *fileWriter) addStored(rows *driver.FileRows) error {
 	if w.last == nil || w.refused != nil {
 		return nil
@@ -172,7 +172,7 @@ func (c *column) addStored(p *page, stored []byte) (n, cell int, ok bool) {
 }
 
 // addShortText appends the first cell of stored, which begins with a quote and has shortCell bytes or more. It returns its length there, or 0 if it
-// leaves the page as it is: the text has more than 15 bytes, a quote, or other bytes than ASCII. It takes half the time of addStoredText.
+// leaves the page as it is because the text has more than 15 bytes, a quote, or other bytes than ASCII. It takes half the time of addStoredText.
 func (p *page) addShortText(stored []byte) int {
 	a, b := endian.LittleEndian.Uint64(stored[1:]), endian.LittleEndian.Uint64(stored[9:])
 	size := bits.TrailingZeros64(quotes.In(a)) / 8
@@ -188,7 +188,7 @@ func (p *page) addShortText(stored []byte) int {
 	p.data = slices.Grow(p.data, 20)
 	data := p.data[p.before : p.before+20]
 	endian.LittleEndian.PutUint32(data, uint32(size))
-	endian.LittleEndian.PutUint64(data[4:], a) // what is too much is overwritten
+	endian.LittleEndian.PutUint64(data[4:], a) // surplus bytes are overwritten later
 	endian.LittleEndian.PutUint64(data[12:], b)
 	p.data = p.data[:p.before+4+size]
 	p.addLevel()
@@ -197,7 +197,7 @@ func (p *page) addShortText(stored []byte) int {
 
 // addStoredText appends the first cell of stored, which begins with a quote, without the second one of two quotes.
 func (p *page) addStoredText(stored []byte) (n, cell int, ok bool) {
-	const atOnce = 16 // bytes are copied at once, and what is too much is overwritten
+	const atOnce = 16 // bytes are copied at once, and surplus bytes are overwritten later
 	p.before = len(p.data)
 	begin := len(p.data) + 4
 	p.data = slices.Grow(p.data, 4+quotes.Bytes+atOnce)
@@ -260,7 +260,7 @@ func (p *page) undo(c *column) {
 	p.trim(c)
 }
 
-// trim removes what was added for a value that is not counted.
+// trim removes the bytes added for a value that is not counted.
 func (p *page) trim(c *column) {
 	values := p.rows - p.nulls
 	switch c.store {

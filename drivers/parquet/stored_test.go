@@ -79,7 +79,7 @@ func storedRow(rng *rand.Rand) string {
 	return strings.Join(cells, ",") + "\n"
 }
 
-// What an import makes of rows does not depend on how many of them a read returns: rows that are in memory as a whole are parsed as they are
+// What an import makes of rows does not depend on how many of them a read returns. Rows that are in memory as a whole are parsed as they are
 // stored, and others by cells.
 func TestStoredRowsMakeTheSameParts(t *testing.T) {
 	rng := seedtest.Rand(t)
@@ -224,7 +224,7 @@ func TestStoredCellsAreTaken(t *testing.T) {
 				t.Fatalf("%s: %q: %v, %d bytes", at, cell, err, size)
 			}
 		}
-		for _, cell := range []string{"\"\xff\"", "x", "\"", "\"x"} { // add says what is wrong
+		for _, cell := range []string{"\"\xff\"", "x", "\"", "\"x"} { // add reports the fault
 			if _, _, ok := c.addStored(stored, []byte(cell+strings.Repeat(",", 100))); ok {
 				t.Errorf("%s: %q is taken", at, cell)
 			}

@@ -21,7 +21,7 @@ import (
 )
 
 // MaxTail bounds what [Target.Tail] reads, in bytes of plain values. Values come by pages, of 512 KiB or one long value, so that the last row takes one
-// page of each column, beside its dictionary.
+// page of each column, in addition to its dictionary.
 const MaxTail = 16 << 20
 
 // Tail implements [driver.Tailer]. It reads the parts that are last by name, which is roughly the order of the imports, of each the last pages, and not
@@ -53,7 +53,7 @@ func (t *Target) lastRows(ctx context.Context, d parts.Definition, path string, 
 
 // LastRows returns the last rows of a part, n at most, in their order, as the canonical texts of columns. NULL is nil, and so is a column that the part
 // lacks. It returns fewer rows if it would have to read more than limit bytes of plain values for the others, and [driver.ErrTailTooLarge] if that is so
-// for the last one. read is how much of the limit it has used: all of it if there are fewer rows for that reason.
+// for the last one. read is how much of the limit it has used, which is all of it if there are fewer rows for that reason.
 func LastRows(ctx context.Context, part io.ReaderAt, size int64, columns []datatype.Column, n int, limit int64) (rows [][][]byte, read int64, err error) {
 	defer func() {
 		if r := recover(); r != nil { // the library panics on some damaged files
@@ -96,10 +96,10 @@ type tailReader struct {
 	ctx     context.Context
 	file    *partFile
 	columns []column
-	places  []int // of the columns in the part; -1: it lacks them
+	places  []int // of the columns in the part, where -1 means that it lacks them
 }
 
-// groupEnd returns the last rows of a row group: n of them, or a half, a quarter and so on if those cost less than the limit.
+// groupEnd returns the last rows of a row group, n of them, or a half, a quarter and so on if those cost less than the limit.
 func (t *tailReader) groupEnd(g int, n, limit int64) (rows [][][]byte, cost int64, err error) {
 	group, err := t.file.group(g)
 	if err != nil {

@@ -102,7 +102,7 @@ func TestTailIsTheEndOfTheTable(t *testing.T) {
 	}
 }
 
-// The last file is the end of a table that is split by day, and NULL stands for a column that came later.
+// The last file is the end of a table that is split by day, and NULL stands for a column that was added later.
 func TestTailOfDaysAndNewColumns(t *testing.T) {
 	target, err := Tables(t.TempDir(), Options{PartitionBy: "day"})
 	if err != nil {

@@ -45,7 +45,7 @@ func (t *tempFile) close(durable bool) (err error) {
 	return err
 }
 
-// abandon removes what was written.
+// abandon removes the written file.
 func (t *tempFile) abandon() {
 	_ = t.close(false)
 	if t.temp != "" {

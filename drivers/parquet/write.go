@@ -19,7 +19,7 @@ const extension = ".parquet"
 // format is the [parts.Format] of Parquet.
 type format struct {
 	rowGroup int64
-	groups   int64 // bounds the plain bytes of all open row groups: at the bound they end
+	groups   int64 // bounds the plain bytes of all open row groups, which end at the bound
 	codec    compress.Codec
 	bloom    []string // the columns with filters
 	spare    *sparePages
@@ -46,8 +46,8 @@ func (x format) Empty(out io.Writer, d parts.Definition) error {
 	return newPart(out, columns, s).close()
 }
 
-// fileWriter writes the rows of one file to a temporary part a day. One goroutine reads and parses the rows, another one encodes
-// and writes pages.
+// fileWriter writes the rows of one file to a temporary part a day. One goroutine reads and parses the rows, another encodes and
+// writes pages.
 type fileWriter struct {
 	format
 	ctx     context.Context
@@ -55,7 +55,7 @@ type fileWriter struct {
 	f       *driver.File
 	d       parts.Definition
 	columns []column
-	day     int // the column of the day; -1: there is none
+	day     int // the column of the day, or -1 if there is none
 
 	parts    map[string]*partWriter // by folder
 	last     *partWriter            // of the last row
@@ -215,7 +215,7 @@ func (w *fileWriter) part(cells [][]byte) (p *partWriter, ok bool) {
 	return p, true
 }
 
-// partWriter is a part of the file. Its rows go to pages; part and out are the encoder's.
+// partWriter is a part of the file. Its rows go to pages. The fields part and out are the encoder's.
 type partWriter struct {
 	*pages
 	out      *tempFile

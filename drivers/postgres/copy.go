@@ -31,7 +31,7 @@ type fields []field
 // rowEncoder appends row number n of the file, or says why it cannot be sent.
 type rowEncoder func(dst []byte, cells [][]byte, n int64) ([]byte, *refusal)
 
-// ordinal is the column with the number of the row, which orders the rows of an upsert: a table has no order of its own.
+// ordinal is the column with the number of the row, which orders the rows of an upsert, because a table itself has no order.
 const ordinal = reserved + "row"
 
 // ordered adds the ordinal.
@@ -61,7 +61,7 @@ func (s fields) names() string {
 	return quoteAll(names)
 }
 
-// format returns how rows are written: in binary, which the server need not parse, unless a column has a type whose binary form is not
+// format returns how rows are written. It is binary, which the server need not parse, unless a column has a type whose binary form is not
 // the encoder's.
 func (s fields) format() (sql string, appendRow rowEncoder) {
 	for _, f := range s {
@@ -102,7 +102,7 @@ func (s fields) copy(ctx context.Context, tx pgx.Tx, f *driver.File, into, relat
 	return ofRows(err)
 }
 
-// What stands before and behind the rows of a binary COPY.
+// The header and the trailer around the rows of a binary COPY.
 const (
 	binaryHeader  = "PGCOPY\n\xff\r\n\x00\x00\x00\x00\x00\x00\x00\x00\x00"
 	binaryTrailer = "\xff\xff"
@@ -112,18 +112,18 @@ func (s fields) copySQL(into, format string, limit time.Duration) string {
 	return fmt.Sprintf(limitComment+"COPY %s (%s) FROM STDIN (FORMAT %s)", int64(limit.Seconds()), into, s.names(), format)
 }
 
-// rowStream is what a COPY reads: the rows of a file in the form of the database.
+// rowStream is the input of a COPY, the rows of a file in the form of the database.
 type rowStream struct {
 	mu        sync.Mutex // COPY may return while its goroutine still reads
 	rows      *driver.FileRows
 	appendRow rowEncoder
-	buf       []byte // what is not read yet is buf[next:]
+	buf       []byte // buf[next:] is unread
 	next      int
 	trailer   string
 	err       error // io.EOF after the trailer
 }
 
-// streamBlock is about what one Read makes: a message of pgconn.
+// streamBlock is about what one Read makes, a message of pgconn.
 const streamBlock = 60 << 10
 
 func (r *rowStream) Read(p []byte) (int, error) {
@@ -179,14 +179,14 @@ type refusal struct {
 	column, reason, message string
 }
 
-// malformed is the reason for a cell that is not a text of its type: the row was damaged, or comes from another mapping.
+// malformed is the reason for a cell that is not a text of its type. The row was damaged, or comes from another mapping.
 const malformed = string(celltype.Malformed)
 
 func (f *field) refuse() *refusal {
 	return &refusal{column: f.name, reason: malformed, message: fmt.Sprintf("the cell is not a canonical text of type %s", f.typ)}
 }
 
-// check refuses what PostgreSQL would change: it cuts spaces at the end that do not fit into varchar(n).
+// check refuses what PostgreSQL would change. It cuts spaces at the end that do not fit into varchar(n).
 func (f *field) check(cell []byte) *refusal {
 	if f.oid == pgtype.VarcharOID && f.typmod >= 0 && len(cell) > int(f.typmod-4) && utf8.RuneCount(cell) > int(f.typmod-4) {
 		return &refusal{column: f.name, reason: "22001", message: "the text is longer than the column allows"}

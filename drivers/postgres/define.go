@@ -16,7 +16,7 @@ import (
 // imports is the table of the imported files.
 const imports = reserved + "imports"
 
-// alterTimeout is how long a change of a table waits for it. Everybody else who wants the table waits behind the change.
+// alterTimeout is how long a change of a table waits for it. All other users of the table wait for the change.
 const alterTimeout = 2 * time.Second
 
 // Ensure implements [driver.Target].
@@ -139,7 +139,7 @@ func (t *Target) definition(c datatype.Column) string {
 	return s
 }
 
-// typeName returns the type of new columns. varchar without a length differs from text in its name alone; it tells untyped columns
+// typeName returns the type of new columns. varchar without a length differs from text in its name alone. It tells untyped columns
 // from strings.
 func (t *Target) typeName(typ datatype.Type) string {
 	switch typ {

@@ -96,7 +96,7 @@ func TestColumnsOfOthers(t *testing.T) {
 	expectRows(t, target, "grown", []string{buffertest.Null, buffertest.Null}, []string{buffertest.Null, "2"})
 }
 
-// A change of a table does not wait long: its readers wait behind it. A table that lacks nothing is not locked.
+// A change of a table does not wait long, because its readers wait for it. A table that lacks no column is not locked.
 func TestExtendBesideReaders(t *testing.T) {
 	target := open(t, Options{})
 	events := table("events", idColumn)
@@ -123,7 +123,7 @@ func TestExtendBesideReaders(t *testing.T) {
 	mustImport(t, target, two)
 }
 
-// A user without rights gets the statement that somebody else must run.
+// A user without rights gets the statement that another user must run.
 func TestRights(t *testing.T) {
 	owner := open(t, Options{})
 	exec(t, owner, `DROP ROLE IF EXISTS loader; CREATE ROLE loader LOGIN; GRANT USAGE ON SCHEMA `+owner.options.Schema+` TO loader`)

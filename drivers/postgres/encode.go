@@ -21,7 +21,7 @@ const (
 	jsonbVersion = 1
 )
 
-// appendBinary appends a row in the binary form of COPY: the number of columns, and for each its length and bytes.
+// appendBinary appends a row in the binary form of COPY, which is the number of columns, and for each its length and bytes.
 func (s fields) appendBinary(dst []byte, cells [][]byte, n int64) ([]byte, *refusal) {
 	dst = binary.BigEndian.AppendUint16(dst, uint16(len(s)))
 	for i := range s {
@@ -101,7 +101,7 @@ func appendUint64(dst []byte, v uint64) []byte {
 	return binary.BigEndian.AppendUint64(append(dst, 0, 0, 0, 8), v)
 }
 
-// appendNumeric appends the text of a number as a numeric: digits of base 10,000 around the point, without zeros at either end.
+// appendNumeric appends the text of a number as a numeric, which is digits of base 10,000 around the point, without zeros at either end.
 // weight is the power of the first one.
 func appendNumeric(dst, text []byte, scale int) []byte {
 	negative := text[0] == '-'
@@ -159,7 +159,7 @@ func appendNumeric(dst, text []byte, scale int) []byte {
 	return dst
 }
 
-// appendCSV appends a row as CSV. Each cell is the text that PostgreSQL reads for its type: the cell itself, except for bytes.
+// appendCSV appends a row as CSV. Each cell is the text that PostgreSQL reads for its type, which is the cell itself, except for bytes.
 func (s fields) appendCSV(dst []byte, cells [][]byte, n int64) ([]byte, *refusal) {
 	for i := range s {
 		f := &s[i]

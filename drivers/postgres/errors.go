@@ -21,15 +21,15 @@ const (
 	undefinedTable        = "42P01"
 	lockNotAvailable      = "55P03"
 	tooDeep               = "54001" // a document with too many levels for max_stack_depth
-	syntaxError           = "42601" // in a value of ltree or of newer versions of hstore; the driver's own statements have none
-	internalError         = "XX000" // in a value, if COPY names its column: hstore up to PostgreSQL 15
+	syntaxError           = "42601" // in a value of ltree or of newer versions of hstore, because the driver's own statements have none
+	internalError         = "XX000" // in a value, if COPY names its column, as for hstore up to PostgreSQL 15
 )
 
 // foreignKeyPatience is how long a file with a row that breaks a foreign key is tried again, before the row leaves it.
 const foreignKeyPatience = 10 * time.Minute
 
-// aboutRows marks the error of a statement that stores rows, or of COMMIT, which checks deferred constraints. Only such an error may refuse a row:
-// class 22 of another statement is about its arguments.
+// aboutRows marks the error of a statement that stores rows, or of COMMIT, which checks deferred constraints. Only such an error may refuse a row,
+// because class 22 of another statement is about its arguments.
 type aboutRows struct{ error }
 
 func (e *aboutRows) Unwrap() error { return e.error }
@@ -42,7 +42,7 @@ func ofRows(err error) error {
 	return &aboutRows{err}
 }
 
-// classify says what becomes of an error of the server. Only SQLSTATE decides: texts are translated, and a time-out names a line too.
+// classify says what becomes of an error of the server. Only SQLSTATE decides, because texts are translated, and a time-out names a line too.
 func classify(err error) error {
 	var pg *pgconn.PgError
 	if err == nil || !errors.As(err, &pg) || driver.IsPermanent(err) {
@@ -62,7 +62,7 @@ func classify(err error) error {
 		err = withoutValues(pg)
 	}
 	switch pg.Code[:min(2, len(pg.Code))] {
-	case "0A", "21", "28", "3D", "3F", "42", "44", "54", "55", "P0": // the schema, a right, a trigger: somebody must change it
+	case "0A", "21", "28", "3D", "3F", "42", "44", "54", "55", "P0": // the schema, a right, a trigger. An operator must change it
 		return driver.Permanent(wrap(err))
 	}
 	return wrap(err)
@@ -97,7 +97,7 @@ func raised(e *pgconn.PgError) bool {
 	return false
 }
 
-// withoutValues returns the error without the parts that may repeat what is in a row.
+// withoutValues returns the error without the parts that may repeat values of a row.
 func withoutValues(e *pgconn.PgError) *pgconn.PgError {
 	return &pgconn.PgError{
 		Severity: e.Severity, SeverityUnlocalized: e.SeverityUnlocalized, Code: e.Code, Message: message(e),
@@ -138,7 +138,7 @@ func rowError(err error, relation string) *driver.RowsError {
 	return refusedRow(pg, row, cmp.Or(pg.ColumnName, column))
 }
 
-// refusedRow returns the error about a row. A trigger can say anything, and what a foreign key refers to may come.
+// refusedRow returns the error about a row. A trigger can say anything, and the parent of a foreign key may arrive later.
 func refusedRow(pg *pgconn.PgError, row int64, column string) *driver.RowsError {
 	refused := &driver.RowsError{Err: withoutValues(pg), Unsure: raised(pg)}
 	if pg.Code == foreignKeyViolation {
@@ -148,7 +148,7 @@ func refusedRow(pg *pgconn.PgError, row int64, column string) *driver.RowsError 
 	return refused
 }
 
-// copyPlace reads the place that the context of an error names: the row, from 0, and the column, if there is one. Lines before it may name
+// copyPlace reads the place that the context of an error names, the row, from 0, and the column, if there is one. Lines before it may name
 // functions of triggers. The form and the words depend on the language of the server:
 //
 //	COPY events, line 3, column total: "…"
@@ -180,7 +180,7 @@ func copyPlace(where, relation string) (row int64, column string, ok bool) {
 	return 0, "", false
 }
 
-// columnIn returns the name behind the word for a column, or before the Korean word. It cuts off the value, which the text form of COPY adds.
+// columnIn returns the name after the word for a column, or before the Korean word. It cuts off the value, which the text form of COPY adds.
 func columnIn(place string) string {
 	for _, quote := range []string{`: "`, ": »", " : «", "\u00a0: «", ": «"} {
 		place, _, _ = strings.Cut(place, quote)

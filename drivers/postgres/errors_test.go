@@ -29,7 +29,7 @@ func TestRefusedRows(t *testing.T) {
 	exec(t, target, userTypes)
 	for i, c := range []struct {
 		column datatype.Column
-		sql    string // the column; empty: that of Ensure
+		sql    string // the column. Empty means the type of Ensure
 		bad    string
 		want   driver.RowError
 	}{
@@ -100,7 +100,7 @@ func expectUnsure(tb testing.TB, err error, want bool) {
 	}
 }
 
-// What is no fault of a row waits for somebody.
+// An error that is not the fault of a row waits for an operator.
 func TestRefusedFiles(t *testing.T) {
 	target := open(t, Options{})
 	exec(t, target, `CREATE TABLE days (at timestamptz, v bigint) PARTITION BY RANGE (at);
@@ -243,7 +243,7 @@ func TestClasses(t *testing.T) {
 			t.Errorf("SQLSTATE %s: %s, want %s", code, got, want)
 		}
 	}
-	// Only what stores rows, or the COMMIT behind it, can refuse one.
+	// Only a statement that stores rows, or the COMMIT after it, can refuse a row.
 	for _, code := range []string{"22003", "22023", "23505", "23503"} {
 		var refused *driver.RowsError
 		pg := &pgconn.PgError{Code: code, Message: "m"}

@@ -95,7 +95,7 @@ func TestTooManyRefusedRows(t *testing.T) {
 	}
 }
 
-// A parent that comes before the second look makes the row a good one: the file is tried again, and no row leaves it.
+// A parent that is inserted before the second look makes the row a good one. The file is tried again, and no row leaves it.
 func TestParentComesMeanwhile(t *testing.T) {
 	target := open(t, Options{})
 	exec(t, target, `CREATE TABLE parent (id bigint PRIMARY KEY); CREATE TABLE child (id bigint REFERENCES parent)`)

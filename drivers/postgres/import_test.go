@@ -55,7 +55,7 @@ func TestAbandonedAttempt(t *testing.T) {
 	expectRows(t, target, "events", []string{"1"})
 }
 
-// waitFor asks until the answer is true.
+// waitFor repeats a query until its result is true.
 func waitFor(tb testing.TB, query string) {
 	tb.Helper()
 	conn := server.Connect(tb)
@@ -145,7 +145,7 @@ func TestEnginesTogether(t *testing.T) {
 	}
 }
 
-// importPatiently repeats what a retry fixes, as the buffer does: an ALTER gives up on a table that is in use.
+// importPatiently retries errors that a retry fixes, as the buffer does. An ALTER gives up on a table that is in use.
 func importPatiently(t *testing.T, target *Target, f *driver.File) (err error) {
 	for range 20 {
 		if err = target.Import(t.Context(), f); err == nil || driver.IsPermanent(err) {
@@ -213,7 +213,7 @@ func TestServerIsKilled(t *testing.T) {
 	}
 }
 
-// A client hangs in the middle of a copy. Other attempts get no lock until its time is over; then one of them ends its connection.
+// A client hangs in the middle of a copy. Other attempts get no lock until its time is over. Then one of them ends its connection.
 func TestClientHangs(t *testing.T) {
 	target := open(t, Options{LockTimeout: 100 * time.Millisecond})
 	target.leastStatement = 2 * time.Second
@@ -266,7 +266,7 @@ func TestSettingsEndWithTheTransaction(t *testing.T) {
 	}
 }
 
-// Two connections of the server behind a pooler are enough for several engines, in any order of their transactions.
+// Two server connections of a pooler are enough for several engines, in any order of their transactions.
 func TestPooler(t *testing.T) {
 	url := server.Bouncer(t)
 	options := Options{Schema: server.Schema(t), Keys: map[string][]string{"users": {"id"}}}
@@ -331,7 +331,7 @@ func TestUpsert(t *testing.T) {
 		expect(`a1so "so"`, "a2-", "b1glad")
 		two := newFile("file-2", users, []string{"b", "1", buffertest.Null}, []string{"a", "2", "glad"}, []string{"c", "3", "glad"})
 		mustImport(t, target, two)
-		mustImport(t, target, one) // imported already: what is newer stays
+		mustImport(t, target, one) // imported already, so newer rows stay
 		expect(`a1so "so"`, "a2glad", "b1-", "c3glad")
 		if n, err := target.CountFile(t.Context(), users, "file-1"); err != nil || n != 5 {
 			t.Errorf("CountFile = %d, %v, want the 5 rows that were written", n, err)

@@ -10,7 +10,7 @@ import (
 	"github.com/forebay/forebay/driver"
 )
 
-// Compact implements [driver.Compactor]: it forgets the ids of files that were imported before Options.KeepIDs, and removes rows as
+// Compact implements [driver.Compactor]. It forgets the ids of files that were imported before Options.KeepIDs, and removes rows as
 // Options.KeepFor says.
 func (t *Target) Compact(ctx context.Context, table driver.Table) error {
 	if err := t.forgetIDs(ctx); err != nil {
@@ -42,7 +42,7 @@ func (t *Target) forgetIDs(ctx context.Context) error {
 // removeBlocks bounds the part of a table through which one transaction looks, in blocks of 8 KiB.
 const removeBlocks = 2048
 
-// leaves are the tables that have the rows of a table: itself, or its partitions, and the number of blocks of each. A table that was created
+// leaves are the tables that have the rows of a table, which are itself, or its partitions, and the number of blocks of each. A table that was created
 // later is after the others.
 const leaves = `SELECT format('%I.%I', n.nspname, c.relname), (pg_catalog.pg_relation_size(c.oid) / current_setting('block_size')::bigint)::bigint
 FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace

@@ -20,8 +20,8 @@ import (
 	"github.com/forebay/forebay/mapping"
 )
 
-// The server is killed while files with rows that it refuses are imported: a number or text that does not fit the table, a row that breaks a check.
-// Each row is in the table once, or in the quarantine once with its code.
+// The server is killed while files with rows that it refuses are imported, such as a number or text that does not fit the table, or a row that breaks
+// a check. Each row is in the table once, or in the quarantine once with its code.
 func TestKillsOfTheServerWithRefusedRows(t *testing.T) {
 	if testing.Short() {
 		t.Skip("restarts the server")

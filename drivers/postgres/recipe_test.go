@@ -11,7 +11,7 @@ import (
 	"github.com/forebay/forebay/mapping"
 )
 
-// accountEvents is the source of the recipe in docs/recipes.md: events of a product, with the tenant and the id that the product gave them.
+// accountEvents is the source of the recipe in docs/recipes.md, events of a product, with the tenant and the id that the product gave them.
 func accountEvents() forebay.Source {
 	return forebay.Source{ID: "product", Sinks: []forebay.Sink{{
 		ID:       "events",

@@ -14,7 +14,7 @@ import (
 	"github.com/forebay/forebay/driverkit/sqltail"
 )
 
-// Query implements [driver.Querier]: the rows of the last blocks of the table. A search by another order would read the whole table.
+// Query implements [driver.Querier]. The query returns the rows of the last blocks of the table. A search by another order would read the whole table.
 func (t *Target) Query(table driver.Table) (language, query string) {
 	name := t.table(table.ID)
 	return "PostgreSQL", fmt.Sprintf(`SELECT * FROM %s
@@ -34,7 +34,7 @@ func literal(text string) string {
 const (
 	// tailBlocks is the number of blocks of 8 KiB in which the newest rows are looked for first, maxTailBlocks the greatest number.
 	tailBlocks, maxTailBlocks = 16, 4096
-	// tailParts bounds the partitions in which rows are looked for. They are those that were created last.
+	// tailParts bounds the number of partitions, the newest ones, that are searched for rows.
 	tailParts = 100
 	// tailTimeout bounds each statement. A change of the table waits for its end.
 	tailTimeout = 5 * time.Second
@@ -151,7 +151,7 @@ func readTail(ctx context.Context, tx pgx.Tx, columns []sqltail.Column, from str
 	return tail, found, rows.Err()
 }
 
-// importedAt returns when the newest row was imported: the table of imports has a row of the same transaction. The time is zero if it is not among
+// importedAt returns when the newest row was imported. The table of imports has a row of the same transaction. The time is zero if it is not among
 // the last ones.
 func (t *Target) importedAt(ctx context.Context, tx pgx.Tx, table, from string) (at time.Time, err error) {
 	parts, err := readLeaves(ctx, tx, t.table(imports))

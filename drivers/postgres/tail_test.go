@@ -67,7 +67,7 @@ func TestTailEndsWithItsContext(t *testing.T) {
 	}
 }
 
-// While a tail has its lock, imports into the table go on.
+// While a tail has its lock, imports into the table continue.
 func TestImportsPassATail(t *testing.T) {
 	target := open(t, Options{})
 	tbl := table("events", idColumn)
@@ -85,7 +85,7 @@ func TestImportsPassATail(t *testing.T) {
 	}
 }
 
-// Large cells are not returned: there are fewer rows, or none.
+// Large cells are not returned. Fewer rows are returned, or none.
 func TestTailIsBounded(t *testing.T) {
 	target := open(t, Options{})
 	tbl := table(`it's "odd"`, idColumn, col("text", datatype.String))
@@ -130,7 +130,7 @@ func TestTailOrder(t *testing.T) {
 	}
 }
 
-// Tables of others show what they have, and missing ones are told apart from those that cannot be read.
+// Foreign tables show their rows, and missing tables are distinguished from unreadable tables.
 func TestTailOfOtherTables(t *testing.T) {
 	target := open(t, Options{})
 	exec(t, target, `CREATE TABLE plain (id serial, at timestamptz, day date, size float8, tags text[], raw bytea);

@@ -12,7 +12,7 @@ import (
 
 var values = []struct {
 	typ    datatype.Type
-	column string // the type of the column; empty: that of Ensure
+	column string // the type of the column. Empty means the type of Ensure
 	cells  []string
 }{
 	{datatype.Untyped, "", []string{"", " ", "null", "a\r\nb", `\N`, `\.`, `"`, "日本語", strings.Repeat("long", 50_000)}},
@@ -33,7 +33,7 @@ var values = []struct {
 	{datatype.JSON, "", []string{`{"a":[1,null,"null"]}`, `{"b":1,"a":1.50,"a":2}`, `"text"`, "12", "[]", `""`, `"\""`, "1e400", `"\ud83d\ude00"`}},
 	{datatype.Bytes, "", []string{"", "AA==", "/+8=", "aGVsbG8="}},
 
-	// Tables that somebody else has made.
+	// Tables made by another program.
 	{datatype.JSON, "jsonb", []string{`{"a": [1, null, "null"]}`, `"text"`, "12", "[]"}},
 	{datatype.Int64, "numeric(19,0)", []string{"0", "-1", "10000", "-9223372036854775808"}},
 	{datatype.Int64, "numeric", []string{"0", "-1", "120000", "9223372036854775807"}},
@@ -53,7 +53,7 @@ var values = []struct {
 const userTypes = `CREATE TYPE mood AS ENUM ('glad', 'so "so"'); CREATE DOMAIN short_text AS text CHECK (length(VALUE) < 10);
 	CREATE DOMAIN positive AS bigint CHECK (VALUE > 0); CREATE DOMAIN some_bytes AS bytea`
 
-// Each value of each type comes back as it was, beside NULL.
+// Each value of each type comes back unchanged, as does NULL.
 func TestTypes(t *testing.T) {
 	target := open(t, Options{})
 	exec(t, target, userTypes)

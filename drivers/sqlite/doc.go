@@ -11,7 +11,7 @@
 //
 // The rows of a file and its id are one transaction (BEGIN IMMEDIATE, write-ahead log, synchronous = FULL), which begins with the id.
 // A second import of the id, by whatever process, waits for the first one and then finds it. When Import returns nil the rows are on
-// disk and visible. Rows can be doubled if somebody deletes ids from _forebay_imports, or restores the tables of a database without it.
+// disk and visible. Rows can be doubled if a user deletes ids from _forebay_imports, or restores the tables of a database without it.
 // A backup of the whole file is consistent.
 //
 // # Types
@@ -31,10 +31,10 @@
 // # Refused rows
 //
 // All rows that a constraint, a trigger or a function in an index refuses are named in one [driver.RowsError], with the result code of SQLite. A
-// sink with a quarantine gets the file without them: see [driver.Voider].
+// sink with a quarantine gets the file without them, see [driver.Voider].
 //
 // # Limits
 //
-// SQLite has one writer at a time: imports into one file take turns, even those of several engines. Names are compared without case, so
-// a table cannot differ from another one in case only. Network file systems break the write-ahead log.
+// SQLite has one writer at a time. Imports into one file take turns, even from several engines. Names are compared without case, so
+// a table cannot differ from another table in case only. Network file systems break the write-ahead log.
 package sqlite

@@ -50,10 +50,10 @@ func refusal(err error) (code int, message string) {
 }
 
 // noTransaction reports whether COMMIT or ROLLBACK failed because there is no transaction, or BEGIN because there is one. SQLite has no
-// code of its own for that.
+// separate code for that.
 func noTransaction(err error) bool { return codeOf(err)&0xff == sqlite3.SQLITE_ERROR }
 
-// classify marks an error as permanent if the same call fails until somebody changes the database or its file.
+// classify marks an error as permanent if the same call fails until an operator changes the database or its file.
 func classify(err error) error {
 	switch codeOf(err) & 0xff {
 	case sqlite3.SQLITE_ERROR, sqlite3.SQLITE_PERM, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_CANTOPEN,

@@ -14,7 +14,7 @@ import (
 	"github.com/forebay/forebay/mapping"
 )
 
-// README.md shows the lines between the comments, so they compile and do what it says.
+// README.md shows the lines between the comments, so they compile and work as it says.
 func Example() {
 	ctx := context.Background()
 	check := func(err error) {

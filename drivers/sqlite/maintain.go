@@ -16,8 +16,8 @@ const cleanEvery = time.Hour
 // cleanBatch bounds the ids that one transaction deletes.
 const cleanBatch = 1000
 
-// Compact implements [driver.Compactor]: it deletes ids that are older than Options.KeepIDs, removes rows as Options.KeepFor says, and empties a
-// write-ahead log that has become large, unless somebody reads or writes.
+// Compact implements [driver.Compactor]. It deletes ids that are older than Options.KeepIDs, removes rows as Options.KeepFor says, and empties a
+// write-ahead log that has become large, unless a transaction is reading or writing.
 func (t *Target) Compact(ctx context.Context, table driver.Table) error {
 	now := time.Now()
 	last := t.cleaned.Load()
@@ -42,7 +42,7 @@ func (t *Target) Compact(ctx context.Context, table driver.Table) error {
 		return wrap(err, "write-ahead log")
 	}
 	defer conn.Close()
-	// A reader or writer makes it busy, which is no error: the next call tries again.
+	// A reader or writer makes it busy, which is no error. The next call tries again.
 	_, err = conn.ExecContext(ctx, "PRAGMA wal_checkpoint(TRUNCATE)")
 	return wrap(classify(err), "write-ahead log")
 }

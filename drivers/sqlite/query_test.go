@@ -10,7 +10,7 @@ import (
 	"github.com/forebay/forebay/drivers/sqlite"
 )
 
-// The query that people copy runs, also for a table whose name needs quotes.
+// The query that users copy runs, even for a table whose name needs quotes.
 func TestQueryRuns(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "events.db")
 	target := open(t, path, sqlite.Options{})

@@ -9,11 +9,11 @@ import (
 	"github.com/forebay/forebay/driverkit/sqlfile"
 )
 
-// removeRows bounds the rows that one transaction removes, because meanwhile nobody else writes.
+// removeRows bounds the rows that one transaction removes, because it blocks all other writers.
 const removeRows = 1000
 
-// removeOld removes the rows whose time has passed. It looks for them beside imports, once through the table in the order of its rows, and
-// removes what it has found in transactions of their own.
+// removeOld removes the rows whose time has passed. It looks for them during imports, once through the table in the order of its rows, and
+// removes the rows that it has found in separate transactions.
 func (t *Target) removeOld(ctx context.Context, table driver.Table) error {
 	if err := checkTable(table); err != nil {
 		return err
@@ -26,7 +26,7 @@ func (t *Target) removeOld(ctx context.Context, table driver.Table) error {
 		for from := int64(-1 << 63); ; {
 			var found, to int64
 			err := t.read.QueryRowContext(ctx, find, from).Scan(&found, &to)
-			if err != nil && strings.Contains(err.Error(), "no such table") { // somebody has dropped it
+			if err != nil && strings.Contains(err.Error(), "no such table") { // it was dropped
 				return nil
 			}
 			if err != nil || found == 0 {

@@ -108,7 +108,7 @@ func canonical(typ datatype.Type, value any) string {
 	return fmt.Sprint(value)
 }
 
-// harness returns the harness for the suites. Each database has a folder of its own.
+// harness returns the harness for the suites. Each database has its own folder.
 func harness() buffertest.TargetHarness {
 	var path string
 	reopen := func(t *testing.T) driver.Target { return open(t, path, sqlite.Options{}) }

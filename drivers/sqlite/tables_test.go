@@ -42,7 +42,7 @@ func TestTableNames(t *testing.T) {
 	}
 }
 
-// A table of somebody else may be used if its columns have the classes of the types.
+// A table of another program may be used if its columns have the classes of the types.
 func TestTableOfSomebodyElse(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a.db")
 	target := open(t, path, sqlite.Options{})
@@ -64,7 +64,7 @@ func TestTableOfSomebodyElse(t *testing.T) {
 	}
 }
 
-// The columns of a table count as somebody has altered them.
+// The columns of a table count as another program has altered them.
 func TestAlteredTable(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a.db")
 	target := open(t, path, sqlite.Options{})
@@ -167,7 +167,7 @@ func TestTablesThatStoreLess(t *testing.T) {
 	}
 }
 
-// SQLite goes on writing to a file that has no name any more.
+// SQLite continues to write to a file that no longer has a name.
 func TestLostDatabase(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("files that are open cannot be moved")
@@ -200,7 +200,7 @@ func TestLostDatabase(t *testing.T) {
 	}
 }
 
-// The tables of the driver that somebody drops come back with the next import. The table of types is read from the declarations.
+// If the driver's own tables are dropped, the next import creates them again. The table of types is read from the declarations.
 func TestOwnTablesAreDropped(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a.db")
 	target := open(t, path, sqlite.Options{})

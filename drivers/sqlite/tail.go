@@ -18,7 +18,7 @@ import (
 	"github.com/forebay/forebay/driverkit/sqltail"
 )
 
-// Query implements [driver.Querier]: the rows that were stored last.
+// Query implements [driver.Querier]. The query returns the rows that were stored last.
 func (t *Target) Query(table driver.Table) (language, query string) {
 	query = "SELECT * FROM " + sqlfile.Quote(table.ID)
 	if id := rowID(table.Columns); id != "" {
@@ -146,7 +146,7 @@ func cellOf(value any) []byte {
 // lookBack is the number of imports among which the last one of a table is looked for.
 const lookBack = 10_000
 
-// lastImport returns when rows came into a table last, the zero time if that was long ago.
+// lastImport returns when rows were last imported into a table, the zero time if that was long ago.
 func lastImport(ctx context.Context, q querier, table string) (at time.Time, err error) {
 	var text string
 	err = q.QueryRowContext(ctx, `SELECT imported_at FROM _forebay_imports WHERE rowid > (SELECT max(rowid) FROM _forebay_imports) - ? AND table_id = ?

@@ -66,7 +66,7 @@ func TestTailEndsWithItsContext(t *testing.T) {
 	}
 }
 
-// Large cells are not read: fewer rows are returned, or none.
+// Large cells are not read. Fewer rows are returned, or none.
 func TestTailIsBounded(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "events.db")
 	target := open(t, path, sqlite.Options{})
@@ -86,7 +86,7 @@ func TestTailIsBounded(t *testing.T) {
 	}
 }
 
-// Tables of others show what they have, or the error says why not.
+// Foreign tables show their rows, or the error says why not.
 func TestTailOfOtherTables(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "events.db")
 	target := open(t, path, sqlite.Options{})

@@ -1,4 +1,4 @@
-// Package template is the smallest correct [driver.Target], to be copied by authors of drivers: docs/internals/drivers.md goes through it.
+// Package template is the smallest correct [driver.Target], to be copied by authors of drivers. The page docs/internals/drivers.md goes through it.
 //
 // A table is a folder. The rows of an imported file are one file in it. That gets its name, the id, when it is complete. So rows and id become
 // visible in one step, and the file system refuses a second file with the id. A line is a row, a cell is in base64, and NULL is "-".
@@ -21,7 +21,7 @@ import (
 	"github.com/forebay/forebay/driver"
 )
 
-// Target stores tables in a folder. It is safe for concurrent use, also by several processes.
+// Target stores tables in a folder. It is safe for concurrent use, even by several processes.
 type Target struct{ dir string }
 
 var _ driver.Target = Target{}
@@ -29,7 +29,7 @@ var _ driver.Target = Target{}
 // New returns a target in a folder, which is created when it is needed.
 func New(dir string) Target { return Target{dir} }
 
-// folder is where a table is. An id may be any text, so it is hashed; a database would quote it.
+// folder is where a table is. An id may be any text, so it is hashed, while a database would quote it.
 func (t Target) folder(table string) string {
 	sum := sha256.Sum256([]byte(table))
 	return filepath.Join(t.dir, hex.EncodeToString(sum[:]))
@@ -107,7 +107,7 @@ func publish(path string, write func(io.Writer) error) error {
 	if err := os.Link(temp.Name(), path); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
-	// The name must survive a power cut too, also if an earlier attempt gave it and was killed before this line.
+	// The name must survive a power cut too, even if an earlier attempt gave it and was killed before this line.
 	return errors.Join(syncFolder(dir), syncFolder(filepath.Dir(dir)), syncFolder(filepath.Dir(filepath.Dir(dir))))
 }
 

@@ -1,4 +1,4 @@
-// Command analytics takes events and answers questions about them with SQL, in one process. Events are Go values, the tables are in a
+// Command analytics stores events and queries them with SQL, in one process. Events are Go values, the tables are in a
 // SQLite database that any other program may read as well.
 //
 //	cd examples/analytics && go run .          100,000 orders, in a temporary directory that is kept
@@ -157,7 +157,7 @@ func newOrder(run string) order {
 	return o
 }
 
-// show prints a query with its answer.
+// show prints a query with its result.
 func show(ctx context.Context, out io.Writer, db *sql.DB, query string) error {
 	rows, err := db.QueryContext(ctx, query)
 	if err != nil {

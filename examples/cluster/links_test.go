@@ -11,14 +11,14 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// nowhere is an address on which nobody listens. Servers that all advertise it, and have it among their peers, take it for their own, and look
+// nowhere is an address without a listener. Servers that all advertise it, and have it among their peers, take it for their own, and look
 // for no other way to each other than the other peers.
 const nowhere = "127.0.0.1:1"
 
-// links are a network in which each server reaches each other one through a proxy of its own.
+// links are a network in which each server reaches every other one through a separate proxy.
 type links struct {
 	control *toxiproxy.ApiServer
-	proxies [size][size]*toxiproxy.Proxy // [from][to]: connections that from has made
+	proxies [size][size]*toxiproxy.Proxy // [from][to], the connections that from has made
 }
 
 func newLinks(t *testing.T, listen []string) (*links, error) {
@@ -78,7 +78,7 @@ func (l *links) peers(node int) (advertise string, peers []string) {
 	return nowhere, peers
 }
 
-// isolate is noticed by nobody at once: connections stay, and what is sent is never answered.
+// isolate is not noticed at once. Connections stay, and requests get no response.
 func (l *links) isolate(node int) error {
 	var errs []error
 	for other := range size {
@@ -94,7 +94,7 @@ func (l *links) isolate(node int) error {
 	return errors.Join(errs...)
 }
 
-// heal breaks the connections from which something is missing; servers make them again.
+// heal breaks the connections from which something is missing, and servers make them again.
 func (l *links) heal() error {
 	var errs []error
 	for from := range size {

@@ -14,15 +14,15 @@ import (
 // maxEvents keeps an event number within the seven digits of an id.
 const maxEvents = 9_999_999
 
-// patience is how long a client waits for an answer. A node that stands still never gives one.
+// patience is how long a client waits for a response. A stalled node never sends one.
 const patience = 15 * time.Second
 
-// ledger is what the clients know.
+// ledger is the clients' record of events.
 type ledger struct {
 	sent atomic.Int64 // acknowledged events
 
 	mu      sync.Mutex
-	acked   map[string]*process // who has acknowledged it, by id of the attempt
+	acked   map[string]*process // the process that acknowledged it, by id of the attempt
 	last    time.Time           // of the last acknowledgement, or of when events began to wait again
 	stalled time.Duration       // the longest time between two
 	failed  map[string]int      // attempts by what failed
@@ -129,8 +129,8 @@ func (l *load) send(ctx context.Context, clients, end int) error {
 	return context.Cause(ctx)
 }
 
-// sendEvent repeats one event until it is acknowledged. Each attempt has its own id, so that rows can be told apart: those that were
-// acknowledged must be in the table once, those of other attempts at most once.
+// sendEvent repeats one event until it is acknowledged. Each attempt has its own id, so that rows can be told apart. Acknowledged
+// attempts must be in the table once, other attempts at most once.
 func (l *load) sendEvent(ctx context.Context, event, client int) error {
 	wait := 20 * time.Millisecond
 	for attempt := 1; ; attempt++ {

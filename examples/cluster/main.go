@@ -1,5 +1,5 @@
 // Command cluster runs three nodes as three processes of this machine, sends events to all of them, and kills one node after the other. At
-// the end it reads the tables and compares them, id by id, with what was acknowledged.
+// the end it reads the tables and compares them, id by id, with the acknowledged events.
 //
 //	cd examples/cluster && go run .               20,000 events, three losses, in a temporary folder that is kept; about a minute
 //	cd examples/cluster && go run . -n 200000     more of them
@@ -8,10 +8,10 @@
 // It is a separate module because of the servers of NATS that the nodes embed.
 //
 // A node that is lost comes back in different ways. The first stays away until the others have moved its rows to the table. The second
-// comes back at once and goes on where it was. The third comes back without its disk. Clients whose request fails, or is not answered,
-// send the event again to another node, under a new id: whether the first attempt was stored is unknown.
+// comes back at once and resumes where it was. The third comes back without its disk. Clients whose request fails, or gets no response,
+// send the event again to another node, under a new id, because it is unknown whether the first attempt was stored.
 //
-// The last line on standard output tells the result; the exit status is 1 if a row was lost or doubled:
+// The last line on standard output tells the result. The exit status is 1 if a row was lost or doubled:
 //
 //	cluster: sent=20000 rows=20013 lost=0 duplicated=0 recovered=21.3s unconfirmed=13 stalled=6.2s losses=3 damaged=0
 //
@@ -20,7 +20,7 @@
 //	lost         acknowledged ids that are not in the table
 //	duplicated   rows whose id is in the table already
 //	recovered    the longest time from a loss until the table had all that the lost node had acknowledged
-//	unconfirmed  rows whose attempt failed or was not answered, but was stored
+//	unconfirmed  rows whose attempt failed or got no response, but was stored
 //	stalled      the longest time in which no node acknowledged anything although events waited
 //
 // The nodes log to DIR/a.log, DIR/b.log and DIR/c.log. The table is the folder DIR/tables/in.c-cluster.events.

@@ -120,7 +120,7 @@ func TestLosses(t *testing.T) {
 	play(t, 500*(*cycles+1), *cycles, "-cycles", strconv.Itoa(*cycles), "-checkpoint-bytes", "50000")
 }
 
-// Rows that are missing, doubled or unexpected are told apart.
+// compare counts missing, doubled and unexpected rows separately.
 func TestCompare(t *testing.T) {
 	acked := map[string]*process{"1-1": nil, "2-1": nil, "3-2": nil}
 	a := compare(acked, map[string]int{"1-1": 1, "2-1": 3, "3-1": 1})

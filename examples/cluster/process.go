@@ -18,7 +18,7 @@ import (
 // process is a node as the process that starts it sees it. One goroutine starts and ends it.
 type process struct {
 	nodeConfig
-	// lost is told why the node has lost its instance, and failed how the process has ended if nobody ended it.
+	// lost receives the reason why the node has lost its instance, and failed how the process has ended if it ended by itself.
 	lost   func(why string)
 	failed func(error)
 
@@ -33,7 +33,7 @@ type process struct {
 	told    message
 	status  readiness
 	gone    bool          // the process has ended
-	what    string        // what was done to it, for people; empty if nothing
+	what    string        // what was done to it, for people, empty if nothing
 	changed chan struct{} // closed when one of them changes
 }
 
@@ -87,7 +87,7 @@ func (p *process) start() error {
 	return nil
 }
 
-// set changes what is known of the node.
+// set changes the known state of the node.
 func (p *process) set(change func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -96,14 +96,14 @@ func (p *process) set(change func()) {
 	p.changed = make(chan struct{})
 }
 
-// url is where events are sent; empty while the node does not serve.
+// url is where events are sent, or empty while the node does not serve.
 func (p *process) url() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.told.Events
 }
 
-// await waits until what is known of the node meets a condition. It fails when the process ends by itself.
+// await waits until the known state of the node meets a condition. It fails when the process ends by itself.
 func (p *process) await(ctx context.Context, what string, met func() bool) error {
 	for {
 		p.mu.Lock()
@@ -161,7 +161,7 @@ func (p *process) wipe() error {
 }
 
 // damage flips a bit in a file of the server of a node that does not run, or cuts the file. It takes one of the files with the records of
-// logs, and returns what it did. done: there was a file with anything in it.
+// logs, and returns a description of the damage. done is true if there was a file with anything in it.
 func (p *process) damage(rng *rand.Rand) (what string, done bool, err error) {
 	files, err := filepath.Glob(filepath.Join(p.server(), "jetstream", "*", "streams", "*_L_*", "msgs", "*.blk"))
 	if err != nil {

@@ -2,7 +2,7 @@
 
 package main
 
-// canPause: processes can be stopped for a while.
+// canPause reports whether processes can be stopped for a while.
 const canPause = false
 
 func (*process) pause() error  { return nil }

@@ -4,7 +4,7 @@ package main
 
 import "syscall"
 
-// canPause: processes can be stopped for a while.
+// canPause reports whether processes can be stopped for a while.
 const canPause = true
 
 // pause lets the node stand still until resume.

@@ -20,7 +20,7 @@ import (
 	"github.com/forebay/forebay/mapping"
 )
 
-// The recipe that drains a queue, with a real broker: a stream of JetStream. Acknowledgements are lost, the engine is closed in the middle and
+// The recipe that drains a queue, with a real broker, a stream of JetStream. Acknowledgements are lost, the engine is closed in the middle and
 // opened again, and each message becomes one row.
 func TestDrainJetStream(t *testing.T) {
 	s, err := server.NewServer(&server.Options{
@@ -119,7 +119,7 @@ func TestDrainJetStream(t *testing.T) {
 					}
 					mu.Unlock()
 					if lose {
-						return msg.Nak() // what the server does by itself when it hears nothing for a while
+						return msg.Nak() // as the server itself does when it hears nothing for a while
 					}
 					return msg.DoubleAck(context.WithoutCancel(ctx))
 				}

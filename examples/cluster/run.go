@@ -22,7 +22,7 @@ import (
 // size is the number of nodes.
 const size = 3
 
-// longest bounds each wait: an election takes 4 to 9 seconds, and more on a busy machine.
+// longest bounds each wait. An election takes 4 to 9 seconds, and more on a busy machine.
 const longest = 3 * time.Minute
 
 // runner runs a cluster.
@@ -37,7 +37,7 @@ type runner struct {
 	rng       *mathrand.Rand
 }
 
-// run runs the program: nodes, load, losses, and the comparison at the end.
+// run runs the program, with nodes, load, losses, and the comparison at the end.
 func run(ctx context.Context, cfg config, out io.Writer) error {
 	var err error
 	if cfg.dir, err = folder(cfg.dir); err != nil {
@@ -74,7 +74,7 @@ func run(ctx context.Context, cfg config, out io.Writer) error {
 	return r.verdict(out)
 }
 
-// play starts the nodes, sends the events and loses nodes, and returns when the table has what was acknowledged, or has it not in time.
+// play starts the nodes, sends the events and loses nodes, and returns when the table has all acknowledged events, or the time for it is over.
 func (r *runner) play(ctx context.Context) error {
 	r.screen.say("three nodes start in %s", r.dir)
 	for _, p := range r.nodes {
@@ -111,7 +111,7 @@ func folder(path string) (string, error) {
 	return path, err
 }
 
-// makeTable makes the table: of several processes only one may do that with this driver.
+// makeTable makes the table. Only one of several processes may do that with this driver.
 func makeTable(ctx context.Context, path string) error {
 	mapper, err := mapping.Compile(columns(), mapping.Options{})
 	if err != nil {
@@ -213,7 +213,7 @@ func (r *runner) flushAll(ctx context.Context) error {
 			return err
 		}
 	}
-	return nil // what is missing now is lost
+	return nil // rows that are missing now are lost
 }
 
 // verdict compares and writes the last line.

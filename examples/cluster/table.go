@@ -12,7 +12,7 @@ import (
 
 const tableID = "in.c-cluster.events"
 
-// stored reads the table: how many rows it has of each id.
+// stored reads the table and returns how many rows it has of each id.
 func stored(tables string) (map[string]int, error) {
 	driver := dir.Tables(tables)
 	columns, err := driver.Columns(tableID)
@@ -46,7 +46,7 @@ func lacks(rows map[string]int, ids []string) (missing int) {
 	return missing
 }
 
-// audit compares the table with what the clients know.
+// audit compares the table with the clients' record.
 type audit struct {
 	rows, lost, duplicated, unconfirmed int
 	// examples are some of the ids that are lost or doubled.

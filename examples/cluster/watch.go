@@ -135,7 +135,7 @@ func (p *process) ask(ctx context.Context, client *http.Client) {
 		}
 	}
 	p.set(func() {
-		if p.told == started { // else the answer is of the process before
+		if p.told == started { // else the response is of the previous process
 			p.status = status
 		}
 	})

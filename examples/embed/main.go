@@ -1,4 +1,4 @@
-// Command embed is the smallest useful program: it opens an engine, defines a source with one table, and stores an event.
+// Command embed is the smallest useful program. It opens an engine, defines a source with one table, and stores an event.
 package main
 
 import (

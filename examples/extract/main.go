@@ -7,10 +7,10 @@
 //	go run ./examples/extract discover -config FILE       propose typed columns for the records of each job
 //	go run ./examples/extract -config FILE -out DIR       CSV files and manifests in DIR/tables, without an engine
 //	go run ./examples/extract -config FILE -state FILE    the state is read and written; after a crash or an error
-//	                                                      the run goes on behind the last page that is on disk
+//	                                                      the run resumes after the last page that is on disk
 //
 // The program waits for the disk after every page, and then saves the position. After a crash a page is in its table once, if
-// the API answers the same and the run goes on within a day. Use -data with -state, so that both are kept. With -out and -state, pages are kept in
+// the API responds the same and the run resumes within a day. Use -data with -state, so that both are kept. With -out and -state, pages are kept in
 // DIR/unfinished.pages until the tables are written.
 //
 // The exit status is 0 when all went well, 1 when the configuration, the API or the data must be looked at, and 2 for

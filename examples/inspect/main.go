@@ -1,4 +1,4 @@
-// Command inspect shows what waits in a data directory, where, for how long and why. It changes nothing.
+// Command inspect shows the waiting rows of a data directory, where, for how long and why they wait. It changes nothing.
 //
 //	go run ./examples/inspect DIR                     sinks with their columns, files and slices
 //	go run ./examples/inspect -json DIR               the same for programs
@@ -6,7 +6,7 @@
 //	go run ./examples/inspect -rows SLICE DIR         write the rows of a slice as CSV
 //
 // DIR is the data directory of an engine that is closed, or a checkpoint of one that runs: Engine.Checkpoint makes it.
-// Staged objects are read from the folder staging in DIR, unless -staging names another one.
+// Staged objects are read from the folder staging in DIR, unless -staging names a different one.
 //
 // The verb inspect of cmd/forebay is the same program. Its code is in internal/program/inspect.
 package main

@@ -1,4 +1,4 @@
-// Command otlp is a toy shop that is instrumented with OpenTelemetry and keeps its own telemetry: it exports to a Forebay in
+// Command otlp is a toy shop that is instrumented with OpenTelemetry and keeps its own telemetry. It exports to a Forebay in
 // the same process and then prints the rows of its spans, metrics and logs.
 //
 //	cd examples/otlp && go run .
@@ -70,7 +70,7 @@ func run(ctx context.Context, folder string, orders int, out io.Writer) (err err
 		return err
 	}
 
-	// Forebay listens as it would in a process of its own.
+	// Forebay listens as it would in a separate process.
 	server, err := web.Local(stream.Ingest(eng, stream.Options{}))
 	if err != nil {
 		return err
@@ -115,7 +115,7 @@ func source() forebay.Source {
 	}}
 }
 
-// instrument makes the providers of a program. The exporters and the resource read the variables OTEL_….
+// instrument creates the providers. The exporters and the resource read the environment variables OTEL_….
 func instrument(ctx context.Context) (stop func(context.Context) error, err error) {
 	traces, err := otlptracehttp.New(ctx) // or from otlptracegrpc: Go reads no variable for the protocol
 	if err != nil {

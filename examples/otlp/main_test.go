@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// What the shop tells of itself is in its tables, once.
+// The shop's telemetry is in its tables, once.
 func TestRun(t *testing.T) {
 	for _, name := range []string{"OTEL_SERVICE_NAME", "OTEL_EXPORTER_OTLP_ENDPOINT"} {
 		t.Setenv(name, "") // and back, when the test has ended

@@ -4,7 +4,7 @@
 //
 //	go run ./examples/platform -dir data -addr 127.0.0.1:8080
 //
-// It prints "ready addr=HOST:PORT", and commands to try it. On SIGTERM or an interrupt it moves what waits to the
+// It prints "ready addr=HOST:PORT", and commands to try it. On SIGTERM or an interrupt it moves waiting rows to the
 // tables and ends with status 0. Everything it has acknowledged is in the directory, even after a kill.
 package main
 
@@ -71,7 +71,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 	if err := os.MkdirAll(*dir, 0o700); err != nil {
 		return err
 	}
-	shown := "$TOKEN" // what the commands below take for the token: a given one is not printed
+	shown := "$TOKEN" // the token in the commands below, but a given one is not printed
 	if *token == "" {
 		path := filepath.Join(*dir, "token")
 		if *token, err = keep.Secret(path); err != nil {
@@ -155,8 +155,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 	case <-front.Done:
 		return front.Err()
 	}
-	// Events are refused from here on, and what waits is moved; the platform still answers the engine. What cannot be
-	// moved now stays in the directory and goes on at the next start.
+	// Events are refused from here on, and waiting rows are moved. The platform still serves the engine. Rows that cannot be
+	// moved now stay in the directory until the next start.
 	h.streams.Store(nil)
 	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
 	defer cancel()
@@ -203,7 +203,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// sinkTokens makes the tokens of sinks for the catalog, and gives the drivers those that it keeps.
+// sinkTokens makes the tokens of sinks for the catalog, and gives the drivers the tokens that it keeps.
 type sinkTokens struct {
 	client  *storageapi.Client
 	catalog atomic.Pointer[catalog.Catalog] // nil until it is open

@@ -20,7 +20,7 @@ import (
 	"github.com/forebay/forebay/stream/streamapi"
 )
 
-// Nothing of the program goes on when it has ended.
+// No goroutine of the program runs after its end.
 func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m,
 		// Idle connections of the default transport.
@@ -34,7 +34,7 @@ type instance struct {
 	url    string
 	cancel context.CancelFunc
 	ended  chan error
-	shown  *bufio.Reader // what it prints after the first line
+	shown  *bufio.Reader // its output after the first line
 }
 
 func start(t *testing.T, dir string, args ...string) *instance {
@@ -76,7 +76,7 @@ func read(t *testing.T, path string) string {
 
 var shellBlock = regexp.MustCompile("(?s)```sh\n(.*?)```")
 
-// The commands of the README do what it says, and what they did is there after a restart.
+// The commands of the README work as described, and their results are there after a restart.
 func TestReadme(t *testing.T) {
 	for _, tool := range []string{"bash", "curl"} {
 		if _, err := exec.LookPath(tool); err != nil {
@@ -157,7 +157,7 @@ func TestReadme(t *testing.T) {
 	}
 }
 
-// The flags are what the server goes by, and what it prints goes by them; a token that is given is kept nowhere.
+// The server follows the flags, and so does its output. A token that is given is kept nowhere.
 func TestFlags(t *testing.T) {
 	const token = "77-1-given-by-a-flag"
 	dir := t.TempDir()

@@ -1,4 +1,4 @@
-// Command quickstart takes events all the way on one machine. It opens an engine in a directory, serves the ingestion
+// Command quickstart moves events all the way on one machine. It opens an engine in a directory, serves the ingestion
 // endpoint on a loopback port, sends webhook-like events to it over HTTP, and waits until they are in the tables. Then it
 // reads the tables back to see that every acknowledged event is there exactly once.
 //
@@ -8,11 +8,11 @@
 //	go run ./examples/quickstart -ui              the console shows it, until you interrupt the program
 //	go run ./examples/quickstart -crash           the engine is killed again and again, the clients retry
 //
-// The last line on standard output tells the result; the exit status is 1 if a row was lost or doubled:
+// The last line on standard output tells the result. The exit status is 1 if a row was lost or doubled:
 //
 //	quickstart: sent=10000 rows=20000 rejected=0 lost=0 duplicated=0
 //
-// internal/program/quickstart has the code and says what the figures mean. The verb demo of cmd/forebay is the same program with
+// internal/program/quickstart has the code and explains the figures. The verb demo of cmd/forebay is the same program with
 // more targets.
 package main
 

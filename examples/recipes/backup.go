@@ -13,8 +13,8 @@ import (
 	"github.com/forebay/forebay"
 )
 
-// Backup copies an engine with the default drivers while events flow. To is a new folder; opened with forebay.Open it is the engine of the
-// moment of the backup. The order matters: first the rows, then staging, then tables, so that what moves meanwhile is found further down.
+// Backup copies an engine with the default drivers while events flow. To is a new folder. Opened with forebay.Open it is the engine of the
+// moment of the backup. The order matters. First the rows, then staging, then tables, so that rows that move meanwhile are found further down.
 // When Backup returns, the copy survives a power cut.
 func Backup(ctx context.Context, eng *forebay.Engine, data, to string) error {
 	if err := eng.Checkpoint(ctx, to); err != nil {
@@ -28,7 +28,7 @@ func Backup(ctx context.Context, eng *forebay.Engine, data, to string) error {
 	return nil
 }
 
-// copyFolder leaves out files that are removed while it copies. It refuses links: tables with MergeTo or days have them, and need a snapshot
+// copyFolder leaves out files that are removed while it copies. It refuses links because tables with MergeTo or days have them, and need a snapshot
 // of the volume instead.
 func copyFolder(from, to string) error {
 	var folders []string

@@ -14,7 +14,7 @@ import (
 	"github.com/forebay/forebay/trigger"
 )
 
-// The backup has each row that was acknowledged before it once: rows in the table, in staging and on the local level. Rows that are
+// The backup has each row that was acknowledged before it once, whether it is in the table, in staging or on the local level. Rows that are
 // acknowledged while it is made are in it at most once.
 func TestBackup(t *testing.T) {
 	data, backup := filepath.Join(t.TempDir(), "data"), filepath.Join(t.TempDir(), "backup")
@@ -33,7 +33,7 @@ func TestBackup(t *testing.T) {
 	ingest(0, 10)
 	rows("numbers") // in the table
 	ingest(10, 10+portion)
-	for staged(eng) != portion { // the trigger uploads them; their import comes in a minute
+	for staged(eng) != portion { // the trigger uploads them, and their import comes in a minute
 		if err := t.Context().Err(); err != nil {
 			t.Fatal(err)
 		}
@@ -77,7 +77,7 @@ func TestBackup(t *testing.T) {
 
 func staged(eng *forebay.Engine) int64 { return eng.Stats().Sinks[0].Staging.Rows }
 
-// A table whose folder has links is refused: a copy of them would be a copy of the wrong moment.
+// A table whose folder has links is refused because a copy of them would be a copy of the wrong moment.
 func TestBackupRefusesLinks(t *testing.T) {
 	data := t.TempDir()
 	eng, err := forebay.Open(data, forebay.Options{Target: dir.Tables(filepath.Join(data, "tables"))})

@@ -15,7 +15,7 @@ type Visit struct {
 	Page string `json:"page"`
 }
 
-// Visits is the source that takes the place of a slice, its mutex, its ticker and its flush.
+// Visits is the source that replaces a slice, its mutex, its ticker and its flush function.
 func Visits() forebay.Source {
 	return forebay.Source{ID: "visits", Sinks: []forebay.Sink{{
 		ID: "visits", Table: forebay.Table{ID: "visits", Columns: mapping.Columns{
@@ -26,8 +26,7 @@ func Visits() forebay.Source {
 	}}}
 }
 
-// Record takes the place of the batcher's Add. It returns when the visit is on disk, so a handler that answers afterwards has not promised
-// more than it has.
+// Record replaces the batcher's Add. It returns once the visit is on disk, so a handler that responds afterwards confirms only stored visits.
 func Record(ctx context.Context, eng *forebay.Engine, v Visit) error {
 	_, err := eng.Ingest(ctx, "visits", mapping.From(v))
 	return err

@@ -10,7 +10,7 @@ import (
 	"github.com/forebay/forebay/forebaytest"
 )
 
-// What was recorded before a kill is in the table after it, once: also the visits of the last moment, which a batcher has in memory.
+// What was recorded before a kill is in the table after it, once, including the visits of the last moment, which a batcher has in memory.
 func TestRecord(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		kit := forebaytest.New(t, forebay.Options{}, Visits())

@@ -14,7 +14,7 @@ import (
 	"github.com/forebay/forebay/stream"
 )
 
-// A process leaves while clients send. Every event that was answered with 200 is in the table of the next process, once.
+// A process leaves while clients send. Every event that got a 200 is in the table of the next process, once.
 func TestServe(t *testing.T) {
 	data := filepath.Join(t.TempDir(), "data")
 	source := numbers()

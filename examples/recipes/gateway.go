@@ -17,7 +17,7 @@ func Gateway(target driver.Target) forebay.Options {
 		MaxSinkBytes:    3 << 29,             // one sink may have three quarters
 		MaxPendingBytes: 8 << 20,             // memory for rows that are not on disk yet
 		MemTableBytes:   4 << 20,             // memory of the store
-		Retention:       60 * 24 * time.Hour, // files wait for their table this long; by default 7 days
+		Retention:       60 * 24 * time.Hour, // files wait for their table this long, by default 7 days
 		Retry:           buffer.Retry{Probe: 10 * time.Minute, Max: 10 * time.Minute},
 	}}
 }
@@ -34,9 +34,9 @@ func Readings() forebay.Source {
 	}}}
 }
 
-// Reading is what a sensor sends.
+// Reading is a sensor's event.
 type Reading struct {
-	// Sensor is the name of the sensor; the temperature is in degrees, the humidity relative.
+	// Sensor is the name of the sensor. The temperature is in degrees, the humidity relative.
 	Sensor  string    `json:"sensor"`
 	At      time.Time `json:"at"`
 	Celsius float64   `json:"celsius"`

@@ -44,7 +44,7 @@ func TestGateway(t *testing.T) {
 	})
 }
 
-// A million readings take the disk that the page promises: more if they come one at a time, because a chunk of one row is not compressed.
+// A million readings take the disk that the page promises, and more if they arrive one at a time, because a chunk of one row is not compressed.
 func TestGatewayDisk(t *testing.T) {
 	for _, c := range []struct {
 		batch int

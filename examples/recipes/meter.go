@@ -27,13 +27,13 @@ func Usage() forebay.Source {
 
 // Metered is one event of a customer.
 type Metered struct {
-	// Customer comes from the authentication, not from the body, so that nobody can use up the keys of others.
+	// Customer is from the authentication, not from the body, so that no customer can use up the keys of others.
 	Customer string `json:"customer"`
 	Key      string `json:"key"`
 	Units    int64  `json:"units"`
 }
 
-// Meter is a handler that counts units of a customer once for each key. A repeated event gets the answer of the first one.
+// Meter is a handler that counts units of a customer once for each key. A repeated event gets the response of the first one.
 func Meter(eng *forebay.Engine, customer func(*http.Request) (string, bool)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		who, ok := customer(r)
@@ -60,7 +60,7 @@ func Meter(eng *forebay.Engine, customer func(*http.Request) (string, bool)) htt
 		case errors.As(err, &full): // nothing was stored
 			w.Header().Set("Retry-After", fmt.Sprint(max(1, int(full.RetryAfter.Seconds()))))
 			http.Error(w, "try again later", http.StatusServiceUnavailable)
-		case err != nil: // unknown: the client repeats it with its key
+		case err != nil: // unknown, so the client repeats it with its key
 			http.Error(w, "try again", http.StatusServiceUnavailable)
 		case res[0].Sinks[0].Replayed:
 			fmt.Fprintln(w, "counted before")

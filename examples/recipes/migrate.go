@@ -9,7 +9,7 @@ import (
 	"github.com/forebay/forebay/mapping"
 )
 
-// Payments is a source whose column total was text. The typed column stands beside it under another name, in the same table.
+// Payments is a source whose column total was text. The typed column has another name, in the same table.
 func Payments(typed bool) forebay.Source {
 	columns := mapping.Columns{mapping.UUID("id"), mapping.Path("total", "total", mapping.Default(nil))}
 	if typed {
@@ -20,8 +20,8 @@ func Payments(typed bool) forebay.Source {
 	}}}
 }
 
-// Try runs a changed sink beside the current one on the next records, and stores nothing. It fails if the changed sink rejects a record
-// that the current one takes.
+// Try runs a changed sink alongside the current one on the next records, and stores nothing. It fails if the changed sink rejects a record
+// that the current one accepts.
 func Try(ctx context.Context, eng *forebay.Engine, source string, changed forebay.Sink, records int64) (forebay.ShadowReport, error) {
 	shadow, err := eng.Sink(source, changed.ID).Shadow(ctx, changed, forebay.ShadowOptions{Records: records})
 	if err != nil {

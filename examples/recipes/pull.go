@@ -15,7 +15,7 @@ import (
 )
 
 // Pull runs a configuration of the extractor once and stores each page at the source that has the name of its data type. The state is in a
-// file: the next run asks for what is new, and a run after a crash goes on behind the last page that is on disk.
+// file. The next run asks for new records, and a run after a crash resumes after the last page that is on disk.
 func Pull(ctx context.Context, eng *forebay.Engine, cfg *extractor.Config, stateFile string) error {
 	var state extractor.State
 	text, err := os.ReadFile(stateFile)
@@ -31,7 +31,7 @@ func Pull(ctx context.Context, eng *forebay.Engine, cfg *extractor.Config, state
 	return errors.Join(err, saveState(stateFile, state))
 }
 
-// saveState replaces the file as a whole. It may have tokens of the API, so nobody else may read it.
+// saveState replaces the file as a whole. It may contain tokens of the API, so no other user may read it.
 func saveState(name string, state extractor.State) error {
 	text, err := json.Marshal(state)
 	if err != nil {

@@ -20,8 +20,8 @@ type Message struct {
 }
 
 // Drain moves the messages of a queue to a source until ctx ends or next fails. Each worker holds one message, so the broker has at
-// most that many unacknowledged; all of them share an fsync. While there is no room, no worker fetches anything, and messages stay in the queue.
-// When next fails, the other workers store what they hold and end too.
+// most that many unacknowledged. All of them share an fsync. While there is no room, no worker fetches anything, and messages stay in the queue.
+// When next fails, the other workers store their messages and end too.
 func Drain(ctx context.Context, eng *forebay.Engine, source string, workers int, next func(context.Context) (Message, error)) error {
 	fetch, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -44,7 +44,7 @@ func Drain(ctx context.Context, eng *forebay.Engine, source string, workers int,
 	return context.Cause(fetch)
 }
 
-// store acknowledges a message when its row is on disk. Without an answer the broker sends it again, and the key keeps it single.
+// store acknowledges a message when its row is on disk. Without an acknowledgement the broker sends it again, and the key keeps it single.
 func store(ctx context.Context, eng *forebay.Engine, source string, m Message) error {
 	_, err := eng.WaitForRoom().IngestOnce(ctx, source, forebay.Once{Key: m.ID}, []*mapping.Record{mapping.JSON(m.Body)})
 	var rejected *mapping.Error
@@ -55,7 +55,7 @@ func store(ctx context.Context, eng *forebay.Engine, source string, m Message) e
 		return m.Ack()
 	case errors.As(err, &rejected), errors.As(err, &tooLarge):
 		return m.Reject()
-	case errors.As(err, &failed): // the disk failed, and the engine repairs itself: the broker sends the message again
+	case errors.As(err, &failed): // the disk failed, and the engine repairs itself, so the broker sends the message again
 		return nil
 	}
 	return err

@@ -21,7 +21,7 @@ import (
 type broker struct {
 	mu       sync.Mutex
 	waiting  []string
-	held     int        // messages without an answer
+	held     int        // unacknowledged messages
 	answered *sync.Cond // nil before the first message
 	sent     int
 	loseAcks int
@@ -74,7 +74,7 @@ func numbers() forebay.Source {
 	}}}
 }
 
-// Messages that are sent again are stored once, and what cannot be mapped goes to the dead letters.
+// Messages that are sent again are stored once, and messages that cannot be mapped go to the dead letters.
 func TestQueue(t *testing.T) {
 	eng, rows := open(t, numbers())
 	b := &broker{loseAcks: 30, waiting: []string{`{"m":1}`}}

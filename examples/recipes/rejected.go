@@ -9,7 +9,7 @@ import (
 	"github.com/forebay/forebay/mapping"
 )
 
-// Prices is a source whose column price takes numbers. Events without one are kept until somebody looks.
+// Prices is a source whose column price takes numbers. Events without a number are quarantined until an operator looks.
 func Prices(price string) forebay.Source {
 	return forebay.Source{ID: "shop", Sinks: []forebay.Sink{{
 		ID: "prices", OnReject: forebay.Quarantine,
@@ -20,8 +20,8 @@ func Prices(price string) forebay.Source {
 	}}}
 }
 
-// Repair repairs the events that a sink has rejected: it tells what is there by cause, switches the source to a definition that takes them,
-// and replays them. Each becomes one row, also if Repair is called again after a crash. What is rejected still stays, with its new reason.
+// Repair repairs the events that a sink has rejected. It counts them by cause, switches the source to a definition that accepts them,
+// and replays them. Each becomes one row, even if Repair is called again after a crash. Events that are rejected again stay, with the new reason.
 func Repair(ctx context.Context, eng *forebay.Engine, changed forebay.Source, say func(string)) (forebay.ReplayResult, error) {
 	q := eng.Sink(changed.ID, changed.Sinks[0].ID).Quarantine()
 	causes := make(map[string]int)
@@ -44,7 +44,7 @@ func Repair(ctx context.Context, eng *forebay.Engine, changed forebay.Source, sa
 	if err := eng.Define(ctx, changed); err != nil {
 		return forebay.ReplayResult{}, err
 	}
-	cells, err := q.Test(ctx, first) // what the new definition makes of one of them; nothing is stored
+	cells, err := q.Test(ctx, first) // the result of the new definition for one of them. Nothing is stored
 	if err != nil {
 		return forebay.ReplayResult{}, err
 	}

@@ -8,7 +8,7 @@ import (
 	"github.com/forebay/forebay/mapping"
 )
 
-// A shop sends prices with a comma. They are kept, and become rows when the definition takes them.
+// A shop sends prices with a comma. They are kept, and become rows when the definition accepts them.
 func TestRepair(t *testing.T) {
 	eng, rows := open(t, Prices(`Body("price")`))
 	for _, body := range []string{`{"article":"pen","price":"1.20"}`, `{"article":"ink","price":"12,50"}`, `{"article":"cap","price":"soon"}`} {
@@ -21,7 +21,7 @@ func TestRepair(t *testing.T) {
 	}
 	var said []string
 	tolerant := Prices(`std.strReplace(Body("price"), ",", ".")`)
-	for _, want := range []forebay.ReplayResult{{Replayed: 1, Rejected: 1}, {Rejected: 1}} { // the second call finds only what no definition takes
+	for _, want := range []forebay.ReplayResult{{Replayed: 1, Rejected: 1}, {Rejected: 1}} { // the second call finds only records that no definition takes
 		res, err := Repair(t.Context(), eng, tolerant, func(line string) { said = append(said, line) })
 		if err != nil || res.Replayed != want.Replayed || res.Rejected != want.Rejected {
 			t.Fatalf("%+v, %v, want %+v", res, err, want)

@@ -15,7 +15,7 @@ import (
 	"github.com/forebay/forebay/mapping"
 )
 
-// Requests is a source whose rows nobody waits for.
+// Requests is a source whose rows no request waits for.
 func Requests() forebay.Source {
 	return forebay.Source{ID: "requests", Settings: forebay.Settings{Sync: forebay.SyncUnsafe}, Sinks: []forebay.Sink{{
 		ID: "requests", Table: forebay.Table{ID: "in.c-shop.requests", Columns: mapping.Columns{
@@ -37,7 +37,7 @@ func Orders() forebay.Source {
 
 // Request is a row of the table of requests.
 type Request struct {
-	// Path is without the query, which may have secrets. Millis is how long the answer took.
+	// Path is without the query, which may contain secrets. Millis is the duration of the request.
 	Method string    `json:"method"`
 	Path   string    `json:"path"`
 	Status int       `json:"status"`
@@ -57,7 +57,7 @@ func LogRequests(eng *forebay.Engine, log *slog.Logger) func(http.Handler) http.
 				}
 				row := mapping.From(Request{r.Method, r.URL.Path, seen.status, float64(time.Since(began).Microseconds()) / 1000, began})
 				if _, err := eng.Ingest(context.WithoutCancel(r.Context()), "requests", row); err != nil {
-					log.Warn("request not recorded", "error", err) // the request itself is answered
+					log.Warn("request not recorded", "error", err) // the request itself succeeds
 				}
 				if failed != nil {
 					panic(failed) // the server, or a middleware before this one, handles it
@@ -81,7 +81,7 @@ func (w *statusWriter) WriteHeader(status int) {
 // Unwrap lets http.ResponseController reach the methods that statusWriter hides.
 func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// PlaceOrder stores an order and answers when it is on disk. A client that repeats a request with the same Idempotency-Key places one order.
+// PlaceOrder stores an order and responds when it is on disk. A client that repeats a request with the same Idempotency-Key places one order.
 func PlaceOrder(eng *forebay.Engine) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 64<<10))
@@ -107,7 +107,7 @@ func PlaceOrder(eng *forebay.Engine) http.Handler {
 		case errors.As(err, &full): // nothing was stored
 			w.Header().Set("Retry-After", fmt.Sprint(max(1, int(full.RetryAfter.Seconds()))))
 			http.Error(w, "try again later", http.StatusServiceUnavailable)
-		default: // it is unknown whether the order was stored: the client repeats it with its key
+		default: // it is unknown whether the order was stored, so the client repeats it with its key
 			http.Error(w, "try again", http.StatusServiceUnavailable)
 		}
 	})

@@ -19,7 +19,7 @@ func TestService(t *testing.T) {
 		want            int
 	}{
 		{"/orders", "k1", `{"number":"A-1"}`, http.StatusCreated},
-		{"/orders", "k1", `{"number":"A-1"}`, http.StatusCreated}, // the client has lost the answer
+		{"/orders", "k1", `{"number":"A-1"}`, http.StatusCreated}, // the client has lost the response
 		{"/orders", "k1", `{"number":"A-2"}`, http.StatusUnprocessableEntity},
 		{"/orders", "k2", `{}`, http.StatusUnprocessableEntity},
 		{"/orders", "", `{"number":"A-3"}`, http.StatusBadRequest},
@@ -53,7 +53,7 @@ func TestService(t *testing.T) {
 	}
 }
 
-// While the engine is closed, requests are still answered, and an order is not taken.
+// While the engine is closed, requests still get a response, and an order is not accepted.
 func TestServiceWithoutEngine(t *testing.T) {
 	eng, _ := open(t, Requests(), Orders())
 	if err := eng.Close(); err != nil {

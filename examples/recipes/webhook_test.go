@@ -31,7 +31,7 @@ func TestWebhook(t *testing.T) {
 		return answer
 	}
 	const body = `{"order": 7}`
-	for try := range 2 { // the provider has lost the first answer
+	for try := range 2 { // the provider has lost the first response
 		answer := deliver("d-1", body, time.Now(), body)
 		if answer.Code != http.StatusOK || (answer.Header().Get("Idempotent-Replayed") == "true") != (try == 1) {
 			t.Errorf("try %d: %d %s %v", try, answer.Code, answer.Body, answer.Header())

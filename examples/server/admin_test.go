@@ -17,7 +17,7 @@ import (
 	"github.com/forebay/forebay/catalog"
 )
 
-// A checkpoint of a running server can be looked into, and holds every event that was answered before.
+// A checkpoint of a running server can be inspected, and contains every event that was acknowledged before it.
 func TestCheckpointOfARunningServer(t *testing.T) {
 	data := t.TempDir()
 	p := start(t, "FOREBAY_DIR="+data, "FOREBAY_SOURCE=web", "FOREBAY_ADMIN=127.0.0.1:0")
@@ -76,7 +76,7 @@ func TestCheckpointOfARunningServer(t *testing.T) {
 	p.stop()
 }
 
-// checkCopiedDefinitions opens the definitions of a checkpoint with an engine of their own.
+// checkCopiedDefinitions opens the definitions of a checkpoint with a separate engine.
 func checkCopiedDefinitions(t *testing.T, copied string) {
 	t.Helper()
 	eng, err := forebay.Open(t.TempDir(), forebay.Options{})
@@ -95,7 +95,7 @@ func checkCopiedDefinitions(t *testing.T, copied string) {
 	}
 }
 
-// logged waits for a line of the log and returns what the group of the pattern matches.
+// logged waits for a line of the log and returns the match of the pattern's group.
 func (p *process) logged(pattern string) string {
 	p.t.Helper()
 	re := regexp.MustCompile(pattern)

@@ -1,30 +1,30 @@
 // Command server is a long-running ingestion server, managed by the Stream API. Every flag has an environment variable
-// with the prefix FOREBAY_, for example FOREBAY_ADDR for -addr; the flag wins.
+// with the prefix FOREBAY_, for example FOREBAY_ADDR for -addr. The flag wins.
 //
 //	cd examples/server && go run . -dir data -addr 127.0.0.1:8080 -api-addr 127.0.0.1:8081
 //
 // It is a separate module because of its metrics exporter.
 //
-// It prints one line "ready api=HOST:PORT ingest=HOST:PORT" when it takes requests, then commands to try it, and logs to
-// standard error. Requests to the API need the token of DIR/token or of -token. With -source web it makes a
-// source with two tables first, so that you can try it without the API.
+// It prints one line "ready api=HOST:PORT ingest=HOST:PORT" when it accepts requests, then commands to try it, and logs
+// to standard error. Requests to the API need the token of DIR/token or of -token. With -source web it makes a source
+// with two tables first, so that you can try it without the API.
 //
-// On SIGTERM or an interrupt it stops accepting, answers the requests in progress, moves what waits to the tables and
-// ends with status 0. Rows that still wait after -shutdown-timeout stay on disk and go on at the next start; nothing that
+// On SIGTERM or an interrupt it stops accepting, completes the requests in progress, moves waiting rows to the tables and
+// ends with status 0. Rows that still wait after -shutdown-timeout stay on disk and continue at the next start. Nothing that
 // was acknowledged is lost either way. A second signal ends it at once.
 //
-// Package fastserver takes the events; with -net-http the server of net/http does, which needs more CPU for each.
+// Package fastserver takes the events. With -net-http the server of net/http does, which needs more CPU for each.
 //
 // GET /metrics on the address of the API gives the metrics of docs/metrics.md to Prometheus. It needs no token and shows
-// the ids and counters of sources and sinks: keep that address private.
+// the ids and counters of sources and sinks, so keep that address private.
 //
-// The tables are folders of CSV files, and of nothing else: for a database or for Parquet pass another Options.Target to forebay.Open,
+// The tables are folders of CSV files, and of nothing else. For a database or for Parquet pass another Options.Target to forebay.Open,
 // as examples/analytics does. With -partition-by received_at they have a folder for each day, if they have such a column of
 // type date or timestamp; -merge-to 67108864 merges small files, and -keep-for 720h removes old ones. With -extend the tables of
 // new sinks get the columns that a changed sink has.
 //
-// With -admin 127.0.0.1:8082 it takes orders from its own machine: a POST to /checkpoint copies the data directory while
-// events flow, and answers with the place of the copy, for examples/inspect.
+// With -admin 127.0.0.1:8082 it takes orders from its own machine. A POST to /checkpoint copies the data directory while
+// events flow, and responds with the place of the copy, for examples/inspect.
 //
 // The verb serve of cmd/forebay is the same server with more targets, OTLP over gRPC and a configuration file. Their code is in
 // internal/program/server.

@@ -184,7 +184,7 @@ func testServer(t *testing.T, server string) {
 	again.stop()
 }
 
-// A stop in the middle of traffic: what was acknowledged is in the tables, once, and nothing else is.
+// A stop in the middle of traffic. Acknowledged events are in the tables, once, and nothing else is.
 func TestStopUnderLoad(t *testing.T) { eachServer(t, testStopUnderLoad) }
 
 func testStopUnderLoad(t *testing.T, server string) {
@@ -208,7 +208,7 @@ func testStopUnderLoad(t *testing.T, server string) {
 				}
 				mu.Unlock()
 				if err != nil {
-					return // the server does not listen any more
+					return // the server no longer listens
 				}
 				_, _ = io.Copy(io.Discard, resp.Body)
 				resp.Body.Close()
@@ -260,7 +260,7 @@ func TestParseConfig(t *testing.T) {
 		t.Errorf("config is %+v", cfg)
 	}
 
-	env = map[string]string{"FOREBAY_PROJECT_ID": "one"} // the flag wins, so nobody reads it
+	env = map[string]string{"FOREBAY_PROJECT_ID": "one"} // the flag wins, so the variable is not read
 	if cfg, err = parseConfig([]string{"-project-id", "7"}, func(name string) string { return env[name] }, io.Discard); err != nil || cfg.Stream.ProjectID != 7 {
 		t.Errorf("project is %d, %v", cfg.Stream.ProjectID, err)
 	}
@@ -355,7 +355,7 @@ func TestAPI(t *testing.T) {
 	}
 }
 
-// A path that a mux would clean must not be answered by a redirect, whose Location would have the secret.
+// A path that a mux would clean must not get a redirect, whose Location would contain the secret.
 func TestSecretIsNotRedirected(t *testing.T) {
 	p := start(t, "FOREBAY_DIR="+t.TempDir(), "FOREBAY_SOURCE=web")
 	secret := p.url[strings.LastIndexByte(p.url, '/')+1:]
@@ -392,7 +392,7 @@ func TestInvalidSourceLeavesNothingBehind(t *testing.T) {
 	}
 }
 
-// TestTableOptions: with the flags for tables a sink over the API has typed rows in folders of days, and its table grows.
+// TestTableOptions checks that with the flags for tables a sink over the API has typed rows in folders of days, and its table grows.
 func TestTableOptions(t *testing.T) {
 	p := start(t, "FOREBAY_DIR="+t.TempDir(), "FOREBAY_EXTEND=true", "FOREBAY_PARTITION_BY=at", "FOREBAY_MERGE_TO=1000000", "FOREBAY_SOURCE=shop")
 	wait := func(task map[string]any) {

@@ -18,7 +18,7 @@ type metrics struct {
 }
 
 func newMetrics() (*metrics, error) {
-	registry := prometheus.NewRegistry() // a private one: it has no other metrics of the process
+	registry := prometheus.NewRegistry() // a private one, without other metrics of the process
 	reader, err := otelprometheus.New(otelprometheus.WithRegisterer(registry))
 	if err != nil {
 		return nil, err

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// Prometheus gets the metrics of the engine at the address of the API, and nobody gets them where events are sent to.
+// Prometheus gets the metrics of the engine at the address of the API. The address for events does not serve them.
 func TestMetrics(t *testing.T) {
 	p := start(t, "FOREBAY_DIR="+t.TempDir(), "FOREBAY_SOURCE=web")
 	for range 3 {

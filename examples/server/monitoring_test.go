@@ -84,7 +84,7 @@ func readMonitoring(t *testing.T, file string) string {
 	return string(text)
 }
 
-// The dashboard is one that Grafana can import: panels with ids and places of their own, variables that its queries use.
+// The dashboard can be imported by Grafana. Its panels have distinct ids and places, and its queries use its variables.
 func TestDashboard(t *testing.T) {
 	var d struct {
 		Title, UID    string
@@ -132,7 +132,7 @@ func TestDashboard(t *testing.T) {
 	}
 }
 
-// promtool plays what the alert rules are there for: docs/monitoring/alerts_test.yml.
+// promtool runs the tests of the alert rules in docs/monitoring/alerts_test.yml.
 func TestAlerts(t *testing.T) {
 	promtool, err := exec.LookPath("promtool")
 	switch {

@@ -1,4 +1,4 @@
-// Command start is the program of docs/start.md: an HTTP service that stores each event it receives in a table.
+// Command start is the program of docs/start.md, an HTTP service that stores each event it receives in a table.
 //
 //	go run ./examples/start
 package main
@@ -32,7 +32,7 @@ func main() {
 	}
 }
 
-// run stores events until ctx ends. It answers the requests in progress before it closes the engine.
+// run stores events until ctx ends. It completes the requests in progress before it closes the engine.
 func run(ctx context.Context, dir string, listener net.Listener) (err error) {
 	eng, err := forebay.Open(dir, forebay.Options{Logger: slog.Default()})
 	if err != nil {

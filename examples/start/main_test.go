@@ -13,7 +13,7 @@ import (
 	"github.com/forebay/forebay/buffer/dir"
 )
 
-// Two runs of the program on one folder: each event that was answered with 200 is in the table once.
+// Two runs of the program on one folder. Each event that got a 200 is in the table once.
 func TestStart(t *testing.T) {
 	data := filepath.Join(t.TempDir(), "data")
 	for range 2 {

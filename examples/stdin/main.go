@@ -2,8 +2,8 @@
 //
 //	seq 1 1000000 | go run ./examples/stdin -data stdin-data
 //
-// It keeps many lines under way at once with Submit, and waits for them in their order. Where a bound of memory or disk is
-// reached, Submit waits for room, and so the writer of the pipe waits as well: no line is refused, and none is kept outside
+// It keeps many lines in progress at once with Submit, and waits for them in their order. Where a bound of memory or disk is
+// reached, Submit waits for room, and so the writer of the pipe waits as well. No line is refused, and none is kept outside
 // of the bounds. At the end of the input everything is in the table.
 package main
 
@@ -79,7 +79,7 @@ func feed(ctx context.Context, intake forebay.Intake, in io.Reader) (stored int,
 		defer close(settled)
 		for p := range pending {
 			if _, err := p.Wait(ctx); err != nil {
-				cancel(err) // the lines behind it are not read
+				cancel(err) // the lines after it are not read
 				continue
 			}
 			stored++

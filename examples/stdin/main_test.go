@@ -25,7 +25,7 @@ func numbers(n int) io.Reader {
 	return r
 }
 
-// Far more lines than may wait at once: all are in the table, in their order, and none was refused.
+// Far more lines than may wait at once. All are in the table, in their order, and none was refused.
 func TestAllLinesArriveInOrder(t *testing.T) {
 	const n = 50_000
 	dir := filepath.Join(t.TempDir(), "data")
@@ -46,7 +46,7 @@ func TestAllLinesArriveInOrder(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, rows, _ := strings.Cut(string(content), "\n") // behind the header
+		_, rows, _ := strings.Cut(string(content), "\n") // after the header
 		for row := range strings.Lines(rows) {
 			if !strings.Contains(row, fmt.Sprintf(`"line %d `, next)) {
 				t.Fatalf("row %q of %s is not line %d", row, filepath.Base(name), next)

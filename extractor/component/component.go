@@ -5,13 +5,13 @@
 //		Runner:    component.New(component.Options{}),
 //	}}})
 //
-// The configuration of the extractor is the node parameters of the effective configuration: the root, with one row laid
+// The configuration of the extractor is the node parameters of the effective configuration, which is the root, with one row laid
 // over it if there are rows. Each configuration and row keeps its own state. A run that fails leaves the
-// state as it was, so that the next one pulls the same records again; tables are replaced or added to as the
+// state as it was, so that the next one pulls the same records again. Tables are replaced or added to as the
 // configuration says, once all records of a run are there.
 //
 // A refresh token that an OAuth 2 server gives in place of another is in the state of the configuration or row, in clear. It is on disk before
-// it is used, and stays when the run fails or the server crashes; all else in the state then is as it was. Rows do not share a state: where
+// it is used, and stays when the run fails or the server crashes. All else in the state then is as it was. Rows do not share a state, so where
 // the server takes each token once, two rows need a refresh token each. A job that brings its own content has no state and loses the token.
 package component
 

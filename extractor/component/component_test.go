@@ -100,7 +100,7 @@ func (w *world) table(id string) string {
 	return string(text)
 }
 
-// TestJobPullsTables runs a configuration with two rows twice: each row has its tables and its state.
+// TestJobPullsTables runs a configuration with two rows twice. Each row has its tables and its state.
 func TestJobPullsTables(t *testing.T) {
 	w := newWorld(t)
 	ctx := t.Context()
@@ -137,7 +137,7 @@ func TestJobPullsTables(t *testing.T) {
 	}
 }
 
-// TestUserSeesTheMistake runs configurations that cannot work: the user is told what is wrong, without the secret.
+// TestUserSeesTheMistake runs configurations that cannot work. The user sees the mistake, without the secret.
 func TestUserSeesTheMistake(t *testing.T) {
 	w := newWorld(t)
 	ctx := t.Context()

@@ -15,15 +15,15 @@ import (
 	"github.com/forebay/forebay/storageapi/platform"
 )
 
-// A shop gives a new refresh token for each old one, and takes each once.
+// A shop gives a new refresh token for each old one, and accepts each once.
 type shop struct {
 	mu sync.Mutex
-	// valid is the number of the refresh token that works, asked has all that came.
+	// valid is the number of the refresh token that works, asked has all received tokens.
 	valid int
 	asked []string
-	// since are the values of the parameter "since" of the requests that were answered.
+	// since are the values of the parameter "since" of the requests that succeeded.
 	since []string
-	// answer, if not nil, takes the requests for orders.
+	// answer, if not nil, handles the requests for orders.
 	answer func(http.ResponseWriter, *http.Request)
 }
 
@@ -63,7 +63,7 @@ func (s *shop) set(answer func(http.ResponseWriter, *http.Request)) {
 	s.answer = answer
 }
 
-// TestRefreshTokenIsNeverLost has a server that takes each refresh token once. The token that it gave last is used next, also when the run in
+// TestRefreshTokenIsNeverLost has a server that takes each refresh token once. The token that it gave last is used next, even if the run in
 // between has failed, or the platform was closed in the middle of it. All else in the state stays as it was before such a run.
 func TestRefreshTokenIsNeverLost(t *testing.T) {
 	api := new(shop)
@@ -164,7 +164,7 @@ func TestRefreshTokenIsNeverLost(t *testing.T) {
 	if rest, refresh := state(); rest != committed || refresh != "refresh-3" {
 		t.Errorf("after a run that failed the state is %s with %s, want %s", rest, refresh, committed)
 	}
-	// The platform is closed while one waits for its answer.
+	// The platform is closed while a request waits for its response.
 	begun := make(chan struct{})
 	var once sync.Once
 	api.set(func(_ http.ResponseWriter, r *http.Request) {

@@ -3,9 +3,9 @@
 //	opts := extractor.Options{Emit: feed.Into(eng, func(ctx context.Context, dataType string) (string, error) { return "orders", nil })}
 //	state, err = extractor.Run(ctx, cfg, state, opts)
 //
-// A page is kept when all its rows are on local disk; the position behind it may then be saved. A page that is emitted again
+// A page is kept when all its rows are on local disk. The position after it may then be saved. A page that is emitted again
 // after a crash is stored once, while the engine keeps its key (see [extractor.Page.ID] and buffer.Tuning.KeyRetention). When the API has
-// changed its answer in between, it is another page.
+// changed its response in between, it is another page.
 package feed
 
 import (

@@ -20,7 +20,7 @@ import (
 	"github.com/forebay/forebay/mapping"
 )
 
-// serve answers with three pages of two records.
+// serve serves three pages of two records.
 func serve(t *testing.T) *extractor.Config {
 	t.Helper()
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -59,8 +59,8 @@ func (c *countingTarget) Import(ctx context.Context, f *driver.File) error {
 	return nil
 }
 
-// TestMemoryIsFlat pulls many gigabytes over loopback into an engine on this disk: pages of 1,000 records of 1 KB. Rows are on disk when a page
-// counts, go on to a staging in a folder, and to a target that counts them and throws them away, so that the disk does not fill. The most
+// TestMemoryIsFlat pulls many gigabytes over loopback into an engine on this disk, in pages of 1,000 records of 1 KB. Rows are on disk when a page
+// counts, continue to a staging in a folder, and to a target that counts them and throws them away, so that the disk does not fill. The most
 // memory that this process, with the server and the engine, has in any gigabyte is little more than in the first one.
 //
 //	FOREBAY_PULL_GB=10 go test -v -run TestMemoryIsFlat -timeout 2h ./extractor/feed

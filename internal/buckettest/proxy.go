@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// Proxy stands before a server and breaks what a test says. It is safe for concurrent use.
+// Proxy forwards requests to a server and injects the faults that a test asks for. It is safe for concurrent use.
 type Proxy struct {
 	// Address is HOST:PORT.
 	Address string
@@ -28,14 +28,14 @@ type Fault int
 // The faults.
 const (
 	None        Fault = iota
-	SlowDown          // 503, as S3 throttles; the server does not see the request
-	Conflict          // 409, as S3 answers puts of one key that race; the server does not see the request
+	SlowDown          // 503, as S3 throttles. The server does not see the request
+	Conflict          // 409, as S3 returns for racing puts of one key. The server does not see the request
 	Taken             // 412, which S3 returns for a put to a key that has an object. The server does not see the request
-	Denied            // 403; the server does not see the request
-	Expired           // 400 ExpiredToken; the server does not see the request
-	Lost              // the server does what the request says; the connection breaks before the answer
+	Denied            // 403, and the server does not see the request
+	Expired           // 400 ExpiredToken. The server does not see the request
+	Lost              // the server executes the request, but the connection breaks before the response
 	TornRequest       // the connection breaks in the middle of the request's body, which the server does not see
-	TornAnswer        // the connection breaks in the middle of the answer's body
+	TornAnswer        // the connection breaks in the middle of the response's body
 )
 
 var answers = map[Fault]struct {
@@ -91,7 +91,7 @@ func NewProxy(t *testing.T, server string) *Proxy {
 	return p
 }
 
-// Break decides about each request from now on; nil breaks none.
+// Break decides about each request from now on. Nil breaks none.
 func (p *Proxy) Break(fault func(r *http.Request) Fault) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -1,4 +1,4 @@
-// Package buckettest runs the object stores of tests: versitygw for S3, fake-gcs-server for Google Cloud Storage and Azurite for
+// Package buckettest runs the object stores of tests, versitygw for S3, fake-gcs-server for Google Cloud Storage and Azurite for
 // Azure.
 package buckettest
 
@@ -20,7 +20,7 @@ import (
 	"github.com/forebay/forebay/internal/porttest"
 )
 
-// Server is a store in a process of its own, which ends with this one.
+// Server is a store in a separate process, which ends with this process.
 type Server struct {
 	// Address is HOST:PORT.
 	Address string
@@ -85,7 +85,7 @@ func start(module string, args ...string) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{stdin: stdin, cmd: cmd}
-	for lines := bufio.NewScanner(stdout); lines.Scan(); { // versitygw has lines of its own
+	for lines := bufio.NewScanner(stdout); lines.Scan(); { // versitygw prints its own lines too
 		if address, ok := strings.CutPrefix(lines.Text(), "listening "); ok {
 			s.Address = address
 			go io.Copy(io.Discard, stdout)
@@ -117,7 +117,7 @@ func S3URL(address, bucket string) string {
 	return "s3://" + bucket + "?endpoint=" + url.QueryEscape("http://"+address)
 }
 
-// SetEnv sets the credentials of all three stores, and the addresses of those that Google's and Azure's SDKs read from the environment.
+// SetEnv sets the credentials of all three stores, and the addresses that Google's and Azure's SDKs read from the environment.
 func SetEnv() {
 	for name, value := range map[string]string{
 		"AWS_ACCESS_KEY_ID": AccessKey, "AWS_SECRET_ACCESS_KEY": SecretKey, "AWS_EC2_METADATA_DISABLED": "true",
@@ -128,7 +128,7 @@ func SetEnv() {
 	}
 }
 
-// Azurite starts the program azurite-blob of npm and returns its address. A test whose program is missing is skipped; where CI=true it
+// Azurite starts the program azurite-blob of npm and returns its address. A test whose program is missing is skipped. Where CI=true it
 // fails.
 func Azurite(t *testing.T) (address string) {
 	t.Helper()

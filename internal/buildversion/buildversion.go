@@ -26,7 +26,7 @@ var built = sync.OnceValue(func() string {
 
 func of(info *debug.BuildInfo) string {
 	if info.Main.Path == root || strings.HasPrefix(info.Main.Path, root+"/") {
-		// A module of this repository replaces the others, so the main module says what was built.
+		// A module of this repository replaces the other modules, so the main module has the version that was built.
 		if released(info.Main.Version) {
 			return info.Main.Version
 		}

@@ -6,7 +6,7 @@ import (
 	"errors"
 )
 
-// Header is the header that names a request. Repeating the request adds only what is missing.
+// Header is the header that names a request. Repeating the request adds only missing rows.
 const Header = "Idempotency-Key"
 
 // maxLength is the longest key from a sender, in bytes.

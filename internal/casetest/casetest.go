@@ -1,4 +1,4 @@
-// Package casetest says how many of its cases a test plays, for tests that try many places in turn: each operation of a disk that may
+// Package casetest says how many of its cases a test plays, for tests that try many places in turn, such as each operation of a disk that may
 // fail, each byte that may rot. The cases are the same in every run, except for the cases that [Sample] draws.
 package casetest
 
@@ -10,7 +10,7 @@ import (
 	"github.com/forebay/forebay/internal/seedtest"
 )
 
-// All reports whether each case is played: the environment says FOREBAY_CASES=all, as the stage cases of CI does.
+// All reports whether each case is played, that is, the environment says FOREBAY_CASES=all, as the stage cases of CI does.
 func All() bool { return os.Getenv("FOREBAY_CASES") == "all" }
 
 // Of returns all if each case is played, few with -short, and some otherwise.

@@ -1,5 +1,5 @@
-// Package clienttest sends events over HTTP while a test kills the server that answers them or the database that stores them. It checks which
-// events are in the table afterwards.
+// Package clienttest sends events over HTTP while a test kills the server that receives them or the database that stores them. It checks
+// which events are in the table afterwards.
 package clienttest
 
 import (
@@ -16,8 +16,8 @@ import (
 // count is the number of clients.
 const count = 8
 
-// Clients post events, one a request. An event is {"client":3,"seq":17}. Each attempt has the next number of its client, also after one
-// without an answer, so that its rows can be told apart.
+// Clients post events, one a request. An event is {"client":3,"seq":17}. Each attempt has the next number of its client, even after an
+// attempt without a response, so that its rows can be told apart.
 type Clients struct {
 	url      atomic.Pointer[string]
 	answered atomic.Int64
@@ -25,10 +25,10 @@ type Clients struct {
 	progress chan struct{}
 	stop     chan struct{}
 	all      sync.WaitGroup
-	acked    [count]map[int]bool // answered with 200
+	acked    [count]map[int]bool // returned 200
 }
 
-// Event is a sent event: the number of its client, and its own.
+// Event is a sent event, with the number of its client, and its own.
 type Event struct{ Client, Seq int }
 
 // Send starts clients that post to url.

@@ -20,15 +20,15 @@ import (
 var requests = flag.Int("requests", 1000, "how many requests of 100 records a round of BenchmarkBesideCollector sends to each side")
 
 // BenchmarkBesideCollector sends the same log records, in turns, to Forebay, to a Collector whose queue is in file_storage with fsync, and to
-// one without fsync. Each is in a process of its own. An answer of the first two means that the records are on disk. Then the records go on, on
-// all sides to the same kind of target: to one that throws them away, into Parquet files with the columns of LogsTable, or into such a table of a
-// PostgreSQL server. The Collector gets there with the exporters of this package, each batch in one part or one COPY. The rows are
-// counted in the target afterwards.
+// a Collector without fsync. Each runs in its own process. A response of the first two means that the records are on disk. Then all three send
+// the records to the same kind of target, either one that discards them, Parquet files with the columns of LogsTable, or such a table of a
+// PostgreSQL server. The Collector gets there with the exporters of this package, each batch in one part or one COPY. The rows are counted in the
+// target afterwards.
 //
 //	go test -run '^$' -bench BesideCollector -benchtime 5x -requests 3000
 //
-// rows/s count until the last answer, stored_rows/s until the last row is in the target. cpu_ns/row is the CPU of the process,
-// db_cpu_ns/row the one of PostgreSQL. Ratios are medians of the rounds, Forebay's figure being 1.
+// rows/s count until the last response, stored_rows/s until the last row is in the target. cpu_ns/row is the CPU of the
+// process, db_cpu_ns/row the CPU of PostgreSQL. Ratios are medians of the rounds, Forebay's figure being 1.
 func BenchmarkBesideCollector(b *testing.B) {
 	for _, kind := range []string{toNone, toParquet, toPostgres} {
 		b.Run("target="+kind, func(b *testing.B) { besideCollector(b, kind) })
@@ -81,7 +81,7 @@ func besideCollector(b *testing.B, kind string) {
 	}
 }
 
-// figures are what a round took. cpu is the one of the process, database the one of PostgreSQL.
+// figures are the times of a round. cpu is the CPU time of the process, database the CPU time of PostgreSQL.
 type figures struct{ answered, stored, cpu, database time.Duration }
 
 func (f figures) add(o figures) figures {
@@ -156,7 +156,7 @@ func throwAway(b *testing.B, stored *tally) string {
 	return l.Addr().String()
 }
 
-// cpuOf is the CPU that a process has used: its start is not a part of the figures.
+// cpuOf is the CPU that a process has used. Its start is not a part of the figures.
 func cpuOf(b *testing.B, cmd *exec.Cmd) time.Duration {
 	b.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", cmd.Process.Pid))

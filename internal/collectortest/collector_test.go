@@ -85,7 +85,7 @@ func collect(file string) error {
 	return c.Run(context.Background())
 }
 
-// collector is a Collector in a process of its own.
+// collector is a Collector in a separate process.
 type collector struct {
 	t    testing.TB
 	cmd  *exec.Cmd
@@ -96,8 +96,8 @@ type collector struct {
 	err   error
 }
 
-// configuration is the one of docs/telemetry.md for an exporter, with the addresses of the test. The exporter of a table has the queue of that page,
-// and gets logs alone. changes are pairs of old and new text.
+// configuration is the example of docs/telemetry.md for an exporter, with the addresses of the test. The exporter of a table has the queue of that
+// page, and gets logs alone. changes are pairs of old and new text.
 func configuration(t testing.TB, exporter, storage, to, receiver string, changes ...string) string {
 	t.Helper()
 	page, err := os.ReadFile("../../docs/telemetry.md")
@@ -206,8 +206,8 @@ func (c *collector) send(from, to int) {
 	}
 }
 
-// What a Collector has taken is in the tables once, with its values: also what it took while Forebay was away, and what was in its queue when
-// it was killed.
+// Every record that a Collector accepted is in the tables once, with its values, including records accepted while Forebay was down and
+// records queued when the Collector was killed.
 func TestCollector(t *testing.T) {
 	for _, exporter := range []string{"otlp_grpc", "otlp_http"} {
 		t.Run(exporter, func(t *testing.T) {
@@ -219,7 +219,7 @@ func TestCollector(t *testing.T) {
 			storage := t.TempDir()
 			c := startCollector(t, io.Discard, exporter, storage, addr)
 			const part = 700
-			c.send(0, part) // into its queue: nobody answers yet
+			c.send(0, part) // into its queue because no server responds yet
 			c.kill()
 			c = startCollector(t, io.Discard, exporter, storage, addr)
 			c.send(part, 2*part)

@@ -1,3 +1,3 @@
-// Package collectortest tests the tables of telemetry with senders that teams run: the OpenTelemetry Collector, with the configuration of
-// docs/telemetry.md, and the SDK for JavaScript. It is a module of its own, because it compiles the Collector.
+// Package collectortest tests the tables of telemetry with senders that teams run, namely the OpenTelemetry Collector, with the configuration of
+// docs/telemetry.md, and the SDK for JavaScript. It is a separate module, because it compiles the Collector.
 package collectortest

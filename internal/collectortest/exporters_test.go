@@ -56,7 +56,7 @@ func oddLogs() plog.Logs {
 	return batch
 }
 
-// The exporters of this package store the rows that Forebay stores, in columns of the same types: so the benchmark compares the same work.
+// The exporters of this package store the rows that Forebay stores, in columns of the same types, so that the benchmark compares the same work.
 func TestExporters(t *testing.T) {
 	for _, kind := range []string{toParquet, toPostgres} {
 		t.Run(kind, func(t *testing.T) {

@@ -102,7 +102,7 @@ func serveForebay(folder string) (err error) {
 	return nil
 }
 
-// forebayProcess is a server of Forebay in a process of its own.
+// forebayProcess is a Forebay server in a separate process.
 type forebayProcess struct {
 	tb    testing.TB
 	cmd   *exec.Cmd

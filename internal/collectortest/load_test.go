@@ -60,10 +60,10 @@ func connect(tb testing.TB, addr string) (send func(request []byte) error) {
 	}
 }
 
-// runs makes each request of the process another one: a repeated request would be stored once.
+// runs makes each request of the process different because a repeated request would be stored once.
 var runs atomic.Int64
 
-// sendAll sends requests and returns when all are answered.
+// sendAll sends requests and returns when all have a response.
 func sendAll(b *testing.B, addr string, requests int) {
 	b.Helper()
 	send := connect(b, addr)

@@ -14,7 +14,7 @@ import (
 )
 
 // logRow is a row of otlpflat.LogsTable, for the exporters of this package. A cell that is 0, empty text or nil is NULL. Parquet files have the JSON
-// columns as STRING, which costs the same: the library panics when it writes a JSON field of a struct that is optional.
+// columns as STRING, which costs the same, because the library panics when it writes a JSON field of a struct that is optional.
 type logRow struct {
 	Timestamp            int64  `parquet:",optional,timestamp(microsecond),delta"`
 	TimeUnixNano         int64  `parquet:",optional,delta"`
@@ -36,7 +36,7 @@ type logRow struct {
 	LogAttributes        []byte `parquet:",optional,string"`
 	EventName            string `parquet:",optional,dict"`
 
-	numbers [2]int64 // what the pointers point to
+	numbers [2]int64 // the values that the pointers point to
 }
 
 const logColumns = 19

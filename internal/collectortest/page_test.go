@@ -30,8 +30,8 @@ func needSDK(t *testing.T, name string) string {
 	return folder
 }
 
-// The program for JavaScript of docs/telemetry.md, with the variables of that page, sends all signals of a program that uses the API only: with the name of its
-// service, and with logs and spans below their parents. It reads the protocol.
+// The program for JavaScript of docs/telemetry.md, with the variables of that page, sends all signals of a program that uses the API only, with the
+// name of its service, and with logs and spans below their parents. It reads the protocol.
 func TestJavaScriptOfPage(t *testing.T) {
 	folder := needSDK(t, "sdk-node")
 	page, err := os.ReadFile("../../docs/telemetry.md")

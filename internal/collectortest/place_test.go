@@ -20,7 +20,7 @@ import (
 	"github.com/forebay/forebay/mapping"
 )
 
-// Kinds of places. Those of tables are names of exporters too.
+// Kinds of places. The kinds of tables are names of exporters, too.
 const (
 	toNone     = "none"
 	toParquet  = "parquet"
@@ -31,7 +31,7 @@ const tableName = "logs"
 
 var database pgtest.Server
 
-// place is where Forebay or a Collector puts its rows: a folder with Parquet files, a table of PostgreSQL, or nowhere.
+// place is where Forebay or a Collector puts its rows, which is a folder with Parquet files, a table of PostgreSQL, or nowhere.
 type place struct {
 	tb          testing.TB
 	kind, where string
@@ -137,7 +137,7 @@ func (p place) schemas() (all []string) {
 	}
 	for _, path := range p.files() {
 		p.open(path, func(f *pq.File) {
-			_, columns, _ := strings.Cut(f.Schema().String(), "\n") // behind the name of the schema
+			_, columns, _ := strings.Cut(f.Schema().String(), "\n") // after the name of the schema
 			all = append(all, columns)
 		})
 	}

@@ -12,7 +12,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/plog"
 )
 
-// postgresTable is a table of PostgreSQL. Each batch is one COPY, which is a transaction, in the binary form: the server need not parse
+// postgresTable is a table of PostgreSQL. Each batch is one COPY, which is a transaction, in the binary form, so that the server need not parse
 // it, and pgx need not look at each value.
 type postgresTable struct {
 	pool *pgxpool.Pool
@@ -64,8 +64,7 @@ func (t *postgresTable) close() error {
 	return nil
 }
 
-// The binary form of COPY: what stands before the rows and behind them, NULL as a length, and the microseconds from 1970 to 2000, when the
-// time of PostgreSQL begins.
+// The binary form of COPY: its header and trailer, NULL as a length, and the microseconds from 1970 to 2000, PostgreSQL's epoch.
 const (
 	copyBegin = "PGCOPY\n\xff\r\n\x00\x00\x00\x00\x00\x00\x00\x00\x00"
 	copyEnd   = "\xff\xff"

@@ -27,7 +27,7 @@ const (
 	source = "otel"
 )
 
-// server is Forebay with a table for each signal. Its ports are open from the start, and nobody answers before serve.
+// server is Forebay with a table for each signal. Its ports are open from the start, but no request gets a response before serve.
 type server struct {
 	t                  *testing.T
 	engine             *forebay.Engine
@@ -71,7 +71,7 @@ func newServer(t *testing.T) *server {
 	return s
 }
 
-// serve answers, until the test ends.
+// serve serves requests until the test ends.
 func (s *server) serve() {
 	web := stream.Server("", stream.Ingest(s.engine, stream.Options{}))
 	rpc := otlpgrpc.Server(s.engine, otlpgrpc.Options{})
@@ -162,7 +162,7 @@ func (s *server) check(n int) {
 	}
 }
 
-// began is the time of record 0 in nanoseconds: repeated batches are recognised while their records are younger than a day.
+// began is the time of record 0 in nanoseconds. It is recent, because repeated batches are recognised while their records are younger than a day.
 var began = int(time.Now().Truncate(time.Second).UnixNano()) + 1
 
 func resource(r pcommon.Resource) { r.Attributes().PutStr("service.name", "shop") }

@@ -23,13 +23,13 @@ type tableConfig struct {
 	Retry configretry.BackOffConfig                                `mapstructure:"retry_on_failure"`
 }
 
-// table stores batches. When put returns nil the rows of the batch are durable; after an error none of them is there, as far as it knows.
+// table stores batches. When put returns nil the rows of the batch are durable. After an error none of them is there, as far as it knows.
 type table interface {
 	put(ctx context.Context, batch plog.Logs) error
 	close() error
 }
 
-// newTableFactory makes an exporter as the one for ClickHouse is made: queue, batches and retries are exporterhelper's, and each batch is one
+// newTableFactory makes an exporter as the one for ClickHouse is made. Queue, batches and retries are exporterhelper's, and each batch is one
 // insert. It prints the number of rows after each.
 func newTableFactory(name string, open func(where string, consumers int) (table, error)) exporter.Factory {
 	defaults := func() component.Config {

@@ -4,7 +4,7 @@ package cputime
 
 import "time"
 
-// Known is not set: the times are 0.
+// Known is not set, and the times are 0.
 const Known = false
 
 // Process is not known.

@@ -8,7 +8,7 @@ import (
 	"github.com/forebay/forebay/internal/cputime"
 )
 
-// A process that computes uses time, and nobody uses more than all processors have.
+// A process that computes uses CPU time, and never more than all processors have.
 func TestProcess(t *testing.T) {
 	if !cputime.Known {
 		t.Skip("this system does not tell")

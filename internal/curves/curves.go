@@ -9,7 +9,7 @@ import (
 
 // Panel is one curve.
 type Panel struct {
-	// Title and Unit are written beside the curve. Values are divided by Scale, which is not 0.
+	// Title and Unit are written next to the curve. Values are divided by Scale, which is not 0.
 	Title, Unit string
 	Scale       float64
 	// Values belong to the times of the plot. The curve has a gap at NaN.

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// A plot is well-formed, marks times in each panel, and leaves out what is not a number.
+// A plot is well-formed, marks times in each panel, and leaves out NaN values.
 func TestSVG(t *testing.T) {
 	p := Plot{
 		Times: []float64{0, 10, 20, 30}, End: 30, Lines: []float64{15}, Spans: [][2]float64{{5, 6}},

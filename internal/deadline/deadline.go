@@ -13,18 +13,18 @@ const Timeout = 30 * time.Second
 // Step is how much earlier than Timeout a durable wait may end.
 const Step = 100 * time.Millisecond
 
-// Shared gives requests the contexts of their durable waits. The requests of one Step share one: a context with a timer
-// of its own for each costs a twentieth of all that the process does for a request of one event. The zero value is ready
+// Shared gives requests the contexts of their durable waits. The requests of one Step share one, because a separate context with
+// a timer for each request costs a twentieth of the process's work for a request of one event. The zero value is ready
 // to use, by many goroutines at once.
 //
 // It is not the context of the request, which ends when the client sends no more. A client that has only closed its
-// sending side still reads the answer, and the row may be stored already: the request is complete, so its context no
-// longer counts.
+// sending side still reads the response, and the row may be stored already. The request is complete, so its context
+// no longer counts.
 type Shared struct {
 	current atomic.Pointer[deadline]
 }
 
-// deadline ends by itself. Its timer is all that is left of it when no request has it any more.
+// deadline ends by itself. Only its timer remains when no request uses it any longer.
 type deadline struct {
 	context.Context
 	cancel context.CancelFunc // never called

@@ -25,7 +25,7 @@ func Files(dir string) (paths []string, err error) {
 }
 
 // Copy copies a folder of the real disk. The copy of a store that is open and idle is the folder that a killed process leaves.
-// The store may remove a file meanwhile: then the copy lacks it.
+// The store may remove a file meanwhile. Then the copy lacks it.
 func Copy(from, to string) error {
 	return filepath.WalkDir(from, func(path string, d fs.DirEntry, err error) error {
 		if errors.Is(err, fs.ErrNotExist) && path != from {

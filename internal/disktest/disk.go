@@ -105,7 +105,7 @@ func (d *Disk) Read(name string) ([]byte, error) {
 	return data, errors.Join(err, f.Close())
 }
 
-// Rot flips a bit of a file in place, as a disk does: whoever has the file open sees it.
+// Rot flips a bit of a file in place, as a disk does. Whoever has the file open sees it.
 func (d *Disk) Rot(name string, at int) {
 	d.tb.Helper()
 	f, err := d.OpenReadWrite(name, vfs.WriteCategoryUnspecified)
@@ -123,7 +123,7 @@ func (d *Disk) Rot(name string, at int) {
 	}
 }
 
-// SetUsage sets what the disk says of its room.
+// SetUsage sets the usage that the disk reports.
 func (d *Disk) SetUsage(usage vfs.DiskUsage) { d.usage.Store(&usage) }
 
 // Change replaces the content of a file durably by what change makes of it.
@@ -141,7 +141,7 @@ func (d *Disk) Change(name string, change func([]byte) []byte) error {
 	return errors.Join(err, f.Sync(), f.Close())
 }
 
-// Unwrap implements [vfs.FS]: packages that ask whether they work on the real file system do.
+// Unwrap implements [vfs.FS], for packages that ask whether they work on the real file system.
 func (d *Disk) Unwrap() vfs.FS {
 	if d.root != "" {
 		return d.FS

@@ -1,2 +1,2 @@
-// Package disktest has the disks of tests: folders of the real file system, and how these get damaged.
+// Package disktest has the disks of tests, which are folders of the real file system, and how these get damaged.
 package disktest

@@ -1,9 +1,9 @@
-// Command footprint measures what each part of Forebay adds to a program: bytes of the binary and number of packages. It writes the table of
+// Command footprint measures what each part of Forebay adds to a program, in bytes of the binary and number of packages. It writes the table of
 // docs/internals/footprint.md.
 //
 //	go run ./internal/footprint
 //
-// Each line is a program of its own that keeps the named function and so all that it can call.
+// Each line is a separate program that links the named function and therefore all that it can call.
 package main
 
 import (

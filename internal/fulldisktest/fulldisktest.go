@@ -53,7 +53,7 @@ type Harness struct {
 	// Rows reads the texts of all rows of a table.
 	Rows func(t *testing.T, target driver.Target, folder, table string) [][]string
 	// Log returns the bytes of the log that the target moves into its file at a checkpoint. The volume becomes full when the log is nearly
-	// Checkpoint. Nil: the volume becomes full after some files.
+	// Checkpoint. Nil means that the volume becomes full after some files.
 	Log        func(folder string) int64
 	Checkpoint int64
 }
@@ -67,7 +67,7 @@ const (
 	refusals  = 3 // of each worker while the volume is full
 )
 
-// player imports files until it is told to stop.
+// player imports files until it is stopped.
 type player struct {
 	h        Harness
 	target   driver.Target

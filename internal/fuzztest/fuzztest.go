@@ -1,6 +1,6 @@
 // Package fuzztest lets a fuzz target play inputs that are the same in every run.
 //
-// `go test -fuzz` searches: which inputs it tries depends on the machine and its load. A search that fails a merge by luck stops
+// `go test -fuzz` searches. Which inputs it tries depends on the machine and its load. A search that fails a merge by luck stops
 // a good change and tells its author nothing about it. So the checks before a merge play a fixed list of inputs, made from the
 // seeds of each target. The search is separate.
 package fuzztest

@@ -38,7 +38,7 @@ func TestChangeOfNothing(t *testing.T) {
 	}
 }
 
-// FuzzPlayed counts the inputs that it plays: the seed, and as many as FUZZ_INPUTS says.
+// FuzzPlayed counts the inputs that it plays, which are the seed and as many as FUZZ_INPUTS says.
 func FuzzPlayed(tf *testing.F) {
 	tf.Setenv("FUZZ_INPUTS", "50")
 	f := New(tf)

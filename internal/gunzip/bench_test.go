@@ -13,7 +13,7 @@ import (
 	"github.com/forebay/forebay/internal/quickgzip"
 )
 
-// BenchmarkRead reads slices of members of some sizes, beside the library.
+// BenchmarkRead reads slices of members of several sizes, with this package and with the library.
 //
 //	go test ./internal/gunzip -run '^$' -bench Read -count 10 | benchstat -col /reader -
 func BenchmarkRead(b *testing.B) {

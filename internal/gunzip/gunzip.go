@@ -1,4 +1,4 @@
-// Package gunzip reads gzip members of CSV rows, faster than general readers: slices of a buffer are long and mostly short literals. It reads
+// Package gunzip reads gzip members of CSV rows, faster than general readers, because slices of a buffer are long and mostly short literals. It reads
 // all of RFC 1951 and 1952.
 package gunzip
 
@@ -24,9 +24,9 @@ const (
 	window = 32 << 10 // the greatest distance of a match
 	// inBytes is how much is read from the source at once, and textBytes how much is decoded at once. A core's cache has room for both.
 	inBytes, textBytes = 32 << 10, 96 << 10
-	// padding is behind the last byte of the source, so that eight bytes can be loaded from each place.
+	// padding follows the last byte of the source, so that eight bytes can be loaded from any offset.
 	padding = 32
-	// stepText is the most text of a step of huffman, with what it copies too much.
+	// stepText is the most text of a step of huffman, including the excess that it copies.
 	stepText = 320
 )
 
@@ -36,7 +36,7 @@ type Reader struct {
 	src   io.Reader
 	*memory
 	at, end int // the bytes in[at:end] wait
-	last    int // the end of the source in in, once srcErr is set; otherwise end
+	last    int // the end of the source in in once srcErr is set, otherwise end
 	srcErr  error
 
 	bits  uint64 // of in, the next one lowest. Above the first n it has the bits of in[at:], or zeros
@@ -49,7 +49,7 @@ type Reader struct {
 	unpaired int
 
 	from, to int // text[from:to] waits for Read
-	begin    int // of what is known of the member in text
+	begin    int // of the known part of the member in text
 	sum      uint32
 	size     uint32
 	one      [1]byte // what header adds to sum
@@ -88,7 +88,7 @@ func (r *Reader) Close() error {
 	return nil
 }
 
-// Read implements [io.Reader]. The sum of a member is checked at its end: until [io.EOF] the text may be wrong. An error of the source is
+// Read implements [io.Reader]. The sum of a member is checked at its end, so until [io.EOF] the text may be wrong. An error of the source is
 // returned as it is, and [io.ErrUnexpectedEOF] if a member has no end.
 func (r *Reader) Read(p []byte) (int, error) {
 	r.using.Lock()

@@ -86,7 +86,7 @@ func texts(rng *rand.Rand) map[string][]byte {
 }
 
 // Members of the library at all levels, with all fields of a header, and members of quickgzip, are read as the library reads them, alone and
-// one behind the other, also if their bytes come one by one.
+// one after the other, even if their bytes arrive one by one.
 func TestRead(t *testing.T) {
 	rng := seedtest.Rand(t)
 	headers := []gzip.Header{{}, {Name: "rows.csv", Comment: "of a test", Extra: []byte("more"), OS: 3}}
@@ -141,7 +141,7 @@ func TestReadHeaderSum(t *testing.T) {
 	}
 }
 
-// Of a member that is cut or changed no text is invented: what is read before the error is the beginning of what the library reads, or equal.
+// No text is invented for a truncated or altered member. The text before the error equals the library's text or is a prefix of it.
 func TestReadDamage(t *testing.T) {
 	rng := seedtest.Rand(t)
 	broken := errors.New("broken")

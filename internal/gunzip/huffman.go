@@ -128,7 +128,7 @@ func (r *Reader) symbols(limit int) (ended bool, err error) {
 		}
 		from := to - distance
 		if distance >= 16 {
-			for end := to + length; ; { // what is copied too much is overwritten
+			for end := to + length; ; { // the excess is overwritten later
 				*(*[16]byte)(text[to:]) = *(*[16]byte)(text[from:])
 				if to, from = to+16, from+16; to >= end {
 					to = end

@@ -5,7 +5,7 @@ import (
 	"sync"
 )
 
-// An entry of a table says what the next bits mean:
+// An entry of a table gives the meaning of the next bits:
 //
 //	bits  0 to  7  how many bits it takes, extra bits included
 //	bits  8 to 11  how many of them are the code
@@ -95,8 +95,8 @@ var fixedTables = sync.OnceValue(func() *tables {
 	return t
 })
 
-// build makes a table of canonical codes (section 3.2.2) from the lengths of the codes. The codes must be complete. Exceptions: no code at
-// all, and one code of one bit. It reports whether they are.
+// build makes a table of canonical codes (section 3.2.2) from the lengths of the codes. The codes must be complete, except for no code
+// at all and one code of one bit. It reports whether they are.
 func build(table []uint32, tableBits int, lengths []uint8, entries []uint32) bool {
 	var count, next [maxCode + 1]int
 	for _, n := range lengths {
@@ -115,7 +115,7 @@ func build(table []uint32, tableBits int, lengths []uint8, entries []uint32) boo
 		table[0], table[1] = noCode, noCode
 	}
 	room, lastPrefix := 1<<tableBits, -1
-	// Codes of one length have the order of their symbols. Short codes first: then the codes of a subtable follow each other.
+	// Codes of one length have the order of their symbols. Short codes come first, so that the codes of a subtable follow each other.
 	var order [literalSymbols + 2]uint16
 	var at [maxCode + 2]int
 	for n := 1; n <= maxCode; n++ {
@@ -158,7 +158,7 @@ func build(table []uint32, tableBits int, lengths []uint8, entries []uint32) boo
 	return true
 }
 
-// pair lets entries of literals hold the literal behind as well, where its code fits. Two of three literals of rows are then found as pairs.
+// pair lets entries of literals hold the next literal as well, where its code fits. Two of three literals of rows are then found as pairs.
 func (t *tables) pair() {
 	for i := 1<<literalBits - 1; i >= 0; i-- { // the second is at a lower place and is no pair yet, or at 0 the same
 		first := t.literals[i]

@@ -1,4 +1,4 @@
-// Package gziptest reads in tests what the project has compressed, by a reader that shares nothing with its writers.
+// Package gziptest decompresses the project's gzip data in tests, with a reader that shares nothing with its writers.
 package gziptest
 
 import (

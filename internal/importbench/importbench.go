@@ -1,4 +1,4 @@
-// Package importbench measures the import of a driver beside the bulk loader of the same database, with the same rows in one run.
+// Package importbench compares the import of a driver with the bulk loader of the same database, with the same rows in one run.
 // Each driver has a command for it:
 //
 //	cd drivers/sqlite && go run ./bench -json
@@ -35,7 +35,7 @@ type Scenario struct {
 	Loader Way
 	// Goal is the least ratio of the driver's rows a second to the loader's.
 	Goal float64
-	// RowsPerS, if not 0, is the goal instead: the least rows a second.
+	// RowsPerS, if not 0, is the goal instead, the least rows a second.
 	RowsPerS float64
 }
 
@@ -67,7 +67,7 @@ type result struct {
 	Met             bool    `json:"met"`
 }
 
-// Run does what a command with these arguments does: it measures and writes the report.
+// Run runs the command with these arguments. It measures and writes the report.
 func Run(ctx context.Context, args []string, stdout io.Writer, scenarios ...Scenario) error {
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	var b bench
@@ -178,7 +178,7 @@ func once(ctx context.Context, parent string, in Input, way Way) (took, cpu floa
 	if err != nil {
 		return 0, 0, err
 	}
-	runtime.GC() // what the other way has left is not this one's work
+	runtime.GC() // garbage of the other way must not count as work of this way
 	begin, before := time.Now(), cputime.Process()+cputime.Children()
 	err = run()
 	took, cpu = time.Since(begin).Seconds(), (cputime.Process() + cputime.Children() - before).Seconds()
@@ -189,7 +189,7 @@ func once(ctx context.Context, parent string, in Input, way Way) (took, cpu floa
 	return took, cpu, err
 }
 
-// over divides by a CPU time, which may be unknown: then it is 0.
+// over divides by a CPU time, which may be unknown. Then the result is 0.
 func over(v, cpu float64) float64 {
 	if cpu == 0 {
 		return 0

@@ -18,7 +18,7 @@ import (
 	"github.com/forebay/forebay/driver"
 )
 
-// Table is the table of the input: a row has about 140 bytes.
+// Table is the table of the input. A row has about 140 bytes.
 func Table() driver.Table {
 	return driver.Table{ID: "events", Columns: []datatype.Column{
 		{Name: "id", Type: datatype.UUID, Required: true},

@@ -101,10 +101,10 @@ func (in *Intake) decoders(c Coding, sent []byte) *sync.Pool {
 	return nil
 }
 
-// snappyMagic starts the framed format. A block cannot start like this: it would copy from before its first byte.
+// snappyMagic starts the framed format. A block cannot start like this, because it would copy from before its first byte.
 const snappyMagic = "\xff\x06\x00\x00sNaPpY"
 
-// snappyGain is the most bytes that one byte of a snappy block can become: a copy of three bytes stands for 64.
+// snappyGain is the most bytes that one byte of a snappy block can become. A copy of three bytes stands for 64.
 const snappyGain = 22
 
 func (in *Intake) snappyBlock(b *Body, limit int) error {

@@ -85,8 +85,8 @@ func (in *Intake) Take(b *Body, n int) error {
 	return nil
 }
 
-// Room returns how much more the request may ever take: at most half of the common bound, so that others have room beside
-// it. Waiting does not help a request that needs more.
+// Room returns how much more the request may ever take. It is at most half of the common bound, so that other requests have
+// room too. Waiting does not help a request that needs more.
 func (in *Intake) Room(b *Body) int { return min(int(in.most)/2, int(in.most)-b.held) }
 
 // Give returns n bytes that the request holds.
@@ -128,8 +128,8 @@ func (b *Body) Reuse() bool {
 const step = 16 << 10
 
 // Read reads all of src, at most limit bytes, into b.Sent. announced is the length, negative if unknown. Memory is reserved
-// as bytes arrive and not by the announced length, so a client pays with traffic for what it takes. An error is ErrBusy, a
-// [*TooLargeError], or an error of src.
+// as bytes arrive and not by the announced length, so a client pays with traffic for the memory it takes. An error is
+// ErrBusy, a [*TooLargeError], or an error of src.
 func (in *Intake) Read(b *Body, src io.Reader, announced int64, limit int) error {
 	return in.readAll(b, &b.Sent, &b.heldSent, src, announced, limit)
 }

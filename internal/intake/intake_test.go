@@ -15,7 +15,7 @@ import (
 	"github.com/forebay/forebay/internal/fuzztest"
 )
 
-// text is the content of the files in testdata. The library for LZ4 made library, sums and high; its command made linked and
+// text is the content of the files in testdata. The library for LZ4 made library, sums and high. Its command made linked and
 // linked-sums, whose blocks continue the previous ones.
 func text() []byte {
 	var b strings.Builder
@@ -144,7 +144,7 @@ type zeros struct{}
 
 func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }
 
-// Whatever the bytes are: no panic, no more than the limit, and nothing stays reserved.
+// Whatever the bytes are, there is no panic, no more than the limit, and nothing stays reserved.
 func FuzzDecode(tf *testing.F) {
 	f := fuzztest.New(tf)
 	for _, name := range []string{"library", "linked-sums"} {

@@ -8,12 +8,12 @@ import (
 	"math/bits"
 )
 
-// lz4Reader reads concatenated LZ4 frames from memory. The format is small and frozen; docs/internals/dependencies.md says why no
+// lz4Reader reads concatenated LZ4 frames from memory. The format is small and frozen, and docs/internals/dependencies.md says why no
 // library reads it.
 type lz4Reader struct {
 	src []byte
 	err error
-	// out is decoded data: the window of the next block, and from next on what Read has not returned yet.
+	// out is decoded data, with the window of the next block, and from next on what Read has not returned yet.
 	out  []byte
 	next int
 

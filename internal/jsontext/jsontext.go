@@ -17,7 +17,7 @@ const (
 )
 
 // Special marks the bytes of a word that end the plain part of a string: quotes, backslashes, control characters and bytes
-// above 0x7f. Only the lowest mark is reliable: a subtraction also marks a byte up to 0x7f when a byte below it borrows.
+// above 0x7f. Only the lowest mark is reliable because a subtraction also marks a byte up to 0x7f when a byte below it borrows.
 func Special(w uint64) uint64 { return SpecialBits(w) & highs }
 
 // SpecialBits is Special with meaningless bits below the marks, so that the marks of several words can be combined.
@@ -50,7 +50,7 @@ func IsPlain(s string) bool {
 	return true
 }
 
-// End returns where the bytes end that stand for themselves in a JSON string: the place of the first quote, backslash or control
+// End returns where the bytes end that stand for themselves in a JSON string, which is the place of the first quote, backslash or control
 // character of s from i on, or len(s). Bytes above 0x7f stand for themselves.
 func End(s string, i int) int {
 	b := unsafe.Slice(unsafe.StringData(s), len(s))

@@ -1,10 +1,10 @@
 // Package killtest lets a test kill processes that do a part of it.
 //
-// Such a process is the test binary with the same test alone. The test asks [Child] first what it is:
+// Such a process is the test binary with the same test alone. The test first asks [Child] which process it is:
 //
 //	func TestKills(t *testing.T) {
 //		if folder, ok := killtest.Child(); ok {
-//			t.Fatal(importUntilKilled(folder)) // it prints what is done
+//			t.Fatal(importUntilKilled(folder)) // it prints its progress
 //		}
 //		for range killtest.Count(t) {
 //			p := killtest.Start(t, t.Name(), folder)
@@ -38,7 +38,7 @@ type tb interface {
 	Fatalf(format string, args ...any)
 }
 
-// Count returns how often a test kills: as the environment variable FOREBAY_KILLS says, by default three times.
+// Count returns how often a test kills, which is as often as the environment variable FOREBAY_KILLS says, by default three times.
 func Count(t tb) int {
 	t.Helper()
 	n, err := strconv.Atoi(cmp.Or(os.Getenv(countEnv), "3"))

@@ -131,7 +131,7 @@ func exportedDecl(decl ast.Decl) (texts []string) {
 	return texts
 }
 
-// exportedType is a copy of a type without comments and without what is not exported.
+// exportedType is a copy of a type without comments and unexported members.
 func exportedType(spec *ast.TypeSpec) *ast.TypeSpec {
 	out := &ast.TypeSpec{Name: spec.Name, TypeParams: spec.TypeParams, Assign: spec.Assign, Type: spec.Type}
 	switch typ := spec.Type.(type) {

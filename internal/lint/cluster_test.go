@@ -16,7 +16,7 @@ var (
 )
 
 // TestClusterNamesItsTests checks the tables of docs/internals/cluster.md that say which test proves a step of the protocol and which one finds a
-// defect: each row names something, each test and each defect is there, and each defect of a log or of a cluster is in the table.
+// defect. Each row names something, each test and each defect is there, and each defect of a log or of a cluster is in the table.
 func TestClusterNamesItsTests(t *testing.T) {
 	text, err := os.ReadFile("../../docs/internals/cluster.md")
 	if err != nil {

@@ -69,10 +69,10 @@ func checkBubbles(t *tree) []problem {
 	return problems
 }
 
-// bubbled are folders whose tests run in bubbles as a whole, also what is called back from a library.
+// bubbled are folders whose tests run entirely in bubbles, including callbacks from a library.
 var bubbled = []string{"internal/sim", "cluster/internal/instance", "cluster/internal/lease", "cluster/internal/linearizability"}
 
-// checkSleep accepts a sleep in a function that runs in a bubble: it uses synctest, or calls a helper of its package
+// checkSleep accepts a sleep in a function that runs in a bubble, that is, one that uses synctest or calls a helper of its package
 // that does.
 func checkSleep(t *tree) []problem {
 	usesBubble := func(f *file, n ast.Node) (found bool) {
@@ -126,12 +126,13 @@ func checkInit(t *tree) []problem {
 	return problems
 }
 
-// processWide are the folders of packages for tests that keep something for the process: a setting that they change, the seeds of running tests.
+// processWide are the folders of packages for tests that keep something for the process, such as a setting that they change or the seeds of running
+// tests.
 var processWide = []string{"internal/synctest", "internal/seedtest"}
 
-// checkGlobals looks for package variables of library packages that somebody writes, or that have a type which exists
-// to be written. Names are resolved by the type checker, so that a local variable of the same name does not count;
-// imported packages are not needed for that.
+// checkGlobals looks for package variables of library packages that are assigned, or whose type exists to be written.
+// Names are resolved by the type checker, so that a local variable of the same name does not count; imported packages
+// are not needed for that.
 func checkGlobals(t *tree) []problem {
 	packages := make(map[string][]*ast.File)
 	for _, f := range t.files {
@@ -195,7 +196,7 @@ func checkGlobals(t *tree) []problem {
 	return problems
 }
 
-// madeOnce reports whether n makes a constant on its first use: once.Do(func() { ... }) on a field of the very package
+// madeOnce reports whether n makes a constant on its first use, as in once.Do(func() { ... }) on a field of the very package
 // variable that the function writes.
 func madeOnce(n ast.Node, global func(ast.Expr) (string, bool)) bool {
 	call, ok := n.(*ast.CallExpr)
@@ -291,7 +292,7 @@ func changing(e ast.Expr) string {
 	return ""
 }
 
-// base returns the variable that is written when e is: v of v, v.f, v[i], *v and (v).
+// base returns the variable that is written when e is, for example v of v, v.f, v[i], *v and (v).
 func base(e ast.Expr) *ast.Ident {
 	for {
 		switch x := e.(type) {

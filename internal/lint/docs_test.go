@@ -100,7 +100,7 @@ func checkSpec(decl *ast.GenDecl, spec ast.Spec, line func(token.Pos) int, repor
 }
 
 // checkMembers wants words for exported fields and interface methods. A comment above a run of fields without an
-// empty line between them covers the run; a single field is covered by the comment of its type.
+// empty line between them covers the run. A single field is covered by the comment of its type.
 func checkMembers(spec *ast.TypeSpec, line func(token.Pos) int, report func(token.Pos, string)) {
 	var members []*ast.Field
 	switch typ := spec.Type.(type) {

@@ -57,7 +57,7 @@ var plainer = []struct {
 	{regexp.MustCompile(`(?i)\bnot any more\b`), "no longer"},
 }
 
-// checkPlainWords looks at texts and at the comments of Go files. A phrase may span two lines; code spans are names.
+// checkPlainWords looks at texts and at the comments of Go files. A phrase may span two lines. Code spans are names.
 func checkPlainWords(t *tree) []problem {
 	var problems []problem
 	eachProse(t, func(at, text string) {
@@ -71,7 +71,7 @@ func checkPlainWords(t *tree) []problem {
 	return sorted(problems)
 }
 
-// eachProse calls yield for each paragraph that people read: of comments without their markers, and of Markdown files.
+// eachProse calls yield for each paragraph that people read, in comments without their markers and in Markdown files.
 func eachProse(t *tree, yield func(at, text string)) {
 	for _, f := range t.files {
 		for _, group := range f.ast.Comments {
@@ -346,5 +346,5 @@ func pathsOf(name string) map[string]bool {
 	}
 }
 
-// addPath makes a file known whose text nobody reads.
+// addPath registers a file whose text no test reads.
 func (t *tree) addPath(name string) { maps.Copy(t.paths, pathsOf(name)) }

@@ -51,8 +51,8 @@ func checkSeeds(t *tree) []problem {
 
 var seedName = regexp.MustCompile(`(^s|S)eed`)
 
-// seeds returns the expressions of a node that become seeds: the values of what is named so, the arguments of constructors of sources, and
-// what is converted to uint64, the type of a seed.
+// seeds returns the expressions of a node that become seeds: the values of variables named so, the arguments of constructors of sources,
+// and values converted to uint64, the type of a seed.
 func seeds(n ast.Node) []ast.Expr {
 	named := func(names, values []ast.Expr) (list []ast.Expr) {
 		for i, value := range values {
@@ -88,7 +88,7 @@ func seeds(n ast.Node) []ast.Expr {
 	return nil
 }
 
-// readsClock reports whether the expression is a reading of the clock as a number: time.Now().UnixNano(), also converted.
+// readsClock reports whether the expression is a reading of the clock as a number, such as time.Now().UnixNano(), even if it is converted.
 func (f *file) readsClock(e ast.Expr) bool {
 	call, ok := e.(*ast.CallExpr)
 	if !ok {

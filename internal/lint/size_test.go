@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// maxTracked bounds a file of the repository, in bytes: it stays in the history, and in every clone, for good.
+// maxTracked bounds a file of the repository, in bytes, because it stays in the history, and in every clone, forever.
 const maxTracked = 1 << 20
 
 // A program that was built in its folder is not committed by mistake, nor anything else of that size.

@@ -55,7 +55,7 @@ func checkSnippets(t *tree) []problem {
 	return sorted(problems)
 }
 
-// closing returns the length of text from behind its first bracket to behind the bracket that closes this one, 0 if none does.
+// closing returns the length of text from just after its first bracket through the matching bracket, or 0 if there is none.
 func closing(text string) int {
 	depth := 0
 	for i, r := range text {

@@ -116,7 +116,7 @@ func checkMarkers(t *tree) []problem {
 	})
 }
 
-// maxLines is a little above what fits one subject; tests have tables.
+// maxLines is a little above what fits one subject. Tests have tables.
 const (
 	maxLines     = 650
 	maxTestLines = 900
@@ -136,7 +136,7 @@ func checkLength(t *tree) []problem {
 	return problems
 }
 
-// eachLine calls check for all lines of all texts; what it returns, unless empty, is a problem.
+// eachLine calls check for all lines of all texts. A result that is not empty is a problem.
 func eachLine(t *tree, check func(name, line string) string) []problem {
 	var problems []problem
 	for name, text := range t.texts {
@@ -153,7 +153,7 @@ func eachLine(t *tree, check func(name, line string) string) []problem {
 }
 
 func textBreaches() []breach {
-	// The word of the first fingerprint is not written out here either: this one stands for the mechanism.
+	// The word of the first fingerprint is not written out here either. This one stands for the mechanism.
 	const word = "forbidden" + "word"
 	return []breach{
 		{"the project speaks of itself", []string{"README.md", "one\ntwo Forbidden" + "Word three\n"}, []string{"README.md:2: the word"}},

@@ -16,10 +16,10 @@ import (
 	"testing"
 )
 
-// module is the path of the main module; nested modules have paths below it.
+// module is the path of the main module. Nested modules have paths below it.
 const module = "github.com/forebay/forebay"
 
-// A tree is the repository: all Go files of all modules, and the texts.
+// A tree is the repository, with all Go files of all modules, and the texts.
 type tree struct {
 	fset  *token.FileSet
 	files []*file
@@ -31,7 +31,7 @@ type tree struct {
 
 // A file is one parsed Go file.
 type file struct {
-	// path is slash-separated and relative to the root; dir is its folder, "." for the root.
+	// path is slash-separated and relative to the root. dir is its folder, "." for the root.
 	path, dir string
 	ast       *ast.File
 	test      bool
@@ -44,7 +44,7 @@ type problem struct {
 
 func (p problem) String() string { return p.at + ": " + p.text }
 
-// program reports whether the file belongs to a command, to an example or to what they share, which may do what a library must not.
+// program reports whether the file belongs to a command, to an example or to their shared code, which may do things that a library must not do.
 func (f *file) program() bool {
 	return f.ast.Name.Name == "main" || f.room() == "examples" || f.room() == "cmd" || f.room() == "bench" || f.shared()
 }
@@ -184,7 +184,7 @@ func loadTree(t *testing.T) *tree {
 type rule struct {
 	name  string
 	check func(*tree) []problem
-	// why is printed once below the problems: the reason, and what to do.
+	// why is printed once below the problems. It has the reason and what to do.
 	why string
 }
 
@@ -212,7 +212,7 @@ type breach struct {
 	rule string
 	// files are name and text in turn. A Go file without a package clause gets "package p".
 	files []string
-	// want is a part of every problem that must be found, one entry a problem; none means that the tree is clean.
+	// want is a part of every problem that must be found, one entry a problem. None means that the tree is clean.
 	want []string
 }
 

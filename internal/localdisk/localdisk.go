@@ -1,8 +1,8 @@
-// Package localdisk puts another disk below an engine, for the tests and benchmarks of this module: one that crashes, fails or
+// Package localdisk puts another disk below an engine, for the tests and benchmarks of this module. The disk crashes, fails or
 // is slow.
 //
-// Options of exported packages embed [Disk] under an unexported name, so they have no identifier for it. What lost: a method
-// that takes a type of this package. Everybody would see it, and nobody outside of the module could call it.
+// Options of exported packages embed [Disk] under an unexported name, so they have no identifier for it. The design that lost
+// is a method that takes a type of this package. Every user would see it, but no code outside the module could call it.
 package localdisk
 
 import "github.com/cockroachdb/pebble/v2/vfs"
@@ -18,7 +18,7 @@ type holder[T any] interface {
 	place() *vfs.FS
 }
 
-// On returns the options with another disk; nil is the real one.
+// On returns the options with another disk. Nil is the real one.
 func On[T any, P holder[T]](options T, disk vfs.FS) T {
 	*P(&options).place() = disk
 	return options

@@ -1,6 +1,6 @@
-// Package members is what package mapping and the documents of package otlpflat agree on beside [mapping.FieldDocument], so that a row costs less:
-// a mapper looks for the name of a member once and not for each record, it gets times as numbers, and what the records of one resource and scope
-// share becomes cells once.
+// Package members is the contract of package mapping with the documents of package otlpflat, in addition to [mapping.FieldDocument], that makes a
+// row cheaper. A mapper looks for the name of a member once and not for each record, it gets times as numbers, and the shared fields of one
+// resource and scope become cells once.
 package members
 
 // Layout are the members of one type of document. It is immutable, and mappers recognise it by its address.
@@ -39,8 +39,8 @@ type Shared struct {
 	n     int
 }
 
-// The bounds of what a document keeps, whatever a sender puts into its resources and however many sinks read them. Cells beyond are made for each
-// record.
+// The bounds of the cells that a document keeps, regardless of a sender's resources and of the number of sinks. Cells beyond them are made for
+// each record.
 const (
 	maxUsers  = 8
 	maxPieces = 8

@@ -1,5 +1,5 @@
-// Package metertest is a metric.Meter for tests: it keeps what was recorded, and asks the observable instruments when a
-// test collects. The library depends on the API of the meters alone; this keeps its tests from needing more.
+// Package metertest is a metric.Meter for tests. It keeps all recorded values, and asks the observable instruments when
+// a test collects. The library depends on the API of the meters alone, and this package keeps its tests from needing more.
 package metertest
 
 import (
@@ -37,7 +37,7 @@ func (m *Meter) Units() map[string]string {
 	return maps.Clone(m.units)
 }
 
-// Collect returns all values. The keys are names with their attributes, as in "rows{sink=a,source=b}"; the value of a
+// Collect returns all values. The keys are names with their attributes, as in "rows{sink=a,source=b}". The value of a
 // histogram is the number of its measurements.
 func (m *Meter) Collect() map[string]float64 {
 	m.mu.Lock()

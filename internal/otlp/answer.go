@@ -14,7 +14,7 @@ var rejectedNames = map[forebay.Signal]string{
 	forebay.SignalLogs: "rejectedLogRecords", forebay.SignalMetrics: "rejectedDataPoints", forebay.SignalTraces: "rejectedSpans",
 }
 
-// AppendResponse appends the response to an export request. rejected and message make its partial success; a message without
+// AppendResponse appends the response to an export request. rejected and message make its partial success. A message without
 // a rejection is a warning. Without both the response is the empty one of a full success.
 func AppendResponse(dst []byte, signal forebay.Signal, enc Encoding, rejected int, message string) []byte {
 	if enc == JSON {

@@ -19,7 +19,7 @@ const MaxNesting = 64
 type TooExpensiveError struct {
 	// Limit is in bytes.
 	Limit int
-	// Copies is set if the limit was exceeded by what the records share, counted once for each record.
+	// Copies is set if the limit was exceeded by the fields that records share, counted once for each record.
 	Copies bool
 }
 
@@ -42,10 +42,10 @@ var (
 	errWireType  = fmt.Errorf("%w: a field has an unknown wire type", ErrRequest)
 )
 
-// Check bounds an export request before it is decoded: two bytes can become a record of 300, the decoder follows any nesting
-// on the stack, and each record gets a copy of its resource. headers is the size of the request headers; each
-// record may get a copy of them too. cost is about the memory of the decoded request in bytes. The error matches [ErrRequest]: a
-// [*TooExpensiveError] above limit, or one that says what is malformed.
+// Check bounds an export request before it is decoded, because two bytes can become a record of 300, the decoder follows any nesting
+// on the stack, and each record gets a copy of its resource. headers is the size of the request headers. Each
+// record may get a copy of them too. cost is about the memory of the decoded request in bytes. The error matches [ErrRequest]. It
+// is a [*TooExpensiveError] above limit, or an error that names the malformed part.
 func Check(signal forebay.Signal, enc Encoding, data []byte, headers, limit int) (cost int, err error) {
 	if enc == JSON {
 		cost, err = checkJSON(data, limit)
@@ -145,15 +145,15 @@ const (
 	// far more frequent.
 	messageCost = 384
 	valueCost   = 96
-	// fieldCost is for a field that is not a message, packedCost for a byte of a packed field, which can be a number of its
-	// own.
+	// fieldCost is for a field that is not a message, packedCost for a byte of a packed field, which can be a number
+	// by itself.
 	fieldCost  = 24
 	packedCost = 16
 )
 
 type checker struct {
 	cost, limit int
-	// records counts records; copies are the bytes that records share, once for each record.
+	// records counts records. copies are the bytes that records share, once for each record.
 	records, copies int
 }
 
@@ -171,7 +171,7 @@ func (c *checker) checkCopies(size, headers int) error {
 	return nil
 }
 
-// isRecord and isShared mark the messages that become records, and those that each record copies.
+// isRecord and isShared mark the messages that become records, and the messages that each record copies.
 var (
 	isRecord = [messages]bool{
 		logRecord: true, span: true, numberPoint: true, histogramPoint: true, exponentialPoint: true, summaryPoint: true,
@@ -278,9 +278,9 @@ func (c *checker) message(b []byte, kind uint8, nesting int) error {
 // maxBrackets bounds the open brackets of JSON: four for each level of a value, plus the brackets of the messages around it.
 const maxBrackets = 4*MaxNesting + 24
 
-// checkJSON counts brackets and commas, and refuses what the decoder misreads: it stops at the end of the first value, takes
-// a member without a name for the end of an object, and is lenient between members. The rest would be lost or read in the
-// wrong place.
+// checkJSON counts brackets and commas, and refuses input that the decoder misreads: it stops at the end of the first value,
+// takes a member without a name for the end of an object, and is lenient between members. The rest would be lost or read in
+// the wrong place.
 func checkJSON(b []byte, limit int) (cost int, err error) {
 	depth := 0
 	ended := false

@@ -9,7 +9,7 @@ import (
 	"github.com/forebay/forebay/internal/otlp"
 )
 
-// The decoder once took a member without a name for the end of the object: later records were lost, or its content became
+// The decoder once took a member without a name for the end of the object. Later records were lost, or its content became
 // records, and the sender got a success. It also accepted malformed JSON between members.
 func TestJSONIsRefusedWhereRecordsWouldBeLost(t *testing.T) {
 	const records = `"resourceLogs":[{"scopeLogs":[{"logRecords":[{}]}]}]`

@@ -152,7 +152,7 @@ func (p *plainer) text(name []byte) {
 func isNumber(b []byte) bool { return len(b) > 0 && (b[0] == '-' || b[0] >= '0' && b[0] <= '9') }
 
 // number copies a number. A whole number that fits an integer loses its point and exponent, which does not change
-// floating-point numbers, except for negative zero: it stays as it is.
+// floating-point numbers, except for negative zero, which stays as it is.
 func (p *plainer) number(text []byte) {
 	const most = len("18446744073709551615")
 	mantissa, exponent := text, 0

@@ -22,7 +22,7 @@ func SumOf(data []byte) Sum { return sha256.Sum256(data) }
 
 // Request is what identifies an export request.
 type Request struct {
-	// Signal says what the records are.
+	// Signal is the kind of the records.
 	Signal forebay.Signal
 	// Encoding is how the body is encoded.
 	Encoding Encoding
@@ -33,22 +33,22 @@ type Request struct {
 	Sum    Sum
 	// Received is when the request arrived.
 	Received time.Time
-	// Window is how long a request without a key counts as a repetition of an equal one. Zero: as long as keys are kept.
-	// Negative: never.
+	// Window is how long a request without a key counts as a repetition of an equal one. Zero means as long as keys are
+	// kept. Negative means never.
 	Window time.Duration
 }
 
 // Once makes an export request repeatable, by its key or by everything that its rows are made of. Exporters give no key, and
-// repeat a request byte for byte if they did not get its answer.
+// repeat a request byte for byte if they did not get its response.
 //
-// Requests that only look equal must stay apart: clocks of browsers have milliseconds, and hosts send equal heartbeats. So a request that is
+// Requests that only look equal must stay apart, because clocks of browsers have milliseconds, and hosts send equal heartbeats. So a request that is
 // [Nameless] gets a forebay.Turn, which the server ends when it has written the response. While the response may not have arrived, an equal
 // request is a repetition. Afterwards an equal request is new. Concurrent equal requests take turns. So at any moment, even in a crash, at most
 // one of them is stored without a response.
 //
-// A request is always new unless each record has a time within 24 h. So a replayed file, or a load test that sends one body, takes no turns.
-// The headers that mappings see are compared too, so that one batch can go to two tenants. The host and the headers that proxies and tracing
-// change with every attempt are not compared.
+// A request is always new unless each record has a time within 24 h. So a replayed file, or a load test that sends one body, waits for no
+// turns. The headers that mappings see are compared too, so that one batch can go to two tenants. The host and the headers that proxies and
+// tracing change with every attempt are not compared.
 //
 // The error is [callkey.ErrKey].
 func Once(r *Request, docs iter.Seq[mapping.FieldDocument]) (forebay.Once, error) {

@@ -229,7 +229,7 @@ func TestSniffTakesNoMemory(t *testing.T) {
 	}
 }
 
-// The content of a request belongs into its tables, not into logs of senders and proxies: errors do not quote it.
+// The content of a request belongs into its tables, not into logs of senders and proxies. Errors do not quote it.
 func TestErrorsDoNotQuote(t *testing.T) {
 	for _, text := range []string{
 		`{"resourceLogs":[{"scopeLogs":[{"logRecords":[{"body":{"stringValue":17},"attributes":[{"key":"password","value":{"stringValue":"hush"}}]}]}]}]}`,
@@ -260,10 +260,10 @@ func probe(path []uint64, content []byte) []byte {
 	return content
 }
 
-// Check enters every message that the decoder enters, also by former field names and by tags that are not the shortest.
-// Nothing that is decoded escapes its bounds.
+// Check enters every message that the decoder enters, including by former field names and by tags that are not the
+// shortest. Nothing that is decoded escapes its bounds.
 func TestCheckSeesWhatIsDecoded(t *testing.T) {
-	malformed := bytes.Repeat([]byte{0xff}, 16) // as a message; as a text or as the id of a trace it is fine
+	malformed := bytes.Repeat([]byte{0xff}, 16) // as a message, but fine as a text or as the id of a trace
 	numbers := []uint64{1000}
 	for n := range uint64(32) {
 		numbers = append(numbers, n+1)
@@ -303,7 +303,7 @@ func TestCheckSeesWhatIsDecoded(t *testing.T) {
 	}
 }
 
-// The estimate is above what the decoder takes, for the requests that grow the most.
+// The estimate exceeds the decoder's memory, for the requests that grow the most.
 func TestCostIsAnUpperBound(t *testing.T) {
 	repeat := func(n int, field ...byte) []byte {
 		var b []byte
@@ -365,7 +365,7 @@ func TestCostIsAnUpperBound(t *testing.T) {
 	}
 }
 
-// What records share is copied into each of them: a small request must not become gigabytes of rows.
+// What records share is copied into each of them, but a small request must not become gigabytes of rows.
 func TestCopies(t *testing.T) {
 	logs := func(records, size int) (proto, text []byte) {
 		batch := plog.NewLogs()
@@ -423,7 +423,7 @@ func TestCopies(t *testing.T) {
 	}
 }
 
-// The decoder stops at the end of the first value; the rest would be lost silently.
+// The decoder stops at the end of the first value. The rest would be lost silently.
 func TestTrailingJSON(t *testing.T) {
 	for text, valid := range map[string]bool{
 		"{} \r\n\t": true, `{"a":{"b":[{}]}}`: true, `{"a":"}"}`: true,

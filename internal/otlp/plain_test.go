@@ -8,7 +8,7 @@ import (
 	"github.com/forebay/forebay/internal/fuzztest"
 )
 
-// JSON stays JSON, and what is already plain stays unchanged.
+// JSON stays JSON, and already plain text stays unchanged.
 func FuzzPlain(tf *testing.F) {
 	f := fuzztest.New(tf)
 	for _, text := range []string{

@@ -39,7 +39,7 @@ func Summary(signal forebay.Signal, res forebay.BatchResult) string {
 	return ""
 }
 
-// Rejected is the count of a partial success: the records that some sink can never store, or all of them if no sink takes
+// Rejected is the count of a partial success, that is, the records that some sink can never store, or all of them if no sink takes
 // the signal.
 func Rejected(res forebay.BatchResult) int {
 	if res.Sinks == 0 {
@@ -89,10 +89,10 @@ func Bearer(values []string) string {
 // PausedRetryAfter is when exporters should retry at a disabled source.
 const PausedRetryAfter = 30 * time.Second
 
-// NoProfiles is the answer to the signal that is not supported.
+// NoProfiles is the response to the unsupported signal.
 const NoProfiles = "Profiles are not taken, only logs, metrics and traces. Remove the exporter from the pipeline of profiles."
 
-// The gRPC codes of answers.
+// The gRPC codes of responses.
 const (
 	CodeUnknown         = 2
 	CodeInvalidArgument = 3

@@ -75,7 +75,7 @@ func walk(b []byte, f func(number uint64, wire uint8, content []byte) bool) {
 	}
 }
 
-// sniffRecord finds the signal of one record: its times are fixed64 and its numbers varint, in fields where the other
+// sniffRecord finds the signal of one record. Its times are fixed64 and its numbers varint, in fields where the other
 // messages have texts or nothing. A metric has only texts and messages.
 func sniffRecord(record []byte) forebay.Signal {
 	var found forebay.Signal

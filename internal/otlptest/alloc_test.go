@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// What a call of gRPC allocates beside its records is bounded by what a request of HTTP does. Both have about as much: the
-// comparison does not depend on the machine, and shows what has come to a call unnoticed.
+// A gRPC call allocates no more in addition to its records than an HTTP request. Both allocate about as much. The
+// comparison does not depend on the machine, and shows allocations that crept into a call unnoticed.
 func TestAllocationsPerCall(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the race detector allocates")
@@ -31,7 +31,7 @@ func TestAllocationsPerCall(t *testing.T) {
 		}
 		send() // fills the pools
 		least := 0.0
-		for i := range 3 { // the fewest: pools are emptied at times
+		for i := range 3 { // the fewest, because pools are emptied at times
 			var before, after runtime.MemStats
 			runtime.ReadMemStats(&before)
 			send()

@@ -30,13 +30,13 @@ var fewColumns = mapping.Columns{
 	mapping.Path("message", "body", mapping.RawString()),
 }
 
-// BenchmarkLogs compares OTLP over HTTP and over gRPC: batches of 100 log records, which are encoded before, over loopback to
-// an engine on a real disk. 64 requests are in flight, and each waits until its rows are there: one on each connection, or, as
-// HTTP/2 can, several. The senders of both protocols are of the same kind and have a process of their own, so that the CPU
-// of the server is known apart.
+// BenchmarkLogs compares OTLP over HTTP and over gRPC, with batches of 100 log records, which are encoded before, over loopback to
+// an engine on a real disk. 64 requests are in flight, and each waits until its rows are there. Each connection has one of them, or, as
+// HTTP/2 can, several. The senders of both protocols are of the same kind and run in a separate process, so that the CPU of
+// the server is measured separately.
 //
-// A round is a burst over each of the ways, in turns, because the speed of a machine changes by more than they differ;
-// ratios to the first are medians of the ratios within each round. Measure at least 8 rounds: -benchtime 60x.
+// A round is a burst over each of the ways, in turns, because the speed of a machine changes by more than they differ.
+// Ratios to the first are medians of the ratios within each round. Measure at least 8 rounds: -benchtime 60x.
 func BenchmarkLogs(b *testing.B) {
 	const records, flying, burst = 100, 64, 400
 	for _, c := range []struct {
@@ -78,7 +78,7 @@ func BenchmarkLogs(b *testing.B) {
 	}
 }
 
-// way is one side of the comparison, with what was measured in each round.
+// way is one side of the comparison, with the figures of each round.
 type way struct {
 	protocol    string
 	connections int
@@ -110,7 +110,7 @@ func ratios(values, of []float64) (list []float64) {
 	return list
 }
 
-// serve listens for a protocol in front of an engine on disk.
+// serve listens for a protocol and ingests into an engine on disk.
 func serve(b testing.TB, protocol string, columns mapping.Columns) (eng *forebay.Engine, address string) {
 	eng, err := forebay.Open(b.TempDir(), forebay.Options{Staging: noStaging{}})
 	if err != nil {
@@ -144,7 +144,7 @@ func serve(b testing.TB, protocol string, columns mapping.Columns) (eng *forebay
 	return eng, listener.Addr().String()
 }
 
-// requestMark is in each request once. Senders write another number in its place each time: a request of the last day that comes again is
+// requestMark is in each request once. Senders write another number in its place each time, because a repeated request of the last day is
 // recognised and not stored, and no exporter sends the same one.
 var requestMark = pcommon.SpanID{0xf0, 0x9d, 0x91, 0x8a, 0xb7, 0x6c, 0x2e, 0x53}
 

@@ -24,9 +24,9 @@ import (
 	"github.com/forebay/forebay/mapping"
 )
 
-// While requests come over both protocols, sinks come and go and change their signals, and the source is disabled, enabled,
-// removed and defined again. A batch is refused and leaves nothing, or is answered with a success and is there exactly once, whole,
-// in the sink that every definition has. The other sinks have it whole or not at all.
+// While requests arrive over both protocols, sinks come and go and change their signals, and the source is disabled, enabled,
+// removed and defined again. A batch is refused and leaves nothing, or succeeds and is stored exactly once, whole, in the sink that
+// every definition has. The other sinks store it whole or not at all.
 func TestDefinitionsChangeUnderLoad(t *testing.T) {
 	s := newService(t, nil)
 	sink := func(id string, signals ...forebay.Signal) forebay.Sink {

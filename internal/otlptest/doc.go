@@ -1,3 +1,3 @@
-// Package otlptest tests the OTLP endpoints with the exporters of the OpenTelemetry SDK. It is a module of its own: the SDK
-// and its exporters are no part of what a user of the library builds.
+// Package otlptest tests the OTLP endpoints with the exporters of the OpenTelemetry SDK. It is a separate module, so that a
+// user of the library does not build the SDK and its exporters.
 package otlptest

@@ -40,7 +40,7 @@ type transport struct {
 var bearer = map[string]string{"authorization": "Bearer " + secret}
 
 // Exporters get what their documentation says: a general endpoint, to which they append the path of the signal, or the URL of
-// one signal, which they use as it is; and the headers that OTEL_EXPORTER_OTLP_HEADERS sets.
+// one signal, which they use as it is, and the headers that OTEL_EXPORTER_OTLP_HEADERS sets.
 var transports = []transport{
 	{
 		name: "HTTP, secret in the path",
@@ -314,7 +314,7 @@ func TestLogs(t *testing.T) {
 				"big": float64(1<<53 + int64(i)), "raw": strings.Trim(string(raw), `"`), "m": map[string]any{"f": 0.5}, "none": nil,
 			})
 		}
-		// float64 rounds what is above 2^53: the digits are in the row.
+		// float64 rounds values above 2^53, but the digits are in the row.
 		for i, row := range s.mem.Rows("in.c-app.logs") {
 			if digits := fmt.Sprintf(`"big":%d,`, 1<<53+int64(i)); !strings.Contains(row[0], digits) {
 				t.Fatalf("row %d lacks %s: %s", i, digits, row[0])

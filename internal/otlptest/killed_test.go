@@ -67,7 +67,7 @@ func killedSources() []forebay.Source {
 	}}}
 }
 
-// serveEngine is the engine process: it drains and ends when its standard input is closed.
+// serveEngine is the engine process. It drains and ends when its standard input is closed.
 func serveEngine(dir string) error {
 	web, err := net.FileListener(os.NewFile(3, "http"))
 	if err != nil {
@@ -140,7 +140,7 @@ func killedNames(sender string, batch int) (list []string) {
 	return list
 }
 
-// sending is what one sender of the test does with a batch: once made, it is sent again as it is until it is acknowledged.
+// sending is what one sender of the test does with a batch. Once made, the batch is sent again as it is until it is acknowledged.
 type sending func(names []string) (attempt func(context.Context) error)
 
 func sendSpans(e sdktrace.SpanExporter, err error) (sending, error) {
@@ -187,7 +187,7 @@ func sendMetrics(e metricExporter, err error) (sending, error) {
 	}, err
 }
 
-// sendEvents posts each event with a key of its own.
+// sendEvents posts each event with its own key.
 func sendEvents(url string) sending {
 	client := &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{}}
 	return func(names []string) func(context.Context) error {
@@ -242,8 +242,8 @@ func killedSenders(t *testing.T, web, rpc string) map[string][]sending {
 	return all
 }
 
-// Senders over HTTP with keys, and the exporters of the SDK over HTTP and gRPC, send everything again until it is answered,
-// while the engine is killed with SIGKILL again and again. Nothing is lost, and nothing is doubled.
+// Senders over HTTP with keys, and the exporters of the SDK over HTTP and gRPC, send everything again until it is
+// acknowledged, while the engine is killed with SIGKILL again and again. Nothing is lost, and nothing is doubled.
 func TestKilledProcess(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts processes")

@@ -13,10 +13,10 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// A sender sends a request, which is encoded already, again and again over a connection of its own, each time with another number in the place of
-// its mark. Both senders are as small as they can be, to leave the CPU to the server.
+// A sender sends an already encoded request again and again over its own connection, each time with a different number in place of its mark. Both
+// senders are as small as they can be, to leave the CPU to the server.
 type sender interface {
-	// run sends while next reports true, and returns when all requests were answered with a success.
+	// run sends while next reports true, and returns when all requests have succeeded.
 	run(next func() bool) error
 	io.Closer
 }
@@ -68,7 +68,7 @@ func (s *httpSender) send() error {
 			return err
 		case line == 0 && !bytes.HasPrefix(b, []byte("HTTP/1.1 200 ")):
 			return fmt.Errorf("the answer is %s", b)
-		case len(b) == 2: // the answer to a full success has no body
+		case len(b) == 2: // the response to a full success has no body
 			return nil
 		}
 	}
@@ -78,12 +78,12 @@ func (s *httpSender) send() error {
 type grpcSender struct {
 	net.Conn
 	in *bufio.Reader
-	// first has the frames of the first call, frames the ones of later calls, whose fields are in the table of the connection.
+	// first has the frames of the first call, frames the frames of later calls, whose fields are in the table of the connection.
 	first, frames []byte
 	size          int // of the message with its prefix
 	most          int // of the calls in flight
 	stream        uint32
-	// window is what the server takes at the moment of the connection, and initial of a new stream.
+	// window is how much the server accepts now on the connection, and initial on a new stream.
 	window, initial int
 	out             []byte // calls to be written together
 	fields          *hpack.Decoder
@@ -141,10 +141,10 @@ func newGRPCSender(address, method, secret string, message []byte, most int) (se
 	if err := framer.WriteSettings(); err != nil {
 		return nil, err
 	}
-	return s, framer.WriteWindowUpdate(0, 1<<30) // more than the answers are
+	return s, framer.WriteWindowUpdate(0, 1<<30) // more than all responses
 }
 
-// run reads what the server has sent before it writes the calls that became possible, several at once if there are.
+// run reads the server's frames before it writes the calls that became possible, several at once if possible.
 func (s *grpcSender) run(next func() bool) error {
 	more := true
 	for flying := 0; ; {
@@ -237,7 +237,7 @@ func (s *grpcSender) read() (done bool, err error) {
 	return false, nil
 }
 
-// answer looks for the status of a call in a block of header fields.
+// answer returns the status of a call in a block of header fields.
 func (s *grpcSender) answer(block []byte) error {
 	if s.known[string(block)] {
 		return nil

@@ -16,7 +16,7 @@ import (
 	"github.com/forebay/forebay/internal/cputime"
 )
 
-// load is what the senders of one process do.
+// load is the work of the senders of one process.
 type load struct {
 	Protocol, Address  string
 	Connections, Calls int // calls in flight on each connection
@@ -49,7 +49,7 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// serve reads how many requests are to be sent, and answers with the CPU time that this took, in nanoseconds, until the input
+// serve reads how many requests are to be sent, and replies with the CPU time that this took, in nanoseconds, until the input
 // ends.
 func (l load) serve(in io.Reader, out io.Writer) error {
 	data, err := encoded(l.Records, l.Size)

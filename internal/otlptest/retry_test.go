@@ -34,7 +34,7 @@ import (
 // slowDisk is a disk whose syncs wait while it is held.
 type slowDisk struct {
 	mu   sync.Mutex
-	hold chan struct{} // closed to go on; nil: not held
+	hold chan struct{} // closed to continue, nil if not held
 }
 
 // MaybeError implements [errorfs.Injector].
@@ -92,7 +92,7 @@ func spanBatch(batch int) []sdktrace.ReadOnlySpan {
 	return stubs.Snapshots()
 }
 
-// kept is an exporter that keeps records; only the SDK can make some.
+// kept is an exporter that keeps records. Only the SDK can make some.
 type kept struct{ records []sdklog.Record }
 
 func (k *kept) Export(_ context.Context, records []sdklog.Record) error {
@@ -126,7 +126,7 @@ func metricBatch(batch int) *metricdata.ResourceMetrics {
 	return &metricdata.ResourceMetrics{Resource: resource.Empty(), ScopeMetrics: []metricdata.ScopeMetrics{{Metrics: metrics}}}
 }
 
-// retrying is an exporter of one signal that sends a batch again as it is told to.
+// retrying is an exporter of one signal that resends refused batches.
 type retrying struct {
 	export   func(ctx context.Context, batch int) error
 	shutdown func(context.Context) error
@@ -198,8 +198,8 @@ func retryingMetrics[E sdkmetric.Exporter](e E, err error) (retrying, error) {
 	return retrying{func(ctx context.Context, b int) error { return e.Export(ctx, metricBatch(b)) }, e.Shutdown}, err
 }
 
-// An engine that is full refuses batches until the disk goes on. The exporter's own retries deliver all of them, each
-// exactly once.
+// An engine that is full refuses batches until the disk continues. The exporter's own retries deliver all of them,
+// each exactly once.
 func TestRetryAfterOverload(t *testing.T) {
 	nameOf := map[string]string{"traces": "name", "logs": "event_name", "metrics": "metric_name"}
 	for protocol, signals := range retryingExporters {

@@ -24,14 +24,14 @@ import (
 
 const secret = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKL"
 
-// service is an engine in memory behind a server of each protocol.
+// service is an engine in memory with a server of each protocol.
 type service struct {
 	t    *testing.T
 	eng  *forebay.Engine
 	mem  *buffertest.Memory
 	http string // URL without a path
 	grpc string // address
-	// refused gets a value when a request was answered that it can be repeated.
+	// refused gets a value when a response said that its request can be repeated.
 	refused chan struct{}
 }
 
@@ -43,7 +43,7 @@ func (s *service) notice() {
 	}
 }
 
-// statusWriter notes the status of an answer.
+// statusWriter notes the status of a response.
 type statusWriter struct {
 	http.ResponseWriter
 	status int
@@ -54,7 +54,7 @@ func (w *statusWriter) WriteHeader(status int) {
 	w.ResponseWriter.WriteHeader(status)
 }
 
-// newService defines the source "app", which keeps each signal in a table of its own.
+// newService defines the source "app", which keeps each signal in its own table.
 func newService(t *testing.T, tune func(*forebay.Options)) *service {
 	t.Helper()
 	mem := buffertest.NewMemory()

@@ -13,7 +13,7 @@ import (
 // errQuota says that this user may have no more of the disk.
 const errQuota = syscall.EDQUOT
 
-// blocksOf returns the bytes that the file system has allocated for a file; false when it does not say.
+// blocksOf returns the bytes that the file system has allocated for a file, or false when it does not say.
 func blocksOf(info fs.FileInfo) (int64, bool) {
 	st, ok := info.Sys().(*syscall.Stat_t)
 	if !ok || st == nil {

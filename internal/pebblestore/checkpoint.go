@@ -14,7 +14,7 @@ import (
 )
 
 // Checkpoint writes a copy of the store, with everything that it has acknowledged, into a folder that does not exist yet, outside
-// of the folder of the store: see [MakeFolder]. finish, if not nil, adds to the copy.
+// of the folder of the store (see [MakeFolder]). finish, if not nil, adds to the copy.
 func (o *Opening) Checkpoint(dir string, finish func(partial string) error) error {
 	if localdisk.Inside(dir, o.conf.Dir) {
 		return fmt.Errorf("the folder is inside of %s, which belongs to the store: choose a folder outside of it", o.conf.Dir)
@@ -27,7 +27,7 @@ func (o *Opening) Checkpoint(dir string, finish func(partial string) error) erro
 		if failed := o.fs.outside.Load(); failed != before {
 			return *failed
 		}
-		// After a failure the database goes on in memory alone, and so would the copy.
+		// After a failure the database continues in memory alone, and so would the copy.
 		if err := o.fs.Failure(); err != nil || finish == nil {
 			return err
 		}
@@ -73,7 +73,7 @@ func MakeFolder(disk vfs.FS, dir string, fill func(partial string) error) (err e
 // copyStore copies a store into a folder that does not exist yet.
 //
 // The store rewrites the list of its tables with the first change after an opening, and until then copies an empty one,
-// with which the copy cannot be opened. Where a log is read at the opening, that is a change; a power cut during an earlier
+// with which the copy cannot be opened. Where a log is read at the opening, that is a change, but a power cut during an earlier
 // opening may have left none.
 func copyStore(db *pebble.DB, disk vfs.FS, dir string) error {
 	for attempt := 0; ; attempt++ {

@@ -39,8 +39,8 @@ func (f *slowCopy) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// A checkpoint beside commits is whole: what they write while the log is copied is not in it, neither over the zeros that were written
-// ahead nor over the rest of an earlier log.
+// A checkpoint concurrent with commits is whole because it excludes their writes during the copy of the log, both over zeros that were
+// written ahead and over the rest of an earlier log.
 func TestCheckpointBesideCommits(t *testing.T) {
 	for name, rows := range map[string]int{"over zeros": 1, "over an earlier log": 100} {
 		t.Run(name, func(t *testing.T) {

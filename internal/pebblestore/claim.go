@@ -7,19 +7,19 @@ import (
 )
 
 // The owner of a store may write elsewhere on the same volume. It claims the room for that first, so that the store can always
-// write its logs to tables, be closed, and be opened again: see keptRoom.
+// write its logs to tables, be closed, and be opened again. See keptRoom.
 //
-// The design that lost: to subtract claims from the room for new rows. Rows would be refused long before the volume is full, and
+// The design that lost was to subtract claims from the room for new rows. Rows would be refused long before the volume is full, and
 // the reserve is there for this.
 
-// spareRoom is for what cannot be measured: blocks of folders, and those that are only partly used.
+// spareRoom is for space that cannot be measured, such as blocks of folders and partly used blocks.
 const spareRoom = 1 << 20
 
 // ClaimError says that work outside of the store would take room that the store needs. It can be done when there is more.
 type ClaimError struct {
 	// Dir is the folder of the store.
 	Dir string
-	// Free are the bytes of its volume that others may take, Needed those that the work needs.
+	// Free is the number of bytes of its volume that others may take, Needed the number that the work needs.
 	Free, Needed int64
 }
 

@@ -22,7 +22,7 @@ func (v *volume) GetDiskUsage(string) (vfs.DiskUsage, error) {
 
 func (v *volume) Unwrap() vfs.FS { return v.FS }
 
-// Work beside the store gets what the store can spare, until it is given back.
+// Work outside the store gets the room that the store can spare, until it is given back.
 func TestClaim(t *testing.T) {
 	dir := t.TempDir()
 	disk := &volume{vfs.Default, 40 << 20}

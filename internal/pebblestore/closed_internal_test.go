@@ -13,7 +13,7 @@ import (
 func TestClosedNote(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(t *testing.T, disk vfs.FS)
-		want   string // of the error; empty: none
+		want   string // of the error, empty if none
 		index  bool
 	}{
 		"nothing has changed":             {func(*testing.T, vfs.FS) {}, "", false},

@@ -12,10 +12,9 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// DamageError says that files of a store are not what they were, or that a record in it does not say what it must. No retry
-// fixes it.
+// DamageError reports that files of a store have changed, or that a record in it is invalid. No retry fixes it.
 type DamageError struct {
-	// Err says what was found.
+	// Err describes the damage.
 	Err error
 	// Index is set when only what leads to the records is damaged, so nothing need be lost.
 	Index bool

@@ -49,7 +49,7 @@ func TestMarkDamage(t *testing.T) {
 	}
 }
 
-// A list of tables is never empty: an empty one is damage, although nothing in it is wrong.
+// A list of tables is never empty. An empty one is damage, although nothing in it is wrong.
 func TestEmptyListOfTables(t *testing.T) {
 	disktest.Each(t, func(t *testing.T, newDisk func(testing.TB) *disktest.Disk) {
 		disk := newDisk(t)

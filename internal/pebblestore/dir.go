@@ -16,8 +16,9 @@ func SyncDir(fs vfs.FS, name string) error {
 	return errors.Join(dir.Sync(), dir.Close())
 }
 
-// MakeDir creates a folder and those above it, durably. The store syncs what is in the folder; the names of the folders
-// themselves stand in those above. One that is found is synced as well, because whoever made it may have crashed since.
+// MakeDir creates a folder and its parents, durably. The store syncs the content of the folder. The names of the
+// folders are in their parents. An existing folder is synced as well, because the process that made it may have crashed
+// since.
 func MakeDir(fs vfs.FS, dir string) error {
 	missing := []string{dir}
 	for parent := fs.PathDir(dir); parent != missing[len(missing)-1]; parent = fs.PathDir(parent) {
@@ -34,7 +35,7 @@ func MakeDir(fs vfs.FS, dir string) error {
 	for _, made := range missing {
 		parent, err := fs.OpenDir(fs.PathDir(made))
 		if errors.Is(err, os.ErrPermission) {
-			return nil // not ours: neither this process nor an earlier one has made a folder in it
+			return nil // not ours, because neither this process nor an earlier one has made a folder in it
 		}
 		if err != nil {
 			return err

@@ -24,11 +24,11 @@ func CheckFiles(disk vfs.FS, dir string) error {
 	return err
 }
 
-// logFiles are the logs of a store that nobody has open.
+// logFiles are the logs of a store that no process has open.
 type logFiles struct {
 	idle   []string         // paths of logs whose rows are in tables
 	needed map[string]int64 // the others: path to the end of the last whole chunk
-	list   string           // path of the list of tables (the MANIFEST); empty in a new store
+	list   string           // path of the list of tables (the MANIFEST), empty in a new store
 }
 
 // content returns how many bytes of logs an opening writes to tables.
@@ -39,7 +39,7 @@ func (l *logFiles) content() (n int64) {
 	return n
 }
 
-// inspectFiles is [CheckFiles] that also returns what the logs hold.
+// inspectFiles is [CheckFiles] that also returns the content of the logs.
 func inspectFiles(disk vfs.FS, dir string) (found logFiles, err error) {
 	names, err := disk.List(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -114,11 +114,11 @@ func inspectFiles(disk vfs.FS, dir string) (found logFiles, err error) {
 
 // checkManifest reads the list of tables and returns the number of the oldest log whose rows are in no table.
 //
-// Pebble takes what it cannot read for the end of the list, and deletes the tables that it then does not know. But each change
-// of the list was synced before the next was written: a change that follows unreadable bytes proves that they are damage.
-// Unreadable bytes at the end may be a change that a crash has torn. Then the log that the change would have made superfluous
-// is still there. A list that was cut between two changes has no unreadable bytes. Then the tables of the lost changes are there, with
-// numbers that the rest of the list had not given out, and no log has their rows.
+// Pebble takes unreadable bytes for the end of the list, and deletes the tables that it then does not know. But each change of the
+// list was synced before the next was written, so a change that follows unreadable bytes proves that they are damage. Unreadable bytes at
+// the end may be a change that a crash has torn. Then the log that the change would have made superfluous is still there. A list that
+// was cut between two changes has no unreadable bytes. Then the tables of the lost changes are there, with numbers that the rest of
+// the list had not given out, and no log has their rows.
 func checkManifest(disk vfs.FS, path string, logs map[uint64]bool, tables []uint64) (needed uint64, err error) {
 	f, err := disk.Open(path, vfs.SequentialReadsOption)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -197,8 +197,8 @@ func checkManifest(disk vfs.FS, path string, logs map[uint64]bool, tables []uint
 	return log, nil
 }
 
-// editHead reads the start of a change of the list of tables: the number of the oldest log that is needed, and the first number that no
-// file has. Zero: the change does not say.
+// editHead reads the start of a change of the list of tables, which is the number of the oldest log that is needed and the first number that
+// no file has. Zero means that the change does not say.
 func editHead(edit []byte) (log, next uint64) {
 	for {
 		tag, n := binary.Uvarint(edit)

@@ -20,7 +20,7 @@ func never(t *testing.T) func(error) {
 	return func(err error) { t.Errorf("the opening has ended: %v", err) }
 }
 
-// sizes is how long a log is behind each write and sync.
+// sizes returns the length of a log after each write and sync.
 func sizes(t *testing.T, limit int64, writes ...int) (sizes []int64) {
 	t.Helper()
 	fs := pebblestore.New(disktest.New(t), "data", never(t))
@@ -69,7 +69,7 @@ func TestLogsAreWrittenAhead(t *testing.T) {
 	}
 }
 
-// What is written stands in the file as if nothing had been written ahead, zeros behind it; the rest of a log that is
+// Written bytes are in the file as if nothing had been written ahead, followed by zeros. The rest of a log that is
 // written over is left alone.
 func TestZerosAreOnlyWrittenBehindTheLog(t *testing.T) {
 	mem := disktest.New(t)
@@ -81,7 +81,7 @@ func TestZerosAreOnlyWrittenBehindTheLog(t *testing.T) {
 	old := bytes.Repeat([]byte("old"), 10_000)
 	write := func(f vfs.File, text []byte) {
 		t.Helper()
-		_, err := f.Write(bytes.Clone(text)) // in a build for the race detector the file in memory spoils what it was given
+		_, err := f.Write(bytes.Clone(text)) // in a build for the race detector the file in memory spoils the bytes it was given
 		if err := errors.Join(err, f.SyncData()); err != nil {
 			t.Fatal(err)
 		}
@@ -147,7 +147,7 @@ func TestNothingIsLostOfLogsThatAreWrittenAhead(t *testing.T) {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		disk := disktest.New(t)
 		last := 0 // the keys up to it were synced
-		next := 0 // those from it on were not written
+		next := 0 // the keys from it on were not written
 		for opening := range 8 {
 			fs := pebblestore.New(disk, "data", never(t))
 			fs.FillLogs(128 << 10)
@@ -198,7 +198,7 @@ func TestNothingIsLostOfLogsThatAreWrittenAhead(t *testing.T) {
 
 func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
-// Zeros are an advice: where the disk does not take them the log grows as it would without.
+// Zeros are an advice. If the disk does not support them, the log grows as it would without them.
 func TestDiskThatRefusesZeros(t *testing.T) {
 	disk := &refusing{FS: disktest.New(t)}
 	fs := pebblestore.New(disk, "data", never(t))

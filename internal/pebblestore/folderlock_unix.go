@@ -10,10 +10,10 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// lockFolder locks a folder whatever its path is spelled like: relative, through a symbolic link or through a bind mount. The lock belongs
+// lockFolder locks a folder whatever its path is spelled like, be it relative, through a symbolic link or through a bind mount. The lock belongs
 // to the open folder, so a second call fails in the same process too. If another call has the folder, the error is an [*InUseError].
 //
-// The lock of pebble cannot do that. It compares the texts of paths within a process, and it is a POSIX lock: a process that
+// The lock of pebble cannot do that. It compares the texts of paths within a process, and it is a POSIX lock, so a process that
 // opens the lock file again and closes it gives its own lock away. So this lock is taken first.
 // A disk in memory has no file descriptors, and pebble's lock is enough there.
 func lockFolder(disk vfs.FS, dir string) (io.Closer, error) {

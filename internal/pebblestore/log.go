@@ -12,7 +12,7 @@ import (
 
 // Logs are read here before pebble replays them. Where pebble cannot read a block of 32 KiB, it looks for valid chunks from the
 // next block on. If it finds none, it takes the rest for a torn write that was never acknowledged, so it would drop acknowledged
-// rows of a short log without an error. Here each chunk is checked, also those that follow unreadable bytes.
+// rows of a short log without an error. Here each chunk is checked, including chunks after unreadable bytes.
 //
 // The format is defined by pebble's package record: blocks of logBlock bytes with chunks in them. The head of a chunk:
 //
@@ -68,7 +68,7 @@ func parseLogChunk(b []byte, num uint32) (c logChunk, size int, closed bool) {
 	return c, head + length, false
 }
 
-// LogGap is a part of a log that cannot be read: the bytes from From to before To.
+// LogGap is a part of a log that cannot be read, the bytes from From to before To.
 type LogGap struct{ From, To int64 }
 
 // walkLog calls chunk for each whole chunk of a log, and gap for unreadable bytes between two of them. What follows the last
@@ -108,7 +108,7 @@ func walkLog(r io.Reader, num uint32, chunk func(logChunk), gap func(LogGap)) (c
 }
 
 // nextHead returns the first place from at on where a head with the number of the log, or of the next one, may begin, or
-// len(b). It must be fast: a log that is written over ends with megabytes of an earlier one.
+// len(b). It must be fast, because a log that is written over ends with megabytes of an earlier one.
 func nextHead(b []byte, at int, num uint32) int {
 	next := len(b)
 	for _, n := range [2]uint32{num, num + 1} {
@@ -130,10 +130,10 @@ func allZero(b []byte) bool {
 	return true
 }
 
-// checkLog returns the unreadable parts of a log that were on disk once: a later chunk or the note says so, or the log has its
-// end and later tells of a next log. Pebble syncs the end of a log before it makes the next one. The end alone proves nothing: it is written with what
-// was not synced yet, and a crash may keep it and lose that. Other unreadable parts are writes that a crash has torn. end is the end of the last
-// whole chunk.
+// checkLog returns the unreadable parts of a log that were on disk once. A later chunk or the note says so, or the log has its
+// end and later tells of a next log. Pebble syncs the end of a log before it makes the next one. The end alone proves nothing, because it is written
+// with the data that was not synced yet, and a crash may keep it and lose that data. Other unreadable parts are writes that a crash has torn. end is
+// the end of the last whole chunk.
 func checkLog(disk vfs.FS, path string, num uint64, reached reach, later bool) (damaged []LogGap, end int64, err error) {
 	var gaps []LogGap
 	synced := int64(0)

@@ -44,8 +44,8 @@ func (m *modeFS) Lock(name string) (c io.Closer, err error) {
 	return c, err
 }
 
-// Other users cannot open a file of a store in the moment between its creation and a change of its mode either: whoever has a file open
-// can read what is written later.
+// Other users cannot open a file of a store in the moment between its creation and a change of its mode either, because a process that has a
+// file open can read later writes.
 func TestFilesArePrivateFromTheStart(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("no permissions")

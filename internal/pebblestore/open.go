@@ -20,42 +20,42 @@ type Config struct {
 	// Dir is the folder; FS the file system that it is on. [Open] creates the folder unless Exists is set.
 	Dir string
 	FS  vfs.FS
-	// Log gets what the database reports.
+	// Log gets the messages of the database.
 	Log *slog.Logger
 	// MemTable bounds the write buffer, in bytes. With little room it is smaller.
 	MemTable int64
 	// Exists refuses to create a store. A volume that is away leaves an empty folder.
 	Exists bool
-	// FillLogs writes zeros ahead in logs while their syncs are small; see [filler].
+	// FillLogs writes zeros ahead in logs while their syncs are small, see [filler].
 	FillLogs bool
-	// Tune changes the settings of the database. Nil: none.
+	// Tune changes the settings of the database. Nil means none.
 	Tune func(*pebble.Options)
-	// ClosingLogs is how many bytes of logs a store that was closed may keep: the rows in larger logs become tables. Tables
+	// ClosingLogs is how many bytes of logs a store that was closed may keep. The rows in larger logs become tables. Tables
 	// have checksums for all that is in them, while the end of a log may be one that a crash has torn.
 	ClosingLogs int64
-	// Limit bounds the bytes that the store takes, together with what Beside returns. 0: only the volume bounds them. Beside is
+	// Limit bounds the bytes that the store takes, together with what Beside returns. 0 means that only the volume bounds them. Beside is
 	// optional.
 	Limit  int64
 	Beside func() int64
-	// Live returns how many bytes of the store are needed; the rest can be reclaimed. Nil: all are needed.
+	// Live returns how many bytes of the store are needed. The rest can be reclaimed. Nil means that all are needed.
 	Live func() int64
 	// Roomier is called when there is room again after [Opening.Full] has refused. Close waits for it. Optional.
 	Roomier func()
-	// Corrupted is called when a table is found damaged while it is read, also by the database itself, as long as the opening lives. It
-	// may be called several times, with locks of the database held: it must neither block nor use the store. Optional.
+	// Corrupted is called when a table is found damaged while it is read, even by the database itself, as long as the opening lives. It
+	// may be called several times, with locks of the database held, so it must neither block nor use the store. Optional.
 	Corrupted func(error)
-	// Patience is how long an opening that is closed waits for its readers. Default: as long as they take.
+	// Patience is how long an opening that is closed waits for its readers. By default, it waits as long as they take.
 	Patience time.Duration
 
 	// failed is called once, with locks of the database held, when a failure ends the opening. It must not block nor call the
-	// database. Nil: nobody is told.
+	// database. Nil means no call.
 	failed func(*Opening, error)
 }
 
-// Opening is one opening of a database. After a failure of the disk it is closed and another one is opened. It is safe
+// Opening is one opening of a database. After a failure of the disk it is closed and a new one is opened. It is safe
 // for concurrent use.
 type Opening struct {
-	// DB is the database. Whoever uses it beside the owner calls Read before.
+	// DB is the database. Users other than the owner call Read first.
 	DB *pebble.DB
 
 	fs   *FS
@@ -70,7 +70,7 @@ type Opening struct {
 	closeErr  error
 }
 
-// ErrClosed is returned to readers that come too late.
+// ErrClosed is returned to readers that are too late.
 var ErrClosed = errors.New("the store is closed or being reopened")
 
 // The limits of the write buffer, and its share of the room. The logs and the tables of three of them, and four logs to
@@ -80,8 +80,8 @@ const (
 	roomPerMem    = 64
 )
 
-// Open opens a store that nobody else has open, creating it if need be. With a [*RoomError] nothing was changed but files
-// that are not needed. Damage that was found is a [*DamageError], or what the database says: see [IsDamage].
+// Open opens a store that no other process has open, creating it if need be. With a [*RoomError] nothing was changed
+// except files that are not needed. Damage is a [*DamageError], or an error of the database (see [IsDamage]).
 func Open(c Config) (*Opening, error) {
 	// The room is measured before the database makes its folder, and a volume can only be asked about a folder that exists.
 	if _, err := c.FS.Stat(c.Dir); errors.Is(err, fs.ErrNotExist) && !c.Exists {
@@ -127,7 +127,7 @@ func Open(c Config) (*Opening, error) {
 	}
 	// The usual scheduler wakes ten times a second to look whether more compactions may run at once. Here few run, and
 	// each looks for the next when it ends, so an idle store can sleep. The name says that the database itself needs this
-	// one for tests alone; it is the usual one without the goroutine that wakes, and the only such one that is exported.
+	// one for tests alone. It is the usual one without the goroutine that wakes, and the only such one that is exported.
 	settings.Experimental.CompactionScheduler = pebble.NewConcurrencyLimitSchedulerWithNoPeriodicGrantingForTest()
 	if c.Tune != nil {
 		c.Tune(settings)
@@ -149,7 +149,7 @@ func Open(c Config) (*Opening, error) {
 	return o, nil
 }
 
-// OpenReadOnly opens a store that nobody else has open, to look at it. It changes nothing.
+// OpenReadOnly opens a store that no other process has open, to inspect it. It changes nothing.
 func OpenReadOnly(c Config) (*Opening, error) {
 	o := &Opening{conf: c, fs: New(c.FS, c.Dir, func(error) {})}
 	var err error
@@ -162,8 +162,8 @@ func OpenReadOnly(c Config) (*Opening, error) {
 	return o, nil
 }
 
-// Failure returns what has ended the opening, nil while it lives. What the database has in memory may not be on disk
-// then.
+// Failure returns the error that ended the opening, nil while it lives. After a failure, the database's memory may
+// differ from the disk.
 func (o *Opening) Failure() error { return o.fs.Failure() }
 
 // End ends the opening because of an error that the database itself did not take for one.
@@ -186,11 +186,11 @@ func (o *Opening) Read() error {
 // Release ends what Read began.
 func (o *Opening) Release() { o.readers.Done() }
 
-// ErrStillRead is returned by [Opening.Close] when readers were left behind.
+// ErrStillRead is returned by [Opening.Close] when readers remain.
 var ErrStillRead = errors.New("the store is still read from: its files stay open until that ends, nothing is lost")
 
-// Close waits for the readers, gives back what the store does not need, unless the disk has failed, and closes the database.
-// From then on the folder is the next opening's, also after an error. It may be called again.
+// Close waits for the readers, gives back the room the store does not need, unless the disk has failed, and closes the
+// database. From then on the folder is the next opening's, even after an error. It may be called again.
 func (o *Opening) Close() error {
 	o.closeOnce.Do(func() { o.closeErr = o.close() })
 	return o.closeErr
@@ -228,7 +228,7 @@ func (o *Opening) close() error {
 	o.fs.Wait()
 	o.fs.sweep()
 	if e := o.fs.Failure(); e != nil {
-		err = e // what the database says after its end is of no interest
+		err = e // errors of the database after its end are of no interest
 	}
 	return err
 }
@@ -283,7 +283,7 @@ func (c closers) Close() error {
 	return errors.Join(failed...)
 }
 
-// restrictAll keeps other users from reading files that an earlier version made. New files are private: see [localdisk.Real].
+// restrictAll keeps other users from reading files that an earlier version made. New files are private. See [localdisk.Real].
 func restrictAll(disk vfs.FS, dir string) {
 	names, err := disk.List(dir)
 	if err != nil || vfs.Root(disk) != vfs.Default {
@@ -330,7 +330,7 @@ func ReadNote(disk vfs.FS, path string, limit int64) (string, error) {
 	return string(text), err
 }
 
-// removeOptions removes the notes of settings that earlier openings have left: nobody reads them.
+// removeOptions removes the notes of settings that earlier openings have left, because no code reads them.
 func removeOptions(disk vfs.FS, dir string) {
 	names, err := disk.List(dir)
 	if err != nil {
@@ -338,7 +338,7 @@ func removeOptions(disk vfs.FS, dir string) {
 	}
 	for _, name := range names {
 		if strings.HasPrefix(name, optionsPrefix) {
-			_ = disk.Remove(disk.PathJoin(dir, name)) // it harms nobody
+			_ = disk.Remove(disk.PathJoin(dir, name)) // it does no harm
 		}
 	}
 }

@@ -36,7 +36,7 @@ func tables(t *testing.T, disk vfs.FS) (names []string) {
 	return names
 }
 
-// An opening that finds no room for what the logs hold leaves nothing behind, however often it is tried, and loses nothing.
+// An opening that finds no room for the content of the logs leaves no files, however often it is tried, and loses nothing.
 func TestFailedOpeningsLeaveNoTables(t *testing.T) {
 	disk := disktest.New(t)
 	if err := disk.MkdirAll("data", 0o700); err != nil {

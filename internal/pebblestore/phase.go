@@ -7,13 +7,13 @@ import (
 
 // Phase is where a [Store] stands between Open and the end of Close:
 //
-//	              the disk fails             somebody sees it
+//	              the disk fails             a caller sees it
 //	 PhaseOpen ───────────────────▶ PhaseFailed ────────────────▶ PhaseReopening ─┐ an attempt
 //	  ▲  │                            │                             │  │  ▲────────┘ fails
 //	  └──┼────────────────────────────┼── an attempt succeeds ──────┘  │
 //	     │ Stop                       │ Stop                           │ Stop
 //	     ▼                            ▼                                ▼
-//	 PhaseClosing ──────── what was taken before has ended ─────▶ PhaseClosed
+//	 PhaseClosing ──────── accepted calls have ended ───────────▶ PhaseClosed
 //
 //	phase      the database
 //	Open       works
@@ -22,7 +22,7 @@ import (
 //	Closing    works, or has failed
 //	Closed     works, or has failed, until it is closed
 //
-// A store that fails during Closing or Closed is not reopened: the phase stays and the failure is what Close returns.
+// A store that fails during Closing or Closed is not reopened. The phase stays and the failure is what Close returns.
 type Phase uint8
 
 // The phases.
@@ -36,22 +36,22 @@ const (
 
 // Condition is the phase with what callers must know of the store. It is immutable.
 type Condition struct {
-	// Phase says whether the store takes calls, and what is done with a failed one.
+	// Phase says whether the store accepts calls, and how a failed store is handled.
 	Phase Phase
 	// Failure is nil while the store works. It is set in Failed and Reopening, and never in Open.
 	Failure error
-	// Epoch counts the failures and the reopenings: with another epoch than before, what was read from the store is worth
-	// nothing, and what was on its way to the disk may be lost.
+	// Epoch counts the failures and the reopenings. If the epoch has changed, earlier reads from the store are worthless,
+	// and pending writes may be lost.
 	Epoch uint64
 }
 
-// life is the state machine. Its methods are the transitions; each reports whether it was made. Its zero value is open.
+// life is the state machine. Its methods are the transitions. Each reports whether it was made. Its zero value is open.
 //
 // current is one atomic load, because every Append to a buffer asks. mu is held for a few instructions, never during I/O,
 // because the database reports its failure with its own locks held.
 type life struct {
 	mu  sync.Mutex
-	now atomic.Pointer[Condition] // written with mu held; nil: the zero condition
+	now atomic.Pointer[Condition] // written with mu held, nil for the zero condition
 }
 
 func (l *life) current() Condition {
@@ -61,7 +61,7 @@ func (l *life) current() Condition {
 	return Condition{}
 }
 
-// change makes a transition from the condition that next is given. next says whether there is one; it runs under mu.
+// change makes a transition from the condition that next is given. next says whether there is one. It runs under mu.
 func (l *life) change(next func(*Condition) bool) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -117,8 +117,8 @@ func (l *life) reopened(start func()) bool {
 	})
 }
 
-// stop begins Close. No reopening can begin or end any more.
+// stop begins Close. No reopening can begin or end afterwards.
 func (l *life) stop(start func()) bool { return l.step(PhaseOpen, PhaseReopening, PhaseClosing, start) }
 
-// drain ends what was still taken while the store was closing.
+// drain ends the calls that were still accepted while the store was closing.
 func (l *life) drain() bool { return l.step(PhaseClosing, PhaseClosing, PhaseClosed, func() {}) }

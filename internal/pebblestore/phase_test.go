@@ -10,7 +10,7 @@ import (
 	"github.com/forebay/forebay/internal/seedtest"
 )
 
-// Random transitions: only transitions of the diagram are made, and what a condition says of the store agrees with its phase.
+// In random transitions, only transitions of the diagram are made, and each condition of the store agrees with its phase.
 func TestLifeFollowsItsDiagram(t *testing.T) {
 	allowed := map[Phase][]Phase{
 		PhaseOpen:      {PhaseFailed, PhaseClosing},

@@ -67,7 +67,7 @@ func replace(t *testing.T, disk vfs.FS, path string, data []byte) {
 	}
 }
 
-// What a log held when its owner acted on it is not lost without a word, whatever the cause: cut anywhere, rotten, or gone.
+// What a log held when its owner acted on it is not lost without a word, be it cut anywhere, rotten, or gone.
 // What came later looks like a torn write.
 func TestShorterLogIsDamage(t *testing.T) {
 	disk := disktest.New(t)
@@ -81,7 +81,7 @@ func TestShorterLogIsDamage(t *testing.T) {
 	killed := func() *disktest.Disk { return disk.Cut(vfs.CrashCloneCfg{}) }
 	_, content := newestLog(t, killed())
 	noted := len(bytes.TrimRight(content, "\x00"))
-	// Not noted: zeros may be cut off, and what is written from here on.
+	// Zeros and later writes that are not noted may be cut off.
 	set(t, o, 20, 1000)
 	opened := func(after *disktest.Disk) error {
 		o, err := pebblestore.Open(config(after))
@@ -120,7 +120,7 @@ func TestShorterLogIsDamage(t *testing.T) {
 	if err := opened(after); err != nil {
 		t.Errorf("torn after what was noted: %v", err)
 	}
-	// The note itself: one slot may be torn, both are damage.
+	// In the note itself, one slot may be torn. Two torn slots are damage.
 	for at, want := range map[int]bool{0: false, 4096: false, -1: true} {
 		after := killed()
 		if at < 0 {
@@ -215,7 +215,7 @@ func TestCrashIsNoDamage(t *testing.T) {
 	}
 }
 
-// The power goes off while a log ends: its end is on the disk, and a part of what stands before it, which nobody has synced, is not.
+// The power goes off while a log ends. Its end is on the disk, and an unsynced part before it is not.
 func TestCrashAtTheEndOfALogIsNoDamage(t *testing.T) {
 	rng := seedtest.Rand(t)
 	disk := disktest.New(t)
@@ -264,7 +264,7 @@ func TestCrashAtTheEndOfALogIsNoDamage(t *testing.T) {
 	}
 }
 
-// What rots after an orderly end is damage, also where it was synced by the end alone.
+// What rots after an orderly end is damage, even where it was synced by the end alone.
 func TestRotAfterTheEndIsDamage(t *testing.T) {
 	disk := disktest.New(t)
 	if err := disk.MkdirAll("data", 0o700); err != nil {

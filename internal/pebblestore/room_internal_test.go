@@ -7,7 +7,7 @@ import (
 	"github.com/forebay/forebay/internal/disktest"
 )
 
-// Rows that are stored between two measurements of the room leave less of it to compactions: both together stay within the bound.
+// Rows that are stored between two measurements of the room leave less of it to compactions. Both together stay within the bound.
 func TestCompactionsGetWhatRowsLeave(t *testing.T) {
 	o := &Opening{fs: New(disktest.New(t), "data", func(error) {})}
 	o.room.o = o

@@ -13,7 +13,7 @@ import (
 )
 
 // Scan calls fn with every version of every key that can be read in the tables and logs of the store in dir, in no order of
-// time, and lost with what cannot be read. An error of the disk ends it: what the disk does not give now it may give later.
+// time, and lost with everything unreadable. An error of the disk ends it, because a later read may succeed.
 func Scan(disk vfs.FS, dir string, fn func(Entry) error, lost func(file, what string)) error {
 	names, err := disk.List(dir)
 	if err != nil {
@@ -51,7 +51,7 @@ func eachBatchEntry(repr []byte, fn func(Entry) error) error {
 	for r := batchrepr.Read(repr); ; seq++ {
 		kind, key, value, ok, err := r.Next()
 		if !ok || err != nil {
-			return nil // the checksum was right, so this is what was written
+			return nil // the checksum was right, so these are the written bytes
 		}
 		if err := fn(Entry{kind, key, value, seq}); err != nil {
 			return err
@@ -66,7 +66,7 @@ type readWatch struct {
 }
 
 func (w *readWatch) note(err error) {
-	// A store that was open for a moment has no note of how far its logs reach. That is an answer, and no failure of the disk.
+	// A store that was open for a moment has no note of how far its logs reach. That is a valid result, not a failure of the disk.
 	if errors.Is(err, fs.ErrNotExist) {
 		return
 	}
@@ -112,6 +112,6 @@ type Entry struct {
 	Key []byte
 	// Value is the end of the range if Kind says that a range was deleted.
 	Value []byte
-	// Seq orders the versions of a key. It is zero where the database needs no order any more.
+	// Seq orders the versions of a key. It is zero where the database no longer needs an order.
 	Seq uint64
 }

@@ -12,12 +12,12 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// probes bounds the seeks for whole blocks between two damaged ones: the store takes tens of milliseconds for each that
+// probes bounds the seeks for whole blocks between two damaged ones, because the store takes tens of milliseconds for each that
 // ends in a damaged one, since it looks for a flipped bit that would explain it.
 const probes = 128
 
-// eachTableEntry calls fn with what can be read of a table. The entry is valid during the call; some come more than once.
-// lost is called with the damage on the way; err is the error of fn.
+// eachTableEntry calls fn with the readable entries of a table. The entry is valid during the call. Some come more than
+// once. lost is called with the damage on the way. err is the error of fn.
 func eachTableEntry(disk vfs.FS, path string, fn func(Entry) error, lost func(error)) (err error) {
 	stopped := false
 	call := func(e Entry) error {
@@ -35,7 +35,7 @@ func eachTableEntry(disk vfs.FS, path string, fn func(Entry) error, lost func(er
 }
 
 func readTable(disk vfs.FS, path string, fn func(Entry) error, lost func(error)) (err error) {
-	// The readers of the store trust bytes whose checksum is right, and may panic at what they decode to.
+	// The readers of the store trust bytes whose checksum is right, and may panic on the decoded content.
 	defer func() {
 		if r := recover(); r != nil {
 			err = fmt.Errorf("read table: %v", r)
@@ -84,8 +84,7 @@ func readTable(disk vfs.FS, path string, fn func(Entry) error, lost func(error))
 	return nil
 }
 
-// tableScan reads the points of a table from both ends, and then looks for whole blocks between those that it could not
-// read.
+// tableScan reads the points of a table from both ends, and then looks for whole blocks between the unreadable blocks.
 type tableScan struct {
 	it     sstable.Iterator
 	fn     func(Entry) error

@@ -11,8 +11,8 @@ import (
 	"github.com/forebay/forebay/internal/disktest"
 )
 
-// After the end pebble goes on in memory and may compact tables that nobody else knows. It must not read the tables that the next
-// opening has made under their names: a row that is then in two tables makes it panic.
+// After the end pebble continues in memory and may compact tables that only it knows. It must not read the tables that the next
+// opening has made under their names, because a row that is then in two tables makes it panic.
 func TestAnEndedOpeningReadsNoTablesOfTheNext(t *testing.T) {
 	disk := disktest.New(t)
 	if err := disk.MkdirAll("data", 0o700); err != nil {
@@ -68,7 +68,7 @@ func TestAnEndedOpeningReadsNoTablesOfTheNext(t *testing.T) {
 	}
 }
 
-// What the engine reads never waits, however much of it is damaged: only compactions do, which pebble repeats at once.
+// What the engine reads never waits, however much of it is damaged. Only compactions do, which pebble repeats at once.
 func TestOnlyCompactionsWaitBeforeDamage(t *testing.T) {
 	f := &files{ended: make(chan struct{})}
 	for range 100 * damagedAtOnce {

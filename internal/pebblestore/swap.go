@@ -19,7 +19,7 @@ const (
 	asidePrefix = "damaged-"
 )
 
-// Aside returns the name of the folder, inside of its own, that a damaged store is moved to.
+// Aside returns the name of the folder, inside the store's folder, that a damaged store is moved to.
 func Aside(at time.Time) string { return asidePrefix + at.UTC().Format("20060102-150405.000000") }
 
 // Swap replaces a damaged store by the one in [NewFolder]. First all old files are moved out, then the new ones in. A note on disk says how

@@ -54,7 +54,7 @@ func ifAlive(c *countdown, change func() error) error {
 	return change()
 }
 
-// However far a swap has come when the power is cut, the next opening ends it: the new store is in its place, the damaged
+// However far a swap has come when the power is cut, the next opening ends it. The new store is in its place, the damaged
 // one is whole in its folder, and nothing else is touched.
 func TestSwapIsFinishedAfterEveryCut(t *testing.T) {
 	for steps := 0; ; steps++ {

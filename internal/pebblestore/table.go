@@ -9,10 +9,10 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// CheckTable reads all blocks of a table and compares their checksums, without decoding what is in them. The error is a [*DamageError] if
-// the bytes are not those that were written. Other errors may pass.
+// CheckTable reads all blocks of a table and compares their checksums, without decoding their content. The error is a [*DamageError] if
+// the bytes differ from the written bytes. Other errors may be temporary.
 func CheckTable(disk vfs.FS, path string) (err error) {
-	// The reader trusts bytes whose checksum is right, and may panic at what they decode to.
+	// The reader trusts bytes whose checksum is right, and may panic on the decoded content.
 	defer func() {
 		if r := recover(); r != nil {
 			err = Damaged("table %s: %v", path, r)

@@ -72,8 +72,8 @@ func TestCheckTable(t *testing.T) {
 	}
 }
 
-// What the database finds damaged by itself, as in a compaction, is told as well. It would try again for good: the owner ends the
-// opening.
+// Damage that the database finds by itself, as in a compaction, is reported as well. The database would retry forever, so the owner
+// ends the opening.
 func TestCorrupted(t *testing.T) {
 	told := make(chan error, 1)
 	o, disk, path, data := oneTable(t, func(err error) {
@@ -117,7 +117,7 @@ func TestDamagedFooter(t *testing.T) {
 		var log lines
 		c := config(disk)
 		c.Log = slog.New(slog.NewTextHandler(&log, nil))
-		// Each attempt opens the table, and ends with the damage. Without a pause the time of the bubble stands still: the 10,000th repairs the table.
+		// Each attempt opens the table, and ends with the damage. Without a pause the time of the bubble stands still. The 10,000th repairs the table.
 		var opened atomic.Int64
 		c.FS = disktest.Wrap(disk, errorfs.InjectorFunc(func(op errorfs.Op) error {
 			if op.Kind == errorfs.OpFileReadAt && strings.HasSuffix(op.Path, ".sst") && opened.Add(1) == 10_000 {

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// EachSecond is how a user stores events where only files or commits can be written: it collects events and writes them once a second. A
+// EachSecond is how a user stores events where only files or commits can be written. It collects events and writes them once a second. A
 // caller waits until its event is written. One goroutine calls write, and end is called after the last write.
 func EachSecond(write func([]Event) error, end func() error) Own {
 	c := &collector{open: &collected{done: make(chan struct{})}}

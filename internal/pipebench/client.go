@@ -21,7 +21,7 @@ import (
 // connections is the number of kept connections with one request in flight each.
 const connections = 64
 
-// clientEnv tells a process that it is the client: address, path and duration.
+// clientEnv tells a process that it is the client. It has the address, path and duration.
 const clientEnv = "FOREBAY_PIPELINE_CLIENT"
 
 // order is the task of the client.
@@ -34,7 +34,7 @@ type order struct {
 type sent struct {
 	Answered, Failed int // with 200, with another status
 	P50, P99, Max    time.Duration
-	Seconds          []int // requests that were answered with 200 in each second
+	Seconds          []int // requests that returned 200 in each second
 }
 
 // Main returns the exit status of a driver's command, whose arguments run gets.
@@ -43,7 +43,7 @@ func Main(args []string, stdout, stderr io.Writer, run func(ctx context.Context,
 }
 
 // Process returns the exit status of a process that calls [Run], a command or its tests. If Run has started it, it sends events and writes
-// what it has measured, because the CPU for that is not the server's. Otherwise it calls main.
+// its measurements, because the CPU for that must not count as the server's. Otherwise it calls main.
 func Process(stdout, stderr io.Writer, main func() int) int {
 	text, ok := os.LookupEnv(clientEnv)
 	if !ok {
@@ -72,7 +72,7 @@ func client(text string, stdout io.Writer) error {
 	return json.NewEncoder(stdout).Encode(s)
 }
 
-// runClient sends events from a process of its own.
+// runClient sends events from a separate process.
 func runClient(ctx context.Context, o order) (s sent, err error) {
 	text, err := json.Marshal(o)
 	if err != nil {
@@ -130,13 +130,13 @@ func quantiles(d []time.Duration) (p50, p99, most time.Duration) {
 	return d[len(d)/2], d[len(d)*99/100], d[len(d)-1]
 }
 
-// eventBody returns one of the events: about 130 bytes.
+// eventBody returns one of the events, which has about 130 bytes.
 func eventBody(n int) []byte {
 	return fmt.Appendf(nil, `{"id":"evt_%08d","type":"order.created","user":{"id":%d,"plan":"team"},"amount":%d.25,"note":"the gate opens when the basin is full"}`,
 		n, n*151, n%100)
 }
 
-// post sends events over one connection. Requests are encoded once and answers are not parsed by net/http, to leave the CPU to the server.
+// post sends events over one connection. Requests are encoded once and responses are not parsed by net/http, to leave the CPU to the server.
 func (c *connection) post(o order, n int, begin time.Time) error {
 	conn, err := net.Dial("tcp", o.Addr)
 	if err != nil {
@@ -174,7 +174,7 @@ func (c *connection) post(o order, n int, begin time.Time) error {
 
 var lengthField = []byte("Content-Length: ")
 
-// answered reads one answer, which must have a length, and reports whether its status is 200.
+// answered reads one response, which must have a length, and reports whether its status is 200.
 func answered(in *bufio.Reader) (ok bool, err error) {
 	length := -1
 	for first := true; ; first = false {

@@ -35,7 +35,7 @@ type meter struct {
 
 func (b *bench) start() meter { return meter{b, time.Now(), b.cpu()} }
 
-// end moves what a service has stored to the table. least and most bound the rows that a query must see; took is how long it was fed.
+// end moves the rows that a service has stored to the table. least and most bound the rows that a query must see. took is how long it was fed.
 func (m meter) end(ctx context.Context, s *service, least, most int, took time.Duration) (measured, error) {
 	if err := s.flush(ctx); err != nil {
 		return measured{}, err
@@ -98,8 +98,8 @@ func (b *bench) overHTTP(ctx context.Context, open opener) (m measured, err erro
 	return m, err
 }
 
-// callers is the number of goroutines that store single events in this process, batchCallers of those that store batches: as many as the
-// user's own way has connections.
+// callers is the number of goroutines that store single events in this process, batchCallers the number that store batches, as many as
+// the user's own way has connections.
 const (
 	callers      = 1024
 	batchCallers = 16
@@ -131,7 +131,7 @@ func (b *bench) inBatches(ctx context.Context, open opener) (m measured, err err
 	return m, err
 }
 
-// bodies are events like the ones that the client sends.
+// bodies are events like the client's events.
 var bodies = func() (all [1024][]byte) {
 	for i := range all {
 		all[i] = eventBody(i)
@@ -171,7 +171,7 @@ func (b *bench) called(ctx context.Context, s *service, goroutines, each int, st
 	return m, err
 }
 
-// away takes the database away while requests come, from the engine and from the own way.
+// away takes the database away while requests arrive, from the engine and from the own way.
 func (b *bench) away(ctx context.Context, r *result, outage func() (func() error, error)) error {
 	lead := b.duration / 4
 	measure := func(open opener, exact bool) (m measured, err error) {
@@ -206,7 +206,7 @@ func (b *bench) away(ctx context.Context, r *result, outage func() (func() error
 				return err
 			}
 			most := sent.Answered
-			if !exact { // the database may have committed what it did not confirm
+			if !exact { // the database may have committed unconfirmed rows
 				most += sent.Failed
 			}
 			if m, err = meter.end(ctx, s, sent.Answered, most, time.Since(meter.begin)); err != nil {
@@ -299,7 +299,7 @@ func (b *bench) fresh(ctx context.Context, r *result) error {
 }
 
 // watch asks the database until it has seen an event for each time, and returns how long each took. Rows of one sink are imported in
-// their order, except for events that were under way at the same time.
+// their order, except for events that were in progress at the same time.
 func (b *bench) watch(ctx context.Context, at []time.Time, sent *atomic.Int64) (fresh []time.Duration, err error) {
 	look := b.db.Seen
 	if look == nil {

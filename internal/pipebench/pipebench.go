@@ -1,13 +1,13 @@
-// Package pipebench measures the path from an event to a query: an engine with a driver, beside what a user would write instead for the same
-// database, with the same events in one run. Each driver has a command for it:
+// Package pipebench measures the path from an event to a query. It compares an engine that has a driver with the code that a user would write
+// instead for the same database, with the same events in one run. Each driver has a command for it:
 //
 //	cd drivers/sqlite && go run ./bench pipeline -json
 //
 // The scenarios, from which -run chooses:
 //
-//	pipeline/NAME/http            one event a request, over 64 connections, beside a handler of net/http that stores each event before it answers
-//	pipeline/NAME/callers         1,024 goroutines in the process, beside as many with single inserts; and 16 with batches of 100, both ways.
-//	                              Where an insert waits for a file that many share: beside inserts with a file each, too
+//	pipeline/NAME/http            one event a request, over 64 connections, against a net/http handler that stores each event before it responds
+//	pipeline/NAME/callers         1,024 goroutines in the process, against as many with single inserts; and 16 with batches of 100, both ways.
+//	                              If an insert waits for a file that many share: also against inserts with a file each
 //	pipeline/NAME/fresh           the time from an event to the query that sees it, at 20,000 events/s
 //	pipeline/NAME/outage/OUTAGE   http, while the database is away for a while
 //
@@ -35,7 +35,7 @@ import (
 type Database struct {
 	// Name is for example postgres.
 	Name string
-	// Reset removes the table, and what the driver keeps about it.
+	// Reset removes the table, and the driver's data about it.
 	Reset func(ctx context.Context) error
 	// Target opens the driver. close is called after the engine is closed.
 	Target func(ctx context.Context) (target driver.Target, close func() error, err error)
@@ -57,7 +57,7 @@ type Own struct {
 	Insert func(ctx context.Context, e Event) error
 	// InsertBatch, if not nil, stores events in one round trip or transaction, as the database's users do.
 	InsertBatch func(ctx context.Context, batch []Event) error
-	// InsertAlone, if not nil, stores one event in a file or commit of its own. It is for a database whose Insert waits for a shared one.
+	// InsertAlone, if not nil, stores one event in its own file or commit. It is for a database whose Insert waits for a shared file or commit.
 	InsertAlone func(ctx context.Context, e Event) error
 	Close       func() error
 }
@@ -70,7 +70,7 @@ type bench struct {
 	dir      string
 }
 
-// Run does what a command with these arguments does: it measures and writes the report. Its process begins with [Main] or [Process].
+// Run runs the command with these arguments: it measures and writes the report. Its process begins with [Main] or [Process].
 func Run(ctx context.Context, args []string, stdout io.Writer, db Database) error {
 	flags := flag.NewFlagSet("pipeline", flag.ContinueOnError)
 	b := bench{db: db}

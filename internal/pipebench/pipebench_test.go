@@ -26,7 +26,7 @@ type counter struct {
 	inserted, refused signal // inserts before and while it was away
 }
 
-// signal has room for one of the events that somebody may wait for.
+// signal has room for one event that a goroutine may wait for.
 type signal chan struct{}
 
 func (s signal) set() {

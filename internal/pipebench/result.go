@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// measured is one way: a round, or the medians of all rounds.
+// measured is one way, as a round or as the medians of all rounds.
 type measured struct {
 	PerS      float64 `json:"confirmed_per_s"`
 	RowsPerS  float64 `json:"rows_per_s"` // until a query sees the last one
@@ -23,7 +23,7 @@ type measured struct {
 
 func milliseconds(d time.Duration) float64 { return d.Seconds() * 1e3 }
 
-// fields are those that medians and ratios are made of.
+// fields are the fields for which medians and ratios are computed.
 var fields = []func(*measured) *float64{
 	func(m *measured) *float64 { return &m.PerS }, rowsPerS, func(m *measured) *float64 { return &m.P50 }, p99,
 	func(m *measured) *float64 { return &m.Max }, cpuPerRow,

@@ -21,7 +21,7 @@ import (
 	"github.com/forebay/forebay/trigger"
 )
 
-// Table is the id of the table. Its columns are id, received_at, user_id and body: a UUID, a timestamp, an int64 and JSON.
+// Table is the id of the table. Its columns are id, received_at, user_id and body, which are a UUID, a timestamp, an int64 and JSON.
 const Table = "events"
 
 // Event is a row, as the user's own way stores it.
@@ -44,19 +44,19 @@ func newEvent(body []byte) (Event, error) {
 
 // service stores events, over HTTP or called in this process, until it is closed.
 type service struct {
-	// serve answers requests to path until close.
+	// serve serves requests to path until close.
 	serve func(net.Listener) error
 	path  string
 	// store returns when the event is durable. It is called by many goroutines.
 	store func(ctx context.Context, body []byte) error
-	// storeBatch does it for many events at once; nil if there is no such way.
+	// storeBatch does it for many events at once, or is nil if there is no such way.
 	storeBatch func(ctx context.Context, bodies [][]byte) error
 	// flush returns when every stored row is in the table.
 	flush func(ctx context.Context) error
 	close func() error
 }
 
-// interval is how often the engine uploads and imports: the least that its Tuning allows.
+// interval is how often the engine uploads and imports, the least that its Tuning allows.
 const interval = time.Second
 
 const (
@@ -64,7 +64,7 @@ const (
 	secret   = "0123456789abcdef0123456789abcdef0123456789abcdef"
 )
 
-// engine answers when the event is on the local disk.
+// engine returns a service that responds when the event is on the local disk.
 func (b *bench) engine(ctx context.Context) (s *service, err error) {
 	dir, err := os.MkdirTemp(b.dir, "pipeline-")
 	if err != nil {
@@ -129,7 +129,7 @@ func (b *bench) engine(ctx context.Context) (s *service, err error) {
 	}, nil
 }
 
-// inserts answers when the event is in the database: the user's own way with single inserts.
+// inserts returns a service that responds when the event is in the database, which is the user's own way with single inserts.
 func (b *bench) inserts(ctx context.Context) (*service, error) {
 	own, err := b.db.Own(ctx)
 	if err != nil {

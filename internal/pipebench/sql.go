@@ -6,7 +6,7 @@ import (
 	"errors"
 )
 
-// OwnSQL creates the table with a statement and inserts events through a pool, which it closes: batches in one transaction. row returns
+// OwnSQL creates the table with a statement and inserts events through a pool, which it closes. Batches go in one transaction. row returns
 // the values of the columns.
 func OwnSQL(ctx context.Context, db *sql.DB, create string, row func(Event) []any) (o Own, err error) {
 	var insert *sql.Stmt

@@ -20,7 +20,7 @@ import (
 	"github.com/forebay/forebay/driver"
 )
 
-// Spellings makes a folder and returns paths that lead to it: absolute, relative, through a symbolic link, and through a bind mount where the test
+// Spellings makes a folder and returns paths that lead to it, absolute, relative, through a symbolic link, and through a bind mount where the test
 // may make one. The test then runs in the folder above.
 func Spellings(t *testing.T) []string {
 	t.Helper()

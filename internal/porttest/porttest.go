@@ -7,11 +7,11 @@ import (
 	"net"
 )
 
-// The ports are below those that systems give to outgoing connections and to listeners on port 0, so another test takes one only if it
-// chooses the same.
+// The ports are below the ports that systems give to outgoing connections and to listeners on port 0, so another test takes one only
+// if it chooses the same.
 const least, beyond = 20000, 32000
 
-// Addresses returns n different addresses, each 127.0.0.1 and a port on which nobody listens.
+// Addresses returns n different addresses, each 127.0.0.1 and a port without a listener.
 func Addresses(n int) (addresses []string, err error) {
 	for attempts := 0; len(addresses) < n; attempts++ {
 		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", least+rand.IntN(beyond-least)))

@@ -12,8 +12,8 @@ const (
 
 // bitWriter writes codes, the first in the lowest bits. Between its steps n is below 8.
 type bitWriter struct {
-	out []byte // at least eight bytes longer than what is written
-	end int    // length of what is written
+	out []byte // at least eight bytes longer than the written part
+	end int    // length of the written part
 	acc uint64
 	n   uint // bits in acc
 }
@@ -58,7 +58,7 @@ func (w *bitWriter) fixedMatch(c *codes, length, distance int) {
 	}
 }
 
-// fixedLiterals writes src[from:to]. Eight bytes of ASCII are one step: their codes are the bytes plus 0x30, reversed.
+// fixedLiterals writes src[from:to]. Eight bytes of ASCII are one step because their codes are the bytes plus 0x30, reversed.
 func (w *bitWriter) fixedLiterals(c *codes, src []byte, from, to int) {
 	const ascii = 0x8080808080808080
 	le := binary.LittleEndian

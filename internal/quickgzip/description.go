@@ -1,6 +1,6 @@
 package quickgzip
 
-// description is the header of a block with codes of its own (RFC 1951, section 3.2.7): the lengths of all codes in order,
+// description is the header of a block with its own codes (RFC 1951, section 3.2.7), with the lengths of all codes in order,
 // themselves encoded.
 type description struct {
 	literals  [literalSymbols]uint8
@@ -27,7 +27,7 @@ const (
 var (
 	// extraOfRun is the number of bits after the symbol.
 	extraOfRun = [runSymbols]uint8{repeatLength: 2, repeatZero: 3, repeatManyZeros: 7}
-	// lengthOrder is the order of the stream: rarely needed symbols come last.
+	// lengthOrder is the order of the stream, in which rarely needed symbols come last.
 	lengthOrder = [runSymbols]uint8{16, 17, 18, 0, 8, 7, 9, 6, 10, 5, 11, 4, 12, 3, 13, 2, 14, 1, 15}
 )
 

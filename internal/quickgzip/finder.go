@@ -6,7 +6,7 @@ const (
 	finderBits = 13
 	// window is the greatest distance that DEFLATE can refer back.
 	window = 32 << 10
-	// finderMargin is the distance between the start of the last match and the end of the text: words are read there without
+	// finderMargin is the distance between the start of the last match and the end of the text. Words are read there without
 	// a check.
 	finderMargin = 48
 )
@@ -14,8 +14,8 @@ const (
 // finder finds repetitions in a text of any length, turns them into tokens, and counts symbols for the codes. Its zero value
 // is ready.
 //
-// Designs that lost: a hash of five bytes finds more matches of four and five bytes, but takes more time than they save;
-// choosing among the three places of a step without branches is slower; putting the ends of matches into the table hides
+// Several designs lost. A hash of five bytes finds more matches of four and five bytes, but takes more time than they save.
+// Choosing among the three places of a step without branches is slower. Putting the ends of matches into the table hides
 // better places.
 type finder struct {
 	table  [1 << finderBits]uint32 // the previous place of each hash; 0 if there is none

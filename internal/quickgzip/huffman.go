@@ -19,7 +19,7 @@ type huffman struct {
 	nodes        [literalSymbols]uint32
 }
 
-// lengths sets the code length of each symbol: at most limit bits, 0 for a symbol that does not occur. At least two symbols
+// lengths sets the code length of each symbol, at most limit bits, 0 for a symbol that does not occur. At least two symbols
 // have a code, as the oldest readers expect. The codes are complete.
 func (h *huffman) lengths(lengths []uint8, counts []uint32, limit int) {
 	clear(lengths)
@@ -114,7 +114,7 @@ func (h *huffman) count(keys []uint32, limit int) (perLength [maxCode + 1]int) {
 	return perLength
 }
 
-// assign gives codes to symbols by their lengths (RFC 1951, section 3.2.2): the code in stream order from bit 8 on, its
+// assign gives codes to symbols by their lengths (RFC 1951, section 3.2.2), with the code in stream order from bit 8 on, its
 // number of bits below.
 func assign(out []uint32, lengths []uint8) {
 	var next [17]uint32

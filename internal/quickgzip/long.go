@@ -8,11 +8,11 @@ import (
 // maxBlock is the longest text of a block, because a stored block has 16 bits for its length (RFC 1951, section 3.2.4).
 const maxBlock = 1<<16 - 1
 
-// shortBlock is the size from which the predefined codes are not tried: they save at most the description of the codes.
+// shortBlock is the size from which the predefined codes are not tried, because they save at most the description of the codes.
 const shortBlock = 2 << 10
 
-// LongEncoder makes members of texts of any length, in blocks with codes of their own. It reuses its memory, at most 300
-// KiB. Its zero value is ready. It is not safe for concurrent use.
+// LongEncoder makes members of texts of any length, in blocks that each have their own codes. It reuses its memory, at
+// most 300 KiB. Its zero value is ready. It is not safe for concurrent use.
 type LongEncoder struct {
 	finder      finder
 	huffman     huffman

@@ -75,7 +75,7 @@ func everySymbol(rng *rand.Rand) []byte {
 	return text
 }
 
-// csvRows are rows as an engine writes them: random ids, times, names and numbers between constant ones, and words.
+// csvRows are rows as an engine writes them, with random ids, times, names and numbers between constant ones, and words.
 func csvRows(rng *rand.Rand, size, words int) []byte {
 	vocabulary := strings.Fields("the gate opens when basin is full and water turns wheel order paid shipped returned customer street")
 	var b []byte
@@ -183,7 +183,7 @@ func TestTheSameTextBecomesTheSameMember(t *testing.T) {
 	}
 }
 
-// Members of rows are hardly longer than what the library writes at its fastest level, and mostly shorter.
+// Members of rows are hardly longer than the library's at its fastest level, and mostly shorter.
 func TestLongMembersAreShort(t *testing.T) {
 	var (
 		e   LongEncoder
@@ -281,7 +281,7 @@ func TestLengthsOfCodes(t *testing.T) {
 	}
 }
 
-// optimal returns the bits that codes without a limit need, and how long one may become: it joins the two rarest symbols
+// optimal returns the bits that codes without a limit need, and how long one may become. It joins the two rarest symbols
 // until one is left.
 func optimal(counts []uint32) (size, depth int) {
 	type node struct{ count, depth int }

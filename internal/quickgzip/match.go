@@ -10,7 +10,7 @@ const (
 	Longest = 32 << 10
 	// matchBits is the size of the table for short texts, which is cleared for each.
 	matchBits = 10
-	// matchMargin is the distance between the start of the last match and the end: whole words are read while searching.
+	// matchMargin is the distance between the start of the last match and the end, because whole words are read while searching.
 	matchMargin = 16
 )
 

@@ -25,7 +25,7 @@ type Encoder struct {
 // gzipHead has no name, no time and an unknown system.
 const gzipHead = "\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff"
 
-// Room is the number of bytes that Append of both encoders may write for n bytes of text: enough for stored blocks, which
+// Room is the number of bytes that Append of both encoders may write for n bytes of text. It is enough for stored blocks, which
 // add five bytes for each 64 KiB, and for words written beyond the end.
 func Room(n int) int { return n + n/8 + 64 }
 

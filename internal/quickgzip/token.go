@@ -24,7 +24,7 @@ func match(length, distance int) token {
 
 func (t token) distanceSymbol() uint32 { return uint32(t >> 24 & 31) }
 
-// distanceSymbol is the symbol of a distance minus one (RFC 1951, section 3.2.5): its two highest bits, and the number of
+// distanceSymbol is the symbol of a distance minus one (RFC 1951, section 3.2.5), with its two highest bits, and the number of
 // bits after them.
 func distanceSymbol(d uint32) uint32 {
 	if d < 4 {
@@ -41,7 +41,7 @@ const (
 )
 
 // lengthsOf returns the match lengths of symbol firstLength+i, without to, and the number of its extra bits (RFC 1951,
-// section 3.2.5). The longest match has a symbol of its own, so the symbol before has one length less.
+// section 3.2.5). The longest match has a dedicated symbol, so the symbol before it has one length less.
 func lengthsOf(i int) (from, to int, extra uint32) {
 	switch {
 	case i == lengthSymbols-1:
@@ -66,7 +66,7 @@ func (w *bitWriter) writeTokens(c *codes, tokens []token, literals []byte) {
 	for _, t := range tokens {
 		k := int(t & maxLiterals)
 		at += k
-		// All four literals are looked up even if the token has fewer; the excess is masked. Most tokens then take the same
+		// All four literals are looked up even if the token has fewer. The excess is masked. Most tokens then take the same
 		// branch, which processors predict.
 		v := load32(literals, at-k)
 		first, second := uint64(c.literals[v&255]), uint64(c.literals[v>>8&255])

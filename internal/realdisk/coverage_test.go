@@ -39,7 +39,7 @@ var suites = []suite{
 	{"internal/pebblestore", "."},
 }
 
-// skip are tests that play a file system that loses what was not synced, over and over. A real one is not cut from its power here.
+// skip are tests that play a file system that loses unsynced data, over and over. A real file system does not lose its power here.
 const skip = "^(TestPowerCuts.*|TestUpgradeIsCutShort|TestFileIsImportedWithoutRefusedRows)$"
 
 // inMemory are functions with a branch that only a disk in memory takes, and the reason. The test fails when an entry is needed no

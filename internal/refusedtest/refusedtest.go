@@ -41,7 +41,7 @@ type Target interface {
 	io.Closer
 }
 
-// Harness gives [Kills] what it needs.
+// Harness describes the table and the database of [Kills].
 type Harness struct {
 	// Create makes the table sums in a folder. Its column id refuses the numbers whose remainder by 60 is 17 or 41. Its column n refuses
 	// numbers that it has, and has 0 in a row with the id 0.
@@ -144,7 +144,7 @@ func (h Harness) withoutProcess(t *testing.T, folder string, s *senders) {
 	}
 }
 
-// check compares the table, the quarantine and the archive with the events of so many requests, all of which were answered.
+// check compares the table, the quarantine and the archive with the events of so many acknowledged requests.
 func (h Harness) check(t *testing.T, folder string, requests int) {
 	t.Helper()
 	good, bad, sent := []string{"0"}, []string(nil), []string(nil)
@@ -266,7 +266,7 @@ func (h Harness) event(id int) (body, reason string) {
 	return fmt.Sprintf(`{"id":%d,"n":%d}`, id, n), reason
 }
 
-// serveUntilKilled is a server: it prints the address for events, and again after each line of in, which changes the secret. At the end of in it
+// serveUntilKilled is a server. It prints the address for events, and again after each line of in, which changes the secret. At the end of in it
 // flushes and ends.
 func (h Harness) serveUntilKilled(folder string, in io.Reader, out io.Writer) error {
 	ctx := context.Background()
@@ -311,7 +311,7 @@ func (h heldFiles) Write(line []byte) (int, error) {
 	return n, errors.Join(err, file.Close())
 }
 
-// senders send requests with keys, and repeat each request until it is answered.
+// senders send requests with keys, and repeat each request until it is acknowledged.
 type senders struct {
 	h        Harness
 	at       atomic.Pointer[address]
@@ -352,7 +352,7 @@ func (s *senders) allow(n int64) {
 	}
 }
 
-// wait returns when n more requests are answered.
+// wait returns when n more requests are acknowledged.
 func (s *senders) wait(n int64) {
 	s.allow(n)
 	for want := s.answered.Load() + n; s.answered.Load() < want; {
@@ -360,7 +360,7 @@ func (s *senders) wait(n int64) {
 	}
 }
 
-// end returns when each request that was sent is answered.
+// end returns when each request that was sent is acknowledged.
 func (s *senders) end() {
 	close(s.ended)
 	s.all.Wait()
@@ -379,7 +379,7 @@ func (s *senders) run() {
 	}
 }
 
-// send sends a request until it is answered.
+// send sends a request until it is acknowledged.
 func (s *senders) send(client *http.Client, n int) {
 	var body strings.Builder
 	for id := 60 + n*batch; id < 60+(n+1)*batch; id++ {

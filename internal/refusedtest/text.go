@@ -9,7 +9,7 @@ import (
 	"github.com/forebay/forebay/mapping"
 )
 
-// Text checks that a target which has no text but UTF-8 says so: an untyped column then rejects other bytes when the event arrives, so that the
+// Text checks that a target which has no text but UTF-8 says so. An untyped column then rejects other bytes when the event arrives, so that the
 // event goes to the quarantine, or back to its sender, and no file is held for it. table is the id of a table that does not exist.
 func Text(t *testing.T, target driver.Target, table string) {
 	t.Helper()

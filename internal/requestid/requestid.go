@@ -1,5 +1,5 @@
-// Package requestid makes the ids that answers over HTTP have in X-Request-Id. An id says when its request came, so what became of the request
-// can be looked up although nobody has stored the id.
+// Package requestid makes the ids in the X-Request-Id header of HTTP responses. An id contains the time of its request, so the outcome of the
+// request can be looked up although the id is not stored.
 package requestid
 
 import (
@@ -10,12 +10,12 @@ import (
 // Length is the number of characters of an id.
 const Length = 15
 
-// clock is how many characters are the milliseconds since 1970: enough until 2059. Ids of the same millisecond differ in the others.
+// clock is how many characters are the milliseconds since 1970, enough until 2059. Ids of the same millisecond differ in the others.
 const clock = 8
 
 const digits = "0123456789abcdefghijklmnopqrstuvwxyz"
 
-// New returns an id for a request that came at a time. Later ids are greater, to the millisecond.
+// New returns an id for a request that arrived at a time. Later ids are greater, to the millisecond.
 func New(at time.Time) string {
 	var id [Length]byte
 	millis := uint64(at.UnixMilli())

@@ -9,7 +9,7 @@ import (
 	"github.com/forebay/forebay/internal/seedtest"
 )
 
-// An id has 15 small letters and digits, as the platform's, is another one each time, and says when it was made.
+// An id has 15 small letters and digits, as the platform's, differs each time, and says when it was made.
 func TestIDs(t *testing.T) {
 	r := seedtest.Rand(t)
 	first, last := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(2059, 1, 1, 0, 0, 0, 0, time.UTC)

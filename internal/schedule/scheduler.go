@@ -1,5 +1,5 @@
-// Package schedule calls back when deadlines have come. Keys that wait cost a heap entry and nothing else: there is no
-// polling.
+// Package schedule calls back when deadlines have come. Keys that wait cost a heap entry and nothing else, as there is
+// no polling.
 package schedule
 
 import (
@@ -14,7 +14,7 @@ import (
 // It is safe for concurrent use and must be stopped.
 type Scheduler[K comparable] struct {
 	fire  func(key K)
-	base  time.Time // the zero of entry.at; its monotonic reading makes every deadline immune to steps of the wall clock
+	base  time.Time // the zero of entry.at. Its monotonic reading makes every deadline immune to steps of the wall clock
 	timer *time.Timer
 	quit  chan struct{} // closed by the first Stop
 	done  chan struct{} // closed when the goroutine has ended
@@ -28,10 +28,10 @@ type Scheduler[K comparable] struct {
 	stopped bool
 }
 
-// New starts a scheduler. It calls fire with each key whose deadline has come, in the order of the deadlines; equal
+// New starts a scheduler. It calls fire with each key whose deadline has come, in the order of the deadlines. Equal
 // deadlines fire in the order of their calls of Set. The entry of the key is gone when fire is called.
 //
-// fire runs on the scheduler's goroutine, one call at a time and without a lock: it may call Set and Remove. The other keys
+// fire runs on the scheduler's goroutine, one call at a time and without a lock, so it may call Set and Remove. The other keys
 // wait while it runs. It must not call Stop, which waits for it.
 func New[K comparable](fire func(key K)) *Scheduler[K] {
 	s := &Scheduler[K]{
@@ -47,7 +47,7 @@ func New[K comparable](fire func(key K)) *Scheduler[K] {
 	return s
 }
 
-// Set gives the key the deadline at and replaces an earlier one. A deadline that has passed fires soon; the zero time
+// Set gives the key the deadline at and replaces an earlier one. A deadline that has passed fires soon. The zero time
 // removes the entry. After Stop, Set does nothing.
 //
 // A deadline without a monotonic reading is compared with the wall clock once, during the call.
@@ -61,7 +61,7 @@ func (s *Scheduler[K]) Set(key K, at time.Time) {
 	if s.stopped {
 		return
 	}
-	// A past deadline becomes now: a key that is always late takes its turn behind those that are due already.
+	// A past deadline becomes now, so a key that is always late takes its turn after keys that are due already.
 	now := time.Now()
 	elapsed := now.Sub(s.base)
 	wait := max(0, at.Sub(now))
@@ -77,7 +77,7 @@ func (s *Scheduler[K]) Set(key K, at time.Time) {
 		e.at, e.seq = due, s.seq
 		heap.Fix(&s.heap, e.index)
 	}
-	// An entry that left the first place for a later one leaves the timer too early; the goroutine finds nothing due
+	// An entry that left the first place for a later one leaves the timer too early. The goroutine finds nothing due
 	// and arms it again. That is cheaper than a reset at each of the many calls that postpone.
 	if s.heap[0] == e {
 		s.timer.Reset(wait)
@@ -93,7 +93,7 @@ func (s *Scheduler[K]) Remove(key K) {
 	}
 }
 
-// Stop ends the scheduler and waits for a running call of fire: none follows. It may be called several times, also at once.
+// Stop ends the scheduler and waits for a running call of fire. None follows. It may be called several times, also at once.
 func (s *Scheduler[K]) Stop() {
 	s.mu.Lock()
 	if !s.stopped {

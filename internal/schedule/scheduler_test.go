@@ -134,7 +134,7 @@ func TestRemove(t *testing.T) {
 // A deadline restored from disk has no monotonic reading.
 func TestTakesWallTime(t *testing.T) {
 	bubble(t, func(t *testing.T, s *schedule.Scheduler[string], r *recorder) {
-		time.Sleep(time.Millisecond) // the wait and what has passed are more than a Duration holds
+		time.Sleep(time.Millisecond) // the wait plus the elapsed time exceed a Duration
 		s.Set("wall", r.start.Round(0).Add(time.Second))
 		s.Set("far", time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)) // further than a Duration reaches
 		time.Sleep(time.Hour)
@@ -315,7 +315,7 @@ func TestStress(t *testing.T) {
 	}
 }
 
-// A sink that is written often moves its deadline often: no allocation may come with it.
+// A sink that is written often moves its deadline often. No allocation may come with it.
 func TestSetDoesNotAllocate(t *testing.T) {
 	s := schedule.New(func(int) {})
 	defer s.Stop()

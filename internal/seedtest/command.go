@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// place says from where the command runs: the folder of the module, relative to the repository, and the package, relative to the module.
+// place says from where the command runs. It has the folder of the module, relative to the repository, and the package, relative to the module.
 // The tests of a package start in its folder, and may change it later.
 var place = sync.OnceValues(func() (module, pkg string) {
 	folder, err := os.Getwd()
@@ -54,8 +54,8 @@ func relative(from, to string) string {
 	return "./" + filepath.ToSlash(rel)
 }
 
-// command repeats the test of that name with the number n. It says what else decides which cases the test plays: the variables for cases and kills,
-// -short, the race detector, and the flags that the package defines.
+// command repeats the test of that name with the number n. It says what else decides which cases the test plays, which are the variables for cases
+// and kills, -short, the race detector, and the flags that the package defines.
 func command(n uint64, name string) string {
 	var words []string
 	module, pkg := place()

@@ -30,7 +30,7 @@ func Rand(t testing.TB) *rand.Rand {
 // Of returns the seed of the test, and logs the command that repeats it. Tests with different names have different seeds. All calls
 // within a test and its subtests derive their seeds from one number, so that one command repeats them together.
 //
-// The command is logged at once and not at the end: with -v it is in the output even if the process dies.
+// The command is logged at once and not at the end. With -v it is in the output even if the process dies.
 func Of(t testing.TB) uint64 {
 	t.Helper()
 	n := numberOf(t)

@@ -48,7 +48,7 @@ func (n *noted) number(t *testing.T) string {
 	return m[1]
 }
 
-// The stable seeds are a promise: the command of an old failure still repeats it.
+// The stable seeds are a promise. The command of an old failure still repeats it.
 func TestVariableFixesTheSeeds(t *testing.T) {
 	t.Setenv("FOREBAY_SEED", "7")
 	a, b := &noted{name: "TestA"}, &noted{name: "TestB/x"}

@@ -17,7 +17,7 @@ import (
 	"github.com/forebay/forebay/driver"
 )
 
-// In some runs the source x keeps its raw records, and a run of SinkHandle.Replay brings them into the sink z/d, which has clients of its own.
+// In some runs the source x keeps its raw records, and a run of SinkHandle.Replay brings them into the sink z/d, which has its own clients.
 
 const (
 	archived   = "x"
@@ -90,7 +90,7 @@ func (a archive) Import(ctx context.Context, f *driver.File) (err error) {
 	})
 }
 
-// Objects returns more than those of the time range: so it may.
+// Objects returns more than the objects of the time range, as the contract allows.
 func (a archive) Objects(ctx context.Context, source string, _, _ time.Time) (names []string, err error) {
 	err = a.call(ctx, "archive", "objects of "+source, func() error {
 		return a.do(func() error {
@@ -155,7 +155,7 @@ func (r *run) beginBackfill() {
 	b.order = len(r.out.archive)
 }
 
-// goOn calls the replay of the archive, which goes on where an earlier call has ended.
+// goOn calls the replay of the archive, which resumes where an earlier call ended.
 func (r *run) goOn(ctx context.Context, g *generation) error {
 	l := g.level.(*engineLevel)
 	r.sum.add("archive: calls of the replay", 1)
@@ -177,7 +177,7 @@ func (r *run) goOn(ctx context.Context, g *generation) error {
 	return err
 }
 
-// backfillStep lets the operator begin the replay of the archive, or go on with it.
+// backfillStep lets the operator begin the replay of the archive, or resume it.
 func (r *run) backfillStep() {
 	r.out.mu.Lock()
 	empty := len(r.out.archive) == 0
@@ -213,7 +213,7 @@ func (r *run) backfillStep() {
 	})
 }
 
-// endBackfill brings the replay to its end, and notes what it must have stored.
+// endBackfill completes the replay, and notes the rows that it must have stored.
 func (r *run) endBackfill() {
 	if !r.archives() {
 		return
@@ -260,8 +260,8 @@ func (r *run) archivesNothing() bool {
 	return !known || e.Archive == nil
 }
 
-// noteBackfill notes the rows that the replay must have stored as acknowledged: their records were in the archive before it began. It may have
-// read records that came later.
+// noteBackfill notes the rows that the replay must have stored as acknowledged. Their records were in the archive before it began. It may have
+// read records that arrived later.
 func (r *run) noteBackfill() {
 	p := r.backfill.done
 	r.sum.add("archive: records replayed", p.Records)

@@ -20,7 +20,7 @@ type client struct {
 	r    *run
 	num  int
 	next int
-	// open is a call with a key whose outcome is not known; see keyed_test.go.
+	// open is a call with a key whose outcome is not known, see keyed_test.go.
 	open *keyedCall
 }
 
@@ -28,7 +28,7 @@ type client struct {
 type work struct {
 	sinks       []string
 	count, size int
-	// wait and stale apply to the buffer alone: wait for the disk, and use the oldest handle. Clients of an engine follow
+	// wait and stale apply to the buffer alone. They mean to wait for the disk, and use the oldest handle. Clients of an engine follow
 	// its settings.
 	wait, stale bool
 }
@@ -43,7 +43,7 @@ func (c *client) name() string {
 // value is the second cell of a row, at least size bytes.
 func value(name string, size int) string { return strings.Repeat(name[:3], 1+size/3) }
 
-// work does a command: several appends with a pause between them.
+// work does a command, which is several appends with a pause between them.
 func (c *client) work(times int, w work) {
 	r := c.r
 	for i := range times {
@@ -228,20 +228,20 @@ func (c *client) event(g *generation, source string, size int) event {
 	return e
 }
 
-// answered notes that the call of an event has ended, so later definitions do not concern it.
+// answered notes that the call of an event has returned, so later definitions do not concern it.
 func (r *run) answered(events ...event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, e := range events {
 		for id, x := range e.rows {
-			if !x.replayed { // a replay may go on
+			if !x.replayed { // a replay may continue
 				x.to = len(r.history[id]) - 1
 			}
 		}
 	}
 }
 
-// result notes what the engine reported for one event.
+// result notes the engine's report for one event.
 func (r *run) result(g *generation, source string, e event, res forebay.Result) {
 	fates := map[string]fate{}
 	for _, s := range res.Sinks {
@@ -319,7 +319,7 @@ func (c *client) ingestBatch(ctx context.Context, l *engineLevel, source string,
 	}
 }
 
-// post sends an event by HTTP, without a network, and believes the answer.
+// post sends an event by HTTP, without a network, and believes the response.
 func (c *client) post(ctx context.Context, l *engineLevel, source string, size int) {
 	r, g := c.r, c.r.generation()
 	e := c.event(g, source, size)

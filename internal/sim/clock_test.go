@@ -31,7 +31,7 @@ func TestClockSetBackBetweenProcesses(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// Every bubble begins at the same time: the second process is ten hours before the first.
+	// Every bubble begins at the same time, so the second process is ten hours before the first.
 	synctest.Test(t, func(t *testing.T) {
 		time.Sleep(10 * time.Hour)
 		session(t, func(b *buffer.Buffer) {

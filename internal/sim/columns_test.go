@@ -13,7 +13,7 @@ import (
 	"github.com/forebay/forebay/mapping"
 )
 
-// field is a field of the records that sinks may have in a column, besides id and value.
+// field is a field of the records that sinks may have in a column, in addition to id and value.
 type field struct {
 	name string
 	typ  datatype.Type
@@ -27,7 +27,7 @@ const (
 	misfits = "\x01"
 )
 
-// typedFields are written by hand: no code of the project says what becomes of a value.
+// typedFields are written by hand, because no code of the project says what becomes of a value.
 var typedFields = []*field{
 	{"n", datatype.Int64, [][2]string{{"", null}, {"null", null}, {"9007199254740993", "9007199254740993"}, {"1e3", "1000"}, {`"-0"`, "0"}, {"1.5", misfits}}},
 	{"s", datatype.String, [][2]string{{"", null}, {"null", null}, {`""`, ""}, {`"null"`, "null"}, {`"a\n\"b\",\u0063"`, "a\n\"b\",c"}}},
@@ -37,7 +37,7 @@ var typedFields = []*field{
 	{"u", datatype.Untyped, [][2]string{{"", noValue}, {"null", "null"}, {`""`, ""}, {`"x"`, "x"}}},
 }
 
-// value is what the record of that name has in the field, and the cell that it must become.
+// value returns the field's text in the record of that name, and the cell that it must become.
 func (f *field) value(seed uint64, name string) (text, cell string) {
 	pair := f.values[int(share(seed, f.name+" of "+name)*float64(len(f.values)))]
 	return pair[0], pair[1]
@@ -51,7 +51,7 @@ type column struct {
 	retyped  bool // as text, which the table cannot follow
 }
 
-// version is what a definition says of the columns behind those of the first releases.
+// version is a definition's columns after the columns of the first releases.
 type version []column
 
 func (c column) inTable() datatype.Column {
@@ -120,7 +120,7 @@ func (v version) made(seed uint64, x *row, name string, names, cells []string, e
 	return true
 }
 
-// grown is what is known of the columns of a sink.
+// grown is the known state of the columns of a sink.
 type grown struct {
 	rng *rand.Rand
 	// accepted are the versions of which one was accepted last, in the table that they were for.
@@ -131,7 +131,7 @@ type grown struct {
 	// kept are the fields that the table certainly keeps from earlier definitions.
 	kept map[string]bool
 	past []version
-	// open says that the outcome of the last definition is not known: the table may have grown, and the sink may not know of it.
+	// open says that the outcome of the last definition is not known. The table may have grown, and the sink may not know of it.
 	open bool
 }
 
@@ -214,7 +214,7 @@ type verdict uint8
 const (
 	unclear   verdict = iota
 	effective         // also in the store
-	keptLast          // the columns that were accepted last go on
+	keptLast          // the last accepted columns stay in use
 	turnedDown
 )
 
@@ -245,7 +245,7 @@ func (r *run) settles(id string, v verdict) []version {
 	return g.accepted
 }
 
-// verdictOf reads the outcome from the error of a definition. kept says that the earlier columns go on.
+// verdictOf reads the outcome from the error of a definition. kept says that the earlier columns stay in use.
 func verdictOf(err error, kept bool) verdict {
 	var schema *driver.SchemaError
 	var change *buffer.ChangeError
@@ -286,8 +286,8 @@ func (t *table) find(name string) int {
 	return slices.IndexFunc(t.columns, func(c datatype.Column) bool { return strings.EqualFold(c.Name, name) })
 }
 
-// meddle gives the column n of a table another type, as somebody may, or another engine with another definition. It changes it
-// back the next time, and at the end.
+// meddle gives the column n of a table another type, as an administrator may, or an engine with a different definition. It
+// changes it back the next time, and at the end.
 func (r *run) meddle(t *table) {
 	i := t.find("n")
 	switch {
@@ -303,7 +303,7 @@ func (r *run) meddle(t *table) {
 	}
 }
 
-// extends tells whether the table of a sink certainly grows: others may give it columns then.
+// extends tells whether the table of a sink certainly grows. Others may give it columns then.
 func (r *run) extends(id string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -29,10 +29,10 @@ type storedChunk struct {
 	key, value []byte
 }
 
-// chunkHead is the size of the header of a chunk; its byte 1 is the encoding of the rows.
+// chunkHead is the size of the header of a chunk. Its byte 1 is the encoding of the rows.
 const chunkHead = 56
 
-// damage changes bytes of the disk while no process has it open: in the value of some chunks, where the checksum of the
+// damage changes bytes of the disk while no process has it open, either in the value of some chunks, where the checksum of the
 // chunk finds it, or in a file of the store, where the checksum of a block finds it.
 func (r *run) damage() {
 	db, err := pebble.Open(r.localDir(), &pebble.Options{FS: r.disk.mem, FormatMajorVersion: pebble.FormatNewest, Logger: quiet{}, EventListener: patient()})
@@ -130,7 +130,7 @@ func (r *run) hit(chunks ...storedChunk) {
 	}
 }
 
-// blockRoom is more than a block of the store can hold besides one chunk.
+// blockRoom is more than a block of the store can hold in addition to one chunk.
 const blockRoom = 16 << 10
 
 // damageFile flips a byte of a store file, in a block that holds only chunks. If it returns true it has closed the store. It
@@ -176,7 +176,7 @@ func (r *run) damageFile(db *pebble.DB, chunks []storedChunk) bool {
 	return true
 }
 
-// checkDamage compares what was reported as damaged with what was there, and adds its rows to lost.
+// checkDamage compares the reported damage with the damaged rows, and adds its rows to lost.
 func (r *run) checkDamage(stats buffer.Stats, damage []buffer.Damage, lost map[string]bool) {
 	sum := map[string]int64{}
 	for _, d := range damage {
@@ -196,7 +196,7 @@ func (r *run) checkDamage(stats buffer.Stats, damage []buffer.Damage, lost map[s
 				lost[rowKey(d.SinkID, name)] = true
 			}
 		}
-		// How many rows a damaged end of an open slice had is unknown: it counts as one.
+		// How many rows a damaged end of an open slice had is unknown, so it counts as one.
 		if d.Rows > there {
 			r.t.Errorf("slice %s, chunks %d to %d: %d rows are reported as damaged, there were %d",
 				d.SliceID, d.FirstChunk, d.LastChunk, d.Rows, there)
@@ -209,7 +209,7 @@ func (r *run) checkDamage(stats buffer.Stats, damage []buffer.Damage, lost map[s
 	}
 }
 
-// sliceNumber reads the number from the id of a slice: instance-s000000000001, perhaps with a revision.
+// sliceNumber reads the number from the id of a slice, such as instance-s000000000001, perhaps with a revision.
 func sliceNumber(id string) (uint64, error) {
 	parts := strings.Split(id, "-")
 	if len(parts) < 2 || parts[1][0] != 's' {
@@ -226,7 +226,7 @@ func (r *run) checkStore() (damage []buffer.Damage) {
 		return nil
 	}
 	defer db.Close()
-	// The chunks come last: a damaged block of the store also hides them.
+	// The chunks come last, because a damaged block of the store also hides them.
 	for _, kind := range []string{"q", "l", "c"} {
 		it, err := db.NewIter(&pebble.IterOptions{LowerBound: []byte(kind), UpperBound: []byte{kind[0] + 1}})
 		if err != nil {

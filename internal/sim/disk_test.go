@@ -37,17 +37,17 @@ type disk struct {
 
 	mu sync.Mutex
 	n  int // operations that change the disk, so far
-	// cutAt is the operation before which the power goes off; cut is called then, once.
+	// cutAt is the operation before which the power goes off. cut is called then, once.
 	cutAt int
 	cut   func()
-	// fault says what happens to an operation; nil: nothing.
+	// fault says what happens to an operation, nil for nothing.
 	fault func(n int, kind opKind, name string) fault
 	// poisoned are files with a failed sync. What was dirty then never reaches the disk, although later syncs report
 	// success, as in real kernels.
 	poisoned map[string]bool
-	// lost are names that a failed sync of their folder covered; see [disk.lose].
+	// lost are names that a failed sync of their folder covered, see [disk.lose].
 	lost     map[string]bool
-	dead     bool // nothing changes any more
+	dead     bool // nothing changes from then on
 	injected int
 }
 
@@ -74,7 +74,7 @@ func (d *disk) crashed(percent int, rng *rand.Rand) *disk {
 	return newDisk(mem)
 }
 
-// killed returns the disk that is found after the process was killed now. The kernel has what was not synced, and a later loss of
+// killed returns the disk that is found after the process was killed now. The kernel has the unsynced data, and a later loss of
 // power takes it.
 func (d *disk) killed() *disk {
 	d.mu.Lock()
@@ -87,10 +87,10 @@ func (d *disk) killed() *disk {
 
 // lose is called when the sync of a folder fails. No later sync makes the names durable that it would have, until they are made again.
 //
-// This is harder than ext4 and XFS. They write names to a journal, which has no holes: a later sync makes all earlier
+// This is harder than ext4 and XFS. They write names to a journal, which has no holes. A later sync makes all earlier
 // names durable, or fails because the journal could not be written. A file system without a journal takes the block of a
-// folder for clean after a failed write, like the block of a file; but a new name dirties the block. Only folders in a folder are never
-// lost: the sync that follows their creation is repeated, which needs a journal.
+// folder for clean after a failed write, like the block of a file, but a new name dirties the block. Only folders in a folder are never
+// lost, because the sync that follows their creation is repeated, which needs a journal.
 func (d *disk) lose(folder string) {
 	durable := d.mem.CrashClone(vfs.CrashCloneCfg{})
 	names, _ := d.mem.List(folder)
@@ -364,12 +364,12 @@ var (
 	errFull error = syscall.ENOSPC
 )
 
-// isLog reports whether a file is a write-ahead log: its syncs hold no lock of the store, so they may be slow.
+// isLog reports whether a file is a write-ahead log. Its syncs hold no lock of the store, so they may be slow.
 func isLog(name string) bool { return strings.HasSuffix(name, ".log") }
 
 func vfsCrashable() *vfs.MemFS { return vfs.NewCrashableMem() }
 
-// What a failed sync covered is lost with the power, also when the process was killed before, and nothing else is.
+// Data that a failed sync covered is lost with the power, even if the process was killed before, and nothing else is lost.
 func TestDiskLosesWhatAFailedSyncCovered(t *testing.T) {
 	d := newDisk(vfsCrashable())
 	if err := errors.Join(d.MkdirAll("data", 0o700), pebblestore.SyncDir(d, ".")); err != nil {

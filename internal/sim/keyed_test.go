@@ -17,10 +17,10 @@ type keyedCall struct {
 	events      []event
 	first       time.Time
 	tries       int
-	removals    int // of the source before the first try: the next source with its id does not know the key
+	removals    int // of the source before the first try, as the next source with its id does not know the key
 }
 
-// A call is repeated so often, and so long: the engine forgets keys after 24 hours, of its own clock.
+// A call is repeated so often and so long, because the engine forgets keys after 24 hours of the engine's clock.
 const (
 	keyedTries = 8
 	keyedSpan  = 12 * time.Hour
@@ -35,7 +35,7 @@ func (c *client) ingestKeyed(ctx context.Context, l *engineLevel, source string,
 	c.try(ctx, l, call)
 }
 
-// repeat repeats the open call, and reports whether the client can go on.
+// repeat repeats the open call, and reports whether the client can continue.
 func (c *client) repeat(ctx context.Context, l *engineLevel) bool {
 	call := c.open
 	if age := time.Since(call.first); call.tries >= keyedTries || call.removals != c.r.timesRemoved(call.source) || age < 0 || age > keyedSpan {
@@ -100,7 +100,7 @@ func (c *client) try(ctx context.Context, l *engineLevel, call *keyedCall) {
 	}
 }
 
-// repeated notes what the engine said of one event. A refusal says nothing about earlier tries.
+// repeated notes the engine's result for one event. A refusal says nothing about earlier tries.
 func (r *run) repeated(g *generation, call *keyedCall, e event, res forebay.Result) {
 	if call.tries == 1 {
 		r.result(g, call.source, e, res)

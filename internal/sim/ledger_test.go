@@ -19,7 +19,7 @@ type ending struct {
 	rows  int64
 	parts int64           // rows of parts of it that the target has
 	known map[string]bool // names of its rows, as far as staging got them
-	// counted are the ones that its number of rows includes: an object that was put again without its damaged rows
+	// counted are the rows that its number of rows includes. An object that was put again without its damaged rows
 	// counts as it was put last.
 	counted map[string]bool
 }
@@ -53,7 +53,7 @@ func (r *run) endings(st buffer.SinkStats) map[string]*ending {
 	return list
 }
 
-// checkLedger compares the ledger of a sink with its table and with what was given up.
+// checkLedger compares the ledger of a sink with its table and with the rows that were given up.
 func (r *run) checkLedger(st buffer.SinkStats, inTable int64, ended map[string]*ending) {
 	if len(st.Slices) > 0 {
 		r.t.Errorf("sink %s has slices left: %v", st.ID, st.Slices)
@@ -62,7 +62,7 @@ func (r *run) checkLedger(st buffer.SinkStats, inTable int64, ended map[string]*
 		r.t.Errorf("sink %s: %d rows accepted, %d imported, %d expired, %d damaged, %d discarded, %d refused by the target",
 			st.ID, st.Accepted, st.Target.Rows, st.Expired.Rows, st.Damaged.Rows, st.Discarded.Rows, st.Poison.Rows)
 	}
-	parts := int64(0) // of files that were given up: the answer to their import may have been lost
+	parts := int64(0) // of files that were given up. The result of their import may have been lost
 	for _, f := range st.Files {
 		if e := ended[f.ID]; e != nil {
 			parts += e.parts
@@ -98,7 +98,7 @@ func (r *run) checkLedger(st buffer.SinkStats, inTable int64, ended map[string]*
 	}
 }
 
-// anyCut tells whether a process of the run died, which may then have had no time to log what it did.
+// anyCut reports whether a process of the run died, possibly before it logged its last actions.
 func (r *run) anyCut() bool {
 	for _, x := range r.rows {
 		if !x.gone.IsZero() {
@@ -152,7 +152,7 @@ func (r *run) fileExpired(id string) {
 	}
 }
 
-// checkPressure finds no bound half used: nobody fails any more, so what is left gathers, and pressure has moved the rest.
+// checkPressure finds no bound half used. Faults are over, so the remaining rows gather, and pressure has moved the rest.
 func (r *run) checkPressure() {
 	share := r.opts.MaxSinkBytes
 	if share == 0 {

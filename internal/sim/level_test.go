@@ -15,7 +15,7 @@ import (
 	"github.com/forebay/forebay/stream"
 )
 
-// level is what a run drives: a buffer, or an engine on top of one. Sinks have the names of the buffer.
+// level is the system that a run tests. It is a buffer, or an engine on top of one. Sinks have the names of the buffer.
 type level interface {
 	// define makes the plan of a sink effective.
 	define(ctx context.Context, id string) error
@@ -36,13 +36,13 @@ type level interface {
 	keeper
 }
 
-// plan is what the operator wants of a sink.
+// plan is the state of a sink that the operator wants.
 type plan struct {
 	conf buffer.SinkConfig
 	// version and extend are what conf and the mapping have of typed columns.
 	version version
 	extend  bool
-	refuses bool // some definition had no quarantine: rows that the target refuses leave their file then, even if the bounds hold files
+	refuses bool // some definition had no quarantine, so rows that the target refuses leave their file then, even if the bounds hold files
 	// The rest is of engines alone.
 	sync           forebay.SyncMode
 	disabled, gone bool
@@ -165,7 +165,7 @@ func (l *engineLevel) source(source string) forebay.Source {
 	return def
 }
 
-// columns is the mapping of a sink: b has a template, and c takes records without a value.
+// columns is the mapping of a sink, where b has a template, and c accepts records without a value.
 func columns(sink string) mapping.Columns {
 	value := mapping.Path("value", "value", mapping.RawString())
 	switch sink {

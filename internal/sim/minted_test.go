@@ -6,9 +6,9 @@ import (
 	"github.com/forebay/forebay/mapping"
 )
 
-// In some runs a sink makes cells of its own: the time of arrival, and a UUID. A stay in the quarantine changes neither.
+// In some runs a sink generates cells, which are the time of arrival, and a UUID. A stay in the quarantine changes neither.
 
-// mints tells whether a sink makes cells of its own.
+// mints reports whether a sink generates cells.
 func (r *run) mints(sink string) bool {
 	return r.keeps() && r.engine() && letter(sink) == "a" && chance(r.seed, 0.4, "minted")
 }
@@ -20,7 +20,8 @@ func (r *run) mintedColumns(sink string) mapping.Columns {
 	return mapping.Columns{mapping.Datetime("arrived"), mapping.UUID("serial")}
 }
 
-// mintedOnce checks the cells that a sink has made of a record: those with which the target had refused its row, and the time at which it came.
+// mintedOnce checks the cells that a sink has made of a record, that is, the cells with which the target had refused its row, and the time at which it
+// arrived.
 func (r *run) mintedOnce(x *row, arrived, serial string) bool {
 	at, err := time.Parse(time.RFC3339, arrived)
 	if err != nil || len(serial) != 36 {

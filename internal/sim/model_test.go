@@ -9,24 +9,24 @@ import (
 	"github.com/forebay/forebay/buffer"
 )
 
-// model is what is known of the rows without looking into the buffer.
+// model is the knowledge of the rows without looking into the buffer.
 type model struct {
 	handles map[string][]*handle // all of a sink that the process has defined, the newest last
 	rows    map[string]*row      // by rowKey
-	// history are the definitions of a sink that somebody has asked for, inForce the place of the last one that is
-	// known to be effective. One that was asked for later may be.
+	// history are the requested definitions of a sink, inForce the place of the last definition that is known to
+	// be effective. A later request may be effective.
 	history map[string][]entry
 	inForce map[string]int
-	// unsynced bounds the age of rows that a cut may take although nobody waited for them.
+	// unsynced bounds the age of rows that a cut may take although no caller waited for them.
 	unsynced time.Duration
-	// failures are the times at which the local level failed; rows in memory are lost then, as in a cut.
+	// failures are the times at which the local level failed. Rows in memory are lost then, as in a cut.
 	failures []time.Time
 	// expired are the files that were reported as expired, discards the calls of Discard by sink.
 	expired  map[string]bool
 	discards map[string]int
-	// asides are the sinks of which somebody has sent a file to the quarantine, with rows that the target would have taken.
+	// asides are the sinks of which an operator has sent a file to the quarantine, with rows that the target would have taken.
 	asides map[string]bool
-	// decided are the files about which somebody has decided, replaysOfAll the replays by sink of whatever is in the quarantine.
+	// decided are the files that an operator has decided about, replaysOfAll the replays of the whole quarantine, by sink.
 	decided      map[string]bool
 	replaysOfAll map[string]int
 	left         time.Time // when the last bubble ended
@@ -49,18 +49,18 @@ type handle struct {
 // entry is a definition of a sink of an engine.
 type entry struct {
 	table string
-	// enabled says that the sink takes rows. It is defined also while its source is disabled: its columns are accepted then.
+	// enabled says that the sink accepts rows. It stays defined while its source is disabled. Its columns are accepted then.
 	enabled, defined bool
 	// versions are the columns, or several when it is not known which of them were accepted.
 	versions []version
 }
 
-// fate is what a client was told about a row.
+// fate is a client's knowledge about a row.
 type fate uint8
 
 const (
-	unknown  fate = iota // no answer, or an error that leaves it open
-	accepted             // taken, nobody waited
+	unknown  fate = iota // no response, or an error that leaves it open
+	accepted             // accepted, without a waiting caller
 	acked                // on disk
 	refused              // certainly not taken
 )
@@ -68,15 +68,15 @@ const (
 type row struct {
 	fate fate
 	sink string
-	// table is where it belongs; empty: a table of one of the definitions in history from..to (-1: the last).
+	// table is where it belongs. Empty means a table of one of the definitions in history from..to (-1: the last).
 	table    string
 	version  version // if table is set
 	from, to int
 	bare     bool // it was sent without a value
-	// at is when it was offered, answered when the client was told that it was taken.
+	// at is when it was offered, answered when the client learned that it was accepted.
 	at, answered time.Time
 	gen          *generation
-	gone         time.Time // when its process died by a cut; zero: it did not
+	gone         time.Time // when its process died by a cut, zero if it did not
 	aside
 }
 
@@ -90,7 +90,7 @@ func (r *run) newRow(g *generation, sink, name, table string) *row {
 	return x
 }
 
-// told notes what a client was told of rows, unless the answer did not get through.
+// told notes the fate that a client learned for rows, unless the response was lost.
 func (r *run) told(g *generation, f fate, rows ...*row) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -118,8 +118,8 @@ func (r *run) begins(ids []string) {
 	}
 }
 
-// ends notes the outcome: the definitions are effective, or certainly not, or either. A refusal leaves open which one is
-// when that was open before. kept are the sinks whose earlier columns go on.
+// ends notes the outcome. The definitions are effective, or certainly not, or either. A refusal leaves open which one is
+// when that was open before. kept are the sinks whose earlier columns stay in use.
 func (r *run) ends(ids []string, err error, kept map[string]bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -144,7 +144,7 @@ func (r *run) ends(ids []string, err error, kept map[string]bool) {
 	}
 }
 
-// definitions are the ones that may have been in force during the call that offered a row. Called with mu held.
+// definitions are the definitions that may have been in force during the call that offered a row. Called with mu held.
 func (r *run) definitions(sink string, x *row) []entry {
 	to := x.to
 	if to < 0 {
@@ -180,7 +180,7 @@ func (r *run) ackedRows(g *generation, sink string) (names []string) {
 	return names
 }
 
-// checkFlushed checks the barrier: what was acknowledged before is in the table, or was given up and reported.
+// checkFlushed checks the barrier. Rows acknowledged before are in the table, or were given up and reported.
 func (r *run) checkFlushed(g *generation, sink string, names []string) {
 	if g.dead.Load() {
 		return
@@ -232,7 +232,7 @@ func (r *run) sinkOf(table string) string {
 	return ""
 }
 
-// check compares the tables with what the clients were told.
+// check compares the tables with the clients' knowledge.
 func (r *run) check(stats buffer.Stats, damage []buffer.Damage, held map[string][]kept) {
 	for _, b := range r.out.breach {
 		r.t.Error(b)
@@ -283,7 +283,7 @@ func (r *run) check(stats buffer.Stats, damage []buffer.Damage, held map[string]
 				r.t.Errorf("row %s is in table %s, where it does not belong", name, f.table)
 			}
 			if client := name[:1]; x.replayed || x.late {
-				// it comes as late as it was replayed
+				// it is as late as its replay
 			} else if name <= last[client] {
 				r.t.Errorf("file %s: row %s comes after %s", id, name, last[client])
 			} else {
@@ -312,8 +312,8 @@ func (r *run) check(stats buffer.Stats, damage []buffer.Damage, held map[string]
 			if justified(key, x) {
 				continue
 			}
-			// The end of an open slice that is damaged counts as one row. When somebody discards it before its upload,
-			// nobody looks for the others.
+			// The damaged end of an open slice counts as one row. If the operator discards it before its upload, the
+			// other rows are never looked for.
 			if _, name, _ := strings.Cut(key, " "); r.hits[name] && r.discards[x.sink] > 0 {
 				continue
 			}
@@ -345,7 +345,7 @@ func (r *run) check(stats buffer.Stats, damage []buffer.Damage, held map[string]
 	r.count(stats, damage)
 }
 
-// checkCells checks the cells of a row behind its name.
+// checkCells checks the cells of a row after its name.
 func (r *run) checkCells(x *row, name string, f *imported, cells []string) {
 	if isArchive(x.sink) {
 		r.checkArchived(x, name, cells)
@@ -380,7 +380,7 @@ func (r *run) checkCells(x *row, name string, f *imported, cells []string) {
 	}
 }
 
-// mayLack tells whether a row that nobody waited for may have been lost by a cut or a failure soon after it was taken.
+// mayLack reports whether a row without a waiting caller may have been lost by a cut or a failure soon after it was accepted.
 func (r *run) mayLack(x *row) bool {
 	if !x.gone.IsZero() && x.gone.Sub(x.answered) <= r.unsynced {
 		return true

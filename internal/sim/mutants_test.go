@@ -19,8 +19,8 @@ import (
 // mutantEnv chooses the mutant of a build that has them all.
 const mutantEnv = "FOREBAY_MUTANT"
 
-// mutant is one defect, of testdata/mutants/NAME.txt. The file says in its first line what is wrong. Then come the
-// changes, each like a hunk of a diff whose line numbers are replaced by the folder of the package:
+// mutant is one defect, of testdata/mutants/NAME.txt. The first line of the file describes the defect. Then come
+// the changes, each like a hunk of a diff whose line numbers are replaced by the folder of the package:
 //
 //	Rows are acknowledged before the commit.
 //
@@ -33,7 +33,7 @@ const mutantEnv = "FOREBAY_MUTANT"
 // The lines without + must stand exactly once in the package, tests aside. MUTANT is true when the mutant was chosen. All
 // mutants are in one build, so a change must do nothing while MUTANT is false.
 //
-// A mutant fails TestSimulation, unless a second line of its file names another test: "caught by DIR PATTERN". If the first seeds
+// A mutant fails TestSimulation, unless a second line of its file names another test, as in "caught by DIR PATTERN". If the first seeds
 // do not find it, the line is "caught by seed NUMBER", so that no run has to search.
 type mutant struct {
 	name    string
@@ -196,7 +196,7 @@ func moduleRoot(t *testing.T) string {
 	return root
 }
 
-// Each mutant must still fit the code: the code contains its lines, and the code with all mutants compiles.
+// Each mutant must still fit the code. The code contains its lines, and the code with all mutants compiles.
 func TestMutantsFitTheCode(t *testing.T) {
 	root := moduleRoot(t)
 	mutants, files := readMutants(t, root)
@@ -239,7 +239,7 @@ func writeOverlay(t *testing.T, dir string, files map[string]string) string {
 	return name
 }
 
-// A simulation that finds nothing proves nothing: each mutant must fail its test, the simulation within a part of the seeds that
+// A simulation that finds nothing proves nothing, so each mutant must fail its test, the simulation within a part of the seeds that
 // CI plays.
 func TestMutantsAreCaught(t *testing.T) {
 	if testing.Short() {
@@ -309,7 +309,7 @@ func TestMutantsAreCaught(t *testing.T) {
 	}
 }
 
-// firstComplaint is the first line of the output of a test in which it says what is wrong.
+// firstComplaint returns the first line of a test's output that describes a failure.
 func firstComplaint(out string) string {
 	for line := range strings.Lines(out) {
 		if strings.Contains(line, "_test.go:") || strings.HasPrefix(line, "panic:") {

@@ -20,8 +20,8 @@ import (
 )
 
 // TestEveryOperationFailsOnce plays one short story again and again, with an error at the first, second, third …
-// operation of the file system, until the story passes untouched. Whatever fails: the error surfaces or is absorbed,
-// what was acknowledged is there afterwards, and the process goes on. [casetest.Step] says which operations fail.
+// operation of the file system, until the story passes untouched. Whatever fails, the error surfaces or is absorbed,
+// acknowledged rows are there afterwards, and the process continues. [casetest.Step] says which operations fail.
 func TestEveryOperationFailsOnce(t *testing.T) {
 	for _, kind := range []struct {
 		name    string
@@ -29,7 +29,7 @@ func TestEveryOperationFailsOnce(t *testing.T) {
 		err     error
 		// tear leaves half of a failing write on the disk.
 		tear bool
-		// cut ends each process by a cut of power, after which the disk has only what was synced.
+		// cut ends each process by a cut of power, after which the disk has only synced data.
 		cut bool
 	}{
 		{"changes", opKind.changes, errIO, false, false},
@@ -120,7 +120,7 @@ func failNth(t *testing.T, n int, matches func(opKind) bool, inject fault, cut b
 			for i := range 15 {
 				id := fmt.Sprintf("%d.%d.%02d", session, part, i)
 				again("append", func() error {
-					id += "x" // the outcome of an attempt that failed is unknown: never the same row again
+					id += "x" // the outcome of an attempt that failed is unknown, so the same row is never used again
 					given = append(given, id)
 					data := fmt.Appendf(nil, "\"%s\",\"%s\"\n", id, strings.Repeat("v", 3000*(i%3)))
 					ticket, err := b.Append(t.Context(), time.Now(), buffer.Rows{Sink: s, Data: data, Count: 1})
@@ -147,7 +147,7 @@ func failNth(t *testing.T, n int, matches func(opKind) bool, inject fault, cut b
 		found := d.crashed(0, nil)
 		o.mu.Unlock()
 		d.heal()
-		_ = b.Close() // of the process that is dead: it frees the goroutines
+		_ = b.Close() // of the process that is dead. It frees the goroutines
 		start(found)
 	}
 	out.injected = count.Load() > int64(n)
@@ -192,7 +192,7 @@ func failNth(t *testing.T, n int, matches func(opKind) bool, inject fault, cut b
 	return out
 }
 
-// problems counts what is logged at Warn and above.
+// problems counts the messages logged at Warn and above.
 type problems struct{ n atomic.Int64 }
 
 func (p *problems) Enabled(_ context.Context, l slog.Level) bool { return l >= slog.LevelWarn }
@@ -200,7 +200,7 @@ func (p *problems) Handle(context.Context, slog.Record) error    { p.n.Add(1); r
 func (p *problems) WithAttrs([]slog.Attr) slog.Handler           { return p }
 func (p *problems) WithGroup(string) slog.Handler                { return p }
 
-// A full disk is told from the errors that the callers get.
+// Callers can recognise a full disk by their errors.
 func TestFullDiskSurfacesAndPasses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDisk(vfsCrashable())

@@ -34,7 +34,7 @@ func (r *run) step() {
 	r.reboot()
 }
 
-// usualStep is what plain runs do. The order and the number of what is drawn must not change, or the regressions do.
+// usualStep is a step of plain runs. The order and the number of draws must not change, or the regressions change.
 func (r *run) usualStep() {
 	switch x := r.rng.IntN(100); {
 	case x < 45:
@@ -121,7 +121,7 @@ func (r *run) usualStep() {
 	}
 }
 
-// extraStep is what the runs do that are not plain.
+// extraStep is a step of runs that are not plain.
 func (r *run) extraStep() {
 	kinds := 12
 	if r.typed() {
@@ -151,7 +151,7 @@ func (r *run) extraStep() {
 	}
 }
 
-// sleep ends early when the power goes off: a dead process has nothing to show.
+// sleep ends early when the power goes off, because a dead process has nothing to show.
 func (r *run) sleep(d time.Duration) {
 	r.tell("sleep %s", d)
 	select {

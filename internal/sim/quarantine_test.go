@@ -35,20 +35,20 @@ const (
 	surely
 )
 
-// aside is what is known of a row beside what its client was told: of its time in a quarantine.
+// aside is the knowledge of a row's time in a quarantine, in addition to its client's knowledge.
 type aside struct {
 	place place
-	// began, placed and editedAt order what happened, whatever the clock says: when it was offered, when the place was told, and when somebody
-	// knew that it was edited.
+	// began, placed and editedAt order the events, whatever the clock says. They are when it was offered, when its place was reported, and when its
+	// edit was known.
 	began, placed, editedAt int
-	// replayed and discarded say that somebody has asked for it, and edited whether it got the cell that the target takes. replays is how often it was
-	// named in a replay.
+	// replayed and discarded say that an operator requested it, and edited whether it got the cell that the target accepts. replays is how often a
+	// replay named it.
 	replayed, discarded bool
 	replays             int
 	edited              certainty
 	// late says that the replay of the archive stores it.
 	late bool
-	// body is a sum over the record as it came, 0 if it is not known.
+	// body is a sum over the record as it arrived, 0 if it is not known.
 	body uint64
 	// columns are the columns of the row in small letters, if it was found in a quarantine as one that the target has refused, and minted are the
 	// cells that the sink had made itself.
@@ -101,7 +101,7 @@ func (r *run) bounds(id string) buffer.QuarantineBounds {
 	return b
 }
 
-// setTarget draws what the target refuses.
+// setTarget draws the rows that the target refuses.
 func (r *run) setTarget() {
 	if r.more == nil {
 		return
@@ -117,7 +117,7 @@ func (r *run) mayBeKept(x *row, name string) bool {
 	return r.keeps() && !isArchive(x.sink) && (x.place != inRows || r.out.refusable(name) || r.asides[x.sink])
 }
 
-// onlyKept tells whether a record is in a quarantine, or has left it for good.
+// onlyKept reports whether a record is in a quarantine, or has left it without a replay.
 func (x *row) onlyKept() bool { return x.fate == acked && x.place == inQuarantine && !x.replayed }
 
 // expires tells whether the records of a sink may have expired, for all that the model knows of time.
@@ -132,10 +132,10 @@ func (r *run) expires(sink string, x *row) bool {
 	return time.Since(x.at) >= b.MaxAge
 }
 
-// atTheEnd is a time for seeKept: nothing goes on any more.
+// atTheEnd is a time for seeKept when all activity has ended.
 const atTheEnd = math.MaxInt
 
-// seeKept notes what a listing of a quarantine has found that began at since, and checks what can be known of each record. It returns how often
+// seeKept notes the records of a listing of a quarantine that began at since, and checks all that is known of each record. It returns how often
 // each name is there.
 func (r *run) seeKept(sink string, list []kept, since int) map[string]int {
 	r.mu.Lock()
@@ -201,8 +201,8 @@ func (r *run) mustBeKept(sink string) (names []string) {
 	return names
 }
 
-// checkKept compares the quarantine of a sink at the end with its counters, with the tables and with what the clients were told. lost tells of
-// rows that another reason has taken. It returns how often each name is there, and the keys of the rows that have left it as they may.
+// checkKept compares the quarantine of a sink at the end with its counters, with the tables and with the clients' knowledge. lost reports
+// whether a row was lost for another reason. It returns how often each name is there, and the keys of the rows that have left it as they may.
 func (r *run) checkKept(st buffer.SinkStats, list []kept, seen map[string]int, lost func(key string, x *row) bool) (count map[string]int, gone map[string]bool) {
 	q := st.Quarantine
 	count = r.seeKept(st.ID, list, atTheEnd)
@@ -218,7 +218,7 @@ func (r *run) checkKept(st buffer.SinkStats, list []kept, seen map[string]int, l
 	// What can only have left by one way comes first.
 	gone = map[string]bool{}
 	expired, discarded := q.Expired, q.Discarded
-	var oldest *row // of those that are certainly there since their first rejection
+	var oldest *row // of the rows that are certainly there since their first rejection
 	for _, k := range list {
 		if x := r.rows[rowKey(st.ID, k.name)]; x != nil && k.poison == nil && x.onlyKept() && (oldest == nil || x.placed < oldest.placed) {
 			oldest = x
@@ -272,7 +272,7 @@ func (r *run) checkKept(st buffer.SinkStats, list []kept, seen map[string]int, l
 			expiries--
 		}
 		switch {
-		// Who may have left by both ways takes the one that has more than the others need.
+		// A record that may have left either way is counted for the way with more departures than the other records need.
 		case l.thrown && discarded > 0 && (!l.expiry || expired == 0 || discarded-throwns >= expired-expiries):
 			discarded--
 		case l.expiry && expired > 0:
@@ -363,7 +363,7 @@ func (r *run) rejects(h *handle, name string) bool {
 	return r.more != nil && h.conf.Quarantine != nil && chance(r.seed, 0.15, "rejected "+name)
 }
 
-// reject makes a rejected record, unless the quarantine is full. before are those that were made for the same call. Called with mu held.
+// reject makes a rejected record, unless the quarantine is full. before is the number already made for the same call. Called with mu held.
 func (r *run) reject(g *generation, h *handle, sink, name string, before int) (buffer.Reject, *row) {
 	reject := buffer.Reject{Info: []byte(name), Data: rejectedRow(name, value(name, 1))}
 	size := len(reject.Info) + len(reject.Data)

@@ -9,9 +9,9 @@ import (
 )
 
 // A target may refuse rows, as one with constraints does. Which ones depends on the name of the row, on the rule, which the operator
-// changes, and on the second cell: a row that somebody has repaired is never refused.
+// changes, and on the second cell. A repaired row is never refused.
 
-// naming is what the target says of refused rows.
+// naming is how the target reports refused rows.
 type naming uint8
 
 const (
@@ -34,7 +34,7 @@ func (o *outside) refusedBy(name string, rule int) bool {
 	return share(o.seed, "refused "+name) < refusalRates[rule]
 }
 
-// refusals are what the target says of rows that it refuses now; nil: it takes all. Called with mu held.
+// refusals returns the target's error for rows that it refuses now, or nil if it accepts all rows. Called with mu held.
 func (o *outside) refusals(rows [][]string) error {
 	var refused driver.RowsError
 	for i, cells := range rows {
@@ -77,7 +77,7 @@ func (d voider) Void(ctx context.Context, t driver.Table, id string) (done bool,
 	return done, err
 }
 
-// fileOf is the id of the file that an id for the target belongs to: its own, or of a file that it is a part of.
+// fileOf is the id of the file that an id for the target belongs to, its own, or of a file that it is a part of.
 func fileOf(id string) string {
 	if at := strings.LastIndex(id, "-p"); at > strings.Index(id, "-") {
 		return id[:at]

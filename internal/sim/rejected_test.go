@@ -48,7 +48,7 @@ func (l *engineLevel) listKept(ctx context.Context, id string) (list []kept, err
 		}
 		c, err := q.Get(ctx, rec.ID)
 		if errors.Is(err, buffer.ErrUnknownRejected) || errors.Is(err, buffer.ErrRejectedChanged) {
-			continue // it went meanwhile, or it is not what it was
+			continue // it left meanwhile, or it has changed
 		}
 		if err != nil {
 			return nil, err
@@ -65,7 +65,7 @@ func (l *engineLevel) listKept(ctx context.Context, id string) (list []kept, err
 	return list, nil
 }
 
-// checkContent checks that a record is there as it came, and as it was edited.
+// checkContent checks that a record is there as it arrived, and as it was edited.
 func (r *run) checkContent(sink string, k kept, came []byte, isRepaired bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -206,7 +206,7 @@ func (l *bufferLevel) discardKept(ctx context.Context, id string, list []kept, a
 	return l.DiscardRejected(ctx, id, idsOf(list)...)
 }
 
-// keptStep is what an operator does with a quarantine, or with what the target refuses.
+// keptStep is an operator's step with a quarantine, or with the rule of the target's refusals.
 func (r *run) keptStep() {
 	if r.archives() && r.more.IntN(3) == 0 {
 		r.backfillStep()
@@ -219,7 +219,7 @@ func (r *run) keptStep() {
 	what := pick(r.more, "look", "look", "repair", "repair", "test", "replay", "replay", "repair and replay", "repair and replay", "discard", "rule", "rule", "wait", "trap", "trap", "trap")
 	all := r.more.IntN(3) == 0
 	switch what {
-	case "wait": // files get to the target, with what it refuses
+	case "wait": // files reach the target, with rows that it refuses
 		r.sleep(pick(r.more, time.Minute, 10*time.Minute, time.Hour))
 		return
 	case "trap":
@@ -288,7 +288,7 @@ func (r *run) decide() {
 	}
 }
 
-// workOn looks at a quarantine, checks what it has, and does something with some of its records. It calls begins in between.
+// workOn looks at a quarantine, checks its content, and does something with some of its records. It calls begins in between.
 func (r *run) workOn(ctx context.Context, g *generation, id, what string, all bool, rng *rand.Rand, begins func()) error {
 	list, err := r.lookAt(ctx, g, id)
 	if err != nil || len(list) == 0 {
@@ -324,7 +324,7 @@ func (r *run) workOn(ctx context.Context, g *generation, id, what string, all bo
 	return nil
 }
 
-// lookAt lists a quarantine and checks what can be known of it while other calls go on.
+// lookAt lists a quarantine and checks all that can be known of it during other calls.
 func (r *run) lookAt(ctx context.Context, g *generation, id string) ([]kept, error) {
 	r.mu.Lock()
 	r.ticks++
@@ -346,7 +346,7 @@ func (r *run) lookAt(ctx context.Context, g *generation, id string) ([]kept, err
 	return list, nil
 }
 
-// asked notes that something was asked for records; with all for whatever is there.
+// asked notes that something was asked for records, or with all for whatever is there.
 func (r *run) asked(sink string, list []kept, all bool, note func(*row)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -370,7 +370,7 @@ func (r *run) repairOne(ctx context.Context, g *generation, id string, k *kept) 
 	err := g.level.repair(ctx, id, *k)
 	switch {
 	case errors.Is(err, buffer.ErrRejectedChanged), errors.Is(err, buffer.ErrUnknownRejected):
-		return nil // somebody else was there before
+		return nil // another call was faster
 	case err != nil:
 		return err
 	}

@@ -22,7 +22,7 @@ import (
 
 const maxClients = 4
 
-// generation is one process: from an opening of the data directory to its end.
+// generation is one process, from an opening of the data directory to its end.
 type generation struct {
 	dead   atomic.Bool
 	off    chan struct{} // closed when dead is set
@@ -36,10 +36,10 @@ type run struct {
 	scenario
 	t   *testing.T
 	sum *summary
-	// rng decides what the operator does. Decisions that were added later come from extra, so that the regressions stay
-	// unchanged; it is nil in a plain run.
+	// rng decides the operator's actions. Decisions that were added later come from extra, so that the regressions stay
+	// unchanged. It is nil in a plain run.
 	rng, extra *rand.Rand
-	// more decides what concerns quarantines; it is nil in a run without them.
+	// more decides what concerns quarantines. It is nil in a run without them.
 	more  *rand.Rand
 	begin time.Time
 	logs  *slog.Logger
@@ -48,18 +48,18 @@ type run struct {
 	out  *outside
 	opts buffer.Tuning
 	gen  *generation // changes with mu held
-	// found is the disk after the cut of power; nil while it is on. Guarded by mu.
+	// found is the disk after the cut of power, nil while it is on. Guarded by mu.
 	found *disk
 
 	clients  []*client
 	commands []chan func(*client)
-	tasks    *sync.WaitGroup // clients' commands and other calls that run beside the operator
+	tasks    *sync.WaitGroup // clients' commands and other calls concurrent with the operator
 	hurry    chan struct{}   // closed when clients should make no more pauses
 
 	plans             map[string]*plan
 	grown             map[string]*grown // guarded by mu
 	disabled, removed map[string]bool   // sources
-	removals          map[string]int    // how often a source was removed; under mu
+	removals          map[string]int    // how often a source was removed, under mu
 	altered           map[string][]datatype.Column
 	// copies counts the checkpoints. snapshots are the rows of the chunks that were on the disk when it was damaged, by
 	// slice and chunk.
@@ -69,7 +69,7 @@ type run struct {
 	backfill           backfill
 	snapshots          map[chunkID][]string
 	damaged            bool
-	hits               map[string]bool // names of the rows that stood in what was damaged
+	hits               map[string]bool // names of the rows in damaged data
 
 	mu sync.Mutex
 	model
@@ -134,7 +134,7 @@ func newRun(s scenario, sum *summary) *run {
 	return r
 }
 
-// simulate plays one run. It has a bubble for each setting of the clock; most runs have one.
+// simulate plays one run. It has a bubble for each setting of the clock. Most runs have one.
 func simulate(t *testing.T, s scenario, sum *summary) {
 	r := newRun(s, sum)
 	steps := 10 + r.rng.IntN(40)
@@ -144,7 +144,7 @@ func simulate(t *testing.T, s scenario, sum *summary) {
 		synctest.Test(t, func(t *testing.T) {
 			r.t = t
 			r.enter(clocks[i])
-			defer r.dismiss() // also when the run fails: a bubble with goroutines left would hide why
+			defer r.dismiss() // even if the run fails, because a bubble with remaining goroutines would hide the cause
 			for range steps / len(clocks) {
 				r.step()
 				if t.Failed() {
@@ -167,7 +167,7 @@ func simulate(t *testing.T, s scenario, sum *summary) {
 }
 
 // clocks draws how often and how far the clock is set while no process runs. A bubble always begins at the same time, so
-// what is drawn is how far it sleeps first; see enter.
+// the draw is how long it sleeps first, see enter.
 func (r *run) clocks() []time.Duration {
 	list := []time.Duration{0}
 	if r.extra == nil {
@@ -192,7 +192,7 @@ func (r *run) enter(step time.Duration) {
 		r.left = now
 	}
 	if wait := r.left.Add(step).Sub(now); wait > 0 {
-		time.Sleep(wait) // to the new time; below zero it cannot go
+		time.Sleep(wait) // to the new time, but it cannot go below zero
 	}
 	now = time.Now()
 	if !first {
@@ -335,15 +335,15 @@ func (r *run) draw(id string) {
 // letter is the last part of the name of a sink.
 func letter(id string) string { return id[len(id)-1:] }
 
-// beside runs a call beside the operator.
+// beside runs a call concurrently with the operator.
 func (r *run) beside(fn func(g *generation)) {
 	g := r.gen
 	r.tasks.Go(func() { fn(g) })
 }
 
-// cut takes the power off, or kills the process with 100 percent: from this moment on nothing that it does has an effect.
+// cut takes the power off, or kills the process with 100 percent. From this moment on nothing that it does has an effect.
 func (r *run) cut(g *generation, percent int, seed uint64) {
-	// The order matters: an answer that a client gets before dead is set was given before the disk is looked at.
+	// The order matters, because a response that a client gets before dead is set was sent before the disk is inspected.
 	r.out.mu.Lock()
 	r.mu.Lock()
 	defer r.out.mu.Unlock()
@@ -379,7 +379,7 @@ func (r *run) bury() bool {
 	}
 	r.disarm()
 	r.gen.cancel()
-	_ = r.gen.level.close() // of the process that is dead: it frees the goroutines and touches nothing
+	_ = r.gen.level.close() // of the process that is dead. It frees the goroutines and touches nothing
 	r.tasks.Wait()
 	r.disk = found
 	return true
@@ -393,7 +393,7 @@ func (r *run) reboot() {
 	}
 }
 
-// down ends the process: by a cut, or in good order, and then calls that run may fail.
+// down ends the process by a cut, or in good order, and then calls that run may fail.
 func (r *run) down(cut bool) {
 	if cut {
 		r.cut(r.gen, r.percent(), r.rng.Uint64())
@@ -443,7 +443,7 @@ func (r *run) end() {
 	synctest.Wait()
 	for _, id := range sortedKeys(r.grown) {
 		if r.grown[id].open {
-			r.define(id) // as its error tells those who define
+			r.define(id) // as the error says
 		}
 	}
 	synctest.Wait()

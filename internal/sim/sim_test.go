@@ -67,24 +67,24 @@ var regressions = []scenario{
 	{seed: 5793, untyped: true},  // an operation that waited while the store failed ran on the state after the reopening
 	{seed: 5161, refuse: true},   // rows that waited for a table that had grown were not imported once the sink had left it
 	{seed: 13432, untyped: true}, // the checkpoint of a store that had found no log had no list of its tables
-	{seed: 5045, refuse: true},   // after a failed sync of the folder no later one counted; the mistake was in the simulated disk
+	{seed: 5045, refuse: true},   // after a failed sync of the folder no later one counted, but the mistake was in the simulated disk
 	{seed: 22612},                // a compaction that had met damage was repeated without a pause
 }
 
-// scenario is what a run is made from.
+// scenario is the input of a run.
 type scenario struct {
 	seed uint64
-	// plain leaves out what came later: engines, expiry, damage, steps of the clock, typed columns.
+	// plain leaves out what came later, such as engines, expiry, damage, steps of the clock, typed columns.
 	plain bool
 	// untyped leaves out typed columns and tables that grow.
 	untyped bool
-	// refuse leaves out quarantines and targets that refuse rows; so do plain and untyped.
+	// refuse leaves out quarantines and targets that refuse rows. So do plain and untyped.
 	refuse bool
 	// story prints what happens.
 	story bool
 }
 
-// engine tells whether the run drives an engine; otherwise it drives the buffer alone, with handles of old definitions.
+// engine tells whether the run drives an engine. Otherwise it drives the buffer alone, with handles of old definitions.
 func (s scenario) engine() bool { return !s.plain && s.seed%3 != 0 }
 
 func (s scenario) String() string {
@@ -99,7 +99,7 @@ func (s scenario) String() string {
 	return fmt.Sprint(s.seed)
 }
 
-// command repeats a run. All decisions come from the seed, the order of goroutines does not; with one processor it is
+// command repeats a run. All decisions come from the seed, the order of goroutines does not. With one processor it is
 // nearly always the same. So it plays the seed several times, in both ways.
 func (s scenario) command() string {
 	era := ""

@@ -17,11 +17,11 @@ import (
 	"github.com/forebay/forebay/driver"
 )
 
-// outside is the world around the processes that survives them: staging and the target. Both keep the contracts of
+// outside is the world around the processes that survives them, that is, staging and the target. Both keep the contracts of
 // [driver.Staging] and [driver.Target], and check that the buffer keeps its side.
 type outside struct {
 	seed uint64
-	// faulty is the rate of failing calls; hang says that some hang instead until their context ends.
+	// faulty is the rate of failing calls. hang says that some hang instead until their context ends.
 	faulty float64
 	hang   bool
 
@@ -33,9 +33,9 @@ type outside struct {
 	files   map[string]*imported // by file id
 	tries   map[string]int       // calls so far, by name
 	down    map[string]time.Time // end of the outage, by level
-	breach  []string             // what the buffer did wrong
-	quiet   bool                 // no faults any more
-	// voided are the ids that the target has ruled out. rule is the rule by which it refuses rows now, strictest bounds it; see refusalRates.
+	breach  []string             // the buffer's violations
+	quiet   bool                 // no more faults
+	// voided are the ids that the target has ruled out. rule is the rule by which it refuses rows now, strictest bounds it (see refusalRates).
 	voided          map[string]bool
 	rule, strictest int
 	naming          naming
@@ -43,8 +43,8 @@ type outside struct {
 	trap    func()
 	archive map[string]archivedFile // by file id
 	sum     *summary
-	tell    func(format string, args ...any) // the story; nil where nobody listens
-	// trace is a sum over all calls and their times: equal where two runs of a seed went the same way, whatever the order
+	tell    func(format string, args ...any) // the story, nil without a listener
+	// trace is a sum over all calls and their times, equal where two runs of a seed went the same way, whatever the order
 	// of calls that began at the same time.
 	trace uint64
 }
@@ -76,7 +76,7 @@ func newOutside(seed uint64, sum *summary) *outside {
 	}
 }
 
-// clockSet moves what is kept with a time from the clock as it was to the clock as it is.
+// clockSet moves stored times from the old clock to the new clock.
 func (o *outside) clockSet(was, is time.Time) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -95,10 +95,10 @@ func (o *outside) breachf(format string, args ...any) {
 	o.breach = append(o.breach, fmt.Sprintf(format, args...))
 }
 
-// chance decides by the seed and the name of what is decided.
+// chance decides by the seed and the name of the decision.
 func chance(seed uint64, p float64, name string) bool { return share(seed, name) < p }
 
-// share is a number from 0 to 1, by the seed and the name of what is decided.
+// share is a number from 0 to 1, by the seed and the name of the decision.
 func share(seed uint64, name string) float64 {
 	h := fnv.New64a()
 	fmt.Fprintf(h, "%d %s", seed, name)
@@ -109,7 +109,7 @@ func share(seed uint64, name string) float64 {
 	return float64(x>>11) / (1 << 53)
 }
 
-// drivers is the connection of one process to the outside. When the process dies nothing goes through any more.
+// drivers is the connection of one process to the outside. Once the process dies no call gets through.
 type drivers struct {
 	o *outside
 	g *generation
@@ -356,7 +356,7 @@ func decodeRows(e driver.Encoding, src io.ReadCloser) ([][]string, error) {
 	return readCSV(rc)
 }
 
-// readCSV reads rows as a target must: an empty cell without quotes is NULL.
+// readCSV reads rows as a target must. An empty cell without quotes is NULL.
 func readCSV(r io.Reader) (rows [][]string, err error) {
 	data, err := io.ReadAll(r)
 	text := string(data)

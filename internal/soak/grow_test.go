@@ -110,7 +110,7 @@ func growUntilKilled(root, name string, first int, seed uint64) error {
 	}
 }
 
-// checkGrown checks every row of the table: its cells are the fields that it was made with, and NULL under the others. It
+// checkGrown checks every row of the table. Its cells are the fields that it was made with, and NULL under the others. It
 // returns how often each number is there.
 func checkGrown(t *testing.T, root string) map[int]int {
 	t.Helper()

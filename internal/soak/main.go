@@ -53,10 +53,10 @@ const (
 type soak struct {
 	cfg     config
 	drivers *drivers
-	sent    []tally // by client; only its client writes it during the run
+	sent    []tally // by client, only its client writes it during the run
 	rng     *rand.Rand
 
-	// mu allows the engine to be replaced: clients hold it for reading.
+	// mu allows the engine to be replaced. Clients hold it for reading.
 	mu                       sync.RWMutex
 	eng                      *forebay.Engine
 	restarts, faults, failed int
@@ -194,7 +194,7 @@ func (s *soak) call(ctx context.Context, client int) (failed int) {
 	return failed
 }
 
-// check drains the engine and compares what arrived with what was acknowledged.
+// check drains the engine and compares the rows that arrived with the acknowledged rows.
 func (s *soak) check(ctx context.Context) error {
 	if err := s.eng.FlushAll(ctx); err != nil {
 		return err
@@ -215,7 +215,7 @@ func (s *soak) check(ctx context.Context) error {
 	return errors.Join(problems...)
 }
 
-// tally is a fingerprint of a set of numbers: a lost or duplicated number changes it.
+// tally is a fingerprint of a set of numbers. A lost or duplicated number changes it.
 type tally struct {
 	n            int64
 	sum, squares uint64

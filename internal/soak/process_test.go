@@ -36,7 +36,7 @@ func processSource() forebay.Source {
 	return s
 }
 
-// serve is the engine process: it prints its address, and drains and ends when its standard input is closed.
+// serve is the engine process. It prints its address, and drains and ends when its standard input is closed.
 func serve(dir string) error {
 	eng, err := forebay.Open(dir, forebay.Options{})
 	if err != nil {
@@ -122,7 +122,7 @@ func TestSecondProcess(t *testing.T) {
 	}
 }
 
-// A real disk becomes full while rows are sent, and then has room again: everything that was acknowledged arrives.
+// A real disk becomes full while rows are sent, and then has room again. Everything that was acknowledged arrives.
 func TestFullDisk(t *testing.T) {
 	disk := smallDisk(t, 64)
 	mem := buffertest.NewMemory()

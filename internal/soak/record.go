@@ -113,7 +113,7 @@ func resident() float64 {
 	return float64(pages * os.Getpagesize())
 }
 
-// summary compares the second quarter of the run with the last: constant resources have equal medians.
+// summary compares the second quarter of the run with the last, because constant resources have equal medians.
 func (r *recorder) summary() string {
 	n := len(r.samples)
 	if n < 8 {

@@ -30,7 +30,7 @@ import (
 
 var fills = flag.Int("fills", 3, "how often TestSmallVolumeIsFilledAndFreed fills the volume")
 
-// diskUse is what du counts: the blocks of the files in a folder and below.
+// diskUse is what du counts, the blocks of the files in a folder and below.
 func diskUse(t *testing.T, dir string) (total int64) {
 	t.Helper()
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
@@ -79,8 +79,8 @@ func noise(rng *rand.Rand, n int) string {
 	return string(b)
 }
 
-// senders send records at full speed from four clients until each was refused several times, and note what was
-// acknowledged.
+// senders send records at full speed from four clients until each was refused several times, and note the
+// acknowledged records.
 type senders struct {
 	mu    sync.Mutex
 	acked map[string]bool
@@ -160,7 +160,7 @@ func flushAll(t *testing.T, eng *forebay.Engine) {
 }
 
 // A volume of 64 MB is a home for an engine with default options. It is filled by rows, or by others, and freed, again and
-// again, with restarts while it is full: what was acknowledged arrives once, nothing has to be repaired by hand, and a closed
+// again, with restarts while it is full. Acknowledged rows arrive once, nothing has to be repaired by hand, and a closed
 // engine with nothing waiting gives the room back.
 func TestSmallVolumeIsFilledAndFreed(t *testing.T) {
 	cycles := *fills
@@ -196,7 +196,7 @@ func TestSmallVolumeIsFilledAndFreed(t *testing.T) {
 	s, rng := &senders{acked: map[string]bool{}}, seedtest.Rand(t)
 	for cycle := range cycles {
 		down.Lock()
-		// Others leave 2 to 50 MB, before or while rows come.
+		// Others leave 2 to 50 MB, before or while rows arrive.
 		free := 2 + rng.IntN(48)
 		fillTo := func() {
 			var st syscall.Statfs_t
@@ -204,7 +204,7 @@ func TestSmallVolumeIsFilledAndFreed(t *testing.T) {
 				t.Fatal(err)
 			}
 			if size := int(st.Bavail)*int(st.Bsize) - free<<20; size > 0 {
-				_ = fill(ballast, size) // it may not fit any more
+				_ = fill(ballast, size) // it may no longer fit
 			}
 		}
 		if cycle%3 == 1 {

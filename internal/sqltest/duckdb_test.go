@@ -23,7 +23,7 @@ import (
 // null is NULL in the rows of a test.
 const null = "\x00null"
 
-// ask returns the answer to a query as text, a row a line and NULL as the word.
+// ask returns the result of a query as text, a row a line and NULL as the word.
 func ask(t *testing.T, query string) string {
 	t.Helper()
 	db, err := sql.Open("duckdb", "")
@@ -93,7 +93,7 @@ func file(id string, table driver.Table, rows ...[]string) *driver.File {
 const read = `read_csv('%s/**/*.csv', header = true, %s, union_by_name = true,
 	delim = ',', quote = '"', escape = '"', allow_quoted_nulls = false, hive_partitioning = true, hive_types_autocast = false)`
 
-// DuckDB reads values, NULL, the empty text and newlines of all parts: parts that were merged, parts of several days, and parts
+// DuckDB reads values, NULL, the empty text and newlines of all parts, that is, parts that were merged, parts of several days, and parts
 // from before a column was added.
 func TestDuckDBReadsTables(t *testing.T) {
 	tables := dir.TablesWith(t.TempDir(), dir.TablesOptions{PartitionBy: "at", MergeTo: 1 << 20})
@@ -141,8 +141,8 @@ func TestDuckDBReadsTables(t *testing.T) {
 	}
 }
 
-// The query for DuckDB that the quickstart writes answers what the one for SQLite does, which the test of the quickstart compares
-// with the rows.
+// The query for DuckDB that the quickstart writes returns the same result as the query for SQLite, which the test of the
+// quickstart compares with the rows.
 func TestPrintedQuery(t *testing.T) {
 	for _, program := range []string{"sqlite3", "perl"} {
 		if _, err := exec.LookPath(program); err != nil {

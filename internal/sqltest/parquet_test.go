@@ -29,7 +29,7 @@ func TestDuckDBReadsParquetTypes(t *testing.T) {
 		name   string // in DuckDB
 		shown  string // the value as text; %s is the column
 		values []string
-		want   []string // nil: the values
+		want   []string // nil for the values
 	}{
 		{typ: datatype.Untyped, name: "VARCHAR", values: []string{"", "null", "a\r\n\"b\"\x00", `\N`}},
 		{typ: datatype.String, name: "VARCHAR", values: []string{"", "null", "NULL", "日本語", null}},
@@ -78,7 +78,7 @@ func TestDuckDBReadsParquetTypes(t *testing.T) {
 	}
 }
 
-// One glob reads the parts of several days, of three versions of the table, and merged ones, and no file beside them.
+// One glob reads the parts of several days, of three versions of the table, and merged parts, and no other file.
 func TestDuckDBReadsParquetTables(t *testing.T) {
 	target, err := parquet.Tables(t.TempDir(), parquet.Options{PartitionBy: "at"})
 	if err != nil {

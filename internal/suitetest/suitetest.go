@@ -23,7 +23,7 @@ type T interface {
 	Skipf(format string, args ...any)
 }
 
-// Failures runs a check, which may end its goroutine, and returns what it says.
+// Failures runs a check, which may end its goroutine, and returns its failure messages.
 func Failures(ctx context.Context, check func(t T)) []string {
 	r := &recorder{ctx: ctx}
 	done := make(chan struct{})

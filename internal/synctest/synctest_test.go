@@ -8,8 +8,8 @@ import (
 	"github.com/forebay/forebay/internal/synctest"
 )
 
-// Goroutines read timers that lapsed while nobody waited for them. With the race detector and two processors, testing/synctest alone
-// ends the program here.
+// Goroutines read timers that lapsed while no goroutine waited for them. With the race detector and two processors, testing/synctest
+// alone ends the program here.
 func TestTimersOfABubble(t *testing.T) {
 	for range 20 {
 		synctest.Test(t, func(t *testing.T) {

@@ -13,7 +13,7 @@ type timed struct {
 }
 
 var (
-	// ended is the line at the end of a test; of a subtest it is indented.
+	// ended is the line at the end of a test. For a subtest it is indented.
 	ended = regexp.MustCompile(`^\s*--- (PASS|FAIL|SKIP): (\S+) \((\d+\.\d+s)\)$`)
 	// switched says which test the following lines are from.
 	switched = regexp.MustCompile(`^=== (RUN|CONT|NAME|PAUSE)\s+(\S*)$`)

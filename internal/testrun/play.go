@@ -76,7 +76,7 @@ func exists(path string) bool {
 // chunk is how many packages one call of go test builds at most. The first ones run while it builds the next.
 const chunk = 12
 
-// chunks cuts the packages into groups that one call of go test can build: of one module, with test programs of different names.
+// chunks cuts the packages into groups that one call of go test can build, of one module, with test programs of different names.
 func chunks(packages []pkg) (all [][]pkg) {
 	for len(packages) > 0 {
 		var now, later []pkg

@@ -24,7 +24,7 @@ func counters(batch pmetric.Metrics) {
 		{"a", "/pay", -time.Minute, 0, 1},                                                                             // 1: other attributes
 		{"b", "/", -3 * hour, -2 * hour, 900}, {"b", "/", -3 * hour, 0, 910}, {"b", "/", -3 * hour, time.Second, 911}, // 11: from before
 		{"b", "/pay", -90 * time.Minute, 0, 7},       // 7: the first point comes later than others of the table
-		{"c", "/", -3 * hour, 0, 1000},               // 0: nobody knows when it counted that
+		{"c", "/", -3 * hour, 0, 1000},               // 0: it is unknown when it counted that
 		{"d", "/", 0, 0, 100}, {"d", "/", 0, 1, 103}, // 0, 3: without a start
 		{"d", "/", 0, 2, 6}, // 6: begins again without a start
 	} {

@@ -74,7 +74,7 @@ func arguments(ctx context.Context, method reflect.Type, names []string, named, 
 	return args
 }
 
-// drain iterates what a call returned.
+// drain iterates the iterators that a call returned.
 func drain(out reflect.Value) {
 	switch {
 	case out.Type().CanSeq2() && out.Kind() == reflect.Func && !out.IsNil():

@@ -11,9 +11,9 @@
 // The slices of one file of the buffer become slices of one sliced file of the project, which a tag identifies. The
 // manifest of that file names the stored slices and is rewritten after each of them. Upload credentials are kept in memory
 // only and end after some hours. After a restart, or when they end, further slices go to another file of the project with the
-// same tag. A slice that is deleted alone is marked by a tag; the file is deleted with its last slice.
+// same tag. A slice that is deleted alone is marked by a tag. The file is deleted with its last slice.
 //
-// Lists of files may be a second behind. In the first second after a restart a slice may therefore seem to be absent, and the
+// Lists of files may lag by a second. In the first second after a restart a slice may therefore seem to be absent, and the
 // buffer retries. A file that is deleted in that second stays until it expires after about two weeks.
 //
 // # Target
@@ -33,7 +33,7 @@
 // gzip. Otherwise they are read, checked row by row, and uploaded to a new file, as gzip.
 //
 // Tables are made with text columns, and compared by the names of their columns alone. A value of a typed column arrives as its
-// canonical text. Text columns have no NULL: an empty cell without quotes and "" are both the empty text there. Target is no
+// canonical text. Text columns have no NULL. An empty cell without quotes and "" are both the empty text there. Target is no
 // [driver.Extender], so a sink with Table.Extend is refused when it is defined.
 //
 // # Tokens
@@ -41,7 +41,7 @@
 // With a [TokenStore] each sink has its own token, which may write the bucket of the sink's table and read all file uploads.
 // The client's token makes it when the first file of the sink is imported, or in [Target.Renew]. Its description is
 // "[_internal] Stream Sink <source>/<sink>". A token that the platform no longer accepts, or whose rights went with a deleted
-// bucket, is replaced, and the new token continues what the old one began. A crash between making and storing a token leaves
-// an unused token; find it by its description. With a [TokenSource] that is not a store, tokens are made elsewhere, for
+// bucket, is replaced, and the new token continues the work of the old token. A crash between making and storing a token leaves
+// an unused token, so find it by its description. With a [TokenSource] that is not a store, tokens are made elsewhere, for
 // example by the management of sinks. Without either, the client's token does everything.
 package drivers

@@ -35,10 +35,10 @@ func TestMain(m *testing.M) {
 
 const token = "master-token-of-the-tests"
 
-// world is a platform behind HTTP, with a hook before each call.
+// world is a platform served over HTTP, with a hook before each call.
 type world struct {
 	*storageapi.Client
-	// before, if not nil, may answer a call in place of the platform, by returning true.
+	// before, if not nil, may handle a call in place of the platform, by returning true.
 	before atomic.Pointer[func(w http.ResponseWriter, r *http.Request) bool]
 	calls  atomic.Int64
 	server *platform.Server
@@ -112,7 +112,7 @@ func (w *world) rows(t *testing.T, table string) [][]string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The standard reader turns "\r\n" in cells into "\n": hide the carriage returns from it.
+	// The standard reader turns "\r\n" in cells into "\n", so hide the carriage returns from it.
 	const hidden = "\x00carriage return\x00"
 	all, err := csv.NewReader(bytes.NewReader(bytes.ReplaceAll(data, []byte("\r"), []byte(hidden)))).ReadAll()
 	if err != nil {
@@ -180,7 +180,7 @@ func memoryFile(id, rows string, note *[]byte) *driver.File {
 	}
 }
 
-// Typed columns are text in the platform: a value as its canonical text, NULL as the empty text, and the word null as it is.
+// Typed columns are text in the platform, a value as its canonical text, NULL as the empty text, and the word null as it is.
 func TestTypedCellsAreText(t *testing.T) {
 	w := newWorld(t)
 	target := newTarget(t, w, drivers.TargetOptions{TempDir: t.TempDir()})
@@ -224,7 +224,7 @@ func TestTablesNameTheirSink(t *testing.T) {
 	}
 }
 
-// The answer to an import is lost: the next attempt finds the job by its run id, and does not import again.
+// The response to an import is lost. The next attempt finds the job by its run id, and does not import again.
 func TestImportAnswerIsLost(t *testing.T) {
 	w := newWorld(t)
 	target := newTarget(t, w, drivers.TargetOptions{})
@@ -271,7 +271,7 @@ func TestImportAnswerIsLost(t *testing.T) {
 	}
 }
 
-// A wait that is cut off is not the end of the job: the next attempt waits for the same one.
+// A wait that is cut off is not the end of the job. The next attempt waits for the same one.
 func TestImportWaitIsCutOff(t *testing.T) {
 	w := newWorld(t)
 	target := newTarget(t, w, drivers.TargetOptions{})

@@ -30,7 +30,7 @@ func (w *world) imports(t *testing.T) (n int) {
 	return n
 }
 
-// The token of the sink is deleted while the job of an import is waited for: the new token waits for the same job.
+// The token of the sink is deleted while the job of an import is waited for. The new token waits for the same job.
 func TestTokenIsRevokedDuringImport(t *testing.T) {
 	w := newWorld(t)
 	dir := drivers.NewTokenDir(t.TempDir())
@@ -64,7 +64,7 @@ func TestTokenIsRevokedDuringImport(t *testing.T) {
 	}
 }
 
-// Two imports of a sink find its token deleted. The second takes the token that the first has made, because to make another one would
+// Two imports of a sink find its token deleted. The second uses the token that the first has made, because making a new token would
 // delete the token that the first works with.
 func TestTokenIsRenewedOnce(t *testing.T) {
 	w := newWorld(t)
@@ -109,7 +109,7 @@ func TestTokenIsRenewedOnce(t *testing.T) {
 	}
 }
 
-// Somebody deletes the bucket, and the rights of the sink's token with it: the target makes both again.
+// A user deletes the bucket, and the rights of the sink's token with it. The target makes both again.
 func TestBucketIsDeleted(t *testing.T) {
 	w := newWorld(t)
 	dir := drivers.NewTokenDir(t.TempDir())
@@ -213,7 +213,7 @@ func TestRefusedValueIsNotShown(t *testing.T) {
 }
 
 // Each call of a sink's life fails in turn, in each of the ways in which calls fail. What the caller then does is to
-// repeat the operation, as the buffer does; in the end every row is in the table once and no slice is left.
+// repeat the operation, as the buffer does. In the end every row is in the table once and no slice is left.
 func TestEveryCallFails(t *testing.T) {
 	answer := func(status int, header ...string) func(w *world, rw http.ResponseWriter, r *http.Request) {
 		return func(_ *world, rw http.ResponseWriter, _ *http.Request) {

@@ -12,7 +12,7 @@ import (
 	"github.com/forebay/forebay/storageapi/drivers"
 )
 
-// Each sink has its own token, with no more rights than it needs, and gets another one when that is gone.
+// Each sink has its own token, with no more rights than it needs, and gets a new token when that is gone.
 func TestSinkTokens(t *testing.T) {
 	w := newWorld(t)
 	dir := drivers.NewTokenDir(t.TempDir())
@@ -37,7 +37,7 @@ func TestSinkTokens(t *testing.T) {
 		t.Error("a printed token shows its secret")
 	}
 
-	// Somebody deletes the token by hand.
+	// A user deletes the token by hand.
 	if err := w.DeleteToken(t.Context(), kept.ID); err != nil {
 		t.Fatal(err)
 	}

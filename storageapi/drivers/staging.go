@@ -22,7 +22,7 @@ import (
 type StagingOptions struct {
 	// Tokens, if not nil, has the tokens of sinks. A sink without a token uses the client's.
 	Tokens TokenSource
-	// Logger gets what could not be cleaned up. Default: warnings and errors go to [slog.Default]; [slog.DiscardHandler] silences them.
+	// Logger gets what could not be cleaned up. Default: warnings and errors go to [slog.Default], and [slog.DiscardHandler] silences them.
 	Logger *slog.Logger
 }
 
@@ -31,7 +31,7 @@ type Staging struct {
 	client *storageapi.Client
 	opts   StagingOptions
 
-	mu    sync.Mutex // guards files; not held during calls
+	mu    sync.Mutex // guards files, and is not held during calls
 	files map[string]*stagedFile
 }
 
@@ -42,7 +42,7 @@ type stagedFile struct {
 	mu        sync.Mutex // held while the manifest is written, and guards the fields below
 	file      *storageapi.SlicedFile
 	slices    []string // names in the manifest
-	forgotten bool     // another one takes the slices: whoever waited for mu looks for it
+	forgotten bool     // a different file takes the slices, so a goroutine that waited for mu looks for it
 }
 
 // NewStaging returns a staging. It makes no call.
@@ -217,7 +217,7 @@ func (s *Staging) put(ctx context.Context, obj driver.Object, src driver.Content
 	}
 	if err == nil {
 		f.slices = names
-	} else if isGone(err) { // the credentials have ended, or somebody else has deleted the file
+	} else if isGone(err) { // the credentials have ended, or the file was deleted
 		f.file = nil
 	}
 	return err

@@ -109,8 +109,8 @@ func TestStagingFileIsReplacedDuringUploads(t *testing.T) {
 	}
 }
 
-// An upload that has waited for the deletion of the last other slice shares its file of the project with later uploads. In a file of its
-// own it would not be safe from deletions, which then hold the lock of the other file.
+// An upload that has waited for the deletion of the last other slice shares its file of the project with later uploads. In a separate
+// file it would not be safe from deletions, which then hold the lock of the other file.
 func TestStagingFileIsReplacedBeforeAnUpload(t *testing.T) {
 	w := newWorld(t)
 	s := newStaging(t, w, nil)
@@ -157,7 +157,7 @@ func TestStagingFileIsReplacedBeforeAnUpload(t *testing.T) {
 	}
 }
 
-// Slices of one kind that are in one file of the project are imported where they are, in the order of the file; others
+// Slices of one kind that are in one file of the project are imported where they are, in the order of the file. Others
 // are copied.
 func TestSlicesInPlace(t *testing.T) {
 	for name, c := range map[string]struct {

@@ -24,7 +24,7 @@ func splitTable(id string) (stage, bucket, table string, err error) {
 	return m[1], m[2], m[3], nil
 }
 
-// Limits implements [driver.Limiter]: the platform stores no text that is not UTF-8.
+// Limits implements [driver.Limiter]. The platform stores no text that is not UTF-8.
 func (t *Target) Limits() datatype.Limits { return datatype.Limits{UTF8: true} }
 
 // Ensure implements [driver.Target]. It makes the bucket and the table, of text columns without a key, if they are
@@ -103,7 +103,7 @@ func (t *Target) ensureBucket(ctx context.Context, stage, bucket string) error {
 	if !storageapi.IsNotFound(err) {
 		return err
 	}
-	// Most stacks put "c-" in front of the name that they are given.
+	// Most stacks put "c-" before the name that they are given.
 	index, err := t.client.Services(ctx)
 	if err != nil {
 		return err

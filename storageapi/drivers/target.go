@@ -27,7 +27,7 @@ type TargetOptions struct {
 	Tokens TokenSource
 	// TempDir holds the copy of a slice while it is uploaded to its own file. Default: the system's.
 	TempDir string
-	// Logger gets what could not be cleaned up. Default: warnings and errors go to [slog.Default]; [slog.DiscardHandler] silences them.
+	// Logger gets what could not be cleaned up. Default: warnings and errors go to [slog.Default], and [slog.DiscardHandler] silences them.
 	Logger *slog.Logger
 }
 
@@ -38,7 +38,7 @@ type Target struct {
 	opts   TargetOptions
 	store  TokenStore // nil when tokens are made elsewhere
 
-	locks keylock.Locks // by sink: held while its token is made
+	locks keylock.Locks // by sink, held while its token is made
 	noted sync.Map      // see note
 }
 
@@ -101,7 +101,7 @@ type progress struct {
 
 // Import implements [driver.Target], at least once.
 func (t *Target) Import(ctx context.Context, f *driver.File) error {
-	// Both attempts share one note: the second waits for what the first has requested.
+	// Both attempts share one note. The second waits for the first one's request.
 	var p progress
 	if len(f.Progress) > 0 {
 		if err := json.Unmarshal(f.Progress, &p); err != nil {
@@ -186,7 +186,7 @@ func (t *Target) resume(ctx context.Context, client *storageapi.Client, f *drive
 	return false, err
 }
 
-// findJob finds the job of an import whose request was sent and whose answer was lost.
+// findJob finds the job of an import whose request was sent and whose response was lost.
 func findJob(ctx context.Context, client *storageapi.Client, fileID string, p progress) (storageapi.IntID, error) {
 	for job, err := range client.Jobs(ctx, storageapi.JobQuery{CreatedFrom: p.Since}) {
 		if err != nil {

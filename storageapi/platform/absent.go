@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// absentPart is a part of the Storage API that this server does not implement. Nothing of it exists: its lists are empty, and
-// the call for one item of it is answered with 404. A call that would make an item is answered with 501, which clients do not
+// absentPart is a part of the Storage API that this server does not implement. Nothing of it exists, so its lists are empty, and
+// the call for one item of it returns 404. A call that would make an item returns 501, which clients do not
 // retry.
 type absentPart struct {
 	name string
@@ -53,7 +53,7 @@ func absentPartRoutes() (list []route) {
 	return list
 }
 
-// emptyList answers a list that has no items. The configuration or the table of the path must exist.
+// emptyList returns a list that has no items. The configuration or the table of the path must exist.
 func (c *call) emptyList(tx *txn) (any, error) {
 	var err error
 	switch {
@@ -66,16 +66,16 @@ func (c *call) emptyList(tx *txn) (any, error) {
 }
 
 // absentServices are the services of the platform that this server does not have. The index lists them, because clients look
-// up their ids there. A call to one is answered with 501 and its name.
+// up their ids there. A call to an absent service returns 501 and its name.
 var absentServices = []string{"import", "oauth", "billing", "scheduler", "sync-actions", "notification"}
 
-// absentLists are the lists of absent services that clients read before they remove what they find. The lists are empty, and
-// the call for one item is answered with 404.
+// absentLists are the lists of absent services that clients read before they remove the items found. The lists are empty, and
+// the call for one item returns 404.
 var absentLists = map[string]string{"scheduler": "schedules", "notification": "project-subscriptions"}
 
 const absentServicePath = "/absent/"
 
-// absentRoutes answer the calls to services that are not there.
+// absentRoutes handle the calls to absent services.
 func absentRoutes() []route {
 	list := []route{{path: absentServicePath, public: true, api: serviceAPI, run: (*call).absentService}}
 	for id, name := range absentLists {

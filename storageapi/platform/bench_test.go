@@ -10,7 +10,7 @@ import (
 	"github.com/forebay/forebay/storageapi/platform"
 )
 
-// Updates over HTTP, each with an fsync. Those of different configurations share it.
+// Updates over HTTP, each with an fsync. Updates of different configurations share it.
 //
 //	go test -run '^$' -bench Update -benchtime 2s ./storageapi/platform
 func BenchmarkUpdate(b *testing.B) {

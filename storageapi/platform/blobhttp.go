@@ -21,7 +21,7 @@ import (
 )
 
 // Clients of the platform upload files to a cloud's object store, with credentials that they get with the file. Only Azure's
-// credentials name the address of the store, so this server speaks Azure's protocol: put (whole or in blocks), get, head and
+// credentials name the address of the store, so this server speaks Azure's protocol, which is put (whole or in blocks), get, head and
 // delete, with a signature in the query.
 
 const (
@@ -84,7 +84,7 @@ func (s *Server) signedQuery(file int64, rights string, until time.Time) (string
 	return query.Encode(), err
 }
 
-// blobCredentials returns what a client needs to access the blobs of a file.
+// blobCredentials returns the credentials with which a client accesses the blobs of a file.
 func (c *call) blobCredentials(file int64, rights string, life time.Duration) (storageapi.AzureCredentials, error) {
 	until := time.Now().Add(life)
 	query, err := c.s.signedQuery(file, rights, until)
@@ -143,7 +143,7 @@ func (c *call) authorizeBlob(right string) (file int64, name string, err error) 
 	if !strings.Contains(c.query("sp"), right) {
 		return 0, "", &blobError{http.StatusForbidden, "AuthorizationPermissionMismatch"}
 	}
-	err = c.s.findBlobFile(file) // an absent one is answered as an absent blob
+	err = c.s.findBlobFile(file) // an absent file gets the response for an absent blob
 	c.w.Header().Set("x-ms-version", blobVersion)
 	return file, name, err
 }

@@ -21,7 +21,7 @@ const (
 	defaultContentType = "application/octet-stream"
 )
 
-// blobProperties are the header fields that a client stores with a blob and gets back with it: standard ones such as
+// blobProperties are the header fields that a client stores with a blob and gets back with it, standard ones such as
 // Content-Type, and its own as x-ms-meta-….
 type blobProperties map[string]string
 
@@ -91,7 +91,7 @@ func ignoreAbsent(err error) error {
 	return err
 }
 
-// write sets the header of an answer about a blob.
+// write sets the header of a response about a blob.
 func (p blobProperties) write(h http.Header, written time.Time) {
 	h.Set("Content-Type", defaultContentType)
 	for name, value := range p {
@@ -103,7 +103,7 @@ func (p blobProperties) write(h http.Header, written time.Time) {
 	h.Set("Accept-Ranges", "bytes")
 }
 
-// sliceAddress is how a manifest names a blob: the public address of the container, with azure in place of https. Clients
+// sliceAddress is how a manifest names a blob, by the public address of the container, with azure in place of https. Clients
 // replace https in the address of their credentials and compare. Over plain http there is nothing to replace.
 func (c *call) sliceAddress(name string) string {
 	if c.s.opts.S3 != nil {
@@ -119,7 +119,7 @@ func (c *call) sliceAddress(name string) string {
 // objectAddress is sliceAddress for S3.
 func objectAddress(name string) string { return "s3://" + ObjectBucket + "/" + name }
 
-// servedManifest rewrites the entries of a manifest: clients get the address that this server hands out, whatever the writer
+// servedManifest rewrites the entries of a manifest, so that clients get the address that this server hands out, whatever the writer
 // used. Bytes that are not a manifest are returned unchanged.
 func servedManifest(file int64, f io.Reader, address func(name string) string) ([]byte, error) {
 	data, err := io.ReadAll(io.LimitReader(f, maxManifest))

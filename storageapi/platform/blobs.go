@@ -17,7 +17,7 @@ import (
 	"sync/atomic"
 )
 
-// blobs is the object store behind the files of the API: one folder for each file, named by its id, with one disk file
+// blobs is the object store for the files of the API. It has one folder for each file, named by its id, with one disk file
 // for each blob. Writes are atomic, and durable when the call returns.
 type blobs struct {
 	root  string
@@ -35,7 +35,7 @@ func openBlobs(root string) (*blobs, error) {
 
 func (b *blobs) folder(file int64) string { return filepath.Join(b.root, strconv.FormatInt(file, 10)) }
 
-// blobFile is the name of a blob on disk: escaped if that is short enough, else a hash.
+// blobFile is the name of a blob on disk, escaped if that is short enough, else a hash.
 func blobFile(name string) string { return diskName("b-", "h-", name) }
 
 func diskName(readable, hashed, name string) string {
@@ -93,7 +93,7 @@ func (b *blobs) remove(file int64, name string) error {
 	return err
 }
 
-// putBlock stores a part of a blob; putBlocks joins them.
+// putBlock stores a part of a blob, and putBlocks joins them.
 func (b *blobs) putBlock(file int64, name, block string, src io.Reader) error {
 	_, err := b.writeAt(file, b.blockPath(file, name, block), func(w io.Writer) error {
 		_, err := io.Copy(w, src)

@@ -13,14 +13,14 @@ import (
 	"github.com/tidwall/gjson"
 )
 
-// Old clients send the CSV in the body of the call: as the file "data" of a multipart form, as the field "data" or
+// Old clients send the CSV in the body of the call, as the file "data" of a multipart form, as the field "data" or
 // "dataString" of any form, or as the id of an existing file. The bytes become a file of the project. An ordinary job imports
 // it, and then it is deleted.
 
 // bodyFileDays is when the file expires if a crash prevents its deletion.
 const bodyFileDays = 1
 
-// maxFormFields bounds the memory of the fields beside the file.
+// maxFormFields bounds the memory of the fields other than the file.
 const maxFormFields = 4 << 20
 
 func (c *call) importBody() (any, error) {

@@ -61,7 +61,7 @@ func getBranch(tx *txn, id int64) (devBranch, error) {
 	return find[devBranch](tx, branchKey(id), refuse(http.StatusNotFound, branchNotFound, "Branch %d not found", id))
 }
 
-// listBranches answers development branches in the order of their ids, then the default branch.
+// listBranches returns development branches in the order of their ids, then the default branch.
 func (c *call) listBranches(tx *txn) (any, error) {
 	var list, last []storageapi.DevBranch
 	for b := range each[devBranch](tx, key("branch", ""), false) {
@@ -247,5 +247,5 @@ func dropFiles(tx *txn, gone func(f storedFile) bool) []storedFile {
 	return files
 }
 
-// emptyObject returns a new {}. A shared variable would not do: decoding into a RawMessage overwrites its bytes.
+// emptyObject returns a new {}. A shared variable would not do, because decoding into a RawMessage overwrites its bytes.
 func emptyObject() json.RawMessage { return json.RawMessage("{}") }

@@ -6,7 +6,7 @@ import (
 	"github.com/forebay/forebay/storageapi"
 )
 
-// A branch has tables and files of its own, which go with it, also from the disk.
+// A branch has its own tables and files, which are deleted with it, even from the disk.
 func TestBranchGoesWithEverything(t *testing.T) {
 	w := newWorld(t)
 	ctx := t.Context()
@@ -46,7 +46,7 @@ func TestBranchGoesWithEverything(t *testing.T) {
 	}
 }
 
-// Branches hold configurations of their own.
+// Branches hold their own configurations.
 func TestBranches(t *testing.T) {
 	w := newWorld(t)
 	ctx := t.Context()

@@ -10,7 +10,7 @@ import (
 	"github.com/forebay/forebay/storageapi"
 )
 
-// What a call leaves that was under way when its branch was deleted is gone at the next opening, and nothing else is.
+// The next opening removes the leftovers of a call that was running when its branch was deleted, and nothing else.
 func TestCallOutlivesItsBranch(t *testing.T) {
 	opts := Options{Token: "secret-of-the-test", AnyComponent: true}
 	dir := t.TempDir()
@@ -60,7 +60,7 @@ func TestCallOutlivesItsBranch(t *testing.T) {
 	}
 	must(c.DeleteDevBranch(ctx, gone.ID))
 	release()
-	<-late // whatever it is told
+	<-late // whatever it returns
 
 	must(s.Close())
 	s, err = Open(dir, opts)

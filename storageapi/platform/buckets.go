@@ -129,8 +129,8 @@ func (c *call) checkBucketName(tx *txn, id, displayName string) error {
 	})
 }
 
-// bucketFields are the fields that a request for a new bucket may have: those that count, and the others of a bucket, because
-// clients send back what they have read. Any other field is a misspelling and refused.
+// bucketFields are the fields that a request for a new bucket may have. They are the effective fields, and all other fields of a bucket, because
+// clients send back buckets that they have read. Any other field is a misspelling and is refused.
 var bucketFields = []string{
 	"name", "stage", "description", "displayName", "backend", "color",
 	"id", "bucketId", "branchId", "idBranch", "uri", "tables", "created", "lastChangeDate", "updated", "isReadOnly", "dataSizeBytes", "rowsCount", "isMaintenance",
@@ -235,10 +235,10 @@ func (c *call) deleteBucket() (any, error) {
 }
 
 // bucketDeleteJob deletes a bucket, its tables with their data, and the rights on it. It holds the locks of the bucket and
-// of all its tables: otherwise a change that started earlier could store a table again.
+// of all its tables. Otherwise a change that started earlier could store a table again.
 func (s *Server) bucketDeleteJob(run *jobRun, p bucketParams) error {
 	branch := run.record.Branch
-	// Lock order: bucket, its tables by id, tokens. A holder of a table lock or of the token lock takes no further lock.
+	// The lock order is bucket, its tables by id, tokens. A holder of a table lock or of the token lock acquires no further lock.
 	defer s.store.locks.Hold(bucketLock(branch, ""))()
 	defer s.store.locks.Hold(bucketLock(branch, p.Bucket))()
 	tables, err := viewed(s.store, func(tx *txn) ([]table, error) { return all[table](tx, key("table", branch, p.Bucket+".")), nil })

@@ -63,7 +63,7 @@ func TestBuckets(t *testing.T) {
 	expectError(t, err, 404, "storage.tables.notFound")
 }
 
-// A change of a table that is under way when its bucket is deleted does not bring the table back.
+// A change of a table that is in progress when its bucket is deleted does not bring the table back.
 func TestBucketIsDeletedDuringChanges(t *testing.T) {
 	w := newWorld(t)
 	ctx := t.Context()
@@ -134,7 +134,7 @@ func TestDisplayNamesAtOnce(t *testing.T) {
 	}
 }
 
-// What was asked for is in the answer, also when it is empty; what was not is not.
+// The response has each requested part, even if it is empty, and no other part.
 func TestIncludes(t *testing.T) {
 	w := newWorld(t)
 	w.table(t.Context(), "in.c-i.t", nil, "a")

@@ -8,7 +8,7 @@ import (
 	"github.com/forebay/forebay/storageapi"
 )
 
-// A call that waits for its job when the server closes is told so: the job goes on at the next opening.
+// A call that waits for its job when the server closes gets an error. The job resumes at the next opening.
 func TestCloseWhileACallWaitsForItsJob(t *testing.T) {
 	s, err := Open(t.TempDir(), Options{Token: "secret-of-the-test"})
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/forebay/forebay/storageapi"
 )
 
-// A configuration is stored as a history: an immutable record for each version, and a head with the latest one. Versions refer
-// to content, because most changes leave most of it as it was: the content of the configuration is stored under the version
+// A configuration is stored as a history, with an immutable record for each version, and a head with the latest one. Versions refer
+// to content, because most changes leave most of it as it was. The content of the configuration is stored under the version
 // that introduced it, a row under its own version number. State is stored apart and belongs to no version.
 
 // configHead is the record of a configuration.
@@ -135,7 +135,7 @@ func (c *configuration) commit(next configVersion, content json.RawMessage, text
 	c.tx.put(c.key("config"), c.head)
 }
 
-// putRow makes a new version of a row and returns a reference to it. Version numbers go on from an earlier row
+// putRow makes a new version of a row and returns a reference to it. Version numbers continue from an earlier row
 // with the same id.
 func (c *configuration) putRow(id string, row rowVersion, text, fallback string) rowRef {
 	var head rowHead
@@ -163,7 +163,7 @@ func (c *configuration) readVersion(v int) (configVersion, error) {
 	return find[configVersion](c.tx, c.version(v), refuse(http.StatusNotFound, "storage.configuration.version.notFound", "Version %d of configuration %q not found", v, c.config))
 }
 
-// readState reads the state under a key; the default is {}.
+// readState reads the state under a key. The default is {}.
 func readState(tx *txn, key string) json.RawMessage {
 	var state json.RawMessage
 	if !tx.get(key, &state) {
@@ -194,7 +194,7 @@ func (v configVersion) withoutRow(row string) configVersion {
 	return v
 }
 
-// ordered returns the rows in the order of their execution: rowsSortOrder, or by id.
+// ordered returns the rows in the order of their execution, which is rowsSortOrder, or by id.
 func (v configVersion) ordered() []rowRef {
 	if len(v.SortOrder) == 0 {
 		return v.Rows
@@ -210,12 +210,12 @@ func (v configVersion) ordered() []rowRef {
 	return rows
 }
 
-// include says what of a configuration is answered.
+// include selects the parts of a configuration in a response.
 type include struct{ content, rows, state bool }
 
 var includeAll = include{content: true, rows: true, state: true}
 
-// changeAnswer is the answer to a change. It has no member rows, not even an empty one: clients decode the answer into the
+// changeAnswer is the response to a change. It has no member rows, not even an empty one, because clients decode the response into the
 // configuration that they sent, and create its rows afterwards.
 func (c *configuration) changeAnswer() storageapi.Configuration {
 	return c.answer(include{content: true, state: true})

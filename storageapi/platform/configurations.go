@@ -156,7 +156,7 @@ func (c *call) listConfigurations(tx *txn) (any, error) {
 	return configurationsOf(tx, c.branch, id.component, c.queryFlag("isDeleted"), includeAll), nil
 }
 
-// listComponents answers components that have a configuration, without what was not asked for.
+// listComponents returns components that have a configuration, with the requested parts only.
 func (c *call) listComponents(tx *txn) (any, error) {
 	deleted, with, kind := c.queryFlag("isDeleted"), c.includedParts(), c.query("componentType")
 	var ids []string
@@ -277,7 +277,7 @@ func (c *call) createConfiguration() (any, error) {
 		var v configVersion
 		e.apply(&v.Name, &v.Description, &v.Disabled)
 		conf.commit(v, orEmptyObject(e.content), e.text, configCreatedText)
-		if found { // a configuration in the trash had this id: the new one does not inherit its state
+		if found { // a configuration in the trash had this id. The new one does not inherit its state
 			tx.deleteAll(id.key("row-state", ""))
 		}
 		tx.put(id.state(), orEmptyObject(e.state))

@@ -9,7 +9,7 @@ import (
 	"github.com/forebay/forebay/storageapi"
 )
 
-// Changes of one configuration at the same time come one after the other: no version is lost or given twice.
+// Changes of one configuration at the same time come one after the other. No version is lost or given twice.
 func TestConcurrentChanges(t *testing.T) {
 	w := newWorld(t)
 	ctx := t.Context()

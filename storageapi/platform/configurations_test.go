@@ -147,7 +147,7 @@ func TestDefaultStateIsNotShared(t *testing.T) {
 	expectJSON(t, "content of another configuration", b.Configuration, `{}`)
 }
 
-// Ids that are made are never those that somebody has chosen, and may choose again.
+// Generated ids are never ids that a client has chosen, and may choose again.
 func TestMadeIDsAreFree(t *testing.T) {
 	w := newWorld(t)
 	ctx := t.Context()
@@ -204,7 +204,7 @@ func TestForms(t *testing.T) {
 	if got := a.decode(t); a.status != 200 || fmt.Sprint(got["configuration"]) != "map[b:2]" || got["isDisabled"] != false {
 		t.Errorf("%d %s", a.status, a.body)
 	}
-	// A rollback answers the number as text, a copy the id.
+	// A rollback returns the number as text, a copy the id.
 	a = w.raw("POST", base+"/f/versions/1/rollback", "", "")
 	if got := a.decode(t); a.status != 201 || got["version"] != "6" {
 		t.Errorf("rollback: %d %s", a.status, a.body)
@@ -215,7 +215,7 @@ func TestForms(t *testing.T) {
 	}
 }
 
-// An order of rows is a list of fields, or JSON text in one; an empty one takes the order away.
+// An order of rows is a list of fields, or JSON text in one. An empty one takes the order away.
 func TestOrderByForm(t *testing.T) {
 	w := newWorld(t)
 	ctx := t.Context()
@@ -261,7 +261,7 @@ func TestOrderByForm(t *testing.T) {
 	}
 }
 
-// A refusal says what is wrong with JSON, and where.
+// A refusal names the fault in the JSON and its place.
 func TestMalformedJSON(t *testing.T) {
 	w := newWorld(t)
 	must(w.CreateConfiguration(t.Context(), component, storageapi.ConfigurationCreate{ConfigurationID: "c", Name: "c"}))(t)
@@ -289,7 +289,7 @@ func TestMalformedJSON(t *testing.T) {
 	}
 }
 
-// State alone makes no version, whatever stands beside it that changes nothing.
+// State alone makes no version, whatever unchanged fields the request also has.
 func TestStateMakesNoVersion(t *testing.T) {
 	w := newWorld(t)
 	must(w.CreateConfiguration(t.Context(), component, storageapi.ConfigurationCreate{ConfigurationID: "c", Name: "c"}))(t)
@@ -380,7 +380,7 @@ func TestMadeIDsSpareTheTrash(t *testing.T) {
 	}
 }
 
-// The list of components shows what was asked for, and nothing else.
+// The list of components shows the requested parts, and nothing else.
 func TestListComponents(t *testing.T) {
 	w := newWorld(t, func(o *platform.Options) {
 		o.Components = []platform.Component{{Component: storageapi.Component{ID: component, Type: "extractor"}}}

@@ -10,7 +10,7 @@ import (
 	"github.com/forebay/forebay/storageapi/platform"
 )
 
-// Each row is a call as a foreign client makes it, with the answer that the API promises.
+// Each row is a call as a foreign client makes it, with the response that the API promises.
 func TestAnswers(t *testing.T) {
 	w := newWorld(t, func(o *platform.Options) {
 		o.AnyComponent = false
@@ -269,7 +269,7 @@ func TestIndexAndPortal(t *testing.T) {
 	}
 }
 
-// A public address in front of the server is the beginning of every address in an answer.
+// A public address of the server is the beginning of every address in a response.
 func TestPublicURL(t *testing.T) {
 	w := newWorld(t, func(o *platform.Options) { o.PublicURL = "https://public.example.com/" })
 	if index := must(w.Index(t.Context()))(t); index.Service("queue") != "https://public.example.com" || index.Host != "public.example.com" {

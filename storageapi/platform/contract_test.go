@@ -19,7 +19,7 @@ import (
 	"github.com/forebay/forebay/storageapi/platform"
 )
 
-// The files of testdata/contract are the contract of the API: requests and the answers that clients rely on. Each file is
+// The files of testdata/contract are the contract of the API, requests and the responses that clients rely on. Each file is
 // replayed by raw HTTP against a new server, so that no client of ours stands between. A file consists of steps that are
 // separated by blank lines. A line that begins with "#" is a comment. There are these kinds of steps:
 //
@@ -34,16 +34,16 @@ import (
 //	METHOD /path                makes a request
 //	Header: value               any number of these
 //	{"body": ...}               a body, which is a form if Content-Type says so and JSON otherwise
-//	-> 200                      the status; "-> 202 success" also waits for the job of the answer and looks at that instead
-//	{"expected": ...}           what is expected of the answer, or
-//	| text                      the exact text of the answer
+//	-> 200                      the status; "-> 202 success" then waits for the job of the response and checks the job instead
+//	{"expected": ...}           the expected response, or
+//	| text                      the exact text of the response
 //
 // An expected object needs to have the members that are named, an expected array all elements in order. An array that
-// begins with "<has>" needs to contain the others. "<absent>" stands for a member that must not be there, "<any>" for any
+// begins with "<has>" needs to contain its other elements. "<absent>" stands for a member that must not be there, "<any>" for any
 // value, "<number>", "<string>", "<time>" for one of that kind, "<empty>" for null, [], {} or "", and "<NAME=>" for any value, which is
 // kept as ${NAME} for the requests and expectations that follow.
 //
-// Each request and its answer must also be as the OpenAPI documents of the server describe them, and every operation that they
+// Each request and its response must also be as the OpenAPI documents of the server describe them, and every operation that they
 // describe must be in the contract.
 func TestContract(t *testing.T) {
 	names, err := filepath.Glob("testdata/contract/*.txt")
@@ -220,7 +220,7 @@ func (c *contract) request(t *testing.T, lines []string) answer {
 	return got
 }
 
-// finished waits for the job of an answer, of the Storage API or of the queue, and reads it.
+// finished waits for the job of a response, of the Storage API or of the queue, and reads it.
 func (c *contract) finished(t *testing.T, a answer, status string) answer {
 	var job struct {
 		ID        storageapi.IntID `json:"id"`
@@ -283,7 +283,7 @@ func decodeNumbers(data []byte) (v any, err error) {
 
 var capture = regexp.MustCompile(`^<(\w+)=>$`)
 
-// differences lists where a value is not what is expected.
+// differences lists where a value differs from the expected value.
 func (c *contract) differences(at string, got, want any) (faults []string) {
 	fault := func(format string, args ...any) []string {
 		return []string{at + ": " + fmt.Sprintf(format, args...)}

@@ -30,7 +30,7 @@ const childEnv = "PLATFORM_TEST_CHILD_DIR"
 
 func isChild() bool { return os.Getenv(childEnv) != "" }
 
-// runChild is the process that is killed: a server that says where it listens.
+// runChild is the process that is killed, a server that says where it listens.
 func runChild() {
 	server, err := platform.Open(os.Getenv(childEnv), platform.Options{
 		Token: masterToken, AnyComponent: true,
@@ -75,7 +75,7 @@ func hold(ctx context.Context, run *platform.Run) error {
 	return errors.Join(err, run.SetState(raw(`{"ran":true}`)))
 }
 
-// child is a running server in a process of its own.
+// child is a running server in a separate process.
 type child struct {
 	cmd    *exec.Cmd
 	client *storageapi.Client
@@ -114,8 +114,8 @@ func (c *child) kill() {
 }
 
 // startAndKill starts a server on a folder and kills it, some rounds long, each time at a moment of span after the first
-// tenth of a second. prepare meets the first server, which has the bucket in.c-k and nothing else; work starts in group
-// what goes on in each round until the server is gone. It returns the server of the last start, which lives on.
+// tenth of a second. prepare meets the first server, which has the bucket in.c-k and nothing else. Then work starts in group the
+// load of each round, which runs until the server is gone. It returns the server of the last start, which lives on.
 func startAndKill(t *testing.T, dir string, rounds int, span time.Duration, prepare func(c *child),
 	work func(ctx context.Context, group *sync.WaitGroup, c *child, rng *rand.Rand),
 ) *child {
@@ -142,14 +142,14 @@ func startAndKill(t *testing.T, dir string, rounds int, span time.Duration, prep
 	return startChild(t, dir)
 }
 
-// acknowledged is what the server has said to be done.
+// acknowledged has the changes that the server has acknowledged.
 type acknowledged struct {
 	mu       sync.Mutex
-	versions map[string]map[int]string // by configuration: version to content
+	versions map[string]map[int]string // by configuration, from version to content
 	deleted  map[string]bool
 	jobs     []storageapi.IntID
 	queue    []storageapi.ID
-	imports  int             // that were answered with a job
+	imports  int             // that returned a job
 	asked    int             // imports that may have been taken
 	ids      map[string]bool // of everything
 }
@@ -163,7 +163,7 @@ func (a *acknowledged) id(t *testing.T, id string) {
 	a.ids[id] = true
 }
 
-// Whatever was acknowledged is there after the process was killed, at any point; nothing is there twice, and jobs
+// Whatever was acknowledged is there after the process was killed, at any point. Nothing is there twice, and jobs
 // that were accepted come to their end.
 func TestKill(t *testing.T) {
 	a := &acknowledged{versions: make(map[string]map[int]string), ids: make(map[string]bool), deleted: make(map[string]bool)}
@@ -270,7 +270,7 @@ func (a *acknowledged) load(ctx context.Context, t *testing.T, c *child) {
 	}
 }
 
-// verify compares the histories with what was acknowledged.
+// verify compares the histories with the acknowledged changes.
 func (a *acknowledged) verify(t *testing.T, c *child) {
 	t.Helper()
 	for id, history := range a.versions {
@@ -302,7 +302,7 @@ func (a *acknowledged) verify(t *testing.T, c *child) {
 	}
 }
 
-// verifyJobs waits for every job and counts what they have done.
+// verifyJobs waits for every job and counts their effects.
 func (a *acknowledged) verifyJobs(t *testing.T, c *child) {
 	t.Helper()
 	for _, id := range a.jobs {
@@ -315,7 +315,7 @@ func (a *acknowledged) verifyJobs(t *testing.T, c *child) {
 			t.Errorf("acknowledged job of the queue: %v", err)
 		}
 	}
-	// A job that was not acknowledged may have been taken: all there are must have ended.
+	// A job that was not acknowledged may have been taken, so all there are must have ended.
 	for job, err := range c.client.Jobs(t.Context(), storageapi.JobQuery{}) {
 		check(t, err)
 		_, err := c.client.WaitForJob(t.Context(), job.ID)
@@ -328,8 +328,8 @@ func (a *acknowledged) verifyJobs(t *testing.T, c *child) {
 	}
 }
 
-// Jobs of a process that was killed go on in the next one: the one that ran with the row at which it was and with the
-// version of its configuration, the ones that waited after it, and those that had ended stay as they are. The log has all.
+// Jobs of a killed process resume in the next one, first the running job at its current row and with the
+// version of its configuration, then the jobs that waited after it. Jobs that had ended stay unchanged. The log has all.
 func TestKillWithRunningJob(t *testing.T) {
 	dir := t.TempDir()
 	ctx := t.Context()
@@ -363,7 +363,7 @@ func TestKillWithRunningJob(t *testing.T) {
 			t.Fatal("the job has not come to row b")
 		}
 	}
-	// The job goes on with what it has begun with.
+	// The job continues with its original configuration.
 	_, err = c.client.UpdateConfiguration(ctx, "holder", "c", storageapi.ConfigurationUpdate{Configuration: raw(`{"parameters":{"v":2},"storage":{"output":{"default_bucket":"out.c-k"}}}`)})
 	check(t, err)
 	c.kill()
@@ -394,7 +394,7 @@ func TestKillWithRunningJob(t *testing.T) {
 	if got, err = c.client.QueueJob(ctx, cancelled.ID); err != nil || got.Status != "cancelled" {
 		t.Errorf("job that was cancelled: %+v, %v", got, err)
 	}
-	// Row b was begun in each process that came to it; row a had ended in the first.
+	// Row b was begun in each process that reached it, but row a had ended in the first.
 	lines := log(first)
 	count := func(line string) (n int) {
 		for _, l := range lines {

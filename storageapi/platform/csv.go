@@ -13,7 +13,7 @@ type csvFormat struct {
 	delimiter, quote, escape byte
 }
 
-// plainCSV is the format of parts: every cell quoted, rows end with "\n".
+// plainCSV is the format of parts, with every cell quoted and rows that end with "\n".
 var plainCSV = csvFormat{delimiter: ',', quote: '"'}
 
 // csvReader reads rows. Unlike encoding/csv it keeps "\r\n" inside a cell, supports other quotes, and returns cells as
@@ -120,7 +120,7 @@ func (c *csvReader) row() (bare bool, err error) {
 	}
 }
 
-// quoted reads to the end of a quoted cell and returns what ended it: the delimiter or a line break.
+// quoted reads to the end of a quoted cell and returns what ended it, the delimiter or a line break.
 func (c *csvReader) quoted() (byte, error) {
 	for {
 		piece, err := c.r.ReadSlice(c.format.quote)

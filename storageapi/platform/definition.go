@@ -78,7 +78,7 @@ func (c *call) defineTable() (any, error) {
 	return c.tableJob("tableDefinitionCreate", d.Bucket+"."+d.Name, d)
 }
 
-// checkNewTable refuses before the job what the job would refuse.
+// checkNewTable refuses before the job a table that the job would refuse.
 func (c *call) checkNewTable(bucketID, name string) error {
 	return c.view(func(tx *txn) error {
 		if err := c.findWritable(tx, bucketID); err != nil {

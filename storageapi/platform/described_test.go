@@ -84,7 +84,7 @@ func (d *descriptions) find(method, path string) (op described, name string, fou
 	return op, name, found
 }
 
-// check compares a request and its answer with the description, and returns what does not fit.
+// check compares a request and its response with the description, and returns the differences.
 func (d *descriptions) check(method, target, body string, a answer) (faults []string) {
 	fault := func(format string, args ...any) {
 		faults = append(faults, "description: "+fmt.Sprintf(format, args...))

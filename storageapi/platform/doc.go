@@ -22,13 +22,13 @@
 // # Configurations
 //
 // Every change of a configuration or of one of its rows makes a new version of the whole configuration, with the next
-// number. Versions never change: a rollback makes a new version that equals an earlier one, a copy makes an independent
+// number. Versions never change. A rollback makes a new version that equals an earlier one, a copy makes an independent
 // configuration. Content and state are JSON objects, or [] for an empty one. They are stored byte by byte, without white
-// space between tokens. Each configuration and row has a state beside its versions.
+// space between tokens. Each configuration and row has a state in addition to its versions.
 //
 // # Components
 //
-// Options.Components describes the components. POST /jobs runs one that has a [Runner]: once with the configuration, or once
+// Options.Components describes the components. POST /jobs runs one that has a [Runner], once with the configuration, or once
 // for each enabled row, in their order. The output of a row is in its tables before the next row begins. The log of a
 // component is stored as events with the run id of the job. A program that panics fails only its own job. A program that
 // does not end when its job is terminated, or the server closes, is abandoned after Options.Grace.
@@ -42,8 +42,8 @@
 //	encryption.key           the key of encrypted values
 //
 // One process at a time may open a directory. fsync is trusted to make bytes and names durable. When the disk fails or is
-// full, calls that need the database get 503 with Retry-After, reads return only what is stored, and the database reopens by
-// itself; running jobs then continue. GET /readiness-check says whether calls can be answered, GET /health-check whether the
+// full, calls that need the database get 503 with Retry-After, reads return only stored data, and the database reopens by
+// itself. Running jobs then continue. GET /readiness-check says whether calls can be served, GET /health-check whether the
 // server runs.
 //
 // # Not supported

@@ -23,9 +23,9 @@ import (
 	"github.com/forebay/forebay/internal/jsontext"
 )
 
-// Encrypted values belong to a scope: a component, a project, a component in a project, or a configuration. A run can read
+// Encrypted values belong to a scope, which is a component, a project, a component in a project, or a configuration. A run can read
 // the values whose scope it is in. A value is the prefix of its kind of scope and base64 of a version, a nonce and the text under
-// AES-256-GCM, which authenticates the scope as well: a value that is copied to another scope cannot be read there.
+// AES-256-GCM, which authenticates the scope as well. A value that is copied to another scope cannot be read there.
 
 const (
 	// maxEncryptBody is how many bytes one call may encrypt.
@@ -78,7 +78,7 @@ func (s cipherScope) prefix() string {
 	return componentCipher
 }
 
-// bound is what a value with that prefix is authenticated with.
+// bound is the data with which a value with that prefix is authenticated.
 func (s cipherScope) bound(prefix string) []byte {
 	switch prefix {
 	case componentCipher:
@@ -91,8 +91,8 @@ func (s cipherScope) bound(prefix string) []byte {
 	return []byte(strings.Join([]string{prefix, s.component, s.project, s.config}, sep))
 }
 
-// encryptedForm matches the start of every encrypted value, also of unknown scopes and key stores: such a value must not
-// reach a program as if it were the secret.
+// encryptedForm matches the start of every encrypted value, including values of unknown scopes and key stores, because such a
+// value must not reach a program as if it were the secret.
 var encryptedForm = regexp.MustCompile(`^` + cipherMark + `[0-9A-Za-z]+(::|==)`)
 
 // isEncrypted reports whether the text has the form of an encrypted value, and its prefix.
@@ -183,7 +183,7 @@ func (m *secretMapper) value(dst []byte, v gjson.Result, path string, secret boo
 	return append(dst, v.Raw...)
 }
 
-// appendMembers appends an object with the members of object in their order. value appends a value; a member for which it
+// appendMembers appends an object with the members of object in their order. value appends a value, and a member for which it
 // appends nothing is left out.
 func appendMembers(dst []byte, object gjson.Result, value func(dst []byte, name, value gjson.Result) []byte) []byte {
 	dst = append(dst, '{')
@@ -218,7 +218,7 @@ func withoutRunNodes(content json.RawMessage) json.RawMessage {
 	})
 }
 
-// decryptSecrets makes what the program of a component may read: the values under names that begin with "#" in the clear.
+// decryptSecrets makes the content for the program of a component. The values under names that begin with "#" are in the clear.
 func (e *execution) decryptSecrets(content json.RawMessage) (json.RawMessage, error) {
 	scope := cipherScope{e.record.Component, strconv.FormatInt(e.q.s.opts.ProjectID, 10), e.record.Config}
 	out, err := mapSecrets(content, func(text string) (string, error) {
@@ -240,8 +240,8 @@ func (s *Server) encryptionRoutes() []route {
 	}
 }
 
-// encrypt answers in the media type of the request. It needs no token: only components of this installation can read the
-// answer. It accepts a project that is not the one of this server. Runs here cannot read such a value.
+// encrypt responds in the media type of the request. It needs no token, because only components of this installation can read the
+// response. It accepts a project other than this server's. Runs here cannot read such a value.
 func (c *call) encrypt() (any, error) {
 	query := c.r.URL.Query()
 	scope := cipherScope{query.Get("componentId"), query.Get("projectId"), query.Get("configId")}

@@ -28,7 +28,7 @@ func (w *world) encrypt(query, contentType, body string) answer {
 	return w.do(req)
 }
 
-// runError runs a configuration of its own and returns the message of the job, which must fail.
+// runError runs a separate configuration and returns the message of the job, which must fail.
 func (w *world) runError(in storageapi.QueueJobCreate) string {
 	w.t.Helper()
 	_, err := w.runJob(in)
@@ -39,7 +39,7 @@ func (w *world) runError(in storageapi.QueueJobCreate) string {
 	return failed.Job.Result.Value.Message
 }
 
-// What is encrypted can be read by runs of its scope, in the clear, and by nobody else; it survives a restart.
+// An encrypted value can be read by runs of its scope, in the clear, and by no other run. It survives a restart.
 func TestEncryptedValuesReachTheRunner(t *testing.T) {
 	w, rec := newQueueWorld(t)
 	for name, query := range map[string]string{
@@ -196,7 +196,7 @@ func TestEncryptRefuses(t *testing.T) {
 	}
 }
 
-// A key of the wrong length is refused: with another key no value could be read any more.
+// A key of the wrong length is refused, because with another key no value could be read.
 func TestDamagedEncryptionKey(t *testing.T) {
 	w := newWorld(t)
 	path := filepath.Join(w.dir, "encryption.key")

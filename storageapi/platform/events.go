@@ -25,7 +25,7 @@ func (s *Server) eventRoutes() []route {
 	}
 }
 
-// createTicket answers a number that no other call gets.
+// createTicket returns a number that no other call gets.
 func (c *call) createTicket() (any, error) {
 	id, err := c.s.store.ids.takeText()
 	return map[string]string{"id": id}, err

@@ -12,7 +12,7 @@ import (
 	"github.com/forebay/forebay/storageapi/platform"
 )
 
-// A component is a function; the queue runs it for each row of a configuration.
+// A component is a function. The queue runs it for each row of a configuration.
 func Example() {
 	dir, err := os.MkdirTemp("", "platform")
 	if err != nil {

@@ -98,7 +98,7 @@ type exportParams struct {
 	Query  selection `json:"query"`
 	Gzip   bool      `json:"gzip"`
 	Format string    `json:"format"`
-	// File is the id of the file; it is chosen before the job runs.
+	// File is the id of the file, which is chosen before the job runs.
 	File int64 `json:"file"`
 }
 

@@ -38,7 +38,7 @@ const maxManifest = 64 << 20
 
 const byteOrderMark = "\ufeff"
 
-// openFileRows finds the blobs of a file: itself, or the slices that its manifest names.
+// openFileRows finds the blobs of a file, which are the file itself, or the slices that its manifest names.
 func (s *Server) openFileRows(ctx context.Context, f storedFile, format csvFormat, skip int) (*fileRows, error) {
 	r := &fileRows{ctx: ctx, blobs: s.blobs, file: f, format: format, skip: skip}
 	if !f.Sliced {
@@ -97,7 +97,7 @@ func (r *fileRows) measure() error {
 
 func (r *fileRows) compressed() bool { return len(r.gz) > 0 && r.gz[0] }
 
-// each calls row with the cells of every row, good until the next call. n counts from 0 over all slices; the first is the
+// each calls row with the cells of every row, good until the next call. n counts from 0 over all slices. The first is the
 // header, if there is one. errStop ends the reading.
 func (r *fileRows) each(row func(n int64, cells [][]byte) error) error {
 	var n int64

@@ -20,7 +20,7 @@ type storedFile struct {
 	Branch    string              `json:"branch"`
 	Name      string              `json:"name"`
 	Created   storageapi.Time     `json:"created"`
-	Expires   storageapi.Time     `json:"expires"` // zero: never
+	Expires   storageapi.Time     `json:"expires"` // zero means never
 	MaxAge    *int                `json:"maxAge,omitempty"`
 	Sliced    bool                `json:"sliced,omitempty"`
 	Encrypted bool                `json:"encrypted,omitempty"`
@@ -156,7 +156,7 @@ func (c *call) addDownload(out *storageapi.File, f storedFile) error {
 	return err
 }
 
-// fileAnswer describes a file. add adds its credentials; it may be nil.
+// fileAnswer describes a file. add adds its credentials, and may be nil.
 func (c *call) fileAnswer(f storedFile, add func(out *storageapi.File, f storedFile) error) (storageapi.File, error) {
 	query, err := c.s.signedQuery(f.ID, rightsRead, time.Now().Add(downloadLife))
 	name := blobName(f.ID, f.Sliced)

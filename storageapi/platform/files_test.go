@@ -203,7 +203,7 @@ func TestUploadBreaksOff(t *testing.T) {
 	}
 }
 
-// A sliced file has no bytes of its own, and a whole file has no slices. The error says how to read the file.
+// A sliced file itself has no bytes, and a whole file has no slices. The error says how to read the file.
 func TestReadingAFileTheWrongWay(t *testing.T) {
 	w := newWorld(t)
 	ctx := t.Context()

@@ -33,8 +33,8 @@ func smallDisk(t *testing.T, size int) string {
 	return at
 }
 
-// The disk below the metadata becomes full, really, and has room again: calls are refused with 503 and the time to try
-// again, the readiness says so, what can be read is there after a restart, and without one everything goes on.
+// The disk below the metadata becomes full, really, and has room again. Calls are refused with 503 and the time to try
+// again, the readiness says so, all readable data is there after a restart, and without a restart everything continues.
 func TestFullDisk(t *testing.T) {
 	const token = "master-token-of-the-test"
 	disk := smallDisk(t, 24)

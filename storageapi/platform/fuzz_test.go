@@ -12,7 +12,7 @@ import (
 	"github.com/forebay/forebay/internal/fuzztest"
 )
 
-// Whatever comes as a body: no panic, and a field is what it is or an error that names it.
+// Whatever the body, there is no panic, and a field has its value or an error that names it.
 func FuzzInput(tf *testing.F) {
 	f := fuzztest.New(tf)
 	for _, s := range []string{
@@ -115,7 +115,7 @@ func readAll(s string) (rows [][]string, err error) {
 	}
 }
 
-// Laying an object over another one keeps what only one of them has, and nothing of what the upper one replaces.
+// Laying an object over another object keeps members that only one of them has, and nothing that the upper one replaces.
 func FuzzMerge(tf *testing.F) {
 	f := fuzztest.New(tf)
 	f.Add(`{"a":1,"b":{"c":[1,2]}}`, `{"b":{"c":[3],"d":null}}`)

@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 
 const masterToken = "master-token-of-the-tests"
 
-// world is a server behind real HTTP, and a client of it.
+// world is a server over real HTTP, and its client.
 type world struct {
 	*storageapi.Client
 	t      *testing.T
@@ -114,14 +114,14 @@ func (l testLog) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// answer is a raw answer of the server.
+// answer is a raw response of the server.
 type answer struct {
 	status int
 	header http.Header
 	body   []byte
 }
 
-// raw makes a call as somebody without our client would.
+// raw makes a call as a user without our client would.
 func (w *world) raw(method, path, contentType, body string, header ...string) answer {
 	w.t.Helper()
 	req, err := http.NewRequestWithContext(w.t.Context(), method, w.http.URL+path, strings.NewReader(body))
@@ -194,7 +194,7 @@ func expectJSON(t *testing.T, what string, got json.RawMessage, want string) {
 	}
 }
 
-// expectError wants an answer with a status and a code.
+// expectError wants a response with a status and a code.
 func expectError(t *testing.T, err error, status int, code string) {
 	t.Helper()
 	var e *storageapi.Error

@@ -16,7 +16,7 @@ type importParams struct {
 	Params importHow    `json:"params"`
 	// New is the table to create, if there is none yet.
 	New *definition `json:"new,omitempty"`
-	// Part is the id of the rows; it is chosen before the job runs.
+	// Part is the id of the rows, which is chosen before the job runs.
 	Part int64 `json:"part"`
 }
 
@@ -34,7 +34,7 @@ type importHow struct {
 	Enclosure      string   `json:"enclosure"`
 	EscapedBy      string   `json:"escapedBy"`
 	KeepExisting   bool     `json:"keepExisting,omitempty"`
-	// Null is the text that stands for no value, which is an empty cell; nil for none.
+	// Null is the text that stands for no value, which is an empty cell. Nil means none.
 	Null *string `json:"treatValueAsNull,omitempty"`
 }
 
@@ -233,7 +233,7 @@ func (s *Server) tableImportJob(run *jobRun, p importParams) (err error) {
 				return columnsNotMatch(t, names)
 			}
 			if err := checkColumnFree(t, name); err != nil {
-				return err // it differs from another one in the case of letters alone
+				return err // it differs from another column in the case of letters alone
 			}
 			col, err := s.newColumn(storageapi.Column{Name: name})
 			if err != nil {

@@ -140,7 +140,7 @@ func TestSlicedFile(t *testing.T) {
 	}
 }
 
-// A manifest that is no JSON, or that names what is not in its file, is the sender's mistake.
+// A manifest that is no JSON, or that names a slice that is not in its file, is the sender's mistake.
 func TestWrongManifest(t *testing.T) {
 	w := newWorld(t)
 	ctx := t.Context()
@@ -243,7 +243,7 @@ func TestFormsOfFiles(t *testing.T) {
 	}
 }
 
-// An import that is refused leaves no files behind, and neither does a table that is not made.
+// An import that is refused leaves no files, and neither does a table that is not made.
 func TestRefusedImportLeavesNothing(t *testing.T) {
 	w := newWorld(t)
 	ctx := t.Context()

@@ -22,7 +22,7 @@ func (s *Server) indexRoutes() []route {
 	}
 }
 
-// describeRoute answers the OpenAPI document of an API.
+// describeRoute returns the route of the OpenAPI document of an API.
 func describeRoute(of api, title string) route {
 	return route{
 		method: "GET", path: "/openapi/" + strings.ToLower(title) + ".json", summary: "Description of the " + title + " API", public: true, api: portalAPI,
@@ -62,7 +62,7 @@ func (c *call) index() (any, error) {
 	}{out, components}, nil
 }
 
-// ready answers 503 with Retry-After while the store has failed. The call also triggers the next attempt to open it.
+// ready returns 503 with Retry-After while the store has failed. The call also triggers the next attempt to open it.
 func (c *call) ready() (any, error) { return statusOK, c.s.store.db.Ready() }
 
 func (c *call) portal() (any, error) {

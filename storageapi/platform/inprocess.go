@@ -33,9 +33,9 @@ type runLife struct {
 	ctx    context.Context // ends with the run
 	cancel context.CancelFunc
 
-	mu    sync.RWMutex // held for reading by what must end before the run does; guards over
+	mu    sync.RWMutex // held for reading by what must end before the run does. It guards over
 	over  bool
-	calls sync.WaitGroup // handlers that are at work for the run; added to with mu held
+	calls sync.WaitGroup // handlers that are at work for the run, added to with mu held
 }
 
 func newRunLife(s *Server) *runLife {
@@ -86,7 +86,7 @@ type selfTransport struct {
 	rights  token
 }
 
-// RoundTrip implements [http.RoundTripper]. The handler goes on writing while the body is read, as on a network, until
+// RoundTrip implements [http.RoundTripper]. The handler continues to write while the body is read, as on a network, until
 // the request or the run ends.
 func (t *selfTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	if !t.life.begin() {
@@ -152,8 +152,8 @@ func (w *pipeWriter) begin(status int) {
 	})
 }
 
-// await waits until the answer has begun. The error is the cause of ctx if that ended first. A handler may have ended before its caller
-// gets here: then both have happened, and there is an answer.
+// await waits until the response has begun. The error is the cause of ctx if that ended first. A handler may have ended before its caller
+// gets here. Then both have happened, and there is a response.
 func (w *pipeWriter) await(ctx context.Context) error {
 	select {
 	case <-w.begun:

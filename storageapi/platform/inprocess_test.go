@@ -10,9 +10,9 @@ import (
 	"testing"
 )
 
-// A call of a component has its answer, also when the handler has ended before the caller waits for it.
+// A call of a component gets its response, even if the handler has ended before the caller waits for it.
 func TestAnswerOfAHandlerThatHasEnded(t *testing.T) {
-	const threads = 16 // more than processors: now and then a caller is stopped while the handler overtakes it
+	const threads = 16 // more than processors, so now and then a caller is stopped while the handler overtakes it
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(threads))
 	life := newRunLife(nil)
 	defer life.end()

@@ -87,7 +87,7 @@ func TestFiltersOfLists(t *testing.T) {
 	}
 }
 
-// An id that is no number is the id of nothing, and the error names it as it came.
+// An id that is no number is the id of nothing, and the error quotes it unchanged.
 func TestIDsThatAreNone(t *testing.T) {
 	w := newWorld(t)
 	for path, code := range map[string]string{

@@ -6,7 +6,7 @@ import (
 	"sync"
 )
 
-// keyedQueue runs jobs in the background: at most limit at once, and the jobs of one key one after the other in their order.
+// keyedQueue runs jobs in the background, at most limit at once, and the jobs of one key one after the other in their order.
 type keyedQueue struct {
 	workers
 	limit int
@@ -49,14 +49,14 @@ func (q *keyedQueue) remove(id int64) bool {
 	return true
 }
 
-// waits reports whether a job waits: for another one with its key, or because limit jobs run.
+// waits reports whether a job waits for another job with its key, or because limit jobs run.
 func (q *keyedQueue) waits(id int64) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.waiting[id]
 }
 
-// dispatch starts what can run. Called with mu held.
+// dispatch starts all jobs that can run. Called with mu held.
 func (q *keyedQueue) dispatch() {
 	for i := 0; i < len(q.pending) && q.active < q.limit && q.ctx.Err() == nil; {
 		j := q.pending[i]
@@ -88,7 +88,7 @@ func (q *keyedQueue) done(j keyedJob) {
 // stop ends the context of what runs, waits for it, and starts nothing more.
 func (q *keyedQueue) stop() {
 	q.cancel()
-	q.mu.Lock() // a running dispatch has ended; a later one sees the context
+	q.mu.Lock() // a running dispatch has ended, and a later one sees the context
 	q.pending = nil
 	clear(q.waiting)
 	q.mu.Unlock()

@@ -116,7 +116,7 @@ func (l *loader) write(id int64, ids []int64, old []part) (part, error) {
 	})
 }
 
-// mergeInto removes rows from an old part whose keys come again. With KeepExisting the old rows win: it removes their keys
+// mergeInto removes rows from an old part whose keys come again. With KeepExisting the old rows win, so it removes their keys
 // from the new ones.
 func (l *loader) mergeInto(pt part, fresh map[string]int64) error {
 	proj, places := project(l.t.ids(), pt), l.t.keyPlaces()

@@ -138,7 +138,7 @@ func (o *output) Close() error {
 type OutputTable struct {
 	// Destination is the id of the table. Default: a table of the same name in the default bucket.
 	Destination string
-	// Incremental adds the rows; without it they replace those that are there.
+	// Incremental adds the rows. Without it they replace the existing rows.
 	Incremental bool
 	// PrimaryKey are the columns of the key, when the table is created.
 	PrimaryKey []string
@@ -193,7 +193,7 @@ func (r *Run) readMappings() error {
 	return nil
 }
 
-// written records the output of a program. After a crash the import goes on from here.
+// written records the output of a program. After a crash the import resumes from here.
 type written struct {
 	Row     string          `json:"row"`
 	State   json.RawMessage `json:"state,omitempty"`
@@ -201,7 +201,7 @@ type written struct {
 }
 
 // tableImport is one import of a table that a component has written. Job is the id of its storage job, taken before there
-// is one: a job that is there already is not made a second time.
+// is one. A job that is there already is not made a second time.
 type tableImport struct {
 	Name    string           `json:"name"`
 	File    storageapi.IntID `json:"file"`
@@ -250,7 +250,7 @@ func (e *execution) upload(run *Run, o *output) (storageapi.IntID, error) {
 	return f.ID, nil
 }
 
-// importAll puts what a component has written into its tables.
+// importAll imports the output of a component into its tables.
 func (e *execution) importAll(run *Run, left *written) error {
 	for _, i := range left.Imports {
 		table, err := e.importTable(run, i)
@@ -262,7 +262,7 @@ func (e *execution) importAll(run *Run, left *written) error {
 	return nil
 }
 
-// places returns the destinations of a table: all that the configuration names, or else the destination that the component
+// places returns the destinations of a table, which are all that the configuration names, or else the destination that the component
 // or a default bucket gives.
 func (e *execution) places(component *Component, run *Run, o *output) (list []outputMapping) {
 	for _, m := range run.output.Tables {

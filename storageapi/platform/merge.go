@@ -8,7 +8,7 @@ import (
 	"github.com/forebay/forebay/internal/jsontext"
 )
 
-// mergeJSON lays over on base: objects key by key, arrays item by item. For scalars and different kinds over wins. An empty
+// mergeJSON lays over on base, objects key by key, arrays item by item. For scalars and different kinds over wins. An empty
 // array over an object changes nothing, because many clients write an empty object so. Values keep their bytes, so numbers
 // keep all digits.
 func mergeJSON(base, over json.RawMessage) (json.RawMessage, error) {
@@ -88,7 +88,7 @@ func asObject(content json.RawMessage) (map[string]json.RawMessage, error) {
 	return nodes, json.Unmarshal(content, &nodes)
 }
 
-// effectiveConfiguration is the configuration that a component gets: root with the row, if any, laid over it, without
+// effectiveConfiguration is the configuration that a component gets, which is root with the row, if any, laid over it, without
 // processors, and with the nodes that only exist at run time.
 func effectiveConfiguration(root, row, imageParameters json.RawMessage) (json.RawMessage, error) {
 	nodes, err := asObject(root)

@@ -9,7 +9,7 @@ import (
 
 const metadataCode = "storage.metadata.validation"
 
-// readNotes reads the fields metadata, a list of keys and values, and provider. fallback is the default provider; if it is "",
+// readNotes reads the fields metadata, a list of keys and values, and provider. fallback is the default provider. If it is "",
 // the call must name one.
 func readNotes(in *input, fallback string) (notes []storageapi.KeyValue, provider string) {
 	if provider = in.textOr("provider", fallback); provider == "" {
@@ -242,7 +242,7 @@ func (c *call) searchConfigurations(tx *txn) (any, error) {
 		}
 		filtered := query.Get("include") == "filteredMetadata"
 		if len(matching) == 0 && (len(keys) > 0 || filtered) {
-			continue // a search that shows metadata finds what has some
+			continue // a search that shows metadata finds only configurations that have some
 		}
 		match := storageapi.ConfigurationMatch{ComponentID: component, ConfigurationID: head.ID}
 		if filtered {

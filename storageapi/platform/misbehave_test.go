@@ -56,7 +56,7 @@ func TestProgramsThatEndOddly(t *testing.T) {
 	must(w.runJob(storageapi.QueueJobCreate{ConfigData: raw(`{}`)}))(t)
 }
 
-// A program that does not hear that it is to end keeps neither its job nor those behind it nor the server.
+// A program that ignores the end of its context holds up neither its job nor the jobs after it nor the server.
 func TestProgramThatDoesNotEnd(t *testing.T) {
 	release, late := make(chan struct{}), make(chan error, 2)
 	begun := make(chan struct{}, 2)
@@ -111,7 +111,7 @@ func TestProgramThatDoesNotEnd(t *testing.T) {
 	}
 }
 
-// A program that leaves the answers to its calls unread does not keep the server from closing.
+// A program that leaves the responses to its calls unread does not keep the server from closing.
 func TestProgramLeavesAnswersOpen(t *testing.T) {
 	w, rec := newQueueWorld(t)
 	ctx := t.Context()
@@ -129,7 +129,7 @@ func TestProgramLeavesAnswersOpen(t *testing.T) {
 	}
 }
 
-// A row that fails ends the job: those before it have had their effect, it and those behind it have none.
+// A row that fails ends the job. The rows before it have had their effect. It and the rows after it have none.
 func TestRowFails(t *testing.T) {
 	w, rec := newQueueWorld(t)
 	ctx := t.Context()

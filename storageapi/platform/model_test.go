@@ -108,7 +108,7 @@ func (h *historian) step(i int, m *model) {
 	t, ctx, w, rng := h.t, h.t.Context(), h.w, h.rng
 	t.Helper()
 	next := m.latest()
-	// A description of the change is kept as it is given; without one there is a text that says what was done.
+	// A description of the change is kept unchanged. Without it there is a text that describes the change.
 	text := ""
 	describe := func(fallback string) string {
 		if text != "" {
@@ -240,7 +240,7 @@ func (h *historian) step(i int, m *model) {
 	m.history = append(m.history, next)
 }
 
-// revive takes a configuration out of the trash, makes another one in its place, or purges it.
+// revive takes a configuration out of the trash, makes a new one in its place, or purges it.
 func (h *historian) revive(i int, m *model) {
 	t, ctx := h.t, h.t.Context()
 	next := m.latest()
@@ -313,7 +313,7 @@ func (m *model) compare(t *testing.T, w *world) {
 	t.Helper()
 	ctx := t.Context()
 	latest := m.latest()
-	if latest.deleted { // what the trash hides is to be seen again
+	if latest.deleted { // the history that the trash hides must be visible again
 		_, err := w.ConfigurationVersion(ctx, component, m.id, 1)
 		expectError(t, err, 404, "storage.configuration.notFound")
 		must(w.RestoreConfiguration(ctx, component, m.id))(t)

@@ -11,7 +11,7 @@ import (
 	"github.com/forebay/forebay/storageapi/platform"
 )
 
-// An access key names its file, its rights and its end by itself; nothing that differs from what was handed out is accepted.
+// An access key names its file, its rights and its end by itself. Nothing that differs from an issued key is accepted.
 func TestObjectsCheckAccessKeys(t *testing.T) {
 	w := newWorld(t, func(o *platform.Options) { o.S3 = &platform.S3Options{} })
 	ctx := t.Context()

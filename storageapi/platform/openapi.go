@@ -107,7 +107,7 @@ func (rt route) describeBody() schema {
 	return schema{"content": content}
 }
 
-// Shapes of answers that have no type of their own in package storageapi.
+// Shapes of responses that have no separate type in package storageapi.
 type (
 	indexShape struct {
 		storageapi.Index

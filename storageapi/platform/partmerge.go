@@ -9,17 +9,17 @@ import (
 )
 
 // Each import adds a part, and reading a table opens all its parts. So neighbouring parts are merged in the background when an
-// import has made them too many: mergeCount parts of about one size become one. A row is rewritten once for each size that its
+// import has made them too many. Then mergeCount parts of about one size become one. A row is rewritten once for each size that its
 // part grows through, not with each import.
 //
-// A merge is queued with the key of its table, so it never runs beside a job that changes the table. It has no record: until its
+// A merge is queued with the key of its table, so it never runs during a job that changes the table. It has no record. Until its
 // one change is on disk, the table consists of the old parts, and the next opening sweeps the new file. The merged part keeps the
 // times of the imports, because a query can select rows by time.
 
 const (
 	// mergeCount is how many parts of about one size make a merge.
 	mergeCount = 10
-	// smallPart is the size up to which parts are of one size, in bytes; each further size is mergeCount times as large.
+	// smallPart is the size up to which parts are of one size, in bytes. Each further size is mergeCount times as large.
 	smallPart = 256 << 10
 	// maxMerged bounds a merged part in bytes, and so the time that imports of the table wait for a merge.
 	maxMerged = 128 << 20

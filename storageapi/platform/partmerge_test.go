@@ -122,7 +122,7 @@ func tableOf(t *testing.T, s *Server, id string) (out table) {
 	return out
 }
 
-// A merged part knows when each of its rows was imported: selections by time and deletions see the same rows as before.
+// A merged part knows when each of its rows was imported. Selections by time and deletions see the same rows as before.
 func TestMergedPartsKeepTimes(t *testing.T) {
 	s, c := openForTest(t)
 	ctx := t.Context()

@@ -14,8 +14,8 @@ import (
 	"github.com/forebay/forebay/storageapi"
 )
 
-// The rows of a table are in parts: immutable CSV files in a folder for each table. Records list the parts of a table, so that
-// an import becomes visible as a whole, in the change that ends its job. A file without a record is left from a crash; the next
+// The rows of a table are in parts, which are immutable CSV files in a folder for each table. Records list the parts of a table, so that
+// an import becomes visible as a whole, in the change that ends its job. A file without a record is left from a crash. The next
 // opening removes it.
 
 type part struct {
@@ -48,7 +48,7 @@ type parts struct {
 	root  string
 	temps atomic.Int64
 
-	mu     sync.Mutex      // guards the fields below; held while a reader reads the list of its parts
+	mu     sync.Mutex      // guards the fields below. It is held while a reader reads the list of its parts
 	used   map[string]int  // readers of a part, by path
 	doomed map[string]bool // parts to remove when their last reader ends
 }
@@ -245,7 +245,7 @@ func project(columns []int64, pt part) *projection {
 	return p
 }
 
-// row returns the cells in the order of the columns; the slice is used again by the next call.
+// row returns the cells in the order of the columns. The slice is used again by the next call.
 func (p *projection) row(cells [][]byte) [][]byte {
 	for i, j := range p.from {
 		p.cells[i] = nil

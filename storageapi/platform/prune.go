@@ -30,7 +30,7 @@ type aged struct {
 	keys           []string
 }
 
-// pruneKind deletes what has ended longer than keep ago, of one kind of records, which stand in the order of their creation.
+// pruneKind deletes the records of one kind that ended longer than keep ago. Records are in the order of their creation.
 func pruneKind[R any](s *store, kind string, now time.Time, keep time.Duration, look func(r R) aged) error {
 	if keep < 0 {
 		return nil

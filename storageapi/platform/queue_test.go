@@ -17,7 +17,7 @@ import (
 	"github.com/forebay/forebay/storageapi/platform"
 )
 
-// recorder is a component that notes its runs and does what the test says.
+// recorder is a component that notes its runs and acts as the test says.
 type recorder struct {
 	mu   sync.Mutex
 	runs []platform.Run
@@ -319,7 +319,7 @@ func TestQueueJobLife(t *testing.T) {
 	}
 }
 
-// A job that the end of the server interrupts goes on at the next opening, without the rows that had ended.
+// A job that the end of the server interrupts resumes at the next opening, without the rows that had ended.
 func TestQueueJobGoesOnAfterRestart(t *testing.T) {
 	w, rec := newQueueWorld(t)
 	ctx := t.Context()

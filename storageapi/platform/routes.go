@@ -24,31 +24,31 @@ type route struct {
 	branch branchScope
 	api    api
 
-	// query names the parameters of the query, body the fields of the body: by name only, because each is accepted in
+	// query names the parameters of the query, body the fields of the body. They have only names, because each is accepted in
 	// several forms. "!" marks a required field, "*" stands for fields that are ignored.
 	query, body string
-	// status of a success. Default: 200, or 204 without an answer.
+	// status of a success. Default: 200, or 204 without a response body.
 	status int
-	// answer has the type of the answer: nil for none, text for one that is not JSON.
+	// answer has the type of the response body, nil for none, text for a body that is not JSON.
 	answer any
-	// async says that async=true in the query makes a job of the call, which is answered with 202.
+	// async says that async=true in the query makes a job of the call, which then returns 202.
 	async bool
 
-	// One of the two: read runs on one state of the store, run does anything else. What they return is the body.
+	// One of the two is set. read runs on one state of the store, while run does anything else. The result is the body.
 	run  func(c *call) (any, error)
 	read func(c *call, tx *txn) (any, error)
 }
 
-// text is the answer of a route that is not JSON.
+// text is a response that is not JSON.
 type text string
 
-// rawAnswer writes an answer that is not JSON.
+// rawAnswer writes a response that is not JSON.
 type rawAnswer func(w http.ResponseWriter)
 
-// startedJob is the answer 202 with a storage job.
+// startedJob is the response 202 with a storage job.
 type startedJob struct{ storageapi.Job }
 
-// success is the status of an answer without an error.
+// success is the status of a response without an error.
 func (rt route) success(answer any) int {
 	switch _, job := answer.(startedJob); {
 	case job:
@@ -61,7 +61,7 @@ func (rt route) success(answer any) int {
 	return http.StatusOK
 }
 
-// branchScope says whether a path exists with a branch in front of it.
+// branchScope says whether a path exists with a branch before it.
 type branchScope uint8
 
 const (
@@ -78,7 +78,7 @@ const (
 	queueAPI
 	encryptionAPI
 	portalAPI  // these and the following are in no OpenAPI document
-	blobAPI    // the object store behind the files
+	blobAPI    // the object store for the files
 	absentAPI  // parts of the Storage API that are not there
 	serviceAPI // services that are not there
 )
@@ -128,7 +128,7 @@ func (s *Server) newMux() http.Handler {
 	return mux
 }
 
-// call is one request that is being answered.
+// call is one request in progress.
 type call struct {
 	s *Server
 	w http.ResponseWriter
@@ -160,7 +160,7 @@ func (c *call) branchNumber() int64 {
 	return id
 }
 
-// handle makes the handler of a route: it finds the token and the branch, and writes the answer.
+// handle makes the handler of a route. It finds the token and the branch, and writes the response.
 func (s *Server) handle(rt route) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c := &call{s: s, w: w, r: r, branch: strconv.FormatInt(s.defaultBranch.ID, 10)}
@@ -244,7 +244,7 @@ func seen[T any](c *call, read func(tx *txn) (T, error)) (out T, err error) {
 	return out, err
 }
 
-// newID takes an id for what the call makes. A failure counts as a fault of the request.
+// newID takes an id for the object that the call makes. A failure counts as a fault of the request.
 func (c *call) newID() int64 {
 	id, err := c.s.store.ids.take()
 	if err != nil {
@@ -253,7 +253,7 @@ func (c *call) newID() int64 {
 	return id
 }
 
-// change runs do under a lock, as [store.update] does, and returns its answer. Nothing is changed if the request is
+// change runs do under a lock, as [store.update] does, and returns its result. Nothing is changed if the request is
 // malformed, even if do notices it.
 func (c *call) change(lock string, do func(tx *txn) (any, error)) (answer any, err error) {
 	if err := c.fault(); err != nil {
@@ -283,7 +283,7 @@ func (c *call) optionalInput(code string) *input {
 	return c.reading(in, code, err)
 }
 
-// reading adopts in: its faults become faults of the call.
+// reading adopts in, so its faults become faults of the call.
 func (c *call) reading(in *input, code string, err error) *input {
 	if err != nil {
 		c.blame(err)
@@ -328,7 +328,7 @@ func (c *call) page(maximum int) page {
 // anyRecord wants every record.
 func anyRecord[R any](R) bool { return true }
 
-// collect answers a page of those records that are wanted.
+// collect returns a page of the wanted records.
 func collect[R, T any](p page, records iter.Seq[R], wanted func(R) bool, answer func(R) T) []T {
 	list := []T{}
 	for r := range records {

@@ -43,7 +43,7 @@ func (c *configuration) openRow(row string) (rowRef, error) {
 	return c.head.Latest.Rows[at], nil
 }
 
-// changeRow runs a change of the row of the path, and answers the row.
+// changeRow runs a change of the row of the path, and returns the row.
 func (c *call) changeRow(change func(conf *configuration, ref rowRef) (rowRef, error)) (any, error) {
 	return c.changeConfiguration(false, func(conf *configuration) (any, error) {
 		ref, err := conf.openRow(c.r.PathValue("row"))

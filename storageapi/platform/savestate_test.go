@@ -87,7 +87,7 @@ func save(ctx context.Context, run *platform.Run) error {
 	return run.SetState(raw(`{"got":` + string(run.State) + `}`))
 }
 
-// TestSavedStateAndKill kills the server when the state has been saved: the job runs again with it.
+// TestSavedStateAndKill kills the server when the state has been saved. The job runs again with it.
 func TestSavedStateAndKill(t *testing.T) {
 	ctx, dir := t.Context(), t.TempDir()
 	c := startChild(t, dir)

@@ -8,7 +8,7 @@ import (
 	"github.com/forebay/forebay/storageapi"
 )
 
-// schemas makes JSON schemas of the Go types of answers. Types with a name are described once and referred to.
+// schemas makes JSON schemas of the Go types of responses. Types with a name are described once and referred to.
 type schemas map[string]any
 
 // schema is one schema, in the form of its JSON.
@@ -56,7 +56,7 @@ func (s schemas) of(t reflect.Type) schema {
 	return schema{"type": "integer"}
 }
 
-// emptyArraySchema is an absent object in answers of the API.
+// emptyArraySchema is an absent object in responses of the API.
 func emptyArraySchema() schema { return schema{"type": "array", "maxItems": 0, "items": schema{}} }
 
 // nullable makes a schema that admits null, which a reference cannot say by itself.
@@ -83,7 +83,7 @@ func (s schemas) object(t reflect.Type) schema {
 	return reference
 }
 
-// fields adds the members of an object. Those of embedded structs are its own, unless it has one of the same name.
+// fields adds the members of an object. Members of embedded structs are its own, unless it has one of the same name.
 func (s schemas) fields(t reflect.Type, properties schema) {
 	for i := range t.NumField() {
 		if f := t.Field(i); f.Anonymous {

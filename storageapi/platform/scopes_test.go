@@ -8,7 +8,7 @@ import (
 	"github.com/forebay/forebay/storageapi"
 )
 
-// What each kind of token may do: with no rights, with the right to read a bucket, to write it, and to manage all.
+// What each kind of token may do, with no rights, with the right to read a bucket, to write it, and to manage all.
 func TestScopes(t *testing.T) {
 	w := newWorld(t)
 	ctx := t.Context()
@@ -84,7 +84,7 @@ func TestScopes(t *testing.T) {
 		if kind == "manage" {
 			continue
 		}
-		// Lists show what the token may see, and no more.
+		// Lists show the objects that the token may see, and no more.
 		made = must(w.CreateToken(ctx, in))(t)
 		c := w.client(made.Token)
 		want := map[string]int{"none": 0, "read": 1, "write": 1}[kind]

@@ -19,10 +19,10 @@ import (
 //
 // # Tables
 //
-// Cells are UTF-8; an import of other bytes fails. In a table with types each value has one canonical text: 1.0 and 1e0 are
+// Cells are UTF-8, and an import of other bytes fails. In a table with types each value has one canonical text: 1.0 and 1e0 are
 // the INTEGER 1, and a TIMESTAMP is in UTC with six digits of a second. A value that its type cannot hold exactly fails the
-// import, with row, column and reason; nothing is rounded or guessed. A TIMESTAMP without a zone is UTC, and a BOOLEAN is
-// true or false. An import has one text for null, by default the empty one. It becomes an empty cell: there is no other null.
+// import, with row, column and reason. Nothing is rounded or guessed. A TIMESTAMP without a zone is UTC, and a BOOLEAN is
+// true or false. An import has one text for null, by default the empty one. It becomes an empty cell, because there is no other null.
 //
 // An export is a sliced file without a header, compressed if gzip is true. Its format is CSV ("rfc") or one JSON object
 // a line ("json"). changedSince and changedUntil may be relative to now, such as "-2 days".
@@ -31,7 +31,7 @@ import (
 //
 // File bytes are uploaded to an object store with the protocol of Azure's blobs, below /blob of the same server. Azure's
 // credentials carry the address of the store, so unmodified clients of the platform upload there. The manifest of a sliced
-// file names slices with that address: with the scheme azure if clients reach the server by https, and as it is over http. The module
+// file names slices with that address, with the scheme azure if clients reach the server by https, and as it is over http. The module
 // storageapi/platform/s3gateway serves clients that know only S3, with [Options.S3].
 //
 // # Variables and encrypted values
@@ -42,8 +42,8 @@ import (
 //
 // POST /encrypt encrypts texts, and members of JSON whose names begin with "#", for a component, a project, a component in a
 // project or a configuration. The project may be a different one. Configurations keep the encrypted values. Only the program
-// of a run in that scope gets the clear text; its log and its error show *** instead, unless the value has less than four
-// bytes. The cipher is AES-256-GCM. Its key is made at the first opening and stored in the file encryption.key: a backup
+// of a run in that scope gets the clear text. Its log and its error show *** instead, unless the value has less than four
+// bytes. The cipher is AES-256-GCM. Its key is made at the first opening and stored in the file encryption.key. A backup
 // without that file cannot read encrypted values. Values that another installation encrypted fail the job.
 type Server struct {
 	opts       Options
@@ -74,7 +74,7 @@ type Server struct {
 }
 
 // Open opens the server of a directory, which is made if it is absent. A lock keeps out other servers, however their paths are spelled. Jobs that
-// were not finished when the directory was used last go on.
+// were not finished when the directory was last used resume.
 func Open(dir string, o Options) (*Server, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
@@ -159,12 +159,12 @@ func (s *Server) expireRegularly() {
 	}
 }
 
-// ServeHTTP answers one call.
+// ServeHTTP handles one call.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.handler.ServeHTTP(w, r) }
 
-// Close stops running jobs, which go on when the directory is opened again, and closes the directory. Calls must have
-// ended before. It returns the failure of a disk that was not fixed yet: nothing that was answered is lost, and the next Open
-// reads what the disk has.
+// Close stops running jobs, which resume when the directory is opened again, and closes the directory. Calls must have
+// ended before. It returns the failure of a disk that was not fixed yet. Nothing that was acknowledged is lost, and the next Open
+// reads the state on disk.
 func (s *Server) Close() error {
 	s.closeOnce.Do(func() {
 		s.background.cancel()

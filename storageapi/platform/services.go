@@ -9,7 +9,7 @@ import (
 // ownServices are served here.
 var ownServices = []string{"queue", "encryption"}
 
-// serviceList lists services for the index: this server's, the embedder's, then the absent ones.
+// serviceList lists services for the index, which are this server's, the embedder's, then the absent ones.
 func (s *Server) serviceList(base string) []storageapi.Service {
 	var list []storageapi.Service
 	for _, id := range ownServices {

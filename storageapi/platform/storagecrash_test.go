@@ -17,10 +17,10 @@ import (
 	"github.com/forebay/forebay/storageapi"
 )
 
-// moved is what a server that is killed again and again has acknowledged of files and tables.
+// moved has the files and table changes acknowledged by a server that is killed again and again.
 type moved struct {
 	mu sync.Mutex
-	// files are the seeds of what was uploaded, by file; slices are the seeds of sliced files whose manifest was written.
+	// files are the seeds of the uploads, by file, and slices are the seeds of sliced files whose manifest was written.
 	files   map[storageapi.IntID]uint64
 	slices  map[storageapi.IntID][]uint64
 	imports []storageapi.IntID // jobs of numbered imports into the table with a key
@@ -42,8 +42,8 @@ func body(seed uint64) []byte {
 	return data
 }
 
-// SIGKILL in the middle of uploads, imports and exports: what was acknowledged is there as a whole, jobs go on to their
-// end, and nothing is left on disk of what was not.
+// SIGKILL in the middle of uploads, imports and exports. Acknowledged data is there as a whole, jobs continue to their
+// end, and nothing else is left on disk.
 func TestKilledDuringTransfers(t *testing.T) {
 	dir := t.TempDir()
 	m := &moved{files: make(map[storageapi.IntID]uint64), slices: make(map[storageapi.IntID][]uint64), appended: make(map[int]storageapi.IntID)}
@@ -65,7 +65,7 @@ func TestKilledDuringTransfers(t *testing.T) {
 	t.Logf("%d files, %d sliced ones, %d imports, %d rows, %d exports were acknowledged", len(m.files), len(m.slices), len(m.imports), len(m.appended), len(m.exports))
 	c.kill()
 
-	// The next opening has removed what was half done.
+	// The next opening has removed unfinished files.
 	for _, path := range append(filesBelow(t, dir+"/files"), filesBelow(t, dir+"/tables")...) {
 		if strings.Contains(path, "/.tmp-") {
 			t.Errorf("%s is left", path)
@@ -108,7 +108,7 @@ func (m *moved) uploadSliced(ctx context.Context, c *child, seed uint64) {
 
 const keysOfImport = 3000
 
-// load makes imports that replace all rows of the one before and add some: import n has the keys below
+// load makes imports that replace all rows of the one before and add some. Import n has the keys below
 // (n+1)*keysOfImport/10, and its number in each row.
 func (m *moved) load(ctx context.Context, c *child) {
 	pad := strings.Repeat("x", 100)
@@ -242,7 +242,7 @@ func (m *moved) verify(t *testing.T, c *child) {
 		_, err := c.client.WaitForJob(t.Context(), id)
 		check(t, err)
 	}
-	// Each row has the number of the last import of its key; imports of one table come one after the other.
+	// Each row has the number of the last import of its key. Imports of one table come one after the other.
 	whole := func(what, text string) (last int) {
 		last = -1
 		rows, err := csv.NewReader(strings.NewReader(text)).ReadAll()

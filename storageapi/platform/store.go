@@ -23,8 +23,8 @@ import (
 	"github.com/forebay/forebay/internal/pebblestore"
 )
 
-// store is the database of all metadata. A change is one batch with an fsync: atomic, and durable before its call is answered.
-// Reads see only what is on disk.
+// store is the database of all metadata. A change is one batch with an fsync, atomic, and durable before its call returns.
+// Reads see only data on disk.
 //
 // When the disk fails or is full, calls get a [*pebblestore.FailedError] until the store has reopened.
 type store struct {
@@ -95,7 +95,7 @@ func (s *store) insist(ctx context.Context, change func() error) error {
 	}
 }
 
-// storeFailed returns the failure of the store that an error comes from, nil when it has another cause.
+// storeFailed returns the failure of the store that caused an error, nil when it has another cause.
 func storeFailed(err error) *pebblestore.FailedError {
 	var failed *pebblestore.FailedError
 	errors.As(err, &failed)
@@ -281,14 +281,14 @@ func find[V any](tx *txn, key string, absent error) (v V, err error) {
 	return v, err
 }
 
-// named decodes a record that another one names. If it is not there, the store is damaged: the transaction fails.
+// named decodes a record that another record names. If it is not there, the store is damaged, and the transaction fails.
 func named[V any](tx *txn, key, format string, args ...any) V {
 	v, err := find[V](tx, key, fmt.Errorf(format, args...))
 	tx.fail(err)
 	return v
 }
 
-// indexed decodes the records that an index names: under each key that begins with prefix is the number of a record.
+// indexed decodes the records that an index names. Under each key that begins with prefix is the number of a record.
 func indexed[V any](tx *txn, prefix string, descending bool, recordKey func(id int64) string) iter.Seq[V] {
 	return func(yield func(V) bool) {
 		for id := range each[int64](tx, prefix, descending) {
@@ -300,7 +300,7 @@ func indexed[V any](tx *txn, prefix string, descending bool, recordKey func(id i
 	}
 }
 
-// sequence hands out numeric ids and never repeats one, even after a crash: the end of a block is on disk before its first id
+// sequence hands out numeric ids and never repeats one, even after a crash. The end of a block is on disk before its first id
 // is used.
 type sequence struct {
 	store     *store

@@ -16,8 +16,8 @@ import (
 	"github.com/forebay/forebay/internal/synctest"
 )
 
-// Every operation of the disk fails in turn, and all behind it: the process lives, and what was acknowledged is there at
-// the next opening on the disk as a cut of the power leaves it.
+// Every operation of the disk fails in turn, and all operations after it. The process lives, and acknowledged data is there at
+// the next opening on the disk as a power cut leaves it.
 func TestStoreOperationsFail(t *testing.T) {
 	for n := int64(1); ; n++ {
 		disk := vfs.NewCrashableMem()
@@ -62,7 +62,7 @@ func TestStoreOperationsFail(t *testing.T) {
 }
 
 // While the disk cannot be written every change is refused with an error that says when to try again, and nothing can be
-// read that is not stored. When the disk can be written again the store goes on by itself, and all of it is there at the
+// read that is not stored. When the disk can be written again the store resumes by itself, and all data is there at the
 // next opening.
 func TestStoreOnFailingDisk(t *testing.T) {
 	for _, kind := range []errorfs.OpKind{errorfs.OpFileSyncData, errorfs.OpFileWrite} {
@@ -142,7 +142,7 @@ func get(s *store, k string, v any) (found bool, err error) {
 	return found, err
 }
 
-// No id is given twice, also not by a store that was not closed, and to nobody at the same time.
+// No id is given twice, not even by a store that was not closed, or to concurrent callers.
 func TestSequence(t *testing.T) {
 	disk := vfs.NewCrashableMem()
 	seen := make(map[int64]bool)

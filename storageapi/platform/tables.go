@@ -147,12 +147,12 @@ func (c *call) pathTable(tx *txn, write bool) (table, error) {
 	return t, err
 }
 
-// writableTable is pathTable for a call that makes a job of what it changes.
+// writableTable is pathTable for a call that makes its change as a job.
 func (c *call) writableTable() (table, error) {
 	return seen(c, func(tx *txn) (table, error) { return c.pathTable(tx, true) })
 }
 
-// tableSpec says what a job does that changes a table: such jobs run one after the other.
+// tableSpec describes a job that changes a table. Such jobs run one after the other.
 func (c *call) tableSpec(operation, table string, params any) jobSpec {
 	return jobSpec{operation: operation, params: params, table: table, key: tableLock(c.branch, table)}
 }
@@ -217,7 +217,7 @@ func (c *call) getTable(tx *txn) (any, error) {
 	return c.fullTable(tx, t), nil
 }
 
-// listTables answers all tables, or the tables of the bucket in the path, with the parts that were asked for.
+// listTables returns all tables, or the tables of the bucket in the path, with the requested parts.
 func (c *call) listTables(tx *txn) (any, error) {
 	prefix := key("table", c.branch, "")
 	if id := c.r.PathValue("bucket"); id != "" {

@@ -209,7 +209,7 @@ func (s *Server) primaryKeyDeleteJob(run *jobRun, p tableParams) error {
 	})
 }
 
-// cleanColumn turns a name of a header into a valid name of a column: it removes accents, replaces other characters by
+// cleanColumn turns a name of a header into a valid name of a column. It removes accents, replaces other characters by
 // underscores, and drops leading underscores.
 func cleanColumn(name string) string {
 	var b strings.Builder

@@ -10,7 +10,7 @@ import (
 	"github.com/forebay/forebay/storageapi"
 )
 
-// parseTime reads a time of a request: seconds since 1970, or one of the usual forms.
+// parseTime reads a time of a request, as seconds since 1970, or one of the usual forms.
 func parseTime(text string) (time.Time, error) {
 	if seconds, err := strconv.ParseInt(text, 10, 64); err == nil {
 		return time.Unix(seconds, 0), nil

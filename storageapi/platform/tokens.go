@@ -59,7 +59,7 @@ func (s *Server) putMaster(tx *txn, id int64) {
 	var t token
 	found := tx.get(tokenKey(id), &t)
 	hash := hashToken(string(s.opts.Token))
-	// A token of the options that was taken over once is not taken again: it may have been refreshed since.
+	// A token of the options that was taken over once is not taken again, because it may have been refreshed since.
 	var taken string
 	tx.get(masterOptionKey, &taken)
 	if found && (s.opts.Token == "" || taken == hash) {
@@ -307,7 +307,7 @@ func (c *call) createToken() (any, error) {
 	})
 }
 
-// answerSecret gives a token a new secret, and answers it with the secret.
+// answerSecret gives a token a new secret, and returns the token with the secret.
 func (c *call) answerSecret(tx *txn, t *token) storageapi.Token {
 	secret := c.s.newSecret(t.ID)
 	t.Hash = hashToken(secret)
@@ -393,7 +393,7 @@ func (c *call) refreshToken() (any, error) {
 	})
 }
 
-// shareToken checks the request and answers 501: the server cannot send mail.
+// shareToken checks the request and returns 501, because the server cannot send mail.
 func (c *call) shareToken() (any, error) {
 	in := c.input(tokenCode)
 	in.required("recipientEmail")

@@ -106,7 +106,7 @@ func TestTokenOfAllBuckets(t *testing.T) {
 			t.Errorf("%s: rights %v", call, token.BucketPermissions)
 		}
 	}
-	// They are not stored: a bucket that comes later is one of them.
+	// They are not stored. A bucket that is created later is one of them.
 	w.table(ctx, "in.c-y.t", nil, "a")
 	if got := must(w.TokenDetail(ctx, made.ID))(t).BucketPermissions; len(got) != 2 {
 		t.Errorf("rights %v after another bucket was made", got)
@@ -163,7 +163,7 @@ func TestProjectTotals(t *testing.T) {
 	}
 }
 
-// The rights on a bucket go with it: one that is made under the same id later is another one.
+// The rights on a bucket go with it. A later bucket with the same id is a different bucket.
 func TestPermissionsGoWithTheBucket(t *testing.T) {
 	w := newWorld(t)
 	ctx := t.Context()

@@ -41,7 +41,7 @@ func baseOf(backend string) string {
 	return ""
 }
 
-// base is the base type of a column: as given, or derived from the backend type. The default is STRING.
+// base is the base type of a column, as given, or derived from the backend type. The default is STRING.
 func (c column) base() string {
 	if c.BaseType != "" {
 		return c.BaseType
@@ -57,7 +57,7 @@ func (c column) backendBase() string {
 	return baseOf(c.Type.Type)
 }
 
-// values is the base type that decides which values the column holds. It is base, except for a whole number: a column may be
+// values is the base type that decides which values the column holds. It is base, except for a whole number. A column may be
 // NUMERIC with the type INT, or INTEGER with a NUMBER that has no digits after the point. Such a column holds the values of
 // its backend type. A NUMBER without a length adds nothing to INTEGER.
 func (c column) values() string {
@@ -80,7 +80,7 @@ func (c column) contradicts() bool {
 	return c.base() != "INTEGER" || backend != "NUMERIC" || c.Type.Length != "" && scale > 0
 }
 
-// length reads the length of a type: precision and scale of a number, or how many characters a text may have. Without one a
+// length reads the length of a type, which is precision and scale of a number, or how many characters a text may have. Without one a
 // number has as many digits after the point as it needs, and a text has no limit.
 func (c column) length() (first, second int, ok bool) {
 	first, second = 0, celltype.AnyScale
@@ -152,7 +152,7 @@ func (t table) check(c column) cellCheck {
 	return k
 }
 
-// cell returns the cell for a text of the file. A converted cell is appended to dst; a cell of text is the text itself. null says
+// cell returns the cell for a text of the file. A converted cell is appended to dst. A cell of text is the text itself. null says
 // that the text means no value.
 func (k *cellCheck) cell(dst, text []byte, null bool) (cell, grown []byte, reason celltype.Reason) {
 	switch {

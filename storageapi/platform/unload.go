@@ -20,7 +20,7 @@ const (
 // exportSlice is how many bytes of rows go into one slice.
 const exportSlice = 64 << 20
 
-// unload writes the rows of an export as a sliced file: slices without a header, and a manifest. Without rows there are no
+// unload writes the rows of an export as a sliced file, which is slices without a header, and a manifest. Without rows there are no
 // slices.
 type unload struct {
 	s         *Server
@@ -129,7 +129,7 @@ type rowFormat struct {
 	members []jsonMember
 }
 
-// jsonMember is a member of the objects; its name is encoded and has the colon.
+// jsonMember is a member of the objects. Its name is encoded and has the colon.
 type jsonMember struct {
 	name string
 	// literal says that the cells of the column are numbers or booleans. What JSON has no literal for, such as NaN, is text.

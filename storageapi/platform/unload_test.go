@@ -14,7 +14,7 @@ import (
 	"github.com/forebay/forebay/storageapi"
 )
 
-// An export is cut into slices of about a size. Together they are the rows, in their order, also when each is compressed.
+// An export is cut into slices of about a size. Together they are the rows, in their order, even if each is compressed.
 func TestExportInSlices(t *testing.T) {
 	s, c := openForTest(t)
 	s.sliceSize = 100

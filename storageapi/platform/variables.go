@@ -71,7 +71,7 @@ func checkVariables(r queueRecord) error {
 	return nil
 }
 
-// resolveVariables returns the values for a run of root. It is nil if neither the job nor the configuration names any: then
+// resolveVariables returns the values for a run of root. It is nil if neither the job nor the configuration names any. Then
 // {{ }} stays as it is, because it may belong to a language of the component.
 func (e *execution) resolveVariables(tx *txn, root json.RawMessage) (map[string]string, error) {
 	r := &e.record

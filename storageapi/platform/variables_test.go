@@ -68,7 +68,7 @@ func TestVariablesAreReplaced(t *testing.T) {
 	}
 }
 
-// A row of the configuration is replaced with the same values, also when they change while the job is run again.
+// Variables in a row get the same values as in the configuration, even if they change before the job runs again.
 func TestVariablesOfRows(t *testing.T) {
 	w, rec := newVariablesWorld(t)
 	ctx := t.Context()
@@ -132,7 +132,7 @@ func TestRunNodesAreNotStored(t *testing.T) {
 	expectJSON(t, "row", row.Configuration, want)
 }
 
-// The index names the services that clients look for. Those that are not here say so.
+// The index names the services that clients look for. Services that are not here say so.
 func TestAbsentServices(t *testing.T) {
 	w := newWorld(t, func(o *platform.Options) {
 		o.Services = []platform.PortalService{{ID: "oauth", URL: "https://oauth.example.com"}}
@@ -161,7 +161,7 @@ func TestAbsentServices(t *testing.T) {
 			}
 		}
 	}
-	// Clients clean up what an absent service may hold: they read a list, and delete what they know of.
+	// Clients clean up the objects of an absent service. They read a list, and delete its items.
 	for id, list := range map[string]string{"scheduler": "/schedules", "notification": "/project-subscriptions"} {
 		path := strings.TrimPrefix(urls[id], w.http.URL) + list
 		if a := w.raw("GET", path, "", ""); a.status != 200 || string(a.body) != "[]" {

@@ -64,7 +64,7 @@ func (c *call) changeText() string {
 	return c.optionalInput(configCode).textOr("changeDescription", "")
 }
 
-// rollback makes a new version that equals an earlier one. A row that has changed since gets a new version of its own. State
+// rollback makes a new version that equals an earlier one. A row that has changed since gets its own new version. State
 // stays as it is.
 func (c *call) rollback() (any, error) {
 	text := c.changeText()

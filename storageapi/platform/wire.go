@@ -3,7 +3,7 @@ package platform
 // Literals of the wire that existing clients and configurations contain.
 const (
 	// DefaultVariablesComponent is the id of the component whose configurations hold variables, unless
-	// [Options.VariablesComponent] names another one.
+	// [Options.VariablesComponent] names a different component.
 	DefaultVariablesComponent = "keboola.variables"
 
 	cipherMark        = "KBC::"

@@ -33,9 +33,9 @@ type conn struct {
 	*memory
 	// memory.in[from:to] was received and not used yet.
 	from, to int
-	// begun is when the first byte of the current request arrived, done when the last answer was complete.
+	// begun is when the first byte of the current request arrived, done when the last response was complete.
 	begun, done time.Time
-	// readBy and writeBy are the deadlines of nc; zero for none.
+	// readBy and writeBy are the deadlines of nc, or zero for none.
 	readBy, writeBy time.Time
 	// requests counts the requests of this connection.
 	requests int
@@ -45,7 +45,7 @@ type conn struct {
 	breaks int
 }
 
-// maxBreaks is how many CR and LF are skipped after a POST: some old clients send them, and net/http does the same.
+// maxBreaks is how many CR and LF are skipped after a POST. Some old clients send them, and net/http does the same.
 const maxBreaks = 4
 
 // memory is what connections use one after the other. What is used after the handler comes first and is contiguous: while
@@ -65,7 +65,7 @@ func newMemory() *memory {
 	return &memory{header: make(http.Header), response: response{header: make(http.Header)}}
 }
 
-// Bounds of what a connection keeps for the next request.
+// Bounds of the memory that a connection keeps for the next request.
 const (
 	maxKeptFields = 64
 	maxKeptAnswer = 16 << 10
@@ -92,7 +92,7 @@ func (c *conn) serve() {
 	c.memory = c.s.memories.Get().(*memory)
 	kept := false
 	defer func() {
-		if v := recover(); v != nil { // the handler may still have the memory: it is not given back
+		if v := recover(); v != nil { // the handler may still have the memory, so it is not given back
 			c.s.logPanic(v)
 		}
 		c.cancel()
@@ -133,7 +133,7 @@ func (c *conn) release() {
 	c.s.memories.Put(m)
 }
 
-// handOver gives the connection to net/http, with what was read of it.
+// handOver gives the connection to net/http, with the bytes already read from it.
 func (c *conn) handOver() {
 	_ = c.nc.SetDeadline(time.Time{}) // a broken connection is found broken again
 	c.s.handed.give(&replayed{Conn: c.nc, rest: append([]byte(nil), c.in[c.from:c.to]...), ended: c.ended})
@@ -175,7 +175,7 @@ func (c *conn) receive() verdict {
 		}
 		if begun && (errors.Is(err, io.EOF) || errors.Is(err, os.ErrDeadlineExceeded)) {
 			c.ended = err
-			return other // it has an answer for half a head
+			return other // it gets a response for half a head
 		}
 		if err != nil {
 			return incomplete
@@ -183,7 +183,7 @@ func (c *conn) receive() verdict {
 	}
 }
 
-// minHead is the least size of a further request: net/http waits for that many bytes before it parses them.
+// minHead is the least size of a further request, because net/http waits for that many bytes before it parses them.
 const minHead = 4
 
 // skipBreaks skips line ends after the body of a POST and returns how many bytes it skipped.
@@ -243,7 +243,7 @@ func (c *conn) makeRoom() {
 // and removes nothing, if net/http must handle the request.
 func (c *conn) makeRequest() bool {
 	h := &c.head
-	text := string(c.in[c.from : c.from+h.size]) // the only copy: everything below is a part of it
+	text := string(c.in[c.from : c.from+h.size]) // the only copy. Everything below is a part of it.
 	target := h.target.of(text)
 	u := &c.url
 	if isTelemetry(target) {
@@ -278,7 +278,7 @@ func (c *conn) makeRequest() bool {
 	return true
 }
 
-// isTelemetry reports whether exporters of OpenTelemetry use a target. Their batches have no keys: an equal batch is a new batch unless the
+// isTelemetry reports whether exporters of OpenTelemetry use a target. Their batches have no keys. An equal batch is a new batch unless the
 // response to the first batch failed or its sender had left. Only net/http notices such a failure.
 func isTelemetry(target string) bool {
 	path, _, _ := strings.Cut(target, "?")
@@ -319,7 +319,7 @@ func (c *conn) fillHeader(text string) {
 	}
 }
 
-// answer has the handler answer the request. It reports whether the connection continues.
+// answer has the handler process the request. It reports whether the connection continues.
 func (c *conn) answer() bool {
 	c.writeUntil(c.begun.Add(c.s.opts.WriteTimeout), slack(c.s.opts.WriteTimeout))
 	w := &c.response
@@ -338,7 +338,7 @@ func (c *conn) answer() bool {
 }
 
 // lingering is how long the end of a connection is read and discarded, unless the client closes it before. If data is unread
-// or arrives when a connection is closed, the system resets it, and a client that has not read the answer yet loses it. A
+// or arrives when a connection is closed, the system resets it, and a client that has not read the response yet loses it. A
 // line end after the body is enough for that.
 const lingering = 500 * time.Millisecond
 
@@ -356,10 +356,10 @@ func (c *conn) linger() {
 
 type body struct {
 	c *conn
-	// left is what was not returned by Read yet, including what is in the buffer.
+	// left is the number of bytes that Read has not returned yet, including bytes in the buffer.
 	left int64
-	// broken: the client ended within the body. failed: reading failed for another reason. closed: the handler closed it.
-	// over: the handler closed it or returned.
+	// broken means that the client ended within the body. failed means that reading failed for another reason. closed means that the handler closed it.
+	// over means that the handler closed it or returned.
 	broken, failed, closed, over bool
 }
 
@@ -411,7 +411,7 @@ func (b *body) leave() { b.over = true }
 // maxSkipped is how much unread body is discarded to keep the connection.
 const maxSkipped = 256 << 10
 
-// skip discards the rest of the body. It reports false if the connection cannot be kept; a broken one ends by itself.
+// skip discards the rest of the body. It reports false if the connection cannot be kept. A broken one ends by itself.
 func (b *body) skip() bool {
 	switch {
 	case b.left == 0:
@@ -431,7 +431,7 @@ func (b *body) skip() bool {
 	defer b.leave()
 	for b.left > 0 { // the buffer is empty, and so free
 		if _, err := b.Read(c.in[:]); err != nil && b.left > 0 {
-			return false // also when it breaks only now
+			return false // even if it breaks only now
 		}
 	}
 	return true

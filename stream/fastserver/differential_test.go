@@ -193,7 +193,7 @@ func raw(text string) []byte {
 	return []byte(strings.Join(parts, "\n"))
 }
 
-// Whatever a client sends: the handler sees the same requests as behind net/http, and the client gets the same bytes, except
+// Whatever a client sends, the handler sees the same requests as with net/http, and the client gets the same bytes, except
 // for the order of header lines. There is no list of exceptions.
 func TestSameAsNetHTTP(t *testing.T) {
 	for _, tt := range requests {

@@ -23,7 +23,7 @@ import (
 
 const secret = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKL"
 
-// ingestion is an engine with a source "web", behind one of the servers.
+// ingestion is an engine with a source "web" on one of the servers.
 type ingestion struct {
 	eng *forebay.Engine
 	mem *buffertest.Memory
@@ -67,7 +67,7 @@ func newIngestion(t *testing.T, fast bool, readTimeout time.Duration) *ingestion
 	return &ingestion{eng, mem, l}
 }
 
-// ask sends a request and returns what of the answer means something.
+// ask sends a request and returns the significant parts of the response.
 func (i *ingestion) ask(t *testing.T, text string) string {
 	t.Helper()
 	c := dial(t, i.l)
@@ -97,13 +97,13 @@ func (i *ingestion) ask(t *testing.T, text string) string {
 		if resp.StatusCode != 100 {
 			return out.String()
 		}
-		if _, err := c.Write([]byte("{}")); err != nil { // what was held back
+		if _, err := c.Write([]byte("{}")); err != nil { // the body that was held back
 			t.Fatal(err)
 		}
 	}
 }
 
-// Every kind of request to the ingestion has the same answer and leaves the same row as behind net/http.
+// Every kind of request to the ingestion has the same response and leaves the same row as with net/http.
 func TestIngestionIsTheSame(t *testing.T) {
 	const target = "/stream/1/web/" + secret
 	texts := []string{
@@ -122,7 +122,7 @@ func TestIngestionIsTheSame(t *testing.T) {
 		"POST " + target + " HTTP/1.1\nHost: a\nIdempotency-Key: k\nContent-Length: 2\n\n{}",
 		"POST " + target + " HTTP/1.1\nHost: a\nIdempotency-Key: k\nContent-Length: 2\n\n[]",
 		"OPTIONS " + target + " HTTP/1.1\nHost: a\nOrigin: b\n\n",
-		// What is known before the body is answered before it: none of these sends its body.
+		// A refusal known before the body is sent before it. None of these sends its body.
 		"POST /stream/1/web/wrong HTTP/1.1\nHost: a\nContent-Length: 10\n\n",
 		"POST /stream/1/web/wrong HTTP/1.1\nHost: a\nTransfer-Encoding: chunked\n\n",
 		"POST /stream/1/web/wrong HTTP/1.1\nHost: a\nExpect: 100-continue\nContent-Length: 10\n\n",
@@ -173,7 +173,7 @@ func TestIngestionIsTheSame(t *testing.T) {
 	}
 }
 
-// A client that ends its side within the body is told so; one that ends it after the request gets its answer.
+// A client that ends its side within the body gets an error. One that ends it after the request gets its response.
 func TestHalfClosingClient(t *testing.T) {
 	s := newIngestion(t, true, 0)
 	for length, want := range map[string]string{"2": "200", "3": "499"} {
@@ -190,7 +190,7 @@ func TestHalfClosingClient(t *testing.T) {
 	}
 }
 
-// The string of a request is the only thing that a plain one costs in memory: it is one allocation, and the handler keeps
+// The string of a request is the only thing that a plain one costs in memory. It is one allocation, and the handler keeps
 // nothing else alive.
 func TestAllocations(t *testing.T) {
 	if raceEnabled {

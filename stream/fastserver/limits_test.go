@@ -51,7 +51,7 @@ func inBubble(t *testing.T, h http.Handler, opts fastserver.Options, test func(t
 	})
 }
 
-// send writes, and reads one answer.
+// send writes, and reads one response.
 func send(t *testing.T, c net.Conn, r *bufio.Reader, text string) *http.Response {
 	t.Helper()
 	if _, err := c.Write(raw(text)); err != nil {
@@ -74,7 +74,7 @@ func receive(t *testing.T, r *bufio.Reader) *http.Response {
 	return resp
 }
 
-// within checks that a time-out came when it should: not early, and no more than its slack late.
+// within checks that a time-out came when it should, not early, and no more than its slack late.
 func within(t *testing.T, start time.Time, want time.Duration) {
 	t.Helper()
 	if d := time.Since(start); d < want || d > want+time.Second {
@@ -91,7 +91,7 @@ func TestTimeouts(t *testing.T) {
 			t.Errorf("read %q, %v, want a closed connection", b, err)
 		}
 	}
-	// refused is a connection that ends as net/http ends it: with an answer for a line that was not finished.
+	// refused is a connection that ends as net/http ends it, with a response for a line that was not finished.
 	refused := func(t *testing.T, c net.Conn) {
 		t.Helper()
 		if b, err := io.ReadAll(c); !strings.HasPrefix(string(b), "HTTP/1.1 400 Bad Request\r\n") || err != nil {
@@ -244,7 +244,7 @@ func TestTimeouts(t *testing.T) {
 		inBubble(t, slow, fastserver.Options{}, func(t *testing.T, l pipes) {
 			c := l.dial()
 			r := bufio.NewReader(c)
-			for range 3 { // neither the time for idle connections nor the time of the answer before counts
+			for range 3 { // neither the time for idle connections nor the time of the previous response counts
 				if resp := send(t, c, r, post); resp.StatusCode != 200 || resp.Close {
 					t.Errorf("answer is %v", resp)
 				}
@@ -253,7 +253,7 @@ func TestTimeouts(t *testing.T) {
 	})
 }
 
-// A body that is refused is not read to its end, and its sender gets the answer all the same.
+// A body that is refused is not read to its end, and its sender still gets the response.
 func TestRefusedBody(t *testing.T) {
 	refuse := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Connection", "close")
@@ -278,7 +278,7 @@ func TestRefusedBody(t *testing.T) {
 		}
 	}
 
-	// A client that reads only after it has sent everything: a server that closed at once would take the answer back.
+	// A client that reads only after it has sent everything. A server that closed at once would take the response back.
 	for range 20 {
 		c := dial(t, l)
 		if _, err := c.Write(raw("POST /x HTTP/1.1\nHost: a\nContent-Length: 4000000\n\n" + strings.Repeat("x", 2_000_000))); err != nil {
@@ -291,7 +291,7 @@ func TestRefusedBody(t *testing.T) {
 	}
 }
 
-// A client that has gone within a body leaves nothing behind, and the handler learns of it.
+// A client that has gone within a body leaves no trace, and the handler learns of it.
 func TestClientLeavesWithinTheBody(t *testing.T) {
 	errs := make(chan error, 1)
 	l := serve(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
@@ -308,7 +308,7 @@ func TestClientLeavesWithinTheBody(t *testing.T) {
 	}
 }
 
-// The bound of connections counts those that went over to net/http like others, and gets them back. A connection with a
+// The bound of connections counts connections that moved to net/http like others, and gets them back. A connection with a
 // request keeps its place, one without gives way.
 func TestLimitedConnections(t *testing.T) {
 	limited := func(l net.Listener) net.Listener { return stream.LimitConnections(l, 1) }
@@ -357,7 +357,7 @@ func TestLimitedConnections(t *testing.T) {
 	}
 }
 
-// A client that says it wants no further request, and sends a line end behind the body in a packet of its own, gets its answer.
+// A client that says it wants no further request, and sends a line end after the body in a separate packet, gets its response.
 func TestBytesBehindTheLastBody(t *testing.T) {
 	l := serve(t, &observer{}, fastserver.Options{})
 	for i := range 100 {
@@ -366,7 +366,7 @@ func TestBytesBehindTheLastBody(t *testing.T) {
 			t.Fatal(err)
 		}
 		r := bufio.NewReader(c)
-		if _, err := r.Peek(1); err != nil { // the answer is on its way
+		if _, err := r.Peek(1); err != nil { // the response is on its way
 			t.Fatal(err)
 		}
 		if _, err := c.Write([]byte("\r\n")); err != nil {

@@ -13,11 +13,11 @@ const maxHead = 8 << 10
 type verdict uint8
 
 const (
-	// incomplete: nothing is wrong so far, and the end of the headers has not come.
+	// incomplete means that nothing is wrong so far, and the end of the headers has not come.
 	incomplete verdict = iota
-	// plain: the head is complete, and a plain one.
+	// plain means that the head is complete, and a plain one.
 	plain
-	// other: net/http handles this request, valid or not.
+	// other means that net/http handles this request, valid or not.
 	other
 )
 
@@ -47,7 +47,7 @@ type head struct {
 }
 
 // parse reads a head from the start of b. It writes the canonical form of names into b, which does not change their meaning
-// for net/http. It leaves every decision to net/http: whatever is unusual, doubtful or wrong is "other".
+// for net/http. It leaves every decision to net/http. Whatever is unusual, doubtful or wrong is "other".
 func (h *head) parse(b []byte) verdict {
 	*h = head{fields: h.fields[:0], host: span{-1, -1}}
 	end := bytes.IndexByte(b, '\n')
@@ -138,7 +138,7 @@ func (h *head) parseRequestLine(line []byte) bool {
 		case bytesOf[c]&pathByte != 0:
 		case c == '?' && h.query == len(target):
 			h.query = i
-			if i == len(target)-1 { // a query that is there and empty is a case of its own
+			if i == len(target)-1 { // an empty query is a separate case
 				h.simple = false
 			}
 		case c <= ' ' || c >= 0x7f:
@@ -190,7 +190,7 @@ func validValue(v []byte) bool {
 	for len(v) >= 8 {
 		x := binary.LittleEndian.Uint64(v)
 		del := x ^ 0x7f*ones
-		// A byte below 0x20, or one that is 0x7f; the first one that is found is certain.
+		// A byte below 0x20, or one that is 0x7f. The first one that is found is certain.
 		if ((x-0x20*ones)&^x|(del-ones)&^del)&tops != 0 && !all(v[:8], valueByte) {
 			return false
 		}

@@ -12,7 +12,7 @@ import (
 	"github.com/forebay/forebay/stream/fastserver"
 )
 
-// TestRefusalsAreJSON: a request that no handler sees, because its head cannot be read, gets JSON.
+// TestRefusalsAreJSON checks that a request that no handler sees, because its head cannot be read, gets JSON.
 func TestRefusalsAreJSON(t *testing.T) {
 	handler := http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("the handler was called") })
 	fast, err := fastserver.New(handler, fastserver.Options{})
@@ -47,7 +47,7 @@ func TestRefusalsAreJSON(t *testing.T) {
 				t.Fatal(err)
 			}
 			go func() { _, _ = io.WriteString(conn, tt.request) }()
-			answer, _ := io.ReadAll(conn) // a reset after the answer is what the client of a long head may see
+			answer, _ := io.ReadAll(conn) // the client of a long head may see a reset after the response
 			conn.Close()
 			head, text, _ := strings.Cut(string(answer), "\r\n\r\n")
 			var body struct {

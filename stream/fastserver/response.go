@@ -11,20 +11,20 @@ import (
 	"time"
 )
 
-// response is an [http.ResponseWriter] that collects the answer in memory.
+// response is an [http.ResponseWriter] that collects the response in memory.
 type response struct {
 	c      *conn
 	header http.Header
 	sorted []line // of header, while they are written
 	// status is 0 until it is written.
 	status int
-	// head is the status line with the headers of the handler, later with everything; text is the body.
+	// head is the status line with the headers of the handler, later with everything. text is the body.
 	head, text []byte
-	// declared is the Content-Length of the handler, negative for none; written is what it has tried to write.
+	// declared is the Content-Length of the handler, negative for none. written is the number of bytes it has tried to write.
 	declared, written int64
 	// connection is the field of this name, which is written last.
 	connection []string
-	// What the handler's headers have; close is "Connection: close".
+	// What the handler's headers have. close is "Connection: close".
 	hasDate, hasType, close bool
 }
 
@@ -100,7 +100,7 @@ func appendStatus(b []byte, status int) []byte {
 	return append(append(b, text...), "\r\n"...)
 }
 
-// takes records what a header of the handler means for the answer, and reports whether it is sent.
+// takes records the effect of a header of the handler on the response, and reports whether the header is sent.
 func (w *response) takes(name string, values []string) bool {
 	switch name {
 	case "Content-Length":
@@ -117,7 +117,7 @@ func (w *response) takes(name string, values []string) bool {
 		w.hasType = true
 		return w.status != http.StatusNotModified
 	case "Content-Encoding":
-		w.hasType = w.hasType || len(values) > 0 && values[0] != "" // what is encoded has no type that could be seen
+		w.hasType = w.hasType || len(values) > 0 && values[0] != "" // the type of an encoded body cannot be detected
 	case "Date":
 		w.hasDate = true
 	case "Connection":
@@ -130,12 +130,12 @@ func (w *response) takes(name string, values []string) bool {
 	return !strings.HasPrefix(name, http.TrailerPrefix) && name != "" && all(name, tokenByte)
 }
 
-// hasBody reports whether an answer with this status can have a body.
+// hasBody reports whether a response with this status can have a body.
 func hasBody(status int) bool {
 	return status != http.StatusSwitchingProtocols && status != http.StatusNoContent && status != http.StatusNotModified
 }
 
-// appendField appends a line. A line end in a value would begin another field: it becomes a blank.
+// appendField appends a line. A line end in a value would begin another field, so it becomes a blank.
 func appendField(b []byte, name, value string) []byte {
 	b = append(append(b, name...), ": "...)
 	at := len(b)
@@ -181,7 +181,7 @@ func (w *response) room(n int) error {
 	return nil
 }
 
-// finish makes w.head the whole answer. It reports whether the connection goes on after it.
+// finish makes w.head the whole response. It reports whether the connection continues after it.
 func (w *response) finish() (goesOn bool) {
 	if w.status == 0 {
 		w.WriteHeader(http.StatusOK)
@@ -211,7 +211,7 @@ func (w *response) finish() (goesOn bool) {
 	}
 	b = append(b, "\r\n"...)
 	w.head = append(b, w.text...)
-	// A client that waits for the rest of its answer, or has sent half a request, hears nothing more.
+	// A client that waits for the rest of its response, or has sent half a request, receives nothing more.
 	return goesOn && !c.body.broken && (w.declared < 0 || int64(len(w.text)) == w.declared)
 }
 

@@ -19,7 +19,7 @@ import (
 	"github.com/forebay/forebay/stream/fastserver"
 )
 
-// script is a connection whose client sends what it sends in given pieces, ends its sending side, and reads everything.
+// script is a connection whose client sends its bytes in given pieces, ends its sending side, and reads everything.
 type script struct {
 	mu     sync.Mutex
 	pieces [][]byte
@@ -100,7 +100,7 @@ type seen struct {
 	Body, Err                                                             string
 }
 
-// observer notes every request and answers it in a way that its path asks for.
+// observer notes every request and responds in the way that its path asks for.
 type observer struct {
 	mu   sync.Mutex
 	seen []seen
@@ -153,7 +153,7 @@ func (o *observer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	case "/odd":
 		w.WriteHeader(499)
-		w.WriteHeader(200) // which comes too late
+		w.WriteHeader(200) // which is too late
 		return
 	case "/long":
 		h.Set("Content-Length", "3")
@@ -242,7 +242,7 @@ func play(t *testing.T, fast bool, pieces [][]byte) served {
 	return served{o.seen, normal(c.out.String())}
 }
 
-// normal sorts the header lines of each answer: their order means nothing.
+// normal sorts the header lines of each response, because their order means nothing.
 func normal(out string) string {
 	const begin = "HTTP/1.1 "
 	answers := strings.Split(out, begin)

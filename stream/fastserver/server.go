@@ -20,19 +20,20 @@ import (
 
 // Options are the limits of a [Server]. The zero value has the limits of stream.Server.
 type Options struct {
-	// ReadHeaderTimeout bounds the time for the request line and headers, from their first byte on; for a new connection from
+	// ReadHeaderTimeout bounds the time for the request line and headers, from their first byte on, or for a new connection from
 	// its start on. Default: 10 s.
 	ReadHeaderTimeout time.Duration
 	// ReadTimeout bounds the time for headers and body. Reads of the body then fail with [os.ErrDeadlineExceeded].
 	// Default: 30 s.
 	ReadTimeout time.Duration
-	// WriteTimeout bounds the time from the first byte of the headers to the end of the answer. Default: 70 s.
+	// WriteTimeout bounds the time from the first byte of the headers to the end of the response. Default: 70 s.
 	WriteTimeout time.Duration
 	// IdleTimeout ends a kept connection without a request. Default: 30 s.
 	IdleTimeout time.Duration
-	// MaxHeaderBytes bounds the request line and headers; net/http answers 431 some 4 KB above it. Default: 64 KB.
+	// MaxHeaderBytes bounds the request line and headers. net/http returns 431 some 4 KB above it. Default: 64 KB.
 	MaxHeaderBytes int
-	// Logger gets panics of the handler as errors and messages of net/http as warnings. Default: warnings and errors go to [slog.Default]; [slog.DiscardHandler] silences them.
+	// Logger gets panics of the handler as errors and messages of net/http as warnings.
+	// Default: warnings and errors go to [slog.Default]. [slog.DiscardHandler] silences them.
 	Logger *slog.Logger
 }
 
@@ -64,14 +65,14 @@ func (o Options) withDefaults() Options {
 type Server struct {
 	opts    Options
 	handler http.Handler
-	// other serves connections that are not plain; it gets them through handed.
+	// other serves connections that are not plain. It gets them through handed.
 	other  *http.Server
 	handed handedOver
 	dates  dates
 	// memories holds *memory.
 	memories sync.Pool
 
-	// stopping is set before stop scans the connections, and read after a connection became idle: one of the two sees the
+	// stopping is set before stop scans the connections, and read after a connection became idle. One of the two sees the
 	// other.
 	stopping atomic.Bool
 	started  sync.Once
@@ -80,7 +81,7 @@ type Server struct {
 		sync.Mutex
 		listeners map[net.Listener]struct{}
 		conns     map[*conn]struct{}
-		// drained is closed when the server stops and has no connection of its own any more.
+		// drained is closed when the server stops and no longer has a connection itself.
 		drained  chan struct{}
 		isClosed bool // drained
 	}
@@ -214,10 +215,10 @@ func (s *Server) stop(claim func(*conn) bool) error {
 }
 
 // Shutdown closes the listeners and the idle connections, waits for requests in progress, and returns when all connections
-// have ended. If ctx ends first, it returns the error of ctx and the rest keeps running: call Close then.
+// have ended. If ctx ends first, it returns the error of ctx and the rest keeps running. Call Close then.
 func (s *Server) Shutdown(ctx context.Context) error {
 	err := s.stop((*conn).claimIdle)
-	s.other.SetKeepAlivesEnabled(false) // ends its idle connections now; a request may still be handed over to it
+	s.other.SetKeepAlivesEnabled(false) // ends its idle connections now. A request may still be handed over to it.
 	select {
 	case <-s.mu.drained:
 	case <-ctx.Done():
@@ -226,7 +227,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	return errors.Join(err, s.other.Shutdown(ctx), s.handed.Close())
 }
 
-// Close closes everything at once. Requests in progress get no answer; their handlers may still run when Close returns.
+// Close closes everything at once. Requests in progress get no response. Their handlers may still run when Close returns.
 func (s *Server) Close() error {
 	return errors.Join(s.stop(func(*conn) bool { return true }), s.other.Close(), s.handed.Close())
 }
@@ -285,10 +286,10 @@ func (h *handedOver) Close() error {
 	return nil
 }
 
-// Addr is empty: connections know their own addresses.
+// Addr is empty because connections know their own addresses.
 func (h *handedOver) Addr() net.Addr { return &net.TCPAddr{} }
 
-// replayed is a connection whose beginning was read before. ended is the error after that; nil to read on.
+// replayed is a connection whose beginning was read before. ended is the error after that, or nil to read on.
 type replayed struct {
 	net.Conn
 	rest  []byte
@@ -309,7 +310,7 @@ func (r *replayed) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// CloseWrite closes the sending side only; net/http uses it while a client still sends.
+// CloseWrite closes the sending side only. net/http uses it while a client still sends.
 func (r *replayed) CloseWrite() error {
 	if half, ok := r.Conn.(halfCloser); ok {
 		return half.CloseWrite()

@@ -107,7 +107,7 @@ func TestShutdown(t *testing.T) {
 			}
 			stopped := make(chan error, 1)
 			go func() { stopped <- srv.Shutdown(t.Context()) }()
-			// Those that are idle end although a request is in progress.
+			// Idle connections end although a request is in progress.
 			for name, c := range map[string]net.Conn{"idle": idle, "idle of net/http": other, "without a request": fresh} {
 				if n, err := c.Read(make([]byte, 1)); n != 0 || err == nil {
 					t.Errorf("the connection that is %s gives %d, %v", name, n, err)
@@ -138,7 +138,7 @@ func TestShutdown(t *testing.T) {
 	}
 }
 
-// Clients that go on while the server stops get an answer to every request that it began, and no half of one.
+// Clients that continue while the server stops get a response to every request that it began, and no half response.
 func TestShutdownUnderLoad(t *testing.T) {
 	srv, l, ended := begin(t, &observer{}, fastserver.Options{}, plainListener)
 	defer srv.Close()
@@ -215,7 +215,7 @@ func TestClose(t *testing.T) {
 	}
 }
 
-// What a handler keeps of a request stays what it was, whatever comes later on the connection; and answers reach the
+// A string that a handler keeps of a request stays unchanged, whatever arrives later on the connection, and responses reach the
 // client that they are for.
 func TestKeptStringsAndManyClients(t *testing.T) {
 	var mu sync.Mutex
@@ -355,7 +355,7 @@ func TestTLS(t *testing.T) {
 	}
 }
 
-// An answer of unknown length is one of known length here, and chunked behind net/http; what a client reads is the same.
+// A response of unknown length has a known length here, and is chunked by net/http. The client reads the same.
 func TestLargeAnswer(t *testing.T) {
 	text := strings.Repeat("0123456789", 100_000)
 	l := serve(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

@@ -13,8 +13,8 @@ import (
 	"github.com/forebay/forebay/internal/intake"
 )
 
-// codings are the values of grpc-encoding. Which of them arrive is decided by gRPC: it refuses what the server has no
-// decompressor for, before the call is handled.
+// codings are the values of grpc-encoding. gRPC decides which of them arrive. Before the call is handled, it refuses an
+// encoding for which the server has no decompressor.
 var codings = map[string]intake.Coding{
 	"": intake.Identity, "identity": intake.Identity, "gzip": intake.Gzip, "deflate": intake.Deflate, "zstd": intake.Zstd,
 	"snappy": intake.Snappy,
@@ -78,7 +78,7 @@ func (c compressor) Compress(w io.Writer) (io.WriteCloser, error) { return c.com
 func (c compressor) Decompress(r io.Reader) (io.Reader, error) { return c.decompress(r) }
 
 // zstdDecoder makes gRPC let calls with zstd through to the services of this package, which decode them themselves, and decodes
-// the messages of other services of the server. The design that lost: to register it with gRPC, for every server and client
+// the messages of other services of the server. The design that lost was to register it with gRPC, for every server and client
 // of the program.
 type zstdDecoder struct {
 	// limit is the greatest message without its compression, in bytes.

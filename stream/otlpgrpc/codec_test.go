@@ -33,7 +33,7 @@ import (
 
 const exportLogs = "/opentelemetry.proto.collector.logs.v1.LogsService/Export"
 
-// zstdCompressor is what a client has; broken sends what is no zstd.
+// zstdCompressor is the compressor of a client. A broken one sends data that is not zstd.
 type zstdCompressor struct{ broken bool }
 
 func (c zstdCompressor) Do(w io.Writer, p []byte) error {
@@ -130,7 +130,7 @@ func testCoding(t *testing.T, coding string) {
 	}
 }
 
-// A call is one message, whole. What ends early, or goes on, stores nothing.
+// A call is one whole message. A call that ends early, or continues, stores nothing.
 func TestMalformedCalls(t *testing.T) {
 	eng, _, conn := start(t, otlpgrpc.Options{MaxWireBytes: 64 << 10}, nil, app(sink("rows", mapping.Body("b"))))
 	good, err := logs("x").MarshalProto()
@@ -166,7 +166,7 @@ func TestMalformedCalls(t *testing.T) {
 	}
 }
 
-// A server with a limit above the one of the options does not store the part of a message that is below it.
+// A server with a limit above the limit of the options does not store the part of a message that is below it.
 func TestHigherLimitOfServer(t *testing.T) {
 	_, _, conn := start(t, otlpgrpc.Options{MaxMessageBytes: 1 << 10}, []grpc.ServerOption{grpc.MaxRecvMsgSize(1 << 20)}, app(sink("rows", mapping.Body("b"))))
 	for name, client := range map[string]plogotlp.GRPCClient{"plain": plogotlp.NewGRPCClient(conn), "zstd": dial(t, conn, zstdCompressor{})} {
@@ -177,7 +177,7 @@ func TestHigherLimitOfServer(t *testing.T) {
 	}
 }
 
-// A caller without the secret is answered before anything of its message is read: it cannot make the server inflate a bomb.
+// A caller without the secret is refused before anything of its message is read. It cannot make the server inflate a bomb.
 func TestSecretBeforeMessage(t *testing.T) {
 	_, _, conn := start(t, otlpgrpc.Options{}, nil, app(sink("rows", mapping.Body("b"))))
 	ctx, cancel := context.WithTimeout(with(t.Context(), "Bearer wrong"), time.Minute)

@@ -1,5 +1,5 @@
-// Package otlpgrpc receives OpenTelemetry logs, metrics and traces over gRPC and hands them to an engine. It is a module
-// of its own, so that programs without it do not carry gRPC; package stream receives the same over HTTP.
+// Package otlpgrpc receives OpenTelemetry logs, metrics and traces over gRPC and hands them to an engine. It is a separate
+// module, so that programs without it do not carry gRPC. Package stream receives the same over HTTP.
 //
 //	srv := otlpgrpc.Server(eng, otlpgrpc.Options{})
 //	listener, err := net.Listen("tcp", ":4317")
@@ -20,10 +20,10 @@
 // the package reads messages itself, in small steps. So stats handlers of the server see calls without the size of their
 // message.
 //
-// # What an answer means
+// # Responses
 //
 // A batch is stored by all sinks of the source that take its signal, or by none, with one durable wait. A batch with more than
-// 16 MiB of rows is stored in portions, and some of them may be stored when the answer is UNAVAILABLE.
+// 16 MiB of rows is stored in portions, and some of them may be stored when the response is UNAVAILABLE.
 //
 //	OK                   every record is on local disk in every sink that did not reject it. A partial success counts the
 //	                     records that a sink can never store, with the first reason, or all records if no enabled sink takes
@@ -38,7 +38,7 @@
 //	                     than Options.ReadTimeout: send the batch again after the delay of the RetryInfo. Nothing was stored,
 //	                     unless the message says that this is unknown
 //
-// Exporters repeat a batch only after UNAVAILABLE. A repeated batch is stored once, also after a crash: it is recognised by its
+// Exporters repeat a batch only after UNAVAILABLE. A repeated batch is stored once, even after a crash. It is recognised by its
 // metadata idempotency-key, or by its bytes as [github.com/forebay/forebay/stream] says under "Repeated batches".
 // Over gRPC a response counts as arrived if the client was still connected when the call ended.
 package otlpgrpc

@@ -19,20 +19,21 @@ type Options struct {
 	// Together they are at most three quarters of MaxBufferedBytes, as stream.Options.MaxExportWireBytes and MaxExportBytes,
 	// with the same defaults.
 	MaxWireBytes, MaxMessageBytes int
-	// MaxBufferedBytes bounds the memory that the requests in progress take together, from the first byte on and with what
-	// is decoded of them: at least 1 MB. Each call takes its metadata and 256 KB while its message arrives. Above it
-	// requests are answered UNAVAILABLE. Default: 256 MB.
+	// MaxBufferedBytes bounds the memory that the requests in progress take together, from the first byte on and including
+	// decoded data. It is at least 1 MB. Each call takes its metadata and 256 KB while its message arrives. Above it
+	// requests get UNAVAILABLE. Default: 256 MB.
 	MaxBufferedBytes int
 	// ReadTimeout bounds the time from the headers of a request until its whole message is there, at most an hour. A request
-	// that takes longer is answered UNAVAILABLE. Default: 30 s.
+	// that takes longer gets UNAVAILABLE. Default: 30 s.
 	ReadTimeout time.Duration
 	// HiddenHeaders are names of metadata, in any case, that mappings do not see. They never see authorization.
 	// Default: none.
 	HiddenHeaders []string
-	// BatchWindow is how long a batch without the metadata idempotency-key whose response may not have arrived is remembered: as
-	// stream.Options.BatchWindow, and with the same default. Negative: batches are not compared, and each is stored.
+	// BatchWindow is how long a batch without the metadata idempotency-key whose response may not have arrived is remembered, as
+	// stream.Options.BatchWindow, and with the same default. If it is negative, batches are not compared, and each is stored.
 	BatchWindow time.Duration
-	// Logger gets the failures of the service itself. Secrets and records are not logged. Default: warnings and errors go to [slog.Default]; [slog.DiscardHandler] silences them.
+	// Logger gets the failures of the service itself. Secrets and records are not logged.
+	// Default: warnings and errors go to [slog.Default]. [slog.DiscardHandler] silences them.
 	Logger *slog.Logger
 }
 

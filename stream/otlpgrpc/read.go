@@ -15,7 +15,7 @@ import (
 	"github.com/forebay/forebay/internal/intake"
 )
 
-// callStream is what a call has below the messages of gRPC.
+// callStream is the layer of a call below the messages of gRPC.
 type callStream interface {
 	// ReadMessageHeader fills p with the next bytes of the call. It returns io.EOF at its end.
 	ReadMessageHeader(p []byte) error
@@ -24,8 +24,8 @@ type callStream interface {
 }
 
 // read reads the message of a call, and ends the call if that takes longer than Options.ReadTimeout. It reads the bytes itself,
-// because gRPC buffers a whole message of the announced size before its memory can be counted. Designs that lost: a tap handle
-// gives a call a deadline from its start, but a server takes only one and panics at a second; a counting buffer pool can
+// because gRPC buffers a whole message of the announced size before its memory can be counted. Two designs lost. A tap handle
+// gives a call a deadline from its start, but a server takes only one and panics at a second. A counting buffer pool can
 // neither refuse bytes nor tell whose they are.
 func (s *server) read(ctx context.Context, req *request, dec func(any) error) error {
 	if req.err = s.intake.Take(&req.call.body, req.headers+callBytes); req.err != nil {
@@ -36,10 +36,10 @@ func (s *server) read(ctx context.Context, req *request, dec func(any) error) er
 		return dec(req)
 	}
 	timer := time.AfterFunc(s.opts.ReadTimeout, func() {
-		_ = stream.WriteStatus(status.Convert(errSlow())) // the client may be gone; reading ends
+		_ = stream.WriteStatus(status.Convert(errSlow())) // the client may be gone. Reading ends.
 	})
 	data, err := s.receive(req.call, stream)
-	if !timer.Stop() { // the client has its answer, so nothing must be stored
+	if !timer.Stop() { // the client has its response, so nothing must be stored
 		return errSlow()
 	}
 	switch {
@@ -54,7 +54,7 @@ func (s *server) read(ctx context.Context, req *request, dec func(any) error) er
 }
 
 // receive returns the decompressed message of a call. It waits for the end of the call, because until then the client can fill
-// its window; the memory for that stays reserved.
+// its window. The memory for that stays reserved.
 func (s *server) receive(c *call, stream callStream) ([]byte, error) {
 	if err := stream.ReadMessageHeader(c.prefix[:]); err != nil {
 		return nil, broken(err)

@@ -88,7 +88,7 @@ type stalledCalls struct {
 	closed          bool
 }
 
-// stalledCall is what a call may send and has left.
+// stalledCall is the window and the rest of a call, which are the bytes that it may send and has left.
 type stalledCall struct{ window, left int }
 
 func (s *stalledCalls) read() {
@@ -196,7 +196,7 @@ func (s *stalledCalls) write(calls int) {
 	}
 }
 
-// Calls that stall hold no more memory than the bound of all calls, whatever they announce. Those above it are told to come
+// Calls that stall hold no more memory than the bound of all calls, whatever they announce. Calls above it must come
 // again, and when the others have ended there is room again.
 func TestStalledCallsAreBounded(t *testing.T) {
 	const connections, calls, message, most = 4, 100, 1 << 20, 16 << 20
@@ -211,7 +211,7 @@ func TestStalledCallsAreBounded(t *testing.T) {
 	}
 	before := live()
 	// What is made while the collector marks counts as live, garbage too. On a busy machine that is a lot, so a reading above the
-	// bound is repeated: what calls hold is there each time.
+	// bound is repeated. What calls hold is there each time.
 	least := func(bound int) (took int) {
 		for range 3 {
 			if took = live() - before; took <= bound {
@@ -224,7 +224,7 @@ func TestStalledCallsAreBounded(t *testing.T) {
 	for range connections {
 		all = append(all, stalling(t, conn.Target(), calls, message))
 	}
-	// Each call takes its message, and 256 KB beside it, when all but the last byte is there.
+	// Each call takes its message, and an additional 256 KB, when all but the last byte is there.
 	const fit = most / (message + 256<<10)
 	for ended := 0; ended < connections*calls-fit; ended++ {
 		var e ending
@@ -240,7 +240,7 @@ func TestStalledCallsAreBounded(t *testing.T) {
 		if ended%50 != 0 {
 			continue
 		}
-		if took := least(2 * most); took > 2*most { // with the streams themselves, and what is on its way to be counted
+		if took := least(2 * most); took > 2*most { // with the streams themselves, and bytes that are not counted yet
 			t.Fatalf("%d calls that stall take %d MB, the bound is %d MB", connections*calls-ended, took>>20, most>>20)
 		}
 	}

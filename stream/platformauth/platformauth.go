@@ -4,7 +4,7 @@
 //	auth, err := platformauth.New(client, platformauth.Options{})
 //	api, err := streamapi.New(cat, streamapi.Options{Auth: auth, Ingest: opts, IngestURL: "https://in.example.com"})
 //
-// The platform is asked once for a token, and its answer is cached for a short time: a token that is revoked there works here for
+// The platform is asked once for a token, and its response is cached for a short time. A token that is revoked there works here for
 // at most [Options.TTL] longer. Only hashes of tokens are kept.
 //
 // A programmatic token (kbc_at_, kbc_pat_) goes to the platform as "Authorization: Bearer", with the project in
@@ -29,9 +29,9 @@ import (
 
 // Options configure [New]. The zero value works.
 type Options struct {
-	// TTL is how long an answer is cached; refusals for at most 5 s. Default: 1 minute.
+	// TTL is how long a response is cached. Refusals are cached for at most 5 s. Default: 1 minute.
 	TTL time.Duration
-	// Tokens bounds the cached answers. The oldest are dropped first. Default: 10,000.
+	// Tokens bounds the cached responses. The oldest are dropped first. Default: 10,000.
 	Tokens int
 	// Calls bounds the concurrent calls to the platform. Other requests wait. Default: 16.
 	Calls int
@@ -54,7 +54,7 @@ func (o Options) Validate() error {
 const (
 	// refusedTTL is short, because a token that was refused may be enabled again.
 	refusedTTL = 5 * time.Second
-	// callTimeout leaves the waiting request time for its answer.
+	// callTimeout leaves the waiting request time for its response.
 	callTimeout = 20 * time.Second
 	// maxToken is far above the length of all tokens of the platform.
 	maxToken = 1024
@@ -83,10 +83,10 @@ type verifier struct {
 
 	mu      sync.Mutex
 	answers map[hash]*answer
-	order   list.List // of hash, the oldest answer first
+	order   list.List // of hash, oldest first
 }
 
-// answer is what is known of a token. All fields except at are written before done is closed, and not after.
+// answer is the cached result for a token. All fields except at are written before done is closed, and not after.
 type answer struct {
 	done    chan struct{}
 	who     streamapi.Identity
@@ -103,8 +103,8 @@ func (v *verifier) Verify(ctx context.Context, token string) (streamapi.Identity
 	return v.verify(ctx, sha256.Sum256([]byte(token)), v.client.WithToken(storageapi.Secret(token)))
 }
 
-// VerifyProgrammatic implements [streamapi.ProgrammaticAuthenticator]. The platform verifies the token for the project: its
-// answer describes the token of the project that the programmatic one stands for. That token itself is neither needed nor kept.
+// VerifyProgrammatic implements [streamapi.ProgrammaticAuthenticator]. The platform verifies the token for the project. Its
+// response describes the token of the project that the programmatic one stands for. That token itself is neither needed nor kept.
 func (v *verifier) VerifyProgrammatic(ctx context.Context, token string, projectID int) (streamapi.Identity, error) {
 	if len(token) > maxToken {
 		return streamapi.Identity{}, invalidToken()
@@ -122,7 +122,7 @@ func invalidToken() error {
 	return &streamapi.AuthError{Status: http.StatusUnauthorized, Name: codes[http.StatusUnauthorized], Message: "Invalid Token"}
 }
 
-// verify returns the cached answer of a key, or asks the platform with the client.
+// verify returns the cached identity of a key, or asks the platform with the client.
 func (v *verifier) verify(ctx context.Context, key hash, client *storageapi.Client) (streamapi.Identity, error) {
 	v.mu.Lock()
 	a := v.answers[key]
@@ -133,7 +133,7 @@ func (v *verifier) verify(ctx context.Context, key hash, client *storageapi.Clie
 	if a == nil {
 		a = &answer{done: make(chan struct{})}
 		v.answers[key] = a
-		// The call outlives the request that started it: others may wait for it.
+		// The call outlives the request that started it because others may wait for it.
 		go v.ask(context.WithoutCancel(ctx), key, client, a)
 	}
 	v.mu.Unlock()
@@ -145,7 +145,7 @@ func (v *verifier) verify(ctx context.Context, key hash, client *storageapi.Clie
 	}
 }
 
-// forget removes an answer. v.mu is held.
+// forget removes a from the cache. v.mu is held.
 func (v *verifier) forget(key hash, a *answer) {
 	delete(v.answers, key)
 	v.order.Remove(a.at)
@@ -177,13 +177,13 @@ func (v *verifier) ask(ctx context.Context, key hash, client *storageapi.Client,
 	}
 }
 
-// codes are the names for answers without one, such as those of a proxy in front of the platform.
+// codes are the names for responses without a name, such as responses of a proxy in front of the platform.
 var codes = map[int]string{
 	http.StatusUnauthorized: "storage.tokenInvalid",
 	http.StatusForbidden:    "storage.accessDenied",
 }
 
-// call asks the platform. keep is how long its answer is valid.
+// call asks the platform. keep is how long its response is valid.
 func (v *verifier) call(ctx context.Context, client *storageapi.Client) (who streamapi.Identity, keep time.Duration, err error) {
 	t, err := client.VerifyToken(ctx)
 	if err != nil {

@@ -6,7 +6,7 @@ import (
 )
 
 // ackLocal of a sink is set when it is made, stays with a patch that does not name it, is changed by one that does, and comes back with a
-// rollback. Answers about sinks that never had it do not show it.
+// rollback. Responses about sinks that never had it do not show it.
 func TestAckLocal(t *testing.T) {
 	s := newService(t, serviceOptions{})
 	with := func(name, member string) string {

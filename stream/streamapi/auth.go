@@ -12,9 +12,9 @@ import (
 	"github.com/forebay/forebay/catalog"
 )
 
-// Identity is what a token stands for.
+// Identity is the project and the rights of a token.
 type Identity struct {
-	// ProjectID is the token's project. The API serves one project; tokens of others are as good as unknown ones.
+	// ProjectID is the token's project. The API serves one project. Tokens of others are as good as unknown ones.
 	ProjectID int
 	// Master says that the token may use the API, Admin that it may change something.
 	Master, Admin bool
@@ -23,9 +23,9 @@ type Identity struct {
 }
 
 // Authenticator verifies the tokens of the Stream API. [StaticToken] accepts one token; package stream/platformauth asks the
-// platform. Implementations must be safe for concurrent use and should cache answers for a short time.
+// platform. Implementations must be safe for concurrent use and should cache results for a short time.
 type Authenticator interface {
-	// Verify returns what a token stands for. The error is an [*AuthError] for a refused token, and an [*UnavailableError] if the
+	// Verify returns the identity of a token. The error is an [*AuthError] for a refused token, and an [*UnavailableError] if the
 	// token cannot be verified now. Other errors are faults of the service.
 	Verify(ctx context.Context, token string) (Identity, error)
 }
@@ -42,7 +42,7 @@ type ProgrammaticAuthenticator interface {
 
 // AuthError is the refusal of a token.
 type AuthError struct {
-	// Status is the HTTP status, Name the machine-readable error, Message the text of the answer. None has the token.
+	// Status is the HTTP status, Name the machine-readable error, Message the text of the response. None has the token.
 	Status        int
 	Name, Message string
 	// ExceptionID is the id that the platform gave, if any.
@@ -51,10 +51,10 @@ type AuthError struct {
 
 func (e *AuthError) Error() string { return e.Name + ": " + e.Message }
 
-// UnavailableError says that a token cannot be verified now: the platform is unreachable or at fault. The request gets 503 with
+// UnavailableError says that a token cannot be verified now because the platform is unreachable or at fault. The request gets 503 with
 // Retry-After.
 type UnavailableError struct {
-	// Name, Message and ExceptionID are from the platform's answer. Empty: there was none.
+	// Name, Message and ExceptionID are from the platform's response. Empty means that there was none.
 	Name, Message, ExceptionID string
 	// RetryAfter is when the client should try again. Default: 5 seconds.
 	RetryAfter time.Duration
@@ -65,7 +65,7 @@ type UnavailableError struct {
 func (e *UnavailableError) Error() string { return fmt.Sprintf("tokens cannot be verified: %v", e.Err) }
 func (e *UnavailableError) Unwrap() error { return e.Err }
 
-// invalidToken is the platform's answer for a token that it does not know, also for one of another stack.
+// invalidToken is the platform's response for a token that it does not know, including a token of another stack.
 var invalidToken = &AuthError{Status: http.StatusUnauthorized, Name: "storage.tokenInvalid", Message: "Invalid Token: send a valid token in the header X-StorageApi-Token."}
 
 // noProgrammaticTokens tells the client which tokens are accepted.
@@ -78,7 +78,7 @@ var noProgrammaticTokens = &AuthError{
 var missingToken = names.Errorf(http.StatusBadRequest, "missingField", "%q is missing from header.", tokenHeader)
 
 // StaticToken accepts one token for the given project, with all permissions, and no programmatic tokens. It panics if the token is
-// empty: an API that everybody can change must be an explicit decision in the caller's code.
+// empty, because an API that every caller can change must be an explicit decision in the program's code.
 func StaticToken(token string, projectID int) Authenticator {
 	if token == "" {
 		panic("streamapi: StaticToken with an empty token")
@@ -115,7 +115,7 @@ func isProgrammatic(token string) bool {
 	return strings.HasPrefix(token, "kbc_at_") || strings.HasPrefix(token, "kbc_pat_")
 }
 
-// requestProject reads the project of a request with a programmatic token, or adds what is wrong with it.
+// requestProject reads the project of a request with a programmatic token, or adds the fault to p.
 func requestProject(r *http.Request, p *problems) int {
 	text := r.Header.Get(projectHeader)
 	n, err := parseInt(text)
@@ -130,7 +130,7 @@ func requestProject(r *http.Request, p *problems) int {
 	return n
 }
 
-// requestToken returns the token of a request without a scheme word before it; empty when there is none.
+// requestToken returns the token of a request without a scheme word before it, or "" when there is none.
 func requestToken(r *http.Request) string {
 	token := strings.TrimSpace(r.Header.Get(tokenHeader))
 	if token == "" {

@@ -34,7 +34,7 @@ func (e *exchangeAuth) VerifyProgrammatic(ctx context.Context, token string, pro
 }
 
 // TestProgrammaticTokens sends tokens that need a project, with right and wrong ones, to an API that exchanges them, to
-// one that is told not to, and to one that cannot.
+// one that is configured not to, and to one that cannot.
 func TestProgrammaticTokens(t *testing.T) {
 	s := newService(t, serviceOptions{})
 	var log strings.Builder
@@ -153,7 +153,7 @@ func TestStaticTokenNamesTheCause(t *testing.T) {
 	}
 }
 
-// TestTokenStaysOutOfSamples sends payload tests with every form of token: no column sees it.
+// TestTokenStaysOutOfSamples sends payload tests with every form of token. No column sees it.
 func TestTokenStaysOutOfSamples(t *testing.T) {
 	s := newService(t, serviceOptions{auth: new(exchangeAuth)})
 	s.done("POST", b+"/sources", `{"type":"http","name":"Web","sinks":[`+headersSink+`]}`)

@@ -10,8 +10,8 @@ import (
 	"github.com/forebay/forebay/catalog"
 )
 
-// TestBoundsAreRequestAndAnswer gives each field of [catalog.QuarantineBounds] a value, writes the answer of the API, and reads it as a
-// request: no field may be forgotten in one of the two.
+// TestBoundsAreRequestAndAnswer gives each field of [catalog.QuarantineBounds] a value, writes the response of the API, and reads it as a
+// request. No field may be forgotten in one of the two.
 func TestBoundsAreRequestAndAnswer(t *testing.T) {
 	var want catalog.QuarantineBounds
 	v := reflect.ValueOf(&want).Elem()

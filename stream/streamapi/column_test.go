@@ -12,8 +12,8 @@ import (
 	"github.com/forebay/forebay/mapping"
 )
 
-// TestSchemaDescribesTheColumn holds that the schema has each member that mapping.Column writes, and that a column of an
-// answer reads back as it was.
+// TestSchemaDescribesTheColumn checks that the schema has each member that mapping.Column writes, and that a column of a
+// response reads back unchanged.
 func TestSchemaDescribesTheColumn(t *testing.T) {
 	full := mapping.Column{
 		Name: "c", Path: "a.b", Default: json.RawMessage(`1`), DefaultOnNull: true, RawString: true,
@@ -56,7 +56,7 @@ func TestSchemaDescribesTheColumn(t *testing.T) {
 	}
 }
 
-// TestTypedColumns defines a sink with types over HTTP, reads it back, and shows what it would store.
+// TestTypedColumns defines a sink with types over HTTP, reads it back, and shows the rows that it would store.
 func TestTypedColumns(t *testing.T) {
 	s := newService(t, serviceOptions{})
 	columns := func(list string) string {

@@ -9,7 +9,7 @@ import (
 
 // What sources and sinks have in common. An operation of a source has no sink in its path.
 
-// ref names what the request is about.
+// ref names the source and sink of the request.
 func (c *call) ref() catalog.Ref { return catalog.Ref{Source: c.source, Sink: c.sink} }
 
 // change is an operation without a body that starts a task.

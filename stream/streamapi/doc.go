@@ -1,4 +1,4 @@
-// Package streamapi serves the Stream API: the management of sources and sinks over HTTP, for clients that were written for
+// Package streamapi serves the Stream API, which is the management of sources and sinks over HTTP, for clients that were written for
 // the service.
 //
 //	cat, err := catalog.Open("data/catalog", eng, catalog.Options{})
@@ -18,10 +18,10 @@
 // the form of the request, the token, the branch, the role, the content. All faults of the form are reported together. To
 // callers with the role, so are all faults that a schema cannot express, such as a template that does not compile.
 //
-// # Answers
+// # Responses
 //
-// An operation that changes something answers 202 with a task; poll its url. What can be refused at once is refused
-// before that, with its own status. Package catalog says what is stored and what a change guarantees. The names of errors
+// An operation that changes something returns 202 with a task. Poll its url. If a request can be refused at once, it is
+// refused before that, with its own status. Package catalog documents the stored data and the guarantees of a change. The names of errors
 // begin with "stream.api.", errors of the platform with "storage.".
 //
 // # Beyond the service
@@ -38,9 +38,10 @@
 //	DELETE …/quarantine/{recordId}                          discard one
 //	POST   …/quarantine/replay, …/quarantine/discard        tasks for a selection, or all
 //	POST   …/files/{fileId}/split, …/quarantine             decide about a file that is held
-//	GET    /v1/branches/{id}/damage                         list what the disk has lost; DELETE with /{damageId} removes a record
+//	GET    /v1/branches/{id}/failed-files                   list the files of all sinks whose last attempt has failed
+//	GET    /v1/branches/{id}/damage                         list lost data; DELETE with /{damageId} removes a record
 //	DELETE …/sources/{id}?cascade=true                      erase a source with its rows, tables and raw records
 //	warning of a setting                                    a condition above half of a bound, which never decides
 //
-// [NewMaintenance] serves those of quarantines, files, retries, shadows and damage for an engine whose sources are defined elsewhere.
+// [NewMaintenance] serves the paths of quarantines, files, retries, shadows and damage for an engine whose sources are defined elsewhere.
 package streamapi

@@ -60,7 +60,7 @@ func TestAPIDescription(t *testing.T) {
 	if old.at("openapi") != "3.0.3" {
 		t.Errorf("openapi is %v", old.at("openapi"))
 	}
-	// Words of schemas that 3.0 does not have: readers refuse the whole description for one of them.
+	// Words of schemas that 3.0 does not have. Readers refuse the whole description for one of them.
 	var walk func(at string, v any)
 	walk = func(at string, v any) {
 		switch v := v.(type) {

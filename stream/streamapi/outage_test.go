@@ -66,7 +66,7 @@ func newFailingStore(t *testing.T) *failingStore {
 	return &failingStore{Store: s}
 }
 
-// TestStoreOutage lets the disk of the definitions be away: what is in memory is answered, all else is to be repeated.
+// TestStoreOutage takes the disk of the definitions away. Requests that memory can serve succeed, all others must be repeated.
 func TestStoreOutage(t *testing.T) {
 	store := newFailingStore(t)
 	s := newService(t, serviceOptions{catalog: catalog.Options{Store: store}})
@@ -92,7 +92,7 @@ func TestStoreOutage(t *testing.T) {
 	s.done("PATCH", b+"/sources/web", `{"name":"Second"}`)
 }
 
-// TestFencedNode asks a node whose engine has stopped for good, because another node owns its rows.
+// TestFencedNode asks a node whose engine has stopped permanently, because another node owns its rows.
 func TestFencedNode(t *testing.T) {
 	e := answerTo(fmt.Errorf("define: %w", &buffer.FencedError{Instance: "a", Err: buffer.ErrFenced}))
 	if e.Status != 503 || e.Name != unavailableName || e.RetryAfter != unavailableAfter {
@@ -170,7 +170,7 @@ func TestIdleSinkHasNoFile(t *testing.T) {
 	}
 }
 
-// TestFailuresAreShown checks what the list of files tells of an upload and of an import that failed, that they are tried
+// TestFailuresAreShown checks the entries of the list of files for a failed upload and a failed import, that they are tried
 // again soon, and that SinkHandle.Retry does it at once.
 func TestFailuresAreShown(t *testing.T) {
 	for _, op := range []buffertest.Op{buffertest.OpPut, buffertest.OpImport} {

@@ -152,7 +152,7 @@ func TestStatisticsHaveAShape(t *testing.T) {
 	}
 }
 
-// sinkBodyOf is a sink that stores whole events in a table of its own.
+// sinkBodyOf is a sink that stores whole events in its own table.
 func sinkBodyOf(name, source string) string {
 	return fmt.Sprintf(`{"type":"table","name":%q,"table":{"type":%q,"tableId":"in.c-%s.%s","mapping":{"columns":[{"type":"body","name":"body"}]}}}`,
 		name, DefaultTableType, source, name)
@@ -183,7 +183,7 @@ func TestAggregation(t *testing.T) {
 	}
 }
 
-// TestClearAtOnce clears statistics from many clients: each is answered as described, and at least one is told it was done.
+// TestClearAtOnce clears statistics from many clients. Each gets a documented response, and at least one a success.
 func TestClearAtOnce(t *testing.T) {
 	s := newService(t, serviceOptions{})
 	s.done("POST", b+"/sources", `{"type":"http","name":"web","sinks":[`+sinkBodyOf("a", "web")+`]}`)

@@ -14,7 +14,7 @@ import (
 	"github.com/forebay/forebay/driver"
 )
 
-// ordersSink needs a whole number, and keeps what has none.
+// ordersSink needs a whole number, and keeps events without one.
 func ordersSink(member string) string {
 	return `{` + member + `"type":"table","name":"Orders","table":{"type":"` + DefaultTableType + `","tableId":"in.c-shop.orders","mapping":{"columns":[
 		{"type":"path","name":"price","path":"price","dataType":"int64","required":true},{"type":"body","name":"body"}]}}}`
@@ -221,14 +221,14 @@ func TestRejectedRecords(t *testing.T) {
 		s.want(404, "stream.api.recordNotFound", testToken, verb, path, "{}")
 	}
 
-	// A body that is not UTF-8 is shown as base64, before an edit and behind it.
+	// A body that is not UTF-8 is shown as base64, before an edit and after it.
 	two := rejects + "/" + all[2].RecordID
 	if a := s.want(200, "", testToken, "PUT", two+"/body?revision=0", "\xff\xfe"); a.at("body") != nil || a.at("bodyBase64") != "//4=" {
 		t.Errorf("after the edit: %s", a.text)
 	}
 	s.want(200, "", testToken, "PUT", two+"/body?revision=1", `{"price":102}`)
 
-	// A selection by ids: two of three are there.
+	// A selection by ids. Two of three are there.
 	ids, _ := json.Marshal([]string{all[1].RecordID, all[2].RecordID, all[3].RecordID, all[3].RecordID})
 	task := s.done("POST", rejects+"/replay", `{"recordIds":`+string(ids)+`}`)
 	if task.at("rejects.replayed") != 1.0 || task.at("rejects.rejected") != 1.0 || task.at("rejects.gone") != 1.0 {
@@ -242,7 +242,7 @@ func TestRejectedRecords(t *testing.T) {
 	s.want(400, "stream.api.invalidLength", testToken, "DELETE", rejects+"/"+all[4].RecordID+"?reason="+strings.Repeat("x", 1001), "")
 	s.want(200, "", testToken, "DELETE", rejects+"/"+all[4].RecordID+"?reason=a+test", "")
 
-	// The others fit another definition: with the text as it is.
+	// The others fit another definition, with the text as it is.
 	s.done("PATCH", b+"/sources/shop/sinks/orders", `{"table":{"mapping":{"columns":[
 		{"type":"path","name":"price","path":"n","dataType":"int64","required":true},{"type":"body","name":"body"}]}}}`)
 	task = s.done("POST", rejects+"/replay", `{"all":true}`)
@@ -268,7 +268,7 @@ func TestRejectedRecords(t *testing.T) {
 	}
 }
 
-// Every member of the project may see what was rejected and why. What senders have sent, only those see who may change something.
+// Every member of the project may see the reasons of rejections. Only members who may change something see the sent data.
 func TestRightsToRejectedRecords(t *testing.T) {
 	s, _ := shop(t)
 	_, address := s.secretOf("shop")
@@ -367,7 +367,7 @@ func TestQuarantineOfADisabledSink(t *testing.T) {
 	}
 }
 
-// A row that the target has refused is listed with its words, and goes the same way: an edit names cells, one that does not fit is 400.
+// A row that the target has refused is listed with its words, and goes the same way. An edit names cells, one that does not fit is 400.
 func TestRefusedRowOverTheAPI(t *testing.T) {
 	s, mem := shop(t)
 	mem.Refuse = func(_ string, row []string) driver.RowError {

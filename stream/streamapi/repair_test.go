@@ -35,8 +35,8 @@ func (s *service) waitingFile(source, sink string) string {
 	return ""
 }
 
-// TestRetryAndDiscard: a table that was changed from outside is reported by the task that meets it; after it was fixed a
-// retry of the sink, the source or the file imports at once; a file that nobody wants is given up.
+// TestRetryAndDiscard checks that a table that was changed from outside is reported by the task that meets it. After it was fixed a
+// retry of the sink, the source or the file imports at once. A file that is not needed is given up.
 func TestRetryAndDiscard(t *testing.T) {
 	mem := buffertest.NewMemory()
 	imported := make(chan struct{}, 10)
@@ -98,7 +98,7 @@ func TestRetryAndDiscard(t *testing.T) {
 	}
 }
 
-// TestSettingWithoutEffect: a condition above half of a bound is never met, and both the task and the settings say so.
+// TestSettingWithoutEffect checks that a condition above half of a bound is never met, and both the task and the settings say so.
 func TestSettingWithoutEffect(t *testing.T) {
 	s := newService(t, serviceOptions{engine: forebay.Options{Target: buffertest.NewMemory(), Buffer: buffer.Tuning{MaxSinkBytes: 40 << 20}}})
 	s.done("POST", b+"/sources", webSource)
@@ -130,7 +130,7 @@ func TestSettingWithoutEffect(t *testing.T) {
 	}
 }
 
-// TestPayloadTestTakesWhatIngestionTakes: a body that ingestion would refuse for its size is refused, sent or decompressed.
+// TestPayloadTestTakesWhatIngestionTakes checks that a body that ingestion would refuse for its size is refused, sent or decompressed.
 func TestPayloadTestTakesWhatIngestionTakes(t *testing.T) {
 	s := newService(t, serviceOptions{})
 	s.done("POST", b+"/sources", webSource)

@@ -13,11 +13,11 @@ import (
 	"github.com/forebay/forebay/stream"
 )
 
-// TestSecretColumn: a value of a secret column is in no answer, log or statistics, and the same value of another column is.
+// TestSecretColumn checks that a value of a secret column is in no response, log or statistics, and the same value of another column is.
 func TestSecretColumn(t *testing.T) {
 	const value = "hunter2"
 	for _, secret := range []bool{false, true} {
-		var seen, log bytes.Buffer // what anybody but the table is given
+		var seen, log bytes.Buffer // everything written outside the table
 		t.Run(fmt.Sprint("secret ", secret), func(t *testing.T) {
 			logger := slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 			s := newService(t, serviceOptions{engine: forebay.Options{Logger: logger}, ingest: stream.Options{Logger: logger}})

@@ -9,7 +9,7 @@ import (
 	"github.com/forebay/forebay/buffer/buffertest"
 )
 
-// A shadow compares other columns with those of a sink on live events, tells what differs, and stores nothing.
+// A shadow compares other columns with the columns of a sink on live events, reports the differences, and stores nothing.
 func TestShadow(t *testing.T) {
 	mem := buffertest.NewMemory()
 	s := newService(t, serviceOptions{engine: forebay.Options{Target: mem}})
@@ -61,7 +61,7 @@ func TestShadow(t *testing.T) {
 	if a := s.get(path); a.at("end") != "redefined" {
 		t.Errorf("after another definition %s", a.text)
 	}
-	s.task("DELETE", b+"/sources/shop?cascade=true", "") // its table stays: the target cannot drop it
+	s.task("DELETE", b+"/sources/shop?cascade=true", "") // its table stays because the target cannot drop it
 	s.done("POST", b+"/sources", `{"type":"http","name":"Shop"}`)
 	s.done("POST", b+"/sources/shop/sinks", ordersSink(""))
 	s.want(404, "stream.api.shadowNotFound", testToken, "GET", path, "")
@@ -69,7 +69,7 @@ func TestShadow(t *testing.T) {
 	s.want(409, "stream.api.sinkDisabled", testToken, "POST", path, column(""))
 }
 
-// An engine has few shadows at a time. Those that have ended leave their place, and their reports stay.
+// An engine has few shadows at a time. Ended shadows leave their place, and their reports stay.
 func TestManyShadows(t *testing.T) {
 	s := newService(t, serviceOptions{})
 	s.done("POST", b+"/sources", `{"type":"http","name":"Shop"}`)

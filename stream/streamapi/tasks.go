@@ -10,7 +10,7 @@ func (a *api) index(c *call) (any, error) {
 	return indexBody{API: "stream", Documentation: c.base + documentationPath}, nil
 }
 
-// task turns a started task into the answer.
+// task turns a started task into the response.
 func (a *api) task(c *call) func(catalog.Task, error) (any, error) {
 	return func(t catalog.Task, err error) (any, error) {
 		if err != nil {

@@ -65,11 +65,11 @@ type ChunkHeader struct {
 	Rows, Raw int64
 	// Last is the acceptance time of the last row of the chunk, Unix milliseconds.
 	Last int64
-	// Slice holds the running totals of the slice. Only Last stores its time: parsed, Slice.Last is Last.
+	// Slice holds the running totals of the slice. Only Last stores its time. Once parsed, Slice.Last is Last.
 	Slice Tally
 }
 
-// PutChunkHeader fills b[:ChunkHeaderSize]. The payload must already stand behind it: the checksum covers it.
+// PutChunkHeader fills b[:ChunkHeaderSize]. The payload must already follow it, because the checksum covers it.
 func PutChunkHeader(b []byte, h ChunkHeader) {
 	clear(b[:ChunkHeaderSize])
 	b[0] = chunkVersion
@@ -109,7 +109,7 @@ func chunkSum(b []byte) uint32 {
 	return crc32.Update(crc32.Checksum(b[:4], castagnoli), castagnoli, b[8:])
 }
 
-// ErrChunk is matched by the errors of [ParseChunk]: the bytes are not those that were written.
+// ErrChunk is matched by the errors of [ParseChunk]. The bytes differ from the written ones.
 var ErrChunk = errors.New("damaged chunk")
 
 // ParseChunk checks a stored chunk and returns its header and payload. The payload aliases b.

@@ -17,7 +17,7 @@ import (
 //	77c0f1aa l 23 {"file":17,"state":"uploaded",…}
 //	5d0e3b19 l 23
 //
-// The store does not read it. A salvage does: see package salvage.
+// The store does not read it. A salvage does (see package salvage).
 const CopyFile = "records"
 
 // CopyInstance is the kind of the line that names the data directory. The other kinds are [PrefixFile] and [PrefixSlice].

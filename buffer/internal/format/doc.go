@@ -4,20 +4,22 @@
 // # Versions
 //
 // The format has a version. A data directory of an unknown version is refused before anything in it is changed. The
-// folders in buffer/testdata/format were written by earlier releases; a test opens them forever.
+// folders in buffer/testdata/format were written by earlier releases. A test opens them forever.
 //
 //	1   the columns of a table are names, and no cell is NULL
 //	2   a column may have a type and be required: a Table then has an object for it instead of a string
 //	    an empty cell without quotes is NULL
-//	    a table may be one that grows (Table.Extend), and a Sink then has Version, Mapping and Retired
+//	    a table may grow (Table.Extend), and a Sink then has Version, Mapping and Retired
 //	3   a sink may have a quarantine: Sink.Quarantine, Reject and its record
 //	    a file may be split, and its refused rows go there: File.Split, Sink.Poison, Reject.Poison
 //	    a sink may have positions: Sink.Positions
 //	4   a quarantine may have records of other engines: Reject.Moved, Reject.From
+//	5   a table may have the name of a target: Table.Target
+//	6   a file may be of another engine: File.Number and Slice.Number, File.Leaving, ArrivingFile
 //
-// Every record and chunk of a version is one of the next with the same meaning. So an upgrade changes the version and rewrites
-// nothing. The version alone protects the new members: an older release drops members that it does not know when it writes a
-// record.
+// Every record and chunk of a version is valid in the next with the same meaning. So an upgrade changes the version and
+// rewrites nothing. The version alone protects the new members, because an older release drops members that it does not know when it
+// writes a record.
 //
 // # Keys
 //
@@ -36,10 +38,11 @@
 //	m/rejects                                  highest number given to a rejected record, 8 bytes, big endian
 //	x <sink 4> <number 8>                      Reject, JSON
 //	y <sink 4> <number 8> <revision 4>         record of a Reject, bytes of the caller
+//	a <number 8>                               ArrivingFile, JSON
 //
 // # Chunks
 //
-// A chunk is what one commit adds to one slice: a header of 56 bytes, little endian, and the payload.
+// A chunk is what one commit adds to one slice. It has a header of 56 bytes, little endian, and the payload.
 //
 //	 0        1          2    4        8        12       16             24             32
 //	┌─────────┬──────────┬────┬────────┬────────┬────────┬──────────────┬──────────────┐
@@ -58,12 +61,12 @@
 //	slice first    acceptance time of the first row of the slice, Unix milliseconds
 //	last           acceptance time of the last row of this chunk, Unix milliseconds
 //
-// The running totals stand in the chunk and not in a record of their own. So counters and rows cannot disagree, one key for
-// each commit and sink is enough, and recovery reads only the last chunk of an open slice.
+// The running totals are in the chunk and not in a separate record. So counters and rows cannot disagree, one key for each
+// commit and sink is enough, and recovery reads only the last chunk of an open slice.
 //
 // # Receipts
 //
-// A receipt says what a call with a key has stored at one sink. It is in the batch of the chunk that holds the rows.
+// A receipt records which rows of a call with a key one sink has stored. It is in the batch of the chunk that holds the rows.
 //
 //	 0         1          9        13
 //	┌─────────┬──────────┬────────┬─────────
@@ -73,11 +76,11 @@
 //	version    1
 //	accepted   acceptance time of the rows, Unix milliseconds, little endian
 //	life       Sink.Life when the rows were stored, little endian
-//	data       what the caller gave (buffer.Rows.Receipt)
+//	data       bytes of the caller (buffer.Rows.Receipt)
 //
 // # The copy of the records
 //
-// The records of files and slices are in a second file too: see [CopyFile].
+// The records of files and slices are in a second file too (see [CopyFile]).
 //
 // # Records
 //

@@ -9,12 +9,12 @@ import (
 	"slices"
 )
 
-// RefusedRows are refused rows of a file by ascending numbers, in little memory: a byte for a row, or a few bytes for any number of rows with equal
-// distances and equal words. The zero value has no rows. It is never changed.
+// RefusedRows are refused rows of a file by ascending numbers, in little memory. They take a byte for a row, or a few bytes for any number of
+// rows with equal distances and equal words. The zero value has no rows. It is never changed.
 //
 // runs is a sequence of runs. A run begins with the distance of its first row from the last row before it, twice, plus 1 if more follows. Without
-// more, the run is one row with the words of the previous run. Otherwise these numbers follow: rows after the first row, their distance, the index of
-// the words. All numbers are unsigned varints.
+// more, the run is one row with the words of the previous run. Otherwise these numbers follow: rows after the first row, their distance, the
+// index of the words. All numbers are unsigned varints.
 //
 // In a record it is {"words":[…],"runs":"…"}. Files that were split before this form existed have an array of [RefusedRow].
 type RefusedRows struct {
@@ -23,7 +23,7 @@ type RefusedRows struct {
 	runs  []byte
 }
 
-// words is what a target says about rows.
+// words is a target's description of refused rows.
 type words struct {
 	Column  string `json:"column,omitempty"`
 	Reason  string `json:"reason,omitempty"`
@@ -35,7 +35,7 @@ func (w *words) size() int { return len(w.Column) + len(w.Reason) + len(w.Messag
 // Refuse returns refused rows. Their numbers ascend.
 func Refuse(rows ...RefusedRow) RefusedRows { return collect(slices.Values(rows)) }
 
-// maxSingles is the number of rows up to which single rows take no more bytes than a run.
+// maxSingles is the number of rows up to which single rows need no more bytes than a run.
 const maxSingles = 4
 
 // collect returns the rows of a sequence. Their numbers ascend.

@@ -11,14 +11,14 @@
 //	     │            └─────────────────────────────┴────────┬─────────┘
 //	     └──────────────────────── Run ◀─────────────────────┘
 //
-// An error of the disk itself is no damage: it may pass, and nothing is changed.
+// An error of the disk itself is no damage. It may pass, and nothing is changed.
 //
 // # Order of a run
 //
-//	scan    read every table and log key by key,      found    what is there, in the version that is furthest
+//	scan    read every table and log key by key,      found    the contents, in the version that is furthest
 //	        and the copy of the records
 //	settle  decide what becomes of it                 plan     records of the new store, chunks that it keeps, losses
-//	write   write the new store beside the damaged    forebay-salvage/
+//	write   write the new store next to the damaged   forebay-salvage/
 //	swap    move the damaged store to damaged-<time>, and the new one to its place
 //
 // scan, settle and write change nothing of the damaged store. A crash before the swap leaves a folder that the next run
@@ -36,31 +36,32 @@
 //
 // # Why the furthest version counts
 //
-// What orders versions in a store (its list of tables, a part of a log) may be what is damaged, so nothing rests on it. The
-// format does not need it: a number is never given twice, a chunk and a receipt never change, the record of a slice or file
-// only moves on through its states, the record of a sink through its lives and counters, and what was deleted never comes back. So the
-// version that is furthest counts, and a deletion above all.
+// The structures that order versions in a store (its list of tables, a part of a log) may be the damaged part, so nothing rests on
+// them. The format does not need them, because a number is never given twice, a chunk and a receipt never change, the record of a slice or
+// file only advances through its states, the record of a sink through its lives and counters, and a deleted record never comes back.
+// So the version that is furthest counts, and a deletion above all.
 //
 // # The copy of the records
 //
-// The records of files and slices are in a few small tables, and one wrong byte may take all of them. Then nothing says where the rows in staging
-// belong: a staging cannot list its objects, and an object is rows alone. So the buffer keeps a copy of these records in a separate file
-// ([format.CopyFile]). It writes a change there after the change is durable in the store. The copy is one more place with versions of records: it may
-// be older than the store was, and never newer. Nothing else in a salvage knows of it.
+// The records of files and slices are in a few small tables, and one wrong byte may destroy all of them. Then nothing says where the rows in staging
+// belong, because a staging cannot list its objects, and an object contains only rows. So the buffer keeps a copy of these records in a separate
+// file ([format.CopyFile]). It writes a change there after the change is durable in the store. The copy is one more place with versions of
+// records. It may be older than the store was, and never newer. Nothing else in a salvage knows of it.
 //
 // The design that lost: a header in each object with its sink, table and file. Drivers and warehouses read the objects as they are, plain text has no
 // place for it, and the salvage would still have to guess the ids.
 //
 // # Why rows are still there exactly once
 //
-// What is found may be older than what was.
+// The salvaged state may be older than the last state of the store.
 //
-//   - Everything keeps its id, and a target takes an id once. Nothing is written any more under an id that was found: all
-//     that was open is sealed, and the new store has a new instance name.
+//   - Everything keeps its id, and a target takes an id once. Nothing more is written under an id that was found: all
+//     open slices and files are sealed, and the new store has a new instance name.
 //   - A slice that may have been longer, or uploaded, is marked Salvaged. The buffer first looks for it in staging, and counts
-//     what is there. Else it asks the target for its file, and if the target does not have it, uploads what is left under a new id.
-//   - A rejected record counts in the version that is furthest too, and its deletion above all. If the deletion is what is damaged, the
-//     record is back. The ledger of its sink then shows one too many, which is reported.
-//   - What cannot be attributed, such as chunks whose slice has no record in the copy either, is not imported: it may be in its table
-//     already. It is reported as a loss and stays in the folder that was set aside.
+//     its rows there. Else it asks the target for its file, and if the target does not have it, uploads the remaining rows under a
+//     new id.
+//   - A rejected record counts in the version that is furthest too, and its deletion above all. If the deletion is the damaged part,
+//     the record is back. The ledger of its sink then shows one too many, which is reported.
+//   - Parts that cannot be attributed, such as chunks whose slice has no record in the copy either, are not imported: they may be in
+//     their table already. They are reported as a loss and stay in the folder that was set aside.
 package salvage

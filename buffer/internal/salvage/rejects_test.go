@@ -29,7 +29,7 @@ func TestSettleRejects(t *testing.T) {
 		write       func(s *story)
 		held, edits int
 		added, lost int64
-		reason      string // part of the only loss; empty for none
+		reason      string // part of the only loss, empty for none
 	}{
 		"all is there": {func(s *story) {
 			s.sink(1, with(2, 0))

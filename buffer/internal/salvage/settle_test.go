@@ -13,7 +13,7 @@ import (
 	"github.com/forebay/forebay/internal/pebblestore"
 )
 
-// story is a damaged store: what was written to it, in any order of time.
+// story is a damaged store, made of the records that were written to it, in any order of time.
 type story struct {
 	f   *found
 	seq uint64
@@ -46,7 +46,7 @@ func (s *story) slice(num, file uint64, state format.SliceState, rows int64) {
 	s.put(format.SliceKey(num), format.Encode(&r))
 }
 
-// chunks writes chunks of one row; those in bad are damaged.
+// chunks writes chunks of one row. The chunks in bad are damaged.
 func (s *story) chunks(slice uint64, n int64, bad ...int64) {
 	for i := range n {
 		key, value := make([]byte, format.ChunkKeySize), make([]byte, format.ChunkHeaderSize)
@@ -59,7 +59,7 @@ func (s *story) chunks(slice uint64, n int64, bad ...int64) {
 	}
 }
 
-// tell returns the plan as lines: what the new store has, and what is reported as lost.
+// tell returns the plan as lines, the contents of the new store, and the losses that are reported.
 func tell(t *testing.T, p *plan) (lines []string) {
 	for _, r := range p.records {
 		var line string

@@ -11,23 +11,23 @@ import (
 	"github.com/forebay/forebay/buffer/internal/format"
 )
 
-// Chunk is a stored chunk of a slice, or what is left of it.
+// Chunk is a stored chunk of a slice, or its remains.
 type Chunk struct {
 	// Seq is its number in the slice.
 	Seq uint32
 	// Header and Payload are valid when Err is nil.
 	Header  format.ChunkHeader
 	Payload []byte
-	// Value is what is stored; nil when it cannot be read.
+	// Value is the stored value, or nil when it cannot be read.
 	Value []byte
 	// Err says why the chunk cannot be used.
 	Err error
 	// Hidden is set when the part of the store that holds the chunk cannot be read. Whether there is such a chunk is then known
-	// only of a sealed slice; in an open one, one hidden Chunk stands for all in that part.
+	// only of a sealed slice. In an open one, one hidden Chunk stands for all in that part.
 	Hidden bool
 }
 
-// ChunkError says that a chunk cannot be read: for good if [IsLost], else perhaps later.
+// ChunkError says that a chunk cannot be read, permanently if [IsLost], else perhaps later.
 type ChunkError struct {
 	// Seq is the number of the chunk, Err the cause.
 	Seq uint32
@@ -37,15 +37,15 @@ type ChunkError struct {
 func (e *ChunkError) Error() string { return fmt.Sprintf("read chunk %d: %v", e.Seq, e.Err) }
 func (e *ChunkError) Unwrap() error { return e.Err }
 
-// IsLost reports whether an error of reading a chunk means that its bytes are wrong for good.
+// IsLost reports whether an error of reading a chunk means that its bytes are permanently wrong.
 func IsLost(err error) bool { return errors.Is(err, format.ErrChunk) || pebble.IsCorruptionError(err) }
 
 // farChunk is above the numbers of the chunks of any slice.
 const farChunk = 1 << 30
 
-// Walk calls fn for the chunks of a slice in order, without those that ext leaves out: their part of the store may be
-// unreadable. What fn gets is valid during the call, and an error of fn ends the walk. A chunk that cannot be read ends it with
-// a [*ChunkError], unless tolerate accepts the cause: then fn gets the chunk with Err.
+// Walk calls fn for the chunks of a slice in order, without the chunks that ext leaves out, because their part of the store may be
+// unreadable. The chunk that fn gets is valid during the call, and an error of fn ends the walk. A chunk that cannot be read
+// ends it with a [*ChunkError], unless tolerate accepts the cause. Then fn gets the chunk with Err.
 func Walk(db *pebble.DB, slice uint64, ext format.Extent, tolerate func(error) bool, fn func(Chunk) error) error {
 	from, to := format.ChunkBounds(slice)
 	it, err := db.NewIter(&pebble.IterOptions{LowerBound: from, UpperBound: to})
@@ -119,8 +119,8 @@ func seekChunk(it *pebble.Iterator, slice uint64, seq uint32) bool {
 }
 
 // storedChunk returns a copy of a chunk that an iterator cannot reach, nil when it is not there or cannot be read. An
-// iterator fails when any part of the store that may hold the key is damaged, also one beside it. This stops at the newest part
-// that has the key.
+// iterator fails when any part of the store that may hold the key is damaged, even a neighbouring one. This stops at the newest
+// part that has the key.
 func storedChunk(db *pebble.DB, slice uint64, seq uint32) []byte {
 	var key [format.ChunkKeySize]byte
 	format.PutChunkKey(key[:], slice, seq)
@@ -132,8 +132,8 @@ func storedChunk(db *pebble.DB, slice uint64, seq uint32) []byte {
 	return bytes.Clone(value)
 }
 
-// passDamage returns the number of the first chunk, up to limit, from which on a slice can be read again. first stands in a
-// block of the store that cannot be read. Reading fails in all of the block and goes on behind it, so the steps grow until one
+// passDamage returns the number of the first chunk, up to limit, from which on a slice can be read again. first is in a block
+// of the store that cannot be read. Reading fails in all of the block and succeeds after it, so the steps grow until one
 // succeeds, and then close in on the end of the block.
 func passDamage(it *pebble.Iterator, slice uint64, first, limit uint32, tolerate func(error) bool) (uint32, error) {
 	var failure error

@@ -20,7 +20,7 @@ import (
 	"github.com/forebay/forebay/mapping"
 )
 
-// keptLog is a changelog that confirms everything at once, and keeps the batches behind a number.
+// keptLog is a changelog that confirms everything at once, and keeps the batches after a number.
 type keptLog struct {
 	mu      sync.Mutex
 	batches []buffer.LogBatch
@@ -56,7 +56,7 @@ func (l *keptLog) size() int64 {
 	return l.bytes
 }
 
-// away is a staging that does not answer, so that all rows stay in the local level.
+// away is a staging that does not respond, so that all rows stay in the local level.
 type away struct{ driver.Staging }
 
 func (away) Put(ctx context.Context, _ driver.Object, _ driver.Content) error {
@@ -64,8 +64,8 @@ func (away) Put(ctx context.Context, _ driver.Object, _ driver.Content) error {
 	return ctx.Err()
 }
 
-// BenchmarkAdoption measures what an adopter does before it can drain, with rows that cannot be compressed: it fetches the checkpoint
-// from a shared folder, applies the log behind it, a quarter of all, and opens the engine. The log is in memory.
+// BenchmarkAdoption measures the work of an adopter before it can drain, with rows that cannot be compressed. It fetches the checkpoint
+// from a shared folder, applies the log after it, a quarter of all rows, and opens the engine. The log is in memory.
 //
 //	cd cluster && go test ./internal/checkpoint -run '^$' -bench Adoption -benchtime 1x -mb 1024
 func BenchmarkAdoption(b *testing.B) {

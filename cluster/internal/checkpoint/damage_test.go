@@ -22,7 +22,7 @@ import (
 type changed struct {
 	driver.Staging
 	object string
-	change func([]byte) []byte // nil result: the object is missing
+	change func([]byte) []byte // a nil result means that the object is missing
 	times  int
 }
 
@@ -50,7 +50,7 @@ var changes = map[string]func([]byte) []byte{
 	"flipped": func(b []byte) []byte { b[len(b)/2] ^= 4; return b },
 }
 
-// Whatever happens to one object, nobody takes a checkpoint that is not what was saved. What passes by itself is no damage.
+// Whatever happens to one object, no node accepts a checkpoint that differs from the saved one. A temporary failure is no damage.
 func TestDamageIsFound(t *testing.T) {
 	for name, change := range changes {
 		t.Run(name, func(t *testing.T) {

@@ -32,7 +32,7 @@ var errInjected = errors.New("injected")
 // files are the contents of a folder by name.
 type files map[string]string
 
-// newStore returns a store with a store of owners of its own.
+// newStore returns a store with its own store of owners.
 func newStore(staging driver.Staging, disk vfs.FS, o checkpoint.Options) *checkpoint.Store {
 	return checkpoint.New(staging, newOwners(), localdisk.On(o, disk))
 }

@@ -20,7 +20,7 @@ import (
 
 const noteKey = "c." + instance
 
-// orphans lets an owner with this epoch fail in the middle of a checkpoint behind another one.
+// orphans lets an owner with this epoch fail in the middle of a second checkpoint.
 func orphans(t *testing.T, s *checkpoint.Store, disk vfs.FS, staging *buffertest.Memory, epoch uint64, before *checkpoint.Manifest) {
 	t.Helper()
 	puts := 0
@@ -56,7 +56,7 @@ func TestTheNextOwnerRemovesWhatIsNotNamed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The one whose process has died may only have restarted: it has a higher epoch nevertheless.
+	// The one whose process has died may only have restarted. It has a higher epoch nevertheless.
 	if err := next.Tidy(t.Context(), instance, 2, &named); err != nil {
 		t.Fatal(err)
 	}
@@ -65,7 +65,7 @@ func TestTheNextOwnerRemovesWhatIsNotNamed(t *testing.T) {
 	}
 	expect(t, t.Context(), staging, ref, twoTables)
 
-	// The owner that was fenced removes and stores nothing any more.
+	// The owner that was fenced no longer removes or stores anything.
 	stored := fmt.Sprint(objects(staging))
 	write(t, disk, snapshot, twoTables)
 	_, _, err = s.Save(t.Context(), snapshot, checkpoint.Manifest{Instance: instance, Epoch: 1, Log: "log", Number: 9}, &first)
@@ -75,14 +75,14 @@ func TestTheNextOwnerRemovesWhatIsNotNamed(t *testing.T) {
 	if err := errors.Join(s.Tidy(t.Context(), instance, 1, &first), s.Clear(t.Context(), instance, 1, "")); !errors.Is(err, changelog.ErrFenced) || fmt.Sprint(objects(staging)) != stored {
 		t.Errorf("a fenced owner tidies: %v; objects %v, want %s", err, objects(staging), stored)
 	}
-	// Nothing is left of a drained instance, also of an adopter that has left something.
+	// Nothing is left of a drained instance, not even objects of an earlier adopter.
 	orphans(t, next, nextDisk, staging, 2, &named)
 	if err := newProcess(vfs.NewMem()).Clear(t.Context(), instance, 3, ref); err != nil || len(staging.Objects()) > 0 {
 		t.Errorf("left of a drained instance: %v, %v", staging.Objects(), err)
 	}
 }
 
-// An owner whose checkpoint is damaged does not know what the record names.
+// An owner whose checkpoint is damaged does not know the checkpoint that the record names.
 func TestTidyWithoutACheckpointDeletesNothing(t *testing.T) {
 	disk, staging := vfs.NewMem(), buffertest.NewMemory()
 	s := newStore(staging, disk, checkpoint.Options{})

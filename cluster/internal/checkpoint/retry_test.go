@@ -16,7 +16,7 @@ import (
 	"github.com/forebay/forebay/internal/synctest"
 )
 
-// A staging whose calls fail often, before or after they took effect, still gets a whole checkpoint: each object is stored again, and
+// A staging whose calls fail often, before or after they took effect, still gets a whole checkpoint. Each object is stored again, and
 // no other one with it.
 func TestSaveEndsWhileTheStagingFailsOften(t *testing.T) {
 	for _, every := range []int{2, 3, 5} {
@@ -61,7 +61,7 @@ func TestSaveEndsWhileTheStagingFailsOften(t *testing.T) {
 	}
 }
 
-// While the staging is away Save ends soon: the folder keeps room on the disk.
+// While the staging is away Save ends soon, because the folder keeps room on the disk.
 func TestSaveEndsWhileTheStagingIsAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		disk, staging := vfs.NewMem(), buffertest.NewMemory()

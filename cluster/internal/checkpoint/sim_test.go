@@ -30,8 +30,8 @@ var (
 )
 
 // TestSimulation lets owners of one instance save checkpoints while calls of the staging fail, take effect although they failed, or
-// take effect later. Owners die and restart on their disk without what was not synced, or without the disk, and in every second seed lose the instance in the
-// middle of a call, without knowing, to a node that goes on from the checkpoint. It checks:
+// take effect later. Owners die and restart on their disk without unsynced data, or without the disk, and in every second seed lose the instance in the
+// middle of a call, without knowing, to a node that continues from the checkpoint. It checks:
 //
 //   - The checkpoint that the record names is whole at all times.
 //   - In the end the staging has its objects and no others, except such that were stored late, or by an owner that had lost the instance.
@@ -185,7 +185,7 @@ func (n *node) save() {
 	}
 }
 
-// adoptFrom makes another node the owner in the middle of a call of n, which goes on afterwards.
+// adoptFrom makes another node the owner in the middle of a call of n, which continues afterwards.
 func (w *world) adoptFrom(n *node) {
 	have := files{}
 	maps.Copy(have, w.saved[w.ref])

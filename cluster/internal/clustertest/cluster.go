@@ -72,7 +72,7 @@ func start(edit func(*natsserver.Options)) (*Cluster, error) {
 	return c, nil
 }
 
-// FreeAddresses returns an address for each server of a cluster. Nobody listens on them.
+// FreeAddresses returns an address for each server of a cluster. No process listens on them.
 func FreeAddresses() ([]string, error) { return porttest.Addresses(Size) }
 
 // StartServer starts a server that is not running.
@@ -93,7 +93,7 @@ func (c *Cluster) StopServer(i int) error {
 // Server returns a running server, or nil.
 func (c *Cluster) Server(i int) *natsserver.Server { return c.servers[i] }
 
-// Options returns what a server was started with.
+// Options returns the options of a server.
 func (c *Cluster) Options(i int) natsserver.Options { return c.options[i] }
 
 // Index returns the number of the server with a name, or -1.

@@ -9,11 +9,11 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// nowhere is an address on which nobody listens. Servers that all advertise it, and have it among their peers, take it for their own, and look
+// nowhere is an address on which no process listens. Servers that all advertise it, and have it among their peers, take it for their own, and look
 // for no other way to each other than the other peers.
 const nowhere = "127.0.0.1:1"
 
-// Links are the network between the servers of a cluster. Each server reaches each other one through a proxy of its own. One goroutine may
+// Links are the network between the servers of a cluster. Each server reaches each other one through a separate proxy. One goroutine may
 // change them.
 type Links struct {
 	control *toxiproxy.ApiServer
@@ -59,10 +59,10 @@ func (l *Links) Peers(i int) (advertise string, peers []string) {
 	return nowhere, peers
 }
 
-// Cut swallows what one server sends to another one. Neither is told: their connections stay.
+// Cut swallows the data that one server sends to another. Neither notices. Their connections stay.
 func (l *Links) Cut(from, to int) error { return l.disturb(from, to, "timeout", `{"timeout":0}`) }
 
-// Delay lets everything that one server sends to another one arrive later.
+// Delay lets everything that one server sends to a second one arrive later.
 func (l *Links) Delay(from, to, milliseconds int) error {
 	return l.disturb(from, to, "latency", fmt.Sprintf(`{"latency":%d}`, milliseconds))
 }
@@ -76,14 +76,14 @@ func (l *Links) disturb(from, to int, kind, attributes string) error {
 	return errors.Join(errs...)
 }
 
-// Heal ends what Cut and Delay did. It breaks the connections that they changed; servers make them again.
+// Heal ends what Cut and Delay did. It breaks the connections that they changed. Servers make them again.
 func (l *Links) Heal() error {
 	var errs []error
 	for from := range Size {
 		for to, p := range l.proxies[from] {
 			if p != nil && len(p.Toxics.GetToxicArray()) > 0 {
 				p.Stop()
-				// Not the same one again: taking a delay away can block forever.
+				// Not the same one again, because taking a delay away can block forever.
 				errs = append(errs, l.start(from, to, p.Listen, p.Upstream))
 			}
 		}

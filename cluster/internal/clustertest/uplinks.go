@@ -9,7 +9,7 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// Uplinks are the network between nodes and servers that run on their own. Each node reaches each server through a proxy of its own. One
+// Uplinks are the network between nodes and servers that run on their own. Each node reaches each server through a separate proxy. One
 // goroutine may change them.
 type Uplinks struct{ links Links }
 
@@ -35,7 +35,7 @@ func (u *Uplinks) Addresses(node int) (addresses []string) {
 	return addresses
 }
 
-// Cut swallows what a node and a server send to each other. Neither is told: their connection stays.
+// Cut swallows the data that a node and a server send to each other. Neither notices. Their connection stays.
 func (u *Uplinks) Cut(node, server int) error {
 	var errs []error
 	for _, direction := range []string{"upstream", "downstream"} {

@@ -54,8 +54,8 @@ func (s *said) has(text string) bool {
 	return strings.Contains(s.text.String(), text)
 }
 
-// The log is away, rows of a sink with AckLocal are acknowledged, and the process is killed. The next one appends what the log lacks,
-// unless another node was faster: then those rows are void, and the node says how many. Without their disk they are lost.
+// The log is away, rows of a sink with AckLocal are acknowledged, and the process is killed. The next process appends the batches that the log lacks,
+// unless another node was faster. Then those rows are void, and the node says how many. Without their disk they are lost.
 func TestAckLocalWhileTheLogIsAway(t *testing.T) {
 	const rows = 30
 	for name, void := range map[string]int{"restarted": 0, "adopted": rows, "disk lost": rows} {
@@ -101,7 +101,7 @@ func TestAckLocalWhileTheLogIsAway(t *testing.T) {
 	}
 }
 
-// What is appended again is in the log when Begin returns: uploads and imports may begin then. A process that has only the copies of its
+// What is appended again is in the log when Begin returns, because uploads and imports may begin then. A process that has only the copies of its
 // local level appends those.
 func TestBeginWaitsForTheLog(t *testing.T) {
 	for _, again := range []bool{false, true} {

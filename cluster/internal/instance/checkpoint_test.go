@@ -24,7 +24,7 @@ func (w *world) first(instance string) changelog.Position {
 	return stat.First
 }
 
-// checkpoint lets rows come until the log is trimmed behind another checkpoint.
+// checkpoint sends rows until the log is trimmed after another checkpoint.
 func (p *worldProcess) checkpoint() {
 	p.w.Helper()
 	i := p.opened()
@@ -61,7 +61,7 @@ func (w *world) checkpointObjects(instance string) (named, stored int) {
 	return len(objects) + 1, stored
 }
 
-// wantNamedObjects checks that staging has no object of a checkpoint but those that the record of the instance names.
+// wantNamedObjects checks that staging has only the checkpoint objects that the record of the instance names.
 func (w *world) wantNamedObjects(instance, when string) {
 	w.Helper()
 	if named, stored := w.checkpointObjects(instance); named != stored {
@@ -69,7 +69,7 @@ func (w *world) wantNamedObjects(instance, when string) {
 	}
 }
 
-// The log is trimmed behind each checkpoint, and a node whose folder is empty goes on from the last one. Staging keeps that one alone.
+// The log is trimmed after each checkpoint, and a node whose folder is empty continues from the last one. Staging keeps that one alone.
 func TestCheckpoint(t *testing.T) {
 	alone(t, func(w *world, n *worldNode) {
 		p, name := n.runs, n.instance()
@@ -94,8 +94,8 @@ func TestCheckpoint(t *testing.T) {
 	})
 }
 
-// Each step of a checkpoint, from the note of its objects on, fails, loses its answer, or is the last of the process, before or after it took
-// effect. The instance goes on with its disk, or without. Its next process removes what no checkpoint has, and makes another one.
+// Each step of a checkpoint, from the note of its objects on, fails, loses its response, or is the last of the process, before or after it took
+// effect. The instance continues with its disk, or without. Its next process removes objects without a checkpoint, and makes a new checkpoint.
 func TestCheckpointIsInterruptedAtEachStep(t *testing.T) {
 	step := func(call string) bool {
 		for _, s := range []string{"note get", "note set", "put ckpt-", "owners set", "log append c", "log trim", "log stat", "delete ckpt-"} {
@@ -172,8 +172,8 @@ func TestCheckpointIsInterruptedAtEachStep(t *testing.T) {
 	}
 }
 
-// A checkpoint with a batch that the log does not have yet is not named before the log has it. An adopter would find a batch of which
-// nobody knows whether its caller sends it again.
+// A checkpoint with a batch that the log does not have yet is not named before the log has it. An adopter would find a batch without
+// knowing whether its caller sends it again.
 func TestCheckpointWaitsForTheLog(t *testing.T) {
 	alone(t, func(w *world, n *worldNode) {
 		p, name := n.runs, n.instance()
@@ -201,8 +201,8 @@ func TestCheckpointWaitsForTheLog(t *testing.T) {
 	})
 }
 
-// The owner stands still at each step of a checkpoint, in front of it or behind it, until another node has adopted the instance and begun
-// to drain it. Then it goes on with that step. The adopter is lost with its disk: whoever comes next still finds checkpoint and log.
+// The owner stalls at each step of a checkpoint, before or after it, until another node has adopted the instance and begun
+// to drain it. Then it continues with that step. The adopter is lost with its disk. The next adopter still finds checkpoint and log.
 func TestCheckpointOfAnOwnerThatStandsStillAtEachStep(t *testing.T) {
 	steps := []string{"note set", "put ckpt-", "owners set", "log append c", "log trim", "log stat", "delete ckpt-"}
 	for _, behind := range []bool{false, true} {
@@ -255,8 +255,8 @@ func TestCheckpointOfAnOwnerThatStandsStillAtEachStep(t *testing.T) {
 	}
 }
 
-// The copy that a killed process had made goes with the next start, also when the log was trimmed already and no other checkpoint is
-// due: it keeps room on the disk.
+// The copy that a killed process had made goes with the next start, even if the log was trimmed already and no other checkpoint is
+// due, because it keeps room on the disk.
 func TestSnapshotOfAKilledProcessIsRemoved(t *testing.T) {
 	alone(t, func(w *world, n *worldNode) {
 		p := n.runs
@@ -325,7 +325,7 @@ func TestCheckpointOfAFencedOwner(t *testing.T) {
 	})
 }
 
-// While the staging of checkpoints is away, rows are held up before the log is full, also behind a restart. It comes back, and they go on.
+// While the staging of checkpoints is away, rows are held up before the log is full, even after a restart. When the staging is back, they continue.
 func TestCheckpointsAway(t *testing.T) {
 	for _, restarted := range []bool{false, true} {
 		t.Run(fmt.Sprint(restarted), func(t *testing.T) {

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// From one of its batches on the log gets nothing from an owner, which goes on for a while and then is lost with its disk. Whatever it has
-// uploaded, imported or deleted by then, the log knows why: the adopter does it again under the same ids, and no row is lost or twice in the
+// From one of its batches on, the log gets nothing from an owner, which continues for a while and then is lost with its disk. Whatever it has
+// uploaded, imported or deleted by then, the log knows why. The adopter does it again under the same ids, and no row is lost or twice in the
 // table.
 func TestEffectsWaitForTheLog(t *testing.T) {
 	for at, done := int64(0), false; !done; at++ {

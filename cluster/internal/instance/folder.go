@@ -16,7 +16,7 @@ import (
 	"github.com/forebay/forebay/internal/pebblestore"
 )
 
-// folder is the folder of a node: see the package comment for what is in it.
+// folder is the folder of a node. See the package comment for its contents.
 type folder struct {
 	disk vfs.FS
 	dir  string
@@ -62,13 +62,13 @@ func (f *folder) begin(instance string) error {
 // data is the folder of an engine.
 func (f *folder) data(instance string) string { return f.disk.PathJoin(f.dir, "data", instance) }
 
-// snapshot is the folder of a checkpoint that is under way. No instance has that name.
+// snapshot is the folder of a checkpoint in progress. No instance has that name.
 func (f *folder) snapshot() string { return f.disk.PathJoin(f.dir, "data", "snapshot") }
 
 // adopted has a folder for each instance that is being drained.
 func (f *folder) adopted() string { return f.disk.PathJoin(f.dir, "adopted") }
 
-// tidy removes what a restoration that was cut off has left. It is beside the folders of engines, whose names have no dots.
+// tidy removes the folders of interrupted restorations. They are next to the folders of engines, whose names have no dots.
 func (f *folder) tidy() error {
 	data := f.disk.PathDir(f.snapshot())
 	names, err := f.disk.List(data)
@@ -85,12 +85,12 @@ func (f *folder) tidy() error {
 	return nil
 }
 
-// found is what the folder of an engine holds.
+// found is the state of an engine's folder.
 type found struct {
-	// empty: there is no engine. unread is why its local level cannot be read, nil if it can.
+	// empty says that there is no engine. unread is why its local level cannot be read, nil if it can.
 	empty  bool
 	unread error
-	// mark is the one of the last batch.
+	// mark is the mark of the last batch.
 	mark mark
 }
 
@@ -109,7 +109,7 @@ func (f *folder) inspect(instance string) (found, error) {
 	return found{mark: m}, errors.Join(err, i.Close())
 }
 
-// tellVoid reports how many rows of a folder that must not go on were acknowledged before the log had them.
+// tellVoid reports how many rows of a folder that must not continue were acknowledged before the log had them.
 func (f *folder) tellVoid(instance string, log *slog.Logger) {
 	i, err := forebay.Inspect(f.data(instance), localdisk.On(buffer.InspectOptions{}, f.disk))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -133,7 +133,7 @@ func (f *folder) noteDamage(instance string, found error) error {
 	return pebblestore.WriteNote(f.disk, f.data(instance), damageFile, found.Error()+"\n")
 }
 
-// damage returns what the engine of an instance has met, nil if it has met nothing.
+// damage returns the damage noted by the engine of an instance, nil if there is none.
 func (f *folder) damage(instance string) (found, err error) {
 	text, err := pebblestore.ReadNote(f.disk, f.disk.PathJoin(f.data(instance), damageFile), 1024)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -178,7 +178,7 @@ func (f *folder) replace(instance string) error {
 	return errors.Join(err, pebblestore.SyncDir(f.disk, f.disk.PathDir(old)), f.disk.RemoveAll(old))
 }
 
-// setAside moves the folder of an engine that must not go on, which ended with an epoch.
+// setAside moves the folder of an engine that must not continue, which ended with an epoch.
 func (f *folder) setAside(instance string, epoch uint64) error {
 	from, to := f.data(instance), f.disk.PathJoin(f.dir, fmt.Sprintf("%s%s-%d", fencedPrefix, instance, epoch))
 	if err := f.disk.Rename(from, to); err != nil {

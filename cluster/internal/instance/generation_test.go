@@ -16,7 +16,7 @@ import (
 	"github.com/forebay/forebay/internal/synctest"
 )
 
-// losses are the ways in which a log loses what it had.
+// losses are the ways in which a log loses entries.
 var losses = map[string]func(w *world, name string){
 	"it is gone": func(w *world, name string) { w.loseLog(name) },
 	"it was made again": func(w *world, name string) {
@@ -62,8 +62,8 @@ func (w *world) logsOf(name string) (generations []uint64) {
 	return generations
 }
 
-// The log of an instance is lost, or lacks what it had, while the disk of its owner is whole. The owner goes on with a new log, twice, and
-// no acknowledged row is lost. Then the disk is lost: what is behind the new log is enough.
+// The log of an instance is lost, or lacks entries, while the disk of its owner is whole. The owner continues with a new log, twice, and
+// no acknowledged row is lost. Then the disk is lost. The checkpoint and the new log are enough.
 func TestLogIsLost(t *testing.T) {
 	for what, lose := range losses {
 		for _, how := range []string{"ended", "killed", "killed without a checkpoint"} {
@@ -80,7 +80,7 @@ func TestLogIsLost(t *testing.T) {
 							n.stop()
 							w.processes.Wait()
 						} else {
-							time.Sleep(worldLease) // a beat says what was acknowledged
+							time.Sleep(worldLease) // a beat records the acknowledged number
 							n.kill(nil, false)
 						}
 						lose(w, before)
@@ -117,8 +117,8 @@ func TestLogIsLost(t *testing.T) {
 	}
 }
 
-// Each call by which an owner begins a new log fails, loses its answer, or is the last of the process, before or after it took effect. The
-// next start goes on, with the disk; and without it, if the record names the new log already.
+// Each call by which an owner begins a new log fails, loses its response, or is the last of the process, before or after it took effect. The
+// next start continues, with the disk, and without it, if the record names the new log already.
 func TestNewLogIsInterruptedAtEachStep(t *testing.T) {
 	for _, how := range []string{"fails", "loses its answer", "is not begun", "is the last"} {
 		t.Run(how, func(t *testing.T) {
@@ -188,7 +188,7 @@ func TestNewLogIsInterruptedAtEachStep(t *testing.T) {
 	}
 }
 
-// The log of a running instance is lost. It ends, and goes on with a new log when it is opened again.
+// The log of a running instance is lost. It ends, and continues with a new log when it is opened again.
 func TestLogOfARunningInstanceIsLost(t *testing.T) {
 	for what, lose := range losses {
 		t.Run(what, func(t *testing.T) {
@@ -218,7 +218,7 @@ func TestLogOfARunningInstanceIsLost(t *testing.T) {
 	}
 }
 
-// Where the disk does not have everything either, an operator decides: nothing is changed, and nothing is begun.
+// Where the disk does not have everything either, an operator decides. Nothing is changed, and nothing is begun.
 func TestLogAndDiskAreLost(t *testing.T) {
 	for _, what := range []string{"the disk is empty", "the disk is damaged", "the disk is older"} {
 		for _, how := range []string{"it is gone", "it went back", "it was made again"} {

@@ -45,7 +45,7 @@ func (w *world) missing(instance string) (ids []int) {
 	return ids
 }
 
-// abandon lets node a acknowledge ten rows more, which its log has behind the position that it returns, and loses it with its disk before any of
+// abandon lets node a acknowledge ten more rows, which its log has after the returned position, and loses it with its disk before any of
 // them is uploaded.
 func (w *world) abandon(a *worldNode) (name string, behind changelog.Position, rows []int) {
 	w.Helper()
@@ -67,7 +67,7 @@ func (w *world) abandon(a *worldNode) (name string, behind changelog.Position, r
 		a.runs.put(i, 1)
 		rows = append(rows, w.sent)
 	}
-	if err := i.Keeper().Beat(w.Context()); err != nil { // the record says what was released
+	if err := i.Keeper().Beat(w.Context()); err != nil { // the record has the released number
 		w.Fatal(err)
 	}
 	a.kill(nil, true)
@@ -102,12 +102,12 @@ func (w *world) holesIn(name string, at changelog.Position, replicas ...int) {
 	}
 }
 
-// An operator gives up a damaged instance. What can be read up to the damage comes to the table, what is lost is counted, and nothing is
+// An operator gives up a damaged instance. The rows before the damage reach the table, lost batches are counted, and nothing is
 // left of the instance.
 func TestGiveUp(t *testing.T) {
 	for what, test := range map[string]struct {
 		damage func(w *world, name string, behind changelog.Position)
-		all    bool // more may be lost than what is behind the position
+		all    bool // more may be lost than the batches after the position
 	}{
 		"a hole in all replicas": {func(w *world, name string, behind changelog.Position) { w.holesIn(name, behind+1, 0, 1, 2) }, false},
 		"a log that went back":   {func(w *world, name string, behind changelog.Position) { w.log.Rollback(name, behind) }, false},
@@ -162,7 +162,7 @@ func TestGiveUp(t *testing.T) {
 	}
 }
 
-// A replica that may have what others lack cannot be asked, and never comes back: only an operator can know that. Until then the instance waits.
+// A replica that may have what others lack cannot be asked, and never comes back. Only an operator can know that. Until then the instance waits.
 func TestGiveUpOfALogThatCannotBeAsked(t *testing.T) {
 	inWorld(t, func(w *world, a, b, _ *worldNode) {
 		name, behind, rows := w.abandon(a)
@@ -193,7 +193,7 @@ func TestGiveUpOfALogThatCannotBeAsked(t *testing.T) {
 	})
 }
 
-// An operator is wrong: everything can be read. Nothing is lost, and the log stays the one that it was.
+// An operator is wrong. Everything can be read. Nothing is lost, and the log stays the same.
 func TestGiveUpOfAnInstanceThatIsWhole(t *testing.T) {
 	inWorld(t, func(w *world, a, b, _ *worldNode) {
 		name, _, _ := w.abandon(a)
@@ -282,7 +282,7 @@ func TestGiveUpWithoutTheCheckpoint(t *testing.T) {
 	})
 }
 
-// The adopter that gives an instance up is killed in front of each of its calls, or loses the answer. Whoever comes next loses no more rows.
+// The adopter that gives an instance up is killed before each of its calls, or loses the response. The next adopter loses no more rows.
 func TestGiveUpIsInterruptedAtEachStep(t *testing.T) {
 	first, step := casetest.Steps(t)
 	for n, done := first, false; !done; n += step {
@@ -334,7 +334,7 @@ func TestGiveUpIsInterruptedAtEachStep(t *testing.T) {
 	}
 }
 
-// The adopter that gives an instance up loses the answer of each of its calls.
+// The adopter that gives an instance up loses the response of each of its calls.
 func TestGiveUpLosesAnAnswer(t *testing.T) {
 	first, step := casetest.Steps(t)
 	for n, done := first, false; !done; n += step {
@@ -367,7 +367,7 @@ func TestGiveUpLosesAnAnswer(t *testing.T) {
 	}
 }
 
-// What is lost had moved rows to their tables. Those that the rest still has are not stored a second time.
+// The lost part had moved rows to their tables. Rows that the remaining part still has are not stored a second time.
 func TestGiveUpDoublesNothing(t *testing.T) {
 	for _, uploads := range []bool{false, true} { // before the damage
 		inWorld(t, func(w *world, _, _, c *worldNode) {

@@ -65,7 +65,7 @@ func (n *worldNode) aside() (names []string) {
 	return names
 }
 
-// A process that ends in order, or is killed, is followed by one that goes on with the instance and its log. No folder is set aside.
+// A process that ends in order, or is killed, is followed by one that continues with the instance and its log. No folder is set aside.
 func TestRestart(t *testing.T) {
 	for _, killed := range []bool{false, true} {
 		t.Run(fmt.Sprint(killed), func(t *testing.T) {
@@ -213,7 +213,7 @@ func TestAdopted(t *testing.T) {
 				first := p.opened()
 				if paused {
 					p.stop()
-					w.clients.Go(func() { p.put(first, 30) }) // under way meanwhile
+					w.clients.Go(func() { p.put(first, 30) }) // in progress meanwhile
 				} else {
 					n.kill(nil, false)
 				}
@@ -244,8 +244,8 @@ func TestAdopted(t *testing.T) {
 	}
 }
 
-// The process that opens a folder for the first time is killed at each of its calls, in front of it or behind it. The next one goes
-// on, and there is one instance with rows.
+// The process that opens a folder for the first time is killed at each of its calls, before or after it. The next one
+// continues, and there is one instance with rows.
 func TestFirstOpenIsKilledAtEachStep(t *testing.T) {
 	for n, done := 0, false; !done; n++ {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
@@ -289,7 +289,7 @@ func TestFirstOpenIsKilledAtEachStep(t *testing.T) {
 	}
 }
 
-// While the log is away nothing is acknowledged. It comes back, and the instance goes on by itself, without a restored folder: it has the
+// While the log is away nothing is acknowledged. When it is back, the instance continues by itself, without a restored folder, because it has the
 // batches that the log lacks.
 func TestLogAway(t *testing.T) {
 	alone(t, func(w *world, n *worldNode) {
@@ -319,8 +319,8 @@ func TestLogAway(t *testing.T) {
 	})
 }
 
-// The servers of the log are away for longer than a lease, and do not know it for a moment when they are back. That is no lost log: the
-// instance goes on.
+// The servers of the log are away for longer than a lease, and do not know it for a moment when they are back. That is no lost log, so the
+// instance continues.
 func TestLogIsUnknownAfterItWasAway(t *testing.T) {
 	alone(t, func(w *world, n *worldNode) {
 		i := n.runs.opened()
@@ -350,7 +350,7 @@ func TestLogIsUnknownAfterItWasAway(t *testing.T) {
 	})
 }
 
-// Open gives up when its context ends, whatever does not answer, and leaves the folder to the next call.
+// Open gives up when its context ends, whichever store does not respond, and leaves the folder to the next call.
 func TestOpenEndsWithItsContext(t *testing.T) {
 	for _, away := range []string{"owners", "log"} {
 		t.Run(away, func(t *testing.T) {
@@ -376,7 +376,7 @@ func TestOpenEndsWithItsContext(t *testing.T) {
 	}
 }
 
-// An open instance outlives the context of Open, also if the first attempt to open the engine had failed.
+// An open instance outlives the context of Open, even if the first attempt to open the engine had failed.
 func TestOpenOutlivesItsContext(t *testing.T) {
 	alone(t, func(w *world, n *worldNode) {
 		n.stop()
@@ -407,7 +407,7 @@ func TestOpenOutlivesItsContext(t *testing.T) {
 	})
 }
 
-// A folder that is open is not opened twice: the second process would fence the first.
+// A folder that is open is not opened twice, because the second process would fence the first.
 func TestOpenTwice(t *testing.T) {
 	alone(t, func(w *world, n *worldNode) {
 		if i, err := Open(w.Context(), "node", n.runs.options()); err == nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/forebay/forebay/changelog"
 )
 
-// An adopter that gives an instance up stands still in front of the call that creates another log, until the next adopter has retired the
-// instance. The log that it creates then does not stay: it goes with the end of the adopter, or, if that dies behind the call, when a node starts.
+// An adopter that gives an instance up stalls before the call that creates another log, until the next adopter has retired the
+// instance. The log that it creates then does not stay. It goes with the end of the adopter, or, if that dies after the call, when a node starts.
 func TestLogIsCreatedAfterItsInstanceHasEnded(t *testing.T) {
 	for _, dies := range []bool{false, true} {
 		t.Run(fmt.Sprint("dies ", dies), func(t *testing.T) {
@@ -61,7 +61,7 @@ func TestLogIsCreatedAfterItsInstanceHasEnded(t *testing.T) {
 	}
 }
 
-// An owner is fenced while it begins another log. What it asks the servers then arrives late: an operator has given the instance up meanwhile,
+// An owner is fenced while it begins another log. What it asks the servers then arrives late. An operator has given the instance up meanwhile,
 // and the next owner has found that log and uses it.
 func TestFencedOwnerLeavesALogThatIsUsed(t *testing.T) {
 	alone(t, func(w *world, n *worldNode) {

@@ -9,7 +9,7 @@ import (
 	"github.com/forebay/forebay/changelog"
 )
 
-// The owner dies while its trim of the log is held up on the way. The log carries it out in front of each call of the adopter to the log. The
+// The owner dies while its trim of the log is held up on the way. The log carries it out before each call of the adopter to the log. The
 // adopter begins with the checkpoint that the trim was made for, so nothing is missing.
 func TestTrimArrivesAtTheAdopter(t *testing.T) {
 	for n, done := int64(0), false; !done; n++ {

@@ -16,18 +16,18 @@ import (
 	"github.com/forebay/forebay/driver"
 )
 
-// link is the connection of one process to everything outside. A dead process gets no answer, and nothing that it asks for happens. One
-// that stands still waits.
+// link is the connection of one process to everything outside. A dead process gets no response, and none of its requests takes effect. A process
+// that stalls waits.
 type link struct {
 	w    *world
 	name string
 
 	mu   sync.Mutex
 	dead bool
-	held chan struct{} // nil: nothing is held up; closed: it goes on
+	held chan struct{} // nil if nothing is held up, closed when it continues
 	// before runs before each call with its name, without the lock held. With an error nothing happens.
 	before func(call string) error
-	// after runs after each call. With an error its answer is lost.
+	// after runs after each call. With an error its response is lost.
 	after func(call string) error
 }
 
@@ -127,7 +127,7 @@ type linkedLog struct {
 	log changelog.Log
 }
 
-// Create arrives even if the process does not wait for its answer any longer, as a request does that has been sent.
+// Create arrives even if the process no longer waits for its response, like any request that has been sent.
 func (l linkedLog) Create(ctx context.Context, instance string) error {
 	return call(ctx, l.link, "log create", func() error { return l.log.Create(context.WithoutCancel(ctx), instance) })
 }
@@ -181,7 +181,7 @@ func (l linkedLog) Leaders(ctx context.Context, instance string) iter.Seq2[strin
 	}
 }
 
-// linkedWriter holds up appends and their answers.
+// linkedWriter holds up appends and their responses.
 type linkedWriter struct {
 	changelog.Writer
 	*link
@@ -189,7 +189,7 @@ type linkedWriter struct {
 
 func (w linkedWriter) Append(r changelog.Record) changelog.Ticket {
 	if err := w.hook(context.Background(), "log append "+string(r.Kind), &w.before); err != nil {
-		_ = w.Writer.Close() // as a connection that is lost: nothing more is stored, and nothing more is heard
+		_ = w.Writer.Close() // as a connection that is lost. Nothing more is stored, and nothing more is heard
 		return failedTicket{err}
 	}
 	return linkedTicket{w.Writer.Append(r), w.link, r.Kind}
@@ -261,7 +261,7 @@ type linkedMemory struct {
 	mem *buffertest.Memory
 }
 
-// errHalf is the error of a hook by which a put fails half-way: a part of an object is there that was not there before.
+// errHalf is the error of a hook by which a put fails half-way. A part of an object is there that was not there before.
 var errHalf = errors.New("the connection was lost half-way")
 
 func (m linkedMemory) Put(ctx context.Context, obj driver.Object, src driver.Content) error {

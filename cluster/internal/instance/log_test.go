@@ -69,7 +69,7 @@ func newLogged(t *testing.T) *logged {
 	return l
 }
 
-// begin opens the log for a store with n batches and returns what it lacks.
+// begin opens the log for a store with n batches and returns the batches that it lacks.
 func (l *logged) begin(n int) (lacks string, err error) {
 	for b, err := range l.Begin(context.Background(), l.marks[n]) {
 		if err != nil {
@@ -125,7 +125,7 @@ func (l *logged) cut(reach, hear int) (heard chan struct{}) {
 }
 
 // The local level fails and is opened again, by one process, while three batches are on their way to the log. Whichever of them the store
-// has, the log has, and the appender knows of: each is in both afterwards, once.
+// has, the log has, and the appender knows of. Each is in both afterwards, once.
 func TestLocalLevelReopens(t *testing.T) {
 	const batches = 4
 	for reach := range batches {
@@ -170,7 +170,7 @@ func TestLocalLevelReopens(t *testing.T) {
 	}
 }
 
-// Another process does not have the batches that the log lacks. It is told so, and that is final, as is another owner.
+// Another process does not have the batches that the log lacks. It gets an error that is final, as with another owner.
 func TestLogCannotGoOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLogged(t)
@@ -201,8 +201,8 @@ func TestLogCannotGoOn(t *testing.T) {
 	})
 }
 
-// A log went back, and the record of the owner is older than what its store knows. Whoever adopts the instance then must not take what is
-// left of the log for all.
+// A log went back, and the record of the owner is older than its store. The next adopter must not take the
+// remaining log for complete.
 func TestLogWentBackBehindRecord(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLogged(t)
@@ -239,7 +239,7 @@ func TestLogWentBackBehindRecord(t *testing.T) {
 	})
 }
 
-// An appender that has ended is forgotten when the log is opened again: a log may be opened many times in the life of an instance.
+// An appender that has ended is forgotten when the log is opened again, because a log may be opened many times in the life of an instance.
 func TestEndedAppendersAreForgotten(t *testing.T) {
 	l := newLogged(t)
 	begin := func() weak.Pointer[changelog.Appender] {

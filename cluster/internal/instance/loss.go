@@ -16,20 +16,20 @@ var ErrUnknown = errors.New("there is no such instance")
 
 // Loss is what [changelog.GiveUp] would lose of an instance, as its record, its checkpoint and its log are now.
 type Loss struct {
-	// Owner is the record of the instance. Released is the last batch that it knows as acknowledged: there may be more.
+	// Owner is the record of the instance. Released is the last batch that it knows as acknowledged. There may be more.
 	Owner changelog.Owner
 	// Checkpoint is the last batch of the checkpoint, 0 without one that can be read. Readable is the last batch of all.
 	Checkpoint, Readable uint64
-	// CheckpointError and LogError say why the checkpoint, and the log behind Readable, cannot be read; nil if they can.
+	// CheckpointError and LogError say why the checkpoint, and the log after Readable, cannot be read, or are nil if they can.
 	CheckpointError, LogError error
 }
 
 // Batches is how many batches would be lost at least.
 func (l Loss) Batches() uint64 { return max(l.Owner.Released, l.Readable) - l.Readable }
 
-// Loss looks what giving up an instance would lose. It fetches the checkpoint into a folder of its own and reads the log, and changes nothing but which
+// Loss finds out what giving up an instance would lose. It fetches the checkpoint into a separate folder and reads the log, and changes nothing but which
 // replica of a log with a hole leads. An instance that cannot be given up has its Owner only. The error is [ErrUnknown] for an unknown
-// instance; any other says that it is not known now.
+// instance. Any other says that it is not known now.
 func (i *Instance) Loss(ctx context.Context, instance string) (l Loss, err error) {
 	v, err := i.opts.Owners.Get(ctx, changelog.OwnerKey(instance))
 	switch {
@@ -60,7 +60,7 @@ func (i *Instance) Loss(ctx context.Context, instance string) (l Loss, err error
 	return l, err
 }
 
-// readLog notes the last batch of a log behind a checkpoint.
+// readLog notes the last batch of a log after a checkpoint.
 func (i *Instance) readLog(ctx context.Context, instance string, at buffer.LogPosition, l *Loss) error {
 	name := l.Owner.LogName(instance)
 	stat, err := i.opts.Log.Stat(ctx, name)

@@ -15,17 +15,17 @@ import (
 	"github.com/forebay/forebay/internal/warnlog"
 )
 
-// Options of an [Instance]. A zero field means its default; the fields without one are required.
+// Options of an [Instance]. A zero field means its default. The fields without one are required.
 type Options struct {
 	// Log and Owners are the cluster's. A stream of Log holds more than four times Engine.Buffer.MaxPendingBytes.
 	Log    changelog.Log
 	Owners changelog.Owners
-	// Node is the name of this node: 1 to 100 letters, digits, hyphens or underscores. It stays the same for good, also with an
-	// empty disk, and no other node has it.
+	// Node is the name of this node: 1 to 100 letters, digits, hyphens or underscores. It never changes, even with an
+	// empty disk, and is unique in the cluster.
 	Node string
 	// Lease is how long the node may be silent before others adopt its instance, see [changelog.LeaseOptions]. Default: 12 s.
 	Lease time.Duration
-	// Engine configures the engine. Staging and Target are required, and all nodes must reach them under the same names: an adopter goes on
+	// Engine configures the engine. Staging and Target are required, and all nodes must reach them under the same names, because an adopter continues
 	// with them. Changelog is the instance's own.
 	Engine forebay.Options
 	// Checkpoints holds the checkpoints, and all nodes must reach it. Default: Engine.Staging.
@@ -33,7 +33,7 @@ type Options struct {
 	// CheckpointBytes is how much of the log is written before the next checkpoint is made. An adopter reads as much. A checkpoint is
 	// made earlier where the log would be full otherwise. Default: 256 MiB.
 	CheckpointBytes int64
-	// Adopt is told of each adopted instance when its engine is open, and the drainer calls what it returns. Default: nobody is told.
+	// Adopt is called for each adopted instance when its engine is open, and the drainer calls the returned Adoption. Default: none.
 	Adopt func(instance string, epoch uint64, e *forebay.Engine) (Adoption, error)
 	// Logger gets what an operator should see. Default: warnings and errors go to [slog.Default]; [slog.DiscardHandler] silences them.
 	Logger *slog.Logger
@@ -41,7 +41,7 @@ type Options struct {
 
 // Adoption is what else has to know that an instance is drained.
 type Adoption interface {
-	// Follow gives up rows that nobody wants any more. It is called before rows are moved, and again while a table does not take them.
+	// Follow gives up rows that are no longer wanted. It is called before rows are moved, and again while a table refuses them.
 	Follow(ctx context.Context) error
 	// Finish is called when all rows are in their tables. The instance is drained only if it succeeds, and then it may be called again by
 	// another adopter.
@@ -92,7 +92,7 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// Validate reports every breach at once; zero fields count as their defaults.
+// Validate reports every breach at once. Zero fields count as their defaults.
 func (o Options) Validate() error {
 	o = o.withDefaults()
 	problems := []error{o.lease().Validate(), o.Engine.Validate()}

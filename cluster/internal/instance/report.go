@@ -10,24 +10,24 @@ import (
 	"github.com/forebay/forebay/changelog"
 )
 
-// Report is what an instance says of itself and of what it drains, for metrics. Nothing is asked for it. A time is zero for never, or if there is
+// Report describes an instance and the instances that it drains, for metrics. It needs no request. A time is zero for never, or if there is
 // nothing of that kind.
 type Report struct {
 	// Epoch is the owner's, and Left how much of the lease is left.
 	Epoch uint64
 	Left  time.Duration
-	// Waiting are the bytes that are not in the log yet; the first of them waits since WaitingSince.
+	// Waiting are the bytes that are not in the log yet. The first of them has waited since WaitingSince.
 	Waiting      int64
 	WaitingSince time.Time
-	// FailingSince is since when the log does not answer, or the lease has ended.
+	// FailingSince is since when the log does not respond, or the lease has ended.
 	FailingSince time.Time
-	// Log is what the log last said of itself. Its ID is empty until it has.
+	// Log is the last known state of the log. Its ID is empty before the first.
 	Log changelog.Stat
 	// Checkpoint is when the last checkpoint was made, and CheckpointDue since when the next one is due.
 	Checkpoint, CheckpointDue time.Time
 	// Adopted are the instances whose rows this node moves to their tables, sorted by name.
 	Adopted []Adopted
-	// States counts the instances of the cluster by what their records say. Nil: they have not been read yet.
+	// States counts the instances of the cluster by what their records say. Nil means that they have not been read yet.
 	States map[changelog.OwnerState]int
 }
 
@@ -37,7 +37,7 @@ type Adopted struct {
 	Instance string
 	// Since is when this node has taken over.
 	Since time.Time
-	// Restored: rows and rejected records are known. Oldest is when the oldest row was accepted.
+	// Restored says that rows and rejected records are known. Oldest is when the oldest row was accepted.
 	Restored             bool
 	Rows, Bytes, Records int64
 	Oldest               time.Time
@@ -67,7 +67,7 @@ func (i *Instance) Report() Report {
 	return r
 }
 
-// watchLog asks the log about itself once in a lease, until ctx ends. While it does not answer, what it has said before stays.
+// watchLog asks the log about itself once in a lease, until ctx ends. While it does not respond, its last state stays.
 func (i *Instance) watchLog(ctx context.Context) {
 	tick := time.NewTicker(i.opts.Lease)
 	defer tick.Stop()
@@ -83,7 +83,7 @@ func (i *Instance) watchLog(ctx context.Context) {
 	}
 }
 
-// show lets the report have the engine of a drainage; nil while it is not open.
+// show lets the report have the engine of a drainage, or nil while it is not open.
 func (d *drainage) show(e *forebay.Engine) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

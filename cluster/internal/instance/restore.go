@@ -13,15 +13,15 @@ import (
 	"github.com/forebay/forebay/internal/pebblestore"
 )
 
-// restore makes the data directory of the keeper's instance again, in a new folder: from the checkpoint that its record names, and from
-// the log behind that. It opens the log under a new epoch, which fences every earlier owner, and reads up to its own marker. So the
+// restore makes the data directory of the keeper's instance again, in a new folder, from the checkpoint that its record names, and from
+// the log after it. It opens the log under a new epoch, which fences every earlier owner, and reads up to its own marker. So the
 // folder has every batch that was ever acknowledged, and what an earlier owner still appends is void. The engine that opens the
 // folder appends another marker.
 //
 // Without a checkpoint there is nothing to make, since an engine that opens an empty folder gets the whole log. It is made nevertheless
 // with whole, which proves that the log has everything. With an error there is no folder. If the error [isDamage] a repetition helps only
-// where another replica has what is missing. damaged: the folder may have damage that nobody can make good. begun, unless nil, is told where the log
-// ends.
+// where another replica has the missing data. damaged says that the folder may have damage that cannot be repaired. begun, unless nil, receives
+// the end of the log.
 func restore(ctx context.Context, dir string, k *changelog.Keeper, o Options, whole bool, begun func(context.Context, changelog.LogEnd) error) (damaged bool, err error) {
 	owner := k.Owner()
 	if stat, err := o.Log.Stat(ctx, owner.LogName(k.Instance())); err != nil {
@@ -62,7 +62,7 @@ func restore(ctx context.Context, dir string, k *changelog.Keeper, o Options, wh
 	return damaged, forebay.Restore(dir, from, log.Begin(ctx, at), o.Engine.Buffer)
 }
 
-// fetch copies the checkpoint of an instance into a folder. damaged: it was made of tables that nobody had checked.
+// fetch copies the checkpoint of an instance into a folder. damaged says that it was made of unchecked tables.
 func fetch(ctx context.Context, dir, instance string, owner changelog.Owner, o Options) (at buffer.LogPosition, damaged bool, err error) {
 	store := o.checkpoints()
 	m, err := store.Load(ctx, instance, owner.Checkpoint)
@@ -80,7 +80,7 @@ func fetch(ctx context.Context, dir, instance string, owner changelog.Owner, o O
 		return at, false, err // a later release has stored it
 	}
 	if err != nil {
-		return at, false, &damageError{err} // its bytes are what the owner stored
+		return at, false, &damageError{err} // its bytes are as the owner stored them
 	}
 	if at = i.LogPosition(); at.Number != m.Number {
 		err = &damageError{fmt.Errorf("it has batch %d, and its manifest says %d", at.Number, m.Number)}

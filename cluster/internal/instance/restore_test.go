@@ -7,7 +7,7 @@ import (
 	"github.com/forebay/forebay/internal/synctest"
 )
 
-// A log that was made again is not taken for the one before, also where the record does not know that anything was acknowledged.
+// A log that was made again is not taken for the previous log, even if the record does not know that anything was acknowledged.
 func TestRestoreFromAnotherLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, 1)

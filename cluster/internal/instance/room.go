@@ -7,14 +7,14 @@ import (
 	"github.com/forebay/forebay/changelog"
 )
 
-// room is what the stream of an instance has left. It says when a checkpoint is due, so that the log can be trimmed, and holds up
+// room is the free space in the stream of an instance. It says when a checkpoint is due, so that the log can be trimmed, and holds up
 // batches when only the reserve is left.
 //
 // Holding up is done before the local level makes a batch, so that a checkpoint never has one for which the log has no room. If the log
 // were filled to its bound, the local level would have batches that cannot be released. No checkpoint with them may be named,
-// because an adopter could not tell whether callers were told of them, and without a checkpoint there is nothing to trim.
+// because an adopter could not know whether they were acknowledged, and without a checkpoint there is nothing to trim.
 //
-// It counts what is appended, on the safe side. The loop that makes checkpoints corrects the count with what the log says.
+// It counts appended bytes, on the safe side. The loop that makes checkpoints corrects the count with the log's size.
 // Until it is bounded it counts nothing and holds up nothing. Its methods may be called concurrently.
 type room struct {
 	due chan struct{} // gets a value when a checkpoint may be due
@@ -22,15 +22,15 @@ type room struct {
 	mu      sync.Mutex
 	changed sync.Cond
 	size    int64     // of the stream
-	trimmed int64     // the size behind the last trim
+	trimmed int64     // the size after the last trim
 	every   int64     // bytes from one checkpoint to the next
-	max     int64     // of the stream; 0: not bounded
-	limit   int64     // where batches are held up; the rest is for what is on its way
+	max     int64     // of the stream; 0 if not bounded
+	limit   int64     // where batches are held up. The rest is for batches on their way
 	pass    bool      // one batch may pass nevertheless
 	since   time.Time // when a checkpoint became due that is not made yet
 }
 
-// recordBytes is more than a record takes besides its data.
+// recordBytes is more than a record takes in addition to its data.
 const recordBytes = 512
 
 func newRoom() *room {
@@ -56,7 +56,7 @@ func (r *room) set(size, most int64) {
 // unbound lets everything pass again.
 func (r *room) unbound() { r.bound(changelog.Stat{}, 0) }
 
-// isDue reports whether enough was appended for a checkpoint. Near the bound less is enough, but not nothing: the log would not get
+// isDue reports whether enough was appended for a checkpoint. Near the bound less is enough, but not nothing, because the log would not get
 // shorter.
 func (r *room) isDue() bool {
 	grown := r.size - r.trimmed
@@ -98,7 +98,7 @@ func (r *room) add(data int) {
 	}
 }
 
-// correct replaces the count by what the log says, with the bytes that wait for it, and reports whether a checkpoint is due. trimmed: the
+// correct replaces the count by the log's size, with the bytes that wait for it, and reports whether a checkpoint is due. trimmed says that the
 // log was trimmed just now.
 func (r *room) correct(stat changelog.Stat, waiting int64, trimmed bool) bool {
 	r.mu.Lock()
@@ -114,7 +114,7 @@ func (r *room) correct(stat changelog.Stat, waiting int64, trimmed bool) bool {
 	return due
 }
 
-// dueSince is since when a checkpoint is due and not made; zero if none is.
+// dueSince is since when a checkpoint is due and not made, or zero if none is.
 func (r *room) dueSince() time.Time {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -82,7 +82,7 @@ func withTables(t *testing.T, checkpointBytes int64, rows int, play func(w *worl
 	})
 }
 
-// restored waits until an instance has ended because of damage and goes on in the same process, flushes it, and compares.
+// restored waits until an instance has ended because of damage and continues in the same process, flushes it, and compares.
 func (n *worldNode) restored(before *Instance) {
 	n.w.Helper()
 	n.w.await("the instance ends", func() bool { return before.Err() != nil })
@@ -179,7 +179,7 @@ func TestRotOfTheStoresLog(t *testing.T) {
 	}
 }
 
-// The same with tables that are files of a real disk, and a process that is a program's: it opens the folder again after Done.
+// The same with tables that are files of a real disk, and a process that is a program's. It opens the folder again after Done.
 func TestRotOfRealFiles(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, 1)
@@ -252,8 +252,8 @@ func editChunks(t *testing.T, disk vfs.FS, dir string) {
 	}
 }
 
-// The disk rots, and the checkpoint is gone too. What cannot be read is counted, the rest gets to its table, and the next checkpoint says
-// that it may have damage: whoever restores that counts as well, and does not begin again for good.
+// The disk rots, and the checkpoint is gone too. Unreadable rows are counted, the rest gets to its table, and the next checkpoint says
+// that it may have damage. A node that restores it counts as well, and does not restart forever.
 func TestRotThatNothingMakesGood(t *testing.T) {
 	withTables(t, 512<<10, 480, func(w *world, n *worldNode, i *Instance, release func()) {
 		name := n.instance()

@@ -143,7 +143,7 @@ func (c *stepContext) Err() error {
 	return c.Context.Err()
 }
 
-// A node that has lost its instance in the middle of a call stores nothing more: rows may be with the instance.
+// A node that has lost its instance in the middle of a call stores nothing more, because rows may be with the instance.
 func TestSalvageByAnotherInstance(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := fence(t)
@@ -163,7 +163,7 @@ func TestSalvageByAnotherInstance(t *testing.T) {
 	})
 }
 
-// What cannot be told apart is refused, and rows that nobody was told of are left out.
+// A folder whose unlogged rows cannot be determined is refused, and unacknowledged rows are left out.
 func TestSalvageRefuses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := fence(t)

@@ -14,8 +14,8 @@ import (
 	"github.com/forebay/forebay/internal/synctest"
 )
 
-// An adopter that meets what a later release has written keeps everything and does not call the instance damaged. When it is updated it goes
-// on.
+// An adopter that reads records of a later release keeps everything and does not call the instance damaged. When it is updated it
+// continues.
 func TestDrainOfALaterRelease(t *testing.T) {
 	inWorld(t, func(w *world, a, b, _ *worldNode) {
 		name := a.runs.opened().Keeper().Instance()

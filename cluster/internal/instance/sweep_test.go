@@ -55,8 +55,8 @@ func TestSweepPassesOver(t *testing.T) {
 	})
 }
 
-// The record of an instance that has been retired for long is deleted, and what was noted of its checkpoints. Its node comes back with its
-// disk after that: it is fenced and begins a new instance, no row is stored twice, and no log is left.
+// The record of an instance that has been retired for long is deleted, and the note of its checkpoints. Its node comes back with its
+// disk after that. It is fenced and begins a new instance, no row is stored twice, and no log is left.
 func TestNodeOfAForgottenInstance(t *testing.T) {
 	inWorld(t, func(w *world, a, b, _ *worldNode) {
 		name := a.instance()
@@ -82,7 +82,7 @@ func TestNodeOfAForgottenInstance(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(forgetAfter - time.Minute) // as long as nodes have time to come back behind a store of owners that went back
+		time.Sleep(forgetAfter - time.Minute) // as long as nodes have time to return after the store of owners went back
 		if _, ok := w.records()[name]; !ok {
 			t.Fatal("the record is deleted when it is seen")
 		}

@@ -8,7 +8,7 @@ import (
 	"github.com/forebay/forebay/internal/synctest"
 )
 
-// A process that closes right behind its last call has given the lease back: nobody waits for its silence. It does not wait for a store that is
+// A process that closes right after its last call has released the lease, so no node waits for its silence. It does not wait for a store that is
 // away, nor for a call that does not end.
 func TestClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -7,11 +7,11 @@
 //	 │      the last call ends         │ └───┘ every sixth of the lease: a beat
 //	 └─────────────────────────────────┘
 //
-// A lease is timing, not safety: see [driver.Exclusive]. A holder tells its calls to end when two thirds of a lease have passed since it began
-// its last successful beat. Another node begins when it has seen no beat for a whole lease, both on monotonic clocks of their own. So calls have a third
+// A lease is timing, not safety. See [driver.Exclusive]. A holder tells its calls to end when two thirds of a lease have passed since it began
+// its last successful beat. Another node begins when it has seen no beat for a whole lease, each on its own monotonic clock. So calls have a third
 // of a lease to end in. A process that stands still, and calls that do not end, may overlap with the next holder.
 //
-// Nothing is decided by reading: what is read may be old. Only a compare-and-set of the version that was read takes a lease.
+// Nothing is decided by reading, because a read may be old. Only a compare-and-set of the version that was read takes a lease.
 //
 // A node that waits writes that into the record. The holder then lets no more calls begin once it has had the lease for half of its
 // length, and after it has given it back it waits until another node has it, or a twelfth of the lease has passed.
@@ -40,7 +40,7 @@ const prefix = "lease."
 // format is the format of the record that this release writes, and the newest that it reads.
 const format = 1
 
-// record says who has a lease.
+// record names the holder of a lease.
 type record struct {
 	Format  int           `json:"format"`
 	Name    string        `json:"name"`
@@ -69,7 +69,7 @@ type Leases struct {
 	cancel     context.CancelFunc
 	background sync.WaitGroup
 
-	mu    sync.Mutex // guards what follows and the fields of all scopes that say so; never held during a call
+	mu    sync.Mutex // guards what follows and the fields of all scopes that say so, never held during a call
 	names map[string]*scope
 }
 
@@ -82,7 +82,7 @@ func New(owners changelog.Owners, node string, length time.Duration, log *slog.L
 	return l
 }
 
-// Close ends all leases. If calls still use one, all are left to their silence. Else Close waits a moment for what is being given back, so that
+// Close ends all leases. If calls still use one, all are left to their silence. Otherwise Close waits briefly for the pending releases, so that
 // no other node waits for the silence of this one. The caller makes sure that no Take follows.
 func (l *Leases) Close() {
 	over := make(chan struct{})
@@ -164,8 +164,8 @@ type scope struct {
 	name, key string
 	signal    chan struct{} // has an element when waiting or a term has changed
 
-	// Guarded by Leases.mu. users are the calls that have not released yet, of all terms: one that was told to end still uses the lease when
-	// this process has taken it again. runs: there is a goroutine of run. holder is the other node that had the lease when the record was
+	// Guarded by Leases.mu. users are the calls that have not released yet, of all terms. One that was told to end still uses the lease when
+	// this process has taken it again. runs says that there is a goroutine of run. holder is the other node that had the lease when the record was
 	// read last, and err why it could not be read or written.
 	waiting []chan *term
 	users   int
@@ -176,7 +176,7 @@ type scope struct {
 	// Of the goroutine of run.
 	seen   record        // of the holder that is silent
 	silent time.Duration // how long it has been
-	looked time.Time     // when the record was read last; zero: the last attempt failed
+	looked time.Time     // when the record was read last, or zero if the last attempt failed
 	rest   time.Time     // until when other nodes go first
 }
 
@@ -216,7 +216,7 @@ func (s *scope) releaser() func() {
 	})
 }
 
-// run takes the lease as long as somebody waits for it.
+// run takes the lease as long as a caller waits for it.
 func (s *scope) run() {
 	for s.wanted() {
 		if t := s.try(); t != nil {
@@ -230,7 +230,7 @@ func (s *scope) run() {
 	}
 }
 
-// wanted reports whether somebody waits. If nobody does, the goroutine ends.
+// wanted reports whether a caller waits. If none does, the goroutine ends.
 func (s *scope) wanted() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -286,7 +286,7 @@ func (s *scope) try() *term {
 	}
 	s.looked = time.Now()
 	own := found.Session == s.session
-	if !found.Held || own { // own: a write whose answer was lost, or a lease that could not be given back
+	if !found.Held || own { // own: a write whose response was lost, or a lease that could not be given back
 		if own && now.Before(s.rest) {
 			s.note("", nil)
 			return nil
@@ -324,7 +324,7 @@ func (s *scope) take(found record, version changelog.Version) *term {
 	var err error
 	if t.version, err = s.write(version, t.record); err != nil {
 		if errors.Is(err, changelog.ErrLost) {
-			err = nil // somebody was faster
+			err = nil // another node was faster
 		}
 		s.note("", err)
 		return nil
@@ -334,7 +334,7 @@ func (s *scope) take(found record, version changelog.Version) *term {
 	return t
 }
 
-// usable is how long calls may go on after the beginning of a successful beat.
+// usable is how long calls may continue after the beginning of a successful beat.
 func (s *scope) usable() time.Duration { return s.length * 2 / 3 }
 
 // hold lets calls use the lease and gives it back when none is left.
@@ -360,7 +360,7 @@ func (s *scope) hold(t *term) {
 	s.giveBack(t)
 }
 
-// grant gives a share to all who wait, unless other nodes have waited for long enough. It returns false if nobody has one.
+// grant gives a share to all waiting callers, unless other nodes have waited for long enough. It returns false if no caller has one.
 func (s *scope) grant(t *term) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -383,16 +383,16 @@ func (s *scope) grant(t *term) bool {
 func (s *scope) beat(t *term) {
 	var began time.Time // of the write that succeeded
 	if s.update(t, func(*record) { began = time.Now() }) && t.expiry.Stop() {
-		t.expiry.Reset(s.usable() - time.Since(began)) // if the lease has just ended it stays so: the calls were told
+		t.expiry.Reset(s.usable() - time.Since(began)) // if the lease has just ended it stays so, because the calls were told
 	}
 }
 
-// update changes the record of a lease that this process has. After an attempt that failed it looks which version the record has: a node
-// that waits may have written it too. What others show there is not believed, because it may be old; the time decides.
+// update changes the record of a lease that this process has. After an attempt that failed it looks which version the record has, because a node
+// that waits may have written it too. What others show there is not believed, because it may be old. The time decides.
 func (s *scope) update(t *term, change func(*record)) bool {
 	for range 2 {
 		next := t.record
-		// Not the number of an earlier attempt: if that arrives late, or has arrived without an answer, it says nothing about now.
+		// Not the number of an earlier attempt. If that arrives late, or has arrived without a response, it says nothing about now.
 		t.attempts++
 		next.Beat = t.attempts
 		change(&next)
@@ -405,7 +405,7 @@ func (s *scope) update(t *term, change func(*record)) bool {
 		if err != nil || found.Session != s.session {
 			continue
 		}
-		if found == next { // its answer was lost
+		if found == next { // its response was lost
 			t.record, t.version = found, version
 			return true
 		}

@@ -21,7 +21,7 @@ import (
 
 const length = 12 * time.Second
 
-// line is the connection of a process to the store of owners. While it is cut no call is answered.
+// line is the connection of a process to the store of owners. While it is cut no call gets a response.
 type line struct {
 	changelog.Owners
 	mu  sync.Mutex
@@ -94,7 +94,7 @@ func ended(lost <-chan struct{}) bool {
 	}
 }
 
-// A lease is shared by the calls of one process and keeps out another one, which gets it soon after the last call has ended.
+// A lease is shared by the calls of one process and keeps out a second process, which gets it soon after the last call has ended.
 func TestTake(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		owners := changelogtest.NewOwners(1, changelogtest.Faults{})
@@ -161,7 +161,7 @@ func TestTurns(t *testing.T) {
 	})
 }
 
-// A holder that is cut off is told within two thirds of a lease; another process takes the lease after a whole one, and not before.
+// A holder that is cut off learns it within two thirds of a lease. Another process takes the lease after a whole one, and not before.
 func TestSilence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		owners := changelogtest.NewOwners(1, changelogtest.Faults{})
@@ -189,7 +189,7 @@ func TestSilence(t *testing.T) {
 	})
 }
 
-// While the store is away nobody takes the lease of another process, and the error says so.
+// While the store is away no process takes the lease of another, and the error says so.
 func TestStoreAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		owners := changelogtest.NewOwners(1, changelogtest.Faults{})
@@ -255,8 +255,8 @@ var (
 	fromSeed = flag.Int("from", 0, "the first seed")
 )
 
-// TestSimulation lets processes take a lease, stand still, be cut off and be killed, while messages to the store are lost or late and what
-// it shows is old. It checks that no two processes use the lease at once, except for one that stands still, and that each process gets it
+// TestSimulation lets processes take a lease, stand still, be cut off and be killed, while messages to the store are lost or late and its
+// reads are old. It checks that no two processes use the lease at once, except for one that stands still, and that each process gets it
 // in the end.
 func TestSimulation(t *testing.T) {
 	n := *seeds
@@ -310,7 +310,7 @@ type process struct {
 	kill  context.CancelFunc
 
 	// Guarded by simulation.mu.
-	still chan struct{} // not nil: it stands still until this is closed
+	still chan struct{} // if not nil, it stands still until this is closed
 	turns int
 }
 
@@ -408,7 +408,7 @@ func (p *process) awake() {
 	}
 }
 
-// stop lets the process stand still: nothing that it asks for is answered, and what it does goes on later. After that it needs a moment to notice
+// stop lets the process stand still. Its requests get no response, and its work continues later. After that it needs a moment to notice
 // that its lease has ended.
 func (p *process) stop(d time.Duration) {
 	s := p.sim

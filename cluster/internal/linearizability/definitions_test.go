@@ -145,8 +145,8 @@ func (s *simulation) find(id string) (end catalog.Task, err error) {
 	return end, fmt.Errorf("no node knows the end: %w", err)
 }
 
-// disturb cuts nodes off, longer than the lease or shorter, and loses them: the node that has their name then has another disk, while the
-// lost one, which nobody closes, believes that it goes on and reaches nobody.
+// disturb cuts nodes off, longer than the lease or shorter, and loses them. The node that has their name then has another disk, while the
+// lost one, which is not closed, believes that it runs and reaches no other node.
 func (s *simulation) disturb(ended <-chan struct{}) {
 	rng := rand.New(rand.NewPCG(s.seed, clients))
 	for {

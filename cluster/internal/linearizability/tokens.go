@@ -8,7 +8,7 @@ import (
 	"github.com/forebay/forebay/catalog"
 )
 
-// Tokens makes a token for each sink that asks for one, each another one.
+// Tokens makes a token for each sink that asks for one, each time a different one.
 type Tokens struct{ made atomic.Int64 }
 
 // CreateToken implements [catalog.Tokens].

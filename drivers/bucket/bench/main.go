@@ -1,4 +1,4 @@
-// Command bench measures how fast slices and tables reach a bucket, beside the uploads of the AWS SDK, on an S3 server that it starts.
+// Command bench measures how fast slices and tables reach a bucket, compared with the uploads of the AWS SDK, on an S3 server that it starts.
 //
 //	go run ./bench -json
 package main
@@ -141,7 +141,7 @@ func (s *store) slices(ctx context.Context, dir string, in importbench.Input) (f
 	return run, end, err
 }
 
-// uploads is what the SDK does by default with the same files.
+// uploads uploads the same files with the SDK's defaults.
 func (s *store) uploads(ctx context.Context, dir string, in importbench.Input) (func() error, func() (int64, error), error) {
 	name, _, err := s.bucket()
 	if err != nil {

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// Every scenario runs to its end, and finds what it has stored.
+// Every scenario runs to its end, and finds its stored rows.
 func TestRun(t *testing.T) {
 	var out strings.Builder
 	if err := run(t.Context(), []string{"-rows", "2000", "-rounds", "1", "-dir", t.TempDir()}, &out); err != nil {

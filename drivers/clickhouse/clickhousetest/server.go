@@ -1,4 +1,4 @@
-// Package clickhousetest runs a private server of ClickHouse for tests: one for each test binary, in a temporary folder, on a port of the loopback
+// Package clickhousetest runs a private server of ClickHouse for tests, one for each test binary, in a temporary folder, on a port of the loopback
 // interface. Its engine is the real engine of ClickHouse in a library, libchdb.so, which has no support for clusters. The package implements the part
 // of the HTTP interface that the driver uses.
 package clickhousetest

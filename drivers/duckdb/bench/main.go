@@ -1,8 +1,8 @@
-// Command bench measures the import into DuckDB beside its own COPY from a file.
+// Command bench measures the import into DuckDB compared with its own COPY from a file.
 //
 //	go run ./bench -json
 //
-// With the argument pipeline it measures the path from an event to a query, beside inserts:
+// With the argument pipeline it measures the path from an event to a query, compared with inserts:
 //
 //	go run ./bench pipeline -json
 package main

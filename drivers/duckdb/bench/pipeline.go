@@ -13,7 +13,7 @@ import (
 	"github.com/forebay/forebay/internal/pipebench"
 )
 
-// database is a file in a folder, for the pipeline's scenarios. It has no outage: a file that this process has open cannot be taken away.
+// database is a file in a folder, for the pipeline's scenarios. It has no outage, because a file that this process has open cannot be taken away.
 func database(dir string) pipebench.Database {
 	path := filepath.Join(dir, "rows.duckdb")
 	return pipebench.Database{

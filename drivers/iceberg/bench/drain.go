@@ -14,7 +14,7 @@ import (
 	"github.com/forebay/forebay/mapping"
 )
 
-// drain measures what an engine does after an outage: all rows wait on the local disk, in slices and files as the default conditions make
+// drain measures what an engine does after an outage. All rows wait on the local disk, in slices and files as the default conditions make
 // them, and staging can be reached again when the measurement begins. It ends when the last row is in a committed snapshot.
 func drain(ctx context.Context, folder string, in importbench.Input) (func() error, func() (int64, error), error) {
 	target, err := iceberg.Open(filepath.Join(folder, "lake"), iceberg.Options{})

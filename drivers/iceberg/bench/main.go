@@ -1,4 +1,4 @@
-// Command bench measures the driver beside iceberg-go itself, which writes and commits the same rows from Arrow batches in memory, on all
+// Command bench measures the driver against iceberg-go itself, which writes and commits the same rows from Arrow batches in memory, on all
 // cores and with its own settings.
 //
 //	go run ./bench -json
@@ -6,7 +6,7 @@
 // The scenario import/iceberg is one import, from slices in staging to a committed snapshot. drain/iceberg is the whole path of rows from the
 // local disk of an engine, to staging and in several imports to committed snapshots.
 //
-// With the argument pipeline it measures the path from an event to a query, beside a program that appends with the library each second:
+// With the argument pipeline it measures the path from an event to a query, compared with a program that appends with the library each second:
 //
 //	go run ./bench pipeline -json
 //

@@ -38,7 +38,7 @@ func database(dir string) pipebench.Database {
 	}
 }
 
-// query asks the table through a catalog of its own. An absent table has no rows.
+// query asks the table through a separate catalog. An absent table has no rows.
 func query(ctx context.Context, dir string, ask func(context.Context, *iceberg.Local) (int64, error)) (rows int64, err error) {
 	target, err := iceberg.Open(dir, iceberg.Options{})
 	if err != nil {
@@ -60,7 +60,7 @@ func total(ctx context.Context, target *iceberg.Local) (int64, error) {
 	return strconv.ParseInt(tbl.CurrentSnapshot().Summary.Properties["total-records"], 10, 64)
 }
 
-// own appends to the table as a program of iceberg-go does: each second, or each event in a commit of its own.
+// own appends to the table as a program of iceberg-go does, each second, or each event in a separate commit.
 func own(ctx context.Context, dir string) (pipebench.Own, error) {
 	target, err := iceberg.Open(dir, iceberg.Options{})
 	if err != nil {

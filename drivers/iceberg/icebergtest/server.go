@@ -12,7 +12,7 @@ import (
 	"github.com/apache/iceberg-go/table"
 )
 
-// Server is a REST catalog in front of another one. It has what the driver asks for.
+// Server is a REST catalog that serves another catalog. It serves the requests of the driver.
 type Server struct {
 	http.ServeMux
 	catalog catalog.Catalog
@@ -21,10 +21,10 @@ type Server struct {
 	fault Fault
 }
 
-// Fault answers a commit. commit makes the commit of the request.
+// Fault responds to a commit. commit makes the commit of the request.
 type Fault func(w http.ResponseWriter, commit func() error)
 
-// NewServer returns a server in front of a catalog, which the caller closes after it.
+// NewServer returns a server for a catalog, which the caller closes after the server.
 func NewServer(c catalog.Catalog) *Server {
 	s := &Server{catalog: c}
 	s.HandleFunc("GET /v1/config", func(w http.ResponseWriter, _ *http.Request) {
@@ -62,7 +62,7 @@ func NewServer(c catalog.Catalog) *Server {
 	return s
 }
 
-// Break lets a fault answer the next commit.
+// Break lets a fault respond to the next commit.
 func (s *Server) Break(fault Fault) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -133,7 +133,7 @@ func answerTable(w http.ResponseWriter, meta table.Metadata, location string) {
 	answer(w, map[string]any{"metadata-location": location, "metadata": meta, "config": map[string]string{}})
 }
 
-// refuse answers an error, if it is one.
+// refuse responds with err, unless it is nil.
 func refuse(w http.ResponseWriter, err error) bool {
 	status := http.StatusInternalServerError
 	switch {

@@ -1,4 +1,4 @@
-// Command bench measures the import into MariaDB beside LOAD DATA LOCAL of its client. It starts a server of its own.
+// Command bench measures the import into MariaDB compared with LOAD DATA LOCAL of its client. It starts its own server.
 //
 //	go run ./bench -json
 package main

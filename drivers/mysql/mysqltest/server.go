@@ -1,4 +1,4 @@
-// Package mysqltest runs a private MariaDB server for tests: one for each test binary, in a temporary folder, on a Unix socket and a port of
+// Package mysqltest runs a private MariaDB server for tests, one for each test binary, in a temporary folder, on a Unix socket and a port of
 // the loopback interface.
 package mysqltest
 
@@ -195,7 +195,7 @@ func (s *Server) create() error {
 			return ErrMissing
 		}
 	}
-	// Not t.TempDir: the path of a socket must be short.
+	// Not t.TempDir, because the path of a socket must be short.
 	if s.dir, err = os.MkdirTemp("", "my"); err != nil {
 		return err
 	}

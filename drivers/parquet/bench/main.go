@@ -1,9 +1,9 @@
-// Command bench measures the import into a folder of Parquet beside the library's own writer, which gets the same rows as Go structs
+// Command bench measures the import into a folder of Parquet compared with the library's own writer, which gets the same rows as Go structs
 // from memory and writes them with the same schema, encodings and codec to a file that it syncs.
 //
 //	go run ./bench -encoding gzip -json
 //
-// With the argument pipeline it measures the path from an event to a query, beside a program that closes a file with the library each second:
+// With the argument pipeline it measures the path from an event to a query, compared with a program that closes a file with the library each second:
 //
 //	go run ./bench pipeline -json
 package main

@@ -38,7 +38,7 @@ type event struct {
 	Body       string    `parquet:"body"`
 }
 
-// own writes a file each second: a file that is open has no footer, so nobody can read what a crash leaves of it.
+// own writes a file each second. A file that is open has no footer, so no reader can use it after a crash.
 func own(path string) (o pipebench.Own, err error) {
 	if err := os.MkdirAll(path, 0o700); err != nil {
 		return o, err

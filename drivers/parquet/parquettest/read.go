@@ -79,7 +79,7 @@ func ReadPart(path string, columns []datatype.Column) ([][]string, error) {
 	return rows, nil
 }
 
-// canonical returns the text of a value by what the file says about it, which must agree with the type of the column.
+// canonical returns the text of a value by its type in the file, which must agree with the type of the column.
 func canonical(physical pq.Type, typ datatype.Type, v pq.Value) string {
 	logical := ""
 	if l := physical.LogicalType(); l != nil {

@@ -1,8 +1,8 @@
-// Command bench measures the import into PostgreSQL beside \copy of psql. It starts a server of its own.
+// Command bench measures the import into PostgreSQL compared with \copy of psql. It starts its own server.
 //
 //	go run ./bench -json
 //
-// With the argument pipeline it measures the path from an event to a query, beside inserts through a pool of pgx:
+// With the argument pipeline it measures the path from an event to a query, compared with inserts through a pool of pgx:
 //
 //	go run ./bench pipeline -json
 package main

@@ -13,7 +13,7 @@ import (
 	"github.com/forebay/forebay/internal/pipebench"
 )
 
-// connections is the size of the pool that inserts: the number with which pgbench inserts the most rows on two cores.
+// connections is the size of the pool that inserts, the number with which pgbench inserts the most rows on two cores.
 const connections = 16
 
 // database is the server of the pipeline's scenarios.
@@ -71,7 +71,7 @@ func (w ways) own(ctx context.Context) (o pipebench.Own, err error) {
 	}, nil
 }
 
-// tail counts only the rows behind the ones that it has counted before. The table only grows, so its rows have ascending places.
+// tail counts only the rows after the last row that it has counted. The table only grows, so its rows have ascending places.
 type tail struct {
 	ways
 	conn *pgx.Conn

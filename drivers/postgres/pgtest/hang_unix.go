@@ -8,7 +8,7 @@ import (
 	"syscall"
 )
 
-// Hang stops all processes of the server, which keep their connections and locks, and returns what lets them go on.
+// Hang stops all processes of the server, which keep their connections and locks, and returns a function that resumes them.
 func (s *Server) Hang() (restore func() error, err error) {
 	signal := func(sig syscall.Signal) (err error) {
 		first, _ := s.processes()
@@ -16,7 +16,7 @@ func (s *Server) Hang() (restore func() error, err error) {
 		if err != nil {
 			return err
 		}
-		err = syscall.Kill(pid, sig) // the one that starts others comes first
+		err = syscall.Kill(pid, sig) // first the process that starts the others
 		_, all := s.processes()
 		for pid := range all {
 			if n, _ := strconv.Atoi(pid); pid != first {

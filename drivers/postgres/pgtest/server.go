@@ -1,4 +1,4 @@
-// Package pgtest runs a private PostgreSQL server for tests: one for each test binary, in a folder of its own, on a Unix socket alone.
+// Package pgtest runs a private PostgreSQL server for tests, one for each test binary, in a separate folder, on a Unix socket alone.
 package pgtest
 
 import (
@@ -171,7 +171,7 @@ func (s *Server) Restart(tb testing.TB) {
 // Shutdown ends the server at once and returns what starts it again.
 func (s *Server) Shutdown() (restore func() error, err error) { return s.start, s.stop() }
 
-// processes returns the id of the server's first process. On Linux all has, for it and its children, the fields of /proc/PID/stat behind the
+// processes returns the id of the server's first process. On Linux all has, for it and its children, the fields of /proc/PID/stat after the
 // name: state, parent, ….
 func (s *Server) processes() (first string, all map[string][]string) {
 	text, _ := os.ReadFile(filepath.Join(s.data(), "postmaster.pid"))
@@ -195,7 +195,7 @@ func (s *Server) CPU() (total time.Duration) {
 	for pid, fields := range all {
 		times := fields[11:13] // user and system
 		if pid == first {
-			times = fields[11:15] // and those of children that have ended
+			times = fields[11:15] // and the times of children that have ended
 		}
 		for _, t := range times {
 			ticks, _ := strconv.ParseInt(t, 10, 64)
@@ -210,7 +210,7 @@ func (s *Server) create() error {
 	if s.bin, err = binaries(); err != nil {
 		return err
 	}
-	// Not t.TempDir: the user of the server must be able to search all parents, and the path of the socket must be short.
+	// Not t.TempDir, because the user of the server must be able to search all parents, and the path of the socket must be short.
 	if s.dir, err = os.MkdirTemp("", "pg"); err != nil {
 		return err
 	}
@@ -257,7 +257,7 @@ func (s *Server) command(args ...string) *exec.Cmd {
 	}
 	cmd := exec.Command(args[0], args[1:]...)
 	cmd.Dir = s.dir
-	// English, unless a session sets lc_messages to another locale: the server speaks Japanese to that one.
+	// English, unless a session sets lc_messages to another locale. The server speaks Japanese to that one.
 	cmd.Env = append(os.Environ(), "LC_ALL=C", "LANGUAGE=ja")
 	return cmd
 }
@@ -271,7 +271,7 @@ func (s *Server) run(name string, args ...string) error {
 	}
 	defer os.Remove(log.Name())
 	defer log.Close()
-	cmd.Stdout, cmd.Stderr = log, log // a file: the server keeps a pipe open
+	cmd.Stdout, cmd.Stderr = log, log // a file, because the server keeps a pipe open
 	if err := cmd.Run(); err != nil {
 		text, _ := os.ReadFile(log.Name())
 		return fmt.Errorf("%s: %w: %s", name, err, text)

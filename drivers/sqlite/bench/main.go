@@ -1,8 +1,8 @@
-// Command bench measures the import into SQLite beside .import of the program sqlite3.
+// Command bench measures the import into SQLite compared with .import of the program sqlite3.
 //
 //	go run ./bench -json
 //
-// With the argument pipeline it measures the path from an event to a query, beside inserts through one connection:
+// With the argument pipeline it measures the path from an event to a query, compared with inserts through one connection:
 //
 //	go run ./bench pipeline -json
 package main

@@ -10,7 +10,7 @@ import (
 )
 
 // Format writes t in UTC by a format in which each letter stands for a part of the date. A backslash takes the next
-// character as it is; other characters are copied.
+// character as it is. Other characters are copied.
 func Format(t time.Time, format string) string {
 	t = t.UTC()
 	var b strings.Builder

@@ -34,7 +34,7 @@ const maxText = 256
 
 const blanks = " \t\n,"
 
-// A state gathers what the parts of a text say.
+// A state gathers the values from the parts of a text.
 type state struct {
 	base          time.Time
 	date          *[3]int // year, month, day
@@ -47,9 +47,9 @@ type state struct {
 	weekday       int
 	weekdayIs     bool
 	weekdayRule   int
-	dayOf         int // 1: first day of the month, 2: last
+	dayOf         int // 1 means the first day of the month, 2 the last
 	year          *int
-	// nth is the number of a weekday in its month, -1 for the last; 0: none.
+	// nth is the number of a weekday in its month, -1 for the last, 0 for none.
 	nth, nthDay int
 }
 
@@ -88,7 +88,7 @@ func cutsWord(text string, n int) bool {
 	return letter(a) && letter(b) || digit(a) && digit(b)
 }
 
-// set stores what a part says. It reports false when another part has said it before.
+// set stores the value of a part. It reports false when another part has set it before.
 func set[T any](at **T, value T) bool {
 	free := *at == nil
 	*at = &value
@@ -112,7 +112,7 @@ func (s *state) setWeekday(day, rule int) {
 	s.weekday, s.weekdayRule, s.weekdayIs = day, rule, true
 }
 
-// startOfDay drops the time: of the base, and one that was read before.
+// startOfDay drops the time of the base, and a time that was read before.
 func (s *state) startOfDay() {
 	s.clock, s.midnight = nil, true
 }
@@ -122,7 +122,7 @@ var (
 	daysOf    = map[string]int64{"day": 1, "week": 7, "fortnight": 14}
 )
 
-// shift adds amount units; false for an unknown unit.
+// shift adds amount units. It returns false for an unknown unit.
 func (s *state) shift(amount int64, unit string) bool {
 	unit = unitOf(unit)
 	s.seconds += amount * secondsOf[unit]
@@ -207,14 +207,14 @@ func (s *state) resolve() (time.Time, bool) {
 	return t.Add(time.Duration(s.seconds) * time.Second).UTC(), true
 }
 
-// bounded reports whether the shift can be computed; shifts beyond a million years are refused.
+// bounded reports whether the shift can be computed. Shifts beyond a million years are refused.
 func (s *state) bounded() bool {
 	const most = 4_000_000
 	in := func(i, bound int64) bool { return i <= bound && i >= -bound }
 	return in(int64(s.years), most/400) && in(int64(s.months), most) && in(s.days, most) && in(s.seconds, most*1000)
 }
 
-// toWeekday returns the days from a day of the week to the one that was asked for.
+// toWeekday returns the days from a day of the week to the wanted day.
 func (s *state) toWeekday(today int) int {
 	want := s.weekday
 	if s.weekdayRule == sameWeek {

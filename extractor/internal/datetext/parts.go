@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// A part is a form of date, time or phrase. Of those that match, the longest counts; its groups go to apply, which
+// A part is a form of date, time or phrase. The longest matching part counts. Its groups go to apply, which
 // returns false when the part cannot stand here.
 type part struct {
 	pattern *regexp.Regexp
@@ -158,7 +158,7 @@ var parts = []part{
 			return false
 		}
 		relative := g[1] == "next" || g[1] == "last" || g[1] == "previous" || g[1] == "this"
-		if relative && unitOf(g[2]) == "week" { // with a day of the week: that day of the other week
+		if relative && unitOf(g[2]) == "week" { // with a day of the week it is that day of the other week
 			if !s.weekdayIs {
 				s.weekday = int(s.base.Weekday())
 			}
@@ -213,13 +213,13 @@ func unitOf(name string) string {
 	return name
 }
 
-// hours of the abbreviations that dates of mail and HTTP may carry, beside UTC.
+// hours of the abbreviations that dates of mail and HTTP may carry, in addition to UTC.
 var abbreviations = map[string]int{
 	"z": 0, "utc": 0, "gmt": 0, "wet": 0, "west": 1, "bst": 1, "cet": 1, "cest": 2, "eet": 2, "eest": 3, "msk": 3,
 	"est": -5, "edt": -4, "cst": -6, "cdt": -5, "mst": -7, "mdt": -6, "pst": -8, "pdt": -7,
 }
 
-// zoneOf returns the zone of an abbreviation, or of a name of the time zone database in any case; nil when there is
+// zoneOf returns the zone of an abbreviation, or of a name of the time zone database in any case, or nil when there is
 // none.
 func zoneOf(name string) *time.Location {
 	if hours, ok := abbreviations[name]; ok {

@@ -68,7 +68,7 @@ func tablesOf(items []tree.Node, known tree.Node) (map[string][][]string, *Set, 
 	return tables, s, nil
 }
 
-// FuzzSet checks what holds for all data that fits tables: every line has the columns of its header, every item has a
+// FuzzSet checks properties of all data that fits tables. Every line has the columns of its header, every item has a
 // row, every row of a list names a row that owns it, and the columns come out the same when they are known before.
 func FuzzSet(tf *testing.F) {
 	f := fuzztest.New(tf)

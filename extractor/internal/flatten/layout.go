@@ -27,7 +27,7 @@ func (t LayoutColumn) keyed() bool {
 
 // LayoutColumn is a column, or a table of the items at a path.
 type LayoutColumn struct {
-	// Path leads to the value in the item; of a User column it is the name of an extra column.
+	// Path leads to the value in the item. For a User column it is the name of an extra column.
 	Path string
 	Kind LayoutKind
 	// Destination is the name of the column or table.
@@ -36,8 +36,8 @@ type LayoutColumn struct {
 	PrimaryKey bool
 	// ForceType writes lists and objects as JSON text.
 	ForceType bool
-	// Table is the layout of a table. Same is true if it is the layout that contains the column: items inside of items of the same form. The items
-	// at every depth then share the table.
+	// Table is the layout of a table. Same is true if it is the layout that contains the column, for items inside of items of the same form. The
+	// items at every depth then share the table.
 	Table *Layout
 	Same  bool
 	// NoParentKey leaves the link column out; ParentKey is its name, empty means the name of the parent and "_pk".
@@ -73,12 +73,12 @@ func (t LayoutColumn) tables(key string) iter.Seq2[string, LayoutColumn] {
 	}
 }
 
-// shares reports whether items inside of items are rows of the same table: they have the same form and destination, and no link.
+// shares reports whether items inside of items are rows of the same table, which holds if they have the same form and destination, and no link.
 func (t LayoutColumn) shares(c LayoutColumn) bool {
 	return c.Same && c.Destination == t.Destination && c.NoParentKey && t.NoParentKey
 }
 
-// nameLayout gives names to a table and to those below.
+// nameLayout gives names to a table and to the tables below.
 func (s *Set) nameLayout(key string, t LayoutColumn) {
 	if s.layouts[key] != "" {
 		return
@@ -89,7 +89,7 @@ func (s *Set) nameLayout(key string, t LayoutColumn) {
 	}
 }
 
-// openLayout opens a table and those below if they are not open yet. parent is the name of the parent's table.
+// openLayout opens a table and the tables below if they are not open yet. parent is the name of the parent's table.
 func (s *Set) openLayout(key, parent string, t LayoutColumn) error {
 	if _, ok := s.tables[key]; ok {
 		return nil
@@ -122,7 +122,7 @@ func (s *Set) openLayout(key, parent string, t LayoutColumn) error {
 	return nil
 }
 
-// layoutRow writes a row, and its rows in the tables below. name is the data type, for errors; key names the table t; parent is
+// layoutRow writes a row, and its rows in the tables below. name is the data type, for errors, key names the table t, and parent is
 // the link value of the row above.
 func (s *Set) layoutRow(name, key string, t LayoutColumn, item, extra tree.Node, parent string) error {
 	var cells, keys []string
@@ -197,7 +197,7 @@ func valueAt(item tree.Node, path string) tree.Node {
 	return n
 }
 
-// rowSum is the link value of a row without a primary key: the checksum of the item and of the extra columns.
+// rowSum is the link value of a row without a primary key, the checksum of the item and of the extra columns.
 func rowSum(item, extra tree.Node) string {
 	h := md5.New()
 	scratch := item.WriteSerialized(h, nil)

@@ -10,7 +10,7 @@ import (
 // maxName is the longest name of a table or column.
 const maxName = 64
 
-// SafeName makes a name of a table or column: letters, digits and "-" stay, everything else becomes "_", never at
+// SafeName makes a name of a table or column. Letters, digits and "-" stay, everything else becomes "_", never at
 // an end and never two in a row. A name of more than 64 characters is its checksum and its end.
 func SafeName(name string) string {
 	var b strings.Builder
@@ -38,7 +38,7 @@ func SafeName(name string) string {
 	return out
 }
 
-// taken gives names that are not taken yet: a later one gets "_u0", "_u1" and so on. The value of a name is the number
+// taken gives names that are not taken yet. A later one gets "_u0", "_u1" and so on. The value of a name is the number
 // with which to try next.
 type taken map[string]int
 

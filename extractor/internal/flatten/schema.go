@@ -1,7 +1,7 @@
-// Package flatten turns nested items into rows of tables: objects become columns, lists become tables that are linked
+// Package flatten turns nested items into rows of tables. Objects become columns, lists become tables that are linked
 // to their owner.
 //
-// A [Set] works in two passes, because the columns of a table are the union over all of its rows: first every item is
+// A [Set] works in two passes, because the columns of a table are the union over all of its rows. First every item is
 // learned, then the same items are written, in the same order.
 package flatten
 
@@ -30,7 +30,7 @@ type shape struct {
 	index  map[string]int
 	// items of a list.
 	items *shape
-	// table is the name of the table for what is shaped so, "" while there is none. It never changes, so that rows of
+	// table is the name of the table for values of this shape, "" while there is none. It never changes, so that rows of
 	// later runs go to the same table whatever other tables there are.
 	table string
 }
@@ -51,13 +51,13 @@ const (
 
 var kindNames = []string{"null", "scalar", "object", "list"}
 
-// learn adds a value to what is known. path leads to it, for errors.
+// learn adds a value to the shape. path leads to it, for errors.
 func (s *shape) learn(v tree.Node, path []string, nested *bool) error {
 	switch v.Kind() {
 	case tree.Null:
 		return nil
 	case tree.List:
-		if s.kind != array { // what was single so far is a list of one
+		if s.kind != array { // a value that was single so far is a list of one
 			was := *s
 			*s = shape{kind: array, items: &was}
 		}
@@ -129,7 +129,7 @@ func (s *shape) eachTable(visit func(name string)) {
 	}
 }
 
-// encode and decodeShape keep a shape in the state: a kind, and what is below.
+// encode and decodeShape keep a shape in the state, as a kind, and the shapes below.
 func (s *shape) encode() tree.Node {
 	members := []tree.Member{{Key: "kind", Value: tree.OfString(kindNames[s.kind])}}
 	if s.table != "" {

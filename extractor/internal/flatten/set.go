@@ -11,7 +11,7 @@ import (
 	"github.com/forebay/forebay/extractor/internal/tree"
 )
 
-// parentColumn is the last column of a table that was made of a list: the link value of the owner.
+// parentColumn is the last column of a table that was made of a list, with the link value of the owner.
 const parentColumn = "JSON_parentId"
 
 // dataColumn holds items that are no objects.
@@ -76,7 +76,7 @@ func (s *Set) SetLayout(name string, l *Layout) {
 	s.nameLayout(name, t.layout)
 }
 
-// Restore makes columns and tables known that an earlier set returned from Known. It comes before SetLayout.
+// Restore makes columns and tables known that an earlier set returned from Known. Call it before SetLayout.
 func (s *Set) Restore(known tree.Node) error {
 	for _, m := range known.Members() {
 		rows, err := decodeShape(m.Value, 0)
@@ -212,7 +212,7 @@ func (s *Set) writeRow(
 	if _, err := t.w.Write(s.line); err != nil {
 		return err
 	}
-	// The rows of lists come after the row of their owner; files are independent, so only their own order matters.
+	// The rows of lists come after the row of their owner. Files are independent, so only their own order matters.
 	for _, l := range w.lists {
 		parent := []tree.Member{{Key: parentColumn, Value: tree.OfString(l.link)}}
 		for m := range l.items.Each() {
@@ -224,7 +224,7 @@ func (s *Set) writeRow(
 	return nil
 }
 
-// table returns a table, opened at its first row; nil when it has no columns.
+// table returns a table, opened at its first row, or nil when it has no columns.
 func (s *Set) table(path, label string, extras []string, rows *shape) (*Table, error) {
 	if t, ok := s.tables[path]; ok {
 		return t, nil
@@ -290,7 +290,7 @@ type link struct {
 	value *string
 }
 
-// text returns the link value: the path, and the checksum of the object and of what is around it.
+// text returns the link value, the path, and the checksum of the object and of the objects around it.
 func (l *link) text() string {
 	if l.value == nil {
 		h := md5.New()
@@ -341,7 +341,7 @@ func (w *rowWriter) fields(v tree.Node, s *shape, l *link, label string) {
 	}
 }
 
-// listOf returns the items at a place that holds lists: a single value is a list of one, null has none.
+// listOf returns the items at a place that holds lists. A single value is a list of one, null has none.
 func listOf(n tree.Node) tree.Node {
 	switch n.Kind() {
 	case tree.Null:
@@ -352,7 +352,7 @@ func listOf(n tree.Node) tree.Node {
 	return tree.OfList(n)
 }
 
-// appendLine appends a CSV line: every cell in quotes, quotes doubled.
+// appendLine appends a CSV line, with every cell in quotes and quotes doubled.
 func appendLine(dst []byte, cells []string) []byte {
 	for i, c := range cells {
 		if i > 0 {

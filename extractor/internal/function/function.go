@@ -24,7 +24,7 @@ type Function struct {
 	// PlaceholdersOnly functions may be called for placeholders of child jobs alone.
 	PlaceholdersOnly bool
 
-	least, most int // arguments; most is -1 when there is no bound
+	least, most int // arguments, and most is -1 when there is no bound
 	call        func(c *call) tree.Node
 }
 
@@ -84,7 +84,7 @@ func (c *call) text(i int) string {
 	return c.args[i].Text()
 }
 
-// time returns argument i, Unix seconds, as a time. Without it that is the time of the call; the false of a date that was
+// time returns argument i, Unix seconds, as a time. Without it that is the time of the call. The false of a date that was
 // not understood is 0.
 func (c *call) time(i int) time.Time {
 	if i >= len(c.args) {

@@ -6,8 +6,8 @@ import (
 	"math/bits"
 )
 
-// ripemd160 is the hash of that name (Dobbertin, Bosselaers and Preneel, 1996). The standard library has none, and the
-// one of its supplement is frozen; some interfaces still sign with it.
+// ripemd160 is the hash of that name (Dobbertin, Bosselaers and Preneel, 1996). The standard library has none, and its
+// supplement's version is frozen. Some interfaces still sign with it.
 type ripemd160 struct {
 	state  [5]uint32
 	block  [64]byte
@@ -58,7 +58,7 @@ func (r *ripemd160) Sum(in []byte) []byte {
 // other with every ninth from the fifth on.
 var permuted = [16]byte{7, 4, 13, 1, 10, 6, 15, 3, 12, 0, 9, 5, 2, 14, 11, 8}
 
-// shifts are the rotations by round and word, constants what is added by line and round.
+// shifts are the rotations by round and word, constants the addends by line and round.
 var (
 	shifts = [5][16]byte{
 		{11, 14, 15, 12, 5, 8, 7, 9, 11, 13, 14, 15, 6, 7, 9, 8},

@@ -8,17 +8,17 @@ import (
 	"github.com/forebay/forebay/extractor/internal/tree"
 )
 
-// maxWidth bounds what a format can make of a short value.
+// maxWidth bounds the text that a format can make of a short value.
 const maxWidth = 10_000
 
 // A verb is one conversion of a format, such as "%2$'.05d".
 type verb struct {
-	arg       int // 1-based; 0: the next one
+	arg       int // 1-based, 0 for the next one
 	left      bool
 	plus      bool
 	pad       byte
 	width     int
-	precision int // -1: not given
+	precision int // -1 means not given
 	letter    byte
 }
 
@@ -68,7 +68,7 @@ func sprintf(c *call) tree.Node {
 	return tree.OfString(b.String())
 }
 
-// parseVerb reads what follows a percent sign; n is 0 when it is no conversion.
+// parseVerb reads the verb after a percent sign, and n is 0 when it is no conversion.
 func parseVerb(s string) (v verb, n int) {
 	m := verbs.FindStringSubmatch(s)
 	if m == nil {
@@ -126,7 +126,7 @@ func (v verb) convert(n tree.Node) string {
 
 var bases = map[byte]int{'u': 10, 'b': 2, 'o': 8, 'x': 16}
 
-// signed puts a plus sign in front of a number if the verb asks for it.
+// signed puts a plus sign before a number if the verb asks for it.
 func (v verb) signed(s string) string {
 	if v.plus && s[0] != '-' {
 		return "+" + s

@@ -1,4 +1,4 @@
-// Package tree is JSON as the extractor needs it: members keep their order, integers stay integers, and there are the
+// Package tree is JSON as the extractor needs it. Members keep their order, integers stay integers, and there are the
 // texts, truth values and serialisations of the service, on which file contents and link values depend.
 package tree
 
@@ -41,7 +41,7 @@ func (k Kind) Phrase() string {
 	return "a " + kindNames[k]
 }
 
-// Node is a JSON value. The zero Node is null. Nodes share what is below them when they are copied; a node that was
+// Node is a JSON value. The zero Node is null. Copies of a node share the values below it. A node that was
 // handed out is not modified, except by its owner through Set.
 type Node struct {
 	// num holds an Int, the bits of a Float, 1 for true, or the length of a List that is kept as text.
@@ -55,7 +55,7 @@ type Node struct {
 
 // Member is a member of an object or an item of a list.
 type Member struct {
-	// Key is the name; empty in a list.
+	// Key is the name, or empty in a list.
 	Key string
 	// Value is the value.
 	Value Node
@@ -93,13 +93,13 @@ func OfList(items ...Node) Node {
 // Kind returns the type of the value.
 func (n Node) Kind() Kind { return n.kind }
 
-// Int returns the value of an Int; of another kind the result has no meaning.
+// Int returns the value of an Int. For another kind the result has no meaning.
 func (n Node) Int() int64 { return int64(n.num) }
 
-// Float returns the value of a Float; of another kind the result has no meaning.
+// Float returns the value of a Float. For another kind the result has no meaning.
 func (n Node) Float() float64 { return math.Float64frombits(n.num) }
 
-// Bool returns the value of a Bool; of another kind the result has no meaning.
+// Bool returns the value of a Bool. For another kind the result has no meaning.
 func (n Node) Bool() bool { return n.num != 0 }
 
 // Str returns the value of a String, "" of another kind.
@@ -111,7 +111,7 @@ func (n Node) Str() string {
 }
 
 // Members returns the members of an object or the items of a list, whose keys are empty. The caller must not modify it.
-// A list of an answer may be too large for that: use Each.
+// A list of a response may be too large for that, so use Each.
 func (n Node) Members() []Member {
 	if n.asText() {
 		return slices.Collect(n.Each())
@@ -122,7 +122,7 @@ func (n Node) Members() []Member {
 // asText reports whether the node is a list that is kept as text.
 func (n Node) asText() bool { return n.kind == List && n.str != "" }
 
-// Each yields the members of an object or the items of a list, whose keys are empty. Those of a list that is kept as
+// Each yields the members of an object or the items of a list, whose keys are empty. Items of a list that is kept as
 // text are parsed one by one, again each time.
 func (n Node) Each() iter.Seq[Member] {
 	return func(yield func(Member) bool) { // small enough to be inlined, so that nothing is allocated
@@ -155,7 +155,7 @@ func (n Node) eachOfText(yield func(Member) bool) {
 	}
 }
 
-// MapItems returns the list of what change makes of the items. A list that is kept as text becomes another one.
+// MapItems returns the list of the results of change. A list that is kept as text becomes a new text.
 func (n Node) MapItems(change func(i int, item Node) (Node, error)) (Node, error) {
 	out := Node{kind: List}
 	var text []byte
@@ -244,7 +244,7 @@ func (n Node) At(path, delimiter string) (Node, bool) {
 	return n, true
 }
 
-// With returns an object in which key has value: in its place when the key exists, else at the end. n stays as it is.
+// With returns an object in which key has value, in its place when the key exists, else at the end. n stays as it is.
 func (n Node) With(key string, value Node) Node {
 	out := Node{kind: Object, kids: make([]Member, 0, len(n.kids)+1)}
 	found := false
@@ -292,7 +292,7 @@ type Cursor struct {
 	index map[string]int
 }
 
-// Cursor returns a cursor before the first member. Of what is no object it finds nothing.
+// Cursor returns a cursor before the first member. In a node that is no object it finds nothing.
 func (n Node) Cursor() Cursor {
 	if n.kind != Object {
 		return Cursor{}
@@ -327,7 +327,7 @@ func (c *Cursor) Get(key string) Node {
 	return c.kids[at].Value
 }
 
-// Replace returns a copy in which by stands in the place of list, and whether list was found: the very list, below n or n itself,
+// Replace returns a copy in which by stands in the place of list, and whether list was found. It must be the very list, below n or n itself,
 // and not one that is only equal. An empty list is never found, and nothing is in a list that is kept as text.
 func (n Node) Replace(list, by Node) (Node, bool) {
 	if n.kind == List && n.Len() == list.Len() && n.Len() > 0 && n.str == list.str && (n.asText() || &n.kids[0] == &list.kids[0]) {
@@ -354,7 +354,7 @@ func (n Node) Without(key string) Node {
 	return out
 }
 
-// Overlay lays upper over n: members of objects are merged by name and items of lists by position, at every depth; an
+// Overlay lays upper over n. Members of objects are merged by name and items of lists by position, at every depth. An
 // upper value of another kind replaces the lower one. Names of n come first. A list meets an object under its
 // positions as names.
 func (n Node) Overlay(upper Node) Node {
@@ -384,10 +384,10 @@ func (n Node) named() []Member {
 	return out
 }
 
-// Named returns the collection as an object: a list under its positions. What is no collection gives an empty object.
+// Named returns the collection as an object, a list under its positions. What is no collection gives an empty object.
 func (n Node) Named() Node { return Node{kind: Object, kids: n.named()} }
 
-// Equal reports whether two values are the same: same kinds, same members in the same order.
+// Equal reports whether two values are the same, with the same kinds and the same members in the same order.
 func (n Node) Equal(o Node) bool {
 	if n.kind != o.kind {
 		return false

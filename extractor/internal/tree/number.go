@@ -11,7 +11,7 @@ import (
 // largestWhole is from where on not every integer is a float64.
 const largestWhole = 1 << 53
 
-// ofNumber returns a number that is no Int. Its text is kept when the float alone would not give it back: integers
+// ofNumber returns a number that is no Int. Its text is kept when the float alone would not give it back, as for integers
 // beyond 64 bits, and more digits than a float holds.
 func ofNumber(text string, integer bool) Node {
 	f, _ := strconv.ParseFloat(text, 64) // out of range it is the nearest value: infinite, or zero
@@ -44,7 +44,7 @@ func holds(f float64, text string) bool {
 	return d == digits && e == exponent
 }
 
-// decimal takes a decimal number apart: it is 0.digits × 10^exponent, with neither zeros in front nor at the end of the
+// decimal takes a decimal number apart. It is 0.digits × 10^exponent, with neither zeros in front nor at the end of the
 // digits. ok is false when the exponent is beyond all use.
 func decimal(text string) (negative bool, digits string, exponent int, ok bool) {
 	if text != "" && (text[0] == '-' || text[0] == '+') {
@@ -71,7 +71,7 @@ func decimal(text string) (negative bool, digits string, exponent int, ok bool) 
 // maxIntegerDigits bounds the work with integers of a server.
 const maxIntegerDigits = 1000
 
-// Integer returns a number, or the number that a string holds, as an exact integer; a fraction is cut. ok is false for
+// Integer returns a number, or the number that a string holds, as an exact integer. A fraction is cut. ok is false for
 // other values and for integers of more than 1,000 digits.
 func (n Node) Integer() (*big.Int, bool) {
 	number, ok := n.Number()

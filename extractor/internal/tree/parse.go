@@ -37,9 +37,9 @@ func Parse(data []byte) (Node, error) {
 	return ParseText(context.Background(), string(data), math.MaxInt)
 }
 
-// ParseText is Parse for an answer, which may be large. It ends with the cause of ctx when that ends: a text of many
-// megabytes takes seconds. A list with very many values in it is checked, and kept as text: its items are read when
-// they are asked for. So it takes a few megabytes beside the text, except for objects: more than most members in them are
+// ParseText is Parse for a response, which may be large. It ends with the cause of ctx when that ends, because a text of many
+// megabytes takes seconds. A list with very many values in it is checked, and kept as text. Its items are read when
+// they are asked for. So it takes a few megabytes in addition to the text, except for objects. More than most members in them are
 // an error.
 func ParseText(ctx context.Context, text string, most int) (Node, error) {
 	if text = strings.TrimPrefix(text, "\ufeff"); !utf8.ValidString(text) { // which is many times as fast as ToValidUTF8
@@ -76,23 +76,23 @@ type parser struct {
 	ctx  context.Context
 	data string
 	at   int
-	// values counts what was begun, to look at the context now and then.
+	// values counts the values begun, to look at the context now and then.
 	values int
-	// open holds the members of the collections that are not closed yet, the innermost last: a closed one is copied
+	// open holds the members of the collections that are not closed yet, the innermost last. A closed one is copied
 	// out at its exact size.
 	open []Member
-	// free is memory for members of closed collections: few of them have an allocation of their own.
+	// free is memory for members of closed collections, so few of them have a separate allocation.
 	free []Member
 	// freed is the length that it had at first.
 	freed int
 
-	// held counts the members that were made and are not dropped. At textFrom a list is chosen to be kept as text; at
+	// held counts the members that were made and are not dropped. At textFrom a list is chosen to be kept as text, and at
 	// most the text is refused.
 	held, textFrom, most int
 	step                 int // the first textFrom
 	// around are the collections that are not closed yet, by depth.
 	around []frame
-	// asText is the depth of the list that was chosen, none while there is none. What is in it is checked only: dry is
+	// asText is the depth of the list that was chosen, none while there is none. What is in it is checked only, so dry is
 	// true, and nothing is made.
 	asText int
 	dry    bool
@@ -126,7 +126,7 @@ func (p *parser) keep() {
 			return
 		}
 	}
-	p.textFrom += p.step // objects cannot be kept as text: their names are looked for
+	p.textFrom += p.step // objects cannot be kept as text because their names are looked for
 }
 
 var errEnd = errors.New("the text ends within a value")
@@ -186,8 +186,8 @@ func (p *parser) value(depth int) (Node, error) {
 // manyMembers is from where names are looked for in a map.
 const manyMembers = 16
 
-// names tells which names an object that is being read may have already. Of up to filtered members nearly all new names are told
-// apart by it, and no map is made.
+// names finds names that an object being read may have already. Of up to filtered members nearly all new names are
+// recognised by it, and no map is made.
 type names struct {
 	bits  [4]uint64
 	index map[string]int
@@ -400,7 +400,7 @@ func (p *parser) text() (string, error) {
 
 var errControl = errors.New("control character in a string")
 
-// escapedText goes on with text from the first backslash.
+// escapedText continues with text from the first backslash.
 func (p *parser) escapedText(begin int) (string, error) {
 	var out []byte
 	for {

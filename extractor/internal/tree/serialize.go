@@ -5,7 +5,7 @@ import (
 	"strconv"
 )
 
-// AppendSerialized appends the typed text over which the service computes link values and ids: every value with its
+// AppendSerialized appends the typed text over which the service computes link values and ids, every value with its
 // type and length. Objects of data are written as objects. Objects of a configuration (arrays) are written as arrays with names.
 func (n Node) AppendSerialized(dst []byte, arrays bool) []byte {
 	return n.appendSerialized(dst, arrays, nil)
@@ -59,7 +59,7 @@ func (n Node) appendSerialized(dst []byte, arrays bool, w io.Writer) []byte {
 	return append(dst, '}')
 }
 
-// integerName reports whether an array holds a name as an integer: decimal, without plus sign and leading zeros.
+// integerName reports whether an array holds a name as an integer, decimal, without plus sign and leading zeros.
 func integerName(s string) bool {
 	i, err := strconv.ParseInt(s, 10, 64)
 	return err == nil && strconv.FormatInt(i, 10) == s

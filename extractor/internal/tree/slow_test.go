@@ -16,9 +16,9 @@ import (
 	"github.com/forebay/forebay/internal/seedtest"
 )
 
-// What follows reads and writes texts and numbers byte by byte: the rules, against which the faster code is checked.
+// What follows reads and writes texts and numbers byte by byte, as the rules, against which the faster code is checked.
 
-// slowText reads a string from its first quote on. It returns the text, and where it ends, or what is wrong and where.
+// slowText reads a string from its first quote on. It returns the text, and where it ends, or the fault and its place.
 func slowText(data string) (text string, end int, err error) {
 	var out []byte
 	unit := func(at int) (rune, error) {
@@ -128,7 +128,7 @@ func slowFloat(f float64, precision, digits int, e string) string {
 	return sign + num[:exp+1] + "." + num[exp+1:]
 }
 
-// compareText checks the fast code for a text: as the rest of a JSON text, and as a string to be written.
+// compareText checks the fast code for a text, as the rest of a JSON text, and as a string to be written.
 func compareText(t *testing.T, s string) {
 	t.Helper()
 	valid := strings.ToValidUTF8(s, "")
@@ -211,7 +211,7 @@ func FuzzAgainstSlow(tf *testing.F) {
 	})
 }
 
-// TestEqualNames reads objects of all sizes whose names come again: the last value counts, at the place of the first. Names that the parser cannot
+// TestEqualNames reads objects of all sizes whose names come again. The last value counts, at the place of the first. Names that the parser cannot
 // tell apart at a glance, of one length and with the same letters where it looks, are different all the same.
 func TestEqualNames(t *testing.T) {
 	rnd := seedtest.Rand(t)
@@ -243,7 +243,7 @@ func TestEqualNames(t *testing.T) {
 	}
 }
 
-// TestMembersAreNotShared extends a collection: the members of its neighbours, which are in the same memory, stay.
+// TestMembersAreNotShared extends a collection. The members of its neighbours, which are in the same memory, stay.
 func TestMembersAreNotShared(t *testing.T) {
 	text := `[{"a":1,"b":[1,2,3]},{"a":2},{"c":{"d":[4]}}]`
 	n := parse(t, text)

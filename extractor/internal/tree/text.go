@@ -12,7 +12,7 @@ import (
 	"github.com/forebay/forebay/internal/jsontext"
 )
 
-// Text returns a scalar as it is written in requests: true is "1", false and null are "", floats have up to 14
+// Text returns a scalar as it is written in requests. The text of true is "1", false and null are "", floats have up to 14
 // significant digits. Numbers of 2^53 and more, which are mostly ids, keep all digits that they were read with. A
 // collection gives "".
 func (n Node) Text() string {
@@ -48,7 +48,7 @@ func FloatText(f float64, digits int) string {
 	return string(appendFloatText(make([]byte, 0, 32), f, digits, digits, 'E'))
 }
 
-// appendFloatText appends precision digits, or as many as f needs when it is -1; digits is where the exponent begins.
+// appendFloatText appends precision digits, or as many as f needs when it is -1, and digits is where the exponent begins.
 func appendFloatText(dst []byte, f float64, precision, digits int, e byte) []byte {
 	switch {
 	case math.IsNaN(f):
@@ -110,7 +110,7 @@ func appendZeros(dst []byte, n int) []byte {
 // blanks may stand around a number in a string.
 const blanks = " \t\n\r\v\f"
 
-// Number reads a value that counts as a number: an Int, a Float, or a string that holds one, with blanks around it.
+// Number reads a value that counts as a number, which is an Int, a Float, or a string that holds one, with blanks around it.
 func (n Node) Number() (Node, bool) {
 	switch n.kind {
 	case Int, Float:
@@ -130,7 +130,7 @@ func (n Node) Number() (Node, bool) {
 	return Node{}, false
 }
 
-// Digits reads an integer: an Int, or a string that is nothing but an optional minus sign and digits.
+// Digits reads an integer, which is an Int, or a string that is nothing but an optional minus sign and digits.
 func (n Node) Digits() (int64, bool) {
 	switch n.kind {
 	case Int:
@@ -145,7 +145,7 @@ func (n Node) Digits() (int64, bool) {
 	return 0, false
 }
 
-// Cut converts any scalar to an integer: fractions are cut, of a string the leading number counts, else it is 0.
+// Cut converts any scalar to an integer. Fractions are cut, of a string the leading number counts, else it is 0.
 func (n Node) Cut() int64 {
 	switch n.kind {
 	case Bool, Int:
@@ -201,7 +201,7 @@ const (
 	Plain Style = iota
 	// Escaped writes "/" as "\/" and everything outside of ASCII as \u sequences.
 	Escaped
-	// Exact is Plain, except that a float never looks like an integer: it is read back as the same node.
+	// Exact is Plain, except that a float never looks like an integer, so it is read back as the same node.
 	Exact
 	// Arrays is Escaped for values of a configuration, where {} is [], and an object whose names are 0, 1, 2 and so on
 	// in this order is a list.
@@ -222,7 +222,7 @@ func (n Node) WriteJSON(w io.Writer, scratch []byte, style Style) []byte {
 // writePart is how much is gathered before it is written.
 const writePart = 1 << 15
 
-// spill writes what was gathered to w when it is enough, and returns the memory for what follows. A nil w gathers all.
+// spill writes the gathered bytes to w when there are enough, and returns the memory for the next ones. A nil w gathers all.
 func spill(w io.Writer, dst []byte) []byte {
 	if w == nil || len(dst) < writePart {
 		return dst

@@ -212,7 +212,7 @@ func TestSerialized(t *testing.T) {
 	}
 }
 
-// FuzzParse checks that Parse takes what the standard library takes, and that what it writes is read back as the same.
+// FuzzParse checks that Parse takes the same texts as the standard library, and that its output is read back as the same.
 func FuzzParse(tf *testing.F) {
 	f := fuzztest.New(tf)
 	for _, s := range []string{`{"a":[1,2.5,"x\u00e9"],"a":null}`, `[[],{}]`, `-0`, `1e400`, `"\ud83d\ude00"`, `{"":0}`, "\"\xff\""} {
@@ -319,7 +319,7 @@ func TestTooManyMembers(t *testing.T) {
 	if _, err := ParseText(t.Context(), text, 3000); err != nil {
 		t.Error(err)
 	}
-	// Where a list is only checked, what reading an item will take counts.
+	// Where a list is only checked, the cost of reading an item later counts.
 	items := "[" + strings.Repeat(text[1:len(text)-1]+",", 100) + "0]"
 	if _, err := ParseText(t.Context(), items, keptFrom+3000); err != nil {
 		t.Error(err)

@@ -1,5 +1,5 @@
-// Command gcsserver is fake-gcs-server, a Google Cloud Storage in memory, for the tests of drivers. It is a module of its own because of
-// what it brings. It serves until its standard input ends, so it never outlives a test that is killed.
+// Command gcsserver is fake-gcs-server, a Google Cloud Storage in memory, for the tests of drivers. It is a separate module because of
+// its dependencies. It serves until its standard input ends, so it never outlives a test that is killed.
 //
 //	gcsserver BUCKET
 //

@@ -1,10 +1,10 @@
-// Command s3server is versitygw, an S3 server on a folder, for the tests of drivers. It is a module of its own because of what it
-// brings. It serves until its standard input ends, so it never outlives a test that is killed.
+// Command s3server is versitygw, an S3 server on a folder, for the tests of drivers. It is a separate module because of its
+// dependencies. It serves until its standard input ends, so it never outlives a test that is killed.
 //
 //	s3server ADDRESS FOLDER ACCESS-KEY SECRET-KEY
 //
-// It prints "listening" and its address when it listens, which must have a port: the server takes no listener. Each folder in FOLDER, an absolute path, is a bucket. The folder "attributes" beside
-// FOLDER has the attributes of objects.
+// It prints "listening" and its address when it listens. ADDRESS must have a port, because the server does not accept a listener.
+// Each folder in FOLDER, an absolute path, is a bucket. The folder "attributes" next to FOLDER contains the attributes of objects.
 package main
 
 import (
@@ -32,7 +32,7 @@ func main() {
 }
 
 func serve(address, folder, access, secret string) error {
-	// Attributes are kept beside the objects, because not every temporary folder has extended attributes.
+	// Attributes are kept in a separate folder, because not every temporary folder supports extended attributes.
 	attributes := filepath.Join(filepath.Dir(folder), "attributes")
 	if err := os.MkdirAll(attributes, 0o700); err != nil {
 		return err

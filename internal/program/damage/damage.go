@@ -1,4 +1,5 @@
-// Package damage shows what the disk of a running server has lost, and removes the records that an operator has read. It speaks the Stream API.
+// Package damage shows the rows that the disk of a running server has lost, and removes the records that an operator has read. It speaks the Stream
+// API.
 package damage
 
 import (
@@ -13,8 +14,8 @@ import (
 	"github.com/forebay/forebay/internal/program/api"
 )
 
-// Run is the program: an action, flags, and for forget the ids of records. It returns [flag.ErrHelp] after -h and an [*api.UsageError] for
-// wrong arguments.
+// Run is the program. Its arguments are an action, flags, and for forget the ids of records. It returns [flag.ErrHelp] after -h and an
+// [*api.UsageError] for wrong arguments.
 func Run(ctx context.Context, args []string, env api.Environment) error {
 	name, args := api.Action(args)
 	var server api.Flags

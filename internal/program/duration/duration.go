@@ -39,7 +39,7 @@ func Parse(text string) (time.Duration, error) {
 	if total >= math.MaxInt64 {
 		return 0, errors.New("the duration is longer than 292 years")
 	}
-	// The sum of whole numbers: a float64 does not have every nanosecond of a long time.
+	// The sum uses whole numbers, because a float64 does not have every nanosecond of a long time.
 	d := time.Duration(math.Round(days*float64(day))) + more
 	if negative {
 		d = -d

@@ -20,18 +20,18 @@ import (
 	"github.com/forebay/forebay/mapping"
 )
 
-// tables feeds an engine with the records of an extraction: a source and a table for every data type, defined when the
-// first page of it comes.
+// tables feeds an engine with the records of an extraction. It has a source and a table for every data type, defined when its
+// first page arrives.
 type tables struct {
 	eng   *forebay.Engine
 	store *store.Store
-	toy   bool // whether the records come from the bundled API
-	// source is by data type. It belongs to the state: an id is made unique in the order in which data types come, and a
-	// run that goes on in the middle sees another order.
+	toy   bool // whether the bundled API sends the records
+	// source is by data type. It belongs to the state, because an id is made unique in the order in which data types arrive, and
+	// a run that resumes in the middle sees a different order.
 	source map[string]string
 	// proposals are the columns of -columns by data type. Other data types have the whole record in one column.
 	proposals map[string]mapping.Columns
-	// bucket is the one of the page at hand, buckets the number of different ones.
+	// bucket is the bucket of the page at hand, buckets the number of different ones.
 	bucket  string
 	buckets int
 }
@@ -54,7 +54,7 @@ func openTables(o options, names map[string]string, logger *slog.Logger) (*table
 	return &tables{eng: eng, store: st, toy: o.config == "", source: source, proposals: proposals}, nil
 }
 
-// columns of a table: the whole record, or the fields of a record that the program knows.
+// columns of a table, the whole record, or the fields of a record that the program knows.
 func (t *tables) columns(dataType string) mapping.Columns {
 	text := func(name, path string) mapping.Column {
 		return mapping.Path(name, path, mapping.Default(`""`), mapping.RawString())
@@ -71,7 +71,7 @@ func (t *tables) columns(dataType string) mapping.Columns {
 	return mapping.Columns{mapping.UUID("id"), mapping.Datetime("pulled"), mapping.Body("record")}
 }
 
-// tableID returns the table of a source: in the bucket of the configuration, or in the bucket extract.
+// tableID returns the table of a source, in the bucket of the configuration, or in the bucket extract.
 func tableID(bucket, source string) string { return "in.c-" + cmp.Or(bucket, "extract") + "." + source }
 
 // emit stores a page in the tables of its bucket.

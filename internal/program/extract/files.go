@@ -13,7 +13,7 @@ import (
 	"github.com/forebay/forebay/mapping"
 )
 
-// readProposals reads what discover wrote: columns by data type. The file may have been edited.
+// readProposals reads what discover wrote, which is columns by data type. The file may have been edited.
 func readProposals(path string) (map[string]mapping.Columns, error) {
 	if path == "" {
 		return nil, nil
@@ -72,7 +72,7 @@ func (f stateFile) probe() error {
 	return errors.Join(tmp.Close(), os.Remove(tmp.Name()))
 }
 
-// save replaces the file as a whole: a crash leaves the old state or the new one.
+// save replaces the file as a whole. A crash leaves the old state or the new one.
 func (f stateFile) save(state extractor.State) error {
 	if f == "" {
 		return nil

@@ -1,6 +1,6 @@
-// Package flagtext parses the flags of a command and shows them on one screen. The usage of a flag says what it means, its unit, and in
+// Package flagtext parses the flags of a command and shows them on one screen. The usage of a flag gives its meaning, its unit, and in
 // parentheses its default and an example: "longest shutdown, a duration (e.g. 1m)", or "most bytes on disk (default 16 GiB; e.g. 1073741824)".
-// Without a default in the text, the default is the one of package flag. A flag without a value is off by default and needs neither.
+// Without a default in the text, package flag's default applies. A flag without a value is off by default and needs neither.
 package flagtext
 
 import (
@@ -37,7 +37,7 @@ func Of(f *flag.Flag) Text {
 	return t
 }
 
-// isSwitch reports whether a flag is off by default and takes no value.
+// isSwitch reports whether a flag is off by default and has no value.
 func isSwitch(f *flag.Flag) bool {
 	b, ok := f.Value.(interface{ IsBoolFlag() bool })
 	return ok && b.IsBoolFlag() && f.DefValue == "false"

@@ -1,4 +1,4 @@
-// Package inspect shows what waits in a data directory, where, for how long and why. It changes nothing.
+// Package inspect shows the waiting rows of a data directory, where, for how long and why. It changes nothing.
 package inspect
 
 import (
@@ -192,7 +192,7 @@ func (p *picture) print(out io.Writer, now time.Time) error {
 	return w.Flush()
 }
 
-// columnList writes columns with their types: id uuid required, note string. An untyped column is a name alone.
+// columnList writes columns with their types, such as id uuid required, note string. An untyped column is a name alone.
 func columnList(columns []datatype.Column) string {
 	list := make([]string, len(columns))
 	for i, c := range columns {

@@ -68,7 +68,7 @@ func TestInspect(t *testing.T) {
 	}
 }
 
-// TestInspectColumns shows what a sink and its waiting files have of a table that grows, and a change that was refused.
+// TestInspectColumns shows the columns of a sink and its waiting files while its table grows, and a refused change.
 func TestInspectColumns(t *testing.T) {
 	data := filepath.Join(t.TempDir(), "data")
 	eng, err := forebay.Open(data, forebay.Options{})

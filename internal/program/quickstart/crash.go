@@ -17,7 +17,7 @@ import (
 )
 
 // childCommand is the last argument but one of a child process, the data directory is the last. The child writes its address
-// and its levels to standard output, one JSON object a line. When its standard input is closed it drains and ends; so it
+// and its levels to standard output, one JSON object a line. When its standard input is closed it drains and ends, so it
 // also ends when its parent is gone.
 const (
 	childCommand = "engine-process"
@@ -129,11 +129,11 @@ type crashing struct {
 	current atomic.Pointer[child]
 	kills   int
 
-	mu sync.Mutex // held by the client during whose answer the service is killed
-	at []int64    // the numbers of answers at which it is killed, ascending
+	mu sync.Mutex // held by the client during whose response the service is killed
+	at []int64    // the numbers of responses at which it is killed, ascending
 }
 
-// startCrashing starts a service that is killed at random numbers of answered events. fail is called when it ends by itself.
+// startCrashing starts a service that is killed at random numbers of responses. fail is called if it exits by itself.
 func startCrashing(cfg config, dir, secret string, l *ledger, fail func(error)) (*crashing, error) {
 	s := &crashing{rng: rand.New(rand.NewPCG(cfg.seed, 0xdead))}
 	s.start = func() (*child, error) { return startChild(cfg, dir, secret, fail) }
@@ -172,7 +172,7 @@ func (s *crashing) url() string    { return s.current.Load().told.Load().URL }
 func (s *crashing) levels() levels { return s.current.Load().told.Load().Levels }
 
 func (s *crashing) finish(ctx context.Context) error {
-	// The last kill hits uploads and imports: the child drains for a random moment only.
+	// The last kill hits uploads and imports. The child drains for a random moment only.
 	c := s.current.Load()
 	c.drain()
 	select {

@@ -55,7 +55,7 @@ func source(secret string) forebay.Source {
 const maxEvents = 9_999_999
 
 // delivery is one attempt to send one event. Its id is in the body, as webhook senders do it, and from there in every
-// row: so rows can be compared with answers, attempt by attempt.
+// row, so that rows can be compared with responses, attempt by attempt.
 type delivery struct{ event, attempt uint32 }
 
 // id has a prefix that is new with every run, since a directory may hold the rows of earlier ones.

@@ -7,7 +7,7 @@ import (
 	"github.com/forebay/forebay/datatype"
 )
 
-// summary counts the orders by country; total sums them up. NULL and the empty text are not the same.
+// summary counts the orders by country, and total sums them up. NULL and the empty text are not the same.
 func summary(total string) string {
 	return "SELECT country, count(*) AS orders, " + total + " AS total, count(*) - count(note) AS null_notes, " +
 		"count(CASE WHEN note = '' THEN 1 END) AS empty_notes FROM orders GROUP BY 1 ORDER BY 1"

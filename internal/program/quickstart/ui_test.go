@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// With -ui the console shows events that flow, a table that does not answer, and how it heals, until the program is interrupted. Then all rows
+// With -ui the console shows flowing events, a table that does not respond, and its recovery, until the program is interrupted. Then all rows
 // reach their tables and are counted as usual.
 func TestUI(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())

@@ -1,4 +1,4 @@
-// Package replay replays archived records into a sink of a running server, over the Stream API.
+// Package replay replays archived records into a sink of a running server, through the Stream API.
 package replay
 
 import (
@@ -18,7 +18,7 @@ import (
 	"github.com/forebay/forebay/internal/program/api"
 )
 
-// Selection has the flags that say what a replay reads.
+// Selection has the flags that select the records of a replay.
 type Selection struct {
 	run, archived, from, to string
 	rate                    float64
@@ -33,7 +33,7 @@ func (s *Selection) Register(flags *flag.FlagSet) {
 	flags.Float64Var(&s.rate, "rows-per-second", 0, "start: most rows per second, on average (default no limit; e.g. 5000)")
 }
 
-// Options returns what the flags say. The error is an [*api.UsageError].
+// Options returns the options that the flags give. The error is an [*api.UsageError].
 func (s *Selection) Options() (o forebay.ReplayOptions, err error) {
 	if s.run == "" {
 		return o, api.Wrong("start needs a name for the run: -run NAME")
@@ -56,7 +56,8 @@ func (s *Selection) Options() (o forebay.ReplayOptions, err error) {
 	return o, nil
 }
 
-// Run is the program: an action, flags and SOURCE/SINK. It returns [flag.ErrHelp] after -h and an [*api.UsageError] for wrong arguments.
+// Run is the program. Its arguments are an action, flags and SOURCE/SINK. It returns [flag.ErrHelp] after -h and an [*api.UsageError] for wrong
+// arguments.
 func Run(ctx context.Context, args []string, env api.Environment) error {
 	action, args := api.Action(args)
 	var (

@@ -10,7 +10,7 @@ import (
 	"github.com/forebay/forebay/internal/program/api"
 )
 
-// found is the answer of a node.
+// found is the response of a node.
 type found struct {
 	Folder, Instance string
 	LogEnd, Last     uint64
@@ -23,7 +23,7 @@ type found struct {
 	}
 }
 
-// Run is the program: flags and a folder. It returns [flag.ErrHelp] after -h and an [*api.UsageError] for wrong arguments.
+// Run is the program. It takes flags and a folder. It returns [flag.ErrHelp] after -h and an [*api.UsageError] for wrong arguments.
 func Run(ctx context.Context, args []string, env api.Environment) error {
 	var server api.Flags
 	flags := flag.NewFlagSet("salvage", flag.ContinueOnError)
@@ -54,7 +54,7 @@ func Run(ctx context.Context, args []string, env api.Environment) error {
 	return err
 }
 
-// text says what was found, for people.
+// text describes the result, for people.
 func (f *found) text() string {
 	s := fmt.Sprintf("folder    %s of instance %s\nlog       has batches 1 to %d, the folder 1 to %d\n", api.Line(f.Folder), api.Line(f.Instance), f.LogEnd, f.Last)
 	rows, left := int64(0), int64(0)

@@ -9,7 +9,7 @@ const (
 	apiConnections = 512
 )
 
-// eventConnections is how many connections senders of events may have: as many as the flag says, and not so many that the
+// eventConnections is how many connections senders of events may have. It is as many as the flag says, and not so many that the
 // store has no file handles left.
 func eventConnections(wanted int, handles uint64, logger *slog.Logger) int {
 	most := max(int(handles/2), int(handles)-ownHandles)

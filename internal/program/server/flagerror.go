@@ -6,7 +6,7 @@ import "fmt"
 type FlagError struct {
 	// Flags are the names, without a dash, of the flags that the mistake is about. The first one is the one to change.
 	Flags []string
-	// Text goes on behind the name of the first flag: "is 0, must be positive".
+	// Text continues after the name of the first flag: "is 0, must be positive".
 	Text string
 	// ShowsValue is set if Text may have a part of a value, or another form of it.
 	ShowsValue bool

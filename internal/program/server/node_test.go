@@ -50,8 +50,8 @@ func openToyNode(dir string, opts NodeOptions) (*toyNode, error) {
 	return &toyNode{eng: eng, cat: cat, handler: api, done: make(chan struct{})}, err
 }
 
-// A node that has lost its instance is opened again at the same addresses, in the same process. While a node opens, a health check is
-// answered 200 and all else 503.
+// A node that has lost its instance is opened again at the same addresses, in the same process. While a node opens, a health check
+// returns 200 and all else 503.
 func TestNodeOpensAgain(t *testing.T) {
 	dir := t.TempDir()
 	var cfg Config

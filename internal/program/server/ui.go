@@ -19,8 +19,8 @@ const historyFile = "console-history.json"
 // leastToken is the length that the console asks of a token.
 const leastToken = 16
 
-// withConsole serves the console beside the API, for who has its token. The caller closes the console before the server stops, because
-// open streams would hold that up.
+// withConsole serves the console in addition to the API, to clients with the API's token. The caller closes the console before the
+// server stops, because open streams would delay the stop.
 func (m *management) withConsole(api http.Handler, apiURL string) (http.Handler, *console.Console, error) {
 	token, err := m.token()
 	if err != nil {

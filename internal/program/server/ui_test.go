@@ -14,7 +14,7 @@ import (
 	"testing"
 )
 
-// The console is beside the API, for who has its token. Its open streams do not hold up the end of the server.
+// The console is served in addition to the API, to clients with the API's token. Its open streams do not delay the end of the server.
 func TestConsoleBesideTheAPI(t *testing.T) {
 	dir := t.TempDir()
 	var cfg Config

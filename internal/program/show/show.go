@@ -47,7 +47,7 @@ func (t *Table) Print(out io.Writer, width int) error {
 	return w.Flush()
 }
 
-// Progress is a line that shows the progress of a program. A terminal shows it in one place; elsewhere it is a new line every
+// Progress is a line that shows the progress of a program. A terminal shows it in one place. Elsewhere it is a new line every
 // five seconds.
 type Progress struct {
 	out        io.Writer
@@ -78,7 +78,7 @@ func (p *Progress) Show(format string, args ...any) {
 	}
 }
 
-// End writes the last line, unless it is the one that was written last.
+// End writes the last line, unless it was just written.
 func (p *Progress) End() {
 	if p.shown && p.clear == "" {
 		return

@@ -1,4 +1,4 @@
-// Package size computes the disk and the memory that a server needs: from a data directory that it measures, or from a rate. It changes nothing.
+// Package size computes the disk and the memory that a server needs, from a data directory that it measures, or from a rate. It changes nothing.
 package size
 
 import (
@@ -27,8 +27,8 @@ const (
 	defaultDisk  = 16 << 30
 	leastDisk    = 128 << 20 // TestFormulaHolds: 8 sinks got 55 % of 32 MiB
 	retention    = 7 * 24 * time.Hour
-	rowPart      = 0.75 // of MaxDiskBytes: the store needs the rest
-	volumePart   = 1.5  // times MaxDiskBytes: the volume of the data directory
+	rowPart      = 0.75 // of MaxDiskBytes, as the store needs the rest
+	volumePart   = 1.5  // times MaxDiskBytes, the volume of the data directory
 	idle         = 86_000_000
 	memTable     = 64 << 20
 	pending      = 64 << 20
@@ -57,7 +57,7 @@ type Sink struct {
 	// Ratio is RowBytes divided by StoredBytes.
 	Ratio float64
 	// Rate is the mean of rows a second from the first row to the last one, BusyRate the highest mean of a file that the directory still
-	// lists. Zero means unknown: there are too few rows.
+	// lists. Zero means unknown, because there are too few rows.
 	Rate, BusyRate float64
 	First, Last    time.Time
 	// WaitingRows and WaitingBytes are not in the table yet.
@@ -70,16 +70,16 @@ type Load struct {
 	BytesPerSecond, LargestSink float64
 }
 
-// Disk is the answer of the formula of the disk.
+// Disk is the result of the disk's formula.
 type Disk struct {
 	Load
 	// MaxDiskBytes and MaxSinkBytes are the limits of the server.
 	MaxDiskBytes, MaxSinkBytes int64
-	// Lasts is the outage that the bounds hold without refusing a row, Limit the flag that ends it. Zero: the load is unknown.
+	// Lasts is the outage that the bounds hold without refusing a row, Limit the flag that ends it. Zero means that the load is unknown.
 	Lasts time.Duration `json:",omitempty"`
 	Limit string        `json:",omitempty"`
-	// ForOutage is the MaxDiskBytes that the outage of the flags needs, with the default of MaxSinkBytes, and at least 128 MiB. Zero: no
-	// outage was given.
+	// ForOutage is the MaxDiskBytes that the outage of the flags needs, with the default of MaxSinkBytes, and at least 128 MiB. Zero means
+	// that no outage was given.
 	ForOutage int64 `json:",omitempty"`
 	// Volume is the size of the volume for MaxDiskBytes, or for ForOutage.
 	Volume int64
@@ -97,11 +97,11 @@ type report struct {
 	// InUse are the bytes of the data directory that count towards MaxDiskBytes, QuarantineBytes the bytes of rejected records.
 	InUse, QuarantineBytes int64
 	Disk                   Disk
-	// Busy is the disk at the busiest rates that the directory shows; nil if they are unknown.
+	// Busy is the disk at the busiest rates that the directory shows, nil if they are unknown.
 	Busy        *Disk `json:",omitempty"`
 	Memory      []part
 	MemoryTotal int64
-	// Unknown says what the figures leave out.
+	// Unknown lists the costs that the figures leave out.
 	Unknown []string
 }
 
@@ -301,7 +301,7 @@ func (o *options) report(dir string) (*report, error) {
 	return r, nil
 }
 
-// loads returns the mean load and the busiest one. Flags win over what was measured.
+// loads returns the mean load and the busiest one. Flags override measured values.
 func (o *options) loads(sinks []Sink) (load, busy Load) {
 	load = loadOf(sinks, func(s Sink) float64 { return s.Rate })
 	busy = loadOf(sinks, func(s Sink) float64 { return max(s.Rate, s.BusyRate) })
@@ -341,7 +341,7 @@ func largestOf(sinks []Sink, bytes float64) float64 {
 	return largest / bytes
 }
 
-// unknown says what the figures leave out.
+// unknown lists the costs that the figures leave out.
 func (o *options) unknown(r *report, measured bool) (list []string) {
 	if measured {
 		list = append(list, "The options of the server are not in the directory. Pass its -max-disk-bytes, -max-sink-bytes and -target.")

@@ -66,7 +66,7 @@ func run(t *testing.T, args ...string) (*report, string) {
 	return r, text.String()
 }
 
-// A real data directory: its rows, their sizes and their rates are those that were sent. The data stays, and an engine opens it again.
+// In a real data directory, its rows, their sizes and their rates match the sent rows. The data stays, and an engine opens it again.
 func TestMeasure(t *testing.T) {
 	data, copied := filepath.Join(t.TempDir(), "data"), filepath.Join(t.TempDir(), "copy")
 	columns := mapping.Columns{mapping.Path("text", "text", mapping.RawString())}
@@ -74,7 +74,7 @@ func TestMeasure(t *testing.T) {
 		{ID: "events", Table: forebay.Table{ID: "in.c-web.events", Columns: columns}},
 	}}
 	quiet := forebay.Source{ID: "quiet", Sinks: []forebay.Sink{{ID: "events", Table: forebay.Table{ID: "in.c-web.quiet", Columns: columns}}}}
-	const rows, rowBytes = 121, 8003 // one second apart; the text, two quotes and the end of the line
+	const rows, rowBytes = 121, 8003 // one second apart, with the text, two quotes and the end of the line
 	var limits forebay.Stats
 	synctest.Test(t, func(t *testing.T) {
 		eng, err := forebay.Open(data, forebay.Options{})

@@ -100,8 +100,8 @@ func Run(args []string, stdin io.Reader, stdout, usage io.Writer) error {
 	return nil
 }
 
-// measure maps the record again and again, each time as a new one. Every template is compiled: there is no slower
-// engine that some fall back to, but what a template costs depends on what it does.
+// measure maps the record again and again, each time as a new one. Every template is compiled. There is no slower
+// engine that some fall back to, but the cost of a template depends on its work.
 func measure(m *mapping.Mapper, r *mapping.Record) string {
 	var row []byte
 	fresh := new(mapping.Record)

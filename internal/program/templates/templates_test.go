@@ -19,7 +19,7 @@ func Example() {
 func Example_refused() {
 	_ = Run([]string{"-e", "local id = Body('id');\n\"id \" + idd"}, strings.NewReader(`{}`), os.Stdout, os.Stderr)
 	// Output:
-	// 2:9: unknown variable: idd
+	// 2:9: unknown variable: idd; declare it with local, quote it if it is a text, or write Body("idd") for a field of the event
 	//     "id " + idd
 	//             ^
 }

@@ -44,7 +44,7 @@ func Start(l net.Listener, h HTTP) *Server {
 
 // Named gives each response of a handler the header Server with the version of this build.
 func Named(h http.Handler) http.Handler {
-	product := []string{"forebay/" + forebay.Version()} // shared by all responses: nothing writes into it
+	product := []string{"forebay/" + forebay.Version()} // shared by all responses, and nothing writes into it
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header()["Server"] = product
 		h.ServeHTTP(w, r)

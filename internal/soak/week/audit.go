@@ -180,7 +180,7 @@ func (a *audit) compare() {
 	}
 }
 
-// err says what is wrong.
+// err describes the failure.
 func (a *audit) err() error {
 	if a.lost+a.doubled+a.wrong == 0 {
 		return nil

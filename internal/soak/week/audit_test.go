@@ -17,7 +17,7 @@ func newLedger() *audit {
 	return newAudit(l, &operator{events: e, edited: map[place]bool{}, deleted: map[place]certainty{}})
 }
 
-// What is lost, doubled or was never sent is told apart from what is in order.
+// Events that are lost, doubled or were never sent are distinguished from correct events.
 func TestCompare(t *testing.T) {
 	complete := func(a *audit) {
 		for n, attempt := range a.load.acked {
@@ -104,7 +104,7 @@ func last(values []value, name string) string {
 	return ""
 }
 
-// The mapper makes of each event the cells that the comparison expects, refuses what it should, and takes what an operator has repaired.
+// The mapper makes of each event the cells that the comparison expects, refuses bad events, and accepts events that an operator has repaired.
 func TestEvents(t *testing.T) {
 	e := events{seed: seedtest.Of(t), bad: 0.1, poison: 0.1}
 	kinds := map[kind]int{}

@@ -31,7 +31,7 @@ type events struct {
 	bad, poison float64
 }
 
-// kind says what is wrong with an event.
+// kind is the fault of an event.
 type kind int
 
 const (
@@ -75,7 +75,7 @@ func (e events) kind(n uint64) kind {
 	return good
 }
 
-// typedFields are the columns of the typed sink beside the id, and what makes PostgreSQL write the text of their cells.
+// typedFields are the columns of the typed sink in addition to the id, and the expressions that make PostgreSQL write the text of their cells.
 var typedFields = []struct {
 	name string
 	typ  datatype.Type
@@ -96,7 +96,7 @@ var typedFields = []struct {
 
 var texts = []string{"", "null", "a,b", "two\nlines", `"quoted"`, `\.`, `back\slash`, "naïve – 東京 🚃", " spaces ", "\t"}
 
-// values are the members of an event as they should be: of typedFields, then of the untyped sink, then of the columns that tables get later.
+// values are the members of an event as they should be, first of typedFields, then of the untyped sink, then of the columns that tables get later.
 func (e events) values(n uint64) []value {
 	rng := e.rng(n)
 	rng.Uint64() // kind is independent
@@ -179,7 +179,7 @@ func parseID(id string) (n uint64, attempt int, err error) {
 // body is the event as a client sends it.
 func (e events) body(n uint64, attempt int) []byte { return e.bodyOf(n, attempt, e.kind(n)) }
 
-// bodyOf is the event with what a kind makes wrong.
+// bodyOf returns the event with the fault of a kind.
 func (e events) bodyOf(n uint64, attempt int, k kind) []byte {
 	b := fmt.Appendf(nil, `{"id":%q`, eventID(n, attempt))
 	for _, v := range e.values(n) {
@@ -202,7 +202,7 @@ func (e events) bodyOf(n uint64, attempt int, k kind) []byte {
 	return append(b, '}')
 }
 
-// repair is what an operator replaces the body of a quarantined event with: of a row that the target has refused, the cell alone.
+// repair is what an operator replaces the body of a quarantined event with. For a row that the target has refused, it is the cell alone.
 func (e events) repair(n uint64, attempt int, refused bool) ([]byte, error) {
 	if !refused {
 		return e.bodyOf(n, attempt, good), nil

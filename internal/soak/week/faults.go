@@ -40,7 +40,7 @@ var kinds = [][]fault{
 	{noStaging},
 }
 
-// sequence draws faults: of each two one is of a node, and the others are of PostgreSQL and now and then of the staging. Each kind comes as
+// sequence draws faults. Of each two one is of a node, and the others are of PostgreSQL and now and then of the staging. Each kind comes as
 // often as the others of its row.
 func sequence(rng *rand.Rand, n int) (list []fault) {
 	bags := make([][]fault, len(kinds))
@@ -185,7 +185,7 @@ func (f *faults) lose(ctx context.Context, p *process, kind fault) error {
 	return p.start()
 }
 
-// recovered returns when the next fault is the only one: all nodes are ready, and nobody's rows are missing in the statistics.
+// recovered returns when the next fault is the only one, that is, all nodes are ready, and no node's rows are missing from the statistics.
 func (f *faults) recovered(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, longest)
 	defer cancel()
@@ -206,7 +206,7 @@ func (f *faults) recovered(ctx context.Context) error {
 	}
 }
 
-// history is what has happened so far.
+// history returns the events so far.
 func (f *faults) history() []happened {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -45,16 +45,16 @@ func (c calendar) level(t time.Time) float64 {
 	return level
 }
 
-// Patience of a client with one attempt, and with an event. A node that stands still never answers.
+// Patience of a client with one attempt, and with an event. A node that stands still never responds.
 const (
 	patience      = 10 * time.Second
 	eventPatience = 5 * time.Minute
 )
 
-// maxSending bounds the events that are under way.
+// maxSending bounds the events in progress.
 const maxSending = 2000
 
-// load sends events. Each has a time at which it is due, and counts as waiting from then on: a slow answer delays no other event.
+// load sends events. Each has a time at which it is due, and counts as waiting from then on, so a slow response delays no other event.
 type load struct {
 	events
 	nodes  nodes
@@ -62,7 +62,7 @@ type load struct {
 	path   string // of the source
 
 	mu       sync.Mutex
-	acked    []uint8         // by number: the attempt that was acknowledged, 0 for none
+	acked    []uint8         // by number, the attempt that was acknowledged, 0 for none
 	next     uint64          // number of the next event
 	took     []time.Duration // of the events that were acknowledged since the last sample
 	failures map[string]int  // attempts by what failed
@@ -107,7 +107,7 @@ func (l *load) run(ctx context.Context, c calendar, rate float64) error {
 	return context.Cause(ctx)
 }
 
-// begin takes the number of an event. At the bound of events under way there is none: the load is lower then.
+// begin takes the number of an event. At the bound of events in progress there is none, so the load is lower then.
 func (l *load) begin(now time.Time) (n uint64, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -131,7 +131,7 @@ func (l *load) send(ctx context.Context, n uint64, due time.Time) error {
 	defer cancel()
 	wait := 50 * time.Millisecond
 	for attempt := 1; attempt < math.MaxUint8; {
-		// As a balancer does: nodes that are ready, one after the other.
+		// As a balancer does, it takes nodes that are ready, one after the other.
 		urls := l.nodes.urls()
 		if len(urls) > 0 {
 			status, answer, err := l.post(ctx, urls[(n+uint64(attempt))%uint64(len(urls))]+l.path, l.body(n, attempt))

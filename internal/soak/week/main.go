@@ -1,4 +1,4 @@
-// Command week plays a week in an hour: three nodes of a cluster, each a process with a server of NATS inside, load a PostgreSQL server over
+// Command week plays a week in an hour. Three nodes of a cluster, each a process with a server of NATS inside, load a PostgreSQL server over
 // seven short days, and something breaks all the time.
 //
 //	cd internal/soak/week && go run .                               an hour; the results are in week.csv and week.svg
@@ -6,17 +6,17 @@
 //
 // It is a separate module because of the servers of NATS and the client of PostgreSQL. It needs Linux and the programs of the PostgreSQL server.
 //
-// The load follows day and night, and is lower at the weekend. Each event goes to two sinks: one with a column of each type, one with untyped
+// The load follows day and night, and is lower at the weekend. Each event goes to two sinks, one with a column of each type, one with untyped
 // columns. Both have a quarantine and a table that grows by a column a day. Some events cannot be mapped, and some make rows that PostgreSQL
 // refuses. Clients repeat an event under another id until a node has acknowledged it.
 //
 // Each day has some faults, one at a time: a node is killed, stands still, is stopped or loses its disk; PostgreSQL is restarted, away or
 // stands still; the folder of the staging fails. The next one begins when all nodes are ready again. Meanwhile an operator adds columns, and
-// edits, replays and discards what is in quarantine, through any node, also during faults.
+// edits, replays and discards quarantined records, through any node, even during faults.
 //
 // At the end each acknowledged event must be in exactly one place for each sink: in the table once, with the right cells, in the quarantine once,
-// or among those that the operator has discarded. An attempt that was not acknowledged must be in one place at most. The exit status is 1 if
-// that does not hold, if a ledger does not, or if the nodes take more than one and a half times the memory of the second day on a later one.
+// or among the records that the operator has discarded. An attempt that was not acknowledged must be in one place at most. The exit status is 1
+// if that does not hold, if a ledger does not, or if the nodes take more than one and a half times the memory of the second day on a later one.
 package main
 
 import (

@@ -23,14 +23,14 @@ import (
 type process struct {
 	nodeConfig
 	say    func(format string, args ...any)
-	failed func(error) // told how the process has ended if nobody ended it
+	failed func(error) // gets the process's exit if it was not ended on purpose
 
 	cmd   *exec.Cmd
 	stdin io.WriteCloser
 	over  *atomic.Bool  // it was asked to end, or is killed
 	ended chan struct{} // closed when the process is gone
 	err   error         // how it ended, valid from then on
-	done  chan message  // answers to commands
+	done  chan message  // replies to commands
 
 	mu      sync.Mutex
 	told    message
@@ -38,7 +38,7 @@ type process struct {
 	changed chan struct{} // closed when one of them changes
 }
 
-// readiness is the answer of a node that is asked whether it is ready.
+// readiness is the response of a node to a readiness check.
 type readiness struct {
 	Instance          string
 	Ready             bool
@@ -87,7 +87,7 @@ func (p *process) start() error {
 			if m.Done != "" {
 				select {
 				case p.done <- m:
-				default: // nobody waits any more
+				default: // no command waits
 				}
 			}
 			p.set(func() {
@@ -105,7 +105,7 @@ func (p *process) start() error {
 	return nil
 }
 
-// set changes what is known of the node.
+// set changes the known state of the node.
 func (p *process) set(change func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -114,7 +114,7 @@ func (p *process) set(change func()) {
 	p.changed = make(chan struct{})
 }
 
-// state is what is known of the node.
+// state returns the known state of the node.
 func (p *process) state() (m message, s readiness, pid int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -124,7 +124,7 @@ func (p *process) state() (m message, s readiness, pid int) {
 	return p.told, p.status, pid
 }
 
-// await waits until what is known of the node meets a condition.
+// await waits until the known state of the node meets a condition.
 func (p *process) await(ctx context.Context, what string, met func(message, readiness) bool) error {
 	for {
 		p.mu.Lock()
@@ -148,7 +148,7 @@ func (p *process) awaitReady(ctx context.Context) error {
 // do lets the node carry out a command.
 func (p *process) do(ctx context.Context, command string) error {
 	for len(p.done) > 0 {
-		<-p.done // an answer that came too late
+		<-p.done // a reply that arrived too late
 	}
 	if _, err := io.WriteString(p.stdin, command+"\n"); err != nil {
 		return err
@@ -197,7 +197,7 @@ func (p *process) stop() error {
 // wipe removes the disk of a node that does not run.
 func (p *process) wipe() error { return os.RemoveAll(p.folder()) }
 
-// signal lets the node stand still, or go on.
+// signal lets the node stand still, or continue.
 func (p *process) signal(s syscall.Signal) error { return p.cmd.Process.Signal(s) }
 
 // watch asks the node how it is until ctx ends.
@@ -211,7 +211,7 @@ func (p *process) watch(ctx context.Context) {
 			found = ready(ctx, client, m.Address)
 		}
 		p.set(func() {
-			if p.told.Address == m.Address && (p.cmd == nil || p.cmd.Process.Pid == pid) { // else the answer is of the process before
+			if p.told.Address == m.Address && (p.cmd == nil || p.cmd.Process.Pid == pid) { // else the response is from the previous process
 				p.status = found
 			}
 		})
@@ -248,7 +248,7 @@ func (ns nodes) urls() (list []string) {
 	return list
 }
 
-// longest bounds each wait: an election takes 4 to 9 seconds, and more on a busy machine.
+// longest bounds each wait, as an election takes 4 to 9 seconds, and more on a busy machine.
 const longest = 4 * time.Minute
 
 func (ns nodes) awaitReady(ctx context.Context) error {
@@ -262,7 +262,7 @@ func (ns nodes) awaitReady(ctx context.Context) error {
 	return nil
 }
 
-// awaitTaken waits until another node has taken over an instance. It may keep it: an instance stays while its quarantine has records.
+// awaitTaken waits until another node has taken over an instance. It may keep it, because an instance stays while its quarantine has records.
 func (ns nodes) awaitTaken(ctx context.Context, instance string) (by string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, longest)
 	defer cancel()
@@ -284,7 +284,7 @@ func (ns nodes) doAll(ctx context.Context, command string) error {
 	defer cancel()
 	for _, p := range ns {
 		for {
-			once, cancel := context.WithTimeout(ctx, 3*time.Minute) // a node that loses its instance does not answer
+			once, cancel := context.WithTimeout(ctx, 3*time.Minute) // a node that loses its instance does not reply
 			err := p.do(once, command)
 			cancel()
 			if err == nil {

@@ -19,7 +19,7 @@ import (
 	"github.com/forebay/forebay/internal/curves"
 )
 
-// sample is one line of the record, by column. NaN is a figure that nobody could tell at that time.
+// sample is one line of the record, by column. NaN is a figure that was unknown at that time.
 type sample [len(samples)]float64
 
 // The figures of a sample.
@@ -260,10 +260,10 @@ func (r *recorder) table() string {
 
 // memoryFactor is how much more memory nodes may take on a later day than on the second. They are younger on the first one, and the write
 // buffers of a store grow until they are full once. After that the load is the same each day, so a leak that matters shows as a multiple.
-// Some room is needed: an instance that another node has taken over takes memory until its quarantine is empty.
+// Some room is needed, because an instance that another node has taken over takes memory until its quarantine is empty.
 const memoryFactor = 1.5
 
-// grows says whether the nodes take too much memory on a day behind the second; nothing for a run that is too short to tell.
+// grows reports whether the nodes take too much memory on a day after the second, or nothing for a run that is too short to tell.
 func (r *recorder) grows() error {
 	if r.cfg.days < 3 || r.calendar.day < 2*time.Minute {
 		return nil

@@ -7,10 +7,10 @@ import (
 	"github.com/forebay/forebay/internal/seedtest"
 )
 
-// Nodes that take more on a later day fail the run, also if they take less on the last one. On the first day they may take less.
+// Nodes that take more on a later day fail the run, even if they take less on the last day. On the first day they may take less.
 func TestMemoryThatGrows(t *testing.T) {
 	for _, c := range []struct {
-		first, step, last float64 // MiB on the first day, how much each of the days behind the second adds to 100, and what is taken off on the last
+		first, step, last float64 // MiB on the first day, how much each day after the second adds to 100, and the reduction on the last
 		day               time.Duration
 		want              bool
 	}{

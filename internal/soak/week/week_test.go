@@ -25,7 +25,7 @@ func TestMain(m *testing.M) {
 
 var lastLine = regexp.MustCompile(`\nweek: events=[1-9]\d+ rows=[1-9]\d+ quarantined=\d+ discarded=\d+ unconfirmed=\d+ faults=[12] quiet=\S+ lost=0 doubled=0 wrong=0\n$`)
 
-// A short week: a node is lost, and then PostgreSQL is restarted, away or stands still, unless the machine is too slow for a second fault.
+// In a short week a node is lost, and then PostgreSQL is restarted, away or stands still, unless the machine is too slow for a second fault.
 func TestWeek(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts a cluster")

@@ -5,7 +5,7 @@ import (
 	"math/bits"
 )
 
-// Paths are the paths of one mapper as a tree: one walk over the tape finds them all, and follows common prefixes once. It is
+// Paths are the paths of one mapper as a tree. One walk over the tape finds them all, and follows common prefixes once. It is
 // immutable after Index.
 type Paths struct {
 	nodes []pathNode
@@ -14,7 +14,7 @@ type Paths struct {
 // pathNode is one place that a path goes through or ends at. The root is node 0.
 type pathNode struct {
 	edges []pathEdge
-	// table finds the edges of a key: buckets of edge numbers + 1, chained by pathEdge.chain. Its length is a power
+	// table finds the edges of a key. It has buckets of edge numbers + 1, chained by pathEdge.chain. Its length is a power
 	// of two, and zero for few edges, which are tried one by one.
 	table []uint16
 	byIdx bool // some edge means an element of an array
@@ -68,7 +68,7 @@ func (s *Paths) Index() {
 	}
 }
 
-// keyHash mixes the ends of a key and its length: keys of one object differ mostly at their ends.
+// keyHash mixes the ends of a key and its length because keys of one object differ mostly at their ends.
 func keyHash(key []byte) uint32 {
 	var a, b uint64
 	switch n := len(key); {

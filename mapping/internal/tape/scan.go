@@ -7,7 +7,7 @@ import (
 	"github.com/forebay/forebay/internal/jsontext"
 )
 
-// scanWord returns the end and the kind of the word that begins at text[i]; a negative end means that JSON has no such word.
+// scanWord returns the end and the kind of the word that begins at text[i]. A negative end means that JSON has no such word.
 func scanWord(text []byte, i int) (end int, kind Kind) {
 	rest := text[i:]
 	switch {
@@ -53,7 +53,7 @@ func skipWords(text []byte, i int) int {
 	return i
 }
 
-// skipText is skipWords for strings that may be long; it is not inlined.
+// skipText is skipWords for strings that may be long. It is not inlined.
 func skipText(text []byte, i int) int {
 	for k := i; len(text)-i >= 8; {
 		if m := jsontext.Special(binary.LittleEndian.Uint64(text[i:])); m != 0 {
@@ -66,8 +66,8 @@ func skipText(text []byte, i int) int {
 	return i
 }
 
-// scanString returns the end of the string that text[i] is in, and the flags of what it passes. A negative end means
-// that the string is malformed, see stringFault.
+// scanString returns the end of the string that text[i] is in, and the flags of the text it passes. A negative end
+// means that the string is malformed, see stringFault.
 //
 // After the first byte above 0x7f such bytes are no longer special, so that text in other scripts is fast too.
 func scanString(text []byte, i int) (end int, flags uint8) {

@@ -11,7 +11,7 @@ import (
 
 // AppendCSV appends text with every quote doubled (RFC 4180), without the enclosing quotes.
 func AppendCSV(dst, src []byte) []byte {
-	// Room for the worst case is not reserved: quotes are rarely more than a fifth of a text.
+	// Room for the worst case is not reserved, because quotes are rarely more than a fifth of a text.
 	for len(src) >= 8 {
 		n := min(len(src), 1024) &^ 7
 		// Every word is stored before it is known how much of it counts, so there is always room for one more.

@@ -79,7 +79,7 @@ func (t *Tape) AppendText(dst []byte, value uint32) []byte {
 }
 
 // AppendCSV appends the whole text with its quotes doubled. It takes half the time of the function AppendCSV, because the tape
-// knows where the quotes are. Short pieces are copied as whole words; what is too much is overwritten.
+// knows where the quotes are. Short pieces are copied as whole words, and the excess is overwritten.
 func (t *Tape) AppendCSV(dst []byte) []byte {
 	const slack = 32
 	text := t.Text

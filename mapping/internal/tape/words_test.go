@@ -10,8 +10,8 @@ import (
 	"github.com/forebay/forebay/internal/jsontext"
 )
 
-// Text is read in words of several bytes: what is special must be found wherever it stands in a word, also in the last
-// one of the text.
+// Text is read in words of several bytes, so special bytes must be found anywhere in a word, including the last word of
+// the text.
 func TestSpecialBytesAtEveryPlace(t *testing.T) {
 	specials := []string{"", `\n`, `\"`, `\u00e9`, "é", "\xff", "\x01", `\x`, "\\"}
 	var tp Tape

@@ -4,14 +4,14 @@ package template
 
 import "github.com/forebay/forebay/mapping/internal/tape"
 
-// array is a jsonnet array. An array of the record, the characters of a text and a range have no elements until somebody asks
-// for all of them.
+// array is a jsonnet array. An array of the record, the characters of a text and a range have no elements until all of them
+// are requested.
 type array struct {
 	form  arrayForm
-	elems []value // of formElems; may be thunks
+	elems []value // of formElems, may be thunks
 	room  *int    // of formElems, see machine.appended
 
-	// Of formDoc: where the array stands in the record. Kept after the elements were made, so that it can be written unchanged.
+	// With formDoc, the place where the array stands in the record. Kept after the elements were made, so that it can be written unchanged.
 	doc    *tape.Tape
 	node   uint32
 	walked int32 // elements passed on the way to others
@@ -63,7 +63,7 @@ func (m *machine) elements(v value) *array {
 	return v.ref.(*array)
 }
 
-// len must not be called for formDoc; machine.length takes all forms.
+// len must not be called for formDoc, but machine.length takes all forms.
 func (a *array) len() int {
 	if a.form == formElems {
 		return len(a.elems)
@@ -146,12 +146,12 @@ func (m *machine) element(v value, i int) value {
 }
 
 // generator makes the elements of a comprehension, or of a function such as std.map, each once and only when it is asked for.
-// An element that is not made yet is a value of kindThunk with the generator and the element's position. It takes no memory
-// beside its place in the array.
+// An element that is not made yet is a value of kindThunk with the generator and the element's position. It needs no memory
+// in addition to its place in the array.
 type generator struct {
 	out []value // the array
 	src *array
-	pos []uint32 // the position in src that each element comes from; nil if it is the same
+	pos []uint32 // the position in src that each element comes from, or nil if it is the same
 
 	// A comprehension runs code in a scope whose only variable is the element of src.
 	run    code
@@ -160,7 +160,7 @@ type generator struct {
 	keeps  bool    // see expr
 	spare  *scope1 // reused when keeps is false
 
-	// A function is called with the element; numbered puts its position before it.
+	// A function is called with the element, and numbered puts its position before it.
 	fn       *function
 	numbered bool
 }
@@ -206,7 +206,7 @@ func (m *machine) generate(g *generator, k int) value {
 		return *place
 	}
 	if place.ref != any(g) {
-		return m.force(*place) // it is being made: an endless recursion
+		return m.force(*place) // it is being made, which is an endless recursion
 	}
 	*place = value{kind: kindThunk, ref: &m.busy}
 	i := g.position(k)

@@ -81,7 +81,7 @@ var hostile = map[string]string{
 	"toString":            `std.foldl(function(a, x) std.toString([a, a]), std.range(1, 100), 'x')`,
 }
 
-// refused are those that end within the bounds, most of them with an error of their own.
+// refused are the programs that end within the bounds, most of them with their own error.
 var refused = map[string]bool{
 	"exact format": true, "yaml aliases": true, "yaml sequences": true, "yaml mappings": true, "yaml keys": true,
 	"yaml dashes": true, "yaml anchors": true, "yaml merges": true, "yaml documents": true,
@@ -109,7 +109,7 @@ func endsWithin(t *testing.T, limit time.Duration, p *Program, ev Event) (fail *
 		limit *= 20
 	}
 	var took time.Duration
-	// Processor time too depends on the neighbours, who share caches: the best of some runs counts.
+	// Processor time too depends on the neighbours, who share caches, so the best of some runs counts.
 	for n := 0; n == 0 || n < 8 && took > limit; n++ {
 		d := cpuOf(func() { _, fail = p.Append(nil, ev, false) })
 		if n == 0 || d < took {

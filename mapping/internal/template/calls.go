@@ -116,7 +116,7 @@ func (c *compiler) apply(n *ast.Apply, s *scope, tail bool) expr {
 	}}
 }
 
-// known returns the target of a call if it is known at compile time: a function of the event, or a member of std that is written
+// known returns the target of a call if it is known at compile time. It is a function of the event, or a member of std that is written
 // in Go.
 func (c *compiler) known(target ast.Node, s *scope) (*function, string) {
 	switch t := target.(type) {

@@ -4,7 +4,7 @@ package template
 
 import "time"
 
-// cpuOf returns the time that f takes: not every system tells the processor time of a thread.
+// cpuOf returns the time that f takes. Not every system tells the processor time of a thread.
 func cpuOf(f func()) time.Duration {
 	start := time.Now()
 	f()

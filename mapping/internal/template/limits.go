@@ -10,7 +10,7 @@ import (
 )
 
 // maxNesting is how deep the brackets of a template may nest. The parser recurses about twenty frames a level, and a stack
-// overflow ends the process: recover does not help. So the depth is checked before the parser runs.
+// overflow ends the process, and recover does not help. So the depth is checked before the parser runs.
 const maxNesting = 200
 
 // limits returns a fault for a text that must not reach the parser.
@@ -25,7 +25,7 @@ func (s source) limits() *Fault {
 }
 
 // tooDeep returns the offset of the first bracket beyond maxNesting, or -1. Brackets in strings and comments do not count.
-// Brackets need not match: the parser stops at the first that does not. Nor does it matter what follows an unfinished token:
+// Brackets need not match, because the parser stops at the first that does not. Nor does it matter what follows an unfinished token, because
 // the whole text is split into tokens before it is parsed.
 func (s source) tooDeep() int {
 	depth := 0
@@ -52,13 +52,13 @@ func (s source) tooDeep() int {
 	return -1
 }
 
-// skipped is a string or a comment: a string ends at the first quote without a backslash, a verbatim one at the first that is
+// skipped is a string or a comment. A string ends at the first quote without a backslash, a verbatim one at the first that is
 // not doubled.
 var skipped = regexp.MustCompile(`^(?s:"(?:[^"\\]|\\.)*(?:"|\\?$)|'(?:[^'\\]|\\.)*(?:'|\\?$)` +
 	`|@"(?:[^"]|"")*(?:"|$)|@'(?:[^']|'')*(?:'|$)|(?:#|//)[^\n]*\n?|/\*.*?(?:\*/|$))`)
 
-// textBlockLen returns the length of the text block at the start of s: it goes on while lines are empty or begin with
-// the white space of its first line that is not empty.
+// textBlockLen returns the length of the text block at the start of s. It continues while lines are empty or begin
+// with the white space of its first line that is not empty.
 func textBlockLen(s string) int {
 	i := lineLen(s)
 	for i < len(s) && s[i] == '\n' {

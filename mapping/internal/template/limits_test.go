@@ -12,7 +12,7 @@ import (
 	"github.com/forebay/forebay/internal/fuzztest"
 )
 
-// A stack that overflows ends the process, so no text may bring the parser there: neither within the allowed length, nor
+// A stack that overflows ends the process, so no text may bring the parser there, neither within the allowed length, nor
 // beyond it.
 func TestHostileTextNeedsLittleStack(t *testing.T) {
 	limit := uint64(32 << 20)
@@ -116,7 +116,7 @@ func TestTemplateLimits(t *testing.T) {
 	}
 }
 
-// Whatever a program contains, brackets behind it are seen. Of a text that is no program the scan only has to reach the end.
+// Whatever a program contains, brackets after it are seen. In a text that is no program the scan only has to reach the end.
 func FuzzTemplateNesting(tf *testing.F) {
 	f := fuzztest.New(tf)
 	corpus, err := os.ReadFile("../../testdata/templates.txt")
@@ -133,7 +133,7 @@ func FuzzTemplateNesting(tf *testing.F) {
 		if len(content) > MaxLength {
 			return
 		}
-		// What is behind a program, in brackets, counts: the scan must not take it for text.
+		// Brackets after a program count. The scan must not take them for text.
 		if _, err := compile(content, Options{}); err != nil {
 			return
 		}

@@ -12,7 +12,7 @@ import (
 )
 
 // linear are programs that go through a text or list once, or ask for one part of it after the other. Their cost grows as
-// the body does, so none needs a budget of its own for ordinary bodies.
+// the body does, so none needs a special budget for ordinary bodies.
 var linear = map[string]string{
 	"findSubstr":               `std.length(std.findSubstr('security', BodyStr()))`,
 	"characters by index":      `local s = BodyStr(); std.length(std.filter(function(c) c == ',', [s[i] for i in std.range(0, std.length(s) - 1)]))`,
@@ -62,7 +62,7 @@ var linear = map[string]string{
 	"objects by comprehension": `std.length({ [k]: 1 for k in std.objectFields(Body('o')) })`,
 }
 
-// ofText are the programs among them that a body of the largest size does not stop either: they make no list with an
+// ofText are the programs among them that a body of the largest size does not stop either, because they make no list with an
 // element for each character.
 var ofText = []string{
 	"findSubstr", "flatMap of a text", "escapeStringXML", "escapeStringBash", "escapeStringDollars", "escapeStringPython",
@@ -109,7 +109,7 @@ func linearBody(size int) *jsonEvent {
 	return &jsonEvent{body: b.String()}
 }
 
-// spent gives what a program needs.
+// spent returns the steps and memory that a program needs.
 func spent(t *testing.T, content string, ev Event) (steps, memory int) {
 	t.Helper()
 	p, err := compile(content, Options{Budget: Budget{Steps: 20_000_000, Memory: 256 << 20}})
@@ -217,8 +217,8 @@ func TestBoundOfALargeBody(t *testing.T) {
 	}
 }
 
-// A sender who knows the template must not be able to stall the process either: what looks for names and elements in his
-// body costs steps by what it passes.
+// A sender who knows the template must not be able to stall the process either, so functions that look for names and
+// elements in the body cost steps in proportion to the text they pass.
 func TestHostileBodiesEndSoon(t *testing.T) {
 	wide := linearBody(1_000_000)
 	for name, content := range map[string]string{

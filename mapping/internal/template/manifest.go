@@ -16,10 +16,10 @@ type writer struct {
 	m *machine
 	// spaced puts a space after ':' and ',' and into empty containers, as std.toString does.
 	spaced bool
-	// verbatim writes values of the record unchanged; otherwise they are written as jsonnet does.
+	// verbatim writes values of the record unchanged. Otherwise they are written as jsonnet does.
 	verbatim bool
 	limit    int
-	unit     string // what the limit bounds
+	unit     string // the bounded resource, memory or output
 }
 
 func (w *writer) value(dst []byte, v value) []byte {
@@ -98,7 +98,7 @@ func (w *writer) doc(dst []byte, t *tape.Tape, at uint32) []byte {
 	n := &t.Nodes[at]
 	size := int(n.End - n.Start)
 	w.m.step(size >> 6)
-	w.reserve(len(dst) + size - size/2) // compacting may make it smaller; the next value or the end checks exactly
+	w.reserve(len(dst) + size - size/2) // compacting may make it smaller, and the next value or the end checks exactly
 	return t.AppendValue(dst, at)
 }
 
@@ -144,7 +144,7 @@ func appendG17(dst []byte, f float64) []byte {
 
 const hexDigits = "0123456789abcdef"
 
-// appendQuotedText writes a string as jsonnet does: like JSON, but DEL and the C1 control characters are escaped too.
+// appendQuotedText writes a string as jsonnet does, like JSON, but DEL and the C1 control characters are escaped too.
 func appendQuotedText(dst []byte, s string) []byte {
 	dst = append(dst, '"')
 	from := 0
@@ -193,7 +193,7 @@ func (m *machine) toString(v value) string {
 		m.alloc(len(m.buf) - from)
 		return m.made(from).str
 	}
-	// Writing may itself make strings in buf, so it has a place of its own.
+	// Writing may itself make strings in buf, so its output needs a separate buffer.
 	w := writer{m: m, spaced: true, limit: m.memory, unit: "memory"}
 	b := w.value(nil, v)
 	m.alloc(len(b))

@@ -11,7 +11,7 @@ import (
 	"github.com/forebay/forebay/mapping/internal/tape"
 )
 
-// object is a jsonnet object. Fields are bound late: self differs when a layer is inherited, and so do the values. A field is
+// object is a jsonnet object. Fields are bound late because self differs when a layer is inherited, and so do the values. A field is
 // therefore evaluated for each object and cached there.
 type object struct {
 	core    objectCore
@@ -38,7 +38,7 @@ type layerEnv struct {
 	env   *env
 }
 
-// objectCore is what an object consists of: a *layer, an *extended, a *restricted or a *docObject. Layers are numbered from the
+// objectCore is what an object consists of, a *layer, an *extended, a *restricted or a *docObject. Layers are numbered from the
 // right; 0 is the most derived one.
 type objectCore interface {
 	size() int // number of layers
@@ -59,7 +59,7 @@ type field struct {
 	hide ast.ObjectFieldHide
 	plus bool // written with +:
 	run  code
-	env  *env // of a field of a comprehension: its own scope in place of the layer's
+	env  *env // of a field of a comprehension, its own scope in place of the layer's
 	val  value
 }
 
@@ -194,7 +194,7 @@ func (m *machine) findField(core objectCore, super int, name string) (foundField
 	return foundField{}, false
 }
 
-// docMember returns the value node of the member of an object of a record with the name: the first of several, with Compat the
+// docMember returns the value node of the member of an object of a record with the name, the first of several, with Compat the
 // last.
 func (m *machine) docMember(d *docObject, name string) (uint32, bool) {
 	t := d.doc
@@ -314,7 +314,7 @@ func (m *machine) evalField(self *object, p foundField, name string) value {
 	return v
 }
 
-// layerEnv returns the scope of the fields of a layer: the locals of the literal for this object.
+// layerEnv returns the scope of the fields of a layer, the locals of the literal for this object.
 func (m *machine) layerEnv(self *object, l *layer, depth int) *env {
 	for i := range self.envs {
 		if e := &self.envs[i]; e.layer == l && e.depth == depth {

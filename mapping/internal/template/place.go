@@ -16,7 +16,7 @@ import (
 // place is the number of a piece of the user's text, 0 for none.
 type place int32
 
-// mark stores the place of the expression that is being evaluated. The standard library has no places: its errors point at the
+// mark stores the place of the expression that is being evaluated. The standard library has no places, so its errors point at the
 // user's call.
 func (m *machine) mark(p place) {
 	if p != 0 {

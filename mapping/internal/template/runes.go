@@ -26,7 +26,7 @@ const (
 	bytesAStep = 32 // of a text that is only read
 )
 
-// sameMemory reports whether two strings are the same bytes of memory: a comparison that costs nothing.
+// sameMemory reports whether two strings are the same bytes of memory, a comparison that costs nothing.
 func sameMemory(a, b string) bool {
 	return len(a) == len(b) && unsafe.StringData(a) == unsafe.StringData(b)
 }

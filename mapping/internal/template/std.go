@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-jsonnet/astgen"
 )
 
-// The standard library has two parts, as in the reference implementation: functions in Go, and functions in jsonnet. The syntax
+// The standard library has two parts, as in the reference implementation. They are functions in Go, and functions in jsonnet. The syntax
 // tree of the latter comes from the reference implementation and is compiled on first use. Both parts are immutable.
 
 // goFunctions makes the table of the functions in Go. A parameter name that ends in "?" is optional.
@@ -34,7 +34,7 @@ func goFunctions() map[string]*function {
 	return table
 }
 
-// defaults are the values of optional parameters by name: no two functions in Go want different ones.
+// defaults are the values of optional parameters by name. No two functions in Go want different ones.
 var defaults = map[string]value{
 	"keyF": identity, "onEmpty": none,
 	"newline": text("\n"), "key_val_sep": text(": "),
@@ -45,7 +45,7 @@ var defaults = map[string]value{
 type goFunction struct {
 	params []string
 	run    func(m *machine, args []value) value
-	texts  int // so many arguments are strings; with others the jsonnet version is called
+	texts  int // so many arguments are strings, and with others the jsonnet version is called
 }
 
 func (g goFunction) native(name string) func(m *machine, args []value) value {
@@ -124,7 +124,7 @@ func (m *machine) origin(name string, args ...value) value {
 // stdHas reports whether the library has a member.
 func stdHas(name string) bool { return stdLayer().find(name) != nil }
 
-// stdObject returns the object std of this evaluation: the values that it caches belong to the evaluation.
+// stdObject returns the object std of this evaluation. The values that it caches belong to the evaluation.
 func stdObject(m *machine) value {
 	if m.std == nil {
 		m.std = &object{core: stdLayer(), checked: true}

@@ -308,7 +308,7 @@ func (m *machine) stdJoin(a []value) value {
 	m.want(a[1], kindArray)
 	switch sep.kind {
 	case kindString:
-		// Evaluating an element may make strings too: all of them first, so that the joined text is one piece.
+		// Evaluating an element may make strings too. All of them come first, so that the joined text is one piece.
 		size, parts := 0, m.elements(a[1])
 		for i := range parts.len() {
 			if v := m.force(parts.at(m, i)); v.kind != kindNull {

@@ -10,7 +10,7 @@ func stdCore() map[string]goFunction {
 		"id":     {params: []string{"x"}, run: func(_ *machine, a []value) value { return a[0] }},
 		"extVar": {params: []string{"x"}, run: notAvailable("extVar")},
 		"native": {params: []string{"x"}, run: notAvailable("native")},
-		// The message is evaluated and dropped: a template has nowhere to write to.
+		// The message is evaluated and dropped because a template has nowhere to write to.
 		"trace": {params: []string{"str", "rest"}, run: func(m *machine, a []value) value { m.string(a[0]); return a[1] }},
 
 		"type":     {params: []string{"x"}, run: func(_ *machine, a []value) value { return text(kindNames[a[0].kind]) }},

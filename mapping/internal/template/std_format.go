@@ -28,7 +28,7 @@ func stdFormat() map[string]goFunction {
 	}
 }
 
-// formatCode is one code of a format string. Only %s and %d with flags and a width are fast; for all others the jsonnet version
+// formatCode is one code of a format string. Only %s and %d with flags and a width are fast. For all others the jsonnet version
 // of std.format runs.
 type formatCode struct {
 	key         string // of %(key)s
@@ -39,7 +39,7 @@ type formatCode struct {
 	conv        byte // 's', 'd' or '%'
 }
 
-// parseFormatCode parses what follows a percent sign. It reports false for what is left to the library.
+// parseFormatCode parses the text after a percent sign. It reports false for codes that are left to the library.
 func parseFormatCode(s string) (c formatCode, n int, ok bool) {
 	if strings.HasPrefix(s, "(") {
 		end := strings.IndexByte(s, ')')
@@ -142,7 +142,7 @@ func (m *machine) stdFormat(a []value) value {
 	return text(tape.AsString(out))
 }
 
-// formatOne writes one value. It reports false for what is left to the library.
+// formatOne writes one value. It reports false for values that are left to the library.
 func (m *machine) formatOne(out []byte, c formatCode, v value) ([]byte, bool) {
 	if c.conv == 's' {
 		s := m.toString(v)

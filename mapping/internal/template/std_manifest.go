@@ -22,7 +22,7 @@ func stdManifest() map[string]goFunction {
 	}
 }
 
-// printer writes a value with indents. It accounts for what it writes, since indents grow with the depth.
+// printer writes a value with indents. It accounts for its output, since indents grow with the depth.
 type printer struct {
 	m      *machine
 	indent string
@@ -58,7 +58,7 @@ func (p *printer) done() value {
 	return text(tape.AsString(p.b))
 }
 
-// plainNumber is the form of a number in manifestJsonEx and manifestYamlDoc: never with an exponent.
+// plainNumber is the form of a number in manifestJsonEx and manifestYamlDoc, never with an exponent.
 func (m *machine) plainNumber(v value) string {
 	if v.str != "" {
 		return v.str
@@ -256,7 +256,7 @@ func (p *printer) tomlSection(v value) bool {
 	return len(elems) > 0
 }
 
-// tomlTable writes a table in two passes: first its values, then its sections.
+// tomlTable writes a table in two passes, first its values, then its sections.
 func (p *printer) tomlTable(o *object, path []string, indent string) {
 	m := p.m
 	m.enter(1)

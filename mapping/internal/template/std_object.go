@@ -30,7 +30,7 @@ func stdObjects() map[string]goFunction {
 	}
 }
 
-// prune drops null and empty values, from the inside out. It looks at each value once; the jsonnet version looks again at every
+// prune drops null and empty values, from the inside out. It looks at each value once, while the jsonnet version looks again at every
 // level.
 func (m *machine) prune(v value) value {
 	m.step(1)

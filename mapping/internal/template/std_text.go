@@ -236,7 +236,7 @@ func (m *machine) strip(str, chars value, left, right bool) string {
 	return s
 }
 
-// stdFindSubstr gives the numbers of the characters at which pat begins, also where it overlaps itself.
+// stdFindSubstr gives the numbers of the characters at which pat begins, including overlaps with itself.
 func (m *machine) stdFindSubstr(a []value) value {
 	pat, s := m.string(a[0]), m.string(a[1])
 	m.step(1 + len(s)/bytesAStep)
@@ -334,7 +334,7 @@ func (m *machine) bytes(b []byte) value {
 	return list(out)
 }
 
-// maxYAML bounds the text that std.parseYaml takes: its parser cannot be interrupted.
+// maxYAML bounds the text that std.parseYaml takes because its parser cannot be interrupted.
 const maxYAML = 64 << 10
 
 func (m *machine) stdParseYAML(a []value) value {

@@ -13,23 +13,23 @@ const (
 	kindArray
 	kindObject
 	kindFunction
-	kindThunk  // not evaluated yet; operations never see it
+	kindThunk  // not evaluated yet, and operations never see it
 	kindTail   // a tailstrict call that the caller must make, see machine.tail
 	kindAbsent // an argument that was not given
 )
 
 var kindNames = [...]string{"null", "boolean", "number", "string", "array", "object", "function", "thunk", "tail call", "absent"}
 
-// value is a jsonnet value. It never changes; what it refers to changes only to cache the result of an evaluation.
+// value is a jsonnet value. It never changes. Data it refers to changes only to cache the result of an evaluation.
 type value struct {
 	kind kind
-	// num is the number; 1 or 0 of a boolean; the node on the tape of a string that has a ref; the position of an element
+	// num is the number, 1 or 0 for a boolean, the node on the tape for a string that has a ref, or the position for an element
 	// whose ref is a *generator.
 	num float64
 	// str is the text of a string. For a number that came out of a record it is the number as it was written there,
-	// and num is not set: see machine.float.
+	// and num is not set. See machine.float.
 	str string
-	// ref is an *array, *object or *function; of kindThunk a *thunk or *generator; of a string the *tape.Tape that it was
+	// ref is an *array, *object or *function. For kindThunk it is a *thunk or *generator, for a string the *tape.Tape that it was
 	// read from, if its text there is not just str in quotes.
 	ref any
 }
@@ -53,7 +53,7 @@ func boolean(b bool) value {
 // code is a compiled expression. It gives a value, or panics with a *cause.
 type code func(m *machine, e *env) value
 
-// env holds the variables of one scope: a call, a local, or the locals of an object.
+// env holds the variables of one scope, which is a call, a local, or the locals of an object.
 type env struct {
 	parent *env
 	slots  []value
@@ -85,7 +85,7 @@ type function struct {
 	height int
 	// brief says that nothing refers to the scope after the call, so the next call reuses it.
 	brief bool
-	// written in Go: gets one value for each parameter, evaluated unless lazy is set
+	// written in Go, gets one value for each parameter, evaluated unless lazy is set
 	native func(m *machine, args []value) value
 	lazy   bool
 }

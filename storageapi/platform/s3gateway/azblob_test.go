@@ -15,7 +15,7 @@ import (
 	"github.com/forebay/forebay/storageapi/platform"
 )
 
-// The other form of credentials is used by the SDK of its inventors: this test stands here because the SDK is there.
+// The other form of credentials is used by the SDK of its inventors. This test stands here because the SDK is there.
 func TestBlobSDK(t *testing.T) {
 	ctx := t.Context()
 	server, err := platform.Open(t.TempDir(), platform.Options{Token: token})

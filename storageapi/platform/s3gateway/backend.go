@@ -57,7 +57,7 @@ func (*backend) HeadBucket(_ context.Context, in *s3.HeadBucketInput) (*s3.HeadB
 	return &s3.HeadBucketOutput{}, checkBucket(aws.ToString(in.Bucket))
 }
 
-// GetBucketAcl leaves the bucket to the root account, which nobody has.
+// GetBucketAcl leaves the bucket to the root account, which no client has.
 func (*backend) GetBucketAcl(_ context.Context, in *s3.GetBucketAclInput) ([]byte, error) {
 	return nil, checkBucket(aws.ToString(in.Bucket))
 }
@@ -82,7 +82,7 @@ func checkBucket(name string) error {
 // metaPrefix begins the names of header fields for metadata of the writer's own.
 const metaPrefix = "x-ms-meta-"
 
-// properties gathers what a writer says of an object, in the names of the server.
+// properties gathers the properties that a writer sets on an object, under the names of the server.
 func properties(contentType, encoding, disposition, language, cache *string, metadata map[string]string) map[string]string {
 	p := make(map[string]string)
 	for name, value := range map[string]*string{
@@ -152,7 +152,7 @@ func (b *backend) PutObject(ctx context.Context, in s3response.PutObjectInput) (
 	return out, nil
 }
 
-// open opens an object with what a head says of it.
+// open opens an object and returns its metadata too.
 func (b *backend) open(ctx context.Context, key string) (io.ReadSeekCloser, platform.ObjectInfo, string, error) {
 	f, info, err := b.objects.Open(accessKey(ctx), key)
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 	"github.com/versity/versitygw/s3api/utils"
 )
 
-// checksums are those that a request gives in its header, by algorithm. Those behind a chunked body are checked by
+// checksums are the checksums in the header of a request, by algorithm. Checksums after a chunked body are checked by
 // versitygw itself.
 type checksums map[utils.HashType]*string
 

@@ -19,7 +19,7 @@ import (
 	"github.com/forebay/forebay/storageapi/platform"
 )
 
-// Gateway answers requests of S3. It is an [http.Handler], and safe for concurrent use.
+// Gateway serves S3 requests. It is an [http.Handler], and safe for concurrent use.
 type Gateway struct {
 	server *s3api.S3ApiServer
 	proxy  *httputil.ReverseProxy
@@ -28,7 +28,7 @@ type Gateway struct {
 	served chan error
 }
 
-// maxRequests bounds the requests that are answered at once; others are told to slow down.
+// maxRequests bounds the requests that are served at once. Further requests are refused with SlowDown.
 const maxRequests = 4096
 
 // smallBody is the most bytes of a body that are read before the request is handed on. Clients ask with "Expect: 100-continue"
@@ -79,7 +79,7 @@ func open(objects *platform.Objects) (*Gateway, error) {
 		Transport:     g.dial,
 		FlushInterval: -1,
 		Rewrite: func(r *httputil.ProxyRequest) {
-			// Host and path are signed: they stay as they came.
+			// Host and path are signed, so they stay unchanged.
 			r.Out.URL = &url.URL{
 				Scheme: "http", Host: "gateway", Path: r.In.URL.Path, RawPath: r.In.URL.RawPath, RawQuery: r.In.URL.RawQuery,
 			}
@@ -89,10 +89,10 @@ func open(objects *platform.Objects) (*Gateway, error) {
 	return g, nil
 }
 
-// ServeHTTP answers one request. Its path begins with the bucket.
+// ServeHTTP serves one request. Its path begins with the bucket.
 //
 // The gateway refuses a request before it reads the body. The connection is then closed, and a client that still sends may lose
-// the answer with it. So a small body is read first.
+// the response with it. So a small body is read first.
 func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if 0 < r.ContentLength && r.ContentLength <= smallBody {
 		body, err := io.ReadAll(r.Body)
@@ -106,7 +106,7 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	g.proxy.ServeHTTP(w, r)
 }
 
-// Close ends the requests that are being answered and stops to serve.
+// Close ends the requests in progress and stops serving.
 func (g *Gateway) Close() error {
 	g.dial.CloseIdleConnections()
 	err := g.server.ShutDown()

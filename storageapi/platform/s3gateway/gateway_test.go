@@ -71,8 +71,8 @@ func (w *world) sdk(f *storageapi.File, c storageapi.S3Credentials) *s3.Client {
 	})
 }
 
-// body is the body of a request of the SDK. It is no [io.WriterTo]: the SDK closes a body once the response begins, and its WriteTo then returns
-// io.EOF as an error. If the transport has not yet looked for the end of the body, it closes the connection, and the error response is lost.
+// body is the body of a request of the SDK. It is no [io.WriterTo], because the SDK closes a body once the response begins, and its WriteTo then
+// returns io.EOF as an error. If the transport has not yet looked for the end of the body, it closes the connection, and the error response is lost.
 func body(text string) io.ReadSeeker {
 	return struct{ io.ReadSeeker }{strings.NewReader(text)}
 }
@@ -129,7 +129,7 @@ func TestOwnClient(t *testing.T) {
 	}
 }
 
-// An export is a sliced file like any other: its manifest names the slices as the credentials name the bucket.
+// An export is a sliced file like any other. Its manifest names the slices as the credentials name the bucket.
 func TestExport(t *testing.T) {
 	w := newWorld(t)
 	ctx := t.Context()
@@ -247,7 +247,7 @@ func TestMultipartWithAWrongPart(t *testing.T) {
 	check(t, complete(1, *part.ETag, *created.UploadId))
 }
 
-// An access key reaches its own file only, as it was handed out, while it holds; nothing else is served.
+// An access key reaches its own file only, as it was handed out, while it holds. Nothing else is served.
 func TestRights(t *testing.T) {
 	w := newWorld(t)
 	ctx := t.Context()
@@ -277,7 +277,7 @@ func TestRights(t *testing.T) {
 	wantCode(t, put(mine.S3Upload.Credentials, mine.S3Upload.Key), "NoSuchKey")
 }
 
-// A body that is not what the client has signed leaves the object before in its place.
+// A body that differs from the signed one leaves the previous object in its place.
 func TestTornBody(t *testing.T) {
 	w := newWorld(t)
 	ctx := t.Context()
@@ -329,7 +329,7 @@ func TestGatewaysAtOnce(t *testing.T) {
 	}
 }
 
-// A request that is refused is answered after its body came, so that the answer is not lost with the connection.
+// A refused request gets its response after its body arrived, so that the response is not lost with the connection.
 func TestRefusedBodyIsRead(t *testing.T) {
 	w, other := newWorld(t), newWorld(t)
 	f := w.prepare(storageapi.FilePrepare{})
@@ -342,7 +342,7 @@ func TestRefusedBodyIsRead(t *testing.T) {
 	}
 }
 
-// slowClient sends a body when the request was answered, or after a moment.
+// slowClient sends a body after the response, or after a moment.
 type slowClient struct {
 	handler  http.Handler
 	body     io.Reader
@@ -368,7 +368,7 @@ func (c *slowClient) Read(p []byte) (int, error) {
 	return c.body.Read(p)
 }
 
-// answer closes answered with the header.
+// answer closes its channel with the header.
 type answer struct {
 	*httptest.ResponseRecorder
 	answered chan struct{}

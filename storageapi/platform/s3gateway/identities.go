@@ -10,14 +10,14 @@ import (
 	"github.com/forebay/forebay/storageapi/platform"
 )
 
-// identities knows the temporary access keys that the server has handed out, which say themselves what they are for. There
+// identities knows the temporary access keys that the server has handed out, which name their own scope. There
 // are no other accounts.
 type identities struct {
 	auth.IAMServiceSingle // refuses the management of accounts
 	objects               *platform.Objects
 }
 
-// GetUserAccount knows no account: every access key has a session token, so the gateway calls DeriveSigningKey.
+// GetUserAccount knows no account. Every access key has a session token, so the gateway calls DeriveSigningKey.
 func (*identities) GetUserAccount(string) (auth.Account, error) {
 	return auth.Account{}, auth.ErrNoSuchUser
 }
@@ -37,6 +37,6 @@ func (i *identities) DeriveSigningKey(access, sessionToken, date, region, servic
 		mac.Write([]byte(part))
 		key = mac.Sum(nil)
 	}
-	// The role lets the request through to the backend, which knows what the access key allows.
+	// The role lets the request through to the backend, which knows the rights of the access key.
 	return key, auth.Account{Access: access, Role: auth.RoleAdmin, SessionToken: sessionToken, IsSession: true}, nil
 }

@@ -19,8 +19,8 @@ import (
 )
 
 // An upload in parts has no record. Its id carries the properties of the object. A part is stored under the upload and its
-// number, and an empty mark under the upload, its number and its ETag: both are put together, so that completing an upload
-// with an ETag that no part had finds nothing. What nobody completes goes with the file.
+// number, and an empty mark under the upload, its number and its ETag. Both are put together, so that completing an upload
+// with an ETag that no part had finds nothing. An upload that is never completed is deleted with the file.
 
 // maxUploadID bounds the id of an upload, which stands in the address of each request.
 const maxUploadID = 2 << 10
@@ -109,7 +109,7 @@ func (b *backend) CompleteMultipartUpload(ctx context.Context, in *s3.CompleteMu
 	return out, "", err
 }
 
-// AbortMultipartUpload has nothing to forget: the parts go with the file.
+// AbortMultipartUpload has nothing to forget, because the parts go with the file.
 func (b *backend) AbortMultipartUpload(_ context.Context, in *s3.AbortMultipartUploadInput) error {
 	_, _, err := parseUploadID(aws.ToString(in.UploadId))
 	return err

@@ -76,12 +76,12 @@ func (p Prefix) tooLarge(limit int64) *Error {
 	return p.Errorf(http.StatusRequestEntityTooLarge, "bodyTooLarge", "The body has more than %d bytes.", limit).leaveBody()
 }
 
-// ClientGone is the answer to a client that ended its request early. Only logs and proxies see it.
+// ClientGone is the response for a client that ended its request early. Only logs and proxies see it.
 func (p Prefix) ClientGone() *Error {
 	return p.Errorf(499, "eof", "The client closed the connection before the request was complete.")
 }
 
-// ReadError returns the answer for a body that could not be read or decoded.
+// ReadError returns the response for a body that could not be read or decoded.
 func (p Prefix) ReadError(err error) *Error {
 	var (
 		over        *intake.TooLargeError

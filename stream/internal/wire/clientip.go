@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// ClientIP returns the address of the sender: the TCP peer or, when the peer is a trusted proxy, the rightmost address of
+// ClientIP returns the address of the sender. This is the TCP peer or, when the peer is a trusted proxy, the rightmost address of
 // X-Forwarded-For that is not one. Addresses further left come from the sender, who can write anything. The zero Addr
 // means that the address is unknown, for example on a Unix socket.
 func ClientIP(r *http.Request, trusted []netip.Prefix) netip.Addr {

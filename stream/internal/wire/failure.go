@@ -11,9 +11,9 @@ import (
 	"github.com/forebay/forebay/internal/intake"
 )
 
-// Failure returns the answer for an error of the engine or the intake that concerns all that was sent. what is "event" or
-// "batch". Ingestion over HTTP and over gRPC both answer by this table. An error that is not in it is a fault of the service:
-// the answer has it as its Cause.
+// Failure returns the response for an error of the engine or the intake that concerns the whole request. what is "event" or
+// "batch". Ingestion over HTTP and over gRPC both respond by this table. An error that is not in it is a fault of the service.
+// The response has it as its Cause.
 func (p Prefix) Failure(err error, what string) *Error {
 	var (
 		overload *buffer.OverloadError
